@@ -1,0 +1,10 @@
+"""Language representations as InfoNCE over two views of a text."""
+
+from typing import Any
+
+
+def load(workdir: Any, precision: str = 'float32') -> Any:
+    """Loads a trained workdir; see `infoword_tf.model.load`."""
+    from infoword_tf import model
+
+    return model.load(workdir, precision)

@@ -1,0 +1,138 @@
+"""Corpora by name: `pydocs`, `text:GLOB`.
+
+The part before the first colon is the kind of a corpus and selects a row of
+`CORPORA`; the rest is the kind's own.
+"""
+
+import functools
+import hashlib
+import os
+import pathlib
+from collections.abc import Callable, Iterator, Sequence
+from typing import NamedTuple
+
+from infoword_tf.data import documents, pydocs, textfiles
+
+Document = documents.Document
+
+
+class Corpus(NamedTuple):
+    """Documents to train on, and documents to measure on.
+
+    Attributes:
+      name: as the user gave it.
+      fingerprint: hexadecimal; changes when the text would. What is derived
+        from a corpus is kept under it.
+      train: each call begins a new pass, in the same order.
+      heldout: likewise; none of its documents is in `train`.
+    """
+
+    name: str
+    fingerprint: str
+    train: Callable[[], Iterator[Document]]
+    heldout: Callable[[], Iterator[Document]]
+
+
+def open_corpus(
+    name: str, heldout: str | None = None, cache: pathlib.Path | None = None
+) -> Corpus:
+    """Opens a corpus by its name.
+
+    Args:
+      name: `pydocs` (built at the first use, in half a minute) or
+        `text:GLOB`.
+      heldout: a second GLOB whose documents are held out instead of a part
+        of the corpus. For `text:` alone.
+      cache: folder for what is built; by default `cache_dir()`.
+
+    Raises:
+      ValueError: the name is unknown, nothing matches it, or what matches is
+        not text. A file is read to its end only when it is iterated over, so
+        that bad UTF-8 further down is reported then.
+      RuntimeError: `pydocs`, and the project is not installed.
+    """
+    kind, _, spec = name.partition(":")
+    if kind not in CORPORA:
+        known = ", ".join(CORPORA)
+        raise ValueError(
+            f"Unknown corpus {name!r}: its kind must be one of {known}. "
+            "Files of your own are text:GLOB, for example "
+            "'text:books/**/*.txt'."
+        )
+    return CORPORA[kind](spec, heldout, cache or cache_dir())
+
+
+def cache_dir() -> pathlib.Path:
+    """$INFOWORD_CACHE, else infoword_tf in $XDG_CACHE_HOME or ~/.cache."""
+    if path := os.environ.get("INFOWORD_CACHE"):
+        return pathlib.Path(path).expanduser()
+    parent = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
+    return pathlib.Path(parent).expanduser() / "infoword_tf"
+
+
+def _pydocs(spec: str, heldout: str | None, cache: pathlib.Path) -> Corpus:
+    if spec:
+        raise ValueError(f"pydocs takes nothing after a colon, not {spec!r}.")
+    if heldout is not None:
+        raise ValueError(
+            f"pydocs has a held-out part of its own: leave out --heldout "
+            f"(here {heldout!r}), which is for text:GLOB."
+        )
+    folder = pydocs.prepare(cache)
+    return Corpus(
+        "pydocs",
+        folder.name.removeprefix("pydocs-"),
+        functools.partial(pydocs.read, folder / "train.jsonl"),
+        functools.partial(pydocs.read, folder / "heldout.jsonl"),
+    )
+
+
+def _text(spec: str, heldout: str | None, cache: pathlib.Path) -> Corpus:
+    del cache  # nothing is built: the files are the corpus
+    paths, every = _open_files(spec)
+    if heldout is None:
+        return Corpus(
+            f"text:{spec}",
+            _fingerprint(paths, []),
+            lambda: textfiles.train(every()),
+            lambda: textfiles.heldout(every()),
+        )
+    pattern = heldout.removeprefix("text:")
+    heldout_paths, every_heldout = _open_files(pattern)
+    both = {p.resolve() for p in paths} & {p.resolve() for p in heldout_paths}
+    if both:
+        raise ValueError(
+            f"{min(both)} and {len(both) - 1} other file(s) match both "
+            f"text:{spec} and --heldout={heldout}: what is held out must not "
+            "be trained on. Narrow one of the patterns."
+        )
+    fingerprint = _fingerprint(paths, heldout_paths)
+    return Corpus(f"text:{spec}", fingerprint, every, every_heldout)
+
+
+def _open_files(
+    pattern: str,
+) -> tuple[list[pathlib.Path], Callable[[], Iterator[Document]]]:
+    """The files of a pattern, looked at, and what reads their documents."""
+    paths = textfiles.find(pattern)
+    textfiles.check(paths)
+    every = functools.partial(textfiles.read, paths, pattern)
+    next(every())  # complains now where there is no text at all
+    return paths, every
+
+
+def _fingerprint(
+    paths: Sequence[pathlib.Path], heldout: Sequence[pathlib.Path]
+) -> str:
+    """32 hex digits of the files' paths, sizes and times of change."""
+    digest = hashlib.blake2b(b"text 1", digest_size=16)
+    for part in (paths, heldout):
+        for path in part:
+            stat = path.stat()
+            record = (os.fspath(path.resolve()), stat.st_size, stat.st_mtime_ns)
+            digest.update(repr(record).encode())
+        digest.update(b"|")
+    return digest.hexdigest()
+
+
+CORPORA = {"pydocs": _pydocs, "text": _text}

@@ -1,0 +1,103 @@
+"""What every corpus yields, documents, and how their text becomes sentences.
+
+Inside a sentence words are separated by single spaces (byte 0x20) and by
+nothing else, so that a word of the project, whitespace-delimited text, is
+found from the bytes alone.
+"""
+
+import hashlib
+import re
+from typing import NamedTuple
+
+
+class Document(NamedTuple):
+    """A piece of text that belongs together.
+
+    Attributes:
+      sentences: its sentences in order, none of them empty.
+      source: where it is from, for people: `package/module.py:Qualified.name`
+        for a docstring, `path:line` for a text file.
+    """
+
+    sentences: tuple[str, ...]
+    source: str
+
+    @property
+    def text(self) -> str:
+        """The sentences, joined by single spaces."""
+        return " ".join(self.sentences)
+
+
+# Titles, Latin and units that are followed by a capital inside a sentence.
+_ABBREVIATIONS = frozenset(
+    "e.g. i.e. eg. ie. etc. cf. vs. viz. al. approx. resp. incl. esp. "
+    "mr. mrs. ms. dr. prof. st. jr. sr. messrs. gen. col. lt. rev. hon. "
+    "dept. univ. assn. inc. ltd. co. corp. w.r.t. a.k.a. u.s. u.k. ph.d. "
+    "jan. feb. apr. jun. jul. aug. sept. oct. nov. dec.".split()
+)
+
+# These end a sentence unless a number follows: `No. 5` but `Say no. It ...`.
+_BEFORE_NUMBERS = frozenset(
+    "no. nos. fig. figs. eq. eqs. eqn. sec. sect. ch. chap. vol. p. pp. "
+    "ref. refs. art. tab. ver. v.".split()
+)
+
+# End punctuation, closing quotes and brackets, one space, and what may begin a
+# sentence: opening quotes and brackets, then a digit or a letter that is not
+# lower case (the regex knows ASCII, `_is_boundary` the other alphabets).
+_BOUNDARY = re.compile(r"""[.!?]+["'”’»)\]]*[ ](?=["'“‘«(\[]*([^\W_a-z]))""")
+_INITIALS = re.compile(r"(?:[A-Z]\.)+")
+_OPENING = "\"'“‘«(["
+
+
+def split_sentences(text: str) -> list[str]:
+    """Splits English text by rule, fast and the same everywhere.
+
+    A sentence ends at `.`, `!` or `?`, with closing quotes and brackets, when
+    white space and a capital, a digit or an opening quote follow. It does not
+    end after common abbreviations, single initials or a lone ellipsis.
+
+    Args:
+      text: any text; every run of white space in it counts as one space.
+
+    Returns:
+      The sentences, in order and not empty; [] for white space alone.
+    """
+    text = " ".join(text.split())
+    sentences, start = [], 0
+    for match in _BOUNDARY.finditer(text):
+        if _is_boundary(text, match, start):
+            sentences.append(text[start : match.end() - 1])
+            start = match.end()
+    if start < len(text):
+        sentences.append(text[start:])
+    return sentences
+
+
+def _is_boundary(text: str, match: re.Match[str], start: int) -> bool:
+    """Whether a sentence that began at `start` ends where `match` found."""
+    following = match[1]
+    if following.islower():
+        return False
+    if text[match.start()] != ".":
+        return True
+    end = match.end() - 1
+    word = text[max(start, text.rfind(" ", start, end) + 1) : end]
+    word = word.lstrip(_OPENING)
+    if _INITIALS.fullmatch(word) or not word.strip("."):
+        return False
+    word = word.lower()
+    if word in _BEFORE_NUMBERS:
+        return not following.isdigit()
+    return word not in _ABBREVIATIONS
+
+
+def hash_bucket(text: str, buckets: int) -> int:
+    """The bucket, 0 .. buckets - 1, that a text falls into on every machine.
+
+    Corpora hold out the documents of bucket 0: a choice that depends on the
+    text alone, so that it survives reordering and other documents.
+    """
+    # Lone surrogates have no UTF-8; a docstring may hold them as escapes.
+    digest = hashlib.blake2b(text.encode("utf-8", "replace"), digest_size=8)
+    return int.from_bytes(digest.digest(), "big") % buckets

@@ -1,0 +1,172 @@
+"""The corpus `text:GLOB`: your own text, of any size, read as a stream.
+
+Plain UTF-8, or the same compressed as `.gz`: one sentence or paragraph a
+line, a blank line between documents. Files are read in the order of their
+names and never held in memory.
+"""
+
+import functools
+import glob
+import gzip
+import os
+import pathlib
+import zlib
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import BinaryIO
+
+from infoword_tf.data import documents
+
+Document = documents.Document
+
+HELDOUT_IN = 100  # one document in so many is held out ...
+MAX_HELDOUT = 2000  # ... and at most so many
+LONGEST = 1 << 20  # bytes; a longer document goes on as the next one
+
+_HEAD = 8192  # bytes of a file that are looked at when a corpus is opened
+
+
+def find(pattern: str) -> list[pathlib.Path]:
+    """The files that a pattern names, sorted.
+
+    Args:
+      pattern: as in a shell: `~`, `*`, `?`, `[...]`, and `**` for folders at
+        any depth.
+
+    Raises:
+      ValueError: there is none.
+    """
+    names = glob.glob(os.path.expanduser(pattern), recursive=True)
+    paths = sorted(pathlib.Path(n) for n in names if os.path.isfile(n))
+    if not paths:
+        raise ValueError(
+            f"No file matches text:{pattern} (in {os.getcwd()}). Check the "
+            "path, and quote the pattern so that the shell leaves it alone: "
+            "'text:DIR/**/*.txt'."
+        )
+    return paths
+
+
+def check(paths: Iterable[pathlib.Path]) -> None:
+    """Looks at the first bytes of each file.
+
+    Raises:
+      ValueError: a file looks binary, or is not a whole gzip file.
+    """
+    for path in paths:
+        with _open(path) as stream:
+            read_head = functools.partial(stream.read, _HEAD)
+            if b"\0" in _guarded(read_head, path):
+                raise ValueError(
+                    f"{path} looks binary: there is a NUL byte in its first "
+                    f"{_HEAD} bytes. text: expects plain UTF-8 text, or such "
+                    "text as .gz; convert the file, or narrow the pattern."
+                )
+
+
+def read(paths: Sequence[pathlib.Path], pattern: str) -> Iterator[Document]:
+    """Yields the documents of the files in order.
+
+    Args:
+      paths: what `find(pattern)` returned.
+      pattern: for messages.
+
+    Raises:
+      ValueError: a file is not UTF-8 or a truncated .gz, or there is no
+        document in any file.
+    """
+    is_empty = True
+    for path in paths:
+        for document in _read_file(path):
+            is_empty = False
+            yield document
+    if is_empty:
+        raise ValueError(
+            f"There is no text in the {len(paths)} file(s) of text:{pattern} "
+            f"({paths[0]} ...): they are empty or hold white space alone. "
+            "Expected one sentence or paragraph a line."
+        )
+
+
+def train(
+    corpus: Iterable[Document], limit: int = MAX_HELDOUT
+) -> Iterator[Document]:
+    """Yields the documents that `heldout` leaves."""
+    for document, is_heldout in _split(corpus, limit):
+        if not is_heldout:
+            yield document
+
+
+def heldout(
+    corpus: Iterable[Document], limit: int = MAX_HELDOUT
+) -> Iterator[Document]:
+    """Yields 1 document in 100 by the hash of its text, the first `limit`."""
+    found = 0
+    for document, is_heldout in _split(corpus, limit):
+        if is_heldout:
+            yield document
+            found += 1
+            if found == limit:
+                return  # there may be gigabytes to come
+
+
+def _split(
+    corpus: Iterable[Document], limit: int
+) -> Iterator[tuple[Document, bool]]:
+    found = 0
+    for document in corpus:
+        is_heldout = (
+            found < limit
+            and documents.hash_bucket(document.text, HELDOUT_IN) == 0
+        )
+        found += is_heldout
+        yield document, is_heldout
+
+
+def _read_file(path: pathlib.Path) -> Iterator[Document]:
+    sentences: list[str] = []
+    first = size = 0  # line number and bytes of the document that is read
+    for number, line in enumerate(_lines(path), 1):
+        found = documents.split_sentences(line)
+        if sentences and (not found or size > LONGEST):
+            yield Document(tuple(sentences), f"{path}:{first}")
+            sentences, size = [], 0
+        if found and not sentences:
+            first = number
+        sentences += found
+        size += len(line)
+    if sentences:
+        yield Document(tuple(sentences), f"{path}:{first}")
+
+
+def _lines(path: pathlib.Path) -> Iterator[str]:
+    """Yields the decoded lines of a file, without the byte order mark."""
+    offset = 0  # of the line, in bytes of the uncompressed file
+    with _open(path) as stream:
+        while line := _guarded(stream.readline, path):
+            try:
+                text = line.decode()
+            except UnicodeDecodeError as error:
+                raise ValueError(
+                    f"{path} is not UTF-8: byte 0x{line[error.start]:02x} at "
+                    f"offset {offset + error.start:,} of the text "
+                    f"({error.reason}). Convert the file first, for example "
+                    "by `iconv -f LATIN1 -t UTF-8`."
+                ) from None
+            yield text.removeprefix("\ufeff") if offset == 0 else text
+            offset += len(line)
+
+
+def _open(path: pathlib.Path) -> BinaryIO:
+    return gzip.open(path) if path.suffix == ".gz" else open(path, "rb")
+
+
+def _guarded(function: Callable[[], bytes], path: pathlib.Path) -> bytes:
+    """Calls a function that reads, and says what a broken .gz means."""
+    try:
+        return function()
+    except (EOFError, gzip.BadGzipFile, zlib.error) as error:
+        raise ValueError(
+            f"{path} is not a whole gzip file ({error}). It may have been cut "
+            "off while it was copied: check it by `gzip -t`, and fetch it "
+            "again; a file that is not compressed must not end in .gz."
+        ) from error

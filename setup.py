@@ -1,0 +1,29 @@
+"""Packaging: the wheel holds `infoword_tf*` only; `tasks/` and `export/` are
+run from a checkout. `constraints.txt` pins the exact versions of the closure.
+"""
+import setuptools
+
+setuptools.setup(
+    name='infoword_tf',
+    version='0.1.0',
+    description='A Keras zoo in which every way of learning language '
+    'representations is InfoNCE over two views of a text.',
+    packages=setuptools.find_packages(include=['infoword_tf*']),
+    python_requires='>=3.11,<3.13',
+    install_requires=[
+        'absl-py',
+        'keras==3.15.*',
+        'matplotlib',
+        'numpy',
+        'packaging',
+        'safetensors',
+        'scipy',
+        'tensorflow==2.20.*',
+        'tensorflow-datasets',
+        'tensorflow-text==2.20.*',
+        'tf-models-official==2.20.*',
+        'tokenizers',
+        'tqdm',
+    ],
+    extras_require={'test': ['pytest', 'pytest-xdist', 'ruff']},
+)

@@ -1,0 +1,28 @@
+"""What every test process has before TensorFlow starts."""
+
+import os
+import pathlib
+import sys
+
+from absl import flags
+
+os.environ['KERAS_BACKEND'] = 'tensorflow'
+os.environ['TF_CPP_MIN_LOG_LEVEL'] = '3'
+
+_ROOT = str(pathlib.Path(__file__).resolve().parent.parent)
+if _ROOT not in sys.path:
+    sys.path.insert(0, _ROOT)
+
+
+def _split_cpu() -> None:
+    """Two logical devices, so that two replicas can run in this process."""
+    import tensorflow as tf
+
+    tf.config.set_logical_device_configuration(
+        tf.config.list_physical_devices('CPU')[0],
+        [tf.config.LogicalDeviceConfiguration()] * 2,
+    )
+
+
+_split_cpu()
+flags.FLAGS.mark_as_parsed()  # temporary folders of absltest read flags
