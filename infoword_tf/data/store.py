@@ -1,0 +1,230 @@
+"""The token store: a corpus as memory-mapped arrays, made once.
+
+Documents lie one behind the other, a [SEP] after each, so that a window of
+text is one slice. A store is written beside its place and moved there when it
+is whole; opening it reads nothing but its meta data.
+
+Files: `ids.bin` (uint16 or uint32) and `flags.bin` (uint8), one entry a token;
+`documents.npy`, where each document begins (one more entry: the end);
+`counts.npy`, how often each piece occurs; `meta.json`.
+
+Glossary of shapes: N tokens, V vocabulary.
+"""
+
+import concurrent.futures
+import errno
+import itertools
+import json
+import os
+import pathlib
+import shutil
+import tempfile
+from collections.abc import Iterable, Iterator
+from typing import Any, BinaryIO, NamedTuple
+
+import numpy as np
+
+from infoword_tf.data.documents import Document
+
+WORD_START, SENTENCE_START, SEPARATOR = 1, 2, 4
+_SENTENCES_A_CALL = 4096
+
+
+class Store(NamedTuple):
+    """An opened token store.
+
+    Attributes:
+        ids: [N] memory-mapped pieces, [SEP] after each document.
+        flags: [N] uint8, a sum of WORD_START, SENTENCE_START and SEPARATOR;
+            a separator counts as a word.
+        documents: [documents + 1] int64 begins.
+        counts: [V] int64, separators not counted.
+        path: the folder.
+    """
+
+    ids: np.ndarray
+    flags: np.ndarray
+    documents: np.ndarray
+    counts: np.ndarray
+    path: pathlib.Path
+
+    @property
+    def frequencies(self) -> np.ndarray:
+        """p(b): [V] float64, the share of each piece; specials are 0."""
+        return self.counts / max(1, self.counts.sum())
+
+
+def open_store(path: str | pathlib.Path) -> Store:
+    """Opens a store that `write_store` made.
+
+    Raises:
+        ValueError: it is not one, or a file of it was cut.
+    """
+    path = pathlib.Path(path)
+    reading = 'meta.json'
+    try:
+        meta = json.loads((path / reading).read_text())
+        reading = 'documents.npy'
+        documents = np.load(path / reading)
+        reading = 'counts.npy'
+        counts = np.load(path / reading)
+    except (OSError, ValueError, EOFError) as error:
+        raise ValueError(
+            f'{path} is no whole token store: {reading} cannot be read '
+            f'({error}); delete the folder and run again'
+        ) from error
+    dtype = np.dtype(meta['dtype'])
+    for name, size in (('ids', dtype.itemsize), ('flags', 1)):
+        file = path / f'{name}.bin'
+        if not file.is_file() or file.stat().st_size != size * meta['tokens']:
+            raise ValueError(
+                f'{file} is cut or missing; delete {path} and run again'
+            )
+    return Store(
+        np.memmap(path / 'ids.bin', dtype, 'r'),
+        np.memmap(path / 'flags.bin', np.uint8, 'r'),
+        documents,
+        counts,
+        path,
+    )
+
+
+def tokenized(
+    documents: Iterable[Document], tokenizer: Any
+) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
+    """Tokenizes documents in large calls, two at a time.
+
+    Yields:
+        (ids [n] int32, flags [n] uint8, lengths of documents [d] int64) of
+        whole documents in order, each with its closing [SEP].
+    """
+
+    def batches() -> Iterator[list[Document]]:
+        batch: list[Document] = []
+        sentences = 0
+        for document in documents:
+            batch.append(document)
+            sentences += len(document.sentences)
+            if sentences >= _SENTENCES_A_CALL:
+                yield batch
+                batch, sentences = [], 0
+        if batch:
+            yield batch
+
+    def work(batch: list[Document]) -> tuple[np.ndarray, ...]:
+        # A closing empty sentence of each document makes room for its [SEP].
+        strings = [
+            sentence.encode()
+            for document in batch
+            for sentence in (*document.sentences, '')
+        ]
+        pieces = tokenizer.pieces(strings)
+        sentence_ends = pieces.row_splits[1:]
+        closing = (
+            np.cumsum([len(document.sentences) + 1 for document in batch]) - 1
+        )
+        ends = sentence_ends[closing]  # where each [SEP] goes
+        flags = pieces.word_starts.astype(np.uint8) * WORD_START
+        begins = pieces.row_splits[:-1][np.diff(pieces.row_splits) > 0]
+        flags[begins] |= SENTENCE_START
+        ids = np.insert(pieces.ids, ends, tokenizer.sep_id)
+        flags = np.insert(flags, ends, WORD_START | SEPARATOR)
+        lengths = np.diff(ends, prepend=0) + 1
+        return ids, flags, lengths
+
+    # The tokenizer's kernel runs outside Python's lock: two calls at a time
+    # use two cores, and reading goes on meanwhile.
+    with concurrent.futures.ThreadPoolExecutor(2) as pool:
+        waiting: list[concurrent.futures.Future] = []
+        for batch in batches():
+            waiting.append(pool.submit(work, batch))
+            if len(waiting) > 3:
+                yield waiting.pop(0).result()
+        for future in waiting:
+            yield future.result()
+
+
+def write_store(
+    path: str | pathlib.Path,
+    documents: Iterable[Document],
+    tokenizer: Any,
+    progress: bool = True,
+) -> Store:
+    """Tokenizes documents into a new store, whole or not at all.
+
+    Args:
+        path: the folder to make; one that another process made in the
+            meantime is used instead.
+        documents: of one part of a corpus, read once, in order.
+        tokenizer: a `text.wordpiece.WordPiece` or a class like it.
+        progress: show a progress line.
+
+    Raises:
+        OSError: the disk is full (nothing is left behind).
+    """
+    import tqdm
+
+    path = pathlib.Path(path)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    dtype = np.uint16 if len(tokenizer) <= 2**16 else np.uint32
+    partial = pathlib.Path(
+        tempfile.mkdtemp(prefix=path.name + '.', dir=path.parent)
+    )
+    try:
+        counts = np.zeros(len(tokenizer), np.int64)
+        begins: list[np.ndarray] = []
+        total = 0
+        with (
+            open(partial / 'ids.bin', 'wb') as ids_file,
+            open(partial / 'flags.bin', 'wb') as flags_file,
+            tqdm.tqdm(
+                desc=f'tokenizing {path.name}',
+                unit=' tokens',
+                unit_scale=True,
+                disable=not progress,
+            ) as bar,
+        ):
+            for ids, flags, lengths in tokenized(documents, tokenizer):
+                text = ids[(flags & SEPARATOR) == 0]
+                counts += np.bincount(text, minlength=len(counts))
+                _append(ids_file, ids.astype(dtype))
+                _append(flags_file, flags)
+                # A document without a piece (control characters alone) would
+                # be a lone [SEP]; it stays, harmless and rare.
+                begins.append(total + np.cumsum(lengths) - lengths)
+                total += len(ids)
+                bar.update(len(ids))
+        begin = np.concatenate([*begins, [total]]).astype(np.int64)
+        np.save(partial / 'documents.npy', begin)
+        np.save(partial / 'counts.npy', counts)
+        meta = {
+            'dtype': np.dtype(dtype).name,
+            'tokens': total,
+            'documents': len(begin) - 1,
+        }
+        (partial / 'meta.json').write_text(json.dumps(meta, indent=2) + '\n')
+        try:
+            os.rename(partial, path)
+        except OSError as error:
+            if error.errno not in (errno.EEXIST, errno.ENOTEMPTY):
+                raise
+    finally:
+        shutil.rmtree(partial, ignore_errors=True)
+    return open_store(path)
+
+
+def _append(file: BinaryIO, array: np.ndarray) -> None:
+    file.write(memoryview(array))
+
+
+def peek(documents: Iterable[Document], where: str) -> Iterator[Document]:
+    """The same documents, once there is proof that there is one.
+
+    Raises:
+        ValueError: there is none.
+    """
+    documents = iter(documents)
+    first = next(documents, None)
+    if first is None:
+        raise ValueError(where)
+    return itertools.chain([first], documents)

@@ -1,0 +1,78 @@
+"""The source `windows`: full windows of text, shuffled, addressed by step.
+
+Glossary of shapes: B sequences, L tokens of each.
+"""
+
+import numpy as np
+
+from infoword_tf import sampling
+from infoword_tf.data import store as stores
+
+_LOOK_BACK = 64  # pieces; longer words (rules of dashes) are walked back
+
+
+class WindowSource:
+    """L consecutive tokens from a word start on, never padded.
+
+    Epoch e cuts the corpus into windows at an offset of its own and visits
+    them in a permutation of its own, both functions of (seed, e); nothing is
+    kept between steps.
+    """
+
+    def __init__(
+        self, store: stores.Store, length: int, batch_size: int, seed: int
+    ):
+        """Args: L = length, B = batch_size.
+
+        Raises:
+            ValueError: the text is smaller than one batch.
+        """
+        self.store, self.length = store, length
+        self.batch_size, self.seed = batch_size, seed
+        tokens = len(store.ids)
+        # One window less than fits: room for the epoch's offset.
+        self.windows = tokens // length - 1
+        if self.windows < batch_size:
+            raise ValueError(
+                f'the text has {tokens:,} tokens: room for '
+                f'{max(0, self.windows)} windows of {length}, but a batch '
+                f'takes {batch_size}; give more text, or lower --batch_size '
+                'or --seq_len'
+            )
+
+    def starts(self, step: int) -> np.ndarray:
+        """[B] int64: where the windows of a step begin."""
+        number = step * self.batch_size + np.arange(self.batch_size)
+        epochs = number // self.windows
+        starts = np.empty(self.batch_size, np.int64)
+        for epoch in np.unique(epochs):
+            key = (self.seed, int(epoch))
+            offset = np.random.default_rng([*key, 1]).integers(self.length)
+            here = epochs == epoch
+            place = sampling.shuffled(
+                number[here] % self.windows, self.windows, *key, 2
+            )
+            starts[here] = offset + place * self.length
+        return self._word_starts(starts)
+
+    def _word_starts(self, starts: np.ndarray) -> np.ndarray:
+        """Moves each place back to where its word begins."""
+        back = starts[:, None] - np.arange(_LOOK_BACK)  # [B, 64]
+        flags = self.store.flags[np.maximum(back, 0)] & stores.WORD_START
+        steps = np.argmax(flags > 0, axis=1)
+        found = np.take_along_axis(flags, steps[:, None], axis=1)[:, 0] > 0
+        starts = np.maximum(starts - steps, 0)
+        for i in np.nonzero(~found)[0]:
+            while not self.store.flags[starts[i]] & stores.WORD_START:
+                starts[i] -= 1
+        return starts
+
+    def batch(self, step: int) -> sampling.Windows:
+        """The global batch of a step, B full windows."""
+        place = self.starts(step)[:, None] + np.arange(self.length)
+        flags = self.store.flags[place]
+        return sampling.Windows(
+            self.store.ids[place].astype(np.int32),
+            (flags & stores.WORD_START) > 0,
+            (flags & stores.SEPARATOR) > 0,
+        )

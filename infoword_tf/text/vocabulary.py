@@ -1,0 +1,177 @@
+"""WordPiece vocabularies in BERT's format: learned, read, checked, written.
+
+A vocabulary is a list of pieces; a piece's id is its place. `vocab.txt` holds
+one piece a line.
+"""
+
+import collections
+import hashlib
+import pathlib
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+PAD, UNK, CLS, SEP, MASK = '[PAD]', '[UNK]', '[CLS]', '[SEP]', '[MASK]'
+SPECIALS = (PAD, UNK, CLS, SEP, MASK)
+
+
+def check(vocabulary: Sequence[str], where: str) -> list[str]:
+    """Returns the pieces if a WordPiece tokenizer can use them.
+
+    Args:
+        vocabulary: pieces in the order of their ids.
+        where: what to call it in an error (a path).
+
+    Raises:
+        ValueError: a special piece is missing, or a piece is there twice.
+    """
+    vocabulary = list(vocabulary)
+    missing = [piece for piece in SPECIALS if piece not in set(vocabulary)]
+    if missing:
+        raise ValueError(
+            f'{where}: the vocabulary lacks {", ".join(missing)}; add a line '
+            'for each, or leave out --vocab to learn one from the corpus'
+        )
+    seen: dict[str, int] = {}
+    for line, piece in enumerate(vocabulary, 1):
+        if piece in seen:
+            raise ValueError(
+                f'{where}: {piece!r} is on line {seen[piece]} and again on '
+                f'line {line}; keep one of them (ids of later pieces move)'
+            )
+        seen[piece] = line
+    return vocabulary
+
+
+def read(path: str | pathlib.Path) -> list[str]:
+    """Reads and checks a `vocab.txt`.
+
+    Raises:
+        ValueError: as `check`, or the file is not UTF-8 text.
+        FileNotFoundError: there is no such file.
+    """
+    path = pathlib.Path(path)
+    if not path.is_file():
+        raise FileNotFoundError(
+            f'{path}: no such vocabulary; --vocab takes a vocab.txt with one '
+            'piece a line'
+        )
+    try:
+        lines = path.read_text(encoding='utf-8').split('\n')
+    except UnicodeDecodeError as error:
+        raise ValueError(
+            f'{path}: byte {error.start} is not UTF-8; a vocabulary is a text '
+            'file with one piece a line'
+        ) from error
+    pieces = [line.rstrip('\r') for line in lines]
+    while pieces and not pieces[-1]:
+        pieces.pop()
+    return check(pieces, str(path))
+
+
+def write(path: str | pathlib.Path, vocabulary: Sequence[str]) -> None:
+    """Writes a `vocab.txt`."""
+    text = ''.join(piece + '\n' for piece in vocabulary)
+    pathlib.Path(path).write_text(text, encoding='utf-8')
+
+
+def sample(texts: Iterable[str], megabytes: float) -> Iterator[str]:
+    """A uniform sample of texts of bounded size, the same every time.
+
+    A text stays if the hash of it lies under a threshold, which is halved
+    whenever what was kept grows too large; so the sample does not depend on
+    the order in which a corpus of unknown size arrives.
+    """
+    budget, limit = int(megabytes * 1e6), 2**64
+    kept: list[tuple[int, str]] = []
+    size = 0
+    for text in texts:
+        digest = hashlib.blake2b(text.encode(), digest_size=8).digest()
+        rank = int.from_bytes(digest, 'big')
+        if rank >= limit:
+            continue
+        kept.append((rank, text))
+        size += len(text)
+        while size > budget and len(kept) > 1:
+            first = min(kept)  # stays, should halving leave nothing
+            limit = max(limit // 2, first[0] + 1)
+            kept = [pair for pair in kept if pair[0] < limit]
+            size = sum(len(text) for _, text in kept)
+    return (text for _, text in kept)
+
+
+def learn(
+    texts: Iterable[str],
+    size: int,
+    lower_case: bool = True,
+    megabytes: float = 64.0,
+) -> list[str]:
+    """Learns a WordPiece vocabulary (Schuster and Nakajima 2012) in seconds.
+
+    Args:
+        texts: documents; of a large corpus a sample is used.
+        size: pieces to learn, specials included; a small corpus gives fewer.
+        lower_case: whether text is lower-cased and stripped of accents.
+        megabytes: most text that is used.
+
+    Returns:
+        Specials first, then characters and pieces; the same for the same
+        set of texts.
+
+    Raises:
+        ValueError: there is no text, or `size` has no room for the specials.
+    """
+    import tokenizers
+    from tokenizers import models, normalizers, pre_tokenizers, trainers
+
+    room = (size - len(SPECIALS)) // 2  # characters: begin a word, go on
+    if room < 1:
+        raise ValueError(
+            f'--vocab_size={size} has no room beside the {len(SPECIALS)} '
+            'special pieces; a few thousand is usual'
+        )
+    texts = list(sample(texts, megabytes))
+    learner = tokenizers.Tokenizer(models.WordPiece(unk_token=UNK))
+    learner.normalizer = normalizers.BertNormalizer(lowercase=lower_case)
+    learner.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    alphabet, continuing = _alphabet(
+        texts, learner.normalizer, learner.pre_tokenizer, min(1000, room)
+    )
+    trainer = trainers.WordPieceTrainer(
+        vocab_size=size,
+        # The trainer numbers continuing characters in the order of a hash
+        # map, another in each call, and breaks ties between merges by number:
+        # naming them here makes it learn the same every time.
+        special_tokens=[*SPECIALS, *(f'##{c}' for c in continuing)],
+        initial_alphabet=alphabet,
+        limit_alphabet=len(alphabet),
+        continuing_subword_prefix='##',
+        show_progress=False,
+    )
+    learner.train_from_iterator(texts, trainer)
+    pieces = learner.get_vocab()
+    if not alphabet:
+        raise ValueError(
+            'the corpus holds no text to learn a vocabulary from; check '
+            '--corpus, or give a vocabulary with --vocab'
+        )
+    return check(sorted(pieces, key=pieces.get), 'the learned vocabulary')
+
+
+def _alphabet(
+    texts: Sequence[str], normalizer: Any, pre_tokenizer: Any, most: int
+) -> tuple[list[str], list[str]]:
+    """The most frequent characters, and which of them go on with a word.
+
+    Rare scripts would otherwise eat a small vocabulary.
+    """
+    words = collections.Counter()
+    for text in texts:
+        words.update(normalizer.normalize_str(text).split())
+    counts, continuing = collections.Counter(), set()
+    for word, count in words.items():
+        for piece, _ in pre_tokenizer.pre_tokenize_str(word):
+            for character in piece:
+                counts[character] += count
+            continuing.update(piece[1:])
+    chosen = sorted(counts, key=lambda c: (-counts[c], c))[:most]
+    return sorted(chosen), sorted(continuing.intersection(chosen))

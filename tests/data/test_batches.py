@@ -1,0 +1,202 @@
+import pathlib
+
+import numpy as np
+from absl.testing import absltest, parameterized
+
+from infoword_tf import views
+from infoword_tf.data import store as stores
+from infoword_tf.data.batches import Batches, heldout_views
+from infoword_tf.data.windows import WindowSource
+
+LENGTH, TOKENS = 30, 6_000
+ROWS = {'mlm': ('masked',), 'bert_nce': ('masked',)}
+SPECIALS = views.Specials(
+    cls_id=TOKENS, sep_id=TOKENS + 1, mask_id=TOKENS + 2, size=TOKENS + 3
+)
+# Of `make_store()`: where the first held-out sequences begin, and what the
+# first rows hide.
+FIRST_TOKENS = [1484, 4575, 5743, 5895]
+FIRST_PLACES = [
+    [3, 4, 5, 6, 7], [10, 11, 12, 13, 14], [23, 24, 25, 26, 27],
+    [22, 23, 24, 25, 26],
+]  # fmt: skip
+
+
+def make_store(tokens=TOKENS):
+    """Token i is piece i; words of 1 to 3 pieces, a separator in 50 tokens."""
+    random = np.random.default_rng(0)
+    flags = (random.random(tokens) < 0.6).astype(np.uint8) * stores.WORD_START
+    flags[0] = stores.WORD_START
+    flags[49::50] = stores.WORD_START | stores.SEPARATOR
+    flags[50::50] = stores.WORD_START
+    return stores.Store(
+        np.arange(tokens, dtype=np.uint16), flags, np.array([0, tokens]),
+        np.ones(tokens + 3, np.int64), pathlib.Path('nowhere'),
+    )  # fmt: skip
+
+
+def make_batches(masking='spans', seed=1, batch_size=8, rows=ROWS):
+    source = WindowSource(make_store(), LENGTH, batch_size, seed)
+    return Batches(source, rows, masking, SPECIALS, seed)
+
+
+def assert_same(a, b):
+    assert list(a) == list(b), (list(a), list(b))
+    for name in a:
+        assert a[name].dtype == b[name].dtype, name
+        np.testing.assert_array_equal(a[name], b[name], err_msg=name)
+
+
+class BatchesTest(parameterized.TestCase):
+    @parameterized.product(
+        masking=('spans', 'words', 'tokens'), first=(0, 3, 1000)
+    )
+    def test_dataset_is_the_views_bit_for_bit(self, masking, first):
+        batches = make_batches(masking)
+        dataset = batches.dataset(first, first + 5)
+        steps = 0
+        for step, flat in enumerate(dataset.as_numpy_iterator(), first):
+            assert_same(flat, views.flatten(make_batches(masking).views(step)))
+            steps += 1
+        self.assertEqual(steps, 5)
+
+    def test_dataset_knows_its_shapes(self):
+        spec = make_batches().dataset(0, 2).element_spec
+        self.assertEqual(
+            {name: (tuple(s.shape), s.dtype.name) for name, s in spec.items()},
+            {
+                'masked/ids': ((8, 32), 'int32'),
+                'masked/sequences': ((8,), 'int32'),
+                'masked/places/mlm': ((8, 5), 'int32'),
+                'masked/places/bert_nce': ((8, 5), 'int32'),
+                'masked/targets/mlm': ((8, 5), 'int32'),
+                'masked/targets/bert_nce': ((8, 5), 'int32'),
+                'masked/weights/mlm': ((8, 5), 'float32'),
+                'masked/weights/bert_nce': ((8, 5), 'float32'),
+                'masked/counts/shortened_spans': ((8,), 'int32'),
+            },
+        )
+
+    @parameterized.parameters('spans', 'words', 'tokens')
+    def test_a_step_does_not_depend_on_those_before(self, masking):
+        a, b = make_batches(masking), make_batches(masking)
+        first = {s: views.flatten(a.views(s)) for s in (0, 1, 50, 2000)}
+        for step in (2000, 50, 1, 0):
+            assert_same(views.flatten(b.views(step)), first[step])
+
+    def test_text_and_masks_are_of_the_seed_and_step(self):
+        whole = make_batches().views(0)['masked']
+        for other in (
+            make_batches().views(1), make_batches(seed=2).views(0),
+        ):  # fmt: skip
+            self.assertFalse((other['masked'].ids == whole.ids).all())
+        # The same windows, other masks.
+        source = WindowSource(make_store(), LENGTH, 8, 1)
+        other = Batches(source, ROWS, 'spans', SPECIALS, 2).views(0)['masked']
+        differ = other.ids != whole.ids
+        self.assertTrue(differ.any())
+        either = (other.ids == SPECIALS.mask_id) | (
+            whole.ids == SPECIALS.mask_id
+        )
+        self.assertFalse((differ & ~either).any())
+
+    def test_every_step_has_masks_of_its_own(self):
+        batches = make_batches('tokens')
+        a, b = (batches.views(s)['masked'].places['mlm'] for s in (0, 1))
+        self.assertTrue((a != b).any(axis=1).all())
+
+    def test_global_numbers_do_not_matter(self):
+        np.random.seed(0)
+        a = views.flatten(make_batches().views(4))
+        np.random.seed(1)
+        assert_same(views.flatten(make_batches().views(4)), a)
+
+    def test_rows_of_a_view(self):
+        batches = make_batches(rows={'mlm': ('masked',)})
+        made = batches.views(0)
+        self.assertEqual(list(made), ['masked'])
+        self.assertEqual(list(made['masked'].places), ['mlm'])
+        self.assertEqual(batches.rows, {'masked': ['mlm']})
+
+    def test_sequences_number_the_global_batch(self):
+        for step in (0, 9):
+            np.testing.assert_array_equal(
+                make_batches().views(step)['masked'].sequences, np.arange(8)
+            )
+
+    @parameterized.parameters('spans', 'words', 'tokens')
+    def test_separators_are_shown(self, masking):
+        hidden = 0
+        for step in range(20):
+            view = make_batches(masking).views(step)['masked']
+            targets = view.targets['mlm'][view.weights['mlm'] > 0]
+            self.assertFalse((targets % 50 == 49).any())
+            hidden += len(targets)
+        self.assertEqual(hidden, 20 * 8 * 5)
+
+
+class HeldoutViewsTest(parameterized.TestCase):
+    def make(self, tokens=TOKENS, masking='spans'):
+        return heldout_views(
+            make_store(tokens), LENGTH, ROWS, masking, SPECIALS
+        )
+
+    @parameterized.parameters('spans', 'words', 'tokens')
+    def test_always_the_same(self, masking):
+        first = views.flatten(self.make(masking=masking))
+        np.random.seed(7)
+        make_batches(masking, seed=7, batch_size=4).views(3)
+        assert_same(views.flatten(self.make(masking=masking)), first)
+
+    def test_the_first_of_them(self):
+        # Held-out values of two versions compare only while these hold.
+        view = self.make()['masked']
+        restored = view.ids.copy()
+        np.put_along_axis(
+            restored, view.places['mlm'], view.targets['mlm'], axis=1
+        )
+        np.testing.assert_array_equal(restored[:4, 1], FIRST_TOKENS)
+        np.testing.assert_array_equal(view.places['mlm'][:4], FIRST_PLACES)
+
+    @parameterized.parameters(
+        # room = tokens // 30 - 1; whole batches of at most 32, 512 at most.
+        (60, 1), (120, 3), (32 * 30, 31), (33 * 30, 32), (64 * 30, 32),
+        (65 * 30, 64), (6_000, 192), (15_420, 512), (60_000, 512),
+    )  # fmt: skip
+    def test_how_many(self, tokens, sequences):
+        view = self.make(tokens)['masked']
+        self.assertEqual(view.ids.shape, (sequences, LENGTH + 2))
+        np.testing.assert_array_equal(view.sequences, np.arange(sequences))
+        self.assertEqual(view.sequences.dtype, np.int32)
+        for part in (view.places, view.targets, view.weights):
+            for row in ROWS:
+                self.assertEqual(part[row].shape, (sequences, 5))
+        self.assertEqual(view.counts['shortened_spans'].shape, (sequences,))
+
+    def test_every_sequence_is_another_text(self):
+        view = self.make()['masked']
+        restored = view.ids.copy()
+        np.put_along_axis(
+            restored, view.places['mlm'], view.targets['mlm'], axis=1
+        )
+        text = restored[:, 1:-1]
+        np.testing.assert_array_equal(
+            text, text[:, :1] + np.arange(LENGTH)
+        )
+        # Cut 30 apart, then moved back by less than a word.
+        flags = make_store().flags & stores.WORD_START
+        longest = np.diff(np.nonzero(flags)[0]).max()
+        starts = np.sort(text[:, 0])
+        self.assertGreater(np.diff(starts).min(), LENGTH - longest)
+
+    def test_too_little_text(self):
+        with self.assertRaises(ValueError) as caught:
+            self.make(59)
+        message = str(caught.exception)
+        self.assertIn('held-out text has 59 tokens', message)
+        self.assertIn('two sequences of 30', message)
+        self.assertIn('--heldout', message)
+
+
+if __name__ == '__main__':
+    absltest.main()

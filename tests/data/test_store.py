@@ -1,0 +1,259 @@
+import errno
+import json
+import pathlib
+import tempfile
+from pydoc_data import topics
+from unittest import mock
+
+import numpy as np
+from absl.testing import absltest, parameterized
+
+from infoword_tf.data import store
+from infoword_tf.data.documents import Document
+from infoword_tf.text.wordpiece import WordPiece
+
+VOCABULARY = [
+    '[PAD]', '[UNK]', '[CLS]', '[SEP]', '[MASK]',
+    'the', 'cat', 'sat', '##s', '.', 'on', 'mat',
+]  # fmt: skip
+WORD, SENTENCE, SEPARATOR = 1, 2, 4
+DOCUMENTS = [
+    Document(('The cats sat.', 'On the mat'), 'first'),
+    Document(('Dog.',), 'second'),
+]
+# the cat ##s sat . | on the mat [SEP] || [UNK] . [SEP]
+IDS = [5, 6, 8, 7, 9, 10, 5, 11, 3, 1, 9, 3]
+FLAGS = [3, 1, 0, 1, 0, 3, 1, 1, 5, 3, 0, 5]
+
+
+class StoreCase(parameterized.TestCase):
+    def setUp(self):
+        super().setUp()
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = pathlib.Path(folder.name) / 'cache'
+        self.path = self.folder / 'train'
+
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        cls.tokenizer = WordPiece(VOCABULARY)
+
+    def write(self, documents=DOCUMENTS):
+        return store.write_store(
+            self.path, documents, self.tokenizer, progress=False
+        )
+
+
+class WriteTest(StoreCase):
+    def test_two_documents(self):
+        made = self.write()
+        np.testing.assert_array_equal(made.ids, IDS)
+        np.testing.assert_array_equal(made.flags, FLAGS)
+        np.testing.assert_array_equal(made.documents, [0, 9, 12])
+        np.testing.assert_array_equal(
+            made.counts, [0, 1, 0, 0, 0, 2, 1, 1, 1, 2, 1, 1]
+        )
+        np.testing.assert_allclose(
+            made.frequencies, np.array(made.counts) / 10
+        )
+        self.assertEqual(made.path, self.path)
+        self.assertEqual(
+            json.loads((self.path / 'meta.json').read_text()),
+            {'dtype': 'uint16', 'tokens': 12, 'documents': 2},
+        )
+
+    def test_reopened_is_mapped_and_equal(self):
+        made = self.write()
+        opened = store.open_store(str(self.path))
+        for field in ('ids', 'flags', 'documents', 'counts'):
+            np.testing.assert_array_equal(
+                getattr(opened, field), getattr(made, field)
+            )
+        for array in (opened.ids, opened.flags):
+            self.assertIsInstance(array, np.memmap)
+            with self.assertRaises(ValueError):
+                array[0] = 0  # read only
+        self.assertEqual(opened.documents.dtype, np.int64)
+        self.assertEqual(opened.counts.dtype, np.int64)
+
+    @parameterized.parameters(1, 2, 3, 5)
+    def test_documents_of_several_calls(self, sentences):
+        documents = [*DOCUMENTS, Document(('Mat.', 'Cat', 'sat'), ''),
+                     *DOCUMENTS[::-1]] * 3  # fmt: skip
+        whole = self.write(documents)
+        self.path = self.folder / 'parts'
+        calls = mock.patch.object(
+            self.tokenizer, 'pieces', wraps=self.tokenizer.pieces
+        )
+        with (
+            mock.patch.object(store, '_SENTENCES_A_CALL', sentences),
+            calls as pieces,
+        ):
+            parts = self.write(documents)
+        self.assertGreater(pieces.call_count, 4)
+        for field in ('ids', 'flags', 'documents', 'counts'):
+            np.testing.assert_array_equal(
+                getattr(parts, field), getattr(whole, field)
+            )
+
+    def test_empty_sentences(self):
+        made = self.write(
+            [
+                Document((), ''),
+                Document(('', 'the', '', '\u200b', 'cat', ''), ''),
+                Document(('\u200b',), ''),
+                Document(('mat',), ''),
+            ]
+        )
+        np.testing.assert_array_equal(made.ids, [3, 5, 6, 3, 3, 11, 3])
+        np.testing.assert_array_equal(made.flags, [5, 3, 3, 5, 5, 3, 5])
+        np.testing.assert_array_equal(made.documents, [0, 1, 4, 5, 7])
+
+    def test_the_text_of_specials_is_text(self):
+        made = self.write([Document(('[SEP] the [MASK]',), '')])
+        self.assertNotIn(3, made.ids[:-1])
+        self.assertNotIn(4, made.ids)
+        np.testing.assert_array_equal(
+            np.nonzero(made.flags & SEPARATOR)[0], [len(made.ids) - 1]
+        )
+
+    @parameterized.parameters(
+        (2**16, np.uint16), (2**16 + 1, np.uint32), (70_000, np.uint32)
+    )
+    def test_type_of_ids(self, size, dtype):
+        vocabulary = VOCABULARY[:5] + [f'w{i}' for i in range(size - 5)]
+        self.tokenizer = WordPiece(vocabulary)
+        made = self.write([Document((f'w0 w{size - 6}',), '')])
+        self.assertEqual(made.ids.dtype, dtype)
+        np.testing.assert_array_equal(made.ids, [5, size - 1, 3])
+
+    def test_real_text(self):
+        documents = [
+            Document(tuple(' '.join(p.split()) for p in text.split('\n\n')), '')
+            for text in topics.topics.values()
+        ]
+        with mock.patch.object(store, '_SENTENCES_A_CALL', 100):
+            made = self.write(documents)
+        words = sum(len(d.text.split()) for d in documents)
+        is_separator = (made.flags & SEPARATOR) > 0
+        self.assertEqual(is_separator.sum(), len(documents))
+        self.assertEqual(
+            ((made.flags & WORD) > 0).sum(), words + len(documents)
+        )
+        self.assertEqual(
+            ((made.flags & SENTENCE) > 0).sum(),
+            sum(bool(s) for d in documents for s in d.sentences),
+        )
+        np.testing.assert_array_equal(
+            np.nonzero(is_separator)[0], made.documents[1:] - 1
+        )
+        np.testing.assert_array_equal(made.ids[is_separator], 3)
+        np.testing.assert_array_equal(
+            made.counts, np.bincount(made.ids[~is_separator], minlength=12)
+        )
+        # A sentence, and a document, begin with a word.
+        sentence_starts = made.flags[(made.flags & SENTENCE) > 0]
+        self.assertTrue((sentence_starts & WORD).all())
+        self.assertTrue((made.flags[made.documents[:-1]] & WORD).all())
+
+
+class FailureTest(StoreCase):
+    def left_behind(self):
+        return sorted(p.name for p in self.folder.glob('*'))
+
+    def test_documents_that_raise(self):
+        def documents():
+            yield from DOCUMENTS * 20
+            raise RuntimeError('no more')
+
+        with mock.patch.object(store, '_SENTENCES_A_CALL', 2):
+            with self.assertRaisesRegex(RuntimeError, 'no more'):
+                self.write(documents())
+        self.assertEqual(self.left_behind(), [])
+        np.testing.assert_array_equal(self.write().ids, IDS)
+
+    def test_a_tokenizer_that_raises(self):
+        with mock.patch.object(
+            self.tokenizer, 'pieces', side_effect=RuntimeError('bad bytes')
+        ):
+            with self.assertRaisesRegex(RuntimeError, 'bad bytes'):
+                self.write()
+        self.assertEqual(self.left_behind(), [])
+
+    def test_a_full_disk(self):
+        written = []
+
+        def append(file, array):
+            if len(written) == 3:
+                raise OSError(errno.ENOSPC, 'No space left on device')
+            written.append(real(file, array))
+
+        real = store._append
+        with (
+            mock.patch.object(store, '_append', append),
+            mock.patch.object(store, '_SENTENCES_A_CALL', 1),
+        ):
+            with self.assertRaises(OSError) as caught:
+                self.write(DOCUMENTS * 10)
+        self.assertEqual(caught.exception.errno, errno.ENOSPC)
+        self.assertLen(written, 3)
+        self.assertEqual(self.left_behind(), [])
+
+    def test_one_that_another_process_made_first_is_used(self):
+        def documents():
+            yield DOCUMENTS[0]
+            # Meanwhile, elsewhere; other text, to tell them apart.
+            self.write(DOCUMENTS[1:])
+
+        made = self.write(documents())
+        np.testing.assert_array_equal(made.ids, IDS[9:])
+        self.assertEqual(self.left_behind(), ['train'])
+
+    def test_an_empty_folder_is_no_store_yet(self):
+        self.path.mkdir(parents=True)
+        np.testing.assert_array_equal(self.write().ids, IDS)
+
+    @parameterized.parameters(
+        'ids.bin', 'flags.bin', 'documents.npy', 'counts.npy', 'meta.json'
+    )
+    def test_a_cut_file_is_named(self, name):
+        self.write()
+        data = (self.path / name).read_bytes()
+        (self.path / name).write_bytes(data[:-1] if '.bin' in name else
+                                       data[: len(data) // 2])  # fmt: skip
+        with self.assertRaises(ValueError) as caught:
+            store.open_store(self.path)
+        # Of the folder at least, and that it can be deleted.
+        self.assertIn(str(self.path), str(caught.exception))
+        self.assertIn('delete', str(caught.exception))
+        if name != 'meta.json':
+            self.assertIn(name, str(caught.exception))
+
+    @parameterized.parameters(
+        'ids.bin', 'flags.bin', 'documents.npy', 'counts.npy', 'meta.json'
+    )
+    def test_a_missing_file_is_named(self, name):
+        self.write()
+        (self.path / name).unlink()
+        with self.assertRaises(ValueError) as caught:
+            store.open_store(self.path)
+        self.assertIn(name, str(caught.exception))
+        self.assertIn('delete', str(caught.exception))
+
+    def test_no_store(self):
+        with self.assertRaisesRegex(ValueError, 'is no whole token store'):
+            store.open_store(self.path)
+
+
+class PeekTest(absltest.TestCase):
+    def test_the_same_documents(self):
+        self.assertEqual(list(store.peek(iter(DOCUMENTS), 'x')), DOCUMENTS)
+
+    def test_none(self):
+        with self.assertRaisesRegex(ValueError, '^no documents here$'):
+            store.peek([], 'no documents here')
+
+
+if __name__ == '__main__':
+    absltest.main()

@@ -1,0 +1,173 @@
+import pathlib
+
+import numpy as np
+from absl.testing import absltest, parameterized
+
+from infoword_tf.data import store as stores
+from infoword_tf.data import windows
+
+
+def make_store(word_lengths, separators=()):
+    """A store in memory: words of so many pieces, numbered from 0.
+
+    Args:
+        word_lengths: pieces of each word.
+        separators: numbers of the words that are separators.
+    """
+    word_lengths = np.asarray(word_lengths)
+    tokens = int(word_lengths.sum())
+    flags = np.zeros(tokens, np.uint8)
+    begins = np.cumsum(word_lengths) - word_lengths
+    flags[begins] = stores.WORD_START
+    flags[begins[list(separators)]] |= stores.SEPARATOR
+    return stores.Store(
+        np.arange(tokens, dtype=np.uint32), flags, np.array([0, tokens]),
+        np.ones(tokens, np.int64), pathlib.Path('nowhere'),
+    )  # fmt: skip
+
+
+def words_of_random_length(tokens, longest, seed=0):
+    random = np.random.default_rng(seed)
+    lengths = random.integers(1, longest + 1, tokens)
+    return lengths[np.cumsum(lengths) <= tokens]
+
+
+class WindowSourceTest(parameterized.TestCase):
+    @parameterized.parameters(1, 4, 60, 63, 64, 65, 66, 300)
+    def test_full_windows_from_a_word_start_on(self, longest):
+        store = make_store(words_of_random_length(20_000, longest))
+        source = windows.WindowSource(store, 30, 8, seed=1)
+        for step in range(100):
+            batch = source.batch(step)
+            self.assertEqual(batch.ids.shape, (8, 30))
+            self.assertTrue(batch.word_starts[:, 0].all())
+
+    @parameterized.parameters(1, 3, 64, 300)
+    def test_moved_back_to_the_word_that_the_cut_falls_into(self, longest):
+        store = make_store(words_of_random_length(20_000, longest))
+        tokens = len(store.ids)
+        # Of the same size, with nothing to be moved: the cuts themselves.
+        cuts = windows.WindowSource(make_store(np.ones(tokens, int)), 30, 8, 1)
+        source = windows.WindowSource(store, 30, 8, 1)
+        begins = np.nonzero(store.flags & stores.WORD_START)[0]
+        for step in range(100):
+            cut = cuts.starts(step)
+            np.testing.assert_array_equal(
+                source.starts(step),
+                begins[np.searchsorted(begins, cut, side='right') - 1],
+            )
+
+    def test_a_text_of_one_word(self):
+        store = make_store([1000])
+        source = windows.WindowSource(store, 30, 8, seed=1)
+        np.testing.assert_array_equal(source.starts(3), np.zeros(8))
+
+    def test_windows_are_slices_of_the_store(self):
+        lengths = words_of_random_length(5_000, 4)
+        store = make_store(lengths, range(9, len(lengths), 10))
+        source = windows.WindowSource(store, 30, 8, seed=2)
+        separators = 0
+        for step in range(20):
+            starts, batch = source.starts(step), source.batch(step)
+            for row, start in enumerate(starts):
+                flags = store.flags[start : start + 30]
+                np.testing.assert_array_equal(
+                    batch.ids[row], store.ids[start : start + 30]
+                )
+                np.testing.assert_array_equal(
+                    batch.word_starts[row], flags & stores.WORD_START > 0
+                )
+                np.testing.assert_array_equal(
+                    batch.separators[row], flags & stores.SEPARATOR > 0
+                )
+            separators += batch.separators.sum()
+        self.assertGreater(separators, 0)
+        self.assertEqual(batch.ids.dtype, np.int32)
+        self.assertEqual(batch.word_starts.dtype, bool)
+        self.assertEqual(batch.separators.dtype, bool)
+
+    def test_a_step_does_not_depend_on_those_before(self):
+        store = make_store(words_of_random_length(5_000, 4))
+        a = windows.WindowSource(store, 30, 8, seed=3)
+        b = windows.WindowSource(store, 30, 8, seed=3)
+        steps = [0, 7, 20, 21, 100]
+        first = {step: a.batch(step) for step in steps}
+        for step in steps[::-1]:
+            for x, y in zip(b.batch(step), first[step], strict=True):
+                np.testing.assert_array_equal(x, y)
+
+    def test_the_global_batch_is_the_next_rows_of_the_order(self):
+        # The order of windows does not depend on how many make a batch.
+        store = make_store(words_of_random_length(5_000, 4))
+        one = windows.WindowSource(store, 30, 1, seed=4)
+        eight = windows.WindowSource(store, 30, 8, seed=4)
+        for step in (0, 5, 20, 21):
+            np.testing.assert_array_equal(
+                eight.starts(step),
+                [one.starts(8 * step + i)[0] for i in range(8)],
+            )
+
+    def test_other_seeds_other_orders(self):
+        store = make_store(np.ones(5_000, int))
+        starts = {
+            tuple(windows.WindowSource(store, 30, 8, seed).starts(0))
+            for seed in range(5)
+        }
+        self.assertLen(starts, 5)
+
+    @parameterized.parameters(1, 7, 8, 165)
+    def test_an_epoch_visits_each_window_once(self, batch_size):
+        length = 30
+        store = make_store(np.ones(5_000, int))
+        source = windows.WindowSource(store, length, batch_size, seed=5)
+        count = 165  # 5000 // 30 - 1
+        self.assertEqual(source.windows, count)
+        steps = -(-3 * count // batch_size)  # batches may cross epochs
+        starts = np.concatenate([source.starts(s) for s in range(steps)])
+        offsets, orders = [], []
+        for epoch in range(3):
+            here = starts[epoch * count : (epoch + 1) * count]
+            offset = here.min()
+            self.assertBetween(offset, 0, length - 1)
+            np.testing.assert_array_equal(
+                np.sort(here), offset + length * np.arange(count)
+            )
+            self.assertLessEqual(here.max() + length, 5_000)
+            offsets.append(int(offset))
+            orders.append(tuple((here - offset) // length))
+        self.assertGreater(len(set(offsets)), 1)
+        self.assertLen(set(orders), 3)
+
+    def test_over_epochs_offsets_are_uniform(self):
+        length, epochs = 10, 3_000
+        source = windows.WindowSource(
+            make_store(np.ones(25, int)), length, 1, seed=6
+        )
+        self.assertEqual(source.windows, 1)
+        starts = np.concatenate([source.starts(s) for s in range(epochs)])
+        observed = np.bincount(starts, minlength=length)
+        self.assertLen(observed, length)
+        expected = epochs / length
+        statistic = ((observed - expected) ** 2 / expected).sum()
+        self.assertLess(statistic, 27.88)  # chi-square of 9, p = 1e-3
+
+    @parameterized.parameters((89, 1), (30, 0), (0, 0))
+    def test_too_small_a_text(self, tokens, room):
+        store = make_store(np.ones(tokens, int))
+        with self.assertRaises(ValueError) as caught:
+            windows.WindowSource(store, 30, 2, seed=0)
+        message = str(caught.exception)
+        self.assertIn(f'the text has {tokens} tokens', message)
+        self.assertIn(f'room for {room} windows of 30', message)
+        self.assertIn('a batch takes 2', message)
+        self.assertIn('--batch_size', message)
+
+    def test_the_smallest_text(self):
+        store = make_store(np.ones(90, int))
+        source = windows.WindowSource(store, 30, 2, seed=0)
+        for step in range(50):
+            self.assertEqual(source.batch(step).ids.shape, (2, 30))
+
+
+if __name__ == '__main__':
+    absltest.main()

@@ -1,0 +1,467 @@
+from unittest import mock
+
+import numpy as np
+from absl.testing import absltest, parameterized
+from scipy import stats
+
+from infoword_tf import sampling
+
+# P(n) of n ~ N(5, 1), rounded and clipped to 1..10.
+LENGTH_PMF = (
+    0.000233, 0.005977, 0.060598, 0.241730, 0.382925,
+    0.241730, 0.060598, 0.005977, 0.000229, 0.000003,
+)  # fmt: skip
+SIGNIFICANCE = 1e-3
+
+
+def make_windows(b, length, word_rate, separator_rate, seed=0):
+    """Random words and documents; a separator is a word of its own."""
+    random = np.random.default_rng(seed)
+    word_starts = random.random((b, length)) < word_rate
+    separators = random.random((b, length)) < separator_rate
+    word_starts |= separators
+    word_starts[:, 1:] |= separators[:, :-1]
+    word_starts[:, 0] = True
+    ids = random.integers(5, 100, (b, length), dtype=np.int32)
+    return sampling.Windows(ids, word_starts, separators)
+
+
+def one_piece_words(b, length, separators=()):
+    """Every token a word; separators at the same places in every row."""
+    is_separator = np.zeros((b, length), bool)
+    is_separator[:, list(separators)] = True
+    ids = np.full((b, length), 7, np.int32)
+    return sampling.Windows(ids, np.ones((b, length), bool), is_separator)
+
+
+def constant_lengths(n):
+    return mock.patch.object(
+        sampling, 'span_lengths', lambda size, random: np.full(size, n)
+    )
+
+
+def chi_square_p(observed, expected):
+    return stats.chisquare(observed, expected).pvalue
+
+
+def equal_share_p(hidden):
+    """P-value of: each place is drawn equally often, P of L in each row.
+
+    Drawn without replacement the counts vary less than multinomial ones:
+    covariance B p (1 - p) (I - 1/L) L / (L - 1), p = P / L.
+    """
+    b, length = hidden.shape
+    p = hidden.mean()
+    deviation = hidden.sum(axis=0) - b * p
+    statistic = (deviation**2).sum() / (b * p * (1 - p))
+    return stats.chi2.sf(statistic * (length - 1) / length, length - 1)
+
+
+class BudgetTest(absltest.TestCase):
+    def test_numbers(self):
+        self.assertEqual(sampling.budget(62), 10)
+        self.assertEqual(sampling.budget(126), 19)
+        self.assertEqual(sampling.budget(510), 77)
+
+    def test_is_the_smallest_number_of_at_least_15_percent(self):
+        for length in range(1, 1000):
+            p = sampling.budget(length)
+            self.assertGreaterEqual(100 * p, 15 * length)
+            self.assertLess(100 * (p - 1), 15 * length)
+
+
+class GeneratorTest(absltest.TestCase):
+    def test_same_key_same_numbers(self):
+        a, b = (sampling.generator(3, 7, 'spans').random(8) for _ in 'ab')
+        np.testing.assert_array_equal(a, b)
+
+    def test_seed_step_and_name_all_matter(self):
+        keys = [
+            (3, 7, 'spans'), (4, 7, 'spans'), (3, 8, 'spans'),
+            (7, 3, 'spans'), (3, 7, 'words'), (3, 7, 'tokens'),
+        ]  # fmt: skip
+        first = {sampling.generator(*key).random() for key in keys}
+        self.assertLen(first, len(keys))
+
+
+class ShuffledTest(parameterized.TestCase):
+    def test_is_a_permutation_of_every_small_size(self):
+        for size in range(1, 301):
+            sent = sampling.shuffled(np.arange(size), size, 1, size)
+            self.assertEqual(sent.dtype, np.int64)
+            np.testing.assert_array_equal(np.sort(sent), np.arange(size))
+
+    @parameterized.parameters(1023, 1024, 1025, 4096, 4097, 65536, 100_003)
+    def test_is_a_permutation(self, size):
+        sent = sampling.shuffled(np.arange(size), size, 0, 5)
+        np.testing.assert_array_equal(np.sort(sent), np.arange(size))
+
+    def test_where_a_place_goes_does_not_depend_on_the_others(self):
+        size = 1000
+        whole = sampling.shuffled(np.arange(size), size, 2, 3)
+        places = np.array([999, 0, 17, 512])
+        np.testing.assert_array_equal(
+            sampling.shuffled(places, size, 2, 3), whole[places]
+        )
+
+    def test_leaves_its_argument_alone(self):
+        places = np.arange(300)
+        sampling.shuffled(places, 300, 1)
+        np.testing.assert_array_equal(places, np.arange(300))
+
+    @parameterized.parameters(((1, 3),), ((2, 2),), ((1, 2, 2),), ((2, 1),))
+    def test_differs_by_key(self, key):
+        size = 1000
+        a = sampling.shuffled(np.arange(size), size, 1, 2)
+        b = sampling.shuffled(np.arange(size), size, *key)
+        # Two random permutations agree at about one place.
+        self.assertLess((a == b).sum(), 10)
+
+    @parameterized.parameters(1000, 4096, 100_003)
+    def test_mixes_like_a_random_permutation(self, size):
+        places = np.arange(size)
+        sent = sampling.shuffled(places, size, 11)
+        # |i - j| of random i, j: mean n / 3, deviation n / sqrt(18).
+        bound = 4 * size / np.sqrt(18 * size)
+        moved = np.abs(sent - places).mean()
+        self.assertAlmostEqual(moved, size / 3, delta=bound)
+        neighbours = np.abs(np.diff(sent)).mean()
+        self.assertAlmostEqual(neighbours, size / 3, delta=bound)
+
+    def test_over_keys_a_place_goes_everywhere_equally_often(self):
+        size, keys = 50, 5000
+        sent = np.concatenate(
+            [sampling.shuffled(np.array([3]), size, 0, k) for k in range(keys)]
+        )
+        observed = np.bincount(sent, minlength=size)
+        self.assertGreater(
+            chi_square_p(observed, np.full(size, keys / size)), SIGNIFICANCE
+        )
+
+
+class SpanLengthsTest(absltest.TestCase):
+    def test_rounded_and_clipped_normal(self):
+        draws = 1_000_000
+        n = sampling.span_lengths(draws, np.random.default_rng(0))
+        self.assertEqual(n.min(), 1)
+        self.assertLessEqual(n.max(), 10)
+        observed = np.bincount(n, minlength=11)[1:].astype(float)
+        expected = draws * np.array(LENGTH_PMF)
+        # The last two cells as one: 3 draws are expected in the last.
+        observed[-2:], expected[-2:] = observed[-2:].sum(), expected[-2:].sum()
+        self.assertGreater(
+            chi_square_p(observed[:-1], expected[:-1]), SIGNIFICANCE
+        )
+        self.assertAlmostEqual(n.mean(), 5.0, delta=4 * 1.05 / draws**0.5)
+
+
+class SpansTest(parameterized.TestCase):
+    @parameterized.product(
+        length=(6, 62, 126, 510),
+        word_rate=(0.3, 0.7, 1.0),
+        separator_rate=(0.0, 0.03, 0.2),
+    )
+    def test_invariants(self, length, word_rate, separator_rate):
+        windows = make_windows(24, length, word_rate, separator_rate)
+        draw = sampling.spans(windows, np.random.default_rng(1))
+        budget = sampling.budget(length)
+        self.assertFalse(draw.shown.any())
+        for row in range(24):
+            starts, lengths = draw.starts[row], draw.lengths[row]
+            count = int((lengths > 0).sum())
+            self.assertTrue((lengths[:count] > 0).all())  # no gaps
+            room = int((~windows.separators[row]).sum())
+            self.assertEqual(draw.hidden[row].sum(), min(budget, room))
+            cover = np.zeros(length, int)
+            # The token after a row begins a word, as far as is known.
+            begins = np.append(windows.word_starts[row], True)
+            for i in range(count):
+                first, end = starts[i], starts[i] + lengths[i]
+                cover[first:end] += 1
+                self.assertTrue(begins[first])
+                self.assertLessEqual(begins[first:end].sum(), 10)
+                if i < count - 1:
+                    self.assertTrue(begins[end])
+            np.testing.assert_array_equal(cover, draw.hidden[row])
+            self.assertFalse((draw.hidden[row] & windows.separators[row]).any())
+
+    def test_only_the_last_span_is_cut(self):
+        windows = make_windows(400, 126, 0.4, 0.02)
+        draw = sampling.spans(windows, np.random.default_rng(2))
+        begins = np.pad(windows.word_starts, ((0, 0), (0, 1)))
+        begins[:, -1] = True
+        ends = draw.starts + draw.lengths
+        whole = np.take_along_axis(begins, ends, axis=1) > 0  # [B, S]
+        last = (draw.lengths > 0).sum(axis=1) - 1
+        is_last = np.arange(whole.shape[1]) == last[:, None]
+        self.assertTrue(whole[(draw.lengths > 0) & ~is_last].all())
+        # Both happen: cut inside a word, and not.
+        self.assertBetween(whole[is_last].mean(), 0.1, 0.9)
+
+    def test_a_length_is_drawn_once_for_each_span(self):
+        drawn = []
+
+        def record(size, random):
+            drawn.append(real(size, random))
+            return drawn[-1]
+
+        real = sampling.span_lengths
+        windows = make_windows(300, 126, 0.7, 0.01)
+        with mock.patch.object(sampling, 'span_lengths', record):
+            draw = sampling.spans(windows, np.random.default_rng(3))
+        self.assertLen(drawn, draw.lengths.shape[1])
+        checked = 0
+        for row in np.nonzero(draw.shortened == 0)[0]:
+            count = int((draw.lengths[row] > 0).sum())
+            for i in range(count - 1):
+                first = draw.starts[row, i]
+                end = first + draw.lengths[row, i]
+                words = windows.word_starts[row, first:end].sum()
+                self.assertEqual(words, drawn[i][row])
+                checked += 1
+        self.assertGreater(checked, 300)
+
+    def test_lengths_of_spans_that_nothing_cuts(self):
+        # 19 tokens are the budget, 10 at most the first span: never cut.
+        windows = one_piece_words(20_000, 126)
+        draw = sampling.spans(windows, np.random.default_rng(4))
+        observed = np.bincount(draw.lengths[:, 0], minlength=11)[1:]
+        pmf = np.array(LENGTH_PMF)
+        cells = [slice(0, 2), *(slice(i, i + 1) for i in range(2, 7)),
+                 slice(7, 10)]  # fmt: skip
+        self.assertGreater(
+            chi_square_p(
+                [observed[cell].sum() for cell in cells],
+                [20_000 * pmf[cell].sum() for cell in cells],
+            ),
+            SIGNIFICANCE,
+        )
+        self.assertFalse(draw.shortened.any())
+
+    def test_the_first_place_is_uniform(self):
+        length = 70  # P = 11
+        windows = one_piece_words(30_000, length)
+        draw = sampling.spans(windows, np.random.default_rng(5))
+        for n in (3, 4, 5, 6, 7):
+            starts = draw.starts[draw.lengths[:, 0] == n, 0]
+            places = length - n + 1
+            self.assertGreater(len(starts), 1000)
+            observed = np.bincount(starts, minlength=places)
+            self.assertLen(observed, places)
+            self.assertGreater(
+                chi_square_p(observed, np.full(places, len(starts) / places)),
+                SIGNIFICANCE,
+            )
+
+    def test_the_place_is_uniform_over_words_not_tokens(self):
+        # Words of 1 and of 4 pieces in turn; 3 words from 22 places.
+        word_starts = np.zeros((20_000, 60), bool)
+        word_starts[:, 0::5] = word_starts[:, 1::5] = True
+        windows = sampling.Windows(
+            np.zeros((20_000, 60), np.int32),
+            word_starts,
+            np.zeros((20_000, 60), bool),
+        )
+        with constant_lengths(3):
+            draw = sampling.spans(windows, np.random.default_rng(6))
+        word = np.cumsum(word_starts[0]) - 1
+        observed = np.bincount(word[draw.starts[:, 0]], minlength=24)
+        np.testing.assert_array_equal(observed[22:], 0)
+        self.assertGreater(
+            chi_square_p(observed[:22], np.full(22, 20_000 / 22)), SIGNIFICANCE
+        )
+
+    def test_the_second_place_is_uniform_among_the_free(self):
+        # 2 words of 20, then 2 more, of which the budget P = 3 leaves one.
+        b, words = 60_000, 20
+        with constant_lengths(2):
+            draw = sampling.spans(
+                one_piece_words(b, words), np.random.default_rng(7)
+            )
+        np.testing.assert_array_equal(
+            draw.lengths, np.broadcast_to([2, 1], (b, 2))
+        )
+        observed, expected = [], []
+        for first in range(words - 1):
+            free = [
+                second for second in range(words - 1)
+                if abs(second - first) >= 2
+            ]  # fmt: skip
+            here = draw.starts[draw.starts[:, 0] == first, 1]
+            counts = np.bincount(here, minlength=words)
+            self.assertEqual(counts.sum(), counts[free].sum())
+            observed.extend(counts[free])
+            expected.extend([b / (words - 1) / len(free)] * len(free))
+        self.assertGreater(chi_square_p(observed, expected), SIGNIFICANCE)
+
+    def test_short_documents_give_their_longest_free_run(self):
+        # Runs of 3, 2, 4, 2, 2, ... words; 6 words fit nowhere.
+        separators = [3, 6, 11, *range(14, 40, 3)]
+        row = one_piece_words(1, 40, separators)
+        free = one_piece_words(1, 40)
+        windows = sampling.Windows(
+            *(np.concatenate([a, b]) for a, b in zip(row, free, strict=True))
+        )
+        with constant_lengths(6):
+            draw = sampling.spans(windows, np.random.default_rng(8))
+        np.testing.assert_array_equal(draw.starts[0], [7, 0])
+        np.testing.assert_array_equal(draw.lengths, [[4, 2], [6, 0]])
+        np.testing.assert_array_equal(draw.shortened, [2, 0])
+        np.testing.assert_array_equal(
+            np.nonzero(draw.hidden[0])[0], [0, 1, 7, 8, 9, 10]
+        )
+
+    def test_a_row_of_separators_hides_nothing(self):
+        windows = one_piece_words(3, 20, range(20))
+        windows.separators[1] = False
+        draw = sampling.spans(windows, np.random.default_rng(9))
+        np.testing.assert_array_equal(draw.hidden.sum(axis=1), [0, 3, 0])
+        np.testing.assert_array_equal(draw.lengths[[0, 2]], 0)
+        np.testing.assert_array_equal(draw.shortened[[0, 2]], 0)
+        draw = sampling.spans(
+            one_piece_words(2, 20, range(20)), np.random.default_rng(9)
+        )
+        self.assertFalse(draw.hidden.any())
+
+    def test_fewer_tokens_than_the_budget_are_all_hidden(self):
+        windows = one_piece_words(1, 20, range(20))
+        windows.separators[0, [4, 9]] = False
+        draw = sampling.spans(windows, np.random.default_rng(10))
+        np.testing.assert_array_equal(np.nonzero(draw.hidden[0])[0], [4, 9])
+        self.assertCountEqual(draw.starts[0, :2].tolist(), [4, 9])
+        np.testing.assert_array_equal(draw.lengths[0, :2], [1, 1])
+
+
+class MaskingsTest(parameterized.TestCase):
+    """What holds for every way of hiding."""
+
+    @parameterized.parameters('spans', 'words', 'tokens')
+    def test_is_a_function_of_its_key(self, name):
+        windows = make_windows(16, 126, 0.7, 0.02)
+        before = [array.copy() for array in windows]
+
+        def drawn(*key):
+            return sampling.MASKINGS[name](windows, sampling.generator(*key))
+
+        a, b = drawn(1, 2, name), drawn(1, 2, name)
+        for x, y in zip(a, b, strict=True):
+            np.testing.assert_array_equal(x, y)
+        for key in ((2, 2, name), (1, 3, name), (1, 2, 'other')):
+            self.assertFalse((a.hidden == drawn(*key).hidden).all())
+        for array, old in zip(windows, before, strict=True):
+            np.testing.assert_array_equal(array, old)
+
+    @parameterized.parameters('spans', 'words', 'tokens')
+    def test_a_row_does_not_depend_on_the_text_of_others(self, name):
+        a = make_windows(8, 126, 0.7, 0.02, seed=1)
+        b = make_windows(8, 126, 0.3, 0.10, seed=2)
+        for ours, theirs in zip(a, b, strict=True):
+            theirs[3] = ours[3]
+        ours, theirs = (
+            sampling.MASKINGS[name](w, sampling.generator(0, 0, name))
+            for w in (a, b)
+        )
+        np.testing.assert_array_equal(ours.hidden[3], theirs.hidden[3])
+        np.testing.assert_array_equal(ours.shown[3], theirs.shown[3])
+
+    @parameterized.product(
+        name=('spans', 'words', 'tokens'), length=(6, 62, 126, 510)
+    )
+    def test_budget_is_exact_and_spares_separators(self, name, length):
+        windows = make_windows(100, length, 0.6, 0.05, seed=length)
+        draw = sampling.MASKINGS[name](windows, np.random.default_rng(0))
+        self.assertTrue(windows.separators.any())
+        self.assertFalse((draw.hidden & windows.separators).any())
+        room = (~windows.separators).sum(axis=1)
+        np.testing.assert_array_equal(
+            draw.hidden.sum(axis=1), np.minimum(sampling.budget(length), room)
+        )
+
+    @parameterized.parameters('words', 'tokens')
+    def test_fewer_tokens_than_the_budget_are_all_hidden(self, name):
+        windows = one_piece_words(2, 20, range(20))
+        windows.separators[1, [4, 9]] = False
+        draw = sampling.MASKINGS[name](windows, np.random.default_rng(0))
+        self.assertFalse(draw.hidden[0].any())
+        np.testing.assert_array_equal(np.nonzero(draw.hidden[1])[0], [4, 9])
+
+    @parameterized.parameters('words', 'tokens')
+    def test_eighty_ten_ten_for_each_piece(self, name):
+        windows = make_windows(2000, 126, 0.4, 0.02)
+        draw = sampling.MASKINGS[name](windows, np.random.default_rng(0))
+        shown = draw.shown[draw.hidden]
+        observed = np.bincount(shown, minlength=3)
+        self.assertGreater(
+            chi_square_p(observed, len(shown) * np.array([0.8, 0.1, 0.1])),
+            SIGNIFICANCE,
+        )
+        # The piece's own draw, not its word's: neighbours agree by chance,
+        # 0.8^2 + 0.1^2 + 0.1^2 = 0.66 of the time.
+        both = draw.hidden[:, 1:] & draw.hidden[:, :-1]
+        agree = (draw.shown[:, 1:] == draw.shown[:, :-1])[both]
+        self.assertGreater(
+            stats.binomtest(int(agree.sum()), len(agree), 0.66).pvalue,
+            SIGNIFICANCE,
+        )
+        random = draw.random[draw.hidden & (draw.shown == 1)]
+        self.assertGreater(
+            stats.kstest(random, 'uniform').pvalue, SIGNIFICANCE
+        )
+
+
+class WordsTest(absltest.TestCase):
+    def test_whole_words_but_for_one(self):
+        windows = make_windows(300, 126, 0.4, 0.02)
+        draw = sampling.words(windows, np.random.default_rng(1))
+        word = np.cumsum(windows.word_starts, axis=1) - 1
+        cut = 0
+        for row in range(300):
+            partial = []
+            for w in range(word[row, -1] + 1):
+                hidden = draw.hidden[row, word[row] == w]
+                if 0 < hidden.sum() < len(hidden):
+                    partial.append(hidden)
+            self.assertLessEqual(len(partial), 1)
+            for hidden in partial:  # its first pieces
+                self.assertTrue(hidden[: hidden.sum()].all())
+            cut += len(partial)
+        self.assertBetween(cut, 30, 270)
+
+    def test_every_word_equally_often(self):
+        draw = sampling.words(
+            one_piece_words(20_000, 62), np.random.default_rng(2)
+        )
+        self.assertGreater(equal_share_p(draw.hidden), SIGNIFICANCE)
+
+    def test_long_words_are_no_likelier_to_come_first(self):
+        # A word of 5 pieces and 15 of one; P = 3. The long word is hidden,
+        # in part at least, when it is among the first 3 drawn of 16.
+        word_starts = np.ones((20_000, 20), bool)
+        word_starts[:, 6:10] = False
+        windows = one_piece_words(20_000, 20)._replace(word_starts=word_starts)
+        draw = sampling.words(windows, np.random.default_rng(3))
+        touched = int(draw.hidden[:, 5:10].any(axis=1).sum())
+        self.assertGreater(
+            stats.binomtest(touched, 20_000, 3 / 16).pvalue, SIGNIFICANCE
+        )
+
+
+class TokensTest(absltest.TestCase):
+    def test_every_place_equally_often(self):
+        windows = make_windows(20_000, 62, 0.4, 0.0)
+        draw = sampling.tokens(windows, np.random.default_rng(1))
+        self.assertGreater(equal_share_p(draw.hidden), SIGNIFICANCE)
+
+    def test_places_are_drawn_independently_of_words(self):
+        # Two neighbours are both hidden with P (P - 1) / L (L - 1).
+        windows = make_windows(5_000, 62, 0.2, 0.0)
+        draw = sampling.tokens(windows, np.random.default_rng(2))
+        both = int((draw.hidden[:, 30] & draw.hidden[:, 31]).sum())
+        self.assertGreater(
+            stats.binomtest(both, 5_000, 10 * 9 / (62 * 61)).pvalue,
+            SIGNIFICANCE,
+        )
+
+
+if __name__ == '__main__':
+    absltest.main()

@@ -1,0 +1,207 @@
+import json
+import pathlib
+import random
+import subprocess
+import sys
+import tempfile
+from pydoc_data import topics
+
+from absl.testing import absltest, parameterized
+
+from infoword_tf.text import vocabulary
+
+SPECIALS = ['[PAD]', '[UNK]', '[CLS]', '[SEP]', '[MASK]']
+TEXTS = list(topics.topics.values())
+
+
+class FileTest(absltest.TestCase):
+    def setUp(self):
+        super().setUp()
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.path = pathlib.Path(folder.name) / 'vocab.txt'
+
+    def test_write_then_read(self):
+        # Pieces that other notions of a line would split.
+        pieces = [*SPECIALS, 'a', '##b', 'é', '中', '\u2028', '\x85', '\x0c']
+        vocabulary.write(self.path, pieces)
+        self.assertEqual(vocabulary.read(self.path), pieces)
+        vocabulary.write(str(self.path), pieces[:6])
+        self.assertEqual(
+            self.path.read_bytes(), b'[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\na\n'
+        )
+
+    def test_specials_anywhere(self):
+        pieces = ['a', '[MASK]', '[SEP]', 'b', '[CLS]', '[UNK]', '[PAD]']
+        vocabulary.write(self.path, pieces)
+        self.assertEqual(vocabulary.read(self.path), pieces)
+
+    def test_windows_line_ends(self):
+        self.path.write_bytes('\r\n'.join([*SPECIALS, 'a', '']).encode())
+        self.assertEqual(vocabulary.read(self.path), [*SPECIALS, 'a'])
+
+    def test_without_a_last_line_end(self):
+        self.path.write_text('\n'.join([*SPECIALS, 'a']))
+        self.assertEqual(vocabulary.read(self.path), [*SPECIALS, 'a'])
+
+    def test_missing_special(self):
+        self.path.write_text('\n'.join(SPECIALS[:4]))
+        with self.assertRaises(ValueError) as caught:
+            vocabulary.read(self.path)
+        message = str(caught.exception)
+        self.assertIn(f'{self.path}: the vocabulary lacks [MASK];', message)
+
+    def test_every_missing_special(self):
+        with self.assertRaisesRegex(
+            ValueError, r'^here: .*lacks \[PAD\], \[SEP\];'
+        ):
+            vocabulary.check(['[UNK]', '[CLS]', '[MASK]', 'a'], 'here')
+
+    def test_a_piece_twice(self):
+        vocabulary.write(self.path, [*SPECIALS, 'the', 'a', 'of', 'the'])
+        with self.assertRaises(ValueError) as caught:
+            vocabulary.read(self.path)
+        message = str(caught.exception)
+        self.assertStartsWith(message, str(self.path))
+        self.assertIn("'the' is on line 6 and again on line 9", message)
+
+    def test_not_utf8(self):
+        self.path.write_bytes(b'[PAD]\ncaf\xe9\n')
+        with self.assertRaisesRegex(ValueError, 'byte 9 is not UTF-8') as e:
+            vocabulary.read(self.path)
+        self.assertIn(str(self.path), str(e.exception))
+
+    def test_no_such_file(self):
+        with self.assertRaisesRegex(FileNotFoundError, '--vocab') as caught:
+            vocabulary.read(self.path)
+        self.assertIn(str(self.path), str(caught.exception))
+
+    def test_a_folder(self):
+        with self.assertRaises(FileNotFoundError):
+            vocabulary.read(self.path.parent)
+
+
+class LearnTest(parameterized.TestCase):
+    def assert_same(self, a, b):
+        """As assertEqual, without pages of differences."""
+        self.assertEqual(len(a), len(b))
+        differ = [i for i, piece in enumerate(a) if piece != b[i]]
+        if differ:
+            self.fail(f'{len(differ)} of {len(a)} ids differ: {differ[:3]}...')
+
+    @parameterized.parameters(300, 2000)
+    def test_specials_first_then_as_many_as_asked(self, size):
+        pieces = vocabulary.learn(TEXTS, size)
+        self.assertEqual(pieces[:5], SPECIALS)
+        self.assertLen(pieces, size)
+        self.assertLen(set(pieces), size)
+
+    @parameterized.parameters(7, 10, 50)
+    def test_a_small_vocabulary_is_no_larger_than_asked(self, size):
+        self.assertLessEqual(len(vocabulary.learn(TEXTS, size)), size)
+
+    def test_learns_words_and_their_ends(self):
+        pieces = vocabulary.learn(TEXTS, 2000)
+        for word in ('the', 'python', 'class', '##ing', '##s', 'z', '##z'):
+            self.assertIn(word, pieces)
+
+    def test_twice_the_same(self):
+        self.assert_same(
+            vocabulary.learn(TEXTS, 2000), vocabulary.learn(TEXTS, 2000)
+        )
+
+    def test_the_order_of_texts_does_not_matter(self):
+        self.assert_same(
+            vocabulary.learn(TEXTS, 2000), vocabulary.learn(TEXTS[::-1], 2000)
+        )
+
+    def test_another_process_learns_the_same(self):
+        code = (
+            'import json\n'
+            'from pydoc_data import topics\n'
+            'from infoword_tf.text import vocabulary\n'
+            'pieces = vocabulary.learn(topics.topics.values(), 1000)\n'
+            'print(json.dumps(pieces))'
+        )
+        printed = subprocess.run(
+            [sys.executable, '-c', code],
+            cwd=pathlib.Path(__file__).parents[2],
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout
+        self.assert_same(json.loads(printed), vocabulary.learn(TEXTS, 1000))
+
+    def test_lower_casing(self):
+        texts = ['Über CAFÉ Straße'] * 3
+        pieces = vocabulary.learn(texts, 200)
+        self.assertIn('uber', pieces)
+        self.assertIn('cafe', pieces)
+        # A lower-cased tokenizer never looks an upper-case letter up.
+        self.assertEqual(
+            [p for p in pieces[5:] if p != p.lower()], []
+        )
+
+    def test_keeping_case(self):
+        pieces = vocabulary.learn(['Über CAFÉ Straße'] * 3, 200, False)
+        self.assertIn('Über', pieces)
+        self.assertIn('CAFÉ', pieces)
+        self.assertNotIn('uber', pieces)
+
+    def test_small_text_gives_fewer(self):
+        pieces = vocabulary.learn(['ab ab ab'], 1000)
+        self.assertEqual(pieces[:5], SPECIALS)
+        self.assertCountEqual(pieces[5:], ['a', 'b', '##b', 'ab'])
+
+    @parameterized.parameters(1, 5)
+    def test_no_room_for_the_specials(self, size):
+        with self.assertRaisesRegex(ValueError, f'--vocab_size={size} '):
+            vocabulary.learn(TEXTS, size)
+
+    @parameterized.parameters([[]], [['', ' \n ']])
+    def test_no_text(self, texts):
+        with self.assertRaisesRegex(ValueError, '--corpus'):
+            vocabulary.learn(texts, 100)
+
+
+class SampleTest(absltest.TestCase):
+    def texts(self):
+        return [f'{i} ' + 'x' * (i % 500) for i in range(4000)]  # 1 MB
+
+    def test_small_text_is_taken_whole(self):
+        texts = self.texts()
+        self.assertCountEqual(vocabulary.sample(texts, 2.0), texts)
+
+    def test_is_bounded_and_not_much_smaller(self):
+        kept = list(vocabulary.sample(self.texts(), 0.1))
+        size = sum(map(len, kept))
+        self.assertLessEqual(size, 100_000)
+        self.assertGreater(size, 40_000)  # the last halving's loss
+        self.assertContainsSubset(kept, self.texts())
+
+    def test_does_not_depend_on_the_order(self):
+        texts = self.texts()
+        kept = sorted(vocabulary.sample(texts, 0.1))
+        for seed in range(5):
+            random.Random(seed).shuffle(texts)
+            self.assertEqual(sorted(vocabulary.sample(texts, 0.1)), kept)
+
+    def test_is_no_prefix(self):
+        kept = set(vocabulary.sample(self.texts(), 0.1))
+        late = [text for text in self.texts()[2000:] if text in kept]
+        self.assertBetween(len(late) / len(kept), 0.3, 0.7)
+
+    def test_large_texts_leave_something(self):
+        # Each fits; together they do not. One of them has to stay.
+        for i in range(20):
+            texts = [f'{i} {j} ' + 'x' * 700 for j in range(2)]
+            kept = list(vocabulary.sample(texts, 0.001))
+            self.assertEqual(len(kept), 1, f'of pair {i}')
+
+    def test_one_text_beyond_the_bound_stays(self):
+        texts = ['x' * 5000]
+        self.assertEqual(list(vocabulary.sample(texts, 0.001)), texts)
+
+
+if __name__ == '__main__':
+    absltest.main()

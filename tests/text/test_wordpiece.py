@@ -1,0 +1,182 @@
+from pydoc_data import topics
+
+import numpy as np
+import tensorflow as tf
+from absl.testing import absltest, parameterized
+
+from infoword_tf.text import vocabulary, wordpiece
+from infoword_tf.views import Specials
+
+SPECIALS = ['[PAD]', '[UNK]', '[CLS]', '[SEP]', '[MASK]']
+UNCASED = [
+    *SPECIALS, 'want', '##want', '##ed', 'wa', 'un', 'runn', '##ing', ',',
+    'a', 'b', 'cafe', '中', '人', 'mask', '[', ']', '.', '(', ')', 'ab',
+]  # fmt: skip
+CASED = [
+    *SPECIALS, 'UN', '##want', '##éd', ',', 'runn', '##ing', 'Café', 'cafe',
+]  # fmt: skip
+
+
+def ids_of(tokenizer, text):
+    return tokenizer.tokenize([text]).to_list()[0]
+
+
+def words_of(tokenizer, *strings):
+    """The pieces of each word, joined: word starts made readable."""
+    found = tokenizer.pieces([string.encode() for string in strings])
+    words = []
+    for i, start in zip(found.ids, found.word_starts, strict=True):
+        if start:
+            words.append([])
+        words[-1].append(tokenizer.vocabulary[i])
+    return [' '.join(word) for word in words]
+
+
+class TokenizeTest(parameterized.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        cls.uncased = wordpiece.WordPiece(UNCASED)
+        cls.cased = wordpiece.WordPiece(CASED, lower_case=False)
+
+    @parameterized.parameters(
+        ('UNwant\u00e9d,running', [9, 6, 7, 12, 10, 11]),
+        (' \tUNwant\u00e9d , \n running ', [9, 6, 7, 12, 10, 11]),
+        ('unwanted running', [9, 6, 7, 10, 11]),
+        ('unwantedX running', [1, 10, 11]),
+        ('a b ab ba', [13, 14, 24, 1]),
+        ('CAFÉ cafe\u0301', [15, 15]),
+        ('a中人b', [13, 16, 17, 14]),
+        ('a' * 101, [1]),
+        ('', []),
+        (' \u200b ', []),
+    )
+    def test_uncased(self, text, ids):
+        self.assertEqual(ids_of(self.uncased, text), ids)
+
+    @parameterized.parameters(
+        ('UNwant\u00e9d,running', [5, 6, 7, 8, 9, 10]),
+        ('unwant\u00e9d running', [1, 9, 10]),
+        ('Caf\u00e9 cafe CAFE', [11, 12, 1]),
+    )
+    def test_cased(self, text, ids):
+        self.assertEqual(ids_of(self.cased, text), ids)
+
+    def test_the_text_of_a_special_piece_is_text(self):
+        self.assertEqual(ids_of(self.uncased, '[MASK] a'), [19, 18, 20, 13])
+        self.assertEqual(
+            ids_of(self.uncased, '[SEP] [CLS] [PAD]'),
+            [19, 1, 20, 19, 1, 20, 19, 1, 20],
+        )
+
+    def test_batches_are_ragged_int32(self):
+        ragged = self.uncased.tokenize(['a b', '', 'unwanted'])
+        self.assertEqual(ragged.dtype, tf.int32)
+        self.assertEqual(ragged.to_list(), [[13, 14], [], [9, 6, 7]])
+
+    def test_in_a_graph(self):
+        graph = tf.function(
+            self.uncased.tokenize,
+            input_signature=[tf.TensorSpec([None], tf.string)],
+        )
+        self.assertEqual(graph(['a b', 'ab']).to_list(), [[13, 14], [24]])
+
+    def test_ids_of_specials_are_read_from_the_vocabulary(self):
+        tokenizer = wordpiece.WordPiece(
+            ['a', '[MASK]', '[SEP]', 'b', '[UNK]', '[CLS]', '[PAD]']
+        )
+        self.assertEqual(tokenizer.specials, Specials(5, 2, 1, 7))
+        self.assertEqual((tokenizer.pad_id, tokenizer.unk_id), (6, 4))
+        self.assertLen(tokenizer, 7)
+        self.assertEqual(ids_of(tokenizer, 'b a c'), [3, 0, 4])
+
+    def test_vocabulary_is_checked(self):
+        with self.assertRaisesRegex(ValueError, r'lacks \[UNK\]'):
+            wordpiece.WordPiece(['[PAD]', '[CLS]', '[SEP]', '[MASK]', 'a'])
+
+
+class OffsetsTest(absltest.TestCase):
+    def test_bytes_of_the_original(self):
+        tokenizer = wordpiece.WordPiece(UNCASED)
+        ids, starts, ends = tokenizer.tokenize_with_offsets(
+            ['Café a', 'UNwantéd,b', '中a', 'cafe\u0301 b']
+        )
+        self.assertEqual(
+            ids.to_list(), [[15, 13], [9, 6, 7, 12, 14], [16, 13], [15, 14]]
+        )
+        self.assertEqual(
+            starts.to_list(), [[0, 6], [0, 2, 6, 9, 10], [0, 3], [0, 7]]
+        )
+        self.assertEqual(
+            [row[0] for row in ends.to_list()], [5, 2, 3, 6]
+        )
+        self.assertEqual(ends.to_list()[1], [2, 6, 9, 10, 11])
+
+
+class PiecesTest(parameterized.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        cls.tokenizer = wordpiece.WordPiece(UNCASED)
+
+    def test_fields(self):
+        found = self.tokenizer.pieces([b'unwanted, a.', b'', b'(b)'])
+        np.testing.assert_array_equal(
+            found.ids, [9, 6, 7, 12, 13, 21, 22, 14, 23]
+        )
+        np.testing.assert_array_equal(
+            found.word_starts, [1, 0, 0, 0, 1, 0, 1, 0, 0]
+        )
+        np.testing.assert_array_equal(found.row_splits, [0, 6, 6, 9])
+        self.assertEqual(found.ids.dtype, np.int32)
+        self.assertEqual(found.word_starts.dtype, bool)
+
+    @parameterized.parameters(
+        # Punctuation stays with its word.
+        (('unwanted, (running).',), ['un ##want ##ed ,', '( runn ##ing ) .']),
+        (('a . b',), ['a', '.', 'b']),
+        # A new string is a new word, with empty ones between or around.
+        (('a', 'b'), ['a', 'b']),
+        (('', 'a', '', '', 'b a', ''), ['a', 'b', 'a']),
+        # Accents, composed or not, part nothing.
+        (('Café cafe\u0301, b',), ['cafe', 'cafe ,', 'b']),
+        # Characters that normalisation deletes part no word, and hide no
+        # space beside them.
+        (('a\u200bb a',), ['ab', 'a']),
+        (('a,\u200bb a',), ['a , b', 'a']),
+        (('a \u200bb',), ['a', 'b']),
+        (('a\u200b b',), ['a', 'b']),
+        (('\u200b a', '\u200b', 'b'), ['a', 'b']),
+        # Each ideograph is a piece, but no word of its own.
+        (('a中人 人b',), ['a 中 人', '人 b']),
+    )
+    def test_word_starts(self, strings, words):
+        self.assertEqual(words_of(self.tokenizer, *strings), words)
+
+    @parameterized.parameters([[]], [[b'']], [[b'', b'']])
+    def test_nothing(self, strings):
+        found = self.tokenizer.pieces(strings)
+        self.assertLen(found.ids, 0)
+        self.assertLen(found.word_starts, 0)
+        np.testing.assert_array_equal(
+            found.row_splits, [0] * (len(strings) + 1)
+        )
+
+    @parameterized.parameters(True, False)
+    def test_real_text(self, lower_case):
+        texts = [' '.join(text.split()) for text in topics.topics.values()]
+        tokenizer = wordpiece.WordPiece(
+            vocabulary.learn(texts, 2000, lower_case), lower_case
+        )
+        found = tokenizer.pieces([text.encode() for text in texts])
+        ragged = tokenizer.tokenize(texts)
+        np.testing.assert_array_equal(found.ids, ragged.flat_values)
+        np.testing.assert_array_equal(found.row_splits, ragged.row_splits)
+        self.assertEqual(
+            int(found.word_starts.sum()), sum(len(t.split()) for t in texts)
+        )
+        self.assertLess(np.mean(found.ids == tokenizer.unk_id), 1e-3)
+
+
+if __name__ == '__main__':
+    absltest.main()
