@@ -1,0 +1,81 @@
+"""Replicas under `tf.distribute`: strategies, and what objectives ask of them.
+"""
+
+from typing import Any
+
+import tensorflow as tf
+
+from infoword_tf.objectives.objective import Replicas
+
+STRATEGIES = ('one', 'mirrored', 'multiworker', 'tpu')
+
+
+def make_strategy(name: str, logical_cpus: int = 1) -> tf.distribute.Strategy:
+    """Makes a strategy; call it before anything else touches a device.
+
+    Args:
+        name: 'one' device, 'mirrored' over the devices of this machine,
+            'multiworker' over the machines of TF_CONFIG, or 'tpu'.
+        logical_cpus: parts that the CPU is split into, to try strategies on.
+
+    Raises:
+        ValueError: an unknown name, or logical CPUs that nothing would use.
+    """
+    if name not in STRATEGIES:
+        raise ValueError(
+            f'--strategy={name}: known are {", ".join(STRATEGIES)}'
+        )
+    gpus = tf.config.list_physical_devices('GPU')
+    if logical_cpus > 1:
+        if name != 'mirrored':
+            raise ValueError(
+                f'--logical_cpus={logical_cpus} is for --strategy=mirrored'
+            )
+        tf.config.set_logical_device_configuration(
+            tf.config.list_physical_devices('CPU')[0],
+            [tf.config.LogicalDeviceConfiguration()] * logical_cpus,
+        )
+        gpus = []
+    if name == 'one':
+        return tf.distribute.OneDeviceStrategy('/gpu:0' if gpus else '/cpu:0')
+    if name == 'mirrored':
+        kind = 'GPU' if gpus else 'CPU'
+        devices = tf.config.list_logical_devices(kind)
+        return tf.distribute.MirroredStrategy([d.name for d in devices])
+    if name == 'multiworker':
+        return tf.distribute.MultiWorkerMirroredStrategy()
+    resolver = tf.distribute.cluster_resolver.TPUClusterResolver()
+    tf.config.experimental_connect_to_cluster(resolver)
+    tf.tpu.experimental.initialize_tpu_system(resolver)
+    return tf.distribute.TPUStrategy(resolver)
+
+
+class StrategyReplicas(Replicas):
+    """The replicas of the step that runs; make one inside `strategy.run`."""
+
+    def __init__(self):
+        """Reads the replica context."""
+        self._context = tf.distribute.get_replica_context()
+        self.id = self._context.replica_id_in_sync_group
+        self.count = self._context.num_replicas_in_sync
+
+    def gather(self, x: Any) -> Any:
+        """[B, ...] -> [R B, ...]; the gradient is that of the sum of all
+        replicas' losses.
+        """
+        if self.count == 1:
+            return x
+        return self._context.all_gather(x, axis=0)
+
+    def sum(self, x: Any) -> Any:
+        """The sum over replicas, without a gradient."""
+        x = tf.stop_gradient(x)
+        if self.count == 1:
+            return x
+        return self._context.all_reduce(tf.distribute.ReduceOp.SUM, x)
+
+    def sum_all(self, gradients: list[Any]) -> list[Any]:
+        """Each tensor summed over replicas, in one exchange."""
+        if self.count == 1:
+            return gradients
+        return self._context.all_reduce(tf.distribute.ReduceOp.SUM, gradients)

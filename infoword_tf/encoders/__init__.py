@@ -1,0 +1,7 @@
+"""Encoders: g_omega of the table. An encoder takes a view, returns states."""
+
+from infoword_tf.encoders.transformer import Encoded, Transformer
+
+ENCODERS = {'transformer': Transformer}
+
+__all__ = ['ENCODERS', 'Encoded', 'Transformer']

@@ -1,0 +1,1 @@
+"""Layers: what encoders and objectives are made of, in `keras.ops` alone."""

@@ -1,0 +1,116 @@
+"""Multi-head self-attention (Vaswani et al. 2017, §3.2), joined projections.
+
+Glossary of shapes: B batch, T tokens, Q tokens that ask (all, or the places
+that somebody wants), H heads, D width, E width of one head.
+"""
+
+import math
+from typing import Any
+
+import keras
+from keras import ops
+
+from infoword_tf.layers import fused
+
+Tensor = Any
+
+
+def project(x: Tensor, kernel: Tensor) -> Tensor:
+    """x [..., D] times kernel [D, F], as one product of two matrices.
+
+    A product of three dimensions by two would make the kernel's gradient once
+    for each row of the batch and sum them.
+    """
+    shape = (-1,) + tuple(ops.shape(x)[1:-1]) + (kernel.shape[-1],)
+    rows = ops.reshape(x, (-1, x.shape[-1]))
+    return ops.reshape(ops.matmul(rows, kernel), shape)
+
+
+class Attention(keras.layers.Layer):
+    """Self-attention without its closing bias, which `add_norm` adds."""
+
+    def __init__(
+        self,
+        width: int,
+        heads: int,
+        rate: float,
+        dtype: Any = None,
+        name: str = 'attention',
+    ):
+        """Args: width D, heads H (a divisor of D), rate of dropout."""
+        super().__init__(dtype=dtype, name=name)
+        if width % heads:
+            raise ValueError(f'{heads} heads do not divide a width of {width}')
+        self.width, self.heads, self.rate = width, heads, rate
+
+    def build(self) -> None:
+        """Makes the weights: query, key and value side by side, output."""
+        d = self.width
+        self.kernel = self.add_weight(shape=(d, 3 * d), name='qkv_kernel')
+        self.bias = self.add_weight(
+            shape=(3 * d,),
+            initializer='zeros',
+            name='qkv_bias',
+            autocast=False,
+        )
+        self.output_kernel = self.add_weight(shape=(d, d), name='output_kernel')
+        self.built = True
+
+    def call(
+        self,
+        x: Tensor,
+        allowed: Tensor | None = None,
+        asking: Tensor | None = None,
+        key: Tensor | None = None,
+    ) -> Tensor:
+        """Mixes values by softmax(q k / sqrt(E)).
+
+        Args:
+            x: [B, T, D] in the compute dtype.
+            allowed: [B, 1, T or Q, T] bool, True where attention is allowed; or
+                None where all is.
+            asking: [B, Q, D], rows of x that ask; None: all of x.
+            key: [2] uint32, or None for inference.
+
+        Returns:
+            [B, T or Q, D], without the output's bias.
+        """
+        scale = 1.0 / math.sqrt(self.width // self.heads)
+        if asking is None:
+            joined = project(x, self.kernel)  # [B, T, 3D]
+            q, k, v = fused.split_heads(
+                joined,
+                self.bias,
+                heads=self.heads,
+                scales=(scale, 1.0, 1.0),
+                key=key,
+            )  # [B, H, T, E] each
+        else:
+            parts = [self.width]
+            q_kernel, kv_kernel = ops.split(self.kernel, parts, axis=-1)
+            q_bias, kv_bias = ops.split(self.bias, parts)
+            (q,) = fused.split_heads(
+                project(asking, q_kernel),
+                q_bias,
+                heads=self.heads,
+                scales=(scale,),
+                key=key,
+            )  # [B, H, Q, E]
+            k, v = fused.split_heads(
+                project(x, kv_kernel),
+                kv_bias,
+                heads=self.heads,
+                scales=(1.0, 1.0),
+                key=key,
+            )  # [B, H, T, E] each
+        scores = ops.matmul(q, ops.swapaxes(k, -1, -2))  # [B, H, Q, T]
+        if allowed is not None:
+            # Not -inf: a row without any place would be NaN.
+            blocked = ops.cast(-1e30, scores.dtype)
+            scores = ops.where(allowed, scores, blocked)
+        weights = fused.softmax_dropout(scores, key=key, rate=self.rate)
+        mixed = ops.matmul(weights, v)  # [B, H, Q, E]
+        mixed = ops.transpose(mixed, (0, 2, 1, 3))
+        length = ops.shape(mixed)[1]
+        mixed = ops.reshape(mixed, (-1, length, self.width))  # [B, Q, D]
+        return project(mixed, self.output_kernel)

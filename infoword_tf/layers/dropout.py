@@ -1,0 +1,90 @@
+"""Dropout by an explicit key, the same bits on every backend.
+
+A key is [2] uint32. Everything random inside a model comes from one: it is an
+argument, never a state, so replicas differ by their number, a recomputed
+layer draws the same mask again, and a resumed run goes on bit for bit.
+
+Bits are a hash of (key, site, place in the array) and nothing else: a mask is
+not stored for the backward pass but made again, inside the same fused loop
+that uses it (see `fused.py`).
+
+Glossary of shapes: `...` any.
+"""
+
+import math
+from typing import Any
+
+import numpy as np
+from keras import ops
+
+Tensor = Any
+
+# Odd constants of two well-known mixers: the golden ratio (Weyl sequences)
+# and the 32-bit finaliser with the lowest known bias.
+_GOLDEN = np.uint32(0x9E3779B9)
+_MIX_1 = np.uint32(0x7FEB352D)
+_MIX_2 = np.uint32(0x846CA68B)
+
+
+def _shift(x: Tensor, bits: int) -> Tensor:
+    return ops.bitwise_xor(x, ops.right_shift(x, np.uint32(bits)))
+
+
+def _mix(x: Tensor, salt: Tensor) -> Tensor:
+    """A keyed bijection of uint32: every bit of x and salt moves every bit."""
+    x = ops.multiply(_shift(x, 16), _MIX_1)
+    x = ops.bitwise_xor(x, salt)
+    x = ops.multiply(_shift(x, 15), _MIX_2)
+    return _shift(x, 16)
+
+
+def fold_in(key: Tensor, number: Tensor | int) -> Tensor:
+    """Derives the key of a part (a step, a view, a replica, a site).
+
+    Args:
+        key: [2] uint32.
+        number: an integer scalar; of a larger one the low 32 bits count.
+
+    Returns:
+        [2] uint32.
+    """
+    if isinstance(number, int | np.integer):
+        number = np.uint32(int(number) & 0xFFFFFFFF)
+    number = ops.cast(number, 'uint32')
+    first = _mix(
+        ops.add(ops.multiply(number, _GOLDEN), key[0]), key[1]
+    )
+    second = _mix(ops.add(first, _GOLDEN), ops.bitwise_xor(key[0], number))
+    return ops.stack([first, second])
+
+
+def new_key(*numbers: Tensor | int) -> Tensor:
+    """The key of a list of integers, such as (seed, step, pass, replica)."""
+    key = ops.convert_to_tensor(np.array([0x8E5B, 0x1D37], 'uint32'))
+    for number in numbers:
+        key = fold_in(key, number)
+    return key
+
+
+def random_bits(key: Tensor, shape: tuple[int, ...]) -> Tensor:
+    """Independent uniform uint32 [...] of a static shape (below 2^32 values).
+
+    Args:
+        key: [2] uint32.
+        shape: static dimensions.
+    """
+    places = ops.arange(math.prod(shape), dtype='int32')
+    places = ops.reshape(ops.cast(places, 'uint32'), shape)
+    return _mix(ops.add(ops.multiply(places, _GOLDEN), key[0]), key[1])
+
+
+def keep_mask(key: Tensor, shape: tuple[int, ...], rate: float) -> Tensor:
+    """bool [...]: True with probability 1 - rate.
+
+    Args:
+        key: [2] uint32.
+        shape: static dimensions.
+        rate: share that is dropped, 0 <= rate < 1, to within 2^-32.
+    """
+    threshold = np.uint32(min(round(rate * 2**32), 2**32 - 1))
+    return ops.greater_equal(random_bits(key, shape), threshold)

@@ -1,0 +1,74 @@
+"""The table: every row, and the sums that have a name.
+
+`--objectives` is a name in SUMS or weighted rows, `bert_nce:1,dim:0.6`.
+"""
+
+from infoword_tf.objectives.mlm import MaskedWords, NceWords
+from infoword_tf.objectives.objective import Objective, Replicas, Row
+
+TABLE: dict[str, Row] = {
+    'mlm': Row(
+        objective=MaskedWords,
+        a='masked text',
+        b='hidden word',
+        relation='the word that stood at the place (BERT)',
+        candidates='vocabulary',
+        views=('masked',),
+        settings={'transform': False},
+    ),
+    'bert_nce': Row(
+        objective=NceWords,
+        a='masked text',
+        b='hidden word',
+        relation='the word that stood at the place, in spans',
+        candidates='hidden words of other sequences',
+        views=('masked',),
+        masking='spans',
+        settings={'drop_hits': False},
+        heldout_candidates=1024,
+    ),
+}
+
+SUMS: dict[str, str] = {}
+
+
+def parse(objectives: str) -> dict[str, float]:
+    """`--objectives` -> weight of each row, in the order given.
+
+    Raises:
+        ValueError: an unknown row, a weight that is no number or negative, a
+            row twice, or no row with a weight.
+    """
+    weights: dict[str, float] = {}
+    for part in SUMS.get(objectives, objectives).split(','):
+        row, _, weight = part.strip().partition(':')
+        if row not in TABLE:
+            known = ', '.join([*TABLE, *SUMS])
+            raise ValueError(
+                f'--objectives={objectives}: there is no row {row!r}; known '
+                f'are {known}'
+            )
+        if row in weights:
+            raise ValueError(f'--objectives={objectives}: {row!r} is there '
+                             'twice; give it one weight')
+        try:
+            weights[row] = float(weight or 1.0)
+        except ValueError:
+            raise ValueError(
+                f'--objectives={objectives}: {weight!r} is no weight; write '
+                f'{row}:0.5, say'
+            ) from None
+        if not 0 <= weights[row] < float('inf'):
+            raise ValueError(
+                f'--objectives={objectives}: the weight of {row} is '
+                f'{weight}; weights are 0 or more'
+            )
+    if not any(weights.values()):
+        raise ValueError(
+            f'--objectives={objectives}: every weight is 0; give at least one '
+            'row a weight above 0'
+        )
+    return weights
+
+
+__all__ = ['SUMS', 'TABLE', 'Objective', 'Replicas', 'Row', 'parse']

@@ -1,0 +1,255 @@
+"""The rows `mlm` and `bert_nce`: a hidden word from the words around it.
+
+    row       a                  b            candidates
+    mlm       masked text        hidden word  the whole vocabulary
+    bert_nce  masked text        hidden word  hidden words of other sequences
+
+g_omega is the encoder's state at the place, g_psi its input embedding, and
+f(a, b) their dot product (Kong et al. 2019, §3.2 and §4; Devlin et al. 2019).
+`mlm` is cross-entropy; `bert_nce` is the paper's J_MLM, whose best critic is
+pointwise mutual information. See also `infonce.py`.
+
+Glossary of shapes: B sequences, P places, N = B P pairs, M candidates,
+D width, V vocabulary.
+"""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from keras import ops
+
+from infoword_tf.layers import fused
+from infoword_tf.layers.attention import project
+from infoword_tf.objectives import infonce
+from infoword_tf.objectives.objective import Objective, Replicas
+from infoword_tf.views import Specials, View
+
+Tensor = Any
+VIEW = 'masked'
+
+
+class Words(NamedTuple):
+    """The paper's multiset, "words of other sequences in the same batch".
+
+    Attributes:
+        ids: [M] int32, targets of the global batch.
+        sequences: [M] int32, where each is from.
+        weights: [M] float32, 0 for padding.
+        limit: use the first so many of other sequences, None for all.
+    """
+
+    ids: Tensor
+    sequences: Tensor
+    weights: Tensor
+    limit: int | None
+
+
+def _pairs(view: View, row: str, x: Tensor) -> tuple[Tensor, ...]:
+    """[B, P, D] -> states [N, D] float32, targets, weights, sequences [N]."""
+    targets, weights = view.targets[row], view.weights[row]
+    p = targets.shape[1]
+    states = ops.reshape(ops.cast(x, 'float32'), (-1, x.shape[-1]))
+    return (
+        states,
+        ops.reshape(targets, (-1,)),
+        ops.reshape(weights, (-1,)),
+        ops.repeat(view.sequences, p),
+    )
+
+
+class MaskedWords(Objective):
+    """`mlm`: f over the whole vocabulary, as BERT trains it."""
+
+    def __init__(
+        self,
+        row: str,
+        encoder: Any,
+        specials: Specials,
+        transform: bool = False,
+        dtype: Any = None,
+    ):
+        """As `Objective`; transform: BERT's dense layer, GELU and norm over
+        the state, and its bias of each word.
+        """
+        super().__init__(row, encoder, specials, dtype)
+        self.transform = transform
+
+    def build(self) -> None:
+        """Makes the transform's weights, if it is wanted."""
+        if self.transform:
+            sizes = self.encoder.arguments
+            d, v = sizes['width'], sizes['vocab_size']
+
+            def vector(name: str, size: int, initial: str = 'zeros') -> Any:
+                return self.add_weight(
+                    shape=(size,),
+                    initializer=initial,
+                    name=name,
+                    autocast=False,
+                )
+
+            self.kernel = self.add_weight(shape=(d, d), name='kernel')
+            self.bias = vector('bias', d)
+            self.gamma = vector('norm_gamma', d, 'ones')
+            self.beta = vector('norm_beta', d)
+            self.word_bias = vector('word_bias', v)
+        self.built = True
+
+    def kl(self, frequencies: np.ndarray) -> float:
+        """log V - H(b): the vocabulary is uniform, words are not."""
+        return infonce.divergence_from_uniform(frequencies)
+
+    def head(self, x: Tensor, key: Tensor | None = None) -> Tensor:
+        """What is scored: x [B, P, D] -> [B, P, D]."""
+        if not self.transform:
+            return x
+        sizes = self.encoder.arguments
+        x = fused.bias_gelu(
+            project(x, ops.cast(self.kernel, x.dtype)),
+            self.bias,
+            form=sizes['gelu'],
+            key=key,
+        )
+        return fused.norm(
+            x,
+            self.gamma,
+            self.beta,
+            epsilon=sizes['epsilon'],
+            dtype=self.compute_dtype,
+            key=key,
+        )
+
+    def score(
+        self,
+        views: dict[str, View],
+        states: dict[str, Tensor],
+        candidates: None,
+        kl: float,
+        key: Tensor | None = None,
+    ) -> infonce.Outcome:
+        """Cross-entropy over V; MI counts the places that show [MASK]."""
+        view = views[VIEW]
+        x, targets, weights, _ = _pairs(
+            view, self.row, self.head(states[VIEW], key)
+        )
+        table = ops.convert_to_tensor(self.encoder.words)
+        positive, log_sum, rivals = fused.vocabulary_scores(
+            x,
+            table,
+            self.word_bias if self.transform else None,
+            targets,
+            dtype=self.compute_dtype,
+            key=key,
+        )
+        log_size = float(np.log(table.shape[0]))
+        seen = ops.take_along_axis(view.ids, view.places[self.row], axis=1)
+        hidden = ops.cast(ops.equal(seen, self.specials.mask_id), 'float32')
+        return infonce.infonce(
+            infonce.Candidates(positive, log_sum, log_size, rivals),
+            weights,
+            kl,
+            hidden=ops.reshape(hidden, (-1,)),
+        )
+
+
+class NceWords(Objective):
+    """`bert_nce`: f over the hidden words of other sequences (J_MLM, §4)."""
+
+    def __init__(
+        self,
+        row: str,
+        encoder: Any,
+        specials: Specials,
+        drop_hits: bool = False,
+        dtype: Any = None,
+    ):
+        """As `Objective`; drop_hits: leave copies of the target out of the
+        training loss. The paper keeps them; without them the best critic is
+        no longer pointwise mutual information.
+        """
+        super().__init__(row, encoder, specials, dtype)
+        self.drop_hits = drop_hits
+
+    def candidates(
+        self,
+        views: dict[str, View],
+        states: dict[str, Tensor],
+        replicas: Replicas,
+        limit: int | None = None,
+    ) -> Words:
+        """The targets of the global batch: only integers cross replicas."""
+        view = views[VIEW]
+        targets = view.targets[self.row]
+        sequences = ops.repeat(view.sequences, targets.shape[1])
+        return Words(
+            replicas.gather(ops.reshape(targets, (-1,))),
+            replicas.gather(sequences),
+            replicas.gather(ops.reshape(view.weights[self.row], (-1,))),
+            limit,
+        )
+
+    def score(
+        self,
+        views: dict[str, View],
+        states: dict[str, Tensor],
+        candidates: Words,
+        kl: float,
+        key: Tensor | None = None,
+    ) -> infonce.Outcome:
+        """Eq. 1 over the multiset, by its targets or by its counts.
+
+        Columns are the targets themselves where there are at most V of them,
+        else the vocabulary with the number of copies of each word.
+        """
+        x, targets, weights, sequences = _pairs(
+            views[VIEW], self.row, states[VIEW]
+        )
+        own = self.encoder.lookup(targets)  # [N, D]
+        positive = ops.sum(x * own, axis=1)
+        size = self.encoder.arguments['vocab_size']
+        if candidates.limit is not None or candidates.ids.shape[0] <= size:
+            columns = candidates.ids
+            counts = _others(candidates, sequences)
+        else:
+            columns = ops.arange(size, dtype='int32')
+            counts = _counts(candidates, views[VIEW].sequences, size)
+            counts = ops.repeat(counts, targets.shape[0] // counts.shape[0], 0)
+        table = self.encoder.lookup(columns)  # [M, D]
+        scores = ops.matmul(x, ops.transpose(table))  # [N, M]
+        identical = ops.equal(columns[None, :], targets[:, None])
+        found = infonce.counted(positive, scores, counts, identical)
+        train_log_sum = None
+        if self.drop_hits:
+            kept = ops.where(identical, 0.0, counts)
+            train_log_sum = infonce.counted(
+                positive, scores, kept, identical
+            ).log_sum
+        return infonce.infonce(
+            found, weights, kl, train_log_sum=train_log_sum
+        )
+
+
+def _others(words: Words, sequences: Tensor) -> Tensor:
+    """[N, M] float32: 1 for words of other sequences (the first `limit`)."""
+    other = ops.not_equal(words.sequences[None, :], sequences[:, None])
+    counts = ops.where(other, words.weights[None, :], 0.0)
+    if words.limit is not None:
+        limit = ops.cast(words.limit, 'float32')
+        first = ops.less_equal(ops.cumsum(counts, axis=1), limit)
+        counts = ops.where(first, counts, 0.0)
+    return counts
+
+
+def _counts(words: Words, sequences: Tensor, size: int) -> Tensor:
+    """[B, V] float32: c[v] - c_b[v], copies of v in other sequences."""
+    weights = words.weights
+    total = ops.segment_sum(weights, words.ids, num_segments=size)  # [V]
+    b = sequences.shape[0]
+    own = ops.equal(words.sequences[None, :], sequences[:, None])  # [B, M]
+    place = ops.arange(b, dtype='int32')[:, None] * size + words.ids[None, :]
+    own = ops.segment_sum(
+        ops.reshape(ops.where(own, weights[None, :], 0.0), (-1,)),
+        ops.reshape(place, (-1,)),
+        num_segments=b * size,
+    )
+    return total[None, :] - ops.reshape(own, (b, size))

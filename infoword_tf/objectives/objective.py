@@ -1,0 +1,151 @@
+"""The contract: what a row of the table is, and what it has to do.
+
+A row is data (`Row`, in TABLE) and an objective (a subclass of `Objective`, in
+a file of its own). The trainer draws the row's views, encodes each view once
+for all rows that share it, and hands the states over.
+
+Glossary of shapes: B sequences, P places, N = B P pairs, M candidates,
+D width, R replicas.
+"""
+
+import dataclasses
+from typing import Any
+
+import keras
+import numpy as np
+
+from infoword_tf.objectives.infonce import Outcome
+from infoword_tf.views import Specials, View
+
+Tensor = Any
+
+
+@dataclasses.dataclass(frozen=True)
+class Row:
+    """One row of the table (Kong et al. 2019, Table 1).
+
+    Attributes:
+        objective: the class.
+        a, b, relation: the two views and p(a, b), in words.
+        candidates: B~, in words.
+        views: names in VIEWS that it reads.
+        encoders: names in ENCODERS that it allows, the default first.
+        masking: the one name in MASKINGS that it can use, or None for any.
+        settings: arguments of the class, with their defaults.
+        heldout_candidates: M of held-out text, None for the vocabulary.
+    """
+
+    objective: type['Objective']
+    a: str
+    b: str
+    relation: str
+    candidates: str
+    views: tuple[str, ...]
+    encoders: tuple[str, ...] = ('transformer',)
+    masking: str | None = None
+    settings: dict[str, Any] = dataclasses.field(default_factory=dict)
+    heldout_candidates: int | None = None
+
+
+class Replicas:
+    """The other replicas of a step; these defaults are for one alone."""
+
+    id: Any = 0
+    count: int = 1
+
+    def gather(self, x: Tensor) -> Tensor:
+        """[B, ...] of each replica -> [R B, ...], with exact gradients."""
+        return x
+
+    def sum(self, x: Tensor) -> Tensor:
+        """The sum over replicas, without a gradient."""
+        return x
+
+
+class Objective(keras.layers.Layer):
+    """What a row adds to an encoder: its candidates and its scores.
+
+    It owns only what it alone uses (a transform, a bias, a temperature);
+    g_psi of lookup rows is the encoder's input embedding.
+    """
+
+    def __init__(
+        self, row: str, encoder: Any, specials: Specials, dtype: Any = None
+    ):
+        """Sets what every row has; settings of a row come by keyword.
+
+        Args:
+            row: its name in TABLE.
+            encoder: what it scores with.
+            specials: of the vocabulary.
+            dtype: Keras dtype policy.
+        """
+        super().__init__(dtype=dtype, name=row)
+        self.row, self.encoder = row, _Unowned(encoder)
+        self.specials = specials
+
+    def build(self) -> None:
+        """Makes the row's own weights; most have none."""
+        self.built = True
+
+    def kl(self, frequencies: np.ndarray) -> float:
+        """KL(p(b) || q) in nats; 0 where candidates come from the batch.
+
+        Args:
+            frequencies: [V] float64, p(b) of the text that is measured.
+        """
+        return 0.0
+
+    def candidates(
+        self,
+        views: dict[str, View],
+        states: dict[str, Tensor],
+        replicas: Replicas,
+        limit: int | None = None,
+    ) -> Any:
+        """What all pairs of a global batch are compared with.
+
+        Args:
+            views: this replica's rows of the views that the row reads.
+            states: by view, [B, P, D], this row's states.
+            replicas: to gather over.
+            limit: of held-out text, M: each pair uses the first M that come
+                from other sequences.
+
+        Returns:
+            Whatever `score` wants; None for the vocabulary.
+        """
+        return None
+
+    def score(
+        self,
+        views: dict[str, View],
+        states: dict[str, Tensor],
+        candidates: Any,
+        kl: float,
+        key: Tensor | None = None,
+    ) -> Outcome:
+        """Scores this replica's pairs.
+
+        (Not `call`: a layer's call would cast candidates to its own dtype.)
+
+        Args:
+            views, states: as in `candidates`.
+            candidates: what `candidates` returned.
+            kl: what `kl` returned.
+            key: [2] uint32 in training, None otherwise.
+
+        Returns:
+            Sums over this replica's pairs.
+        """
+        raise NotImplementedError
+
+
+class _Unowned:
+    """Holds the encoder without making its weights the objective's own."""
+
+    def __init__(self, layer: Any):
+        self._layer = layer
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._layer, name)

@@ -1,0 +1,171 @@
+"""Attention against loops written out."""
+
+import math
+
+import numpy as np
+import tensorflow as tf
+from absl.testing import absltest, parameterized
+
+from infoword_tf.layers import attention, dropout
+
+B, T, H, D = 2, 5, 3, 12
+E = D // H
+KEY = dropout.new_key(5)
+
+
+def make_layer(rate=0.0):
+    layer = attention.Attention(D, H, rate)
+    layer.build()
+    random = np.random.default_rng(3)
+    for weight in layer.weights:
+        weight.assign(0.4 * random.standard_normal(weight.shape))
+    return layer
+
+
+def make_x():
+    random = np.random.default_rng(4)
+    return random.standard_normal((B, T, D)).astype(np.float32)
+
+
+def loops(layer, x, allowed):
+    """softmax(q k / sqrt(E)) v, one number after the other, float64."""
+    kernel = layer.kernel.numpy().astype(np.float64)
+    bias = layer.bias.numpy().astype(np.float64)
+    output = layer.output_kernel.numpy().astype(np.float64)
+    x = x.astype(np.float64)
+    mixed = np.zeros((B, T, D))
+    for b in range(B):
+        for h in range(H):
+            columns = slice(h * E, (h + 1) * E)
+            q, k, v = (
+                x[b] @ kernel[:, i * D : (i + 1) * D][:, columns]
+                + bias[i * D : (i + 1) * D][columns]
+                for i in range(3)
+            )
+            for t in range(T):
+                weights = np.zeros(T)
+                for s in range(T):
+                    if allowed is None or allowed[b, 0, t, s]:
+                        weights[s] = math.exp(q[t] @ k[s] / math.sqrt(E))
+                weights /= weights.sum()
+                for s in range(T):
+                    mixed[b, t, columns] += weights[s] * v[s]
+    return mixed @ output
+
+
+def make_allowed():
+    random = np.random.default_rng(6)
+    allowed = random.random((B, 1, T, T)) < 0.6
+    allowed[:, 0, np.arange(T), np.arange(T)] = True
+    return allowed
+
+
+class AttentionTest(parameterized.TestCase):
+    @parameterized.product(key=(None, KEY), masked=(False, True))
+    def test_equals_loops(self, key, masked):
+        layer, x = make_layer(), make_x()
+        allowed = make_allowed() if masked else None
+        found = layer(tf.constant(x), allowed, key=key)
+        np.testing.assert_allclose(
+            found, loops(layer, x, allowed), rtol=0, atol=2e-6
+        )
+
+    @parameterized.product(key=(None, KEY), masked=(False, True))
+    def test_asking_rows_are_rows_of_the_whole(self, key, masked):
+        layer, x = make_layer(), make_x()
+        allowed = make_allowed() if masked else None
+        whole = layer(tf.constant(x), allowed, key=key).numpy()
+        places = np.array([[4, 0, 2], [1, 1, 3]])
+        rows = np.arange(B)[:, None]
+        found = layer(
+            tf.constant(x),
+            allowed[rows, 0, places][:, None] if masked else None,
+            asking=tf.constant(x[rows, places]),
+            key=key,
+        )
+        np.testing.assert_allclose(found, whole[rows, places], atol=1e-6)
+
+    @parameterized.parameters((None,), (KEY,))
+    def test_what_is_blocked_changes_nothing(self, key):
+        layer, x = make_layer(), make_x()
+        allowed = np.ones((B, 1, T, T), bool)
+        allowed[0, 0, :3, 3] = False  # tokens 0, 1, 2 do not see token 3
+        before = layer(tf.constant(x), allowed, key=key).numpy()
+        x[0, 3] += 7.0
+        after = layer(tf.constant(x), allowed, key=key).numpy()
+        np.testing.assert_array_equal(after[0, :3], before[0, :3])
+        np.testing.assert_array_equal(after[1], before[1])
+        moved = np.abs(after[0, 3:] - before[0, 3:]).max(axis=1)
+        self.assertTrue((moved > 0.1).all())
+
+    @parameterized.parameters((None,), (KEY,))
+    def test_a_row_that_sees_nothing_is_finite(self, key):
+        layer, x = make_layer(), tf.constant(make_x())
+        allowed = np.ones((B, 1, T, T), bool)
+        allowed[1, 0, 2] = False
+        with tf.GradientTape() as tape:
+            tape.watch(x)
+            found = layer(x, allowed, key=key)
+            total = tf.reduce_sum(found**2)
+        values = [x, *(w.value for w in layer.weights)]
+        for gradient in tape.gradient(total, values):
+            self.assertTrue(np.isfinite(gradient).all())
+        # It sees all alike, then: the mean of the values.
+        value = tf.matmul(x, layer.kernel[:, 2 * D :]) + layer.bias[2 * D :]
+        mean = tf.reduce_mean(value[1], axis=0, keepdims=True)
+        np.testing.assert_allclose(
+            found[1, 2:3], tf.matmul(mean, layer.output_kernel), atol=1e-5
+        )
+
+    def test_order_of_tokens_means_nothing_to_it(self):
+        layer, x = make_layer(), make_x()
+        order = np.array([3, 1, 4, 0, 2])
+        whole = layer(tf.constant(x)).numpy()
+        np.testing.assert_allclose(
+            layer(tf.constant(x[:, order])), whole[:, order], atol=1e-6
+        )
+
+    def test_dropout_acts_on_the_weights_and_is_keyed(self):
+        layer, x = make_layer(rate=0.5), tf.constant(make_x())
+        first = layer(x, key=KEY).numpy()
+        np.testing.assert_array_equal(layer(x, key=KEY), first)
+        other = layer(x, key=dropout.fold_in(KEY, 1)).numpy()
+        self.assertGreater(np.abs(other - first).max(), 0.1)
+        np.testing.assert_array_equal(
+            layer(x), make_layer(rate=0.0)(x)
+        )
+
+    def test_dropout_keeps_the_mean(self):
+        """Over 400 keys the mean is that of no dropout, within 5 errors."""
+        layer, x = make_layer(rate=0.5), tf.constant(make_x())
+        run = tf.function(
+            lambda numbers: tf.map_fn(
+                lambda i: layer(x, key=dropout.new_key(8, i)),
+                numbers,
+                fn_output_signature=tf.float32,
+            )
+        )
+        draws = run(tf.range(400)).numpy()
+        error = draws.std(axis=0) / math.sqrt(len(draws))
+        self.assertLess(
+            np.abs((draws.mean(axis=0) - layer(x).numpy()) / error).max(), 5
+        )
+
+    def test_heads_have_to_divide_the_width(self):
+        with self.assertRaisesRegex(ValueError, '5 heads .* width of 12'):
+            attention.Attention(12, 5, 0.0)
+
+
+class ProjectTest(absltest.TestCase):
+    def test_is_a_product_over_the_last_axis(self):
+        x = make_x()
+        kernel = np.random.default_rng(0).random((D, 7)).astype(np.float32)
+        np.testing.assert_allclose(
+            attention.project(tf.constant(x), tf.constant(kernel)),
+            np.einsum('btd,df->btf', x, kernel),
+            atol=1e-5,
+        )
+
+
+if __name__ == '__main__':
+    absltest.main()

@@ -1,0 +1,206 @@
+"""Dropout by key: shares, independence, and numbers that may not change.
+
+Statistics here are of fixed keys: a test passes always or never. ALPHA is the
+significance at which each would reject chance.
+"""
+
+import itertools
+
+import numpy as np
+import tensorflow as tf
+from absl.testing import absltest, parameterized
+from scipy import stats
+
+from infoword_tf.layers import dropout
+
+ALPHA = 1e-4
+COUNT = 1 << 18
+
+
+def numpy_mask(key, rate, shape=(COUNT,)):
+    return dropout.keep_mask(key, shape, rate).numpy()
+
+
+def for_each(function, numbers):
+    """[n, ...] uint32: the function of each row of numbers, in one graph."""
+    mapped = tf.function(
+        lambda x: tf.map_fn(function, x, fn_output_signature=tf.uint32)
+    )
+    return mapped(tf.constant(numbers)).numpy()
+
+
+class KeyTest(parameterized.TestCase):
+    def test_golden_values(self):
+        key = np.array([1, 2], np.uint32)
+        np.testing.assert_array_equal(
+            dropout.fold_in(key, 7), [3080655358, 3565137098]
+        )
+        np.testing.assert_array_equal(dropout.new_key(), [0x8E5B, 0x1D37])
+        np.testing.assert_array_equal(
+            dropout.new_key(0), [3246474206, 3639473518]
+        )
+        np.testing.assert_array_equal(
+            dropout.new_key(1, 2, 3), [1338416305, 1587954677]
+        )
+        np.testing.assert_array_equal(
+            dropout.random_bits(key, (2, 3)),
+            [
+                [1605432451, 2821373520, 1285485403],
+                [4221614845, 1608558082, 3849347072],
+            ],
+        )
+        np.testing.assert_array_equal(
+            dropout.random_bits(dropout.new_key(1, 2, 3), (4,)),
+            [1884636106, 2327614402, 3216890880, 1655310879],
+        )
+
+    def test_is_two_uint32(self):
+        key = dropout.new_key(5, 6)
+        self.assertEqual((key.dtype, key.shape), (tf.uint32, (2,)))
+        key = dropout.fold_in(key, 7)
+        self.assertEqual((key.dtype, key.shape), (tf.uint32, (2,)))
+
+    def test_low_32_bits_of_a_number_count(self):
+        expected = [866405099, 3969118093]
+        for number in (5, 2**32 + 5, np.int64(2**40 + 5), np.uint32(5)):
+            np.testing.assert_array_equal(dropout.new_key(number), expected)
+        np.testing.assert_array_equal(
+            dropout.new_key(-1), [4006735480, 162206384]
+        )
+
+    @parameterized.parameters(tf.int32, tf.int64, tf.uint32)
+    def test_tensors_give_the_key_of_their_numbers(self, dtype):
+        expected = dropout.new_key(1, 2, 3)
+        numbers = [tf.constant(n, dtype) for n in (1, 2, 3)]
+        np.testing.assert_array_equal(dropout.new_key(*numbers), expected)
+        np.testing.assert_array_equal(
+            dropout.new_key(1, numbers[1], 3), expected
+        )
+        in_graph = tf.function(lambda *n: dropout.new_key(*n))
+        np.testing.assert_array_equal(in_graph(*numbers), expected)
+        compiled = tf.function(lambda *n: dropout.new_key(*n), jit_compile=True)
+        np.testing.assert_array_equal(compiled(*numbers), expected)
+
+    def test_a_large_step_as_tensor(self):
+        np.testing.assert_array_equal(
+            dropout.new_key(tf.constant(2**32 + 5, tf.int64)),
+            dropout.new_key(5),
+        )
+
+    def test_order_counts(self):
+        self.assertNotEqual(
+            dropout.new_key(1, 2).numpy().tolist(),
+            dropout.new_key(2, 1).numpy().tolist(),
+        )
+
+    def test_no_two_of_many_are_equal(self):
+        numbers = np.array(
+            list(itertools.product(range(8), range(256), range(4)))
+        )
+        keys = for_each(
+            lambda n: dropout.new_key(n[0], n[1], n[2]), numbers
+        )
+        self.assertLen(np.unique(keys, axis=0), 8 * 256 * 4)
+
+
+class BitsTest(parameterized.TestCase):
+    @parameterized.parameters(0, 1, 2, 3)
+    def test_every_byte_is_uniform(self, byte):
+        bits = dropout.random_bits(dropout.new_key(11), (1 << 20,)).numpy()
+        counts = np.bincount((bits >> (8 * byte)) & 0xFF, minlength=256)
+        self.assertGreater(stats.chisquare(counts).pvalue, ALPHA)
+
+    def test_first_words_of_many_keys_are_uniform(self):
+        """What is random in one array is so over steps as well."""
+        words = for_each(
+            lambda step: dropout.random_bits(dropout.new_key(0, step), (1,)),
+            np.arange(4096),
+        )
+        for byte in range(4):
+            counts = np.bincount(
+                (words[:, 0] >> (8 * byte)) & 0xFF, minlength=256
+            )
+            self.assertGreater(stats.chisquare(counts).pvalue, ALPHA)
+
+    def test_shape_only_arranges(self):
+        key = dropout.new_key(2)
+        flat = dropout.random_bits(key, (24,)).numpy()
+        np.testing.assert_array_equal(
+            dropout.random_bits(key, (2, 3, 4)), flat.reshape(2, 3, 4)
+        )
+
+    def test_the_same_in_a_compiled_graph(self):
+        key = dropout.new_key(2)
+        compiled = tf.function(
+            lambda k: dropout.random_bits(k, (3, 50)), jit_compile=True
+        )
+        np.testing.assert_array_equal(
+            compiled(key), dropout.random_bits(key, (3, 50))
+        )
+
+
+class MaskTest(parameterized.TestCase):
+    @parameterized.product(rate=(0.01, 0.1, 0.5, 0.9), seed=(0, 1, 2))
+    def test_share(self, rate, seed):
+        kept = int(numpy_mask(dropout.new_key(seed), rate).sum())
+        test = stats.binomtest(kept, COUNT, 1 - rate)
+        self.assertGreater(test.pvalue, ALPHA)
+
+    def test_rate_0_keeps_all(self):
+        self.assertTrue(numpy_mask(dropout.new_key(0), 0.0).all())
+
+    def test_a_higher_rate_drops_more_of_the_same(self):
+        key = dropout.new_key(0)
+        low, high = numpy_mask(key, 0.1), numpy_mask(key, 0.3)
+        self.assertTrue((low | ~high).all())
+        self.assertLess(high.sum(), low.sum())
+
+    def assert_independent(self, first, second, rate):
+        """Chi-square of the four joint cells, whose shares are known."""
+        p = np.array([rate, 1 - rate])
+        counts = np.bincount(2 * first.ravel() + second.ravel(), minlength=4)
+        expected = np.outer(p, p).ravel() * first.size
+        self.assertGreater(stats.chisquare(counts, expected).pvalue, ALPHA)
+
+    @parameterized.product(
+        rate=(0.1, 0.5), lag=(1, 2, 3, 16, 64, 128, 768, 4096)
+    )
+    def test_neighbours(self, rate, lag):
+        mask = numpy_mask(dropout.new_key(3), rate, (COUNT // lag // 2, 2, lag))
+        self.assert_independent(mask[:, 0], mask[:, 1], rate)
+
+    @parameterized.product(
+        rate=(0.1, 0.5),
+        keys=(
+            ((0, 5, 0), (0, 6, 0)),
+            ((0, 5, 0), (0, 5, 1)),
+            ((0, 5, 0), (1, 5, 0)),
+            ((0, 5, 0), (5, 0, 0)),
+        ),
+    )
+    def test_steps_replicas_and_seeds(self, rate, keys):
+        first, second = (
+            numpy_mask(dropout.new_key(*numbers), rate) for numbers in keys
+        )
+        self.assert_independent(first, second, rate)
+
+    @parameterized.product(rate=(0.1, 0.5), sites=((0, 1), (1, 2), (0, 12)))
+    def test_sites(self, rate, sites):
+        key = dropout.new_key(0, 1)
+        first, second = (
+            numpy_mask(dropout.fold_in(key, site), rate) for site in sites
+        )
+        self.assert_independent(first, second, rate)
+
+    def test_sites_of_sites(self):
+        """Layer 0 site 1 is not layer 1 site 0."""
+        key = dropout.new_key(4)
+        first = dropout.fold_in(dropout.fold_in(key, 0), 1)
+        second = dropout.fold_in(dropout.fold_in(key, 1), 0)
+        self.assert_independent(
+            numpy_mask(first, 0.5), numpy_mask(second, 0.5), 0.5
+        )
+
+
+if __name__ == '__main__':
+    absltest.main()

@@ -1,0 +1,448 @@
+"""Eq. 1: identities, and distributions whose mutual information is known."""
+
+import itertools
+import math
+
+import numpy as np
+import tensorflow as tf
+from absl.testing import absltest, parameterized
+from scipy import special, stats
+
+from infoword_tf.layers import dropout, fused
+from infoword_tf.objectives import infonce
+
+N, M = 6, 9
+
+# p(a, b) of 4 contexts and 5 words, in hundredths.
+JOINT = np.array(
+    [
+        [12, 1, 2, 4, 1],
+        [1, 15, 3, 1, 5],
+        [6, 2, 8, 2, 2],
+        [10, 4, 1, 12, 8],
+    ]
+) / 100.0
+P_A, P_B = JOINT.sum(axis=1), JOINT.sum(axis=0)
+GIVEN = JOINT / P_A[:, None]  # p(b|a)
+KNOWN = float((JOINT * np.log(JOINT / np.outer(P_A, P_B))).sum())  # I(A; B)
+CONTEXT, WORD = (x.ravel() for x in np.indices(JOINT.shape))
+
+
+def compositions(total, parts):
+    """Every way to write `total` as a sum of `parts` numbers from 0 on."""
+    for bars in itertools.combinations(range(total + parts - 1), parts - 1):
+        edges = (-1, *bars, total + parts - 1)
+        yield [b - a - 1 for a, b in itertools.pairwise(edges)]
+
+
+def make_scores(seed=0):
+    random = np.random.default_rng(seed)
+    return tf.constant(random.standard_normal((N, M)), tf.float32)
+
+
+def batch_candidates(positive, negatives, identical=None):
+    """Each pair has its positive and the columns of `negatives`."""
+    if identical is None:
+        identical = tf.zeros(negatives.shape, tf.bool)
+    return infonce.counted(
+        positive, negatives, tf.ones(negatives.shape), identical
+    )
+
+
+def values(outcome):
+    """Means of an outcome: loss by weight, the others by hidden pairs."""
+    return {
+        'loss': float(outcome.loss / outcome.weight),
+        'mi': float(outcome.mi / outcome.hidden),
+        'ceiling': float(outcome.ceiling / outcome.hidden),
+        'accuracy': float(outcome.accuracy / outcome.hidden),
+    }
+
+
+class IdentityTest(parameterized.TestCase):
+    def test_equal_scores_know_nothing(self):
+        found = values(
+            infonce.infonce(
+                batch_candidates(tf.fill([N], 3.5), tf.fill([N, M], 3.5)),
+                tf.ones(N),
+                0.0,
+            )
+        )
+        self.assertAlmostEqual(found['loss'], math.log(M + 1), places=5)
+        self.assertAlmostEqual(found['mi'], 0.0, places=5)
+        self.assertAlmostEqual(found['ceiling'], math.log(M + 1), places=5)
+        self.assertEqual(found['accuracy'], 0.0)
+
+    def test_a_perfect_critic_reaches_the_ceiling(self):
+        found = values(
+            infonce.infonce(
+                batch_candidates(tf.fill([N], 90.0), tf.zeros([N, M])),
+                tf.ones(N),
+                0.25,
+            )
+        )
+        self.assertAlmostEqual(found['loss'], 0.0, places=5)
+        self.assertAlmostEqual(found['mi'], math.log(M + 1) - 0.25, places=5)
+        self.assertAlmostEqual(found['mi'], found['ceiling'], places=5)
+        self.assertEqual(found['accuracy'], 1.0)
+
+    @parameterized.parameters(*range(5))
+    def test_no_critic_passes_the_ceiling(self, seed):
+        scores = 30 * make_scores(seed)
+        candidates = batch_candidates(scores[:, 0], scores[:, 1:])
+        for i in range(N):
+            one = tf.one_hot(i, N)
+            found = values(infonce.infonce(candidates, one, 0.0))
+            self.assertLessEqual(found['mi'], math.log(M) + 1e-6)
+            self.assertAlmostEqual(found['ceiling'], math.log(M), places=5)
+
+    def test_a_constant_of_a_pair_changes_nothing(self):
+        scores = make_scores()
+        shift = tf.constant([[-40.0], [0.0], [3.0], [100.0], [7.0], [-1.0]])
+        for part in ('loss', 'mi', 'accuracy'):
+            plain, shifted = (
+                values(
+                    infonce.infonce(
+                        batch_candidates(s[:, 0], s[:, 1:]), tf.ones(N), 0.0
+                    )
+                )[part]
+                for s in (scores, scores + shift)
+            )
+            self.assertAlmostEqual(plain, shifted, places=4)
+
+    def test_order_of_candidates_changes_nothing(self):
+        scores = make_scores()
+        order = np.random.default_rng(1).permutation(M - 1)
+        plain, permuted = (
+            infonce.infonce(
+                batch_candidates(scores[:, 0], columns), tf.ones(N), 0.0
+            )
+            for columns in (
+                scores[:, 1:],
+                tf.gather(scores[:, 1:], order, axis=1),
+            )
+        )
+        np.testing.assert_allclose(permuted, plain, rtol=1e-6)
+
+    def test_gradient_is_probability_less_one(self):
+        scores = make_scores()
+        positive, negatives = scores[:, 0], scores[:, 1:]
+        with tf.GradientTape() as tape:
+            tape.watch([positive, negatives])
+            loss = infonce.infonce(
+                batch_candidates(positive, negatives), tf.ones(N), 0.0
+            ).loss
+        p = special.softmax(scores.numpy().astype(np.float64), axis=1)
+        d_positive, d_negatives = tape.gradient(loss, [positive, negatives])
+        np.testing.assert_allclose(d_positive, p[:, 0] - 1, atol=1e-6)
+        np.testing.assert_allclose(d_negatives, p[:, 1:], atol=1e-6)
+
+    @parameterized.parameters((None,), (dropout.new_key(1),))
+    def test_whole_vocabulary_is_cross_entropy(self, key):
+        random = np.random.default_rng(2)
+        states = tf.constant(random.standard_normal((N, 4)), tf.float32)
+        table = tf.constant(random.standard_normal((M, 4)), tf.float32)
+        targets = tf.constant(random.integers(M, size=N), tf.int32)
+        with tf.GradientTape(persistent=True) as tape:
+            tape.watch([states, table])
+            positive, log_sum, rivals = fused.vocabulary_scores(
+                states, table, None, targets, key=key
+            )
+            candidates = infonce.Candidates(
+                positive, log_sum, math.log(M), rivals
+            )
+            ours = infonce.infonce(candidates, tf.ones(N), 0.0).loss
+            theirs = tf.reduce_sum(
+                tf.nn.sparse_softmax_cross_entropy_with_logits(
+                    targets, tf.matmul(states, table, transpose_b=True)
+                )
+            )
+        self.assertAlmostEqual(float(ours), float(theirs), places=5)
+        for one, two in zip(
+            tape.gradient(ours, [states, table]),
+            tape.gradient(theirs, [states, table]),
+            strict=True,
+        ):
+            np.testing.assert_allclose(one, two, atol=1e-6)
+
+
+class OutcomeTest(absltest.TestCase):
+    """Two pairs, written out: scores 0 against 0, log 3 against 0 and 0."""
+
+    def setUp(self):
+        super().setUp()
+        self.candidates = infonce.counted(
+            tf.constant([0.0, math.log(3.0)]),
+            tf.zeros((2, 2)),
+            tf.constant([[1.0, 0.0], [1.0, 1.0]]),
+            tf.zeros((2, 2), tf.bool),
+        )
+        self.losses = [math.log(2), math.log(5 / 3)]
+        self.sizes = [math.log(2), math.log(3)]
+
+    def test_candidates(self):
+        np.testing.assert_allclose(
+            self.candidates.log_sum, [math.log(2), math.log(5)], rtol=1e-6
+        )
+        np.testing.assert_allclose(
+            self.candidates.log_size, self.sizes, rtol=1e-6
+        )
+        np.testing.assert_array_equal(self.candidates.rivals, [1, 0])
+
+    def test_weights(self):
+        found = infonce.infonce(self.candidates, tf.constant([2.0, 0.5]), 0.1)
+        loss = 2 * self.losses[0] + 0.5 * self.losses[1]
+        ceiling = 2 * self.sizes[0] + 0.5 * self.sizes[1] - 2.5 * 0.1
+        np.testing.assert_allclose(
+            found, [loss, 2.5, ceiling - loss, ceiling, 0.5, 2.5], rtol=1e-5
+        )
+
+    def test_pairs_that_show_b_count_in_the_loss_alone(self):
+        found = infonce.infonce(
+            self.candidates,
+            tf.constant([2.0, 0.5]),
+            0.1,
+            hidden=tf.constant([0.0, 1.0]),
+        )
+        loss = 2 * self.losses[0] + 0.5 * self.losses[1]
+        ceiling = 0.5 * (self.sizes[1] - 0.1)
+        np.testing.assert_allclose(
+            found,
+            [loss, 2.5, ceiling - 0.5 * self.losses[1], ceiling, 0.5, 0.5],
+            rtol=1e-5,
+        )
+
+    def test_what_training_leaves_out_stays_in_the_bound(self):
+        weights = tf.ones(2)
+        plain = infonce.infonce(self.candidates, weights, 0.1)
+        other = infonce.infonce(
+            self.candidates,
+            weights,
+            0.1,
+            train_log_sum=self.candidates.positive + [1.0, 2.0],
+        )
+        np.testing.assert_allclose(other.loss, 3.0, rtol=1e-6)
+        np.testing.assert_array_equal(other[1:], plain[1:])
+
+    def test_scalar_size(self):
+        candidates = self.candidates._replace(log_size=1.5)
+        found = infonce.infonce(candidates, tf.constant([2.0, 0.5]), 0.1)
+        self.assertAlmostEqual(float(found.ceiling), 2.5 * 1.4, places=5)
+
+
+class CountedTest(absltest.TestCase):
+    def test_counts_are_repeated_columns(self):
+        random = np.random.default_rng(3)
+        positive = random.standard_normal(N)
+        scores = random.standard_normal((N, M))
+        counts = random.integers(0, 4, size=(N, M))
+        identical = np.arange(M) == np.arange(N)[:, None]
+
+        given = [tf.constant(x, tf.float32) for x in (positive, scores)]
+        with tf.GradientTape() as tape:
+            tape.watch(given)
+            found = infonce.counted(
+                *given,
+                tf.constant(counts, tf.float32),
+                tf.constant(identical),
+            )
+            total = tf.reduce_sum(found.log_sum)
+        d_positive, d_scores = tape.gradient(total, given)
+        for i in range(N):
+            literal = np.repeat(scores[i], counts[i])
+            everyone = np.append(literal, positive[i])
+            self.assertAlmostEqual(
+                float(found.log_sum[i]), special.logsumexp(everyone), places=5
+            )
+            self.assertAlmostEqual(
+                float(found.log_size[i]), math.log(len(everyone)), places=5
+            )
+            p = np.exp(everyone - special.logsumexp(everyone))
+            self.assertAlmostEqual(float(d_positive[i]), p[-1], places=6)
+            columns = np.repeat(np.arange(M), counts[i])
+            summed = np.bincount(columns, p[:-1], minlength=M)
+            np.testing.assert_allclose(d_scores[i], summed, atol=1e-6)
+            # A rival is a column, however many copies of it there are.
+            rivals = (scores[i] >= positive[i]) & (counts[i] > 0)
+            self.assertEqual(
+                int(found.rivals[i]), int((rivals & ~identical[i]).sum())
+            )
+
+    def test_ties_are_rivals_unless_identical(self):
+        found = infonce.counted(
+            tf.constant([1.0]),
+            tf.constant([[1.0, 1.0, 0.5, 2.0, 3.0]]),
+            tf.constant([[1.0, 1.0, 1.0, 1.0, 0.0]]),
+            tf.constant([[True, False, False, False, False]]),
+        )
+        self.assertEqual(float(found.rivals[0]), 2)
+
+    def test_no_candidates_at_all(self):
+        positive, scores = tf.constant([2.0]), tf.constant([[5.0, -5.0]])
+        with tf.GradientTape() as tape:
+            tape.watch([positive, scores])
+            found = infonce.counted(
+                positive, scores, tf.zeros((1, 2)), tf.zeros((1, 2), tf.bool)
+            )
+            outcome = infonce.infonce(found, tf.ones(1), 0.0)
+        np.testing.assert_array_equal(outcome, [0, 1, 0, 0, 1, 1])
+        d_positive, d_scores = tape.gradient(outcome.loss, [positive, scores])
+        np.testing.assert_array_equal(d_positive, [0.0])
+        np.testing.assert_array_equal(d_scores, [[0.0, 0.0]])
+
+
+class EntropyTest(absltest.TestCase):
+    P = [0.5, 0.25, 0.25, 0.0]
+
+    def test_entropy(self):
+        self.assertAlmostEqual(infonce.entropy(self.P), 1.5 * math.log(2))
+        self.assertAlmostEqual(infonce.entropy([1.0, 0.0]), 0.0)
+        self.assertAlmostEqual(infonce.entropy([0.2] * 5), math.log(5))
+
+    def test_divergence(self):
+        q = [0.25, 0.25, 0.25, 0.25]
+        self.assertAlmostEqual(
+            infonce.divergence(self.P, q), 0.5 * math.log(2)
+        )
+        self.assertAlmostEqual(infonce.divergence(self.P, self.P), 0.0)
+        self.assertEqual(infonce.divergence(q, self.P), math.inf)
+        self.assertAlmostEqual(
+            infonce.divergence([0.75, 0.25], [0.5, 0.5]),
+            0.75 * math.log(1.5) - 0.25 * math.log(2),
+        )
+
+    def test_divergence_from_uniform(self):
+        self.assertAlmostEqual(
+            infonce.divergence_from_uniform(self.P), 0.5 * math.log(2)
+        )
+        self.assertAlmostEqual(
+            infonce.divergence_from_uniform(self.P),
+            infonce.divergence(self.P, [0.25] * 4),
+        )
+        self.assertAlmostEqual(infonce.divergence_from_uniform([0.1] * 10), 0)
+
+
+class KnownInformationTest(parameterized.TestCase):
+    """What is reported, where the truth is known: JOINT."""
+
+    def test_the_truth(self):
+        self.assertAlmostEqual(JOINT.sum(), 1.0)
+        h_b = infonce.entropy(P_B)
+        h_given = float(P_A @ [infonce.entropy(p) for p in GIVEN])
+        self.assertAlmostEqual(KNOWN, h_b - h_given)
+        self.assertAlmostEqual(KNOWN, 0.28156118, places=7)
+
+    def over_vocabulary(self, scores):
+        """[20, 5] scores of all pairs (a, b), weighted by p(a, b)."""
+        positive = scores[np.arange(20), WORD]
+        candidates = infonce.Candidates(
+            tf.constant(positive, tf.float32),
+            tf.constant(special.logsumexp(scores, axis=1), tf.float32),
+            math.log(5),
+            tf.zeros(20),
+        )
+        return values(
+            infonce.infonce(
+                candidates,
+                tf.constant(JOINT.ravel(), tf.float32),
+                infonce.divergence_from_uniform(P_B),
+            )
+        )
+
+    def test_vocabulary_reports_the_truth(self):
+        found = self.over_vocabulary(np.log(GIVEN)[CONTEXT])
+        self.assertAlmostEqual(found['mi'], KNOWN, places=5)
+        self.assertAlmostEqual(
+            found['ceiling'], infonce.entropy(P_B), places=5
+        )
+
+    def test_frequencies_alone_are_no_information(self):
+        found = self.over_vocabulary(np.tile(np.log(P_B), (20, 1)))
+        self.assertAlmostEqual(found['mi'], 0.0, places=5)
+
+    def test_less_than_the_best_critic_reports_less(self):
+        for power in (0.5, 0.8, 1.5, 3.0):
+            found = self.over_vocabulary(power * np.log(GIVEN)[CONTEXT])
+            self.assertLess(found['mi'], KNOWN - 1e-4)
+
+    def reported(self, q, counts, shares):
+        """MI when M candidates are drawn from q, with the best critic.
+
+        Args:
+            q: [5].
+            counts: [K, 5], multisets of M candidates.
+            shares: [K], their probabilities.
+
+        Returns:
+            The mean over pairs and multisets; by multiset [K].
+        """
+        critic = np.log(GIVEN / q)  # [4, 5]
+        k = len(counts)
+        scores = np.tile(critic[CONTEXT], (k, 1))  # [K 20, 5]
+        positive = np.tile(critic[CONTEXT, WORD], k)
+        candidates = infonce.counted(
+            tf.constant(positive, tf.float32),
+            tf.constant(scores, tf.float32),
+            tf.constant(np.repeat(counts, 20, axis=0), tf.float32),
+            tf.constant(np.arange(5) == np.tile(WORD, k)[:, None]),
+        )
+        kl = infonce.divergence(P_B, q)
+        weights = np.outer(shares, JOINT.ravel()).ravel()
+        outcome = infonce.infonce(
+            candidates, tf.constant(weights, tf.float32), kl
+        )
+        bound = candidates.log_size - kl - candidates.log_sum
+        bound = (bound + candidates.positive).numpy().reshape(k, 20)
+        return values(outcome)['mi'], bound @ JOINT.ravel()
+
+    @parameterized.named_parameters(
+        ('words_of_the_batch', P_B),
+        ('unigram_to_three_quarters', P_B**0.75 / (P_B**0.75).sum()),
+    )
+    def test_samples_rise_to_the_truth(self, q):
+        """1, 4 and 16 candidates by all multisets; more by 4,000 draws.
+
+        Of draws the mean is off by at most 5 standard errors.
+        """
+        found, errors = [], []
+        for m in (1, 4, 16):
+            counts = np.array(list(compositions(m, 5)))  # 4,845 of 16
+            shares = stats.multinomial(m, q).pmf(counts)
+            self.assertAlmostEqual(shares.sum(), 1.0)
+            found.append(self.reported(q, counts, shares)[0])
+            errors.append(1e-5)
+        random = np.random.default_rng(9)
+        for m in (64, 256):
+            counts = random.multinomial(m, q, size=4000)
+            mean, each = self.reported(q, counts, np.full(4000, 1 / 4000))
+            self.assertAlmostEqual(mean, each.mean(), places=4)
+            found.append(mean)
+            errors.append(5 * each.std() / math.sqrt(4000))
+        for value, error in zip(found, errors, strict=True):
+            self.assertLess(value, KNOWN + error)
+        for i in range(1, len(found)):
+            self.assertGreater(found[i], found[i - 1] + errors[i])
+        self.assertLess(found[0], 0.6 * KNOWN)
+        self.assertGreater(found[-1], KNOWN - 0.01)
+
+    def test_one_candidate_written_out(self):
+        """M = 1: log 2 + E log p / (p + p~), by sums of Python."""
+        total = 0.0
+        for a, b, other in itertools.product(range(4), range(5), range(5)):
+            r, r_other = GIVEN[a, b] / P_B[b], GIVEN[a, other] / P_B[other]
+            total += JOINT[a, b] * P_B[other] * math.log(2 * r / (r + r_other))
+        found, _ = self.reported(P_B, np.eye(5), P_B)
+        self.assertAlmostEqual(found, total, places=5)
+
+    def test_without_the_divergence_other_draws_would_flatter(self):
+        """Why KL(p || q) is taken off: uniform draws, the same critic."""
+        q = np.full(5, 0.2)
+        counts = np.random.default_rng(1).multinomial(256, q, size=4000)
+        mean, _ = self.reported(q, counts, np.full(4000, 1 / 4000))
+        kl = infonce.divergence(P_B, q)
+        self.assertGreater(mean + kl, KNOWN + 0.5 * kl)
+        self.assertLess(mean, KNOWN + 0.002)
+
+
+if __name__ == '__main__':
+    absltest.main()

@@ -1,0 +1,535 @@
+"""`mlm` and `bert_nce` against their formulas, one pair after the other."""
+
+import math
+
+import numpy as np
+import tensorflow as tf
+from absl.testing import absltest, parameterized
+from scipy import special
+
+from infoword_tf import objectives, views
+from infoword_tf.encoders import Transformer
+from infoword_tf.layers import dropout
+from infoword_tf.model import Model
+from infoword_tf.objectives import TABLE, Replicas, infonce
+from tests import zoo
+
+V, D, P = zoo.V, 16, 3
+KEY = dropout.new_key(31)
+
+
+def make_objective(row, width=D, gelu='tanh', **settings):
+    """An objective over an encoder whose words are drawn."""
+    encoder = Transformer(V, 1, width, 2, max_length=zoo.POSITIONS, gelu=gelu)
+    encoder.build()
+    random = np.random.default_rng(1)
+    encoder.words.assign(0.5 * random.standard_normal((V, width)))
+    objective = TABLE[row].objective(row, encoder, zoo.SPECIALS, **settings)
+    objective.build()
+    for weight in objective.weights:
+        weight.assign(0.5 * random.standard_normal(weight.shape))
+    return objective
+
+
+def make_view(row, targets, weights=None, sequences=None, shown=None):
+    """A masked view; `shown` [B, P] is what stands at the places."""
+    b, p = targets.shape
+    ids = np.full((b, p + 2), 7, np.int32)
+    ids[:, 0], ids[:, -1] = zoo.CLS, zoo.SEP
+    ids[:, 1:-1] = zoo.MASK if shown is None else shown
+    places = np.tile(np.arange(1, p + 1, dtype=np.int32), (b, 1))
+    if weights is None:
+        weights = np.ones((b, p))
+    if sequences is None:
+        sequences = np.arange(b)
+    return views.View(
+        ids=tf.constant(ids),
+        sequences=tf.constant(sequences, tf.int32),
+        places={row: tf.constant(places)},
+        targets={row: tf.constant(targets, tf.int32)},
+        weights={row: tf.constant(weights, tf.float32)},
+    )
+
+
+def make_batch(b, seed=0, p=P):
+    """Few words, so that many are there twice; states of the size of 1."""
+    random = np.random.default_rng(seed)
+    targets = random.choice(np.arange(5, 17), size=(b, p)).astype(np.int32)
+    states = random.standard_normal((b, p, D)).astype(np.float32)
+    weights = np.arange(p) < random.integers(0, p + 1, size=(b, 1))
+    weights[0] = True
+    return states, targets, weights.astype(np.float32)
+
+
+def score(objective, view, states, key=None, limit=None, kl=0.0):
+    """An outcome, gradients by states [B, P, D] and by words [V, D]."""
+    states = tf.constant(states)
+    words = objective.encoder.words.value
+    given = {'masked': view}
+    with tf.GradientTape() as tape:
+        tape.watch(states)
+        at = {'masked': states}
+        candidates = objective.candidates(given, at, Replicas(), limit)
+        outcome = objective.score(given, at, candidates, kl, key)
+    gradients = tape.gradient(
+        outcome.loss,
+        [states, words],
+        unconnected_gradients=tf.UnconnectedGradients.ZERO,
+    )
+    return outcome, [tf.convert_to_tensor(g).numpy() for g in gradients]
+
+
+def literal(
+    objective,
+    states,
+    targets,
+    weights,
+    sequences=None,
+    limit=None,
+    drop_hits=False,
+):
+    """J_MLM with its multiset written out, float64; as `score`."""
+    b, p = targets.shape
+    sequences = range(b) if sequences is None else sequences
+    states = tf.constant(states, tf.float64)
+    words = tf.cast(objective.encoder.words.value, tf.float64)
+    sums = np.zeros(6)
+    with tf.GradientTape() as tape:
+        tape.watch([states, words])
+        total = tf.zeros([], tf.float64)
+        for i in range(b):
+            others = [
+                targets[j, q]
+                for j in range(b)
+                for q in range(p)
+                if sequences[j] != sequences[i] and weights[j, q]
+            ][:limit]
+            for q in range(p):
+                if not weights[i, q]:
+                    continue
+                own = targets[i, q]
+                kept = [w for w in others if not (drop_hits and w == own)]
+                s = tf.linalg.matvec(words, states[i, q])
+                loss = tf.reduce_logsumexp(tf.gather(s, [own, *kept])) - s[own]
+                total += loss
+                s = s.numpy()
+                everyone = special.logsumexp(s[[own, *others]])
+                size = math.log(1 + len(others))
+                rivals = [w for w in others if w != own and s[w] >= s[own]]
+                sums += [
+                    float(loss),
+                    1,
+                    size - (everyone - s[own]),
+                    size,
+                    not rivals,
+                    1,
+                ]
+    gradients = tape.gradient(total, [states, words])
+    return infonce.Outcome(*sums), [
+        tf.convert_to_tensor(g).numpy() for g in gradients
+    ]
+
+
+def assert_same(found, expected, gradients=True):
+    np.testing.assert_allclose(found[0], expected[0], rtol=2e-6, atol=2e-5)
+    if gradients:
+        for one, two in zip(found[1], expected[1], strict=True):
+            np.testing.assert_allclose(one, two, rtol=0, atol=1e-5)
+
+
+class NceWordsTest(parameterized.TestCase):
+    # 4 x 3 and 20 x 3 targets: columns are targets; 24 x 3 > 60: words.
+    @parameterized.product(
+        b=(4, 20, 24), drop_hits=(False, True), key=(None, KEY)
+    )
+    def test_is_the_literal_multiset(self, b, drop_hits, key):
+        objective = make_objective('bert_nce', drop_hits=drop_hits)
+        states, targets, weights = make_batch(b)
+        self.assertGreater(len(set(weights.sum(axis=1))), 1)
+        found = score(
+            objective, make_view('bert_nce', targets, weights), states, key
+        )
+        assert_same(
+            found,
+            literal(objective, states, targets, weights, drop_hits=drop_hits),
+        )
+
+    @parameterized.parameters(6, 24)
+    def test_rows_of_one_text_are_no_candidates_of_each_other(self, b):
+        objective = make_objective('bert_nce')
+        states, targets, weights = make_batch(b)
+        sequences = np.arange(b) // 2 * 5
+        view = make_view('bert_nce', targets, weights, sequences)
+        found = score(objective, view, states)
+        assert_same(
+            found, literal(objective, states, targets, weights, sequences)
+        )
+
+    def test_columns_of_words_equal_columns_of_targets(self):
+        objective = make_objective('bert_nce')
+        states, targets, weights = make_batch(40)
+        view = make_view('bert_nce', targets, weights)
+        by_words = score(objective, view, states)
+        by_targets = score(objective, view, states, limit=10**6)
+        np.testing.assert_allclose(
+            by_words[0].loss, by_targets[0].loss, rtol=1e-6
+        )
+        # A rival is a column: accuracy alone could tell them apart, and
+        # does not, since a word that is a rival is one in each of its copies.
+        assert_same(by_words, by_targets)
+
+    def test_identical_words_are_kept(self):
+        """Two rows with the same word: loss at least log 2, as in the paper."""
+        objective = make_objective('bert_nce')
+        targets = np.array([[9], [9]])
+        states = np.random.default_rng(0).standard_normal((2, 1, D))
+        view = make_view('bert_nce', targets)
+        found, _ = score(objective, view, np.float32(states))
+        # Loss log 2 each, MI 0, ceiling log 2, right twice: no other word.
+        np.testing.assert_allclose(
+            found,
+            [2 * math.log(2), 2, 0, 2 * math.log(2), 2, 2],
+            atol=1e-6,
+        )
+
+    @parameterized.parameters(8, 24)
+    def test_dropping_hits_touches_the_training_loss_alone(self, b):
+        states, targets, weights = make_batch(b)
+        view = make_view('bert_nce', targets, weights)
+        kept, _ = score(make_objective('bert_nce'), view, states)
+        objective = make_objective('bert_nce', drop_hits=True)
+        dropped, _ = score(objective, view, states)
+        self.assertLess(float(dropped.loss), float(kept.loss) - 0.1)
+        np.testing.assert_array_equal(dropped[1:], kept[1:])
+
+    def test_without_hits_dropping_changes_nothing(self):
+        states, _, weights = make_batch(5)
+        targets = np.arange(5, 20).reshape(5, 3)
+        view = make_view('bert_nce', targets, weights)
+        kept = score(make_objective('bert_nce'), view, states)
+        objective = make_objective('bert_nce', drop_hits=True)
+        np.testing.assert_array_equal(
+            score(objective, view, states)[0], kept[0]
+        )
+
+    @parameterized.parameters(8, 24)
+    def test_order_of_rows_changes_nothing(self, b):
+        objective = make_objective('bert_nce')
+        states, targets, weights = make_batch(b)
+        order = np.random.default_rng(2).permutation(b)
+        plain, gradients = score(
+            objective, make_view('bert_nce', targets, weights), states
+        )
+        permuted, permuted_gradients = score(
+            objective,
+            make_view('bert_nce', targets[order], weights[order]),
+            states[order],
+        )
+        np.testing.assert_allclose(permuted, plain, rtol=1e-5)
+        np.testing.assert_allclose(
+            permuted_gradients[0], gradients[0][order], atol=1e-6
+        )
+
+    @parameterized.parameters(8, 24)
+    def test_targets_of_other_rows_are_other_pairs(self, b):
+        objective = make_objective('bert_nce')
+        states, targets, weights = make_batch(b)
+        weights[:] = 1
+        plain, _ = score(
+            objective, make_view('bert_nce', targets, weights), states
+        )
+        moved, _ = score(
+            objective,
+            make_view('bert_nce', np.roll(targets, 1, axis=0), weights),
+            states,
+        )
+        self.assertGreater(abs(float(moved.loss - plain.loss)), 0.1)
+
+    def test_words_of_the_own_sequence_are_no_candidates(self):
+        """Change the own other targets and hide them from all: nothing."""
+        objective = make_objective('bert_nce')
+        states, targets, weights = make_batch(4)
+        weights[1] = [1, 0, 0]
+        plain, _ = score(
+            objective, make_view('bert_nce', targets, weights), states
+        )
+        targets[1, 1:] = 59
+        again, _ = score(
+            objective, make_view('bert_nce', targets, weights), states
+        )
+        np.testing.assert_array_equal(again, plain)
+
+    @parameterized.parameters(1, 4, 7, 11)
+    def test_limit_takes_the_first_of_other_sequences(self, limit):
+        objective = make_objective('bert_nce')
+        states, targets, weights = make_batch(8)
+        view = make_view('bert_nce', targets, weights)
+        found = score(objective, view, states, limit=limit)
+        expected = literal(objective, states, targets, weights, limit=limit)
+        assert_same(found, expected)
+        pairs = weights.sum()
+        self.assertAlmostEqual(
+            float(found[0].ceiling), pairs * math.log(limit + 1), places=4
+        )
+
+    def test_limit_beyond_what_there_is(self):
+        objective = make_objective('bert_nce')
+        states, targets, weights = make_batch(3)
+        weights[:] = [[1, 1, 1], [1, 0, 0], [1, 1, 0]]
+        view = make_view('bert_nce', targets, weights)
+        found, _ = score(objective, view, states, limit=1000)
+        # 3 words of others for the first row, 5 for the second, 4.
+        ceiling = 3 * math.log(4) + math.log(6) + 2 * math.log(5)
+        self.assertAlmostEqual(float(found.ceiling), ceiling, places=4)
+        np.testing.assert_allclose(
+            found, score(objective, view, states)[0], rtol=1e-6
+        )
+
+    def test_candidates_of_other_text(self):
+        """Held-out batches are scored against the first sequences of all."""
+        objective = make_objective('bert_nce')
+        states, targets, weights = make_batch(8)
+        whole = make_view('bert_nce', targets, weights)
+        expected, _ = score(objective, whole, states, limit=6)
+        head = make_view('bert_nce', targets[:6], weights[:6])
+        candidates = objective.candidates({'masked': head}, {}, Replicas(), 6)
+        sums = np.zeros(6)
+        for part in (slice(0, 3), slice(3, 8)):
+            view = make_view(
+                'bert_nce', targets[part], weights[part], np.arange(8)[part]
+            )
+            sums += objective.score(
+                {'masked': view},
+                {'masked': tf.constant(states[part])},
+                candidates,
+                0.0,
+            )
+        np.testing.assert_allclose(sums, expected, rtol=1e-5)
+
+    @parameterized.product(drop_hits=(False, True), key=(None, KEY))
+    def test_one_sequence_has_no_candidates(self, drop_hits, key):
+        objective = make_objective('bert_nce', drop_hits=drop_hits)
+        states, targets, weights = make_batch(1)
+        outcome, gradients = score(
+            objective, make_view('bert_nce', targets, weights), states, key
+        )
+        np.testing.assert_array_equal(outcome, [0, 3, 0, 0, 3, 3])
+        for gradient in gradients:
+            np.testing.assert_array_equal(gradient, np.zeros(gradient.shape))
+
+    @parameterized.parameters(8, 24)
+    def test_equal_scores_know_nothing(self, b):
+        objective = make_objective('bert_nce')
+        states, targets, weights = make_batch(b)
+        outcome, _ = score(
+            objective, make_view('bert_nce', targets, weights), 0 * states
+        )
+        self.assertAlmostEqual(float(outcome.mi), 0.0, places=4)
+        self.assertEqual(float(outcome.accuracy), 0.0)
+        self.assertAlmostEqual(
+            float(outcome.loss), float(outcome.ceiling), places=4
+        )
+
+    def test_kl_is_0(self):
+        objective = make_objective('bert_nce')
+        self.assertEqual(objective.kl(zoo.frequencies()), 0.0)
+
+    def test_owns_nothing(self):
+        self.assertEmpty(make_objective('bert_nce').weights)
+
+
+class MaskedWordsTest(parameterized.TestCase):
+    def written_out(self, objective, states, gelu):
+        """Scores [B, P, V] in NumPy, float64."""
+        x = states.astype(np.float64)
+        bias = 0.0
+        if objective.transform:
+            x = x @ objective.kernel.numpy() + objective.bias.numpy()
+            if gelu == 'tanh':
+                inner = math.sqrt(2 / math.pi) * (x + 0.044715 * x**3)
+                x = 0.5 * x * (1 + np.tanh(inner))
+            else:
+                x = x * 0.5 * (1 + special.erf(x / math.sqrt(2)))
+            x = x - x.mean(axis=-1, keepdims=True)
+            x = x / np.sqrt((x**2).mean(axis=-1, keepdims=True) + 1e-12)
+            x = x * objective.gamma.numpy() + objective.beta.numpy()
+            bias = objective.word_bias.numpy()
+        return x @ objective.encoder.words.numpy().T + bias
+
+    @parameterized.product(
+        transform=(False, True), gelu=('tanh', 'erf'), key=(None, KEY)
+    )
+    def test_is_cross_entropy(self, transform, gelu, key):
+        objective = make_objective('mlm', gelu=gelu, transform=transform)
+        states, targets, weights = make_batch(8)
+        frequencies = zoo.frequencies()
+        kl = objective.kl(frequencies)
+        self.assertAlmostEqual(
+            kl, math.log(V) - infonce.entropy(frequencies), places=9
+        )
+        outcome, _ = score(
+            objective, make_view('mlm', targets, weights), states, key, kl=kl
+        )
+        scores = self.written_out(objective, states, gelu)
+        log_p = scores - special.logsumexp(scores, axis=-1, keepdims=True)
+        own = np.take_along_axis(log_p, targets[..., None], axis=-1)[..., 0]
+        loss, pairs = -(own * weights).sum(), weights.sum()
+        right = (log_p.argmax(axis=-1) == targets) * weights
+        h = infonce.entropy(frequencies)
+        np.testing.assert_allclose(
+            outcome,
+            [loss, pairs, h * pairs - loss, h * pairs, right.sum(), pairs],
+            rtol=1e-5,
+            atol=1e-4,
+        )
+
+    @parameterized.parameters(False, True)
+    def test_gradients_with_a_key_are_those_without(self, transform):
+        objective = make_objective('mlm', transform=transform)
+        states, targets, weights = make_batch(8)
+        view = make_view('mlm', targets, weights)
+        found, gradients = score(objective, view, states, KEY)
+        plain, plain_gradients = score(objective, view, states)
+        np.testing.assert_allclose(found, plain, rtol=1e-5)
+        for one, two in zip(gradients, plain_gradients, strict=True):
+            np.testing.assert_allclose(one, two, atol=1e-5)
+
+    def test_copying_what_is_visible_is_no_information(self):
+        """The loss counts all places; MI those that show [MASK].
+
+        Eight sequences with three places: one shows [MASK], one the word
+        itself, one a random word. The model copies what it sees, which the
+        loss is glad of, and knows no more than frequencies under [MASK].
+        """
+        objective = make_objective('mlm', width=V)
+        objective.encoder.words.assign(np.eye(V))  # so states are scores
+        p = np.zeros(V)
+        p[5:9] = [0.5, 0.25, 0.125, 0.125]
+        entropy = 1.75 * math.log(2)
+        words = np.array([5, 5, 5, 5, 6, 6, 7, 8])
+        targets = np.stack([words] * 3, axis=1)
+        random_words = (words - 4) % 4 + 5
+        self.assertFalse((random_words == words).any())
+        shown = np.stack([np.full(8, zoo.MASK), words, random_words], axis=1)
+        states = np.full((8, 3, V), -60.0, np.float32)
+        states[:, 0, 5:9] = np.log(p[5:9])
+        np.put_along_axis(states[:, 1:], shown[:, 1:, None], 0.0, axis=2)
+        kl = objective.kl(p)
+        self.assertAlmostEqual(kl, math.log(V) - entropy)
+        outcome, _ = score(
+            objective, make_view('mlm', targets, shown=shown), states, kl=kl
+        )
+        # Under [MASK] the entropy, 0 where copied, 60 nats where misled.
+        self.assertAlmostEqual(
+            float(outcome.loss), 8 * (entropy + 0 + 60), delta=1e-3
+        )
+        self.assertEqual(float(outcome.weight), 24)
+        self.assertEqual(float(outcome.hidden), 8)
+        self.assertAlmostEqual(float(outcome.mi), 0.0, delta=1e-4)
+        self.assertAlmostEqual(
+            float(outcome.ceiling), 8 * entropy, delta=1e-4
+        )
+        self.assertEqual(float(outcome.accuracy), 4)  # the word 5
+
+    def test_equal_scores_are_never_right(self):
+        objective = make_objective('mlm')
+        states, targets, weights = make_batch(4)
+        outcome, _ = score(
+            objective, make_view('mlm', targets, weights), 0 * states
+        )
+        self.assertAlmostEqual(
+            float(outcome.loss), weights.sum() * math.log(V), places=3
+        )
+        self.assertEqual(float(outcome.accuracy), 0.0)
+
+    def test_what_it_owns(self):
+        self.assertEmpty(make_objective('mlm').weights)
+        shapes = {
+            weight.name: tuple(weight.shape)
+            for weight in make_objective('mlm', transform=True).weights
+        }
+        self.assertEqual(
+            shapes,
+            {
+                'kernel': (D, D),
+                'bias': (D,),
+                'norm_gamma': (D,),
+                'norm_beta': (D,),
+                'word_bias': (V,),
+            },
+        )
+
+
+class SharedViewTest(absltest.TestCase):
+    def test_rows_of_one_pass_are_rows_alone(self):
+        windows = zoo.make_windows()
+        rows = ['mlm', 'bert_nce']
+        draws = [
+            views.sampling.MASKINGS[masking](windows, np.random.default_rng(0))
+            for masking in ('spans', 'tokens')
+        ]
+        view = views.VIEWS['masked'](windows, draws[0], rows, zoo.SPECIALS)
+        # Each keeps places of its own.
+        other = views.VIEWS['masked'](windows, draws[1], rows, zoo.SPECIALS)
+        for field in ('places', 'targets', 'weights'):
+            getattr(view, field)['mlm'] = getattr(other, field)['mlm']
+        kl = {'mlm': 0.5, 'bert_nce': 0.0}
+
+        def outcomes(*rows):
+            given = zoo.config('mlm')
+            given['rows'] = {
+                row: {'weight': w, 'settings': TABLE[row].settings}
+                for row, w in zip(rows, (1.0, 0.5), strict=False)
+            }
+            model = Model(given, zoo.SPECIALS)
+            found = model.outcomes({'masked': view}, kl)
+            return found, float(model.loss(found))
+
+        both, loss = outcomes('mlm', 'bert_nce')
+        self.assertEqual(list(both), rows)
+        total = 0.0
+        for row, weight in (('mlm', 1.0), ('bert_nce', 0.5)):
+            alone, mean = outcomes(row)
+            np.testing.assert_allclose(both[row], alone[row], rtol=1e-5)
+            self.assertAlmostEqual(
+                mean, float(alone[row].loss / alone[row].weight), places=5
+            )
+            total += weight * mean
+        self.assertAlmostEqual(loss, total, places=5)
+
+
+class ParseTest(parameterized.TestCase):
+    def test_weights(self):
+        self.assertEqual(objectives.parse('mlm'), {'mlm': 1.0})
+        self.assertEqual(
+            list(objectives.parse('bert_nce:0.5, mlm:2').items()),
+            [('bert_nce', 0.5), ('mlm', 2.0)],
+        )
+        self.assertEqual(
+            objectives.parse('mlm:0,bert_nce'), {'mlm': 0.0, 'bert_nce': 1.0}
+        )
+
+    @parameterized.parameters(
+        ('bert', "no row 'bert'; known are mlm, bert_nce"),
+        ('', "no row ''"),
+        ('mlm,', "no row ''"),
+        ('mlm,bert_nce,mlm:2', "'mlm' is there twice"),
+        ('mlm:much', "'much' is no weight; write mlm:0.5"),
+        ('mlm:1:2', "'1:2' is no weight"),
+        ('mlm:-1', 'the weight of mlm is -1;'),
+        ('mlm:inf', 'the weight of mlm is inf'),
+        ('mlm:nan', 'the weight of mlm is nan'),
+        ('mlm:0', 'every weight is 0'),
+        ('mlm:0,bert_nce:0.0', 'every weight is 0'),
+    )
+    def test_an_error_names_what_is_wrong(self, given, message):
+        with self.assertRaises(ValueError) as raised:
+            objectives.parse(given)
+        self.assertStartsWith(
+            str(raised.exception), f'--objectives={given}: '
+        )
+        self.assertIn(message, str(raised.exception))
+
+
+if __name__ == '__main__':
+    absltest.main()

@@ -1,0 +1,319 @@
+"""AdamW against a written-out one, and what it must not touch."""
+
+import math
+
+import keras
+import numpy as np
+import tensorflow as tf
+from absl.testing import absltest, parameterized
+
+from infoword_tf import optim
+from tests import zoo
+
+SHAPES = {
+    'encoder/word_embeddings': (7, 4),
+    'encoder/layer_0/inner_kernel': (4, 6),
+    'encoder/layer_0/inner_bias': (6,),
+    'encoder/norm_gamma': (4,),
+}
+DECAYING = ('encoder/word_embeddings', 'encoder/layer_0/inner_kernel')
+
+
+class NumpyAdamW:
+    """The oracle, float64: Adam as TensorFlow has it, decay beside it."""
+
+    def __init__(self, weights, decay, clip):
+        self.weights = {k: w.astype(np.float64) for k, w in weights.items()}
+        self.m = {k: np.zeros(w.shape) for k, w in weights.items()}
+        self.v = {k: np.zeros(w.shape) for k, w in weights.items()}
+        self.decay, self.clip, self.updates = decay, clip, 0
+
+    def apply(self, gradients, rate):
+        self.updates += 1
+        norm = math.sqrt(sum((g**2).sum() for g in gradients.values()))
+        scale = min(1.0, self.clip / norm) if self.clip else 1.0
+        rate_t = rate * math.sqrt(1 - 0.98**self.updates)
+        rate_t /= 1 - 0.9**self.updates
+        for k, g in gradients.items():
+            g = g.astype(np.float64) * scale
+            self.m[k] = 0.9 * self.m[k] + 0.1 * g
+            self.v[k] = 0.98 * self.v[k] + 0.02 * g**2
+            if k in DECAYING:
+                self.weights[k] *= 1 - rate * self.decay
+            self.weights[k] -= rate_t * self.m[k] / (
+                np.sqrt(self.v[k]) + 1e-6
+            )
+
+
+def make_weights():
+    random = np.random.default_rng(0)
+    return {
+        path: random.standard_normal(shape).astype(np.float32)
+        for path, shape in SHAPES.items()
+    }
+
+
+def make_gradients(step):
+    """Of sizes from 1e-7, below epsilon, to 3."""
+    random = np.random.default_rng([1, step])
+    return {
+        path: (
+            random.standard_normal(shape) * 10.0 ** random.uniform(-7, 0.5)
+        ).astype(np.float32)
+        for path, shape in SHAPES.items()
+    }
+
+
+def make_optimizer(decay=0.01, clip=1.0):
+    variables = {
+        path: keras.Variable(value) for path, value in make_weights().items()
+    }
+    return optim.AdamW(variables, decay, clip)
+
+
+def update(optimizer, gradients, rate, step, allowed=True):
+    return optimizer.apply(
+        [tf.constant(g) for g in gradients.values()],
+        tf.constant(rate, tf.float32),
+        tf.constant(step, tf.int64),
+        tf.convert_to_tensor(allowed),
+    )
+
+
+def state(optimizer):
+    """All weights and moments, NumPy."""
+    both = {**optimizer.variables, **optimizer.slots}
+    return {k: v.numpy().copy() for k, v in both.items()}
+
+
+def assert_state(test, optimizer, oracle, tolerance=2e-6):
+    found = state(optimizer)
+    expected = {
+        **oracle.weights,
+        **{f'm/{k}': v for k, v in oracle.m.items()},
+        **{f'v/{k}': v for k, v in oracle.v.items()},
+    }
+    test.assertEqual(set(found), set(expected))
+    for path, value in expected.items():
+        scale = np.abs(value).max()
+        np.testing.assert_allclose(
+            found[path], value, rtol=0, atol=tolerance * scale, err_msg=path
+        )
+
+
+class UpdateTest(parameterized.TestCase):
+    @parameterized.product(
+        decay=(0.0, 0.3), clip=(0.0, 0.5), graph=(False, True)
+    )
+    def test_equals_numpy(self, decay, clip, graph):
+        optimizer = make_optimizer(decay, clip)
+        oracle = NumpyAdamW(make_weights(), decay, clip)
+        apply = optimizer.apply
+        if graph:
+            apply = tf.function(apply)
+        for step in range(6):
+            gradients, rate = make_gradients(step), 0.1 / (step + 1)
+            updated = apply(
+                [tf.constant(g) for g in gradients.values()],
+                tf.constant(rate, tf.float32),
+                tf.constant(step, tf.int64),
+                tf.constant(True),
+            )
+            self.assertTrue(bool(updated))
+            oracle.apply(gradients, rate)
+            assert_state(self, optimizer, oracle)
+
+    def test_first_update_written_out(self):
+        """m = g / 10, v = g^2 / 50, rate * sqrt(1 - .98) / (1 - .9)."""
+        variables = {'a_bias': keras.Variable([1.0, 1.0, 1.0])}
+        optimizer = optim.AdamW(variables, 0.01, 0.0)
+        g = np.array([2.0, -1e-5, 0.0])
+        update(optimizer, {'a_bias': np.float32(g)}, 0.5, 0)
+        root = math.sqrt(0.02)
+        expected = [
+            1 - 0.5 * root * 2 / (root * 2 + 1e-6),
+            1 + 0.5 * root * 1e-5 / (root * 1e-5 + 1e-6),
+            1.0,
+        ]
+        np.testing.assert_allclose(
+            variables['a_bias'].numpy(), expected, rtol=1e-5
+        )
+
+    def test_decay_is_decoupled(self):
+        """Without a gradient a kernel shrinks by rate * decay, no more."""
+        optimizer = make_optimizer(decay=0.1)
+        before = state(optimizer)
+        zeros = {k: np.zeros(s, np.float32) for k, s in SHAPES.items()}
+        update(optimizer, zeros, 0.5, 0)
+        for path, value in state(optimizer).items():
+            factor = 0.95 if path in DECAYING else 1.0
+            np.testing.assert_allclose(
+                value, factor * before[path], rtol=1e-6, err_msg=path
+            )
+
+    def test_paper_settings(self):
+        self.assertEqual(
+            (optim.BETA_1, optim.BETA_2, optim.EPSILON), (0.9, 0.98, 1e-6)
+        )
+        optimizer = optim.AdamW({})
+        self.assertEqual(
+            (optimizer.weight_decay, optimizer.clip_norm), (0.01, 1.0)
+        )
+
+    def test_late_updates(self):
+        """Bias correction of step 100,000 is 1, not a negative power."""
+        optimizer = make_optimizer(decay=0.0, clip=0.0)
+        oracle = NumpyAdamW(make_weights(), 0.0, 0.0)
+        oracle.updates = 99_999
+        update(optimizer, make_gradients(0), 0.1, 99_999)
+        oracle.apply(make_gradients(0), 0.1)
+        assert_state(self, optimizer, oracle)
+
+
+class ClipTest(absltest.TestCase):
+    def moments_norm(self, optimizer):
+        """The global norm of m: of the first update, a tenth of g's."""
+        found = state(optimizer)
+        return math.sqrt(
+            sum((found[f'm/{k}'] ** 2).sum() for k in SHAPES)
+        )
+
+    def gradients(self, norm):
+        found = {k: np.ones(s, np.float32) for k, s in SHAPES.items()}
+        size = sum(g.size for g in found.values())
+        return {k: g * np.float32(norm / size**0.5) for k, g in found.items()}
+
+    def test_long_gradients_are_cut_short_ones_stay(self):
+        for norm, expected in ((5.0, 0.5), (0.5001, 0.5), (0.4, 0.4)):
+            optimizer = make_optimizer(clip=0.5)
+            update(optimizer, self.gradients(norm), 0.1, 0)
+            self.assertAlmostEqual(
+                self.moments_norm(optimizer), 0.1 * expected, places=6
+            )
+
+    def test_0_is_off(self):
+        optimizer = make_optimizer(clip=0.0)
+        update(optimizer, self.gradients(500.0), 0.1, 0)
+        self.assertAlmostEqual(self.moments_norm(optimizer), 50.0, places=3)
+
+    def test_no_gradient_at_all(self):
+        optimizer = make_optimizer(clip=0.5)
+        self.assertTrue(bool(update(optimizer, self.gradients(0.0), 0.1, 0)))
+        for value in state(optimizer).values():
+            self.assertTrue(np.isfinite(value).all())
+
+
+class RefusedTest(parameterized.TestCase):
+    @parameterized.product(
+        value=(math.nan, math.inf, -math.inf), clip=(0.0, 1.0)
+    )
+    def test_a_gradient_that_is_not_finite_changes_nothing(self, value, clip):
+        optimizer = make_optimizer(clip=clip)
+        update(optimizer, make_gradients(0), 0.1, 0)
+        before = state(optimizer)
+        gradients = make_gradients(1)
+        gradients['encoder/layer_0/inner_bias'][3] = value
+        self.assertFalse(bool(update(optimizer, gradients, 0.1, 1)))
+        for path, array in state(optimizer).items():
+            np.testing.assert_array_equal(array, before[path], path)
+
+    @parameterized.parameters(False, True)
+    def test_what_is_not_allowed_changes_nothing(self, graph):
+        optimizer = make_optimizer()
+        update(optimizer, make_gradients(0), 0.1, 0)
+        before = state(optimizer)
+
+        def run(allowed):
+            return update(optimizer, make_gradients(1), 0.1, 1, allowed)
+
+        if graph:
+            run = tf.function(run)
+        self.assertFalse(bool(run(tf.constant(False))))
+        for path, array in state(optimizer).items():
+            np.testing.assert_array_equal(array, before[path], path)
+        self.assertTrue(bool(run(tf.constant(True))))
+        for path, array in state(optimizer).items():
+            self.assertFalse(np.array_equal(array, before[path]), path)
+
+
+class DecaysTest(parameterized.TestCase):
+    @parameterized.parameters(*zoo.CASES)
+    def test_matrices_and_tables_decay_biases_and_norms_do_not(self, name):
+        variables = zoo.make_model(name).variables
+        decaying = {p for p in variables if optim.AdamW.decays(p)}
+        matrices = {p for p, v in variables.items() if len(v.shape) > 1}
+        self.assertEqual(decaying, matrices)
+        for path in set(variables) - decaying:
+            self.assertRegex(path, r'(bias|gamma|beta)$')
+
+    def test_written_out(self):
+        variables = zoo.make_model('mlm_transform').variables
+        block = (
+            'attention/qkv_kernel',
+            'attention/output_kernel',
+            'inner_kernel',
+            'outer_kernel',
+        )
+        self.assertEqual(
+            {p for p in variables if optim.AdamW.decays(p)},
+            {
+                'encoder/word_embeddings',
+                'encoder/position_embeddings',
+                'encoder/segment_embeddings',
+                'objectives/mlm/kernel',
+                *(f'encoder/layer_{i}/{k}' for i in range(2) for k in block),
+            },
+        )
+
+    def test_slots_of_every_weight(self):
+        model = zoo.make_model('mlm')
+        optimizer = optim.AdamW(model.variables)
+        self.assertEqual(list(optimizer.variables), list(model.variables))
+        self.assertEqual(
+            set(optimizer.slots),
+            {f'{s}/{p}' for s in 'mv' for p in model.variables},
+        )
+
+
+class ScheduleTest(parameterized.TestCase):
+    def rates(self, peak, warmup_steps, steps):
+        return [
+            float(optim.schedule(tf.constant(s), peak, warmup_steps, steps))
+            for s in range(steps + 1)
+        ]
+
+    @parameterized.parameters(
+        (4, 8, [1, 2, 3, 4, 4, 3, 2, 1, 0], 4),
+        (2, 6, [2, 4, 4, 3, 2, 1, 0], 4),
+        (1, 5, [4, 4, 3, 2, 1, 0], 4),
+        (0, 4, [4, 3, 2, 1, 0], 4),
+        (4, 4, [1, 2, 3, 4, 0], 4),
+        (1, 1, [1, 0], 1),
+    )
+    def test_values(self, warmup_steps, steps, shares, of):
+        found = self.rates(0.2, warmup_steps, steps)
+        np.testing.assert_allclose(
+            found, [0.2 * share / of for share in shares], atol=1e-7
+        )
+
+    def test_of_the_paper(self):
+        """Peak 4e-4, 18,000 updates of climb, 400,000 in all."""
+        for step, expected in (
+            (0, 4e-4 / 18_000),
+            (8_999, 2e-4),
+            (17_999, 4e-4),
+            (18_000, 4e-4),
+            (209_000, 2e-4),
+            (399_999, 4e-4 / 382_000),
+            (400_000, 0.0),
+            (500_000, 0.0),
+        ):
+            rate = optim.schedule(
+                tf.constant(step, tf.int64), 4e-4, 18_000, 400_000
+            )
+            self.assertEqual(rate.dtype, tf.float32)
+            self.assertAlmostEqual(float(rate), expected, delta=1e-10)
+
+
+if __name__ == '__main__':
+    absltest.main()
