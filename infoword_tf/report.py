@@ -1,0 +1,120 @@
+"""What a run shows: the progress line, the closing table, the picture."""
+
+import pathlib
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from infoword_tf import checkpoint
+
+
+def progress_line(
+    record: Mapping[str, Any], rows: Sequence[str], steps: int, left: float
+) -> str:
+    """One line for a logging step.
+
+    Args:
+        record: a line of metrics.jsonl.
+        rows: names of the rows.
+        steps: of the whole run.
+        left: seconds to go.
+    """
+    clock = f'{int(left) // 60}:{int(left) % 60:02d}'
+    parts = [
+        f'step {record["step"]:,}/{steps:,}',
+        f'{record["tokens_per_second"]:,.0f} tokens/s',
+        f'{clock} left',
+    ]
+    for row in rows:
+        mi, ceiling = record.get(f'{row}/mi'), record.get(f'{row}/ceiling')
+        if mi is None:  # a binary row has no bound
+            parts.append(f'{row} -')
+            continue
+        part = f'{row} MI {mi:.3f} of {ceiling:.2f}'
+        if f'heldout/{row}/mi' in record:
+            part += f', held out {record[f"heldout/{row}/mi"]:.3f}'
+        parts.append(part + ' nats')
+    return ' | '.join(parts)
+
+
+def closing_table(record: Mapping[str, Any], rows: Sequence[str]) -> str:
+    """The last values of every row, training and held-out.
+
+    Chance is the accuracy of a guess among as many candidates as the bound
+    has: exp(-ceiling) where KL is 0.
+    """
+    lines = [
+        f'{"row":<10} {"text":<9} {"MI":>7} {"ceiling":>8} {"loss":>7} '
+        f'{"accuracy":>9}',
+    ]
+    for row in rows:
+        for text, prefix in (('training', ''), ('held out', 'heldout/')):
+            values = [
+                record.get(f'{prefix}{row}/{name}')
+                for name in ('mi', 'ceiling', 'loss', 'accuracy')
+            ]
+            shown = ['-' if v is None else f'{v:.3f}' for v in values]
+            lines.append(
+                f'{row:<10} {text:<9} {shown[0]:>7} {shown[1]:>8} '
+                f'{shown[2]:>7} {shown[3]:>9}'
+            )
+    return '\n'.join(lines) + '\n(nats; accuracy as a share)'
+
+
+def draw_bounds(
+    path: pathlib.Path,
+    records: Sequence[Mapping[str, Any]],
+    rows: Sequence[str],
+) -> None:
+    """Draws MI and ceiling of every row over steps into a PNG.
+
+    The ceiling has a strip of its own above: it is often ten times as high.
+
+    Args:
+        path: of the picture.
+        records: lines of metrics.jsonl.
+        rows: names of the rows; one without a bound is left out.
+    """
+    import matplotlib
+
+    matplotlib.use('Agg')
+    from matplotlib import pyplot
+
+    rows = [r for r in rows if any(f'{r}/mi' in x for x in records)] or ['']
+    figure, axes = pyplot.subplots(
+        2,
+        len(rows),
+        figsize=(5.4 * len(rows), 4.2),
+        height_ratios=(1, 4),
+        sharex=True,
+        squeeze=False,
+    )
+    texts = (
+        ('', 'training', {'color': '0.6', 'linewidth': 1.3}),
+        ('heldout/', 'held out', {'color': 'C0', 'marker': '.'}),
+    )
+    for (above, below), row in zip(axes.T, rows, strict=True):
+        for prefix, label, style in texts:
+            for axis, name in ((above, 'ceiling'), (below, 'mi')):
+                key = f'{prefix}{row}/{name}'
+                points = [(r['step'], r[key]) for r in records if key in r]
+                if points:
+                    last = points[-1][1]
+                    axis.plot(
+                        *zip(*points, strict=True),
+                        label=f'{label}: {last:.2f}',
+                        **style,
+                    )
+        below.axhline(0, color='0.85', linewidth=0.8, zorder=0)
+        above.set_title(row)
+        above.set_ylabel('ceiling')
+        above.margins(y=0.4)
+        below.set_ylabel('mutual information,\nlower bound (nats)')
+        below.set_xlabel('steps')
+        for axis in (above, below):
+            axis.spines[['top', 'right']].set_visible(False)
+        above.legend(frameon=False, fontsize=8, loc='center', ncols=2)
+        below.legend(frameon=False, fontsize=9, loc='lower right')
+    figure.tight_layout()
+    with checkpoint.written(path) as partial:
+        figure.savefig(partial, format='png', dpi=140)
+    pyplot.close(figure)

@@ -1,0 +1,603 @@
+"""Trains rows of the table: raw text in, a workdir out.
+
+    python -m infoword_tf.train --flagfile=tasks/flags/quickstart.flags
+    python -m infoword_tf.train --corpus='text:books/*.txt' \
+        --objectives=bert_nce --size=mini --steps=20000 --workdir=runs/books
+
+The same command resumes a run that was stopped, bit for bit.
+"""
+
+import contextlib
+import hashlib
+import io
+import json
+import os
+import pathlib
+import sys
+import time
+from collections.abc import Sequence
+from typing import Any
+
+from absl import app, flags, logging
+
+# The backend is chosen before Keras is imported; this program is TensorFlow's.
+os.environ['KERAS_BACKEND'] = 'tensorflow'
+os.environ.setdefault('TF_CPP_MIN_LOG_LEVEL', '3')
+
+# ----------------------------------------------------------------------- flags
+
+CORPUS = flags.DEFINE_string(
+    'corpus', 'pydocs', 'pydocs, or text:GLOB (one sentence or paragraph a '
+    'line, a blank line between documents, also .gz).')
+HELDOUT = flags.DEFINE_string(
+    'heldout', None, 'GLOB of held-out text; without it 1 document in 100.')
+VOCAB = flags.DEFINE_string(
+    'vocab', None, 'A vocab.txt; without it one is learned from the corpus.')
+VOCAB_SIZE = flags.DEFINE_integer(
+    'vocab_size', 8192, 'Pieces to learn.', lower_bound=1)
+LOWER_CASE = flags.DEFINE_bool(
+    'lower_case', True, 'Lower-case text and strip accents.')
+
+OBJECTIVES = flags.DEFINE_string(
+    'objectives', 'bert_nce', 'A named sum, or weighted rows: '
+    'bert_nce:1,mlm:0.5.')
+MASKING = flags.DEFINE_enum(
+    'masking', None, ['spans', 'words', 'tokens'], 'What is hidden; by '
+    'default what the rows want, else tokens.')
+DROP_HITS = flags.DEFINE_bool(
+    'drop_hits', False, 'bert_nce: leave copies of the target out of the '
+    'training loss.')
+TRANSFORM = flags.DEFINE_bool(
+    'transform', False, "mlm: BERT's transform and word bias over the states.")
+
+SIZE = flags.DEFINE_string(
+    'size', None, 'tiny, mini, small, medium, base or large; tiny by default.')
+ENCODER = flags.DEFINE_string(
+    'encoder', None, 'Another encoder, where the rows allow it.')
+POSITIONS = flags.DEFINE_integer(
+    'positions', 512, 'Positions of the encoder.', lower_bound=1)
+DROPOUT = flags.DEFINE_float(
+    'dropout', 0.1, 'Share dropped of states and attention weights.',
+    lower_bound=0.0, upper_bound=0.99)
+GELU = flags.DEFINE_enum(
+    'gelu', 'tanh', ['tanh', 'erf'], "tanh: Google's BERT; erf: Hugging "
+    "Face's.")
+INIT = flags.DEFINE_string(
+    'init', None, 'A workdir to start from: encoder, tokenizer, and the '
+    'objectives of the same rows.')
+
+STEPS = flags.DEFINE_integer('steps', 1000, 'Updates.', lower_bound=1)
+BATCH_SIZE = flags.DEFINE_integer(
+    'batch_size', 32, 'Sequences of the global batch.', lower_bound=1)
+SEQ_LEN = flags.DEFINE_integer(
+    'seq_len', 128, 'Tokens of a sequence, with specials.', lower_bound=8)
+LEARNING_RATE = flags.DEFINE_float(
+    'learning_rate', 1e-3, 'Highest learning rate.', lower_bound=0.0)
+WARMUP_STEPS = flags.DEFINE_integer(
+    'warmup_steps', None, 'Updates until it is reached; steps / 10 by '
+    'default.', lower_bound=0)
+WEIGHT_DECAY = flags.DEFINE_float(
+    'weight_decay', 0.01, 'Decoupled decay, not of biases and norms.',
+    lower_bound=0.0)
+CLIP_NORM = flags.DEFINE_float(
+    'clip_norm', 1.0, 'Largest global norm of the gradient; 0: no clip.',
+    lower_bound=0.0)
+SEED = flags.DEFINE_integer(
+    'seed', 0, 'Of weights, text order, masks and dropout.', lower_bound=0)
+
+WORKDIR = flags.DEFINE_string('workdir', None, 'Where the run lives.')
+CHECKPOINT_EVERY = flags.DEFINE_integer(
+    'checkpoint_every', 1000, 'Updates between checkpoints, rounded up to a '
+    'logging step.', lower_bound=1)
+KEEP_CHECKPOINTS = flags.DEFINE_integer(
+    'keep_checkpoints', 2, 'How many are kept.', lower_bound=1)
+LOG_EVERY = flags.DEFINE_integer(
+    'log_every', None, 'Updates between logging steps; steps / 50 by default.',
+    lower_bound=1)
+EVAL_EVERY = flags.DEFINE_integer(
+    'eval_every', None, 'Updates between held-out values, rounded up to a '
+    'logging step; steps / 10 by default.', lower_bound=1)
+
+STRATEGY = flags.DEFINE_enum(
+    'strategy', 'one', ['one', 'mirrored', 'multiworker', 'tpu'],
+    'tf.distribute: one device, all of this machine, several machines, a TPU.')
+LOGICAL_CPUS = flags.DEFINE_integer(
+    'logical_cpus', 1, 'Splits the CPU into devices, to try --strategy='
+    'mirrored on.', lower_bound=1)
+PRECISION = flags.DEFINE_enum(
+    'precision', 'auto', ['auto', 'float32', 'mixed_bfloat16'],
+    'auto: bfloat16 where its matrix products are 1.5 times as fast.')
+XLA = flags.DEFINE_bool(
+    'xla', False, 'Compile forward and backward pass whole; for GPU and TPU.')
+
+
+class UsageError(Exception):
+    """Something that was asked for cannot be; the message says what to do."""
+
+
+# ------------------------------------------------------------------- the pieces
+
+
+def choose_rows() -> tuple[dict[str, Any], str, str]:
+    """--objectives, --masking and --encoder, resolved against the table.
+
+    Returns:
+        config['rows']; the masking; the encoder's name.
+    """
+    from infoword_tf.encoders import ENCODERS
+    from infoword_tf.objectives import TABLE, parse
+
+    weights = {r: w for r, w in parse(OBJECTIVES.value).items() if w}
+    given = {'drop_hits': DROP_HITS.value, 'transform': TRANSFORM.value}
+    rows = {
+        row: {
+            'weight': weight,
+            'settings': {
+                name: given.get(name, default)
+                for name, default in TABLE[row].settings.items()
+            },
+        }
+        for row, weight in weights.items()
+    }
+    masking = MASKING.value
+    for row in rows:
+        wanted = TABLE[row].masking
+        if wanted and masking not in (None, wanted):
+            raise UsageError(
+                f'--masking={masking}: {row} hides {wanted}; leave out '
+                f'--masking, or {row}'
+            )
+        masking = wanted or masking
+    name = ENCODER.value
+    for row in rows:
+        allowed = TABLE[row].encoders
+        if name is not None and name not in allowed:
+            raise UsageError(
+                f'--encoder={name}: {row} allows {", ".join(allowed)} '
+                f'(there are {", ".join(ENCODERS)})'
+            )
+    name = name or TABLE[next(iter(rows))].encoders[0]
+    return rows, masking or 'tokens', name
+
+
+def describe_encoder(name: str, started: Any, vocab_size: int) -> dict:
+    """config['encoder']: of --size, or of the workdir that --init names."""
+    from infoword_tf.sizes import SIZES
+
+    size = SIZE.value
+    if size is not None and size not in SIZES:
+        raise UsageError(f'--size={size}: known are {", ".join(SIZES)}')
+    if started is not None:
+        described = json.loads(json.dumps(started.config['encoder']))
+        arguments = described['arguments']
+        if size and any(arguments[k] != v for k, v in SIZES[size].items()):
+            raise UsageError(
+                f'--size={size} is not the size of --init={INIT.value} '
+                f'({arguments["layers"]} layers, {arguments["width"]} wide); '
+                'leave out one of the two'
+            )
+        if described['name'] != name:
+            raise UsageError(
+                f'--init={INIT.value} holds the encoder '
+                f'{described["name"]!r}, the rows want {name!r}'
+            )
+        arguments['rate'] = DROPOUT.value
+    else:
+        arguments = {
+            'vocab_size': vocab_size,
+            **SIZES[size or 'tiny'],
+            'max_length': POSITIONS.value,
+            'rate': DROPOUT.value,
+            'gelu': GELU.value,
+        }
+        described = {'name': name, 'arguments': arguments}
+    if SEQ_LEN.value > arguments['max_length']:
+        raise UsageError(
+            f'--seq_len={SEQ_LEN.value}: the encoder has '
+            f'{arguments["max_length"]} positions; lower it'
+            + ('' if started else ', or raise --positions')
+        )
+    return described
+
+
+def open_text(started: Any) -> tuple[Any, Any, Any, str]:
+    """The tokenizer and the token stores of both parts of the corpus.
+
+    Stores and learned vocabularies are kept in the cache, so that the next
+    run on the same text opens them at once.
+
+    Returns:
+        tokenizer, training store, held-out store, a fingerprint of the text.
+    """
+    from infoword_tf.data import corpora, store
+    from infoword_tf.text import vocabulary
+    from infoword_tf.text.wordpiece import WordPiece
+
+    cache = corpora.cache_dir()
+    corpus = corpora.open_corpus(
+        CORPUS.value, HELDOUT.value or None, cache
+    )
+    if started is not None:
+        if VOCAB.value:
+            raise UsageError('--init brings its vocabulary; leave out --vocab')
+        tokenizer = started.tokenizer
+    else:
+        lower_case = LOWER_CASE.value
+        if VOCAB.value:
+            pieces = vocabulary.read(VOCAB.value)
+        else:
+            key = f'{corpus.fingerprint}-{VOCAB_SIZE.value}-{lower_case}'
+            learned = cache / 'vocabularies' / f'{_digest(key)}.txt'
+            if learned.exists():
+                pieces = vocabulary.read(learned)
+            else:
+                began = time.monotonic()
+                texts = (' '.join(d.sentences) for d in corpus.train())
+                pieces = vocabulary.learn(texts, VOCAB_SIZE.value, lower_case)
+                learned.parent.mkdir(parents=True, exist_ok=True)
+                from infoword_tf import checkpoint
+
+                with checkpoint.written(learned) as partial:
+                    vocabulary.write(partial, pieces)
+                print(
+                    f'learned {len(pieces):,} pieces in '
+                    f'{time.monotonic() - began:.0f} s',
+                    flush=True,
+                )
+        tokenizer = WordPiece(pieces, lower_case)
+    key = '\n'.join(
+        [corpus.fingerprint, str(tokenizer.lower_case), *tokenizer.vocabulary]
+    )
+    folder = cache / 'stores' / _digest(key)
+    stores = {}
+    for part, documents in (
+        ('train', corpus.train),
+        ('heldout', corpus.heldout),
+    ):
+        if (folder / part).is_dir():
+            stores[part] = store.open_store(folder / part)
+            continue
+        what = 'training' if part == 'train' else 'held-out'
+        some = store.peek(
+            documents(),
+            f'--corpus={CORPUS.value} has no {what} documents; give more '
+            'text, or name held-out files with --heldout=GLOB',
+        )
+        stores[part] = store.write_store(folder / part, some, tokenizer)
+    train, heldout = stores['train'], stores['heldout']
+    print(
+        f'{CORPUS.value}: {len(train.ids):,} tokens to train on, '
+        f'{len(heldout.ids):,} held out, {len(tokenizer):,} pieces',
+        flush=True,
+    )
+    return tokenizer, train, heldout, corpus.fingerprint
+
+
+def _digest(text: str) -> str:
+    return hashlib.blake2b(text.encode(), digest_size=10).hexdigest()
+
+
+def decide_precision(workdir: pathlib.Path) -> str:
+    """--precision, with `auto` decided once for a workdir."""
+    if PRECISION.value != 'auto':
+        return PRECISION.value
+    if (workdir / 'config.json').exists():
+        return json.loads((workdir / 'config.json').read_text())['precision']
+    from infoword_tf import precision
+
+    return precision.faster()
+
+
+def what_runs(
+    config: dict[str, Any], masking: str, fingerprint: str
+) -> dict[str, Any]:
+    """What decides the weights of a run, by flag: compared on resume."""
+    weights = {row: entry['weight'] for row, entry in config['rows'].items()}
+    return {
+        'corpus': CORPUS.value,
+        'heldout': HELDOUT.value,
+        'text': fingerprint,
+        'vocab': VOCAB.value,
+        'vocab_size': config['encoder']['arguments']['vocab_size'],
+        'lower_case': config['tokenizer']['lower_case'],
+        'objectives': weights,
+        'masking': masking,
+        'drop_hits': DROP_HITS.value,
+        'transform': TRANSFORM.value,
+        'size': config['encoder'],
+        'init': INIT.value,
+        'steps': STEPS.value,
+        'batch_size': BATCH_SIZE.value,
+        'seq_len': SEQ_LEN.value,
+        'learning_rate': LEARNING_RATE.value,
+        'warmup_steps': _warmup_steps(),
+        'weight_decay': WEIGHT_DECAY.value,
+        'clip_norm': CLIP_NORM.value,
+        'seed': SEED.value,
+        'precision': config['precision'],
+        'xla': XLA.value,
+    }
+
+
+def _warmup_steps() -> int:
+    if WARMUP_STEPS.value is None:
+        return max(1, STEPS.value // 10)
+    return WARMUP_STEPS.value
+
+
+def agree(workdir: pathlib.Path, config: dict[str, Any], replicas: int) -> None:
+    """Writes config.json and flags.txt, or checks them against the old ones.
+
+    Raises:
+        UsageError: the workdir is of a run with other flags.
+    """
+    from infoword_tf import checkpoint
+
+    path = workdir / 'config.json'
+    if path.exists():
+        old = json.loads(path.read_text())
+        differ = [
+            f'--{name} was {old["run"].get(name)}, is {value}'
+            for name, value in config['run'].items()
+            if old['run'].get(name) != value
+        ]
+        if differ:
+            raise UsageError(
+                f'{workdir} holds a run with other flags: {"; ".join(differ)}.'
+                ' Give this run another --workdir, or the old flags'
+            )
+        if old['replicas'] != replicas:
+            print(
+                f'going on with {replicas} replicas instead of '
+                f'{old["replicas"]}: dropout masks differ from here',
+                flush=True,
+            )
+    checkpoint.write_json(path, config)
+    with checkpoint.written(workdir / 'flags.txt') as partial:
+        module = flags.FLAGS.find_module_defining_flag('objectives')
+        own = flags.FLAGS.flags_by_module_dict()[module]
+        lines = sorted(f.serialize() for f in own if f.value is not None)
+        partial.write_text('\n'.join(line for line in lines if line) + '\n')
+
+
+def start_from(model: Any, started: Any) -> None:
+    """Copies what --init has into a fresh model, and says what."""
+    from infoword_tf import checkpoint
+
+    old = {k: v.numpy() for k, v in started.model.variables.items()}
+    new = model.variables
+    taken = [path for path in new if path in old]
+    checkpoint.assign(
+        {path: new[path] for path in taken},
+        {path: old[path] for path in taken},
+        INIT.value,
+    )
+
+    def parts(paths: Sequence[str]) -> str:
+        names = {'/'.join(p.split('/')[:2]) if p.startswith('objectives/')
+                 else p.split('/')[0] for p in paths}
+        return ', '.join(sorted(names)) or 'nothing'
+
+    print(
+        f'--init={INIT.value}: taken {parts(taken)} and the tokenizer; '
+        f'fresh {parts([p for p in new if p not in old])}; '
+        f'dropped {parts([p for p in old if p not in new])}',
+        flush=True,
+    )
+
+
+# ---------------------------------------------------------------------- the run
+
+
+def train() -> None:
+    """The whole run, in order."""
+    if WORKDIR.value is None:
+        raise UsageError('--workdir is missing: name a folder for this run')
+    workdir = pathlib.Path(WORKDIR.value)
+    rows, masking, encoder_name = choose_rows()
+
+    # devices ------------------------------------------------------------------
+    import tensorflow as tf
+
+    from infoword_tf import checkpoint, distribution
+
+    strategy = distribution.make_strategy(STRATEGY.value, LOGICAL_CPUS.value)
+    replicas = strategy.num_replicas_in_sync
+    if BATCH_SIZE.value % replicas:
+        raise UsageError(
+            f'--batch_size={BATCH_SIZE.value} cannot be shared by {replicas} '
+            f'replicas; take a multiple of {replicas}'
+        )
+    if XLA.value and LOGICAL_CPUS.value > 1:
+        raise UsageError(
+            '--xla cannot cross the devices of one CPU; leave out --xla or '
+            '--logical_cpus'
+        )
+
+    with checkpoint.locked(workdir):
+        # text -----------------------------------------------------------------
+        from infoword_tf.data.batches import Batches, heldout_views
+        from infoword_tf.data.windows import WindowSource
+        from infoword_tf.model import CONFIG_VERSION, Model, load
+        from infoword_tf.objectives import TABLE
+        from infoword_tf.text import vocabulary
+
+        started = load(INIT.value) if INIT.value else None
+        if SIZE.value or not started:  # before the work of reading text
+            describe_encoder(encoder_name, started, 0)
+        tokenizer, store, heldout_store, fingerprint = open_text(started)
+        wanted = {row: TABLE[row].views for row in rows}
+        length = SEQ_LEN.value - 2
+        source = WindowSource(store, length, BATCH_SIZE.value, SEED.value)
+        batches = Batches(
+            source, wanted, masking, tokenizer.specials, SEED.value
+        )
+        heldout = heldout_views(
+            heldout_store, length, wanted, masking, tokenizer.specials
+        )
+
+        # config ---------------------------------------------------------------
+        config: dict[str, Any] = {
+            'version': CONFIG_VERSION,
+            'encoder': describe_encoder(encoder_name, started, len(tokenizer)),
+            'tokenizer': {
+                'kind': tokenizer.kind,
+                'lower_case': tokenizer.lower_case,
+            },
+            'rows': rows,
+            'masking': masking,
+            'max_length': SEQ_LEN.value,
+            'pooling': 'mean',
+            'similarity': 'cosine',
+            'precision': decide_precision(workdir),
+            'replicas': replicas,
+        }
+        config['run'] = what_runs(config, masking, fingerprint)
+        config = json.loads(json.dumps(config))
+        agree(workdir, config, replicas)
+        vocabulary.write(workdir / 'vocab.txt', tokenizer.vocabulary)
+
+        # model and optimizer --------------------------------------------------
+        from infoword_tf import loop, optim
+
+        with strategy.scope():
+            model = Model(config, tokenizer.specials, SEED.value)
+            optimizer = optim.AdamW(
+                model.variables, WEIGHT_DECAY.value, CLIP_NORM.value
+            )
+        step = tf.Variable(0, dtype=tf.int64, trainable=False)
+        if started is not None:
+            start_from(model, started)
+        state = {f'model/{k}': v.value for k, v in model.variables.items()}
+        state |= {f'optimizer/{k}': v for k, v in optimizer.slots.items()}
+        checkpoints = checkpoint.Checkpoints(workdir, KEEP_CHECKPOINTS.value)
+        first = checkpoints.restore(state)
+        step.assign(first)
+        size = sum(int(tf.size(v)) for v in optimizer.variables.values())
+        print(
+            f'{OBJECTIVES.value}: {size:,} weights, {config["precision"]}, '
+            f'{replicas} replica{"s" if replicas > 1 else ""}, '
+            f'{STEPS.value:,} steps of {BATCH_SIZE.value} x {SEQ_LEN.value} '
+            'tokens',
+            flush=True,
+        )
+
+        # loop -----------------------------------------------------------------
+        fit(
+            workdir,
+            loop.Trainer(
+                model,
+                strategy.experimental_distribute_dataset(
+                    batches.dataset(first, max(STEPS.value, first + 1))
+                ),
+                strategy,
+                optimizer,
+                step,
+                lambda s: optim.schedule(
+                    s, LEARNING_RATE.value, _warmup_steps(), STEPS.value
+                ),
+                model.kl(store.frequencies),
+                SEED.value,
+                XLA.value,
+            ),
+            loop.Heldout(model, heldout, model.kl(heldout_store.frequencies)),
+            checkpoints,
+            state,
+        )
+
+        # what travels ---------------------------------------------------------
+        tensors = {k: v.numpy() for k, v in model.variables.items()}
+        tensors['unigram'] = store.counts
+        checkpoint.write_tensors(workdir / 'weights.safetensors', tensors)
+        print(f'wrote {workdir}/weights.safetensors, bounds.png, metrics.json')
+
+
+def fit(
+    workdir: pathlib.Path,
+    trainer: Any,
+    heldout: Any,
+    checkpoints: Any,
+    state: dict[str, Any],
+) -> None:
+    """Runs Orbit's loop; at logging steps writes, shows and saves."""
+    import orbit
+
+    from infoword_tf import checkpoint, loop, report
+
+    steps, first = STEPS.value, int(trainer.step)
+    rows = list(trainer.model.objectives)
+    log_every = LOG_EVERY.value or min(100, max(1, steps // 50))
+
+    def rounded(every: int) -> int:
+        return -(-every // log_every) * log_every
+
+    eval_every = rounded(EVAL_EVERY.value or max(1, steps // 10))
+    save_every = rounded(CHECKPOINT_EVERY.value)
+    metrics = checkpoint.Metrics(workdir, first)
+    seconds = metrics.records[-1]['seconds'] if metrics.records else 0.0
+    clock = loop.Clock(first, seconds)
+    tokens = BATCH_SIZE.value * SEQ_LEN.value
+
+    def act(values: dict[str, Any]) -> None:
+        now = int(trainer.step)
+        elapsed, rate = clock.lap(now)
+        record = {
+            'step': now,
+            'seconds': round(elapsed, 2),
+            'tokens_per_second': round(rate * tokens, 1),
+            'learning_rate': float(trainer.learning_rate(now - 1)),
+            **values,
+        }
+        if now % eval_every == 0 or now == steps:
+            record.update(heldout.evaluate())
+        metrics.append(record)
+        left = (steps - now) / rate
+        shown.write(report.progress_line(record, rows, steps, left) + '\n')
+        shown.flush()
+        if now % save_every == 0 or now == steps:
+            checkpoints.save(now, state)
+        clock.skip()
+
+    controller = orbit.Controller(
+        strategy=trainer.strategy,
+        trainer=trainer,
+        global_step=trainer.step,
+        steps_per_loop=lambda s: int(min(log_every - s % log_every, steps - s)),
+        summary_dir=str(workdir / 'tensorboard'),
+        train_actions=[act],
+    )
+    # Orbit prints lines of its own, with less in them than ours.
+    shown = sys.stdout
+    with contextlib.redirect_stdout(io.StringIO()):
+        controller.train(steps, checkpoint_at_completion=False)
+    last = dict(metrics.records[-1])
+    if f'heldout/{rows[0]}/loss' not in last:
+        last.update(heldout.evaluate())
+    checkpoint.write_json(workdir / 'metrics.json', last)
+    report.draw_bounds(workdir / 'bounds.png', metrics.records, rows)
+    print(report.closing_table(last, rows))
+
+
+def main(argv: Sequence[str]) -> None:
+    """Runs, and turns what a user can mend into one sentence."""
+    logging.set_verbosity(logging.WARNING)
+    try:
+        if len(argv) > 1:
+            raise UsageError(f'{argv[1]!r} is no flag; flags begin with --')
+        train()
+    except (UsageError, ValueError, OSError, RuntimeError) as error:
+        if os.environ.get('INFOWORD_TRACEBACK'):
+            raise
+        print(f'error: {error}', file=sys.stderr, flush=True)
+        sys.exit(1)
+    except KeyboardInterrupt:
+        print(
+            '\nstopped; the same command goes on from the last checkpoint',
+            file=sys.stderr,
+            flush=True,
+        )
+        sys.exit(130)
+
+
+if __name__ == '__main__':
+    app.run(main)
