@@ -145,7 +145,7 @@ class DropoutTest(absltest.TestCase):
 class UpdateTest(absltest.TestCase):
     """Steps of the trainer itself, with a clip that is always active."""
 
-    CLIP = 0.01
+    CLIP, SEED = 0.01, 3
 
     def make(self, replicas, name, steps):
         strategy = zoo.strategy(replicas)
@@ -167,9 +167,33 @@ class UpdateTest(absltest.TestCase):
             step,
             lambda s: tf.constant(1e-3),
             model.kl(zoo.frequencies()),
-            seed=0,
+            seed=self.SEED,
         )
         return trainer, optimizer
+
+    def test_keys_are_of_seed_step_and_replica(self):
+        """Two steps of two replicas, their four keys summed in halves."""
+        trainer, _ = self.make(2, 'mlm', 2)
+
+        def gradients(batch, key):
+            del batch
+            halves = tf.stack([key // 65536, key % 65536], axis=1)
+            sums = tf.concat([tf.reshape(halves, [-1]), [0, 0]], 0)
+            variables = trainer.optimizer.variables.values()
+            return (
+                [tf.zeros(variable.shape) for variable in variables],
+                tf.cast(sums, tf.float32)[None],
+            )
+
+        trainer.gradients = gradients
+        trainer.train(tf.constant(2))
+        expected = np.zeros(6)
+        for step in range(2):
+            for replica in range(2):
+                key = dropout.new_key(self.SEED, step, replica).numpy()
+                halves = np.stack([key // 65536, key % 65536], axis=1)
+                expected[:4] += halves.ravel()
+        np.testing.assert_array_equal(trainer.sums.numpy()[0], expected)
 
     def test_two_replicas_make_the_update_of_one(self):
         slots, weights, reports = [], [], []

@@ -203,6 +203,7 @@ def write_store(
             'documents': len(begin) - 1,
         }
         (partial / 'meta.json').write_text(json.dumps(meta, indent=2) + '\n')
+        partial.chmod(0o755)  # a shared cache is read by others
         try:
             os.rename(partial, path)
         except OSError as error:

@@ -6,6 +6,7 @@ one piece a line.
 
 import collections
 import hashlib
+import heapq
 import pathlib
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
@@ -62,10 +63,9 @@ def read(path: str | pathlib.Path) -> list[str]:
             f'{path}: byte {error.start} is not UTF-8; a vocabulary is a text '
             'file with one piece a line'
         ) from error
-    pieces = [line.rstrip('\r') for line in lines]
-    while pieces and not pieces[-1]:
-        pieces.pop()
-    return check(pieces, str(path))
+    while lines and not lines[-1]:
+        lines.pop()
+    return check(lines, str(path))
 
 
 def write(path: str | pathlib.Path, vocabulary: Sequence[str]) -> None:
@@ -77,25 +77,23 @@ def write(path: str | pathlib.Path, vocabulary: Sequence[str]) -> None:
 def sample(texts: Iterable[str], megabytes: float) -> Iterator[str]:
     """A uniform sample of texts of bounded size, the same every time.
 
-    A text stays if the hash of it lies under a threshold, which is halved
-    whenever what was kept grows too large; so the sample does not depend on
-    the order in which a corpus of unknown size arrives.
+    The texts of the lowest hashes that fit stay, so the sample depends
+    neither on the order in which a corpus arrives nor on its size being
+    known. One text stays however large it is.
     """
     budget, limit = int(megabytes * 1e6), 2**64
-    kept: list[tuple[int, str]] = []
+    kept: list[tuple[int, str]] = []  # a heap, the highest hash on top
     size = 0
     for text in texts:
         digest = hashlib.blake2b(text.encode(), digest_size=8).digest()
         rank = int.from_bytes(digest, 'big')
         if rank >= limit:
             continue
-        kept.append((rank, text))
+        heapq.heappush(kept, (-rank, text))
         size += len(text)
         while size > budget and len(kept) > 1:
-            first = min(kept)  # stays, should halving leave nothing
-            limit = max(limit // 2, first[0] + 1)
-            kept = [pair for pair in kept if pair[0] < limit]
-            size = sum(len(text) for _, text in kept)
+            rank, last = heapq.heappop(kept)
+            limit, size = -rank, size - len(last)
     return (text for _, text in kept)
 
 

@@ -1,6 +1,7 @@
 """The Transformer: sizes, what it may see, and Google's numbers."""
 
 import math
+from unittest import mock
 
 import keras
 import numpy as np
@@ -9,7 +10,7 @@ from absl.testing import absltest, parameterized
 from scipy import stats
 
 from infoword_tf.encoders import Transformer
-from infoword_tf.layers import dropout
+from infoword_tf.layers import dropout, fused
 from infoword_tf.model import initialise
 from infoword_tf.sizes import SIZES
 
@@ -224,6 +225,28 @@ class StatesTest(parameterized.TestCase):
         self.assertGreater(
             np.abs(encoder(ids).states.numpy() - first).max(), 0.1
         )
+
+    def test_every_site_has_a_key_of_its_own(self):
+        """Embeddings, and in each layer weights and both residuals."""
+        encoder, ids = make_encoder(rate=0.1, layers=3), make_ids(2, 10)
+        keys = []
+        for step in range(2):
+            with (
+                mock.patch.object(fused, 'norm', wraps=fused.norm) as one,
+                mock.patch.object(
+                    fused, 'softmax_dropout', wraps=fused.softmax_dropout
+                ) as two,
+                mock.patch.object(
+                    fused, 'add_norm', wraps=fused.add_norm
+                ) as three,
+            ):
+                encoder(ids, key=dropout.new_key(0, step))
+            for called, count in ((one, 1), (two, 3), (three, 6)):
+                self.assertEqual(called.call_count, count)
+                for call in called.call_args_list:
+                    self.assertEqual(call.kwargs['rate'], 0.1)
+                    keys.append(tuple(call.kwargs['key'].numpy().tolist()))
+        self.assertLen(set(keys), 20)
 
     def test_equal_rows_get_unequal_masks(self):
         encoder = make_encoder(rate=0.1)

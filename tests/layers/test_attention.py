@@ -43,10 +43,16 @@ def loops(layer, x, allowed):
                 for i in range(3)
             )
             for t in range(T):
+                seen = [
+                    s
+                    for s in range(T)
+                    if allowed is None or allowed[b, 0, t, s]
+                ]
+                scores = {s: q[t] @ k[s] / math.sqrt(E) for s in seen}
+                highest = max(scores.values())
                 weights = np.zeros(T)
-                for s in range(T):
-                    if allowed is None or allowed[b, 0, t, s]:
-                        weights[s] = math.exp(q[t] @ k[s] / math.sqrt(E))
+                for s in seen:
+                    weights[s] = math.exp(scores[s] - highest)
                 weights /= weights.sum()
                 for s in range(T):
                     mixed[b, t, columns] += weights[s] * v[s]
@@ -68,6 +74,18 @@ class AttentionTest(parameterized.TestCase):
         found = layer(tf.constant(x), allowed, key=key)
         np.testing.assert_allclose(
             found, loops(layer, x, allowed), rtol=0, atol=2e-6
+        )
+
+    @parameterized.parameters((None,), (KEY,))
+    def test_blocked_is_below_any_score(self, key):
+        """Tokens see themselves alone, with scores below -100 as well."""
+        layer, x = make_layer(), make_x()
+        layer.kernel.assign(30 * layer.kernel.numpy())
+        allowed = np.tile(np.eye(T, dtype=bool), (B, 1, 1, 1))
+        expected = loops(layer, x, allowed)
+        found = layer(tf.constant(x), allowed, key=key)
+        np.testing.assert_allclose(
+            found, expected, rtol=0, atol=1e-3 * np.abs(expected).max()
         )
 
     @parameterized.product(key=(None, KEY), masked=(False, True))

@@ -1,6 +1,7 @@
 """`mlm` and `bert_nce` against their formulas, one pair after the other."""
 
 import math
+import zlib
 
 import numpy as np
 import tensorflow as tf
@@ -259,10 +260,11 @@ class NceWordsTest(parameterized.TestCase):
         )
         np.testing.assert_array_equal(again, plain)
 
-    @parameterized.parameters(1, 4, 7, 11)
-    def test_limit_takes_the_first_of_other_sequences(self, limit):
+    # Of 24 x 3 targets, more than there are words, the first are ids still.
+    @parameterized.product(b=(8, 24), limit=(1, 4, 7, 11))
+    def test_limit_takes_the_first_of_other_sequences(self, b, limit):
         objective = make_objective('bert_nce')
-        states, targets, weights = make_batch(8)
+        states, targets, weights = make_batch(b)
         view = make_view('bert_nce', targets, weights)
         found = score(objective, view, states, limit=limit)
         expected = literal(objective, states, targets, weights, limit=limit)
@@ -496,6 +498,19 @@ class SharedViewTest(absltest.TestCase):
             )
             total += weight * mean
         self.assertAlmostEqual(loss, total, places=5)
+
+
+    def test_the_key_of_a_view_has_its_name_in_it(self):
+        model = zoo.make_model('mlm', rate=0.1)
+        views_ = zoo.make_views('mlm')
+        view = views_['masked']
+        found = model.encode(views_, KEY)['mlm']['masked']
+        expected = model.encoder(
+            view.ids,
+            places=view.places['mlm'],
+            key=dropout.fold_in(KEY, zlib.crc32(b'masked')),
+        ).states
+        np.testing.assert_array_equal(found, expected)
 
 
 class ParseTest(parameterized.TestCase):

@@ -1,3 +1,4 @@
+import itertools
 import json
 import pathlib
 import random
@@ -185,6 +186,15 @@ class SampleTest(absltest.TestCase):
         for seed in range(5):
             random.Random(seed).shuffle(texts)
             self.assertEqual(sorted(vocabulary.sample(texts, 0.1)), kept)
+
+    def test_nor_does_it_with_a_few_large_texts(self):
+        for i in range(20):
+            texts = [f'{i} {j} ' + 'x' * (700, 700, 100)[j] for j in range(3)]
+            kept = {
+                tuple(sorted(vocabulary.sample(order, 0.001)))
+                for order in itertools.permutations(texts)
+            }
+            self.assertEqual(len(kept), 1, f'of triple {i}')
 
     def test_is_no_prefix(self):
         kept = set(vocabulary.sample(self.texts(), 0.1))

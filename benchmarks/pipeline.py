@@ -1,0 +1,209 @@
+"""Whether the input pipeline keeps up with training: tokens a second.
+
+    python -m benchmarks.pipeline
+
+Measures, in one run on the standard library's own reference text: tokenizing,
+batches of masked views through tf.data, and what a training step of
+`bert_nce` consumes. Batches should come at least FASTER times as fast as
+training takes them.
+"""
+
+import itertools
+import os
+import pathlib
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from absl import app, flags
+
+os.environ['KERAS_BACKEND'] = 'tensorflow'
+os.environ.setdefault('TF_CPP_MIN_LOG_LEVEL', '2')
+
+MEGABYTES = flags.DEFINE_float(
+    'megabytes', 20.0, 'Text that is tokenized.', lower_bound=0.5)
+VOCAB_SIZE = flags.DEFINE_integer(
+    'vocab_size', 8192, 'Pieces to learn.', lower_bound=100)
+SIZE = flags.DEFINE_string('size', 'tiny', 'Of the encoder that is trained.')
+BATCH_SIZE = flags.DEFINE_integer(
+    'batch_size', 32, 'Sequences of a batch.', lower_bound=1)
+SEQ_LEN = flags.DEFINE_integer(
+    'seq_len', 128, 'Tokens of a sequence, with specials.', lower_bound=8)
+BATCHES = flags.DEFINE_integer(
+    'batches', 300, 'Batches that are drawn.', lower_bound=1)
+STEPS = flags.DEFINE_integer(
+    'steps', 30, 'Training steps, after a warm-up of 5.', lower_bound=1)
+PRECISION = flags.DEFINE_enum(
+    'precision', 'auto', ['auto', 'float32', 'mixed_bfloat16'],
+    'As in training.')
+
+FASTER = 5
+WARM_UP = 5
+
+
+def read_documents() -> list[Any]:
+    """The reference of the language, half a megabyte of real text."""
+    from pydoc_data import topics
+
+    from infoword_tf.data.documents import Document, split_sentences
+
+    return [
+        Document(tuple(split_sentences(text)), name)
+        for name, text in topics.topics.items()
+    ]
+
+
+def repeated(documents: Sequence[Any], megabytes: float) -> Iterator[Any]:
+    """The documents over and over, until there is so much text."""
+    size = sum(len(d.text.encode()) for d in documents)
+    times = max(1, round(megabytes * 1e6 / size))
+    return itertools.chain.from_iterable(itertools.repeat(documents, times))
+
+
+def tokenizing_rate(documents: Sequence[Any], tokenizer: Any) -> float:
+    """Tokens a second of `store.tokenized`."""
+    from infoword_tf.data import store
+
+    for _ in store.tokenized(documents, tokenizer):  # warm
+        pass
+    began = time.perf_counter()
+    tokens = sum(
+        len(ids)
+        for ids, _, _ in store.tokenized(
+            repeated(documents, MEGABYTES.value), tokenizer
+        )
+    )
+    return tokens / (time.perf_counter() - began)
+
+
+def make_batches(store: Any, tokenizer: Any, masking: str) -> Any:
+    """Batches of the view that `bert_nce` reads, hidden this way."""
+    from infoword_tf.data.batches import Batches
+    from infoword_tf.data.windows import WindowSource
+
+    source = WindowSource(store, SEQ_LEN.value - 2, BATCH_SIZE.value, 0)
+    return Batches(
+        source, {'bert_nce': ('masked',)}, masking, tokenizer.specials, 0
+    )
+
+
+def batches_rate(batches: Any) -> float:
+    """Tokens a second of `Batches.dataset`, with specials."""
+    iterator = iter(batches.dataset(0, WARM_UP + BATCHES.value))
+    for _ in range(WARM_UP):
+        next(iterator)
+    began = time.perf_counter()
+    for _ in iterator:
+        pass
+    seconds = time.perf_counter() - began
+    return BATCHES.value * BATCH_SIZE.value * SEQ_LEN.value / seconds
+
+
+def training_rate(
+    store: Any, tokenizer: Any, batches: Any, precision: str
+) -> float:
+    """Tokens a second that training `bert_nce` consumes."""
+    import tensorflow as tf
+
+    from infoword_tf import distribution, loop, optim
+    from infoword_tf.model import Model
+    from infoword_tf.objectives import TABLE
+    from infoword_tf.sizes import SIZES
+
+    config = {
+        'encoder': {
+            'name': TABLE['bert_nce'].encoders[0],
+            'arguments': {
+                'vocab_size': len(tokenizer),
+                **SIZES[SIZE.value],
+                'max_length': max(512, SEQ_LEN.value),
+                'rate': 0.1,
+            },
+        },
+        'rows': {
+            'bert_nce': {
+                'weight': 1.0,
+                'settings': dict(TABLE['bert_nce'].settings),
+            }
+        },
+        'precision': precision,
+    }
+    strategy = distribution.make_strategy('one')
+    with strategy.scope():
+        model = Model(config, tokenizer.specials)
+        optimizer = optim.AdamW(model.variables)
+    steps = WARM_UP + STEPS.value
+    trainer = loop.Trainer(
+        model,
+        strategy.experimental_distribute_dataset(batches.dataset(0, steps)),
+        strategy,
+        optimizer,
+        tf.Variable(0, dtype=tf.int64, trainable=False),
+        lambda step: optim.schedule(step, 1e-3, steps, steps),
+        model.kl(store.frequencies),
+        seed=0,
+    )
+    trainer.train(tf.constant(WARM_UP))
+    began = time.perf_counter()
+    trainer.train(tf.constant(STEPS.value))
+    seconds = time.perf_counter() - began
+    return STEPS.value * BATCH_SIZE.value * SEQ_LEN.value / seconds
+
+
+def main(argv: Sequence[str]) -> None:
+    """Measures and prints the table."""
+    if len(argv) > 1:
+        raise app.UsageError(f'{argv[1]!r} is no flag; flags begin with --')
+    from infoword_tf import precision as precisions
+    from infoword_tf import sampling
+    from infoword_tf.data.store import write_store
+    from infoword_tf.text import vocabulary
+    from infoword_tf.text.wordpiece import WordPiece
+
+    documents = read_documents()
+    pieces = vocabulary.learn((d.text for d in documents), VOCAB_SIZE.value)
+    tokenizer = WordPiece(pieces)
+    precision = PRECISION.value
+    if precision == 'auto':
+        precision = precisions.faster()
+
+    table: list[tuple[str, str]] = []
+    rate = tokenizing_rate(documents, tokenizer)
+    what = f'tokenizing {MEGABYTES.value:g} MB, {len(pieces):,} pieces'
+    table.append((what, f'{rate:,.0f} tokens/s'))
+    rates = {}
+    with tempfile.TemporaryDirectory() as folder:
+        store = write_store(
+            pathlib.Path(folder) / 'train',
+            repeated(documents, MEGABYTES.value / 4),
+            tokenizer,
+            progress=False,
+        )
+        for masking in sampling.MASKINGS:
+            batches = make_batches(store, tokenizer, masking)
+            rates[masking] = batches_rate(batches)
+            table.append((
+                f'batches {BATCH_SIZE.value} x {SEQ_LEN.value}, {masking}',
+                f'{rates[masking]:,.0f} tokens/s',
+            ))
+        batches = make_batches(store, tokenizer, 'spans')
+        training = training_rate(store, tokenizer, batches, precision)
+    what = f'training bert_nce, {SIZE.value}, {precision}'
+    table.append((what, f'{training:,.0f} tokens/s'))
+    for masking, rate in rates.items():
+        ratio = rate / training
+        verdict = '' if ratio >= FASTER else f'  (should be {FASTER} or more)'
+        table.append((
+            f'batches / training, {masking}',
+            f'{ratio:,.1f} times   {verdict}'.rstrip(),
+        ))
+    left = max(len(what) for what, _ in table)
+    right = max(value.index(' ') for _, value in table)
+    for what, value in table:
+        number, _, unit = value.partition(' ')
+        print(f'{what:<{left}}  {number:>{right}} {unit}')
+
+
+if __name__ == '__main__':
+    app.run(main)

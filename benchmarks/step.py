@@ -1,0 +1,526 @@
+"""How fast a training step is, beside Model Garden's BERT in the same run.
+
+    python -m benchmarks.step
+    python -m benchmarks.step --size=tiny --rows=mlm --precisions=float32
+
+Every contestant makes whole updates: forward, backward, one clip of the global
+norm, AdamW, in one `tf.function`. All are built first; then each round lets
+every contestant make some steps, in an order that rotates. A machine's speed
+drifts, so only ratios within a round count: the table gives the median over
+rounds of tokens a second, their lowest and highest, and the median of the
+ratios to the peer of the same precision.
+
+The last column is the share of the machine's own matrix-product rate: the
+operations of all matrix products of a step, over its time, over the rate of
+one large product in the same precision, measured between the rounds.
+
+Glossary of shapes: B sequences, T tokens of each, P places, N = B P, D width,
+F = 4 D inner width, M candidates, V vocabulary.
+"""
+
+import itertools
+import json
+import os
+import pathlib
+import platform
+import statistics
+import time
+from collections.abc import Callable, Sequence
+from importlib import metadata
+from typing import Any, NamedTuple
+
+import numpy as np
+from absl import app, flags
+
+# The backend is chosen before Keras is imported.
+os.environ['KERAS_BACKEND'] = 'tensorflow'
+os.environ.setdefault('TF_CPP_MIN_LOG_LEVEL', '2')
+
+# ----------------------------------------------------------------------- flags
+
+SIZE = flags.DEFINE_string(
+    'size', 'mini', 'tiny, mini, small, medium, base or large.')
+BATCH_SIZE = flags.DEFINE_integer(
+    'batch_size', 32, 'Sequences.', lower_bound=1)
+SEQ_LEN = flags.DEFINE_integer(
+    'seq_len', 128, 'Tokens of a sequence, with specials.', lower_bound=8)
+VOCAB_SIZE = flags.DEFINE_integer(
+    'vocab_size', 30522, 'Pieces.', lower_bound=16)
+DROPOUT = flags.DEFINE_float(
+    'dropout', 0.1, 'Share dropped of states and attention weights.',
+    lower_bound=0.0, upper_bound=0.99)
+ROWS = flags.DEFINE_list('rows', 'bert_nce,mlm', 'Rows of the table.')
+PRECISIONS = flags.DEFINE_list(
+    'precisions', 'float32,mixed_bfloat16', 'Keras dtype policies.')
+ROUNDS = flags.DEFINE_integer(
+    'rounds', 5, 'Turns of each contestant.', lower_bound=1)
+STEPS = flags.DEFINE_integer('steps', 6, 'Steps of a turn.', lower_bound=1)
+JSON = flags.DEFINE_bool('json', False, 'Ends with all figures as JSON.')
+
+PEER = 'Model Garden'
+LEARNING_RATE, WEIGHT_DECAY, CLIP_NORM = 1e-4, 0.01, 1.0
+POSITIONS, SEGMENTS, SEED = 512, 2, 0
+PRODUCT_SIZE, PRODUCT_REPEATS = 2048, 3  # repeats in each round
+
+
+class Contestant(NamedTuple):
+    """One model in one precision, ready to run.
+
+    Attributes:
+        name: the row, or PEER.
+        precision: Keras dtype policy.
+        step: makes one update and returns a tensor of it.
+        weights: how many trainable numbers there are.
+        operations: floating-point operations of a step's matrix products.
+    """
+
+    name: str
+    precision: str
+    step: Callable[[], Any]
+    weights: int
+    operations: int
+
+
+class Score(NamedTuple):
+    """What the rounds came to, for one contestant.
+
+    Attributes:
+        name, precision: of the contestant.
+        tokens_per_second, lowest, highest: median and range over rounds.
+        microseconds: of a step, from the median.
+        ratio: median over rounds of the ratio to the peer.
+        share: of the machine's matrix-product rate in this precision.
+        weights, operations: of the contestant.
+    """
+
+    name: str
+    precision: str
+    tokens_per_second: float
+    lowest: float
+    highest: float
+    microseconds: float
+    ratio: float
+    share: float
+    weights: int
+    operations: int
+
+
+# -------------------------------------------------------- operations of a step
+
+
+def block_operations(asking: int) -> int:
+    """Forward operations of a block where `asking` tokens of each row ask.
+
+    All T tokens are keys and values; queries, the output and the feed-forward
+    are computed for those that ask.
+    """
+    b, t, d = BATCH_SIZE.value, SEQ_LEN.value, width()
+    keys_and_values = t * d * 2 * d
+    queries_and_output = 2 * asking * d * d
+    attention = 2 * asking * t * d  # all heads: scores, weighted values
+    feed_forward = 2 * asking * d * 4 * d
+    multiplications = (
+        keys_and_values + queries_and_output + attention + feed_forward
+    )
+    return 2 * b * multiplications
+
+
+def row_operations(row: str) -> int:
+    """Operations of our step: the last block asks at P places only."""
+    pairs = BATCH_SIZE.value * places()
+    columns = {
+        'mlm': VOCAB_SIZE.value,
+        'bert_nce': min(pairs, VOCAB_SIZE.value),
+    }[row]
+    forward = (
+        (layers() - 1) * block_operations(SEQ_LEN.value)
+        + block_operations(places())
+        + 2 * pairs * width() * columns
+    )
+    return 3 * forward
+
+
+def peer_operations() -> int:
+    """Operations of the peer's step.
+
+    Every block asks everywhere. Its head has a D x D transform. Its segment
+    embedding is a product too, of one-hot rows that need no gradient. Its
+    pooler is not part of the loss and does not run.
+    """
+    pairs, d = BATCH_SIZE.value * places(), width()
+    forward = (
+        layers() * block_operations(SEQ_LEN.value)
+        + 2 * pairs * d * d
+        + 2 * pairs * d * VOCAB_SIZE.value
+    )
+    segments = 2 * BATCH_SIZE.value * SEQ_LEN.value * SEGMENTS * d
+    return 3 * forward + 2 * segments
+
+
+def layers() -> int:
+    """Blocks of --size."""
+    return _sizes()['layers']
+
+
+def width() -> int:
+    """D of --size."""
+    return _sizes()['width']
+
+
+def places() -> int:
+    """P: hidden tokens of a sequence, on both sides."""
+    from infoword_tf import sampling
+
+    return sampling.budget(SEQ_LEN.value - 2)
+
+
+def _sizes() -> dict[str, int]:
+    from infoword_tf.sizes import SIZES
+
+    return SIZES[SIZE.value]
+
+
+# ------------------------------------------------------------------------ text
+
+
+def specials() -> Any:
+    """Ids of the special pieces, as in BERT's published vocabulary."""
+    from infoword_tf.views import Specials
+
+    return Specials(1, 2, 3, VOCAB_SIZE.value)
+
+
+class RandomText:
+    """A source of windows of uniformly random pieces, words of about 1.5."""
+
+    def batch(self, step: int) -> Any:
+        """The windows of a step."""
+        from infoword_tf import sampling
+
+        random = sampling.generator(SEED, step, 'text')
+        shape = (BATCH_SIZE.value, SEQ_LEN.value - 2)
+        ids = random.integers(5, VOCAB_SIZE.value, shape, dtype=np.int32)
+        word_starts = random.random(shape) < 2 / 3
+        word_starts[:, 0] = True
+        return sampling.Windows(ids, word_starts, np.zeros(shape, bool))
+
+
+def batch_of(row: str) -> dict[str, Any]:
+    """The views of a row as the trainer gets them, flat tensors."""
+    import tensorflow as tf
+
+    from infoword_tf import views
+    from infoword_tf.data.batches import Batches
+    from infoword_tf.objectives import TABLE
+
+    batches = Batches(
+        RandomText(),
+        {row: TABLE[row].views},
+        TABLE[row].masking or 'tokens',
+        specials(),
+        SEED,
+    )
+    flat = views.flatten(batches.views(0))
+    return {name: tf.constant(array) for name, array in flat.items()}
+
+
+# ----------------------------------------------------------------- contestants
+
+
+def our_row(row: str, precision: str) -> Contestant:
+    """A row of the table, stepped by the trainer of `infoword_tf.train`."""
+    import tensorflow as tf
+
+    from infoword_tf import distribution, loop, optim
+    from infoword_tf.model import Model
+    from infoword_tf.objectives import TABLE
+
+    config = {
+        'encoder': {
+            'name': 'transformer',
+            'arguments': {
+                'vocab_size': VOCAB_SIZE.value,
+                **_sizes(),
+                'max_length': POSITIONS,
+                'rate': DROPOUT.value,
+                'gelu': 'tanh',
+            },
+        },
+        'rows': {row: {'weight': 1.0, 'settings': TABLE[row].settings}},
+        'precision': precision,
+    }
+    strategy = distribution.make_strategy('one')
+    with strategy.scope():
+        model = Model(config, specials(), SEED)
+        optimizer = optim.AdamW(model.variables, WEIGHT_DECAY, CLIP_NORM)
+    batch = batch_of(row)
+    trainer = loop.Trainer(
+        model,
+        tf.data.Dataset.from_tensors(batch),
+        strategy,
+        optimizer,
+        tf.Variable(0, dtype=tf.int64, trainable=False),
+        lambda step: tf.constant(LEARNING_RATE),
+        model.kl(np.full(VOCAB_SIZE.value, 1 / VOCAB_SIZE.value)),
+        SEED,
+    )
+
+    @tf.function
+    def step() -> Any:
+        trainer.train_step(itertools.repeat(batch))
+        return trainer.sums.read_value()
+
+    return Contestant(
+        row,
+        precision,
+        step,
+        sum(int(tf.size(v)) for v in optimizer.variables.values()),
+        row_operations(row),
+    )
+
+
+def peer(precision: str) -> Contestant:
+    """Model Garden's BERT with its masked-word head over V at P places."""
+    import tensorflow as tf
+    import tf_keras
+
+    view = batch_of('mlm')
+    ids, labels = view['masked/ids'], view['masked/targets/mlm']
+    weights = view['masked/weights/mlm']
+    inputs = {
+        'input_word_ids': ids,
+        'input_mask': tf.ones_like(ids),
+        'input_type_ids': tf.zeros_like(ids),
+        'masked_lm_positions': view['masked/places/mlm'],
+    }
+    tf_keras.mixed_precision.set_global_policy(precision)
+    try:
+        model = _peer_model()
+        model(inputs)  # makes the head's layers, under the policy too
+    finally:
+        tf_keras.mixed_precision.set_global_policy('float32')
+    # The pooler has no part in the loss.
+    trained = [v for v in model.trainable_variables if 'pooler' not in v.name]
+    optimizer = tf_keras.optimizers.AdamW(
+        LEARNING_RATE,
+        weight_decay=WEIGHT_DECAY,
+        beta_1=0.9,
+        beta_2=0.98,
+        epsilon=1e-6,
+    )
+    optimizer.exclude_from_weight_decay(
+        var_names=['bias', 'layer_norm', 'LayerNorm']
+    )
+    optimizer.build(trained)
+
+    @tf.function
+    def step() -> Any:
+        with tf.GradientTape() as tape:
+            logits = model(inputs, training=True)['mlm_logits']
+            losses = tf_keras.losses.sparse_categorical_crossentropy(
+                labels, tf.cast(logits, tf.float32), from_logits=True
+            )
+            loss = tf.reduce_sum(losses * weights) / tf.reduce_sum(weights)
+        gradients = tape.gradient(loss, trained)
+        gradients, _ = tf.clip_by_global_norm(gradients, CLIP_NORM)
+        optimizer.apply_gradients(zip(gradients, trained, strict=True))
+        return loss
+
+    return Contestant(
+        PEER,
+        precision,
+        step,
+        sum(int(tf.size(v)) for v in trained),
+        peer_operations(),
+    )
+
+
+def _peer_model() -> Any:
+    import tf_keras
+    from official.nlp.modeling import models, networks
+
+    def gelu(x: Any) -> Any:
+        return tf_keras.activations.gelu(x, approximate=True)
+
+    sizes = _sizes()
+    encoder = networks.BertEncoderV2(
+        vocab_size=VOCAB_SIZE.value,
+        hidden_size=sizes['width'],
+        num_layers=sizes['layers'],
+        num_attention_heads=sizes['heads'],
+        max_sequence_length=POSITIONS,
+        type_vocab_size=SEGMENTS,
+        inner_dim=4 * sizes['width'],
+        inner_activation=gelu,
+        output_dropout=DROPOUT.value,
+        attention_dropout=DROPOUT.value,
+    )
+    return models.BertPretrainerV2(encoder, mlm_activation=gelu)
+
+
+# ---------------------------------------------------------------------- rounds
+
+
+def run_rounds(
+    contestants: Sequence[Contestant],
+) -> tuple[np.ndarray, dict[str, float]]:
+    """Lets everybody run in turn.
+
+    Returns:
+        Tokens a second [rounds, contestants]; by precision, the best rate of
+        a matrix product in operations a second.
+    """
+    from infoword_tf.precision import product_rates
+
+    for contestant in contestants:
+        for _ in range(2):
+            contestant.step().numpy()
+    tokens = BATCH_SIZE.value * SEQ_LEN.value * STEPS.value
+    speeds = np.zeros((ROUNDS.value, len(contestants)))
+    rates = {c.precision: 0.0 for c in contestants}
+    for turn in range(ROUNDS.value):
+        for i in range(len(contestants)):
+            who = (i + turn) % len(contestants)
+            speeds[turn, who] = tokens / seconds_of(contestants[who])
+        dtypes = [p.removeprefix('mixed_') for p in rates]
+        measured = product_rates(dtypes, PRODUCT_SIZE, PRODUCT_REPEATS)
+        for precision, rate in zip(rates, measured, strict=True):
+            rates[precision] = max(rates[precision], rate)
+    return speeds, rates
+
+
+def seconds_of(contestant: Contestant) -> float:
+    """Time of --steps steps."""
+    began = time.perf_counter()
+    for _ in range(STEPS.value):
+        made = contestant.step()
+    made.numpy()
+    return time.perf_counter() - began
+
+
+def score(
+    contestants: Sequence[Contestant],
+    speeds: np.ndarray,
+    rates: dict[str, float],
+) -> list[Score]:
+    """Medians over rounds, of speeds and of ratios to the peer."""
+    peers = {
+        c.precision: speeds[:, i]
+        for i, c in enumerate(contestants)
+        if c.name == PEER
+    }
+    found = []
+    for contestant, own in zip(contestants, speeds.T, strict=True):
+        median = statistics.median(own)
+        seconds = BATCH_SIZE.value * SEQ_LEN.value / median
+        rate = contestant.operations / seconds
+        found.append(
+            Score(
+                contestant.name,
+                contestant.precision,
+                median,
+                min(own),
+                max(own),
+                1e6 * seconds,
+                statistics.median(own / peers[contestant.precision]),
+                rate / rates[contestant.precision],
+                contestant.weights,
+                contestant.operations,
+            )
+        )
+    return found
+
+
+# ---------------------------------------------------------------------- report
+
+
+def hardware() -> dict[str, Any]:
+    """Processor, cores, bfloat16 instructions, versions, who else runs."""
+    path = pathlib.Path('/proc/cpuinfo')
+    text = path.read_text() if path.exists() else ''
+    fields = dict(
+        (part.strip() for part in line.split(':', 1))
+        for line in text.splitlines()
+        if ':' in line
+    )
+    own = fields.get('flags', '').split()
+    packages = ('tensorflow', 'keras', 'tf_keras', 'tf-models-official')
+    return {
+        'processor': fields.get('model name') or platform.machine(),
+        'cores': os.cpu_count(),
+        **{name: name in own for name in ('amx_bf16', 'avx512_bf16')},
+        **{name: metadata.version(name) for name in packages},
+        'load before': round(os.getloadavg()[0], 2),
+    }
+
+
+def print_head(machine: dict[str, Any]) -> None:
+    """Says what runs on what."""
+    words = [str(machine.pop('processor')), f'{machine.pop("cores")} cores']
+    for name, value in machine.items():
+        if isinstance(value, bool):
+            value = 'yes' if value else 'no'
+        words.append(f'{name} {value}')
+    print(', '.join(words))
+    print(
+        f'{SIZE.value} ({layers()} x {width()}), {BATCH_SIZE.value} x '
+        f'{SEQ_LEN.value} tokens a step, {places()} places a sequence, '
+        f'{VOCAB_SIZE.value:,} pieces, dropout {DROPOUT.value}; '
+        f'{ROUNDS.value} rounds of {STEPS.value} steps'
+    )
+
+
+def print_table(scores: Sequence[Score], rates: dict[str, float]) -> None:
+    """The table, and the lines that explain it."""
+    for precision, rate in rates.items():
+        print(f'matrix products, {precision}: {rate / 1e9:,.0f} GFLOP/s')
+    for name, some in itertools.groupby(
+        sorted(scores, key=lambda s: s.name), key=lambda s: s.name
+    ):
+        one = next(some)
+        print(
+            f'{name}: {one.weights:,} weights, '
+            f'{one.operations / 1e9:,.1f} GFLOP of products a step'
+        )
+    print(
+        f'\n{"precision":15}{"contestant":13}{"tokens/s":>9}'
+        f'{"lowest-highest":>17}{"us/step":>11}{"x peer":>8}{"of rate":>9}'
+    )
+    for s in scores:
+        spread = f'{s.lowest:,.0f}-{s.highest:,.0f}'
+        print(
+            f'{s.precision:15}{s.name:13}{s.tokens_per_second:9,.0f}'
+            f'{spread:>17}{s.microseconds:11,.0f}{s.ratio:8.2f}{s.share:9.0%}'
+        )
+
+
+def main(argv: Sequence[str]) -> None:
+    """Builds everything, runs the rounds, prints."""
+    if len(argv) > 1:
+        raise app.UsageError(f'{argv[1]!r} is no flag')
+    machine = hardware()
+    print_head(dict(machine))
+    contestants = []
+    for precision in PRECISIONS.value:
+        contestants.append(peer(precision))
+        contestants.extend(our_row(row, precision) for row in ROWS.value)
+    speeds, rates = run_rounds(contestants)
+    scores = score(contestants, speeds, rates)
+    print_table(scores, rates)
+    if JSON.value:
+        settings = {
+            name: flags.FLAGS[name].value
+            for name in ('size', 'batch_size', 'seq_len', 'vocab_size',
+                         'dropout', 'rounds', 'steps')
+        }
+        figures = {
+            'machine': machine,
+            'settings': settings,
+            'product_rates': rates,
+            'scores': [s._asdict() for s in scores],
+        }
+        print(json.dumps(figures))
+
+
+if __name__ == '__main__':
+    app.run(main)
