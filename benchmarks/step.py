@@ -38,8 +38,9 @@ os.environ.setdefault('TF_CPP_MIN_LOG_LEVEL', '2')
 
 # ----------------------------------------------------------------------- flags
 
-SIZE = flags.DEFINE_string(
-    'size', 'mini', 'tiny, mini, small, medium, base or large.')
+SIZE = flags.DEFINE_enum(
+    'size', 'mini', ['tiny', 'mini', 'small', 'medium', 'base', 'large'],
+    'Of the encoder, on both sides.')
 BATCH_SIZE = flags.DEFINE_integer(
     'batch_size', 32, 'Sequences.', lower_bound=1)
 SEQ_LEN = flags.DEFINE_integer(
@@ -56,6 +57,13 @@ ROUNDS = flags.DEFINE_integer(
     'rounds', 5, 'Turns of each contestant.', lower_bound=1)
 STEPS = flags.DEFINE_integer('steps', 6, 'Steps of a turn.', lower_bound=1)
 JSON = flags.DEFINE_bool('json', False, 'Ends with all figures as JSON.')
+
+flags.register_validator(
+    'rows', lambda rows: set(rows) <= {'bert_nce', 'mlm'},
+    'has bert_nce and mlm alone')
+flags.register_validator(
+    'precisions', lambda names: set(names) <= {'float32', 'mixed_bfloat16'},
+    'has float32 and mixed_bfloat16 alone')
 
 PEER = 'Model Garden'
 LEARNING_RATE, WEIGHT_DECAY, CLIP_NORM = 1e-4, 0.01, 1.0

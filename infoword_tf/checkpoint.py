@@ -139,12 +139,20 @@ def assign(
 class Checkpoints:
     """The last few states of a run."""
 
-    def __init__(self, workdir: pathlib.Path, keep: int):
-        """Args: workdir, and how many checkpoints to keep."""
+    def __init__(self, workdir: pathlib.Path, keep: int, chief: bool = True):
+        """Opens the folder.
+
+        Args:
+            workdir: of the run.
+            keep: how many checkpoints to keep.
+            chief: whether this process is the one that writes.
+        """
         self.folder, self.keep = workdir / 'checkpoints', keep
-        self.folder.mkdir(parents=True, exist_ok=True)
-        for partial in self.folder.glob('.step-*'):
-            partial.unlink()  # of a run that was killed while it wrote
+        self.chief = chief
+        if chief:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            for partial in self.folder.glob('.step-*'):
+                partial.unlink()  # of a run that was killed while it wrote
 
     def paths(self) -> list[pathlib.Path]:
         """Checkpoints there are, the oldest first."""
@@ -180,9 +188,10 @@ class Checkpoints:
             assign(variables, tensors, str(path))
             print(f'resuming from {path} (step {step})', flush=True)
             # A run goes on from here, so a damaged newer one is no use.
-            for damaged in self.paths():
-                if damaged > path:
-                    damaged.unlink()
+            if self.chief:
+                for damaged in self.paths():
+                    if damaged > path:
+                        damaged.unlink()
             return step
         if failures:
             raise ValueError(
@@ -196,8 +205,11 @@ class Checkpoints:
 class Metrics:
     """metrics.jsonl: one object a logging step, in the order of steps."""
 
-    def __init__(self, workdir: pathlib.Path, step: int):
-        """Opens the file and cuts it to `step`, from where a run goes on."""
+    def __init__(self, workdir: pathlib.Path, step: int, chief: bool = True):
+        """Opens the file and cuts it to `step`, from where a run goes on.
+
+        Who is not the chief only reads it.
+        """
         self.path = workdir / 'metrics.jsonl'
         self.records: list[dict[str, Any]] = []
         if self.path.exists():
@@ -206,10 +218,11 @@ class Metrics:
                     record = json.loads(line)
                     if record['step'] <= step:
                         self.records.append(record)
-        with written(self.path) as partial:
-            partial.write_text(
-                ''.join(json.dumps(r) + '\n' for r in self.records)
-            )
+        if chief:
+            with written(self.path) as partial:
+                partial.write_text(
+                    ''.join(json.dumps(r) + '\n' for r in self.records)
+                )
 
     def append(self, record: dict[str, Any]) -> None:
         """Adds a line."""

@@ -11,7 +11,7 @@ STRATEGIES = ('one', 'mirrored', 'multiworker', 'tpu')
 
 
 def make_strategy(name: str, logical_cpus: int = 1) -> tf.distribute.Strategy:
-    """Makes a strategy; call it before anything else touches a device.
+    """Makes a strategy: once a process, before anything touches a device.
 
     Args:
         name: 'one' device, 'mirrored' over the devices of this machine,
@@ -48,6 +48,16 @@ def make_strategy(name: str, logical_cpus: int = 1) -> tf.distribute.Strategy:
     tf.config.experimental_connect_to_cluster(resolver)
     tf.tpu.experimental.initialize_tpu_system(resolver)
     return tf.distribute.TPUStrategy(resolver)
+
+
+def is_chief(strategy: tf.distribute.Strategy) -> bool:
+    """Whether this process is the one that writes to the workdir."""
+    resolver = strategy.cluster_resolver
+    return not (
+        isinstance(strategy, tf.distribute.MultiWorkerMirroredStrategy)
+        and resolver is not None
+        and resolver.task_id
+    )
 
 
 class StrategyReplicas(Replicas):

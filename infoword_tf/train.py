@@ -209,6 +209,7 @@ def open_text(started: Any) -> tuple[Any, Any, Any, str]:
     Returns:
         tokenizer, training store, held-out store, a fingerprint of the text.
     """
+    from infoword_tf import checkpoint
     from infoword_tf.data import corpora, store
     from infoword_tf.text import vocabulary
     from infoword_tf.text.wordpiece import WordPiece
@@ -235,8 +236,6 @@ def open_text(started: Any) -> tuple[Any, Any, Any, str]:
                 texts = (' '.join(d.sentences) for d in corpus.train())
                 pieces = vocabulary.learn(texts, VOCAB_SIZE.value, lower_case)
                 learned.parent.mkdir(parents=True, exist_ok=True)
-                from infoword_tf import checkpoint
-
                 with checkpoint.written(learned) as partial:
                     vocabulary.write(partial, pieces)
                 print(
@@ -414,7 +413,14 @@ def train() -> None:
             '--logical_cpus'
         )
 
-    with checkpoint.locked(workdir):
+    if STRATEGY.value == 'multiworker' and PRECISION.value == 'auto':
+        raise UsageError(
+            '--precision=auto may decide differently on each worker; name it'
+        )
+
+    # Every worker holds the same weights: one of them writes.
+    chief = distribution.is_chief(strategy)
+    with checkpoint.locked(workdir) if chief else contextlib.nullcontext():
         # text -----------------------------------------------------------------
         from infoword_tf.data.batches import Batches, heldout_views
         from infoword_tf.data.windows import WindowSource
@@ -423,8 +429,7 @@ def train() -> None:
         from infoword_tf.text import vocabulary
 
         started = load(INIT.value) if INIT.value else None
-        if SIZE.value or not started:  # before the work of reading text
-            describe_encoder(encoder_name, started, 0)
+        describe_encoder(encoder_name, started, 0)  # complains before the work
         tokenizer, store, heldout_store, fingerprint = open_text(started)
         wanted = {row: TABLE[row].views for row in rows}
         length = SEQ_LEN.value - 2
@@ -454,8 +459,9 @@ def train() -> None:
         }
         config['run'] = what_runs(config, masking, fingerprint)
         config = json.loads(json.dumps(config))
-        agree(workdir, config, replicas)
-        vocabulary.write(workdir / 'vocab.txt', tokenizer.vocabulary)
+        if chief:
+            agree(workdir, config, replicas)
+            vocabulary.write(workdir / 'vocab.txt', tokenizer.vocabulary)
 
         # model and optimizer --------------------------------------------------
         from infoword_tf import loop, optim
@@ -470,7 +476,9 @@ def train() -> None:
             start_from(model, started)
         state = {f'model/{k}': v.value for k, v in model.variables.items()}
         state |= {f'optimizer/{k}': v for k, v in optimizer.slots.items()}
-        checkpoints = checkpoint.Checkpoints(workdir, KEEP_CHECKPOINTS.value)
+        checkpoints = checkpoint.Checkpoints(
+            workdir, KEEP_CHECKPOINTS.value, chief
+        )
         first = checkpoints.restore(state)
         step.assign(first)
         size = sum(int(tf.size(v)) for v in optimizer.variables.values())
@@ -503,7 +511,10 @@ def train() -> None:
             loop.Heldout(model, heldout, model.kl(heldout_store.frequencies)),
             checkpoints,
             state,
+            chief,
         )
+        if not chief:
+            return
 
         # what travels ---------------------------------------------------------
         tensors = {k: v.numpy() for k, v in model.variables.items()}
@@ -518,8 +529,9 @@ def fit(
     heldout: Any,
     checkpoints: Any,
     state: dict[str, Any],
+    chief: bool,
 ) -> None:
-    """Runs Orbit's loop; at logging steps writes, shows and saves."""
+    """Runs Orbit's loop; at logging steps the chief writes, shows, saves."""
     import orbit
 
     from infoword_tf import checkpoint, loop, report
@@ -533,12 +545,14 @@ def fit(
 
     eval_every = rounded(EVAL_EVERY.value or max(1, steps // 10))
     save_every = rounded(CHECKPOINT_EVERY.value)
-    metrics = checkpoint.Metrics(workdir, first)
+    metrics = checkpoint.Metrics(workdir, first, chief)
     seconds = metrics.records[-1]['seconds'] if metrics.records else 0.0
     clock = loop.Clock(first, seconds)
     tokens = BATCH_SIZE.value * SEQ_LEN.value
 
     def act(values: dict[str, Any]) -> None:
+        if not chief:
+            return
         now = int(trainer.step)
         elapsed, rate = clock.lap(now)
         record = {
@@ -563,13 +577,15 @@ def fit(
         trainer=trainer,
         global_step=trainer.step,
         steps_per_loop=lambda s: int(min(log_every - s % log_every, steps - s)),
-        summary_dir=str(workdir / 'tensorboard'),
+        summary_dir=str(workdir / 'tensorboard') if chief else None,
         train_actions=[act],
     )
     # Orbit prints lines of its own, with less in them than ours.
     shown = sys.stdout
     with contextlib.redirect_stdout(io.StringIO()):
         controller.train(steps, checkpoint_at_completion=False)
+    if not chief:
+        return
     last = dict(metrics.records[-1])
     if f'heldout/{rows[0]}/loss' not in last:
         last.update(heldout.evaluate())

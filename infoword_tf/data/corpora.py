@@ -51,12 +51,12 @@ def open_corpus(
         that bad UTF-8 further down is reported then.
       RuntimeError: `pydocs`, and the project is not installed.
     """
-    kind, _, spec = name.partition(":")
+    kind, _, spec = name.partition(':')
     if kind not in CORPORA:
-        known = ", ".join(CORPORA)
+        known = ', '.join(CORPORA)
         raise ValueError(
-            f"Unknown corpus {name!r}: its kind must be one of {known}. "
-            "Files of your own are text:GLOB, for example "
+            f'Unknown corpus {name!r}: its kind must be one of {known}. '
+            'Files of your own are text:GLOB, for example '
             "'text:books/**/*.txt'."
         )
     return CORPORA[kind](spec, heldout, cache or cache_dir())
@@ -64,26 +64,26 @@ def open_corpus(
 
 def cache_dir() -> pathlib.Path:
     """$INFOWORD_CACHE, else infoword_tf in $XDG_CACHE_HOME or ~/.cache."""
-    if path := os.environ.get("INFOWORD_CACHE"):
+    if path := os.environ.get('INFOWORD_CACHE'):
         return pathlib.Path(path).expanduser()
-    parent = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
-    return pathlib.Path(parent).expanduser() / "infoword_tf"
+    parent = os.environ.get('XDG_CACHE_HOME') or '~/.cache'
+    return pathlib.Path(parent).expanduser() / 'infoword_tf'
 
 
 def _pydocs(spec: str, heldout: str | None, cache: pathlib.Path) -> Corpus:
     if spec:
-        raise ValueError(f"pydocs takes nothing after a colon, not {spec!r}.")
+        raise ValueError(f'pydocs takes nothing after a colon, not {spec!r}.')
     if heldout is not None:
         raise ValueError(
-            f"pydocs has a held-out part of its own: leave out --heldout "
-            f"(here {heldout!r}), which is for text:GLOB."
+            f'pydocs has a held-out part of its own: leave out --heldout '
+            f'(here {heldout!r}), which is for text:GLOB.'
         )
     folder = pydocs.prepare(cache)
     return Corpus(
-        "pydocs",
-        folder.name.removeprefix("pydocs-"),
-        functools.partial(pydocs.read, folder / "train.jsonl"),
-        functools.partial(pydocs.read, folder / "heldout.jsonl"),
+        'pydocs',
+        folder.name.removeprefix('pydocs-'),
+        functools.partial(pydocs.read, folder / 'train.jsonl'),
+        functools.partial(pydocs.read, folder / 'heldout.jsonl'),
     )
 
 
@@ -92,22 +92,22 @@ def _text(spec: str, heldout: str | None, cache: pathlib.Path) -> Corpus:
     paths, every = _open_files(spec)
     if heldout is None:
         return Corpus(
-            f"text:{spec}",
+            f'text:{spec}',
             _fingerprint(paths, []),
             lambda: textfiles.train(every()),
             lambda: textfiles.heldout(every()),
         )
-    pattern = heldout.removeprefix("text:")
+    pattern = heldout.removeprefix('text:')
     heldout_paths, every_heldout = _open_files(pattern)
     both = {p.resolve() for p in paths} & {p.resolve() for p in heldout_paths}
     if both:
         raise ValueError(
-            f"{min(both)} and {len(both) - 1} other file(s) match both "
-            f"text:{spec} and --heldout={heldout}: what is held out must not "
-            "be trained on. Narrow one of the patterns."
+            f'{min(both)} and {len(both) - 1} other file(s) match both '
+            f'text:{spec} and --heldout={heldout}: what is held out must not '
+            'be trained on. Narrow one of the patterns.'
         )
     fingerprint = _fingerprint(paths, heldout_paths)
-    return Corpus(f"text:{spec}", fingerprint, every, every_heldout)
+    return Corpus(f'text:{spec}', fingerprint, every, every_heldout)
 
 
 def _open_files(
@@ -125,14 +125,14 @@ def _fingerprint(
     paths: Sequence[pathlib.Path], heldout: Sequence[pathlib.Path]
 ) -> str:
     """32 hex digits of the files' paths, sizes and times of change."""
-    digest = hashlib.blake2b(b"text 1", digest_size=16)
+    digest = hashlib.blake2b(b'text 1', digest_size=16)
     for part in (paths, heldout):
         for path in part:
             stat = path.stat()
             record = (os.fspath(path.resolve()), stat.st_size, stat.st_mtime_ns)
             digest.update(repr(record).encode())
-        digest.update(b"|")
+        digest.update(b'|')
     return digest.hexdigest()
 
 
-CORPORA = {"pydocs": _pydocs, "text": _text}
+CORPORA = {'pydocs': _pydocs, 'text': _text}

@@ -25,29 +25,29 @@ class Document(NamedTuple):
     @property
     def text(self) -> str:
         """The sentences, joined by single spaces."""
-        return " ".join(self.sentences)
+        return ' '.join(self.sentences)
 
 
 # Titles, Latin and units that are followed by a capital inside a sentence.
 _ABBREVIATIONS = frozenset(
-    "e.g. i.e. eg. ie. etc. cf. vs. viz. al. approx. resp. incl. esp. "
-    "mr. mrs. ms. dr. prof. st. jr. sr. messrs. gen. col. lt. rev. hon. "
-    "dept. univ. assn. inc. ltd. co. corp. w.r.t. a.k.a. u.s. u.k. ph.d. "
-    "jan. feb. apr. jun. jul. aug. sept. oct. nov. dec.".split()
+    'e.g. i.e. eg. ie. etc. cf. vs. viz. al. approx. resp. incl. esp. '
+    'mr. mrs. ms. dr. prof. st. jr. sr. messrs. gen. col. lt. rev. hon. '
+    'dept. univ. assn. inc. ltd. co. corp. w.r.t. a.k.a. u.s. u.k. ph.d. '
+    'jan. feb. apr. jun. jul. aug. sept. oct. nov. dec.'.split()
 )
 
 # These end a sentence unless a number follows: `No. 5` but `Say no. It ...`.
 _BEFORE_NUMBERS = frozenset(
-    "no. nos. fig. figs. eq. eqs. eqn. sec. sect. ch. chap. vol. p. pp. "
-    "ref. refs. art. tab. ver. v.".split()
+    'no. nos. fig. figs. eq. eqs. eqn. sec. sect. ch. chap. vol. p. pp. '
+    'ref. refs. art. tab. ver. v.'.split()
 )
 
 # End punctuation, closing quotes and brackets, one space, and what may begin a
 # sentence: opening quotes and brackets, then a digit or a letter that is not
 # lower case (the regex knows ASCII, `_is_boundary` the other alphabets).
 _BOUNDARY = re.compile(r"""[.!?]+["'”’»)\]]*[ ](?=["'“‘«(\[]*([^\W_a-z]))""")
-_INITIALS = re.compile(r"(?:[A-Z]\.)+")
-_OPENING = "\"'“‘«(["
+_INITIALS = re.compile(r'(?:[A-Z]\.)+')
+_OPENING = '"\'“‘«(['
 
 
 def split_sentences(text: str) -> list[str]:
@@ -63,7 +63,7 @@ def split_sentences(text: str) -> list[str]:
     Returns:
       The sentences, in order and not empty; [] for white space alone.
     """
-    text = " ".join(text.split())
+    text = ' '.join(text.split())
     sentences, start = [], 0
     for match in _BOUNDARY.finditer(text):
         if _is_boundary(text, match, start):
@@ -79,12 +79,12 @@ def _is_boundary(text: str, match: re.Match[str], start: int) -> bool:
     following = match[1]
     if following.islower():
         return False
-    if text[match.start()] != ".":
+    if text[match.start()] != '.':
         return True
     end = match.end() - 1
-    word = text[max(start, text.rfind(" ", start, end) + 1) : end]
+    word = text[max(start, text.rfind(' ', start, end) + 1) : end]
     word = word.lstrip(_OPENING)
-    if _INITIALS.fullmatch(word) or not word.strip("."):
+    if _INITIALS.fullmatch(word) or not word.strip('.'):
         return False
     word = word.lower()
     if word in _BEFORE_NUMBERS:
@@ -99,5 +99,5 @@ def hash_bucket(text: str, buckets: int) -> int:
     text alone, so that it survives reordering and other documents.
     """
     # Lone surrogates have no UTF-8; a docstring may hold them as escapes.
-    digest = hashlib.blake2b(text.encode("utf-8", "replace"), digest_size=8)
-    return int.from_bytes(digest.digest(), "big") % buckets
+    digest = hashlib.blake2b(text.encode('utf-8', 'replace'), digest_size=8)
+    return int.from_bytes(digest.digest(), 'big') % buckets

@@ -46,8 +46,8 @@ Document = documents.Document
 # Part of the cache's name: count up when the same files give other documents.
 EXTRACTION = 1
 
-PROJECT = "infoword_tf"
-STDLIB = "python"  # the "distribution" of the standard library, and its package
+PROJECT = 'infoword_tf'
+STDLIB = 'python'  # the "distribution" of the standard library, and its package
 MIN_WORDS = 8  # of a document: one shingle
 HELDOUT_IN = 20  # one document in so many is a candidate
 SHINGLE = 8  # words
@@ -67,37 +67,37 @@ class File(NamedTuple):
 
 
 _SKIPPED_FOLDERS = frozenset(
-    "test tests idle_test site-packages dist-packages __pycache__".split()
+    'test tests idle_test site-packages dist-packages __pycache__'.split()
 )
 
 
 def _is_wanted(parts: tuple[str, ...]) -> bool:
     name = parts[-1]
     return (
-        name.endswith(".py")
-        and not name.endswith(("_test.py", "_pb2.py", "_pb2_grpc.py"))
-        and not name.startswith("test_")
+        name.endswith('.py')
+        and not name.endswith(('_test.py', '_pb2.py', '_pb2_grpc.py'))
+        and not name.startswith('test_')
         and _SKIPPED_FOLDERS.isdisjoint(p.lower() for p in parts[:-1])
     )
 
 
 def stdlib_files() -> list[File]:
     """The standard library's source files, sorted, tests left out."""
-    root = pathlib.Path(sysconfig.get_path("stdlib"))
+    root = pathlib.Path(sysconfig.get_path('stdlib'))
     names = []
     for folder, subfolders, files in os.walk(root):
         subfolders[:] = [f for f in subfolders if f not in _SKIPPED_FOLDERS]
         parts = pathlib.Path(folder).relative_to(root).parts
-        names += ["/".join((*parts, f)) for f in files]
+        names += ['/'.join((*parts, f)) for f in files]
     return [
-        File(str(root / name), f"{STDLIB}/{name}")
+        File(str(root / name), f'{STDLIB}/{name}')
         for name in sorted(names)
-        if _is_wanted(tuple(name.split("/")))
+        if _is_wanted(tuple(name.split('/')))
     ]
 
 
 def _normalised(name: str) -> str:
-    return re.sub(r"[-_.]+", "-", name).lower()
+    return re.sub(r'[-_.]+', '-', name).lower()
 
 
 def dependency_closure(
@@ -122,9 +122,9 @@ def dependency_closure(
             requirements = importlib.metadata.requires(PROJECT) or []
         except importlib.metadata.PackageNotFoundError:
             raise RuntimeError(
-                f"The corpus pydocs reads what {PROJECT} depends on, but "
-                f"{PROJECT} is not installed in {sys.prefix}: run "
-                "`pip install -e .` in the root of the project first."
+                f'The corpus pydocs reads what {PROJECT} depends on, but '
+                f'{PROJECT} is not installed in {sys.prefix}: run '
+                '`pip install -e .` in the root of the project first.'
             ) from None
     closure: dict[str, importlib.metadata.Distribution] = {}
     waiting = list(requirements)
@@ -132,7 +132,7 @@ def dependency_closure(
         requirement = Requirement(waiting.pop())
         marker = requirement.marker
         name = _normalised(requirement.name)
-        if name in closure or (marker and not marker.evaluate({"extra": ""})):
+        if name in closure or (marker and not marker.evaluate({'extra': ''})):
             continue
         try:
             closure[name] = importlib.metadata.distribution(name)
@@ -147,9 +147,9 @@ def distribution_files(
 ) -> list[File]:
     """The source files that a distribution installed, sorted."""
     names = {
-        "/".join(f.parts)
+        '/'.join(f.parts)
         for f in distribution.files or []
-        if ".." not in f.parts and _is_wanted(f.parts)
+        if '..' not in f.parts and _is_wanted(f.parts)
     }
     return [
         File(str(distribution.locate_file(name)), name)
@@ -163,27 +163,27 @@ def package(source: str) -> str:
     >>> package("numpy/linalg/_linalg.py:norm")
     'numpy'
     """
-    return re.split(r"[/:]", source, maxsplit=1)[0].removesuffix(".py")
+    return re.split(r'[/:]', source, maxsplit=1)[0].removesuffix('.py')
 
 
 # --- Prose: what of a docstring is English -----------------------------------
 
 # Sections whose content is a list of names, code or both. Notes are kept.
 _SECTIONS = (
-    r"args|arguments|call[ ]args|call[ ]arguments|attributes|parameters"
-    r"|other[ ]parameters|params|kwargs|keyword[ ]arg(?:ument)?s|inputs?"
-    r"|outputs?|input[ ]shapes?|output[ ]shapes?|returns?|return[ ]values?"
-    r"|yields?|receives?|raises?|throws|exceptions|warns?|methods|properties"
-    r"|see[ ]also|references?|citations?|todos?|authors?|copyright|license"
-    r"|fields|variables|options|constants|classes|functions|subclasses"
+    r'args|arguments|call[ ]args|call[ ]arguments|attributes|parameters'
+    r'|other[ ]parameters|params|kwargs|keyword[ ]arg(?:ument)?s|inputs?'
+    r'|outputs?|input[ ]shapes?|output[ ]shapes?|returns?|return[ ]values?'
+    r'|yields?|receives?|raises?|throws|exceptions|warns?|methods|properties'
+    r'|see[ ]also|references?|citations?|todos?|authors?|copyright|license'
+    r'|fields|variables|options|constants|classes|functions|subclasses'
 )
-_EXAMPLES = r"examples?|(?:example|sample|standalone)?[ ]?usage|example[ ]code"
-_DROPPED_SECTION = re.compile(rf"(?:{_SECTIONS}):{{0,2}}", re.I | re.X)
+_EXAMPLES = r'examples?|(?:example|sample|standalone)?[ ]?usage|example[ ]code'
+_DROPPED_SECTION = re.compile(rf'(?:{_SECTIONS}):{{0,2}}', re.I | re.X)
 _KEPT = (
-    r"notes?|n\.?b\.?|warnings?|caution|important|tips?|hint|remarks?|details"
-    r"|description|background|compatibility|motivation|caveats?|deprecated"
+    r'notes?|n\.?b\.?|warnings?|caution|important|tips?|hint|remarks?|details'
+    r'|description|background|compatibility|motivation|caveats?|deprecated'
 )
-_KEPT_SECTION = re.compile(rf"(?:{_KEPT}):{{1,2}}", re.I)
+_KEPT_SECTION = re.compile(rf'(?:{_KEPT}):{{1,2}}', re.I)
 # Lines that begin something other than prose, wherever they stand; what is
 # indented deeper below them, and the rest of their paragraph, goes with them.
 _HEAD = re.compile(
@@ -207,11 +207,11 @@ _FIRST_HEAD = re.compile(
     | [^\s.]+\([^)]*\)(?:\s*(?:->|:|=|--).*|\s*)$        # a signature""",
     re.I | re.X,
 )
-_ITEM = re.compile(r"(?:[-*+•·–]|\(?(?:\d{1,2}|[a-h])\)|\d{1,2}\.)\s+(?=\S)")
+_ITEM = re.compile(r'(?:[-*+•·–]|\(?(?:\d{1,2}|[a-h])\)|\d{1,2}\.)\s+(?=\S)')
 _UNDERLINE = re.compile(r"([-=~^#*+_'\"`.])\1{2,}$")
-_BORDER = re.compile(r"\+?[-=]{2,}(?:[ +|]+[-=]{2,})+|.*\s\|\s.*\s\|")
-_FENCED = re.compile(r"^[ ]*(```|~~~).*?(?:^[ ]*\1[`~ ]*$|\Z)", re.M | re.S)
-_DOCTEST = re.compile(r"^[ ]*>>>.*(?:\n.*\S.*)*", re.M)
+_BORDER = re.compile(r'\+?[-=]{2,}(?:[ +|]+[-=]{2,})+|.*\s\|\s.*\s\|')
+_FENCED = re.compile(r'^[ ]*(```|~~~).*?(?:^[ ]*\1[`~ ]*$|\Z)', re.M | re.S)
+_DOCTEST = re.compile(r'^[ ]*>>>.*(?:\n.*\S.*)*', re.M)
 _WRAPPED = 50  # characters: a first line as long as this was broken by width
 
 
@@ -223,14 +223,14 @@ def prose(docstring: str) -> list[str]:
     the descriptions of parameters in the styles of NumPy, Google and Sphinx.
     """
     text = inspect.cleandoc(docstring)
-    if "```" in text or "~~~" in text:
-        text = _FENCED.sub("", text)
-    if ">>>" in text:
-        text = _DOCTEST.sub("", text)
+    if '```' in text or '~~~' in text:
+        text = _FENCED.sub('', text)
+    if '>>>' in text:
+        text = _DOCTEST.sub('', text)
     sentences: list[str] = []
-    for paragraph in _paragraphs(text.split("\n")):
+    for paragraph in _paragraphs(text.split('\n')):
         if not any(map(_BORDER.match, paragraph.lines)):
-            text = " ".join(paragraph.lines)
+            text = ' '.join(paragraph.lines)
             sentences += _sentences(text, paragraph.is_summary)
     return sentences
 
@@ -252,8 +252,8 @@ def _paragraphs(lines: Iterable[str]) -> Iterator[_Paragraph]:
     base: int | None = 0  # indentation of the text here; None: the next line's
     above: int | None = None  # what is indented deeper than this is dropped
     in_section = in_rest = False  # drop until the next heading, blank line
-    text = ""
-    for line in itertools.chain(lines, [""]):
+    text = ''
+    for line in itertools.chain(lines, ['']):
         before, text = text, line.strip()
         indent = len(line) - len(line.lstrip())
         if not text:
@@ -308,38 +308,38 @@ def _paragraphs(lines: Iterable[str]) -> Iterator[_Paragraph]:
 # Markup -> what a reader sees. The rules of a character are tried only where
 # it occurs, for most paragraphs have none.
 _MARKUP = {
-    "`": (
+    '`': (
         # Roles, :func:`~numpy.linalg.norm` and :ref:`text <target>`, then
         # links, ``code``, and at last any backtick that has no partner.
-        (re.compile(r":[\w:+-]+:`([^`<]+?)\s*<[^`>]*>`"), r"\1"),
-        (re.compile(r":[\w:+-]+:`~(?:[^`]*\.)?([^`.]+)`"), r"\1"),
-        (re.compile(r":[\w:+-]+:`!?([^`]+)`"), r"\1"),
-        (re.compile(r"\[`([^`]+)`\](?!\()"), r"\1"),
-        (re.compile(r"`([^`<]+?)\s*<[^`>]*>`_{0,2}"), r"\1"),
-        (re.compile(r"`{1,3}([^`]+)`{1,3}(?:__?(?!\w))?"), r"\1"),
-        (re.compile(r"`+"), ""),
+        (re.compile(r':[\w:+-]+:`([^`<]+?)\s*<[^`>]*>`'), r'\1'),
+        (re.compile(r':[\w:+-]+:`~(?:[^`]*\.)?([^`.]+)`'), r'\1'),
+        (re.compile(r':[\w:+-]+:`!?([^`]+)`'), r'\1'),
+        (re.compile(r'\[`([^`]+)`\](?!\()'), r'\1'),
+        (re.compile(r'`([^`<]+?)\s*<[^`>]*>`_{0,2}'), r'\1'),
+        (re.compile(r'`{1,3}([^`]+)`{1,3}(?:__?(?!\w))?'), r'\1'),
+        (re.compile(r'`+'), ''),
     ),
-    "[": (
-        (re.compile(r"\s?\[[\w#*.+-]+\]_(?!\w)"), ""),  # [1]_
-        (re.compile(r"!?\[([^\]]+)\]\(\s*[^)\s]*\)"), r"\1"),  # [text](url)
-        (re.compile(r"\[([^\]]+)\]\[[\w -]*\]"), r"\1"),  # [text][label]
+    '[': (
+        (re.compile(r'\s?\[[\w#*.+-]+\]_(?!\w)'), ''),  # [1]_
+        (re.compile(r'!?\[([^\]]+)\]\(\s*[^)\s]*\)'), r'\1'),  # [text](url)
+        (re.compile(r'\[([^\]]+)\]\[[\w -]*\]'), r'\1'),  # [text][label]
     ),
-    "*": (
+    '*': (
         (
-            re.compile(r"(?<![\w*])(\*{1,3})(?=\S)([^*]+)(?<=\S)\1(?![\w*])"),
-            r"\2",
+            re.compile(r'(?<![\w*])(\*{1,3})(?=\S)([^*]+)(?<=\S)\1(?![\w*])'),
+            r'\2',
         ),
     ),
-    "|": ((re.compile(r"\|(\w[\w -]*)\|_{0,2}"), r"\1"),),
-    "\\": ((re.compile(r"\\([*_`|<>])|\\ "), r"\1"),),
-    "<": (
+    '|': ((re.compile(r'\|(\w[\w -]*)\|_{0,2}'), r'\1'),),
+    '\\': ((re.compile(r'\\([*_`|<>])|\\ '), r'\1'),),
+    '<': (
         (
             re.compile(
-                r"</?(?:a|b|br|code|em|i|li|p|pre|strong|sub|sup|tt|ul)"
-                r"(?:\s[^>]*)?/?>",
+                r'</?(?:a|b|br|code|em|i|li|p|pre|strong|sub|sup|tt|ul)'
+                r'(?:\s[^>]*)?/?>',
                 re.I,
             ),
-            "",
+            '',
         ),
     ),
 }
@@ -370,13 +370,13 @@ def _sentences(text: str, is_summary: bool) -> list[str]:
             break
         del sentences[-1]
     min_words = 3 if is_summary else 5
-    return sentences if _is_english(" ".join(sentences), min_words) else []
+    return sentences if _is_english(' '.join(sentences), min_words) else []
 
 
-_NOT_LETTERS = re.compile(r"[\W\d_]+")
+_NOT_LETTERS = re.compile(r'[\W\d_]+')
 _FUNCTION_WORD = re.compile(
-    r"\b(?:the|an?|of|to|is|in|and|for|with|that|this|it|be|are|on|by|from|as"
-    r"|or|if|not|at|was|were|has|have|when|can|will|must|should)\b",
+    r'\b(?:the|an?|of|to|is|in|and|for|with|that|this|it|be|are|on|by|from|as'
+    r'|or|if|not|at|was|were|has|have|when|can|will|must|should)\b',
     re.I,
 )
 _MIN_LETTERS = 0.82  # of what is not a space; plain English has 0.95 to 0.98
@@ -384,10 +384,10 @@ _MIN_LETTERS = 0.82  # of what is not a space; plain English has 0.95 to 0.98
 
 def _is_english(text: str, min_words: int) -> bool:
     """Whether it is words, most of them letters, one a function word."""
-    spaces = text.count(" ")
-    if spaces + 1 < min_words or "\\" in text or not text.isprintable():
+    spaces = text.count(' ')
+    if spaces + 1 < min_words or '\\' in text or not text.isprintable():
         return False
-    letters = len(_NOT_LETTERS.sub("", text))
+    letters = len(_NOT_LETTERS.sub('', text))
     return (
         letters >= _MIN_LETTERS * (len(text) - spaces)
         and _FUNCTION_WORD.search(text) is not None
@@ -406,16 +406,16 @@ def read_source(file: File) -> list[Document] | None:
     try:
         source = pathlib.Path(file.path).read_bytes()
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # of other people's escapes
+            warnings.simplefilter('ignore')  # of other people's escapes
             tree = ast.parse(source)
-        docstrings = list(_docstrings(tree, ""))
+        docstrings = list(_docstrings(tree, ''))
     except (OSError, SyntaxError, ValueError, RecursionError, MemoryError):
         return None
     found = []
     for name, docstring in docstrings:
         sentences = prose(docstring)
-        if sum(s.count(" ") + 1 for s in sentences) >= MIN_WORDS:
-            source_name = f"{file.name}:{name}" if name else file.name
+        if sum(s.count(' ') + 1 for s in sentences) >= MIN_WORDS:
+            source_name = f'{file.name}:{name}' if name else file.name
             found.append(Document(tuple(sentences), source_name))
     return found
 
@@ -426,10 +426,10 @@ def _docstrings(node: ast.AST, name: str) -> Iterator[tuple[str, str]]:
         match node.body[0]:
             case ast.Expr(value=ast.Constant(value=str(docstring))):
                 yield name, docstring
-    for part in ("body", "handlers", "orelse", "finalbody"):
+    for part in ('body', 'handlers', 'orelse', 'finalbody'):
         for child in getattr(node, part, ()):
             if isinstance(child, _NAMED):
-                inner = f"{name}.{child.name}" if name else child.name
+                inner = f'{name}.{child.name}' if name else child.name
                 yield from _docstrings(child, inner)
             elif isinstance(child, _TRANSPARENT):
                 yield from _docstrings(child, name)
@@ -460,7 +460,7 @@ def extract(
     )
     unique: dict[str, Document] = {}
     skipped = 0
-    with tqdm.tqdm(total=len(files), desc="pydocs", unit=" files") as progress:
+    with tqdm.tqdm(total=len(files), desc='pydocs', unit=' files') as progress:
         for answer in answers:
             for read in answer:
                 skipped += read is None
@@ -472,7 +472,7 @@ def extract(
 
 def _cpus() -> int:
     """How many CPUs this process may use."""
-    if hasattr(os, "sched_getaffinity"):  # Linux
+    if hasattr(os, 'sched_getaffinity'):  # Linux
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
 
@@ -494,19 +494,19 @@ def _in_processes(
     def ask(batch: Sequence[File]) -> list[list[Document] | None]:
         process = idle.get()
         try:
-            process.stdin.write(json.dumps(batch) + "\n")
+            process.stdin.write(json.dumps(batch) + '\n')
             process.stdin.flush()
             answer = process.stdout.readline()
         except BrokenPipeError:
-            answer = ""
+            answer = ''
         finally:
             idle.put(process)
         if not answer:
             raise RuntimeError(
-                "A process that parses docstrings for pydocs ended early "
-                f"(exit status {process.wait()}) at the files {batch[0].path} "
-                f".. {batch[-1].path}. If memory was short, run with fewer "
-                "CPUs (`taskset -c 0 ...`)."
+                'A process that parses docstrings for pydocs ended early '
+                f'(exit status {process.wait()}) at the files {batch[0].path} '
+                f'.. {batch[-1].path}. If memory was short, run with fewer '
+                'CPUs (`taskset -c 0 ...`).'
             )
         return [
             read and [Document(tuple(s), source) for s, source in read]
@@ -517,7 +517,7 @@ def _in_processes(
     with contextlib.ExitStack() as stack:
         for _ in range(min(processes, len(batches))):
             process = subprocess.Popen(
-                [sys.executable, "-c", _SERVE, str(root)],
+                [sys.executable, '-c', _SERVE, str(root)],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 text=True,
@@ -637,11 +637,11 @@ def environment_hash(
 ) -> str:
     """32 hex digits that change when the documents might."""
     parts = [
-        f"extraction {EXTRACTION}",
-        f"{platform.python_implementation()} {platform.python_version()}",
-        *(f"{name} {d.version}" for name, d in closure.items()),
+        f'extraction {EXTRACTION}',
+        f'{platform.python_implementation()} {platform.python_version()}',
+        *(f'{name} {d.version}' for name, d in closure.items()),
     ]
-    text = "\n".join(parts)
+    text = '\n'.join(parts)
     return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
 
 
@@ -668,14 +668,14 @@ def prepare(
       OSError: the cache cannot be written.
     """
     closure = dependency_closure(requirements)
-    folder = cache / f"pydocs-{environment_hash(closure)}"
+    folder = cache / f'pydocs-{environment_hash(closure)}'
     if not folder.exists():
-        print("pydocs: reading docstrings, once for this environment")
+        print('pydocs: reading docstrings, once for this environment')
         files = stdlib_files()
         for distribution in closure.values():
             files += distribution_files(distribution)
         _build(folder, files, processes)
-    figures = json.loads((folder / "figures.json").read_text())
+    figures = json.loads((folder / 'figures.json').read_text())
     print(describe(figures), flush=True)
     return folder
 
@@ -689,25 +689,25 @@ def _build(
     corpus, skipped = extract(files, processes)
     split = split_heldout(corpus)
     figures = {
-        "documents": len(corpus),
-        "words": sum(d.text.count(" ") + 1 for d in corpus),
-        "megabytes": sum(len(d.text.encode()) for d in corpus) / 1e6,
-        "train": len(split.train),
-        "candidates": len(split.heldout) + split.dropped,
-        "dropped": split.dropped,
-        "heldout": len(split.heldout),
-        "files": len(files),
-        "skipped_files": skipped,
-        "seconds": time.monotonic() - began,
+        'documents': len(corpus),
+        'words': sum(d.text.count(' ') + 1 for d in corpus),
+        'megabytes': sum(len(d.text.encode()) for d in corpus) / 1e6,
+        'train': len(split.train),
+        'candidates': len(split.heldout) + split.dropped,
+        'dropped': split.dropped,
+        'heldout': len(split.heldout),
+        'files': len(files),
+        'skipped_files': skipped,
+        'seconds': time.monotonic() - began,
     }
     with tempfile.TemporaryDirectory(
-        prefix=f"{folder.name}.", dir=folder.parent, ignore_cleanup_errors=True
+        prefix=f'{folder.name}.', dir=folder.parent, ignore_cleanup_errors=True
     ) as temporary:
-        whole = pathlib.Path(temporary) / "whole"
+        whole = pathlib.Path(temporary) / 'whole'
         whole.mkdir()
-        _write(whole / "train.jsonl", split.train)
-        _write(whole / "heldout.jsonl", split.heldout)
-        (whole / "figures.json").write_text(json.dumps(figures, indent=1))
+        _write(whole / 'train.jsonl', split.train)
+        _write(whole / 'heldout.jsonl', split.heldout)
+        (whole / 'figures.json').write_text(json.dumps(figures, indent=1))
         try:
             whole.rename(folder)
         except OSError:
@@ -719,23 +719,23 @@ def _build(
 def describe(figures: Mapping[str, float]) -> str:
     """The line that is printed when the corpus is built or opened."""
     return (
-        "pydocs: {documents:,} documents, {words:,} words, "
-        "{megabytes:.1f} MB from {files:,} files ({skipped_files} skipped) "
-        "in {seconds:.0f} s; {train:,} to train on; of {candidates:,} "
-        "held-out candidates {dropped:,} dropped, {heldout:,} kept"
+        'pydocs: {documents:,} documents, {words:,} words, '
+        '{megabytes:.1f} MB from {files:,} files ({skipped_files} skipped) '
+        'in {seconds:.0f} s; {train:,} to train on; of {candidates:,} '
+        'held-out candidates {dropped:,} dropped, {heldout:,} kept'
     ).format(**figures)
 
 
 def _write(path: pathlib.Path, corpus: Iterable[Document]) -> None:
-    with open(path, "w", encoding="utf-8") as stream:
+    with open(path, 'w', encoding='utf-8') as stream:
         for sentences, source in corpus:
-            line = {"source": source, "sentences": sentences}
-            stream.write(json.dumps(line, ensure_ascii=False) + "\n")
+            line = {'source': source, 'sentences': sentences}
+            stream.write(json.dumps(line, ensure_ascii=False) + '\n')
 
 
 def read(path: pathlib.Path) -> Iterator[Document]:
     """Yields the documents of `train.jsonl` or `heldout.jsonl`."""
-    with open(path, encoding="utf-8") as stream:
+    with open(path, encoding='utf-8') as stream:
         for line in stream:
             fields = json.loads(line)
-            yield Document(tuple(fields["sentences"]), fields["source"])
+            yield Document(tuple(fields['sentences']), fields['source'])

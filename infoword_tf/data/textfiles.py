@@ -39,8 +39,8 @@ def find(pattern: str) -> list[pathlib.Path]:
     paths = sorted(pathlib.Path(n) for n in names if os.path.isfile(n))
     if not paths:
         raise ValueError(
-            f"No file matches text:{pattern} (in {os.getcwd()}). Check the "
-            "path, and quote the pattern so that the shell leaves it alone: "
+            f'No file matches text:{pattern} (in {os.getcwd()}). Check the '
+            'path, and quote the pattern so that the shell leaves it alone: '
             "'text:DIR/**/*.txt'."
         )
     return paths
@@ -55,11 +55,11 @@ def check(paths: Iterable[pathlib.Path]) -> None:
     for path in paths:
         with _open(path) as stream:
             read_head = functools.partial(stream.read, _HEAD)
-            if b"\0" in _guarded(read_head, path):
+            if b'\0' in _guarded(read_head, path):
                 raise ValueError(
-                    f"{path} looks binary: there is a NUL byte in its first "
-                    f"{_HEAD} bytes. text: expects plain UTF-8 text, or such "
-                    "text as .gz; convert the file, or narrow the pattern."
+                    f'{path} looks binary: there is a NUL byte in its first '
+                    f'{_HEAD} bytes. text: expects plain UTF-8 text, or such '
+                    'text as .gz; convert the file, or narrow the pattern.'
                 )
 
 
@@ -81,9 +81,9 @@ def read(paths: Sequence[pathlib.Path], pattern: str) -> Iterator[Document]:
             yield document
     if is_empty:
         raise ValueError(
-            f"There is no text in the {len(paths)} file(s) of text:{pattern} "
-            f"({paths[0]} ...): they are empty or hold white space alone. "
-            "Expected one sentence or paragraph a line."
+            f'There is no text in the {len(paths)} file(s) of text:{pattern} '
+            f'({paths[0]} ...): they are empty or hold white space alone. '
+            'Expected one sentence or paragraph a line.'
         )
 
 
@@ -128,14 +128,14 @@ def _read_file(path: pathlib.Path) -> Iterator[Document]:
     for number, line in enumerate(_lines(path), 1):
         found = documents.split_sentences(line)
         if sentences and (not found or size > LONGEST):
-            yield Document(tuple(sentences), f"{path}:{first}")
+            yield Document(tuple(sentences), f'{path}:{first}')
             sentences, size = [], 0
         if found and not sentences:
             first = number
         sentences += found
         size += len(line)
     if sentences:
-        yield Document(tuple(sentences), f"{path}:{first}")
+        yield Document(tuple(sentences), f'{path}:{first}')
 
 
 def _lines(path: pathlib.Path) -> Iterator[str]:
@@ -147,17 +147,17 @@ def _lines(path: pathlib.Path) -> Iterator[str]:
                 text = line.decode()
             except UnicodeDecodeError as error:
                 raise ValueError(
-                    f"{path} is not UTF-8: byte 0x{line[error.start]:02x} at "
-                    f"offset {offset + error.start:,} of the text "
-                    f"({error.reason}). Convert the file first, for example "
-                    "by `iconv -f LATIN1 -t UTF-8`."
+                    f'{path} is not UTF-8: byte 0x{line[error.start]:02x} at '
+                    f'offset {offset + error.start:,} of the text '
+                    f'({error.reason}). Convert the file first, for example '
+                    'by `iconv -f LATIN1 -t UTF-8`.'
                 ) from None
-            yield text.removeprefix("\ufeff") if offset == 0 else text
+            yield text.removeprefix('\ufeff') if offset == 0 else text
             offset += len(line)
 
 
 def _open(path: pathlib.Path) -> BinaryIO:
-    return gzip.open(path) if path.suffix == ".gz" else open(path, "rb")
+    return gzip.open(path) if path.suffix == '.gz' else open(path, 'rb')
 
 
 def _guarded(function: Callable[[], bytes], path: pathlib.Path) -> bytes:
@@ -166,7 +166,7 @@ def _guarded(function: Callable[[], bytes], path: pathlib.Path) -> bytes:
         return function()
     except (EOFError, gzip.BadGzipFile, zlib.error) as error:
         raise ValueError(
-            f"{path} is not a whole gzip file ({error}). It may have been cut "
-            "off while it was copied: check it by `gzip -t`, and fetch it "
-            "again; a file that is not compressed must not end in .gz."
+            f'{path} is not a whole gzip file ({error}). It may have been cut '
+            'off while it was copied: check it by `gzip -t`, and fetch it '
+            'again; a file that is not compressed must not end in .gz.'
         ) from error

@@ -8,6 +8,7 @@ import math
 from typing import Any
 
 import keras
+import numpy as np
 from keras import ops
 
 from infoword_tf.layers import fused
@@ -75,32 +76,31 @@ class Attention(keras.layers.Layer):
         Returns:
             [B, T or Q, D], without the output's bias.
         """
-        scale = 1.0 / math.sqrt(self.width // self.heads)
+        # 1/sqrt(E) goes into the query's weights, which are few numbers.
+        scale = np.ones(3 * self.width, 'float32')
+        scale[: self.width] = 1.0 / math.sqrt(self.width // self.heads)
+        kernel = self.kernel * ops.cast(scale, self.compute_dtype)
+        bias = self.bias * scale
         if asking is None:
-            joined = project(x, self.kernel)  # [B, T, 3D]
+            joined = project(x, kernel)  # [B, T, 3D]
             q, k, v = fused.split_heads(
-                joined,
-                self.bias,
-                heads=self.heads,
-                scales=(scale, 1.0, 1.0),
-                key=key,
+                joined, bias, heads=self.heads, parts=3, key=key
             )  # [B, H, T, E] each
         else:
-            parts = [self.width]
-            q_kernel, kv_kernel = ops.split(self.kernel, parts, axis=-1)
-            q_bias, kv_bias = ops.split(self.bias, parts)
+            q_kernel, kv_kernel = ops.split(kernel, [self.width], axis=-1)
+            q_bias, kv_bias = ops.split(bias, [self.width])
             (q,) = fused.split_heads(
                 project(asking, q_kernel),
                 q_bias,
                 heads=self.heads,
-                scales=(scale,),
+                parts=1,
                 key=key,
             )  # [B, H, Q, E]
             k, v = fused.split_heads(
                 project(x, kv_kernel),
                 kv_bias,
                 heads=self.heads,
-                scales=(1.0, 1.0),
+                parts=2,
                 key=key,
             )  # [B, H, T, E] each
         scores = ops.matmul(q, ops.swapaxes(k, -1, -2))  # [B, H, Q, T]

@@ -80,8 +80,15 @@ def _drop(x: Tensor, key: Tensor, rate: float) -> Tensor:
 
 
 def _sum_rows(x: Tensor) -> Tensor:
-    """[..., D] -> [D]."""
-    return ops.sum(ops.reshape(x, (-1, x.shape[-1])), axis=0)
+    """[..., D] -> [D] float32, as a product with a row of ones.
+
+    A matrix product, so that oneDNN makes it; inside a fused loop XLA's sum
+    over rows costs more than all the rest. In bfloat16 the result is rounded
+    once, as every kernel's gradient is.
+    """
+    rows = ops.reshape(x, (-1, x.shape[-1]))
+    ones = ops.ones((1, rows.shape[0]), x.dtype)
+    return _float(ops.matmul(ones, rows))[0]
 
 
 def _normalise(x: Tensor, epsilon: float) -> tuple[Tensor, Tensor]:
@@ -118,12 +125,8 @@ def _add_norm_grad(upstream, normalised, inverse, gamma, key, *, rate):
     upstream, normalised = _float(upstream), _float(normalised)
     total = _normalise_grad(upstream * gamma, normalised, inverse)
     x = _drop(total, key, rate)
-    return (
-        ops.cast(x, dtype),
-        _sum_rows(x),
-        ops.cast(total, dtype),
-        _sum_rows(upstream * normalised),
-        _sum_rows(upstream),
+    return tuple(
+        ops.cast(part, dtype) for part in (x, total, upstream * normalised)
     )
 
 
@@ -164,8 +167,15 @@ def add_norm(
 
         def grad(*args, upstream=None):
             (upstream,) = _many(args, upstream)
-            return _add_norm_grad(
+            x, total, product = _add_norm_grad(
                 upstream, normalised, inverse, gamma, key, rate=rate
+            )
+            return (
+                x,
+                _sum_rows(x),
+                total,
+                _sum_rows(product),
+                _sum_rows(upstream),
             )
 
         return y, grad
@@ -188,10 +198,10 @@ def _norm_grad(upstream, normalised, inverse, gamma, key, *, rate, dtype):
     normalised = _float(normalised)
     upstream = _drop(_float(upstream), key, rate)
     x = _normalise_grad(upstream * gamma, normalised, inverse)
+    # Both sums in one array: upstream is dropped here, for the bias too.
     return (
         ops.cast(x, dtype),
-        _sum_rows(upstream * normalised),
-        _sum_rows(upstream),
+        ops.concatenate([upstream * normalised, upstream], axis=-1),
     )
 
 
@@ -230,7 +240,7 @@ def norm(
 
         def grad(*args, upstream=None):
             (upstream,) = _many(args, upstream)
-            return _norm_grad(
+            d_x, products = _norm_grad(
                 upstream,
                 normalised,
                 inverse,
@@ -239,6 +249,7 @@ def norm(
                 rate=rate,
                 dtype=keras.backend.standardize_dtype(x.dtype),
             )
+            return d_x, *ops.split(_sum_rows(products), 2)
 
         return y, grad
 
@@ -277,8 +288,7 @@ def _bias_gelu(x, bias, *, form):
 @compiled
 def _bias_gelu_grad(upstream, x, bias, *, form):
     slope = _gelu_slope(_float(x) + bias, form)
-    total = _float(upstream) * slope
-    return ops.cast(total, x.dtype), _sum_rows(total)
+    return ops.cast(_float(upstream) * slope, x.dtype)
 
 
 def bias_gelu(
@@ -302,7 +312,8 @@ def bias_gelu(
     def function(x, bias):
         def grad(*args, upstream=None):
             (upstream,) = _many(args, upstream)
-            return _bias_gelu_grad(upstream, x, bias, form=form)
+            total = _bias_gelu_grad(upstream, x, bias, form=form)
+            return total, _sum_rows(total)
 
         return _bias_gelu(x, bias, form=form), grad
 
@@ -312,47 +323,20 @@ def bias_gelu(
 # ----------------------------------------------------------------- attention
 
 
-def _to_heads(x: Tensor, bias: Tensor, heads: int, scale: float) -> Tensor:
-    """[B, T, D] + [D] -> [B, H, T, E], in float32."""
-    x = (_float(x) + bias) * scale
-    x = ops.reshape(x, (-1, x.shape[1], heads, x.shape[2] // heads))
-    return ops.transpose(x, (0, 2, 1, 3))
-
-
-def _from_heads(x: Tensor) -> Tensor:
-    """[B, H, T, E] -> [B, T, D]."""
-    b, h, t, e = x.shape
-    return ops.reshape(ops.transpose(x, (0, 2, 1, 3)), (-1, t, h * e))
-
-
 @compiled
-def _heads(x, bias, *, heads, scales):
-    width = x.shape[-1] // len(scales)
-    return tuple(
-        ops.cast(
-            _to_heads(
-                x[:, :, i * width : (i + 1) * width],
-                bias[i * width : (i + 1) * width],
-                heads,
-                scale,
-            ),
-            x.dtype,
-        )
-        for i, scale in enumerate(scales)
-    )
+def _heads(x, bias, *, heads, parts):
+    b, t, width = x.shape
+    y = ops.cast(_float(x) + bias, x.dtype)
+    y = ops.reshape(y, (b, t, parts, heads, width // (parts * heads)))
+    y = ops.transpose(y, (2, 0, 3, 1, 4))  # [n, B, H, T, E]
+    return tuple(y[i] for i in range(parts))
 
 
-@compiled
-def _heads_grad(*parts, scales):
-    dtype = parts[0].dtype
-    x = ops.concatenate(
-        [
-            _from_heads(_float(part)) * scale
-            for part, scale in zip(parts, scales, strict=True)
-        ],
-        axis=-1,
-    )
-    return ops.cast(x, dtype), _sum_rows(x)
+def _heads_grad(parts):
+    """n times [B, H, T, E] -> [B, T, n D]: one plain transpose is fastest."""
+    b, h, t, e = parts[0].shape
+    x = ops.transpose(ops.stack(parts), (1, 3, 0, 2, 4))  # [B, T, n, H, E]
+    return ops.reshape(x, (b, t, len(parts) * h * e))
 
 
 def split_heads(
@@ -360,7 +344,7 @@ def split_heads(
     bias: Tensor,
     *,
     heads: int,
-    scales: tuple[float, ...],
+    parts: int,
     key: Tensor | None = None,
 ) -> tuple[Tensor, ...]:
     """Adds the bias to joined projections and parts them into heads.
@@ -369,29 +353,28 @@ def split_heads(
         x: [B, T, n D], n projections side by side, in the compute dtype.
         bias: [n D] float32.
         heads: H.
-        scales: n factors; the query's is 1/sqrt(E).
-        key: None runs plain operations (and allows a dynamic T).
+        parts: n.
+        key: None runs plain operations (and allows a dynamic B and T).
 
     Returns:
         n tensors [B, H, T, E] in x's dtype.
     """
     if key is None:
-        length, width = ops.shape(x)[1], x.shape[-1] // len(scales)
-        parts = ops.split(
-            ops.cast(_float(x) + bias, x.dtype), len(scales), axis=-1
-        )
+        length, width = ops.shape(x)[1], x.shape[-1] // parts
+        split = ops.split(ops.cast(_float(x) + bias, x.dtype), parts, axis=-1)
         shape = (-1, length, heads, width // heads)
         return tuple(
-            ops.transpose(ops.reshape(part * scale, shape), (0, 2, 1, 3))
-            for part, scale in zip(parts, scales, strict=True)
+            ops.transpose(ops.reshape(part, shape), (0, 2, 1, 3))
+            for part in split
         )
 
     @ops.custom_gradient
     def function(x, bias):
         def grad(*args, upstream=None):
-            return _heads_grad(*_many(args, upstream), scales=scales)
+            total = _heads_grad(_many(args, upstream))
+            return total, _sum_rows(total)
 
-        return _heads(x, bias, heads=heads, scales=scales), grad
+        return _heads(x, bias, heads=heads, parts=parts), grad
 
     return function(x, _read(bias))
 

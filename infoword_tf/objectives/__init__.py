@@ -41,7 +41,7 @@ def parse(objectives: str) -> dict[str, float]:
     """
     weights: dict[str, float] = {}
     for part in SUMS.get(objectives, objectives).split(','):
-        row, _, weight = part.strip().partition(':')
+        row, colon, weight = part.strip().partition(':')
         if row not in TABLE:
             known = ', '.join([*TABLE, *SUMS])
             raise ValueError(
@@ -49,10 +49,12 @@ def parse(objectives: str) -> dict[str, float]:
                 f'are {known}'
             )
         if row in weights:
-            raise ValueError(f'--objectives={objectives}: {row!r} is there '
-                             'twice; give it one weight')
+            raise ValueError(
+                f'--objectives={objectives}: {row!r} is there twice; give it '
+                'one weight'
+            )
         try:
-            weights[row] = float(weight or 1.0)
+            weights[row] = float(weight if colon else 1.0)
         except ValueError:
             raise ValueError(
                 f'--objectives={objectives}: {weight!r} is no weight; write '

@@ -20,7 +20,7 @@ from infoword_tf.data import corpora, documents, pydocs, textfiles
 Document = documents.Document
 
 
-def made(text, source="made"):
+def made(text, source='made'):
     return Document(tuple(documents.split_sentences(text)), source)
 
 
@@ -44,27 +44,27 @@ class Temporary(parameterized.TestCase):
 
 class SplitSentencesTest(parameterized.TestCase):
     @parameterized.parameters(
-        ("", []),
-        (" \n\t ", []),
-        ("One. Two.", ["One.", "Two."]),
-        ("No end", ["No end"]),
-        ("Is it? It is! Good.", ["Is it?", "It is!", "Good."]),
-        ('He said "Go." Then he left.', ['He said "Go."', "Then he left."]),
-        ("It is so. (See there.) Yes.", ["It is so.", "(See there.)", "Yes."]),
-        ('Why? "Because," he said.', ["Why?", '"Because," he said.']),
-        ("It has 3. 4 is more.", ["It has 3.", "4 is more."]),
-        ("Pi is 3.14 or so.", ["Pi is 3.14 or so."]),
-        ("Use os.Path here.", ["Use os.Path here."]),
-        ("Pets, e.g. Cats, i.e. Felines.", None),
-        ("Dogs, cats etc. Birds too.", None),
-        ("Mr. Smith vs. Dr. Jones.", None),
-        ("See No. 5 and Fig. 3.", None),
-        ("Say no. It is enough.", ["Say no.", "It is enough."]),
-        ("By J. R. Tolkien and D. Knuth.", None),
-        ("The U.S. Army came.", None),
-        ("x, y, ... N more.", None),
-        ("end. and lower case.", None),
-        ("Él vino. Él se fue. él", ["Él vino.", "Él se fue. él"]),
+        ('', []),
+        (' \n\t ', []),
+        ('One. Two.', ['One.', 'Two.']),
+        ('No end', ['No end']),
+        ('Is it? It is! Good.', ['Is it?', 'It is!', 'Good.']),
+        ('He said "Go." Then he left.', ['He said "Go."', 'Then he left.']),
+        ('It is so. (See there.) Yes.', ['It is so.', '(See there.)', 'Yes.']),
+        ('Why? "Because," he said.', ['Why?', '"Because," he said.']),
+        ('It has 3. 4 is more.', ['It has 3.', '4 is more.']),
+        ('Pi is 3.14 or so.', ['Pi is 3.14 or so.']),
+        ('Use os.Path here.', ['Use os.Path here.']),
+        ('Pets, e.g. Cats, i.e. Felines.', None),
+        ('Dogs, cats etc. Birds too.', None),
+        ('Mr. Smith vs. Dr. Jones.', None),
+        ('See No. 5 and Fig. 3.', None),
+        ('Say no. It is enough.', ['Say no.', 'It is enough.']),
+        ('By J. R. Tolkien and D. Knuth.', None),
+        ('The U.S. Army came.', None),
+        ('x, y, ... N more.', None),
+        ('end. and lower case.', None),
+        ('Él vino. Él se fue. él', ['Él vino.', 'Él se fue. él']),
     )
     def test_cases(self, text, expected):
         self.assertEqual(
@@ -73,16 +73,16 @@ class SplitSentencesTest(parameterized.TestCase):
         )
 
     def test_white_space_becomes_single_spaces(self):
-        text = "One\ttwo \r\n three.\u00a0Four\u2003 five.\x0bSix\x1c."
+        text = 'One\ttwo \r\n three.\u00a0Four\u2003 five.\x0bSix\x1c.'
         self.assertEqual(
             documents.split_sentences(text),
-            ["One two three.", "Four five.", "Six ."],
+            ['One two three.', 'Four five.', 'Six .'],
         )
 
     def test_hash_bucket_is_fixed(self):
         # Other numbers would move documents between the parts of a corpus.
         self.assertEqual(
-            [documents.hash_bucket(t, 100) for t in ("", "a", "b", "é")],
+            [documents.hash_bucket(t, 100) for t in ('', 'a', 'b', 'é')],
             [76, 43, 33, 43],
         )
 
@@ -225,7 +225,7 @@ class ProseTest(parameterized.TestCase):
 
     @parameterized.named_parameters(
         (
-            "numpy",
+            'numpy',
             NUMPY,
             """\
             Compute the norm of x.
@@ -235,7 +235,7 @@ class ProseTest(parameterized.TestCase):
             The second example is run along an axis.""",  # noqa: E501
         ),
         (
-            "google",
+            'google',
             GOOGLE,
             """\
             Creates a dataset from a list of files.
@@ -245,7 +245,7 @@ class ProseTest(parameterized.TestCase):
             Use tf.data and the guide to learn more.""",  # noqa: E501
         ),
         (
-            "sphinx",
+            'sphinx',
             SPHINX,
             """\
             Sends a Request and returns its Response
@@ -253,7 +253,7 @@ class ProseTest(parameterized.TestCase):
             close must be called when it is no longer needed.""",
         ),
         (
-            "lists_and_tables",
+            'lists_and_tables',
             LISTS,
             """\
             Choose a strategy for the run.
@@ -265,34 +265,34 @@ class ProseTest(parameterized.TestCase):
     )
     def test_style(self, docstring, expected):
         self.assertEqual(
-            pydocs.prose(docstring), textwrap.dedent(expected).split("\n")
+            pydocs.prose(docstring), textwrap.dedent(expected).split('\n')
         )
 
     @parameterized.parameters(
-        ("", []),
-        ("   \n  ", []),
-        ("norm(x, y) -> float\n\nReturn the norm.", []),
+        ('', []),
+        ('   \n  ', []),
+        ('norm(x, y) -> float\n\nReturn the norm.', []),
         (
-            "norm(x, y) -> float\n\nReturn the norm of all the values.",
-            ["Return the norm of all the values."],
+            'norm(x, y) -> float\n\nReturn the norm of all the values.',
+            ['Return the norm of all the values.'],
         ),
         # A summary line that was broken by width, its rest indented.
         (
-            "Return the sum of all\n        values here.\n\n    Not the mean"
-            " of any of them.",
+            'Return the sum of all\n        values here.\n\n    Not the mean'
+            ' of any of them.',
             [
-                "Return the sum of all values here.",
-                "Not the mean of any of them.",
+                'Return the sum of all values here.',
+                'Not the mean of any of them.',
             ],
         ),
         # A fence that is never closed.
-        ("Draw the line.\n\n```\nIt is code. It is.", ["Draw the line."]),
+        ('Draw the line.\n\n```\nIt is code. It is.', ['Draw the line.']),
         # Parameters and stars that are not markup.
         (
-            "Call it with *args and **kwargs of the caller.",
-            ["Call it with *args and **kwargs of the caller."],
+            'Call it with *args and **kwargs of the caller.',
+            ['Call it with *args and **kwargs of the caller.'],
         ),
-        ("It is bad \ud800 to have halves.", []),
+        ('It is bad \ud800 to have halves.', []),
     )
     def test_case(self, docstring, expected):
         self.assertEqual(pydocs.prose(docstring), expected)
@@ -326,18 +326,18 @@ except ImportError:
 '''
 
 EXPECTED = [
-    "p/a.py",
-    "p/a.py:Outer",
-    "p/a.py:Outer.method",
-    "p/a.py:Outer.method.inner",
-    "p/a.py:g",
+    'p/a.py',
+    'p/a.py:Outer',
+    'p/a.py:Outer.method',
+    'p/a.py:Outer.method.inner',
+    'p/a.py:g',
 ]
 
 
 class ExtractTest(Temporary):
     def files(self, **contents):
         return [
-            pydocs.File(str(self.write(f"{n}.py", c)), f"p/{n}.py")
+            pydocs.File(str(self.write(f'{n}.py', c)), f'p/{n}.py')
             for n, c in contents.items()
         ]
 
@@ -351,33 +351,33 @@ class ExtractTest(Temporary):
         self.assertEqual(skipped, 0)
         self.assertEqual(
             found[2].sentences,
-            ("The method has a docstring that is long enough.",),
+            ('The method has a docstring that is long enough.',),
         )
 
     def test_files_that_do_not_parse_are_counted(self):
         latin = '"""Ein Café is the place where all of us are."""'
         files = self.files(
-            syntax="def f(:\n",
-            latin=latin.encode("latin1"),
-            declared=f"# coding: latin1\n{latin}".encode("latin1"),
-            bom=b"\xef\xbb\xbf" + latin.replace("all", "none").encode(),
+            syntax='def f(:\n',
+            latin=latin.encode('latin1'),
+            declared=f'# coding: latin1\n{latin}'.encode('latin1'),
+            bom=b'\xef\xbb\xbf' + latin.replace('all', 'none').encode(),
             null=b'"""A null byte is not allowed in any source."""\0',
-            empty="",
+            empty='',
         )
-        files.append(pydocs.File(str(self.folder / "gone.py"), "p/gone.py"))
+        files.append(pydocs.File(str(self.folder / 'gone.py'), 'p/gone.py'))
         found, skipped = self.extract(files)
         self.assertEqual(
-            [d.source for d in found], ["p/declared.py", "p/bom.py"]
+            [d.source for d in found], ['p/declared.py', 'p/bom.py']
         )
-        self.assertIn("Café", found[0].text)
+        self.assertIn('Café', found[0].text)
         self.assertEqual(skipped, 4)
 
     def test_processes_change_nothing(self):
         sources = {
-            f"m{i:03}": SOURCE.replace("long enough", f"as long as {i} words")
+            f'm{i:03}': SOURCE.replace('long enough', f'as long as {i} words')
             for i in range(120)
         }
-        sources["broken"] = "("
+        sources['broken'] = '('
         files = self.files(**sources)
         one = self.extract(files, 1)
         self.assertEqual(one, self.extract(files, 2))
@@ -385,60 +385,60 @@ class ExtractTest(Temporary):
         self.assertEqual(one[1], 1)
 
     def test_a_process_that_ends_is_an_error(self):
-        with mock.patch.object(pydocs, "_SERVE", "raise SystemExit(3)"):
-            with self.assertRaisesRegex(RuntimeError, "exit status 3.*a.py"):
+        with mock.patch.object(pydocs, '_SERVE', 'raise SystemExit(3)'):
+            with self.assertRaisesRegex(RuntimeError, 'exit status 3.*a.py'):
                 self.extract(self.files(a=SOURCE), 2)
 
     def test_extraction_does_not_import_tensorflow(self):
         code = (
-            "import sys; from infoword_tf.data import corpora; "
+            'import sys; from infoword_tf.data import corpora; '
             "assert not {'tensorflow', 'keras'} & set(sys.modules)"
         )
-        subprocess.run([sys.executable, "-c", code], check=True)
+        subprocess.run([sys.executable, '-c', code], check=True)
 
 
 class FilesTest(absltest.TestCase):
     def test_stdlib(self):
         names = [file.name for file in pydocs.stdlib_files()]
-        self.assertIn("python/argparse.py", names)
-        self.assertIn("python/json/decoder.py", names)
+        self.assertIn('python/argparse.py', names)
+        self.assertIn('python/json/decoder.py', names)
         self.assertEqual(names, sorted(names))
         for name in names:
-            self.assertNotRegex(name, "/tests?/|site-packages|idle_test")
+            self.assertNotRegex(name, '/tests?/|site-packages|idle_test')
 
     def test_closure_of_a_package(self):
         # absltest comes from absl-py, which requires nothing.
         closure = pydocs.dependency_closure(
-            ["absl_py>=0.1", "nothing-of-the-name", 'numpy; extra == "x"']
+            ['absl_py>=0.1', 'nothing-of-the-name', 'numpy; extra == "x"']
         )
-        self.assertEqual(list(closure), ["absl-py"])
-        names = [f.name for f in pydocs.distribution_files(closure["absl-py"])]
-        self.assertIn("absl/flags/_flag.py", names)
+        self.assertEqual(list(closure), ['absl-py'])
+        names = [f.name for f in pydocs.distribution_files(closure['absl-py'])]
+        self.assertIn('absl/flags/_flag.py', names)
         for file in names:
-            self.assertNotRegex(file, "/tests?/")
+            self.assertNotRegex(file, '/tests?/')
 
     def test_not_installed(self):
         error = importlib.metadata.PackageNotFoundError
         with mock.patch.object(
-            importlib.metadata, "requires", side_effect=error
+            importlib.metadata, 'requires', side_effect=error
         ):
-            with self.assertRaisesRegex(RuntimeError, "pip install -e"):
+            with self.assertRaisesRegex(RuntimeError, 'pip install -e'):
                 pydocs.dependency_closure()
 
     def test_package(self):
-        self.assertEqual(pydocs.package("numpy/linalg/x.py:norm"), "numpy")
-        self.assertEqual(pydocs.package("python/argparse.py"), "python")
-        self.assertEqual(pydocs.package("six.py:u.v"), "six")
+        self.assertEqual(pydocs.package('numpy/linalg/x.py:norm'), 'numpy')
+        self.assertEqual(pydocs.package('python/argparse.py'), 'python')
+        self.assertEqual(pydocs.package('six.py:u.v'), 'six')
 
 
 def words(rng, n):
-    return " ".join(f"w{i}" for i in rng.integers(10**9, size=n))
+    return ' '.join(f'w{i}' for i in rng.integers(10**9, size=n))
 
 
-def in_bucket(rng, n, is_candidate, prefix=""):
+def in_bucket(rng, n, is_candidate, prefix=''):
     """A text that begins so, of n words more, candidate or not."""
     while True:
-        text = f"{prefix} {words(rng, n)}".strip()
+        text = f'{prefix} {words(rng, n)}'.strip()
         if (documents.hash_bucket(text, 20) == 0) == is_candidate:
             return text
 
@@ -468,7 +468,7 @@ class SplitHeldoutTest(parameterized.TestCase):
         rng = self.rng
         original = in_bucket(rng, 60, False)
         while True:
-            changed = f"{original.rsplit(' ', 1)[0]} {words(rng, 1)}"
+            changed = f'{original.rsplit(" ", 1)[0]} {words(rng, 1)}'
             if documents.hash_bucket(changed, 20) == 0:
                 break
         other = in_bucket(rng, 60, True)
@@ -498,7 +498,7 @@ class SplitHeldoutTest(parameterized.TestCase):
 
     def test_repetition_inside_a_document_is_not_shared(self):
         while True:
-            text = " ".join([words(self.rng, 10)] * 5)
+            text = ' '.join([words(self.rng, 10)] * 5)
             if documents.hash_bucket(text, 20) == 0:
                 break
         self.assertEqual(self.split(text), ([], [text], 0))
@@ -509,7 +509,7 @@ class SplitHeldoutTest(parameterized.TestCase):
         rng = self.rng
         while True:
             a, b = words(rng, 20), words(rng, 20)
-            text = " ".join(a.split()[-4:] + b.split()[:4])
+            text = ' '.join(a.split()[-4:] + b.split()[:4])
             if documents.hash_bucket(text, 20) == 0 and all(
                 documents.hash_bucket(t, 20) for t in (a, b)
             ):
@@ -525,45 +525,45 @@ class PrepareTest(Temporary):
         with (
             contextlib.redirect_stderr(io.StringIO()),
             contextlib.redirect_stdout(io.StringIO()) as printed,
-            mock.patch.object(pydocs, "stdlib_files", list),
+            mock.patch.object(pydocs, 'stdlib_files', list),
         ):
-            folder = pydocs.prepare(cache, ["absl-py"], 1)
+            folder = pydocs.prepare(cache, ['absl-py'], 1)
         return folder, printed.getvalue()
 
     def test_build_and_open(self):
-        folder, built = self.prepare(self.folder / "a" / "b")
-        again, opened = self.prepare(self.folder / "a" / "b")
-        other, _ = self.prepare(self.folder / "c")
+        folder, built = self.prepare(self.folder / 'a' / 'b')
+        again, opened = self.prepare(self.folder / 'a' / 'b')
+        other, _ = self.prepare(self.folder / 'c')
         self.assertEqual(folder, again)
         self.assertEqual(built.splitlines()[-1], opened.strip())
-        self.assertStartsWith(opened, "pydocs: ")
+        self.assertStartsWith(opened, 'pydocs: ')
         self.assertEqual(folder.name, other.name)
-        for name in ("train.jsonl", "heldout.jsonl"):
+        for name in ('train.jsonl', 'heldout.jsonl'):
             self.assertEqual(
                 (folder / name).read_bytes(), (other / name).read_bytes()
             )
         # No temporary folder stays behind.
         self.assertEqual(list(folder.parent.iterdir()), [folder])
-        figures = json.loads((folder / "figures.json").read_text())
-        train = list(pydocs.read(folder / "train.jsonl"))
-        heldout = list(pydocs.read(folder / "heldout.jsonl"))
-        self.assertLen(train, figures["train"])
-        self.assertLen(heldout, figures["heldout"])
+        figures = json.loads((folder / 'figures.json').read_text())
+        train = list(pydocs.read(folder / 'train.jsonl'))
+        heldout = list(pydocs.read(folder / 'heldout.jsonl'))
+        self.assertLen(train, figures['train'])
+        self.assertLen(heldout, figures['heldout'])
         self.assertEqual(
-            figures["documents"],
-            len(train) + len(heldout) + figures["dropped"],
+            figures['documents'],
+            len(train) + len(heldout) + figures['dropped'],
         )
         self.assertGreater(len(train), 100)
-        self.assertEqual({pydocs.package(d.source) for d in train}, {"absl"})
+        self.assertEqual({pydocs.package(d.source) for d in train}, {'absl'})
         for document in train:
             self.assertGreaterEqual(len(document.text.split()), 8)
-            self.assertEqual(document.text, " ".join(document.text.split()))
+            self.assertEqual(document.text, ' '.join(document.text.split()))
 
     def test_a_failed_build_leaves_nothing(self):
         with mock.patch.object(
-            pydocs, "_write", side_effect=OSError("disk full")
+            pydocs, '_write', side_effect=OSError('disk full')
         ):
-            with self.assertRaisesRegex(OSError, "disk full"):
+            with self.assertRaisesRegex(OSError, 'disk full'):
                 self.prepare(self.folder)
         self.assertEmpty(list(self.folder.iterdir()))
 
@@ -573,116 +573,116 @@ class PrepareTest(Temporary):
 
         def overtaken(path, corpus):
             write(path, corpus)
-            folder = cache / path.parent.parent.name.rsplit(".", 1)[0]
+            folder = cache / path.parent.parent.name.rsplit('.', 1)[0]
             folder.mkdir(exist_ok=True)
-            (folder / "figures.json").write_text(json.dumps(FIGURES))
+            (folder / 'figures.json').write_text(json.dumps(FIGURES))
 
-        with mock.patch.object(pydocs, "_write", overtaken):
+        with mock.patch.object(pydocs, '_write', overtaken):
             folder, printed = self.prepare(cache)
-        self.assertIn("12,345 documents", printed)
+        self.assertIn('12,345 documents', printed)
         self.assertEqual(list(cache.iterdir()), [folder])
 
     def test_hash_of_the_environment(self):
-        Distribution = collections.namedtuple("Distribution", "version")
-        one = pydocs.environment_hash({"a": Distribution("1")})
-        two = pydocs.environment_hash({"a": Distribution("2")})
-        with mock.patch.object(pydocs, "EXTRACTION", -1):
-            three = pydocs.environment_hash({"a": Distribution("1")})
+        Distribution = collections.namedtuple('Distribution', 'version')
+        one = pydocs.environment_hash({'a': Distribution('1')})
+        two = pydocs.environment_hash({'a': Distribution('2')})
+        with mock.patch.object(pydocs, 'EXTRACTION', -1):
+            three = pydocs.environment_hash({'a': Distribution('1')})
         self.assertLen({one, two, three}, 3)
-        self.assertRegex(one, "^[0-9a-f]{32}$")
+        self.assertRegex(one, '^[0-9a-f]{32}$')
 
 
 FIGURES = dict.fromkeys(
-    "words megabytes train candidates dropped heldout files skipped_files "
-    "seconds".split(),
+    'words megabytes train candidates dropped heldout files skipped_files '
+    'seconds'.split(),
     0,
-) | {"documents": 12345}
+) | {'documents': 12345}
 
 
 class TextTest(Temporary):
-    def open(self, pattern="*.txt*", heldout=None):
+    def open(self, pattern='*.txt*', heldout=None):
         return corpora.open_corpus(
-            f"text:{self.folder}/{pattern}",
-            heldout and f"{self.folder}/{heldout}",
+            f'text:{self.folder}/{pattern}',
+            heldout and f'{self.folder}/{heldout}',
         )
 
-    def all(self, pattern="*.txt*"):
+    def all(self, pattern='*.txt*'):
         corpus = self.open(pattern)
         return list(corpus.train()) + list(corpus.heldout())
 
     def test_documents_of_many_files(self):
-        self.write("b.txt", "\n\nOne. Two.\nThree\n \t\nFour")
-        zipped = gzip.compress("Fünf\r\n\r\n\r\nSix\r\n".encode())
-        a = self.write("a.txt.gz", zipped)
-        c = self.write("deep/er/c.txt", "\ufeffBom first.\n\nThen\u00a0more")
-        self.write("deep/empty.txt", "")
-        b = self.folder / "b.txt"
+        self.write('b.txt', '\n\nOne. Two.\nThree\n \t\nFour')
+        zipped = gzip.compress('Fünf\r\n\r\n\r\nSix\r\n'.encode())
+        a = self.write('a.txt.gz', zipped)
+        c = self.write('deep/er/c.txt', '\ufeffBom first.\n\nThen\u00a0more')
+        self.write('deep/empty.txt', '')
+        b = self.folder / 'b.txt'
         self.assertCountEqual(
-            self.all("**/*.txt*"),
+            self.all('**/*.txt*'),
             [
-                Document(("Fünf",), f"{a}:1"),
-                Document(("Six",), f"{a}:4"),
-                Document(("One.", "Two.", "Three"), f"{b}:3"),
-                Document(("Four",), f"{b}:6"),
-                Document(("Bom first.",), f"{c}:1"),
-                Document(("Then more",), f"{c}:3"),
+                Document(('Fünf',), f'{a}:1'),
+                Document(('Six',), f'{a}:4'),
+                Document(('One.', 'Two.', 'Three'), f'{b}:3'),
+                Document(('Four',), f'{b}:6'),
+                Document(('Bom first.',), f'{c}:1'),
+                Document(('Then more',), f'{c}:3'),
             ],
         )
 
     def test_home(self):
-        self.write("home.txt", "Home")
+        self.write('home.txt', 'Home')
         with mock.patch.dict(os.environ, HOME=str(self.folder)):
-            found = textfiles.find("~/*.txt")
-        self.assertEqual(found, [self.folder / "home.txt"])
+            found = textfiles.find('~/*.txt')
+        self.assertEqual(found, [self.folder / 'home.txt'])
 
     def test_no_file(self):
-        with self.assertRaisesRegex(ValueError, r"No file matches.*\*\.txt"):
+        with self.assertRaisesRegex(ValueError, r'No file matches.*\*\.txt'):
             self.open()
 
     def test_no_text(self):
-        self.write("a.txt", "")
-        self.write("b.txt.gz", gzip.compress(b" \n\n\t\n"))
-        with self.assertRaisesRegex(ValueError, "no text in the 2 file"):
+        self.write('a.txt', '')
+        self.write('b.txt.gz', gzip.compress(b' \n\n\t\n'))
+        with self.assertRaisesRegex(ValueError, 'no text in the 2 file'):
             self.open()
 
     @parameterized.parameters(False, True)
     def test_binary(self, is_zipped):
-        content = b"a" * 8191 + b"\0"
-        name = "x.txt.gz" if is_zipped else "x.txt"
+        content = b'a' * 8191 + b'\0'
+        name = 'x.txt.gz' if is_zipped else 'x.txt'
         self.write(name, gzip.compress(content) if is_zipped else content)
-        self.write("a.txt", "Fine")
-        with self.assertRaisesRegex(ValueError, rf"{name} looks binary.*UTF-8"):
+        self.write('a.txt', 'Fine')
+        with self.assertRaisesRegex(ValueError, rf'{name} looks binary.*UTF-8'):
             self.open()
 
     @parameterized.parameters(False, True)
     def test_bad_utf8(self, is_zipped):
-        content = b"\xef\xbb\xbfOne\r\n\r\n" + "é\n\n".encode() * 300
-        bad = content + b"abc\xe9d\n"
-        name = "x.txt.gz" if is_zipped else "x.txt"
+        content = b'\xef\xbb\xbfOne\r\n\r\n' + 'é\n\n'.encode() * 300
+        bad = content + b'abc\xe9d\n'
+        name = 'x.txt.gz' if is_zipped else 'x.txt'
         self.write(name, gzip.compress(bad) if is_zipped else bad)
         corpus = self.open()
-        offset = f"{len(content) + 3:,}"
+        offset = f'{len(content) + 3:,}'
         with self.assertRaisesRegex(
-            ValueError, rf"{name} is not UTF-8: byte 0xe9 at offset {offset} "
+            ValueError, rf'{name} is not UTF-8: byte 0xe9 at offset {offset} '
         ):
             list(corpus.train())
 
     @parameterized.parameters(-1, -9, 40, 3)
     def test_truncated_gz(self, end):
         rng = np.random.default_rng(0)
-        lines = "\n\n".join(words(rng, 9) for _ in range(3000))
-        self.write("x.txt.gz", gzip.compress(lines.encode())[:end])
-        with self.assertRaisesRegex(ValueError, "x.txt.gz is not a whole gzip"):
+        lines = '\n\n'.join(words(rng, 9) for _ in range(3000))
+        self.write('x.txt.gz', gzip.compress(lines.encode())[:end])
+        with self.assertRaisesRegex(ValueError, 'x.txt.gz is not a whole gzip'):
             list(self.open().train())
 
     def test_not_gz(self):
-        self.write("x.txt.gz", "Just text.")
-        with self.assertRaisesRegex(ValueError, "must not end in .gz"):
+        self.write('x.txt.gz', 'Just text.')
+        with self.assertRaisesRegex(ValueError, 'must not end in .gz'):
             self.open()
 
     def test_a_long_document_goes_on(self):
-        self.write("x.txt", "One line of it.\n" * 100)
-        with mock.patch.object(textfiles, "LONGEST", 400):
+        self.write('x.txt', 'One line of it.\n' * 100)
+        with mock.patch.object(textfiles, 'LONGEST', 400):
             found = self.all()
         self.assertEqual(sum(len(d.sentences) for d in found), 100)
         self.assertBetween(len(found), 3, 5)
@@ -690,7 +690,7 @@ class TextTest(Temporary):
     def test_heldout_share(self):
         rng = np.random.default_rng(1)
         texts = [words(rng, 5) for _ in range(5000)]
-        self.write("x.txt", "\n\n".join(texts))
+        self.write('x.txt', '\n\n'.join(texts))
         corpus = self.open()
         train = [d.text for d in corpus.train()]
         heldout = [d.text for d in corpus.heldout()]
@@ -712,66 +712,66 @@ class TextTest(Temporary):
         self.assertEqual(train, [d for d in every if d not in free[:3]])
 
     def test_heldout_glob(self):
-        self.write("train.txt", "\n\n".join(f"Text {i}" for i in range(300)))
-        self.write("valid.txt", "Valid 1\n\nValid 2")
-        corpus = self.open("train.txt", "valid.txt")
+        self.write('train.txt', '\n\n'.join(f'Text {i}' for i in range(300)))
+        self.write('valid.txt', 'Valid 1\n\nValid 2')
+        corpus = self.open('train.txt', 'valid.txt')
         self.assertLen(list(corpus.train()), 300)
         self.assertEqual(
-            [d.text for d in corpus.heldout()], ["Valid 1", "Valid 2"]
+            [d.text for d in corpus.heldout()], ['Valid 1', 'Valid 2']
         )
         self.assertNotEqual(
-            corpus.fingerprint, self.open("train.txt").fingerprint
+            corpus.fingerprint, self.open('train.txt').fingerprint
         )
-        with self.assertRaisesRegex(ValueError, "valid.txt.*match both"):
-            self.open("*.txt", "valid.txt")
-        with self.assertRaisesRegex(ValueError, "No file matches.*none"):
-            self.open("*.txt", "none")
+        with self.assertRaisesRegex(ValueError, 'valid.txt.*match both'):
+            self.open('*.txt', 'valid.txt')
+        with self.assertRaisesRegex(ValueError, 'No file matches.*none'):
+            self.open('*.txt', 'none')
 
     def test_fingerprint(self):
-        path = self.write("x.txt", "One")
+        path = self.write('x.txt', 'One')
         one = self.open()
         self.assertEqual(one.fingerprint, self.open().fingerprint)
-        self.assertEqual(one.name, f"text:{self.folder}/*.txt*")
+        self.assertEqual(one.name, f'text:{self.folder}/*.txt*')
         os.utime(path, ns=(1, 1))
         two = self.open().fingerprint
-        self.write("y.txt", "Two")
+        self.write('y.txt', 'Two')
         self.assertLen({one.fingerprint, two, self.open().fingerprint}, 3)
 
 
 class OpenCorpusTest(Temporary):
     def test_unknown_kind(self):
         with self.assertRaisesRegex(ValueError, "'wiki'.*pydocs, text"):
-            corpora.open_corpus("wiki")
+            corpora.open_corpus('wiki')
 
     def test_pydocs_takes_no_heldout(self):
-        with self.assertRaisesRegex(ValueError, "held-out part of its own"):
-            corpora.open_corpus("pydocs", "x.txt")
-        with self.assertRaisesRegex(ValueError, "nothing after a colon"):
-            corpora.open_corpus("pydocs:x")
+        with self.assertRaisesRegex(ValueError, 'held-out part of its own'):
+            corpora.open_corpus('pydocs', 'x.txt')
+        with self.assertRaisesRegex(ValueError, 'nothing after a colon'):
+            corpora.open_corpus('pydocs:x')
 
     def test_pydocs(self):
-        folder = self.folder / "pydocs-0123"
-        document = Document(("Größe is the size.", "So it is."), "p/a.py:f")
+        folder = self.folder / 'pydocs-0123'
+        document = Document(('Größe is the size.', 'So it is.'), 'p/a.py:f')
         folder.mkdir()
-        pydocs._write(folder / "train.jsonl", [document])
-        pydocs._write(folder / "heldout.jsonl", [])
-        with mock.patch.object(pydocs, "prepare", return_value=folder):
-            corpus = corpora.open_corpus("pydocs", cache=self.folder)
-        self.assertEqual(corpus[:2], ("pydocs", "0123"))
+        pydocs._write(folder / 'train.jsonl', [document])
+        pydocs._write(folder / 'heldout.jsonl', [])
+        with mock.patch.object(pydocs, 'prepare', return_value=folder):
+            corpus = corpora.open_corpus('pydocs', cache=self.folder)
+        self.assertEqual(corpus[:2], ('pydocs', '0123'))
         for _ in range(2):
             self.assertEqual(list(corpus.train()), [document])
             self.assertEqual(list(corpus.heldout()), [])
 
     def test_cache_dir(self):
-        with mock.patch.dict(os.environ, HOME="/h", clear=True):
-            path = pathlib.Path("/h/.cache/infoword_tf")
+        with mock.patch.dict(os.environ, HOME='/h', clear=True):
+            path = pathlib.Path('/h/.cache/infoword_tf')
             self.assertEqual(corpora.cache_dir(), path)
-            os.environ["XDG_CACHE_HOME"] = "/x"
-            path = pathlib.Path("/x/infoword_tf")
+            os.environ['XDG_CACHE_HOME'] = '/x'
+            path = pathlib.Path('/x/infoword_tf')
             self.assertEqual(corpora.cache_dir(), path)
-            os.environ["INFOWORD_CACHE"] = "~/c"
-            self.assertEqual(corpora.cache_dir(), pathlib.Path("/h/c"))
+            os.environ['INFOWORD_CACHE'] = '~/c'
+            self.assertEqual(corpora.cache_dir(), pathlib.Path('/h/c'))
 
 
-if __name__ == "__main__":
+if __name__ == '__main__':
     absltest.main()

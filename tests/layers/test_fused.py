@@ -10,7 +10,6 @@ from infoword_tf.layers import dropout, fused
 
 B, T, H, D, EPSILON, RATE = 3, 5, 2, 12, 1e-6, 0.1
 KEY = dropout.new_key(17)
-SCALES = (0.25, 1.0, 1.5)
 BFLOAT16 = 2.0**-8  # half a unit in the last place, relative
 
 # What each takes: which inputs are in the compute dtype, which float32.
@@ -43,10 +42,8 @@ def run(name, inputs, key, rate=0.0):
         form = name.removeprefix('gelu_')
         return [fused.bias_gelu(*values, form=form, key=key)]
     if name.startswith('heads'):
-        scales = SCALES[: int(name[-1])]
-        return list(
-            fused.split_heads(*values, heads=H, scales=scales, key=key)
-        )
+        parts = int(name[-1])
+        return list(fused.split_heads(*values, heads=H, parts=parts, key=key))
     return [fused.softmax_dropout(*values, key=key, rate=rate)]
 
 
@@ -250,12 +247,10 @@ class SplitHeadsTest(parameterized.TestCase):
         """[0 .. 11] for each token, then 2 heads of 3 for two projections."""
         x = tf.reshape(tf.range(24.0), (1, 2, 12))
         bias = tf.concat([tf.zeros(6), tf.ones(6)], 0)
-        q, k = fused.split_heads(
-            x, bias, heads=2, scales=(2.0, 1.0), key=key
-        )
+        q, k = fused.split_heads(x, bias, heads=2, parts=2, key=key)
         np.testing.assert_array_equal(
             q,
-            [[[[0, 2, 4], [24, 26, 28]], [[6, 8, 10], [30, 32, 34]]]],
+            [[[[0, 1, 2], [12, 13, 14]], [[3, 4, 5], [15, 16, 17]]]],
         )
         np.testing.assert_array_equal(
             k,
