@@ -42,6 +42,12 @@ def locked(workdir: pathlib.Path) -> Iterator[None]:
         yield
 
 
+def _umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask
+
+
 @contextlib.contextmanager
 def written(path: pathlib.Path) -> Iterator[pathlib.Path]:
     """Gives a temporary path that becomes `path` when all went well.
@@ -55,7 +61,7 @@ def written(path: pathlib.Path) -> Iterator[pathlib.Path]:
         yield partial
         with open(partial, 'rb') as file:
             os.fsync(file.fileno())
-        partial.chmod(0o644)  # a library may have written it for us alone
+        partial.chmod(0o666 & ~_umask())  # a library may have made it 0600
         os.replace(partial, path)
     except OSError as error:
         raise OSError(
@@ -105,7 +111,7 @@ def read_tensors(path: pathlib.Path) -> dict[str, np.ndarray]:
 
     try:
         return safetensors.load_file(path)
-    except (SafetensorError, OSError) as error:
+    except SafetensorError as error:
         raise ValueError(f'{path} cannot be read ({error})') from error
 
 
@@ -187,11 +193,11 @@ class Checkpoints:
             step = int(tensors.pop('step'))
             assign(variables, tensors, str(path))
             print(f'resuming from {path} (step {step})', flush=True)
-            # A run goes on from here, so a damaged newer one is no use.
+            # A run goes on from here: damaged newer ones are set aside.
             if self.chief:
                 for damaged in self.paths():
                     if damaged > path:
-                        damaged.unlink()
+                        damaged.rename(damaged.with_suffix('.damaged'))
             return step
         if failures:
             raise ValueError(

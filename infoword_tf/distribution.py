@@ -52,12 +52,12 @@ def make_strategy(name: str, logical_cpus: int = 1) -> tf.distribute.Strategy:
 
 def is_chief(strategy: tf.distribute.Strategy) -> bool:
     """Whether this process is the one that writes to the workdir."""
+    if not isinstance(strategy, tf.distribute.MultiWorkerMirroredStrategy):
+        return True
     resolver = strategy.cluster_resolver
-    return not (
-        isinstance(strategy, tf.distribute.MultiWorkerMirroredStrategy)
-        and resolver is not None
-        and resolver.task_id
-    )
+    cluster = resolver.cluster_spec().as_dict()
+    first = 'chief' if 'chief' in cluster else 'worker'
+    return (resolver.task_type or first, resolver.task_id or 0) == (first, 0)
 
 
 class StrategyReplicas(Replicas):

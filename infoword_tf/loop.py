@@ -153,9 +153,9 @@ class Trainer(orbit.StandardTrainer):
             where = ', '.join(rows) or 'the gradient of the sum'
             raise NonFiniteLoss(
                 f'step {failed}: {where} is not finite. No weight was changed '
-                'by it, and the last checkpoint is from before; lower '
-                '--learning_rate or --clip_norm, or look at the batch of '
-                'that step'
+                'by it. Go on from the last checkpoint with a lower '
+                '--learning_rate or --clip_norm: --init=THIS_WORKDIR and '
+                'another --workdir'
             )
         sums = self.sums.numpy()
         report: dict[str, Any] = {}

@@ -37,11 +37,7 @@ def progress_line(
 
 
 def closing_table(record: Mapping[str, Any], rows: Sequence[str]) -> str:
-    """The last values of every row, training and held-out.
-
-    Chance is the accuracy of a guess among as many candidates as the bound
-    has: exp(-ceiling) where KL is 0.
-    """
+    """The last values of every row, training and held-out."""
     lines = [
         f'{"row":<10} {"text":<9} {"MI":>7} {"ceiling":>8} {"loss":>7} '
         f'{"accuracy":>9}',

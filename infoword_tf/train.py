@@ -4,7 +4,7 @@
     python -m infoword_tf.train --corpus='text:books/*.txt' \
         --objectives=bert_nce --size=mini --steps=20000 --workdir=runs/books
 
-The same command resumes a run that was stopped, bit for bit.
+The same command resumes a run that was stopped (on a CPU bit for bit).
 """
 
 import contextlib
@@ -15,7 +15,7 @@ import os
 import pathlib
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from absl import app, flags, logging
@@ -87,8 +87,8 @@ SEED = flags.DEFINE_integer(
 
 WORKDIR = flags.DEFINE_string('workdir', None, 'Where the run lives.')
 CHECKPOINT_EVERY = flags.DEFINE_integer(
-    'checkpoint_every', 1000, 'Updates between checkpoints, rounded up to a '
-    'logging step.', lower_bound=1)
+    'checkpoint_every', None, 'Updates between checkpoints, rounded up to a '
+    'logging step; steps / 10, at most 1000, by default.', lower_bound=1)
 KEEP_CHECKPOINTS = flags.DEFINE_integer(
     'keep_checkpoints', 2, 'How many are kept.', lower_bound=1)
 LOG_EVERY = flags.DEFINE_integer(
@@ -148,6 +148,22 @@ def choose_rows() -> tuple[dict[str, Any], str, str]:
                 f'--masking, or {row}'
             )
         masking = wanted or masking
+    for flag, wanted in ((DROP_HITS, 'drop_hits'), (TRANSFORM, 'transform')):
+        used = any(wanted in row['settings'] for row in rows.values())
+        if flag.value and not used:
+            users = [r for r, e in TABLE.items() if wanted in e.settings]
+            raise UsageError(
+                f'--{wanted} is for {", ".join(users)}, not for '
+                f'--objectives={OBJECTIVES.value}'
+            )
+    if BATCH_SIZE.value < 2:
+        for row in rows:
+            if TABLE[row].heldout_candidates:
+                raise UsageError(
+                    f'--batch_size={BATCH_SIZE.value}: the candidates of '
+                    f'{row} come from other sequences of the batch; take 2 '
+                    'or more'
+                )
     name = ENCODER.value
     for row in rows:
         allowed = TABLE[row].encoders
@@ -181,6 +197,11 @@ def describe_encoder(name: str, started: Any, vocab_size: int) -> dict:
                 f'--init={INIT.value} holds the encoder '
                 f'{described["name"]!r}, the rows want {name!r}'
             )
+        for flag in ('positions', 'gelu', 'lower_case', 'vocab_size'):
+            if flags.FLAGS[flag].present:
+                raise UsageError(
+                    f'--{flag} is decided by --init={INIT.value}; leave it out'
+                )
         arguments['rate'] = DROPOUT.value
     else:
         arguments = {
@@ -288,22 +309,28 @@ def decide_precision(workdir: pathlib.Path) -> str:
 
 
 def what_runs(
-    config: dict[str, Any], masking: str, fingerprint: str
+    config: dict[str, Any], masking: str, fingerprint: str, vocabulary: str
 ) -> dict[str, Any]:
     """What decides the weights of a run, by flag: compared on resume."""
     weights = {row: entry['weight'] for row, entry in config['rows'].items()}
+    encoder = config['encoder']['arguments']
+    sizes = [encoder[name] for name in ('layers', 'width', 'heads')]
     return {
         'corpus': CORPUS.value,
         'heldout': HELDOUT.value,
-        'text': fingerprint,
-        'vocab': VOCAB.value,
-        'vocab_size': config['encoder']['arguments']['vocab_size'],
+        'corpus (its files, or packages that pydocs reads)': fingerprint,
+        'vocab': f'{VOCAB.value or "learned"} (text {vocabulary})',
+        'vocab_size': encoder['vocab_size'],
         'lower_case': config['tokenizer']['lower_case'],
         'objectives': weights,
         'masking': masking,
         'drop_hits': DROP_HITS.value,
         'transform': TRANSFORM.value,
-        'size': config['encoder'],
+        'encoder': config['encoder']['name'],
+        'size': 'x'.join(map(str, sizes)),
+        'positions': encoder['max_length'],
+        'dropout': encoder['rate'],
+        'gelu': encoder['gelu'],
         'init': INIT.value,
         'steps': STEPS.value,
         'batch_size': BATCH_SIZE.value,
@@ -333,7 +360,7 @@ def agree(workdir: pathlib.Path, config: dict[str, Any], replicas: int) -> None:
     from infoword_tf import checkpoint
 
     path = workdir / 'config.json'
-    if path.exists():
+    if path.exists() and list((workdir / 'checkpoints').glob('step-*')):
         old = json.loads(path.read_text())
         differ = [
             f'--{name} was {old["run"].get(name)}, is {value}'
@@ -355,8 +382,8 @@ def agree(workdir: pathlib.Path, config: dict[str, Any], replicas: int) -> None:
     with checkpoint.written(workdir / 'flags.txt') as partial:
         module = flags.FLAGS.find_module_defining_flag('objectives')
         own = flags.FLAGS.flags_by_module_dict()[module]
-        lines = sorted(f.serialize() for f in own if f.value is not None)
-        partial.write_text('\n'.join(line for line in lines if line) + '\n')
+        lines = sorted(f.serialize() for f in own if f.present)
+        partial.write_text('\n'.join(lines) + '\n')
 
 
 def start_from(model: Any, started: Any) -> None:
@@ -451,17 +478,21 @@ def train() -> None:
             },
             'rows': rows,
             'masking': masking,
-            'max_length': SEQ_LEN.value,
+            'max_length': max(
+                SEQ_LEN.value, started.config['max_length'] if started else 0
+            ),
             'pooling': 'mean',
             'similarity': 'cosine',
             'precision': decide_precision(workdir),
             'replicas': replicas,
         }
-        config['run'] = what_runs(config, masking, fingerprint)
+        pieces = _digest('\n'.join(tokenizer.vocabulary))[:12]
+        config['run'] = what_runs(config, masking, fingerprint, pieces)
         config = json.loads(json.dumps(config))
         if chief:
             agree(workdir, config, replicas)
-            vocabulary.write(workdir / 'vocab.txt', tokenizer.vocabulary)
+            with checkpoint.written(workdir / 'vocab.txt') as partial:
+                vocabulary.write(partial, tokenizer.vocabulary)
 
         # model and optimizer --------------------------------------------------
         from infoword_tf import loop, optim
@@ -490,6 +521,13 @@ def train() -> None:
             flush=True,
         )
 
+        def save(now: int) -> None:
+            """What a run resumes from, and what travels."""
+            checkpoints.save(now, state)
+            tensors = {k: v.numpy() for k, v in model.variables.items()}
+            tensors['unigram'] = store.counts
+            checkpoint.write_tensors(workdir / 'weights.safetensors', tensors)
+
         # loop -----------------------------------------------------------------
         fit(
             workdir,
@@ -509,26 +547,16 @@ def train() -> None:
                 XLA.value,
             ),
             loop.Heldout(model, heldout, model.kl(heldout_store.frequencies)),
-            checkpoints,
-            state,
+            save,
             chief,
         )
-        if not chief:
-            return
-
-        # what travels ---------------------------------------------------------
-        tensors = {k: v.numpy() for k, v in model.variables.items()}
-        tensors['unigram'] = store.counts
-        checkpoint.write_tensors(workdir / 'weights.safetensors', tensors)
-        print(f'wrote {workdir}/weights.safetensors, bounds.png, metrics.json')
 
 
 def fit(
     workdir: pathlib.Path,
     trainer: Any,
     heldout: Any,
-    checkpoints: Any,
-    state: dict[str, Any],
+    save: Callable[[int], None],
     chief: bool,
 ) -> None:
     """Runs Orbit's loop; at logging steps the chief writes, shows, saves."""
@@ -544,7 +572,9 @@ def fit(
         return -(-every // log_every) * log_every
 
     eval_every = rounded(EVAL_EVERY.value or max(1, steps // 10))
-    save_every = rounded(CHECKPOINT_EVERY.value)
+    save_every = rounded(
+        CHECKPOINT_EVERY.value or min(1000, max(1, steps // 10))
+    )
     metrics = checkpoint.Metrics(workdir, first, chief)
     seconds = metrics.records[-1]['seconds'] if metrics.records else 0.0
     clock = loop.Clock(first, seconds)
@@ -555,21 +585,22 @@ def fit(
             return
         now = int(trainer.step)
         elapsed, rate = clock.lap(now)
+        # Orbit writes `values` to TensorBoard afterwards.
+        values['learning_rate'] = float(trainer.learning_rate(now - 1))
+        if now % eval_every == 0 or now == steps:
+            values.update(heldout.evaluate())
         record = {
             'step': now,
             'seconds': round(elapsed, 2),
             'tokens_per_second': round(rate * tokens, 1),
-            'learning_rate': float(trainer.learning_rate(now - 1)),
             **values,
         }
-        if now % eval_every == 0 or now == steps:
-            record.update(heldout.evaluate())
         metrics.append(record)
         left = (steps - now) / rate
         shown.write(report.progress_line(record, rows, steps, left) + '\n')
         shown.flush()
         if now % save_every == 0 or now == steps:
-            checkpoints.save(now, state)
+            save(now)
         clock.skip()
 
     controller = orbit.Controller(
@@ -586,12 +617,13 @@ def fit(
         controller.train(steps, checkpoint_at_completion=False)
     if not chief:
         return
-    last = dict(metrics.records[-1])
+    last = dict(metrics.records[-1]) if metrics.records else {'step': first}
     if f'heldout/{rows[0]}/loss' not in last:
         last.update(heldout.evaluate())
     checkpoint.write_json(workdir / 'metrics.json', last)
     report.draw_bounds(workdir / 'bounds.png', metrics.records, rows)
     print(report.closing_table(last, rows))
+    print(f'{workdir}/ holds the encoder, metrics.jsonl and bounds.png')
 
 
 def main(argv: Sequence[str]) -> None:

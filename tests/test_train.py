@@ -31,7 +31,6 @@ SMALL = (
     '--checkpoint_every=6',
     '--batch_size=8',
     '--seq_len=32',
-    '--vocab_size=600',
     '--precision=float32',
     '--learning_rate=0.002',
 )
@@ -46,6 +45,8 @@ def setUpModule():
 
 def arguments(workdir, *more):
     text = (f'--corpus={CORPUS}', f'--heldout={HELDOUT}')
+    if not any(flag.startswith('--init') for flag in more):
+        text += ('--vocab_size=600',)
     return [*SMALL, *text, f'--workdir={workdir}', *more]
 
 
@@ -155,8 +156,12 @@ class TrainTest(absltest.TestCase):
         self.assertEqual(list(old), list(new))
         for path, variable in old.items():
             np.testing.assert_array_equal(variable, new[path], err_msg=path)
-        with self.assertRaisesRegex(train.UsageError, 'is not the size of'):
-            run_here(folder / 'e', f'--init={folder}/a', '--size=base')
+        for flag, message in (
+            ('--size=base', 'is not the size of'),
+            ('--gelu=erf', '--gelu is decided by --init'),
+        ):
+            with self.assertRaisesRegex(train.UsageError, message):
+                run_here(folder / 'e', f'--init={folder}/a', flag)
 
     def test_the_report_counts_candidates_of_all_heldout_text(self):
         workdir = pathlib.Path(self.create_tempdir().full_path)
@@ -362,6 +367,10 @@ class NonFiniteTest(absltest.TestCase):
             ),
         ):
             run_here(folder / 'broken', '--steps=12')
+        # Its weights can be had from the last checkpoint on ...
+        other = (f'--init={folder}/broken', '--learning_rate=0.0001')
+        run_here(folder / 'other', '--steps=3', *other)
+        # ... and it can go on itself.
         run_here(folder / 'broken', '--steps=12')
         self.assertEqual(
             (folder / 'whole' / 'weights.safetensors').read_bytes(),
@@ -383,6 +392,8 @@ class BadInputTest(parameterized.TestCase):
         ('encoder', '--encoder=lookup', 'bert_nce allows transformer'),
         ('masking', '--masking=words', 'bert_nce hides spans'),
         ('length', '--seq_len=600', '512 positions'),
+        ('one_sequence', '--batch_size=1', 'take 2 or more'),
+        ('transform', '--transform', '--transform is for mlm'),
         ('vocab', '--vocab=/nowhere/vocab.txt', 'no such vocabulary'),
         ('batch', '--batch_size=100000', 'a batch takes 100000'),
         ('init', '--init=/nowhere', 'not the workdir of a finished run'),

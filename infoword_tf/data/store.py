@@ -50,7 +50,8 @@ class Store(NamedTuple):
 
     @property
     def frequencies(self) -> np.ndarray:
-        """p(b): [V] float64, the share of each piece; specials are 0."""
+        """p(b): [V] float64, the share of each piece; of the specials
+        only [UNK] has one."""
         return self.counts / max(1, self.counts.sum())
 
 
@@ -203,12 +204,21 @@ def write_store(
             'documents': len(begin) - 1,
         }
         (partial / 'meta.json').write_text(json.dumps(meta, indent=2) + '\n')
-        partial.chmod(0o755)  # a shared cache is read by others
+        partial.chmod(0o755)  # mkdtemp's is for us alone; caches are shared
         try:
             os.rename(partial, path)
         except OSError as error:
             if error.errno not in (errno.EEXIST, errno.ENOTEMPTY):
                 raise
+    except OSError as error:
+        if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+            raise
+        raise OSError(
+            error.errno,
+            f'{path} could not be written ({error.strerror}); nothing was '
+            'left there: make room, or name a folder elsewhere with '
+            'INFOWORD_CACHE',
+        ) from error
     finally:
         shutil.rmtree(partial, ignore_errors=True)
     return open_store(path)

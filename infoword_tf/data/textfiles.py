@@ -8,6 +8,7 @@ names and never held in memory.
 import functools
 import glob
 import gzip
+import itertools
 import os
 import pathlib
 import zlib
@@ -87,12 +88,14 @@ def read(paths: Sequence[pathlib.Path], pattern: str) -> Iterator[Document]:
         )
 
 
-def train(
-    corpus: Iterable[Document], limit: int = MAX_HELDOUT
-) -> Iterator[Document]:
-    """Yields the documents that `heldout` leaves."""
-    for document, is_heldout in _split(corpus, limit):
-        if not is_heldout:
+def train(corpus: Iterable[Document]) -> Iterator[Document]:
+    """Yields the documents of the other 99 hashes.
+
+    Not those of the held-out hash beyond the limit: a copy of a held-out
+    document may be among them.
+    """
+    for document in corpus:
+        if not _is_candidate(document):
             yield document
 
 
@@ -100,26 +103,12 @@ def heldout(
     corpus: Iterable[Document], limit: int = MAX_HELDOUT
 ) -> Iterator[Document]:
     """Yields 1 document in 100 by the hash of its text, the first `limit`."""
-    found = 0
-    for document, is_heldout in _split(corpus, limit):
-        if is_heldout:
-            yield document
-            found += 1
-            if found == limit:
-                return  # there may be gigabytes to come
+    # Stops at the limit: there may be gigabytes to come.
+    return itertools.islice(filter(_is_candidate, corpus), limit)
 
 
-def _split(
-    corpus: Iterable[Document], limit: int
-) -> Iterator[tuple[Document, bool]]:
-    found = 0
-    for document in corpus:
-        is_heldout = (
-            found < limit
-            and documents.hash_bucket(document.text, HELDOUT_IN) == 0
-        )
-        found += is_heldout
-        yield document, is_heldout
+def _is_candidate(document: Document) -> bool:
+    return documents.hash_bucket(document.text, HELDOUT_IN) == 0
 
 
 def _read_file(path: pathlib.Path) -> Iterator[Document]:
@@ -141,8 +130,14 @@ def _read_file(path: pathlib.Path) -> Iterator[Document]:
 def _lines(path: pathlib.Path) -> Iterator[str]:
     """Yields the decoded lines of a file, without the byte order mark."""
     offset = 0  # of the line, in bytes of the uncompressed file
+    rest = b''  # of a line that is too long to be held
     with _open(path) as stream:
-        while line := _guarded(stream.readline, path):
+        read_line = functools.partial(stream.readline, LONGEST)
+        while line := rest + _guarded(read_line, path):
+            rest = b''
+            if len(line) >= LONGEST and not line.endswith(b'\n'):
+                cut = _last_break(line)
+                line, rest = line[:cut], line[cut:]
             try:
                 text = line.decode()
             except UnicodeDecodeError as error:
@@ -154,6 +149,16 @@ def _lines(path: pathlib.Path) -> Iterator[str]:
                 ) from None
             yield text.removeprefix('\ufeff') if offset == 0 else text
             offset += len(line)
+
+
+def _last_break(line: bytes) -> int:
+    """Where a long line can be cut: after a space, else between characters."""
+    if cut := line.rfind(b' ') + 1:
+        return cut
+    cut = len(line) - 1
+    while cut > 1 and line[cut] & 0xC0 == 0x80:  # inside a character
+        cut -= 1
+    return cut
 
 
 def _open(path: pathlib.Path) -> BinaryIO:

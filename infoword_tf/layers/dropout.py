@@ -67,7 +67,7 @@ def new_key(*numbers: Tensor | int) -> Tensor:
 
 
 def random_bits(key: Tensor, shape: tuple[int, ...]) -> Tensor:
-    """Independent uniform uint32 [...] of a static shape (below 2^32 values).
+    """Independent uniform uint32 [...] of a static shape (below 2^31 values).
 
     Args:
         key: [2] uint32.
