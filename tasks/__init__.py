@@ -1,0 +1,1 @@
+"""Recipes, run from a checkout; `flags/` holds every flagfile."""

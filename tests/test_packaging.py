@@ -1,0 +1,125 @@
+"""What a stranger installs, and the commands that the documents quote."""
+
+import pathlib
+import re
+import shlex
+
+import setuptools
+from absl import flags
+from absl.testing import absltest, flagsaver
+
+from infoword_tf import train
+
+ROOT = pathlib.Path(__file__).parent.parent
+FLAGFILES = sorted((ROOT / 'tasks' / 'flags').glob('*.flags'))
+DOCUMENTS = [ROOT / 'README.md', ROOT / 'WORKSPACE.md']
+
+
+class SetupTest(absltest.TestCase):
+    def test_the_wheel_holds_the_library_alone(self):
+        found = setuptools.find_packages(ROOT, include=['infoword_tf*'])
+        folders = {
+            '.'.join(path.parent.relative_to(ROOT).parts)
+            for path in (ROOT / 'infoword_tf').rglob('__init__.py')
+        }
+        self.assertEqual(set(found), folders)
+        self.assertIn("include=['infoword_tf*']", self._read('setup.py'))
+
+    def test_every_constraint_is_exact(self):
+        lines = self._read('constraints.txt').split()
+        for line in lines:
+            self.assertRegex(line, r'^[A-Za-z0-9._-]+==[A-Za-z0-9.+!]+$')
+        names = [line.split('==')[0].lower() for line in lines]
+        self.assertLen(set(names), len(names))
+        wanted = re.findall(r"^ +'([\w-]+)", self._read('setup.py'), re.M)
+        self.assertContainsSubset(
+            {w.replace('_', '-') for w in wanted},
+            {n.replace('_', '-') for n in names},
+        )
+
+    def test_ci_runs_the_test_command_of_the_readme(self):
+        lines = [
+            line
+            for line in self._read('.ci/run').splitlines()
+            if line and not line.startswith('#')
+        ]
+        self.assertEqual(lines[-1], 'make test')
+        self.assertIn('make test', self._read('README.md'))
+
+    def _read(self, name):
+        return (ROOT / name).read_text()
+
+
+def quoted_commands(text):
+    """Lines `python -m ...` and `make ...` of code blocks, joined at '\\'."""
+    for block in re.findall(r'^```\w*\n(.*?)^```', text, re.M | re.S):
+        for line in block.replace('\\\n', ' ').splitlines():
+            line = line.split('  #')[0].strip()
+            if re.match(r'(\S*python\S* -m|make) ', line):
+                yield line
+
+
+class CommandsTest(absltest.TestCase):
+    def check(self, command):
+        words = shlex.split(command)
+        if words[0] == 'make':
+            targets = re.findall(
+                r'^([a-z-]+):', (ROOT / 'Makefile').read_text(), re.M
+            )
+            for word in words[1:]:
+                if '=' not in word:
+                    self.assertIn(word, targets, command)
+            return
+        module = words[words.index('-m') + 1]
+        if module in ('pytest', 'ruff', 'pip', 'venv', 'tensorboard.main'):
+            return
+        path = ROOT / (module.replace('.', '/') + '.py')
+        self.assertTrue(path.is_file(), command)
+        if module == 'infoword_tf.train':
+            with flagsaver.flagsaver():
+                rest = flags.FLAGS(['train', *words[words.index('-m') + 2 :]])
+                self.assertLen(rest, 1, command)
+
+    def test_documents(self):
+        for path in DOCUMENTS:
+            commands = list(quoted_commands(path.read_text()))
+            self.assertNotEmpty(commands, path)
+            for command in commands:
+                self.check(command)
+
+    def test_flagfiles(self):
+        """Each opens with its command, hardware, time and score, and runs."""
+        self.assertNotEmpty(FLAGFILES)
+        for path in FLAGFILES:
+            text = path.read_text()
+            header = re.match(r'(#.*\n)+', text)[0]
+            name = path.relative_to(ROOT)
+            self.assertIn(f'python -m infoword_tf.train --flagfile={name}',
+                          header)
+            for word in ('Hardware:', 'Time:', 'Score:'):
+                self.assertIn(word, header, path.name)
+            with flagsaver.flagsaver():
+                flags.FLAGS(['train', f'--flagfile={path}'])
+                rows, _, encoder = train.choose_rows()
+                self.assertNotEmpty(rows)
+                train.describe_encoder(encoder, None, 8192)
+                self.assertEqual(
+                    train.WORKDIR.value, f'runs/{path.stem}', path.name
+                )
+
+    def test_the_readme_shows_the_whole_table(self):
+        from infoword_tf.objectives import SUMS, TABLE
+
+        text = (ROOT / 'README.md').read_text()
+        for name, row in TABLE.items():
+            self.assertRegex(
+                text,
+                re.escape(f'| `{name}` | {row.a} | {row.b} | '),
+                'the zoo table of the README',
+            )
+        for name in SUMS:
+            self.assertIn(f'`{name}`', text)
+
+
+if __name__ == '__main__':
+    absltest.main()
