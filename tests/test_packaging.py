@@ -31,7 +31,7 @@ class SetupTest(absltest.TestCase):
             self.assertRegex(line, r'^[A-Za-z0-9._-]+==[A-Za-z0-9.+!]+$')
         names = [line.split('==')[0].lower() for line in lines]
         self.assertLen(set(names), len(names))
-        wanted = re.findall(r"^ +'([\w-]+)", self._read('setup.py'), re.M)
+        wanted = re.findall(r"^ {8}'([\w-]+)", self._read('setup.py'), re.M)
         self.assertContainsSubset(
             {w.replace('_', '-') for w in wanted},
             {n.replace('_', '-') for n in names},
