@@ -143,6 +143,7 @@ def training_rate(
         lambda step: optim.schedule(step, 1e-3, steps, steps),
         model.kl(store.frequencies),
         seed=0,
+        batch_size=BATCH_SIZE.value,
     )
     trainer.train(tf.constant(WARM_UP))
     began = time.perf_counter()

@@ -271,6 +271,7 @@ def our_row(row: str, precision: str) -> Contestant:
         lambda step: tf.constant(LEARNING_RATE),
         model.kl(np.full(VOCAB_SIZE.value, 1 / VOCAB_SIZE.value)),
         SEED,
+        BATCH_SIZE.value,
     )
 
     @tf.function

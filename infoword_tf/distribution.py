@@ -75,7 +75,9 @@ class StrategyReplicas(Replicas):
         """
         if self.count == 1:
             return x
-        return self._context.all_gather(x, axis=0)
+        found = self._context.all_gather(x, axis=0)
+        # Between workers the static size is lost on the way.
+        return tf.ensure_shape(found, (self.count * x.shape[0], *x.shape[1:]))
 
     def sum(self, x: Any) -> Any:
         """The sum over replicas, without a gradient."""

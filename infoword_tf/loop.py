@@ -55,6 +55,7 @@ class Trainer(orbit.StandardTrainer):
         learning_rate: Callable[[tf.Tensor], tf.Tensor],
         kl: Mapping[str, float],
         seed: int,
+        batch_size: int,
         xla: bool = False,
     ):
         """Args: what a step needs; kl is of the training text."""
@@ -62,6 +63,7 @@ class Trainer(orbit.StandardTrainer):
         self.model, self.strategy, self.optimizer = model, strategy, optimizer
         self.step, self.learning_rate = step, learning_rate
         self.kl, self.seed = kl, seed
+        self.share = batch_size // strategy.num_replicas_in_sync
         self.rows = list(model.objectives)
         self.count_names = [
             name for name in dataset.element_spec if '/counts/' in name
@@ -104,6 +106,11 @@ class Trainer(orbit.StandardTrainer):
     ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
         """Returns the global sums [rows, 6], counts, whether it updated."""
         replicas = StrategyReplicas()
+        # Several workers' datasets have lost the static size of their share.
+        batch = {
+            name: tf.ensure_shape(x, (self.share, *x.shape[1:]))
+            for name, x in batch.items()
+        }
         key = dropout.new_key(self.seed, step, replicas.id)
         gradients, sums = self.gradients(batch, key)
         counts = [

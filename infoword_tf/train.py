@@ -544,6 +544,7 @@ def train() -> None:
                 ),
                 model.kl(store.frequencies),
                 SEED.value,
+                BATCH_SIZE.value,
                 XLA.value,
             ),
             loop.Heldout(model, heldout, model.kl(heldout_store.frequencies)),

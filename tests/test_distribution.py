@@ -168,6 +168,7 @@ class UpdateTest(absltest.TestCase):
             lambda s: tf.constant(1e-3),
             model.kl(zoo.frequencies()),
             seed=self.SEED,
+            batch_size=next(iter(dataset.element_spec.values())).shape[0],
         )
         return trainer, optimizer
 
