@@ -1,6 +1,6 @@
 """An encoder and the rows that train it, as one model.
 
-Under Keras alone: this file runs with TensorFlow and with JAX.
+In NumPy and `keras.ops` alone: no backend is imported here.
 
 Glossary of shapes: B sequences, Q places of all rows, P of one, D width,
 V vocabulary.
