@@ -163,6 +163,19 @@ class TrainTest(absltest.TestCase):
             with self.assertRaisesRegex(train.UsageError, message):
                 run_here(folder / 'e', f'--init={folder}/a', flag)
 
+    def test_xla_over_the_whole_step_changes_no_more_than_rounding(self):
+        folder = pathlib.Path(self.create_tempdir().full_path)
+        few = ('--steps=3', '--log_every=1', '--objectives=bert_nce:1,mlm:1')
+        run_here(folder / 'plain', *few)
+        run_here(folder / 'xla', *few, '--xla')
+        for a, b in zip(
+            records(folder / 'plain'), records(folder / 'xla'), strict=True
+        ):
+            for row in ('bert_nce', 'mlm'):
+                self.assertAlmostEqual(
+                    a[f'{row}/loss'], b[f'{row}/loss'], delta=1e-4
+                )
+
     def test_the_report_counts_candidates_of_all_heldout_text(self):
         workdir = pathlib.Path(self.create_tempdir().full_path)
         run_here(workdir, '--steps=2', '--log_every=1')
