@@ -25,5 +25,5 @@ setuptools.setup(
         'tokenizers',
         'tqdm',
     ],
-    extras_require={'test': ['pytest', 'pytest-xdist', 'ruff']},
+    extras_require={'test': ['jax', 'pytest', 'pytest-xdist', 'ruff']},
 )

@@ -81,10 +81,15 @@ def make_batches(store: Any, tokenizer: Any, masking: str) -> Any:
     """Batches of the view that `bert_nce` reads, hidden this way."""
     from infoword_tf.data.batches import Batches
     from infoword_tf.data.windows import WindowSource
+    from infoword_tf.objectives import TABLE
 
     source = WindowSource(store, SEQ_LEN.value - 2, BATCH_SIZE.value, 0)
     return Batches(
-        source, {'bert_nce': ('masked',)}, masking, tokenizer.specials, 0
+        source,
+        {'bert_nce': TABLE['bert_nce'].views},
+        masking,
+        tokenizer.specials,
+        0,
     )
 
 

@@ -7,15 +7,16 @@ Every contestant makes whole updates: forward, backward, one clip of the global
 norm, AdamW, in one `tf.function`. All are built first; then each round lets
 every contestant make some steps, in an order that rotates. A machine's speed
 drifts, so only ratios within a round count: the table gives the median over
-rounds of tokens a second, their lowest and highest, and the median of the
-ratios to the peer of the same precision.
+rounds of tokens a second, their lowest and highest, and two medians of ratios
+to a contestant of the same precision: of the speed to the peer's, and of the
+time of a step to that of `bert_nce`. Tokens are those of the text, however
+many views are made of it.
 
 The last column is the share of the machine's own matrix-product rate: the
 operations of all matrix products of a step, over its time, over the rate of
 one large product in the same precision, measured between the rounds.
 
-Glossary of shapes: B sequences, T tokens of each, P places, N = B P, D width,
-F = 4 D inner width, M candidates, V vocabulary.
+Glossary of shapes: B sequences, T tokens of each, D width, V vocabulary.
 """
 
 import itertools
@@ -31,6 +32,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from absl import app, flags
+
+from benchmarks import work
 
 # The backend is chosen before Keras is imported.
 os.environ['KERAS_BACKEND'] = 'tensorflow'
@@ -50,7 +53,9 @@ VOCAB_SIZE = flags.DEFINE_integer(
 DROPOUT = flags.DEFINE_float(
     'dropout', 0.1, 'Share dropped of states and attention weights.',
     lower_bound=0.0, upper_bound=0.99)
-ROWS = flags.DEFINE_list('rows', 'bert_nce,mlm', 'Rows of the table.')
+ROWS = flags.DEFINE_list(
+    'rows', 'bert_nce,mlm,infoword', 'Rows of the table, and sums of them '
+    'that have a name.')
 PRECISIONS = flags.DEFINE_list(
     'precisions', 'float32,mixed_bfloat16', 'Keras dtype policies.')
 ROUNDS = flags.DEFINE_integer(
@@ -58,16 +63,30 @@ ROUNDS = flags.DEFINE_integer(
 STEPS = flags.DEFINE_integer('steps', 6, 'Steps of a turn.', lower_bound=1)
 JSON = flags.DEFINE_bool('json', False, 'Ends with all figures as JSON.')
 
-flags.register_validator(
-    'rows', lambda rows: set(rows) <= {'bert_nce', 'mlm'},
-    'has bert_nce and mlm alone')
+
+
+@flags.validator('rows')
+def _are_known(rows: Sequence[str]) -> bool:
+    from infoword_tf.objectives import SUMS, TABLE
+
+    for row in rows:
+        if row not in (*TABLE, *SUMS):
+            raise flags.ValidationError(
+                f'there is no row or sum {row!r}; known are '
+                f'{", ".join([*TABLE, *SUMS])}'
+            )
+    if len(set(rows)) < len(rows):
+        raise flags.ValidationError('one of them is there twice')
+    return True
+
+
 flags.register_validator(
     'precisions', lambda names: set(names) <= {'float32', 'mixed_bfloat16'},
     'has float32 and mixed_bfloat16 alone')
 
-PEER = 'Model Garden'
+PEER, BASIS = 'Model Garden', 'bert_nce'
 LEARNING_RATE, WEIGHT_DECAY, CLIP_NORM = 1e-4, 0.01, 1.0
-POSITIONS, SEGMENTS, SEED = 512, 2, 0
+SEGMENTS = 2
 PRODUCT_SIZE, PRODUCT_REPEATS = 2048, 3  # repeats in each round
 
 
@@ -75,7 +94,7 @@ class Contestant(NamedTuple):
     """One model in one precision, ready to run.
 
     Attributes:
-        name: the row, or PEER.
+        name: the row or sum, or PEER.
         precision: Keras dtype policy.
         step: makes one update and returns a tensor of it.
         weights: how many trainable numbers there are.
@@ -97,6 +116,8 @@ class Score(NamedTuple):
         tokens_per_second, lowest, highest: median and range over rounds.
         microseconds: of a step, from the median.
         ratio: median over rounds of the ratio to the peer.
+        cost: median over rounds of a step's time over that of BASIS in the
+            same precision; None where BASIS does not run.
         share: of the machine's matrix-product rate in this precision.
         weights, operations: of the contestant.
     """
@@ -108,44 +129,25 @@ class Score(NamedTuple):
     highest: float
     microseconds: float
     ratio: float
+    cost: float | None
     share: float
     weights: int
     operations: int
 
 
-# -------------------------------------------------------- operations of a step
+# ------------------------------------------------------------------------ work
 
 
-def block_operations(asking: int) -> int:
-    """Forward operations of a block where `asking` tokens of each row ask.
-
-    All T tokens are keys and values; queries, the output and the feed-forward
-    are computed for those that ask.
-    """
-    b, t, d = BATCH_SIZE.value, SEQ_LEN.value, width()
-    keys_and_values = t * d * 2 * d
-    queries_and_output = 2 * asking * d * d
-    attention = 2 * asking * t * d  # all heads: scores, weighted values
-    feed_forward = 2 * asking * d * 4 * d
-    multiplications = (
-        keys_and_values + queries_and_output + attention + feed_forward
+def work_of(objectives: str) -> work.Work:
+    """A row or sum at the size that the flags name."""
+    return work.Work(
+        objectives,
+        SIZE.value,
+        BATCH_SIZE.value,
+        SEQ_LEN.value,
+        VOCAB_SIZE.value,
+        DROPOUT.value,
     )
-    return 2 * b * multiplications
-
-
-def row_operations(row: str) -> int:
-    """Operations of our step: the last block asks at P places only."""
-    pairs = BATCH_SIZE.value * places()
-    columns = {
-        'mlm': VOCAB_SIZE.value,
-        'bert_nce': min(pairs, VOCAB_SIZE.value),
-    }[row]
-    forward = (
-        (layers() - 1) * block_operations(SEQ_LEN.value)
-        + block_operations(places())
-        + 2 * pairs * width() * columns
-    )
-    return 3 * forward
 
 
 def peer_operations() -> int:
@@ -155,113 +157,45 @@ def peer_operations() -> int:
     embedding is a product too, of one-hot rows that need no gradient. Its
     pooler is not part of the loss and does not run.
     """
-    pairs, d = BATCH_SIZE.value * places(), width()
+    one = work_of('mlm')
+    b, t, d = BATCH_SIZE.value, SEQ_LEN.value, one.width
+    pairs = b * one.places
     forward = (
-        layers() * block_operations(SEQ_LEN.value)
+        one.layers * work.block_operations(b, t, t, d)
         + 2 * pairs * d * d
         + 2 * pairs * d * VOCAB_SIZE.value
     )
-    segments = 2 * BATCH_SIZE.value * SEQ_LEN.value * SEGMENTS * d
+    segments = 2 * b * t * SEGMENTS * d
     return 3 * forward + 2 * segments
 
 
-def layers() -> int:
-    """Blocks of --size."""
-    return _sizes()['layers']
-
-
-def width() -> int:
-    """D of --size."""
-    return _sizes()['width']
-
-
-def places() -> int:
-    """P: hidden tokens of a sequence, on both sides."""
-    from infoword_tf import sampling
-
-    return sampling.budget(SEQ_LEN.value - 2)
-
-
-def _sizes() -> dict[str, int]:
-    from infoword_tf.sizes import SIZES
-
-    return SIZES[SIZE.value]
-
-
-# ------------------------------------------------------------------------ text
-
-
-def specials() -> Any:
-    """Ids of the special pieces, as in BERT's published vocabulary."""
-    from infoword_tf.views import Specials
-
-    return Specials(1, 2, 3, VOCAB_SIZE.value)
-
-
-class RandomText:
-    """A source of windows of uniformly random pieces, words of about 1.5."""
-
-    def batch(self, step: int) -> Any:
-        """The windows of a step."""
-        from infoword_tf import sampling
-
-        random = sampling.generator(SEED, step, 'text')
-        shape = (BATCH_SIZE.value, SEQ_LEN.value - 2)
-        ids = random.integers(5, VOCAB_SIZE.value, shape, dtype=np.int32)
-        word_starts = random.random(shape) < 2 / 3
-        word_starts[:, 0] = True
-        return sampling.Windows(ids, word_starts, np.zeros(shape, bool))
-
-
-def batch_of(row: str) -> dict[str, Any]:
-    """The views of a row as the trainer gets them, flat tensors."""
+def tensors_of(batch: Any) -> dict[str, Any]:
+    """Views as the trainer gets them, flat tensors."""
     import tensorflow as tf
 
     from infoword_tf import views
-    from infoword_tf.data.batches import Batches
-    from infoword_tf.objectives import TABLE
 
-    batches = Batches(
-        RandomText(),
-        {row: TABLE[row].views},
-        TABLE[row].masking or 'tokens',
-        specials(),
-        SEED,
-    )
-    flat = views.flatten(batches.views(0))
+    flat = views.flatten(batch)
     return {name: tf.constant(array) for name, array in flat.items()}
 
 
 # ----------------------------------------------------------------- contestants
 
 
-def our_row(row: str, precision: str) -> Contestant:
-    """A row of the table, stepped by the trainer of `infoword_tf.train`."""
+def ours(objectives: str, precision: str) -> Contestant:
+    """A row or sum, stepped by the trainer of `infoword_tf.train`."""
     import tensorflow as tf
 
     from infoword_tf import distribution, loop, optim
     from infoword_tf.model import Model
-    from infoword_tf.objectives import TABLE
 
-    config = {
-        'encoder': {
-            'name': 'transformer',
-            'arguments': {
-                'vocab_size': VOCAB_SIZE.value,
-                **_sizes(),
-                'max_length': POSITIONS,
-                'rate': DROPOUT.value,
-                'gelu': 'tanh',
-            },
-        },
-        'rows': {row: {'weight': 1.0, 'settings': TABLE[row].settings}},
-        'precision': precision,
-    }
+    own = work_of(objectives)
     strategy = distribution.make_strategy('one')
     with strategy.scope():
-        model = Model(config, specials(), SEED)
+        model = Model(own.config(precision), own.specials, work.SEED)
         optimizer = optim.AdamW(model.variables, WEIGHT_DECAY, CLIP_NORM)
-    batch = batch_of(row)
+    made = own.make_views()
+    batch = tensors_of(made)
     trainer = loop.Trainer(
         model,
         tf.data.Dataset.from_tensors(batch),
@@ -269,8 +203,8 @@ def our_row(row: str, precision: str) -> Contestant:
         optimizer,
         tf.Variable(0, dtype=tf.int64, trainable=False),
         lambda step: tf.constant(LEARNING_RATE),
-        model.kl(np.full(VOCAB_SIZE.value, 1 / VOCAB_SIZE.value)),
-        SEED,
+        model.kl(own.frequencies),
+        work.SEED,
         BATCH_SIZE.value,
     )
 
@@ -280,11 +214,11 @@ def our_row(row: str, precision: str) -> Contestant:
         return trainer.sums.read_value()
 
     return Contestant(
-        row,
+        objectives,
         precision,
         step,
         sum(int(tf.size(v)) for v in optimizer.variables.values()),
-        row_operations(row),
+        own.operations(made),
     )
 
 
@@ -293,7 +227,7 @@ def peer(precision: str) -> Contestant:
     import tensorflow as tf
     import tf_keras
 
-    view = batch_of('mlm')
+    view = tensors_of(work_of('mlm').make_views())
     ids, labels = view['masked/ids'], view['masked/targets/mlm']
     weights = view['masked/weights/mlm']
     inputs = {
@@ -348,16 +282,18 @@ def _peer_model() -> Any:
     import tf_keras
     from official.nlp.modeling import models, networks
 
+    from infoword_tf.sizes import SIZES
+
     def gelu(x: Any) -> Any:
         return tf_keras.activations.gelu(x, approximate=True)
 
-    sizes = _sizes()
+    sizes = SIZES[SIZE.value]
     encoder = networks.BertEncoderV2(
         vocab_size=VOCAB_SIZE.value,
         hidden_size=sizes['width'],
         num_layers=sizes['layers'],
         num_attention_heads=sizes['heads'],
-        max_sequence_length=POSITIONS,
+        max_sequence_length=work.POSITIONS,
         type_vocab_size=SEGMENTS,
         inner_dim=4 * sizes['width'],
         inner_activation=gelu,
@@ -412,17 +348,17 @@ def score(
     speeds: np.ndarray,
     rates: dict[str, float],
 ) -> list[Score]:
-    """Medians over rounds, of speeds and of ratios to the peer."""
-    peers = {
-        c.precision: speeds[:, i]
-        for i, c in enumerate(contestants)
-        if c.name == PEER
+    """Medians over rounds, of speeds and of ratios to PEER and BASIS."""
+    speeds_of = {
+        (c.name, c.precision): speeds[:, i] for i, c in enumerate(contestants)
     }
     found = []
     for contestant, own in zip(contestants, speeds.T, strict=True):
         median = statistics.median(own)
         seconds = BATCH_SIZE.value * SEQ_LEN.value / median
         rate = contestant.operations / seconds
+        peers = speeds_of[PEER, contestant.precision]
+        basis = speeds_of.get((BASIS, contestant.precision))
         found.append(
             Score(
                 contestant.name,
@@ -431,7 +367,8 @@ def score(
                 min(own),
                 max(own),
                 1e6 * seconds,
-                statistics.median(own / peers[contestant.precision]),
+                statistics.median(own / peers),
+                None if basis is None else statistics.median(basis / own),
                 rate / rates[contestant.precision],
                 contestant.weights,
                 contestant.operations,
@@ -471,9 +408,10 @@ def print_head(machine: dict[str, Any]) -> None:
             value = 'yes' if value else 'no'
         words.append(f'{name} {value}')
     print(', '.join(words))
+    one = work_of('mlm')
     print(
-        f'{SIZE.value} ({layers()} x {width()}), {BATCH_SIZE.value} x '
-        f'{SEQ_LEN.value} tokens a step, {places()} places a sequence, '
+        f'{SIZE.value} ({one.layers} x {one.width}), {BATCH_SIZE.value} x '
+        f'{SEQ_LEN.value} tokens a step, {one.places} places a sequence, '
         f'{VOCAB_SIZE.value:,} pieces, dropout {DROPOUT.value}; '
         f'{ROUNDS.value} rounds of {STEPS.value} steps'
     )
@@ -493,13 +431,16 @@ def print_table(scores: Sequence[Score], rates: dict[str, float]) -> None:
         )
     print(
         f'\n{"precision":15}{"contestant":13}{"tokens/s":>9}'
-        f'{"lowest-highest":>17}{"us/step":>11}{"x peer":>8}{"of rate":>9}'
+        f'{"lowest-highest":>17}{"x peer":>8}{"us/step":>11}'
+        f'{"x " + BASIS:>12}{"of rate":>9}'
     )
     for s in scores:
         spread = f'{s.lowest:,.0f}-{s.highest:,.0f}'
+        cost = '-' if s.cost is None else f'{s.cost:.2f}'
         print(
             f'{s.precision:15}{s.name:13}{s.tokens_per_second:9,.0f}'
-            f'{spread:>17}{s.microseconds:11,.0f}{s.ratio:8.2f}{s.share:9.0%}'
+            f'{spread:>17}{s.ratio:8.2f}{s.microseconds:11,.0f}'
+            f'{cost:>12}{s.share:9.0%}'
         )
 
 
@@ -512,7 +453,7 @@ def main(argv: Sequence[str]) -> None:
     contestants = []
     for precision in PRECISIONS.value:
         contestants.append(peer(precision))
-        contestants.extend(our_row(row, precision) for row in ROWS.value)
+        contestants.extend(ours(row, precision) for row in ROWS.value)
     speeds, rates = run_rounds(contestants)
     scores = score(contestants, speeds, rates)
     print_table(scores, rates)

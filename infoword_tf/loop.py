@@ -5,7 +5,6 @@ Orbit drives it; `train.py` puts the pieces together.
 Glossary of shapes: B sequences, E held-out sequences, M candidates.
 """
 
-import math
 import time
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -31,7 +30,7 @@ class NonFiniteLoss(RuntimeError):
 
 
 def summarise(row: str, sums: np.ndarray) -> dict[str, float]:
-    """Means of an `Outcome` [6] summed over batches and replicas."""
+    """Means of an `Outcome` [7] summed over batches and replicas."""
     outcome = Outcome(*sums.tolist())
     hidden = max(outcome.hidden, 1e-12)
     return {
@@ -39,6 +38,7 @@ def summarise(row: str, sums: np.ndarray) -> dict[str, float]:
         f'{row}/mi': outcome.mi / hidden,
         f'{row}/ceiling': outcome.ceiling / hidden,
         f'{row}/accuracy': outcome.accuracy / hidden,
+        f'{row}/chance': outcome.chance / hidden,
     }
 
 
@@ -104,7 +104,7 @@ class Trainer(orbit.StandardTrainer):
     def _replica_step(
         self, batch: Mapping[str, tf.Tensor], step: tf.Tensor, alive: tf.Tensor
     ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-        """Returns the global sums [rows, 6], counts, whether it updated."""
+        """Returns the global sums [rows, 7], counts, whether it updated."""
         replicas = StrategyReplicas()
         # Several workers' datasets have lost the static size of their share.
         batch = {
@@ -132,7 +132,7 @@ class Trainer(orbit.StandardTrainer):
     def _gradients(
         self, batch: Mapping[str, tf.Tensor], key: tf.Tensor
     ) -> tuple[list[tf.Tensor], tf.Tensor]:
-        """This replica's share of the gradient, and its sums [rows, 6]."""
+        """This replica's share of the gradient, and its sums [rows, 7]."""
         replicas = StrategyReplicas()
         with tf.GradientTape() as tape:
             outcomes = self.model.outcomes(
@@ -200,9 +200,11 @@ class Heldout(orbit.AbstractEvaluator):
         for row in model.objectives:
             wanted = TABLE[row].heldout_candidates or 0
             for view in views.values():
-                if row in view.weights:
-                    each = max(1, view.weights[row].shape[1])
-                    most = max(most, math.ceil(wanted / each) + 1)
+                if wanted and row in view.weights:
+                    each = np.sum(view.weights[row], axis=1)
+                    enough = np.cumsum(each) >= wanted + each.max()
+                    first = np.argmax(enough) if enough.any() else sequences
+                    most = max(most, int(first) + 1)
         self.head = {k: tf.constant(v[:most]) for k, v in flat.items()}
         self._sums = tf.function(self._batch_sums)
         self._candidates = tf.function(self._head_candidates)

@@ -25,7 +25,9 @@ from infoword_tf.views import Specials, View
 
 Tensor = Any
 CONFIG_VERSION = 1
-WEIGHT_DEVIATION = 0.02  # truncated at two deviations, Devlin et al. 2019
+# Devlin et al. 2019 draw from a normal of 0.02 cut at two deviations; so does
+# the base size, and a narrower one draws wider, see `initialise`.
+WEIGHT_DEVIATION, BASE_WIDTH = 0.02, 768
 
 
 class Model:
@@ -70,7 +72,7 @@ class Model:
                 objective.build()
             self.objectives[row] = objective
             self.weights[row] = entry['weight']
-        initialise(self.variables, seed)
+        initialise(self.variables, seed, described['arguments']['width'])
 
     @property
     def variables(self) -> dict[str, keras.Variable]:
@@ -171,13 +173,21 @@ class Model:
         return total
 
 
-def initialise(variables: Mapping[str, keras.Variable], seed: int) -> None:
+def initialise(
+    variables: Mapping[str, keras.Variable], seed: int, width: int
+) -> None:
     """Draws matrices and tables from a normal cut at two deviations.
+
+    Its deviation is 0.02 sqrt(768 / width): products of D terms are then as
+    large at every width as at the published one. With 0.02 at 128 wide,
+    attention adds so little to a state that the bound stays at 0 twice as
+    long.
 
     Each weight's numbers come from (seed, its path) in NumPy, so they depend
     neither on the backend nor on what else there is. Vectors keep their
     zeros and ones.
     """
+    deviation = WEIGHT_DEVIATION * math.sqrt(BASE_WIDTH / width)
     for path, variable in variables.items():
         if len(variable.shape) < 2:
             continue
@@ -186,7 +196,7 @@ def initialise(variables: Mapping[str, keras.Variable], seed: int) -> None:
         drawn = random.standard_normal(size, np.float32)
         while (far := np.nonzero(np.abs(drawn) > 2)[0]).size:
             drawn[far] = random.standard_normal(far.size, np.float32)
-        variable.assign(WEIGHT_DEVIATION * drawn.reshape(variable.shape))
+        variable.assign(deviation * drawn.reshape(variable.shape))
 
 
 class Loaded(NamedTuple):

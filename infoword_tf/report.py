@@ -40,20 +40,24 @@ def closing_table(record: Mapping[str, Any], rows: Sequence[str]) -> str:
     """The last values of every row, training and held-out."""
     lines = [
         f'{"row":<10} {"text":<9} {"MI":>7} {"ceiling":>8} {"loss":>7} '
-        f'{"accuracy":>9}',
+        f'{"accuracy":>9} {"chance":>8}',
     ]
     for row in rows:
         for text, prefix in (('training', ''), ('held out', 'heldout/')):
             values = [
                 record.get(f'{prefix}{row}/{name}')
-                for name in ('mi', 'ceiling', 'loss', 'accuracy')
+                for name in ('mi', 'ceiling', 'loss', 'accuracy', 'chance')
             ]
-            shown = ['-' if v is None else f'{v:.3f}' for v in values]
+            digits = (3, 3, 3, 3, 5)
+            shown = [
+                '-' if v is None else f'{v:.{n}f}'
+                for v, n in zip(values, digits, strict=True)
+            ]
             lines.append(
                 f'{row:<10} {text:<9} {shown[0]:>7} {shown[1]:>8} '
-                f'{shown[2]:>7} {shown[3]:>9}'
+                f'{shown[2]:>7} {shown[3]:>9} {shown[4]:>8}'
             )
-    return '\n'.join(lines) + '\n(nats; accuracy as a share)'
+    return '\n'.join(lines) + '\n(nats; accuracy and chance as shares)'
 
 
 def draw_bounds(

@@ -5,7 +5,7 @@ from (seed, step, name of the draw) alone. It is made once a step and shared by
 all views and rows that use it.
 
 Glossary of shapes: B sequences, L tokens of each (without [CLS] and the last
-[SEP]), W words, S spans, P tokens of the budget.
+[SEP]), W words, P tokens of the budget.
 """
 
 import math
@@ -40,7 +40,7 @@ class Masking(NamedTuple):
             are where a row holds fewer.
         shown: [B, L] int32 in {0, 1, 2}: [MASK], a random piece, the piece.
         random: [B, L] float64 in [0, 1): chooses the random piece.
-        starts, lengths: [B, S] int32, the spans in the order of drawing,
+        starts, lengths: [B, P] int32, the spans in the order of drawing,
             length 0 where a row has fewer; None for words and tokens.
         shortened: [B] int32, spans that found no room for their words.
     """
@@ -156,12 +156,15 @@ def spans(windows: Windows, random: np.random.Generator) -> Masking:
         left -= size
         all_starts.append(np.where(active, first, 0))
         all_lengths.append(size)
+    # Every round takes a token at least, so there are no more than P.
+    drawn = np.zeros((2, b, budget(length)), np.int32)
+    for number, pair in enumerate(zip(all_starts, all_lengths, strict=True)):
+        drawn[:, :, number] = pair
     return Masking(
         hidden,
         np.zeros((b, length), np.int32),
         np.zeros((b, length)),
-        np.stack(all_starts, axis=1).astype(np.int32),
-        np.stack(all_lengths, axis=1).astype(np.int32),
+        *drawn,
         shortened,
     )
 

@@ -44,11 +44,18 @@ OBJECTIVES = flags.DEFINE_string(
 MASKING = flags.DEFINE_enum(
     'masking', None, ['spans', 'words', 'tokens'], 'What is hidden; by '
     'default what the rows want, else tokens.')
+# Settings of rows, named alike; without the flag a row's own default counts.
 DROP_HITS = flags.DEFINE_bool(
-    'drop_hits', False, 'bert_nce: leave copies of the target out of the '
+    'drop_hits', None, 'bert_nce: leave copies of the target out of the '
     'training loss.')
 TRANSFORM = flags.DEFINE_bool(
-    'transform', False, "mlm: BERT's transform and word bias over the states.")
+    'transform', None, "mlm: BERT's transform and word bias over the states.")
+CRITIC = flags.DEFINE_enum(
+    'critic', None, ['dot', 'scaled', 'cosine'], 'dim: how two states are '
+    'compared; scaled: over the root of the width.')
+TEMPERATURE = flags.DEFINE_float(
+    'temperature', None, 'dim: of --critic=cosine; 0.05 by default.',
+    lower_bound=1e-6)
 
 SIZE = flags.DEFINE_string(
     'size', None, 'tiny, mini, small, medium, base or large; tiny by default.')
@@ -128,7 +135,8 @@ def choose_rows() -> tuple[dict[str, Any], str, str]:
     from infoword_tf.objectives import TABLE, parse
 
     weights = {r: w for r, w in parse(OBJECTIVES.value).items() if w}
-    given = {'drop_hits': DROP_HITS.value, 'transform': TRANSFORM.value}
+    settings = (DROP_HITS, TRANSFORM, CRITIC, TEMPERATURE)
+    given = {f.name: f.value for f in settings if f.value is not None}
     rows = {
         row: {
             'weight': weight,
@@ -139,6 +147,15 @@ def choose_rows() -> tuple[dict[str, Any], str, str]:
         }
         for row, weight in weights.items()
     }
+    for name in given:
+        if not any(name in row['settings'] for row in rows.values()):
+            users = [r for r, e in TABLE.items() if name in e.settings]
+            raise UsageError(
+                f'--{name} is for {", ".join(users)}, not for '
+                f'--objectives={OBJECTIVES.value}'
+            )
+    if 'temperature' in given and given.get('critic') != 'cosine':
+        raise UsageError('--temperature is for --critic=cosine; give both')
     masking = MASKING.value
     for row in rows:
         wanted = TABLE[row].masking
@@ -148,14 +165,6 @@ def choose_rows() -> tuple[dict[str, Any], str, str]:
                 f'--masking, or {row}'
             )
         masking = wanted or masking
-    for flag, wanted in ((DROP_HITS, 'drop_hits'), (TRANSFORM, 'transform')):
-        used = any(wanted in row['settings'] for row in rows.values())
-        if flag.value and not used:
-            users = [r for r, e in TABLE.items() if wanted in e.settings]
-            raise UsageError(
-                f'--{wanted} is for {", ".join(users)}, not for '
-                f'--objectives={OBJECTIVES.value}'
-            )
     if BATCH_SIZE.value < 2:
         for row in rows:
             if TABLE[row].heldout_candidates:
@@ -174,6 +183,20 @@ def choose_rows() -> tuple[dict[str, Any], str, str]:
             )
     name = name or TABLE[next(iter(rows))].encoders[0]
     return rows, masking or 'tokens', name
+
+
+def compare_texts(rows: dict[str, Any]) -> dict[str, str]:
+    """config['pooling'] and ['similarity']: of a row that makes vectors."""
+    from infoword_tf.objectives import TABLE
+
+    for row, entry in TABLE.items():
+        if row in rows and entry.pooling:
+            cosine = rows[row]['settings'].get('critic') == 'cosine'
+            return {
+                'pooling': entry.pooling,
+                'similarity': 'cosine' if cosine else 'dot',
+            }
+    return {'pooling': 'mean', 'similarity': 'cosine'}
 
 
 def describe_encoder(name: str, started: Any, vocab_size: int) -> dict:
@@ -313,6 +336,11 @@ def what_runs(
 ) -> dict[str, Any]:
     """What decides the weights of a run, by flag: compared on resume."""
     weights = {row: entry['weight'] for row, entry in config['rows'].items()}
+    settings = {
+        name: value
+        for entry in config['rows'].values()
+        for name, value in entry['settings'].items()
+    }
     encoder = config['encoder']['arguments']
     sizes = [encoder[name] for name in ('layers', 'width', 'heads')]
     return {
@@ -324,8 +352,7 @@ def what_runs(
         'lower_case': config['tokenizer']['lower_case'],
         'objectives': weights,
         'masking': masking,
-        'drop_hits': DROP_HITS.value,
-        'transform': TRANSFORM.value,
+        **settings,
         'encoder': config['encoder']['name'],
         'size': 'x'.join(map(str, sizes)),
         'positions': encoder['max_length'],
@@ -481,8 +508,7 @@ def train() -> None:
             'max_length': max(
                 SEQ_LEN.value, started.config['max_length'] if started else 0
             ),
-            'pooling': 'mean',
-            'similarity': 'cosine',
+            **compare_texts(rows),
             'precision': decide_precision(workdir),
             'replicas': replicas,
         }

@@ -3,11 +3,15 @@
 A view is a function in VIEWS: NumPy over the whole global batch, static
 shapes, pure in the tokens and the draw (see `sampling.py`).
 
+Every row says what it wants of a view: 'words', the states of the hidden words
+and what they were, or 'start', the state of [CLS].
+
 Glossary of shapes: B sequences, L tokens drawn, T = L + 2 tokens with
-specials, P places.
+specials, P hidden words, S n-grams of a sequence.
 """
 
-from collections.abc import Sequence
+import math
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -25,8 +29,10 @@ class View(NamedTuple):
         positions, segment_ids, block_ids: [B, T] int32, or None for counting
             from 0, for 0 everywhere, for one block.
         places: by row, [B, P] int32: where its states are.
-        targets: by row, [B, P] int32: what is there in truth.
-        weights: by row, [B, P] float32: 0 where a place is padding.
+        targets: by row, [B, P] int32: what is there in truth; equal numbers
+            mean the same b. Not for a row that finds only its a here.
+        weights: by row, [B, P] float32: 0 where a place is padding; of the
+            same rows as `targets`.
         counts: by name, [B] int32: what is worth counting in the metrics.
     """
 
@@ -53,12 +59,13 @@ class Specials(NamedTuple):
 def masked(
     windows: sampling.Windows,
     draw: sampling.Masking,
-    rows: Sequence[str],
+    rows: Mapping[str, str],
     specials: Specials,
 ) -> View:
     """[CLS] x^ [SEP]: the text with its hidden tokens replaced.
 
-    a of `mlm`, `bert_nce` and `dim`. Places are in the order of the text.
+    a of `mlm` and `bert_nce`, at the hidden words in the order of the text,
+    and of `dim`, at [CLS].
     """
     b, length = windows.ids.shape
     p = sampling.budget(length)
@@ -78,17 +85,100 @@ def masked(
     counts = {}
     if draw.shortened is not None:
         counts['shortened_spans'] = draw.shortened
+    wanted = {
+        'words': (places + 1).astype(np.int32),
+        'start': np.zeros((b, 1), np.int32),
+    }
+    words = [row for row, what in rows.items() if what == 'words']
     return View(
         ids=ids,
         sequences=np.arange(b, dtype=np.int32),
-        places=dict.fromkeys(rows, (places + 1).astype(np.int32)),
-        targets=dict.fromkeys(rows, targets.astype(np.int32)),
-        weights=dict.fromkeys(rows, weights.astype(np.float32)),
+        places={row: wanted[what] for row, what in rows.items()},
+        targets=dict.fromkeys(words, targets.astype(np.int32)),
+        weights=dict.fromkeys(words, weights.astype(np.float32)),
         counts=counts,
     )
 
 
-VIEWS = {'masked': masked}
+def most_ngrams(length: int) -> int:
+    """S: n-grams that a packed row of `ngrams` has room for.
+
+    Spans of five words are seven pieces (Kong et al. 2019, §5.2 with §4), so
+    a budget of P holds P / 7 of them; beyond P / 5.5 + 2 they are rare.
+    """
+    p = sampling.budget(length)
+    return min(p, math.ceil(p / 5.5) + 2)
+
+
+def ngrams(
+    windows: sampling.Windows,
+    draw: sampling.Masking,
+    rows: Mapping[str, str],
+    specials: Specials,
+) -> View:
+    """[CLS] n-gram [SEP] [CLS] n-gram [SEP] ...: what `masked` hides.
+
+    b of `dim`, at each [CLS]. The n-grams of a sequence share one row of
+    P + 2 S positions; attention stays inside each, and positions begin anew.
+    Spans beyond the first S are left out and counted. The targets number the
+    distinct n-grams of the batch.
+
+    Raises:
+        ValueError: the draw hides no spans, or a row wants its words.
+    """
+    if draw.starts is None:
+        raise ValueError(
+            'n-grams are cut out of spans: take the masking spans'
+        )
+    if set(rows.values()) - {'start'}:
+        raise ValueError(f'of n-grams there is the start alone: {rows}')
+    b, length = windows.ids.shape
+    p, s = sampling.budget(length), most_ngrams(length)
+    width = p + 2 * s
+    starts, lengths = draw.starts[:, :s], draw.lengths[:, :s]
+    sizes = np.where(lengths > 0, lengths + 2, 0)  # with specials
+    offsets = np.cumsum(sizes, axis=1) - sizes
+    # One entry for every token of every n-gram, in order.
+    sequence, slot = (
+        np.repeat(index.ravel(), sizes.ravel()) for index in np.indices((b, s))
+    )
+    begin = np.cumsum(sizes) - sizes.ravel()
+    within = np.arange(len(slot)) - np.repeat(begin, sizes.ravel())
+    column = offsets[sequence, slot] + within
+    source = starts[sequence, slot] + within - 1
+    last = within == sizes[sequence, slot] - 1
+    token = windows.ids[sequence, np.clip(source, 0, length - 1)]
+    token = np.where(within == 0, specials.cls_id, token)
+    token = np.where(last, specials.sep_id, token)
+    # What is left over is a block of its own, which nobody reads.
+    ids = np.full((b, width), specials.sep_id, np.int32)
+    positions = np.zeros((b, width), np.int32)
+    block_ids = np.full((b, width), s, np.int32)
+    ids[sequence, column] = token
+    positions[sequence, column] = within
+    block_ids[sequence, column] = slot
+    # [B S, longest]: equal rows are equal n-grams.
+    spelled = np.full((b * s, max(1, sizes.max())), -1, np.int32)
+    spelled[sequence * s + slot, within] = token
+    _, number = np.unique(spelled, axis=0, return_inverse=True)
+    real = lengths > 0
+    return View(
+        ids=ids,
+        sequences=np.arange(b, dtype=np.int32),
+        positions=positions,
+        block_ids=block_ids,
+        places=dict.fromkeys(rows, np.where(real, offsets, 0).astype(np.int32)),
+        targets=dict.fromkeys(rows, number.reshape(b, s).astype(np.int32)),
+        weights=dict.fromkeys(rows, real.astype(np.float32)),
+        counts={
+            'dropped_spans': (draw.lengths[:, s:] > 0)
+            .sum(axis=1)
+            .astype(np.int32)
+        },
+    )
+
+
+VIEWS = {'masked': masked, 'ngrams': ngrams}
 
 
 def flatten(views: dict[str, View]) -> dict[str, Any]:

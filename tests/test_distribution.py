@@ -12,7 +12,8 @@ from infoword_tf.views import flatten, unflatten
 from tests import zoo
 
 BATCHES = [
-    *((name, 8, True) for name in zoo.CASES),
+    # Other critics have no fused pieces of their own.
+    *((name, 8, not name.startswith('dim_')) for name in zoo.CASES),
     # More targets than there are words: other columns.
     ('bert_nce', 24, False),
 ]
@@ -41,7 +42,7 @@ def local(strategy, values):
 
 
 def loss_and_gradients(strategy, name, batch, keyed):
-    """As a training step has them: loss, outcome [6], gradients by path."""
+    """As a training step has them: loss, outcomes [rows, 7], gradients."""
     with strategy.scope():
         model = zoo.make_model(name, rate=0.0)
     kl = model.kl(zoo.frequencies())
@@ -58,21 +59,20 @@ def loss_and_gradients(strategy, name, batch, keyed):
             list(variables.values()),
             unconnected_gradients=tf.UnconnectedGradients.ZERO,
         )
-        (outcome,) = outcomes.values()
         gradients = [tf.convert_to_tensor(g) for g in gradients]
         return (
             replicas.sum(loss),
-            replicas.sum(tf.stack(outcome)),
+            replicas.sum(tf.stack([tf.stack(o) for o in outcomes.values()])),
             replicas.sum_all(gradients),
         )
 
     flat = flatten(zoo.make_views(name, batch))
-    loss, outcome, gradients = tf.function(
+    loss, sums, gradients = tf.function(
         lambda x: strategy.run(step, args=(x,))
     )(shares(strategy, flat))
     return (
         local(strategy, loss)[0],
-        local(strategy, outcome)[0],
+        local(strategy, sums)[0],
         {
             path: local(strategy, g)
             for path, g in zip(variables, gradients, strict=True)
@@ -83,22 +83,26 @@ def loss_and_gradients(strategy, name, batch, keyed):
 class SameAsOneTest(parameterized.TestCase):
     @parameterized.parameters(*BATCHES)
     def test_loss_and_gradients(self, name, batch, keyed):
-        (loss, outcome, gradients), (loss_2, outcome_2, gradients_2) = (
+        (loss, sums, gradients), (loss_2, sums_2, gradients_2) = (
             loss_and_gradients(zoo.strategy(replicas), name, batch, keyed)
             for replicas in (1, 2)
         )
         self.assertAlmostEqual(loss_2, loss, delta=1e-6 * abs(loss))
-        np.testing.assert_allclose(outcome_2, outcome, rtol=1e-6, atol=1e-5)
+        np.testing.assert_allclose(sums_2, sums, rtol=1e-6, atol=1e-5)
+        weights = list(zoo.CASES[name].rows.values())
         self.assertAlmostEqual(
-            loss, outcome[0] / outcome[1], delta=1e-6 * abs(loss)
+            loss, weights @ (sums[:, 0] / sums[:, 1]), delta=1e-6 * abs(loss)
         )
         largest = max(np.abs(g[0]).max() for g in gradients.values())
-        self.assertGreater(largest, 0.01)
+        self.assertGreater(largest, 0.005)
+        # All texts begin alike in a random model: in the gradient of `dim`
+        # terms cancel that are much larger than it.
+        near = 1e-5 if name.startswith('dim') else 1e-6
         for path, (gradient,) in gradients.items():
             first, second = gradients_2[path]
             np.testing.assert_array_equal(first, second, path)
             np.testing.assert_allclose(
-                first, gradient, rtol=0, atol=1e-6 * largest, err_msg=path
+                first, gradient, rtol=0, atol=near * largest, err_msg=path
             )
 
     def test_a_replica_alone_would_miss_candidates(self):
@@ -179,7 +183,7 @@ class UpdateTest(absltest.TestCase):
         def gradients(batch, key):
             del batch
             halves = tf.stack([key // 65536, key % 65536], axis=1)
-            sums = tf.concat([tf.reshape(halves, [-1]), [0, 0]], 0)
+            sums = tf.concat([tf.reshape(halves, [-1]), [0, 0, 0]], 0)
             variables = trainer.optimizer.variables.values()
             return (
                 [tf.zeros(variable.shape) for variable in variables],
@@ -188,7 +192,7 @@ class UpdateTest(absltest.TestCase):
 
         trainer.gradients = gradients
         trainer.train(tf.constant(2))
-        expected = np.zeros(6)
+        expected = np.zeros(7)
         for step in range(2):
             for replica in range(2):
                 key = dropout.new_key(self.SEED, step, replica).numpy()

@@ -1,14 +1,17 @@
 """What a stranger installs, and the commands that the documents quote."""
 
+import math
 import pathlib
 import re
 import shlex
+from unittest import mock
 
 import setuptools
 from absl import flags
 from absl.testing import absltest, flagsaver
 
-from infoword_tf import train
+from infoword_tf import model, train
+from infoword_tf.views import Specials
 
 ROOT = pathlib.Path(__file__).parent.parent
 FLAGFILES = sorted((ROOT / 'tasks' / 'flags').glob('*.flags'))
@@ -106,6 +109,45 @@ class CommandsTest(absltest.TestCase):
                 self.assertEqual(
                     train.WORKDIR.value, f'runs/{path.stem}', path.name
                 )
+
+    def test_published_sizes(self):
+        """Appendix B of Kong et al. 2019, and BERT's weights without pooler.
+
+        BERT's published counts (Devlin et al. 2019) are these and a pooler of
+        D (D + 1).
+        """
+        for size, rate, weights in (
+            ('base', 4e-4, 109_482_240 - 768 * 769),
+            ('large', 1e-4, 335_141_888 - 1024 * 1025),
+        ):
+            path = ROOT / 'tasks' / 'flags' / f'infoword_{size}.flags'
+            self.assertIn('not run here', path.read_text())
+            with flagsaver.flagsaver():
+                flags.FLAGS(['train', f'--flagfile={path}'])
+                self.assertEqual(train.BATCH_SIZE.value, 1024)
+                self.assertEqual(train.SEQ_LEN.value, 512)
+                self.assertEqual(train.STEPS.value, 400_000)
+                self.assertEqual(train.WARMUP_STEPS.value, 18_000)
+                self.assertEqual(train.LEARNING_RATE.value, rate)
+                self.assertEqual(train.WEIGHT_DECAY.value, 0.01)
+                rows, _, name = train.choose_rows()
+                encoder = train.describe_encoder(
+                    name, None, train.VOCAB_SIZE.value
+                )
+            self.assertEqual(
+                {row: entry['weight'] for row, entry in rows.items()},
+                {'bert_nce': 1.0, 'dim': 0.8},
+            )
+            config = {
+                'encoder': encoder,
+                'rows': rows,
+                'precision': 'mixed_bfloat16',
+            }
+            # Without drawing them: zeros take no memory that is touched.
+            with mock.patch.object(model, 'initialise'):
+                built = model.Model(config, Specials(2, 3, 4, 30522))
+            found = sum(math.prod(v.shape) for v in built.variables.values())
+            self.assertEqual(found, weights)
 
     def test_the_readme_shows_the_whole_table(self):
         from infoword_tf.objectives import SUMS, TABLE

@@ -166,6 +166,8 @@ class SpansTest(parameterized.TestCase):
         draw = sampling.spans(windows, np.random.default_rng(1))
         budget = sampling.budget(length)
         self.assertFalse(draw.shown.any())
+        self.assertEqual(draw.starts.shape, (24, budget))
+        self.assertEqual(draw.lengths.shape, (24, budget))
         for row in range(24):
             starts, lengths = draw.starts[row], draw.lengths[row]
             count = int((lengths > 0).sum())
@@ -209,7 +211,7 @@ class SpansTest(parameterized.TestCase):
         windows = make_windows(300, 126, 0.7, 0.01)
         with mock.patch.object(sampling, 'span_lengths', record):
             draw = sampling.spans(windows, np.random.default_rng(3))
-        self.assertLen(drawn, draw.lengths.shape[1])
+        self.assertLen(drawn, (draw.lengths > 0).sum(axis=1).max())
         checked = 0
         for row in np.nonzero(draw.shortened == 0)[0]:
             count = int((draw.lengths[row] > 0).sum())
@@ -279,7 +281,7 @@ class SpansTest(parameterized.TestCase):
                 one_piece_words(b, words), np.random.default_rng(7)
             )
         np.testing.assert_array_equal(
-            draw.lengths, np.broadcast_to([2, 1], (b, 2))
+            draw.lengths, np.broadcast_to([2, 1, 0], (b, 3))
         )
         observed, expected = [], []
         for first in range(words - 1):
@@ -304,8 +306,9 @@ class SpansTest(parameterized.TestCase):
         )
         with constant_lengths(6):
             draw = sampling.spans(windows, np.random.default_rng(8))
-        np.testing.assert_array_equal(draw.starts[0], [7, 0])
-        np.testing.assert_array_equal(draw.lengths, [[4, 2], [6, 0]])
+        np.testing.assert_array_equal(draw.starts[0, :2], [7, 0])
+        np.testing.assert_array_equal(draw.lengths[:, :2], [[4, 2], [6, 0]])
+        np.testing.assert_array_equal(draw.lengths[:, 2:], 0)
         np.testing.assert_array_equal(draw.shortened, [2, 0])
         np.testing.assert_array_equal(
             np.nonzero(draw.hidden[0])[0], [0, 1, 7, 8, 9, 10]

@@ -2,6 +2,7 @@
 
 import contextlib
 import errno
+import io
 import json
 import os
 import pathlib
@@ -102,11 +103,12 @@ class TrainTest(absltest.TestCase):
         self.assertEqual([r['step'] for r in lines], list(range(3, 31, 3)))
         last = json.loads((workdir / 'metrics.json').read_text())
         for row in ('bert_nce', 'mlm'):
-            for name in ('loss', 'mi', 'ceiling', 'accuracy'):
+            for name in ('loss', 'mi', 'ceiling', 'accuracy', 'chance'):
                 self.assertIn(f'{row}/{name}', last)
                 self.assertIn(f'heldout/{row}/{name}', last)
         # 8 sequences of P = ceil(0.15 * 30) = 5: 35 candidates and one's own.
         self.assertAlmostEqual(last['bert_nce/ceiling'], np.log(36), places=5)
+        self.assertAlmostEqual(last['bert_nce/chance'], 1 / 36, places=6)
         self.assertLess(lines[-1]['mlm/loss'], lines[0]['mlm/loss'])
         self.assertAlmostEqual(lines[0]['learning_rate'], 0.002)
         self.assertLess(lines[-1]['learning_rate'], 0.0002)
@@ -186,6 +188,91 @@ class TrainTest(absltest.TestCase):
         self.assertLessEqual(ceiling, np.log(1025) + 1e-5)
 
 
+class DimTest(parameterized.TestCase):
+    @parameterized.parameters('dot', 'cosine')
+    def test_alone(self, critic):
+        workdir = pathlib.Path(self.create_tempdir().full_path)
+        given = ('--objectives=dim', '--steps=6')
+        if critic != 'dot':
+            given += (f'--critic={critic}', '--temperature=0.1')
+        run_here(workdir, *given)
+        config = json.loads((workdir / 'config.json').read_text())
+        self.assertEqual(config['masking'], 'spans')
+        self.assertEqual(config['pooling'], 'cls')
+        self.assertEqual(config['similarity'], critic)
+        last = records(workdir)[-1]
+        # P = 5, S = 3; one n-gram a sequence is the least.
+        self.assertBetween(last['dim/ceiling'], np.log(8), np.log(22))
+        self.assertBetween(last['dim/chance'], 1 / 22, 1 / 8)
+        self.assertIn('ngrams/dropped_spans', last)
+        self.assertAlmostEqual(
+            last['heldout/dim/ceiling'], np.log(129), places=5
+        )
+        self.assertAlmostEqual(last['heldout/dim/chance'], 1 / 129, places=7)
+        self.assertEqual(
+            infoword_tf.load(workdir).model.objectives['dim'].critic, critic
+        )
+        with self.assertRaisesRegex(
+            train.UsageError,
+            f'--critic was {critic}, is scaled.*another --workdir',
+        ):
+            run_here(workdir, *given[:2], '--critic=scaled')
+
+    def test_what_compares_texts(self):
+        """Pooling and similarity are of `dim`, where it is trained."""
+        for given, expected in (
+            ('--objectives=bert_nce', ('mean', 'cosine')),
+            ('--objectives=bert_nce:1,dim:0', ('mean', 'cosine')),
+            ('--objectives=infoword', ('cls', 'dot')),
+        ):
+            with flagsaver.flagsaver():
+                flags.FLAGS(['train', given])
+                rows, *_ = train.choose_rows()
+            found = train.compare_texts(rows)
+            self.assertEqual(
+                (found['pooling'], found['similarity']), expected
+            )
+
+    def assert_finite(self, workdir):
+        for record in records(workdir):
+            for name, value in record.items():
+                self.assertTrue(np.isfinite(value), name)
+
+    def test_documents_that_are_all_the_same(self):
+        folder = pathlib.Path(self.create_tempdir().full_path)
+        for part in ('train', 'heldout'):
+            (folder / f'{part}.txt').write_text(
+                'one fish two fish red fish blue fish\n\n' * 200
+            )
+        run_here(
+            folder / 'run',
+            '--objectives=infoword',
+            '--steps=9',
+            f'--corpus=text:{folder}/train.txt',
+            f'--heldout={folder}/heldout.txt',
+        )
+        self.assert_finite(folder / 'run')
+        self.assertLen(records(folder / 'run'), 3)
+
+    def test_little_heldout_text(self):
+        """Fewer than 128 n-grams of others: the ceiling says how many."""
+        folder = pathlib.Path(self.create_tempdir().full_path)
+        text = pathlib.Path(HELDOUT).read_text().split()
+        (folder / 'few.txt').write_text(' '.join(text[:300]) + '\n')
+        run_here(
+            folder / 'run',
+            '--objectives=dim',
+            '--steps=3',
+            f'--heldout={folder}/few.txt',
+        )
+        self.assert_finite(folder / 'run')
+        last = records(folder / 'run')[-1]
+        self.assertBetween(
+            last['heldout/dim/ceiling'], np.log(5), np.log(129) - 0.5
+        )
+        self.assertGreater(last['heldout/dim/chance'], 1 / 129)
+
+
 class ResumeTest(parameterized.TestCase):
     @parameterized.named_parameters(
         ('one_device', ()),
@@ -193,6 +280,7 @@ class ResumeTest(parameterized.TestCase):
     )
     def test_killed_three_times_gives_the_same_weights(self, more):
         """kill -9 at random moments, once while a checkpoint is written."""
+        more += ('--objectives=infoword',)  # two rows, two views
         folder = pathlib.Path(self.create_tempdir().full_path)
         whole, broken = folder / 'whole', folder / 'broken'
         status, output = run(whole, *more)
@@ -422,6 +510,7 @@ class BadInputTest(parameterized.TestCase):
 
     @parameterized.named_parameters(
         ('unknown_flag', ('--stepps=3',), 'stepps'),
+        ('temperature', ('--critic=cosine', '--temperature=0'), 'temperature'),
         ('flag_value', ('--strategy=many',), 'mirrored'),
         ('no_flag', ('tiny',), 'is no flag'),
         (
@@ -438,6 +527,58 @@ class BadInputTest(parameterized.TestCase):
         self.assertNotEqual(status, 0)
         self.assertIn(message, output)
         self.assertNotIn('Traceback', output)
+
+    @parameterized.named_parameters(
+        (
+            'masking',
+            ('--objectives=infoword', '--masking=words'),
+            '--masking=words: bert_nce hides spans',
+        ),
+        (
+            'masking_of_dim',
+            ('--objectives=dim', '--masking=tokens'),
+            '--masking=tokens: dim hides spans',
+        ),
+        (
+            'critic',
+            ('--critic=dot',),
+            '--critic is for dim, not for --objectives=bert_nce',
+        ),
+        (
+            'critic_of_a_row_of_weight_0',
+            ('--objectives=bert_nce:1,dim:0', '--critic=scaled'),
+            '--critic is for dim, not for',
+        ),
+        (
+            'temperature',
+            ('--objectives=infoword', '--temperature=0.1'),
+            '--temperature is for --critic=cosine',
+        ),
+        (
+            'temperature_of_another_critic',
+            ('--objectives=dim', '--critic=scaled', '--temperature=0.1'),
+            '--temperature is for --critic=cosine',
+        ),
+        (
+            'one_sequence',
+            ('--objectives=dim', '--batch_size=1'),
+            'the candidates of dim come from other sequences.*take 2',
+        ),
+    )
+    def test_of_dim(self, more, message):
+        """One sentence, and exit status 1."""
+        workdir = self.create_tempdir().full_path
+        shown = io.StringIO()
+        with (
+            flagsaver.flagsaver(),
+            contextlib.redirect_stderr(shown),
+            self.assertRaises(SystemExit) as raised,
+        ):
+            flags.FLAGS(['train', *arguments(workdir, *more)])
+            train.main(['train'])
+        self.assertEqual(raised.exception.code, 1)
+        self.assertRegex(shown.getvalue(), r'\Aerror: [^\n]+\n\Z')
+        self.assertRegex(shown.getvalue(), message)
 
     def test_vocabularies(self):
         folder = pathlib.Path(self.create_tempdir().full_path)

@@ -6,6 +6,7 @@ from absl.testing import absltest, parameterized
 from infoword_tf import sampling, views
 from infoword_tf.encoders import ENCODERS
 from infoword_tf.objectives import SUMS, TABLE, parse
+from infoword_tf.objectives.dim import CRITICS
 from tests import zoo
 
 
@@ -16,8 +17,16 @@ class CompleteTest(absltest.TestCase):
             for row, entry in TABLE.items()
             for encoder in entry.encoders
         }
-        listed = {(case.row, case.encoder) for case in zoo.CASES.values()}
+        listed = {
+            (case.objectives, case.encoder)
+            for case in zoo.CASES.values()
+            if case.objectives not in SUMS
+        }
         self.assertEqual(listed, wanted)
+
+    def test_every_sum_that_has_a_name(self):
+        listed = {case.objectives for case in zoo.CASES.values()}
+        self.assertContainsSubset(SUMS, listed)
 
     def test_every_encoder(self):
         self.assertEqual(set(zoo.ENCODERS), set(ENCODERS))
@@ -25,24 +34,42 @@ class CompleteTest(absltest.TestCase):
         self.assertEqual(used, set(ENCODERS))
 
     def test_every_view(self):
-        read = {v for c in zoo.CASES.values() for v in TABLE[c.row].views}
+        read = {
+            view
+            for case in zoo.CASES.values()
+            for row in case.rows
+            for view in TABLE[row].views
+        }
         self.assertEqual(read, set(views.VIEWS))
 
     def test_every_masking(self):
         used = {case.masking for case in zoo.CASES.values()}
         self.assertEqual(used, set(sampling.MASKINGS))
 
+    def used(self, row, setting):
+        return {
+            case.settings_of(row)[setting]
+            for case in zoo.CASES.values()
+            if case.objectives == row
+        }
+
     def test_every_switch_of_a_row_both_ways(self):
         for row, entry in TABLE.items():
             for setting, default in entry.settings.items():
-                if not isinstance(default, bool):
-                    continue
-                values = {
-                    {**entry.settings, **case.settings}[setting]
-                    for case in zoo.CASES.values()
-                    if case.row == row
-                }
-                self.assertEqual(values, {False, True}, f'{row} {setting}')
+                if isinstance(default, bool):
+                    self.assertEqual(
+                        self.used(row, setting),
+                        {False, True},
+                        f'{row} {setting}',
+                    )
+
+    def test_every_critic(self):
+        self.assertEqual(self.used('dim', 'critic'), set(CRITICS))
+
+    def test_settings_are_of_the_rows(self):
+        for name, case in zoo.CASES.items():
+            known = {s for row in case.rows for s in TABLE[row].settings}
+            self.assertContainsSubset(case.settings, known, name)
 
     def test_sums_are_made_of_rows(self):
         for name in SUMS:
@@ -53,7 +80,8 @@ class CaseTest(parameterized.TestCase):
     @parameterized.parameters(*zoo.CASES)
     def test_masking_is_one_the_row_allows(self, name):
         case = zoo.CASES[name]
-        self.assertIn(TABLE[case.row].masking, (None, case.masking))
+        for row in case.rows:
+            self.assertIn(TABLE[row].masking, (None, case.masking))
 
     @parameterized.parameters(*zoo.CASES)
     def test_the_same_model_and_batch_every_time(self, name):
@@ -69,19 +97,28 @@ class CaseTest(parameterized.TestCase):
         self.assertEqual(list(one), list(two))
         for path, array in one.items():
             np.testing.assert_array_equal(array, two[path], path)
-        row = zoo.CASES[name].row
-        targets = [path for path in one if path.endswith(f'/targets/{row}')]
-        self.assertNotEmpty(targets)
-        for path in targets:
-            self.assertFalse(np.array_equal(one[path], other[path]), path)
+        for row in zoo.CASES[name].rows:
+            paths = [path for path in one if path.endswith(f'/targets/{row}')]
+            self.assertNotEmpty(paths)
+            for path in paths:
+                self.assertFalse(np.array_equal(one[path], other[path]), path)
 
     @parameterized.parameters(*zoo.CASES)
     def test_every_row_has_something_to_learn(self, name):
-        row = zoo.CASES[name].row
-        for view in zoo.make_views(name).values():
-            weights = view.weights[row]
-            self.assertTrue((weights.sum(axis=1) > 0).all())
-            self.assertEqual(view.ids.shape, (8, zoo.T))
+        for batch in (8, 24):
+            made = zoo.make_views(name, batch)
+            for row in zoo.CASES[name].rows:
+                paired = [v for v in made.values() if row in v.weights]
+                self.assertLen(paired, 1)
+                weights = paired[0].weights[row]
+                self.assertTrue((weights.sum(axis=1) > 0).all())
+            self.assertEqual(made['masked'].ids.shape, (batch, zoo.T))
+
+    @parameterized.parameters(8, 24)
+    def test_some_sequences_have_several_ngrams_and_some_slots_none(self, b):
+        weights = zoo.make_views('dim', b)['ngrams'].weights['dim']
+        self.assertGreater((weights.sum(axis=1) > 1).sum(), 2)
+        self.assertTrue((weights == 0).any())
 
 
 if __name__ == '__main__':

@@ -1,4 +1,4 @@
-"""The one list that guarantees run over: every row, tiny, with a batch.
+"""The one list that guarantees run over: every row and sum, tiny.
 
 A test of something that is promised for every row loops over `CASES`.
 test_zoo.py fails when the table or the encoders have one that is not here.
@@ -7,6 +7,7 @@ Glossary of shapes: B sequences, L tokens drawn, T = L + 2, V vocabulary.
 """
 
 import functools
+from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -14,9 +15,10 @@ import tensorflow as tf
 
 from infoword_tf import sampling, views
 from infoword_tf.model import Model
-from infoword_tf.objectives import TABLE
+from infoword_tf.objectives import TABLE, parse
 
-V, T, POSITIONS = 60, 16, 32
+# T is long enough for two n-grams in many sequences.
+V, T, POSITIONS = 60, 48, 64
 UNK, CLS, SEP, MASK, FIRST = 1, 2, 3, 4, 5
 SPECIALS = views.Specials(CLS, SEP, MASK, V)
 
@@ -32,12 +34,24 @@ ENCODERS: dict[str, dict[str, Any]] = {
 
 
 class Case(NamedTuple):
-    """One way to run a row."""
+    """One way to run a row or a sum; settings go to the rows that have them."""
 
-    row: str
+    objectives: str
     encoder: str = 'transformer'
     masking: str = 'tokens'
     settings: dict[str, Any] = {}
+
+    @property
+    def rows(self) -> dict[str, float]:
+        """Weight of each row."""
+        return parse(self.objectives)
+
+    def settings_of(self, row: str) -> dict[str, Any]:
+        """All settings of a row."""
+        return {
+            name: self.settings.get(name, default)
+            for name, default in TABLE[row].settings.items()
+        }
 
 
 CASES: dict[str, Case] = {
@@ -49,6 +63,10 @@ CASES: dict[str, Case] = {
     'bert_nce_drop_hits': Case(
         'bert_nce', masking='spans', settings={'drop_hits': True}
     ),
+    'dim': Case('dim', masking='spans'),
+    'dim_scaled': Case('dim', masking='spans', settings={'critic': 'scaled'}),
+    'dim_cosine': Case('dim', masking='spans', settings={'critic': 'cosine'}),
+    'infoword': Case('infoword', masking='spans'),
 }
 
 
@@ -63,10 +81,8 @@ def config(
             'arguments': {**ENCODERS[case.encoder], 'rate': rate},
         },
         'rows': {
-            case.row: {
-                'weight': 1.0,
-                'settings': {**TABLE[case.row].settings, **case.settings},
-            }
+            row: {'weight': weight, 'settings': case.settings_of(row)}
+            for row, weight in case.rows.items()
         },
         'precision': precision,
     }
@@ -124,15 +140,25 @@ def make_windows(batch: int = 8, seed: int = 0) -> sampling.Windows:
     )
 
 
+def views_of(
+    rows: Iterable[str], masking: str, batch: int = 8, seed: int = 0
+) -> dict[str, views.View]:
+    """The views that rows share, NumPy."""
+    wanted: dict[str, dict[str, str]] = {}
+    for row in rows:
+        for view, what in TABLE[row].views.items():
+            wanted.setdefault(view, {})[row] = what
+    windows = make_windows(batch, seed)
+    random = sampling.generator(seed, 0, masking)
+    draw = sampling.MASKINGS[masking](windows, random)
+    return {
+        view: views.VIEWS[view](windows, draw, rows, SPECIALS)
+        for view, rows in wanted.items()
+    }
+
+
 def make_views(
     name: str, batch: int = 8, seed: int = 0
 ) -> dict[str, views.View]:
-    """The views of a case's row, NumPy."""
-    case = CASES[name]
-    windows = make_windows(batch, seed)
-    random = sampling.generator(seed, 0, case.masking)
-    draw = sampling.MASKINGS[case.masking](windows, random)
-    return {
-        view: views.VIEWS[view](windows, draw, [case.row], SPECIALS)
-        for view in TABLE[case.row].views
-    }
+    """The views of a case's rows."""
+    return views_of(CASES[name].rows, CASES[name].masking, batch, seed)

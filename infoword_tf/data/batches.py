@@ -4,7 +4,7 @@ Glossary of shapes: B sequences of the global batch, E held-out sequences,
 T tokens.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -24,7 +24,7 @@ class Batches:
     def __init__(
         self,
         source: WindowSource,
-        rows: Mapping[str, tuple[str, ...]],
+        rows: Mapping[str, Mapping[str, str]],
         masking: str,
         specials: views.Specials,
         seed: int,
@@ -33,27 +33,36 @@ class Batches:
 
         Args:
             source: text by step.
-            rows: by row, the views that it reads.
+            rows: by row, what it wants of which views (`Row.views`).
             masking: name in sampling.MASKINGS.
             specials: of the vocabulary.
             seed: of the draws.
         """
         self.source, self.masking = source, masking
         self.specials, self.seed = specials, seed
-        self.rows: dict[str, list[str]] = {}
-        for row, names in rows.items():
-            for name in names:
-                self.rows.setdefault(name, []).append(row)
+        self.rows: dict[str, dict[str, str]] = {}
+        for row, wanted in rows.items():
+            for view, what in wanted.items():
+                self.rows.setdefault(view, {})[row] = what
 
-    def views(self, step: int) -> dict[str, views.View]:
-        """The views of a step, NumPy, whole global batch."""
+    def draw(self, step: int) -> tuple[sampling.Windows, sampling.Masking]:
+        """The text of a step and what is hidden of it."""
         windows = self.source.batch(step)
         random = sampling.generator(self.seed, step, self.masking)
-        draw = sampling.MASKINGS[self.masking](windows, random)
+        return windows, sampling.MASKINGS[self.masking](windows, random)
+
+    def make(
+        self, windows: sampling.Windows, draw: sampling.Masking
+    ) -> dict[str, views.View]:
+        """The views of a text."""
         return {
             name: views.VIEWS[name](windows, draw, rows, self.specials)
             for name, rows in self.rows.items()
         }
+
+    def views(self, step: int) -> dict[str, views.View]:
+        """The views of a step, NumPy, whole global batch."""
+        return self.make(*self.draw(step))
 
     def dataset(self, first: int, last: int) -> Any:
         """A `tf.data.Dataset` of the flat views of steps first to last - 1."""
@@ -77,6 +86,9 @@ class Batches:
         dataset = tf.data.Dataset.range(first, last)
         dataset = dataset.map(load, num_parallel_calls=2, deterministic=True)
         options = tf.data.Options()
+        # There is nothing to tune, and the tuner's thread can miss the end of
+        # its iterator: destroying that then waits forever.
+        options.autotune.enabled = False
         # Every worker makes the global batch and keeps its own rows.
         options.experimental_distribute.auto_shard_policy = (
             tf.data.experimental.AutoShardPolicy.DATA
@@ -87,7 +99,7 @@ class Batches:
 def heldout_views(
     store: Store,
     length: int,
-    rows: Mapping[str, tuple[str, ...]],
+    rows: Mapping[str, Mapping[str, str]],
     masking: str,
     specials: views.Specials,
 ) -> dict[str, views.View]:
@@ -115,12 +127,14 @@ def heldout_views(
     source = WindowSource(store, length, batch, HELDOUT_SEED)
     batches = Batches(source, rows, masking, specials, HELDOUT_SEED)
     steps = min(HELDOUT_SEQUENCES, room) // batch
-    parts = [views.flatten(batches.views(step)) for step in range(steps)]
-    flat = {
-        name: np.concatenate([part[name] for part in parts])
-        for name in parts[0]
-    }
-    for name in flat:
-        if name.endswith('/sequences'):
-            flat[name] = np.arange(len(flat[name]), dtype=np.int32)
-    return views.unflatten(flat)
+    parts = [batches.draw(step) for step in range(steps)]
+    windows, draw = map(_joined, zip(*parts, strict=True))
+    return batches.make(windows, draw)
+
+
+def _joined(parts: Sequence[Any]) -> Any:
+    """Named tuples of arrays [B, ...] as one, None staying None."""
+    fields = zip(*parts, strict=True)
+    return type(parts[0])(
+        *(None if x[0] is None else np.concatenate(x) for x in fields)
+    )

@@ -3,6 +3,7 @@
 `--objectives` is a name in SUMS or weighted rows, `bert_nce:1,dim:0.6`.
 """
 
+from infoword_tf.objectives.dim import DeepInfoMax
 from infoword_tf.objectives.mlm import MaskedWords, NceWords
 from infoword_tf.objectives.objective import Objective, Replicas, Row
 
@@ -13,7 +14,7 @@ TABLE: dict[str, Row] = {
         b='hidden word',
         relation='the word that stood at the place (BERT)',
         candidates='vocabulary',
-        views=('masked',),
+        views={'masked': 'words'},
         settings={'transform': False},
     ),
     'bert_nce': Row(
@@ -22,14 +23,26 @@ TABLE: dict[str, Row] = {
         b='hidden word',
         relation='the word that stood at the place, in spans',
         candidates='hidden words of other sequences',
-        views=('masked',),
+        views={'masked': 'words'},
         masking='spans',
         settings={'drop_hits': False},
         heldout_candidates=1024,
     ),
+    'dim': Row(
+        objective=DeepInfoMax,
+        a='masked text',
+        b='hidden n-gram',
+        relation='an n-gram that is missing from the text',
+        candidates='hidden n-grams of other sequences',
+        views={'masked': 'start', 'ngrams': 'start'},
+        masking='spans',
+        settings={'critic': 'dot', 'temperature': 0.05},
+        heldout_candidates=128,
+        pooling='cls',
+    ),
 }
 
-SUMS: dict[str, str] = {}
+SUMS: dict[str, str] = {'infoword': 'bert_nce:1,dim:0.8'}
 
 
 def parse(objectives: str) -> dict[str, float]:

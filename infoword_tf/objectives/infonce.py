@@ -53,6 +53,7 @@ class Outcome(NamedTuple):
         loss: weighted sum of the training loss, nats.
         weight: sum of weights.
         mi, ceiling, accuracy: weighted sums over pairs whose b is hidden.
+        chance: likewise, the accuracy of scores that know nothing, 1 / |B~|.
         hidden: sum of the weights of those pairs.
     """
 
@@ -61,6 +62,7 @@ class Outcome(NamedTuple):
     mi: Tensor
     ceiling: Tensor
     accuracy: Tensor
+    chance: Tensor
     hidden: Tensor
 
 
@@ -88,13 +90,14 @@ def infonce(
     counted = weights if hidden is None else weights * hidden
     bound = log_size - kl - (log_sum - positive)
     correct = ops.cast(ops.equal(rivals, 0), 'float32')
-    ceiling = ops.broadcast_to(log_size - kl, ops.shape(bound))
+    log_size = ops.broadcast_to(log_size, ops.shape(bound))
     return Outcome(
         loss=ops.sum(weights * loss),
         weight=ops.sum(weights),
         mi=ops.sum(counted * bound),
-        ceiling=ops.sum(counted * ceiling),
+        ceiling=ops.sum(counted * (log_size - kl)),
         accuracy=ops.sum(counted * correct),
+        chance=ops.sum(counted * ops.exp(-log_size)),
         hidden=ops.sum(counted),
     )
 
@@ -126,6 +129,35 @@ def counted(
         ops.logaddexp(others, positive),
         ops.log1p(ops.sum(counts, axis=1)),
         ops.sum(ops.cast(rivals, 'float32'), axis=1),
+    )
+
+
+def contrast(
+    positive: Tensor,
+    scores: Tensor,
+    counts: Tensor,
+    identical: Tensor,
+    weights: Tensor,
+    kl: float,
+    drop_identical: bool,
+) -> Outcome:
+    """Eq. 1 over the positive and a multiset of negatives.
+
+    Args:
+        positive, scores, counts, identical: as in `counted`.
+        weights, kl: as in `infonce`.
+        drop_identical: whether the training loss leaves copies of the
+            positive out; the bound counts them.
+    """
+    train_log_sum = None
+    if drop_identical:
+        kept = ops.where(identical, 0.0, counts)
+        train_log_sum = counted(positive, scores, kept, identical).log_sum
+    return infonce(
+        counted(positive, scores, counts, identical),
+        weights,
+        kl,
+        train_log_sum=train_log_sum,
     )
 
 

@@ -13,7 +13,7 @@ Glossary of shapes: B sequences, P places, N = B P pairs, M candidates,
 D width, V vocabulary.
 """
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from keras import ops
@@ -21,27 +21,16 @@ from keras import ops
 from infoword_tf.layers import fused
 from infoword_tf.layers.attention import project
 from infoword_tf.objectives import infonce
-from infoword_tf.objectives.objective import Objective, Replicas
+from infoword_tf.objectives.objective import (
+    Objective,
+    Pool,
+    Replicas,
+    gather_pool,
+)
 from infoword_tf.views import Specials, View
 
 Tensor = Any
 VIEW = 'masked'
-
-
-class Words(NamedTuple):
-    """The paper's multiset, "words of other sequences in the same batch".
-
-    Attributes:
-        ids: [M] int32, targets of the global batch.
-        sequences: [M] int32, where each is from.
-        weights: [M] float32, 0 for padding.
-        limit: use the first so many of other sequences, None for all.
-    """
-
-    ids: Tensor
-    sequences: Tensor
-    weights: Tensor
-    limit: int | None
 
 
 def _pairs(view: View, row: str, x: Tensor) -> tuple[Tensor, ...]:
@@ -176,23 +165,15 @@ class NceWords(Objective):
         states: dict[str, Tensor],
         replicas: Replicas,
         limit: int | None = None,
-    ) -> Words:
-        """The targets of the global batch: only integers cross replicas."""
-        view = views[VIEW]
-        targets = view.targets[self.row]
-        sequences = ops.repeat(view.sequences, targets.shape[1])
-        return Words(
-            replicas.gather(ops.reshape(targets, (-1,))),
-            replicas.gather(sequences),
-            replicas.gather(ops.reshape(view.weights[self.row], (-1,))),
-            limit,
-        )
+    ) -> Pool:
+        """The paper's multiset, "words of other sequences in the batch"."""
+        return gather_pool(views[VIEW], self.row, replicas, limit)
 
     def score(
         self,
         views: dict[str, View],
         states: dict[str, Tensor],
-        candidates: Words,
+        candidates: Pool,
         kl: float,
         key: Tensor | None = None,
     ) -> infonce.Outcome:
@@ -209,7 +190,7 @@ class NceWords(Objective):
         size = self.encoder.arguments['vocab_size']
         if candidates.limit is not None or candidates.ids.shape[0] <= size:
             columns = candidates.ids
-            counts = _others(candidates, sequences)
+            counts = candidates.others(sequences)
         else:
             columns = ops.arange(size, dtype='int32')
             counts = _counts(candidates, views[VIEW].sequences, size)
@@ -217,30 +198,18 @@ class NceWords(Objective):
         table = self.encoder.lookup(columns)  # [M, D]
         scores = ops.matmul(x, ops.transpose(table))  # [N, M]
         identical = ops.equal(columns[None, :], targets[:, None])
-        found = infonce.counted(positive, scores, counts, identical)
-        train_log_sum = None
-        if self.drop_hits:
-            kept = ops.where(identical, 0.0, counts)
-            train_log_sum = infonce.counted(
-                positive, scores, kept, identical
-            ).log_sum
-        return infonce.infonce(
-            found, weights, kl, train_log_sum=train_log_sum
+        return infonce.contrast(
+            positive,
+            scores,
+            counts,
+            identical,
+            weights,
+            kl,
+            drop_identical=self.drop_hits,
         )
 
 
-def _others(words: Words, sequences: Tensor) -> Tensor:
-    """[N, M] float32: 1 for words of other sequences (the first `limit`)."""
-    other = ops.not_equal(words.sequences[None, :], sequences[:, None])
-    counts = ops.where(other, words.weights[None, :], 0.0)
-    if words.limit is not None:
-        limit = ops.cast(words.limit, 'float32')
-        first = ops.less_equal(ops.cumsum(counts, axis=1), limit)
-        counts = ops.where(first, counts, 0.0)
-    return counts
-
-
-def _counts(words: Words, sequences: Tensor, size: int) -> Tensor:
+def _counts(words: Pool, sequences: Tensor, size: int) -> Tensor:
     """[B, V] float32: c[v] - c_b[v], copies of v in other sequences."""
     weights = words.weights
     total = ops.segment_sum(weights, words.ids, num_segments=size)  # [V]

@@ -9,10 +9,11 @@ D width, R replicas.
 """
 
 import dataclasses
-from typing import Any
+from typing import Any, NamedTuple
 
 import keras
 import numpy as np
+from keras import ops
 
 from infoword_tf.objectives.infonce import Outcome
 from infoword_tf.views import Specials, View
@@ -28,11 +29,13 @@ class Row:
         objective: the class.
         a, b, relation: the two views and p(a, b), in words.
         candidates: B~, in words.
-        views: names in VIEWS that it reads.
+        views: by name in VIEWS, what it wants there: 'words' or 'start'.
         encoders: names in ENCODERS that it allows, the default first.
         masking: the one name in MASKINGS that it can use, or None for any.
         settings: arguments of the class, with their defaults.
         heldout_candidates: M of held-out text, None for the vocabulary.
+        pooling: for a row that makes a vector of a whole text, which states
+            that is ('cls' or 'mean'); None for others.
     """
 
     objective: type['Objective']
@@ -40,11 +43,12 @@ class Row:
     b: str
     relation: str
     candidates: str
-    views: tuple[str, ...]
+    views: dict[str, str]
     encoders: tuple[str, ...] = ('transformer',)
     masking: str | None = None
     settings: dict[str, Any] = dataclasses.field(default_factory=dict)
     heldout_candidates: int | None = None
+    pooling: str | None = None
 
 
 class Replicas:
@@ -60,6 +64,62 @@ class Replicas:
     def sum(self, x: Tensor) -> Tensor:
         """The sum over replicas, without a gradient."""
         return x
+
+
+class Pool(NamedTuple):
+    """Candidates of a global batch, each with the sequence it is from.
+
+    Attributes:
+        ids: [M] int32, equal where candidates are the same b.
+        sequences: [M] int32.
+        weights: [M] float32, 0 for padding.
+        limit: use the first so many of other sequences, None for all.
+        states: [M, D] float32 where they are encoded, else None.
+    """
+
+    ids: Tensor
+    sequences: Tensor
+    weights: Tensor
+    limit: int | None
+    states: Tensor | None = None
+
+    def others(self, sequences: Tensor) -> Tensor:
+        """[N, M] float32: 1 for candidates of other sequences than [N]."""
+        other = ops.not_equal(self.sequences[None, :], sequences[:, None])
+        counts = ops.where(other, self.weights[None, :], 0.0)
+        if self.limit is not None:
+            limit = ops.cast(self.limit, 'float32')
+            first = ops.less_equal(ops.cumsum(counts, axis=1), limit)
+            counts = ops.where(first, counts, 0.0)
+        return counts
+
+
+def gather_pool(
+    view: View,
+    row: str,
+    replicas: Replicas,
+    limit: int | None,
+    states: Tensor | None = None,
+) -> Pool:
+    """A row's targets of a view, over all replicas.
+
+    Args:
+        view, row: whose targets and weights [B, P].
+        replicas: to gather over; integers alone, unless there are states.
+        limit: as in `Pool`.
+        states: [B, P, D] of the candidates, or None.
+    """
+    targets = view.targets[row]
+    if states is not None:
+        states = ops.cast(states, 'float32')
+        states = replicas.gather(ops.reshape(states, (-1, states.shape[-1])))
+    return Pool(
+        replicas.gather(ops.reshape(targets, (-1,))),
+        replicas.gather(ops.repeat(view.sequences, targets.shape[1])),
+        replicas.gather(ops.reshape(view.weights[row], (-1,))),
+        limit,
+        states,
+    )
 
 
 class Objective(keras.layers.Layer):

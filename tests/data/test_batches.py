@@ -9,7 +9,11 @@ from infoword_tf.data.batches import Batches, heldout_views
 from infoword_tf.data.windows import WindowSource
 
 LENGTH, TOKENS = 30, 6_000
-ROWS = {'mlm': ('masked',), 'bert_nce': ('masked',)}
+ROWS = {'mlm': {'masked': 'words'}, 'bert_nce': {'masked': 'words'}}
+INFOWORD = {
+    'bert_nce': {'masked': 'words'},
+    'dim': {'masked': 'start', 'ngrams': 'start'},
+}
 SPECIALS = views.Specials(
     cls_id=TOKENS, sep_id=TOKENS + 1, mask_id=TOKENS + 2, size=TOKENS + 3
 )
@@ -77,6 +81,11 @@ class BatchesTest(parameterized.TestCase):
             },
         )
 
+    def test_dataset_is_not_tuned_while_it_runs(self):
+        """The tuner's thread may hold up an iterator's end for a minute."""
+        options = make_batches().dataset(0, 2).options()
+        self.assertIs(options.autotune.enabled, False)
+
     @parameterized.parameters('spans', 'words', 'tokens')
     def test_a_step_does_not_depend_on_those_before(self, masking):
         a, b = make_batches(masking), make_batches(masking)
@@ -112,11 +121,41 @@ class BatchesTest(parameterized.TestCase):
         assert_same(views.flatten(make_batches().views(4)), a)
 
     def test_rows_of_a_view(self):
-        batches = make_batches(rows={'mlm': ('masked',)})
+        batches = make_batches(rows={'mlm': {'masked': 'words'}})
         made = batches.views(0)
         self.assertEqual(list(made), ['masked'])
         self.assertEqual(list(made['masked'].places), ['mlm'])
-        self.assertEqual(batches.rows, {'masked': ['mlm']})
+        self.assertEqual(batches.rows, {'masked': {'mlm': 'words'}})
+
+    def test_rows_of_several_views(self):
+        batches = make_batches(rows=INFOWORD)
+        self.assertEqual(
+            batches.rows,
+            {
+                'masked': {'bert_nce': 'words', 'dim': 'start'},
+                'ngrams': {'dim': 'start'},
+            },
+        )
+        made = batches.views(3)
+        self.assertEqual(list(made), ['masked', 'ngrams'])
+        self.assertEqual(list(made['masked'].places), ['bert_nce', 'dim'])
+        self.assertEqual(list(made['masked'].weights), ['bert_nce'])
+        self.assertEqual(list(made['ngrams'].weights), ['dim'])
+        for step, flat in enumerate(
+            batches.dataset(3, 6).as_numpy_iterator(), 3
+        ):
+            assert_same(flat, views.flatten(batches.views(step)))
+
+    def test_a_second_view_changes_nothing_of_the_first(self):
+        alone = make_batches(rows={'bert_nce': INFOWORD['bert_nce']})
+        one = alone.views(2)['masked']
+        two = make_batches(rows=INFOWORD).views(2)['masked']
+        np.testing.assert_array_equal(one.ids, two.ids)
+        for field in ('places', 'targets', 'weights'):
+            np.testing.assert_array_equal(
+                getattr(one, field)['bert_nce'],
+                getattr(two, field)['bert_nce'],
+            )
 
     def test_sequences_number_the_global_batch(self):
         for step in (0, 9):
@@ -172,6 +211,27 @@ class HeldoutViewsTest(parameterized.TestCase):
             for row in ROWS:
                 self.assertEqual(part[row].shape, (sequences, 5))
         self.assertEqual(view.counts['shortened_spans'].shape, (sequences,))
+
+    def test_ngrams_are_numbered_over_all_of_them(self):
+        """Text in which every window is there twice, or nearly."""
+        store = make_store()._replace(
+            ids=(np.arange(TOKENS) % 40).astype(np.uint16)
+        )
+        view = heldout_views(store, LENGTH, INFOWORD, 'spans', SPECIALS)[
+            'ngrams'
+        ]
+        self.assertLen(view.ids, 192)
+        number, texts, rows = {}, {}, {}
+        for row in range(192):
+            for slot in range(view.targets['dim'].shape[1]):
+                if view.weights['dim'][row, slot]:
+                    text = tuple(view.ids[row][view.block_ids[row] == slot])
+                    target = view.targets['dim'][row, slot]
+                    self.assertEqual(number.setdefault(text, target), target)
+                    self.assertEqual(texts.setdefault(target, text), text)
+                    rows.setdefault(target, set()).add(row // 32)
+        # Some are there in several batches.
+        self.assertGreater(max(map(len, rows.values())), 2)
 
     def test_every_sequence_is_another_text(self):
         view = self.make()['masked']

@@ -11,8 +11,9 @@ from scipy import stats
 
 from infoword_tf.encoders import Transformer
 from infoword_tf.layers import dropout, fused
-from infoword_tf.model import initialise
+from infoword_tf.model import Model, initialise
 from infoword_tf.sizes import SIZES
+from tests import zoo
 
 V, WIDTH, POSITIONS = 60, 16, 32
 KEY = dropout.new_key(21)
@@ -84,7 +85,7 @@ class SizeTest(parameterized.TestCase):
         self.assertEqual(again.arguments, encoder.arguments)
 
 
-class WeightsTest(absltest.TestCase):
+class WeightsTest(parameterized.TestCase):
     def test_paths_are_explicit(self):
         block = [
             'attention_bias', 'attention_norm_gamma', 'attention_norm_beta',
@@ -104,33 +105,47 @@ class WeightsTest(absltest.TestCase):
             found = [weight.path for weight in make_encoder().weights]
             self.assertEqual(sorted(found), sorted(expected))
 
-    def test_first_weights(self):
-        """A normal of 0.02 cut at two deviations; vectors at 0 and 1."""
+    # 0.02 at the width of base; 0.02 sqrt(12) at 64.
+    @parameterized.parameters((768, 0.02), (64, 0.0692820))
+    def test_first_weights(self, width, deviation):
+        """A normal cut at two deviations; vectors at 0 and 1."""
         encoder = Transformer(2000, 1, 64, 2, max_length=POSITIONS)
         encoder.build()
         weights = {weight.path: weight for weight in encoder.weights}
-        initialise(weights, 0)
-        cut = stats.truncnorm(-2, 2, scale=0.02)
-        self.assertAlmostEqual(cut.std(), 0.0175925, places=6)
+        initialise(weights, 0, width)
+        cut = stats.truncnorm(-2, 2, scale=deviation)
+        self.assertAlmostEqual(cut.std(), 0.879626 * deviation, places=6)
         for path, weight in weights.items():
             values = weight.numpy()
             if values.ndim == 1:
                 expected = float(path.endswith('gamma'))
                 np.testing.assert_array_equal(values, expected, path)
                 continue
-            self.assertLessEqual(np.abs(values).max(), 0.04, path)
+            self.assertLessEqual(
+                np.abs(values).max(), 2 * deviation + 1e-7, path
+            )
             test = stats.kstest(values.ravel(), cut.cdf)
             self.assertGreater(test.pvalue, 1e-4, path)
         words = weights['encoder/word_embeddings'].numpy()
-        self.assertAlmostEqual(words.std(), cut.std(), delta=1e-4)
-        self.assertGreater(np.abs(words).max(), 0.0399)
+        self.assertAlmostEqual(
+            words.std(), cut.std(), delta=0.005 * deviation
+        )
+        self.assertGreater(np.abs(words).max(), 1.995 * deviation)
+
+    def test_a_model_draws_by_its_width(self):
+        values = Model(zoo.config('mlm'), zoo.SPECIALS).variables[
+            'encoder/word_embeddings'
+        ].numpy()
+        self.assertEqual(values.shape[1], 16)
+        cut = stats.truncnorm(-2, 2, scale=0.02 * math.sqrt(768 / 16))
+        self.assertAlmostEqual(values.std(), cut.std(), delta=0.02)
 
     def test_first_weights_depend_on_seed_and_path_alone(self):
         def weights(seed, **sizes):
             encoder = Transformer(V, heads=2, **sizes)
             encoder.build()
             found = {weight.path: weight for weight in encoder.weights}
-            initialise(found, seed)
+            initialise(found, seed, sizes['width'])
             return {path: w.numpy() for path, w in found.items()}
 
         small = weights(3, layers=1, width=16)
@@ -151,7 +166,7 @@ class WeightsTest(absltest.TestCase):
         """Outputs of the tiny size at seed 0, as they were on the first day."""
         encoder = Transformer(30_522, **SIZES['tiny'])
         encoder.build()
-        initialise({weight.path: weight for weight in encoder.weights}, 0)
+        initialise({w.path: w for w in encoder.weights}, 0, 768)
         ids = np.array([[101, 7592, 2088, 2003, 103, 1012, 102]], np.int32)
         states = encoder(ids).states
         np.testing.assert_allclose(
@@ -179,7 +194,7 @@ class StatesTest(parameterized.TestCase):
             ids, places=places, all_layers=all_layers, **given
         ).states
         np.testing.assert_allclose(
-            found, whole[np.arange(3)[:, None], places], rtol=0, atol=1e-6
+            found, whole[np.arange(3)[:, None], places], rtol=0, atol=1e-5
         )
 
     def test_gradients_at_places_are_those_of_the_whole(self):
@@ -282,7 +297,7 @@ class StatesTest(parameterized.TestCase):
         np.testing.assert_array_equal(after[0, :7], before[0, :7])
         np.testing.assert_array_equal(after[1], before[1])
         alone = encoder(ids[:1, :7]).states
-        np.testing.assert_allclose(after[:1, :7], alone, atol=1e-6)
+        np.testing.assert_allclose(after[:1, :7], alone, atol=1e-5)
 
     def test_every_token_sees_every_other_without_blocks(self):
         encoder, ids = make_encoder(), make_ids(1, 6)
@@ -300,7 +315,7 @@ class StatesTest(parameterized.TestCase):
         given = encoder(
             ids, positions=positions, segment_ids=zeros, block_ids=zeros
         ).states
-        np.testing.assert_allclose(encoder(ids).states, given, atol=1e-6)
+        np.testing.assert_allclose(encoder(ids).states, given, atol=1e-5)
         for name in ('positions', 'segment_ids'):
             other = encoder(ids, **{name: zeros + 1}).states
             self.assertGreater(np.abs(other - given).max(), 0.1)
@@ -315,7 +330,7 @@ class StatesTest(parameterized.TestCase):
         for layer in found.layers:
             self.assertEqual(layer.shape, (2, 10, WIDTH))
         np.testing.assert_array_equal(found.layers[-1], found.states)
-        np.testing.assert_allclose(found.states, plain.states, atol=1e-6)
+        np.testing.assert_allclose(found.states, plain.states, atol=1e-5)
 
     def test_layer_0_is_the_embeddings(self):
         encoder, ids = make_encoder(), make_ids(2, 10)

@@ -56,6 +56,7 @@ def values(outcome):
         'mi': float(outcome.mi / outcome.hidden),
         'ceiling': float(outcome.ceiling / outcome.hidden),
         'accuracy': float(outcome.accuracy / outcome.hidden),
+        'chance': float(outcome.chance / outcome.hidden),
     }
 
 
@@ -71,6 +72,7 @@ class IdentityTest(parameterized.TestCase):
         self.assertAlmostEqual(found['loss'], math.log(M + 1), places=5)
         self.assertAlmostEqual(found['mi'], 0.0, places=5)
         self.assertAlmostEqual(found['ceiling'], math.log(M + 1), places=5)
+        self.assertAlmostEqual(found['chance'], 1 / (M + 1), places=6)
         self.assertEqual(found['accuracy'], 0.0)
 
     def test_a_perfect_critic_reaches_the_ceiling(self):
@@ -193,8 +195,11 @@ class OutcomeTest(absltest.TestCase):
         found = infonce.infonce(self.candidates, tf.constant([2.0, 0.5]), 0.1)
         loss = 2 * self.losses[0] + 0.5 * self.losses[1]
         ceiling = 2 * self.sizes[0] + 0.5 * self.sizes[1] - 2.5 * 0.1
+        chance = 2 / 2 + 0.5 / 3
         np.testing.assert_allclose(
-            found, [loss, 2.5, ceiling - loss, ceiling, 0.5, 2.5], rtol=1e-5
+            found,
+            [loss, 2.5, ceiling - loss, ceiling, 0.5, chance, 2.5],
+            rtol=1e-5,
         )
 
     def test_pairs_that_show_b_count_in_the_loss_alone(self):
@@ -208,7 +213,15 @@ class OutcomeTest(absltest.TestCase):
         ceiling = 0.5 * (self.sizes[1] - 0.1)
         np.testing.assert_allclose(
             found,
-            [loss, 2.5, ceiling - 0.5 * self.losses[1], ceiling, 0.5, 0.5],
+            [
+                loss,
+                2.5,
+                ceiling - 0.5 * self.losses[1],
+                ceiling,
+                0.5,
+                0.5 / 3,
+                0.5,
+            ],
             rtol=1e-5,
         )
 
@@ -228,6 +241,9 @@ class OutcomeTest(absltest.TestCase):
         candidates = self.candidates._replace(log_size=1.5)
         found = infonce.infonce(candidates, tf.constant([2.0, 0.5]), 0.1)
         self.assertAlmostEqual(float(found.ceiling), 2.5 * 1.4, places=5)
+        self.assertAlmostEqual(
+            float(found.chance), 2.5 * math.exp(-1.5), places=5
+        )
 
 
 class CountedTest(absltest.TestCase):
@@ -285,10 +301,31 @@ class CountedTest(absltest.TestCase):
                 positive, scores, tf.zeros((1, 2)), tf.zeros((1, 2), tf.bool)
             )
             outcome = infonce.infonce(found, tf.ones(1), 0.0)
-        np.testing.assert_array_equal(outcome, [0, 1, 0, 0, 1, 1])
+        np.testing.assert_array_equal(outcome, [0, 1, 0, 0, 1, 1, 1])
         d_positive, d_scores = tape.gradient(outcome.loss, [positive, scores])
         np.testing.assert_array_equal(d_positive, [0.0])
         np.testing.assert_array_equal(d_scores, [[0.0, 0.0]])
+
+
+class ContrastTest(parameterized.TestCase):
+    """Scores log 3 against 0 twice, and a copy of the positive."""
+
+    @parameterized.parameters((False, 8 / 3), (True, 5 / 3))
+    def test_copies_of_the_positive(self, dropped, odds):
+        found = infonce.contrast(
+            tf.constant([math.log(3.0)]),
+            tf.constant([[0.0, math.log(3.0), 9.0]]),
+            tf.constant([[2.0, 1.0, 0.0]]),
+            tf.constant([[False, True, False]]),
+            tf.ones(1),
+            0.0,
+            drop_identical=dropped,
+        )
+        np.testing.assert_allclose(
+            found,
+            [math.log(odds), 1, math.log(4 / (8 / 3)), math.log(4), 1, 0.25, 1],
+            rtol=1e-6,
+        )
 
 
 class EntropyTest(absltest.TestCase):

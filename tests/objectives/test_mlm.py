@@ -94,7 +94,7 @@ def literal(
     sequences = range(b) if sequences is None else sequences
     states = tf.constant(states, tf.float64)
     words = tf.cast(objective.encoder.words.value, tf.float64)
-    sums = np.zeros(6)
+    sums = np.zeros(7)
     with tf.GradientTape() as tape:
         tape.watch([states, words])
         total = tf.zeros([], tf.float64)
@@ -123,6 +123,7 @@ def literal(
                     size - (everyone - s[own]),
                     size,
                     not rivals,
+                    1 / (1 + len(others)),
                     1,
                 ]
     gradients = tape.gradient(total, [states, words])
@@ -189,7 +190,7 @@ class NceWordsTest(parameterized.TestCase):
         # Loss log 2 each, MI 0, ceiling log 2, right twice: no other word.
         np.testing.assert_allclose(
             found,
-            [2 * math.log(2), 2, 0, 2 * math.log(2), 2, 2],
+            [2 * math.log(2), 2, 0, 2 * math.log(2), 2, 1, 2],
             atol=1e-6,
         )
 
@@ -295,7 +296,7 @@ class NceWordsTest(parameterized.TestCase):
         expected, _ = score(objective, whole, states, limit=6)
         head = make_view('bert_nce', targets[:6], weights[:6])
         candidates = objective.candidates({'masked': head}, {}, Replicas(), 6)
-        sums = np.zeros(6)
+        sums = np.zeros(7)
         for part in (slice(0, 3), slice(3, 8)):
             view = make_view(
                 'bert_nce', targets[part], weights[part], np.arange(8)[part]
@@ -315,7 +316,7 @@ class NceWordsTest(parameterized.TestCase):
         outcome, gradients = score(
             objective, make_view('bert_nce', targets, weights), states, key
         )
-        np.testing.assert_array_equal(outcome, [0, 3, 0, 0, 3, 3])
+        np.testing.assert_array_equal(outcome, [0, 3, 0, 0, 3, 3, 3])
         for gradient in gradients:
             np.testing.assert_array_equal(gradient, np.zeros(gradient.shape))
 
@@ -380,7 +381,15 @@ class MaskedWordsTest(parameterized.TestCase):
         h = infonce.entropy(frequencies)
         np.testing.assert_allclose(
             outcome,
-            [loss, pairs, h * pairs - loss, h * pairs, right.sum(), pairs],
+            [
+                loss,
+                pairs,
+                h * pairs - loss,
+                h * pairs,
+                right.sum(),
+                pairs / V,
+                pairs,
+            ],
             rtol=1e-5,
             atol=1e-4,
         )
@@ -465,7 +474,7 @@ class MaskedWordsTest(parameterized.TestCase):
 class SharedViewTest(absltest.TestCase):
     def test_rows_of_one_pass_are_rows_alone(self):
         windows = zoo.make_windows()
-        rows = ['mlm', 'bert_nce']
+        rows = {'mlm': 'words', 'bert_nce': 'words'}
         draws = [
             views.sampling.MASKINGS[masking](windows, np.random.default_rng(0))
             for masking in ('spans', 'tokens')
@@ -488,7 +497,7 @@ class SharedViewTest(absltest.TestCase):
             return found, float(model.loss(found))
 
         both, loss = outcomes('mlm', 'bert_nce')
-        self.assertEqual(list(both), rows)
+        self.assertEqual(list(both), list(rows))
         total = 0.0
         for row, weight in (('mlm', 1.0), ('bert_nce', 0.5)):
             alone, mean = outcomes(row)
@@ -498,7 +507,6 @@ class SharedViewTest(absltest.TestCase):
             )
             total += weight * mean
         self.assertAlmostEqual(loss, total, places=5)
-
 
     def test_the_key_of_a_view_has_its_name_in_it(self):
         model = zoo.make_model('mlm', rate=0.1)
@@ -524,11 +532,18 @@ class ParseTest(parameterized.TestCase):
             objectives.parse('mlm:0,bert_nce'), {'mlm': 0.0, 'bert_nce': 1.0}
         )
 
+    def test_named_sums(self):
+        self.assertEqual(
+            list(objectives.parse('infoword').items()),
+            [('bert_nce', 1.0), ('dim', 0.8)],
+        )
+
     @parameterized.parameters(
-        ('bert', "no row 'bert'; known are mlm, bert_nce"),
+        ('bert', "no row 'bert'; known are mlm, bert_nce, dim, infoword"),
         ('', "no row ''"),
         ('mlm,', "no row ''"),
         ('mlm,bert_nce,mlm:2', "'mlm' is there twice"),
+        ('infoword,mlm', "no row 'infoword'"),
         ('mlm:much', "'much' is no weight; write mlm:0.5"),
         ('mlm:1:2', "'1:2' is no weight"),
         ('mlm:-1', 'the weight of mlm is -1;'),

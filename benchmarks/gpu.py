@@ -1,0 +1,290 @@
+"""How fast a training step is on one GPU, under JAX.
+
+    python -m benchmarks.gpu --size=base
+    python -m benchmarks.gpu --size=large
+
+It wants jax (with CUDA), keras, numpy and absl-py, and a checkout; TensorFlow
+is not imported. A step is the trainer's: forward, backward, one clip of the
+global norm, AdamW, dropout on, compiled whole. It runs over and over on one
+batch of random text that lies on the device, so that nothing is measured but
+the step. The default, 32 x 512 tokens, is meant for one GPU of 80 GB: for the
+backward pass `infoword` keeps 10 GiB at `base` and 28 GiB at `large`, beside
+1.6 and 5.0 GiB of weights, moments and gradients. What the compiler asks for
+in all is printed before anything runs.
+
+Utilisation is the operations of the step's matrix products, counted from the
+views (work.py), over its time, over the device's rate: the published one of
+dense bfloat16 products where the device is known, else that of one large
+product in the same precision, measured between the rounds.
+"""
+
+import math
+import os
+import statistics
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from absl import app, flags
+
+from benchmarks import work
+
+# The backend is chosen before Keras is imported.
+os.environ['KERAS_BACKEND'] = 'jax'
+
+# ----------------------------------------------------------------------- flags
+
+OBJECTIVES = flags.DEFINE_string(
+    'objectives', 'infoword', 'A row, a sum with a name, or weighted rows.')
+SIZE = flags.DEFINE_enum(
+    'size', 'base', ['tiny', 'mini', 'small', 'medium', 'base', 'large'],
+    'Of the encoder.')
+BATCH_SIZE = flags.DEFINE_integer(
+    'batch_size', 32, 'Sequences.', lower_bound=2)
+SEQ_LEN = flags.DEFINE_integer(
+    'seq_len', 512, 'Tokens of a sequence, with specials.', lower_bound=8)
+VOCAB_SIZE = flags.DEFINE_integer(
+    'vocab_size', 30522, 'Pieces.', lower_bound=16)
+PRECISION = flags.DEFINE_enum(
+    'precision', 'mixed_bfloat16', ['float32', 'mixed_bfloat16'],
+    'Keras dtype policy.')
+ROUNDS = flags.DEFINE_integer(
+    'rounds', 5, 'Turns, each timed.', lower_bound=1)
+STEPS = flags.DEFINE_integer('steps', 20, 'Steps of a turn.', lower_bound=1)
+PEAK_TFLOPS = flags.DEFINE_float(
+    'peak_tflops', None, "The device's rate; None: as published or measured.",
+    lower_bound=0.001)
+
+LEARNING_RATE = 1e-4
+# As in infoword_tf/optim.py, which needs TensorFlow.
+ADAMW = {
+    'weight_decay': 0.01,
+    'beta_1': 0.9,
+    'beta_2': 0.98,
+    'epsilon': 1e-6,
+    'global_clipnorm': 1.0,
+}
+# TFLOP/s of dense bfloat16 products by the name that JAX gives a device, as
+# NVIDIA's data sheets have them.
+PEAKS = {
+    'NVIDIA H200': 989.0,
+    'NVIDIA H100 80GB HBM3': 989.0,
+    'NVIDIA H100 PCIe': 756.0,
+    'NVIDIA A100-SXM4-80GB': 312.0,
+    'NVIDIA A100-SXM4-40GB': 312.0,
+    'NVIDIA A100 80GB PCIe': 312.0,
+    'NVIDIA A100-PCIE-40GB': 312.0,
+}
+
+
+@flags.validator('objectives')
+def _are_known(objectives: str) -> bool:
+    try:
+        return bool(work.rows_of(objectives))
+    except ValueError as error:
+        raise flags.ValidationError(str(error)) from None
+
+
+# ------------------------------------------------------------------------ step
+
+
+class Program(NamedTuple):
+    """A training step and what it runs on.
+
+    Attributes:
+        step: (state, batch) -> (state, loss), jitted; the state is donated.
+        state: number of the step, weights, moments.
+        batch: flat views.
+        weights: how many trainable numbers there are.
+        operations: floating-point operations of a step's matrix products.
+    """
+
+    step: Callable[[Any, Any], tuple[Any, Any]]
+    state: tuple[Any, list[Any], list[Any]]
+    batch: Mapping[str, Any]
+    weights: int
+    operations: int
+
+
+def make_program(own: work.Work, precision: str) -> Program:
+    """The step of a row or sum, as the trainer on one device makes it.
+
+    Args:
+        own: what it works on.
+        precision: Keras dtype policy.
+    """
+    import jax
+    import keras
+
+    from infoword_tf import views
+    from infoword_tf.layers import dropout
+    from infoword_tf.model import Model
+
+    model = Model(own.config(precision), own.specials, work.SEED)
+    kl = model.kl(own.frequencies)
+    variables = list(model.variables.values())
+    optimizer = keras.optimizers.AdamW(LEARNING_RATE, **ADAMW)
+    optimizer.exclude_from_weight_decay(
+        var_list=[v for v in variables if len(v.shape) < 2]
+    )
+    optimizer.build(variables)
+    made = own.make_views()
+
+    def loss_of(weights: Any, batch: Any, key: Any) -> Any:
+        pairs = list(zip(variables, weights, strict=True))
+        with keras.StatelessScope(state_mapping=pairs):
+            outcomes = model.outcomes(views.unflatten(batch), kl, key)
+            return model.loss(outcomes)
+
+    def step(state: Any, batch: Any) -> tuple[Any, Any]:
+        number, weights, moments = state
+        key = dropout.new_key(work.SEED, number, 0)  # of replica 0
+        loss, gradients = jax.value_and_grad(loss_of)(weights, batch, key)
+        weights, moments = optimizer.stateless_apply(
+            moments, gradients, weights
+        )
+        return (number + 1, weights, moments), loss
+
+    return Program(
+        jax.jit(step, donate_argnums=0),
+        (
+            jax.numpy.zeros((), 'int32'),
+            [v.value for v in variables],
+            [v.value for v in optimizer.variables],
+        ),
+        jax.device_put(views.flatten(made)),
+        sum(math.prod(v.shape) for v in variables),
+        own.operations(made),
+    )
+
+
+class Product:
+    """One large matrix product in a precision, to compare with."""
+
+    def __init__(self, precision: str, size: int, repeats: int = 3):
+        """Compiles it.
+
+        Args:
+            precision: Keras dtype policy.
+            size: rows and columns of the square matrices.
+            repeats: of each measurement.
+        """
+        import jax
+
+        dtype = precision.removeprefix('mixed_')
+        self.size, self.repeats, self.rate = size, repeats, 0.0
+        self.operand = jax.random.normal(
+            jax.random.key(0), (size, size), dtype
+        )
+        self.product = jax.jit(jax.numpy.matmul)
+        self.product(self.operand, self.operand).block_until_ready()
+
+    def measure(self) -> None:
+        """Keeps the best rate so far, in operations a second."""
+        for _ in range(self.repeats):
+            began = time.perf_counter()
+            self.product(self.operand, self.operand).block_until_ready()
+            seconds = time.perf_counter() - began
+            self.rate = max(self.rate, 2 * self.size**3 / seconds)
+
+
+# ---------------------------------------------------------------------- report
+
+
+def say(what: str, value: str) -> None:
+    """One line of the report."""
+    print(f'{what:<14}{value}', flush=True)
+
+
+def checked(loss: Any, step: int) -> float:
+    """The loss as a number.
+
+    Raises:
+        FloatingPointError: it is not finite.
+    """
+    loss = float(loss)
+    if not math.isfinite(loss):
+        raise FloatingPointError(f'the loss of step {step} is {loss}')
+    return loss
+
+
+def main(argv: Sequence[str]) -> None:
+    """Compiles, runs, prints."""
+    if len(argv) > 1:
+        raise app.UsageError(f'{argv[1]!r} is no flag; flags begin with --')
+    import jax
+
+    device = jax.devices()[0]
+    own = work.Work(
+        OBJECTIVES.value,
+        SIZE.value,
+        BATCH_SIZE.value,
+        SEQ_LEN.value,
+        VOCAB_SIZE.value,
+    )
+    say('device', f'{device.device_kind}, jax {jax.__version__}')
+    say(
+        'work',
+        f'{own.objectives}, {own.size}, {own.batch_size} x {own.seq_len} '
+        f'tokens a step, {own.vocab_size:,} pieces, dropout {own.rate}, '
+        f'{PRECISION.value}',
+    )
+    program = make_program(own, PRECISION.value)
+    say('weights', f'{program.weights:,}')
+    say('products', f'{program.operations / 1e12:,.4g} TFLOP a step')
+    began = time.perf_counter()
+    step = program.step.lower(program.state, program.batch).compile()
+    say('compiled in', f'{time.perf_counter() - began:.1f} s')
+    memory = step.memory_analysis()
+    if memory is not None:
+        most = (
+            memory.argument_size_in_bytes
+            + memory.output_size_in_bytes
+            - memory.alias_size_in_bytes
+            + memory.temp_size_in_bytes
+        )
+        say('memory', f'{most / 2**30:.2f} GiB')
+
+    peak, source, product = PEAK_TFLOPS.value, 'as --peak_tflops says', None
+    if peak is None and PRECISION.value == 'mixed_bfloat16':
+        peak, source = PEAKS.get(device.device_kind), 'as published'
+    if peak is None:
+        size = 2048 if device.platform == 'cpu' else 8192
+        source = f'of a product of {size} x {size}, measured'
+        product = Product(PRECISION.value, size)
+
+    state, first = step(program.state, program.batch)
+    first = checked(first, 1)
+    state, loss = step(state, program.batch)  # warm
+    jax.block_until_ready(state)
+    times = []
+    for _ in range(ROUNDS.value):
+        began = time.perf_counter()
+        for _ in range(STEPS.value):
+            state, loss = step(state, program.batch)
+        jax.block_until_ready((state, loss))
+        times.append((time.perf_counter() - began) / STEPS.value)
+        if product is not None:
+            product.measure()
+    if product is not None:
+        peak = product.rate / 1e12
+    last = checked(loss, int(state[0]))
+
+    seconds = statistics.median(times)
+    rate = program.operations / seconds / 1e12
+    say(
+        'tokens/s',
+        f'{own.tokens / seconds:,.0f} ({own.tokens / max(times):,.0f}-'
+        f'{own.tokens / min(times):,.0f}), median of {ROUNDS.value} rounds of '
+        f'{STEPS.value} steps (lowest-highest)',
+    )
+    say('step', f'{1e3 * seconds:,.2f} ms')
+    say(
+        'utilisation',
+        f'{rate / peak:.1%}, {rate:,.4g} of {peak:,.4g} TFLOP/s ({source})',
+    )
+    say('loss', f'{first:.5f} -> {last:.5f}, step 1 -> {int(state[0])}')
+
+
+if __name__ == '__main__':
+    app.run(main)

@@ -1,0 +1,122 @@
+"""Operations of a step, written out by hand and counted by JAX itself."""
+
+import importlib.util
+import json
+import unittest
+
+from absl.testing import absltest, parameterized
+
+from benchmarks import work
+from infoword_tf.objectives import SUMS, TABLE
+from tests import test_jax
+
+# 2 x 22 tokens, of which 20 are text: P = 3 places, S = 3 n-grams of a
+# sequence, packed into 3 + 2 * 3 = 9 positions. tiny has 2 blocks, D = 128.
+SMALL = {'size': 'tiny', 'batch_size': 2, 'seq_len': 22, 'vocab_size': 500}
+# Multiplications of a block in one sequence, its four kinds of product:
+# keys and values; queries and output; attention; feed-forward.
+MASKED_ALL = 22 * 128 * 256 + 22 * 128 * 256 + 2 * 22 * 22 * 128 + (
+    2 * 22 * 128 * 512)
+MASKED_AT = {
+    q: 22 * 128 * 256 + 2 * q * 128 * 128 + 2 * q * 22 * 128
+    + 2 * q * 128 * 512
+    for q in (1, 3, 4)
+}
+NGRAMS_ALL = 9 * 128 * 256 + 9 * 128 * 256 + 2 * 9 * 9 * 128 + (
+    2 * 9 * 128 * 512)
+NGRAMS_AT_3 = 9 * 128 * 256 + 2 * 3 * 128 * 128 + 2 * 3 * 9 * 128 + (
+    2 * 3 * 128 * 512)
+# 6 = 2 x 3 pairs; dim scores 2 texts.
+SCORES = {'mlm': 6 * 128 * 500, 'bert_nce': 6 * 128 * 6, 'dim': 2 * 128 * 6}
+BY_HAND = {
+    'mlm': 2 * (MASKED_ALL + MASKED_AT[3]) + SCORES['mlm'],
+    'bert_nce': 2 * (MASKED_ALL + MASKED_AT[3]) + SCORES['bert_nce'],
+    'dim': 2 * (MASKED_ALL + MASKED_AT[1] + NGRAMS_ALL + NGRAMS_AT_3)
+    + SCORES['dim'],
+    'infoword': 2 * (MASKED_ALL + MASKED_AT[4] + NGRAMS_ALL + NGRAMS_AT_3)
+    + SCORES['bert_nce'] + SCORES['dim'],
+}
+
+# Every product of a whole step as JAX traces it, but for sums over rows.
+COUNT = '''
+import json
+from benchmarks import gpu, work
+
+def products(jaxpr):
+    total = 0
+    for equation in jaxpr.eqns:
+        for value in equation.params.values():
+            for part in value if isinstance(value, (tuple, list)) else [value]:
+                part = getattr(part, 'jaxpr', part)
+                if hasattr(part, 'eqns'):
+                    total += products(part)
+        if equation.primitive.name == 'dot_general':
+            left, right = (v.aval.shape for v in equation.invars)
+            if len(left) == 2 and left[0] == 1:
+                continue
+            (contracted, _), _ = equation.params['dimension_numbers']
+            each = 2
+            for axis in contracted:
+                each *= left[axis]
+            total += each * equation.outvars[0].aval.size
+    return total
+
+for objectives in sys.argv[1].split(','):
+    own = work.Work(objectives, **json.loads(sys.argv[2]))
+    program = gpu.make_program(own, 'float32')
+    traced = program.step.trace(program.state, program.batch)
+    print(objectives, products(traced.jaxpr.jaxpr), program.operations)
+'''
+
+
+class OperationsTest(parameterized.TestCase):
+    @parameterized.parameters(*TABLE, *SUMS)
+    def test_by_hand(self, objectives):
+        own = work.Work(objectives, **SMALL)
+        # Two operations a multiplication, three products for each.
+        self.assertEqual(
+            own.operations(own.make_views()), 6 * BY_HAND[objectives]
+        )
+
+    def test_more_pairs_than_words_are_scored_as_words(self):
+        own = work.Work('bert_nce', 'tiny', 8, 62, 64)  # 8 x 9 pairs
+        found = own.score_operations('bert_nce', own.make_views())
+        self.assertEqual(found, 2 * 72 * 128 * 64)
+
+    @unittest.skipUnless(
+        importlib.util.find_spec('jax'), 'JAX is not installed'
+    )
+    def test_as_traced(self):
+        names = [*TABLE, *SUMS]
+        printed = test_jax.run_forbidden(
+            COUNT, ','.join(names), json.dumps(SMALL)
+        )
+        for name, line in zip(names, printed.splitlines(), strict=True):
+            self.assertEqual(
+                line, f'{name} {6 * BY_HAND[name]} {6 * BY_HAND[name]}'
+            )
+
+
+class WorkTest(absltest.TestCase):
+    def test_rows_without_a_weight_are_not_built(self):
+        own = work.Work('mlm:0,bert_nce:2', **SMALL)
+        self.assertEqual(own.rows, {'bert_nce': 2.0})
+        self.assertEqual(
+            own.config('float32')['rows']['bert_nce']['weight'], 2.0
+        )
+
+    def test_an_unknown_row_is_named(self):
+        with self.assertRaisesRegex(ValueError, "no row 'nothing'; known"):
+            work.rows_of('nothing')
+
+    def test_the_same_batch_every_time(self):
+        own = work.Work('infoword', **SMALL)
+        one, again = own.make_views()['masked'], own.make_views()['masked']
+        self.assertEqual(one.ids.shape, (2, 22))
+        self.assertTrue((one.ids == again.ids).all())
+        self.assertLess(one.ids.max(), 500)
+        self.assertFalse((one.ids == own.make_views(1)['masked'].ids).all())
+
+
+if __name__ == '__main__':
+    absltest.main()

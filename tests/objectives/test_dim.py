@@ -1,0 +1,452 @@
+"""`dim` against J_DIM written out in NumPy, one pair after the other."""
+
+import math
+
+import numpy as np
+import tensorflow as tf
+from absl.testing import absltest, parameterized
+from scipy import special
+
+from infoword_tf import views
+from infoword_tf.layers import dropout
+from infoword_tf.objectives import TABLE, Replicas, infonce
+from infoword_tf.objectives.dim import CRITICS
+from tests import zoo
+
+D, S, M = 6, 3, 128
+KEY = dropout.new_key(31)
+
+
+def make_objective(critic='dot', temperature=0.5):
+    return TABLE['dim'].objective(
+        'dim', None, zoo.SPECIALS, critic=critic, temperature=temperature
+    )
+
+
+def make_batch(b, seed=0, s=S):
+    """a [B, D], b [B, S, D], targets, weights: few n-grams, many twice."""
+    random = np.random.default_rng(seed)
+    starts = random.standard_normal((b, D)).astype(np.float32)
+    spelled = random.standard_normal((7, D)).astype(np.float32)
+    targets = random.integers(7, size=(b, s)).astype(np.int32)
+    weights = np.arange(s) < random.integers(0, s + 1, size=(b, 1))
+    weights[0] = True
+    # States of padding are as large as others.
+    return starts, spelled[targets], targets, weights.astype(np.float32)
+
+
+def make_views(targets, weights, sequences=None):
+    b, s = targets.shape
+    if sequences is None:
+        sequences = np.arange(b)
+    sequences = tf.constant(sequences, tf.int32)
+    places = {'dim': tf.zeros((b, s), tf.int32)}
+    return {
+        'masked': views.View(
+            tf.zeros((b, 9), tf.int32), sequences,
+            places={'dim': tf.zeros((b, 1), tf.int32)},
+        ),
+        'ngrams': views.View(
+            tf.zeros((b, 9), tf.int32), sequences, places=places,
+            targets={'dim': tf.constant(targets, tf.int32)},
+            weights={'dim': tf.constant(weights, tf.float32)},
+        ),
+    }  # fmt: skip
+
+
+def score(objective, batch, sequences=None, limit=None, key=None):
+    """An outcome, gradients by a, by b as positives and as candidates."""
+    a, b, targets, weights = batch
+    made = make_views(targets, weights, sequences)
+    a, b, copy = (tf.constant(x, tf.float32) for x in (a, b, b))
+    with tf.GradientTape() as tape:
+        tape.watch([a, b, copy])
+        candidates = objective.candidates(
+            made, {'masked': a[:, None], 'ngrams': copy}, Replicas(), limit
+        )
+        outcome = objective.score(
+            made, {'masked': a[:, None], 'ngrams': b}, candidates, 0.0, key
+        )
+    return outcome, [g.numpy() for g in tape.gradient(
+        outcome.loss, [a, b, copy],
+        unconnected_gradients=tf.UnconnectedGradients.ZERO,
+    )]  # fmt: skip
+
+
+def literal(
+    batch, critic='dot', temperature=0.5, sequences=None, limit=None, pool=None
+):
+    """J_DIM in NumPy, float64: an outcome.
+
+    pool: what the candidates are taken from, where that is another batch.
+    """
+    a, b, targets, weights = batch
+    a, b = (np.asarray(x, np.float64) for x in (a, b))
+    _, pool_b, pool_targets, pool_weights = batch if pool is None else pool
+    sequences = range(len(a)) if sequences is None else sequences
+
+    def f(x, y):
+        if critic == 'scaled':
+            return x @ y / math.sqrt(D)
+        if critic == 'cosine':
+            lengths = np.linalg.norm(x) * np.linalg.norm(y)
+            return x @ y / lengths / temperature
+        return x @ y
+
+    sums = np.zeros(7)
+    for i, s in np.argwhere(weights > 0):
+        own = f(a[i], b[i, s])
+        others = [
+            (f(a[i], np.float64(pool_b[j, q])), pool_targets[j, q])
+            for j, q in np.argwhere(pool_weights > 0)
+            if sequences[j] != sequences[i]
+        ][:limit]
+        everyone = [own, *(x for x, _ in others)]
+        kept = [own, *(x for x, t in others if t != targets[i, s])]
+        size = math.log(len(everyone))
+        rivals = [x for x, t in others if t != targets[i, s] and x >= own]
+        sums += [
+            special.logsumexp(kept) - own,
+            1,
+            size - (special.logsumexp(everyone) - own),
+            size,
+            not rivals,
+            1 / len(everyone),
+            1,
+        ]
+    return infonce.Outcome(*sums)
+
+
+def assert_same(found, expected):
+    np.testing.assert_allclose(found, expected, rtol=2e-6, atol=2e-5)
+
+
+class LiteralTest(parameterized.TestCase):
+    @parameterized.product(critic=CRITICS, b=(4, 20), key=(None, KEY))
+    def test_is_the_formula(self, critic, b, key):
+        batch = make_batch(b)
+        self.assertGreater(len(set(batch[3].sum(axis=1))), 1)
+        found, _ = score(make_objective(critic), batch, key=key)
+        assert_same(found, literal(batch, critic))
+        # Which n-grams are left out matters, and how texts are compared.
+        self.assertGreater(
+            float(found.ceiling - found.mi), float(found.loss) + 0.1
+        )
+        others = [c for c in CRITICS if c != critic]
+        for other in others:
+            self.assertNotAlmostEqual(
+                float(found.loss), literal(batch, other).loss, delta=0.1
+            )
+
+    @parameterized.parameters(0.05, 2.0)
+    def test_temperature_is_of_the_cosine(self, temperature):
+        batch = make_batch(8)
+        for critic in CRITICS:
+            found, _ = score(make_objective(critic, temperature), batch)
+            expected = literal(batch, critic, temperature)
+            np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-4)
+
+    @parameterized.parameters(*CRITICS)
+    def test_gradients_are_differences(self, critic):
+        """Central differences of the formula, by every state."""
+        a, b, targets, weights = batch = make_batch(4, s=2)
+        _, (by_a, by_b, by_candidates) = score(make_objective(critic), batch)
+        both = np.concatenate([a.ravel(), b.ravel()]).astype(np.float64)
+
+        def loss(states):
+            parts = np.split(states, [a.size])
+            return literal(
+                (parts[0].reshape(a.shape), parts[1].reshape(b.shape),
+                 targets, weights),
+                critic,
+            ).loss  # fmt: skip
+
+        step = 1e-5
+        expected = [
+            (loss(both + e) - loss(both - e)) / (2 * step)
+            for e in step * np.eye(both.size)
+        ]
+        found = np.append(by_a.ravel(), (by_b + by_candidates).ravel())
+        np.testing.assert_allclose(found, expected, rtol=0, atol=1e-5)
+
+    @parameterized.parameters(*CRITICS)
+    def test_gradient_through_both_texts(self, critic):
+        batch = make_batch(8)
+        real = batch[3] > 0
+        self.assertFalse(real.all())
+        _, (by_a, by_b, by_candidates) = score(make_objective(critic), batch)
+        has = real.any(axis=1)
+        self.assertTrue((np.abs(by_a[has]).max(axis=1) > 1e-4).all())
+        np.testing.assert_array_equal(by_a[~has], 0)
+        for gradient in (by_b, by_candidates):
+            largest = np.abs(gradient).max(axis=2)
+            self.assertTrue((largest[real] > 1e-5).all())
+            np.testing.assert_array_equal(largest[~real], 0)
+
+    def test_rows_of_one_text_are_no_candidates_of_each_other(self):
+        batch, sequences = make_batch(8), np.arange(8) // 2 * 5
+        found, _ = score(make_objective(), batch, sequences)
+        assert_same(found, literal(batch, sequences=sequences))
+
+    def test_mixed_precision_scores_in_float32(self):
+        a, b, targets, weights = make_batch(8)
+        a, b = (tf.cast(x, tf.bfloat16) for x in (a, b))
+        made = make_views(targets, weights)
+        states = {'masked': a[:, None], 'ngrams': b}
+        objective = TABLE['dim'].objective(
+            'dim', None, zoo.SPECIALS, dtype='mixed_bfloat16'
+        )
+        candidates = objective.candidates(made, states, Replicas())
+        self.assertEqual(candidates.states.dtype, tf.float32)
+        rounded = [tf.cast(x, tf.float32).numpy() for x in (a, b)]
+        assert_same(
+            objective.score(made, states, candidates, 0.0),
+            literal((*rounded, targets, weights)),
+        )
+
+
+class PairsTest(parameterized.TestCase):
+    @parameterized.parameters(*CRITICS)
+    def test_order_of_rows_changes_nothing(self, critic):
+        batch = make_batch(8)
+        order = np.random.default_rng(2).permutation(8)
+        plain, gradients = score(make_objective(critic), batch)
+        permuted, permuted_gradients = score(
+            make_objective(critic), [x[order] for x in batch]
+        )
+        np.testing.assert_allclose(permuted, plain, rtol=1e-5)
+        for one, two in zip(permuted_gradients, gradients, strict=True):
+            np.testing.assert_allclose(one, two[order], atol=1e-5)
+
+    @parameterized.parameters(*CRITICS)
+    def test_ngrams_of_other_rows_are_other_pairs(self, critic):
+        batch = make_batch(8)
+        plain, _ = score(make_objective(critic), batch)
+        a, *rest = batch
+        moved, _ = score(
+            make_objective(critic),
+            (a, *(np.roll(x, 1, axis=0) for x in rest)),
+        )
+        self.assertEqual(float(moved.weight), float(plain.weight))
+        self.assertGreater(abs(float(moved.loss - plain.loss)), 0.1)
+
+    def first_pair(self, batch, critic='dot'):
+        """The first n-gram of row 0 alone, against those of weight 1."""
+        a, b, targets, weights = batch
+        objective = make_objective(critic)
+        states = {'masked': tf.constant(a[:, None]), 'ngrams': tf.constant(b)}
+        candidates = objective.candidates(
+            make_views(targets, weights), states, Replicas()
+        )
+        only = np.zeros_like(weights)
+        only[0, 0] = 1
+        return objective.score(
+            make_views(targets, only), states, candidates, 0.0
+        )
+
+    def test_ngrams_of_the_own_sequence_are_no_candidates(self):
+        a, b, _, weights = make_batch(4)
+        batch = a, b, np.arange(4 * S).reshape(4, S), weights
+        weights[:] = 1
+        everyone = self.first_pair(batch)
+        self.assertAlmostEqual(
+            float(everyone.ceiling), math.log(3 * S + 1), places=5
+        )
+        weights[0] = [1, 0, 0]
+        np.testing.assert_array_equal(self.first_pair(batch), everyone)
+        weights[1] = [1, 0, 0]
+        self.assertLess(
+            float(self.first_pair(batch).loss), float(everyone.loss) - 1e-3
+        )
+
+    @parameterized.parameters(*CRITICS)
+    def test_an_ngram_that_another_row_hides_too(self, critic):
+        """The loss is as if it were not there; the bound counts it."""
+        a, b, targets, weights = batch = make_batch(4, s=1)
+        targets[:] = np.arange(4)[:, None]
+        targets[2], b[2] = targets[0], b[0]
+        weights[:] = 1
+        found = self.first_pair(batch, critic)
+        weights[2] = 0
+        without = self.first_pair(batch, critic)
+        self.assertAlmostEqual(
+            float(found.loss), float(without.loss), places=5
+        )
+        # Of all candidates by the positive: the copy adds 1.
+        odds = math.exp(float(without.loss))
+        for outcome, size, ratio in (
+            (found, 4, odds + 1),
+            (without, 3, odds),
+        ):
+            self.assertAlmostEqual(
+                float(outcome.ceiling), math.log(size), places=5
+            )
+            self.assertAlmostEqual(
+                float(outcome.mi), math.log(size / ratio), places=4
+            )
+        # It ties with the positive, and is no rival of it.
+        self.assertEqual(float(found.accuracy), float(without.accuracy))
+
+
+class LimitTest(parameterized.TestCase):
+    @parameterized.product(critic=CRITICS, limit=(1, 4, 7))
+    def test_takes_the_first_of_other_sequences(self, critic, limit):
+        batch = make_batch(12)
+        found, _ = score(make_objective(critic), batch, limit=limit)
+        assert_same(found, literal(batch, critic, limit=limit))
+        pairs = batch[3].sum()
+        self.assertAlmostEqual(
+            float(found.ceiling), pairs * math.log(limit + 1), places=4
+        )
+        self.assertAlmostEqual(
+            float(found.chance), pairs / (limit + 1), places=4
+        )
+
+    def test_as_many_as_are_reported(self):
+        self.assertEqual(TABLE['dim'].heldout_candidates, M)
+        batch = make_batch(100)
+        self.assertGreater(batch[3].sum(), M + S)
+        found, _ = score(make_objective(), batch, limit=M)
+        np.testing.assert_allclose(
+            [found.ceiling / found.hidden, found.chance / found.hidden],
+            [math.log(129), 1 / 129],
+            rtol=1e-5,
+        )
+
+    def test_beyond_what_there_is(self):
+        batch = make_batch(3)
+        batch[3][:] = [[1, 1, 1], [1, 0, 0], [1, 1, 0]]
+        found, _ = score(make_objective(), batch, limit=M)
+        # 3 n-grams of others for the first row, 5 for the second, 4.
+        ceiling = 3 * math.log(4) + math.log(6) + 2 * math.log(5)
+        self.assertAlmostEqual(float(found.ceiling), ceiling, places=4)
+        assert_same(found, literal(batch))
+
+    def test_candidates_of_other_text(self):
+        """Held-out batches are scored against the first sequences of all."""
+        objective = make_objective()
+        a, b, targets, weights = whole = make_batch(8)
+        expected = literal(whole, limit=6)
+        head = slice(0, 6)
+        candidates = objective.candidates(
+            make_views(targets[head], weights[head]),
+            {'ngrams': tf.constant(b[head])},
+            Replicas(),
+            6,
+        )
+        sums = np.zeros(7)
+        for part in (slice(0, 3), slice(3, 8)):
+            made = make_views(
+                targets[part], weights[part], np.arange(8)[part]
+            )
+            states = {
+                'masked': tf.constant(a[part, None]),
+                'ngrams': tf.constant(b[part]),
+            }
+            sums += objective.score(made, states, candidates, 0.0)
+        assert_same(sums, expected)
+
+
+class EdgeTest(parameterized.TestCase):
+    def assert_finite(self, gradients):
+        for gradient in gradients:
+            self.assertTrue(np.isfinite(gradient).all())
+
+    def assert_nothing(self, found, gradients, pairs):
+        """No rivals: every pair is sure, and nothing is known."""
+        np.testing.assert_allclose(
+            found, [0, pairs, 0, 0, pairs, pairs, pairs], atol=1e-6
+        )
+        for gradient in gradients:
+            np.testing.assert_array_equal(gradient, np.zeros(gradient.shape))
+
+    @parameterized.product(critic=CRITICS, limit=(None, M))
+    def test_one_sequence(self, critic, limit):
+        found = score(make_objective(critic), make_batch(1), limit=limit)
+        self.assert_nothing(*found, S)
+
+    @parameterized.product(critic=CRITICS, limit=(None, M))
+    def test_the_others_hide_nothing(self, critic, limit):
+        batch = make_batch(5)
+        batch[3][1:] = 0
+        found = score(make_objective(critic), batch, limit=limit)
+        self.assert_nothing(*found, S)
+
+    @parameterized.product(critic=CRITICS, limit=(None, M))
+    def test_nobody_hides_anything(self, critic, limit):
+        batch = make_batch(5)
+        batch[3][:] = 0
+        found = score(make_objective(critic), batch, limit=limit)
+        self.assert_nothing(*found, 0)
+
+    @parameterized.parameters(*CRITICS)
+    def test_the_same_text_throughout(self, critic):
+        """All left out: no loss, and no information."""
+        a, b, targets, weights = make_batch(6)
+        a[:], b[:], targets[:] = a[0], b[0, 0], 3
+        found, gradients = score(
+            make_objective(critic), (a, b, targets, weights)
+        )
+        assert_same(found, literal((a, b, targets, weights), critic))
+        self.assertAlmostEqual(float(found.loss), 0.0, places=5)
+        self.assertAlmostEqual(float(found.mi), 0.0, places=4)
+        self.assertGreater(float(found.ceiling), 10.0)
+        for gradient in gradients:
+            np.testing.assert_allclose(gradient, 0.0, atol=1e-6)
+
+    @parameterized.parameters(*CRITICS)
+    def test_equal_scores_know_nothing(self, critic):
+        """Other texts in the same states: also where their norm is 0."""
+        for scale in (1.0, 0.0):
+            a, b, targets, weights = make_batch(6)
+            # Sums of one term: exact, in whatever order.
+            a[:], b[:] = scale * np.eye(D)[0], scale * np.eye(D)[0]
+            targets[:] = np.arange(6 * S).reshape(6, S)
+            found, gradients = score(
+                make_objective(critic), (a, b, targets, weights)
+            )
+            self.assertAlmostEqual(float(found.mi), 0.0, places=4)
+            self.assertAlmostEqual(
+                float(found.loss), float(found.ceiling), places=4
+            )
+            self.assertEqual(float(found.accuracy), 0.0)
+            self.assert_finite(gradients)
+
+    @parameterized.product(critic=('dot', 'scaled'), limit=(None, 4))
+    def test_large_scores(self, critic, limit):
+        a, b, targets, weights = make_batch(8)
+        a, b = 100 * a, 100 * b
+        self.assertGreater(np.abs(np.einsum('bd,bsd->bs', a, b)).max(), 1e4)
+        found, gradients = score(
+            make_objective(critic), (a, b, targets, weights), limit=limit
+        )
+        expected = literal((a, b, targets, weights), critic, limit=limit)
+        np.testing.assert_allclose(found, expected, rtol=1e-5, atol=0.1)
+        self.assert_finite(gradients)
+
+
+class SettingsTest(parameterized.TestCase):
+    @parameterized.parameters('bilinear', '', None)
+    def test_unknown_critic(self, critic):
+        with self.assertRaisesRegex(
+            ValueError, f'{critic!r}: known are dot, scaled, cosine'
+        ):
+            make_objective(critic)
+
+    @parameterized.parameters(0.0, -1.0, math.nan)
+    def test_temperature(self, temperature):
+        with self.assertRaisesRegex(ValueError, 'temperature .* above 0'):
+            make_objective('cosine', temperature)
+
+    def test_of_the_paper(self):
+        self.assertEqual(TABLE['dim'].settings['critic'], 'dot')
+        self.assertEqual(make_objective().kl(zoo.frequencies()), 0.0)
+
+    def test_owns_nothing(self):
+        objective = make_objective()
+        objective.build()
+        self.assertEmpty(objective.weights)
+
+
+if __name__ == '__main__':
+    absltest.main()

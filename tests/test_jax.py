@@ -1,0 +1,227 @@
+"""The model under JAX, without TensorFlow, against TensorFlow's own values.
+
+`compute` runs in a process of its own, where TensorFlow cannot be imported;
+so nothing at the top of this file imports it.
+
+Glossary of shapes: F fields of an outcome.
+"""
+
+import importlib.util
+import json
+import os
+import pathlib
+import subprocess
+import sys
+import unittest
+
+import numpy as np
+from absl.testing import absltest
+
+ROOT = pathlib.Path(__file__).parent.parent
+FORBIDDEN = ('tensorflow', 'tensorflow_text', 'tf_keras', 'orbit')
+RATE, STEP = 0.1, 3
+# By name: precision, whether there is a key (and dropout).
+WAYS = {
+    'plain': ('float32', False),
+    'dropout': ('float32', True),
+    'bfloat16': ('mixed_bfloat16', True),
+}
+# Of the compiler: most of the time is its, and the cases are tiny.
+QUICK = (
+    '--xla_backend_optimization_level=0 '
+    '--xla_llvm_disable_expensive_passes=true '
+    '--xla_cpu_use_fusion_emitters=false'
+)
+LOSS, GRADIENT, BFLOAT16_LOSS = 1e-5, 1e-4, 2e-2  # relative
+
+
+class Forbid:
+    """Makes some modules impossible to import: put it in sys.meta_path."""
+
+    def find_spec(self, name, path=None, target=None):
+        if name.split('.')[0] in FORBIDDEN:
+            raise ModuleNotFoundError(f'{name} is forbidden here', name=name)
+
+
+def run_forbidden(code, *args):
+    """Runs code under JAX on the CPU, where TensorFlow cannot be imported.
+
+    Returns:
+        What it printed; its errors go to the message of the exception.
+    """
+    code = (
+        'import sys\n'
+        'from tests import test_jax\n'
+        'sys.meta_path.insert(0, test_jax.Forbid())\n'
+        + code
+    )
+    done = subprocess.run(
+        [sys.executable, '-c', code, *map(str, args)],
+        cwd=ROOT,
+        env={
+            **os.environ,
+            'KERAS_BACKEND': 'jax',
+            'JAX_PLATFORMS': 'cpu',
+            'XLA_FLAGS': QUICK,
+        },
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if done.returncode:
+        raise RuntimeError(f'{done.stdout}\n{done.stderr}')
+    return done.stdout
+
+
+def compute(folder):
+    """Reads the cases, writes what JAX makes of them: of the other process."""
+    import jax
+    import keras
+
+    from infoword_tf import views
+    from infoword_tf.layers import dropout
+    from infoword_tf.model import Model
+
+    assert keras.backend.backend() == 'jax'
+    folder = pathlib.Path(folder)
+    for name, case in json.loads((folder / 'cases.json').read_text()).items():
+        with np.load(folder / f'{name}.npz') as file:
+            given = dict(file)
+        frequencies = given.pop('frequencies')
+        weights, flat = {}, {}
+        for path, array in given.items():
+            kind, _, path = path.partition(':')
+            {'weight': weights, 'view': flat}[kind][path] = array
+        found = {}
+        for way, (precision, with_key) in WAYS.items():
+            model = Model(
+                {**case['config'], 'precision': precision},
+                views.Specials(*case['specials']),
+            )
+            variables = model.variables
+            assert list(variables) == list(weights)
+            kl = model.kl(frequencies)
+
+            def loss(values, flat, step, model=model, kl=kl, key=with_key):
+                pairs = list(
+                    zip(model.variables.values(), values, strict=True)
+                )
+                with keras.StatelessScope(state_mapping=pairs):
+                    outcomes = model.outcomes(
+                        views.unflatten(flat),
+                        kl,
+                        dropout.new_key(0, step) if key else None,
+                    )
+                    return model.loss(outcomes), outcomes
+
+            function = loss
+            if precision == 'float32':
+                function = jax.value_and_grad(loss, has_aux=True)
+            result = jax.jit(function)(list(weights.values()), flat, STEP)
+            if precision == 'float32':
+                result, gradients = result
+                for path, gradient in zip(weights, gradients, strict=True):
+                    found[f'{way}:gradient:{path}'] = np.asarray(gradient)
+            value, outcomes = result
+            found[f'{way}:loss'] = np.asarray(value)
+            for row, outcome in outcomes.items():
+                found[f'{way}:outcome:{row}'] = np.stack(outcome)
+        np.savez(folder / f'{name}.jax.npz', **found)
+    assert not [m for m in sys.modules if m.split('.')[0] in FORBIDDEN]
+
+
+def expected(name, way):
+    """TensorFlow's loss, outcomes [F] by row, gradients by path."""
+    import tensorflow as tf
+
+    from infoword_tf.layers import dropout
+    from tests import zoo
+
+    precision, with_key = WAYS[way]
+    model = zoo.make_model(name, RATE, precision)
+    variables = [v.value for v in model.variables.values()]
+    with tf.GradientTape() as tape:
+        outcomes = model.outcomes(
+            zoo.make_views(name),
+            model.kl(zoo.frequencies()),
+            dropout.new_key(0, STEP) if with_key else None,
+        )
+        loss = model.loss(outcomes)
+    gradients = tape.gradient(
+        loss, variables, unconnected_gradients=tf.UnconnectedGradients.ZERO
+    )
+    return (
+        loss.numpy(),
+        {row: np.array(outcome) for row, outcome in outcomes.items()},
+        {
+            path: tf.convert_to_tensor(gradient).numpy()
+            for path, gradient in zip(model.variables, gradients, strict=True)
+        },
+    )
+
+
+@unittest.skipUnless(importlib.util.find_spec('jax'), 'JAX is not installed')
+class JaxTest(absltest.TestCase):
+    def test_every_case_is_as_under_tensorflow(self):
+        """One test, so that nobody compiles the cases twice."""
+        from infoword_tf import views
+        from tests import zoo
+
+        folder = pathlib.Path(self.create_tempdir().full_path)
+        cases = {}
+        for name in zoo.CASES:
+            cases[name] = {
+                'config': zoo.config(name, RATE),
+                'specials': zoo.SPECIALS,
+            }
+            weights = zoo.make_model(name, RATE).variables
+            flat = views.flatten(zoo.make_views(name))
+            np.savez(
+                folder / f'{name}.npz',
+                frequencies=zoo.frequencies(),
+                **{f'weight:{p}': v.numpy() for p, v in weights.items()},
+                **{f'view:{p}': array for p, array in flat.items()},
+            )
+        (folder / 'cases.json').write_text(json.dumps(cases))
+        run_forbidden('test_jax.compute(sys.argv[1])', folder)
+        for name in cases:
+            with np.load(folder / f'{name}.jax.npz') as file:
+                found = dict(file)
+            with self.subTest(name):
+                self.assertNotAlmostEqual(
+                    float(found['plain:loss']),
+                    float(found['dropout:loss']),
+                    places=3,
+                )
+            for way, (precision, _) in WAYS.items():
+                with self.subTest(f'{name}, {way}'):
+                    loss, outcomes, gradients = expected(name, way)
+                    if precision == 'float32':
+                        self.check(way, found, loss, outcomes, gradients)
+                    np.testing.assert_allclose(
+                        found[f'{way}:loss'], loss, rtol=BFLOAT16_LOSS
+                    )
+
+    def check(self, way, found, loss, outcomes, gradients):
+        """Compares what is exact but for the order of sums."""
+        np.testing.assert_allclose(found[f'{way}:loss'], loss, rtol=LOSS)
+        for row, outcome in outcomes.items():
+            np.testing.assert_allclose(
+                found[f'{way}:outcome:{row}'],
+                outcome,
+                rtol=LOSS,
+                # MI is a difference of what may be much larger.
+                atol=LOSS * np.abs(outcome).max(),
+            )
+        for path, gradient in gradients.items():
+            np.testing.assert_allclose(
+                found[f'{way}:gradient:{path}'],
+                gradient,
+                rtol=0,
+                atol=GRADIENT * np.abs(gradient).max(),
+                err_msg=path,
+            )
+
+
+if __name__ == '__main__':
+    absltest.main()

@@ -1,0 +1,100 @@
+"""Held-out values: how many candidates every sequence is compared with."""
+
+import math
+
+import numpy as np
+from absl.testing import absltest, parameterized
+
+from infoword_tf import loop
+from infoword_tf.objectives import TABLE
+from tests import zoo
+
+M = TABLE['dim'].heldout_candidates
+
+
+class HeldoutTest(parameterized.TestCase):
+    def make(self, name, sequences, counts=None):
+        """Held-out values; counts: of n-grams, by sequence."""
+        model = zoo.make_model(name, rate=0.0)
+        made = zoo.make_views(name, sequences)
+        if counts is not None:
+            weights = made['ngrams'].weights['dim']
+            weights[:] = np.arange(weights.shape[1]) < counts[:, None]
+        heldout = loop.Heldout(model, made, model.kl(zoo.frequencies()))
+        return made, heldout
+
+    def by_batch(self, heldout, row):
+        """Mean ceiling and chance of every held-out batch."""
+        candidates = heldout._candidates()
+        index = list(heldout.model.objectives).index(row)
+        for batch in heldout.batches:
+            sums = heldout._sums(batch, candidates).numpy()[index]
+            found = loop.summarise(row, sums)
+            yield found[f'{row}/ceiling'], found[f'{row}/chance']
+
+    @parameterized.named_parameters(
+        ('as_drawn', None),
+        ('many_first', lambda n: np.where(np.arange(n) < 5, 4, 1)),
+        ('many_last', lambda n: np.where(np.arange(n) < n - 5, 1, 4)),
+        ('none_first', lambda n: np.where(np.arange(n) < 30, 0, 2)),
+        ('uneven', lambda n: np.arange(n) % 5),
+    )
+    def test_every_sequence_has_as_many(self, counts):
+        sequences = 192
+        given = None if counts is None else counts(sequences)
+        made, heldout = self.make('dim', sequences, given)
+        weights = made['ngrams'].weights['dim']
+        self.assertGreater(weights.sum(), M + weights.shape[1])
+        batches = list(self.by_batch(heldout, 'dim'))
+        self.assertLen(batches, sequences // 32)
+        for ceiling, chance in batches:
+            self.assertAlmostEqual(ceiling, math.log(M + 1), places=5)
+            self.assertAlmostEqual(chance, 1 / (M + 1), places=7)
+        found = heldout.evaluate()
+        self.assertAlmostEqual(
+            found['heldout/dim/ceiling'], math.log(M + 1), places=5
+        )
+        # No more is encoded for them than has to be.
+        head = heldout.head['ngrams/weights/dim'].numpy()
+        self.assertLess(head[:-1].sum(), M + weights.sum(axis=1).max())
+
+    def test_too_few_of_them(self):
+        """All there are of others, sequence by sequence."""
+        made, heldout = self.make('dim', 40)
+        each = made['ngrams'].weights['dim'].sum(axis=1)
+        self.assertLess(each.sum(), M)
+        others = each.sum() - each
+        found = heldout.evaluate()
+        self.assertAlmostEqual(
+            found['heldout/dim/ceiling'],
+            (each * np.log(1 + others)).sum() / each.sum(),
+            places=5,
+        )
+        self.assertAlmostEqual(
+            found['heldout/dim/chance'],
+            (each / (1 + others)).sum() / each.sum(),
+            places=6,
+        )
+
+    def test_nothing_at_all(self):
+        _, heldout = self.make('dim', 40, np.zeros(40))
+        for name, value in heldout.evaluate().items():
+            self.assertEqual(value, 0.0, name)
+
+    def test_rows_of_a_sum_have_as_many_as_alone(self):
+        _, heldout = self.make('infoword', 192)
+        found = heldout.evaluate()
+        self.assertAlmostEqual(
+            found['heldout/dim/ceiling'], math.log(M + 1), places=5
+        )
+        self.assertAlmostEqual(
+            found['heldout/bert_nce/ceiling'], math.log(1025), places=5
+        )
+        for row in ('dim', 'bert_nce'):
+            _, alone = self.make(row, 192)
+            for name, value in alone.evaluate().items():
+                self.assertAlmostEqual(found[name], value, places=4, msg=name)
+
+
+if __name__ == '__main__':
+    absltest.main()
