@@ -1,6 +1,7 @@
-# make quickstart   train an encoder on the docstrings of this Python, show it
+# make quickstart   train on the docstrings of this Python, export, search
 # make test         run the tests
 # make lint         ruff
+# make serving-compat [MODEL=DIR/1]   run an export in TensorFlow 2.12 too
 # Each sets up .venv/ first, with the exact versions of constraints.txt; a
 # second run installs nothing. Another interpreter: make PYTHON=python3.12 ...
 
@@ -11,9 +12,9 @@ PYTHON ?= $(FOUND)
 PY := .venv/bin/python
 export TF_CPP_MIN_LOG_LEVEL ?= 3
 
-.PHONY: help setup quickstart test lint
+.PHONY: help setup quickstart test lint serving-compat
 help:
-	@sed -n '1,4s/^# //p' Makefile
+	@sed -n '1,5s/^# //p' Makefile
 
 setup: .venv/installed
 .venv/installed: setup.py pyproject.toml constraints.txt
@@ -24,11 +25,39 @@ setup: .venv/installed
 	  -c constraints.txt -e '.[test]'
 	@touch $@
 
+RUN := runs/quickstart
 quickstart: setup
 	$(PY) -m infoword_tf.train --flagfile=tasks/flags/quickstart.flags
+	$(PY) -m tasks.retrieval --init=$(RUN) --corpus=pydocs \
+	  --workdir=$(RUN)/retrieval
+	test -d $(RUN)/export/1 || \
+	  $(PY) -m export.savedmodel --init=$(RUN) --output=$(RUN)/export
+	$(PY) -m export.verify --model=$(RUN)/export/1 --init=$(RUN)
+	$(PY) -m export.search --model=$(RUN)/export/1 --corpus=pydocs \
+	  "read a csv file into a table" "wait until a thread has finished" \
+	  "largest eigenvalue of a symmetric matrix"
 
 test: setup
 	$(PY) -m pytest -n 2 --dist=worksteal
 
 lint: setup
 	$(PY) -m ruff check .
+
+# TensorFlow Serving 2.12 to 2.19 links these versions; Python 3.11 is the
+# newest that they run on.
+SERVING_PYTHON ?= $(shell for p in "$(PYTHON)" python3.11; do \
+  $$p -c 'import sys; sys.exit(sys.version_info[:2] != (3, 11))' \
+  >/dev/null 2>&1 && echo $$p && break; done)
+
+serving-compat: setup .venv-serving/installed
+	$(PY) -m export.compat $(if $(MODEL),--model=$(MODEL))
+
+.venv-serving/installed:
+	@test -n "$(SERVING_PYTHON)" || { echo "serving-compat needs Python" \
+	  "3.11, the newest that TensorFlow 2.12 runs on: install it, or name" \
+	  "it with make SERVING_PYTHON=/path/to/python3.11"; exit 1; }
+	$(SERVING_PYTHON) -m venv .venv-serving
+	@echo '*' > .venv-serving/.gitignore
+	.venv-serving/bin/python -m pip install --quiet \
+	  --disable-pip-version-check tensorflow==2.12.1 tensorflow-text==2.12.1
+	@touch $@

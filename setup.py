@@ -3,6 +3,9 @@ run from a checkout. `constraints.txt` pins the exact versions of the closure.
 """
 import setuptools
 
+# Beside the library, for the commands of tasks/: a baseline of retrieval.
+TASKS = ['PyStemmer', 'bm25s']
+
 setuptools.setup(
     name='infoword_tf',
     version='0.1.0',
@@ -25,5 +28,8 @@ setuptools.setup(
         'tokenizers',
         'tqdm',
     ],
-    extras_require={'test': ['jax', 'pytest', 'pytest-xdist', 'ruff']},
+    extras_require={
+        'tasks': TASKS,
+        'test': [*TASKS, 'jax', 'pytest', 'pytest-xdist', 'ruff'],
+    },
 )

@@ -85,7 +85,7 @@ def make_batches(store: Any, tokenizer: Any, masking: str) -> Any:
 
     source = WindowSource(store, SEQ_LEN.value - 2, BATCH_SIZE.value, 0)
     return Batches(
-        source,
+        {'windows': source},
         {'bert_nce': TABLE['bert_nce'].views},
         masking,
         tokenizer.specials,

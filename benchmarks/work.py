@@ -9,13 +9,13 @@ inner width, V vocabulary.
 """
 
 import dataclasses
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from infoword_tf import sampling
-from infoword_tf.data.batches import Batches
+from infoword_tf.data.batches import Batches, source_names
 from infoword_tf.sizes import SIZES
 from infoword_tf.views import Specials, View
 
@@ -35,6 +35,12 @@ def rows_of(objectives: str) -> dict[str, float]:
     from infoword_tf.objectives import parse
 
     return {row: weight for row, weight in parse(objectives).items() if weight}
+
+
+class Source(NamedTuple):
+    """A source of text: one function of the step."""
+
+    batch: Callable[[int], Any]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -118,14 +124,25 @@ class Work:
             'precision': precision,
         }
 
-    def batch(self, step: int) -> sampling.Windows:
-        """Uniformly random pieces in words of about 1.5: a source of text."""
+    def windows(self, step: int) -> sampling.Windows:
+        """Uniformly random pieces in words of about 1.5."""
+        random, ids = self._pieces(step)
+        word_starts = random.random(ids.shape) < WORD_SHARE
+        word_starts[:, 0] = True
+        return sampling.Windows(ids, word_starts, np.zeros(ids.shape, bool))
+
+    def documents(self, step: int) -> sampling.Documents:
+        """Full documents of four sentences, as long as the windows."""
+        _, ids = self._pieces(step)
+        starts = np.zeros(ids.shape, bool)
+        starts[:, :: -(-ids.shape[1] // 4)] = True
+        lengths = np.full(len(ids), ids.shape[1], np.int32)
+        return sampling.Documents(ids, lengths, starts)
+
+    def _pieces(self, step: int) -> tuple[np.random.Generator, np.ndarray]:
         random = sampling.generator(SEED, step, 'text')
         shape = (self.batch_size, self.seq_len - 2)
-        ids = random.integers(5, self.vocab_size, shape, dtype=np.int32)
-        word_starts = random.random(shape) < WORD_SHARE
-        word_starts[:, 0] = True
-        return sampling.Windows(ids, word_starts, np.zeros(shape, bool))
+        return random, random.integers(5, self.vocab_size, shape, np.int32)
 
     def make_views(self, step: int = 0) -> dict[str, View]:
         """The views of a step's global batch, NumPy, as the trainer's are."""
@@ -134,7 +151,10 @@ class Work:
         wanted = {row: TABLE[row].views for row in self.rows}
         maskings = [TABLE[row].masking for row in wanted if TABLE[row].masking]
         masking = maskings[0] if maskings else 'tokens'
-        return Batches(self, wanted, masking, self.specials, SEED).views(step)
+        sources = {name: Source(getattr(self, name))
+                   for name in source_names(wanted)}  # fmt: skip
+        made = Batches(sources, wanted, masking, self.specials, SEED)
+        return made.views(step)
 
     def operations(self, batch: Mapping[str, View]) -> int:
         """Floating-point operations of the matrix products of a step.
@@ -151,6 +171,7 @@ class Work:
         for view in batch.values():
             b, t = view.ids.shape
             asking = sum(places.shape[1] for places in view.places.values())
+            asking = asking or t  # a row that wants the text
             forward += (self.layers - 1) * block_operations(
                 b, t, t, self.width
             ) + block_operations(b, t, asking, self.width)
@@ -167,7 +188,10 @@ class Work:
             row: one of `rows`, with its settings as they are in the table.
             batch: what `make_views` gives.
         """
-        if row == 'dim':  # the n-grams of a sequence share their a
+        if row == 'ict':  # both ways
+            queries = 2 * len(batch['passage'].ids)
+            columns = queries // 2
+        elif row == 'dim':  # the n-grams of a sequence share their a
             queries, slots = batch['ngrams'].targets[row].shape
             columns = queries * slots
         else:

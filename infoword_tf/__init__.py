@@ -4,7 +4,7 @@ from typing import Any
 
 
 def load(workdir: Any, precision: str = 'float32') -> Any:
-    """Loads a trained workdir; see `infoword_tf.model.load`."""
-    from infoword_tf import model
+    """Loads a trained workdir; see `infoword_tf.loaded.load`."""
+    from infoword_tf import loaded
 
-    return model.load(workdir, precision)
+    return loaded.load(workdir, precision)

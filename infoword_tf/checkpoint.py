@@ -12,6 +12,7 @@ invisible to other ways of saving).
 
 import contextlib
 import fcntl
+import hashlib
 import json
 import os
 import pathlib
@@ -21,6 +22,7 @@ from typing import Any
 import numpy as np
 
 PATTERN = 'step-{:09d}.safetensors'
+DIGEST = 'blake2b'  # its name in a file's metadata
 
 
 @contextlib.contextmanager
@@ -81,20 +83,17 @@ def write_json(path: pathlib.Path, value: Any) -> None:
 
 
 def write_tensors(
-    path: pathlib.Path,
-    tensors: Mapping[str, np.ndarray],
-    metadata: Mapping[str, str] | None = None,
+    path: pathlib.Path, tensors: Mapping[str, np.ndarray]
 ) -> None:
-    """Writes named arrays, whole or not at all."""
+    """Writes named arrays with their digest, whole or not at all."""
     from safetensors import SafetensorError
     from safetensors import numpy as safetensors
 
+    tensors = {k: np.asarray(v, order='C') for k, v in tensors.items()}
     with written(path) as partial:
         try:
             safetensors.save_file(
-                {k: np.asarray(v, order='C') for k, v in tensors.items()},
-                partial,
-                dict(metadata or {}),
+                tensors, partial, {DIGEST: _digest(tensors)}
             )
         except SafetensorError as error:
             raise OSError(None, str(error)) from error
@@ -104,15 +103,33 @@ def read_tensors(path: pathlib.Path) -> dict[str, np.ndarray]:
     """Reads named arrays.
 
     Raises:
-        ValueError: the file is cut or no safetensors file.
+        ValueError: the file is cut, damaged or no safetensors file.
     """
-    from safetensors import SafetensorError
-    from safetensors import numpy as safetensors
+    from safetensors import SafetensorError, safe_open
 
     try:
-        return safetensors.load_file(path)
+        with safe_open(path, 'numpy') as file:
+            metadata = file.metadata() or {}
+            tensors = {name: file.get_tensor(name) for name in file.keys()}
     except SafetensorError as error:
         raise ValueError(f'{path} cannot be read ({error})') from error
+    # A file from elsewhere has no digest.
+    if metadata.get(DIGEST, digest := _digest(tensors)) != digest:
+        raise ValueError(
+            f'{path} is damaged: its numbers are not those that were '
+            'written; take it from a backup, or train again'
+        )
+    return tensors
+
+
+def _digest(tensors: Mapping[str, np.ndarray]) -> str:
+    """Of names, shapes and bytes."""
+    found = hashlib.blake2b(digest_size=16)
+    for name in sorted(tensors):
+        array = np.ascontiguousarray(tensors[name])
+        found.update(f'{name} {array.dtype} {array.shape}'.encode())
+        found.update(array.reshape(-1).view(np.uint8))
+    return found.hexdigest()
 
 
 def assign(

@@ -6,12 +6,10 @@ Glossary of shapes: B sequences, Q places of all rows, P of one, D width,
 V vocabulary.
 """
 
-import json
 import math
-import pathlib
 import zlib
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 import keras
 import numpy as np
@@ -19,6 +17,7 @@ from keras import ops
 
 from infoword_tf.encoders import ENCODERS
 from infoword_tf.layers import dropout
+from infoword_tf.layers.block import take
 from infoword_tf.objectives import TABLE, Objective, Replicas
 from infoword_tf.objectives.infonce import Outcome
 from infoword_tf.views import Specials, View
@@ -103,28 +102,35 @@ class Model:
             key: [2] uint32 of the step, or None without dropout.
 
         Returns:
-            By row, then by view, states [B, P, D].
+            By row, then by view, states [B, P, D], of all tokens where the
+            row wants the text.
         """
         states: dict[str, dict[str, Tensor]] = {
             row: {} for row in self.objectives
         }
         for name, view in views.items():
-            rows = [row for row in self.objectives if row in view.places]
-            places = [view.places[row] for row in rows]
-            encoded = self.encoder(
+            rows = [r for r in self.objectives if name in TABLE[r].views]
+            some = [view.places[row] for row in rows if row in view.places]
+            whole = len(some) < len(rows)
+            found = self.encoder(
                 view.ids,
                 view.positions,
                 view.segment_ids,
                 view.block_ids,
-                places=ops.concatenate(places, axis=1),
+                places=None if whole else ops.concatenate(some, axis=1),
                 key=key
                 if key is None
                 else dropout.fold_in(key, zlib.crc32(name.encode())),
-            )
+            ).states
             end = 0
-            for row, asked in zip(rows, places, strict=True):
-                begin, end = end, end + asked.shape[1]
-                states[row][name] = encoded.states[:, begin:end]
+            for row in rows:
+                if row not in view.places:
+                    states[row][name] = found
+                elif whole:
+                    states[row][name] = take(found, view.places[row])
+                else:
+                    begin, end = end, end + view.places[row].shape[1]
+                    states[row][name] = found[:, begin:end]
         return states
 
     def outcomes(
@@ -197,64 +203,3 @@ def initialise(
         while (far := np.nonzero(np.abs(drawn) > 2)[0]).size:
             drawn[far] = random.standard_normal(far.size, np.float32)
         variable.assign(deviation * drawn.reshape(variable.shape))
-
-
-class Loaded(NamedTuple):
-    """A workdir in memory.
-
-    Attributes:
-        encoder: the encoder with its trained weights.
-        tokenizer: strings to ids.
-        config: what `config.json` holds.
-        model: the encoder with its rows.
-        unigram: [V] int64, how often each piece was in the training text.
-    """
-
-    encoder: Any
-    tokenizer: Any
-    config: dict[str, Any]
-    model: Model
-    unigram: np.ndarray
-
-
-def load(workdir: str | pathlib.Path, precision: str = 'float32') -> Loaded:
-    """Loads a trained workdir.
-
-    Args:
-        workdir: where `infoword_tf.train` left config.json, the vocabulary
-            and weights.safetensors.
-        precision: what it computes in, whatever it was trained in.
-
-    Raises:
-        FileNotFoundError: it is no finished workdir.
-        ValueError: its weights are cut, or are not those of its config.
-    """
-    from infoword_tf import checkpoint
-    from infoword_tf.text import vocabulary
-    from infoword_tf.text.wordpiece import WordPiece
-
-    workdir = pathlib.Path(workdir)
-    for name in ('config.json', 'vocab.txt', 'weights.safetensors'):
-        if not (workdir / name).is_file():
-            raise FileNotFoundError(
-                f'{workdir} has no {name}: it is not the workdir of a '
-                'finished run of infoword_tf.train'
-            )
-    config = json.loads((workdir / 'config.json').read_text())
-    if config['version'] != CONFIG_VERSION:
-        raise ValueError(
-            f'{workdir}/config.json has version {config["version"]}, this '
-            f'code reads version {CONFIG_VERSION}; load it with the release '
-            'that wrote it'
-        )
-    tokenizer = WordPiece(
-        vocabulary.read(workdir / 'vocab.txt'),
-        config['tokenizer']['lower_case'],
-    )
-    model = Model({**config, 'precision': precision}, tokenizer.specials)
-    tensors = checkpoint.read_tensors(workdir / 'weights.safetensors')
-    unigram = tensors.pop('unigram')
-    checkpoint.assign(
-        model.variables, tensors, str(workdir / 'weights.safetensors')
-    )
-    return Loaded(model.encoder, tokenizer, config, model, unigram)

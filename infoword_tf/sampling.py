@@ -16,6 +16,7 @@ import numpy as np
 
 MASKED_SHARE = 0.15  # of the tokens, Devlin et al. 2019, Kong et al. 2019 §5.2
 SPAN_MEAN, SPAN_DEVIATION, LONGEST_SPAN = 5.0, 1.0, 10  # words, Kong §5.2
+FIRST_SHARE, KEPT_SHARE = 0.5, 0.1  # of documents, see `cloze`
 
 
 class Windows(NamedTuple):
@@ -30,6 +31,35 @@ class Windows(NamedTuple):
     ids: np.ndarray
     word_starts: np.ndarray
     separators: np.ndarray
+
+
+class Documents(NamedTuple):
+    """A global batch of the source `documents`.
+
+    Attributes:
+        ids: [B, C] int32 pieces, from a sentence start on; zeros beyond.
+        lengths: [B] int32, pieces of each.
+        sentence_starts: [B, C] bool; every row begins with True.
+    """
+
+    ids: np.ndarray
+    lengths: np.ndarray
+    sentence_starts: np.ndarray
+
+
+class Cloze(NamedTuple):
+    """Which sentence of each document is asked for.
+
+    Attributes:
+        starts, ends: [B] int32: its first token and the one after its last.
+        kept: [B] bool: the document keeps it.
+        usable: [B] bool: there is another sentence.
+    """
+
+    starts: np.ndarray
+    ends: np.ndarray
+    kept: np.ndarray
+    usable: np.ndarray
 
 
 class Masking(NamedTuple):
@@ -209,3 +239,29 @@ def tokens(windows: Windows, random: np.random.Generator) -> Masking:
 
 
 MASKINGS = {'spans': spans, 'words': words, 'tokens': tokens}
+
+
+def cloze(documents: Documents, random: np.random.Generator) -> Cloze:
+    """Draws a sentence of each document (inverse cloze task, Lee et al. 2019).
+
+    The first one half the time, since that is what says what a text is about,
+    else any of the others alike. One time in ten the document keeps it, so
+    that matching words count too.
+    """
+    rows, tokens = np.nonzero(documents.sentence_starts)
+    sentences = documents.sentence_starts.sum(axis=1)
+    first, later, kept = random.random((3, len(sentences)))
+    number = 1 + (later * (sentences - 1)).astype(np.int64)
+    number = np.where(first < FIRST_SHARE, 0, number)
+    usable = sentences > 1
+    number = np.where(usable, number, 0)
+    begin = np.cumsum(sentences) - sentences + number  # among all sentences
+    following = np.minimum(begin + 1, len(tokens) - 1)
+    last = number == sentences - 1
+    ends = np.where(last, documents.lengths, tokens[following])
+    return Cloze(
+        tokens[begin].astype(np.int32),
+        ends.astype(np.int32),
+        kept < KEPT_SHARE,
+        usable,
+    )

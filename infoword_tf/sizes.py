@@ -11,3 +11,6 @@ SIZES: dict[str, dict[str, int]] = {
     'base': {'layers': 12, 'width': 768, 'heads': 12},
     'large': {'layers': 24, 'width': 1024, 'heads': 16},
 }
+
+# Encoders that are another size than tiny where none is asked for.
+DEFAULT_SIZES: dict[str, dict[str, int]] = {'lookup': {'width': 256}}

@@ -9,6 +9,7 @@ The same command resumes a run that was stopped (on a CPU bit for bit).
 
 import contextlib
 import hashlib
+import inspect
 import io
 import json
 import os
@@ -189,19 +190,18 @@ def compare_texts(rows: dict[str, Any]) -> dict[str, str]:
     """config['pooling'] and ['similarity']: of a row that makes vectors."""
     from infoword_tf.objectives import TABLE
 
-    for row, entry in TABLE.items():
+    for row, entry in reversed(TABLE.items()):
         if row in rows and entry.pooling:
             cosine = rows[row]['settings'].get('critic') == 'cosine'
-            return {
-                'pooling': entry.pooling,
-                'similarity': 'cosine' if cosine else 'dot',
-            }
+            similarity = 'cosine' if cosine else entry.similarity
+            return {'pooling': entry.pooling, 'similarity': similarity}
     return {'pooling': 'mean', 'similarity': 'cosine'}
 
 
 def describe_encoder(name: str, started: Any, vocab_size: int) -> dict:
     """config['encoder']: of --size, or of the workdir that --init names."""
-    from infoword_tf.sizes import SIZES
+    from infoword_tf.encoders import ENCODERS
+    from infoword_tf.sizes import DEFAULT_SIZES, SIZES
 
     size = SIZE.value
     if size is not None and size not in SIZES:
@@ -209,11 +209,13 @@ def describe_encoder(name: str, started: Any, vocab_size: int) -> dict:
     if started is not None:
         described = json.loads(json.dumps(started.config['encoder']))
         arguments = described['arguments']
-        if size and any(arguments[k] != v for k, v in SIZES[size].items()):
+        if size and any(
+            arguments.get(k, v) != v for k, v in SIZES[size].items()
+        ):
             raise UsageError(
                 f'--size={size} is not the size of --init={INIT.value} '
-                f'({arguments["layers"]} layers, {arguments["width"]} wide); '
-                'leave out one of the two'
+                f'({arguments.get("layers", 0)} layers, {arguments["width"]} '
+                'wide); leave out one of the two'
             )
         if described['name'] != name:
             raise UsageError(
@@ -227,13 +229,17 @@ def describe_encoder(name: str, started: Any, vocab_size: int) -> dict:
                 )
         arguments['rate'] = DROPOUT.value
     else:
+        taken = inspect.signature(ENCODERS[name].__init__).parameters
         arguments = {
             'vocab_size': vocab_size,
-            **SIZES[size or 'tiny'],
+            **(SIZES[size] if size else DEFAULT_SIZES.get(name, SIZES['tiny'])),
             'max_length': POSITIONS.value,
             'rate': DROPOUT.value,
             'gelu': GELU.value,
         }
+        if GELU.name not in taken and flags.FLAGS[GELU.name].present:
+            raise UsageError(f'--gelu: the encoder {name} has none')
+        arguments = {k: v for k, v in arguments.items() if k in taken}
         described = {'name': name, 'arguments': arguments}
     if SEQ_LEN.value > arguments['max_length']:
         raise UsageError(
@@ -316,6 +322,17 @@ def open_text(started: Any) -> tuple[Any, Any, Any, str]:
     return tokenizer, train, heldout, corpus.fingerprint
 
 
+def _sentence_rows(wanted: dict[str, Any]) -> list[str]:
+    """The rows that read documents."""
+    from infoword_tf.data.batches import source_names
+
+    return [
+        row
+        for row, views in wanted.items()
+        if 'documents' in source_names({row: views})
+    ]
+
+
 def _digest(text: str) -> str:
     return hashlib.blake2b(text.encode(), digest_size=10).hexdigest()
 
@@ -342,7 +359,7 @@ def what_runs(
         for name, value in entry['settings'].items()
     }
     encoder = config['encoder']['arguments']
-    sizes = [encoder[name] for name in ('layers', 'width', 'heads')]
+    sizes = [encoder.get(name, 0) for name in ('layers', 'width', 'heads')]
     return {
         'corpus': CORPUS.value,
         'heldout': HELDOUT.value,
@@ -357,7 +374,7 @@ def what_runs(
         'size': 'x'.join(map(str, sizes)),
         'positions': encoder['max_length'],
         'dropout': encoder['rate'],
-        'gelu': encoder['gelu'],
+        'gelu': encoder.get('gelu'),
         'init': INIT.value,
         'steps': STEPS.value,
         'batch_size': BATCH_SIZE.value,
@@ -476,9 +493,13 @@ def train() -> None:
     chief = distribution.is_chief(strategy)
     with checkpoint.locked(workdir) if chief else contextlib.nullcontext():
         # text -----------------------------------------------------------------
-        from infoword_tf.data.batches import Batches, heldout_views
-        from infoword_tf.data.windows import WindowSource
-        from infoword_tf.model import CONFIG_VERSION, Model, load
+        from infoword_tf.data.batches import (
+            Batches,
+            heldout_views,
+            open_sources,
+        )
+        from infoword_tf.loaded import load
+        from infoword_tf.model import CONFIG_VERSION, Model
         from infoword_tf.objectives import TABLE
         from infoword_tf.text import vocabulary
 
@@ -487,9 +508,17 @@ def train() -> None:
         tokenizer, store, heldout_store, fingerprint = open_text(started)
         wanted = {row: TABLE[row].views for row in rows}
         length = SEQ_LEN.value - 2
-        source = WindowSource(store, length, BATCH_SIZE.value, SEED.value)
+        sources = open_sources(
+            store, length, BATCH_SIZE.value, wanted, SEED.value
+        )
+        if 'documents' in sources:
+            print(
+                f'{sources["documents"].single:,} documents have one '
+                f'sentence and no part in {", ".join(_sentence_rows(wanted))}',
+                flush=True,
+            )
         batches = Batches(
-            source, wanted, masking, tokenizer.specials, SEED.value
+            sources, wanted, masking, tokenizer.specials, SEED.value
         )
         heldout = heldout_views(
             heldout_store, length, wanted, masking, tokenizer.specials

@@ -4,14 +4,14 @@ A view is a function in VIEWS: NumPy over the whole global batch, static
 shapes, pure in the tokens and the draw (see `sampling.py`).
 
 Every row says what it wants of a view: 'words', the states of the hidden words
-and what they were, or 'start', the state of [CLS].
+and what they were; 'start', the state of [CLS]; or 'text', all states.
 
 Glossary of shapes: B sequences, L tokens drawn, T = L + 2 tokens with
 specials, P hidden words, S n-grams of a sequence.
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -28,11 +28,14 @@ class View(NamedTuple):
             candidates of the same text are no negatives.
         positions, segment_ids, block_ids: [B, T] int32, or None for counting
             from 0, for 0 everywhere, for one block.
-        places: by row, [B, P] int32: where its states are.
+        places: by row, [B, P] int32: where its states are; not for a row that
+            wants all.
         targets: by row, [B, P] int32: what is there in truth; equal numbers
             mean the same b. Not for a row that finds only its a here.
         weights: by row, [B, P] float32: 0 where a place is padding; of the
             same rows as `targets`.
+        hidden: by row, [B, P] float32: 0 where a shows b, which then counts
+            in the loss alone; not for a row whose b is always hidden.
         counts: by name, [B] int32: what is worth counting in the metrics.
     """
 
@@ -44,6 +47,7 @@ class View(NamedTuple):
     places: dict[str, Any] = {}
     targets: dict[str, Any] = {}
     weights: dict[str, Any] = {}
+    hidden: dict[str, Any] = {}
     counts: dict[str, Any] = {}
 
 
@@ -160,7 +164,7 @@ def ngrams(
     # [B S, longest]: equal rows are equal n-grams.
     spelled = np.full((b * s, max(1, sizes.max())), -1, np.int32)
     spelled[sequence * s + slot, within] = token
-    _, number = np.unique(spelled, axis=0, return_inverse=True)
+    number = _numbered(spelled)
     real = lengths > 0
     return View(
         ids=ids,
@@ -178,7 +182,104 @@ def ngrams(
     )
 
 
-VIEWS = {'masked': masked, 'ngrams': ngrams}
+def _numbered(texts: np.ndarray) -> np.ndarray:
+    """Equal rows of [n, T] get equal numbers: [n] int32."""
+    _, number = np.unique(texts, axis=0, return_inverse=True)
+    return number.ravel().astype(np.int32)
+
+
+def _whole(
+    ids: np.ndarray,
+    lengths: np.ndarray,
+    rows: Mapping[str, str],
+    draw: sampling.Cloze,
+    specials: Specials,
+) -> View:
+    """[CLS] text [SEP] padding, wanted whole.
+
+    Args:
+        ids: [B, T - 2] int32.
+        lengths: [B] int32, pieces of each text, not more than T - 2.
+    """
+    if set(rows.values()) - {'text'}:
+        raise ValueError(f'of this view there is the text alone: {rows}')
+    b, room = ids.shape
+    place = np.arange(room + 2)
+    end = lengths[:, None] + 1
+    padded = np.full((b, room + 2), specials.sep_id, np.int32)
+    padded[:, 0] = specials.cls_id
+    padded[:, 1:-1] = np.where(
+        place[:-2] < lengths[:, None], ids, specials.sep_id
+    )
+    padding = place > end
+    number = _numbered(np.where(padding, -1, padded))
+    weights = draw.usable.astype(np.float32)[:, None]
+    hidden = 1 - draw.kept.astype(np.float32)[:, None]
+    return View(
+        ids=padded,
+        sequences=np.arange(b, dtype=np.int32),
+        block_ids=padding.astype(np.int32),
+        targets=dict.fromkeys(rows, number[:, None]),
+        weights=dict.fromkeys(rows, weights),
+        hidden=dict.fromkeys(rows, hidden),
+    )
+
+
+def passage(
+    documents: sampling.Documents,
+    draw: sampling.Cloze,
+    rows: Mapping[str, str],
+    specials: Specials,
+) -> View:
+    """[CLS] document [SEP] without the drawn sentence: a of `ict`.
+
+    One time in ten with it.
+    """
+    room = documents.ids.shape[1]
+    gap = np.where(draw.kept, 0, draw.ends - draw.starts)[:, None]
+    place = np.arange(room)
+    after = (place >= draw.starts[:, None]) & (gap > 0)
+    source = np.minimum(place + after * gap, room - 1)
+    ids = np.take_along_axis(documents.ids, source, axis=1)
+    lengths = documents.lengths - gap[:, 0]
+    return _whole(ids, lengths, rows, draw, specials)
+
+
+def sentence(
+    documents: sampling.Documents,
+    draw: sampling.Cloze,
+    rows: Mapping[str, str],
+    specials: Specials,
+) -> View:
+    """[CLS] the drawn sentence [SEP]: b of `ict`, cut to T / 4."""
+    read = documents.ids.shape[1]
+    room = max(1, (read + 2) // 4 - 2)
+    source = np.minimum(draw.starts[:, None] + np.arange(room), read - 1)
+    ids = np.take_along_axis(documents.ids, source, axis=1)
+    lengths = np.minimum(draw.ends - draw.starts, room)
+    view = _whole(ids, lengths, rows, draw, specials)
+    cut = (draw.ends - draw.starts > room) & draw.usable
+    return view._replace(counts={'cut_sentences': cut.astype(np.int32)})
+
+
+class Kind(NamedTuple):
+    """A view, and the source of the text that it is made from.
+
+    Attributes:
+        make: (text, draw, rows, specials) -> View.
+        source: name in data.batches.SOURCES.
+    """
+
+    make: Callable[..., View]
+    source: str
+
+
+VIEWS = {
+    'masked': Kind(masked, 'windows'),
+    'ngrams': Kind(ngrams, 'windows'),
+    'passage': Kind(passage, 'documents'),
+    'sentence': Kind(sentence, 'documents'),
+}
 
 
 def flatten(views: dict[str, View]) -> dict[str, Any]:

@@ -236,6 +236,9 @@ class RefusedTest(parameterized.TestCase):
             self.assertFalse(np.array_equal(array, before[path]), path)
 
 
+VECTORS = r'(bias|gamma|beta|pooling_kernel|log_scale)$'
+
+
 class DecaysTest(parameterized.TestCase):
     @parameterized.parameters(*zoo.CASES)
     def test_matrices_and_tables_decay_biases_and_norms_do_not(self, name):
@@ -244,7 +247,7 @@ class DecaysTest(parameterized.TestCase):
         matrices = {p for p, v in variables.items() if len(v.shape) > 1}
         self.assertEqual(decaying, matrices)
         for path in set(variables) - decaying:
-            self.assertRegex(path, r'(bias|gamma|beta)$')
+            self.assertRegex(path, VECTORS)
 
     def test_written_out(self):
         variables = zoo.make_model('mlm_transform').variables

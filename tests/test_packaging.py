@@ -1,9 +1,13 @@
 """What a stranger installs, and the commands that the documents quote."""
 
+import functools
 import math
 import pathlib
 import re
+import runpy
 import shlex
+import subprocess
+import sys
 from unittest import mock
 
 import setuptools
@@ -34,7 +38,14 @@ class SetupTest(absltest.TestCase):
             self.assertRegex(line, r'^[A-Za-z0-9._-]+==[A-Za-z0-9.+!]+$')
         names = [line.split('==')[0].lower() for line in lines]
         self.assertLen(set(names), len(names))
-        wanted = re.findall(r"^ {8}'([\w-]+)", self._read('setup.py'), re.M)
+        with mock.patch.object(setuptools, 'setup') as setup:
+            runpy.run_path(str(ROOT / 'setup.py'))
+        described = setup.call_args.kwargs
+        extras = described['extras_require'].values()
+        wanted = [
+            re.match(r'[\w-]+', requirement)[0].lower()
+            for requirement in sum(extras, described['install_requires'])
+        ]
         self.assertContainsSubset(
             {w.replace('_', '-') for w in wanted},
             {n.replace('_', '-') for n in names},
@@ -62,6 +73,19 @@ def quoted_commands(text):
                 yield line
 
 
+@functools.cache
+def known_flags(module):
+    """What `python -m module --help` prints."""
+    done = subprocess.run(
+        [sys.executable, '-m', module, '--help'],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    return done.stdout
+
+
 class CommandsTest(absltest.TestCase):
     def check(self, command):
         words = shlex.split(command)
@@ -82,6 +106,9 @@ class CommandsTest(absltest.TestCase):
             with flagsaver.flagsaver():
                 rest = flags.FLAGS(['train', *words[words.index('-m') + 2 :]])
                 self.assertLen(rest, 1, command)
+            return
+        for flag in re.findall(r'(?<=\s--)\w+', command):
+            self.assertRegex(known_flags(module), rf'--(\[no\])?{flag}\b')
 
     def test_documents(self):
         for path in DOCUMENTS:
@@ -89,6 +116,13 @@ class CommandsTest(absltest.TestCase):
             self.assertNotEmpty(commands, path)
             for command in commands:
                 self.check(command)
+
+    def test_the_makefile(self):
+        text = (ROOT / 'Makefile').read_text().replace('\\\n', ' ')
+        commands = re.findall(r'\$\(PY\) (-m [^$].*)', text)
+        self.assertGreater(len(commands), 5)
+        for command in commands:
+            self.check(re.sub(r'\$\(RUN\)', 'runs/quickstart', command))
 
     def test_flagfiles(self):
         """Each opens with its command, hardware, time and score, and runs."""

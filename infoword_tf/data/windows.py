@@ -30,8 +30,7 @@ class WindowSource:
         self.store, self.length = store, length
         self.batch_size, self.seed = batch_size, seed
         tokens = len(store.ids)
-        # One window less than fits: room for the epoch's offset.
-        self.windows = tokens // length - 1
+        self.windows = self.room(store, length)
         if self.windows < batch_size:
             raise ValueError(
                 f'the text has {tokens:,} tokens: room for '
@@ -39,6 +38,11 @@ class WindowSource:
                 f'takes {batch_size}; give more text, or lower --batch_size '
                 'or --seq_len'
             )
+
+    @staticmethod
+    def room(store: stores.Store, length: int) -> int:
+        """Windows of an epoch: one less than fit, to leave its offset room."""
+        return len(store.ids) // length - 1
 
     def starts(self, step: int) -> np.ndarray:
         """[B] int64: where the windows of a step begin."""

@@ -3,6 +3,7 @@
 `--objectives` is a name in SUMS or weighted rows, `bert_nce:1,dim:0.6`.
 """
 
+from infoword_tf.objectives.contrast import SentenceContrast
 from infoword_tf.objectives.dim import DeepInfoMax
 from infoword_tf.objectives.mlm import MaskedWords, NceWords
 from infoword_tf.objectives.objective import Objective, Replicas, Row
@@ -39,6 +40,18 @@ TABLE: dict[str, Row] = {
         settings={'critic': 'dot', 'temperature': 0.05},
         heldout_candidates=128,
         pooling='cls',
+        similarity='dot',
+    ),
+    'ict': Row(
+        objective=SentenceContrast,
+        a='document without a sentence',
+        b='that sentence',
+        relation='a sentence and the text around it (inverse cloze task)',
+        candidates='the batch, both ways',
+        views={'passage': 'text', 'sentence': 'text'},
+        encoders=('transformer', 'lookup'),
+        heldout_candidates=128,
+        pooling='weighted',
     ),
 }
 

@@ -140,12 +140,13 @@ def contrast(
     weights: Tensor,
     kl: float,
     drop_identical: bool,
+    hidden: Tensor | None = None,
 ) -> Outcome:
     """Eq. 1 over the positive and a multiset of negatives.
 
     Args:
         positive, scores, counts, identical: as in `counted`.
-        weights, kl: as in `infonce`.
+        weights, kl, hidden: as in `infonce`.
         drop_identical: whether the training loss leaves copies of the
             positive out; the bound counts them.
     """
@@ -157,7 +158,8 @@ def contrast(
         counted(positive, scores, counts, identical),
         weights,
         kl,
-        train_log_sum=train_log_sum,
+        hidden,
+        train_log_sum,
     )
 
 

@@ -108,6 +108,12 @@ class MaskedWords(Objective):
             key=key,
         )
 
+    def word_scores(self, states: Tensor, counts: np.ndarray) -> Tensor:
+        """f(a, .) over the vocabulary: states [B, Q, D] -> [B, Q, V]."""
+        x = ops.cast(self.head(states), 'float32')
+        scores = ops.matmul(x, ops.transpose(self.encoder.words))
+        return scores + self.word_bias if self.transform else scores
+
     def score(
         self,
         views: dict[str, View],
@@ -158,6 +164,18 @@ class NceWords(Objective):
         """
         super().__init__(row, encoder, specials, dtype)
         self.drop_hits = drop_hits
+
+    def word_scores(self, states: Tensor, counts: np.ndarray) -> Tensor:
+        """f(a, .) + log p(b): states [B, Q, D] -> [B, Q, V].
+
+        The best f is pointwise mutual information, which is highest for rare
+        words; with log p(b) it is log p(b | a). counts: [V], of the text that
+        it was trained on.
+        """
+        x = ops.cast(states, 'float32')
+        scores = ops.matmul(x, ops.transpose(self.encoder.words))
+        frequencies = np.log(counts / counts.sum())
+        return scores + frequencies.astype('float32')
 
     def candidates(
         self,

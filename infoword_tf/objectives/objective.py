@@ -34,8 +34,9 @@ class Row:
         masking: the one name in MASKINGS that it can use, or None for any.
         settings: arguments of the class, with their defaults.
         heldout_candidates: M of held-out text, None for the vocabulary.
-        pooling: for a row that makes a vector of a whole text, which states
-            that is ('cls' or 'mean'); None for others.
+        pooling: for a row that makes a vector of a whole text, how it does
+            (`Loaded.embed`); None for others. Later rows of TABLE win.
+        similarity: how such vectors are compared, 'cosine' or 'dot'.
     """
 
     objective: type['Objective']
@@ -49,6 +50,7 @@ class Row:
     settings: dict[str, Any] = dataclasses.field(default_factory=dict)
     heldout_candidates: int | None = None
     pooling: str | None = None
+    similarity: str = 'cosine'
 
 
 class Replicas:

@@ -26,13 +26,22 @@ NGRAMS_ALL = 9 * 128 * 256 + 9 * 128 * 256 + 2 * 9 * 9 * 128 + (
     2 * 9 * 128 * 512)
 NGRAMS_AT_3 = 9 * 128 * 256 + 2 * 3 * 128 * 128 + 2 * 3 * 9 * 128 + (
     2 * 3 * 128 * 512)
-# 6 = 2 x 3 pairs; dim scores 2 texts.
-SCORES = {'mlm': 6 * 128 * 500, 'bert_nce': 6 * 128 * 6, 'dim': 2 * 128 * 6}
+# A sentence is cut to a quarter, 5 tokens; both whole texts are wanted.
+SENTENCES_ALL = 5 * 128 * 256 + 5 * 128 * 256 + 2 * 5 * 5 * 128 + (
+    2 * 5 * 128 * 512)
+# 6 = 2 x 3 pairs; dim scores 2 texts, ict 2 x 2 both ways.
+SCORES = {
+    'mlm': 6 * 128 * 500,
+    'bert_nce': 6 * 128 * 6,
+    'dim': 2 * 128 * 6,
+    'ict': 2 * 2 * 128 * 2,
+}
 BY_HAND = {
     'mlm': 2 * (MASKED_ALL + MASKED_AT[3]) + SCORES['mlm'],
     'bert_nce': 2 * (MASKED_ALL + MASKED_AT[3]) + SCORES['bert_nce'],
     'dim': 2 * (MASKED_ALL + MASKED_AT[1] + NGRAMS_ALL + NGRAMS_AT_3)
     + SCORES['dim'],
+    'ict': 2 * 2 * (MASKED_ALL + SENTENCES_ALL) + SCORES['ict'],
     'infoword': 2 * (MASKED_ALL + MASKED_AT[4] + NGRAMS_ALL + NGRAMS_AT_3)
     + SCORES['bert_nce'] + SCORES['dim'],
 }

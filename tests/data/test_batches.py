@@ -41,7 +41,7 @@ def make_store(tokens=TOKENS):
 
 def make_batches(masking='spans', seed=1, batch_size=8, rows=ROWS):
     source = WindowSource(make_store(), LENGTH, batch_size, seed)
-    return Batches(source, rows, masking, SPECIALS, seed)
+    return Batches({'windows': source}, rows, masking, SPECIALS, seed)
 
 
 def assert_same(a, b):
@@ -101,7 +101,8 @@ class BatchesTest(parameterized.TestCase):
             self.assertFalse((other['masked'].ids == whole.ids).all())
         # The same windows, other masks.
         source = WindowSource(make_store(), LENGTH, 8, 1)
-        other = Batches(source, ROWS, 'spans', SPECIALS, 2).views(0)['masked']
+        other = Batches({'windows': source}, ROWS, 'spans', SPECIALS, 2)
+        other = other.views(0)['masked']
         differ = other.ids != whole.ids
         self.assertTrue(differ.any())
         either = (other.ids == SPECIALS.mask_id) | (
@@ -256,6 +257,41 @@ class HeldoutViewsTest(parameterized.TestCase):
         self.assertIn('held-out text has 59 tokens', message)
         self.assertIn('two sequences of 30', message)
         self.assertIn('--heldout', message)
+
+
+class SeveralSourcesTest(absltest.TestCase):
+    def test_the_smaller_one_is_padded_with_what_weighs_nothing(self):
+        """400 tokens are 12 windows; of the documents 3 have a sentence
+        more."""
+        store = make_store(400)
+        flags = np.array(store.flags)
+        flags[[0, 50, 60, 100, 110, 300, 320]] |= stores.SENTENCE_START
+        store = store._replace(
+            flags=flags, documents=np.array([0, 50, 100, 300, 400])
+        )
+        rows = {
+            'bert_nce': {'masked': 'words'},
+            'ict': {'passage': 'text', 'sentence': 'text'},
+        }
+        together = heldout_views(store, LENGTH, rows, 'spans', SPECIALS)
+        sizes = {len(view.ids) for view in together.values()}
+        self.assertEqual(sizes, {12})
+        for row, names in rows.items():
+            alone = heldout_views(
+                store, LENGTH, {row: names}, 'spans', SPECIALS
+            )
+            for name, view in alone.items():
+                n = len(view.ids)
+                self.assertEqual(n, 12 if row == 'bert_nce' else 3)
+                whole = together[name]
+                np.testing.assert_array_equal(whole.ids[:n], view.ids)
+                np.testing.assert_array_equal(
+                    whole.weights[row][:n], view.weights[row]
+                )
+                self.assertFalse(whole.weights[row][n:].any())
+                np.testing.assert_array_equal(
+                    whole.sequences, np.arange(12)
+                )
 
 
 if __name__ == '__main__':

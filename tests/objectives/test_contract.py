@@ -88,7 +88,9 @@ class ToyTest(parameterized.TestCase):
         ]
         with (
             mock.patch.dict(TABLE, toy=TOY),
-            mock.patch.dict(views.VIEWS, opening=opening),
+            mock.patch.dict(
+                views.VIEWS, opening=views.Kind(opening, 'windows')
+            ),
             flagsaver.flagsaver(),
         ):
             flags.FLAGS(['train', *given])

@@ -479,9 +479,9 @@ class SharedViewTest(absltest.TestCase):
             views.sampling.MASKINGS[masking](windows, np.random.default_rng(0))
             for masking in ('spans', 'tokens')
         ]
-        view = views.VIEWS['masked'](windows, draws[0], rows, zoo.SPECIALS)
+        view = views.masked(windows, draws[0], rows, zoo.SPECIALS)
         # Each keeps places of its own.
-        other = views.VIEWS['masked'](windows, draws[1], rows, zoo.SPECIALS)
+        other = views.masked(windows, draws[1], rows, zoo.SPECIALS)
         for field in ('places', 'targets', 'weights'):
             getattr(view, field)['mlm'] = getattr(other, field)['mlm']
         kl = {'mlm': 0.5, 'bert_nce': 0.0}
@@ -539,7 +539,7 @@ class ParseTest(parameterized.TestCase):
         )
 
     @parameterized.parameters(
-        ('bert', "no row 'bert'; known are mlm, bert_nce, dim, infoword"),
+        ('berta', "no row 'berta'; known are mlm, bert_nce, dim, ict"),
         ('', "no row ''"),
         ('mlm,', "no row ''"),
         ('mlm,bert_nce,mlm:2', "'mlm' is there twice"),

@@ -1,0 +1,106 @@
+"""How fast `encode` is, beside the same model called batch by batch.
+
+    python -m benchmarks.encode --init=runs/quickstart
+
+5,000 sentences of `pydocs`, as they come. The plain way takes them in their
+order, 32 at a time, and pads each batch to the longest of all texts; `encode`
+sorts them by length and fills batches with tokens. Both run the same graph on
+the same strings, tokenizing included, in turns; the table has the median rate
+of each and of the ratios of each turn.
+
+Glossary of shapes: n texts, B texts of a batch, T tokens, D width.
+"""
+
+import os
+import statistics
+import time
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from absl import app, flags
+
+os.environ['KERAS_BACKEND'] = 'tensorflow'
+os.environ.setdefault('TF_CPP_MIN_LOG_LEVEL', '3')
+
+INIT = flags.DEFINE_string('init', None, 'A workdir.', required=True)
+TEXTS = flags.DEFINE_integer('texts', 5000, 'Sentences.', lower_bound=1)
+BATCH_SIZE = flags.DEFINE_integer(
+    'batch_size', 32, 'Texts of a batch of the plain way.', lower_bound=1)
+ROUNDS = flags.DEFINE_integer('rounds', 3, 'Turns of each.', lower_bound=1)
+
+
+def sentences(count: int) -> list[str]:
+    """The first sentences of `pydocs`, all of each document."""
+    from infoword_tf.data import corpora
+
+    found: list[str] = []
+    for document in corpora.open_corpus('pydocs').train():
+        found += document.sentences
+        if len(found) >= count:
+            break
+    return found[:count]
+
+
+def plain(model: Any, texts: Sequence[str]) -> np.ndarray:
+    """Vectors in input order, fixed batches, padded to the longest text."""
+    import tensorflow as tf
+
+    embed = model.graph()
+    tokenizer, room = model.tokenizer, model.max_length - 2
+    pieces = tokenizer.tokenize(list(texts))[:, :room]
+    longest = int(pieces.bounding_shape()[1]) + 2
+    vectors = []
+    for begin in range(0, len(texts), BATCH_SIZE.value):
+        some = pieces[begin : begin + BATCH_SIZE.value]
+        rows = some.nrows()
+        ids = tf.concat(
+            [
+                tf.fill((rows, 1), tokenizer.cls_id),
+                some,
+                tf.fill((rows, 1), tokenizer.sep_id),
+            ],
+            axis=1,
+        )
+        lengths = tf.cast(ids.row_lengths(), tf.int32)
+        padded = ids.to_tensor(tokenizer.pad_id, shape=(None, longest))
+        vectors.append(embed(padded, lengths).numpy())
+    return np.concatenate(vectors)
+
+
+def main(argv: Sequence[str]) -> None:
+    """Measures and prints the table."""
+    if len(argv) > 1:
+        raise app.UsageError(f'{argv[1]!r} is no flag')
+    import infoword_tf
+
+    model = infoword_tf.load(INIT.value)
+    texts = sentences(TEXTS.value)
+    ways = {
+        'plain': lambda: plain(model, texts),
+        'encode': lambda: model.encode(texts, progress=False),
+    }
+    made = {name: way() for name, way in ways.items()}  # warm
+    apart = np.abs(made['plain'] - made['encode']).max()
+    rates: dict[str, list[float]] = {name: [] for name in ways}
+    for _ in range(ROUNDS.value):
+        for name, way in ways.items():
+            began = time.perf_counter()
+            way()
+            rates[name].append(len(texts) / (time.perf_counter() - began))
+    ratios = [
+        e / p for e, p in zip(rates['encode'], rates['plain'], strict=True)
+    ]
+    words = sum(len(text.split()) for text in texts) / len(texts)
+    print(f'{len(texts):,} sentences of {words:.1f} words on average')
+    for name, values in rates.items():
+        print(
+            f'{name:<7} {statistics.median(values):8,.0f} sentences/s '
+            f'({min(values):,.0f}-{max(values):,.0f})'
+        )
+    print(f'ratio   {statistics.median(ratios):8.2f}')
+    print(f'vectors differ by at most {apart:.1e}')
+
+
+if __name__ == '__main__':
+    app.run(main)

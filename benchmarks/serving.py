@@ -1,0 +1,125 @@
+"""How long an export takes from strings to vectors, beside `encode`.
+
+    python -m benchmarks.serving --init=runs/quickstart
+
+Exports the workdir and asks `embed` for the vectors of real sentences, one
+and 32 at a time, in turns with `Loaded.encode` on the same strings. The
+tokenizer is timed alone, in turns with both. A server adds its network and
+its queue to this.
+"""
+
+import os
+import pathlib
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+
+import numpy as np
+from absl import app, flags, logging
+
+os.environ['KERAS_BACKEND'] = 'tensorflow'
+os.environ.setdefault('TF_CPP_MIN_LOG_LEVEL', '3')
+
+INIT = flags.DEFINE_string('init', None, 'The workdir of a finished run.')
+ROUNDS = flags.DEFINE_integer(
+    'rounds', 500, 'Calls of each kind.', lower_bound=10)
+PRECISION = flags.DEFINE_enum(
+    'precision', 'float32', ['float32', 'mixed_bfloat16'],
+    'What the encoder computes in, on both sides.')
+
+BATCHES = (1, 32)
+WARM_UP = 20
+
+
+def read_sentences() -> list[str]:
+    """The reference of the language, sentence by sentence."""
+    from pydoc_data import topics
+
+    from infoword_tf.data.documents import split_sentences
+
+    return [
+        sentence
+        for text in topics.topics.values()
+        for sentence in split_sentences(text)
+        if len(sentence.split()) > 3
+    ]
+
+
+def in_turns(
+    paths: dict[str, Callable[[list[str]], object]],
+    sentences: Sequence[str],
+    batch: int,
+) -> dict[str, np.ndarray]:
+    """Seconds of each call, by path.
+
+    Every round asks all paths for the same strings, each time beginning with
+    another one.
+    """
+    seconds: dict[str, list[float]] = {name: [] for name in paths}
+    names = list(paths)
+    for number in range(-WARM_UP, ROUNDS.value):
+        begin = (number + WARM_UP) * batch % (len(sentences) - batch)
+        texts = list(sentences[begin : begin + batch])
+        turn = number % len(names)
+        for name in names[turn:] + names[:turn]:
+            began = time.perf_counter()
+            paths[name](texts)
+            seconds[name].append(time.perf_counter() - began)
+    return {name: np.array(s[WARM_UP:]) for name, s in seconds.items()}
+
+
+def main(argv: Sequence[str]) -> None:
+    """Measures and prints the table."""
+    logging.set_verbosity(logging.WARNING)
+    if len(argv) > 1:
+        raise app.UsageError(f'{argv[1]!r} is no flag; flags begin with --')
+    if INIT.value is None:
+        raise app.UsageError('--init is missing: name a workdir')
+    import tensorflow as tf
+
+    import infoword_tf
+    from export import bundle
+
+    loaded = infoword_tf.load(INIT.value, PRECISION.value)
+    with tempfile.TemporaryDirectory() as folder:
+        version = bundle.write(
+            INIT.value, pathlib.Path(folder), 1, PRECISION.value
+        )
+        model = tf.saved_model.load(str(version))
+    embed = model.signatures['embed']
+    tokenize = tf.function(
+        lambda texts: loaded.tokenizer.tokenize(texts).flat_values,
+        input_signature=[tf.TensorSpec((None,), tf.string)],
+    )
+    paths = {
+        'SavedModel embed': lambda texts: embed(texts=tf.constant(texts))[
+            'embeddings'
+        ].numpy(),
+        'Loaded.encode': lambda texts: loaded.encode(texts, progress=False),
+        'the tokenizer alone': lambda texts: tokenize(
+            tf.constant(texts)
+        ).numpy(),
+    }
+    sentences = read_sentences()
+    print(
+        f'{INIT.value}: {len(sentences):,} sentences, {PRECISION.value}, '
+        f'{ROUNDS.value} calls of each kind'
+    )
+    print(f'{"texts":>5}  {"":<19} {"p50 ms":>8} {"p99 ms":>8} {"texts/s":>9}')
+    for batch in BATCHES:
+        found = in_turns(paths, sentences, batch)
+        for name, seconds in found.items():
+            p50, p99 = np.percentile(1e3 * seconds, (50, 99))
+            print(
+                f'{batch:>5}  {name:<19} {p50:>8.2f} {p99:>8.2f} '
+                f'{batch / seconds.mean():>9,.0f}'
+            )
+        graph, python, pieces = (np.median(s) for s in found.values())
+        print(
+            f'{batch:>5}  encode / embed {python / graph:.2f}, the '
+            f'tokenizer {pieces / graph:.0%} of embed (medians)'
+        )
+
+
+if __name__ == '__main__':
+    app.run(main)

@@ -1,0 +1,1 @@
+"""A trained workdir as a SavedModel that takes strings."""

@@ -1,0 +1,143 @@
+"""Writes a version: SavedModel, warm-up requests, config, and a card beside.
+
+    DIR/1/saved_model.pb, variables/      what a server loads
+    DIR/1/assets.extra/                   warm-up requests, config.json
+    DIR/MODEL_CARD.md                     of the newest version
+
+A version appears whole or not at all, by a rename, and is never changed
+afterwards: servers look into DIR while it is written.
+"""
+
+import errno
+import json
+import os
+import pathlib
+import shutil
+from typing import Any
+
+import infoword_tf
+from export import serving_ops, warmup
+from infoword_tf import checkpoint
+
+
+def check_free(output: pathlib.Path, version: int) -> None:
+    """Refuses to touch a version that is there.
+
+    Raises:
+        FileExistsError: it is there.
+    """
+    if (output / str(version)).exists():
+        there = [int(p.name) for p in output.iterdir() if p.name.isdecimal()]
+        raise FileExistsError(
+            f'{output}/{version} is there already, and a version that may be '
+            f'served is never changed; write --version={max(there) + 1}'
+        )
+
+
+def write(
+    init: str | pathlib.Path,
+    output: str | pathlib.Path,
+    version: int = 1,
+    precision: str = 'float32',
+) -> pathlib.Path:
+    """Exports a workdir.
+
+    Args:
+        init: the workdir of a finished run.
+        output: what servers call the base path of the model.
+        version: the number of the folder in it.
+        precision: what the encoder computes in; vectors are float32.
+
+    Returns:
+        The folder of the version.
+
+    Raises:
+        FileExistsError: the version is there.
+        FileNotFoundError: `init` is no finished workdir.
+        ValueError: the graph holds what servers cannot run.
+    """
+    init, output = pathlib.Path(init), pathlib.Path(output)
+    final = output / str(version)
+    check_free(output, version)
+    if not (init / 'config.json').is_file():
+        raise FileNotFoundError(
+            f'--init={init} is no workdir: it has no config.json'
+        )
+    from export import card  # from here on TensorFlow, which takes seconds
+    from export.signatures import Signatures
+
+    loaded = infoword_tf.load(init, precision)
+    signatures = Signatures(loaded)
+    output.mkdir(parents=True, exist_ok=True)
+    partial = output / f'.{version}.{os.getpid()}'  # no number: not served
+    try:
+        signatures.save(str(partial))
+        names = ['serving_default', *signatures.functions]
+        warmup.write(partial, names, loaded.max_length)
+        described = describe(signatures, version, precision)
+        checkpoint.write_json(
+            partial / warmup.FOLDER / 'config.json',
+            {**loaded.config, 'export': described},
+        )
+        found = serving_ops.unservable(partial)
+        if found:
+            raise ValueError(
+                'TensorFlow Serving cannot run this graph: '
+                f'{"; ".join(found[:3])}; export/serving_ops.py says which '
+                'operations it has'
+            )
+        with checkpoint.written(output / 'MODEL_CARD.md') as file:
+            file.write_text(
+                card.render(
+                    loaded.config,
+                    described,
+                    int(loaded.unigram.sum()),
+                    _text(init / 'flags.txt'),
+                    json.loads(_text(init / 'metrics.json') or '{}'),
+                )
+            )
+        _flush(partial)
+        try:
+            os.rename(partial, final)
+        except OSError as error:
+            if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
+                raise
+            check_free(output, version)  # another export was faster
+            raise
+    finally:
+        shutil.rmtree(partial, ignore_errors=True)
+    return final
+
+
+def describe(
+    signatures: Any, version: int, precision: str
+) -> dict[str, Any]:
+    """What config.json of an export says beside the run's own config."""
+    import tensorflow as tf
+
+    weights = signatures.weights.values()
+    return {
+        'version': version,
+        'precision': precision,
+        'tensorflow': tf.__version__,
+        'weights': sum(int(weight.shape.num_elements()) for weight in weights),
+        'signatures': {
+            name: {
+                output: [tensor.dtype.name, *tensor.shape.as_list()]
+                for output, tensor in function.structured_outputs.items()
+            }
+            for name, function in signatures.functions.items()
+        },
+    }
+
+
+def _text(path: pathlib.Path) -> str:
+    return path.read_text() if path.is_file() else ''
+
+
+def _flush(folder: pathlib.Path) -> None:
+    """Sends every file to the disk: a rename must not come before them."""
+    for path in folder.rglob('*'):
+        if path.is_file():
+            with open(path, 'rb') as file:
+                os.fsync(file.fileno())

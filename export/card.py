@@ -1,0 +1,206 @@
+"""MODEL_CARD.md of an export, from what its run wrote down and nothing else."""
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from export import signatures as limits
+from export import warmup
+from infoword_tf.objectives import TABLE
+
+_CORPORA = {
+    'pydocs': 'the English docstrings of a Python interpreter and of the '
+    'packages beside it',
+    'text': 'text files, one sentence or paragraph a line',
+}
+_POOLINGS = {
+    'cls': 'the state of [CLS]',
+    'mean': 'the mean of the states of all tokens, [CLS] and [SEP] included',
+    'weighted': 'the mean of all states with learned weights',
+    'first_last': 'the mean of the states of the first and the last layer',
+}
+_EXAMPLES = {
+    'embed': ['strings in, vectors out', 'a second text'],
+    'tokens': ['strings in, vectors out'],
+    'fill_mask': ['read a [MASK] file'],
+}
+_MEANINGS = {
+    'embeddings': 'one vector for each text',
+    'states': 'one vector for each token, zeros beyond `lengths`',
+    'starts': 'the first byte of each token in the text that was sent; '
+    f'{limits.NOWHERE} for [CLS], [SEP] and padding',
+    'ends': 'the byte after its last, alike',
+    'ids': 'tokens by number, with [CLS], [SEP] and padding',
+    'lengths': 'how many tokens each text has, with [CLS] and [SEP]',
+    'tokens': 'the likeliest pieces for each [MASK], best first; empty '
+    'strings where there is no mask',
+    'scores': 'their log-probabilities (nats); 0 where there is no mask',
+    'count': f'masks in each text; the first {limits.MASKS} are answered',
+}
+
+
+def render(
+    config: Mapping[str, Any],
+    export: Mapping[str, Any],
+    pieces: int,
+    flags: str,
+    metrics: Mapping[str, Any],
+) -> str:
+    """The card.
+
+    Args:
+        config: of the run.
+        export: what `bundle.describe` gives.
+        pieces: tokens of the text that it was trained on.
+        flags: of the run, as a flagfile.
+        metrics: the last values of the run; empty where it has left none.
+    """
+    parts = [
+        _title(config, export),
+        _use(config, export),
+        _training(config, pieces, flags, metrics),
+        _values(config, metrics),
+        _limits(config),
+    ]
+    return '\n\n'.join(parts) + '\n'
+
+
+def _title(config: Mapping[str, Any], export: Mapping[str, Any]) -> str:
+    encoder = config['encoder']
+    sizes = encoder['arguments']
+    shape = [
+        f'{sizes[name]} {name}'
+        for name in ('layers', 'width', 'heads')
+        if name in sizes
+    ]
+    rows = ' and '.join(
+        f'`{row}` (weight {entry["weight"]:g}: {TABLE[row].relation})'
+        for row, entry in config['rows'].items()
+    )
+    if config['tokenizer']['lower_case']:
+        case = 'lower-cased and without accents'
+    else:
+        case = 'with case and accents'
+    lines = [
+        f'# Text encoder, version {export["version"]}',
+        '',
+        f'A {encoder["name"]} encoder ({", ".join(shape)}) with a '
+        f'{config["tokenizer"]["kind"]} vocabulary of '
+        f'{sizes["vocab_size"]:,} pieces, {case}. Trained by {rows}.',
+        '',
+        f'* Computes in {export["precision"]} and returns float32; it was '
+        f'trained in {config["precision"]}.',
+        f'* {export["weights"]:,} weights. A text is cut at '
+        f'{config["max_length"]} tokens.',
+        f"* A text's vector is {_POOLINGS[config['pooling']]}; compare "
+        f'vectors by {config["similarity"]}.',
+        f'* Written by TensorFlow {export["tensorflow"]}, for TensorFlow '
+        'Serving 2.12 to 2.20, or TensorFlow with tensorflow_text imported.',
+    ]
+    return '\n'.join(lines)
+
+
+def _use(config: Mapping[str, Any], export: Mapping[str, Any]) -> str:
+    lines = [
+        '## Signatures',
+        '',
+        f'Each takes `{warmup.INPUT}` [B], UTF-8 strings; `serving_default` '
+        'is `embed`. An empty batch gives empty outputs.',
+    ]
+    for name, outputs in export['signatures'].items():
+        lines += ['', f'### `{name}`', '', '| output | shape | | |',
+                  '|---|---|---|---|']
+        for output, (dtype, *shape) in outputs.items():
+            letters = iter('BT')
+            sizes = [str(next(letters) if n is None else n) for n in shape]
+            lines.append(
+                f'| `{output}` | [{", ".join(sizes)}] | {dtype} | '
+                f'{_MEANINGS[output]} |'
+            )
+        request = {'signature_name': name, 'instances': _EXAMPLES[name]}
+        lines += ['', '```json', json.dumps(request), '```']
+    if 'fill_mask' in export['signatures']:
+        lines += [
+            '',
+            f'Of a text longer than {config["max_length"]} tokens `fill_mask` '
+            f'keeps its first {limits.MASKS} masks and the tokens nearest to '
+            'them, in their order.',
+        ]
+    return '\n'.join(lines)
+
+
+def _training(
+    config: Mapping[str, Any],
+    pieces: int,
+    flags: str,
+    metrics: Mapping[str, Any],
+) -> str:
+    run = config.get('run', {})
+    lines = ['## Training', '']
+    corpus = run.get('corpus')
+    if corpus:
+        about = _CORPORA.get(corpus.split(':')[0])
+        lines.append(
+            f'Text: `{corpus}`' + (f' ({about})' if about else '')
+            + f', {pieces:,} pieces to train on.'
+        )
+        held = run.get('heldout')
+        lines.append(
+            f'Held out: `{held}`.' if held
+            else 'Held out: documents chosen by the hash of their text.'
+        )
+    if run.get('init'):
+        lines.append(f'Started from the weights of `{run["init"]}`.')
+    if metrics:
+        seconds = metrics.get('seconds')
+        took = f' in {seconds:,.0f} s' if seconds else ''
+        lines.append(f'{metrics["step"]:,} updates{took}.')
+    if flags.strip():
+        lines += ['', 'The flags of the run:', '', '```', flags.strip(), '```']
+    return '\n'.join(lines)
+
+
+def _values(config: Mapping[str, Any], metrics: Mapping[str, Any]) -> str:
+    lines = ['## Held-out values', '']
+    if not any(name.startswith('heldout/') for name in metrics):
+        return '\n'.join([*lines, 'The run has left none.'])
+    lines += [
+        'A lower bound on the mutual information of the two views, in nats, '
+        'beside the highest value that its candidates allow. On held-out text '
+        'of the corpus above.',
+        '',
+        '| row | a, b | MI | ceiling | loss | accuracy |',
+        '|---|---|---|---|---|---|',
+    ]
+    for row in config['rows']:
+        values = [
+            metrics.get(f'heldout/{row}/{name}')
+            for name in ('mi', 'ceiling', 'loss', 'accuracy')
+        ]
+        shown = ['-' if v is None else f'{v:.3f}' for v in values]
+        lines.append(
+            f'| `{row}` | {TABLE[row].a}, {TABLE[row].b} | '
+            f'{" | ".join(shown)} |'
+        )
+    return '\n'.join(lines)
+
+
+def _limits(config: Mapping[str, Any]) -> str:
+    lines = [
+        '## Limits',
+        '',
+        f'* What comes after token {config["max_length"]} of a text is not '
+        'read.',
+        '* A word of more than 100 bytes, or of characters that the vocabulary '
+        'lacks, is [UNK]. Bytes that are no UTF-8 are read as U+FFFD.',
+        '* It repeats what its training text says, true or not, kind or not; '
+        'the run has not looked into that.',
+        '* The values above are all that the run has measured: no task, no '
+        'other text.',
+    ]
+    if not any(TABLE[row].pooling for row in config['rows']):
+        lines.append(
+            '* No row of this run compares whole texts: their vectors are '
+            'averages of what was learned for words.'
+        )
+    return '\n'.join(lines)

@@ -1,0 +1,276 @@
+"""What an export answers beside what Python answers, on texts of all kinds."""
+
+import json
+import os
+import pathlib
+import random
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from export import runner, warmup
+
+TOLERANCE = {'float32': 1e-5, 'mixed_bfloat16': 0.1}
+NASTY = (
+    b'',
+    b' \t\r\n ',
+    b'\0',
+    b'before\0after',
+    b'\xff\xfe no UTF-8 \xc3',
+    b'\xed\xa0\x80 half a surrogate pair',
+    '\ufeffa byte order mark, soft\u00adhyphen, zero\u200bwidth'.encode(),
+    'emoji 😀👩\u200d💻🇩🇪 in a row'.encode(),
+    'שלום עולם, مرحبا بالعالم'.encode(),
+    'naïve Straße ﬁne … ½ İstanbul'.encode(),
+    'combining e\u0301 a\u0308 and 漢字かな交じり文'.encode(),
+    b'[CLS] [SEP] [PAD] [UNK] as words',
+    b'x' * 1_000_000,
+    b'many short words ' * 60_000,  # 1 MB too
+)
+MASKED = (
+    b'[MASK]',
+    b'read a [MASK] file',
+    b'[MASK][MASK] two at once [MASK]',
+    b'un[MASK]able, [mask] [ MASK ]',
+    b'no utf-8 \xff [MASK] \0 nul',
+    b'[MASK] ' * 12,
+    b'[MASK] ' + b'far ' * 2_000 + b'[MASK]',
+)
+
+
+def texts(count: int) -> list[bytes]:
+    """Paragraphs of the language reference, the nasty texts among them."""
+    from pydoc_data import topics
+
+    found = [
+        ' '.join(paragraph.split()).encode()
+        for text in topics.topics.values()
+        for paragraph in text.split('\n\n')
+    ]
+    chosen = [*found[:: max(1, len(found) // count)][:count], *NASTY, *MASKED]
+    random.Random(0).shuffle(chosen)
+    return chosen
+
+
+def batches(count: int) -> dict[str, list[bytes]]:
+    """`texts`, one text alone, and none."""
+    return {'all': texts(count), 'one': [MASKED[1]], 'none': []}
+
+
+def run_elsewhere(
+    model: pathlib.Path,
+    batches: Mapping[str, Sequence[bytes]],
+    python: str,
+) -> tuple[dict[str, dict[str, np.ndarray]], dict[str, Any]]:
+    """Runs a copy of an export in a process that has not this project.
+
+    Args:
+        model: the folder of a version.
+        batches: texts by any name.
+        python: an interpreter that has tensorflow and tensorflow_text.
+
+    Returns:
+        By batch the outputs by `signature/output`, and the runner's report.
+
+    Raises:
+        ValueError: the process failed; the message ends with its last lines.
+    """
+    with tempfile.TemporaryDirectory() as name:
+        folder = pathlib.Path(name)
+        moved = folder / 'moved'
+        shutil.copytree(model, moved)
+        for batch, content in batches.items():
+            runner.write_texts(folder / f'{batch}.texts', content)
+        # -I: neither PYTHONPATH nor this folder, so no way to this project.
+        done = subprocess.run(
+            [python, '-I', os.path.abspath(runner.__file__), moved, folder],
+            cwd=folder,
+            env={**os.environ, 'TF_CPP_MIN_LOG_LEVEL': '3'},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        if done.returncode:
+            last = ' | '.join(done.stderr.strip().splitlines()[-3:])
+            raise ValueError(f'{model} did not run in {python}: {last}')
+        report = json.loads((folder / 'report.json').read_text())
+        outputs = {}
+        for batch in batches:
+            with np.load(folder / f'{batch}.npz') as file:
+                outputs[batch] = dict(file)
+        return outputs, report
+
+
+def in_python(
+    loaded: Any, content: Sequence[bytes], names: Sequence[str]
+) -> dict[str, np.ndarray]:
+    """What `runner` gives for these texts, by the calls of `Loaded`.
+
+    Args:
+        loaded: the workdir.
+        content: the texts.
+        names: the signatures that are wanted.
+
+    Returns:
+        Outputs by `signature/output`.
+    """
+    found = {}
+    for name in names:
+        if name in ('embed', 'serving_default'):
+            found[f'{name}/embeddings'] = loaded.encode(
+                content, progress=False
+            )
+        elif name == 'tokens':
+            for output, value in _tokens(loaded, content).items():
+                found[f'tokens/{output}'] = value
+        elif name == 'fill_mask':
+            for output, value in _fill_mask(loaded, content).items():
+                found[f'fill_mask/{output}'] = value
+    return found
+
+
+def _tokens(loaded: Any, content: Sequence[bytes]) -> dict[str, np.ndarray]:
+    import tensorflow as tf
+
+    tokenizer, room = loaded.tokenizer, loaded.max_length - 2
+    ids, starts, ends = (
+        [row[:room] for row in part.to_list()]
+        for part in tokenizer.tokenize_with_offsets(
+            tf.constant(content, tf.string)
+        )
+    )
+    ids = [[tokenizer.cls_id, *row, tokenizer.sep_id] for row in ids]
+    starts, ends = ([[-1, *row, -1] for row in x] for x in (starts, ends))
+    lengths = np.array([len(row) for row in ids], np.int32)
+    shape = (len(ids), int(lengths.max(initial=2)))
+
+    def laid_out(rows: list[list[int]], beyond: int) -> np.ndarray:
+        table = np.full(shape, beyond, np.int32)
+        for row, values in zip(table, rows, strict=True):
+            row[: len(values)] = values
+        return table
+
+    padded = laid_out(ids, tokenizer.pad_id)
+    states = np.zeros(
+        (*shape, loaded.encoder.arguments['width']), np.float32
+    )
+    order = np.argsort(lengths, kind='stable')
+    for begin in range(0, len(order), 64):  # another padding than the graph's
+        rows = order[begin : begin + 64]
+        longest = lengths[rows].max()
+        made = loaded.states(
+            tf.constant(padded[rows, :longest]), tf.constant(lengths[rows])
+        ).numpy()
+        made[np.arange(longest) >= lengths[rows, None]] = 0
+        states[rows, :longest] = made
+    return {
+        'states': states,
+        'starts': laid_out(starts, -1),
+        'ends': laid_out(ends, -1),
+        'ids': padded,
+        'lengths': lengths,
+    }
+
+
+def _fill_mask(
+    loaded: Any, content: Sequence[bytes]
+) -> dict[str, np.ndarray]:
+    """As far as `Loaded.fill_mask` answers; elsewhere the scores are NaN."""
+    from export.signatures import ANSWERS, MASKS
+
+    shape = (len(content), MASKS, ANSWERS)
+    tokens, scores = np.full(shape, b'', 'S200'), np.zeros(shape, np.float32)
+    count = np.array([text.count(b'[MASK]') for text in content], np.int32)
+    for row in np.nonzero(count)[0]:
+        try:
+            answers = loaded.fill_mask(content[row], ANSWERS)
+        except ValueError:  # too long: the graph cuts, Python refuses
+            scores[row] = np.nan
+            continue
+        for place, answer in enumerate(answers[:MASKS]):
+            tokens[row, place] = [piece.encode() for piece, _ in answer]
+            scores[row, place] = [score for _, score in answer]
+    return {'tokens': tokens, 'scores': scores, 'count': count}
+
+
+def difference(
+    found: Mapping[str, np.ndarray],
+    wanted: Mapping[str, np.ndarray],
+    tolerance: float,
+) -> dict[str, float]:
+    """The largest difference of each output.
+
+    Whole numbers must be equal, and so must pieces, but for pairs whose
+    scores are closer than `tolerance`; otherwise the difference is infinite.
+    NaN in `wanted` is not compared.
+    """
+    differences = {}
+    for name, value in wanted.items():
+        other = found.get(name)
+        if other is None or other.shape != value.shape:
+            differences[name] = float('inf')
+        elif value.dtype.kind == 'f':
+            gap = np.abs(other - value)[~np.isnan(value)]
+            differences[name] = float(gap.max(initial=0.0))
+        elif value.dtype.kind == 'S':
+            scores = wanted[name.replace('/tokens', '/scores')]
+            near = _near_a_neighbour(scores, tolerance) | np.isnan(scores)
+            same = bool(((other == value) | near).all())
+            differences[name] = 0.0 if same else float('inf')
+        else:
+            same = np.array_equal(other, value)
+            differences[name] = 0.0 if same else float('inf')
+    return differences
+
+
+def largest(
+    found: Mapping[str, Mapping[str, np.ndarray]],
+    wanted: Mapping[str, Mapping[str, np.ndarray]],
+    tolerance: float,
+) -> dict[str, float]:
+    """The largest `difference` of each output over all batches."""
+    worst: dict[str, float] = {}
+    for batch, outputs in wanted.items():
+        for name, gap in difference(found[batch], outputs, tolerance).items():
+            worst[name] = max(worst.get(name, 0.0), gap)
+    return worst
+
+
+def show(worst: Mapping[str, float], tolerance: float) -> bool:
+    """Prints a table; returns whether no difference is above `tolerance`."""
+    width = max(map(len, worst))
+    for name, gap in sorted(worst.items()):
+        verdict = '' if gap <= tolerance else f'   above {tolerance:g}'
+        print(f'  {name:<{width}}  {gap:.1e}{verdict}')
+    return max(worst.values()) <= tolerance
+
+
+def read_export(model: pathlib.Path) -> tuple[dict, dict]:
+    """The config of the run, and what the export says of itself.
+
+    Raises:
+        FileNotFoundError: it is no version of an export.
+    """
+    path = model / warmup.FOLDER / 'config.json'
+    if not path.is_file():
+        raise FileNotFoundError(
+            f'--model={model} is no version of an export, such as DIR/1: it '
+            f'has no {warmup.FOLDER}/config.json'
+        )
+    config = json.loads(path.read_text())
+    return config, config.pop('export')
+
+
+def _near_a_neighbour(scores: np.ndarray, tolerance: float) -> np.ndarray:
+    """[..., n]: which of scores in falling order may change places.
+
+    The last may with the one after it, which is not known.
+    """
+    close = np.abs(np.diff(scores, axis=-1)) <= 2 * tolerance
+    before = np.concatenate([np.zeros_like(close[..., :1]), close], axis=-1)
+    after = np.concatenate([close, np.ones_like(close[..., :1])], axis=-1)
+    return before | after

@@ -1,0 +1,236 @@
+"""Searches a corpus by the meaning of a question, with an exported model.
+
+    python -m export.search --model=DIR/1 --corpus=pydocs "read a csv file"
+    python -m export.search --model=DIR/1 --corpus='text:notes/*.txt' < queries
+
+Without a query on the command line every line of standard input is one. The
+index lies beside the model, in DIR/search/; it is made at the first search
+and again whenever the corpus or the model has changed.
+
+Glossary of shapes: n passages, K answers, D width.
+"""
+
+import hashlib
+import json
+import os
+import pathlib
+import shutil
+import sys
+import tempfile
+import textwrap
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from absl import app, flags
+
+from tasks import ranking, retrieval
+
+os.environ.setdefault('TF_CPP_MIN_LOG_LEVEL', '3')
+
+# Imported, they stand beside the trainer's, which have the same names.
+FLAGS = flags.FLAGS if __name__ == '__main__' else flags.FlagValues()
+
+MODEL = flags.DEFINE_string(
+    'model', None, 'An exported model, DIR/1.', flag_values=FLAGS)
+CORPUS = flags.DEFINE_string(
+    'corpus', 'pydocs', 'What to search: pydocs, or text:GLOB; all of it.',
+    flag_values=FLAGS)
+TOP_K = flags.DEFINE_integer(
+    'top_k', 5, 'Answers to a query.', lower_bound=1, flag_values=FLAGS)
+
+PASSAGE_WORDS = 100  # a passage is whole sentences of about so many words
+BATCH_SIZE = 64  # passages embedded at once, of like length
+_BLOCK = 4096  # passages sorted by length, and compared, at once
+
+
+class SearchError(Exception):
+    """Something that was asked for cannot be; the message says what to do."""
+
+
+class Passage(NamedTuple):
+    """A piece of a document.
+
+    Attributes:
+        text: its sentences.
+        source: where the document is from, for people.
+    """
+
+    text: str
+    source: str
+
+
+def passages(documents: Iterable[Any]) -> Iterator[Passage]:
+    """Documents in pieces of whole sentences, about PASSAGE_WORDS each."""
+    for document in documents:
+        piece: list[str] = []
+        words = 0
+        for sentence in document.sentences:
+            size = len(sentence.split())
+            if piece and words + size > PASSAGE_WORDS:
+                yield Passage(' '.join(piece), document.source)
+                piece, words = [], 0
+            piece.append(sentence)
+            words += size
+        if piece:
+            yield Passage(' '.join(piece), document.source)
+
+
+class Index:
+    """Passages of a corpus and their vectors, on disk."""
+
+    def __init__(self, folder: pathlib.Path):
+        """Opens an index; args: its folder."""
+        self.vectors = np.load(folder / 'vectors.npy', mmap_mode='r')
+        self.offsets = np.load(folder / 'offsets.npy', mmap_mode='r')
+        self._file = open(folder / 'passages.jsonl', 'rb')
+
+    def passage(self, number: int) -> Passage:
+        """One passage, read from disk."""
+        self._file.seek(int(self.offsets[number]))
+        return Passage(**json.loads(self._file.readline()))
+
+    def search(
+        self, queries: Any, kept: int, similarity: str
+    ) -> tuple[Any, Any]:
+        """The K best of [Q, D]: scores and numbers [Q, K], see `ranking`."""
+        blocks = (
+            (np.arange(begin, min(begin + _BLOCK, len(self.vectors))),
+             self.vectors[begin : begin + _BLOCK])
+            for begin in range(0, len(self.vectors), _BLOCK)
+        )  # fmt: skip
+        return ranking.search(queries, blocks, kept, similarity)
+
+
+def open_index(
+    folder: pathlib.Path,
+    key: dict[str, str],
+    documents: Callable[[], Iterable[Any]],
+    embed: Callable[[Sequence[str]], Any],
+) -> Index:
+    """Opens the index of a corpus, which is made anew if its key differs.
+
+    Args:
+        folder: of the index.
+        key: what it depends on.
+        documents: the corpus.
+        embed: strings to float32 [n, D].
+
+    Raises:
+        SearchError: the corpus is empty.
+    """
+    import tqdm
+
+    meta = folder / 'key.json'
+    if meta.is_file() and json.loads(meta.read_text()) == key:
+        return Index(folder)
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    partial = pathlib.Path(
+        tempfile.mkdtemp(prefix=folder.name + '.', dir=folder.parent)
+    )
+    try:
+        vectors, offsets, end = [], [], 0
+        with (
+            open(partial / 'passages.jsonl', 'wb') as file,
+            tqdm.tqdm(desc='indexing', unit=' passages') as bar,
+        ):
+            for block in _blocks(passages(documents())):
+                for passage in block:
+                    line = json.dumps(passage._asdict()).encode() + b'\n'
+                    offsets.append(end)
+                    end += file.write(line)
+                vectors.append(embed([p.text for p in block]))
+                bar.update(len(block))
+        if not vectors:
+            raise SearchError(f'{key["corpus"]} has no text to search')
+        np.save(partial / 'vectors.npy', np.concatenate(vectors))
+        np.save(partial / 'offsets.npy', np.array(offsets, np.int64))
+        (partial / 'key.json').write_text(json.dumps(key, indent=2) + '\n')
+        partial.chmod(0o755)
+        shutil.rmtree(folder, ignore_errors=True)
+        os.rename(partial, folder)
+    finally:
+        shutil.rmtree(partial, ignore_errors=True)
+    return Index(folder)
+
+
+def _blocks(items: Iterator[Passage]) -> Iterator[list[Passage]]:
+    block = []
+    for item in items:
+        block.append(item)
+        if len(block) == _BLOCK:
+            yield block
+            block = []
+    if block:
+        yield block
+
+
+def digest(model: pathlib.Path) -> str:
+    """What changes when any file of an exported model does."""
+    found = hashlib.blake2b(digest_size=16)
+    for path in sorted(p for p in model.rglob('*') if p.is_file()):
+        found.update(path.relative_to(model).as_posix().encode())
+        with open(path, 'rb') as file:
+            found.update(hashlib.file_digest(file, 'blake2b').digest())
+    return found.hexdigest()
+
+
+def answer(
+    query: str, index: Index, embed: Callable, similarity: str, kept: int
+) -> str:
+    """What is printed for a query."""
+    if not query.strip():
+        return 'an empty query has no answer'
+    scores, numbers = index.search(embed([query]), kept, similarity)
+    lines = [f'"{query}"']
+    for score, number in zip(scores[0], numbers[0], strict=True):
+        if number < 0:
+            break
+        passage = index.passage(number)
+        lines.append(f'  {score:.3f}  {passage.source}')
+        lines.append(
+            textwrap.indent(
+                textwrap.shorten(passage.text, 230, placeholder=' ...'),
+                '         ',
+            )
+        )
+    return '\n'.join(lines)
+
+
+def main(argv: Sequence[str]) -> None:
+    """Answers the queries; one sentence if that cannot be."""
+    try:
+        _main(argv[1:])
+    except (SearchError, ValueError, OSError) as error:
+        if os.environ.get('INFOWORD_TRACEBACK'):
+            raise
+        print(f'error: {error}', file=sys.stderr, flush=True)
+        sys.exit(1)
+
+
+def _main(queries: Sequence[str]) -> None:
+    from infoword_tf.data import corpora
+
+    if MODEL.value is None:
+        raise SearchError('--model is missing: name an exported model, DIR/1')
+    path = pathlib.Path(MODEL.value)
+    embed, similarity = retrieval.exported(path, BATCH_SIZE)
+    corpus = corpora.open_corpus(CORPUS.value)
+
+    def documents() -> Iterator[Any]:
+        yield from corpus.train()
+        yield from corpus.heldout()
+
+    key = {
+        'corpus': CORPUS.value,
+        'fingerprint': corpus.fingerprint,
+        'model': digest(path),
+        'passage_words': str(PASSAGE_WORDS),
+    }
+    index = open_index(path.parent / 'search', key, documents, embed)
+    for query in queries or map(str.strip, sys.stdin):
+        print(answer(query, index, embed, similarity, TOP_K.value), flush=True)
+
+
+if __name__ == '__main__':
+    app.run(main)

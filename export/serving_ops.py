@@ -1,0 +1,122 @@
+"""What TensorFlow Serving 2.12 to 2.20 can run, as data.
+
+A server loads a graph only if every operation in it, also in functions that
+nobody calls, is linked into its binary. Serving links all of TensorFlow and,
+as `ops_lib`, the operations of one tensorflow_text:
+
+    Serving            tensorflow_text   lacks, beside later ones
+    2.12.0 to 2.19.1   2.12.1            RoundRobin trimmers, utf8_binarize
+    2.20.0             2.20.0            -
+
+So an export may hold what TensorFlow 2.12 and tensorflow_text 2.12.1 know:
+`CORE` and `TEXT` are those of them that exports need. A new encoder may need
+more; `make serving-compat` loads an export in these very versions and shows
+whether an operation may join the list.
+"""
+
+import pathlib
+from collections.abc import Iterator
+from typing import Any
+
+# Of TensorFlow, in 2.12 as in 2.20.
+CORE = frozenset("""
+    Abs AddV2 All Assert AssignVariableOp BatchMatMulV2 BroadcastTo Cast
+    ConcatV2 Const Cumsum DenseBincount DisableCopyOnRead Equal Erf Exp
+    ExpandDims Fill FloorDiv GatherV2 Greater GreaterEqual Identity If Less
+    LessEqual Log LogSoftmax LogicalAnd LogicalNot LogicalOr MatMul Max Maximum
+    Mean MergeV2Checkpoints Min Minimum Mul Neg NoOp Pack Pad Placeholder Prod
+    RaggedRange Range ReadVariableOp RealDiv Reshape RestoreV2 Rsqrt SaveV2
+    Select SelectV2 Shape ShardedFilename Size Softmax Split SplitV Square
+    Squeeze StatefulPartitionedCall StatelessIf StaticRegexFullMatch
+    StridedSlice StringJoin StringSplitV2 Sub Sum Tanh TensorListConcatV2
+    TensorListReserve TensorListSetItem TensorScatterUpdate Tile TopKV2
+    Transpose UpperBound VarHandleOp Where While
+""".split())
+
+# Of tensorflow_text: `FastBertTokenizer`, without and with offsets.
+TEXT = frozenset({'FastBertNormalize', 'FastWordpieceTokenizeWithOffsets'})
+
+# The parts of each `ops_lib` by the names of their files in the wheel,
+# `python/ops/_NAME.so`; what only metrics need lies elsewhere.
+_TEXT_2_12 = (
+    'boise_offset_converter',
+    'byte_splitter',
+    'constrained_sequence_op',
+    'fast_bert_normalizer',
+    'fast_sentencepiece_tokenizer',
+    'fast_wordpiece_tokenizer',
+    'mst_ops',
+    'ngrams_op',
+    'normalize_ops',
+    'phrase_tokenizer',
+    'regex_split_ops',
+    'sentence_breaking_ops',
+    'sentencepiece_tokenizer',
+    'split_merge_from_logits_tokenizer',
+    'split_merge_tokenizer',
+    'state_based_sentence_breaker_op',
+    'unicode_script_tokenizer',
+    'whitespace_tokenizer',
+    'whitespace_tokenizer_v2',
+    'wordpiece_tokenizer',
+)
+TEXT_LIBRARIES: dict[str, tuple[str, ...]] = {
+    '2.12 to 2.19': _TEXT_2_12,
+    '2.20': (*_TEXT_2_12, 'trimmer_ops', 'utf8_binarize_op'),
+}
+
+# Attributes that ask for what a server may not have: XLA for its device, and
+# gradients that are looked up by name.
+REFUSED = frozenset({'_XlaMustCompile', '_gradient_op_type'})
+
+
+def nodes(path: pathlib.Path) -> Iterator[tuple[str, Any]]:
+    """Every operation of a saved graph.
+
+    Args:
+        path: of a version, the folder that holds saved_model.pb.
+
+    Yields:
+        The function that it is in ('' for the graph itself), and its NodeDef.
+    """
+    graph = read(path).graph_def
+    for node in graph.node:
+        yield '', node
+    for function in graph.library.function:
+        for node in function.node_def:
+            yield function.signature.name, node
+
+
+def read(path: pathlib.Path) -> Any:
+    """The MetaGraphDef of a version.
+
+    Raises:
+        FileNotFoundError: it is no SavedModel.
+    """
+    from tensorflow.core.protobuf import saved_model_pb2
+
+    file = pathlib.Path(path) / 'saved_model.pb'
+    if not file.is_file():
+        raise FileNotFoundError(
+            f'{path} has no saved_model.pb; name the folder of a version, '
+            'such as DIR/1'
+        )
+    saved = saved_model_pb2.SavedModel()
+    saved.ParseFromString(file.read_bytes())
+    return saved.meta_graphs[0]
+
+
+def unservable(path: pathlib.Path) -> list[str]:
+    """What keeps a version from being served by Serving 2.12: no lines if all
+    is well, else one for each kind of operation or attribute.
+    """
+    found = set()
+    for function, node in nodes(path):
+        if node.op not in CORE | TEXT:
+            found.add(f'operation {node.op} in {function or "the graph"}')
+        for name in REFUSED.intersection(node.attr):
+            found.add(f'attribute {name} in {function or "the graph"}')
+    for function in read(path).graph_def.library.function:
+        for name in REFUSED.intersection(function.attr):
+            found.add(f'attribute {name} of {function.signature.name}')
+    return sorted(found)

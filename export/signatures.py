@@ -1,0 +1,355 @@
+"""The signatures of an export: strings in, a graph of plain operations.
+
+    embed      texts [B] -> embeddings [B, D]
+    tokens     texts [B] -> states [B, T, D], starts, ends, ids [B, T],
+               lengths [B]
+    fill_mask  texts [B] -> tokens, scores [B, MASKS, ANSWERS], count [B]
+
+They compute what `Loaded.encode`, `Loaded.states` and `Loaded.fill_mask`
+compute, through the same layers. A batch goes through the encoder in chunks,
+one after the other, so that memory does not grow with the batch.
+
+Glossary of shapes: B texts of a call, C texts of a chunk, T tokens with
+specials, N pieces of all texts together, Q masks of a text, D width.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import tensorflow as tf
+
+from infoword_tf.loaded import WORD_ROWS, Loaded
+from infoword_tf.text import vocabulary
+
+ROWS = 256  # texts of a chunk, at most
+TOKENS = 32_768  # tokens of a chunk, at most: 256 texts of 128
+MASKS = 8  # of a text are answered
+ANSWERS = 10  # for each of them
+NOWHERE = -1  # offset of [CLS], [SEP] and padding
+_FAR = 2**30  # from every piece
+
+Tensor = Any
+
+
+class Signatures:
+    """The signatures that the rows of a workdir allow, as graphs.
+
+    Attributes:
+        loaded: the workdir.
+        functions: by name, a concrete function of `texts` [B] string.
+        weights: by path, the variables that they read; what only training
+            needs is not among them.
+    """
+
+    def __init__(self, loaded: Loaded):
+        """Traces them."""
+        self.loaded = loaded
+        wanted = {'embed': self._embed, 'tokens': self._tokens}
+        if any(row in loaded.model.objectives for row in WORD_ROWS):
+            wanted['fill_mask'] = self._fill_mask
+        texts = tf.TensorSpec((None,), tf.string, name='texts')
+        self.functions = {
+            name: tf.function(
+                function, input_signature=[texts], autograph=False
+            ).get_concrete_function()
+            for name, function in wanted.items()
+        }
+        read = {
+            variable.ref()
+            for function in self.functions.values()
+            for variable in function.variables
+        }
+        self.weights = {
+            path: variable.value
+            for path, variable in loaded.model.variables.items()
+            if variable.value.ref() in read
+        }
+
+    def save(self, folder: str) -> None:
+        """Writes the SavedModel: `serving_default` is `embed`."""
+        # What is saved are graphs and their weights, no layer of Keras.
+        module = tf.Module(name='infoword')
+        module.weights = self.weights
+        signatures = {'serving_default': self.functions['embed']}
+        tf.saved_model.save(module, folder, signatures | self.functions)
+
+    # ------------------------------------------------------- the signatures
+
+    def _embed(self, texts: Tensor) -> dict[str, Tensor]:
+        """One vector for each text, pooled as the config says."""
+
+        def chunk(begin: Tensor, end: Tensor) -> tuple[Tensor, ...]:
+            pieces = self.loaded.tokenizer.tokenize(texts[begin:end])
+            ids, lengths = self._padded(pieces.flat_values, pieces.row_splits)
+            return (self.loaded.embed(ids, lengths),)
+
+        (embeddings,) = _in_chunks(
+            tf.size(texts),
+            self._rows(),
+            chunk,
+            [((self._width(),), tf.float32)],
+        )
+        return {'embeddings': embeddings}
+
+    def _tokens(self, texts: Tensor) -> dict[str, Tensor]:
+        """The state of each token, and the bytes that it stands for."""
+        total, rows = tf.size(texts), self._rows()
+        room = self.loaded.max_length - 2
+
+        def tokenize(begin: Tensor, end: Tensor) -> tuple[Tensor, ...]:
+            tokenizer = self.loaded.tokenizer
+            here = tokenizer.tokenize_with_offsets(texts[begin:end])
+            splits = here[0].row_splits
+            _, places = _in_texts(splits)
+            keep = places < room
+            flat = [tf.cast(x.flat_values, tf.int32)[keep] for x in here]
+            return *flat, tf.minimum(splits[1:] - splits[:-1], room)
+
+        # First all pieces, which say how long the longest text is.
+        pieces, starts, ends, sizes = _in_chunks(
+            total,
+            rows,
+            tokenize,
+            [((), tf.int32)] * 3 + [((), tf.int64)],
+        )
+        splits = tf.cumsum(tf.pad(sizes, [[1, 0]]))
+        ids, lengths = self._padded(pieces, splits)
+        longest = tf.shape(ids)[1]
+
+        def encode(begin: Tensor, end: Tensor) -> tuple[Tensor, ...]:
+            here = lengths[begin:end]
+            length = _longest(here)
+            states = self.loaded.states(ids[begin:end, :length], here)
+            real = tf.sequence_mask(here, length, tf.float32)
+            states = states * real[:, :, None]
+            return (tf.pad(states, [[0, 0], [0, longest - length], [0, 0]]),)
+
+        (states,) = _in_chunks(
+            total, rows, encode, [((None, self._width()), tf.float32)]
+        )
+        nowhere = (NOWHERE, NOWHERE, NOWHERE)
+        return {
+            'states': states,
+            'starts': _laid_out(starts, splits, lengths, *nowhere),
+            'ends': _laid_out(ends, splits, lengths, *nowhere),
+            'ids': ids,
+            'lengths': lengths,
+        }
+
+    def _fill_mask(self, texts: Tensor) -> dict[str, Tensor]:
+        """The likeliest pieces at the first `MASKS` [MASK] of each text."""
+        names = tf.constant(self.loaded.tokenizer.vocabulary)
+        answers = min(ANSWERS, len(self.loaded.tokenizer))
+
+        def chunk(begin: Tensor, end: Tensor) -> tuple[Tensor, ...]:
+            flat, splits, count = self._with_masks(texts[begin:end])
+            flat, splits = self._near_masks(flat, splits)
+            ids, lengths = self._padded(flat, splits)
+            masks = self._first_masks(flat, splits)
+            there = masks >= 0
+            scores = self.loaded.word_scores(
+                ids, lengths, tf.where(there, masks + 1, 0)  # after [CLS]
+            )
+            best = tf.math.top_k(scores, answers)
+            return (
+                tf.where(there[:, :, None], tf.gather(names, best.indices), ''),
+                tf.where(there[:, :, None], best.values, 0.0),
+                count,
+            )
+
+        # As many masks as an `embed` has texts: each costs V scores.
+        tokens, scores, count = _in_chunks(
+            tf.size(texts),
+            max(1, self._rows() // MASKS),
+            chunk,
+            [
+                ((MASKS, answers), tf.string),
+                ((MASKS, answers), tf.float32),
+                ((), tf.int32),
+            ],
+        )
+        return {'tokens': tokens, 'scores': scores, 'count': count}
+
+    # ----------------------------------------------------------- their parts
+
+    def _rows(self) -> int:
+        """How many texts make a chunk."""
+        return max(1, min(ROWS, TOKENS // self.loaded.max_length))
+
+    def _width(self) -> int:
+        return self.loaded.encoder.arguments['width']
+
+    def _padded(self, flat: Tensor, splits: Tensor) -> tuple[Tensor, Tensor]:
+        """[CLS] pieces [SEP], cut at `max_length`, padded to the longest.
+
+        Args:
+            flat: [N] int32 ids.
+            splits: [C + 1] int64, where each text begins among them.
+
+        Returns:
+            ids [C, T] and lengths [C], int32.
+        """
+        special = self.loaded.tokenizer
+        sizes = tf.minimum(splits[1:] - splits[:-1], self.loaded.max_length - 2)
+        lengths = tf.cast(sizes, tf.int32) + 2
+        ids = _laid_out(
+            flat,
+            splits,
+            lengths,
+            special.cls_id,
+            special.sep_id,
+            special.pad_id,
+        )
+        return ids, lengths
+
+    def _with_masks(self, texts: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Pieces of texts that have [MASK] in them.
+
+        The tokenizer takes [MASK] for three words, so texts are parted there.
+
+        Returns:
+            ids [N] int32, splits [C + 1] int64, masks of each text [C] int32.
+        """
+        parts = tf.strings.split(texts, vocabulary.MASK)
+        pieces = self.loaded.tokenizer.tokenize(parts.flat_values)
+        _, number = _in_texts(parts.row_splits)
+        masks = tf.cast(number > 0, tf.int64)  # before each part but the first
+        ends = tf.cumsum(pieces.row_lengths() + masks)
+        part, place = _in_texts(pieces.row_splits)
+        to = tf.gather(tf.pad(ends, [[1, 0]])[:-1] + masks, part) + place
+        ids = tf.fill([tf.reduce_sum(masks) + tf.size(to, tf.int64)],
+                      self.loaded.tokenizer.mask_id)
+        ids = tf.tensor_scatter_nd_update(ids, to[:, None], pieces.flat_values)
+        splits = tf.gather(tf.pad(ends, [[1, 0]]), parts.row_splits)
+        count = tf.maximum(parts.row_lengths() - 1, 0)
+        return ids, splits, tf.cast(count, tf.int32)
+
+    def _near_masks(
+        self, flat: Tensor, splits: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        """Cuts texts that are too long to what is nearest to their masks.
+
+        The first `MASKS` masks stay, then pieces by their distance from the
+        nearest of these, the earlier first; in their order. Of a text without
+        masks the beginning stays.
+
+        Args:
+            flat, splits: as `_with_masks` gives them.
+
+        Returns:
+            The same of what stays.
+        """
+        room = self.loaded.max_length - 2
+        text, place = _in_texts(splits)
+        masks = tf.gather(self._first_masks(flat, splits), text)  # [N, Q]
+        far = tf.abs(tf.cast(place, tf.int32)[:, None] - masks)
+        far = tf.cast(tf.reduce_min(far, axis=1), tf.int64)
+        order = tf.argsort(text * 2**32 + far, stable=True)
+        # Texts lie as before, each by distance: its first `room` stay.
+        stay = tf.sort(tf.boolean_mask(order, place < room))
+        sizes = tf.minimum(splits[1:] - splits[:-1], room)
+        return tf.gather(flat, stay), tf.cumsum(tf.pad(sizes, [[1, 0]]))
+
+    def _first_masks(self, flat: Tensor, splits: Tensor) -> Tensor:
+        """[C, MASKS] int32: which pieces are masks; beyond them `-_FAR`."""
+        text, place = _in_texts(splits)
+        is_mask = tf.equal(flat, self.loaded.tokenizer.mask_id)
+        before = tf.cumsum(tf.cast(is_mask, tf.int64), exclusive=True)  # [N]
+        # A text may begin behind the last piece.
+        at_begin = tf.gather(tf.pad(before, [[0, 1]]), splits[:-1])
+        number = before - tf.gather(at_begin, text)
+        keep = tf.logical_and(is_mask, number < MASKS)
+        where = tf.boolean_mask(tf.stack([text, number], axis=1), keep)
+        found = tf.fill([tf.size(splits) - 1, MASKS], -_FAR)
+        return tf.tensor_scatter_nd_update(
+            found, where, tf.boolean_mask(tf.cast(place, tf.int32), keep)
+        )
+
+
+def _in_texts(splits: Tensor) -> tuple[Tensor, Tensor]:
+    """Of each piece its text and its place there: [C + 1] -> [N], [N] int64."""
+    everything = tf.range(splits[-1])
+    text = tf.searchsorted(splits[1:], everything, 'right', tf.int64)
+    return text, everything - tf.gather(splits, text)
+
+
+def _longest(lengths: Tensor) -> Tensor:
+    """T of [C] lengths, also where there are none."""
+    return tf.maximum(tf.reduce_max(lengths), 2)
+
+
+def _laid_out(
+    flat: Tensor,
+    splits: Tensor,
+    lengths: Tensor,
+    first: int,
+    last: int,
+    beyond: int,
+) -> Tensor:
+    """Flat values as rows, with something before and after each.
+
+    Args:
+        flat: [N] int32.
+        splits: [C + 1] int64, where each row begins among them.
+        lengths: [C] int32 with `first` and `last`; what does not fit is cut.
+        first, last: stand at the ends of each row.
+        beyond: fills rows up to the longest.
+
+    Returns:
+        [C, T] int32.
+    """
+    column = tf.range(_longest(lengths))[None, :]
+    end = lengths[:, None] - 1
+    # Gathering needs something to gather, also where no text has a piece.
+    values = tf.pad(flat, [[0, 1]])
+    source = splits[:-1, None] + tf.cast(column - 1, tf.int64)
+    inside = tf.logical_and(column > 0, column < end)
+    rows = tf.gather(values, tf.where(inside, source, 0))
+    rows = tf.where(inside, rows, beyond)
+    rows = tf.where(tf.equal(column, 0), first, rows)
+    return tf.where(tf.equal(column, end), last, rows)
+
+
+def _in_chunks(
+    total: Tensor,
+    rows: int,
+    chunk: Callable[[Tensor, Tensor], tuple[Tensor, ...]],
+    kinds: Sequence[tuple[tuple[int | None, ...], tf.DType]],
+) -> list[Tensor]:
+    """Computes parts of a batch one after the other and joins them.
+
+    Args:
+        total: [] int32, B.
+        rows: of a part.
+        chunk: from its first row and the row after its last to tensors whose
+            first axes are joined.
+        kinds: of each tensor the shape without the first axis, and the dtype.
+
+    Returns:
+        The joined tensors. An empty batch is one empty part, so that its
+        shapes are those of any other.
+    """
+    count = tf.maximum((total + rows - 1) // rows, 1)
+
+    def body(number: Tensor, *arrays: tf.TensorArray) -> tuple:
+        begin = number * rows
+        parts = chunk(begin, tf.minimum(begin + rows, total))
+        written = [
+            array.write(number, part)
+            for array, part in zip(arrays, parts, strict=True)
+        ]
+        return number + 1, *written
+
+    arrays = [
+        tf.TensorArray(
+            dtype, count, element_shape=(None, *shape), infer_shape=False
+        )
+        for shape, dtype in kinds
+    ]
+    _, *arrays = tf.while_loop(
+        lambda number, *_: number < count,
+        body,
+        (tf.constant(0), *arrays),
+        parallel_iterations=1,
+    )
+    return [array.concat() for array in arrays]

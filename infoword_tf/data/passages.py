@@ -1,0 +1,89 @@
+"""The source `documents`: whole documents, shuffled, addressed by step.
+
+Glossary of shapes: B documents, C tokens read of each.
+"""
+
+import numpy as np
+
+from infoword_tf import sampling
+from infoword_tf.data import store as stores
+
+_BLOCK = 1 << 24  # flags looked at at once
+
+
+class DocumentSource:
+    """Documents of at least two sentences, from a sentence start on.
+
+    One that fits is served whole. Of a longer one each visit reads C tokens
+    from another sentence start, so that all of it is seen. Epochs visit the
+    documents in a permutation of their own, as `windows.WindowSource` does.
+    """
+
+    def __init__(
+        self, store: stores.Store, length: int, batch_size: int, seed: int
+    ):
+        """Args: C = length, B = batch_size.
+
+        Raises:
+            ValueError: there are fewer such documents than one batch takes.
+        """
+        self.store, self.length = store, length
+        self.batch_size, self.seed = batch_size, seed
+        sentences = _sentences(store)
+        self.documents = np.nonzero(sentences > 1)[0]
+        self.single = len(sentences) - len(self.documents)
+        if len(self.documents) < batch_size:
+            raise ValueError(
+                f'{len(self.documents):,} of {len(sentences):,} documents '
+                f'have two sentences, but a batch takes {batch_size}; give '
+                'more text, or lower --batch_size'
+            )
+
+    @staticmethod
+    def room(store: stores.Store, length: int) -> int:
+        """Documents of two sentences or more."""
+        return int((_sentences(store) > 1).sum())
+
+    def batch(self, step: int) -> sampling.Documents:
+        """The global batch of a step."""
+        total = len(self.documents)
+        number = step * self.batch_size + np.arange(self.batch_size)
+        chosen = np.empty(self.batch_size, np.int64)
+        for epoch in np.unique(number // total):
+            here = number // total == epoch
+            chosen[here] = sampling.shuffled(
+                number[here] % total, total, self.seed, int(epoch), 3
+            )
+        document = self.documents[chosen]
+        begin = self.store.documents[document]
+        end = self.store.documents[document + 1] - 1  # without [SEP]
+        where = np.random.default_rng([self.seed, step, 4]).random(len(begin))
+        for i in np.nonzero(end - begin > self.length)[0]:
+            begin[i] = self._sentence(begin[i], end[i], where[i])
+        place = begin[:, None] + np.arange(self.length)
+        real = place < end[:, None]
+        place = np.minimum(place, len(self.store.ids) - 1)
+        flags = self.store.flags[place] & stores.SENTENCE_START
+        ids = self.store.ids[place].astype(np.int32)
+        starts = real & (flags > 0)
+        starts[:, 0] = True
+        return sampling.Documents(
+            np.where(real, ids, 0), real.sum(axis=1).astype(np.int32), starts
+        )
+
+    def _sentence(self, begin: int, end: int, where: float) -> int:
+        """A sentence start with some text behind it, or the first."""
+        flags = self.store.flags[begin : max(begin + 1, end - self.length // 2)]
+        starts = np.nonzero(flags & stores.SENTENCE_START)[0]
+        return begin + (starts[int(where * len(starts))] if len(starts) else 0)
+
+
+def _sentences(store: stores.Store) -> np.ndarray:
+    """[documents] int64: sentences of each, read once in blocks."""
+    found = np.zeros(len(store.documents) - 1, np.int64)
+    for begin in range(0, len(store.flags), _BLOCK):
+        flags = store.flags[begin : begin + _BLOCK]
+        places = begin + np.nonzero(flags & stores.SENTENCE_START)[0]
+        document = np.searchsorted(store.documents, places, 'right') - 1
+        found += np.bincount(document, minlength=len(found))
+    return found

@@ -1,0 +1,37 @@
+"""From the states of a text to one vector (float32).
+
+Means cover [CLS] and [SEP]; padding never counts.
+
+Glossary of shapes: B texts, T tokens, D width.
+"""
+
+from typing import Any
+
+from keras import ops
+
+Tensor = Any
+POOLINGS = ('cls', 'mean', 'weighted', 'first_last')
+
+
+def pool(
+    states: Tensor, real: Tensor, kernel: Tensor | None = None
+) -> Tensor:
+    """The mean of each text's states, or their mean with learned weights.
+
+    Args:
+        states: [B, T, D].
+        real: [B, T] bool, False for padding.
+        kernel: [D] float32, w of the weights exp(w . h); None: equal weights.
+
+    Returns:
+        [B, D] float32.
+    """
+    states = ops.cast(states, 'float32')
+    if kernel is None:
+        weights = ops.cast(real, 'float32')
+        weights = weights / ops.sum(weights, axis=1, keepdims=True)
+    else:
+        scores = ops.squeeze(ops.matmul(states, kernel[:, None]), -1)
+        weights = ops.softmax(ops.where(real, scores, -1e30), axis=1)
+    pooled = ops.matmul(weights[:, None, :], states)  # [B, 1, D]
+    return ops.reshape(pooled, (-1, states.shape[-1]))

@@ -1,0 +1,400 @@
+"""A trained workdir in memory: strings to vectors, and words for blanks.
+
+    model = infoword_tf.load('runs/quickstart')
+    model.encode(['a sentence', 'another'])        # float32 [2, D]
+    model.fill_mask('read a [MASK] file')
+
+Glossary of shapes: B texts of a batch, T tokens, Q places, n texts, D width,
+L layers, V vocabulary.
+"""
+
+import functools
+import json
+import pathlib
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+from keras import ops
+
+from infoword_tf import checkpoint
+from infoword_tf.layers.pooling import POOLINGS, pool
+from infoword_tf.model import CONFIG_VERSION, Model
+from infoword_tf.objectives.infonce import NEVER
+from infoword_tf.text import vocabulary
+from infoword_tf.text.wordpiece import WordPiece
+
+Tensor = Any
+WORD_ROWS = ('mlm', 'bert_nce')  # rows that can fill a blank, the first wins
+_TEXTS_A_CALL = 4096  # of the tokenizer
+
+
+class Loaded:
+    """A workdir in memory.
+
+    Attributes:
+        encoder: the encoder with its trained weights.
+        tokenizer: strings to ids.
+        config: what `config.json` holds.
+        model: the encoder with its rows.
+        unigram: [V] int64, how often each piece was in the training text.
+        cut: how many texts the last `encode` cut at `max_length`.
+    """
+
+    def __init__(
+        self,
+        model: Model,
+        tokenizer: WordPiece,
+        config: Mapping[str, Any],
+        unigram: np.ndarray,
+    ):
+        """Args: as the attributes."""
+        self.model, self.encoder = model, model.encoder
+        self.tokenizer, self.config = tokenizer, dict(config)
+        self.unigram = unigram
+        self.cut = 0
+        self._traced = functools.cache(self._trace)
+
+    @property
+    def max_length(self) -> int:
+        """T: the longest that it was trained on, with specials."""
+        return self.config['max_length']
+
+    def untrained(self, seed: int = 0) -> 'Loaded':
+        """The same model with fresh weights: a baseline."""
+        model = Model(self.model.config, self.tokenizer.specials, seed)
+        return Loaded(model, self.tokenizer, self.config, self.unigram)
+
+    # ------------------------------------------------------ ids to vectors
+
+    def states(
+        self,
+        ids: Tensor,
+        lengths: Tensor,
+        layers: Sequence[int] | None = None,
+        places: Tensor | None = None,
+    ) -> Tensor:
+        """States of padded ids; graph or eager, any shape.
+
+        Args:
+            ids: [B, T] int32, with specials.
+            lengths: [B] int32; what follows in a row is padding.
+            layers: of which layers the mean is taken, 0 the embeddings, -1
+                or L the last; None: the last.
+            places: [B, Q] int32, or None for all.
+
+        Returns:
+            [B, Q or T, D] float32.
+        """
+        padding = ops.logical_not(self._real(ids, lengths))
+        encoded = self.encoder(
+            ids,
+            block_ids=ops.cast(padding, 'int32'),
+            places=places,
+            all_layers=layers is not None,
+        )
+        if layers is None:
+            return ops.cast(encoded.states, 'float32')
+        chosen = [ops.cast(encoded.layers[i], 'float32') for i in layers]
+        return sum(chosen) / len(chosen)
+
+    def embed(
+        self,
+        ids: Tensor,
+        lengths: Tensor,
+        pooling: str | None = None,
+        layers: Sequence[int] | None = None,
+    ) -> Tensor:
+        """One vector for each text; graph or eager, any shape.
+
+        Args:
+            ids, lengths, layers: as in `states`.
+            pooling: 'cls', 'mean', 'weighted' (weights that a row has
+                learned) or 'first_last' (the mean over layers 1 and L);
+                None: the config's.
+
+        Returns:
+            [B, D] float32.
+
+        Raises:
+            ValueError: a pooling that this model does not have.
+        """
+        pooling = pooling or self.config['pooling']
+        kernel = self._pooling_kernel(pooling)
+        if pooling == 'first_last':
+            layers = (1, -1) if layers is None else layers
+        if pooling == 'cls':
+            if layers is None:  # the last block computes this one alone
+                place = ops.zeros_like(ids[:, :1])
+                states = self.states(ids, lengths, places=place)
+            else:
+                states = self.states(ids, lengths, layers)
+            return states[:, 0]
+        states = self.states(ids, lengths, layers)
+        return pool(states, self._real(ids, lengths), kernel)
+
+    def word_scores(
+        self, ids: Tensor, lengths: Tensor, places: Tensor
+    ) -> Tensor:
+        """log p of every piece at some places; graph or eager.
+
+        Args:
+            ids, lengths: as in `states`.
+            places: [B, Q] int32, of [MASK].
+
+        Returns:
+            [B, Q, V] float32 log-probabilities; special pieces but [UNK]
+            have none.
+
+        Raises:
+            ValueError: no row of this model knows words.
+        """
+        row = next((r for r in WORD_ROWS if r in self.model.objectives), None)
+        if row is None:
+            raise ValueError(
+                f'rows {", ".join(self.model.objectives)} fill no blanks: '
+                f'that takes {" or ".join(WORD_ROWS)}'
+            )
+        states = self.states(ids, lengths, places=places)
+        scores = self.model.objectives[row].word_scores(
+            states, np.maximum(self.unigram, 1e-9)
+        )
+        never = np.zeros(len(self.tokenizer), 'float32')
+        special = vocabulary.SPECIALS
+        for number, piece in enumerate(self.tokenizer.vocabulary):
+            if piece in special and piece != vocabulary.UNK:
+                never[number] = NEVER
+        return ops.log_softmax(scores + never, axis=-1)
+
+    def _real(self, ids: Tensor, lengths: Tensor) -> Tensor:
+        """[B, T] bool: what is no padding."""
+        lengths = ops.convert_to_tensor(lengths, dtype='int32')
+        place = ops.arange(ops.shape(ids)[1], dtype='int32')
+        return ops.less(place[None, :], lengths[:, None])
+
+    def _pooling_kernel(self, pooling: str) -> Tensor | None:
+        if pooling not in POOLINGS:
+            raise ValueError(
+                f'pooling {pooling!r}: known are {", ".join(POOLINGS)}'
+            )
+        if pooling != 'weighted':
+            return None
+        for objective in self.model.objectives.values():
+            if getattr(objective, 'pooling_kernel', None) is not None:
+                return ops.convert_to_tensor(objective.pooling_kernel)
+        raise ValueError(
+            f'pooling weighted: rows {", ".join(self.model.objectives)} '
+            'have learned no weights; take cls, mean or first_last'
+        )
+
+    def graph(
+        self,
+        pooling: str | None = None,
+        layers: Sequence[int] | None = None,
+    ) -> Any:
+        """`embed` as one graph for all shapes: (ids, lengths) -> [B, D]."""
+        return self._traced(
+            pooling or self.config['pooling'],
+            None if layers is None else tuple(layers),
+        )
+
+    # ----------------------------------------------------------- strings
+
+    def encode(
+        self,
+        texts: Sequence[str],
+        batch_size: int = 32,
+        pooling: str | None = None,
+        normalize: bool = False,
+        progress: bool = True,
+        layers: Sequence[int] | int | None = None,
+    ) -> np.ndarray:
+        """Vectors of texts, in their order.
+
+        Texts are sorted by length and batched by tokens, so that hardly any
+        padding is computed. Longer ones than `max_length` are cut; `cut`
+        says how many.
+
+        Args:
+            texts: n strings (or bytes, UTF-8).
+            batch_size: a batch holds so many texts of `max_length`, or as
+                many tokens of shorter ones.
+            pooling, layers: as in `embed`; one layer may be a number.
+            normalize: to length 1.
+            progress: shows a bar for more than one batch.
+
+        Returns:
+            float32 [n, D].
+
+        Raises:
+            TypeError: one string instead of a sequence of them.
+            ValueError: a pooling or layer that this model does not have.
+        """
+        import tqdm
+
+        if isinstance(texts, str | bytes):
+            raise TypeError('encode takes a list of texts, this is one string')
+        if isinstance(layers, int):
+            layers = (layers,)
+        for layer in layers or ():
+            depth = self.encoder.arguments.get('layers', 0)
+            if not -depth - 1 <= layer <= depth:
+                raise ValueError(f'layer {layer}: there are 0 to {depth}')
+        texts = list(texts)
+        embed = self.graph(pooling, layers)
+        ids, lengths = self._ids(texts)
+        begins = np.cumsum(lengths) - lengths
+        order = np.argsort(lengths, kind='stable')[::-1]
+        vectors = np.empty(
+            (len(texts), self.encoder.arguments['width']), np.float32
+        )
+        tokens = batch_size * self.max_length
+        with tqdm.tqdm(
+            total=len(texts),
+            unit=' texts',
+            disable=not progress or lengths.sum() <= tokens,
+        ) as bar:
+            done = 0
+            while done < len(texts):
+                longest = lengths[order[done]]
+                rows = order[done : done + max(1, tokens // longest)]
+                column = np.arange(longest)
+                real = column < lengths[rows, None]
+                source = np.where(real, begins[rows, None] + column, 0)
+                padded = np.where(real, ids[source], self.tokenizer.pad_id)
+                vectors[rows] = embed(
+                    tf.constant(padded), tf.constant(lengths[rows], tf.int32)
+                )
+                done += len(rows)
+                bar.update(len(rows))
+        if normalize:
+            norms = np.linalg.norm(vectors, axis=1, keepdims=True)
+            vectors /= np.maximum(norms, 1e-12)
+        return vectors
+
+    def fill_mask(
+        self, text: str | bytes, top_k: int = 10
+    ) -> list[list[tuple[str, float]]]:
+        """What may stand at each [MASK] of a text.
+
+        Args:
+            text: with [MASK] where a piece is wanted.
+            top_k: answers for each.
+
+        Returns:
+            For each [MASK] the best pieces with their log-probabilities
+            (nats), best first.
+
+        Raises:
+            ValueError: no [MASK], a text too long, or no row that knows words.
+        """
+        mask = vocabulary.MASK
+        parts = text.split(mask if isinstance(text, str) else mask.encode())
+        if len(parts) == 1:
+            raise ValueError(f'there is no {vocabulary.MASK} in {text!r}')
+        tokenizer = self.tokenizer
+        ids = [tokenizer.cls_id]
+        for number, part in enumerate(tokenizer.tokenize(parts).to_list()):
+            ids += [tokenizer.mask_id] * (number > 0) + part
+        ids.append(tokenizer.sep_id)
+        if len(ids) > self.max_length:
+            raise ValueError(
+                f'{len(ids)} tokens, but this model takes {self.max_length}; '
+                'shorten the text'
+            )
+        ids = np.array([ids], np.int32)
+        places = np.nonzero(ids[0] == tokenizer.mask_id)[0]
+        scores = self.word_scores(
+            tf.constant(ids),
+            tf.constant([ids.shape[1]]),
+            tf.constant(places[None], tf.int32),
+        )
+        best = tf.math.top_k(scores[0], min(top_k, len(tokenizer)))
+        return [
+            [
+                (tokenizer.vocabulary[i], float(value))
+                for value, i in zip(values, found, strict=True)
+            ]
+            for values, found in zip(
+                best.values.numpy(), best.indices.numpy(), strict=True
+            )
+        ]
+
+    def _trace(self, pooling: str, layers: tuple[int, ...] | None) -> Any:
+        """`embed` as a graph that takes any shape."""
+        self._pooling_kernel(pooling)  # complains before the work
+        return tf.function(
+            lambda ids, lengths: self.embed(ids, lengths, pooling, layers),
+            input_signature=[
+                tf.TensorSpec((None, None), tf.int32),
+                tf.TensorSpec((None,), tf.int32),
+            ],
+        )
+
+    def _ids(self, texts: list[str]) -> tuple[np.ndarray, np.ndarray]:
+        """[CLS] text [SEP] of all texts: flat int32, lengths [n] int64."""
+        room = self.max_length - 2
+        flat, lengths = [], []
+        self.cut = 0
+        for begin in range(0, len(texts), _TEXTS_A_CALL):
+            pieces = self.tokenizer.tokenize(
+                tf.constant(texts[begin : begin + _TEXTS_A_CALL], tf.string)
+            )
+            values = pieces.flat_values.numpy()
+            splits = pieces.row_splits.numpy()
+            sizes = np.minimum(np.diff(splits), room)
+            self.cut += int((np.diff(splits) > room).sum())
+            ends = np.cumsum(sizes + 2)
+            made = np.empty(ends[-1], np.int32)
+            made[ends - sizes - 2] = self.tokenizer.cls_id
+            made[ends - 1] = self.tokenizer.sep_id
+            within = np.arange(sizes.sum())
+            within -= np.repeat(np.cumsum(sizes) - sizes, sizes)
+            made[np.repeat(ends - sizes - 1, sizes) + within] = values[
+                np.repeat(splits[:-1], sizes) + within
+            ]
+            flat.append(made)
+            lengths.append(sizes + 2)
+        if not texts:
+            return np.zeros(0, np.int32), np.zeros(0, np.int64)
+        return np.concatenate(flat), np.concatenate(lengths)
+
+
+def load(workdir: str | pathlib.Path, precision: str = 'float32') -> Loaded:
+    """Loads a trained workdir.
+
+    Args:
+        workdir: where `infoword_tf.train` left config.json, the vocabulary
+            and weights.safetensors.
+        precision: what it computes in, whatever it was trained in.
+
+    Raises:
+        FileNotFoundError: it is no finished workdir.
+        ValueError: its weights are cut, or are not those of its config.
+    """
+    workdir = pathlib.Path(workdir)
+    for name in ('config.json', 'vocab.txt', 'weights.safetensors'):
+        if not (workdir / name).is_file():
+            raise FileNotFoundError(
+                f'{workdir} has no {name}: it is not the workdir of a '
+                'finished run of infoword_tf.train'
+            )
+    config = json.loads((workdir / 'config.json').read_text())
+    if config['version'] != CONFIG_VERSION:
+        raise ValueError(
+            f'{workdir}/config.json has version {config["version"]}, this '
+            f'code reads version {CONFIG_VERSION}; load it with the release '
+            'that wrote it'
+        )
+    tokenizer = WordPiece(
+        vocabulary.read(workdir / 'vocab.txt'),
+        config['tokenizer']['lower_case'],
+    )
+    model = Model({**config, 'precision': precision}, tokenizer.specials)
+    tensors = checkpoint.read_tensors(workdir / 'weights.safetensors')
+    unigram = tensors.pop('unigram')
+    checkpoint.assign(
+        model.variables, tensors, str(workdir / 'weights.safetensors')
+    )
+    return Loaded(model, tokenizer, config, unigram)

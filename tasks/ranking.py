@@ -1,0 +1,187 @@
+"""Exact search by vectors, and how good a ranking is: NumPy alone.
+
+Documents are numbers here. Of two documents with one score the larger number
+comes first, so whoever numbers them in the order of their ids gets the order
+of trec_eval: by score, then by id, both descending.
+
+Glossary of shapes: Q queries, N documents of a block, D width, K kept.
+"""
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+
+import numpy as np
+
+MEASURES = ('ndcg@10', 'recall@100', 'map', 'mrr@10', 'recall@10')
+_ROWS = 512  # queries compared with a block at a time: bounds the memory
+
+
+# -------------------------------------------------------------------- search
+
+
+class Best:
+    """The K best documents of every query among those seen so far."""
+
+    def __init__(self, queries: int, kept: int):
+        """Begins with nothing seen.
+
+        Args:
+            queries: Q.
+            kept: K.
+        """
+        # Score and number in one integer: no two keys are equal, so what is
+        # kept at a tie does not depend on the order or the size of blocks.
+        # 0 is less than every key: nothing.
+        self._keys = np.zeros([queries, kept], np.uint64)
+
+    def add(
+        self, rows: slice, scores: np.ndarray, numbers: np.ndarray
+    ) -> None:
+        """Shows a block of documents to some queries.
+
+        Args:
+            rows: which queries.
+            scores: [rows, N] float32; -inf: no result of this query.
+            numbers: [N] below 2 ** 32, each shown only once to a query.
+        """
+        keys = _ordered(scores).astype(np.uint64) << np.uint64(32)
+        keys |= np.asarray(numbers).astype(np.uint64)
+        keys[scores == -np.inf] = 0
+        kept = self._keys.shape[1]
+        keys = np.concatenate([self._keys[rows], keys], axis=1)
+        keys.partition(keys.shape[1] - kept, axis=1)
+        self._keys[rows] = keys[:, -kept:]
+
+    def sorted(self) -> tuple[np.ndarray, np.ndarray]:
+        """The best of all that was seen, in order.
+
+        Returns:
+            scores [Q, K] float32 and numbers [Q, K] int64; -inf and -1 where
+            there were fewer than K results.
+        """
+        keys = np.sort(self._keys, axis=1)[:, ::-1]
+        scores = _unordered((keys >> np.uint64(32)).astype(np.uint32))
+        numbers = (keys & np.uint64(0xFFFFFFFF)).astype(np.int64)
+        none = keys == 0
+        return np.where(none, -np.inf, scores), np.where(none, -1, numbers)
+
+
+def _ordered(scores: np.ndarray) -> np.ndarray:
+    """float32 -> uint32 of the same order."""
+    # Positive floats are ordered like their bits, negative ones the other way
+    # round. Adding 0 makes one of -0 and 0.
+    bits = (np.asarray(scores, np.float32) + np.float32(0)).view(np.uint32)
+    return np.where(bits >> 31, ~bits, bits | np.uint32(1 << 31))
+
+
+def _unordered(order: np.ndarray) -> np.ndarray:
+    bits = np.where(order >> 31, order & np.uint32((1 << 31) - 1), ~order)
+    return bits.view(np.float32)
+
+
+def search(
+    queries: np.ndarray,
+    blocks: Iterable[tuple[np.ndarray, np.ndarray]],
+    kept: int,
+    similarity: str = 'cosine',
+) -> tuple[np.ndarray, np.ndarray]:
+    """Compares every query with every document, block by block.
+
+    Only one block is held at a time.
+
+    Args:
+        queries: [Q, D] float32.
+        blocks: of (numbers [N], vectors [N, D] float32).
+        kept: K, documents kept for a query.
+        similarity: `cosine` or `dot`. The cosine with a vector of zeros is 0.
+
+    Returns:
+        scores and numbers as `Best.sorted` gives them.
+
+    Raises:
+        ValueError: a vector holds NaN or infinity.
+    """
+    queries = _prepare(queries, similarity)
+    best = Best(len(queries), kept)
+    for numbers, vectors in blocks:
+        vectors = _prepare(vectors, similarity)
+        for begin in range(0, len(queries), _ROWS):
+            rows = slice(begin, begin + _ROWS)
+            best.add(rows, queries[rows] @ vectors.T, numbers)
+    return best.sorted()
+
+
+def _prepare(vectors: np.ndarray, similarity: str) -> np.ndarray:
+    if similarity not in ('cosine', 'dot'):
+        raise ValueError(f'similarity {similarity!r} is neither cosine nor dot')
+    vectors = np.asarray(vectors, np.float32)
+    if not np.isfinite(vectors).all():
+        raise ValueError('the encoder made vectors that are not finite')
+    if similarity == 'cosine':
+        norms = np.linalg.norm(vectors, axis=1, keepdims=True)
+        vectors = vectors / np.maximum(norms, 1e-12)
+    return vectors
+
+
+# ------------------------------------------------------------------ measures
+
+
+def evaluate(
+    rankings: Sequence[Sequence[int]],
+    relevance: Sequence[Mapping[int, int]],
+) -> dict[str, float]:
+    """Means over all queries, as trec_eval computes them.
+
+    Every query counts: one without results, or for which nothing is relevant
+    (every judged document has grade 0), counts as 0.
+
+    Args:
+        rankings: for each query its documents, the best first.
+        relevance: for each query document -> grade. Relevant is a grade of 1
+            or more; what was not judged has grade 0.
+
+    Returns:
+        MEASURES, in shares of 1, rounded to 5 places as BEIR does.
+    """
+    found = [measure(*pair) for pair in zip(rankings, relevance, strict=True)]
+    return {
+        name: round(math.fsum(f[name] for f in found) / len(found), 5)
+        for name in MEASURES
+    }
+
+
+def measure(
+    ranking: Sequence[int], grades: Mapping[int, int]
+) -> dict[str, float]:
+    """The measures of one query.
+
+    nDCG's gain is the grade itself, discounted by log2(rank + 1), as in
+    trec_eval's `ndcg_cut` (Jaervelin & Kekaelaeinen 2002 with that discount),
+    and not 2 ** grade - 1. `map` is over the whole ranking. `mrr@10` is 0
+    where the first ten hold nothing relevant.
+
+    Args:
+        ranking: as in `evaluate`.
+        grades: as in `evaluate`.
+    """
+    ideal = sorted((g for g in grades.values() if g > 0), reverse=True)
+    if not ideal:
+        return dict.fromkeys(MEASURES, 0.0)
+    gains = [max(0, grades.get(number, 0)) for number in ranking]
+    ranks = [rank for rank, gain in enumerate(gains, 1) if gain]  # relevant
+
+    def recall(cut: int) -> float:
+        return sum(rank <= cut for rank in ranks) / len(ideal)
+
+    precisions = (hits / rank for hits, rank in enumerate(ranks, 1))
+    return {
+        'ndcg@10': _discounted(gains[:10]) / _discounted(ideal[:10]),
+        'recall@100': recall(100),
+        'map': math.fsum(precisions) / len(ideal),
+        'mrr@10': 1 / ranks[0] if ranks and ranks[0] <= 10 else 0.0,
+        'recall@10': recall(10),
+    }
+
+
+def _discounted(gains: Iterable[int]) -> float:
+    return sum(g / math.log2(rank + 1) for rank, g in enumerate(gains, 1))

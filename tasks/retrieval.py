@@ -1,0 +1,580 @@
+"""Retrieval: finds documents by their vectors, beside four baselines.
+
+    python -m tasks.retrieval --init=runs/dim --corpus=pydocs \
+        --workdir=runs/dim_pydocs
+    python -m tasks.retrieval --init=runs/dim --data_dir=beir/scifact \
+        --workdir=runs/dim_scifact
+    python -m tasks.retrieval --model=exported/1 --data_dir=beir/scifact \
+        --workdir=runs/exported_scifact
+
+With --corpus the first sentence of each held-out document is a query, and the
+rest of it what should be found among the rests of all. With --data_dir it is
+a BEIR folder (Thakur et al. 2021). Search is exact; measures are trec_eval's.
+
+The last line of the output is one JSON object, also in WORKDIR/metrics.json.
+"""
+
+import collections
+import functools
+import gzip
+import itertools
+import json
+import logging as python_logging
+import os
+import pathlib
+import sys
+import zlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from absl import app, flags, logging
+
+from tasks import ranking
+
+# The backend is chosen before Keras is imported; this program is TensorFlow's.
+os.environ['KERAS_BACKEND'] = 'tensorflow'
+os.environ.setdefault('TF_CPP_MIN_LOG_LEVEL', '3')
+
+# ----------------------------------------------------------------------- flags
+
+# Imported, they stand beside the trainer's, which have the same names.
+FLAGS = flags.FLAGS if __name__ == '__main__' else flags.FlagValues()
+
+INIT = flags.DEFINE_string(
+    'init', None, 'The workdir of a finished run: brings four baselines.',
+    flag_values=FLAGS)
+MODEL = flags.DEFINE_string(
+    'model', None, 'An exported model, DIR/1.', flag_values=FLAGS)
+CORPUS = flags.DEFINE_string(
+    'corpus', None, 'pydocs or text:GLOB: first sentences find the rest of '
+    'held-out documents.', flag_values=FLAGS)
+HELDOUT = flags.DEFINE_string(
+    'heldout', None, 'GLOB of held-out text; without it 1 document in 100.',
+    flag_values=FLAGS)
+DATA_DIR = flags.DEFINE_string(
+    'data_dir', None, 'A BEIR folder: corpus.jsonl, queries.jsonl, qrels/.',
+    flag_values=FLAGS)
+SPLIT = flags.DEFINE_string(
+    'split', 'test', 'Which of qrels/*.tsv of --data_dir.', flag_values=FLAGS)
+WORKDIR = flags.DEFINE_string(
+    'workdir', None, 'Where metrics.json is written.', flag_values=FLAGS)
+SEED = flags.DEFINE_integer(
+    'seed', None, "Of the untrained weights; by default the run's own.",
+    lower_bound=0, flag_values=FLAGS)
+BATCH_SIZE = flags.DEFINE_integer(
+    'batch_size', 32, 'Texts encoded at a time.', lower_bound=1,
+    flag_values=FLAGS)
+PRECISION = flags.DEFINE_enum(
+    'precision', 'float32', ['auto', 'float32', 'mixed_bfloat16'],
+    'Of --init; auto: bfloat16 where its matrix products are 1.5 times as '
+    'fast.', flag_values=FLAGS)
+
+KEPT = 1000  # documents of a ranking, as in BEIR
+BLOCK = 1024  # documents whose texts and vectors are held at a time
+
+
+class UsageError(Exception):
+    """Something that was asked for cannot be; the message says what to do."""
+
+
+# ----------------------------------------------------------------------- tasks
+
+
+class Task(NamedTuple):
+    """What is to be found. Documents are numbers, in the order of their ids.
+
+    Attributes:
+        name: for people.
+        size: how many documents there are.
+        documents: begins a new pass over (number, text).
+        queries: their texts.
+        relevance: for each query, document -> grade.
+        own: for each query the document of the same id, which is no result
+            of it, or -1.
+    """
+
+    name: str
+    size: int
+    documents: Callable[[], Iterator[tuple[int, str]]]
+    queries: list[str]
+    relevance: list[dict[int, int]]
+    own: list[int]
+
+
+def corpus_task(name: str, heldout: str | None = None) -> Task:
+    """First sentences as queries, the rests of their documents to be found.
+
+    Documents of one sentence are left out. Where several documents have the
+    same rest, all of them are relevant: their vectors cannot differ.
+
+    Args:
+        name: of a corpus, as for training.
+        heldout: GLOB, as for training.
+
+    Raises:
+        ValueError: there is no such corpus, or nothing to find in it.
+    """
+    from infoword_tf.data import corpora
+
+    corpus = corpora.open_corpus(name, heldout)
+
+    def sentences() -> Iterator[tuple[str, ...]]:
+        every = (document.sentences for document in corpus.heldout())
+        return (found for found in every if len(found) > 1)
+
+    def documents() -> Iterator[tuple[int, str]]:
+        for number, (_, *rest) in enumerate(sentences()):
+            yield number, _valid(' '.join(rest))
+
+    copies = collections.defaultdict(list)
+    for number, text in documents():
+        copies[text].append(number)
+    if not copies:
+        raise ValueError(
+            f'--corpus={name}: no held-out document has two sentences; give '
+            'more text, or name held-out files with --heldout=GLOB'
+        )
+    relevance = {
+        number: dict.fromkeys(numbers, 1)
+        for numbers in copies.values()
+        for number in numbers
+    }
+    size = len(relevance)
+    return Task(
+        name,
+        size,
+        documents,
+        [_valid(first) for first, *_ in sentences()],
+        [relevance[number] for number in range(size)],
+        [-1] * size,
+    )
+
+
+def beir_task(folder: pathlib.Path, split: str = 'test') -> Task:
+    """A folder as BEIR lays it out; .jsonl may be .jsonl.gz.
+
+    Queries are those that the split judges. A document's text is its title, a
+    space, and its text.
+
+    Raises:
+        FileNotFoundError: it is no such folder, or has no such split.
+        ValueError: a line is malformed, an id occurs twice, or a judgement
+            names a document or a query that is not there; with file and line.
+    """
+    corpus = _find(folder, 'corpus.jsonl')
+    ids = sorted(name for name, _ in _texts(corpus, titled=True))
+    if not ids:
+        raise ValueError(f'{corpus} holds no document')
+    number = {name: place for place, name in enumerate(ids)}
+    queries = dict(_texts(_find(folder, 'queries.jsonl')))
+    relevance = _judgements(folder, split, number, queries)
+
+    def documents() -> Iterator[tuple[int, str]]:
+        for name, text in _texts(corpus, titled=True):
+            yield number[name], text
+
+    return Task(
+        f'{folder.resolve().name} ({split})',
+        len(ids),
+        documents,
+        [queries[query] for query in relevance],
+        list(relevance.values()),
+        [number.get(query, -1) for query in relevance],
+    )
+
+
+def _find(folder: pathlib.Path, name: str) -> pathlib.Path:
+    for path in (folder / name, folder / f'{name}.gz'):
+        if path.is_file():
+            return path
+    raise FileNotFoundError(
+        f'{folder} is no BEIR folder: it has no {name}; expected are '
+        'corpus.jsonl, queries.jsonl (or both as .gz) and qrels/SPLIT.tsv'
+    )
+
+
+def _texts(
+    path: pathlib.Path, titled: bool = False
+) -> Iterator[tuple[str, str]]:
+    """Yields (id, text, after its title if titled) of a file of JSON lines."""
+    seen: dict[str, int] = {}
+    for line, raw in enumerate(_lines(path), 1):
+        where = f'{path}, line {line}'
+        if not raw.strip():
+            continue
+        try:
+            record = json.loads(raw)
+        except ValueError as error:
+            why = getattr(error, 'msg', error)
+            raise ValueError(f'{where}: no JSON ({why})') from None
+        if not isinstance(record, dict):
+            raise ValueError(f'{where}: expected an object with _id and text')
+        if titled and record.get('title') is None:
+            record['title'] = ''
+        for field in ('_id', 'text', 'title')[: 2 + titled]:
+            if not isinstance(record.get(field), str):
+                raise ValueError(
+                    f'{where}: {field} is missing, or is no string'
+                )
+        name, text = record['_id'], record['text']
+        first = seen.setdefault(name, line)
+        if first != line:
+            raise ValueError(
+                f'{where}: _id {name!r} is that of line {first} too'
+            )
+        if titled:
+            text = f'{record["title"]} {text}'
+        yield name, _valid(text.strip())
+
+
+def _lines(path: pathlib.Path) -> Iterator[bytes]:
+    with gzip.open(path) if path.suffix == '.gz' else open(path, 'rb') as file:
+        try:
+            yield from file
+        except (EOFError, gzip.BadGzipFile, zlib.error) as error:
+            raise ValueError(f'{path} is cut or damaged ({error})') from None
+
+
+def _judgements(
+    folder: pathlib.Path,
+    split: str,
+    number: Mapping[str, int],
+    queries: Mapping[str, str],
+) -> dict[str, dict[int, int]]:
+    """Query -> document -> grade of qrels/SPLIT.tsv, in the file's order."""
+    path = folder / 'qrels' / f'{split}.tsv'
+    if not path.is_file():
+        splits = sorted(p.stem for p in path.parent.glob('*.tsv'))
+        raise FileNotFoundError(
+            f'{folder} has no qrels/{split}.tsv; '
+            + (f'--split may be {", ".join(splits)}' if splits else 'it is '
+               'where a BEIR folder says what is relevant')
+        )
+    relevance: dict[str, dict[int, int]] = {}
+    with open(path, encoding='utf-8', errors='replace') as file:
+        for line, row in enumerate(file, 1):
+            where = f'{path}, line {line}'
+            fields = row.rstrip('\n').split('\t')
+            is_header = line == 1 and not fields[-1].strip('-').isdigit()
+            if not row.strip() or (is_header and len(fields) == 3):
+                continue
+            try:
+                query, document, grade = fields
+                grade = int(grade)
+            except ValueError:
+                raise ValueError(
+                    f'{where}: expected query-id, corpus-id and a whole '
+                    f'number, parted by tabs, not {row.strip()!r}'
+                ) from None
+            if query not in queries:
+                raise ValueError(f'{where}: no query has the _id {query!r}')
+            if document not in number:
+                raise ValueError(
+                    f'{where}: no document has the _id {document!r}'
+                )
+            grades = relevance.setdefault(query, {})
+            if grades.setdefault(number[document], grade) != grade:
+                raise ValueError(
+                    f'{where}: {document!r} has another grade for {query!r} '
+                    'further up'
+                )
+    if not relevance:
+        raise ValueError(f'{path} holds no judgement')
+    return relevance
+
+
+def _valid(text: str) -> str:
+    # JSON may escape halves of a character, for which there is no UTF-8.
+    return text.encode('utf-8', 'replace').decode()
+
+
+# -------------------------------------------------------------------- encoders
+
+Encoder = Callable[[list[str]], np.ndarray]  # n texts -> [n, D] float32
+
+
+def exported(folder: pathlib.Path, batch_size: int) -> tuple[Encoder, str]:
+    """The `embed` signature of an exported model, and its similarity.
+
+    Raises:
+        FileNotFoundError: it is no such model.
+        ValueError: it has no such signature.
+    """
+    import tensorflow as tf
+    import tensorflow_text  # noqa: F401  (its operations are in the graph)
+
+    config = folder / 'assets.extra' / 'config.json'
+    for path in (folder / 'saved_model.pb', config):
+        if not path.is_file():
+            raise FileNotFoundError(
+                f'--model={folder} is no exported model: it has no '
+                f'{path.relative_to(folder)}; name the numbered folder, DIR/1'
+            )
+    similarity = json.loads(config.read_text())['similarity']
+    model = tf.saved_model.load(str(folder))
+    if 'embed' not in model.signatures:
+        raise ValueError(f'--model={folder} has no signature `embed`')
+
+    def embed(texts: list[str]) -> np.ndarray:
+        # Texts of like length together: less padding.
+        order = sorted(range(len(texts)), key=lambda i: len(texts[i]))
+        found = []
+        for begin in range(0, len(order), batch_size):
+            # Half characters of a command line or of JSON are no UTF-8.
+            batch = [
+                texts[i].encode('utf-8', 'replace')
+                for i in order[begin : begin + batch_size]
+            ]
+            made = model.signatures['embed'](texts=tf.constant(batch))
+            found.append(made['embeddings'].numpy())
+        return np.concatenate(found)[np.argsort(order)]
+
+    return embed, similarity
+
+
+def mean_of_words(loaded: Any) -> Encoder:
+    """Texts as the sum of the encoder's input embeddings of all their pieces.
+
+    To be compared by cosine, which is the same for the mean.
+    """
+    from scipy import sparse
+
+    words = np.asarray(loaded.encoder.words, np.float32)
+
+    def embed(texts: list[str]) -> np.ndarray:
+        pieces = loaded.tokenizer.tokenize(texts)
+        ids = np.asarray(pieces.flat_values)
+        splits = np.asarray(pieces.row_splits)
+        counts = sparse.csr_array(
+            (np.ones(len(ids), np.float32), ids, splits),
+            shape=(len(texts), len(words)),
+        )
+        return counts @ words
+
+    return embed
+
+
+# ----------------------------------------------------------------------- rows
+
+
+def by_vectors(
+    task: Task, encode: Encoder, similarity: str, label: str
+) -> dict[str, float]:
+    """The measures of an encoder; documents are read and encoded in blocks.
+
+    Args:
+        task: what is to be found.
+        encode: texts to vectors.
+        similarity: `cosine` or `dot`.
+        label: of the progress bar.
+    """
+    import tqdm
+
+    queries = encode(task.queries)
+    documents = task.documents()
+    with tqdm.tqdm(total=task.size, desc=label, unit=' documents') as bar:
+
+        def blocks() -> Iterator[tuple[np.ndarray, np.ndarray]]:
+            while block := list(itertools.islice(documents, BLOCK)):
+                yield (
+                    np.array([number for number, _ in block]),
+                    encode([text for _, text in block]),
+                )
+                bar.update(len(block))
+
+        found = ranking.search(queries, blocks(), KEPT + 1, similarity)
+    return _measures(task, found[1])
+
+
+def by_words(task: Task) -> dict[str, float]:
+    """The measures of BM25 (the library bm25s, Lù 2024, with its defaults).
+
+    Lucene's formula, k1 = 1.5, b = 0.75. Words are runs of two or more
+    letters, digits or underscores, lower-cased, without 33 English stop
+    words, and stemmed as English (Snowball). A document that shares no word
+    with a query is no result of it. The words of all documents are held in
+    memory, as numbers.
+
+    Raises:
+        UsageError: the library is not installed.
+    """
+    # It tries JAX where there is one: not on TensorFlow's GPU.
+    os.environ.setdefault('JAX_PLATFORMS', 'cpu')
+    try:
+        import bm25s
+        import Stemmer
+    except ImportError:
+        raise UsageError(
+            'the baseline BM25 needs the packages bm25s and PyStemmer: python '
+            "-m pip install -c constraints.txt -e '.[tasks]'"
+        ) from None
+
+    python_logging.getLogger('bm25s').setLevel(python_logging.WARNING)
+    words = functools.partial(
+        bm25s.tokenize, stemmer=Stemmer.Stemmer('english'), show_progress=False
+    )
+    numbers = np.empty(task.size, np.int64)
+
+    def texts() -> Iterator[str]:
+        for place, (number, text) in enumerate(task.documents()):
+            numbers[place] = number
+            yield text
+
+    found = words(texts())
+    best = ranking.Best(len(task.queries), KEPT + 1)
+    if found.vocab:
+        index = bm25s.BM25()
+        index.index(found, show_progress=False)
+        for row, query in enumerate(words(task.queries, return_ids=False)):
+            ids = index.get_tokens_ids(query)
+            scores = index.get_scores_from_ids(ids)[None]
+            scores[scores == 0] = -np.inf
+            best.add(slice(row, row + 1), scores, numbers)
+    return _measures(task, best.sorted()[1])
+
+
+def _measures(task: Task, numbers: np.ndarray) -> dict[str, float]:
+    rankings = [
+        row[(row >= 0) & (row != own)][:KEPT].tolist()
+        for row, own in zip(numbers, task.own, strict=True)
+    ]
+    return ranking.evaluate(rankings, task.relevance)
+
+
+LABELS = {
+    'model': 'this model',
+    'untrained': 'untrained encoder',
+    'untrained_embeddings': 'mean of untrained embeddings',
+    'embeddings': "mean of this model's embeddings",
+    'bm25': 'BM25',
+}
+
+
+def table(task: Task, rows: Mapping[str, Mapping[str, float]]) -> str:
+    """What was measured, for people: a line for each way to search."""
+    width = max(map(len, LABELS.values()))
+    lines = [
+        f'{task.name}: {len(task.queries):,} queries, '
+        f'{task.size:,} documents',
+        ' ' * width + ''.join(f'{name:>12}' for name in ranking.MEASURES),
+    ]
+    for name, measures in rows.items():
+        figures = ''.join(f'{measures[m]:>12.4f}' for m in ranking.MEASURES)
+        lines.append(f'{LABELS[name]:<{width}}{figures}')
+    return '\n'.join(lines)
+
+
+# --------------------------------------------------------------------- the run
+
+
+def check_flags() -> None:
+    """Complains about flags that do not go together.
+
+    Raises:
+        UsageError: they do not.
+    """
+    if WORKDIR.value is None:
+        raise UsageError('--workdir is missing: name a folder for metrics.json')
+    if (pathlib.Path(WORKDIR.value) / 'config.json').exists():
+        raise UsageError(
+            f'--workdir={WORKDIR.value} holds a model, whose own metrics.json '
+            'would be lost; name another folder'
+        )
+    if INIT.value is None and MODEL.value is None:
+        raise UsageError(
+            'no model: name a finished run with --init, or an exported model '
+            'with --model'
+        )
+    if (CORPUS.value is None) == (DATA_DIR.value is None):
+        raise UsageError(
+            'name either --corpus (pydocs, text:GLOB) or --data_dir (a BEIR '
+            'folder)'
+        )
+    for flag, other in (('heldout', 'corpus'), ('split', 'data_dir'),
+                        ('seed', 'init'), ('precision', 'init')):
+        if FLAGS[flag].present and FLAGS[other].value is None:
+            raise UsageError(f'--{flag} is for --{other}; leave it out')
+
+
+def run() -> dict[str, Any]:
+    """Measures the model and its baselines; returns what metrics.json holds."""
+    check_flags()
+    if CORPUS.value is not None:
+        task = corpus_task(CORPUS.value, HELDOUT.value)
+    else:
+        task = beir_task(pathlib.Path(DATA_DIR.value), SPLIT.value)
+
+    import infoword_tf
+    from infoword_tf import checkpoint
+
+    rows: dict[str, dict[str, float]] = {}
+
+    def vectors(name: str, encode: Encoder, similarity: str) -> None:
+        rows[name] = by_vectors(task, encode, similarity, LABELS[name])
+
+    if MODEL.value is not None:
+        folder = pathlib.Path(MODEL.value)
+        vectors('model', *exported(folder, BATCH_SIZE.value))
+    if INIT.value is not None:
+        loaded = infoword_tf.load(INIT.value, decide_precision())
+        similarity = loaded.config['similarity']
+        seed = SEED.value
+        if seed is None:
+            seed = loaded.config.get('run', {}).get('seed', 0)
+        fresh = loaded.untrained(seed)
+        if MODEL.value is None:
+            vectors('model', _encoder(loaded), similarity)
+        vectors('untrained', _encoder(fresh), similarity)
+        vectors('untrained_embeddings', mean_of_words(fresh), 'cosine')
+        vectors('embeddings', mean_of_words(loaded), 'cosine')
+    rows['bm25'] = by_words(task)
+
+    record = {
+        'task': task.name,
+        'queries': len(task.queries),
+        'documents': task.size,
+        'weights': MODEL.value or INIT.value,
+        **rows,
+    }
+    workdir = pathlib.Path(WORKDIR.value)
+    workdir.mkdir(parents=True, exist_ok=True)
+    checkpoint.write_json(workdir / 'metrics.json', record)
+    print(table(task, rows))
+    print(json.dumps(record), flush=True)
+    return record
+
+
+def decide_precision() -> str:
+    """--precision, with `auto` decided."""
+    from infoword_tf import precision
+
+    chosen = PRECISION.value
+    return precision.faster() if chosen == 'auto' else chosen
+
+
+def _encoder(loaded: Any) -> Encoder:
+    return functools.partial(
+        loaded.encode, batch_size=BATCH_SIZE.value, progress=False
+    )
+
+
+def main(argv: Sequence[str]) -> None:
+    """Runs, and turns what a user can mend into one sentence."""
+    logging.set_verbosity(logging.WARNING)
+    try:
+        if len(argv) > 1:
+            raise UsageError(f'{argv[1]!r} is no flag; flags begin with --')
+        run()
+    except (UsageError, ValueError, OSError, RuntimeError) as error:
+        if os.environ.get('INFOWORD_TRACEBACK'):
+            raise
+        print(f'error: {error}', file=sys.stderr, flush=True)
+        sys.exit(1)
+    except KeyboardInterrupt:
+        print('\nstopped; nothing was written', file=sys.stderr, flush=True)
+        sys.exit(130)
+
+
+if __name__ == '__main__':
+    app.run(main)

@@ -1,0 +1,99 @@
+"""TensorFlow Serving's messages, as far as the tests read them.
+
+Names and numbers are those of its model.proto, predict.proto,
+prediction_log.proto, model_server_config.proto and
+session_bundle_config.proto.
+"""
+
+import functools
+
+from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
+from google.protobuf import wrappers_pb2 as wrappers
+from tensorflow.core.framework import tensor_pb2
+
+PACKAGE = 'tensorflow.serving'
+_TENSOR = tensor_pb2.TensorProto.DESCRIPTOR
+_INT64 = wrappers.Int64Value.DESCRIPTOR
+
+# By message the fields: number, name, type, and whether it is repeated. A type
+# is a scalar's name, a message of this list, or another message's descriptor.
+_MESSAGES = {
+    'ModelSpec': [
+        (1, 'name', 'string', False),
+        (2, 'version', _INT64, False),
+        (3, 'signature_name', 'string', False),
+    ],
+    'PredictRequest': [
+        (1, 'model_spec', 'ModelSpec', False),
+        (2, 'inputs', 'PredictRequest.InputsEntry', True),
+    ],
+    'PredictLog': [(1, 'request', 'PredictRequest', False)],
+    'PredictionLog': [(6, 'predict_log', 'PredictLog', False)],
+    'ModelConfig': [
+        (1, 'name', 'string', False),
+        (2, 'base_path', 'string', False),
+        (4, 'model_platform', 'string', False),
+    ],
+    'ModelConfigList': [(1, 'config', 'ModelConfig', True)],
+    'ModelServerConfig': [(1, 'model_config_list', 'ModelConfigList', False)],
+    'BatchingParameters': [
+        (1, 'max_batch_size', _INT64, False),
+        (2, 'batch_timeout_micros', _INT64, False),
+        (3, 'max_enqueued_batches', _INT64, False),
+        (4, 'num_batch_threads', _INT64, False),
+        (6, 'allowed_batch_sizes', 'int64', True),
+        (7, 'pad_variable_length_inputs', 'bool', False),
+    ],
+}
+
+
+def _add(message, number, name, kind, repeated):
+    field = message.field.add(number=number, name=name)
+    field.label = field.LABEL_REPEATED if repeated else field.LABEL_OPTIONAL
+    if isinstance(kind, str) and kind.islower():
+        field.type = getattr(field, f'TYPE_{kind.upper()}')
+    else:
+        field.type = field.TYPE_MESSAGE
+        full = kind if isinstance(kind, str) else kind.full_name
+        prefix = f'.{PACKAGE}.' if isinstance(kind, str) else '.'
+        field.type_name = prefix + full
+
+
+@functools.cache
+def _pool():
+    pool = descriptor_pool.DescriptorPool()
+    known = set()
+
+    def add(file):
+        if file.name in known:
+            return
+        known.add(file.name)
+        for dependency in file.dependencies:
+            add(dependency)
+        copy = descriptor_pb2.FileDescriptorProto()
+        file.CopyToProto(copy)
+        pool.Add(copy)
+
+    own = descriptor_pb2.FileDescriptorProto(
+        name='serving.proto', package=PACKAGE, syntax='proto3'
+    )
+    for descriptor in (_TENSOR, _INT64):
+        add(descriptor.file)
+        own.dependency.append(descriptor.file.name)
+    for name, fields in _MESSAGES.items():
+        message = own.message_type.add(name=name)
+        for field in fields:
+            _add(message, *field)
+    request = own.message_type[list(_MESSAGES).index('PredictRequest')]
+    entry = request.nested_type.add(name='InputsEntry')
+    entry.options.map_entry = True
+    _add(entry, 1, 'key', 'string', False)
+    _add(entry, 2, 'value', _TENSOR, False)
+    pool.Add(own)
+    return pool
+
+
+def message(name):
+    """The class of a message."""
+    found = _pool().FindMessageTypeByName(f'{PACKAGE}.{name}')
+    return message_factory.GetMessageClass(found)

@@ -1,0 +1,92 @@
+/* Loads an export as a server does, without Python, and embeds texts.
+
+   serve MODEL TEXTS VECTORS INPUT OUTPUT INDEX [LIBRARY ...]
+
+   MODEL is a version's folder, TEXTS what export/runner.py's write_texts
+   wrote, INPUT and OUTPUT the operations of a signature and INDEX which output
+   of the latter; each LIBRARY brings operations. VECTORS gets two int64, rows
+   and width, and then the rows in float32. */
+
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "tensorflow/c/c_api.h"
+
+static void check(TF_Status *status, const char *what) {
+  if (TF_GetCode(status) == TF_OK) return;
+  fprintf(stderr, "%s: %s\n", what, TF_Message(status));
+  exit(1);
+}
+
+static void *fail(const char *what) {
+  fprintf(stderr, "%s\n", what);
+  exit(1);
+}
+
+static uint64_t number(FILE *file) {
+  uint64_t value;
+  if (fread(&value, sizeof value, 1, file) != 1) fail("TEXTS is cut");
+  return value;
+}
+
+static TF_Tensor *read_texts(const char *path) {
+  FILE *file = fopen(path, "rb");
+  if (!file) fail("TEXTS cannot be read");
+  int64_t count = (int64_t)number(file);
+  TF_Tensor *tensor =
+      TF_AllocateTensor(TF_STRING, &count, 1, count * sizeof(TF_TString));
+  TF_TString *texts = TF_TensorData(tensor);
+  for (int64_t i = 0; i < count; ++i) {
+    size_t size = number(file);
+    char *bytes = malloc(size + 1);
+    if (fread(bytes, 1, size, file) != size) fail("TEXTS is cut");
+    TF_TString_Init(&texts[i]);
+    TF_TString_Copy(&texts[i], bytes, size);
+    free(bytes);
+  }
+  fclose(file);
+  return tensor;
+}
+
+static TF_Output find(TF_Graph *graph, const char *name, int index) {
+  TF_Output output = {TF_GraphOperationByName(graph, name), index};
+  if (!output.oper) fail("INPUT or OUTPUT is not in the graph");
+  return output;
+}
+
+int main(int argc, char **argv) {
+  if (argc < 7) fail("serve MODEL TEXTS VECTORS INPUT OUTPUT INDEX [LIBRARY]");
+  TF_Status *status = TF_NewStatus();
+  for (int i = 7; i < argc; ++i) {
+    TF_LoadLibrary(argv[i], status);
+    check(status, argv[i]);
+  }
+  const char *tags[] = {"serve"};
+  TF_Graph *graph = TF_NewGraph();
+  TF_SessionOptions *options = TF_NewSessionOptions();
+  TF_Session *session = TF_LoadSessionFromSavedModel(
+      options, NULL, argv[1], tags, 1, graph, NULL, status);
+  check(status, "loading");
+
+  TF_Output input = find(graph, argv[4], 0);
+  TF_Output output = find(graph, argv[5], atoi(argv[6]));
+  TF_Tensor *texts = read_texts(argv[2]), *vectors = NULL;
+  TF_SessionRun(session, NULL, &input, &texts, 1, &output, &vectors, 1, NULL,
+                0, NULL, status);
+  check(status, "running");
+
+  if (TF_TensorType(vectors) != TF_FLOAT || TF_NumDims(vectors) != 2)
+    fail("the output is no matrix of float32");
+  int64_t shape[] = {TF_Dim(vectors, 0), TF_Dim(vectors, 1)};
+  FILE *file = fopen(argv[3], "wb");
+  if (!file) fail("VECTORS cannot be written");
+  size_t size = (size_t)(shape[0] * shape[1]);
+  if (fwrite(shape, sizeof shape, 1, file) != 1 ||
+      fwrite(TF_TensorData(vectors), sizeof(float), size, file) != size ||
+      fclose(file))
+    fail("VECTORS cannot be written");
+  printf("%lld x %lld\n", (long long)shape[0], (long long)shape[1]);
+  return 0;
+}

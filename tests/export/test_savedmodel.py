@@ -1,0 +1,434 @@
+"""What an export answers, what it consists of, and the commands around it."""
+
+import json
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+import tempfile
+from unittest import mock
+
+import numpy as np
+import tensorflow as tf
+from absl.testing import absltest, parameterized
+
+import infoword_tf
+from export import (
+    bundle,
+    card,
+    comparison,
+    serving_ops,
+    signatures,
+    warmup,
+)
+from export.signatures import ANSWERS, MASKS, Signatures
+from tests.export import protos, workdirs
+
+ROOT = pathlib.Path(__file__).parent.parent.parent
+
+
+def setUpModule():
+    global WORKDIR, MODEL, LOADED, SERVED, SIGNATURES
+    folder = pathlib.Path(tempfile.mkdtemp())
+    WORKDIR = workdirs.write(folder / 'run')
+    MODEL = bundle.write(WORKDIR, folder / 'model')
+    LOADED = infoword_tf.load(WORKDIR)
+    SIGNATURES = Signatures(LOADED)
+    SERVED = tf.saved_model.load(str(MODEL)).signatures
+
+
+def ask(name, texts):
+    answer = SERVED[name](texts=tf.constant(texts, tf.string))
+    return {output: tensor.numpy() for output, tensor in answer.items()}
+
+
+class SignaturesTest(parameterized.TestCase):
+    def test_names_and_shapes(self):
+        self.assertEqual(
+            set(SERVED), {'serving_default', 'embed', 'tokens', 'fill_mask'}
+        )
+        for count in (0, 1, 5):
+            texts = ['four words are here'] * count
+            longest = 6 if count else 2
+            wanted = {
+                'serving_default': {'embeddings': (count, 64)},
+                'embed': {'embeddings': (count, 64)},
+                'tokens': {
+                    'states': (count, longest, 64),
+                    'starts': (count, longest),
+                    'ends': (count, longest),
+                    'ids': (count, longest),
+                    'lengths': (count,),
+                },
+                'fill_mask': {
+                    'tokens': (count, MASKS, ANSWERS),
+                    'scores': (count, MASKS, ANSWERS),
+                    'count': (count,),
+                },
+            }
+            for name, shapes in wanted.items():
+                found = {k: v.shape for k, v in ask(name, texts).items()}
+                if name == 'tokens' and count:
+                    longest = found['ids'][1]  # as the vocabulary parts words
+                    shapes = {
+                        k: (*v[:1], longest, *v[2:]) if len(v) > 1 else v
+                        for k, v in shapes.items()
+                    }
+                self.assertEqual(found, shapes, name)
+            self.assertEqual(
+                SERVED[name].structured_input_signature[1],
+                {'texts': tf.TensorSpec((None,), tf.string, name='texts')},
+            )
+
+    def test_they_give_what_python_gives(self):
+        """Real and nasty texts, more than a chunk holds."""
+        texts = comparison.texts(400)
+        self.assertGreater(len(texts), 400)
+        for name in SERVED:
+            wanted = comparison.in_python(LOADED, texts, [name])
+            found = {f'{name}/{k}': v for k, v in ask(name, texts).items()}
+            for output in found:
+                if found[output].dtype == object:
+                    found[output] = found[output].astype('S')
+            gaps = comparison.difference(found, wanted, 1e-5)
+            self.assertLen(gaps, len(found))
+            for output, gap in gaps.items():
+                self.assertLess(gap, 1e-5, output)
+
+    def test_ten_thousand_texts(self):
+        short = ['a cat', 'and [MASK] dog', '', 'words ' * 7]
+        texts = [short[i % 4] for i in range(10_000)]
+        found = ask('embed', texts)['embeddings']
+        wanted = LOADED.encode(short)
+        np.testing.assert_allclose(
+            found, np.tile(wanted, (2500, 1)), atol=1e-5
+        )
+        # One signature's chunks must not see another's order.
+        count = ask('fill_mask', texts[:3000])['count']
+        np.testing.assert_array_equal(count, np.tile([0, 1, 0, 0], 750))
+
+    def test_offsets_are_bytes_of_the_text_that_was_sent(self):
+        texts = ['Café naïve, the CAT', '漢字 and 😀 text', 'a\0b']
+        found = ask('tokens', texts)
+        pieces = LOADED.tokenizer.vocabulary
+        for row, text in enumerate(texts):
+            sent, length = text.encode(), found['lengths'][row]
+            starts, ends = found['starts'][row], found['ends'][row]
+            for i in (0, *range(length - 1, len(starts))):
+                self.assertEqual((starts[i], ends[i]), (-1, -1))
+            self.assertEqual(list(starts[1 : length - 1]),
+                             sorted(starts[1 : length - 1]))
+            for i in range(1, length - 1):
+                piece = pieces[found['ids'][row, i]].removeprefix('##')
+                sliced = sent[starts[i] : ends[i]].decode()
+                if sliced.isascii() and piece != '[UNK]':
+                    self.assertEqual(sliced.lower(), piece)
+            self.assertTrue((found['states'][row, length:] == 0).all())
+            self.assertTrue((found['states'][row, :length] != 0).any(-1).all())
+
+    def test_what_is_no_utf8_is_read_as_a_replacement_character(self):
+        found = ask('embed', [b'a \xff b', 'a \ufffd b'])['embeddings']
+        np.testing.assert_allclose(found[0], found[1], atol=1e-6)
+
+    def test_a_text_too_long_keeps_its_masks_and_what_is_near(self):
+        tokenizer, room = LOADED.tokenizer, LOADED.max_length - 2
+        random = np.random.default_rng(0)
+        texts = []
+        for masks in (0, 1, 2, 5, 8, 9, 20, 40):
+            words = ['the', 'value', 'of', 'a', 'name'] * 16
+            for place in random.choice(len(words), masks, replace=False):
+                words[place] = '[MASK]'
+            texts.append(' '.join(words))
+        found = ask('fill_mask', texts)
+        for row, text in enumerate(texts):
+            ids = []
+            for number, part in enumerate(text.split('[MASK]')):
+                if number:
+                    ids.append(tokenizer.mask_id)
+                ids += tokenizer.tokenize([part])[0].numpy().tolist()
+            self.assertGreater(len(ids), room)
+            masks = [i for i, x in enumerate(ids) if x == tokenizer.mask_id]
+            answered = masks[:MASKS]
+            far = [
+                min((abs(i - m) for m in answered), default=i)
+                for i in range(len(ids))
+            ]
+            nearest = sorted(range(len(ids)), key=lambda i, far=far: far[i])
+            kept = sorted(nearest[:room])
+            places = [kept.index(m) + 1 for m in answered]
+            kept = [tokenizer.cls_id, *(ids[i] for i in kept),
+                    tokenizer.sep_id]
+            self.assertEqual(found['count'][row], len(masks))
+            self.assertTrue((found['tokens'][row, len(answered) :] == b'')
+                            .all())
+            self.assertTrue((found['scores'][row, len(answered) :] == 0).all())
+            if places:
+                scores = LOADED.word_scores(
+                    tf.constant([kept], tf.int32),
+                    tf.constant([len(kept)]),
+                    tf.constant([places], tf.int32),
+                )
+                best = tf.math.top_k(scores[0], ANSWERS).values
+                np.testing.assert_allclose(
+                    found['scores'][row, : len(places)], best, atol=1e-5
+                )
+
+    @parameterized.parameters(
+        ('transformer', 'mlm', 'cls'),
+        ('transformer', 'dim', 'first_last'),
+        ('lookup', 'ict', 'weighted'),
+    )
+    def test_other_encoders_rows_and_poolings(self, encoder, row, pooling):
+        folder = pathlib.Path(self.create_tempdir().full_path)
+        workdir = workdirs.write(folder / 'run', (row,), encoder, pooling)
+        loaded = infoword_tf.load(workdir)
+        made = Signatures(loaded)
+        texts = ['one text', '', 'another text that is much longer ' * 3]
+        found = made.functions['embed'](tf.constant(texts))
+        np.testing.assert_allclose(
+            found['embeddings'], loaded.encode(texts), atol=1e-5
+        )
+        self.assertEqual('fill_mask' in made.functions, row == 'mlm')
+        self.assertNotIn('objectives/ict/log_scale', made.weights)
+
+    def test_bfloat16_inside_float32_outside(self):
+        loaded = infoword_tf.load(WORKDIR, 'mixed_bfloat16')
+        texts = ['one text', '', 'a [MASK] text ' * 3]
+        for name, function in Signatures(loaded).functions.items():
+            outputs = function(tf.constant(texts))
+            for output, tensor in outputs.items():
+                self.assertNotEqual(tensor.dtype, tf.bfloat16, output)
+            if name == 'embed':
+                exact = LOADED.encode(texts)
+                gap = np.abs(outputs['embeddings'] - exact).max()
+                self.assertBetween(gap, 1e-6, 0.1)
+
+
+class BundleTest(absltest.TestCase):
+    def traced(self, loaded):
+        return SIGNATURES
+
+    def test_what_is_written(self):
+        output = MODEL.parent
+        self.assertEqual(
+            {p.name for p in output.iterdir()}, {'1', 'MODEL_CARD.md'}
+        )
+        self.assertContainsSubset(
+            {'saved_model.pb', 'variables', 'assets.extra'},
+            {p.name for p in MODEL.iterdir()},
+        )
+        config, export = comparison.read_export(MODEL)
+        self.assertEqual(
+            config, json.loads((WORKDIR / 'config.json').read_text())
+        )
+        self.assertEqual(export['precision'], 'float32')
+        self.assertEqual(
+            export['signatures']['embed']['embeddings'], ['float32', None, 64]
+        )
+
+    def test_only_what_is_read_is_saved(self):
+        wanted = {
+            path
+            for path in LOADED.model.variables
+            if path.startswith('encoder/')
+        }
+        names = tf.train.list_variables(str(MODEL / 'variables/variables'))
+        shapes = sorted(s for n, s in names if n.startswith('weights/'))
+        self.assertEqual(
+            shapes,
+            sorted(list(LOADED.model.variables[p].shape) for p in wanted),
+        )
+
+    def test_a_version_is_never_changed(self):
+        with self.assertRaisesRegex(
+            FileExistsError, 'never changed; write --version=2'
+        ):
+            bundle.write(WORKDIR, MODEL.parent)
+
+    def test_a_failure_leaves_nothing(self):
+        output = pathlib.Path(self.create_tempdir().full_path) / 'model'
+        for part in ('render', 'write'):
+            module = card if part == 'render' else warmup
+            with (
+                mock.patch.object(module, part, side_effect=OSError('full')),
+                mock.patch.object(signatures, 'Signatures', self.traced),
+                self.assertRaisesRegex(OSError, 'full'),
+            ):
+                bundle.write(WORKDIR, output)
+            self.assertEmpty(list(output.iterdir()))
+
+    def test_an_operation_that_servers_lack_is_refused(self):
+        self.assertEmpty(serving_ops.unservable(MODEL))
+        output = pathlib.Path(self.create_tempdir().full_path)
+        with (
+            mock.patch.object(serving_ops, 'TEXT', frozenset()),
+            mock.patch.object(signatures, 'Signatures', self.traced),
+            self.assertRaisesRegex(ValueError, 'FastBertNormalize in while'),
+        ):
+            bundle.write(WORKDIR, output)
+        self.assertEmpty(list(output.iterdir()))
+
+    def test_warm_up_requests_can_be_read(self):
+        path = MODEL / 'assets.extra/tf_serving_warmup_requests'
+        records = list(tf.data.TFRecordDataset(str(path)).as_numpy_iterator())
+        self.assertLessEqual(len(records), 1000)
+        asked = []
+        for record in records:
+            log = protos.message('PredictionLog').FromString(record)
+            request = log.predict_log.request
+            self.assertEqual(request.model_spec.name, 'infoword')
+            self.assertEqual(list(request.inputs), ['texts'])
+            texts = tf.make_ndarray(request.inputs['texts'])
+            name = request.model_spec.signature_name
+            ask(name, texts)
+            asked.append((name, len(texts)))
+            self.assertEqual(log.SerializeToString(), record)
+        self.assertCountEqual(
+            asked, [(name, n) for name in SERVED for n in (1, 32)]
+        )
+
+    def test_the_card_says_what_the_run_wrote_down(self):
+        text = (MODEL.parent / 'MODEL_CARD.md').read_text()
+        for fact in (
+            'version 1',
+            '2 layers, 64 width, 2 heads',
+            f'{len(LOADED.tokenizer):,} pieces',
+            'Computes in float32',
+            'trained in mixed_bfloat16',
+            'cut at 24 tokens',
+            'the mean of the states',
+            '`text:books/*.txt`',
+            '`books/held.txt`',
+            f'{int(LOADED.unigram.sum()):,} pieces to train on',
+            '1,234 updates in 57 s',
+            '--seed=7',
+            '| `bert_nce` | masked text, hidden word | 0.377 | 6.932 | 6.556 |',
+            '| `mlm` | masked text, hidden word | - | - | - | - |',
+            '| `states` | [B, T, 64] | float32 |',
+            'averages of what',
+        ):
+            self.assertIn(fact, text)
+        for name in ('embed', 'tokens', 'fill_mask'):
+            self.assertIn(f'### `{name}`', text)
+            self.assertIn(f'{{"signature_name": "{name}"', text)
+        for line in text.splitlines():
+            self.assertFalse(line.endswith(' '), line)
+
+    def test_the_card_of_a_workdir_without_a_run(self):
+        config, export = comparison.read_export(MODEL)
+        del config['run']
+        text = card.render(config, export, 0, '', {})
+        self.assertIn('The run has left none.', text)
+        self.assertNotIn('Text:', text)
+
+
+class OperationsTest(absltest.TestCase):
+    def test_an_island_and_a_foreign_operation_are_found(self):
+        folder = self.create_tempdir().full_path
+        module = tf.Module()
+        module.island = tf.function(
+            lambda x: tf.linalg.inv(x), jit_compile=True
+        )
+        outer = tf.function(
+            lambda x: module.island(x),
+            input_signature=[tf.TensorSpec((2, 2))],
+        )
+        tf.saved_model.save(module, folder, outer.get_concrete_function())
+        found = '\n'.join(serving_ops.unservable(pathlib.Path(folder)))
+        self.assertIn('operation MatrixInverse in ', found)
+        self.assertIn('attribute _XlaMustCompile', found)
+
+    def test_no_graph(self):
+        with self.assertRaisesRegex(FileNotFoundError, 'no saved_model.pb'):
+            serving_ops.read(ROOT)
+
+
+class DifferenceTest(absltest.TestCase):
+    def test_what_counts(self):
+        wanted = {
+            'a/tokens': np.array([[b'x', b'y', b'z', b'w']]),
+            'a/scores': np.array([[-1.0, -1.000001, -5.0, -7.0]]),
+            'a/count': np.array([1]),
+        }
+        # What is last may have changed places with what follows.
+        near = {**wanted, 'a/tokens': np.array([[b'y', b'x', b'z', b'v']])}
+        far = {**wanted, 'a/tokens': np.array([[b'z', b'y', b'x', b'w']])}
+        count = {**wanted, 'a/count': np.array([2])}
+        less = {'a/scores': wanted['a/scores'][:, :2]}
+        for found, name, gap in (
+            (wanted, 'a/tokens', 0.0),
+            (near, 'a/tokens', 0.0),
+            (far, 'a/tokens', np.inf),
+            (count, 'a/count', np.inf),
+            (less, 'a/scores', np.inf),
+            (less, 'a/count', np.inf),
+        ):
+            gaps = comparison.difference(found, wanted, 1e-5)
+            self.assertEqual(gaps[name], gap, name)
+
+
+class CommandsTest(absltest.TestCase):
+    def run_command(self, module, *arguments):
+        done = subprocess.run(
+            [sys.executable, '-m', module, *arguments],
+            cwd=ROOT,
+            env={**os.environ, 'PYTHONPATH': str(ROOT)},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        return done.returncode, done.stdout, done.stderr
+
+    def test_export_and_verify(self):
+        output = pathlib.Path(self.create_tempdir().full_path) / 'm'
+        shutil.copytree(MODEL.parent, output)
+        status, out, err = self.run_command(
+            'export.savedmodel',
+            f'--init={WORKDIR}',
+            f'--output={output}',
+            '--version=3',
+        )
+        self.assertEqual(status, 0, err)
+        self.assertRegex(
+            out, r'm/3/: embed, fill_mask, serving_default, tokens; float32'
+        )
+        self.assertEqual(
+            {p.name for p in output.iterdir()}, {'1', '3', 'MODEL_CARD.md'}
+        )
+        self.assertIn('version 3', (output / 'MODEL_CARD.md').read_text())
+        before = {p: p.stat().st_mtime_ns for p in output.rglob('*')}
+        status, out, err = self.run_command(
+            'export.verify',
+            f'--model={output}/3',
+            f'--init={WORKDIR}',
+            '--texts=50',
+        )
+        self.assertEqual(status, 0, out + err)
+        for name in ('embed/embeddings', 'tokens/states', 'fill_mask/scores'):
+            self.assertRegex(out, rf'{name} +\d\.\de-\d\d\n')
+        self.assertEqual(
+            {p: p.stat().st_mtime_ns for p in output.rglob('*')}, before
+        )
+
+    def test_complaints_are_one_sentence(self):
+        there = (f'--init={WORKDIR}', f'--output={MODEL.parent}')
+        for module, arguments, message in (
+            ('savedmodel', there, r'/1 is there already.*--version=2'),
+            ('savedmodel', ('--init=/none', '--output=/tmp/x'),
+             'no workdir: it has no config.json'),
+            ('savedmodel', there[:1], '--output is missing'),
+            ('savedmodel', there[1:], '--init is missing'),
+            ('verify', there[:1], 'name both --model'),
+            ('verify', (*there[:1], '--model=/none'),
+             'no version of an export'),
+            ('compat', ('--python=/none',), 'make serving-compat makes it'),
+        ):
+            status, _, err = self.run_command(f'export.{module}', *arguments)
+            self.assertEqual(status, 1, err)
+            self.assertRegex(err, rf'^error: .*{message}')
+            self.assertLen(err.splitlines(), 1)
+
+
+if __name__ == '__main__':
+    absltest.main()

@@ -1,0 +1,183 @@
+"""Passages, the index and its key, and the command on a small corpus."""
+
+import json
+import pathlib
+import subprocess
+import sys
+import tempfile
+from typing import NamedTuple
+from unittest import mock
+
+import numpy as np
+from absl.testing import absltest
+
+from export import bundle, search
+from tests import corpus
+from tests.export import workdirs
+
+ROOT = pathlib.Path(__file__).parent.parent.parent
+
+
+class Document(NamedTuple):
+    sentences: tuple[str, ...]
+    source: str
+
+
+def words(count, name='w'):
+    return ' '.join([name] * count)
+
+
+DOCUMENTS = [
+    Document((words(60, 'a'), words(40, 'b'), words(1, 'c')), 'first.txt:1'),
+    Document((words(130, 'd'), words(2, 'e')), 'first.txt:9'),
+    Document(('one two',), 'second.txt:1'),
+]
+
+
+class PassagesTest(absltest.TestCase):
+    def test_whole_sentences_of_about_a_hundred_words(self):
+        found = list(search.passages(DOCUMENTS))
+        self.assertEqual(
+            found,
+            [
+                (f'{words(60, "a")} {words(40, "b")}', 'first.txt:1'),
+                ('c', 'first.txt:1'),
+                (words(130, 'd'), 'first.txt:9'),
+                ('e e', 'first.txt:9'),
+                ('one two', 'second.txt:1'),
+            ],
+        )
+
+
+def embed(texts):
+    """Lengths and letters: [n, 3]."""
+    return np.array(
+        [[len(t), t.count('a') + 1, t.count('d') + 1] for t in texts],
+        np.float32,
+    )
+
+
+class IndexTest(absltest.TestCase):
+    def setUp(self):
+        super().setUp()
+        self.folder = pathlib.Path(self.create_tempdir().full_path) / 'search'
+        self.embed = mock.Mock(side_effect=embed)
+
+    def open(self, documents=DOCUMENTS, **key):
+        key = {'corpus': 'text:*.txt', **key}
+        return search.open_index(
+            self.folder, key, lambda: iter(documents), self.embed
+        )
+
+    def test_answers_are_those_of_all_products(self):
+        with mock.patch.object(search, '_BLOCK', 2):
+            index = self.open()
+            queries = embed(['aaa', 'a d', 'words'])
+            scores, numbers = index.search(queries, 3, 'dot')
+        texts = [p.text for p in search.passages(DOCUMENTS)]
+        products = queries @ embed(texts).T
+        best = np.argsort(-products, axis=1, kind='stable')[:, :3]
+        np.testing.assert_array_equal(numbers, best)
+        np.testing.assert_allclose(
+            scores, np.take_along_axis(products, best, axis=1), rtol=1e-6
+        )
+        self.assertEqual(
+            index.passage(4), search.Passage('one two', 'second.txt:1')
+        )
+        self.assertEqual(index.passage(0).source, 'first.txt:1')
+
+    def test_made_once_and_again_when_something_changes(self):
+        self.open()
+        self.open()
+        self.assertEqual(self.embed.call_count, 1)
+        index = self.open(DOCUMENTS[2:], model='another')
+        self.assertEqual(self.embed.call_count, 2)
+        self.assertLen(index.vectors, 1)
+        self.assertEqual(
+            [p.name for p in self.folder.parent.iterdir()], ['search']
+        )
+
+    def test_a_failure_leaves_the_old_index(self):
+        self.open()
+        self.embed.side_effect = MemoryError
+        with self.assertRaises(MemoryError):
+            self.open(model='another')
+        self.assertEqual(
+            [p.name for p in self.folder.parent.iterdir()], ['search']
+        )
+        self.assertLen(self.open().vectors, 5)
+
+    def test_nothing_to_search(self):
+        with self.assertRaisesRegex(search.SearchError, 'no text to search'):
+            self.open([])
+        self.assertFalse(self.folder.exists())
+
+
+class CommandTest(absltest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        cls.folder = pathlib.Path(tempfile.mkdtemp())
+        corpus.write_topics(cls.folder)
+        workdir = workdirs.write(cls.folder / 'run')
+        cls.model = bundle.write(workdir, cls.folder / 'model')
+
+    def run_it(self, *arguments, stdin=''):
+        return subprocess.run(
+            [sys.executable, '-m', 'export.search', *arguments],
+            cwd=ROOT,
+            input=stdin,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+
+    def test_a_query_finds_itself(self):
+        """By its vector: a passage asked for whole is its own best answer."""
+        text = (self.folder / 'heldout.txt').read_text().splitlines()
+        query = next(line for line in text if 20 < len(line.split()) < 40)
+        given = (f'--model={self.model}',
+                 f'--corpus=text:{self.folder}/heldout.txt', '--top_k=2')
+        done = self.run_it(*given, query, ' ')
+        self.assertEqual(done.returncode, 0, done.stderr)
+        first, best, *rest = done.stdout.splitlines()
+        self.assertEqual(first, f'"{query}"')
+        self.assertRegex(best, r'^  1\.000  .*heldout\.txt')
+        self.assertEqual(rest[-1], 'an empty query has no answer')
+        self.assertLen([x for x in rest if x.startswith('  0.')], 1)
+        before = json.loads(
+            (self.model.parent / 'search' / 'key.json').read_text()
+        )
+        self.assertIn('passages', done.stderr)
+        # Queries of standard input, from the same index ...
+        done = self.run_it(*given, stdin=f'{query}\nwhat is a class\n')
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertNotIn('passages', done.stderr)
+        self.assertLen([x for x in done.stdout.splitlines() if x[0] == '"'], 2)
+        # ... which is made anew for another text.
+        with open(self.folder / 'heldout.txt', 'a') as file:
+            file.write('\nA new paragraph about zebras and their stripes.\n')
+        done = self.run_it(*given, 'zebras')
+        self.assertIn('passages', done.stderr)
+        after = json.loads(
+            (self.model.parent / 'search' / 'key.json').read_text()
+        )
+        self.assertEqual(after['model'], before['model'])
+        self.assertNotEqual(after['fingerprint'], before['fingerprint'])
+        # Nothing was written into the version itself.
+        self.assertNotIn('search', [p.name for p in self.model.iterdir()])
+
+    def test_one_sentence(self):
+        for arguments, message in (
+            ((), '--model is missing'),
+            ((f'--model={self.folder}',), 'is no exported model'),
+        ):
+            done = self.run_it(*arguments, 'a query')
+            self.assertEqual(done.returncode, 1)
+            self.assertStartsWith(done.stderr, 'error: ')
+            self.assertIn(message, done.stderr)
+            self.assertLen(done.stderr.splitlines(), 1)
+
+
+if __name__ == '__main__':
+    absltest.main()

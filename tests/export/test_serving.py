@@ -1,0 +1,160 @@
+"""An export as TensorFlow Serving loads it: by C, by its configuration."""
+
+import json
+import pathlib
+import shutil
+import subprocess
+import tempfile
+import unittest
+
+import numpy as np
+import tensorflow as tf
+import tensorflow_text
+from absl.testing import absltest, parameterized
+from google.protobuf import text_format
+
+import infoword_tf
+from export import bundle, comparison, runner, serving_ops
+from tests.export import protos, workdirs
+
+HERE = pathlib.Path(__file__).parent
+SERVING = HERE.parent.parent / 'export' / 'serving'
+TENSORFLOW = pathlib.Path(tf.__file__).parent
+TEXT = pathlib.Path(tensorflow_text.__file__).parent / 'python' / 'ops'
+LINKED = [
+    TENSORFLOW / f'libtensorflow_{part}.so.2' for part in ('cc', 'framework')
+]
+
+
+def setUpModule():
+    global WORKDIR, MODEL
+    folder = pathlib.Path(tempfile.mkdtemp())
+    WORKDIR = workdirs.write(folder / 'run')
+    MODEL = bundle.write(WORKDIR, folder / 'model')
+
+
+def libraries(serving):
+    return [TEXT / f'_{n}.so' for n in serving_ops.TEXT_LIBRARIES[serving]]
+
+
+def missing():
+    """Why the C program cannot be made here; '' if it can."""
+    if not shutil.which('gcc'):
+        return 'there is no gcc'
+    wanted = [
+        TENSORFLOW / 'include/tensorflow/c/c_api.h',
+        *LINKED,
+        *libraries('2.20'),
+    ]
+    lacking = [str(path) for path in wanted if not path.exists()]
+    return f'there is no {lacking[0]}' if lacking else ''
+
+
+@unittest.skipIf(missing(), missing())
+class CTest(parameterized.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        cls.folder = pathlib.Path(tempfile.mkdtemp())
+        subprocess.run(
+            [
+                'gcc', '-Wall', '-Werror', HERE / 'serve.c',
+                f'-I{TENSORFLOW}/include', '-o', cls.folder / 'serve',
+                *LINKED, f'-Wl,-rpath,{TENSORFLOW}',
+            ],
+            check=True,
+        )  # fmt: skip
+        shutil.copytree(MODEL, cls.folder / 'moved')
+
+    def serve(self, texts, loaded):
+        """[n, D] of `embed`, and what the program says where it fails."""
+        signature = serving_ops.read(MODEL).signature_def['embed']
+        output, index = signature.outputs['embeddings'].name.split(':')
+        runner.write_texts(self.folder / 'texts', texts)
+        done = subprocess.run(
+            [
+                self.folder / 'serve', self.folder / 'moved',
+                self.folder / 'texts', self.folder / 'vectors',
+                signature.inputs['texts'].name.split(':')[0], output, index,
+                *loaded,
+            ],
+            capture_output=True,
+            text=True,
+            check=False,
+        )  # fmt: skip
+        if done.returncode:
+            return None, done.stderr
+        data = (self.folder / 'vectors').read_bytes()
+        shape = np.frombuffer(data, np.int64, 2)
+        return np.frombuffer(data, np.float32, offset=16).reshape(shape), ''
+
+    @parameterized.parameters(*serving_ops.TEXT_LIBRARIES)
+    def test_with_the_libraries_that_serving_links(self, serving):
+        texts = comparison.texts(60)
+        if serving == '2.20':
+            texts += [b'one of many, %d' % n for n in range(10_000)]
+        found, error = self.serve(texts, libraries(serving))
+        self.assertEqual(error, '')
+        wanted = infoword_tf.load(WORKDIR).encode(texts, progress=False)
+        self.assertLess(np.abs(found - wanted).max(), 1e-5)
+
+    def test_no_texts(self):
+        found, error = self.serve([], libraries('2.12 to 2.19'))
+        self.assertEqual(error, '')
+        self.assertEqual(found.shape, (0, 64))
+
+    def test_without_the_libraries(self):
+        found, error = self.serve([b'text'], [])
+        self.assertIsNone(found)
+        self.assertIn("Op type not registered 'Fast", error)
+
+
+class ConfigurationTest(absltest.TestCase):
+    """The files of export/serving/, by the messages that servers read."""
+
+    def read(self, name, message):
+        return text_format.Parse(
+            (SERVING / name).read_text(), protos.message(message)()
+        )
+
+    def test_models_config(self):
+        (model,) = self.read(
+            'models.config', 'ModelServerConfig'
+        ).model_config_list.config
+        self.assertEqual(model.name, 'infoword')
+        self.assertEqual(model.model_platform, 'tensorflow')
+        self.assertTrue(model.base_path.startswith('/'))
+
+    def test_batching_parameters(self):
+        found = self.read('batching_parameters.txt', 'BatchingParameters')
+        self.assertEqual(found.max_batch_size.value, 256)
+        self.assertGreaterEqual(found.num_batch_threads.value, 1)
+        self.assertFalse(found.pad_variable_length_inputs)
+
+    def test_grpc_request(self):
+        found = self.read('predict_request.txtpb', 'PredictRequest')
+        self.assertEqual(found.model_spec.name, 'infoword')
+        self.check(
+            found.model_spec.signature_name,
+            {k: tf.make_ndarray(v) for k, v in found.inputs.items()},
+        )
+
+    def test_rest_request(self):
+        found = json.loads((SERVING / 'request.json').read_text())
+        # One value an instance, and no name: it goes to the only input.
+        signature = serving_ops.read(MODEL).signature_def
+        (name,) = signature[found['signature_name']].inputs
+        self.check(found['signature_name'], {name: found['instances']})
+
+    def check(self, name, inputs):
+        signature = serving_ops.read(MODEL).signature_def[name]
+        self.assertEqual(set(inputs), set(signature.inputs))
+        self.assertEqual(signature.method_name, 'tensorflow/serving/predict')
+        (texts,) = inputs.values()
+        served = tf.saved_model.load(str(MODEL)).signatures[name]
+        answer = served(texts=tf.constant(texts, tf.string))
+        self.assertEqual(answer['embeddings'].shape, (len(texts), 64))
+
+
+if __name__ == '__main__':
+    absltest.main()

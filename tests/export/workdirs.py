@@ -1,0 +1,75 @@
+"""Workdirs as a finished run leaves them, with random weights, in seconds."""
+
+import functools
+import pathlib
+from pydoc_data import topics
+
+import numpy as np
+
+from infoword_tf import checkpoint
+from infoword_tf.model import CONFIG_VERSION, Model
+from infoword_tf.objectives import TABLE
+from infoword_tf.text import vocabulary
+from infoword_tf.text.wordpiece import WordPiece
+
+FLAGS = '--corpus=text:books/*.txt\n--seed=7\n--steps=1234\n'
+METRICS = {
+    'step': 1234,
+    'seconds': 56.7,
+    'heldout/bert_nce/mi': 0.377,
+    'heldout/bert_nce/ceiling': 6.932,
+    'heldout/bert_nce/loss': 6.556,
+    'heldout/bert_nce/accuracy': 0.033,
+}
+
+
+@functools.cache
+def pieces():
+    return vocabulary.learn(sorted(topics.topics.values()), 900)
+
+
+def write(
+    folder,
+    rows=('bert_nce', 'mlm'),
+    encoder='transformer',
+    pooling='mean',
+    max_length=24,
+):
+    """Writes the files that an export reads; returns `folder`."""
+    arguments = {'vocab_size': len(pieces()), 'width': 64, 'max_length': 64}
+    if encoder == 'transformer':
+        arguments |= {'layers': 2, 'heads': 2}
+    config = {
+        'version': CONFIG_VERSION,
+        'encoder': {'name': encoder, 'arguments': arguments},
+        'tokenizer': {'kind': 'wordpiece', 'lower_case': True},
+        'rows': {
+            row: {'weight': 1.0, 'settings': dict(TABLE[row].settings)}
+            for row in rows
+        },
+        'max_length': max_length,
+        'pooling': pooling,
+        'similarity': 'cosine',
+        'precision': 'mixed_bfloat16',
+        'replicas': 1,
+        'run': {'corpus': 'text:books/*.txt', 'heldout': 'books/held.txt'},
+    }
+    tokenizer = WordPiece(pieces())
+    model = Model({**config, 'precision': 'float32'}, tokenizer.specials)
+    random = np.random.default_rng(0)
+    tensors = {}
+    for path, variable in model.variables.items():
+        value = variable.numpy()
+        if value.ndim < 2:  # zeros and ones would hide what is left out
+            value = value + 0.2 * random.standard_normal(value.shape)
+        tensors[path] = value.astype(np.float32)
+    ids = tokenizer.tokenize(sorted(topics.topics.values())).flat_values
+    tensors['unigram'] = np.bincount(ids.numpy(), minlength=len(tokenizer))
+    folder = pathlib.Path(folder)
+    folder.mkdir(parents=True)
+    checkpoint.write_json(folder / 'config.json', config)
+    checkpoint.write_json(folder / 'metrics.json', METRICS)
+    (folder / 'flags.txt').write_text(FLAGS)
+    vocabulary.write(folder / 'vocab.txt', pieces())
+    checkpoint.write_tensors(folder / 'weights.safetensors', tensors)
+    return folder

@@ -1,0 +1,198 @@
+"""Measures by hand and beside trec_eval; search whose blocks do not matter."""
+
+import importlib.util
+import math
+import unittest
+
+import numpy as np
+from absl.testing import absltest, parameterized
+
+from tasks import ranking
+
+
+def keep(scores, numbers, kept, step):
+    best = ranking.Best(len(scores), kept)
+    for begin in range(0, len(numbers), step):
+        block = slice(begin, begin + step)
+        best.add(slice(None), scores[:, block], numbers[block])
+    return best.sorted()
+
+
+class MeasureTest(absltest.TestCase):
+    def check(self, ranked, grades, **wanted):
+        found = ranking.measure(ranked, grades)
+        for name, value in wanted.items():
+            self.assertAlmostEqual(found[name.replace('_', '@')], value, 6)
+
+    def test_gain_is_linear(self):
+        # (1 / log2 3 + 2 / log2 4) / (2 / log2 2 + 1 / log2 3)
+        self.check(
+            [1, 2, 3],
+            {2: 1, 3: 2},
+            ndcg_10=0.619906,
+            map=(1 / 2 + 2 / 3) / 2,
+            mrr_10=1 / 2,
+            recall_10=1,
+            recall_100=1,
+        )
+
+    def test_what_is_not_found_counts(self):
+        self.check(
+            [5, 7],
+            {7: 1, 8: 1, 9: 0},
+            ndcg_10=(1 / math.log2(3)) / (1 + 1 / math.log2(3)),
+            map=(1 / 2) / 2,
+            mrr_10=1 / 2,
+            recall_10=1 / 2,
+        )
+
+    def test_cuts(self):
+        ranked = list(range(200))
+        self.check(
+            ranked,
+            {9: 1, 10: 1, 99: 1, 100: 1},
+            ndcg_10=1
+            / math.log2(11)
+            / sum(1 / math.log2(rank + 1) for rank in (1, 2, 3, 4)),
+            recall_10=1 / 4,
+            recall_100=3 / 4,
+            map=(1 / 10 + 2 / 11 + 3 / 100 + 4 / 101) / 4,
+            mrr_10=1 / 10,
+        )
+        self.check(ranked, {10: 1}, ndcg_10=0, mrr_10=0, map=1 / 11)
+
+    def test_more_than_ten_relevant(self):
+        self.check(
+            list(range(20)), dict.fromkeys(range(20), 1), ndcg_10=1, map=1,
+            recall_10=1 / 2,
+        )
+
+    def test_no_result_and_nothing_relevant_are_zero(self):
+        zero = dict.fromkeys(ranking.MEASURES, 0.0)
+        self.assertEqual(ranking.measure([], {1: 1}), zero)
+        self.assertEqual(ranking.measure([1, 2], {1: 0, 2: -1}), zero)
+
+    def test_all_queries_count(self):
+        found = ranking.evaluate(
+            [[1, 2], [], [3]], [{1: 1}, {1: 1}, {3: 0}]
+        )
+        self.assertEqual(found, dict.fromkeys(ranking.MEASURES, 0.33333))
+
+    @unittest.skipUnless(
+        importlib.util.find_spec('pytrec_eval'), 'pytrec_eval is not here'
+    )
+    def test_trec_eval_agrees_also_where_scores_are_equal(self):
+        import pytrec_eval
+
+        random = np.random.default_rng(0)
+        names = sorted(f'd{n}' for n in range(1500))
+        for levels in (2, 30, 10**6):
+            scores = random.integers(-levels, levels, (40, 1500)) / 7
+            scores = scores.astype(np.float32)
+            judged = [
+                {
+                    int(n): int(random.integers(-1, 4))
+                    for n in random.choice(1500, size, replace=False)
+                }
+                for size in random.integers(1, 60, 40)
+            ]
+            _, numbers = keep(scores, np.arange(1500), 1000, 300)
+            measures = ('ndcg_cut.10', 'recall.10,100', 'map_cut.1000')
+            evaluator = pytrec_eval.RelevanceEvaluator(
+                {
+                    str(q): {names[n]: grade for n, grade in grades.items()}
+                    for q, grades in enumerate(judged)
+                },
+                set(measures),
+            )
+            wanted = evaluator.evaluate(
+                {
+                    str(q): dict(zip(names, map(float, row), strict=True))
+                    for q, row in enumerate(scores)
+                }
+            )
+            for q, grades in enumerate(judged):
+                found = ranking.measure(numbers[q].tolist(), grades)
+                for name, other in (
+                    ('ndcg@10', 'ndcg_cut_10'),
+                    ('recall@100', 'recall_100'),
+                    ('recall@10', 'recall_10'),
+                    ('map', 'map_cut_1000'),
+                ):
+                    self.assertAlmostEqual(
+                        found[name], wanted[str(q)][other], 9, name
+                    )
+
+
+class SearchTest(parameterized.TestCase):
+    def test_of_equal_scores_the_larger_number_comes_first(self):
+        scores = np.array([[1, 2, 1, 2, -0.0, 0.0]], np.float32)
+        for step in (1, 2, 4, 6):
+            for kept in (1, 2, 3, 5, 6):
+                found = keep(scores, np.arange(6), kept, step)[1][0]
+                self.assertEqual(found.tolist(), [3, 1, 2, 0, 5, 4][:kept])
+
+    def test_order_is_that_of_a_full_sort(self):
+        random = np.random.default_rng(1)
+        scores = random.integers(-20, 20, (7, 500)).astype(np.float32) / 3
+        scores[0] = random.standard_normal(500)
+        numbers = random.permutation(500)
+        wanted = [np.lexsort((-numbers, -row)) for row in scores]
+        for step in (1, 64, 500):
+            values, found = keep(scores, numbers, 100, step)
+            for row, order in enumerate(wanted):
+                np.testing.assert_array_equal(found[row], numbers[order[:100]])
+                np.testing.assert_array_equal(
+                    values[row], scores[row, order[:100]]
+                )
+
+    def test_fewer_documents_than_kept(self):
+        scores = np.array([[0.5, -np.inf, -3]], np.float32)
+        values, numbers = keep(scores, np.array([4, 5, 0]), 4, 2)
+        self.assertEqual(numbers.tolist(), [[4, 0, -1, -1]])
+        self.assertEqual(values.tolist(), [[0.5, -3, -np.inf, -np.inf]])
+
+    @parameterized.parameters('cosine', 'dot')
+    def test_blocks_equal_one_block(self, similarity):
+        random = np.random.default_rng(2)
+        # Nothing here is rounded, so the order of sums does not matter; more
+        # queries than are compared at a time.
+        queries = random.integers(-3, 4, (600, 16)).astype(np.float32)
+        vectors = random.integers(-3, 4, (300, 16)).astype(np.float32)
+        if similarity == 'cosine':
+            queries, vectors = np.sign(queries + 0.5), np.sign(vectors + 0.5)
+        numbers = random.permutation(300)
+
+        def blocks(step):
+            for begin in range(0, 300, step):
+                block = slice(begin, begin + step)
+                yield numbers[block], vectors[block]
+
+        whole = ranking.search(queries, blocks(300), 50, similarity)
+        for step in (7, 128):
+            parts = ranking.search(queries, blocks(step), 50, similarity)
+            np.testing.assert_array_equal(whole[1], parts[1])
+            np.testing.assert_allclose(whole[0], parts[0], rtol=1e-6)
+        scores = queries @ vectors.T / (16 if similarity == 'cosine' else 1)
+        order = np.lexsort((-numbers, -scores[599]))[:50]
+        np.testing.assert_array_equal(whole[1][599], numbers[order])
+
+    def test_cosine_and_dot_differ_by_length(self):
+        queries = np.array([[1, 0]], np.float32)
+        vectors = np.array([[3, 3], [1, 0], [0, 0]], np.float32)
+        for similarity, wanted in (('cosine', [1, 0, 2]), ('dot', [0, 1, 2])):
+            blocks = [(np.arange(3), vectors)]
+            values, found = ranking.search(queries, blocks, 3, similarity)
+            self.assertEqual(found[0].tolist(), wanted)
+            self.assertEqual(values[0, 2], 0)
+
+    def test_complaints(self):
+        good = np.ones((1, 2), np.float32)
+        with self.assertRaisesRegex(ValueError, 'not finite'):
+            ranking.search(good, [(np.arange(1), good * np.nan)], 1)
+        with self.assertRaisesRegex(ValueError, 'neither cosine nor dot'):
+            ranking.search(good, [], 1, 'euclid')
+
+
+if __name__ == '__main__':
+    absltest.main()

@@ -1,0 +1,388 @@
+"""The command on tiny folders, with a stand-in for a trained model."""
+
+import contextlib
+import gzip
+import io
+import json
+import pathlib
+import subprocess
+import sys
+from unittest import mock
+
+import numpy as np
+import tensorflow as tf
+from absl.testing import absltest, flagsaver, parameterized
+
+import infoword_tf
+from tasks import ranking, retrieval
+
+ROOT = pathlib.Path(__file__).parent.parent.parent
+DOCUMENTS = [
+    {'_id': 'a', 'title': 'Apples', 'text': 'grow on trees'},
+    {'_id': 'b', 'title': 'Boats', 'text': 'float on rivers'},
+    {'_id': 'c', 'title': '', 'text': 'cats sleep all day'},
+    {'_id': 'q3', 'title': None, 'text': 'where do boats float'},
+    {'_id': 'e', 'text': 'Élan vital'},
+]
+QUERIES = [
+    {'_id': 'q1', 'text': 'apple growing'},
+    {'_id': 'q2', 'text': 'unheard', 'metadata': {}},
+    {'_id': 'q3', 'text': 'where do boats float'},
+    {'_id': 'q4', 'text': 'never judged'},
+]
+JUDGEMENTS = (
+    'query-id\tcorpus-id\tscore\r\n'
+    'q1\ta\t2\r\nq2\tc\t1\r\nq3\tb\t1\r\n'
+)
+BUCKETS = 64
+
+
+def write_folder(folder, packed=False):
+    folder = pathlib.Path(folder)
+    (folder / 'qrels').mkdir(parents=True, exist_ok=True)
+    for name, records in (('corpus', DOCUMENTS), ('queries', QUERIES)):
+        text = ''.join(json.dumps(r) + '\n' for r in records).encode()
+        if packed:
+            (folder / f'{name}.jsonl.gz').write_bytes(gzip.compress(text))
+        else:
+            (folder / f'{name}.jsonl').write_bytes(text)
+    (folder / 'qrels' / 'test.tsv').write_bytes(JUDGEMENTS.encode())
+    return folder
+
+
+def embed(texts):
+    """Counts of words by hash: [B] -> [B, BUCKETS]."""
+    words = tf.strings.split(tf.strings.lower(texts))
+    hashes = tf.strings.to_hash_bucket_fast(words, BUCKETS)
+    return tf.reduce_sum(tf.one_hot(hashes, BUCKETS), axis=1)
+
+
+class StandIn:
+    """What the command uses of a loaded model."""
+
+    config = {'similarity': 'cosine', 'pooling': 'mean', 'run': {'seed': 7}}
+
+    def __init__(self, seed=None):
+        random = np.random.default_rng(seed or 0)
+        self.seeds = []
+        self.weight = 1 if seed is None else random.standard_normal(BUCKETS)
+        self.encoder = mock.Mock(words=random.standard_normal((BUCKETS, 5)))
+        self.tokenizer = mock.Mock(
+            tokenize=lambda texts: tf.cast(
+                tf.strings.to_hash_bucket_fast(
+                    tf.strings.split(texts), BUCKETS
+                ),
+                tf.int32,
+            )
+        )
+
+    def encode(self, texts, batch_size=32, progress=True):
+        assert not progress
+        vectors = embed(tf.constant(texts)).numpy()
+        return np.float32(vectors * self.weight)
+
+    def untrained(self, seed):
+        self.seeds.append(seed)
+        return StandIn(seed)
+
+
+def run(*given, model=None):
+    """The command in this process; returns (record, printed, model)."""
+    model = model or StandIn()
+    saved = flagsaver.save_flag_values(retrieval.FLAGS)
+    out = io.StringIO()
+    try:
+        retrieval.FLAGS(['retrieval', *given])
+        with (
+            mock.patch.object(infoword_tf, 'load', lambda *_: model),
+            contextlib.redirect_stdout(out),
+            contextlib.redirect_stderr(io.StringIO()),
+        ):
+            record = retrieval.run()
+    finally:
+        flagsaver.restore_flag_values(saved, retrieval.FLAGS)
+    return record, out.getvalue(), model
+
+
+class CommandTest(absltest.TestCase):
+    def setUp(self):
+        super().setUp()
+        self.folder = pathlib.Path(self.create_tempdir().full_path)
+        self.data = write_folder(self.folder / 'tiny')
+        self.out = self.folder / 'out'
+
+    def test_a_folder_gives_a_table_and_json(self):
+        record, printed, model = run(
+            '--init=any', f'--data_dir={self.data}', f'--workdir={self.out}'
+        )
+        last = printed.splitlines()[-1]
+        self.assertEqual(json.loads(last), record)
+        self.assertEqual(
+            json.loads((self.out / 'metrics.json').read_text()), record
+        )
+        self.assertEqual(record['task'], 'tiny (test)')
+        self.assertEqual((record['queries'], record['documents']), (3, 5))
+        self.assertIn('3 queries, 5 documents', printed)
+        self.assertEqual(model.seeds, [7])
+        for row, label in retrieval.LABELS.items():
+            self.assertCountEqual(record[row], ranking.MEASURES)
+            self.assertIn(label, printed)
+        # q1 shares a stem with a, q2 no word with any; q3 finds b, for its own
+        # copy is no result.
+        self.assertEqual(record['bm25']['ndcg@10'], 0.66667)
+        self.assertEqual(record['bm25']['recall@100'], 0.66667)
+        # All cosines of q2 are 0: ties, by id from the last on, q3 e c b a.
+        self.assertEqual(record['model']['recall@10'], 1)
+
+    def test_packed_files_and_the_seed(self):
+        packed = write_folder(self.folder / 'packed' / 'tiny', packed=True)
+        records = []
+        for data in (self.data, packed):
+            record, _, model = run(
+                '--init=any',
+                f'--data_dir={data}',
+                f'--workdir={self.out}',
+                '--seed=3',
+            )
+            self.assertEqual(model.seeds, [3])
+            records.append(record)
+        self.assertEqual(*records)
+
+    def test_an_exported_model_gives_the_same(self):
+        module = tf.Module()
+        spec = tf.TensorSpec([None], tf.string, 'texts')
+        module.embed = tf.function(
+            lambda texts: {'embeddings': embed(texts)}, input_signature=[spec]
+        )
+        path = self.folder / 'exported' / '1'
+        tf.saved_model.save(
+            module, str(path), signatures={'embed': module.embed}
+        )
+        with self.assertRaisesRegex(FileNotFoundError, 'assets.extra/config'):
+            self._run(f'--model={path}')
+        (path / 'assets.extra').mkdir()
+        (path / 'assets.extra' / 'config.json').write_text(
+            json.dumps(StandIn.config)
+        )
+        with self.assertRaisesRegex(FileNotFoundError, 'numbered folder'):
+            self._run(f'--model={path.parent}')
+        alone = self._run(f'--model={path}', '--batch_size=2')
+        beside = self._run(f'--model={path}', '--init=any')
+        self.assertEqual(set(alone) & set(retrieval.LABELS), {'model', 'bm25'})
+        self.assertContainsSubset(retrieval.LABELS, beside)
+        loaded = self._run('--init=any')
+        self.assertEqual(alone['model'], loaded['model'])
+        self.assertEqual(beside, loaded | {'weights': str(path)})
+
+    def _run(self, *more):
+        common = (f'--data_dir={self.data}', f'--workdir={self.out}')
+        return run(*common, *more)[0]
+
+    def test_blocks_change_nothing(self):
+        whole = self._run('--init=any')
+        with mock.patch.object(retrieval, 'BLOCK', 2):
+            self.assertEqual(self._run('--init=any'), whole)
+
+    def test_heldout_documents_of_a_corpus(self):
+        text = self.folder / 'text.txt'
+        heldout = self.folder / 'heldout.txt'
+        text.write_text('Some words to train on. And others.\n')
+        heldout.write_text(
+            'Apples are red. Red apples grow here. They are good.\n\n'
+            'One sentence alone.\n\n'
+            'Boats are slow. Slow boats float.\n\n'
+            'Ships sink. Slow boats float.\n\n'
+        )
+        record, printed, _ = run(
+            '--init=any',
+            f'--corpus=text:{text}',
+            f'--heldout={heldout}',
+            f'--workdir={self.out}',
+        )
+        self.assertEqual((record['queries'], record['documents']), (3, 3))
+        # Two bodies are the same text: either is right for both queries.
+        task = retrieval.corpus_task(f'text:{text}', str(heldout))
+        self.assertEqual(task.relevance, [{0: 1}, {1: 1, 2: 1}, {1: 1, 2: 1}])
+        self.assertEqual(
+            list(task.documents()),
+            [
+                (0, 'Red apples grow here. They are good.'),
+                (1, 'Slow boats float.'),
+                (2, 'Slow boats float.'),
+            ],
+        )
+        # `Ships sink.` shares no word with any body.
+        self.assertEqual(record['bm25']['mrr@10'], 0.66667)
+
+    def test_a_corpus_without_second_sentences(self):
+        (self.folder / 'a.txt').write_text('Some text. More text.\n')
+        (self.folder / 'b.txt').write_text('One sentence.\n')
+        with self.assertRaisesRegex(ValueError, 'two sentences; give more'):
+            retrieval.corpus_task(
+                f'text:{self.folder}/a.txt', f'{self.folder}/b.txt'
+            )
+
+    def test_words_that_nobody_has(self):
+        task = retrieval.Task(
+            't', 2, lambda: iter([(0, '!'), (1, '')]), ['?'], [{0: 1}], [-1]
+        )
+        zero = dict.fromkeys(ranking.MEASURES, 0.0)
+        self.assertEqual(retrieval.by_words(task), zero)
+
+    def test_the_sum_of_embeddings(self):
+        model = StandIn()
+        vectors = retrieval.mean_of_words(model)(['one two one', '', 'two'])
+        one, two = retrieval.mean_of_words(model)(['one', 'two'])
+        np.testing.assert_allclose(vectors[0], 2 * one + two, rtol=1e-5)
+        self.assertEqual(np.abs(vectors[1]).max(), 0)
+
+    def test_half_characters(self):
+        records = [{'_id': 'a', 'text': 'half \ud800 character'}]
+        (self.data / 'corpus.jsonl').write_text(json.dumps(records[0]))
+        (self.data / 'qrels' / 'test.tsv').write_text('q1\ta\t1\n')
+        task = retrieval.beir_task(self.data)
+        self.assertEqual(list(task.documents()), [(0, 'half ? character')])
+        self.assertEqual(task.relevance, [{0: 1}])  # without a header, too
+
+
+class FolderTest(parameterized.TestCase):
+    @parameterized.parameters(
+        ('corpus.jsonl', 2, '{"_id": "b", "text"', 'line 2: no JSON'),
+        ('corpus.jsonl', 2, '\xff', 'line 2: no JSON'),
+        ('corpus.jsonl', 3, '["c"]', 'line 3: expected an object'),
+        ('corpus.jsonl', 1, '{"_id": "a"}', 'line 1: text is missing'),
+        ('corpus.jsonl', 1, '{"_id": 1, "text": ""}', 'line 1: _id is missing'),
+        (
+            'corpus.jsonl',
+            1,
+            '{"_id": "a", "text": "", "title": 1}',
+            'line 1: title is missing, or is no string',
+        ),
+        (
+            'corpus.jsonl',
+            3,
+            '{"_id": "a", "text": ""}',
+            "line 3: _id 'a' is that of line 1 too",
+        ),
+        (
+            'queries.jsonl',
+            2,
+            '{"_id": "q1", "text": ""}',
+            "queries.jsonl, line 2: _id 'q1' is that of line 1",
+        ),
+        ('corpus.jsonl', 1, '', "line 2: no document has the _id 'a'"),
+        (
+            'qrels/test.tsv',
+            2,
+            'q9\ta\t1',
+            "test.tsv, line 2: no query has the _id 'q9'",
+        ),
+        (
+            'qrels/test.tsv',
+            3,
+            'q1\tz\t1',
+            "test.tsv, line 3: no document has the _id 'z'",
+        ),
+        ('qrels/test.tsv', 2, 'q1 a 1', 'line 2: expected query-id, corpus-id'),
+        ('qrels/test.tsv', 2, 'q1\t0\ta\t1', 'line 2: expected query-id'),
+        ('qrels/test.tsv', 2, 'q1\ta\tyes', 'line 2: expected query-id'),
+        ('qrels/test.tsv', 3, 'q1\ta\t1', "line 3: 'a' has another grade"),
+    )
+    def test_a_malformed_line_is_named(self, name, line, text, message):
+        folder = write_folder(self.create_tempdir().full_path)
+        path = folder / name
+        lines = path.read_bytes().splitlines()
+        lines[line - 1] = text.encode('latin1')
+        path.write_bytes(b'\n'.join(lines))
+        with self.assertRaisesRegex(ValueError, message):
+            retrieval.beir_task(folder)
+
+    @parameterized.parameters(
+        ('corpus.jsonl', 'is no BEIR folder: it has no corpus.jsonl'),
+        ('queries.jsonl', 'it has no queries.jsonl'),
+        ('qrels/test.tsv', 'has no qrels/test.tsv; it is where'),
+    )
+    def test_a_file_is_missing(self, name, message):
+        folder = write_folder(self.create_tempdir().full_path)
+        (folder / name).unlink()
+        with self.assertRaisesRegex(FileNotFoundError, message):
+            retrieval.beir_task(folder)
+
+    def test_another_split(self):
+        folder = write_folder(self.create_tempdir().full_path)
+        with self.assertRaisesRegex(FileNotFoundError, '--split may be test'):
+            retrieval.beir_task(folder, 'dev')
+
+    @parameterized.parameters(
+        ('corpus.jsonl', 'holds no document'),
+        ('qrels/test.tsv', 'holds no judgement'),
+    )
+    def test_an_empty_file(self, name, message):
+        folder = write_folder(self.create_tempdir().full_path)
+        (folder / name).write_text('')
+        with self.assertRaisesRegex(ValueError, message):
+            retrieval.beir_task(folder)
+
+    def test_a_cut_gz(self):
+        folder = write_folder(self.create_tempdir().full_path, packed=True)
+        path = folder / 'corpus.jsonl.gz'
+        data = path.read_bytes()
+        for broken in (data[:-12], b'no gz'):
+            path.write_bytes(broken)
+            with self.assertRaisesRegex(ValueError, 'gz is cut or damaged'):
+                retrieval.beir_task(folder)
+
+
+class FlagsTest(parameterized.TestCase):
+    @parameterized.parameters(
+        ('--init=a --corpus=pydocs', '--workdir is missing'),
+        ('--workdir=a --corpus=pydocs', 'no model'),
+        ('--workdir=a --init=b', 'either --corpus .* or --data_dir'),
+        ('--workdir=a --init=b --corpus=c --data_dir=d', 'either --corpus'),
+        (
+            '--workdir=a --init=b --data_dir=d --heldout=c',
+            '--heldout is for --corpus',
+        ),
+        (
+            '--workdir=a --init=b --corpus=c --split=d',
+            '--split is for --data_dir',
+        ),
+        (
+            '--workdir=a --model=b --corpus=c --seed=1',
+            '--seed is for --init',
+        ),
+        ('--workdir=a --init=b --corpus=wiki', 'one of pydocs, text'),
+        ('--workdir=a --init=b --data_dir=/nowhere', 'is no BEIR folder'),
+    )
+    def test_one_sentence(self, given, message):
+        with self.assertRaisesRegex(
+            (retrieval.UsageError, ValueError, OSError), message
+        ):
+            run(*given.split())
+
+    def test_the_workdir_of_a_model_is_left_alone(self):
+        folder = pathlib.Path(self.create_tempdir().full_path)
+        (folder / 'config.json').write_text('{}')
+        with self.assertRaisesRegex(retrieval.UsageError, 'name another'):
+            run('--init=a', '--corpus=pydocs', f'--workdir={folder}')
+
+    def test_the_command_says_it_and_fails(self):
+        for given, message in (
+            ('--init=a', 'error: --workdir is missing'),
+            ('tiny', "error: 'tiny' is no flag"),
+            ('--inti=a', 'Unknown command line flag'),
+        ):
+            done = subprocess.run(
+                [sys.executable, '-m', 'tasks.retrieval', given],
+                cwd=ROOT,
+                capture_output=True,
+                text=True,
+                check=False,
+            )
+            self.assertEqual(done.returncode, 1, done.stderr)
+            self.assertIn(message, done.stderr)
+            self.assertNotIn('Traceback', done.stderr)
+
+
+if __name__ == '__main__':
+    absltest.main()

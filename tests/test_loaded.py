@@ -1,0 +1,245 @@
+"""Strings to vectors, and words for blanks, through a workdir."""
+
+import json
+import os
+import pathlib
+import shutil
+import tempfile
+
+import numpy as np
+import tensorflow as tf
+from absl.testing import absltest, parameterized
+
+import infoword_tf
+from infoword_tf import checkpoint
+from infoword_tf.model import CONFIG_VERSION, Model
+from infoword_tf.text import vocabulary
+from infoword_tf.text.wordpiece import WordPiece
+from tests import corpus, zoo
+
+SENTENCES = [
+    'The with statement is used to wrap a block.',
+    '',
+    'Names refer to objects. Names are introduced by name binding.',
+    'x',
+    'A list. ' * 40,
+    'naïve café 🙂 \u05e9\u05dc\u05d5\u05dd',
+]
+
+
+def setUpModule():
+    global WORKDIR
+    folder = pathlib.Path(tempfile.mkdtemp())
+    os.environ['INFOWORD_CACHE'] = str(folder / 'cache')
+    name, _ = corpus.write_topics(folder / 'text')
+    text = pathlib.Path(name.removeprefix('text:')).read_text()
+    pieces = vocabulary.learn(text.splitlines(), 400)
+    WORKDIR = write_workdir(folder / 'run', pieces)
+
+
+def write_workdir(folder, pieces):
+    """What a run of bert_nce, dim and ict leaves, with random weights."""
+    tokenizer = WordPiece(pieces)
+    config = {
+        **zoo.config('ict'),
+        'version': CONFIG_VERSION,
+        'tokenizer': {'kind': 'wordpiece', 'lower_case': True},
+        'max_length': 32,
+        'pooling': 'weighted',
+        'similarity': 'cosine',
+    }
+    config['encoder']['arguments']['vocab_size'] = len(pieces)
+    config['rows'] = {
+        **config['rows'],
+        'bert_nce': {'weight': 1.0, 'settings': {}},
+        'mlm': {'weight': 1.0, 'settings': {}},
+    }
+    model = Model(config, tokenizer.specials)
+    random = np.random.default_rng(0)
+    tensors = {
+        path: (0.3 * random.standard_normal(v.shape)).astype(np.float32)
+        + path.endswith('gamma')
+        for path, v in model.variables.items()
+    }
+    tensors = {k: np.float32(v) for k, v in tensors.items()}
+    tensors['unigram'] = np.arange(len(pieces), dtype=np.int64)
+    folder.mkdir(parents=True)
+    vocabulary.write(folder / 'vocab.txt', pieces)
+    checkpoint.write_json(folder / 'config.json', config)
+    checkpoint.write_tensors(folder / 'weights.safetensors', tensors)
+    return folder
+
+
+def one_by_one(model, text, pooling=None, layers=None):
+    """The vector of a text alone, without padding."""
+    pieces = model.tokenizer.tokenize([text]).to_list()[0]
+    pieces = pieces[: model.max_length - 2]
+    ids = [model.tokenizer.cls_id, *pieces, model.tokenizer.sep_id]
+    found = model.embed(
+        tf.constant([ids]), tf.constant([len(ids)]), pooling, layers
+    )
+    return found.numpy()[0]
+
+
+class EncodeTest(parameterized.TestCase):
+    def setUp(self):
+        super().setUp()
+        self.model = infoword_tf.load(WORKDIR)
+
+    @parameterized.product(
+        pooling=(None, 'cls', 'mean', 'weighted', 'first_last'),
+        layers=(None, 0, (1, 2)),
+    )
+    def test_is_one_by_one_in_order(self, pooling, layers):
+        given = layers
+        found = self.model.encode(
+            SENTENCES, batch_size=2, pooling=pooling, layers=given
+        )
+        self.assertEqual(found.dtype, np.float32)
+        layers = (layers,) if isinstance(layers, int) else layers
+        for text, vector in zip(SENTENCES, found, strict=True):
+            alone = one_by_one(self.model, text, pooling, layers)
+            np.testing.assert_allclose(vector, alone, atol=1e-5)
+        self.assertEqual(self.model.cut, 1)
+
+    def test_poolings_written_out(self):
+        ids = tf.constant([[2, 7, 9, 3, 0], [2, 8, 3, 0, 0]])
+        lengths = tf.constant([4, 3])
+        layers = [
+            self.model.states(ids, lengths, [i]).numpy() for i in range(3)
+        ]
+        weights = dict(self.model.model.variables)
+        w = weights['objectives/ict/pooling_kernel'].numpy()
+        for i, n in enumerate((4, 3)):
+            x = layers[2][i, :n]
+            p = np.exp(x @ w)
+            expected = {
+                'cls': x[0],
+                'mean': x.mean(0),
+                'weighted': p @ x / p.sum(),
+                'first_last': (layers[1][i, :n] + x).mean(0) / 2,
+            }
+            for pooling, vector in expected.items():
+                found = self.model.embed(ids, lengths, pooling)[i]
+                np.testing.assert_allclose(found, vector, atol=1e-5)
+
+    def test_normalized(self):
+        found = self.model.encode(SENTENCES, normalize=True)
+        np.testing.assert_allclose(np.linalg.norm(found, axis=1), 1, 1e-5)
+
+    def test_no_texts(self):
+        self.assertEqual(self.model.encode([]).shape, (0, 16))
+
+    def test_nasty_strings(self):
+        texts = ['a\0b', b'\xff\xfe bad', 'x' * 1_000_000, '\u202eabc', ' ']
+        found = self.model.encode(texts, progress=False)
+        self.assertTrue(np.isfinite(found).all())
+
+    def test_complaints(self):
+        with self.assertRaisesRegex(TypeError, 'list of texts'):
+            self.model.encode('one')
+        with self.assertRaisesRegex(ValueError, 'cls, mean, weighted'):
+            self.model.encode(['a'], pooling='max')
+        with self.assertRaisesRegex(ValueError, 'layer 3: there are 0 to 2'):
+            self.model.encode(['a'], layers=3)
+        del self.model.model.objectives['ict']
+        with self.assertRaisesRegex(ValueError, 'have learned no weights'):
+            self.model.embed(tf.constant([[2, 3]]), [2], 'weighted')
+
+    def test_untrained_is_another_model(self):
+        fresh = self.model.untrained(seed=1)
+        a, b = (m.encode(SENTENCES[:1]) for m in (self.model, fresh))
+        self.assertGreater(np.abs(a - b).max(), 0.1)
+
+
+class FillMaskTest(absltest.TestCase):
+    def setUp(self):
+        super().setUp()
+        self.model = infoword_tf.load(WORKDIR)
+
+    def scores(self, row):
+        """log p(b | a) at the mask of `a [MASK] list`, written plainly."""
+        tokenizer = self.model.tokenizer
+        before, after = tokenizer.tokenize(['a ', ' list']).to_list()
+        ids = [tokenizer.cls_id, *before, tokenizer.mask_id, *after,
+               tokenizer.sep_id]  # fmt: skip
+        states = self.model.states(tf.constant([ids]), [len(ids)]).numpy()
+        words = self.model.encoder.words.numpy()
+        f = words @ states[0, 1 + len(before)]
+        if row == 'bert_nce':
+            counts = np.maximum(self.model.unigram, 1e-9)
+            f = f + np.log(counts / counts.sum())
+        f[[tokenizer.pad_id, tokenizer.cls_id, tokenizer.sep_id,
+           tokenizer.mask_id]] = -np.inf  # fmt: skip
+        return f - np.log(np.exp(f - f.max()).sum()) - f.max()
+
+    def test_f_of_mlm_and_f_plus_log_p_of_bert_nce(self):
+        for row in ('mlm', 'bert_nce'):
+            if row == 'bert_nce':
+                del self.model.model.objectives['mlm']
+            expected = self.scores(row)
+            (found,) = self.model.fill_mask('a [MASK] list', 5)
+            best = np.argsort(-expected)[:5]
+            self.assertEqual(
+                [piece for piece, _ in found],
+                [self.model.tokenizer.vocabulary[i] for i in best],
+            )
+            np.testing.assert_allclose(
+                [value for _, value in found], expected[best], atol=1e-4
+            )
+
+    def test_several_masks(self):
+        self.assertLen(self.model.fill_mask('[MASK] is [MASK]', 2), 2)
+
+    def test_complaints(self):
+        with self.assertRaisesRegex(ValueError, r'no \[MASK\]'):
+            self.model.fill_mask('nothing is missing')
+        with self.assertRaisesRegex(ValueError, 'takes 32; shorten'):
+            self.model.fill_mask('[MASK] ' + 'list ' * 40)
+        for row in ('mlm', 'bert_nce'):
+            del self.model.model.objectives[row]
+        with self.assertRaisesRegex(ValueError, 'ict fill no blanks'):
+            self.model.fill_mask('a [MASK]')
+
+
+class LoadTest(absltest.TestCase):
+    def copy(self):
+        folder = pathlib.Path(self.create_tempdir().full_path) / 'run'
+        shutil.copytree(WORKDIR, folder)
+        return folder
+
+    def test_no_weights(self):
+        folder = self.copy()
+        (folder / 'weights.safetensors').unlink()
+        with self.assertRaisesRegex(FileNotFoundError, 'no weights'):
+            infoword_tf.load(folder)
+
+    def test_another_version(self):
+        folder = self.copy()
+        config = json.loads((folder / 'config.json').read_text())
+        (folder / 'config.json').write_text(
+            json.dumps({**config, 'version': 99})
+        )
+        with self.assertRaisesRegex(ValueError, 'has version 99'):
+            infoword_tf.load(folder)
+
+    def test_cut_weights(self):
+        folder = self.copy()
+        path = folder / 'weights.safetensors'
+        path.write_bytes(path.read_bytes()[:-100])
+        with self.assertRaisesRegex(ValueError, 'weights.safetensors'):
+            infoword_tf.load(folder)
+
+    def test_a_flipped_bit(self):
+        folder = self.copy()
+        path = folder / 'weights.safetensors'
+        for place in (20, -20):
+            data = bytearray((WORKDIR / path.name).read_bytes())
+            data[place] ^= 0x10
+            path.write_bytes(data)
+            with self.assertRaisesRegex(ValueError, 'weights.safetensors'):
+                infoword_tf.load(folder)
+
+
+if __name__ == '__main__':
+    absltest.main()
