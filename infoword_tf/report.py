@@ -108,11 +108,15 @@ def draw_bounds(
         above.set_title(row)
         above.set_ylabel('ceiling')
         above.margins(y=0.4)
+        low, high = above.get_ylim()
+        if high - low < 1:  # small wiggles stay small
+            middle = (low + high) / 2
+            above.set_ylim(middle - 0.5, middle + 0.5)
         below.set_ylabel('mutual information,\nlower bound (nats)')
         below.set_xlabel('steps')
         for axis in (above, below):
             axis.spines[['top', 'right']].set_visible(False)
-        above.legend(frameon=False, fontsize=8, loc='center', ncols=2)
+        above.legend(frameon=False, fontsize=8, loc='lower center', ncols=2)
         below.legend(frameon=False, fontsize=9, loc='lower right')
     figure.tight_layout()
     with checkpoint.written(path) as partial:
