@@ -105,7 +105,7 @@ def draw_bounds(
                         **style,
                     )
         below.axhline(0, color='0.85', linewidth=0.8, zorder=0)
-        above.set_title(row)
+        above.set_title(row, loc='left')
         above.set_ylabel('ceiling')
         above.margins(y=0.4)
         low, high = above.get_ylim()
@@ -116,7 +116,14 @@ def draw_bounds(
         below.set_xlabel('steps')
         for axis in (above, below):
             axis.spines[['top', 'right']].set_visible(False)
-        above.legend(frameon=False, fontsize=8, loc='lower center', ncols=2)
+        above.legend(
+            frameon=False,
+            fontsize=8,
+            loc='lower right',
+            bbox_to_anchor=(1, 1),
+            borderaxespad=0.2,
+            ncols=2,
+        )
         below.legend(frameon=False, fontsize=9, loc='lower right')
     figure.tight_layout()
     with checkpoint.written(path) as partial:
