@@ -188,10 +188,12 @@ class Work:
             row: one of `rows`, with its settings as they are in the table.
             batch: what `make_views` gives.
         """
-        if row == 'ict':  # both ways
-            queries = 2 * len(batch['passage'].ids)
-            columns = queries // 2
-        elif row == 'dim':  # the n-grams of a sequence share their a
+        if row == 'ict':  # both ways, and pooled as a and as candidates
+            sides = [batch[side].ids for side in ('passage', 'sentence')]
+            queries = columns = len(sides[0])
+            pooled = 2 * 2 * sum(ids.size for ids in sides) * self.width
+            return 2 * (pooled + 2 * queries * self.width * columns)
+        if row == 'dim':  # the n-grams of a sequence share their a
             queries, slots = batch['ngrams'].targets[row].shape
             columns = queries * slots
         else:

@@ -29,12 +29,13 @@ NGRAMS_AT_3 = 9 * 128 * 256 + 2 * 3 * 128 * 128 + 2 * 3 * 9 * 128 + (
 # A sentence is cut to a quarter, 5 tokens; both whole texts are wanted.
 SENTENCES_ALL = 5 * 128 * 256 + 5 * 128 * 256 + 2 * 5 * 5 * 128 + (
     2 * 5 * 128 * 512)
-# 6 = 2 x 3 pairs; dim scores 2 texts, ict 2 x 2 both ways.
+# 6 = 2 x 3 pairs; dim scores 2 texts, ict 2 x 2 both ways, after it has
+# pooled both views, twice: as a and as candidates.
 SCORES = {
     'mlm': 6 * 128 * 500,
     'bert_nce': 6 * 128 * 6,
     'dim': 2 * 128 * 6,
-    'ict': 2 * 2 * 128 * 2,
+    'ict': 2 * 2 * 128 * 2 + 2 * 2 * (2 * 22 + 2 * 5) * 128,
 }
 BY_HAND = {
     'mlm': 2 * (MASKED_ALL + MASKED_AT[3]) + SCORES['mlm'],
