@@ -21,6 +21,7 @@ setuptools.setup(
         'packaging',
         'safetensors',
         'scipy',
+        'sentencepiece',
         'tensorflow==2.20.*',
         'tensorflow-datasets',
         'tensorflow-text==2.20.*',
@@ -29,6 +30,8 @@ setuptools.setup(
         'tqdm',
     ],
     extras_require={
+        # Other people's models, for tests of parity that skip without them.
+        'oracles': ['torch', 'transformers'],
         'tasks': TASKS,
         'test': [*TASKS, 'jax', 'pytest', 'pytest-xdist', 'ruff'],
     },

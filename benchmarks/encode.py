@@ -47,18 +47,19 @@ def plain(model: Any, texts: Sequence[str]) -> np.ndarray:
     import tensorflow as tf
 
     embed = model.graph()
-    tokenizer, room = model.tokenizer, model.max_length - 2
-    pieces = tokenizer.tokenize(list(texts))[:, :room]
-    longest = int(pieces.bounding_shape()[1]) + 2
+    tokenizer = model.tokenizer
+    pieces = tokenizer.tokenize(list(texts))[:, : model.room]
+    around = len(model.before) + len(model.after)
+    longest = int(pieces.bounding_shape()[1]) + around
     vectors = []
     for begin in range(0, len(texts), BATCH_SIZE.value):
         some = pieces[begin : begin + BATCH_SIZE.value]
         rows = some.nrows()
         ids = tf.concat(
             [
-                tf.fill((rows, 1), tokenizer.cls_id),
+                tf.tile([model.before], (rows, 1)),
                 some,
-                tf.fill((rows, 1), tokenizer.sep_id),
+                tf.tile([model.after], (rows, 1)),
             ],
             axis=1,
         )

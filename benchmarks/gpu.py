@@ -64,6 +64,7 @@ ADAMW = {
     'epsilon': 1e-6,
     'global_clipnorm': 1.0,
 }
+DECAYING = ('kernel', 'embedding', 'embeddings')
 # TFLOP/s of dense bfloat16 products by the name that JAX gives a device, as
 # NVIDIA's data sheets have them.
 PEAKS = {
@@ -125,7 +126,7 @@ def make_program(own: work.Work, precision: str) -> Program:
     variables = list(model.variables.values())
     optimizer = keras.optimizers.AdamW(LEARNING_RATE, **ADAMW)
     optimizer.exclude_from_weight_decay(
-        var_list=[v for v in variables if len(v.shape) < 2]
+        var_list=[v for v in variables if not v.path.endswith(DECAYING)]
     )
     optimizer.build(variables)
     made = own.make_views()
@@ -133,7 +134,7 @@ def make_program(own: work.Work, precision: str) -> Program:
     def loss_of(weights: Any, batch: Any, key: Any) -> Any:
         pairs = list(zip(variables, weights, strict=True))
         with keras.StatelessScope(state_mapping=pairs):
-            outcomes = model.outcomes(views.unflatten(batch), kl, key)
+            outcomes, _ = model.outcomes(views.unflatten(batch), kl, key)
             return model.loss(outcomes)
 
     def step(state: Any, batch: Any) -> tuple[Any, Any]:

@@ -81,16 +81,11 @@ def make_batches(store: Any, tokenizer: Any, masking: str) -> Any:
     """Batches of the view that `bert_nce` reads, hidden this way."""
     from infoword_tf.data.batches import Batches
     from infoword_tf.data.windows import WindowSource
-    from infoword_tf.objectives import TABLE
+    from infoword_tf.plan import make_plan
 
     source = WindowSource(store, SEQ_LEN.value - 2, BATCH_SIZE.value, 0)
-    return Batches(
-        {'windows': source},
-        {'bert_nce': TABLE['bert_nce'].views},
-        masking,
-        tokenizer.specials,
-        0,
-    )
+    plan = make_plan({'bert_nce': {}}, SEQ_LEN.value, masking)
+    return Batches({'windows': source}, plan, tokenizer.specials, 0)
 
 
 def batches_rate(batches: Any) -> float:

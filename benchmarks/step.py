@@ -56,6 +56,9 @@ DROPOUT = flags.DEFINE_float(
 ROWS = flags.DEFINE_list(
     'rows', 'bert_nce,mlm,infoword', 'Rows of the table, and sums of them '
     'that have a name.')
+MEMORY_LENGTH = flags.DEFINE_integer(
+    'memory_length', 0, 'Tokens of memory: rows whose encoder has one run '
+    'without it and, as ROW+LENGTH, with it.', lower_bound=0)
 PRECISIONS = flags.DEFINE_list(
     'precisions', 'float32,mixed_bfloat16', 'Keras dtype policies.')
 ROUNDS = flags.DEFINE_integer(
@@ -94,7 +97,7 @@ class Contestant(NamedTuple):
     """One model in one precision, ready to run.
 
     Attributes:
-        name: the row or sum, or PEER.
+        name: the row or sum, with + and its memory if any, or PEER.
         precision: Keras dtype policy.
         step: makes one update and returns a tensor of it.
         weights: how many trainable numbers there are.
@@ -138,7 +141,7 @@ class Score(NamedTuple):
 # ------------------------------------------------------------------------ work
 
 
-def work_of(objectives: str) -> work.Work:
+def work_of(objectives: str, memory_length: int = 0) -> work.Work:
     """A row or sum at the size that the flags name."""
     return work.Work(
         objectives,
@@ -147,7 +150,17 @@ def work_of(objectives: str) -> work.Work:
         SEQ_LEN.value,
         VOCAB_SIZE.value,
         DROPOUT.value,
+        memory_length,
     )
+
+
+def lengths_of(objectives: str) -> list[int]:
+    """Tokens of memory that a row or sum runs with."""
+    from infoword_tf.model import has_memory
+
+    if MEMORY_LENGTH.value and has_memory(work_of(objectives).encoder):
+        return [0, MEMORY_LENGTH.value]
+    return [0]
 
 
 def peer_operations() -> int:
@@ -182,14 +195,19 @@ def tensors_of(batch: Any) -> dict[str, Any]:
 # ----------------------------------------------------------------- contestants
 
 
-def ours(objectives: str, precision: str) -> Contestant:
-    """A row or sum, stepped by the trainer of `infoword_tf.train`."""
+def ours(
+    objectives: str, precision: str, memory_length: int = 0
+) -> Contestant:
+    """A row or sum, stepped by the trainer of `infoword_tf.train`.
+
+    A step costs the same however full its memory is.
+    """
     import tensorflow as tf
 
     from infoword_tf import distribution, loop, optim
     from infoword_tf.model import Model
 
-    own = work_of(objectives)
+    own = work_of(objectives, memory_length)
     strategy = distribution.make_strategy('one')
     with strategy.scope():
         model = Model(own.config(precision), own.specials, work.SEED)
@@ -214,7 +232,7 @@ def ours(objectives: str, precision: str) -> Contestant:
         return trainer.sums.read_value()
 
     return Contestant(
-        objectives,
+        f'{objectives}+{memory_length}' if memory_length else objectives,
         precision,
         step,
         sum(int(tf.size(v)) for v in optimizer.variables.values()),
@@ -430,7 +448,7 @@ def print_table(scores: Sequence[Score], rates: dict[str, float]) -> None:
             f'{one.operations / 1e9:,.1f} GFLOP of products a step'
         )
     print(
-        f'\n{"precision":15}{"contestant":13}{"tokens/s":>9}'
+        f'\n{"precision":15}{"contestant":18}{"tokens/s":>9}'
         f'{"lowest-highest":>17}{"x peer":>8}{"us/step":>11}'
         f'{"x " + BASIS:>12}{"of rate":>9}'
     )
@@ -438,7 +456,7 @@ def print_table(scores: Sequence[Score], rates: dict[str, float]) -> None:
         spread = f'{s.lowest:,.0f}-{s.highest:,.0f}'
         cost = '-' if s.cost is None else f'{s.cost:.2f}'
         print(
-            f'{s.precision:15}{s.name:13}{s.tokens_per_second:9,.0f}'
+            f'{s.precision:15}{s.name:18}{s.tokens_per_second:9,.0f}'
             f'{spread:>17}{s.ratio:8.2f}{s.microseconds:11,.0f}'
             f'{cost:>12}{s.share:9.0%}'
         )
@@ -453,7 +471,11 @@ def main(argv: Sequence[str]) -> None:
     contestants = []
     for precision in PRECISIONS.value:
         contestants.append(peer(precision))
-        contestants.extend(ours(row, precision) for row in ROWS.value)
+        contestants.extend(
+            ours(row, precision, length)
+            for row in ROWS.value
+            for length in lengths_of(row)
+        )
     speeds, rates = run_rounds(contestants)
     scores = score(contestants, speeds, rates)
     print_table(scores, rates)
@@ -461,7 +483,7 @@ def main(argv: Sequence[str]) -> None:
         settings = {
             name: flags.FLAGS[name].value
             for name in ('size', 'batch_size', 'seq_len', 'vocab_size',
-                         'dropout', 'rounds', 'steps')
+                         'dropout', 'memory_length', 'rounds', 'steps')
         }
         figures = {
             'machine': machine,

@@ -3,19 +3,22 @@
 No framework is imported here: step.py runs it under TensorFlow, gpu.py under
 JAX. The text is random, which costs what real text costs.
 
-Glossary of shapes: B sequences, T tokens of each, Q places that a view's rows
-ask for, P of one row, N = B P pairs, S n-grams of a sequence, D width, F = 4 D
-inner width, V vocabulary.
+Glossary of shapes: B sequences, T tokens of each, M of memory, K = M + T keys,
+Q places that a view's rows ask for, P of one row, N = B P pairs, S n-grams of a
+sequence, H heads, D width, F = 4 D inner width, V vocabulary.
 """
 
 import dataclasses
+import functools
+import math
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from infoword_tf import sampling
-from infoword_tf.data.batches import Batches, source_names
+from infoword_tf.data.batches import Batches
+from infoword_tf.plan import make_plan
 from infoword_tf.sizes import SIZES
 from infoword_tf.views import Specials, View
 
@@ -54,6 +57,7 @@ class Work:
         seq_len: T of a text, with specials.
         vocab_size: V.
         rate: dropout.
+        memory_length: M, of an encoder that has memory.
     """
 
     objectives: str
@@ -62,11 +66,30 @@ class Work:
     seq_len: int
     vocab_size: int
     rate: float = 0.1
+    memory_length: int = 0
 
     @property
     def rows(self) -> dict[str, float]:
         """Weight of each row."""
         return rows_of(self.objectives)
+
+    @property
+    def encoder(self) -> str:
+        """Name of the encoder, of the first row's choice."""
+        from infoword_tf.objectives import TABLE
+
+        return TABLE[next(iter(self.rows))].encoders[0]
+
+    @property
+    def fixed(self) -> dict[str, Any]:
+        """Arguments of the encoder that the rows fix."""
+        from infoword_tf.objectives import TABLE
+
+        return {
+            name: value
+            for row in self.rows
+            for name, value in TABLE[row].arguments.items()
+        }
 
     @property
     def layers(self) -> int:
@@ -108,13 +131,13 @@ class Work:
 
         return {
             'encoder': {
-                'name': 'transformer',
+                'name': self.encoder,
                 'arguments': {
                     'vocab_size': self.vocab_size,
                     **SIZES[self.size],
                     'max_length': max(POSITIONS, self.seq_len),
                     'rate': self.rate,
-                    'gelu': 'tanh',
+                    **self.fixed,
                 },
             },
             'rows': {
@@ -122,39 +145,84 @@ class Work:
                 for row, weight in self.rows.items()
             },
             'precision': precision,
+            'memory_length': self.memory_length,
         }
 
-    def windows(self, step: int) -> sampling.Windows:
+    def windows(self, step: int, length: int) -> sampling.Windows:
         """Uniformly random pieces in words of about 1.5."""
-        random, ids = self._pieces(step)
+        random, ids = self._pieces(step, length)
         word_starts = random.random(ids.shape) < WORD_SHARE
         word_starts[:, 0] = True
         return sampling.Windows(ids, word_starts, np.zeros(ids.shape, bool))
 
-    def documents(self, step: int) -> sampling.Documents:
+    def documents(self, step: int, length: int) -> sampling.Documents:
         """Full documents of four sentences, as long as the windows."""
-        _, ids = self._pieces(step)
+        _, ids = self._pieces(step, length)
         starts = np.zeros(ids.shape, bool)
         starts[:, :: -(-ids.shape[1] // 4)] = True
         lengths = np.full(len(ids), ids.shape[1], np.int32)
         return sampling.Documents(ids, lengths, starts)
 
-    def _pieces(self, step: int) -> tuple[np.random.Generator, np.ndarray]:
+    def pairs(self, step: int, length: int) -> sampling.Pairs:
+        """Full pairs of two halves, half of them random."""
+        text = self.windows(step, length)
+        b = self.batch_size
+        a = (length - 1) // 2
+        separators = np.zeros(text.ids.shape, bool)
+        separators[:, a] = True
+        word_starts = text.word_starts.copy()
+        word_starts[:, a : a + 2] = True
+        return sampling.Pairs(
+            text.ids, word_starts, separators,
+            np.full(b, a, np.int32), np.full(b, length - 1 - a, np.int32),
+            (np.arange(b) % 2).astype(np.int32),
+        )  # fmt: skip
+
+    def next_pairs(self, step: int, length: int) -> sampling.Pairs:
+        """The same, each with three rivals."""
+        own = self.pairs(step, length)
+        rivals = [np.repeat(x, 3, axis=0) for x in own[:6]]
+        return own._replace(
+            labels=np.zeros_like(own.labels), rivals=sampling.Pairs(*rivals)
+        )
+
+    def streams(
+        self,
+        step: int,
+        length: int,
+        advance: int | None = None,
+        both_directions: bool = False,
+    ) -> sampling.Streams:
+        """The windows as rows that go on; every step is another text."""
+        del advance
+        text = self.windows(step, length)
+        directions = np.ones(self.batch_size, np.int32)
+        if both_directions:
+            directions[1::2] = -1
+        return sampling.Streams(*text, directions, text.ids[:, 0])
+
+    def _pieces(
+        self, step: int, length: int
+    ) -> tuple[np.random.Generator, np.ndarray]:
         random = sampling.generator(SEED, step, 'text')
-        shape = (self.batch_size, self.seq_len - 2)
+        shape = (self.batch_size, length)
         return random, random.integers(5, self.vocab_size, shape, np.int32)
 
     def make_views(self, step: int = 0) -> dict[str, View]:
         """The views of a step's global batch, NumPy, as the trainer's are."""
         from infoword_tf.objectives import TABLE
 
-        wanted = {row: TABLE[row].views for row in self.rows}
-        maskings = [TABLE[row].masking for row in wanted if TABLE[row].masking]
-        masking = maskings[0] if maskings else 'tokens'
-        sources = {name: Source(getattr(self, name))
-                   for name in source_names(wanted)}  # fmt: skip
-        made = Batches(sources, wanted, masking, self.specials, SEED)
-        return made.views(step)
+        maskings = [TABLE[r].masking for r in self.rows if TABLE[r].masking]
+        plan = make_plan(
+            {row: TABLE[row].settings for row in self.rows},
+            self.seq_len,
+            maskings[0] if maskings else 'tokens',
+        )
+        sources = {
+            name: Source(functools.partial(getattr(self, name), **how))
+            for name, how in plan.reading.items()
+        }
+        return Batches(sources, plan, self.specials, SEED).views(step)
 
     def operations(self, batch: Mapping[str, View]) -> int:
         """Floating-point operations of the matrix products of a step.
@@ -167,17 +235,48 @@ class Work:
         Args:
             batch: what `make_views` gives.
         """
-        forward = 0
-        for view in batch.values():
-            b, t = view.ids.shape
-            asking = sum(places.shape[1] for places in view.places.values())
+        found = 0
+        for name, view in batch.items():
+            *texts, t = view.ids.shape
+            b = math.prod(texts)
+            asking = sum(places.shape[-1] for places in view.places.values())
             asking = asking or t  # a row that wants the text
-            forward += (self.layers - 1) * block_operations(
+            if self.encoder == 'transformer_xl':
+                found += self._relative(name, view, b, t, asking)
+                continue
+            found += 3 * (self.layers - 1) * block_operations(
                 b, t, t, self.width
-            ) + block_operations(b, t, asking, self.width)
+            ) + 3 * block_operations(b, t, asking, self.width)
         for row in self.rows:
-            forward += self.score_operations(row, batch)
-        return 3 * forward
+            found += 3 * self.score_operations(row, batch)
+        return found
+
+    def _relative(
+        self, name: str, view: View, b: int, t: int, asking: int
+    ) -> int:
+        """Operations of a pass of `transformer_xl`, both ways."""
+        from infoword_tf.objectives import TABLE
+
+        block = functools.partial(
+            relative_operations,
+            b,
+            t,
+            d=self.width,
+            heads=SIZES[self.size]['heads'],
+            memory=self.memory_length,
+            causal=self.fixed.get('causal', False),
+            directed=view.directions is not None,
+            segments=view.segment_ids is not None,
+        )
+        # The query stream asks in all blocks, the content stream in all but
+        # the last one.
+        wants = [TABLE[row].views.get(name) for row in self.rows]
+        queries = asking if 'queries' in wants else 0
+        return (self.layers - 1) * block(content=t, queries=queries) + (
+            block(content=0, queries=queries)
+            if queries
+            else block(content=asking, queries=0)
+        )
 
     def score_operations(
         self, row: str, batch: Mapping[str, View]
@@ -188,21 +287,26 @@ class Work:
             row: one of `rows`, with its settings as they are in the table.
             batch: what `make_views` gives.
         """
+        b, d = self.batch_size, self.width
+        if row == 'nsp':  # pooler and two classes
+            return 2 * b * d * (d + 2)
+        if row == 'nsp_nce':  # psi and the true and three other pairs
+            return 2 * 4 * b * d
         if row == 'ict':  # both ways, and pooled as a and as candidates
             sides = [batch[side].ids for side in ('passage', 'sentence')]
             queries = columns = len(sides[0])
-            pooled = 2 * 2 * sum(ids.size for ids in sides) * self.width
-            return 2 * (pooled + 2 * queries * self.width * columns)
+            pooled = 2 * 2 * sum(ids.size for ids in sides) * d
+            return 2 * (pooled + 2 * queries * d * columns)
         if row == 'dim':  # the n-grams of a sequence share their a
             queries, slots = batch['ngrams'].targets[row].shape
             columns = queries * slots
         else:
-            queries = batch['masked'].targets[row].size
-            columns = {
-                'mlm': self.vocab_size,
-                'bert_nce': min(queries, self.vocab_size),
-            }[row]
-        return 2 * queries * self.width * columns
+            (view,) = (v for v in batch.values() if row in v.targets)
+            queries = view.targets[row].size
+            columns = self.vocab_size
+            if row == 'bert_nce':
+                columns = min(queries, columns)
+        return 2 * queries * d * columns
 
 
 def block_operations(b: int, t: int, asking: int, d: int) -> int:
@@ -224,3 +328,53 @@ def block_operations(b: int, t: int, asking: int, d: int) -> int:
     return 2 * b * (
         keys_and_values + queries_and_output + attention + feed_forward
     )
+
+
+def relative_operations(
+    b: int,
+    t: int,
+    *,
+    content: int,
+    queries: int,
+    d: int,
+    heads: int,
+    memory: int = 0,
+    causal: bool = False,
+    directed: bool = False,
+    segments: bool = False,
+) -> int:
+    """Operations of a block of relative attention, forward and backward.
+
+    Distances are constants: the backward pass of their projection is one
+    product, that of all others two. A directed row takes its distances twice,
+    sines apart from cosines. Where all tokens ask they do so in blocks, each
+    of which needs the distances within its reach.
+
+    Args:
+        b: B.
+        t: T.
+        content: tokens of a row that ask in the content stream.
+        queries: places that ask in the query stream.
+        d: D.
+        heads: H.
+        memory: M.
+        causal: whether there are no distances to later tokens.
+        directed: whether rows have directions.
+        segments: whether there are segments.
+    """
+    from infoword_tf.layers.relative import blocks_of
+
+    keys = memory + t
+    distances = keys + (1 if causal else t)
+    products = keys * d * 2 * d  # keys and values of the memory too
+    for asking, in_blocks in ((content, content == t), (queries, False)):
+        columns = distances
+        if in_blocks and not causal:
+            columns = keys + t // blocks_of(t)
+        each = 2 * d * d  # query and output
+        each += 2 * keys * d  # scores, weighted values
+        each += columns * d * (2 if directed else 1)
+        each += d * heads * segments
+        each += 2 * d * 4 * d  # feed-forward
+        products += asking * each
+    return 2 * (3 * b * products + 2 * distances * d * d)

@@ -7,17 +7,31 @@ from typing import Any
 from export import signatures as limits
 from export import warmup
 from infoword_tf.objectives import TABLE
+from infoword_tf.text.layout import LAYOUTS
 
 _CORPORA = {
     'pydocs': 'the English docstrings of a Python interpreter and of the '
     'packages beside it',
     'text': 'text files, one sentence or paragraph a line',
+    'lines': 'text files, read as one text whose line ends count',
 }
 _POOLINGS = {
-    'cls': 'the state of [CLS]',
-    'mean': 'the mean of the states of all tokens, [CLS] and [SEP] included',
+    'mean': 'the mean of the states of all tokens, special pieces included',
     'weighted': 'the mean of all states with learned weights',
     'first_last': 'the mean of the states of the first and the last layer',
+}
+_UNKNOWN = {
+    'wordpiece': (
+        '* A word of more than 100 bytes, or of characters that the '
+        'vocabulary lacks, is [UNK].',
+    ),
+    'sentencepiece': (
+        '* Characters that the vocabulary lacks are its unknown piece, '
+        'neighbours together.',
+        '* Spaces before a word are no part of its bytes. Where `starts` is '
+        '`ends`, a token has no bytes of its own: a mark of a word alone '
+        '(U+2581), or a character that is several tokens, whose last has them.',
+    ),
 }
 _EXAMPLES = {
     'embed': ['strings in, vectors out', 'a second text'],
@@ -28,10 +42,10 @@ _MEANINGS = {
     'embeddings': 'one vector for each text',
     'states': 'one vector for each token, zeros beyond `lengths`',
     'starts': 'the first byte of each token in the text that was sent; '
-    f'{limits.NOWHERE} for [CLS], [SEP] and padding',
+    f'{limits.NOWHERE} for special pieces and padding',
     'ends': 'the byte after its last, alike',
-    'ids': 'tokens by number, with [CLS], [SEP] and padding',
-    'lengths': 'how many tokens each text has, with [CLS] and [SEP]',
+    'ids': 'tokens by number, with special pieces and padding',
+    'lengths': 'how many tokens each text has, with special pieces',
     'tokens': 'the likeliest pieces for each [MASK], best first; empty '
     'strings where there is no mask',
     'scores': 'their log-probabilities (nats); 0 where there is no mask',
@@ -77,10 +91,16 @@ def _title(config: Mapping[str, Any], export: Mapping[str, Any]) -> str:
         f'`{row}` (weight {entry["weight"]:g}: {TABLE[row].relation})'
         for row, entry in config['rows'].items()
     )
-    if config['tokenizer']['lower_case']:
+    lower_case = config['tokenizer']['lower_case']
+    if config['tokenizer']['kind'] == 'sentencepiece':
+        case = 'lower-cased' if lower_case else 'with case'
+    elif lower_case:
         case = 'lower-cased and without accents'
     else:
         case = 'with case and accents'
+    layout = LAYOUTS[config.get('layout', 'bert')]
+    one = layout.shown.split()[0 if layout.first else -1]
+    poolings = {**_POOLINGS, 'cls': f'the state of its {one}'}
     lines = [
         f'# Text encoder, version {export["version"]}',
         '',
@@ -90,9 +110,9 @@ def _title(config: Mapping[str, Any], export: Mapping[str, Any]) -> str:
         '',
         f'* Computes in {export["precision"]} and returns float32; it was '
         f'trained in {config["precision"]}.',
-        f'* {export["weights"]:,} weights. A text is cut at '
-        f'{config["max_length"]} tokens.',
-        f"* A text's vector is {_POOLINGS[config['pooling']]}; compare "
+        f'* {export["weights"]:,} weights. A text is read as '
+        f'`{layout.shown}`, and cut at {config["max_length"]} tokens.',
+        f"* A text's vector is {poolings[config['pooling']]}; compare "
         f'vectors by {config["similarity"]}.',
         f'* Written by TensorFlow {export["tensorflow"]}, for TensorFlow '
         'Serving 2.12 to 2.20, or TensorFlow with tensorflow_text imported.',
@@ -191,13 +211,17 @@ def _limits(config: Mapping[str, Any]) -> str:
         '',
         f'* What comes after token {config["max_length"]} of a text is not '
         'read.',
-        '* A word of more than 100 bytes, or of characters that the vocabulary '
-        'lacks, is [UNK]. Bytes that are no UTF-8 are read as U+FFFD.',
+        *_UNKNOWN[config['tokenizer']['kind']],
+        '* Bytes that are no UTF-8 are read as U+FFFD.',
         '* It repeats what its training text says, true or not, kind or not; '
         'the run has not looked into that.',
         '* The values above are all that the run has measured: no task, no '
         'other text.',
     ]
+    if config.get('memory_length') is not None:
+        lines.append(
+            '* Every text is read alone: the memory of the training is empty.'
+        )
     if not any(TABLE[row].pooling for row in config['rows']):
         lines.append(
             '* No row of this run compares whole texts: their vectors are '

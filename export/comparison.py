@@ -136,15 +136,18 @@ def in_python(
 def _tokens(loaded: Any, content: Sequence[bytes]) -> dict[str, np.ndarray]:
     import tensorflow as tf
 
-    tokenizer, room = loaded.tokenizer, loaded.max_length - 2
+    tokenizer, room = loaded.tokenizer, loaded.room
     ids, starts, ends = (
         [row[:room] for row in part.to_list()]
         for part in tokenizer.tokenize_with_offsets(
             tf.constant(content, tf.string)
         )
     )
-    ids = [[tokenizer.cls_id, *row, tokenizer.sep_id] for row in ids]
-    starts, ends = ([[-1, *row, -1] for row in x] for x in (starts, ends))
+    ids = [[*loaded.before, *row, *loaded.after] for row in ids]
+    before, after = [-1] * len(loaded.before), [-1] * len(loaded.after)
+    starts, ends = (
+        [[*before, *row, *after] for row in x] for x in (starts, ends)
+    )
     lengths = np.array([len(row) for row in ids], np.int32)
     shape = (len(ids), int(lengths.max(initial=2)))
 

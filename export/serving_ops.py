@@ -21,20 +21,27 @@ from typing import Any
 # Of TensorFlow, in 2.12 as in 2.20.
 CORE = frozenset("""
     Abs AddV2 All Assert AssignVariableOp BatchMatMulV2 BroadcastTo Cast
-    ConcatV2 Const Cumsum DenseBincount DisableCopyOnRead Equal Erf Exp
-    ExpandDims Fill FloorDiv GatherV2 Greater GreaterEqual Identity If Less
+    ConcatV2 Const Cumsum DecodeRaw DenseBincount DisableCopyOnRead Equal Erf
+    Exp ExpandDims Fill FloorDiv GatherV2 Greater GreaterEqual Identity If Less
     LessEqual Log LogSoftmax LogicalAnd LogicalNot LogicalOr MatMul Max Maximum
-    Mean MergeV2Checkpoints Min Minimum Mul Neg NoOp Pack Pad Placeholder Prod
-    RaggedRange Range ReadVariableOp RealDiv Reshape RestoreV2 Rsqrt SaveV2
-    Select SelectV2 Shape ShardedFilename Size Softmax Split SplitV Square
-    Squeeze StatefulPartitionedCall StatelessIf StaticRegexFullMatch
-    StridedSlice StringJoin StringSplitV2 Sub Sum Tanh TensorListConcatV2
-    TensorListReserve TensorListSetItem TensorScatterUpdate Tile TopKV2
-    Transpose UpperBound VarHandleOp Where While
+    Mean MergeV2Checkpoints Min Minimum Mul Neg NoOp NotEqual Pack Pad
+    PartitionedCall Placeholder Prod RaggedRange Range ReadVariableOp RealDiv
+    ReduceJoin Reshape RestoreV2 Rsqrt SaveV2 Select SelectV2 Shape
+    ShardedFilename Size Slice Softmax Split SplitV Square Squeeze
+    StatefulPartitionedCall StatelessIf StaticRegexFullMatch StaticRegexReplace
+    StridedSlice StringJoin StringLength StringSplitV2 Sub Sum Tanh
+    TensorListConcatV2 TensorListReserve TensorListSetItem TensorScatterUpdate
+    Tile TopKV2 Transpose UpperBound VarHandleOp Where While ZerosLike
 """.split())
 
-# Of tensorflow_text: `FastBertTokenizer`, without and with offsets.
-TEXT = frozenset({'FastBertNormalize', 'FastWordpieceTokenizeWithOffsets'})
+# Of tensorflow_text: `FastBertTokenizer`, without and with offsets, and the
+# model of `SentencepieceTokenizer`, without and with offsets. They are in the
+# parts fast_bert_normalizer, fast_wordpiece_tokenizer and
+# sentencepiece_tokenizer below.
+TEXT = frozenset("""
+    FastBertNormalize FastWordpieceTokenizeWithOffsets SentencepieceOp
+    SentencepieceTokenizeOp SentencepieceTokenizeWithOffsetsOp
+""".split())
 
 # The parts of each `ops_lib` by the names of their files in the wheel,
 # `python/ops/_NAME.so`; what only metrics need lies elsewhere.

@@ -25,7 +25,7 @@ ROWS = 256  # texts of a chunk, at most
 TOKENS = 32_768  # tokens of a chunk, at most: 256 texts of 128
 MASKS = 8  # of a text are answered
 ANSWERS = 10  # for each of them
-NOWHERE = -1  # offset of [CLS], [SEP] and padding
+NOWHERE = -1  # offset of special pieces and padding
 _FAR = 2**30  # from every piece
 
 Tensor = Any
@@ -70,6 +70,7 @@ class Signatures:
         # What is saved are graphs and their weights, no layer of Keras.
         module = tf.Module(name='infoword')
         module.weights = self.weights
+        module.tokenizer = self.loaded.tokenizer  # what it holds travels too
         signatures = {'serving_default': self.functions['embed']}
         tf.saved_model.save(module, folder, signatures | self.functions)
 
@@ -94,7 +95,7 @@ class Signatures:
     def _tokens(self, texts: Tensor) -> dict[str, Tensor]:
         """The state of each token, and the bytes that it stands for."""
         total, rows = tf.size(texts), self._rows()
-        room = self.loaded.max_length - 2
+        room = self.loaded.room
 
         def tokenize(begin: Tensor, end: Tensor) -> tuple[Tensor, ...]:
             tokenizer = self.loaded.tokenizer
@@ -127,11 +128,13 @@ class Signatures:
         (states,) = _in_chunks(
             total, rows, encode, [((None, self._width()), tf.float32)]
         )
-        nowhere = (NOWHERE, NOWHERE, NOWHERE)
+        before = [NOWHERE] * len(self.loaded.before)
+        after = [NOWHERE] * len(self.loaded.after)
+        around = before, after, NOWHERE
         return {
             'states': states,
-            'starts': _laid_out(starts, splits, lengths, *nowhere),
-            'ends': _laid_out(ends, splits, lengths, *nowhere),
+            'starts': _laid_out(starts, splits, lengths, *around),
+            'ends': _laid_out(ends, splits, lengths, *around),
             'ids': ids,
             'lengths': lengths,
         }
@@ -148,7 +151,9 @@ class Signatures:
             masks = self._first_masks(flat, splits)
             there = masks >= 0
             scores = self.loaded.word_scores(
-                ids, lengths, tf.where(there, masks + 1, 0)  # after [CLS]
+                ids,
+                lengths,
+                tf.where(there, masks + len(self.loaded.before), 0),
             )
             best = tf.math.top_k(scores, answers)
             return (
@@ -180,7 +185,7 @@ class Signatures:
         return self.loaded.encoder.arguments['width']
 
     def _padded(self, flat: Tensor, splits: Tensor) -> tuple[Tensor, Tensor]:
-        """[CLS] pieces [SEP], cut at `max_length`, padded to the longest.
+        """Texts in their layout, cut at `max_length`, padded to the longest.
 
         Args:
             flat: [N] int32 ids.
@@ -189,30 +194,27 @@ class Signatures:
         Returns:
             ids [C, T] and lengths [C], int32.
         """
-        special = self.loaded.tokenizer
-        sizes = tf.minimum(splits[1:] - splits[:-1], self.loaded.max_length - 2)
-        lengths = tf.cast(sizes, tf.int32) + 2
-        ids = _laid_out(
-            flat,
-            splits,
-            lengths,
-            special.cls_id,
-            special.sep_id,
-            special.pad_id,
-        )
+        before, after = self.loaded.before, self.loaded.after
+        sizes = tf.minimum(splits[1:] - splits[:-1], self.loaded.room)
+        lengths = tf.cast(sizes, tf.int32) + len(before) + len(after)
+        padding = self.loaded.tokenizer.pad_id
+        ids = _laid_out(flat, splits, lengths, before, after, padding)
         return ids, lengths
 
     def _with_masks(self, texts: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Pieces of texts that have [MASK] in them.
 
-        The tokenizer takes [MASK] for three words, so texts are parted there.
+        To a tokenizer [MASK] is text like any other, so texts are parted
+        there.
 
         Returns:
             ids [N] int32, splits [C + 1] int64, masks of each text [C] int32.
         """
         parts = tf.strings.split(texts, vocabulary.MASK)
-        pieces = self.loaded.tokenizer.tokenize(parts.flat_values)
         _, number = _in_texts(parts.row_splits)
+        pieces = self.loaded.tokenizer.tokenize_parts(
+            parts.flat_values, number > 0
+        )
         masks = tf.cast(number > 0, tf.int64)  # before each part but the first
         ends = tf.cumsum(pieces.row_lengths() + masks)
         part, place = _in_texts(pieces.row_splits)
@@ -239,7 +241,7 @@ class Signatures:
         Returns:
             The same of what stays.
         """
-        room = self.loaded.max_length - 2
+        room = self.loaded.room
         text, place = _in_texts(splits)
         masks = tf.gather(self._first_masks(flat, splits), text)  # [N, Q]
         far = tf.abs(tf.cast(place, tf.int32)[:, None] - masks)
@@ -282,8 +284,8 @@ def _laid_out(
     flat: Tensor,
     splits: Tensor,
     lengths: Tensor,
-    first: int,
-    last: int,
+    before: Sequence[int],
+    after: Sequence[int],
     beyond: int,
 ) -> Tensor:
     """Flat values as rows, with something before and after each.
@@ -291,23 +293,26 @@ def _laid_out(
     Args:
         flat: [N] int32.
         splits: [C + 1] int64, where each row begins among them.
-        lengths: [C] int32 with `first` and `last`; what does not fit is cut.
-        first, last: stand at the ends of each row.
+        lengths: [C] int32 with both; what does not fit is cut.
+        before, after: stand at the ends of each row.
         beyond: fills rows up to the longest.
 
     Returns:
         [C, T] int32.
     """
     column = tf.range(_longest(lengths))[None, :]
-    end = lengths[:, None] - 1
+    end = lengths[:, None] - len(after)
     # Gathering needs something to gather, also where no text has a piece.
     values = tf.pad(flat, [[0, 1]])
-    source = splits[:-1, None] + tf.cast(column - 1, tf.int64)
-    inside = tf.logical_and(column > 0, column < end)
+    source = splits[:-1, None] + tf.cast(column - len(before), tf.int64)
+    inside = tf.logical_and(column >= len(before), column < end)
     rows = tf.gather(values, tf.where(inside, source, 0))
     rows = tf.where(inside, rows, beyond)
-    rows = tf.where(tf.equal(column, 0), first, rows)
-    return tf.where(tf.equal(column, end), last, rows)
+    for place, value in enumerate(before):
+        rows = tf.where(tf.equal(column, place), value, rows)
+    for place, value in enumerate(after):
+        rows = tf.where(tf.equal(column, end + place), value, rows)
+    return rows
 
 
 def _in_chunks(

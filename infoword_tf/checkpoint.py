@@ -1,8 +1,9 @@
 """The workdir: the unit that travels, and what a run resumes from.
 
-    config.json  vocab.txt  weights.safetensors    what `load` needs
-    flags.txt  checkpoints/                        what resuming needs
-    metrics.jsonl  metrics.json  bounds.png        what happened
+    config.json  vocab.txt or spm.model  weights.safetensors
+                                               what `load` needs
+    flags.txt  checkpoints/                    what resuming needs
+    metrics.jsonl  metrics.json  bounds.png    what happened
 
 A checkpoint is one safetensors file of every weight and moment by its path:
 written beside its place, flushed and renamed, so it is there whole or not at
@@ -189,8 +190,17 @@ class Checkpoints:
         for path in self.paths()[: -self.keep]:
             path.unlink()
 
-    def restore(self, variables: Mapping[str, Any]) -> int:
+    def restore(
+        self,
+        variables: Mapping[str, Any],
+        memory: Mapping[str, Any] | None = None,
+    ) -> int:
         """Sets variables from the newest checkpoint that is whole.
+
+        Args:
+            variables: by path, all that the checkpoint holds but
+            memory: by path, `memory/...`, one of each replica. That of
+                another number of replicas is left out, and that is said.
 
         Returns:
             Updates made so far, 0 where there is no checkpoint.
@@ -208,8 +218,22 @@ class Checkpoints:
             for failure in failures:
                 print(f'skipped a damaged checkpoint: {failure}', flush=True)
             step = int(tensors.pop('step'))
+            remembered = {
+                k: tensors.pop(k)
+                for k in list(tensors)
+                if k.startswith('memory/')
+            }
             assign(variables, tensors, str(path))
             print(f'resuming from {path} (step {step})', flush=True)
+            memory = memory or {}
+            if set(memory) == set(remembered):
+                assign(memory, remembered, str(path))
+            else:
+                print(
+                    'memory starts empty: the checkpoint has none of these '
+                    'replicas',
+                    flush=True,
+                )
             # A run goes on from here: damaged newer ones are set aside.
             if self.chief:
                 for damaged in self.paths():

@@ -19,11 +19,14 @@ import tensorflow as tf
 from keras import ops
 
 from infoword_tf import checkpoint
+from infoword_tf.layers.block import take
 from infoword_tf.layers.pooling import POOLINGS, pool
 from infoword_tf.model import CONFIG_VERSION, Model
 from infoword_tf.objectives.infonce import NEVER
 from infoword_tf.text import vocabulary
-from infoword_tf.text.wordpiece import WordPiece
+from infoword_tf.text.layout import LAYOUTS
+from infoword_tf.text.tokenizer import Tokenizer
+from infoword_tf.text.tokenizers import TOKENIZERS
 
 Tensor = Any
 WORD_ROWS = ('mlm', 'bert_nce')  # rows that can fill a blank, the first wins
@@ -39,13 +42,16 @@ class Loaded:
         config: what `config.json` holds.
         model: the encoder with its rows.
         unigram: [V] int64, how often each piece was in the training text.
+        layout: what stands around a text.
+        before, after: the same as ids.
+        room: pieces of a text that fit between them.
         cut: how many texts the last `encode` cut at `max_length`.
     """
 
     def __init__(
         self,
         model: Model,
-        tokenizer: WordPiece,
+        tokenizer: Tokenizer,
         config: Mapping[str, Any],
         unigram: np.ndarray,
     ):
@@ -53,6 +59,11 @@ class Loaded:
         self.model, self.encoder = model, model.encoder
         self.tokenizer, self.config = tokenizer, dict(config)
         self.unigram = unigram
+        self.layout = LAYOUTS[config.get('layout', 'bert')]
+        ids = {'cls': tokenizer.cls_id, 'sep': tokenizer.sep_id}
+        self.before = [ids[name] for name in self.layout.before]
+        self.after = [ids[name] for name in self.layout.after]
+        self.room = self.max_length - len(self.before) - len(self.after)
         self.cut = 0
         self._traced = functools.cache(self._trace)
 
@@ -88,8 +99,13 @@ class Loaded:
             [B, Q or T, D] float32.
         """
         padding = ops.logical_not(self._real(ids, lengths))
+        segment_ids = None
+        if self.layout.last_segment:
+            last = ops.equal(self._column(ids), self._last(lengths))
+            segment_ids = self.layout.last_segment * ops.cast(last, 'int32')
         encoded = self.encoder(
             ids,
+            segment_ids=segment_ids,
             block_ids=ops.cast(padding, 'int32'),
             places=places,
             all_layers=layers is not None,
@@ -97,7 +113,8 @@ class Loaded:
         if layers is None:
             return ops.cast(encoded.states, 'float32')
         chosen = [ops.cast(encoded.layers[i], 'float32') for i in layers]
-        return sum(chosen) / len(chosen)
+        mean = sum(chosen) / len(chosen)
+        return mean if places is None else take(mean, places)
 
     def embed(
         self,
@@ -125,12 +142,11 @@ class Loaded:
         if pooling == 'first_last':
             layers = (1, -1) if layers is None else layers
         if pooling == 'cls':
-            if layers is None:  # the last block computes this one alone
-                place = ops.zeros_like(ids[:, :1])
-                states = self.states(ids, lengths, places=place)
-            else:
-                states = self.states(ids, lengths, layers)
-            return states[:, 0]
+            place = self._last(lengths)  # [B, 1]
+            if self.layout.first:
+                place = ops.zeros_like(place)
+            # Of the last layer this state alone is computed.
+            return self.states(ids, lengths, layers, places=place)[:, 0]
         states = self.states(ids, lengths, layers)
         return pool(states, self._real(ids, lengths), kernel)
 
@@ -161,17 +177,20 @@ class Loaded:
             states, np.maximum(self.unigram, 1e-9)
         )
         never = np.zeros(len(self.tokenizer), 'float32')
-        special = vocabulary.SPECIALS
-        for number, piece in enumerate(self.tokenizer.vocabulary):
-            if piece in special and piece != vocabulary.UNK:
-                never[number] = NEVER
+        never[list(self.tokenizer.control_ids)] = NEVER
         return ops.log_softmax(scores + never, axis=-1)
 
     def _real(self, ids: Tensor, lengths: Tensor) -> Tensor:
         """[B, T] bool: what is no padding."""
-        lengths = ops.convert_to_tensor(lengths, dtype='int32')
-        place = ops.arange(ops.shape(ids)[1], dtype='int32')
-        return ops.less(place[None, :], lengths[:, None])
+        return ops.less_equal(self._column(ids), self._last(lengths))
+
+    def _column(self, ids: Tensor) -> Tensor:
+        """[1, T] int32: 0, 1, 2, ..."""
+        return ops.arange(ops.shape(ids)[1], dtype='int32')[None, :]
+
+    def _last(self, lengths: Tensor) -> Tensor:
+        """[B, 1] int32: the last place of each text."""
+        return ops.convert_to_tensor(lengths, dtype='int32')[:, None] - 1
 
     def _pooling_kernel(self, pooling: str) -> Tensor | None:
         if pooling not in POOLINGS:
@@ -294,10 +313,14 @@ class Loaded:
         if len(parts) == 1:
             raise ValueError(f'there is no {vocabulary.MASK} in {text!r}')
         tokenizer = self.tokenizer
-        ids = [tokenizer.cls_id]
-        for number, part in enumerate(tokenizer.tokenize(parts).to_list()):
+        ids = list(self.before)
+        inside = [False] + [True] * (len(parts) - 1)
+        found = tokenizer.tokenize_parts(
+            tf.constant(parts, tf.string), tf.constant(inside)
+        )
+        for number, part in enumerate(found.to_list()):
             ids += [tokenizer.mask_id] * (number > 0) + part
-        ids.append(tokenizer.sep_id)
+        ids += self.after
         if len(ids) > self.max_length:
             raise ValueError(
                 f'{len(ids)} tokens, but this model takes {self.max_length}; '
@@ -333,8 +356,8 @@ class Loaded:
         )
 
     def _ids(self, texts: list[str]) -> tuple[np.ndarray, np.ndarray]:
-        """[CLS] text [SEP] of all texts: flat int32, lengths [n] int64."""
-        room = self.max_length - 2
+        """All texts in their layout: flat int32 ids, lengths [n] int64."""
+        before, after = len(self.before), len(self.after)
         flat, lengths = [], []
         self.cut = 0
         for begin in range(0, len(texts), _TEXTS_A_CALL):
@@ -343,19 +366,22 @@ class Loaded:
             )
             values = pieces.flat_values.numpy()
             splits = pieces.row_splits.numpy()
-            sizes = np.minimum(np.diff(splits), room)
-            self.cut += int((np.diff(splits) > room).sum())
-            ends = np.cumsum(sizes + 2)
+            sizes = np.minimum(np.diff(splits), self.room)
+            self.cut += int((np.diff(splits) > self.room).sum())
+            lengths.append(before + sizes + after)
+            ends = np.cumsum(lengths[-1])
+            begins = ends - lengths[-1]
             made = np.empty(ends[-1], np.int32)
-            made[ends - sizes - 2] = self.tokenizer.cls_id
-            made[ends - 1] = self.tokenizer.sep_id
+            for place, number in enumerate(self.before):
+                made[begins + place] = number
+            for place, number in enumerate(self.after):
+                made[ends - after + place] = number
             within = np.arange(sizes.sum())
             within -= np.repeat(np.cumsum(sizes) - sizes, sizes)
-            made[np.repeat(ends - sizes - 1, sizes) + within] = values[
+            made[np.repeat(begins + before, sizes) + within] = values[
                 np.repeat(splits[:-1], sizes) + within
             ]
             flat.append(made)
-            lengths.append(sizes + 2)
         if not texts:
             return np.zeros(0, np.int32), np.zeros(0, np.int64)
         return np.concatenate(flat), np.concatenate(lengths)
@@ -374,22 +400,17 @@ def load(workdir: str | pathlib.Path, precision: str = 'float32') -> Loaded:
         ValueError: its weights are cut, or are not those of its config.
     """
     workdir = pathlib.Path(workdir)
-    for name in ('config.json', 'vocab.txt', 'weights.safetensors'):
-        if not (workdir / name).is_file():
-            raise FileNotFoundError(
-                f'{workdir} has no {name}: it is not the workdir of a '
-                'finished run of infoword_tf.train'
-            )
-    config = json.loads((workdir / 'config.json').read_text())
+    config = json.loads(_there(workdir / 'config.json').read_text())
     if config['version'] != CONFIG_VERSION:
         raise ValueError(
             f'{workdir}/config.json has version {config["version"]}, this '
             f'code reads version {CONFIG_VERSION}; load it with the release '
             'that wrote it'
         )
-    tokenizer = WordPiece(
-        vocabulary.read(workdir / 'vocab.txt'),
-        config['tokenizer']['lower_case'],
+    kind = TOKENIZERS[config['tokenizer']['kind']]
+    _there(workdir / 'weights.safetensors')  # before the work
+    tokenizer = kind.read(
+        _there(workdir / kind.file), config['tokenizer']['lower_case']
     )
     model = Model({**config, 'precision': precision}, tokenizer.specials)
     tensors = checkpoint.read_tensors(workdir / 'weights.safetensors')
@@ -398,3 +419,13 @@ def load(workdir: str | pathlib.Path, precision: str = 'float32') -> Loaded:
         model.variables, tensors, str(workdir / 'weights.safetensors')
     )
     return Loaded(model, tokenizer, config, unigram)
+
+
+def _there(path: pathlib.Path) -> pathlib.Path:
+    """The path of a file of a workdir, if it is there."""
+    if not path.is_file():
+        raise FileNotFoundError(
+            f'{path.parent} has no {path.name}: it is not the workdir of a '
+            'finished run of infoword_tf.train'
+        )
+    return path

@@ -15,6 +15,7 @@ import tensorflow as tf
 
 from infoword_tf import optim
 from infoword_tf.data.batches import HELDOUT_BATCH
+from infoword_tf.data.streams import StreamSource
 from infoword_tf.distribution import StrategyReplicas
 from infoword_tf.layers import dropout
 from infoword_tf.model import Model
@@ -30,16 +31,101 @@ class NonFiniteLoss(RuntimeError):
 
 
 def summarise(row: str, sums: np.ndarray) -> dict[str, float]:
-    """Means of an `Outcome` [7] summed over batches and replicas."""
+    """Means of an `Outcome` [7] summed over batches and replicas.
+
+    Without MI and ceiling where the row bounds none.
+    """
     outcome = Outcome(*sums.tolist())
     hidden = max(outcome.hidden, 1e-12)
-    return {
-        f'{row}/loss': outcome.loss / max(outcome.weight, 1e-12),
-        f'{row}/mi': outcome.mi / hidden,
-        f'{row}/ceiling': outcome.ceiling / hidden,
-        f'{row}/accuracy': outcome.accuracy / hidden,
-        f'{row}/chance': outcome.chance / hidden,
-    }
+    found = {f'{row}/loss': outcome.loss / max(outcome.weight, 1e-12)}
+    if TABLE[row].bounded:
+        found[f'{row}/mi'] = outcome.mi / hidden
+        found[f'{row}/ceiling'] = outcome.ceiling / hidden
+    found[f'{row}/accuracy'] = outcome.accuracy / hidden
+    found[f'{row}/chance'] = outcome.chance / hidden
+    return found
+
+
+class Memories:
+    """What the encoder remembers from step to step: the one state of a run.
+
+    By view two variables, each a part of its own on every replica: rows of a
+    batch lie on the same replica at every step. They are float32 whatever the
+    model computes in, which keeps bfloat16 exactly.
+    """
+
+    def __init__(
+        self, model: Model, strategy: tf.distribute.Strategy, batch_size: int
+    ):
+        """Makes the variables, empty; none where nothing is remembered.
+
+        Args:
+            model: whose config has a `memory_length`.
+            strategy: of the run.
+            batch_size: B of the global batch.
+        """
+        self.strategy = strategy
+        share = batch_size // strategy.num_replicas_in_sync
+        self.dtype = model.encoder.compute_dtype
+
+        def variable(value: Any, dtype: str) -> tf.Variable:
+            return tf.Variable(
+                tf.zeros(value.shape, dtype),
+                trainable=False,
+                synchronization=tf.VariableSynchronization.ON_READ,
+                aggregation=tf.VariableAggregation.NONE,
+            )
+
+        with strategy.scope():
+            self.variables = {
+                name: memory._replace(
+                    states=variable(memory.states, 'float32'),
+                    filled=variable(memory.filled, 'int32'),
+                )
+                for name, memory in model.empty_memories(share).items()
+            }
+
+    def read(self) -> dict[str, Any]:
+        """By view, the memory of the replica that runs."""
+        return {
+            name: memory._replace(
+                states=tf.cast(memory.states.read_value(), self.dtype),
+                filled=memory.filled.read_value(),
+            )
+            for name, memory in self.variables.items()
+        }
+
+    def write(self, memories: Mapping[str, Any], allowed: tf.Tensor) -> None:
+        """Keeps the new memories of the replica that runs.
+
+        Args:
+            memories: by view.
+            allowed: bool; False leaves everything as it is.
+        """
+        for name, memory in self.variables.items():
+            for field in ('states', 'filled'):
+                variable = getattr(memory, field)
+                new = tf.cast(getattr(memories[name], field), variable.dtype)
+                old = variable.read_value()
+                variable.assign(tf.where(allowed, new, old))
+
+    def parts(self) -> dict[str, tf.Variable]:
+        """Each replica's own part by path, for a checkpoint.
+
+        Nothing where replicas are on several machines: only one of them
+        writes.
+        """
+        found = {}
+        for name, memory in self.variables.items():
+            for field in ('states', 'filled'):
+                parts = self.strategy.experimental_local_results(
+                    getattr(memory, field)
+                )
+                if len(parts) < self.strategy.num_replicas_in_sync:
+                    return {}
+                for replica, part in enumerate(parts):
+                    found[f'memory/{name}/{field}/{replica}'] = part
+        return found
 
 
 class Trainer(orbit.StandardTrainer):
@@ -57,13 +143,18 @@ class Trainer(orbit.StandardTrainer):
         seed: int,
         batch_size: int,
         xla: bool = False,
+        memories: Memories | None = None,
     ):
-        """Args: what a step needs; kl is of the training text."""
+        """Args: what a step needs; kl is of the training text.
+
+        Without `memories` they are empty.
+        """
         super().__init__(dataset)
         self.model, self.strategy, self.optimizer = model, strategy, optimizer
         self.step, self.learning_rate = step, learning_rate
         self.kl, self.seed = kl, seed
         self.share = batch_size // strategy.num_replicas_in_sync
+        self.memories = memories or Memories(model, strategy, batch_size)
         self.rows = list(model.objectives)
         self.count_names = [
             name for name in dataset.element_spec if '/counts/' in name
@@ -112,7 +203,9 @@ class Trainer(orbit.StandardTrainer):
             for name, x in batch.items()
         }
         key = dropout.new_key(self.seed, step, replicas.id)
-        gradients, sums = self.gradients(batch, key)
+        gradients, sums, memories = self.gradients(
+            batch, key, self.memories.read()
+        )
         counts = [
             tf.reduce_sum(tf.cast(batch[name], tf.float32))
             for name in self.count_names
@@ -127,16 +220,22 @@ class Trainer(orbit.StandardTrainer):
             step,
             tf.logical_and(alive, finite),
         )
+        self.memories.write(memories, updated)
         return sums, counts, updated
 
     def _gradients(
-        self, batch: Mapping[str, tf.Tensor], key: tf.Tensor
-    ) -> tuple[list[tf.Tensor], tf.Tensor]:
-        """This replica's share of the gradient, and its sums [rows, 7]."""
+        self,
+        batch: Mapping[str, tf.Tensor],
+        key: tf.Tensor,
+        memories: Mapping[str, Any],
+    ) -> tuple[list[tf.Tensor], tf.Tensor, dict[str, Any]]:
+        """This replica's share of the gradient, its sums [rows, 7], and its
+        new memories.
+        """
         replicas = StrategyReplicas()
         with tf.GradientTape() as tape:
-            outcomes = self.model.outcomes(
-                unflatten(batch), self.kl, key, replicas
+            outcomes, memories = self.model.outcomes(
+                unflatten(batch), self.kl, key, replicas, memories=memories
             )
             loss = self.model.loss(outcomes, replicas)
         gradients = tape.gradient(
@@ -145,7 +244,7 @@ class Trainer(orbit.StandardTrainer):
             unconnected_gradients=tf.UnconnectedGradients.ZERO,
         )
         sums = tf.stack([tf.stack(outcomes[row]) for row in self.rows])
-        return [tf.convert_to_tensor(g) for g in gradients], sums
+        return [tf.convert_to_tensor(g) for g in gradients], sums, memories
 
     def train_loop_end(self) -> dict[str, Any]:
         """Means over the loop, by metric; raises if a step went wrong.
@@ -180,7 +279,8 @@ class Heldout(orbit.AbstractEvaluator):
     """Every row's values on the held-out sequences, dropout off.
 
     They run on one device whatever the strategy, so that they do not depend
-    on it.
+    on it. Views that go on have a memory of their own, empty at the first
+    step.
     """
 
     def __init__(
@@ -191,6 +291,9 @@ class Heldout(orbit.AbstractEvaluator):
         flat = flatten(dict(views))
         sequences = len(next(iter(flat.values())))
         size = min(HELDOUT_BATCH, sequences)
+        self.memories = model.empty_memories(StreamSource.heldout_rows)
+        if self.memories:
+            size = StreamSource.heldout_rows
         self.batches = [
             {k: tf.constant(v[i : i + size]) for k, v in flat.items()}
             for i in range(0, sequences, size)
@@ -205,13 +308,24 @@ class Heldout(orbit.AbstractEvaluator):
                     enough = np.cumsum(each) >= wanted + each.max()
                     first = np.argmax(enough) if enough.any() else sequences
                     most = max(most, int(first) + 1)
-        self.head = {k: tf.constant(v[:most]) for k, v in flat.items()}
+        # Of the views of these rows alone.
+        read = {
+            name
+            for row in model.objectives
+            if TABLE[row].heldout_candidates is not None
+            for name in TABLE[row].views
+        }
+        self.head = {
+            k: tf.constant(v[:most])
+            for k, v in flat.items()
+            if k.split('/')[0] in read
+        }
         self._sums = tf.function(self._batch_sums)
         self._candidates = tf.function(self._head_candidates)
 
     def _head_candidates(self) -> dict[str, Any]:
         views = unflatten(self.head)
-        states = self.model.encode(views)
+        states, _ = self.model.encode(views)
         found = {}
         for row, objective in self.model.objectives.items():
             limit = TABLE[row].heldout_candidates
@@ -223,23 +337,26 @@ class Heldout(orbit.AbstractEvaluator):
         return found
 
     def _batch_sums(
-        self, batch: dict[str, tf.Tensor], candidates: dict[str, Any]
-    ) -> tf.Tensor:
-        outcomes = self.model.outcomes(
-            unflatten(batch), self.kl, candidates=candidates
+        self,
+        batch: dict[str, tf.Tensor],
+        candidates: dict[str, Any],
+        memories: dict[str, Any],
+    ) -> tuple[tf.Tensor, dict[str, Any]]:
+        outcomes, memories = self.model.outcomes(
+            unflatten(batch),
+            self.kl,
+            candidates=candidates,
+            memories=memories,
         )
-        return tf.stack([tf.stack(o) for o in outcomes.values()])
+        return tf.stack([tf.stack(o) for o in outcomes.values()]), memories
 
     def evaluate(self, num_steps: tf.Tensor | None = None) -> dict[str, float]:
         """All held-out sequences; returns `heldout/ROW/...`."""
-        candidates = self._candidates()
-        sums = np.sum(
-            [
-                self._sums(batch, candidates).numpy().astype(np.float64)
-                for batch in self.batches
-            ],
-            axis=0,
-        )
+        candidates, memories = self._candidates(), self.memories
+        sums = 0.0
+        for batch in self.batches:
+            more, memories = self._sums(batch, candidates, memories)
+            sums = sums + more.numpy().astype(np.float64)
         report = {}
         for row, outcome in zip(self.model.objectives, sums, strict=True):
             for name, value in summarise(row, outcome).items():

@@ -13,6 +13,7 @@ import keras
 import tensorflow as tf
 
 BETA_1, BETA_2, EPSILON = 0.9, 0.98, 1e-6
+DECAYING = ('kernel', 'embedding', 'embeddings')  # how their paths end
 
 
 def schedule(
@@ -70,7 +71,7 @@ class AdamW:
     @staticmethod
     def decays(path: str) -> bool:
         """Whether a weight decays: kernels and embeddings do."""
-        return path.endswith(('kernel', 'embeddings'))
+        return path.endswith(DECAYING)
 
     def apply(
         self,

@@ -27,19 +27,22 @@ def progress_line(
     for row in rows:
         mi, ceiling = record.get(f'{row}/mi'), record.get(f'{row}/ceiling')
         if mi is None:  # a binary row has no bound
-            parts.append(f'{row} -')
-            continue
-        part = f'{row} MI {mi:.3f} of {ceiling:.2f}'
-        if f'heldout/{row}/mi' in record:
-            part += f', held out {record[f"heldout/{row}/mi"]:.3f}'
-        parts.append(part + ' nats')
+            name, unit = 'accuracy', ''
+            part = f'{row} MI -, accuracy {record[f"{row}/accuracy"]:.3f}'
+        else:
+            name, unit = 'mi', ' nats'
+            part = f'{row} MI {mi:.3f} of {ceiling:.2f}'
+        if f'heldout/{row}/{name}' in record:
+            part += f', held out {record[f"heldout/{row}/{name}"]:.3f}'
+        parts.append(part + unit)
     return ' | '.join(parts)
 
 
 def closing_table(record: Mapping[str, Any], rows: Sequence[str]) -> str:
     """The last values of every row, training and held-out."""
+    width = max(10, *map(len, rows))
     lines = [
-        f'{"row":<10} {"text":<9} {"MI":>7} {"ceiling":>8} {"loss":>7} '
+        f'{"row":<{width}} {"text":<9} {"MI":>7} {"ceiling":>8} {"loss":>7} '
         f'{"accuracy":>9} {"chance":>8}',
     ]
     for row in rows:
@@ -54,7 +57,7 @@ def closing_table(record: Mapping[str, Any], rows: Sequence[str]) -> str:
                 for v, n in zip(values, digits, strict=True)
             ]
             lines.append(
-                f'{row:<10} {text:<9} {shown[0]:>7} {shown[1]:>8} '
+                f'{row:<{width}} {text:<9} {shown[0]:>7} {shown[1]:>8} '
                 f'{shown[2]:>7} {shown[3]:>9} {shown[4]:>8}'
             )
     return '\n'.join(lines) + '\n(nats; accuracy and chance as shares)'
@@ -72,14 +75,24 @@ def draw_bounds(
     Args:
         path: of the picture.
         records: lines of metrics.jsonl.
-        rows: names of the rows; one without a bound is left out.
+        rows: names of the rows; one without a bound is left out, and where
+            there is no other the picture says so.
     """
     import matplotlib
 
     matplotlib.use('Agg')
     from matplotlib import pyplot
 
-    rows = [r for r in rows if any(f'{r}/mi' in x for x in records)] or ['']
+    unbounded = ', '.join(rows)
+    rows = [r for r in rows if any(f'{r}/mi' in x for x in records)]
+    if not rows:
+        figure = pyplot.figure(figsize=(5.4, 1.2))
+        figure.text(
+            0.5, 0.5, f'{unbounded}: no bound on mutual information',
+            ha='center', va='center',
+        )  # fmt: skip
+        _save(figure, path)
+        return
     figure, axes = pyplot.subplots(
         2,
         len(rows),
@@ -126,6 +139,13 @@ def draw_bounds(
         )
         below.legend(frameon=False, fontsize=9, loc='lower right')
     figure.tight_layout()
+    _save(figure, path)
+
+
+def _save(figure: Any, path: pathlib.Path) -> None:
+    """Writes a figure as PNG and forgets it."""
+    from matplotlib import pyplot
+
     with checkpoint.written(path) as partial:
         figure.savefig(partial, format='png', dpi=140)
     pyplot.close(figure)

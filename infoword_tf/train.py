@@ -29,15 +29,20 @@ os.environ.setdefault('TF_CPP_MIN_LOG_LEVEL', '3')
 
 CORPUS = flags.DEFINE_string(
     'corpus', 'pydocs', 'pydocs, or text:GLOB (one sentence or paragraph a '
-    'line, a blank line between documents, also .gz).')
+    'line, a blank line between documents, also .gz), or lines:GLOB (one text '
+    'whose line ends count; with --heldout).')
 HELDOUT = flags.DEFINE_string(
     'heldout', None, 'GLOB of held-out text; without it 1 document in 100.')
+TOKENIZER = flags.DEFINE_enum(
+    'tokenizer', None, ['wordpiece', 'sentencepiece'], 'How text becomes '
+    'pieces; by default as --vocab is, else wordpiece.')
 VOCAB = flags.DEFINE_string(
-    'vocab', None, 'A vocab.txt; without it one is learned from the corpus.')
+    'vocab', None, 'A vocab.txt, or a SentencePiece *.model; without it one '
+    'is learned from the corpus.')
 VOCAB_SIZE = flags.DEFINE_integer(
     'vocab_size', 8192, 'Pieces to learn.', lower_bound=1)
 LOWER_CASE = flags.DEFINE_bool(
-    'lower_case', True, 'Lower-case text and strip accents.')
+    'lower_case', True, 'Lower-case text; wordpiece strips accents too.')
 
 OBJECTIVES = flags.DEFINE_string(
     'objectives', 'bert_nce', 'A named sum, or weighted rows: '
@@ -57,6 +62,13 @@ CRITIC = flags.DEFINE_enum(
 TEMPERATURE = flags.DEFINE_float(
     'temperature', None, 'dim: of --critic=cosine; 0.05 by default.',
     lower_bound=1e-6)
+K = flags.DEFINE_integer(
+    'k', None, 'plm: one in K tokens is predicted; 6 by default.',
+    lower_bound=2)
+ORDER = flags.DEFINE_enum(
+    'order', None, ['partial', 'strict'], 'plm: whether what is not predicted '
+    'sees each other, as in the official code, or what comes before it alone, '
+    'as in the paper.')
 
 SIZE = flags.DEFINE_string(
     'size', None, 'tiny, mini, small, medium, base or large; tiny by default.')
@@ -79,6 +91,9 @@ BATCH_SIZE = flags.DEFINE_integer(
     'batch_size', 32, 'Sequences of the global batch.', lower_bound=1)
 SEQ_LEN = flags.DEFINE_integer(
     'seq_len', 128, 'Tokens of a sequence, with specials.', lower_bound=8)
+MEMORY_LENGTH = flags.DEFINE_integer(
+    'memory_length', None, 'Tokens of the steps before that an encoder with '
+    'memory sees; --seq_len by default, 0: none.', lower_bound=0)
 LEARNING_RATE = flags.DEFINE_float(
     'learning_rate', 1e-3, 'Highest learning rate.', lower_bound=0.0)
 WARMUP_STEPS = flags.DEFINE_integer(
@@ -136,7 +151,7 @@ def choose_rows() -> tuple[dict[str, Any], str, str]:
     from infoword_tf.objectives import TABLE, parse
 
     weights = {r: w for r, w in parse(OBJECTIVES.value).items() if w}
-    settings = (DROP_HITS, TRANSFORM, CRITIC, TEMPERATURE)
+    settings = (DROP_HITS, TRANSFORM, CRITIC, TEMPERATURE, K, ORDER)
     given = {f.name: f.value for f in settings if f.value is not None}
     rows = {
         row: {
@@ -182,24 +197,107 @@ def choose_rows() -> tuple[dict[str, Any], str, str]:
                 f'--encoder={name}: {row} allows {", ".join(allowed)} '
                 f'(there are {", ".join(ENCODERS)})'
             )
-    name = name or TABLE[next(iter(rows))].encoders[0]
+    if name is None:
+        allowed = {row: TABLE[row].encoders for row in rows}
+        shared = [
+            encoder
+            for encoder in allowed[next(iter(rows))]
+            if all(encoder in others for others in allowed.values())
+        ]
+        if not shared:
+            listed = (f'{r} allows {", ".join(a)}' for r, a in allowed.items())
+            raise UsageError(
+                f'--objectives={OBJECTIVES.value}: no encoder serves all rows '
+                f'({"; ".join(listed)}); train them apart'
+            )
+        name = shared[0]
     return rows, masking or 'tokens', name
 
 
-def compare_texts(rows: dict[str, Any]) -> dict[str, str]:
-    """config['pooling'] and ['similarity']: of a row that makes vectors."""
+def choose_plan(rows: dict[str, Any], masking: str) -> Any:
+    """How batches are made; a `plan.Plan`.
+
+    Raises:
+        UsageError: the rows want what does not go together.
+    """
+    from infoword_tf.plan import make_plan
+
+    settings = {row: entry['settings'] for row, entry in rows.items()}
+    try:
+        return make_plan(settings, SEQ_LEN.value, masking)
+    except ValueError as error:
+        raise UsageError(
+            f'--objectives={OBJECTIVES.value}: {error}'
+        ) from None
+
+
+def fixed_arguments(rows: dict[str, Any]) -> dict[str, Any]:
+    """Arguments of the encoder that the rows fix.
+
+    Raises:
+        UsageError: two of them fix one differently.
+    """
     from infoword_tf.objectives import TABLE
 
+    fixed: dict[str, Any] = {}
+    for row in rows:
+        for name, value in TABLE[row].arguments.items():
+            if fixed.setdefault(name, value) != value:
+                raise UsageError(
+                    f'--objectives={OBJECTIVES.value}: {row} wants an encoder '
+                    f'with {name} {value}, another row {fixed[name]}; train '
+                    'them apart'
+                )
+    return fixed
+
+
+def choose_memory(encoder: str) -> int | None:
+    """config['memory_length']: None for an encoder that has no memory.
+
+    Raises:
+        UsageError: --memory_length for such an encoder.
+    """
+    from infoword_tf.model import has_memory
+
+    if has_memory(encoder):
+        if MEMORY_LENGTH.value is None:
+            return SEQ_LEN.value
+        return MEMORY_LENGTH.value
+    if MEMORY_LENGTH.value is not None:
+        raise UsageError(
+            f'--memory_length={MEMORY_LENGTH.value}: the encoder {encoder} of '
+            f'--objectives={OBJECTIVES.value} has no memory; leave it out'
+        )
+    return None
+
+
+def compare_texts(rows: dict[str, Any]) -> dict[str, str]:
+    """config's layout, and pooling and similarity of a row with vectors."""
+    from infoword_tf.objectives import TABLE
+
+    layout = TABLE[next(iter(rows))].layout  # the rows share an encoder
     for row, entry in reversed(TABLE.items()):
         if row in rows and entry.pooling:
             cosine = rows[row]['settings'].get('critic') == 'cosine'
             similarity = 'cosine' if cosine else entry.similarity
-            return {'pooling': entry.pooling, 'similarity': similarity}
-    return {'pooling': 'mean', 'similarity': 'cosine'}
+            pooling = entry.pooling
+            break
+    else:
+        pooling, similarity = 'mean', 'cosine'
+    return {'layout': layout, 'pooling': pooling, 'similarity': similarity}
 
 
-def describe_encoder(name: str, started: Any, vocab_size: int) -> dict:
-    """config['encoder']: of --size, or of the workdir that --init names."""
+def describe_encoder(
+    name: str,
+    started: Any,
+    vocab_size: int,
+    fixed: dict[str, Any] | None = None,
+) -> dict:
+    """config['encoder']: of --size, or of the workdir that --init names.
+
+    With the arguments that the rows fix.
+    """
+    fixed = fixed or {}
     from infoword_tf.encoders import ENCODERS
     from infoword_tf.sizes import DEFAULT_SIZES, SIZES
 
@@ -222,12 +320,14 @@ def describe_encoder(name: str, started: Any, vocab_size: int) -> dict:
                 f'--init={INIT.value} holds the encoder '
                 f'{described["name"]!r}, the rows want {name!r}'
             )
-        for flag in ('positions', 'gelu', 'lower_case', 'vocab_size'):
+        for flag in (
+            'positions', 'gelu', 'lower_case', 'vocab_size', 'tokenizer'
+        ):
             if flags.FLAGS[flag].present:
                 raise UsageError(
                     f'--{flag} is decided by --init={INIT.value}; leave it out'
                 )
-        arguments['rate'] = DROPOUT.value
+        arguments.update(fixed, rate=DROPOUT.value)
     else:
         taken = inspect.signature(ENCODERS[name].__init__).parameters
         arguments = {
@@ -236,8 +336,11 @@ def describe_encoder(name: str, started: Any, vocab_size: int) -> dict:
             'max_length': POSITIONS.value,
             'rate': DROPOUT.value,
             'gelu': GELU.value,
+            'activation': f'gelu_{GELU.value}',
+            **fixed,
         }
-        if GELU.name not in taken and flags.FLAGS[GELU.name].present:
+        has_gelu = not {'gelu', 'activation'}.isdisjoint(taken)
+        if flags.FLAGS[GELU.name].present and not has_gelu:
             raise UsageError(f'--gelu: the encoder {name} has none')
         arguments = {k: v for k, v in arguments.items() if k in taken}
         described = {'name': name, 'arguments': arguments}
@@ -250,6 +353,57 @@ def describe_encoder(name: str, started: Any, vocab_size: int) -> dict:
     return described
 
 
+def choose_tokenizer() -> str:
+    """--tokenizer, or what --vocab is; config['tokenizer']['kind']."""
+    kind = TOKENIZER.value
+    if not VOCAB.value:
+        return kind or 'wordpiece'
+    is_model = VOCAB.value.endswith('.model')
+    found = 'sentencepiece' if is_model else 'wordpiece'
+    if kind not in (None, found):
+        raise UsageError(
+            f'--tokenizer={kind}: --vocab={VOCAB.value} is for {found} (the '
+            'names of SentencePiece models end in .model); leave out one of '
+            'the two'
+        )
+    if is_model and flags.FLAGS['lower_case'].present:
+        raise UsageError(
+            f'--lower_case is decided by --vocab={VOCAB.value}; leave it out'
+        )
+    return found
+
+
+def open_tokenizer(corpus: Any, cache: pathlib.Path) -> Any:
+    """What --vocab names, or what was learned from the text."""
+    from infoword_tf import checkpoint
+    from infoword_tf.data import documents
+    from infoword_tf.text.tokenizers import TOKENIZERS
+
+    kind = TOKENIZERS[choose_tokenizer()]
+    lower_case = LOWER_CASE.value
+    if VOCAB.value:
+        return kind.read(VOCAB.value, lower_case)
+    key = f'{corpus.fingerprint}-{VOCAB_SIZE.value}-{lower_case}'
+    suffix = pathlib.Path(kind.file).suffix
+    learned = cache / 'vocabularies' / f'{_digest(key)}{suffix}'
+    if learned.exists():
+        return kind.read(learned, lower_case)
+    began = time.monotonic()
+    texts = (
+        ' '.join(documents.parts(document.text)) for document in corpus.train()
+    )
+    tokenizer = kind.learn(texts, VOCAB_SIZE.value, lower_case)
+    learned.parent.mkdir(parents=True, exist_ok=True)
+    with checkpoint.written(learned) as partial:
+        tokenizer.write(partial)
+    print(
+        f'learned {len(tokenizer):,} pieces in '
+        f'{time.monotonic() - began:.0f} s',
+        flush=True,
+    )
+    return tokenizer
+
+
 def open_text(started: Any) -> tuple[Any, Any, Any, str]:
     """The tokenizer and the token stores of both parts of the corpus.
 
@@ -259,10 +413,7 @@ def open_text(started: Any) -> tuple[Any, Any, Any, str]:
     Returns:
         tokenizer, training store, held-out store, a fingerprint of the text.
     """
-    from infoword_tf import checkpoint
     from infoword_tf.data import corpora, store
-    from infoword_tf.text import vocabulary
-    from infoword_tf.text.wordpiece import WordPiece
 
     cache = corpora.cache_dir()
     corpus = corpora.open_corpus(
@@ -273,33 +424,13 @@ def open_text(started: Any) -> tuple[Any, Any, Any, str]:
             raise UsageError('--init brings its vocabulary; leave out --vocab')
         tokenizer = started.tokenizer
     else:
-        lower_case = LOWER_CASE.value
-        if VOCAB.value:
-            pieces = vocabulary.read(VOCAB.value)
-        else:
-            key = f'{corpus.fingerprint}-{VOCAB_SIZE.value}-{lower_case}'
-            learned = cache / 'vocabularies' / f'{_digest(key)}.txt'
-            if learned.exists():
-                pieces = vocabulary.read(learned)
-            else:
-                began = time.monotonic()
-                texts = (' '.join(d.sentences) for d in corpus.train())
-                pieces = vocabulary.learn(texts, VOCAB_SIZE.value, lower_case)
-                learned.parent.mkdir(parents=True, exist_ok=True)
-                with checkpoint.written(learned) as partial:
-                    vocabulary.write(partial, pieces)
-                print(
-                    f'learned {len(pieces):,} pieces in '
-                    f'{time.monotonic() - began:.0f} s',
-                    flush=True,
-                )
-        tokenizer = WordPiece(pieces, lower_case)
+        tokenizer = open_tokenizer(corpus, cache)
     key = '\n'.join(
-        [corpus.fingerprint, str(tokenizer.lower_case), *tokenizer.vocabulary]
+        [corpus.fingerprint, str(tokenizer.lower_case), tokenizer.identity]
     )
     folder = cache / 'stores' / _digest(key)
     stores = {}
-    for part, documents in (
+    for part, read in (
         ('train', corpus.train),
         ('heldout', corpus.heldout),
     ):
@@ -308,7 +439,7 @@ def open_text(started: Any) -> tuple[Any, Any, Any, str]:
             continue
         what = 'training' if part == 'train' else 'held-out'
         some = store.peek(
-            documents(),
+            read(),
             f'--corpus={CORPUS.value} has no {what} documents; give more '
             'text, or name held-out files with --heldout=GLOB',
         )
@@ -320,17 +451,6 @@ def open_text(started: Any) -> tuple[Any, Any, Any, str]:
         flush=True,
     )
     return tokenizer, train, heldout, corpus.fingerprint
-
-
-def _sentence_rows(wanted: dict[str, Any]) -> list[str]:
-    """The rows that read documents."""
-    from infoword_tf.data.batches import source_names
-
-    return [
-        row
-        for row, views in wanted.items()
-        if 'documents' in source_names({row: views})
-    ]
 
 
 def _digest(text: str) -> str:
@@ -366,6 +486,7 @@ def what_runs(
         'corpus (its files, or packages that pydocs reads)': fingerprint,
         'vocab': f'{VOCAB.value or "learned"} (text {vocabulary})',
         'vocab_size': encoder['vocab_size'],
+        'tokenizer': config['tokenizer']['kind'],
         'lower_case': config['tokenizer']['lower_case'],
         'objectives': weights,
         'masking': masking,
@@ -374,11 +495,12 @@ def what_runs(
         'size': 'x'.join(map(str, sizes)),
         'positions': encoder['max_length'],
         'dropout': encoder['rate'],
-        'gelu': encoder.get('gelu'),
+        'gelu': encoder.get('gelu', encoder.get('activation')),
         'init': INIT.value,
         'steps': STEPS.value,
         'batch_size': BATCH_SIZE.value,
         'seq_len': SEQ_LEN.value,
+        'memory_length': config['memory_length'],
         'learning_rate': LEARNING_RATE.value,
         'warmup_steps': _warmup_steps(),
         'weight_decay': WEIGHT_DECAY.value,
@@ -465,6 +587,8 @@ def train() -> None:
         raise UsageError('--workdir is missing: name a folder for this run')
     workdir = pathlib.Path(WORKDIR.value)
     rows, masking, encoder_name = choose_rows()
+    plan, fixed = choose_plan(rows, masking), fixed_arguments(rows)
+    memory_length = choose_memory(encoder_name)
 
     # devices ------------------------------------------------------------------
     import tensorflow as tf
@@ -500,40 +624,35 @@ def train() -> None:
         )
         from infoword_tf.loaded import load
         from infoword_tf.model import CONFIG_VERSION, Model
-        from infoword_tf.objectives import TABLE
-        from infoword_tf.text import vocabulary
 
         started = load(INIT.value) if INIT.value else None
-        describe_encoder(encoder_name, started, 0)  # complains before the work
+        # Complains before the work.
+        describe_encoder(encoder_name, started, 0, fixed)
         tokenizer, store, heldout_store, fingerprint = open_text(started)
-        wanted = {row: TABLE[row].views for row in rows}
-        length = SEQ_LEN.value - 2
-        sources = open_sources(
-            store, length, BATCH_SIZE.value, wanted, SEED.value
-        )
-        if 'documents' in sources:
-            print(
-                f'{sources["documents"].single:,} documents have one '
-                f'sentence and no part in {", ".join(_sentence_rows(wanted))}',
-                flush=True,
-            )
-        batches = Batches(
-            sources, wanted, masking, tokenizer.specials, SEED.value
-        )
-        heldout = heldout_views(
-            heldout_store, length, wanted, masking, tokenizer.specials
-        )
+        sources = open_sources(store, plan, BATCH_SIZE.value, SEED.value)
+        for name, source in sources.items():
+            if hasattr(source, 'single'):
+                print(
+                    f'{source.single:,} documents have one sentence and no '
+                    f'part in {", ".join(plan.readers(name))}',
+                    flush=True,
+                )
+        batches = Batches(sources, plan, tokenizer.specials, SEED.value)
+        heldout = heldout_views(heldout_store, plan, tokenizer.specials)
 
         # config ---------------------------------------------------------------
         config: dict[str, Any] = {
             'version': CONFIG_VERSION,
-            'encoder': describe_encoder(encoder_name, started, len(tokenizer)),
+            'encoder': describe_encoder(
+                encoder_name, started, len(tokenizer), fixed
+            ),
             'tokenizer': {
                 'kind': tokenizer.kind,
                 'lower_case': tokenizer.lower_case,
             },
             'rows': rows,
             'masking': masking,
+            'memory_length': memory_length,
             'max_length': max(
                 SEQ_LEN.value, started.config['max_length'] if started else 0
             ),
@@ -541,13 +660,13 @@ def train() -> None:
             'precision': decide_precision(workdir),
             'replicas': replicas,
         }
-        pieces = _digest('\n'.join(tokenizer.vocabulary))[:12]
+        pieces = _digest(tokenizer.identity)[:12]
         config['run'] = what_runs(config, masking, fingerprint, pieces)
         config = json.loads(json.dumps(config))
         if chief:
             agree(workdir, config, replicas)
-            with checkpoint.written(workdir / 'vocab.txt') as partial:
-                vocabulary.write(partial, tokenizer.vocabulary)
+            with checkpoint.written(workdir / tokenizer.file) as partial:
+                tokenizer.write(partial)
 
         # model and optimizer --------------------------------------------------
         from infoword_tf import loop, optim
@@ -565,7 +684,13 @@ def train() -> None:
         checkpoints = checkpoint.Checkpoints(
             workdir, KEEP_CHECKPOINTS.value, chief
         )
-        first = checkpoints.restore(state)
+        memories = loop.Memories(model, strategy, BATCH_SIZE.value)
+        first = checkpoints.restore(state, memories.parts())
+        if first and memories.variables and not memories.parts():
+            print(
+                'memory starts empty: that of several machines is not saved',
+                flush=True,
+            )
         step.assign(first)
         size = sum(int(tf.size(v)) for v in optimizer.variables.values())
         print(
@@ -578,7 +703,7 @@ def train() -> None:
 
         def save(now: int) -> None:
             """What a run resumes from, and what travels."""
-            checkpoints.save(now, state)
+            checkpoints.save(now, state | memories.parts())
             tensors = {k: v.numpy() for k, v in model.variables.items()}
             tensors['unigram'] = store.counts
             checkpoint.write_tensors(workdir / 'weights.safetensors', tensors)
@@ -601,6 +726,7 @@ def train() -> None:
                 SEED.value,
                 BATCH_SIZE.value,
                 XLA.value,
+                memories,
             ),
             loop.Heldout(model, heldout, model.kl(heldout_store.frequencies)),
             save,

@@ -52,7 +52,9 @@ def loss_and_gradients(strategy, name, batch, keyed):
         replicas = distribution.StrategyReplicas()
         key = dropout.new_key(0, 0, replicas.id) if keyed else None
         with tf.GradientTape() as tape:
-            outcomes = model.outcomes(unflatten(flat), kl, key, replicas)
+            outcomes, _ = model.outcomes(
+                unflatten(flat), kl, key, replicas
+            )
             loss = model.loss(outcomes, replicas)
         gradients = tape.gradient(
             loss,
@@ -96,9 +98,11 @@ class SameAsOneTest(parameterized.TestCase):
         largest = max(np.abs(g[0]).max() for g in gradients.values())
         self.assertGreater(largest, 0.005)
         # All texts begin alike in a random model: in the gradient of `dim`
-        # terms cancel that are much larger than it.
-        sums_of_texts = {'dim', 'ict'}.intersection(zoo.CASES[name].rows)
-        near = 1e-5 if sums_of_texts else 1e-6
+        # terms cancel that are much larger than it. Another order of the same
+        # batch changes it as much on one device.
+        sums_of_texts = {'dim', 'ict', 'nsp_nce'}
+        alike = sums_of_texts.intersection(zoo.CASES[name].rows)
+        near = 1e-5 if alike else 1e-6
         for path, (gradient,) in gradients.items():
             first, second = gradients_2[path]
             np.testing.assert_array_equal(first, second, path)
@@ -113,9 +117,9 @@ class SameAsOneTest(parameterized.TestCase):
         halves = 0.0
         for part in (slice(0, 4), slice(4, 8)):
             half = {k: tf.constant(v[part]) for k, v in flat.items()}
-            outcomes = model.outcomes(unflatten(half), {'bert_nce': 0.0})
+            outcomes, _ = model.outcomes(unflatten(half), {'bert_nce': 0.0})
             halves += float(model.loss(outcomes)) / 2
-        outcomes = model.outcomes(unflatten(flat), {'bert_nce': 0.0})
+        outcomes, _ = model.outcomes(unflatten(flat), {'bert_nce': 0.0})
         self.assertGreater(float(model.loss(outcomes)), halves + 0.1)
 
 
@@ -131,7 +135,7 @@ class DropoutTest(absltest.TestCase):
             if key is None:
                 replicas = distribution.StrategyReplicas()
                 key = dropout.new_key(0, 7, replicas.id)
-            return model.encode(unflatten(flat), key)['mlm']['masked']
+            return model.encode(unflatten(flat), key)[0]['mlm']['masked']
 
         first, second = local(
             strategy,
@@ -181,7 +185,7 @@ class UpdateTest(absltest.TestCase):
         """Two steps of two replicas, their four keys summed in halves."""
         trainer, _ = self.make(2, 'mlm', 2)
 
-        def gradients(batch, key):
+        def gradients(batch, key, memories):
             del batch
             halves = tf.stack([key // 65536, key % 65536], axis=1)
             sums = tf.concat([tf.reshape(halves, [-1]), [0, 0, 0]], 0)
@@ -189,6 +193,7 @@ class UpdateTest(absltest.TestCase):
             return (
                 [tf.zeros(variable.shape) for variable in variables],
                 tf.cast(sums, tf.float32)[None],
+                memories,
             )
 
         trainer.gradients = gradients

@@ -11,8 +11,9 @@ import tensorflow as tf
 from absl.testing import absltest, parameterized
 
 import infoword_tf
-from infoword_tf import checkpoint
+from infoword_tf import checkpoint, train
 from infoword_tf.model import CONFIG_VERSION, Model
+from infoword_tf.objectives import TABLE
 from infoword_tf.text import vocabulary
 from infoword_tf.text.wordpiece import WordPiece
 from tests import corpus, zoo
@@ -28,32 +29,36 @@ SENTENCES = [
 
 
 def setUpModule():
-    global WORKDIR
+    global WORKDIR, PIECES
     folder = pathlib.Path(tempfile.mkdtemp())
     os.environ['INFOWORD_CACHE'] = str(folder / 'cache')
     name, _ = corpus.write_topics(folder / 'text')
     text = pathlib.Path(name.removeprefix('text:')).read_text()
-    pieces = vocabulary.learn(text.splitlines(), 400)
-    WORKDIR = write_workdir(folder / 'run', pieces)
+    PIECES = vocabulary.learn(text.splitlines(), 400)
+    more = {
+        row: {'weight': 1.0, 'settings': {}} for row in ('bert_nce', 'mlm')
+    }
+    WORKDIR = write_workdir(folder / 'run', 'ict', more, pooling='weighted')
 
 
-def write_workdir(folder, pieces):
-    """What a run of bert_nce, dim and ict leaves, with random weights."""
+def write_workdir(folder, case, more=None, **changes):
+    """What a run of a case of the zoo leaves, with random weights.
+
+    more: other rows; changes: of the config.
+    """
+    pieces = PIECES
     tokenizer = WordPiece(pieces)
     config = {
-        **zoo.config('ict'),
+        **zoo.config(case),
         'version': CONFIG_VERSION,
         'tokenizer': {'kind': 'wordpiece', 'lower_case': True},
         'max_length': 32,
-        'pooling': 'weighted',
+        'pooling': 'mean',
         'similarity': 'cosine',
+        **changes,
     }
     config['encoder']['arguments']['vocab_size'] = len(pieces)
-    config['rows'] = {
-        **config['rows'],
-        'bert_nce': {'weight': 1.0, 'settings': {}},
-        'mlm': {'weight': 1.0, 'settings': {}},
-    }
+    config['rows'] |= more or {}
     model = Model(config, tokenizer.specials)
     random = np.random.default_rng(0)
     tensors = {
@@ -150,6 +155,100 @@ class EncodeTest(parameterized.TestCase):
         fresh = self.model.untrained(seed=1)
         a, b = (m.encode(SENTENCES[:1]) for m in (self.model, fresh))
         self.assertGreater(np.abs(a - b).max(), 0.1)
+
+
+class LayoutTest(parameterized.TestCase):
+    """Rows whose texts are no [CLS] text [SEP]."""
+
+    def load(self, row):
+        folder = pathlib.Path(self.create_tempdir().full_path) / 'run'
+        write_workdir(
+            folder, row, layout=TABLE[row].layout, memory_length=16
+        )
+        return infoword_tf.load(folder)
+
+    def by_hand(self, model, text):
+        """All layers of a text alone, [T, D] each."""
+        pieces = model.tokenizer.tokenize([text]).to_list()[0]
+        sep, cls = model.tokenizer.sep_id, model.tokenizer.cls_id
+        if 'plm' in model.model.objectives:
+            ids = [*pieces[: 32 - 2], sep, cls]
+            segments = np.array([[0] * (len(ids) - 1) + [2]], np.int32)
+        else:
+            ids, segments = [*pieces[: 32 - 1], sep], None
+        encoded = model.encoder(
+            np.array([ids], np.int32), segment_ids=segments, all_layers=True
+        )
+        return [layer[0].numpy() for layer in encoded.layers]
+
+    @parameterized.parameters('transformer_xl', 'plm')
+    def test_is_the_encoder_called_by_hand(self, row):
+        """Texts beside each other as each alone, so padding is unseen."""
+        model = self.load(row)
+        layers = [self.by_hand(model, text) for text in SENTENCES]
+        expected = {
+            'cls': [x[-1][-1] for x in layers],
+            'mean': [x[-1].mean(axis=0) for x in layers],
+            'first_last': [(x[1] + x[-1]).mean(axis=0) / 2 for x in layers],
+        }
+        for pooling, vectors in expected.items():
+            for size in (1, 32):
+                found = model.encode(
+                    SENTENCES, batch_size=size, pooling=pooling
+                )
+                np.testing.assert_allclose(
+                    found, vectors, atol=1e-5, err_msg=pooling
+                )
+            self.assertEqual(model.cut, 1)
+        found = model.encode(SENTENCES, pooling='cls', layers=(0, 1))
+        np.testing.assert_allclose(
+            found, [(x[0][-1] + x[1][-1]) / 2 for x in layers], atol=1e-5
+        )
+
+    @parameterized.parameters('transformer_xl', 'plm')
+    def test_padding_in_a_batch(self, row):
+        """Whatever stands there, and however much of it."""
+        model = self.load(row)
+        random = np.random.default_rng(0)
+        ids = random.integers(5, len(PIECES), (3, 9)).astype(np.int32)
+        lengths = np.array([9, 4, 1])
+        for pooling in ('cls', 'mean', 'first_last'):
+            found = model.embed(ids, lengths, pooling).numpy()
+            wider = random.integers(5, len(PIECES), (3, 20)).astype(np.int32)
+            for i, length in enumerate(lengths):
+                wider[i, :length] = ids[i, :length]
+                alone = model.embed(
+                    ids[i : i + 1, :length], lengths[i : i + 1], pooling
+                )
+                np.testing.assert_allclose(found[i], alone[0], atol=1e-5)
+            np.testing.assert_allclose(
+                model.embed(wider, lengths, pooling), found, atol=1e-5
+            )
+
+    def test_the_last_place_has_read_the_text(self):
+        """The first one of a causal encoder has not."""
+        model = self.load('transformer_xl')
+        texts = ['names refer to objects', 'names refer to values']
+        states = [self.by_hand(model, text)[-1] for text in texts]
+        np.testing.assert_allclose(states[0][0], states[1][0], atol=1e-6)
+        a, b = model.encode(texts, pooling='cls')
+        self.assertGreater(np.abs(a - b).max(), 0.01)
+
+    @parameterized.parameters('transformer_xl', 'plm')
+    def test_no_blanks(self, row):
+        with self.assertRaisesRegex(ValueError, f'{row} fill no blanks'):
+            self.load(row).fill_mask('a [MASK]')
+
+    def test_rows_say_it(self):
+        layouts = {row: entry.layout for row, entry in TABLE.items()}
+        self.assertEqual(layouts.pop('transformer_xl'), 'end')
+        self.assertEqual(layouts.pop('plm'), 'xlnet')
+        self.assertEqual(set(layouts.values()), {'bert'})
+        for row in ('transformer_xl', 'plm', 'ict'):
+            rows = {row: {'settings': TABLE[row].settings}}
+            self.assertEqual(
+                train.compare_texts(rows)['layout'], TABLE[row].layout
+            )
 
 
 class FillMaskTest(absltest.TestCase):

@@ -28,8 +28,8 @@ class HeldoutTest(parameterized.TestCase):
         candidates = heldout._candidates()
         index = list(heldout.model.objectives).index(row)
         for batch in heldout.batches:
-            sums = heldout._sums(batch, candidates).numpy()[index]
-            found = loop.summarise(row, sums)
+            sums, _ = heldout._sums(batch, candidates, {})
+            found = loop.summarise(row, sums.numpy()[index])
             yield found[f'{row}/ceiling'], found[f'{row}/chance']
 
     @parameterized.named_parameters(
@@ -94,6 +94,37 @@ class HeldoutTest(parameterized.TestCase):
             _, alone = self.make(row, 192)
             for name, value in alone.evaluate().items():
                 self.assertAlmostEqual(found[name], value, places=4, msg=name)
+
+
+class SummariseTest(absltest.TestCase):
+    def test_a_row_without_a_bound(self):
+        sums = np.array([1.5, 4.0, 0.0, 0.0, 3.0, 2.0, 4.0])
+        self.assertEqual(
+            loop.summarise('nsp', sums),
+            {'nsp/loss': 0.375, 'nsp/accuracy': 0.75, 'nsp/chance': 0.5},
+        )
+        self.assertEqual(
+            list(loop.summarise('mlm', sums)),
+            ['mlm/loss', 'mlm/mi', 'mlm/ceiling', 'mlm/accuracy',
+             'mlm/chance'],
+        )  # fmt: skip
+
+    def test_candidates_of_its_own(self):
+        """`nsp_nce` has 4 in held-out text too, in every batch of it."""
+        model = zoo.make_model('mlm_nsp_nce', rate=0.0)
+        made = zoo.make_views('mlm_nsp_nce', 40)
+        heldout = loop.Heldout(model, made, model.kl(zoo.frequencies()))
+        found = heldout.evaluate()
+        self.assertAlmostEqual(
+            found['heldout/nsp_nce/ceiling'], math.log(4), places=5
+        )
+        self.assertAlmostEqual(
+            found['heldout/nsp_nce/chance'], 0.25, places=6
+        )
+        outcomes, _ = model.outcomes(made, heldout.kl)
+        whole = loop.summarise('nsp_nce', np.array(outcomes['nsp_nce']))
+        for name, value in whole.items():
+            self.assertAlmostEqual(found[f'heldout/{name}'], value, places=4)
 
 
 if __name__ == '__main__':

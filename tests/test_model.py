@@ -21,7 +21,7 @@ class PackedTest(parameterized.TestCase):
         model = zoo.make_model('infoword', rate=0.0)
         made = zoo.make_views('infoword', batch)
         view = made['ngrams']
-        states = model.encode(made, key)['dim']['ngrams'].numpy()
+        states = model.encode(made, key)[0]['dim']['ngrams'].numpy()
         windows = zoo.make_windows(batch)
         pairs = np.argwhere(view.weights['dim'] > 0)
         self.assertGreater(len(pairs), batch + 3)
@@ -45,7 +45,7 @@ class PackedTest(parameterized.TestCase):
     def test_the_start_of_the_masked_text(self):
         made = zoo.make_views('infoword')
         model = zoo.make_model('infoword')
-        found = model.encode(made)
+        found, _ = model.encode(made)
         states = model.encoder(made['masked'].ids).states
         np.testing.assert_allclose(
             found['dim']['masked'], states[:, :1], atol=1e-5
@@ -81,16 +81,16 @@ class OnePassTest(absltest.TestCase):
             )
 
     def test_rows_of_a_sum_are_rows_alone(self):
-        both = zoo.make_model('infoword').outcomes(
+        both, _ = zoo.make_model('infoword').outcomes(
             zoo.make_views('infoword'), {'bert_nce': 0.0, 'dim': 0.0}
         )
         self.assertEqual(list(both), ['bert_nce', 'dim'])
         for row in both:
-            alone = zoo.make_model(row).outcomes(
+            alone, _ = zoo.make_model(row).outcomes(
                 zoo.make_views(row), {row: 0.0}
-            )[row]
+            )
             np.testing.assert_allclose(
-                both[row], alone, rtol=1e-5, atol=1e-5, err_msg=row
+                both[row], alone[row], rtol=1e-5, atol=1e-5, err_msg=row
             )
 
     def test_a_row_of_weight_0_is_not_there(self):
@@ -109,7 +109,7 @@ class OnePassTest(absltest.TestCase):
             self.assertEqual(list(made), ['masked'])
             variables = {p: v.value for p, v in model.variables.items()}
             with tf.GradientTape() as tape:
-                outcomes = model.outcomes(made, {'bert_nce': 0.0}, KEY)
+                outcomes, _ = model.outcomes(made, {'bert_nce': 0.0}, KEY)
                 loss = model.loss(outcomes)
             gradients = tape.gradient(loss, variables)
             results.append(

@@ -137,9 +137,13 @@ class CommandsTest(absltest.TestCase):
                 self.assertIn(word, header, path.name)
             with flagsaver.flagsaver():
                 flags.FLAGS(['train', f'--flagfile={path}'])
-                rows, _, encoder = train.choose_rows()
+                rows, masking, encoder = train.choose_rows()
                 self.assertNotEmpty(rows)
-                train.describe_encoder(encoder, None, 8192)
+                train.choose_plan(rows, masking)
+                train.choose_memory(encoder)
+                train.describe_encoder(
+                    encoder, None, 8192, train.fixed_arguments(rows)
+                )
                 self.assertEqual(
                     train.WORKDIR.value, f'runs/{path.stem}', path.name
                 )
@@ -182,6 +186,50 @@ class CommandsTest(absltest.TestCase):
                 built = model.Model(config, Specials(2, 3, 4, 30522))
             found = sum(math.prod(v.shape) for v in built.variables.values())
             self.assertEqual(found, weights)
+
+    def test_published_xlnet(self):
+        """Yang et al. 2019 and their code, at the base size.
+
+        Embeddings, the query's first state, and 12 layers: five square
+        kernels, three biases of the width, two segments, two norms and the
+        feed-forward; then the bias of each word.
+        """
+        path = ROOT / 'tasks' / 'flags' / 'plm_base.flags'
+        self.assertIn('not run here', path.read_text())
+        with flagsaver.flagsaver():
+            flags.FLAGS(['train', f'--flagfile={path}'])
+            self.assertEqual(train.BATCH_SIZE.value, 2048)
+            self.assertEqual(train.SEQ_LEN.value, 512)
+            self.assertEqual(train.MEMORY_LENGTH.value, 384)
+            self.assertEqual(train.STEPS.value, 500_000)
+            self.assertEqual(train.WARMUP_STEPS.value, 40_000)
+            self.assertEqual(train.LEARNING_RATE.value, 4e-4)
+            rows, masking, name = train.choose_rows()
+            self.assertEqual(
+                train.choose_plan(rows, masking).reading['streams'],
+                {'length': 509, 'advance': 256, 'both_directions': True},
+            )
+            self.assertEqual(train.choose_memory(name), 384)
+            encoder = train.describe_encoder(
+                name,
+                None,
+                train.VOCAB_SIZE.value,
+                train.fixed_arguments(rows),
+            )
+        config = {
+            'encoder': encoder,
+            'rows': rows,
+            'precision': 'mixed_bfloat16',
+        }
+        with mock.patch.object(model, 'initialise'):
+            built = model.Model(config, Specials(2, 3, 4, 32000))
+        d, v, hidden = 768, 32000, 4 * 768
+        layer = 5 * d * d + 3 * d + 2 * d + 4 * d
+        layer += 2 * d * hidden + hidden + d
+        self.assertEqual(
+            sum(math.prod(x.shape) for x in built.variables.values()),
+            v * d + d + 12 * layer + v,
+        )
 
     def test_the_readme_shows_the_whole_table(self):
         from infoword_tf.objectives import SUMS, TABLE

@@ -70,6 +70,107 @@ class BudgetTest(absltest.TestCase):
             self.assertLess(100 * (p - 1), 15 * length)
 
 
+def make_pairs(b, length, seed=0):
+    """A [SEP] B of all lengths that fit, with padding behind."""
+    random = np.random.default_rng(seed)
+    firsts = random.integers(1, length - 1, b).astype(np.int32)
+    seconds = random.integers(1, length - firsts).astype(np.int32)
+    column, a = np.arange(length), firsts[:, None]
+    separators = (column == a) | (column > a + seconds[:, None])
+    word_starts = random.random((b, length)) < 0.6
+    word_starts |= separators | (column == 0) | (column == a + 1)
+    return sampling.Pairs(
+        np.full((b, length), 7, np.int32), word_starts, separators,
+        firsts, seconds, np.zeros(b, np.int32),
+    )  # fmt: skip
+
+
+def repeated(text, times):
+    """Every pair so many times."""
+    return sampling.Pairs(
+        *(None if x is None else np.repeat(x, times, axis=0) for x in text)
+    )
+
+
+def with_rivals(b, length):
+    """Pairs, each with three rivals of the same lengths."""
+    text = make_pairs(b, length)
+    return text._replace(rivals=repeated(text, 3))
+
+
+class PairsTest(parameterized.TestCase):
+    def test_a_budget_for_each_row(self):
+        text = make_pairs(200, 46)
+        own = (text.firsts + text.seconds).tolist()
+        self.assertEqual(
+            sampling.budgets(text).tolist(), [sampling.budget(n) for n in own]
+        )
+        self.assertGreater(len(set(own)), 30)
+        windows = make_windows(3, 46, 0.6, 0.1)
+        self.assertEqual(sampling.budgets(windows).tolist(), [7, 7, 7])
+
+    @parameterized.product(
+        name=('spans', 'words', 'tokens'), length=(6, 46, 126)
+    )
+    def test_the_budget_is_hidden_and_nothing_but_text(self, name, length):
+        text = make_pairs(300, length)
+        draw = sampling.masking(name)(text, np.random.default_rng(1))
+        self.assertFalse((draw.hidden & text.separators).any())
+        np.testing.assert_array_equal(
+            draw.hidden.sum(axis=1), sampling.budgets(text)
+        )
+        self.assertIsNone(draw.rivals)
+        if name == 'spans':  # of one piece each
+            np.testing.assert_array_equal(
+                draw.lengths.sum(axis=1), sampling.budgets(text)
+            )
+            self.assertEqual(draw.starts.shape[1], sampling.budget(length))
+            a = text.firsts[:, None]
+            ends = draw.starts + draw.lengths
+            self.assertFalse(((draw.starts < a) & (ends > a)).any())
+
+    def test_every_token_of_a_pair_is_drawn_as_often(self):
+        text = repeated(make_pairs(1, 40, seed=5), 6000)
+        draw = sampling.tokens(text, np.random.default_rng(0))
+        hidden = draw.hidden[:, ~text.separators[0]]
+        self.assertGreater(equal_share_p(hidden), SIGNIFICANCE)
+
+    @parameterized.parameters('spans', 'words', 'tokens')
+    def test_rivals_are_masked_alike(self, name):
+        """As many tokens at the same places, shown the same way."""
+        text = with_rivals(4000, 40)
+        draw = sampling.masking(name)(text, np.random.default_rng(0))
+        np.testing.assert_array_equal(
+            draw.rivals.hidden.sum(axis=1), sampling.budgets(text.rivals)
+        )
+        self.assertFalse((draw.rivals.hidden & text.rivals.separators).any())
+
+        def shares(pairs, found):
+            """Of hidden tokens: where in the pair, in B, shown how."""
+            row, column = np.nonzero(found.hidden)
+            a, b = pairs.firsts[row], pairs.seconds[row]
+            in_b = column > a
+            part = np.histogram((column - in_b) / (a + b), 10, (0, 1))[0]
+            shown = np.bincount(found.shown[found.hidden], minlength=3)
+            own = [in_b.sum(), (~in_b).sum()]
+            return (x / len(row) for x in (part, shown, np.array(own)))
+
+        for true, other in zip(
+            shares(text, draw), shares(text.rivals, draw.rivals), strict=True
+        ):
+            np.testing.assert_allclose(true, other, atol=0.02)
+
+    def test_rivals_change_nothing_of_the_true_pair(self):
+        for name, masking in sampling.MASKINGS.items():
+            text = with_rivals(20, 40)
+            one = sampling.masking(name)(text, np.random.default_rng(0))
+            two = masking(text, np.random.default_rng(0))
+            np.testing.assert_array_equal(one.hidden, two.hidden)
+            self.assertFalse(
+                np.array_equal(one.rivals.hidden[:20], one.hidden)
+            )
+
+
 class GeneratorTest(absltest.TestCase):
     def test_same_key_same_numbers(self):
         a, b = (sampling.generator(3, 7, 'spans').random(8) for _ in 'ab')

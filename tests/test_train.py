@@ -232,6 +232,103 @@ class IctTest(parameterized.TestCase):
                 run_here(self.create_tempdir().full_path, *more)
 
 
+class NspTest(parameterized.TestCase):
+    def test_bert(self):
+        """Of one pass of pairs; no MI of `nsp`; it loads and encodes."""
+        workdir = pathlib.Path(self.create_tempdir().full_path)
+        shown = io.StringIO()
+        with contextlib.redirect_stdout(shown):
+            run_here(workdir, '--objectives=bert')
+        self.assertRegex(
+            shown.getvalue(),
+            r'\d+ documents have one sentence and no part in mlm, nsp\n',
+        )
+        self.assertRegex(
+            shown.getvalue(),
+            r'nats \| nsp MI -, accuracy 0\.\d+, held out 0\.\d+\n',
+        )
+        self.assertRegex(
+            shown.getvalue(), r'nsp +training +- +- +0\.\d+ +[01]\.\d+ +0\.5'
+        )
+        last = records(workdir)[-1]
+        for prefix in ('', 'heldout/'):
+            for name in ('loss', 'accuracy', 'chance'):
+                self.assertIn(f'{prefix}nsp/{name}', last)
+            for name in ('mi', 'ceiling'):
+                self.assertNotIn(f'{prefix}nsp/{name}', last)
+                self.assertIn(f'{prefix}mlm/{name}', last)
+            self.assertEqual(last[f'{prefix}nsp/chance'], 0.5)
+        config = json.loads((workdir / 'config.json').read_text())
+        self.assertEqual(config['masking'], 'tokens')
+        self.assertEqual(config['pooling'], 'mean')
+        model = infoword_tf.load(workdir)
+        self.assertEqual(
+            model.encode(['a list', 'a tuple'], progress=False).shape, (2, 128)
+        )
+        self.assertLen(model.fill_mask('a [MASK] of names')[0], 10)
+
+    @parameterized.parameters(
+        ('nsp_nce', 'tokens'), ('bert_nce:1,dim:0.8,nsp_nce:1', 'spans')
+    )
+    def test_nsp_nce(self, objectives, masking):
+        workdir = pathlib.Path(self.create_tempdir().full_path)
+        run_here(workdir, f'--objectives={objectives}', '--steps=6')
+        config = json.loads((workdir / 'config.json').read_text())
+        self.assertEqual(config['masking'], masking)
+        last = records(workdir)[-1]
+        for prefix in ('', 'heldout/'):
+            self.assertAlmostEqual(
+                last[f'{prefix}nsp_nce/ceiling'], np.log(4), places=5
+            )
+            self.assertAlmostEqual(
+                last[f'{prefix}nsp_nce/chance'], 0.25, places=6
+            )
+            self.assertTrue(np.isfinite(last[f'{prefix}nsp_nce/mi']))
+
+    def test_nsp_alone(self):
+        """Without a bound there is a picture that says so."""
+        workdir = pathlib.Path(self.create_tempdir().full_path)
+        run_here(workdir, '--objectives=nsp', '--steps=3')
+        self.assertTrue((workdir / 'bounds.png').is_file())
+
+    def test_both_contradict_each_other(self):
+        for objectives in ('nsp:1,nsp_nce:1', 'mlm:1,nsp_nce:1,nsp:0.5'):
+            with self.assertRaisesRegex(
+                train.UsageError,
+                f"--objectives={objectives}: .*pairs.*'masked'.*leave out",
+            ):
+                run_here(
+                    self.create_tempdir().full_path,
+                    f'--objectives={objectives}',
+                )
+        with flagsaver.flagsaver():  # a row of weight 0 is not there
+            flags.FLAGS(['train', '--objectives=nsp:1,nsp_nce:0'])
+            self.assertEqual(list(train.choose_rows()[0]), ['nsp'])
+
+    def test_text_without_pairs(self):
+        folder = pathlib.Path(self.create_tempdir().full_path)
+        sentences = 'One fish two fish. Red fish blue fish.\n'
+        for name, text in (
+            ('single', 'one fish two fish\n\n' * 200),
+            ('lone', sentences.replace('. ', '.\n') * 200),
+            ('good', (sentences.replace('. ', '.\n') + '\n') * 50),
+        ):
+            (folder / f'{name}.txt').write_text(text)
+        for train_text, heldout, message in (
+            ('single', 'good', '0 of 200 documents have two sentences'),
+            ('lone', 'good', '1 of 1 documents have two sentences.*blank'),
+            ('good', 'lone', 'held-out text .* no two documents'),
+        ):
+            with self.assertRaisesRegex(ValueError, message):
+                run_here(
+                    folder / f'{train_text}-{heldout}',
+                    '--objectives=bert',
+                    '--vocab_size=60',
+                    f'--corpus=text:{folder}/{train_text}.txt',
+                    f'--heldout={folder}/{heldout}.txt',
+                )
+
+
 class DimTest(parameterized.TestCase):
     @parameterized.parameters('dot', 'cosine')
     def test_alone(self, critic):

@@ -407,6 +407,183 @@ class NgramsTest(parameterized.TestCase):
             np.testing.assert_array_equal(array, two[path], path)
 
 
+def make_pairs(rows, length=9, **more):
+    """Pairs of (A, B): pieces of each."""
+    ids = np.zeros((len(rows), length), np.int32)
+    separators = np.ones((len(rows), length), bool)
+    for row, (a, b) in enumerate(rows):
+        for begin, piece in ((0, a), (len(a) + 1, b)):
+            ids[row, begin : begin + len(piece)] = piece
+            separators[row, begin : begin + len(piece)] = False
+    return sampling.Pairs(
+        ids, np.ones(ids.shape, bool), separators,
+        np.array([len(a) for a, _ in rows], np.int32),
+        np.array([len(b) for _, b in rows], np.int32),
+        np.array(more.pop('labels', [0] * len(rows)), np.int32), **more,
+    )  # fmt: skip
+
+
+def pair_draw(hidden, length=9, **more):
+    mask = np.zeros((len(hidden), length), bool)
+    for row, places in enumerate(hidden):
+        mask[row, places] = True
+    return sampling.Masking(
+        mask, np.zeros(mask.shape, np.int32), np.zeros(mask.shape), **more
+    )
+
+
+class PairViewTest(absltest.TestCase):
+    """L = 9: T = 11, P = 2. The first pair is full, the second is padded."""
+
+    def setUp(self):
+        super().setUp()
+        self.text = make_pairs(
+            [([10, 11, 12], [13, 14, 15, 16, 17]), ([20], [21, 22])],
+            labels=[0, 1],
+        )
+        self.draw = pair_draw([[1, 7], [2]])
+
+    def test_masked_written_out(self):
+        rows = {'mlm': 'words', 'nsp': 'next', 'dim': 'start'}
+        view = views.masked(self.text, self.draw, rows, SPECIALS)
+        np.testing.assert_array_equal(
+            view.ids,
+            [
+                [2, 10, 4, 12, 3, 13, 14, 15, 4, 17, 3],
+                [2, 20, 3, 4, 22, 3, 3, 3, 3, 3, 3],
+            ],
+        )
+        np.testing.assert_array_equal(
+            view.segment_ids,
+            [[0] * 5 + [1] * 6, [0, 0, 0, 1, 1, 1, 0, 0, 0, 0, 0]],
+        )
+        np.testing.assert_array_equal(
+            view.block_ids, [[0] * 11, [0] * 6 + [1] * 5]
+        )
+        self.assertIsNone(view.positions)
+        self.assertEqual(list(view.places), list(rows))
+        np.testing.assert_array_equal(view.places['mlm'][0], [2, 8])
+        np.testing.assert_array_equal(view.targets['mlm'][0], [11, 16])
+        np.testing.assert_array_equal(view.weights['mlm'], [[1, 1], [1, 0]])
+        self.assertEqual(view.places['mlm'][1, 0], 3)
+        self.assertEqual(view.targets['mlm'][1, 0], 21)
+        for row in ('nsp', 'dim'):
+            np.testing.assert_array_equal(view.places[row], [[0], [0]])
+        np.testing.assert_array_equal(view.targets['nsp'], [[0], [1]])
+        np.testing.assert_array_equal(view.weights['nsp'], [[1], [1]])
+        self.assertEqual(list(view.targets), ['mlm', 'nsp'])
+        self.assertEqual(list(view.weights), ['mlm', 'nsp'])
+        for array in (view.ids, view.segment_ids, view.block_ids,
+                      view.places['nsp'], view.targets['nsp']):  # fmt: skip
+            self.assertEqual(array.dtype, np.int32)
+        self.assertEqual(view.weights['nsp'].dtype, np.float32)
+
+    def test_what_is_shown(self):
+        draw = self.draw._replace(
+            shown=np.array([[0, 1, 0, 0, 0, 0, 0, 2, 0], [0] * 9]),
+            random=np.full((2, 9), 0.37),
+        )
+        view = views.masked(self.text, draw, {'mlm': 'words'}, SPECIALS)
+        np.testing.assert_array_equal(
+            view.ids[0], [2, 10, 37, 12, 3, 13, 14, 15, 16, 17, 3]
+        )
+
+    def test_the_text_can_be_put_together_again(self):
+        """Specials are never hidden, whatever the masking."""
+        random = np.random.default_rng(0)
+        rows = [
+            (
+                random.integers(5, 100, random.integers(1, 20)).tolist(),
+                random.integers(5, 100, random.integers(1, 20)).tolist(),
+            )
+            for _ in range(60)
+        ]
+        text = make_pairs(rows, 46)
+        for name in sampling.MASKINGS:
+            draw = sampling.masking(name)(text, random)
+            view = views.masked(text, draw, {'mlm': 'words'}, SPECIALS)
+            for row, (a, b) in enumerate(rows):
+                real = view.weights['mlm'][row] > 0
+                self.assertEqual(
+                    real.sum(), sampling.budget(len(a) + len(b)), name
+                )
+                ids = view.ids[row].copy()
+                ids[view.places['mlm'][row][real]] = view.targets['mlm'][row][
+                    real
+                ]
+                end = len(a) + len(b) + 3
+                self.assertEqual(ids[:end].tolist(), [2, *a, 3, *b, 3])
+                self.assertEqual(view.segment_ids[row, :end].tolist(),
+                                 [0] * (len(a) + 2) + [1] * (len(b) + 1))
+                self.assertTrue((view.block_ids[row, :end] == 0).all())
+                self.assertTrue((view.block_ids[row, end:] == 1).all())
+
+    def test_ngrams_of_a_pair(self):
+        """What `masked` hides, of A and of B."""
+        draw = self.draw._replace(
+            starts=np.array([[7, 1], [2, 0]], np.int32),
+            lengths=np.array([[1, 1], [1, 0]], np.int32),
+        )
+        view = views.ngrams(self.text, draw, DIM, SPECIALS)
+        np.testing.assert_array_equal(
+            view.ids, [[2, 16, 3, 2, 11, 3], [2, 21, 3, 3, 3, 3]]
+        )
+        np.testing.assert_array_equal(view.weights['dim'], [[1, 1], [1, 0]])
+
+    def test_windows_are_no_pairs(self):
+        with self.assertRaisesRegex(ValueError, 'windows are no pairs.*nsp'):
+            views.masked(
+                make_windows(), make_draw([[1], [2]]), {'nsp': 'next'}, SPECIALS
+            )
+
+    def test_rivals_written_out(self):
+        """Two of each; one is a copy of the true piece, masked otherwise."""
+        others = make_pairs(
+            [
+                ([10, 11, 12], [30, 31]),
+                ([10, 11, 12], [13, 14, 15, 16, 17]),
+                ([20], [21]),
+                ([20], [30, 31]),
+            ]
+        )
+        text = self.text._replace(rivals=others)
+        draw = self.draw._replace(
+            rivals=pair_draw([[0], [2, 5], [2], []])
+        )
+        view = views.rivals(text, draw, {'nsp_nce': 'start'}, SPECIALS)
+        np.testing.assert_array_equal(
+            view.ids,
+            [
+                [
+                    [2, 4, 11, 12, 3, 30, 31, 3, 3, 3, 3],
+                    [2, 10, 11, 4, 3, 13, 4, 15, 16, 17, 3],
+                ],
+                [
+                    [2, 20, 3, 4, 3, 3, 3, 3, 3, 3, 3],
+                    [2, 20, 3, 30, 31, 3, 3, 3, 3, 3, 3],
+                ],
+            ],
+        )
+        np.testing.assert_array_equal(
+            view.segment_ids.sum(axis=2), [[3, 6], [2, 3]]
+        )
+        np.testing.assert_array_equal(
+            view.block_ids.sum(axis=2), [[3, 0], [6, 5]]
+        )
+        np.testing.assert_array_equal(
+            view.places['nsp_nce'], np.zeros((2, 2, 1))
+        )
+        numbers = view.targets['nsp_nce']
+        self.assertEqual(numbers.shape, (2, 3))
+        self.assertEqual(numbers[0, 0], numbers[0, 2])
+        self.assertEqual(numbers[0, 1], numbers[1, 2])
+        self.assertLen(set(numbers.ravel().tolist()), 4)
+        np.testing.assert_array_equal(view.weights['nsp_nce'], [[1], [1]])
+        np.testing.assert_array_equal(view.sequences, [0, 1])
+        with self.assertRaisesRegex(ValueError, 'start alone.*mlm'):
+            views.rivals(text, draw, {'mlm': 'words'}, SPECIALS)
+
+
 class FlattenTest(absltest.TestCase):
     def make(self):
         draw = make_draw([[5, 6], [1, 4]], shortened=np.array([0, 2]))

@@ -66,6 +66,9 @@ class CompleteTest(absltest.TestCase):
     def test_every_critic(self):
         self.assertEqual(self.used('dim', 'critic'), set(CRITICS))
 
+    def test_every_order(self):
+        self.assertEqual(self.used('plm', 'order'), set(sampling.ORDERS))
+
     def test_settings_are_of_the_rows(self):
         for name, case in zoo.CASES.items():
             known = {s for row in case.rows for s in TABLE[row].settings}

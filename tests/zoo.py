@@ -7,16 +7,20 @@ Glossary of shapes: B sequences, L tokens drawn, T = L + 2, V vocabulary.
 """
 
 import functools
-from collections.abc import Iterable
+import pathlib
+from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
 import tensorflow as tf
 
 from infoword_tf import sampling, views
-from infoword_tf.data.batches import Batches, source_names
+from infoword_tf.data.batches import Batches
+from infoword_tf.data.pairs import NextPairSource, PairSource
+from infoword_tf.data.store import SENTENCE_START, SEPARATOR, WORD_START, Store
 from infoword_tf.model import Model
 from infoword_tf.objectives import TABLE, parse
+from infoword_tf.plan import make_plan
 
 # T is long enough for two n-grams in many sequences.
 V, T, POSITIONS = 60, 48, 64
@@ -32,6 +36,13 @@ ENCODERS: dict[str, dict[str, Any]] = {
         'max_length': POSITIONS,
     },
     'lookup': {'vocab_size': V, 'width': 16, 'max_length': POSITIONS},
+    'transformer_xl': {
+        'vocab_size': V,
+        'layers': 2,
+        'width': 16,
+        'heads': 2,
+        'max_length': POSITIONS,
+    },
 }
 
 
@@ -69,8 +80,19 @@ CASES: dict[str, Case] = {
     'dim_scaled': Case('dim', masking='spans', settings={'critic': 'scaled'}),
     'dim_cosine': Case('dim', masking='spans', settings={'critic': 'cosine'}),
     'infoword': Case('infoword', masking='spans'),
+    'nsp': Case('nsp'),
+    'nsp_nce': Case('nsp_nce', masking='words'),
+    'bert': Case('bert'),
+    'mlm_nsp_nce': Case('mlm:1,nsp_nce:0.5'),
+    'infoword_nsp': Case('bert_nce:1,dim:0.8,nsp:1', masking='spans'),
     'ict': Case('ict'),
     'ict_lookup': Case('ict', encoder='lookup'),
+    'transformer_xl': Case('transformer_xl', encoder='transformer_xl'),
+    'plm': Case('plm', encoder='transformer_xl'),
+    'plm_strict': Case(
+        'plm', encoder='transformer_xl', settings={'order': 'strict', 'k': 4}
+    ),
+    'xlnet': Case('xlnet', encoder='transformer_xl'),
     'infoword_ict': Case('bert_nce:1,dim:0.8,ict:1', masking='spans'),
 }
 
@@ -80,11 +102,11 @@ def config(
 ) -> dict[str, Any]:
     """What config.json would hold for a case."""
     case = CASES[name]
+    arguments = {**ENCODERS[case.encoder], 'rate': rate}
+    for row in case.rows:
+        arguments.update(TABLE[row].arguments)
     return {
-        'encoder': {
-            'name': case.encoder,
-            'arguments': {**ENCODERS[case.encoder], 'rate': rate},
-        },
+        'encoder': {'name': case.encoder, 'arguments': arguments},
         'rows': {
             row: {'weight': weight, 'settings': case.settings_of(row)}
             for row, weight in case.rows.items()
@@ -158,6 +180,69 @@ def make_documents(batch: int = 8, seed: int = 0) -> sampling.Documents:
     return sampling.Documents(ids, lengths, starts)
 
 
+def make_store(seed: int = 0, documents: int = 60) -> Store:
+    """Random documents of one to six sentences, of 1 to 25 pieces each."""
+    random = np.random.default_rng([seed, 1])
+    ids, flags, begins = [], [], [0]
+    for _ in range(documents):
+        for size in random.integers(1, 26, random.integers(1, 7)):
+            ids += random.choice(V, size, p=frequencies()).tolist()
+            begin = [WORD_START | SENTENCE_START]
+            flags += begin + [
+                WORD_START * int(x < 0.7) for x in random.random(size - 1)
+            ]
+        ids.append(SEP)
+        flags.append(WORD_START | SEPARATOR)
+        begins.append(len(ids))
+    ids = np.array(ids, np.uint16)
+    return Store(
+        ids,
+        np.array(flags, np.uint8),
+        np.array(begins),
+        np.bincount(ids, minlength=V),
+        pathlib.Path('nowhere'),
+    )
+
+
+def make_pairs(batch: int = 8, seed: int = 0) -> sampling.Pairs:
+    """Pairs of random documents, some of them not consecutive."""
+    return PairSource(make_store(seed), T - 2, batch, seed).batch(0)
+
+
+def make_next_pairs(batch: int = 8, seed: int = 0) -> sampling.Pairs:
+    """Pairs of random documents, each with three rivals."""
+    return NextPairSource(make_store(seed), T - 2, batch, seed).batch(0)
+
+
+def make_streams(
+    batch: int = 8,
+    seed: int = 0,
+    length: int = T,
+    advance: int | None = None,
+    both_directions: bool = False,
+) -> sampling.Streams:
+    """Random text [B, n] that a row of streams reads in some way."""
+    del advance
+    random = np.random.default_rng(seed)
+    shape = (batch, length + 1)
+    ids = random.choice(V, size=shape, p=frequencies()).astype(np.int32)
+    word_starts = random.random(shape) < 0.7
+    separators = np.zeros(shape, bool)
+    separators[0, 5] = True
+    word_starts[0, 5:7] = True
+    ids[separators] = SEP
+    directions = np.ones(batch, np.int32)
+    if both_directions:
+        directions[1::2] = -1
+    return sampling.Streams(
+        ids[:, :-1],
+        word_starts[:, :-1],
+        separators[:, :-1],
+        directions,
+        ids[:, -1],
+    )
+
+
 class Text(NamedTuple):
     """A source that has one batch."""
 
@@ -169,19 +254,40 @@ class Text(NamedTuple):
 
 
 def views_of(
-    rows: Iterable[str], masking: str, batch: int = 8, seed: int = 0
+    rows: Iterable[str],
+    masking: str,
+    batch: int = 8,
+    seed: int = 0,
+    settings: Mapping[str, Any] | None = None,
 ) -> dict[str, views.View]:
     """The views that rows share, NumPy."""
-    make = {'windows': make_windows, 'documents': make_documents}
-    wanted = {row: TABLE[row].views for row in rows}
-    sources = {
-        name: Text(make[name](batch, seed)) for name in source_names(wanted)
+    make = {
+        'windows': make_windows,
+        'documents': make_documents,
+        'pairs': make_pairs,
+        'next_pairs': make_next_pairs,
+        'streams': make_streams,
     }
-    return Batches(sources, wanted, masking, SPECIALS, seed).views(0)
+    given = {
+        row: {
+            name: (settings or {}).get(name, default)
+            for name, default in TABLE[row].settings.items()
+        }
+        for row in rows
+    }
+    plan = make_plan(given, T, masking)
+    sources = {}
+    for name, how in plan.reading.items():
+        how = how if name == 'streams' else {}
+        sources[name] = Text(make[name](batch, seed, **how))
+    return Batches(
+        sources, plan, SPECIALS, seed
+    ).views(0)
 
 
 def make_views(
     name: str, batch: int = 8, seed: int = 0
 ) -> dict[str, views.View]:
     """The views of a case's rows."""
-    return views_of(CASES[name].rows, CASES[name].masking, batch, seed)
+    case = CASES[name]
+    return views_of(case.rows, case.masking, batch, seed, case.settings)

@@ -10,48 +10,45 @@ from typing import Any
 import numpy as np
 
 from infoword_tf import sampling, views
+from infoword_tf.data.pairs import NextPairSource, PairSource
 from infoword_tf.data.passages import DocumentSource
 from infoword_tf.data.store import Store
+from infoword_tf.data.streams import StreamSource
 from infoword_tf.data.windows import WindowSource
+from infoword_tf.plan import Plan
 
 HELDOUT_SEED = 20190  # held-out text is cut and masked alike in every run
 HELDOUT_SEQUENCES = 512
 HELDOUT_BATCH = 32
 
 
-SOURCES = {'windows': WindowSource, 'documents': DocumentSource}
+SOURCES = {
+    'windows': WindowSource,
+    'documents': DocumentSource,
+    'pairs': PairSource,
+    'next_pairs': NextPairSource,
+    'streams': StreamSource,
+}
 
 
 def open_sources(
-    store: Store,
-    length: int,
-    batch_size: int,
-    rows: Mapping[str, Mapping[str, str]],
-    seed: int,
+    store: Store, plan: Plan, batch_size: int, seed: int
 ) -> dict[str, Any]:
-    """The sources that the views of some rows read, by name.
+    """The sources that a plan reads, by name.
 
     Args:
         store: the text.
-        length: T - 2 tokens of each text.
+        plan: of the run.
         batch_size: B.
-        rows: as in `Batches`.
         seed: of the order of the text.
 
     Raises:
         ValueError: there is less text than a batch takes.
     """
     return {
-        name: SOURCES[name](store, length, batch_size, seed)
-        for name in source_names(rows)
+        name: SOURCES[name](store, batch_size=batch_size, seed=seed, **how)
+        for name, how in plan.reading.items()
     }
-
-
-def source_names(rows: Mapping[str, Mapping[str, str]]) -> list[str]:
-    """Names in SOURCES that the views of some rows read."""
-    return sorted(
-        {views.VIEWS[view].source for row in rows.values() for view in row}
-    )
 
 
 class Batches:
@@ -60,8 +57,7 @@ class Batches:
     def __init__(
         self,
         sources: Mapping[str, Any],
-        rows: Mapping[str, Mapping[str, str]],
-        masking: str,
+        plan: Plan,
         specials: views.Specials,
         seed: int,
     ):
@@ -69,28 +65,22 @@ class Batches:
 
         Args:
             sources: text by step, as `open_sources` has it.
-            rows: by row, what it wants of which views (`Row.views`).
-            masking: name in sampling.MASKINGS.
+            plan: what its rows want of it.
             specials: of the vocabulary.
             seed: of the draws.
         """
-        self.sources = sources
+        self.sources, self.plan = sources, plan
         self.specials, self.seed = specials, seed
-        self.draws = {
-            'windows': (masking, sampling.MASKINGS[masking]),
-            'documents': ('cloze', sampling.cloze),
-        }
-        self.rows: dict[str, dict[str, str]] = {}
-        for row, wanted in rows.items():
-            for view, what in wanted.items():
-                self.rows.setdefault(view, {})[row] = what
 
     def draw(self, step: int) -> dict[str, tuple[Any, Any]]:
         """By source, the text of a step and what was drawn in it."""
         drawn = {}
         for name, source in self.sources.items():
-            what, function = self.draws[name]
             text = source.batch(step)
+            if name not in self.plan.draws:
+                drawn[name] = text, None
+                continue
+            what, function = self.plan.draws[name]
             random = sampling.generator(self.seed, step, what)
             drawn[name] = text, function(text, random)
         return drawn
@@ -101,9 +91,9 @@ class Batches:
         """The views of what was drawn."""
         return {
             name: views.VIEWS[name].make(
-                *drawn[views.VIEWS[name].source], rows, self.specials
+                *drawn[self.plan.sources[name]], rows, self.specials
             )
-            for name, rows in self.rows.items()
+            for name, rows in self.plan.rows.items()
         }
 
     def views(self, step: int) -> dict[str, views.View]:
@@ -143,47 +133,59 @@ class Batches:
 
 
 def heldout_views(
-    store: Store,
-    length: int,
-    rows: Mapping[str, Mapping[str, str]],
-    masking: str,
-    specials: views.Specials,
+    store: Store, plan: Plan, specials: views.Specials
 ) -> dict[str, views.View]:
     """The held-out sequences, always the same ones: [E, ...] arrays.
 
     They depend on the text alone, not on the run's seed, batch size or
-    replicas.
+    replicas. Rows that go on from step to step lie one step behind the other.
 
     Args:
         store: held-out text.
-        length: L.
-        rows, masking, specials: as in `Batches`.
+        plan, specials: as in `Batches`.
 
     Raises:
         ValueError: there is less text than one sequence.
     """
     drawn: dict[str, tuple[Any, Any]] = {}
-    for name in source_names(rows):
-        room = SOURCES[name].room(store, length)
+    whole = 1  # E is a multiple of it
+    for name, how in plan.reading.items():
+        source = SOURCES[name]
+        room = source.room(store, **how)
         if room < 1:
-            raise ValueError(_TOO_LITTLE[name].format(len(store.ids), length))
+            raise ValueError(
+                _TOO_LITTLE[name].format(len(store.ids), how['length'])
+            )
         batch = min(HELDOUT_BATCH, room)
-        sources = {name: SOURCES[name](store, length, batch, HELDOUT_SEED)}
-        batches = Batches(sources, {}, masking, specials, HELDOUT_SEED)
+        if hasattr(source, 'heldout_rows'):
+            batch = whole = source.heldout_rows
+        sources = {
+            name: source(store, batch_size=batch, seed=HELDOUT_SEED, **how)
+        }
+        batches = Batches(sources, plan, specials, HELDOUT_SEED)
         steps = min(HELDOUT_SEQUENCES, room) // batch
         parts = [batches.draw(step)[name] for step in range(steps)]
         text, draw = map(_joined, zip(*parts, strict=True))
         drawn[name] = text, draw
-    made = Batches({}, rows, masking, specials, HELDOUT_SEED).make(drawn)
+    made = Batches({}, plan, specials, HELDOUT_SEED).make(drawn)
     most = max(len(view.ids) for view in made.values())
+    most += -most % whole
     return {name: _padded(view, most) for name, view in made.items()}
 
 
+_NO_PAIRS = (
+    'the held-out text of {:,} tokens has no two documents of two sentences; '
+    'hold out more (--heldout)'
+)
 _TOO_LITTLE = {
     'windows': 'the held-out text has {:,} tokens, less than two sequences of '
     '{}; hold out more (--heldout), or lower --seq_len',
     'documents': 'the held-out text of {:,} tokens has no document of two '
     'sentences; hold out more (--heldout)',
+    'pairs': _NO_PAIRS,
+    'next_pairs': _NO_PAIRS,
+    'streams': 'the held-out text has {:,} tokens, too few for 8 rows of {}; '
+    'hold out more (--heldout), or lower --seq_len',
 }
 
 
@@ -208,7 +210,13 @@ def _padded(view: views.View, size: int) -> views.View:
 
 def _joined(parts: Sequence[Any]) -> Any:
     """Named tuples of arrays [B, ...] as one, None staying None."""
-    fields = zip(*parts, strict=True)
-    return type(parts[0])(
-        *(None if x[0] is None else np.concatenate(x) for x in fields)
-    )
+    if parts[0] is None:
+        return None
+
+    def join(field: Sequence[Any]) -> Any:
+        if field[0] is None:
+            return None
+        nested = isinstance(field[0], tuple)
+        return _joined(field) if nested else np.concatenate(field)
+
+    return type(parts[0])(*map(join, zip(*parts, strict=True)))

@@ -1,4 +1,4 @@
-"""Corpora by name: `pydocs`, `text:GLOB`.
+"""Corpora by name: `pydocs`, `text:GLOB`, `lines:GLOB`.
 
 The part before the first colon is the kind of a corpus and selects a row of
 `CORPORA`; the rest is the kind's own.
@@ -39,10 +39,11 @@ def open_corpus(
     """Opens a corpus by its name.
 
     Args:
-      name: `pydocs` (built at the first use, in half a minute) or
-        `text:GLOB`.
+      name: `pydocs` (built at the first use, in half a minute), `text:GLOB`
+        or `lines:GLOB`.
       heldout: a second GLOB whose documents are held out instead of a part
-        of the corpus. For `text:` alone.
+        of the corpus. Not for `pydocs`; `lines:` must have one, since lines
+        that are taken out would tear its text.
       cache: folder for what is built; by default `cache_dir()`.
 
     Raises:
@@ -89,43 +90,61 @@ def _pydocs(spec: str, heldout: str | None, cache: pathlib.Path) -> Corpus:
 
 def _text(spec: str, heldout: str | None, cache: pathlib.Path) -> Corpus:
     del cache  # nothing is built: the files are the corpus
-    paths, every = _open_files(spec)
     if heldout is None:
+        paths, every = _open_files('text', spec)
         return Corpus(
             f'text:{spec}',
-            _fingerprint(paths, []),
+            _fingerprint('text', paths, []),
             lambda: textfiles.train(every()),
             lambda: textfiles.heldout(every()),
         )
-    pattern = heldout.removeprefix('text:')
-    heldout_paths, every_heldout = _open_files(pattern)
+    return _two_globs('text', spec, heldout)
+
+
+def _lines(spec: str, heldout: str | None, cache: pathlib.Path) -> Corpus:
+    del cache
+    if heldout is None:
+        raise ValueError(
+            f'lines:{spec} is one text, of which nothing is held out by '
+            'itself: name held-out files with --heldout=GLOB'
+        )
+    return _two_globs('lines', spec, heldout)
+
+
+def _two_globs(kind: str, spec: str, heldout: str) -> Corpus:
+    """Files to train on, other files to measure on."""
+    paths, every = _open_files(kind, spec)
+    pattern = heldout.removeprefix(f'{kind}:')
+    heldout_paths, every_heldout = _open_files(kind, pattern)
     both = {p.resolve() for p in paths} & {p.resolve() for p in heldout_paths}
     if both:
         raise ValueError(
             f'{min(both)} and {len(both) - 1} other file(s) match both '
-            f'text:{spec} and --heldout={heldout}: what is held out must not '
+            f'{kind}:{spec} and --heldout={heldout}: what is held out must not '
             'be trained on. Narrow one of the patterns.'
         )
-    fingerprint = _fingerprint(paths, heldout_paths)
-    return Corpus(f'text:{spec}', fingerprint, every, every_heldout)
+    fingerprint = _fingerprint(kind, paths, heldout_paths)
+    return Corpus(f'{kind}:{spec}', fingerprint, every, every_heldout)
 
 
 def _open_files(
-    pattern: str,
+    kind: str, pattern: str
 ) -> tuple[list[pathlib.Path], Callable[[], Iterator[Document]]]:
     """The files of a pattern, looked at, and what reads their documents."""
     paths = textfiles.find(pattern)
     textfiles.check(paths)
-    every = functools.partial(textfiles.read, paths, pattern)
+    every = functools.partial(
+        textfiles.read, paths, pattern, by_line=kind == 'lines'
+    )
     next(every())  # complains now where there is no text at all
     return paths, every
 
 
 def _fingerprint(
-    paths: Sequence[pathlib.Path], heldout: Sequence[pathlib.Path]
+    kind: str, paths: Sequence[pathlib.Path], heldout: Sequence[pathlib.Path]
 ) -> str:
     """32 hex digits of the files' paths, sizes and times of change."""
-    digest = hashlib.blake2b(b'text 1', digest_size=16)
+    digest = hashlib.blake2b(f'{kind} 1'.encode(), digest_size=16)
     for part in (paths, heldout):
         for path in part:
             stat = path.stat()
@@ -135,4 +154,4 @@ def _fingerprint(
     return digest.hexdigest()
 
 
-CORPORA = {'pydocs': _pydocs, 'text': _text}
+CORPORA = {'pydocs': _pydocs, 'text': _text, 'lines': _lines}

@@ -17,15 +17,33 @@ class Document(NamedTuple):
       sentences: its sentences in order, none of them empty.
       source: where it is from, for people: `package/module.py:Qualified.name`
         for a docstring, `path:line` for a text file.
+      characters: how many it has where it is from, with its end; None: those
+        of `text`, and one for its end.
     """
 
     sentences: tuple[str, ...]
     source: str
+    characters: int | None = None
 
     @property
     def text(self) -> str:
         """The sentences, joined by single spaces."""
         return ' '.join(self.sentences)
+
+
+UNKNOWN = '<unk>'  # how public corpora write a word that was taken out
+_UNKNOWN = re.compile(rf'(?:(?<= )|^){UNKNOWN}(?= |$)')
+
+
+def parts(text: str) -> list[str]:
+    """What lies before, between and after the words `<unk>` of a text.
+
+    No tokenizer keeps such a word: it would be spelled out, and `unk` learned
+    as if it were one. Stores hold one [UNK] for each instead.
+    """
+    if UNKNOWN not in text:
+        return [text]
+    return [part.strip() for part in _UNKNOWN.split(text)]
 
 
 # Titles, Latin and units that are followed by a capital inside a sentence.

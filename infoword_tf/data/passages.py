@@ -29,7 +29,7 @@ class DocumentSource:
         """
         self.store, self.length = store, length
         self.batch_size, self.seed = batch_size, seed
-        sentences = _sentences(store)
+        sentences = count_sentences(store)
         self.documents = np.nonzero(sentences > 1)[0]
         self.single = len(sentences) - len(self.documents)
         if len(self.documents) < batch_size:
@@ -42,7 +42,7 @@ class DocumentSource:
     @staticmethod
     def room(store: stores.Store, length: int) -> int:
         """Documents of two sentences or more."""
-        return int((_sentences(store) > 1).sum())
+        return int((count_sentences(store) > 1).sum())
 
     def batch(self, step: int) -> sampling.Documents:
         """The global batch of a step."""
@@ -78,7 +78,7 @@ class DocumentSource:
         return begin + (starts[int(where * len(starts))] if len(starts) else 0)
 
 
-def _sentences(store: stores.Store) -> np.ndarray:
+def count_sentences(store: stores.Store) -> np.ndarray:
     """[documents] int64: sentences of each, read once in blocks."""
     found = np.zeros(len(store.documents) - 1, np.int64)
     for begin in range(0, len(store.flags), _BLOCK):

@@ -509,7 +509,7 @@ def _in_processes(
                 'CPUs (`taskset -c 0 ...`).'
             )
         return [
-            read and [Document(tuple(s), source) for s, source in read]
+            read and [Document(tuple(s), *rest) for s, *rest in read]
             for read in json.loads(answer)
         ]
 
@@ -728,8 +728,11 @@ def describe(figures: Mapping[str, float]) -> str:
 
 def _write(path: pathlib.Path, corpus: Iterable[Document]) -> None:
     with open(path, 'w', encoding='utf-8') as stream:
-        for sentences, source in corpus:
-            line = {'source': source, 'sentences': sentences}
+        for document in corpus:
+            line = {
+                'source': document.source,
+                'sentences': document.sentences,
+            }
             stream.write(json.dumps(line, ensure_ascii=False) + '\n')
 
 

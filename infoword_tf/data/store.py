@@ -24,7 +24,7 @@ from typing import Any, BinaryIO, NamedTuple
 
 import numpy as np
 
-from infoword_tf.data.documents import Document
+from infoword_tf.data.documents import Document, parts
 
 WORD_START, SENTENCE_START, SEPARATOR = 1, 2, 4
 _SENTENCES_A_CALL = 4096
@@ -95,6 +95,8 @@ def tokenized(
 ) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
     """Tokenizes documents in large calls, two at a time.
 
+    A word `<unk>` of the text is one [UNK].
+
     Yields:
         (ids [n] int32, flags [n] uint8, lengths of documents [d] int64) of
         whole documents in order, each with its closing [SEP].
@@ -113,25 +115,35 @@ def tokenized(
             yield batch
 
     def work(batch: list[Document]) -> tuple[np.ndarray, ...]:
-        # A closing empty sentence of each document makes room for its [SEP].
-        strings = [
-            sentence.encode()
-            for document in batch
-            for sentence in (*document.sentences, '')
-        ]
+        # What goes behind each string: [UNK], or, behind a closing empty one
+        # of each document, its [SEP].
+        strings: list[bytes] = []
+        behind: list[int] = []
+        is_first: list[bool] = []  # of its sentence
+        for document in batch:
+            for sentence in document.sentences:
+                found = parts(sentence)
+                strings += (part.encode() for part in found)
+                behind += [unk_id] * (len(found) - 1) + [-1]
+                is_first += [True] + [False] * (len(found) - 1)
+            strings.append(b'')
+            behind.append(tokenizer.sep_id)
+            is_first.append(False)
         pieces = tokenizer.pieces(strings)
-        sentence_ends = pieces.row_splits[1:]
-        closing = (
-            np.cumsum([len(document.sentences) + 1 for document in batch]) - 1
-        )
-        ends = sentence_ends[closing]  # where each [SEP] goes
+        begins, ends = pieces.row_splits[:-1], pieces.row_splits[1:]
+        first, added = np.array(is_first), np.array(behind)
         flags = pieces.word_starts.astype(np.uint8) * WORD_START
-        begins = pieces.row_splits[:-1][np.diff(pieces.row_splits) > 0]
-        flags[begins] |= SENTENCE_START
-        ids = np.insert(pieces.ids, ends, tokenizer.sep_id)
-        flags = np.insert(flags, ends, WORD_START | SEPARATOR)
-        lengths = np.diff(ends, prepend=0) + 1
-        return ids, flags, lengths
+        flags[begins[first & (ends > begins)]] |= SENTENCE_START
+        is_sep = added == tokenizer.sep_id
+        more = np.where(is_sep, WORD_START | SEPARATOR, WORD_START)
+        more[first & (ends == begins) & ~is_sep] |= SENTENCE_START
+        some = added >= 0
+        ids = np.insert(pieces.ids, ends[some], added[some])
+        flags = np.insert(flags, ends[some], more[some])
+        closing = (ends[some] + np.arange(some.sum()))[is_sep[some]]
+        return ids, flags, np.diff(closing, prepend=-1)
+
+    unk_id = tokenizer.unk_id
 
     # The tokenizer's kernel runs outside Python's lock: two calls at a time
     # use two cores, and reading goes on meanwhile.
@@ -157,7 +169,7 @@ def write_store(
         path: the folder to make; one that another process made in the
             meantime is used instead.
         documents: of one part of a corpus, read once, in order.
-        tokenizer: a `text.wordpiece.WordPiece` or a class like it.
+        tokenizer: a `text.tokenizer.Tokenizer`.
         progress: show a progress line.
 
     Raises:

@@ -1,7 +1,9 @@
-"""The corpus `text:GLOB`: your own text, of any size, read as a stream.
+"""The corpora `text:GLOB` and `lines:GLOB`: your own text, of any size.
 
-Plain UTF-8, or the same compressed as `.gz`: one sentence or paragraph a
-line, a blank line between documents. Files are read in the order of their
+Plain UTF-8, or the same compressed as `.gz`. Of `text:` a line is a sentence
+or a paragraph, and a blank line parts documents. Of `lines:` every line is a
+document, blank ones too, so that each line end of a file becomes one piece:
+what language models are measured on. Files are read in the order of their
 names and never held in memory.
 """
 
@@ -40,7 +42,7 @@ def find(pattern: str) -> list[pathlib.Path]:
     paths = sorted(pathlib.Path(n) for n in names if os.path.isfile(n))
     if not paths:
         raise ValueError(
-            f'No file matches text:{pattern} (in {os.getcwd()}). Check the '
+            f'No file matches {pattern} (in {os.getcwd()}). Check the '
             'path, and quote the pattern so that the shell leaves it alone: '
             "'text:DIR/**/*.txt'."
         )
@@ -64,12 +66,15 @@ def check(paths: Iterable[pathlib.Path]) -> None:
                 )
 
 
-def read(paths: Sequence[pathlib.Path], pattern: str) -> Iterator[Document]:
+def read(
+    paths: Sequence[pathlib.Path], pattern: str, by_line: bool = False
+) -> Iterator[Document]:
     """Yields the documents of the files in order.
 
     Args:
       paths: what `find(pattern)` returned.
       pattern: for messages.
+      by_line: every line is a document.
 
     Raises:
       ValueError: a file is not UTF-8 or a truncated .gz, or there is no
@@ -77,12 +82,12 @@ def read(paths: Sequence[pathlib.Path], pattern: str) -> Iterator[Document]:
     """
     is_empty = True
     for path in paths:
-        for document in _read_file(path):
-            is_empty = False
+        for document in (_read_lines if by_line else _read_file)(path):
+            is_empty = is_empty and not document.sentences
             yield document
     if is_empty:
         raise ValueError(
-            f'There is no text in the {len(paths)} file(s) of text:{pattern} '
+            f'There is no text in the {len(paths)} file(s) of {pattern} '
             f'({paths[0]} ...): they are empty or hold white space alone. '
             'Expected one sentence or paragraph a line.'
         )
@@ -125,6 +130,12 @@ def _read_file(path: pathlib.Path) -> Iterator[Document]:
         size += len(line)
     if sentences:
         yield Document(tuple(sentences), f'{path}:{first}')
+
+
+def _read_lines(path: pathlib.Path) -> Iterator[Document]:
+    for number, line in enumerate(_lines(path), 1):
+        found = tuple(documents.split_sentences(line))
+        yield Document(found, f'{path}:{number}', len(line))
 
 
 def _lines(path: pathlib.Path) -> Iterator[str]:

@@ -3,9 +3,11 @@
 `--objectives` is a name in SUMS or weighted rows, `bert_nce:1,dim:0.6`.
 """
 
+from infoword_tf.objectives import lm, plm
 from infoword_tf.objectives.contrast import SentenceContrast
 from infoword_tf.objectives.dim import DeepInfoMax
 from infoword_tf.objectives.mlm import MaskedWords, NceWords
+from infoword_tf.objectives.nsp import NextSentence, NextSentenceNce
 from infoword_tf.objectives.objective import Objective, Replicas, Row
 
 TABLE: dict[str, Row] = {
@@ -42,6 +44,26 @@ TABLE: dict[str, Row] = {
         pooling='cls',
         similarity='dot',
     ),
+    'nsp': Row(
+        objective=NextSentence,
+        a='first piece of a text',
+        b='second piece',
+        relation='the piece that follows, or half the time another (BERT)',
+        candidates='none: binary NCE, without a bound',
+        views={'masked': 'next'},
+        # n-grams are cut out of the text that is masked.
+        sources={'masked': 'pairs', 'ngrams': 'pairs'},
+        bounded=False,
+    ),
+    'nsp_nce': Row(
+        objective=NextSentenceNce,
+        a='first piece of a text',
+        b='second piece',
+        relation='the piece that follows',
+        candidates='the true one and 3 of other documents',
+        views={'masked': 'start', 'rivals': 'start'},
+        sources={'masked': 'next_pairs', 'ngrams': 'next_pairs'},
+    ),
     'ict': Row(
         objective=SentenceContrast,
         a='document without a sentence',
@@ -53,9 +75,39 @@ TABLE: dict[str, Row] = {
         heldout_candidates=128,
         pooling='weighted',
     ),
+    'transformer_xl': Row(
+        objective=lm.NextWords,
+        a='text so far, with memory',
+        b='next word',
+        relation='the word that follows (language model)',
+        candidates='vocabulary',
+        views={'streamed': 'text'},
+        encoders=('transformer_xl',),
+        arguments={'causal': True},
+        reading=lm.reading,
+        layout='end',
+    ),
+    'plm': Row(
+        objective=plm.PermutedWords,
+        a='permuted text',
+        b='next word of the order',
+        relation='a word and what comes before it in a drawn order (XLNet)',
+        candidates='vocabulary',
+        views={'permuted': 'queries'},
+        encoders=('transformer_xl',),
+        arguments={'segments': 2, 'causal': False},
+        reading=plm.reading,
+        settings={'k': 6, 'order': 'partial'},
+        drawn=('k', 'order'),
+        layout='xlnet',
+    ),
 }
 
-SUMS: dict[str, str] = {'infoword': 'bert_nce:1,dim:0.8'}
+SUMS: dict[str, str] = {
+    'bert': 'mlm:1,nsp:1',
+    'infoword': 'bert_nce:1,dim:0.8',
+    'xlnet': 'plm:1',
+}
 
 
 def parse(objectives: str) -> dict[str, float]:

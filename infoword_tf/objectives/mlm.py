@@ -27,26 +27,14 @@ from infoword_tf.objectives.objective import (
     Replicas,
     gather_pool,
 )
+from infoword_tf.objectives.vocabulary import VocabularyWords, pairs
 from infoword_tf.views import Specials, View
 
 Tensor = Any
 VIEW = 'masked'
 
 
-def _pairs(view: View, row: str, x: Tensor) -> tuple[Tensor, ...]:
-    """[B, P, D] -> states [N, D] float32, targets, weights, sequences [N]."""
-    targets, weights = view.targets[row], view.weights[row]
-    p = targets.shape[1]
-    states = ops.reshape(ops.cast(x, 'float32'), (-1, x.shape[-1]))
-    return (
-        states,
-        ops.reshape(targets, (-1,)),
-        ops.reshape(weights, (-1,)),
-        ops.repeat(view.sequences, p),
-    )
-
-
-class MaskedWords(Objective):
+class MaskedWords(VocabularyWords):
     """`mlm`: f over the whole vocabulary, as BERT trains it."""
 
     def __init__(
@@ -84,10 +72,6 @@ class MaskedWords(Objective):
             self.word_bias = vector('word_bias', v)
         self.built = True
 
-    def kl(self, frequencies: np.ndarray) -> float:
-        """log V - H(b): the vocabulary is uniform, words are not."""
-        return infonce.divergence_from_uniform(frequencies)
-
     def head(self, x: Tensor, key: Tensor | None = None) -> Tensor:
         """What is scored: x [B, P, D] -> [B, P, D]."""
         if not self.transform:
@@ -124,26 +108,15 @@ class MaskedWords(Objective):
     ) -> infonce.Outcome:
         """Cross-entropy over V; MI counts the places that show [MASK]."""
         view = views[VIEW]
-        x, targets, weights, _ = _pairs(
-            view, self.row, self.head(states[VIEW], key)
-        )
-        table = ops.convert_to_tensor(self.encoder.words)
-        positive, log_sum, rivals = fused.vocabulary_scores(
-            x,
-            table,
-            self.word_bias if self.transform else None,
-            targets,
-            dtype=self.compute_dtype,
-            key=key,
-        )
-        log_size = float(np.log(table.shape[0]))
         seen = ops.take_along_axis(view.ids, view.places[self.row], axis=1)
         hidden = ops.cast(ops.equal(seen, self.specials.mask_id), 'float32')
-        return infonce.infonce(
-            infonce.Candidates(positive, log_sum, log_size, rivals),
-            weights,
+        return self.among_all(
+            view,
+            self.head(states[VIEW], key),
             kl,
-            hidden=ops.reshape(hidden, (-1,)),
+            hidden,
+            self.word_bias if self.transform else None,
+            key,
         )
 
 
@@ -200,7 +173,7 @@ class NceWords(Objective):
         Columns are the targets themselves where there are at most V of them,
         else the vocabulary with the number of copies of each word.
         """
-        x, targets, weights, sequences = _pairs(
+        x, targets, weights, sequences = pairs(
             views[VIEW], self.row, states[VIEW]
         )
         own = self.encoder.lookup(targets)  # [N, D]

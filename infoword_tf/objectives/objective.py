@@ -9,6 +9,7 @@ D width, R replicas.
 """
 
 import dataclasses
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 import keras
@@ -29,14 +30,29 @@ class Row:
         objective: the class.
         a, b, relation: the two views and p(a, b), in words.
         candidates: B~, in words.
-        views: by name in VIEWS, what it wants there: 'words' or 'start'.
+        views: by name in VIEWS, what it wants there: 'words', 'queries',
+            'start', 'next' or 'text'.
         encoders: names in ENCODERS that it allows, the default first.
+        arguments: of the encoder, which this row fixes.
+        reading: for a row that reads its source in a way of its own, a
+            function of T and its settings that returns arguments of the
+            source: `length`, the tokens read, and others it has. None: T - 2
+            tokens.
         masking: the one name in MASKINGS that it can use, or None for any.
-        settings: arguments of the class, with their defaults.
-        heldout_candidates: M of held-out text, None for the vocabulary.
+        settings: what a run may choose, with defaults: arguments of the
+            class, or of the draw.
+        drawn: which of the settings go to the draw.
+        heldout_candidates: M of held-out text, None for the vocabulary, or
+            where the views hold each pair's own candidates.
         pooling: for a row that makes a vector of a whole text, how it does
             (`Loaded.embed`); None for others. Later rows of TABLE win.
+        layout: in text.layout.LAYOUTS, how a text is encoded alone.
         similarity: how such vectors are compared, 'cosine' or 'dot'.
+        sources: by view, the name in data.batches.SOURCES that it is made
+            from, for all rows that share the view; views that are not named
+            keep their own.
+        bounded: its loss bounds mutual information. Binary NCE does not: then
+            MI and ceiling are left out of the metrics.
     """
 
     objective: type['Objective']
@@ -46,11 +62,17 @@ class Row:
     candidates: str
     views: dict[str, str]
     encoders: tuple[str, ...] = ('transformer',)
+    arguments: dict[str, Any] = dataclasses.field(default_factory=dict)
+    reading: Callable[[int, Mapping[str, Any]], dict[str, Any]] | None = None
     masking: str | None = None
     settings: dict[str, Any] = dataclasses.field(default_factory=dict)
+    drawn: tuple[str, ...] = ()
     heldout_candidates: int | None = None
     pooling: str | None = None
     similarity: str = 'cosine'
+    layout: str = 'bert'
+    sources: dict[str, str] = dataclasses.field(default_factory=dict)
+    bounded: bool = True
 
 
 class Replicas:

@@ -54,7 +54,7 @@ def read(path: str | pathlib.Path) -> list[str]:
     if not path.is_file():
         raise FileNotFoundError(
             f'{path}: no such vocabulary; --vocab takes a vocab.txt with one '
-            'piece a line'
+            'piece a line, or a SentencePiece *.model'
         )
     try:
         lines = path.read_text(encoding='utf-8').split('\n')

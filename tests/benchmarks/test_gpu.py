@@ -133,10 +133,12 @@ class GpuTest(absltest.TestCase):
         printed = test_jax.run_forbidden(
             'import json\n'
             'from benchmarks import gpu\n'
-            'print(json.dumps(gpu.ADAMW))'
+            'print(json.dumps([gpu.ADAMW, gpu.DECAYING]))'
         )
+        adamw, decaying = json.loads(printed)
+        self.assertEqual(tuple(decaying), optim.DECAYING)
         self.assertEqual(
-            json.loads(printed),
+            adamw,
             {
                 'weight_decay': 0.01,
                 'beta_1': optim.BETA_1,

@@ -60,9 +60,10 @@ class StepTest(absltest.TestCase):
     def test_command(self):
         """All of it in one test, so that TensorFlow starts once."""
         printed = run(
-            '-c', CODE, '--size=tiny', '--rows=bert_nce,infoword',
+            '-c', CODE, '--size=tiny', '--rows=bert_nce,infoword,plm',
             '--precisions=float32', '--batch_size=2', '--seq_len=16',
-            '--vocab_size=500', '--rounds=1', '--steps=1', '--json',
+            '--memory_length=8', '--vocab_size=500', '--rounds=1',
+            '--steps=1', '--json',
         )
         self.check_command(printed)
         self.check_ratios(printed)
@@ -75,11 +76,12 @@ class StepTest(absltest.TestCase):
             for s in json.loads(printed.splitlines()[-1])['scores']
         }
         self.assertEqual(
-            list(scores), ['Model Garden', 'bert_nce', 'infoword']
+            list(scores),
+            ['Model Garden', 'bert_nce', 'infoword', 'plm', 'plm+8'],
         )
         for name, one in scores.items():
             self.assertGreater(one['tokens_per_second'], 0, name)
-            self.assertRegex(printed, f'(?m)^float32 +{name} ')
+            self.assertRegex(printed, f'(?m)^float32 +{re.escape(name)} ')
         self.assertEqual(scores['bert_nce']['cost'], 1.0)
         self.assertAlmostEqual(
             scores['infoword']['cost'],
@@ -89,6 +91,10 @@ class StepTest(absltest.TestCase):
         self.assertGreater(
             scores['infoword']['operations'], scores['bert_nce']['operations']
         )
+        self.assertGreater(
+            scores['plm+8']['operations'], scores['plm']['operations']
+        )
+        self.assertEqual(scores['plm+8']['weights'], scores['plm']['weights'])
 
     def check_ratios(self, printed):
         lines = printed.splitlines()

@@ -29,6 +29,17 @@ NGRAMS_AT_3 = 9 * 128 * 256 + 2 * 3 * 128 * 128 + 2 * 3 * 9 * 128 + (
 # A sentence is cut to a quarter, 5 tokens; both whole texts are wanted.
 SENTENCES_ALL = 5 * 128 * 256 + 5 * 128 * 256 + 2 * 5 * 5 * 128 + (
     2 * 5 * 128 * 512)
+# Relative attention of 22 tokens. Of next words all ask, with 23 distances; of
+# permuted text 22 and 3 queries, then the queries alone, with 44 distances,
+# each in two parts, and 2 heads of segments.
+STREAMED = 22 * 128 * 256 + 22 * (
+    2 * 128 * 128 + 2 * 22 * 128 + 23 * 128 + 2 * 128 * 512)
+PERMUTED_AT = {
+    q: 22 * 128 * 256 + q * (
+        2 * 128 * 128 + 2 * 22 * 128 + 2 * 44 * 128 + 128 * 2
+        + 2 * 128 * 512)
+    for q in (25, 3)
+}
 # 6 = 2 x 3 pairs; dim scores 2 texts, ict 2 x 2 both ways, after it has
 # pooled both views, twice: as a and as candidates.
 SCORES = {
@@ -36,6 +47,11 @@ SCORES = {
     'bert_nce': 6 * 128 * 6,
     'dim': 2 * 128 * 6,
     'ict': 2 * 2 * 128 * 2 + 2 * 2 * (2 * 22 + 2 * 5) * 128,
+    # A pooler and two classes; psi, and four pairs of pieces for each text.
+    'nsp': 2 * 128 * 130,
+    'nsp_nce': 8 * 128,
+    'transformer_xl': 2 * 22 * 128 * 500,
+    'plm': 6 * 128 * 500,
 }
 BY_HAND = {
     'mlm': 2 * (MASKED_ALL + MASKED_AT[3]) + SCORES['mlm'],
@@ -43,9 +59,27 @@ BY_HAND = {
     'dim': 2 * (MASKED_ALL + MASKED_AT[1] + NGRAMS_ALL + NGRAMS_AT_3)
     + SCORES['dim'],
     'ict': 2 * 2 * (MASKED_ALL + SENTENCES_ALL) + SCORES['ict'],
+    'nsp': 2 * (MASKED_ALL + MASKED_AT[1]) + SCORES['nsp'],
+    'nsp_nce': 8 * (MASKED_ALL + MASKED_AT[1]) + SCORES['nsp_nce'],
+    'bert': 2 * (MASKED_ALL + MASKED_AT[4]) + SCORES['mlm'] + SCORES['nsp'],
     'infoword': 2 * (MASKED_ALL + MASKED_AT[4] + NGRAMS_ALL + NGRAMS_AT_3)
     + SCORES['bert_nce'] + SCORES['dim'],
+    'transformer_xl': 2 * 2 * STREAMED + SCORES['transformer_xl'],
+    'plm': 2 * (PERMUTED_AT[25] + PERMUTED_AT[3]) + SCORES['plm'],
 }
+BY_HAND['xlnet'] = BY_HAND['plm']
+# Distances are the same for all rows of a batch, and need no gradient.
+DISTANCES = {
+    'transformer_xl': 2 * 23 * 128 * 128,
+    'plm': 2 * 44 * 128 * 128,
+    'xlnet': 2 * 44 * 128 * 128,
+}
+
+
+def by_hand(name):
+    """Two operations a multiplication, three products for most of them."""
+    return 6 * BY_HAND[name] + 4 * DISTANCES.get(name, 0)
+
 
 # Every product of a whole step as JAX traces it, but for sums over rows.
 COUNT = '''
@@ -83,15 +117,32 @@ class OperationsTest(parameterized.TestCase):
     @parameterized.parameters(*TABLE, *SUMS)
     def test_by_hand(self, objectives):
         own = work.Work(objectives, **SMALL)
-        # Two operations a multiplication, three products for each.
-        self.assertEqual(
-            own.operations(own.make_views()), 6 * BY_HAND[objectives]
-        )
+        self.assertEqual(own.operations(own.make_views()), by_hand(objectives))
 
     def test_more_pairs_than_words_are_scored_as_words(self):
         own = work.Work('bert_nce', 'tiny', 8, 62, 64)  # 8 x 9 pairs
         found = own.score_operations('bert_nce', own.make_views())
         self.assertEqual(found, 2 * 72 * 128 * 64)
+
+    def test_memory_is_keys(self):
+        """Of as many tokens again: twice the keys and what looks at them."""
+        own = work.Work('transformer_xl', **SMALL, memory_length=22)
+        more = 2 * 2 * (22 * 128 * 256 + 22 * (2 * 22 * 128 + 22 * 128))
+        self.assertEqual(
+            own.operations(own.make_views()),
+            by_hand('transformer_xl') + 6 * more + 4 * 2 * 22 * 128 * 128,
+        )
+
+    def test_long_texts_ask_in_blocks(self):
+        """Of 64 tokens: each has its own distances and those of the block."""
+        given = {'d': 128, 'heads': 2, 'queries': 0}
+        for t, columns in ((64, 128), (96, 192), (128, 160), (256, 320)):
+            found = work.relative_operations(3, t, content=t, **given)
+            each = 10 * 128 * 128 + 2 * t * 128 + columns * 128
+            self.assertEqual(
+                found,
+                6 * 3 * (t * 128 * 256 + t * each) + 4 * 2 * t * 128 * 128,
+            )
 
     @unittest.skipUnless(
         importlib.util.find_spec('jax'), 'JAX is not installed'
@@ -102,9 +153,8 @@ class OperationsTest(parameterized.TestCase):
             COUNT, ','.join(names), json.dumps(SMALL)
         )
         for name, line in zip(names, printed.splitlines(), strict=True):
-            self.assertEqual(
-                line, f'{name} {6 * BY_HAND[name]} {6 * BY_HAND[name]}'
-            )
+            wanted = by_hand(name)
+            self.assertEqual(line, f'{name} {wanted} {wanted}')
 
 
 class WorkTest(absltest.TestCase):

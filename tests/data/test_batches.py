@@ -5,15 +5,12 @@ from absl.testing import absltest, parameterized
 
 from infoword_tf import views
 from infoword_tf.data import store as stores
-from infoword_tf.data.batches import Batches, heldout_views
+from infoword_tf.data.batches import Batches, heldout_views, open_sources
 from infoword_tf.data.windows import WindowSource
+from infoword_tf.plan import make_plan
 
 LENGTH, TOKENS = 30, 6_000
-ROWS = {'mlm': {'masked': 'words'}, 'bert_nce': {'masked': 'words'}}
-INFOWORD = {
-    'bert_nce': {'masked': 'words'},
-    'dim': {'masked': 'start', 'ngrams': 'start'},
-}
+ROWS, INFOWORD = ('mlm', 'bert_nce'), ('bert_nce', 'dim')
 SPECIALS = views.Specials(
     cls_id=TOKENS, sep_id=TOKENS + 1, mask_id=TOKENS + 2, size=TOKENS + 3
 )
@@ -39,9 +36,13 @@ def make_store(tokens=TOKENS):
     )  # fmt: skip
 
 
+def plan_of(rows=ROWS, masking='spans'):
+    return make_plan(dict.fromkeys(rows, {}), LENGTH + 2, masking)
+
+
 def make_batches(masking='spans', seed=1, batch_size=8, rows=ROWS):
     source = WindowSource(make_store(), LENGTH, batch_size, seed)
-    return Batches({'windows': source}, rows, masking, SPECIALS, seed)
+    return Batches({'windows': source}, plan_of(rows, masking), SPECIALS, seed)
 
 
 def assert_same(a, b):
@@ -101,7 +102,7 @@ class BatchesTest(parameterized.TestCase):
             self.assertFalse((other['masked'].ids == whole.ids).all())
         # The same windows, other masks.
         source = WindowSource(make_store(), LENGTH, 8, 1)
-        other = Batches({'windows': source}, ROWS, 'spans', SPECIALS, 2)
+        other = Batches({'windows': source}, plan_of(), SPECIALS, 2)
         other = other.views(0)['masked']
         differ = other.ids != whole.ids
         self.assertTrue(differ.any())
@@ -122,21 +123,12 @@ class BatchesTest(parameterized.TestCase):
         assert_same(views.flatten(make_batches().views(4)), a)
 
     def test_rows_of_a_view(self):
-        batches = make_batches(rows={'mlm': {'masked': 'words'}})
-        made = batches.views(0)
+        made = make_batches(rows=['mlm']).views(0)
         self.assertEqual(list(made), ['masked'])
         self.assertEqual(list(made['masked'].places), ['mlm'])
-        self.assertEqual(batches.rows, {'masked': {'mlm': 'words'}})
 
     def test_rows_of_several_views(self):
         batches = make_batches(rows=INFOWORD)
-        self.assertEqual(
-            batches.rows,
-            {
-                'masked': {'bert_nce': 'words', 'dim': 'start'},
-                'ngrams': {'dim': 'start'},
-            },
-        )
         made = batches.views(3)
         self.assertEqual(list(made), ['masked', 'ngrams'])
         self.assertEqual(list(made['masked'].places), ['bert_nce', 'dim'])
@@ -148,8 +140,7 @@ class BatchesTest(parameterized.TestCase):
             assert_same(flat, views.flatten(batches.views(step)))
 
     def test_a_second_view_changes_nothing_of_the_first(self):
-        alone = make_batches(rows={'bert_nce': INFOWORD['bert_nce']})
-        one = alone.views(2)['masked']
+        one = make_batches(rows=['bert_nce']).views(2)['masked']
         two = make_batches(rows=INFOWORD).views(2)['masked']
         np.testing.assert_array_equal(one.ids, two.ids)
         for field in ('places', 'targets', 'weights'):
@@ -178,7 +169,7 @@ class BatchesTest(parameterized.TestCase):
 class HeldoutViewsTest(parameterized.TestCase):
     def make(self, tokens=TOKENS, masking='spans'):
         return heldout_views(
-            make_store(tokens), LENGTH, ROWS, masking, SPECIALS
+            make_store(tokens), plan_of(masking=masking), SPECIALS
         )
 
     @parameterized.parameters('spans', 'words', 'tokens')
@@ -218,9 +209,8 @@ class HeldoutViewsTest(parameterized.TestCase):
         store = make_store()._replace(
             ids=(np.arange(TOKENS) % 40).astype(np.uint16)
         )
-        view = heldout_views(store, LENGTH, INFOWORD, 'spans', SPECIALS)[
-            'ngrams'
-        ]
+        made = heldout_views(store, plan_of(INFOWORD), SPECIALS)
+        view = made['ngrams']
         self.assertLen(view.ids, 192)
         number, texts, rows = {}, {}, {}
         for row in range(192):
@@ -269,17 +259,12 @@ class SeveralSourcesTest(absltest.TestCase):
         store = store._replace(
             flags=flags, documents=np.array([0, 50, 100, 300, 400])
         )
-        rows = {
-            'bert_nce': {'masked': 'words'},
-            'ict': {'passage': 'text', 'sentence': 'text'},
-        }
-        together = heldout_views(store, LENGTH, rows, 'spans', SPECIALS)
+        rows = ['bert_nce', 'ict']
+        together = heldout_views(store, plan_of(rows), SPECIALS)
         sizes = {len(view.ids) for view in together.values()}
         self.assertEqual(sizes, {12})
-        for row, names in rows.items():
-            alone = heldout_views(
-                store, LENGTH, {row: names}, 'spans', SPECIALS
-            )
+        for row in rows:
+            alone = heldout_views(store, plan_of([row]), SPECIALS)
             for name, view in alone.items():
                 n = len(view.ids)
                 self.assertEqual(n, 12 if row == 'bert_nce' else 3)
@@ -292,6 +277,71 @@ class SeveralSourcesTest(absltest.TestCase):
                 np.testing.assert_array_equal(
                     whole.sequences, np.arange(12)
                 )
+
+
+class PairsTest(parameterized.TestCase):
+    BERT, NCE = ('mlm', 'nsp'), ('mlm', 'nsp_nce')
+
+    def make(self):
+        """`make_store()` in documents of 49 tokens, a sentence in 7."""
+        store = make_store()
+        flags = np.array(store.flags)
+        flags[np.arange(TOKENS) % 50 % 7 == 0] |= stores.SENTENCE_START
+        flags[49::50] &= ~np.uint8(stores.SENTENCE_START)
+        return store._replace(
+            flags=flags, documents=np.arange(0, TOKENS + 1, 50)
+        )
+
+    @parameterized.parameters(
+        (BERT, 'pairs', 'spans'), (BERT, 'pairs', 'tokens'),
+        (NCE, 'next_pairs', 'words'),
+    )  # fmt: skip
+    def test_narrowed(self, rows, source, masking):
+        """All rows of the view read pairs, and no windows are read."""
+        plan = plan_of(rows, masking)
+        sources = open_sources(self.make(), plan, 8, 1)
+        self.assertEqual(list(sources), [source])
+        batches = Batches(sources, plan, SPECIALS, 1)
+        made = batches.views(4)
+        view = made['masked']
+        self.assertTrue((view.segment_ids == 1).any(axis=1).all())
+        self.assertEqual(list(view.places), list(rows))
+        if source == 'next_pairs':
+            self.assertEqual(made['rivals'].ids.shape, (8, 3, LENGTH + 2))
+        for step, flat in enumerate(
+            batches.dataset(4, 6).as_numpy_iterator(), 4
+        ):
+            assert_same(flat, views.flatten(batches.views(step)))
+
+    @parameterized.parameters((BERT, 'pairs'), (NCE, 'next_pairs'))
+    def test_held_out(self, rows, source):
+        given = self.make(), plan_of(rows, 'tokens'), SPECIALS
+        made = heldout_views(*given)
+        assert_same(views.flatten(made), views.flatten(heldout_views(*given)))
+        # 120 documents of 49 tokens, two pairs each: 240, in batches of 32.
+        self.assertEqual({len(view.ids) for view in made.values()}, {224})
+        if source == 'pairs':
+            labels = made['masked'].targets['nsp']
+            self.assertBetween(labels.mean(), 0.4, 0.6)
+        else:
+            rivals = made['rivals']
+            self.assertEqual(rivals.ids.shape[1], 3)
+            # They stand beside their own first piece; some of its tokens are
+            # hidden, or random ones.
+            own, other = made['masked'].ids[:, 1] // 50, rivals.ids[:, :, 1]
+            shown = (own[:, None] < 120) & (other // 50 < 120)
+            self.assertGreater(shown.mean(), 0.6)
+            same = own[:, None] == other // 50
+            self.assertGreater(same[shown].mean(), 0.95)
+
+    def test_too_little_heldout_text(self):
+        store = self.make()._replace(documents=np.array([0, TOKENS]))
+        for rows in (self.BERT, self.NCE):
+            with self.assertRaisesRegex(
+                ValueError,
+                '6,000 tokens has no two documents of two sentences.*--heldout',
+            ):
+                heldout_views(store, plan_of(rows), SPECIALS)
 
 
 if __name__ == '__main__':

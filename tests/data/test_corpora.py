@@ -750,6 +750,70 @@ class TextTest(Temporary):
         self.assertLen({one.fingerprint, two, self.open().fingerprint}, 3)
 
 
+class LinesTest(Temporary):
+    def open(self, heldout='valid.txt'):
+        return corpora.open_corpus(
+            f'lines:{self.folder}/train*.txt',
+            heldout and f'{self.folder}/{heldout}',
+        )
+
+    def test_every_line_is_a_document(self):
+        a = self.write('train1.txt', ' \n = One = \n \n It is. So is\tit .\n')
+        b = self.write('train2.txt', '\n\nno end')
+        c = self.write('valid.txt', 'Held out .\r\n')
+        corpus = self.open()
+        self.assertEqual(
+            list(corpus.train()),
+            [
+                Document((), f'{a}:1', 2),
+                Document(('= One =',), f'{a}:2', 10),
+                Document((), f'{a}:3', 2),
+                Document(('It is.', 'So is it .'), f'{a}:4', 19),
+                Document((), f'{b}:1', 1),
+                Document((), f'{b}:2', 1),
+                Document(('no end',), f'{b}:3', 6),
+            ],
+        )
+        self.assertEqual(
+            list(corpus.heldout()), [Document(('Held out .',), f'{c}:1', 12)]
+        )
+
+    def test_something_is_held_out(self):
+        self.write('train.txt', 'One\n')
+        with self.assertRaisesRegex(ValueError, 'with --heldout=GLOB'):
+            self.open(None)
+        with self.assertRaisesRegex(ValueError, 'match both lines:'):
+            self.open('train.txt')
+
+    def test_another_corpus_than_text(self):
+        self.write('train.txt', 'One\n')
+        self.write('valid.txt', 'Two\n')
+        corpus = self.open()
+        other = corpora.open_corpus(
+            corpus.name.replace('lines:', 'text:'), f'{self.folder}/valid.txt'
+        )
+        self.assertNotEqual(corpus.fingerprint, other.fingerprint)
+
+    def test_no_text(self):
+        self.write('train.txt', 'One\n')
+        self.write('valid.txt', '\n \n')
+        with self.assertRaisesRegex(ValueError, 'no text in the 1 file'):
+            list(self.open().heldout())
+
+
+class PartsTest(parameterized.TestCase):
+    @parameterized.parameters(
+        ('', ['']),
+        ('a b', ['a b']),
+        ('<unk>', ['', '']),
+        ('a <unk> b', ['a', 'b']),
+        ('<unk> <unk> b <unk>', ['', '', 'b', '']),
+        ('<unk>s of "<unk>" and x<unk> y', ['<unk>s of "<unk>" and x<unk> y']),
+    )
+    def test_around_the_words_unk(self, text, expected):
+        self.assertEqual(documents.parts(text), expected)
+
+
 class OpenCorpusTest(Temporary):
     def test_unknown_kind(self):
         with self.assertRaisesRegex(ValueError, "'wiki'.*pydocs, text"):

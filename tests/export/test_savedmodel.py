@@ -192,6 +192,48 @@ class SignaturesTest(parameterized.TestCase):
         self.assertEqual('fill_mask' in made.functions, row == 'mlm')
         self.assertNotIn('objectives/ict/log_scale', made.weights)
 
+    @parameterized.parameters(
+        ('transformer_xl', 'text [SEP]', '[SEP]'),
+        ('plm', 'text [SEP] [CLS]', '[CLS]'),
+    )
+    def test_rows_with_memory(self, row, layout, last):
+        """Written, read again, and asked for real and nasty texts."""
+        folder = pathlib.Path(self.create_tempdir().full_path)
+        workdir = workdirs.write(
+            folder / 'run', (row,), 'transformer_xl', 'cls'
+        )
+        model = bundle.write(workdir, folder / 'model')
+        self.assertEmpty(serving_ops.unservable(model))
+        loaded = infoword_tf.load(workdir)
+        served = tf.saved_model.load(str(model)).signatures
+        self.assertEqual(set(served), {'serving_default', 'embed', 'tokens'})
+        for texts in (comparison.texts(40), [b'one text'], [b''], []):
+            wanted = comparison.in_python(loaded, texts, list(served))
+            found = {
+                f'{name}/{output}': value.numpy()
+                for name, function in served.items()
+                for output, value in function(
+                    texts=tf.constant(texts, tf.string)
+                ).items()
+            }
+            gaps = comparison.difference(found, wanted, 1e-5)
+            for output, gap in gaps.items():
+                self.assertLess(gap, 1e-5, output)
+        answer = served['tokens'](texts=tf.constant(['a cat', '']))
+        after = len(layout.split()) - 1
+        specials = [loaded.tokenizer.sep_id, loaded.tokenizer.cls_id][:after]
+        for ids, starts, length in zip(
+            answer['ids'], answer['starts'], answer['lengths'], strict=True
+        ):
+            ids, starts = ids[:length].numpy(), starts[:length].numpy()
+            self.assertEqual(ids[-after:].tolist(), specials)
+            self.assertEqual(starts[-after:].tolist(), [-1] * after)
+            self.assertTrue((starts[:-after] >= 0).all())
+        card = (folder / 'model/MODEL_CARD.md').read_text()
+        self.assertIn(f'A text is read as `{layout}`, and cut at 24', card)
+        self.assertIn(f"A text's vector is the state of its {last};", card)
+        self.assertIn('Every text is read alone', card)
+
     def test_bfloat16_inside_float32_outside(self):
         loaded = infoword_tf.load(WORKDIR, 'mixed_bfloat16')
         texts = ['one text', '', 'a [MASK] text ' * 3]

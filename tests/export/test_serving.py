@@ -66,14 +66,15 @@ class CTest(parameterized.TestCase):
         )  # fmt: skip
         shutil.copytree(MODEL, cls.folder / 'moved')
 
-    def serve(self, texts, loaded):
+    def serve(self, texts, loaded, model='moved'):
         """[n, D] of `embed`, and what the program says where it fails."""
-        signature = serving_ops.read(MODEL).signature_def['embed']
+        model = self.folder / model
+        signature = serving_ops.read(model).signature_def['embed']
         output, index = signature.outputs['embeddings'].name.split(':')
         runner.write_texts(self.folder / 'texts', texts)
         done = subprocess.run(
             [
-                self.folder / 'serve', self.folder / 'moved',
+                self.folder / 'serve', model,
                 self.folder / 'texts', self.folder / 'vectors',
                 signature.inputs['texts'].name.split(':')[0], output, index,
                 *loaded,
@@ -96,6 +97,20 @@ class CTest(parameterized.TestCase):
         found, error = self.serve(texts, libraries(serving))
         self.assertEqual(error, '')
         wanted = infoword_tf.load(WORKDIR).encode(texts, progress=False)
+        self.assertLess(np.abs(found - wanted).max(), 1e-5)
+
+    @parameterized.parameters(*serving_ops.TEXT_LIBRARIES)
+    def test_sentencepiece(self, serving):
+        """Its model is a resource, which a server makes as it loads."""
+        run, model = self.folder / 'run', self.folder / 'sentencepiece' / '1'
+        if not run.exists():
+            workdirs.write(run, kind='sentencepiece')
+            bundle.write(run, model.parent)
+        texts = comparison.texts(60)
+        found, error = self.serve(texts, libraries(serving), model)
+        self.assertEqual(error, '')
+        loaded = infoword_tf.load(run)
+        wanted = loaded.encode(texts, progress=False)
         self.assertLess(np.abs(found - wanted).max(), 1e-5)
 
     def test_no_texts(self):

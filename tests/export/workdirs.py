@@ -9,8 +9,7 @@ import numpy as np
 from infoword_tf import checkpoint
 from infoword_tf.model import CONFIG_VERSION, Model
 from infoword_tf.objectives import TABLE
-from infoword_tf.text import vocabulary
-from infoword_tf.text.wordpiece import WordPiece
+from infoword_tf.text.tokenizers import TOKENIZERS
 
 FLAGS = '--corpus=text:books/*.txt\n--seed=7\n--steps=1234\n'
 METRICS = {
@@ -24,8 +23,8 @@ METRICS = {
 
 
 @functools.cache
-def pieces():
-    return vocabulary.learn(sorted(topics.topics.values()), 900)
+def tokenizer_of(kind):
+    return TOKENIZERS[kind].learn(sorted(topics.topics.values()), 900)
 
 
 def write(
@@ -34,27 +33,32 @@ def write(
     encoder='transformer',
     pooling='mean',
     max_length=24,
+    kind='wordpiece',
 ):
     """Writes the files that an export reads; returns `folder`."""
-    arguments = {'vocab_size': len(pieces()), 'width': 64, 'max_length': 64}
-    if encoder == 'transformer':
+    tokenizer = tokenizer_of(kind)
+    arguments = {'vocab_size': len(tokenizer), 'width': 64, 'max_length': 64}
+    if encoder != 'lookup':
         arguments |= {'layers': 2, 'heads': 2}
+    for row in rows:
+        arguments |= TABLE[row].arguments
     config = {
         'version': CONFIG_VERSION,
         'encoder': {'name': encoder, 'arguments': arguments},
-        'tokenizer': {'kind': 'wordpiece', 'lower_case': True},
+        'tokenizer': {'kind': kind, 'lower_case': True},
         'rows': {
             row: {'weight': 1.0, 'settings': dict(TABLE[row].settings)}
             for row in rows
         },
         'max_length': max_length,
+        'memory_length': 8 if encoder == 'transformer_xl' else None,
+        'layout': TABLE[rows[0]].layout,
         'pooling': pooling,
         'similarity': 'cosine',
         'precision': 'mixed_bfloat16',
         'replicas': 1,
         'run': {'corpus': 'text:books/*.txt', 'heldout': 'books/held.txt'},
     }
-    tokenizer = WordPiece(pieces())
     model = Model({**config, 'precision': 'float32'}, tokenizer.specials)
     random = np.random.default_rng(0)
     tensors = {}
@@ -70,6 +74,6 @@ def write(
     checkpoint.write_json(folder / 'config.json', config)
     checkpoint.write_json(folder / 'metrics.json', METRICS)
     (folder / 'flags.txt').write_text(FLAGS)
-    vocabulary.write(folder / 'vocab.txt', pieces())
+    tokenizer.write(folder / tokenizer.file)
     checkpoint.write_tensors(folder / 'weights.safetensors', tensors)
     return folder

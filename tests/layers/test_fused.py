@@ -19,19 +19,56 @@ SHAPES = {
     'norm': {'x': (B, T, D), 'gamma': (D,), 'beta': (D,)},
     'gelu_tanh': {'x': (B, T, D), 'bias': (D,)},
     'gelu_erf': {'x': (B, T, D), 'bias': (D,)},
+    'gelu_relu': {'x': (B, T, D), 'bias': (D,)},
+    'drop': {'x': (B, T, D)},
+    'add_norm_only': {'x': (B, T, D), 'residual': (B, T, D),
+                      'gamma': (D,), 'beta': (D,)},
     'heads_3': {'x': (B, T, 3 * D), 'bias': (3 * D,)},
     'heads_2': {'x': (B, T, 2 * D), 'bias': (2 * D,)},
     'heads_1': {'x': (B, T, D), 'bias': (D,)},
+    'heads_only_2': {'x': (B, T, 2 * D)},
+    'queries': {'x': (B, 6, D), 'u': (D,), 'v': (D,)},
+    'queries_signed': {'x': (B, 6, D), 'u': (D,), 'v': (D,)},
+    # 6 tokens and 2 of memory: 8 keys, 14 distances, or 9 to the left.
+    'relative': {'content': (B, H, 6, 8), 'position': (H, 1, 6 * B, 14)},
+    'relative_causal': {'content': (B, H, 6, 8),
+                        'position': (H, 1, 6 * B, 9)},
+    'relative_blocks': {'content': (B, H, 6, 8),
+                        'position': (H, 3, 2 * B, 10), 'segment': (B, H, 6)},
+    'relative_places': {'content': (B, H, 4, 8),
+                        'position': (H, 1, 4 * B, 14), 'segment': (B, H, 4)},
     'softmax': {'scores': (B, H, T, T + 2)},
 }
+DROPPING = ('add_norm', 'add_norm_only', 'norm', 'softmax', 'drop',
+            'gelu_tanh', 'gelu_erf', 'gelu_relu')
+PLACES = np.int32([[5, 0, 2, 2], [1, 1, 3, 4], [0, 1, 2, 3]])
+DIFFERENT = np.random.default_rng(2).random((B, 1, 6, 8)) < 0.5
 
 
 def run(name, inputs, key, rate=0.0):
     """A list of the piece's results."""
     values = list(inputs.values())
     dtype = values[0].dtype.name
-    if name == 'add_norm':
+    if name.startswith('add_norm'):
+        if name == 'add_norm_only':
+            values.insert(1, None)
         return [fused.add_norm(*values, epsilon=EPSILON, key=key, rate=rate)]
+    if name == 'drop':
+        return [fused.drop(*values, key=key, rate=rate)]
+    if name.startswith('queries'):
+        signs = tf.constant([1.0, -1.0, 1.0]) if name[7:] else None
+        blocks = 3 if name[7:] else 1
+        return list(
+            fused.split_queries(*values, signs, heads=H, blocks=blocks, key=key)
+        )
+    if name.startswith('relative'):
+        given = {}
+        if name == 'relative_places':
+            given['places'] = tf.constant(PLACES)
+        if 'segment' in inputs:
+            asking = values[0].shape[2]
+            given['different'] = tf.constant(DIFFERENT[:, :, :asking])
+        return [fused.relative_scores(*values, length=6, key=key, **given)]
     if name == 'norm':
         return [
             fused.norm(
@@ -40,21 +77,23 @@ def run(name, inputs, key, rate=0.0):
         ]
     if name.startswith('gelu'):
         form = name.removeprefix('gelu_')
-        return [fused.bias_gelu(*values, form=form, key=key)]
+        return [fused.bias_gelu(*values, form=form, key=key, rate=rate)]
     if name.startswith('heads'):
         parts = int(name[-1])
+        if name == 'heads_only_2':
+            values.append(None)
         return list(fused.split_heads(*values, heads=H, parts=parts, key=key))
     return [fused.softmax_dropout(*values, key=key, rate=rate)]
 
 
 def with_mask(name, inputs, rate):
     """Plain operations with the mask of KEY written in."""
-    if name == 'add_norm':
-        x = inputs['x'] + inputs['bias']
+    if name.startswith('add_norm'):
+        x = inputs['x'] + inputs.get('bias', 0.0)
         kept = dropout.keep_mask(KEY, tuple(x.shape), rate)
         x = tf.where(kept, x / (1 - rate), 0.0)
         given = {**inputs, 'x': x, 'bias': tf.zeros(D)}
-        return run(name, given, None)
+        return run('add_norm', {k: given[k] for k in SHAPES['add_norm']}, None)
     (y,) = run(name, inputs, None)
     kept = dropout.keep_mask(KEY, tuple(y.shape), rate)
     return [tf.where(kept, y / (1 - rate), 0.0)]
@@ -62,7 +101,7 @@ def with_mask(name, inputs, rate):
 
 def make_inputs(name, dtype='float32'):
     random = np.random.default_rng(len(name))
-    wide = ('x', 'residual', 'scores')
+    wide = ('x', 'residual', 'scores', 'content', 'position')
     return {
         key: tf.cast(
             tf.constant(
@@ -118,7 +157,7 @@ class PieceTest(parameterized.TestCase):
             self.assertEqual(gradient.shape, inputs[key].shape)
             assert_close(gradient, plain_gradients[key], 1e-5, key)
 
-    @parameterized.parameters('add_norm', 'norm', 'softmax')
+    @parameterized.parameters(*DROPPING)
     def test_dropout_is_the_mask_of_the_key(self, name):
         inputs = make_inputs(name)
         plain, plain_gradients = value_and_gradients(
@@ -133,7 +172,7 @@ class PieceTest(parameterized.TestCase):
         (whole,) = run(name, inputs, KEY)
         self.assertGreater(float(tf.reduce_max(abs(found[0] - whole))), 0.05)
 
-    @parameterized.parameters('add_norm', 'norm', 'softmax')
+    @parameterized.parameters(*DROPPING)
     def test_inference_drops_nothing(self, name):
         inputs = make_inputs(name)
         (with_rate,) = run(name, inputs, None, RATE)
@@ -212,6 +251,16 @@ class GeluTest(parameterized.TestCase):
                  1.95459769, 2.99636261),
     }
 
+    @parameterized.parameters((None,), (KEY,))
+    def test_relu(self, key):
+        y = fused.bias_gelu(
+            tf.constant([[-2.0, 0.5, 3.0]]),
+            tf.constant([1.0, -1.0, 1.0]),
+            form='relu',
+            key=key,
+        )
+        np.testing.assert_array_equal(y, [[0.0, 0.0, 4.0]])
+
     @parameterized.product(form=('erf', 'tanh'), key=(None, KEY))
     def test_values(self, form, key):
         x = tf.constant(self.X)[None]
@@ -256,6 +305,128 @@ class SplitHeadsTest(parameterized.TestCase):
             k,
             [[[[7, 8, 9], [19, 20, 21]], [[10, 11, 12], [22, 23, 24]]]],
         )
+
+
+class SplitQueriesTest(parameterized.TestCase):
+    @parameterized.parameters((None,), (KEY,))
+    def test_where_each_number_goes(self, key):
+        """[0 .. 3] for each of 4 tokens, 2 heads of 2, 2 blocks of 2 tokens.
+
+        The second row is reversed.
+        """
+        x = tf.reshape(tf.range(32.0), (2, 4, 4))
+        near, away = fused.split_queries(
+            x,
+            tf.constant([0.5, 0.5, 0.25, 0.25]),
+            tf.constant([0.0, 0.0, 1.0, 1.0]),
+            tf.constant([1.0, -1.0]),
+            heads=2,
+            blocks=2,
+            key=key,
+        )
+        self.assertEqual(near.shape, (2, 2, 4, 2))
+        np.testing.assert_array_equal(
+            near[1],
+            [
+                [[16.5, 17.5], [20.5, 21.5], [24.5, 25.5], [28.5, 29.5]],
+                [[18.25, 19.25], [22.25, 23.25], [26.25, 27.25],
+                 [30.25, 31.25]],
+            ],
+        )
+        self.assertEqual(away.shape, (2, 2, 4, 4))
+        # Head 0, tokens 0 and 1 of both rows; head 1, tokens 2 and 3.
+        np.testing.assert_array_equal(
+            away[0, 0],
+            [[0, 1, 0, 1], [4, 5, 4, 5],
+             [16, 17, -16, -17], [20, 21, -20, -21]],
+        )
+        np.testing.assert_array_equal(
+            away[1, 1],
+            [[11, 12, 11, 12], [15, 16, 15, 16],
+             [27, 28, -27, -28], [31, 32, -31, -32]],
+        )
+
+
+class RelativeScoresTest(parameterized.TestCase):
+    T, K = 6, 8
+
+    def loops(self, position, places):
+        """What distance K - column is to key j of a token, one by one."""
+        found = np.zeros((B, H, places.shape[1], self.K), np.float32)
+        for b, h, q, j in np.ndindex(*found.shape):
+            distance = self.K - self.T + places[b, q] - j
+            row = position[h].reshape(B, places.shape[1], -1)[b, q]
+            found[b, h, q, j] = row[self.K - distance]
+        return found
+
+    @parameterized.parameters((None,), (KEY,))
+    def test_shift_is_gather_is_the_loop(self, key):
+        inputs = make_inputs('relative')
+        everywhere = np.tile(np.arange(6, dtype=np.int32), (B, 1))
+        expected = self.loops(inputs['position'].numpy(), everywhere)
+        content = tf.zeros((B, H, 6, 8))
+        for places in (None, everywhere):
+            found = fused.relative_scores(
+                content, inputs['position'], places=places, length=6, key=key
+            )
+            np.testing.assert_array_equal(found, expected)
+        inputs = make_inputs('relative_places')
+        found = fused.relative_scores(
+            content[:, :, :4],
+            inputs['position'],
+            places=tf.constant(PLACES),
+            length=6,
+            key=key,
+        )
+        np.testing.assert_array_equal(
+            found, self.loops(inputs['position'].numpy(), PLACES)
+        )
+
+    @parameterized.parameters((None,), (KEY,))
+    def test_the_shift_is_wrong_on_gathered_rows(self, key):
+        """Why there are two ways."""
+        position = make_inputs('relative_places')['position']
+        content = tf.zeros((B, H, 4, 8))
+        found = fused.relative_scores(content, position, length=4, key=key)
+        expected = self.loops(position.numpy(), PLACES)
+        self.assertGreater(np.abs(found - expected).max(), 1.0)
+
+    @parameterized.product(count=(2, 3), key=(None, KEY))
+    def test_blocks_are_the_whole(self, count, key):
+        position = make_inputs('relative')['position'].numpy()
+        whole = position.reshape(H, B, 6, 14)
+        t = 6 // count
+        parts = [
+            whole[:, :, i * t : (i + 1) * t][..., 6 - (i + 1) * t :][
+                ..., : 8 + t
+            ].reshape(H, B * t, 8 + t)
+            for i in range(count)
+        ]
+        content = make_inputs('relative')['content']
+        found, expected = (
+            fused.relative_scores(content, tf.constant(x), length=6, key=key)
+            for x in (np.stack(parts, axis=1), position)
+        )
+        np.testing.assert_array_equal(found, expected)
+
+    @parameterized.parameters((None,), (KEY,))
+    def test_masked_and_different(self, key):
+        inputs = make_inputs('relative_blocks')
+        allowed = np.random.default_rng(3).random((1, 1, 6, 8)) < 0.5
+        bare = fused.relative_scores(
+            inputs['content'], inputs['position'], length=6, key=key
+        )
+        found = fused.relative_scores(
+            *inputs.values(),
+            different=tf.constant(DIFFERENT),
+            allowed=tf.constant(allowed),
+            length=6,
+            key=key,
+        )
+        segment = inputs['segment'].numpy()[..., None]
+        expected = np.where(DIFFERENT, bare + segment, bare)
+        expected = np.where(allowed, expected, np.float32(-1e30))
+        np.testing.assert_allclose(found, expected, rtol=1e-6)
 
 
 class SoftmaxDropoutTest(absltest.TestCase):

@@ -1,0 +1,278 @@
+"""The sources `pairs` and `next_pairs`: two pieces of text, [SEP] between.
+
+They are made as BERT's are (Devlin et al. 2019, §A.2): sentences of a document
+until there are enough tokens, parted at a random sentence end into A and B;
+one time in ten fewer tokens are enough; what is too long loses tokens of its
+longer piece, at either end alike. Three things are better defined here:
+
+* Another B is always of another document, and it is the B of another such
+  pair, so it is drawn from p(b), and what it is compared with has no other
+  text in front of it.
+* Of several of those the one is taken with which the pair is cut most like
+  the true one. BERT fills the room with the other B, so that lengths tell
+  random pairs from true ones where documents are short: 57 in 100 docstrings,
+  51 in 100 here.
+* A pair has two sentences, whatever their length, and half of `pairs` is
+  random. In BERT a single long sentence always gets a random B.
+
+Documents of one sentence have no pair and are left out.
+
+Glossary of shapes: B rows, K other pieces of each, L tokens of a row, R = L - 1
+tokens of text in it, n pairs.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from infoword_tf import sampling
+from infoword_tf.data import store as stores
+from infoword_tf.data.passages import count_sentences
+
+SHORT_SHARE = 0.1  # of the pairs are shorter than there is room
+RANDOM_SHARE = 0.5  # of `pairs`
+TRIES = 16  # other pieces, of which the one of the best length is taken
+_BLOCK = 64  # flags looked at at once, three sentences or so
+
+
+class _Parted(NamedTuple):
+    """Where pairs lie in the store: A is first..middle, B is middle..end."""
+
+    first: np.ndarray
+    middle: np.ndarray
+    end: np.ndarray
+
+
+class PairSource:
+    """`pairs`: half the time B follows A, half the time it is another one.
+
+    Epochs visit the documents in a permutation of their own, as
+    `windows.WindowSource` does; one of n tokens is visited ceil(n / R) times.
+    """
+
+    rivals = 0  # K, beside the true B
+
+    def __init__(
+        self, store: stores.Store, length: int, batch_size: int, seed: int
+    ):
+        """Args: L = length, B = batch_size.
+
+        Raises:
+            ValueError: there are fewer pairs than one batch takes, or they
+                are of one document.
+        """
+        self.store, self.length = store, length
+        self.batch_size, self.seed = batch_size, seed
+        sentences = count_sentences(store)
+        self.documents = np.nonzero(sentences > 1)[0]
+        self.single = len(sentences) - len(self.documents)
+        if len(self.documents) < 2:
+            raise ValueError(
+                f'{len(self.documents)} of {len(sentences):,} documents have '
+                'two sentences, but pairs take two such documents; give more '
+                'text, with a blank line between documents'
+            )
+        # By document, the number of its first pair; one more entry: the end.
+        self.numbers = np.concatenate(
+            [[0], np.cumsum(_visits(store, self.documents, length - 1))]
+        )
+        if self.numbers[-1] < batch_size:
+            raise ValueError(
+                f'the text has {self.numbers[-1]:,} pairs of sentences, but a '
+                f'batch takes {batch_size}; give more text, or lower '
+                '--batch_size'
+            )
+
+    @staticmethod
+    def room(store: stores.Store, length: int) -> int:
+        """Pairs of an epoch; 0 where all are of one document."""
+        documents = np.nonzero(count_sentences(store) > 1)[0]
+        if len(documents) < 2:
+            return 0
+        return int(_visits(store, documents, length - 1).sum())
+
+    def batch(self, step: int) -> sampling.Pairs:
+        """The global batch of a step."""
+        total = int(self.numbers[-1])
+        number = step * self.batch_size + np.arange(self.batch_size)
+        chosen = np.empty(self.batch_size, np.int64)
+        for epoch in np.unique(number // total):
+            here = number // total == epoch
+            chosen[here] = sampling.shuffled(
+                number[here] % total, total, self.seed, int(epoch), 5
+            )
+        random = np.random.default_rng([self.seed, step, 6])
+        true = self._part(chosen, random)
+        if self.rivals:
+            labels = np.zeros(self.batch_size, np.int32)
+            pairs = self._read(true, true, labels, random)
+            row = np.repeat(np.arange(self.batch_size), self.rivals)
+            true = _Parted(*(x[row] for x in true))
+            others = self._others(chosen[row], true, random)
+            labels = np.ones(len(row), np.int32)
+            return pairs._replace(
+                rivals=self._read(true, others, labels, random)
+            )
+        is_random = random.random(self.batch_size) < RANDOM_SHARE
+        others = self._others(chosen, true, random)
+        second = _Parted(
+            *(
+                np.where(is_random, x, y)
+                for x, y in zip(others, true, strict=True)
+            )
+        )
+        return self._read(true, second, is_random.astype(np.int32), random)
+
+    def _part(
+        self, number: np.ndarray, random: np.random.Generator
+    ) -> _Parted:
+        """Pairs by their number [n], before they are cut to the room."""
+        room = self.length - 1
+        which = np.searchsorted(self.numbers, number, 'right') - 1
+        visits = self.numbers[which + 1] - self.numbers[which]
+        begin = self.store.documents[self.documents[which]]
+        stop = self.store.documents[self.documents[which] + 1] - 1  # no [SEP]
+        u, v, w, target = random.random((4, len(number)))
+        # The visits of a long document divide it among them, but for so much
+        # of its end that the last one still has text to read.
+        within = (number - self.numbers[which] + u) / visits
+        within *= np.where(visits > 1, stop - begin - room // 2, 0)
+        first = self._sentence_at(begin + within.astype(np.int64))
+        lonely = self._sentence_after(first, stop) == stop
+        first[lonely] = self._sentence_at(first[lonely] - 1)
+        enough = np.where(
+            w < SHORT_SHARE, 2 + (target * (room - 1)).astype(np.int64), room
+        )
+        place = first[:, None] + np.arange(1, room)  # [n, R - 1]
+        inside = place < np.minimum(first + enough, stop)[:, None]
+        starts = self._flags(place) & inside
+        rank = np.cumsum(starts, axis=1)
+        several = rank[:, -1]
+        column = np.argmax(rank > (v * several).astype(int)[:, None], axis=1)
+        # A first sentence that is enough alone gets a second one all the same.
+        middle = np.where(
+            several > 0, first + 1 + column, self._sentence_after(first, stop)
+        )
+        end = self._sentence_after(
+            np.where(several > 0, first + enough - 1, middle), stop
+        )
+        return _Parted(first, middle, end)
+
+    def _others(
+        self,
+        number: np.ndarray,
+        true: _Parted,
+        random: np.random.Generator,
+    ) -> _Parted:
+        """For each of n pairs another one, of another document."""
+        n, room = len(number), self.length - 1
+        which = np.searchsorted(self.numbers, number, 'right') - 1
+        begin, end = self.numbers[which], self.numbers[which + 1]
+        left = self.numbers[-1] - (end - begin)  # pairs of other documents
+        drawn = (random.random((TRIES, n)) * left).astype(np.int64)
+        drawn += np.where(drawn >= begin, end - begin, 0)
+        others = self._part(drawn.ravel(), random)
+        others = _Parted(*(x.reshape(TRIES, n) for x in others))
+        a = true.middle - true.first
+        wanted = cut_lengths(a, true.end - true.middle, room)
+        found = cut_lengths(a, others.end - others.middle, room)
+        best = np.argmin(
+            sum(np.abs(x - y) for x, y in zip(found, wanted, strict=True)),
+            axis=0,
+        )
+        return _Parted(*(x[best, np.arange(n)] for x in others))
+
+    def _read(
+        self,
+        first: _Parted,
+        second: _Parted,
+        labels: np.ndarray,
+        random: np.random.Generator,
+    ) -> sampling.Pairs:
+        """A of some pairs with B of others, cut to the room."""
+        whole = np.stack(
+            [first.middle - first.first, second.end - second.middle]
+        )  # [2, n]
+        sizes = np.stack(cut_lengths(*whole, self.length - 1))
+        # Each token that goes is the first or the last one.
+        begins = np.stack([first.first, second.middle])
+        begins += random.binomial(whole - sizes, 0.5)
+        (a, b), column = sizes[:, :, None], np.arange(self.length)
+        in_b = column > a
+        place = np.where(in_b, begins[1][:, None] - a - 1, begins[0][:, None])
+        place = np.minimum(place + column, len(self.store.ids) - 1)
+        separators = (column == a) | (column > a + b)
+        flags = self.store.flags[place] & stores.WORD_START
+        # A piece that lost its beginning may start inside a word.
+        begin = (column == 0) | (column == a + 1)
+        ids = self.store.ids[place].astype(np.int32)
+        return sampling.Pairs(
+            np.where(separators, 0, ids),
+            (flags > 0) | begin | separators,
+            separators,
+            *sizes.astype(np.int32),
+            labels,
+        )
+
+    def _flags(self, place: np.ndarray) -> np.ndarray:
+        """Whether a sentence begins at some places; none beyond the text."""
+        last = len(self.store.flags) - 1
+        flags = self.store.flags[np.minimum(place, last)]
+        return (flags & stores.SENTENCE_START) > 0
+
+    def _sentence_at(self, place: np.ndarray) -> np.ndarray:
+        """[n] where the sentences begin that hold some places."""
+        place, left = place.copy(), np.arange(len(place))
+        while len(left):
+            back = place[left, None] - np.arange(_BLOCK)
+            flags = self._flags(np.maximum(back, 0))
+            steps = np.argmax(flags, axis=1)
+            found = flags.any(axis=1)
+            place[left] -= np.where(found, steps, _BLOCK)
+            left = left[~found]
+        return place
+
+    def _sentence_after(
+        self, place: np.ndarray, stop: np.ndarray
+    ) -> np.ndarray:
+        """[n] where the next sentence begins, or their documents' ends."""
+        place, left = place + 1, np.arange(len(place))
+        while len(left):
+            flags = self._flags(place[left, None] + np.arange(_BLOCK))
+            steps = np.argmax(flags, axis=1)
+            found = flags.any(axis=1)
+            place[left] += np.where(found, steps, _BLOCK)
+            left = left[~found & (place[left] < stop[left])]
+        return np.minimum(place, stop)
+
+
+class NextPairSource(PairSource):
+    """`next_pairs`: B always follows A, and K other B stand by."""
+
+    rivals = 3
+
+
+def cut_lengths(
+    a: np.ndarray, b: np.ndarray, room: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """How long two pieces are when the longer one has lost what is too much.
+
+    One token after the other, as BERT's `truncate_seq_pair` does; at equal
+    lengths the second one loses.
+
+    Args:
+        a, b: lengths, of shapes that go together.
+        room: R.
+    """
+    a, b = np.broadcast_arrays(a, b)
+    kept = np.minimum(a, np.maximum(-(-room // 2), room - b))
+    over = a + b > room
+    return np.where(over, kept, a), np.where(over, room - kept, b)
+
+
+def _visits(
+    store: stores.Store, documents: np.ndarray, room: int
+) -> np.ndarray:
+    """ceil(n / R) of some documents' tokens: [documents] int64."""
+    tokens = store.documents[documents + 1] - 1 - store.documents[documents]
+    return -(-tokens // room)

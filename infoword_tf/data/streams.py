@@ -1,0 +1,154 @@
+"""The source `streams`: the whole text as rows that go on from step to step.
+
+Glossary of shapes: B rows, n tokens that a row reads in a step, N tokens of
+the text.
+"""
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from infoword_tf import sampling
+from infoword_tf.data import store as stores
+
+
+class StreamSource:
+    """Row i of step s + 1 goes on exactly where row i of step s ended.
+
+    The text is a circle: behind its last token, which ends a document, comes
+    the first. B rows begin at B places, N / B tokens apart (Dai et al. 2019
+    cut it into B parts, and lose what is left over), and each goes around for
+    ever: at the end of its part it reads the next row's. So nothing is left
+    over whatever N, B and n are, rows together read all tokens equally often,
+    to within one, and the token that follows a row's last one always exists.
+
+    Rows begin and end anywhere, inside words too. There are no epochs to
+    shuffle: memory wants the order of the text.
+
+    In both directions even rows read forward and odd rows the reversed text,
+    each kind around a circle of its own.
+    """
+
+    heldout_rows = 8  # whatever the batch size, so that memory is the same
+
+    def __init__(
+        self,
+        store: stores.Store,
+        length: int,
+        batch_size: int,
+        seed: int,
+        advance: int | None = None,
+        both_directions: bool = False,
+    ):
+        """Sets how the text is read.
+
+        Args:
+            store: the text.
+            length: n.
+            batch_size: B.
+            seed: has no part in the order, which is that of the text.
+            advance: tokens from a row's beginning to its beginning in the
+                next step; with fewer than n the rest comes again. None: n.
+            both_directions: whether odd rows read backward.
+
+        Raises:
+            ValueError: the text is smaller than one step of its rows, or
+                `advance` would leave tokens out.
+        """
+        del seed
+        self.store, self.length, self.batch_size = store, length, batch_size
+        self.advance = advance or length
+        self.both_directions = both_directions
+        if not 0 < self.advance <= length:
+            raise ValueError(
+                f'rows of {length} tokens cannot go on by {self.advance}: '
+                'what lies between would be lost'
+            )
+        tokens = len(store.ids)
+        circles = 1 + both_directions
+        self.rows = -(-batch_size // circles)  # of the fuller circle
+        if tokens // self.rows < length:
+            which = f'{self.rows} rows'
+            if both_directions:
+                which += ' of each direction'
+            raise ValueError(
+                f'the text has {tokens:,} tokens, too few for {which} of '
+                f'{length}; give more text, or lower --batch_size or --seq_len'
+            )
+        row = np.arange(batch_size)
+        number, circle = row // circles, row % circles
+        each = (batch_size - circle + circles - 1) // circles
+        self.directions = np.where(circle, -1, 1).astype(np.int32)
+        # Tokens from the beginning of the circle, in reading order.
+        self.begins = number * tokens // each
+
+    @classmethod
+    def room(
+        cls,
+        store: stores.Store,
+        length: int,
+        advance: int | None = None,
+        both_directions: bool = False,
+    ) -> int:
+        """Rows of all steps in which the held-out rows meet nothing twice."""
+        rows = cls.heldout_rows
+        part = len(store.ids) // (rows // (1 + both_directions))
+        return rows * max(0, (part - length) // (advance or length) + 1)
+
+    def batch(self, step: int) -> sampling.Streams:
+        """The global batch of a step: B rows of n tokens."""
+        begins = self.begins + step * self.advance
+        return _read(self.store, begins, self.length, self.directions)
+
+
+def _read(
+    store: stores.Store, begins: np.ndarray, length: int, directions: np.ndarray
+) -> sampling.Streams:
+    """Rows of a length from some places of their circle on."""
+    tokens = len(store.ids)
+    place = begins[:, None] + np.arange(length + 1)
+    backward = directions[:, None] < 0
+    place = np.where(backward, -1 - place, place) % tokens
+    ids = store.ids[place].astype(np.int32)
+    flags = store.flags[place]
+    # Backward a word begins with its last piece: the one before the next
+    # word's first.
+    ahead = store.flags[(place + 1) % tokens]
+    first = np.where(backward, ahead, flags) & stores.WORD_START
+    return sampling.Streams(
+        ids[:, :-1],
+        first[:, :-1] > 0,
+        (flags[:, :-1] & stores.SEPARATOR) > 0,
+        directions,
+        ids[:, -1],
+    )
+
+
+def once(
+    store: stores.Store, length: int, rows: int = 1
+) -> Iterator[tuple[sampling.Streams, np.ndarray]]:
+    """Reads a text so that every token is the next one exactly once.
+
+    The first token follows the last, a separator: it begins a text as it
+    begins any document. Several rows read a part each, of N / rows tokens,
+    rounded up.
+
+    Args:
+        store: the text.
+        length: n.
+        rows: B; each begins without memory.
+
+    Yields:
+        Rows that go on from one to the next, and weights [B, n] float32: 0
+        beyond a row's part, where the token that follows does not count.
+    """
+    part = -(-len(store.ids) // rows)
+    begins = np.minimum(np.arange(rows) * part, len(store.ids))
+    sizes = np.diff(begins, append=len(store.ids))
+    directions = np.ones(rows, np.int32)
+    for step in range(-(-part // length)):
+        place = step * length + np.arange(length)
+        yield (
+            _read(store, begins + step * length - 1, length, directions),
+            (place < sizes[:, None]).astype(np.float32),
+        )

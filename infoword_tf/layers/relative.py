@@ -1,0 +1,492 @@
+"""Relative attention (Dai et al. 2019, §3.3; Yang et al. 2019, §2.3 - §2.6).
+
+A token at i and a key at j score
+
+    (q_i + u) k_j + (q_i + v) W r_{i-j} + (q_i + s) e_{ij}   over sqrt(E),
+
+content, distance and, in XLNet, whether both are of one segment. r are
+sinusoids of the distance, e one of two vectors; u, v, s are weights that stand
+for a query of no token in particular. Keys are the memory's states, if any,
+and those of all tokens. What asks may be another stream than what answers:
+XLNet's query stream uses the keys, values and weights of the content stream.
+
+Nothing has a bias but the feed-forward.
+
+Glossary of shapes: B rows, T tokens, M tokens of memory, K = M + T keys,
+Q tokens that ask, N distances, H heads, D width, E width of one head.
+"""
+
+import functools
+import math
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import keras
+import numpy as np
+from keras import ops
+
+from infoword_tf.layers import dropout, fused
+from infoword_tf.layers.attention import project
+
+Tensor = Any
+# Tokens whose distances are made together, where all ask: few, and their
+# product is small; fewer, and it is many products.
+BLOCKS = (64, 32)
+
+
+class Sight(NamedTuple):
+    """What some tokens may look at: the same in all layers.
+
+    Attributes:
+        allowed: [B or 1, 1, Q or 1, K] bool, or None where all is.
+        different: [B, 1, Q, K] bool, True where the segments differ, or None
+            where there is one segment.
+        seeing: [B or 1, 1, Q, 1] bool, False for a query that sees nothing at
+            all, which then gets nothing; None where all see something.
+        places: [B, Q] int32 of the tokens, or None for all in order.
+    """
+
+    allowed: Tensor | None = None
+    different: Tensor | None = None
+    seeing: Tensor | None = None
+    places: Tensor | None = None
+
+
+def sight(
+    length: Any,
+    memory: int = 0,
+    *,
+    causal: bool = False,
+    same_length: bool = False,
+    filled: Tensor | None = None,
+    block_ids: Tensor | None = None,
+    ranks: Tensor | None = None,
+    sees: Tensor | None = None,
+    segment_ids: Tensor | None = None,
+    places: Tensor | None = None,
+    queries: bool = False,
+) -> Sight:
+    """Puts all rules of who sees whom together.
+
+    Args:
+        length: T.
+        memory: M.
+        causal: whether tokens see no later ones.
+        same_length: whether each sees but the M places before it.
+        filled: [B] int32: how many of the last places of the memory hold
+            something.
+        block_ids: [B, T] int32: tokens see tokens of their own block, and the
+            memory.
+        ranks, sees: [B, T] int32: i sees j where sees[i] > ranks[j].
+        segment_ids: [B, T] int32; the memory is of segment 0.
+        places: [B, Q] int32 of the tokens that ask; None: all.
+        queries: whether it is the query stream that asks: others always see
+            themselves; queries do so by their ranks, and never without.
+    """
+    j = ops.arange(memory + length, dtype='int32') - memory  # [K]
+    if places is None:
+        i = ops.arange(length, dtype='int32')[None, :, None]
+    else:
+        i = places[:, :, None]
+
+    def asking(x):
+        """[B, T] -> [B, Q, 1]."""
+        x = x if places is None else ops.take_along_axis(x, places, axis=1)
+        return x[:, :, None]
+
+    def behind_memory(allowed):
+        """[B, Q, T] -> [B, Q, K]: the memory is seen by all."""
+        if not memory:
+            return allowed
+        before = ((0, 0), (0, 0), (memory, 0))
+        return ops.pad(allowed, before, constant_values=True)
+
+    rules = []
+    if causal:
+        rules.append(j <= i)
+    if same_length and memory:
+        rules.append(j >= i - memory)
+    if filled is not None and memory:
+        rules.append(j >= -filled[:, None, None])
+    if block_ids is not None:
+        own = ops.equal(asking(block_ids), block_ids[:, None, :])
+        rules.append(behind_memory(own))
+    if ranks is not None:
+        allowed = asking(sees) > ranks[:, None, :]
+        if not queries:
+            allowed = allowed | ops.equal(i, j[memory:])
+        rules.append(behind_memory(allowed))
+    elif queries:
+        rules.append(ops.not_equal(i, j))
+    allowed = different = seeing = None
+    if rules:
+        allowed = functools.reduce(ops.logical_and, rules)[:, None]
+        if queries:
+            seeing = ops.any(allowed, axis=-1, keepdims=True)
+    if segment_ids is not None:
+        of_keys = ops.pad(segment_ids, ((0, 0), (memory, 0)))
+        different = ops.not_equal(asking(segment_ids), of_keys[:, None, :])
+        different = different[:, None]
+    return Sight(allowed, different, seeing, places)
+
+
+def sinusoids(
+    length: Any,
+    memory: int,
+    width: int,
+    *,
+    causal: bool = False,
+    clamp: int = -1,
+    longest: int = 512,
+) -> Tensor:
+    """r: sines, then cosines, of each distance that occurs.
+
+    Made in float64 and kept as a constant: float32 angles of distances in the
+    hundreds are off by as much as 1e-5.
+
+    Args:
+        length: T; where it is not known yet, the rows are cut out of those
+            for `longest` tokens.
+        memory: M.
+        width: D.
+        causal: whether there are no distances to later tokens.
+        clamp: the largest distance, farther ones are like it; -1: none.
+        longest: see `length`.
+
+    Returns:
+        [N, D] float32: distances K, K - 1, ... 1 - T, if causal ... 0.
+    """
+    known = isinstance(length, int)
+    most = length if known else longest
+    last = 0 if causal else 1 - most
+    distances = np.arange(memory + most, last - 1, -1)
+    if clamp > 0:
+        distances = np.clip(distances, -clamp, clamp)
+    frequencies = 10_000.0 ** (-np.arange(0, width, 2) / width)
+    angles = distances[:, None] * frequencies
+    table = np.concatenate([np.sin(angles), np.cos(angles)], axis=1)
+    table = table.astype('float32')
+    if known:
+        return table
+    count = memory + length + (1 if causal else length)
+    return ops.slice(table, (longest - length, 0), (count, width))
+
+
+def blocks_of(length: int) -> int:
+    """Into how many blocks T tokens are cut; see `fused.relative_scores`."""
+    for size in BLOCKS:
+        if length % size == 0 and length >= 4 * size:
+            return length // size
+    return 1
+
+
+class RelativeAttention(keras.layers.Layer):
+    """Attention of any streams to the content stream and its memory."""
+
+    def __init__(
+        self,
+        width: int,
+        heads: int,
+        rate: float,
+        segments: bool,
+        causal: bool,
+        biases: bool = True,
+        dtype: Any = None,
+        name: str = 'attention',
+    ):
+        """Sets the sizes; `build()` makes the weights.
+
+        Args:
+            width: D.
+            heads: H, a divisor of D.
+            rate: of dropout.
+            segments: whether segments count.
+            causal: whether there are no distances to later tokens.
+            biases: whether u, v and s are its own; else they are given.
+            dtype: Keras dtype policy.
+            name: of the layer.
+        """
+        super().__init__(dtype=dtype, name=name)
+        if width % heads:
+            raise ValueError(f'{heads} heads do not divide a width of {width}')
+        if width % 2:
+            raise ValueError(f'a width of {width} has no halves')
+        self.width, self.heads, self.rate = width, heads, rate
+        self.segments, self.causal, self.own_biases = segments, causal, biases
+
+    def build(self) -> None:
+        """Makes the weights: query, key and value side by side; the others."""
+        d, h = self.width, self.heads
+        self.kernel = self.add_weight(shape=(d, 3 * d), name='qkv_kernel')
+        self.position_kernel = self.add_weight(
+            shape=(d, d), name='position_kernel'
+        )
+        self.output_kernel = self.add_weight(shape=(d, d), name='output_kernel')
+        if self.segments:
+            self.segment_embeddings = self.add_weight(
+                shape=(2, h, d // h), name='segment_embeddings', autocast=False
+            )
+        if self.own_biases:
+            self.biases = make_biases(self, h, d // h, self.segments)
+        self.built = True
+
+    def call(
+        self,
+        x: Tensor,
+        asking: Sequence[tuple[Tensor, Sight]],
+        distances: Tensor,
+        signs: Tensor | None = None,
+        memory: Tensor | None = None,
+        biases: Sequence[Tensor] | None = None,
+        keys: Sequence[Tensor | None] | None = None,
+    ) -> list[Tensor]:
+        """Mixes the content stream's values for every stream that asks.
+
+        Args:
+            x: [B, T, D], the content stream, in the compute dtype.
+            asking: states [B, Q, D] that ask, and what they see.
+            distances: [N, D], r of `sinusoids`, with or without dropout.
+            signs: [B], -1 for rows whose text is reversed; None: for none.
+            memory: [B, M, D], older states of the content stream, or None.
+            biases: u, v (and s) [H, E] float32, where they are not its own.
+            keys: [2] uint32 for each that asks, or None for inference.
+
+        Returns:
+            [B, Q, D] for each that asks.
+        """
+        d, h = self.width, self.heads
+        keys = keys or [None] * len(asking)
+        biases = self.biases if biases is None else biases
+        # 1/sqrt(E) goes into the query's weights, which are few numbers.
+        scale = 1.0 / math.sqrt(d // h)
+        q_kernel, kv_kernel = ops.split(self.kernel, [d], axis=-1)
+        q_kernel = q_kernel * ops.cast(scale, q_kernel.dtype)
+        u, v, *s = (scale * ops.reshape(bias, (-1,)) for bias in biases)
+        known = x
+        if memory is not None:
+            known = ops.concatenate([memory, x], axis=1)
+        k, values = fused.split_heads(
+            project(known, kv_kernel), None, heads=h, parts=2, key=keys[0]
+        )  # [B, H, K, E] each
+        k = ops.swapaxes(k, -1, -2)
+        far = self._far(distances, signs is not None)
+        length = x.shape[1] or ops.shape(x)[1]
+        mixed = []
+        for (states, sight), key in zip(asking, keys, strict=True):
+            q = project(states, q_kernel)  # [B, Q, D]
+            blocks = 1
+            if not (self.causal or key is None or sight.places is not None):
+                blocks = blocks_of(length)
+            near, away = fused.split_queries(
+                q, u, v, signs, heads=h, blocks=blocks, key=key
+            )
+            segment = None
+            if self.segments and sight.different is not None:
+                segment = self._segment(q, s[0])
+            scores = fused.relative_scores(
+                ops.matmul(near, k),
+                ops.matmul(away, cut(far, blocks, length)),
+                segment,
+                different=sight.different,
+                allowed=sight.allowed,
+                places=sight.places,
+                length=length,
+                key=key,
+            )
+            weights = fused.softmax_dropout(scores, key=key, rate=self.rate)
+            found = ops.matmul(weights, values)  # [B, H, Q, E]
+            if sight.seeing is not None:
+                found = ops.where(sight.seeing, found, ops.cast(0, found.dtype))
+            found = ops.transpose(found, (0, 2, 1, 3))
+            found = ops.reshape(found, (-1, ops.shape(found)[1], d))
+            mixed.append(project(found, self.output_kernel))
+        return mixed
+
+    def _far(self, distances: Tensor, directed: bool) -> Tensor:
+        """W r by head: [H, 1, E, N], or [H, 1, 2 E, N] in two parts.
+
+        Of the negative distance the sines change sign and the cosines do not:
+        W r is C + S one way and C - S the other, so C and S are kept apart,
+        and the query is taken twice, the second time with the row's sign.
+        """
+        d, h = self.width, self.heads
+        n = distances.shape[0] or ops.shape(distances)[0]
+        distances = ops.cast(distances, self.compute_dtype)
+        if not directed:
+            r = ops.reshape(
+                ops.matmul(distances, self.position_kernel), (n, h, d // h)
+            )
+        else:
+            sines, cosines = (
+                ops.reshape(ops.matmul(half, kernel), (n, h, d // h))
+                for half, kernel in zip(
+                    ops.split(distances, 2, axis=1),
+                    ops.split(self.position_kernel, 2, axis=0),
+                    strict=True,
+                )
+            )
+            r = ops.concatenate([cosines, sines], axis=-1)
+        return ops.transpose(r, (1, 2, 0))[:, None]
+
+    def _segment(self, q: Tensor, s: Tensor) -> Tensor:
+        """(q + s) (e_1 - e_0), what a key of another segment has more.
+
+        What all keys of a query have alike is no matter to the softmax.
+
+        Args:
+            q: [B, Q, D], scaled.
+            s: [D] float32, scaled.
+
+        Returns:
+            [B, H, Q] float32.
+        """
+        d, h = self.width, self.heads
+        gap = self.segment_embeddings[1] - self.segment_embeddings[0]  # [H, E]
+        each = np.repeat(np.eye(h, dtype='float32'), d // h, axis=0)  # [D, H]
+        kernel = ops.reshape(gap, (-1, 1)) * each
+        product = project(q, ops.cast(kernel, q.dtype))  # [B, Q, H]
+        shift = ops.sum(s[:, None] * kernel, axis=0)
+        return ops.transpose(ops.cast(product, 'float32') + shift, (0, 2, 1))
+
+
+def cut(far: Tensor, blocks: int, length: Any) -> Tensor:
+    """The columns of each block: [H, 1, E, K + T] -> [H, n, E, K + T / n]."""
+    if blocks == 1:
+        return far
+    size = length // blocks
+    count = far.shape[-1] - length + size
+    begins = [length - (block + 1) * size for block in range(blocks)]
+    return ops.concatenate(
+        [far[..., begin : begin + count] for begin in begins], axis=1
+    )
+
+
+def make_biases(
+    layer: keras.layers.Layer, heads: int, width: int, segments: bool
+) -> list[keras.Variable]:
+    """u, v and, with segments, s: [H, E] each, weights of `layer`."""
+    names = ['content_bias', 'position_bias', 'segment_bias']
+    return [
+        layer.add_weight(shape=(heads, width), name=name, autocast=False)
+        for name in names[: 3 if segments else 2]
+    ]
+
+
+class RelativeBlock(keras.layers.Layer):
+    """x = norm(x + attention); x = norm(x + feed_forward(x)), post-norm."""
+
+    def __init__(
+        self,
+        width: int,
+        heads: int,
+        hidden: int,
+        rate: float,
+        activation: str,
+        epsilon: float,
+        segments: bool,
+        causal: bool,
+        biases: bool = True,
+        dtype: Any = None,
+        name: str = 'block',
+    ):
+        """Args: as `encoders.transformer_xl.TransformerXL`, hidden is F."""
+        super().__init__(dtype=dtype, name=name)
+        self.width, self.hidden, self.rate = width, hidden, rate
+        self.form, self.epsilon = activation.removeprefix('gelu_'), epsilon
+        self.attention = RelativeAttention(
+            width, heads, rate, segments, causal, biases, dtype=dtype
+        )
+
+    def build(self) -> None:
+        """Makes the weights."""
+        self.attention.build()
+        d, f = self.width, self.hidden
+
+        def vector(name: str, size: int, initializer: str = 'zeros') -> Any:
+            return self.add_weight(
+                shape=(size,),
+                initializer=initializer,
+                name=name,
+                autocast=False,
+            )
+
+        self.attention_gamma = vector('attention_norm_gamma', d, 'ones')
+        self.attention_beta = vector('attention_norm_beta', d)
+        self.inner_kernel = self.add_weight(shape=(d, f), name='inner_kernel')
+        self.inner_bias = vector('inner_bias', f)
+        self.outer_kernel = self.add_weight(shape=(f, d), name='outer_kernel')
+        self.outer_bias = vector('outer_bias', d)
+        self.outer_gamma = vector('outer_norm_gamma', d, 'ones')
+        self.outer_beta = vector('outer_norm_beta', d)
+        self.built = True
+
+    def call(
+        self,
+        x: Tensor,
+        asking: Sequence[tuple[Tensor, Sight]],
+        distances: Tensor,
+        signs: Tensor | None = None,
+        memory: Tensor | None = None,
+        biases: Sequence[Tensor] | None = None,
+        key: Tensor | None = None,
+    ) -> list[Tensor]:
+        """Runs the block for every stream that asks; see the attention.
+
+        Args:
+            key: [2] uint32, or None for inference.
+
+        Returns:
+            [B, Q, D] for each that asks.
+        """
+        sites = [
+            [None if key is None else dropout.fold_in(key, 4 * i + site)
+             for site in range(4)]
+            for i in range(len(asking))
+        ]
+        mixed = self.attention(
+            x,
+            asking,
+            distances,
+            signs=signs,
+            memory=memory,
+            biases=biases,
+            keys=[keys[0] for keys in sites],
+        )
+        return [
+            self._finish(states, found, keys)
+            for (states, _), found, keys in zip(
+                asking, mixed, sites, strict=True
+            )
+        ]
+
+    def _finish(
+        self, residual: Tensor, mixed: Tensor, keys: Sequence[Tensor | None]
+    ) -> Tensor:
+        """[B, Q, D] twice -> [B, Q, D]: what comes after attention."""
+        x = fused.add_norm(
+            mixed,
+            None,
+            residual,
+            self.attention_gamma,
+            self.attention_beta,
+            epsilon=self.epsilon,
+            key=keys[1],
+            rate=self.rate,
+        )
+        inner = fused.bias_gelu(
+            project(x, self.inner_kernel),
+            self.inner_bias,
+            form=self.form,
+            key=keys[2],
+            rate=self.rate,
+        )  # [B, Q, F]
+        return fused.add_norm(
+            project(inner, self.outer_kernel),
+            self.outer_bias,
+            x,
+            self.outer_gamma,
+            self.outer_beta,
+            epsilon=self.epsilon,
+            key=keys[3],
+            rate=self.rate,
+        )

@@ -1,0 +1,134 @@
+"""Rows that ask whether one piece of text follows another.
+
+    row       a                f(a, b)                    candidates
+    nsp       first piece      binary, on a pooled state  consecutive or not
+    nsp_nce   first piece      psi . g_omega([a, b])      K other second pieces
+
+b is the second piece of text, and both are encoded together: f is not a
+product of two encoders, each candidate takes a pass. `nsp` is BERT's next
+sentence prediction (Devlin et al. 2019, §3.1), which is binary ("local") NCE
+and bounds no mutual information; `nsp_nce` is the same question as Eq. 1
+("global" NCE). Both are Appendix A of Kong et al. 2019.
+
+Glossary of shapes: B pairs, K other second pieces of each, D width.
+"""
+
+from typing import Any
+
+from keras import ops
+
+from infoword_tf.objectives import infonce
+from infoword_tf.objectives.objective import Objective
+from infoword_tf.views import View
+
+Tensor = Any
+
+
+class NextSentence(Objective):
+    """`nsp`: BERT's pooler over [CLS], and a softmax over its two classes.
+
+    Class 0 is "B follows A", class 1 "B is another text", as in BERT's
+    weights. The softmax over two is the logistic function of the difference
+    of their scores.
+    """
+
+    def build(self) -> None:
+        """Makes pooler and classes."""
+        d = self.encoder.arguments['width']
+
+        def bias(name: str, size: int) -> Any:
+            return self.add_weight(
+                shape=(size,), initializer='zeros', name=name, autocast=False
+            )
+
+        self.pooler_kernel = self.add_weight(
+            shape=(d, d), name='pooler_kernel', autocast=False
+        )
+        self.pooler_bias = bias('pooler_bias', d)
+        self.kernel = self.add_weight(
+            shape=(d, 2), name='kernel', autocast=False
+        )
+        self.bias = bias('bias', 2)
+        self.built = True
+
+    def class_scores(self, states: Tensor) -> Tensor:
+        """States of [CLS], [B, D] -> [B, 2] float32."""
+        x = ops.cast(states, 'float32')
+        x = ops.tanh(ops.matmul(x, self.pooler_kernel) + self.pooler_bias)
+        return ops.matmul(x, self.kernel) + self.bias
+
+    def score(
+        self,
+        views: dict[str, View],
+        states: dict[str, Tensor],
+        candidates: None,
+        kl: float,
+        key: Tensor | None = None,
+    ) -> infonce.Outcome:
+        """Cross-entropy of the two classes; no MI, no ceiling."""
+        view = views['masked']
+        random = ops.cast(view.targets[self.row][:, 0], 'float32')
+        weights = view.weights[self.row][:, 0]
+        scores = self.class_scores(states['masked'][:, 0])
+        # How far the wrong class is above the right one.
+        wrong = (scores[:, 1] - scores[:, 0]) * (1.0 - 2.0 * random)
+        correct = ops.cast(ops.less(wrong, 0.0), 'float32')
+        total = ops.sum(weights)
+        none = ops.zeros_like(total)
+        return infonce.Outcome(
+            loss=ops.sum(weights * ops.softplus(wrong)),
+            weight=total,
+            mi=none,
+            ceiling=none,
+            accuracy=ops.sum(weights * correct),
+            chance=0.5 * total,
+            hidden=total,
+        )
+
+
+class NextSentenceNce(Objective):
+    """`nsp_nce`: which of K + 1 second pieces follows, Eq. 1 over them.
+
+    The others are drawn as the true one is, from other documents, so
+    KL(p(b) || q) is 0.
+    """
+
+    def build(self) -> None:
+        """Makes psi."""
+        width = self.encoder.arguments['width']
+        # A matrix of one column, so that it is drawn and decays as others do.
+        self.psi = self.add_weight(
+            shape=(width, 1), name='kernel', autocast=False
+        )
+        self.built = True
+
+    def score(
+        self,
+        views: dict[str, View],
+        states: dict[str, Tensor],
+        candidates: None,
+        kl: float,
+        key: Tensor | None = None,
+    ) -> infonce.Outcome:
+        """Eq. 1 over each pair's own candidates."""
+        view = views['rivals']
+        true, others = (
+            ops.cast(states[name], 'float32') for name in ('masked', 'rivals')
+        )  # [B, 1, D], [B, K, 1, D]
+        # Products of two matrices: one of more is slower, and says no more.
+        width = true.shape[-1]
+        positive, scores = (
+            ops.matmul(ops.reshape(x, (-1, width)), self.psi)
+            for x in (true, others)
+        )
+        scores = ops.reshape(scores, (-1, others.shape[1]))  # [B, K]
+        numbers = view.targets[self.row]  # [B, 1 + K]
+        return infonce.contrast(
+            positive[:, 0],
+            scores,
+            ops.ones_like(scores),
+            ops.equal(numbers[:, 1:], numbers[:, :1]),
+            view.weights[self.row][:, 0],
+            kl,
+            drop_identical=False,
+        )

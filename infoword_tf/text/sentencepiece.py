@@ -1,0 +1,374 @@
+"""SentencePiece: pieces of text that carry the spaces before them.
+
+Kudo and Richardson 2018, with the unigram model of Kudo 2018. A model holds
+its pieces, how it normalises text (NFKC, case, runs of spaces) and how it
+chooses among the ways to part it; spaces are written as the mark U+2581, one
+also before the first word.
+
+`SentencepieceTokenizer` maps its offsets to the original bytes;
+`FastSentencepieceTokenizer` has none.
+
+Glossary of shapes: B strings, N pieces of all strings together, S bytes of
+all strings together.
+"""
+
+import hashlib
+import io
+import pathlib
+import re
+from collections.abc import Iterable, Sequence
+from typing import Any, Self
+
+import numpy as np
+import tensorflow as tf
+import tensorflow_text as tf_text
+
+from infoword_tf.text import vocabulary as vocabularies
+from infoword_tf.text.tokenizer import Pieces, Tokenizer, with_word_starts
+
+# What public models call the special pieces: ALBERT as BERT, XLNet otherwise.
+NAMES = {
+    vocabularies.PAD: ('[PAD]', '<pad>'),
+    vocabularies.UNK: ('[UNK]', '<unk>'),
+    vocabularies.CLS: ('[CLS]', '<cls>'),
+    vocabularies.SEP: ('[SEP]', '<sep>'),
+    vocabularies.MASK: ('[MASK]', '<mask>'),
+}
+# The shares of a sum over threads depend on their number, hence also what is
+# learned: it is the same everywhere.
+_THREADS = 4
+# Words of up to 512 characters together, or so much of a longer one: the time
+# that learning takes grows with the square of a line that repeats itself (60
+# kB of one word: 18 s), and a line of more than 4 kB would be left out.
+_LINE = re.compile(r'\S(?:.{0,510}\S)?(?!\S)|\S{1,512}')
+_BYTES = tuple(f'<0x{byte:02X}>' for byte in range(256))
+_SPACES = r'[\s\p{Z}]+'
+
+
+class SentencePiece(Tokenizer):
+    """A SentencePiece model of any type whose specials are control symbols."""
+
+    kind = 'sentencepiece'
+    file = 'spm.model'
+
+    def __init__(self, model: bytes, where: str = 'the tokenizer'):
+        """Builds the tokenizer.
+
+        Args:
+            model: what a file *.model holds.
+            where: what to call it in an error (a path).
+
+        Raises:
+            ValueError: it is no such model, or lacks special pieces.
+        """
+        proto = _parse(model, where)
+        super().__init__(
+            [piece.piece for piece in proto.pieces],
+            _special_ids(proto, where),
+            [
+                number
+                for number, piece in enumerate(proto.pieces)
+                if piece.type in (piece.CONTROL, piece.UNUSED)
+            ],
+            proto.normalizer_spec.name.endswith('_cf'),
+        )
+        self._model = model
+        # A model that has pieces for bytes knows no unknown characters.
+        self._split_unknown = set(_BYTES).isdisjoint(self.vocabulary)
+        if self._split_unknown:
+            _name_bytes(proto)
+        self._tokenizer = _build(proto, 'pieces')
+        # The same pieces for text that may begin inside a word.
+        self._marks_first = proto.normalizer_spec.add_dummy_prefix
+        proto.normalizer_spec.add_dummy_prefix = False
+        proto.normalizer_spec.remove_extra_whitespaces = False
+        self._inside = _build(proto, 'pieces_inside')
+
+    @classmethod
+    def learn(
+        cls, texts: Iterable[str], size: int, lower_case: bool = True
+    ) -> Self:
+        """As `Tokenizer.learn`; accents stay."""
+        return cls(learn(texts, size, lower_case), 'the learned model')
+
+    @classmethod
+    def read(cls, path: str | pathlib.Path, lower_case: bool = True) -> Self:
+        """As `Tokenizer.read`; the model itself says whether it folds case."""
+        del lower_case
+        path = pathlib.Path(path)
+        if not path.is_file():
+            raise FileNotFoundError(
+                f'{path}: no such vocabulary; --vocab takes a SentencePiece '
+                '*.model, or a vocab.txt'
+            )
+        return cls(path.read_bytes(), str(path))
+
+    def write(self, path: str | pathlib.Path) -> None:
+        """Writes the model as it was given."""
+        pathlib.Path(path).write_bytes(self._model)
+
+    @property
+    def identity(self) -> str:
+        """A digest of the model: scores and normalisation count too."""
+        digest = hashlib.blake2b(self._model, digest_size=16).hexdigest()
+        return f'{self.kind} {digest}'
+
+    def tokenize(self, strings: tf.Tensor) -> tf.RaggedTensor:
+        """As `Tokenizer.tokenize`."""
+        return self._joined(self._tokenizer.tokenize(strings))[0]
+
+    def tokenize_with_offsets(
+        self, strings: tf.Tensor
+    ) -> tuple[tf.RaggedTensor, tf.RaggedTensor, tf.RaggedTensor]:
+        """As `Tokenizer.tokenize_with_offsets`.
+
+        The spaces before a word (blank, tab, line ends) are not among the
+        bytes of its first piece. A piece that has no bytes of its own, such
+        as a mark alone or the first of several for one character, begins
+        where it ends.
+        """
+        strings = tf.convert_to_tensor(strings, tf.string)
+        tokens, starts, ends = self._joined(
+            *self._tokenizer.tokenize_with_offsets(strings)
+        )
+        first, last = starts.values, ends.values
+        number = _numbers(tokens.row_splits)
+        lengths = tf.cast(tf.strings.length(strings, unit='BYTE'), tf.int64)
+        begin = tf.gather(tf.cumsum(lengths + 1, exclusive=True), number)
+        joined = tf.strings.reduce_join(strings, separator=' ')
+        text = tf.io.decode_raw(joined, tf.uint8)  # [S]
+        space = (text == 32) | ((text >= 9) & (text <= 13))
+        solid = tf.where(~space)[:, 0]
+        # How many of them lie before a byte, and so which is the next.
+        before = tf.cumsum(tf.pad(tf.cast(~space, tf.int32), [[1, 0]]))
+        following = tf.gather(
+            tf.concat([solid, [2**62]], axis=0),
+            tf.gather(before, begin + first),
+        )
+        first = tf.minimum(following - begin, last)
+        return tokens, starts.with_values(first), ends
+
+    def tokenize_parts(
+        self, parts: tf.Tensor, inside: tf.Tensor
+    ) -> tf.RaggedTensor:
+        """As `Tokenizer.tokenize_parts`.
+
+        After a [MASK] only what a space parts from it begins with a mark, as
+        in the text that a model has learned from.
+        """
+        parts = tf.strings.regex_replace(parts, _SPACES, ' ')
+        parts = tf.strings.regex_replace(parts, ' $', '')
+        first = tf.strings.regex_replace(parts, '^ ', '')
+        if self._marks_first:
+            marked = tf.strings.join([' ', first])
+            first = tf.where(tf.equal(first, ''), '', marked)
+        parts = tf.where(inside, parts, first)
+        return self._joined(self._inside.tokenize(parts))[0]
+
+    def pieces(self, strings: Sequence[bytes]) -> Pieces:
+        """As `Tokenizer.pieces`.
+
+        Words are found by the spaces of the text and not by marks: NFKC also
+        makes spaces where none was, such as of U+00A8.
+        """
+        tokens, starts, ends = self._joined(
+            *self._tokenizer.tokenize_with_offsets(
+                tf.constant(strings, tf.string)
+            )
+        )
+        # A piece has the spaces before it, and what normalisation deletes
+        # there; its last byte is its own. Some have none at all.
+        places = np.maximum(starts.values.numpy(), ends.values.numpy() - 1)
+        return with_word_starts(strings, tokens, places)
+
+    def _joined(
+        self,
+        tokens: tf.RaggedTensor,
+        starts: tf.RaggedTensor | None = None,
+        ends: tf.RaggedTensor | None = None,
+    ) -> list[tf.RaggedTensor]:
+        """Makes one [UNK] of the bytes of unknown neighbours.
+
+        Args:
+            tokens, starts, ends: with what `_name_bytes` has added.
+
+        Returns:
+            What was given, of the pieces that stay.
+        """
+        given = [part for part in (tokens, starts, ends) if part is not None]
+        if not self._split_unknown:
+            return given
+        ids, splits = tokens.values, tokens.row_splits
+        unknown = ids >= len(self)
+        number = _numbers(splits)
+        goes_on = unknown[1:] & unknown[:-1] & (number[1:] == number[:-1])
+        stays = tf.concat([ids[:1] >= 0, ~goes_on], axis=0)
+        first = tf.where(stays)[:, 0]
+        last = tf.concat([first, splits[-1:]], axis=0)[1:] - 1
+        before = tf.cumsum(tf.pad(tf.cast(stays, tf.int64), [[1, 0]]))
+        splits = tf.gather(before, splits)
+        kept = [tf.gather(tf.where(unknown, self.unk_id, ids), first)]
+        if starts is not None:
+            kept += [
+                tf.gather(starts.values, first), tf.gather(ends.values, last)
+            ]  # fmt: skip
+        return [
+            tf.RaggedTensor.from_row_splits(part, splits, validate=False)
+            for part in kept
+        ]
+
+
+def learn(
+    texts: Iterable[str],
+    size: int,
+    lower_case: bool = True,
+    megabytes: float = 64.0,
+) -> bytes:
+    """Learns a unigram model (Kudo 2018).
+
+    Args:
+        texts: documents; of a large corpus a sample is used.
+        size: pieces, specials included; a small corpus gives fewer.
+        lower_case: NFKC with case folding, else NFKC alone.
+        megabytes: most text that is used.
+
+    Returns:
+        The model, the same for the same set of texts: specials first, then
+        pieces by their scores.
+
+    Raises:
+        ValueError: there is no text, or `size` has no room for its characters.
+    """
+    import sentencepiece
+
+    lines = [
+        line
+        for text in sorted(vocabularies.sample(texts, megabytes))
+        for line in _LINE.findall(' '.join(text.split()))
+    ]
+    no_room = (
+        f'--vocab_size={size} has no room for the special pieces and the '
+        'characters of the corpus; a few thousand is usual'
+    )
+    if size <= len(vocabularies.SPECIALS):
+        raise ValueError(no_room)
+    if not lines:
+        raise ValueError(
+            'the corpus holds no text to learn a vocabulary from; check '
+            '--corpus, or give a vocabulary with --vocab'
+        )
+    model = io.BytesIO()
+    try:
+        sentencepiece.SentencePieceTrainer.train(
+            sentence_iterator=iter(lines),
+            model_writer=model,
+            model_type='unigram',
+            vocab_size=size,
+            hard_vocab_limit=False,
+            normalization_rule_name='nmt_nfkc_cf' if lower_case else 'nmt_nfkc',
+            pad_id=0,
+            unk_id=1,
+            bos_id=-1,
+            eos_id=-1,
+            pad_piece=vocabularies.PAD,
+            unk_piece=vocabularies.UNK,
+            control_symbols=[
+                vocabularies.CLS, vocabularies.SEP, vocabularies.MASK
+            ],
+            num_threads=_THREADS,
+            minloglevel=2,
+        )  # fmt: skip
+    except RuntimeError as error:
+        if 'required_chars' not in str(error):
+            raise
+        raise ValueError(no_room) from error
+    return model.getvalue()
+
+
+def _name_bytes(proto: Any) -> None:
+    """Adds a piece for each byte, behind those of the model.
+
+    SentencePiece joins unknown neighbours to one piece by copying what it has
+    for each of them: a megabyte takes half a minute. With such pieces it
+    gives the bytes instead; it parts what is known as before. `_joined` then
+    does in one pass what was wanted.
+    """
+    for name in _BYTES:
+        proto.pieces.add(piece=name, type=proto.SentencePiece.BYTE)
+    proto.trainer_spec.byte_fallback = True
+
+
+def _build(proto: Any, name: str) -> tf_text.SentencepieceTokenizer:
+    """The tokenizer of a model.
+
+    Two of the same name are one when a SavedModel is loaded: its loader shares
+    their resource.
+    """
+    return tf_text.SentencepieceTokenizer(proto.SerializeToString(), name=name)
+
+
+def _numbers(splits: tf.Tensor) -> tf.Tensor:
+    """[B + 1] -> [N] int64: the string of each piece."""
+    return tf.searchsorted(
+        splits[1:], tf.range(splits[-1]), 'right', tf.int64
+    )
+
+
+def _parse(model: bytes, where: str) -> Any:
+    """The ModelProto, once it is known to be one that can be used.
+
+    Raises:
+        ValueError: it is not.
+    """
+    import sentencepiece
+    from google.protobuf import message
+    from sentencepiece import sentencepiece_model_pb2
+
+    proto = sentencepiece_model_pb2.ModelProto()
+    try:
+        proto.ParseFromString(model)
+        if not proto.pieces:
+            raise ValueError('it has no pieces')
+        sentencepiece.SentencePieceProcessor(model_proto=model)
+    except (message.DecodeError, RuntimeError, ValueError) as error:
+        raise ValueError(
+            f'{where} is no SentencePiece model, or is damaged ({error})'
+        ) from error
+    if proto.trainer_spec.treat_whitespace_as_suffix:
+        raise ValueError(
+            f'{where} marks the ends of words (treat_whitespace_as_suffix), '
+            'but rows want their beginnings; train it without that option'
+        )
+    return proto
+
+
+def _special_ids(proto: Any, where: str) -> list[int]:
+    """The ids of the special pieces, by the names that models give them.
+
+    Raises:
+        ValueError: one is missing, or text could spell it.
+    """
+    index = {piece.piece: i for i, piece in enumerate(proto.pieces)}
+    found, missing = [], []
+    for name, known in NAMES.items():
+        number = next((index[k] for k in known if k in index), None)
+        if name == vocabularies.UNK:  # every model has one, however called
+            number = next(
+                i for i, p in enumerate(proto.pieces) if p.type == p.UNKNOWN
+            )
+        elif number is None:
+            missing.append(' or '.join(known))
+        elif proto.pieces[number].type != proto.pieces[number].CONTROL:
+            raise ValueError(
+                f'{where}: {proto.pieces[number].piece} is a piece that text '
+                'can spell; train the model with --control_symbols for it'
+            )
+        found.append(number)
+    if missing:
+        raise ValueError(
+            f'{where}: the model lacks {", ".join(missing)}; train it with '
+            '--control_symbols=[CLS],[SEP],[MASK] --pad_piece=[PAD] --pad_id=0 '
+            '--unk_id=1 --bos_id=-1 --eos_id=-1, or leave out --vocab to learn '
+            'one from the corpus'
+        )
+    return found

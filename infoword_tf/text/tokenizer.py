@@ -1,0 +1,171 @@
+"""What every tokenizer is: strings to ids, in the graph and out of it.
+
+Glossary of shapes: B strings, N pieces of all strings together, V vocabulary.
+"""
+
+import abc
+import pathlib
+from collections.abc import Iterable, Sequence
+from typing import ClassVar, NamedTuple, Self
+
+import numpy as np
+import tensorflow as tf
+
+from infoword_tf.views import Specials
+
+
+class Pieces(NamedTuple):
+    """Tokenized strings, flat.
+
+    Attributes:
+        ids: [N] int32.
+        word_starts: [N] bool: the piece begins a whitespace-delimited word.
+        row_splits: [B + 1] int64: where each string begins in `ids`.
+    """
+
+    ids: np.ndarray
+    word_starts: np.ndarray
+    row_splits: np.ndarray
+
+
+class Tokenizer(tf.Module, abc.ABC):
+    """One object for the pipeline and for the SavedModel.
+
+    Attributes:
+        kind: its name in the config and among the flags.
+        file: what a workdir calls its vocabulary.
+        vocabulary: pieces in the order of their ids.
+        pad_id, unk_id, cls_id, sep_id, mask_id: of the special pieces.
+        control_ids: pieces that no text has, these but [UNK] among them.
+        lower_case: whether it folds case.
+    """
+
+    kind: ClassVar[str]
+    file: ClassVar[str]
+
+    def __init__(
+        self,
+        vocabulary: Sequence[str],
+        specials: Sequence[int],
+        control_ids: Sequence[int],
+        lower_case: bool,
+    ):
+        """Args: as the attributes; `specials` in the order given there."""
+        super().__init__(name='tokenizer')
+        self.vocabulary = tuple(vocabulary)
+        self.pad_id, self.unk_id, self.cls_id, self.sep_id, self.mask_id = (
+            specials
+        )
+        self.control_ids = tuple(control_ids)
+        self.lower_case = lower_case
+
+    @classmethod
+    @abc.abstractmethod
+    def learn(
+        cls, texts: Iterable[str], size: int, lower_case: bool = True
+    ) -> Self:
+        """Learns one from texts, the same from the same set of texts.
+
+        Args:
+            texts: documents; of a large corpus a sample is used.
+            size: pieces, specials included; a small corpus gives fewer.
+            lower_case: whether it shall fold case.
+
+        Raises:
+            ValueError: there is no text, or `size` is too small for it.
+        """
+
+    @classmethod
+    @abc.abstractmethod
+    def read(cls, path: str | pathlib.Path, lower_case: bool = True) -> Self:
+        """Reads what `write` wrote, or what others have made.
+
+        Args:
+            path: of the file.
+            lower_case: where the file does not say it.
+
+        Raises:
+            FileNotFoundError: there is no such file.
+            ValueError: it is not what it should be, or lacks special pieces.
+        """
+
+    @abc.abstractmethod
+    def write(self, path: str | pathlib.Path) -> None:
+        """Writes the vocabulary."""
+
+    @property
+    @abc.abstractmethod
+    def identity(self) -> str:
+        """Equal for tokenizers that give equal ids, case aside."""
+
+    @property
+    def specials(self) -> Specials:
+        """What views and objectives need to know."""
+        return Specials(self.cls_id, self.sep_id, self.mask_id, len(self))
+
+    def __len__(self) -> int:
+        """V."""
+        return len(self.vocabulary)
+
+    @abc.abstractmethod
+    def tokenize(self, strings: tf.Tensor) -> tf.RaggedTensor:
+        """Strings [B] -> ragged ids [B, pieces] int32, without specials."""
+
+    @abc.abstractmethod
+    def tokenize_with_offsets(
+        self, strings: tf.Tensor
+    ) -> tuple[tf.RaggedTensor, tf.RaggedTensor, tf.RaggedTensor]:
+        """As `tokenize`, with the first byte of each piece and the one after.
+
+        Offsets count bytes of the string that was given, not of its
+        normalised form.
+        """
+
+    def tokenize_parts(
+        self, parts: tf.Tensor, inside: tf.Tensor
+    ) -> tf.RaggedTensor:
+        """As `tokenize`, of texts that were parted at [MASK].
+
+        Args:
+            parts: [B] strings.
+            inside: [B] bool: the part is not the first of its text. It may
+                begin inside a word, for tokenizers to which that matters.
+        """
+        del inside
+        return self.tokenize(parts)
+
+    @abc.abstractmethod
+    def pieces(self, strings: Sequence[bytes]) -> Pieces:
+        """Tokenizes strings whose words are parted by single spaces.
+
+        Args:
+            strings: B UTF-8 strings.
+
+        Returns:
+            `Pieces`. A piece starts a word if a space lies between it and the
+            piece before it: punctuation stays with its word, and characters
+            that normalisation deletes do not part one.
+        """
+
+
+def with_word_starts(
+    strings: Sequence[bytes], tokens: tf.RaggedTensor, places: np.ndarray
+) -> Pieces:
+    """Finds the words that pieces belong to.
+
+    Args:
+        strings: B strings whose words are parted by single spaces.
+        tokens: their ids.
+        places: [N] of each piece a byte of its string, in its word or the
+            space before it.
+    """
+    splits = tokens.row_splits.numpy()
+    lengths = np.fromiter(map(len, strings), np.int64, len(strings))
+    # Strings are joined by a space, so a new string is a new word too.
+    text = np.frombuffer(b' '.join(strings) + b' ', np.uint8)
+    begin = np.cumsum(lengths + 1) - (lengths + 1)  # [B]
+    words = np.cumsum(text == ord(' '))
+    word = words[places + np.repeat(begin, np.diff(splits))]  # [N]
+    return Pieces(
+        tokens.flat_values.numpy(), np.diff(word, prepend=-1) != 0, splits
+    )

@@ -1,0 +1,10 @@
+"""The tokenizers by name."""
+
+from infoword_tf.text.sentencepiece import SentencePiece
+from infoword_tf.text.tokenizer import Tokenizer
+from infoword_tf.text.wordpiece import WordPiece
+
+TOKENIZERS: dict[str, type[Tokenizer]] = {
+    'wordpiece': WordPiece,
+    'sentencepiece': SentencePiece,
+}

@@ -1,0 +1,337 @@
+"""Language modelling: how well a model knows which word comes next.
+
+    python -m tasks.lm --init=runs/transformer_xl --corpus=pydocs \
+        --workdir=runs/transformer_xl_lm
+    python -m tasks.lm --init=runs/wikitext --corpus='lines:wiki.train.txt' \
+        --heldout=wiki.test.txt --seq_len=64 --memory_length=256 \
+        --workdir=runs/wikitext_lm
+
+The held-out text is read as one stream, --seq_len pieces at a time, with
+--memory_length tokens of memory; both may be longer than in training. Every
+piece is scored exactly once, the ends of documents (of `lines:`, of lines)
+among them; the first one follows such an end. Three figures say the same
+total in other units:
+
+    perplexity per piece    depends on the vocabulary of pieces
+    perplexity per word     words between white space; each end is a word too
+    bits per character      of the text as it is in its files
+
+[UNK] hides what it stands for, so how often it was scored is printed; a word
+`<unk>` of the text itself is one [UNK].
+
+The last line of the output is one JSON object, also in WORKDIR/metrics.json.
+"""
+
+import json
+import math
+import os
+import pathlib
+import sys
+import tempfile
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+from absl import app, flags, logging
+
+# The backend is chosen before Keras is imported; this program is TensorFlow's.
+os.environ['KERAS_BACKEND'] = 'tensorflow'
+os.environ.setdefault('TF_CPP_MIN_LOG_LEVEL', '3')
+
+# ----------------------------------------------------------------------- flags
+
+# Imported, they stand beside the trainer's, which have the same names.
+FLAGS = flags.FLAGS if __name__ == '__main__' else flags.FlagValues()
+
+INIT = flags.DEFINE_string(
+    'init', None, 'The workdir of a finished run of transformer_xl.',
+    flag_values=FLAGS)
+CORPUS = flags.DEFINE_string(
+    'corpus', None, 'pydocs, text:GLOB or lines:GLOB; its held-out part is '
+    'scored.', flag_values=FLAGS)
+HELDOUT = flags.DEFINE_string(
+    'heldout', None, 'GLOB of the text to score; without it 1 document in '
+    '100.', flag_values=FLAGS)
+SEQ_LEN = flags.DEFINE_integer(
+    'seq_len', None, "Pieces read at a time; by default the run's own.",
+    lower_bound=1, flag_values=FLAGS)
+MEMORY_LENGTH = flags.DEFINE_integer(
+    'memory_length', None, "Tokens of memory; by default the run's own, 0: "
+    'none.', lower_bound=0, flag_values=FLAGS)
+BATCH_SIZE = flags.DEFINE_integer(
+    'batch_size', 1, 'Parts that the text is cut into and read beside each '
+    'other: faster, but each begins without memory.', lower_bound=1,
+    flag_values=FLAGS)
+PRECISION = flags.DEFINE_enum(
+    'precision', 'float32', ['auto', 'float32', 'mixed_bfloat16'],
+    'auto: bfloat16 where its matrix products are 1.5 times as fast.',
+    flag_values=FLAGS)
+WORKDIR = flags.DEFINE_string(
+    'workdir', None, 'Where metrics.json is written.', flag_values=FLAGS)
+
+
+class UsageError(Exception):
+    """Something that was asked for cannot be; the message says what to do."""
+
+
+# ------------------------------------------------------------------------ text
+
+
+class Counted:
+    """Documents that are counted while they pass.
+
+    Attributes:
+        words: between white space, with one for the end of each document.
+        characters: of the text where it is from.
+        unknown: words `<unk>`.
+    """
+
+    def __init__(self, documents: Iterable[Any]):
+        """Args: documents to iterate over, once."""
+        self._documents = documents
+        self.words = self.characters = self.unknown = 0
+
+    def __iter__(self) -> Iterator[Any]:
+        """The same documents."""
+        from infoword_tf.data.documents import UNKNOWN
+
+        for document in self._documents:
+            for sentence in document.sentences:
+                words = sentence.split(' ')
+                self.words += len(words)
+                self.unknown += words.count(UNKNOWN)
+            self.words += 1
+            self.characters += (
+                len(document.text) + 1
+                if document.characters is None
+                else document.characters
+            )
+            yield document
+
+
+# --------------------------------------------------------------------- scoring
+
+
+def next_word_row(model: Any) -> str:
+    """The row of a model that scores the next piece.
+
+    Raises:
+        UsageError: it has none.
+    """
+    from infoword_tf.objectives.lm import NextWords
+
+    for row, objective in model.objectives.items():
+        if isinstance(objective, NextWords):
+            return row
+    raise UsageError(
+        f'--init={INIT.value} was trained on {", ".join(model.objectives)}, '
+        'which score no next word; name a run of transformer_xl'
+    )
+
+
+def score(
+    model: Any,
+    row: str,
+    specials: Any,
+    store: Any,
+    length: int,
+    memory_length: int,
+    batch_size: int = 1,
+) -> tuple[float, int]:
+    """Scores every piece of a text once.
+
+    Args:
+        model: encoder and rows.
+        row: which of them scores.
+        specials: of the vocabulary.
+        store: the text.
+        length: pieces read at a time.
+        memory_length: tokens of memory, 0 for none.
+        batch_size: parts of the text that are read beside each other.
+
+    Returns:
+        Nats in all; pieces.
+    """
+    import tensorflow as tf
+    import tqdm
+
+    from infoword_tf import views
+    from infoword_tf.data import streams
+    from infoword_tf.objectives.lm import VIEW
+
+    objective = model.objectives[row]
+
+    @tf.function
+    def step(flat: Any, memories: Any) -> tuple[Any, Any]:
+        made = views.unflatten(flat)
+        states, memories = model.encode(made, memories=memories)
+        outcome = objective.score(made, states[row], None, 0.0)
+        return outcome.loss, memories
+
+    memories = model.empty_memories(batch_size, memory_length)
+    nats, pieces = 0.0, 0
+    with tqdm.tqdm(
+        total=len(store.ids), desc='scoring', unit=' pieces', unit_scale=True
+    ) as bar:
+        for text, weights in streams.once(store, length, batch_size):
+            view = views.streamed(text, None, {row: 'text'}, specials)
+            view = view._replace(weights={row: weights})
+            flat = views.flatten({VIEW: view})
+            loss, memories = step(
+                {name: tf.constant(x) for name, x in flat.items()}, memories
+            )
+            nats += float(loss)
+            pieces += int(weights.sum())
+            bar.update(int(weights.sum()))
+    return nats, pieces
+
+
+def figures(
+    nats: float, pieces: int, words: int, characters: int
+) -> dict[str, float]:
+    """A total in nats as perplexities and bits."""
+    return {
+        'perplexity_per_piece': math.exp(nats / pieces),
+        'perplexity_per_word': math.exp(nats / words),
+        'bits_per_character': nats / math.log(2) / characters,
+    }
+
+
+# --------------------------------------------------------------------- the run
+
+
+def check_flags() -> None:
+    """Complains about flags that are missing or do not go together.
+
+    Raises:
+        UsageError: they do not.
+    """
+    for flag, what in (
+        ('init', 'the workdir of a finished run'),
+        ('corpus', 'pydocs, text:GLOB or lines:GLOB'),
+        ('workdir', 'a folder for metrics.json'),
+    ):
+        if FLAGS[flag].value is None:
+            raise UsageError(f'--{flag} is missing: name {what}')
+    if (pathlib.Path(WORKDIR.value) / 'config.json').exists():
+        raise UsageError(
+            f'--workdir={WORKDIR.value} holds a model, whose own metrics.json '
+            'would be lost; name another folder'
+        )
+
+
+def choose_memory(model: Any, config: dict[str, Any]) -> int:
+    """--memory_length, or the run's own.
+
+    Raises:
+        UsageError: the encoder has none.
+    """
+    if MEMORY_LENGTH.value is None:
+        return config.get('memory_length') or 0
+    if MEMORY_LENGTH.value and not model.empty_memories(1, 1):
+        raise UsageError(
+            f'--memory_length={MEMORY_LENGTH.value}: the encoder '
+            f'{config["encoder"]["name"]} has no memory; leave it out'
+        )
+    return MEMORY_LENGTH.value
+
+
+def run() -> dict[str, Any]:
+    """Scores the text; returns what metrics.json holds."""
+    check_flags()
+    from infoword_tf.data import corpora
+    from infoword_tf.data import store as stores
+
+    corpus = corpora.open_corpus(CORPUS.value, HELDOUT.value)
+
+    import infoword_tf
+    from infoword_tf import checkpoint, precision
+
+    chosen = PRECISION.value
+    if chosen == 'auto':
+        chosen = precision.faster()
+    loaded = infoword_tf.load(INIT.value, chosen)
+    model, tokenizer = loaded.model, loaded.tokenizer
+    row = next_word_row(model)
+    memory_length = choose_memory(model, loaded.config)
+    length = SEQ_LEN.value or loaded.config['max_length']
+    documents = Counted(
+        stores.peek(
+            corpus.heldout(),
+            f'--corpus={CORPUS.value} has no held-out documents; give more '
+            'text, or name held-out files with --heldout=GLOB',
+        )
+    )
+    with tempfile.TemporaryDirectory() as folder:
+        text = stores.write_store(
+            pathlib.Path(folder) / 'text', documents, tokenizer
+        )
+        nats, pieces = score(
+            model,
+            row,
+            tokenizer.specials,
+            text,
+            length,
+            memory_length,
+            BATCH_SIZE.value,
+        )
+        unknown = int(text.counts[tokenizer.unk_id])
+    record = {
+        'task': 'lm',
+        'corpus': CORPUS.value,
+        'heldout': HELDOUT.value,
+        'weights': INIT.value,
+        'seq_len': length,
+        'memory_length': memory_length,
+        'batch_size': BATCH_SIZE.value,
+        'nats': nats,
+        'pieces': pieces,
+        'words': documents.words,
+        'characters': documents.characters,
+        'unknown_pieces': unknown,
+        'unknown_words_of_the_text': documents.unknown,
+        **figures(nats, pieces, documents.words, documents.characters),
+    }
+    workdir = pathlib.Path(WORKDIR.value)
+    workdir.mkdir(parents=True, exist_ok=True)
+    checkpoint.write_json(workdir / 'metrics.json', record)
+    print(table(record))
+    print(json.dumps(record), flush=True)
+    return record
+
+
+def table(record: dict[str, Any]) -> str:
+    """What was measured, for people."""
+    return '\n'.join(
+        [
+            f'{record["pieces"]:,} pieces, {record["words"]:,} words, '
+            f'{record["characters"]:,} characters; {record["seq_len"]} pieces '
+            f'at a time, {record["memory_length"]} tokens of memory',
+            f'[UNK]: {record["unknown_pieces"]:,} of the pieces, '
+            f'{record["unknown_words_of_the_text"]:,} of them written so in '
+            'the text',
+            f'perplexity per piece  {record["perplexity_per_piece"]:10.2f}',
+            f'perplexity per word   {record["perplexity_per_word"]:10.2f}',
+            f'bits per character    {record["bits_per_character"]:10.3f}',
+        ]
+    )
+
+
+def main(argv: Sequence[str]) -> None:
+    """Runs, and turns what a user can mend into one sentence."""
+    logging.set_verbosity(logging.WARNING)
+    try:
+        if len(argv) > 1:
+            raise UsageError(f'{argv[1]!r} is no flag; flags begin with --')
+        run()
+    except (UsageError, ValueError, OSError, RuntimeError) as error:
+        if os.environ.get('INFOWORD_TRACEBACK'):
+            raise
+        print(f'error: {error}', file=sys.stderr, flush=True)
+        sys.exit(1)
+    except KeyboardInterrupt:
+        print('\nstopped; nothing was written', file=sys.stderr, flush=True)
+        sys.exit(130)
+
+
+if __name__ == '__main__':
+    app.run(main)

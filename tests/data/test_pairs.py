@@ -1,0 +1,353 @@
+"""Pairs of text: where they are cut, what the other ones are."""
+
+import collections
+
+import numpy as np
+from absl.testing import absltest, parameterized
+from scipy import stats
+
+from infoword_tf.data import pairs
+from tests.data.test_passages import make_store
+
+SIGNIFICANCE = 1e-3
+
+
+def pieces(text):
+    """For each row A, B as lists of piece ids."""
+    for row in range(len(text.ids)):
+        a, b = text.firsts[row], text.seconds[row]
+        ids = text.ids[row].tolist()
+        yield ids[:a], ids[a + 1 : a + 1 + b]
+
+
+def random_store(seed, documents=40, longest=12):
+    """Documents of one to nine sentences; token i is piece i, [SEP] is 0."""
+    random = np.random.default_rng(seed)
+    return make_store(
+        [
+            random.integers(1, longest + 1, random.integers(1, 10)).tolist()
+            for _ in range(documents)
+        ]
+    )
+
+
+def document_of(store, piece):
+    return np.searchsorted(store.documents, piece, 'right') - 1
+
+
+def plain_part(source, number, u, v, w, target):
+    """`_part` of one pair, token by token."""
+    store, room = source.store, source.length - 1
+    which = max(i for i, n in enumerate(source.numbers) if n <= number)
+    visits = source.numbers[which + 1] - source.numbers[which]
+    document = source.documents[which]
+    begin, stop = store.documents[document], store.documents[document + 1] - 1
+    starts = [i for i in range(begin, stop) if store.flags[i] & 2]
+    place = begin
+    if visits > 1:
+        share = (number - source.numbers[which] + u) / visits
+        place += int(share * (stop - begin - room // 2))
+    number = max(i for i, start in enumerate(starts) if start <= place)
+    sentences = starts[min(number, len(starts) - 2) :]
+    enough = room if w >= pairs.SHORT_SHARE else 2 + int(target * (room - 1))
+    end = next((i for i in sentences if i >= sentences[0] + enough), stop)
+    if end <= sentences[1]:
+        end = [*sentences, stop][2]
+    middles = [i for i in sentences[1:] if i < end]
+    return sentences[0], middles[int(v * len(middles))], end
+
+
+class PartTest(parameterized.TestCase):
+    @parameterized.product(
+        room=(2, 7, 29, 125), longest=(1, 12, 200), seed=(0, 1)
+    )
+    def test_as_written_plainly(self, room, longest, seed):
+        """Sentences shorter and longer than what is looked at at once."""
+        store = random_store(seed, longest=longest)
+        source = pairs.PairSource(store, room + 1, 4, seed=0)
+        number = np.random.default_rng(2).integers(0, source.numbers[-1], 300)
+        found = source._part(number, np.random.default_rng(3))
+        drawn = np.random.default_rng(3).random((4, 300))
+        expected = [
+            plain_part(source, *given)
+            for given in zip(number, *drawn, strict=True)
+        ]
+        np.testing.assert_array_equal(np.transpose(found), expected)
+
+    def test_visits(self):
+        """Of R = 10 tokens: 2, 10 and 11 of them; one sentence is left out."""
+        store = make_store([[1, 1], [20], [5, 5], [5, 6]])
+        source = pairs.PairSource(store, 11, 2, seed=0)
+        self.assertEqual(source.single, 1)
+        np.testing.assert_array_equal(source.documents, [0, 2, 3])
+        np.testing.assert_array_equal(source.numbers, [0, 1, 2, 4])
+        self.assertEqual(pairs.PairSource.room(store, 11), 4)
+
+    def test_every_sentence_end_parts_as_often(self):
+        store = make_store([[1, 2, 3, 1, 2], [1, 1]])
+        source = pairs.PairSource(store, 30, 2, seed=0)
+        found = source._part(
+            np.zeros(4000, np.int64), np.random.default_rng(0)
+        )
+        long = found.end == 9  # one in ten is shorter
+        self.assertBetween(long.mean(), 0.9, 1.0)
+        counts = collections.Counter(found.middle[long].tolist())
+        self.assertEqual(sorted(counts), [1, 3, 6, 7])
+        self.assertGreater(
+            stats.chisquare(list(counts.values())).pvalue, SIGNIFICANCE
+        )
+
+    def test_one_in_ten_is_short(self):
+        """R = 20, sentences of one token: 2 to 20 are enough, else 20."""
+        store = make_store([[1] * 500, [1] * 500])
+        source = pairs.PairSource(store, 21, 2, seed=0)
+        total = int(source.numbers[-1])
+        n = 20_000
+        found = source._part(
+            np.arange(n) * total // n, np.random.default_rng(0)
+        )
+        inside = found.first < 470  # of the first, and not at its end
+        size = (found.end - found.first)[inside]
+        counts = np.bincount(size, minlength=21)[2:]
+        self.assertEqual(counts.sum(), inside.sum())
+        expected = np.full(19, 0.1 / 19)
+        expected[-1] += 0.9
+        p = stats.chisquare(counts, counts.sum() * expected).pvalue
+        self.assertGreater(p, SIGNIFICANCE)
+
+    def test_all_of_a_long_document_is_read(self):
+        store = make_store([[5] * 40, [2, 2]])
+        source = pairs.PairSource(store, 20, 2, seed=0)
+        seen = set()
+        for step in range(300):
+            text = source.batch(step)
+            for a, b in pieces(text):
+                seen |= {*a, *b}
+        self.assertContainsSubset(range(200), seen)
+
+
+class CutTest(parameterized.TestCase):
+    @parameterized.parameters(2, 3, 8, 13)
+    def test_as_token_by_token(self, room):
+        for a in range(1, 20):
+            for b in range(1, 20):
+                x, y = a, b
+                while x + y > room:
+                    if x > y:
+                        x -= 1
+                    else:
+                        y -= 1
+                np.testing.assert_array_equal(
+                    pairs.cut_lengths(np.array([a]), np.array([b]), room),
+                    [[x], [y]],
+                )
+
+    def test_tokens_go_at_either_end_alike(self):
+        """A of 3 tokens stays, B of 40 keeps 16 that follow each other."""
+        store = make_store([[3, 40]] * 40)
+        source = pairs.NextPairSource(store, 20, 40, seed=0)
+        gone = []
+        for step in range(50):
+            for row, (a, b) in enumerate(pieces(source.batch(step))):
+                del row
+                self.assertLen(b, 16)
+                self.assertEqual(b, list(range(b[0], b[0] + 16)))
+                self.assertEqual(a, list(range(a[0], a[0] + 3)))
+                gone.append(b[0] - a[-1] - 1)
+        self.assertBetween(min(gone), 0, 8)
+        self.assertBetween(max(gone), 16, 24)
+        expected = stats.binom(24, 0.5)
+        self.assertAlmostEqual(np.mean(gone), 12, delta=0.3)
+        self.assertAlmostEqual(np.var(gone), expected.var(), delta=0.6)
+
+
+class PairSourceTest(parameterized.TestCase):
+    def test_a_batch_written_out(self):
+        """Two documents of two sentences: there are four possible rows."""
+        store = make_store([[2, 3], [4], [1, 2]])
+        source = pairs.PairSource(store, 8, 2, seed=0)
+        rows = {
+            (0, 0): [0, 1, 0, 2, 3, 4, 0, 0],
+            (0, 1): [0, 1, 0, 12, 13, 0, 0, 0],
+            (11, 0): [11, 0, 12, 13, 0, 0, 0, 0],
+            (11, 1): [11, 0, 2, 3, 4, 0, 0, 0],
+        }
+        seen = set()
+        for step in range(20):
+            text = source.batch(step)
+            for row in range(2):
+                key = int(text.ids[row, 0]), int(text.labels[row])
+                seen.add(key)
+                np.testing.assert_array_equal(text.ids[row], rows[key])
+                a, b = {(0, 0): (2, 3), (0, 1): (2, 2),
+                        (11, 0): (1, 2), (11, 1): (1, 3)}[key]  # fmt: skip
+                self.assertEqual((text.firsts[row], text.seconds[row]), (a, b))
+                column = np.arange(8)
+                np.testing.assert_array_equal(
+                    text.separators[row], (column == a) | (column > a + b)
+                )
+                self.assertTrue(text.word_starts[row].all())
+        self.assertEqual(seen, set(rows))
+        self.assertIsNone(text.rivals)
+        for array in (text.ids, text.firsts, text.seconds, text.labels):
+            self.assertEqual(array.dtype, np.int32)
+
+    @parameterized.parameters((0, 12, 30), (1, 50, 126), (2, 90, 30))
+    def test_labels(self, seed, longest, length):
+        store = random_store(seed, 60, longest)
+        source = pairs.PairSource(store, length, 16, seed)
+        labels, cut = [], 0
+        for step in range(120):
+            text = source.batch(step)
+            labels += text.labels.tolist()
+            self.assertLessEqual((text.firsts + text.seconds).max(), length - 1)
+            self.assertGreaterEqual(min(text.firsts.min(), text.seconds.min()),
+                                    1)
+            for (a, b), label in zip(
+                pieces(text), text.labels.tolist(), strict=True
+            ):
+                for piece in (a, b):  # of one text, in its order
+                    self.assertEqual(
+                        piece, list(range(piece[0], piece[0] + len(piece)))
+                    )
+                same = document_of(store, a[0]) == document_of(store, b[0])
+                self.assertEqual(same, label == 0)
+                if same and len(a) + len(b) < length - 1:
+                    self.assertEqual(b[0], a[-1] + 1)
+                    self.assertTrue(store.flags[b[0]] & 2)
+                elif same:
+                    self.assertGreater(b[0], a[-1])
+                    cut += 1
+        self.assertGreater(cut, 0)
+        p = stats.binomtest(sum(labels), len(labels), 0.5).pvalue
+        self.assertGreater(p, SIGNIFICANCE)
+
+    def test_others_are_of_all_other_documents_alike(self):
+        """Documents of one length, so that length chooses nothing."""
+        store = make_store([[2, 3]] * 12)
+        source = pairs.PairSource(store, 20, 12, seed=0)
+        counts = np.zeros((12, 12), int)
+        for step in range(600):
+            text = source.batch(step)
+            for a, b in pieces(text):
+                counts[a[0] // 6, b[0] // 6] += 1
+        others = counts[~np.eye(12, dtype=bool)]
+        self.assertGreater(stats.chisquare(others).pvalue, SIGNIFICANCE)
+        self.assertGreater(counts.diagonal().min(), 200)
+
+    @parameterized.parameters(30, 126)
+    def test_others_have_about_the_length_of_the_true_ones(self, length):
+        """Lengths alone tell random pairs from true ones badly."""
+        store = random_store(3, 300, 25)
+        source = pairs.PairSource(store, length, 64, seed=0)
+        sizes = {0: [], 1: []}
+        for step in range(60):
+            text = source.batch(step)
+            for label in (0, 1):
+                here = text.labels == label
+                sizes[label] += (text.firsts + text.seconds)[here].tolist()
+        full = [np.mean(np.array(x) == length - 1) for x in sizes.values()]
+        self.assertAlmostEqual(full[0], full[1], delta=0.06)
+        # Shares of a rule "shorter than this": far apart where it is seen.
+        distance = stats.ks_2samp(sizes[0], sizes[1]).statistic
+        self.assertLess(distance, 0.08)
+
+    def test_every_pair_once_an_epoch_in_another_order(self):
+        store = make_store([[2, 3]] * 12)
+        source = pairs.PairSource(store, 20, 4, seed=1)
+        epochs = []
+        for epoch in range(2):
+            seen = [
+                source.batch(3 * epoch + step).ids[:, 0] for step in range(3)
+            ]
+            epochs.append(np.concatenate(seen))
+            self.assertLen(set(epochs[-1].tolist()), 12)
+        self.assertFalse(np.array_equal(*epochs))
+
+    @parameterized.parameters(pairs.PairSource, pairs.NextPairSource)
+    def test_a_step_is_of_the_seed_and_its_number_alone(self, kind):
+        store = random_store(0)
+        whole = kind(store, 30, 8, seed=4)
+        first = [whole.batch(step) for step in (0, 3, 900)]
+        again = kind(store, 30, 8, seed=4)
+        np.random.seed(0)
+        for step, one in zip((900, 3, 0), first[::-1], strict=True):
+            two = again.batch(step)
+            if kind is pairs.NextPairSource:
+                np.testing.assert_array_equal(one.rivals.ids, two.rivals.ids)
+            np.testing.assert_array_equal(one.ids, two.ids)
+            np.testing.assert_array_equal(one.labels, two.labels)
+        other = kind(store, 30, 8, seed=5).batch(3)
+        self.assertFalse(np.array_equal(other.ids, first[1].ids))
+        self.assertFalse(np.array_equal(first[0].ids, first[1].ids))
+
+    def test_a_piece_cut_inside_a_word_begins_with_a_word(self):
+        store = make_store([[3, 40]] * 8)
+        flags = np.array(store.flags)
+        flags[1::2] &= ~np.uint8(1)
+        flags |= (flags & 2) >> 1
+        source = pairs.PairSource(store._replace(flags=flags), 20, 8, seed=0)
+        text = source.batch(0)
+        rows = np.arange(8)
+        self.assertTrue(text.word_starts[:, 0].all())
+        self.assertTrue(text.word_starts[rows, text.firsts + 1].all())
+        self.assertTrue(text.word_starts[text.separators].all())
+        inside = ~text.separators & ~text.word_starts
+        self.assertBetween(inside.sum(axis=1).min(), 7, 12)
+
+    def test_too_little_text(self):
+        for documents, batch, message in (
+            ([[3, 4], [5]], 2, '1 of 2 documents have two sentences.*blank'),
+            ([[5], [2]], 1, '0 of 2 documents have two sentences'),
+            ([[3, 4], [2, 2]], 3, 'has 2 pairs.*takes 3.*--batch_size'),
+        ):
+            with self.assertRaisesRegex(ValueError, message):
+                pairs.PairSource(make_store(documents), 20, batch, seed=0)
+        self.assertEqual(pairs.PairSource.room(make_store([[3, 4], [5]]), 9), 0)
+
+
+class NextPairSourceTest(absltest.TestCase):
+    def test_rivals(self):
+        store = random_store(5, 60)
+        source = pairs.NextPairSource(store, 40, 8, seed=0)
+        for step in range(40):
+            text = source.batch(step)
+            self.assertEqual(text.rivals.ids.shape, (24, 40))
+            np.testing.assert_array_equal(text.labels, 0)
+            np.testing.assert_array_equal(text.rivals.labels, 1)
+            self.assertIsNone(text.rivals.rivals)
+            true = [x for x in pieces(text) for _ in range(3)]
+            for (a, b), (c, d) in zip(
+                true, pieces(text.rivals), strict=True
+            ):
+                own = document_of(store, a[0])
+                self.assertEqual(document_of(store, b[0]), own)
+                self.assertEqual(document_of(store, c[0]), own)
+                self.assertNotEqual(document_of(store, d[0]), own)
+                if len(a) + len(b) < 39 and len(c) + len(d) < 39:
+                    self.assertEqual(a, c)
+                else:  # the same piece, cut elsewhere
+                    self.assertNotEmpty(
+                        range(max(a[0], c[0]) - 40, min(a[-1], c[-1]) + 40)
+                    )
+
+    def test_the_true_one_is_no_longer_and_no_shorter(self):
+        store = random_store(6, 300, 25)
+        source = pairs.NextPairSource(store, 60, 64, seed=0)
+        longer = []
+        for step in range(40):
+            text = source.batch(step)
+            true = text.firsts + text.seconds
+            others = text.rivals.firsts + text.rivals.seconds
+            longer.append(others.reshape(64, 3) - true[:, None])
+        self.assertAlmostEqual(np.mean(longer), 0.0, delta=0.2)
+        self.assertLess(np.std(longer), 3.0)
+        self.assertAlmostEqual(
+            np.mean(np.less(longer, 0)),
+            np.mean(np.greater(longer, 0)),
+            delta=0.05,
+        )
+
+
+if __name__ == '__main__':
+    absltest.main()

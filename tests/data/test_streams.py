@@ -1,0 +1,277 @@
+"""Streams: rows go on, nothing is lost, every token is a target."""
+
+import pathlib
+
+import numpy as np
+from absl.testing import absltest, parameterized
+
+from infoword_tf import views
+from infoword_tf.data import store as stores
+from infoword_tf.data import streams
+from infoword_tf.data.batches import Batches, heldout_views
+from infoword_tf.plan import make_plan
+
+SPECIALS = views.Specials(cls_id=2, sep_id=3, mask_id=4, size=10_000)
+ROW = 'transformer_xl'
+
+
+def make_store(tokens):
+    """Token i is piece 10 + i, but separators; words of one to three pieces."""
+    random = np.random.default_rng(0)
+    ids = 10 + np.arange(tokens)
+    flags = (random.random(tokens) < 0.6) * stores.WORD_START
+    flags[0] = stores.WORD_START
+    ends = np.append(np.arange(49, tokens - 1, 50), tokens - 1)
+    ids[ends] = SPECIALS.sep_id
+    flags[ends] = stores.WORD_START | stores.SEPARATOR
+    flags[ends[:-1] + 1] |= stores.WORD_START
+    return stores.Store(
+        ids.astype(np.uint16), flags.astype(np.uint8),
+        np.concatenate([[0], ends + 1]), np.ones(10 + tokens, np.int64),
+        pathlib.Path('nowhere'),
+    )  # fmt: skip
+
+
+def numbered(tokens):
+    """A store whose token i is piece i."""
+    return make_store(tokens)._replace(ids=np.arange(tokens, dtype=np.uint32))
+
+
+class StreamSourceTest(parameterized.TestCase):
+    def test_written_out(self):
+        store = numbered(10)
+        source = streams.StreamSource(store, 2, 3, seed=5)
+        read = [source.batch(step) for step in range(6)]
+        self.assertEqual(
+            [r.ids.tolist() for r in read[:4]],
+            [
+                [[0, 1], [3, 4], [6, 7]],
+                [[2, 3], [5, 6], [8, 9]],
+                [[4, 5], [7, 8], [0, 1]],
+                [[6, 7], [9, 0], [2, 3]],
+            ],
+        )
+        self.assertEqual(
+            [r.following.tolist() for r in read[:4]],
+            [[2, 5, 8], [4, 7, 0], [6, 9, 2], [8, 1, 4]],
+        )
+        self.assertEqual(read[0].ids.dtype, np.int32)
+        self.assertEqual(read[0].directions.tolist(), [1, 1, 1])
+
+    def test_both_directions_written_out(self):
+        store = numbered(10)
+        source = streams.StreamSource(store, 3, 4, 0, both_directions=True)
+        read = source.batch(0), source.batch(1)
+        self.assertEqual(
+            read[0].ids.tolist(),
+            [[0, 1, 2], [9, 8, 7], [5, 6, 7], [4, 3, 2]],
+        )
+        self.assertEqual(
+            read[1].ids.tolist(),
+            [[3, 4, 5], [6, 5, 4], [8, 9, 0], [1, 0, 9]],
+        )
+        self.assertEqual(read[0].following.tolist(), [3, 6, 8, 1])
+        self.assertEqual(read[0].directions.tolist(), [1, -1, 1, -1])
+
+    @parameterized.product(
+        tokens=(240, 241, 263, 997),
+        batch=(1, 4, 7),
+        both=(False, True),
+        advance=(None, 12),
+    )
+    def test_a_row_goes_on_for_ever(self, tokens, batch, both, advance):
+        source = streams.StreamSource(
+            numbered(tokens), 24, batch, 0, advance, both
+        )
+        step = advance or 24
+        read = [source.batch(s) for s in range(3 * tokens // step)]
+        for before, after in zip(read, read[1:], strict=False):
+            whole = np.hstack([before.ids, before.following[:, None]])
+            np.testing.assert_array_equal(whole[:, step:-1],
+                                          after.ids[:, : 24 - step])
+            np.testing.assert_array_equal(whole[:, step],
+                                          after.ids[:, 0])
+            # Neighbours everywhere, around the circle.
+            np.testing.assert_array_equal(
+                np.diff(whole) % tokens,
+                np.broadcast_to(
+                    before.directions[:, None] % tokens, (batch, 24)
+                ),
+            )
+
+    @parameterized.product(
+        tokens=(240, 241, 263, 997), batch=(1, 4, 7), both=(False, True)
+    )
+    def test_all_tokens_equally_often(self, tokens, batch, both):
+        """After any number of steps to within one, in each direction."""
+        store = numbered(tokens)
+        source = streams.StreamSource(store, 24, batch, 0, None, both)
+        counts = np.zeros((2, 2, tokens), int)  # input or target, direction
+        for step in range(90):
+            text = source.batch(step)
+            whole = np.hstack([text.ids, text.following[:, None]])
+            for way in (0, 1):
+                rows = whole[text.directions == (-1 if way else 1)]
+                np.add.at(counts[0, way], rows[:, :-1], 1)
+                np.add.at(counts[1, way], rows[:, 1:], 1)
+            for count in counts.reshape(4, -1):
+                self.assertLessEqual(np.ptp(count), 1)
+        self.assertGreater(counts[:, 0].min(), 1)
+        self.assertEqual(counts[:, 1].min() > 1, both and batch > 1)
+
+    @parameterized.parameters(False, True)
+    def test_exactly_once_an_epoch(self, both):
+        source = streams.StreamSource(numbered(960), 24, 8, 0, None, both)
+        epoch = 960 // 24 // 8 * (1 + both)
+        for begin in (0, epoch):
+            for way in (1, -1)[: 1 + both]:
+                inputs, targets = [], []
+                for step in range(begin, begin + epoch):
+                    text = source.batch(step)
+                    rows = text.directions == way
+                    inputs += text.ids[rows].ravel().tolist()
+                    view = np.hstack([text.ids, text.following[:, None]])
+                    targets += view[rows, 1:].ravel().tolist()
+                self.assertEqual(sorted(inputs), list(range(960)))
+                self.assertEqual(sorted(targets), list(range(960)))
+
+    def test_advance_by_half_reads_every_token_twice(self):
+        source = streams.StreamSource(numbered(960), 24, 8, 0, advance=12)
+        ids = [source.batch(step).ids for step in range(10)]
+        counts = np.bincount(np.ravel(ids), minlength=960)
+        self.assertEqual(set(counts.tolist()), {2})
+
+    @parameterized.parameters(False, True)
+    def test_words_and_separators(self, both):
+        """From whatever side a word is read, it is the same pieces."""
+        store = make_store(997)
+        place = {int(i): n for n, i in enumerate(store.ids) if i != 3}
+        word = np.cumsum(store.flags & stores.WORD_START > 0)
+        source = streams.StreamSource(store, 40, 4, 0, None, both)
+        inside = 0
+        for step in range(30):
+            text = source.batch(step)
+            np.testing.assert_array_equal(text.separators, text.ids == 3)
+            self.assertTrue(text.word_starts[text.separators].all())
+            inside += (~text.word_starts[:, 0]).sum()
+            for ids, starts in zip(text.ids, text.word_starts, strict=True):
+                for j in range(1, 40):
+                    if 3 in ids[j - 1 : j + 1]:
+                        self.assertTrue(starts[j])
+                        continue
+                    one, two = (word[place[int(i)]] for i in ids[j - 1 : j + 1])
+                    self.assertEqual(bool(starts[j]), one != two)
+        self.assertGreater(inside, 5)
+
+    def test_too_little_text(self):
+        for arguments, message in (
+            ((30, 4), '100 tokens, too few for 4 rows of 30; give more'),
+            ((30, 8, 0, None, True), 'for 4 rows of each direction of 30'),
+        ):
+            arguments = (*arguments, 0)[: max(3, len(arguments))]
+            with self.assertRaisesRegex(ValueError, message):
+                streams.StreamSource(make_store(100), *arguments)
+        streams.StreamSource(make_store(100), 25, 4, 0)
+
+    @parameterized.parameters(-1, 31)
+    def test_an_advance_that_loses_text(self, advance):
+        with self.assertRaisesRegex(ValueError, 'would be lost'):
+            streams.StreamSource(make_store(500), 30, 4, 0, advance)
+
+
+class OnceTest(parameterized.TestCase):
+    @parameterized.product(
+        tokens=(1, 5, 30, 61, 240), length=(1, 7, 30), rows=(1, 2, 7)
+    )
+    def test_every_token_is_the_next_one_once(self, tokens, length, rows):
+        store = numbered(tokens)
+        seen, before = [], None
+        for text, weights in streams.once(store, length, rows):
+            whole = np.hstack([text.ids, text.following[:, None]])
+            self.assertEqual(weights.shape, (rows, length))
+            if before is not None:
+                np.testing.assert_array_equal(whole[:, 0], before)
+            before = whole[:, -1]
+            seen += whole[:, 1:][weights > 0].tolist()
+        self.assertEqual(sorted(seen), list(range(tokens)))
+
+    def test_the_first_follows_a_separator(self):
+        text, _ = next(streams.once(make_store(60), 10))
+        self.assertEqual(text.ids[0, :3].tolist(), [SPECIALS.sep_id, 10, 11])
+
+
+class StreamedTest(absltest.TestCase):
+    def batches(self, batch=3):
+        source = streams.StreamSource(make_store(997), 20, batch, 0)
+        plan = make_plan({ROW: {}}, 20)
+        return Batches({'streams': source}, plan, SPECIALS, 0)
+
+    def test_targets_are_the_next_inputs(self):
+        made = [self.batches().views(step)['streamed'] for step in range(40)]
+        separators = 0
+        for view, after in zip(made, made[1:], strict=False):
+            targets = view.targets[ROW]
+            np.testing.assert_array_equal(targets[:, :-1], view.ids[:, 1:])
+            np.testing.assert_array_equal(targets[:, -1], after.ids[:, 0])
+            self.assertTrue((view.weights[ROW] == 1).all())
+            hidden = view.hidden[ROW]
+            np.testing.assert_array_equal(hidden, targets != SPECIALS.sep_id)
+            separators += (hidden == 0).sum()
+            self.assertEqual(hidden.dtype, np.float32)
+        self.assertGreater(separators, 20)
+
+    def test_other_specials_are_no_targets(self):
+        ids = np.array([[7, 2, 3, 4, 1]], np.int32)
+        flags = np.zeros_like(ids, bool)
+        text = streams.sampling.Streams(
+            ids, flags, flags, np.ones(1), np.array([8], np.int32)
+        )
+        rows = {ROW: 'text'}
+        view = views.streamed(text, None, rows, SPECIALS)
+        self.assertEqual(view.weights[ROW].tolist(), [[0, 1, 0, 1, 1]])
+
+    def test_it_is_wanted_whole(self):
+        text = self.batches().sources['streams'].batch(0)
+        with self.assertRaisesRegex(ValueError, 'the text alone'):
+            views.streamed(text, None, {'mlm': 'words'}, SPECIALS)
+
+
+class HeldoutTest(absltest.TestCase):
+    def make(self, tokens, *rows):
+        plan = make_plan(dict.fromkeys(rows or [ROW], {}), 20)
+        return heldout_views(make_store(tokens), plan, SPECIALS)
+
+    def test_eight_rows_step_by_step(self):
+        view = self.make(1000)['streamed']
+        self.assertEqual(view.ids.shape, (48, 20))
+        by_step = view.ids.reshape(6, 8, 20).transpose(1, 0, 2).reshape(8, -1)
+        store = make_store(1000)
+        for row, ids in enumerate(by_step):
+            np.testing.assert_array_equal(
+                ids, store.ids[125 * row : 125 * row + 120]
+            )
+
+    def test_no_more_than_512(self):
+        self.assertLen(self.make(60_000)['streamed'].ids, 512)
+
+    def test_beside_another_source(self):
+        together = self.make(1000, 'mlm', ROW)
+        alone = self.make(1000, 'mlm')['masked']
+        self.assertEqual(len(together['masked'].ids) % 8, 0)
+        self.assertEqual(
+            len(together['masked'].ids), len(together['streamed'].ids)
+        )
+        n = len(alone.ids)
+        np.testing.assert_array_equal(together['masked'].ids[:n], alone.ids)
+        self.assertFalse(together['masked'].weights['mlm'][n:].any())
+
+    def test_too_little_text(self):
+        with self.assertRaisesRegex(
+            ValueError, '159 tokens, too few for 8 rows of 20; hold out more'
+        ):
+            self.make(159)
+        self.assertLen(self.make(160)['streamed'].ids, 8)
+
+
+if __name__ == '__main__':
+    absltest.main()

@@ -1,0 +1,592 @@
+"""Relative attention against loops written out, and who sees whom."""
+
+import math
+from unittest import mock
+
+import numpy as np
+import tensorflow as tf
+from absl.testing import absltest, parameterized
+
+from infoword_tf.layers import dropout, relative
+
+B, T, M, H, D, F = 2, 8, 3, 3, 12, 20
+E = D // H
+KEY = dropout.new_key(5)
+PLACES = np.int32([[6, 0, 3], [1, 2, 7]])
+SIGNS = np.float32([1, -1])
+SEGMENTS = np.int32([[0, 0, 1, 1, 0, 2, 2, 2], [1, 0, 0, 0, 1, 1, 1, 0]])
+RANKS = np.int32([[-1, 3, -1, 5, -1, 0, -1, 2], [4, 2, 0, 1, 3, 5, 7, 6]])
+SEES = np.int32([[0, 3, 0, 6, 0, 0, 0, 3], [5, 3, 1, 2, 4, 5, 7, 6]])
+
+
+def setUpModule():
+    """Eight tokens are four blocks of two."""
+    mock.patch.object(relative, 'BLOCKS', (2,)).start()
+
+
+def tearDownModule():
+    mock.patch.stopall()
+
+
+def draw(layer):
+    random = np.random.default_rng(3)
+    for weight in layer.weights:
+        drawn = 0.4 * random.standard_normal(weight.shape)
+        weight.assign(drawn + weight.path.endswith('gamma'))
+    return layer
+
+
+def make_layer(rate=0.0, segments=True, causal=False, **given):
+    layer = relative.RelativeAttention(D, H, rate, segments, causal, **given)
+    layer.build()
+    return draw(layer)
+
+
+def make_states(count, seed=4):
+    random = np.random.default_rng(seed)
+    return random.standard_normal((B, count, D)).astype(np.float32)
+
+
+def exact(weight):
+    return np.asarray(weight, np.float64)
+
+
+def sinusoid(distance, clamp=-1):
+    """r of one distance, one number after the other."""
+    if clamp > 0:
+        distance = max(-clamp, min(clamp, distance))
+    angles = [distance / 10_000 ** (2 * i / D) for i in range(D // 2)]
+    return np.array([*map(math.sin, angles), *map(math.cos, angles)])
+
+
+def sees(b, i, j, causal=False, ranks=False, queries=False):
+    """Whether i sees j, a place or, of the memory, a negative number."""
+    if causal and j > i:
+        return False
+    if j < 0:
+        return True
+    if ranks:
+        return SEES[b, i] > RANKS[b, j] or (i == j and not queries)
+    return not (queries and i == j)
+
+
+def loops(layer, x, memory, states, places, signs=None, segments=None,
+          clamp=-1, **rules):
+    """The scores of the module's first lines, in float64."""
+    kernel, output = exact(layer.kernel), exact(layer.output_kernel)
+    u, v, *s = (exact(bias).reshape(-1) for bias in layer.biases)
+    known = exact(x if memory is None else np.concatenate([memory, x], 1))
+    behind = known.shape[1] - x.shape[1]
+    mixed = np.zeros((B, places.shape[1], D))
+    for b, h, row in np.ndindex(B, H, places.shape[1]):
+        columns = slice(h * E, (h + 1) * E)
+        i = places[b, row]
+        q = (exact(states)[b, row] @ kernel[:, :D])[columns]
+        scores, values = [], []
+        for place, state in enumerate(known[b]):
+            j = place - behind
+            if not sees(b, i, j, **rules):
+                continue
+            k = (state @ kernel[:, D : 2 * D])[columns]
+            sign = 1 if signs is None else signs[b]
+            r = sinusoid(sign * (i - j), clamp) @ exact(layer.position_kernel)
+            score = (q + u[columns]) @ k + (q + v[columns]) @ r[columns]
+            if segments is not None:
+                other = segments[b, j] if j >= 0 else 0
+                e = exact(layer.segment_embeddings)
+                e = e[int(segments[b, i] != other)][h]
+                score += (q + s[0][columns]) @ e
+            scores.append(score / math.sqrt(E))
+            values.append((state @ kernel[:, 2 * D :])[columns])
+        if scores:
+            weights = np.exp(np.array(scores) - max(scores))
+            weights /= weights.sum()
+            mixed[b, row, columns] = weights @ np.array(values)
+    return mixed @ output
+
+
+def run(layer, x, memory, states, places=None, signs=None, segments=None,
+        clamp=-1, ranks=False, causal=False, queries=False, key=None):
+    behind = 0 if memory is None else memory.shape[1]
+    given = {'ranks': RANKS, 'sees': SEES} if ranks else {}
+    sight = relative.sight(
+        T,
+        behind,
+        causal=causal,
+        filled=tf.fill([B], behind),
+        segment_ids=None if segments is None else tf.constant(segments),
+        places=None if places is None else tf.constant(places),
+        queries=queries,
+        **{name: tf.constant(value) for name, value in given.items()},
+    )
+    return layer(
+        tf.convert_to_tensor(x),
+        [(tf.convert_to_tensor(states), sight)],
+        relative.sinusoids(T, behind, D, causal=causal, clamp=clamp),
+        signs=None if signs is None else tf.constant(signs),
+        memory=None if memory is None else tf.convert_to_tensor(memory),
+        keys=[key],
+    )[0]
+
+
+EVERYWHERE = np.tile(np.arange(T), (B, 1))
+
+
+class AttentionTest(parameterized.TestCase):
+    @parameterized.product(
+        key=(None, KEY),
+        memory=(False, True),
+        signs=(None, SIGNS),
+        segments=(None, SEGMENTS),
+        rule=('all', 'causal', 'ranks'),
+    )
+    def test_content_equals_loops(self, key, memory, signs, segments, rule):
+        causal, ranks = rule == 'causal', rule == 'ranks'
+        if causal and signs is not None:
+            self.skipTest('a reversed text is not read from its end')
+        layer = make_layer(causal=causal)
+        x = make_states(T)
+        behind = make_states(M, seed=5) if memory else None
+        given = {'signs': signs, 'segments': segments, 'causal': causal,
+                 'ranks': ranks}
+        found = run(layer, x, behind, x, key=key, **given)
+        expected = loops(layer, x, behind, x, EVERYWHERE, **given)
+        np.testing.assert_allclose(found, expected, rtol=0, atol=1e-5)
+        some = x[np.arange(B)[:, None], PLACES]
+        found = run(layer, x, behind, some, PLACES, key=key, **given)
+        np.testing.assert_allclose(
+            found,
+            expected[np.arange(B)[:, None], PLACES],
+            rtol=0,
+            atol=1e-5,
+        )
+
+    @parameterized.product(
+        key=(None, KEY), memory=(False, True), ranks=(False, True)
+    )
+    def test_queries_equal_loops(self, key, memory, ranks):
+        """In row 1 the token at 2 comes first, and sees the memory alone."""
+        layer, x = make_layer(), make_states(T)
+        g = make_states(3, seed=6)
+        behind = make_states(M, seed=5) if memory else None
+        given = {'signs': SIGNS, 'segments': SEGMENTS, 'ranks': ranks,
+                 'queries': True}
+        with mock.patch.dict(globals(), {'SEES': SEES - (SEES > RANKS)}):
+            found = run(layer, x, behind, g, PLACES, key=key, **given)
+            expected = loops(layer, x, behind, g, PLACES, **given)
+        np.testing.assert_allclose(found, expected, rtol=0, atol=1e-5)
+        self.assertEqual(expected[1, 1].any(), memory or not ranks)
+
+    @parameterized.product(
+        key=(None, KEY), causal=(False, True), places=(None, PLACES)
+    )
+    def test_clamp(self, key, causal, places):
+        layer, x = make_layer(causal=causal), make_states(T)
+        behind = make_states(M, seed=5)
+        rows = EVERYWHERE if places is None else places
+        states = x[np.arange(B)[:, None], rows]
+        found = run(layer, x, behind, states, places, clamp=2, causal=causal,
+                    key=key)
+        clamped, free = (
+            loops(layer, x, behind, states, rows, clamp=c, causal=causal)
+            for c in (2, -1)
+        )
+        np.testing.assert_allclose(found, clamped, rtol=0, atol=1e-5)
+        self.assertGreater(np.abs(clamped - free).max(), 0.01)
+
+    @parameterized.product(
+        kind=('content', 'causal', 'places', 'queries', 'strangers')
+    )
+    def test_fused_gradients_are_those_of_plain_operations(self, kind):
+        causal = kind == 'causal'
+        layer = make_layer(causal=causal)
+        x, behind = make_states(T), make_states(M, seed=5)
+        given = {'causal': causal, 'segments': SEGMENTS}
+        if not causal:
+            given |= {'ranks': True, 'signs': SIGNS}
+        states, places = make_states(3, seed=6), PLACES
+        if kind == 'queries':
+            given['queries'] = True
+        elif kind != 'places':
+            states, places = make_states(T, seed=6), None
+        if kind == 'strangers':
+            behind = None
+        inputs = [tf.constant(a) for a in (x, states)]
+        if behind is not None:
+            inputs.append(tf.constant(behind))
+        values = [*inputs, *(w.value for w in layer.weights)]
+        names = ['x', 'states', 'memory'][: len(inputs)]
+        names += [w.path for w in layer.weights]
+
+        def gradients(key):
+            with tf.GradientTape() as tape:
+                tape.watch(inputs)
+                found = run(
+                    layer,
+                    inputs[0],
+                    inputs[2] if len(inputs) == 3 else None,
+                    inputs[1],
+                    places,
+                    key=key,
+                    **given,
+                )
+                total = tf.reduce_sum(found**3)
+            return tape.gradient(total, values)
+
+        for name, plain, found in zip(
+            names, gradients(None), gradients(KEY), strict=True
+        ):
+            scale = np.abs(plain).max()
+            self.assertGreater(scale, 1e-4, name)
+            np.testing.assert_allclose(
+                found, plain, rtol=0, atol=1e-5 * max(1, scale), err_msg=name
+            )
+
+    def test_who_sees_nothing_gets_nothing_and_gives_no_gradient(self):
+        layer, x = make_layer(), tf.constant(make_states(T))
+        g = tf.constant(make_states(3, seed=6))
+        for key in (None, KEY):
+            with tf.GradientTape() as tape:
+                tape.watch([x, g])
+                with mock.patch.dict(globals(), {'SEES': RANKS}):
+                    found = run(
+                        layer, x, None, g, PLACES, ranks=True, queries=True,
+                        key=key,
+                    )
+                own = tf.reduce_sum(found[1, 1] ** 2) + found[1, 1, 0]
+            np.testing.assert_array_equal(found[1, 1], np.zeros(D))
+            for gradient in tape.gradient(own, [x, g]):
+                np.testing.assert_array_equal(gradient, np.zeros_like(gradient))
+
+    def test_streams_at_once_are_streams_alone(self):
+        layer, x = make_layer(), tf.constant(make_states(T))
+        g = tf.constant(make_states(3, seed=6))
+        sights = [
+            relative.sight(T, ranks=RANKS, sees=SEES),
+            relative.sight(
+                T, ranks=RANKS, sees=SEES, places=PLACES, queries=True
+            ),
+        ]
+        table = relative.sinusoids(T, 0, D)
+        both = layer(x, list(zip((x, g), sights, strict=True)), table)
+        for states, sight, found in zip((x, g), sights, both, strict=True):
+            (alone,) = layer(x, [(states, sight)], table)
+            np.testing.assert_allclose(found, alone, atol=1e-6)
+
+    def test_biases_may_be_given(self):
+        own, given = make_layer(), make_layer(biases=False)
+        self.assertLen(own.weights, 7)
+        self.assertLen(given.weights, 4)
+        for one, two in zip(own.weights[:4], given.weights, strict=True):
+            two.assign(one)
+        x = tf.constant(make_states(T))
+        sight = relative.sight(T, segment_ids=SEGMENTS)
+        table = relative.sinusoids(T, 0, D)
+        (expected,) = own(x, [(x, sight)], table)
+        (found,) = given(x, [(x, sight)], table, biases=own.biases)
+        np.testing.assert_array_equal(found, expected)
+
+    def test_dropout_acts_on_the_weights_and_is_keyed(self):
+        layer, x = make_layer(rate=0.5), make_states(T)
+        first = run(layer, x, None, x, key=KEY).numpy()
+        np.testing.assert_array_equal(run(layer, x, None, x, key=KEY), first)
+        other = run(layer, x, None, x, key=dropout.fold_in(KEY, 1)).numpy()
+        self.assertGreater(np.abs(other - first).max(), 0.1)
+        np.testing.assert_array_equal(
+            run(layer, x, None, x), run(make_layer(), x, None, x)
+        )
+
+    def test_bfloat16(self):
+        exactly, mixed = make_layer(), make_layer(dtype='mixed_bfloat16')
+        x, behind = make_states(T), make_states(M, seed=5)
+        given = {'ranks': True, 'signs': SIGNS, 'segments': SEGMENTS}
+        expected = run(exactly, x, behind, x, **given)
+        for key in (None, KEY):
+            found = run(mixed, x, behind, x, key=key, **given)
+            self.assertEqual(found.dtype, tf.bfloat16)
+            error = np.abs(tf.cast(found, tf.float32) - expected)
+            self.assertLess(error.max(), 0.1)
+            self.assertGreater(error.max(), 0)
+
+    def test_widths(self):
+        with self.assertRaisesRegex(ValueError, '5 heads .* width of 12'):
+            relative.RelativeAttention(12, 5, 0.0, False, False)
+        with self.assertRaisesRegex(ValueError, 'width of 9 has no halves'):
+            relative.RelativeAttention(9, 3, 0.0, False, False)
+
+
+class BlockTest(parameterized.TestCase):
+    @parameterized.product(
+        activation=('gelu_tanh', 'gelu_erf', 'relu'), key=(None, KEY)
+    )
+    def test_equals_numpy(self, activation, key):
+        block = relative.RelativeBlock(
+            D, H, F, 0.0, activation, 1e-12, segments=True, causal=False
+        )
+        block.build()
+        draw(block)
+        x, g = make_states(T), make_states(3, seed=6)
+        sights = [
+            relative.sight(T, segment_ids=SEGMENTS, ranks=RANKS, sees=SEES),
+            relative.sight(
+                T, segment_ids=SEGMENTS, ranks=RANKS, sees=SEES,
+                places=PLACES, queries=True,
+            ),
+        ]
+        found = block(
+            tf.constant(x),
+            [(tf.constant(x), sights[0]), (tf.constant(g), sights[1])],
+            relative.sinusoids(T, 0, D),
+            signs=tf.constant(SIGNS),
+            key=key,
+        )
+        given = {'signs': SIGNS, 'segments': SEGMENTS, 'ranks': True}
+        for stream, states, places, queries in (
+            (found[0], x, EVERYWHERE, False),
+            (found[1], g, PLACES, True),
+        ):
+            mixed = loops(block.attention, x, None, states, places,
+                          queries=queries, **given)
+            np.testing.assert_allclose(
+                stream,
+                self.finish(block, exact(states), mixed, activation),
+                rtol=0,
+                atol=2e-5,
+            )
+
+    def finish(self, block, states, mixed, activation):
+        weights = {w.path.split('/')[-1]: exact(w) for w in block.weights}
+
+        def norm(x, name):
+            x = x - x.mean(axis=-1, keepdims=True)
+            x = x / x.std(axis=-1, keepdims=True)
+            return x * weights[f'{name}_gamma'] + weights[f'{name}_beta']
+
+        def activate(x):
+            if activation == 'relu':
+                return np.maximum(x, 0)
+            if activation == 'gelu_erf':
+                return x * (1 + np.vectorize(math.erf)(x / math.sqrt(2))) / 2
+            inner = math.sqrt(2 / math.pi) * (x + 0.044715 * x**3)
+            return x * (1 + np.tanh(inner)) / 2
+
+        x = norm(states + mixed, 'attention_norm')
+        inner = activate(x @ weights['inner_kernel'] + weights['inner_bias'])
+        outer = inner @ weights['outer_kernel'] + weights['outer_bias']
+        return norm(x + outer, 'outer_norm')
+
+
+class SightTest(parameterized.TestCase):
+    """Masks written out: a row for each token that asks, x where it looks."""
+
+    def assert_sees(self, sight, *rows):
+        drawn = [
+            ''.join('x' if seen else '.' for seen in row)
+            for row in np.asarray(sight.allowed)[:, 0].reshape(
+                -1, sight.allowed.shape[-1]
+            )
+        ]
+        self.assertEqual(drawn, list(rows))
+
+    def test_nothing_to_hide(self):
+        found = relative.sight(4)
+        self.assertEqual(found, relative.Sight())
+
+    def test_causal(self):
+        self.assert_sees(
+            relative.sight(4, causal=True), 'x...', 'xx..', 'xxx.', 'xxxx'
+        )
+        self.assert_sees(
+            relative.sight(3, 2, causal=True), 'xxx..', 'xxxx.', 'xxxxx'
+        )
+        self.assert_sees(
+            relative.sight(3, 2, causal=True, places=np.int32([[2, 0]])),
+            'xxxxx',
+            'xxx..',
+        )
+
+    def test_same_length(self):
+        """Itself and the M places before it."""
+        self.assert_sees(
+            relative.sight(3, 2, causal=True, same_length=True),
+            'xxx..',
+            '.xxx.',
+            '..xxx',
+        )
+        # Without memory there is nothing to be equal to.
+        self.assert_sees(
+            relative.sight(3, causal=True, same_length=True),
+            'x..',
+            'xx.',
+            'xxx',
+        )
+
+    def test_filled(self):
+        self.assert_sees(
+            relative.sight(2, 3, filled=tf.constant([0, 1, 3])),
+            '...xx',  # of each row, whoever asks
+            '..xxx',
+            'xxxxx',
+        )
+
+    def test_blocks(self):
+        self.assert_sees(
+            relative.sight(4, 1, block_ids=tf.constant([[0, 0, 1, 0]])),
+            'xxx.x', 'xxx.x', 'x..x.', 'xxx.x',
+        )  # fmt: skip
+
+    def test_own_order(self):
+        """Order 3, 1, 5, 2, 4 with target 4 (Kong et al. 2019, §3.1)."""
+        ranks = tf.constant([[1, 3, 0, 4, 2]])
+        sees = ranks + tf.constant([[1, 1, 1, 0, 1]])
+        given = {'ranks': ranks, 'sees': sees}
+        self.assert_sees(
+            relative.sight(5, **given),
+            'x.x..',  # after 3
+            'xxx.x',  # after 3, 1, 5
+            '..x..',  # first
+            'xxxxx',  # last
+            'x.x.x',  # after 3, 1
+        )
+        query = relative.sight(
+            5, places=np.int32([[3]]), queries=True, **given
+        )
+        self.assert_sees(query, 'xxx.x')
+        self.assertTrue(np.all(query.seeing))
+
+    def test_default_order(self):
+        """Of 6 tokens 1 and 4 are targets, in the order 4, 1; 5 is a [SEP].
+
+        It stands between them; the plain ones see each other alone.
+        """
+        given = {
+            'ranks': tf.constant([[-1, 5, -1, -1, 0, 3]]),
+            'sees': tf.constant([[0, 5, 0, 0, 0, 4]]),
+        }
+        self.assert_sees(
+            relative.sight(6, 1, **given),
+            'xx.xx..',
+            'xxxxxxx',
+            'xx.xx..',
+            'xx.xx..',
+            'xx.xxx.',
+            'xx.xxxx',
+        )
+        self.assert_sees(
+            relative.sight(
+                6, 1, places=np.int32([[1, 4]]), queries=True, **given
+            ),
+            'xx.xxxx',
+            'xx.xx..',
+        )
+
+    def test_queries_without_ranks_see_all_but_themselves(self):
+        self.assert_sees(
+            relative.sight(4, 1, places=np.int32([[2, 0]]), queries=True),
+            'xxx.x',
+            'x.xxx',
+        )
+
+    def test_who_sees_nothing(self):
+        found = relative.sight(
+            3,
+            2,
+            filled=tf.constant([0, 1]),
+            ranks=tf.constant([[0, 1, 2]] * 2),
+            sees=tf.constant([[0, 1, 2]] * 2),
+            places=np.int32([[0, 1]] * 2),
+            queries=True,
+        )
+        self.assert_sees(found, '.....', '..x..', '.x...', '.xx..')
+        np.testing.assert_array_equal(
+            found.seeing[:, 0, :, 0], [[False, True], [True, True]]
+        )
+
+    def test_all_rules_hold(self):
+        self.assert_sees(
+            relative.sight(
+                4,
+                2,
+                causal=True,
+                filled=tf.constant([1]),
+                block_ids=tf.constant([[0, 0, 0, 1]]),
+                ranks=tf.constant([[0, 9, 0, 0]]),
+                sees=tf.constant([[5, 5, 5, 5]]),
+            ),
+            '.xx...', '.xxx..', '.xx.x.', '.x...x',
+        )  # fmt: skip
+
+    def test_segments(self):
+        found = relative.sight(
+            3, 2, segment_ids=tf.constant([[0, 1, 2]])
+        )
+        self.assertIsNone(found.allowed)
+        np.testing.assert_array_equal(
+            found.different[0, 0],
+            [[0, 0, 0, 1, 1], [1, 1, 1, 0, 1], [1, 1, 1, 1, 0]],
+        )
+        found = relative.sight(
+            3, segment_ids=tf.constant([[0, 1, 2]]), places=np.int32([[2, 0]])
+        )
+        np.testing.assert_array_equal(
+            found.different[0, 0], [[1, 1, 0], [0, 1, 1]]
+        )
+
+
+class SinusoidsTest(parameterized.TestCase):
+    def distances(self, *given, **rules):
+        """The first frequency is 1: sine and cosine tell the distance."""
+        table = np.asarray(relative.sinusoids(*given, 4, **rules))
+        angles = np.arctan2(table[:, 0], table[:, 2])
+        return angles.round(5).tolist()
+
+    def test_which_distances(self):
+        # Distances below pi, so that angles are themselves.
+        self.assertEqual(self.distances(2, 1), [3, 2, 1, 0, -1])
+        self.assertEqual(self.distances(2, 0), [2, 1, 0, -1])
+        self.assertEqual(self.distances(2, 1, causal=True), [3, 2, 1, 0])
+        self.assertEqual(
+            self.distances(4, 6, clamp=2), [2] * 9 + [1, 0, -1, -2, -2]
+        )
+        # Queries 2, keys 4 (XLNet's code): 4, 3, 2, 1, 0, -1.
+        self.assertLen(self.distances(2, 2), 6)
+
+    def test_numbers(self):
+        table = relative.sinusoids(300, 212, 8)
+        self.assertEqual(table.shape, (812, 8))
+        self.assertEqual(table.dtype, np.float32)
+        for row, distance in ((0, 512), (100, 412), (512, 0), (811, -299)):
+            angles = [distance * f for f in (1.0, 0.1, 0.01, 0.001)]
+            np.testing.assert_allclose(
+                table[row],
+                [*map(math.sin, angles), *map(math.cos, angles)],
+                rtol=0,
+                atol=1e-7,
+            )
+
+    @parameterized.product(causal=(False, True), memory=(0, 3))
+    def test_length_that_is_not_known(self, causal, memory):
+        run = tf.function(
+            lambda length: relative.sinusoids(
+                length, memory, 8, causal=causal, longest=10
+            ),
+            input_signature=[tf.TensorSpec([], tf.int32)],
+        )
+        for length in (1, 4, 10):
+            np.testing.assert_array_equal(
+                run(length),
+                relative.sinusoids(length, memory, 8, causal=causal),
+            )
+        with self.assertRaises(tf.errors.InvalidArgumentError):
+            run(11)
+
+
+class BlocksOfTest(absltest.TestCase):
+    def test_sizes(self):
+        with mock.patch.object(relative, 'BLOCKS', (64, 32)):
+            found = {n: relative.blocks_of(n) for n in (64, 96, 128, 130, 512)}
+        self.assertEqual(found, {64: 1, 96: 1, 128: 4, 130: 1, 512: 8})
+
+
+if __name__ == '__main__':
+    absltest.main()

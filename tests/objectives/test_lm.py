@@ -1,0 +1,235 @@
+"""`transformer_xl` against its formula; the vocabulary in chunks."""
+
+import math
+from unittest import mock
+
+import numpy as np
+import tensorflow as tf
+from absl.testing import absltest, parameterized
+from scipy import special
+
+from infoword_tf import sampling, views
+from infoword_tf.layers import dropout, fused
+from infoword_tf.model import Model
+from infoword_tf.objectives import TABLE
+from tests import remembering, zoo
+
+V, D, B, T = zoo.V, 6, 3, 7
+KEY = dropout.new_key(3)
+
+
+def make_model(memory_length=None, rate=0.0, precision='float32'):
+    config = {
+        'encoder': {
+            'name': remembering.NAME,
+            'arguments': {
+                'vocab_size': V, 'width': D, 'causal': True, 'rate': rate,
+            },
+        },
+        'rows': {'transformer_xl': {'weight': 1.0, 'settings': {}}},
+        'precision': precision,
+        'memory_length': memory_length,
+    }  # fmt: skip
+    with remembering.row():
+        model = Model(config, zoo.SPECIALS)
+    random = np.random.default_rng(0)
+    for variable in model.variables.values():
+        variable.assign(random.standard_normal(variable.shape))
+    return model
+
+
+def make_view(seed=0):
+    random = np.random.default_rng(seed)
+    ids = random.integers(zoo.FIRST, V, (B, T + 1)).astype(np.int32)
+    ids[0, 3] = ids[1, -1] = zoo.SEP
+    ids[2, 2] = zoo.UNK
+    ids[2, 4] = zoo.MASK
+    none = np.zeros((B, T), bool)
+    streams = sampling.Streams(
+        ids[:, :-1], none, none, np.ones(B, np.int32), ids[:, -1]
+    )
+    rows = {'transformer_xl': 'text'}
+    return views.streamed(streams, None, rows, zoo.SPECIALS)
+
+
+class NextWordsTest(parameterized.TestCase):
+    def test_every_pair_by_itself(self):
+        model, view = make_model(), make_view()
+        states, _ = model.encode({'streamed': view})
+        states = np.asarray(states['transformer_xl']['streamed'])
+        words = np.asarray(model.encoder.words)
+        bias = np.asarray(model.objectives['transformer_xl'].word_bias)
+        kl = 0.7
+        sums = np.zeros(7)
+        for i in range(B):
+            for j in range(T):
+                target = view.targets['transformer_xl'][i, j]
+                scores = words @ states[i, j] + bias
+                loss = special.logsumexp(scores) - scores[target]
+                counts = target != zoo.MASK  # in the loss
+                bounds = counts and target != zoo.SEP  # and in MI
+                best = (scores > scores[target]).sum() == 0
+                log_size = math.log(V)
+                sums += counts * np.array([loss, 1, 0, 0, 0, 0, 0])
+                sums += bounds * np.array(
+                    [0, 0, log_size - kl - loss, log_size - kl, best, 1 / V, 1]
+                )
+        self.assertEqual(sums[1], B * T - 1)
+        self.assertEqual(sums[6], B * T - 3)
+        for key in (None, KEY):
+            found, _ = model.outcomes(
+                {'streamed': view}, {'transformer_xl': kl}, key
+            )
+            np.testing.assert_allclose(
+                found['transformer_xl'], sums, rtol=1e-5
+            )
+
+    def test_kl_is_log_v_less_the_entropy(self):
+        model = make_model()
+        p = zoo.frequencies()
+        entropy = -(p[p > 0] * np.log(p[p > 0])).sum()
+        self.assertAlmostEqual(
+            model.kl(p)['transformer_xl'], math.log(V) - entropy
+        )
+        uniform = np.full(V, 1 / V)
+        self.assertAlmostEqual(model.kl(uniform)['transformer_xl'], 0.0)
+
+    def test_a_model_that_knows_nothing(self):
+        """Loss log V; of a text of equal frequencies MI 0."""
+        model = make_model()
+        for variable in model.variables.values():
+            variable.assign(np.zeros(variable.shape))
+        found, _ = model.outcomes(
+            {'streamed': make_view()}, {'transformer_xl': 0.0}
+        )
+        outcome = found['transformer_xl']
+        self.assertAlmostEqual(
+            float(outcome.loss / outcome.weight), math.log(V), places=5
+        )
+        self.assertAlmostEqual(float(outcome.mi), 0.0, places=4)
+        self.assertEqual(float(outcome.accuracy), 0.0)
+
+    def test_the_row(self):
+        row = TABLE['transformer_xl']
+        self.assertEqual(row.arguments, {'causal': True})
+        self.assertEqual(row.reading(128, {}), {'length': 128})
+        self.assertIsNone(row.heldout_candidates)
+
+    def test_chunks_change_nothing(self):
+        view = make_view()
+        results = []
+        for limit in (2**25, 4 * V):
+            model = make_model(rate=0.1)
+            variables = [v.value for v in model.variables.values()]
+            with (
+                mock.patch.object(fused, 'SCORES_AT_ONCE', limit),
+                tf.GradientTape() as tape,
+            ):
+                outcomes, _ = model.outcomes(
+                    {'streamed': view}, {'transformer_xl': 0.5}, KEY
+                )
+                loss = model.loss(outcomes)
+            gradients = tape.gradient(loss, variables)
+            results.append(
+                [
+                    np.stack(outcomes['transformer_xl']),
+                    *map(tf.convert_to_tensor, gradients),
+                ]
+            )
+        for one, two in zip(*results, strict=True):
+            np.testing.assert_allclose(one, two, rtol=1e-5, atol=1e-5)
+
+
+class ChunkTest(parameterized.TestCase):
+    """fused.vocabulary_scores against itself."""
+
+    def results(self, limit, n, bias, key, dtype, in_graph):
+        random = np.random.default_rng(n)
+
+        def normal(*shape):
+            return tf.constant(random.standard_normal(shape), tf.float32)
+
+        given = [normal(n, D), normal(V, D)] + [normal(V)] * bias
+        targets = tf.constant(random.integers(0, V, n), tf.int32)
+        weights = normal(2, n)
+
+        def run(*given):
+            with tf.GradientTape() as tape:
+                tape.watch(given)
+                found = fused.vocabulary_scores(
+                    *given[:2],
+                    given[2] if bias else None,
+                    targets,
+                    dtype=dtype,
+                    key=key,
+                )
+                total = tf.reduce_sum(weights[0] * found[0])
+                total += tf.reduce_sum(weights[1] * found[1])
+            return *found, *tape.gradient(total, given)
+
+        with mock.patch.object(fused, 'SCORES_AT_ONCE', limit):
+            return (tf.function(run) if in_graph else run)(*given)
+
+    @parameterized.product(
+        n=(1, 13),
+        bias=(False, True),
+        key=(None, KEY),
+        in_graph=(False, True),
+    )
+    def test_equals_the_whole(self, n, bias, key, in_graph):
+        whole = self.results(2**25, n, bias, key, 'float32', in_graph)
+        for limit in (3 * V, n * V - 1):
+            parts = self.results(limit, n, bias, key, 'float32', in_graph)
+            self.assertLen(parts, len(whole))
+            for one, two in zip(whole, parts, strict=True):
+                self.assertEqual(one.shape, two.shape)
+                np.testing.assert_allclose(one, two, rtol=1e-5, atol=1e-5)
+
+    def test_bfloat16_products(self):
+        exact = self.results(2**25, 40, True, KEY, 'float32', True)
+        parts = self.results(7 * V, 40, True, KEY, 'bfloat16', True)
+        for one, two in zip(exact, parts, strict=True):
+            self.assertEqual(two.dtype, tf.float32)
+            scale = np.abs(one).max()
+            np.testing.assert_allclose(one, two, rtol=0, atol=0.02 * scale)
+
+    def test_no_more_than_a_chunk_at_once(self):
+        """No array of the graph holds [N, V] numbers."""
+        n, limit = 64, 8 * V
+
+        @tf.function
+        def run(states, table):
+            with (
+                mock.patch.object(fused, 'SCORES_AT_ONCE', limit),
+                tf.GradientTape() as tape,
+            ):
+                tape.watch(states)
+                positive, log_sum, _ = fused.vocabulary_scores(
+                    states, table, None, tf.zeros(n, tf.int32)
+                )
+                loss = tf.reduce_sum(log_sum - positive)
+            return tape.gradient(loss, states)
+
+        concrete = run.get_concrete_function(
+            tf.TensorSpec((n, D)), tf.TensorSpec((V, D))
+        )
+        graphs = [concrete.graph]
+        definitions = concrete.graph.as_graph_def().library.function
+        largest = 0
+        for graph in graphs:
+            for operation in graph.get_operations():
+                for tensor in operation.outputs:
+                    if tensor.shape.is_fully_defined():
+                        largest = max(largest, tensor.shape.num_elements())
+        for function in definitions:
+            for node in function.node_def:
+                for shape in node.attr['_output_shapes'].list.shape:
+                    sizes = [d.size for d in shape.dim]
+                    if all(s >= 0 for s in sizes):
+                        largest = max(largest, math.prod(sizes))
+        self.assertGreater(largest, 0)
+        self.assertLess(largest, n * V)
+
+
+if __name__ == '__main__':
+    absltest.main()

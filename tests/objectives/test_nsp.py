@@ -1,0 +1,322 @@
+"""`nsp` and `nsp_nce` against plain implementations, and their passes."""
+
+import math
+from unittest import mock
+
+import numpy as np
+import tensorflow as tf
+from absl.testing import absltest, parameterized
+from scipy import special
+
+from infoword_tf.layers import dropout
+from infoword_tf.plan import make_plan
+from infoword_tf.views import View
+from tests import zoo
+
+B, K, D = 5, 3, 16
+
+
+def objective_of(row):
+    return zoo.make_model(row, rate=0.0).objectives[row]
+
+
+class NextSentenceTest(absltest.TestCase):
+    def setUp(self):
+        super().setUp()
+        random = np.random.default_rng(0)
+        self.objective = objective_of('nsp')
+        self.states = random.standard_normal((B, 1, D)).astype(np.float32)
+        self.labels = np.array([0, 1, 1, 0, 1])
+        self.weights = np.array([1, 1, 1, 1, 0], np.float32)
+
+    def outcome(self, states=None, labels=None):
+        labels = self.labels if labels is None else labels
+        view = View(
+            ids=np.zeros((B, 4), np.int32),
+            sequences=np.arange(B),
+            targets={'nsp': labels[:, None].astype(np.int32)},
+            weights={'nsp': self.weights[:, None]},
+        )
+        states = self.states if states is None else states
+        return self.objective.score(
+            {'masked': view}, {'masked': states}, None, 0.0
+        )
+
+    def test_written_plainly(self):
+        w = {v.name: v.numpy().astype(np.float64)
+             for v in self.objective.weights}  # fmt: skip
+        x = self.states[:, 0].astype(np.float64)
+        pooled = np.tanh(x @ w['pooler_kernel'] + w['pooler_bias'])
+        scores = pooled @ w['kernel'] + w['bias']
+        loss = -special.log_softmax(scores, axis=1)[np.arange(B), self.labels]
+        right = scores.argmax(axis=1) == self.labels
+        found = self.outcome()
+        self.assertAlmostEqual(float(found.loss), loss[:4].sum(), places=4)
+        self.assertEqual(float(found.accuracy), right[:4].sum())
+        self.assertBetween(right[:4].sum(), 1, 3)
+        self.assertEqual(
+            [float(x) for x in found[1:4]], [4.0, 0.0, 0.0]
+        )  # weight, no MI, no ceiling
+        self.assertEqual(float(found.chance), 2.0)
+        self.assertEqual(float(found.hidden), 4.0)
+
+    def test_the_logistic_function_of_a_difference(self):
+        scores = self.objective.class_scores(self.states[:, 0]).numpy()
+        yes = special.expit(scores[:, 0] - scores[:, 1].astype(np.float64))
+        p = np.where(self.labels == 0, yes, 1 - yes)
+        self.assertAlmostEqual(
+            float(self.outcome().loss), -np.log(p[:4]).sum(), places=4
+        )
+
+    def test_label_1_is_another_text(self):
+        """BERT's polarity: class 1 is "random"."""
+        self.objective.kernel.assign(np.zeros((D, 2)))
+        self.objective.bias.assign([0.0, 50.0])
+        found = self.outcome()
+        self.assertEqual(float(found.accuracy), 2.0)
+        self.assertAlmostEqual(float(found.loss), 100.0, places=3)
+        self.assertAlmostEqual(
+            float(self.outcome(labels=np.ones(B)).loss), 0.0, places=5
+        )
+
+    def test_scores_that_know_nothing(self):
+        self.objective.kernel.assign(np.zeros((D, 2)))
+        self.objective.bias.assign([0.0, 0.0])
+        found = self.outcome()
+        self.assertAlmostEqual(float(found.loss), 4 * math.log(2), places=5)
+        self.assertEqual(float(found.accuracy), 0.0)
+
+    def test_huge_scores_stay_finite(self):
+        self.objective.bias.assign([1e4, -1e4])
+        states = tf.constant(self.states)
+        with tf.GradientTape() as tape:
+            tape.watch(states)
+            loss = self.outcome(states).loss
+        self.assertTrue(np.isfinite(loss))
+        self.assertTrue(np.isfinite(tape.gradient(loss, states)).all())
+
+    def test_bert_s_shapes(self):
+        shapes = {v.path: tuple(v.shape) for v in self.objective.weights}
+        self.assertEqual(
+            shapes,
+            {
+                'objectives/nsp/pooler_kernel': (D, D),
+                'objectives/nsp/pooler_bias': (D,),
+                'objectives/nsp/kernel': (D, 2),
+                'objectives/nsp/bias': (2,),
+            },
+        )
+
+
+class NextSentenceNceTest(parameterized.TestCase):
+    def setUp(self):
+        super().setUp()
+        random = np.random.default_rng(1)
+        self.objective = objective_of('nsp_nce')
+        self.states = {
+            'masked': random.standard_normal((B, 1, D)).astype(np.float32),
+            'rivals': random.standard_normal((B, K, 1, D)).astype(np.float32),
+        }
+        self.numbers = np.arange(B * (1 + K), dtype=np.int32).reshape(B, -1)
+        self.weights = np.array([1, 1, 0, 1, 1], np.float32)
+
+    def outcome(self, states=None):
+        view = View(
+            ids=np.zeros((B, K, 4), np.int32),
+            sequences=np.arange(B),
+            targets={'nsp_nce': self.numbers},
+            weights={'nsp_nce': self.weights[:, None]},
+        )
+        return self.objective.score(
+            {'rivals': view}, states or self.states, None, 0.0
+        )
+
+    def scores(self):
+        """[B, 1 + K] float64, the true pair's first."""
+        x = np.concatenate(
+            [self.states['masked'][:, None], self.states['rivals']], axis=1
+        )
+        psi = self.objective.psi.numpy().astype(np.float64)
+        self.assertEqual(psi.shape, (D, 1))
+        return (x[:, :, 0] @ psi)[:, :, 0]
+
+    @parameterized.parameters(False, True)
+    def test_written_plainly(self, copies):
+        scores = self.scores()
+        if copies:  # the best rival of every pair is the true piece again
+            best = scores[:, 1:].argmax(axis=1) + 1
+            self.numbers[np.arange(B), best] = self.numbers[:, 0]
+        loss = special.logsumexp(scores, axis=1) - scores[:, 0]
+        rivals = np.where(
+            self.numbers[:, 1:] == self.numbers[:, :1], -np.inf, scores[:, 1:]
+        )
+        right = (rivals < scores[:, :1]).all(axis=1)
+        w, found = self.weights, self.outcome()
+        self.assertAlmostEqual(float(found.loss), w @ loss, places=4)
+        self.assertAlmostEqual(
+            float(found.mi), w @ (math.log(4) - loss), places=4
+        )
+        self.assertAlmostEqual(float(found.ceiling), 4 * math.log(4), places=4)
+        self.assertEqual(float(found.accuracy), w @ right)
+        self.assertAlmostEqual(float(found.chance), 1.0, places=6)
+        self.assertEqual([float(found.weight), float(found.hidden)], [4, 4])
+
+    def test_scores_that_know_nothing(self):
+        self.objective.psi.assign(np.zeros((D, 1)))
+        found = self.outcome()
+        self.assertAlmostEqual(float(found.mi), 0.0, places=5)
+        self.assertEqual(float(found.accuracy), 0.0)
+
+    def test_the_order_of_the_rivals_means_nothing(self):
+        found = self.outcome()
+        self.states['rivals'] = self.states['rivals'][:, ::-1]
+        np.testing.assert_allclose(self.outcome(), found, rtol=1e-6)
+
+    def test_gradient_is_that_of_a_softmax(self):
+        scores = self.scores()
+        p = special.softmax(scores, axis=1) * self.weights[:, None]
+        p[:, 0] -= self.weights
+        psi = self.objective.psi.numpy()[:, 0]
+        states = {k: tf.constant(v) for k, v in self.states.items()}
+        with tf.GradientTape() as tape:
+            tape.watch(list(states.values()))
+            loss = self.outcome(states).loss
+        true, others = tape.gradient(loss, [states['masked'], states['rivals']])
+        np.testing.assert_allclose(
+            true[:, 0], p[:, :1] * psi, rtol=1e-4, atol=1e-6
+        )
+        np.testing.assert_allclose(
+            others[:, :, 0], p[:, 1:, None] * psi, rtol=1e-4, atol=1e-6
+        )
+
+
+class ModelTest(parameterized.TestCase):
+    @parameterized.parameters('nsp', 'nsp_nce', 'bert')
+    def test_gradient_reaches_everything(self, name):
+        model = zoo.make_model(name, rate=0.0)
+        made = zoo.make_views(name)
+        variables = {p: v.value for p, v in model.variables.items()}
+        with tf.GradientTape() as tape:
+            kl = dict.fromkeys(model.objectives, 0.0)
+            loss = model.loss(model.outcomes(made, kl)[0])
+        sizes = {
+            path: float(tf.reduce_max(abs(tf.convert_to_tensor(gradient))))
+            for path, gradient in tape.gradient(loss, variables).items()
+        }
+        largest = max(sizes.values())
+        if name == 'nsp_nce':  # it moves all scores of a pair alike
+            beta = sizes.pop('encoder/layer_1/outer_norm_beta')
+            self.assertLess(beta, 1e-5 * largest)
+        for path, size in sizes.items():
+            self.assertGreater(size, 1e-4 * largest, path)
+
+    @parameterized.parameters(('bert', 1), ('nsp', 1), ('nsp_nce', 2),
+                              ('mlm_nsp_nce', 2))  # fmt: skip
+    def test_passes(self, name, passes):
+        """`bert` is one pass of the masked pair; no windows are read."""
+        model = zoo.make_model(name)
+        made = zoo.make_views(name)
+        real = model.encoder
+        with mock.patch.object(model, 'encoder', side_effect=real) as encoder:
+            model.outcomes(
+                made, dict.fromkeys(model.objectives, 0.0), dropout.new_key(0)
+            )
+        self.assertEqual(encoder.call_count, passes)
+        calls = {len(c.args[0]): c for c in encoder.call_args_list}
+        masked = calls[8]
+        np.testing.assert_array_equal(masked.args[0], made['masked'].ids)
+        np.testing.assert_array_equal(
+            masked.args[2], made['masked'].segment_ids
+        )
+        wanted = [made['masked'].places[row] for row in model.objectives]
+        np.testing.assert_array_equal(
+            masked.kwargs['places'], np.concatenate(wanted, axis=1)
+        )
+        if passes == 2:
+            rivals = calls[8 * K]
+            self.assertEqual(rivals.args[0].shape, (8 * K, zoo.T))
+            self.assertEqual(rivals.kwargs['places'].shape, (8 * K, 1))
+        plan = make_plan(dict.fromkeys(model.objectives, {}), zoo.T)
+        source = 'next_pairs' if passes == 2 else 'pairs'
+        self.assertEqual(list(plan.reading), [source])
+
+    def test_rivals_are_encoded_as_alone(self):
+        model = zoo.make_model('mlm_nsp_nce', rate=0.0)
+        made = zoo.make_views('mlm_nsp_nce')
+        states, _ = model.encode(made, dropout.new_key(0))
+        states = states['nsp_nce']['rivals']
+        self.assertEqual(states.shape, (8, K, 1, D))
+        view = made['rivals']
+        for row, k in ((0, 0), (3, 2), (7, 1)):
+            real = view.block_ids[row, k] == 0
+            alone = model.encoder(
+                view.ids[row, k][real][None],
+                segment_ids=view.segment_ids[row, k][real][None],
+            ).states[0, 0]
+            np.testing.assert_allclose(states[row, k, 0], alone, atol=1e-5)
+
+    @parameterized.parameters('bert', 'nsp_nce')
+    def test_padding_changes_nothing(self, name):
+        """Neither what it is, nor how much of it there is."""
+        model = zoo.make_model(name, rate=0.0)
+        made = zoo.make_views(name)
+        kl = dict.fromkeys(model.objectives, 0.0)
+        before, _ = model.outcomes(made, kl)
+        more = {}
+        for name, view in made.items():
+            padding = view.block_ids > 0
+            self.assertTrue(padding.any())
+
+            def wider(x, value):
+                width = [(0, 0)] * (x.ndim - 1) + [(0, 6)]
+                return np.pad(x, width, constant_values=value)
+
+            more[name] = view._replace(
+                ids=wider(np.where(padding, 9, view.ids), 7),
+                segment_ids=wider(
+                    np.where(padding, 1, view.segment_ids), 0
+                ),
+                block_ids=wider(view.block_ids, 1),
+            )
+        for row, outcome in model.outcomes(more, kl)[0].items():
+            np.testing.assert_allclose(
+                outcome, before[row], rtol=1e-5, atol=1e-5, err_msg=row
+            )
+
+    def test_segments_count(self):
+        model = zoo.make_model('nsp', rate=0.0)
+        made = zoo.make_views('nsp')
+        before, _ = model.outcomes(made, {'nsp': 0.0})
+        view = made['masked']
+        made['masked'] = view._replace(segment_ids=0 * view.segment_ids)
+        after, _ = model.outcomes(made, {'nsp': 0.0})
+        self.assertNotAlmostEqual(
+            float(before['nsp'].loss), float(after['nsp'].loss)
+        )
+
+    def test_rows_of_bert_are_rows_alone(self):
+        """On the same pairs and masks, from the same weights."""
+        both = zoo.make_model('bert', rate=0.0)
+        made = zoo.make_views('bert')
+        kl = {'mlm': 0.0, 'nsp': 0.0}
+        found, _ = both.outcomes(made, kl)
+        for row in kl:
+            alone = zoo.make_model(row, rate=0.0)
+            if row == 'nsp':  # the sum's views hold what it reads alone
+                for view in ('ids', 'segment_ids', 'block_ids'):
+                    np.testing.assert_array_equal(
+                        getattr(zoo.make_views(row)['masked'], view),
+                        getattr(made['masked'], view),
+                    )
+            for path, variable in alone.variables.items():
+                variable.assign(both.variables[path].numpy())
+            np.testing.assert_allclose(
+                alone.outcomes(made, kl)[0][row],
+                found[row],
+                rtol=1e-5,
+                atol=1e-5,
+            )
+
+
+if __name__ == '__main__':
+    absltest.main()

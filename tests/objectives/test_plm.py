@@ -1,0 +1,410 @@
+"""`plm` against its formula, and all the way from a stream to an outcome."""
+
+import json
+import math
+import os
+import pathlib
+from unittest import mock
+
+import keras
+import numpy as np
+import tensorflow as tf
+from absl import flags
+from absl.testing import absltest, flagsaver, parameterized
+from keras import ops
+from scipy import special
+
+from infoword_tf import sampling, train, views
+from infoword_tf.data.batches import Batches
+from infoword_tf.data.store import SEPARATOR, WORD_START, Store
+from infoword_tf.data.streams import StreamSource
+from infoword_tf.encoders import ENCODERS
+from infoword_tf.encoders.transformer import Encoded
+from infoword_tf.layers import dropout
+from infoword_tf.model import Model
+from infoword_tf.objectives import TABLE, parse
+from infoword_tf.plan import make_plan
+from tests import corpus, zoo
+
+V, D, T = zoo.V, 16, 32
+SETTINGS = {'k': 6, 'order': 'partial'}
+
+
+class Mean(keras.layers.Layer):
+    """An encoder whose query is the mean of the words that it may see.
+
+    A stand-in that keeps to the masks and reads what it is handed.
+    """
+
+    def __init__(self, vocab_size, width, dtype=None, name='encoder'):
+        super().__init__(dtype=dtype, name=name)
+        self.arguments = {'vocab_size': vocab_size, 'width': width}
+
+    def build(self):
+        self.words = self.add_weight(
+            shape=tuple(self.arguments.values()), name='words', autocast=False
+        )
+        self.built = True
+
+    def call(
+        self,
+        ids,
+        positions=None,
+        segment_ids=None,
+        block_ids=None,
+        places=None,
+        key=None,
+        all_layers=False,
+        ranks=None,
+        sees=None,
+        directions=None,
+        queries=False,
+    ):
+        assert queries and directions is not None and segment_ids is not None
+        x = ops.take(self.words, ids, axis=0)
+        ask = ops.take_along_axis(sees, places, axis=1)
+        allowed = ops.cast(ask[:, :, None] > ranks[:, None, :], 'float32')
+        allowed /= ops.maximum(ops.sum(allowed, axis=-1, keepdims=True), 1.0)
+        return Encoded(ops.matmul(allowed, x))
+
+
+def make_streams(batch=8, seed=0):
+    """Random text of T - 3 tokens, odd rows backward."""
+    random = np.random.default_rng(seed)
+    shape = (batch, T - 3)
+    ids = random.choice(V, size=shape, p=zoo.frequencies()).astype(np.int32)
+    separators = np.zeros(shape, bool)
+    separators[0, 5] = True
+    return sampling.Streams(
+        np.where(separators, np.int32(zoo.SEP), ids),
+        random.random(shape) < 0.7,
+        separators,
+        np.where(np.arange(batch) % 2, -1, 1).astype(np.int32),
+        np.zeros(batch, np.int32),
+    )
+
+
+def zoo_store(tokens):
+    """Random text, one document."""
+    random = np.random.default_rng(0)
+    ids = random.choice(V, size=tokens, p=zoo.frequencies())
+    flags = np.where(random.random(tokens) < 0.7, WORD_START, 0)
+    ids[-1], flags[-1] = zoo.SEP, WORD_START | SEPARATOR
+    return Store(
+        ids.astype(np.uint16),
+        flags.astype(np.uint8),
+        np.array([0, tokens]),
+        np.bincount(ids, minlength=V),
+        pathlib.Path('nowhere'),
+    )
+
+
+def make_batches(seed=0, **settings):
+    """The same text at every step."""
+    plan = make_plan({'plm': {**SETTINGS, **settings}}, T)
+    sources = {'streams': zoo.Text(make_streams())}
+    return Batches(sources, plan, zoo.SPECIALS, seed)
+
+
+def make_views(seed=0, **settings):
+    """The views of the row."""
+    return make_batches(seed, **settings).views(0)
+
+
+def make_model(**settings):
+    """The row over the stand-in, all weights drawn."""
+    config = {
+        'encoder': {
+            'name': 'transformer_xl',
+            'arguments': {'vocab_size': V, 'width': D},
+        },
+        'rows': {
+            'plm': {'weight': 1.0, 'settings': {**SETTINGS, **settings}}
+        },
+        'precision': 'float32',
+    }
+    with mock.patch.dict(ENCODERS, transformer_xl=Mean):
+        model = Model(config, zoo.SPECIALS)
+    random = np.random.default_rng(1)
+    for variable in model.variables.values():
+        variable.assign(0.5 * random.standard_normal(variable.shape))
+    return model
+
+
+def literal(words, bias, states, targets, weights, kl):
+    """Cross-entropy over V, one pair after the other, float64; 7 sums."""
+    sums = np.zeros(7)
+    log_size = math.log(V)
+    for b, p in zip(*np.nonzero(weights), strict=True):
+        scores = words @ states[b, p] + bias
+        target = targets[b, p]
+        loss = special.logsumexp(scores) - scores[target]
+        correct = (np.delete(scores, target) < scores[target]).all()
+        sums += [
+            loss,
+            1,
+            log_size - kl - loss,
+            log_size - kl,
+            correct,
+            1 / V,
+            1,
+        ]
+    return sums
+
+
+class ScoreTest(parameterized.TestCase):
+    @parameterized.parameters(None, 31)
+    def test_formula(self, seed):
+        model = make_model()
+        objective = model.objectives['plm']
+        made = make_views()
+        view = made['permuted']
+        view.weights['plm'][2, 3:] = 0
+        random = np.random.default_rng(0)
+        states = random.standard_normal((8, 5, D)).astype(np.float32)
+        kl = 0.7
+        found = objective.score(
+            made,
+            {'permuted': tf.constant(states)},
+            objective.candidates(made, {}, None),
+            kl,
+            None if seed is None else dropout.new_key(seed),
+        )
+        wanted = literal(
+            model.encoder.words.numpy().astype(np.float64),
+            objective.word_bias.numpy(),
+            states,
+            view.targets['plm'],
+            view.weights['plm'],
+            kl,
+        )
+        np.testing.assert_allclose(
+            [float(x) for x in found], wanted, rtol=1e-5, atol=1e-5
+        )
+        self.assertEqual(wanted[1], 8 * 5 - 2)
+
+    def test_kl_is_of_the_vocabulary(self):
+        p = zoo.frequencies()
+        entropy = -(p[p > 0] * np.log(p[p > 0])).sum()
+        self.assertAlmostEqual(
+            make_model().kl(p)['plm'], math.log(V) - entropy, places=6
+        )
+
+    def test_weights(self):
+        """The word embeddings are the encoder's; there is no transform."""
+        self.assertEqual(
+            {path: v.shape for path, v in make_model().variables.items()},
+            {'encoder/words': (V, D), 'objectives/plm/word_bias': (V,)},
+        )
+
+
+class ModelTest(parameterized.TestCase):
+    @parameterized.parameters(*sampling.ORDERS)
+    def test_query_states_at_the_places(self, order):
+        model, made = make_model(), make_views(order=order)
+        view = made['permuted']
+        states = model.encode(made)[0]['plm']['permuted'].numpy()
+        words = model.encoder.words.numpy()
+        for b in range(8):
+            for p, place in enumerate(view.places['plm'][b]):
+                seen = view.sees[b, place] > view.ranks[b]
+                self.assertFalse(seen[place])
+                np.testing.assert_allclose(
+                    states[b, p],
+                    words[view.ids[b, seen]].mean(axis=0),
+                    rtol=1e-4,
+                    atol=1e-5,
+                )
+
+    def test_a_query_does_not_know_its_word(self):
+        model, made = make_model(), make_views()
+        before = model.encode(made)[0]['plm']['permuted'].numpy()
+        view = made['permuted']
+        places = view.places['plm'][:, :1]
+        np.put_along_axis(view.ids, places, 7, axis=1)
+        after = model.encode(made)[0]['plm']['permuted'].numpy()
+        np.testing.assert_array_equal(before[:, 0], after[:, 0])
+        self.assertFalse(np.array_equal(before, after))
+
+    def test_learns(self):
+        model, made = make_model(), make_views()
+        variables = list(model.variables.values())
+        kl = {'plm': 0.0}
+        losses = []
+        for _ in range(30):
+            with tf.GradientTape() as tape:
+                outcomes, _ = model.outcomes(made, kl, dropout.new_key(0))
+                loss = model.loss(outcomes)
+            values = [v.value for v in variables]
+            for v, g in zip(
+                variables, tape.gradient(loss, values), strict=True
+            ):
+                v.assign(v - 0.3 * tf.convert_to_tensor(g))
+            losses.append(float(loss))
+        self.assertLess(losses[-1], losses[0] - 0.5)
+
+
+class IndependenceTest(parameterized.TestCase):
+    """What depends on what, through all layers of the real encoder."""
+
+    def states(self, model, view):
+        """Query states at the places [B, P, D], content states [B, T, D]."""
+        given = dict(
+            segment_ids=view.segment_ids,
+            ranks=view.ranks,
+            sees=view.sees,
+            directions=view.directions,
+        )
+        queries = model.encode({'permuted': view})[0]['plm']['permuted']
+        content = model.encoder(view.ids, **given).states
+        return queries.numpy(), content.numpy()
+
+    @parameterized.parameters('plm', 'plm_strict')
+    def test_a_target(self, name):
+        """Its word is seen by targets behind it, and by no plain word."""
+        model = zoo.make_model(name)
+        view = zoo.make_views(name)['permuted']
+        queries, content = self.states(model, view)
+        rows = np.arange(8)
+        for p in range(view.places['plm'].shape[1]):
+            places = view.places['plm'][:, p]
+            ids = view.ids.copy()
+            ids[rows, places] = (ids[rows, places] + 1) % V
+            found, around = self.states(model, view._replace(ids=ids))
+            differ = np.abs(found - queries).max(axis=-1) > 1e-6
+            behind = np.take_along_axis(
+                view.sees, view.places['plm'], axis=1
+            ) > view.ranks[rows, places][:, None]
+            np.testing.assert_array_equal(differ, behind)
+            differ = np.abs(around - content).max(axis=-1) > 1e-6
+            behind = view.sees > view.ranks[rows, places][:, None]
+            behind[rows, places] = True
+            np.testing.assert_array_equal(differ, behind)
+
+    def test_the_second_half(self):
+        model, view = zoo.make_model('plm'), zoo.make_views('plm')['permuted']
+        queries, content = self.states(model, view)
+        half = zoo.T // 2
+        ids = view.ids.copy()
+        ids[:, half:] = (ids[:, half:] + 1) % V
+        found, around = self.states(model, view._replace(ids=ids))
+        first = view.places['plm'] < half
+        np.testing.assert_allclose(found[first], queries[first], atol=1e-6)
+        np.testing.assert_allclose(
+            around[:, :half], content[:, :half], atol=1e-6
+        )
+        self.assertGreater(np.abs(found - queries)[~first].max(), 0.01)
+
+
+class BatchesTest(absltest.TestCase):
+    def test_the_source_goes_on_by_half_a_text(self):
+        self.assertEqual(
+            TABLE['plm'].reading(512, SETTINGS),
+            {'length': 509, 'advance': 256, 'both_directions': True},
+        )
+
+    def test_a_token_comes_again_as_what_came_before(self):
+        store = zoo_store(4000)
+        source = StreamSource(
+            store, batch_size=6, seed=0, **TABLE['plm'].reading(T, SETTINGS)
+        )
+        now, then = source.batch(0), source.batch(1)
+        half = T // 2
+        np.testing.assert_array_equal(
+            then.ids[:, : half - 3], now.ids[:, half:]
+        )
+        np.testing.assert_array_equal(now.directions, [1, -1] * 3)
+
+    def test_settings_reach_the_draw(self):
+        streams = make_streams()
+        random = sampling.generator(3, 0, 'permutation')
+        draw = sampling.permutation(streams, random, k=3, order='strict')
+        rows = {'plm': 'queries'}
+        wanted = views.permuted(streams, draw, rows, zoo.SPECIALS)
+        found = make_views(seed=3, k=3, order='strict')['permuted']
+        np.testing.assert_array_equal(found.ranks, wanted.ranks)
+        self.assertEqual(found.places['plm'].shape, (8, T // 3))
+
+    def test_the_dataset_has_it_all(self):
+        batches = make_batches()
+        (flat,) = batches.dataset(0, 1)
+        for path, array in views.flatten(batches.views(0)).items():
+            np.testing.assert_array_equal(flat[path], array)
+
+
+class TrainTest(absltest.TestCase):
+    def test_the_whole_command(self):
+        """With memory, and rows in both directions."""
+        folder = pathlib.Path(self.create_tempdir().full_path)
+        os.environ['INFOWORD_CACHE'] = str(folder / 'cache')
+        text, heldout = corpus.write_topics(folder / 'text')
+        workdir = folder / 'run'
+        given = [
+            '--objectives=xlnet',
+            f'--corpus={text}',
+            f'--heldout={heldout}',
+            f'--workdir={workdir}',
+            '--vocab_size=600',
+            '--steps=40',
+            '--log_every=10',
+            '--batch_size=8',
+            '--seq_len=32',
+            '--memory_length=24',
+            '--learning_rate=0.003',
+            '--precision=float32',
+        ]
+        with flagsaver.flagsaver():
+            flags.FLAGS(['train', *given])
+            train.train()
+        lines = (workdir / 'metrics.jsonl').read_text().splitlines()
+        first, *_, last = map(json.loads, lines)
+        self.assertLess(last['plm/loss'], first['plm/loss'])
+        self.assertGreater(last['heldout/plm/mi'], first['heldout/plm/mi'])
+        config = json.loads((workdir / 'config.json').read_text())
+        self.assertEqual(config['rows']['plm']['settings'], SETTINGS)
+        self.assertEqual(config['memory_length'], 24)
+        arguments = config['encoder']['arguments']
+        self.assertEqual((arguments['segments'], arguments['causal']), (2, 0))
+
+
+class FlagsTest(parameterized.TestCase):
+    def choose(self, *given):
+        with flagsaver.flagsaver():
+            flags.FLAGS(['train', *given])
+            rows, masking, encoder = train.choose_rows()
+            return rows, train.choose_plan(rows, masking), encoder
+
+    def test_defaults(self):
+        rows, plan, encoder = self.choose('--objectives=xlnet')
+        self.assertEqual(rows['plm']['settings'], SETTINGS)
+        self.assertEqual(encoder, 'transformer_xl')
+        self.assertEqual(plan.draws['streams'][1].keywords, SETTINGS)
+
+    def test_given(self):
+        _, plan, _ = self.choose('--objectives=plm', '--k=4', '--order=strict')
+        self.assertEqual(
+            plan.draws['streams'][1].keywords, {'k': 4, 'order': 'strict'}
+        )
+
+    @parameterized.parameters('--k=4', '--order=strict')
+    def test_for_other_rows(self, flag):
+        with self.assertRaisesRegex(train.UsageError, 'is for plm, not for'):
+            self.choose('--objectives=mlm', flag)
+
+    def test_what_cannot_be_split(self):
+        with self.assertRaisesRegex(
+            train.UsageError, '--objectives=plm: --seq_len=127: .*even'
+        ):
+            self.choose('--objectives=plm', '--seq_len=127')
+        with self.assertRaisesRegex(
+            train.UsageError, '--k=65: .*without a target'
+        ):
+            self.choose('--objectives=plm', '--k=65', '--seq_len=128')
+        self.choose('--objectives=mlm', '--seq_len=127')
+
+    def test_the_sum(self):
+        self.assertEqual(parse('xlnet'), {'plm': 1.0})
+
+
+if __name__ == '__main__':
+    absltest.main()

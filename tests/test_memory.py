@@ -1,0 +1,524 @@
+"""Memory from step to step: model, trainer, checkpoints, held-out values."""
+
+import contextlib
+import io
+import json
+import os
+import pathlib
+import shutil
+import tempfile
+from unittest import mock
+
+import numpy as np
+import tensorflow as tf
+from absl import flags
+from absl.testing import absltest, flagsaver, parameterized
+
+import infoword_tf
+from infoword_tf import checkpoint, distribution, loop, optim, train
+from infoword_tf.data import store as stores
+from infoword_tf.data.batches import Batches, heldout_views, open_sources
+from infoword_tf.model import Model
+from infoword_tf.objectives import TABLE
+from infoword_tf.plan import make_plan
+from tests import corpus, remembering, zoo
+
+V, D, B, T = zoo.V, 8, 4, 6
+ROW = 'transformer_xl'
+
+
+def make_config(memory_length, rate=0.0, precision='float32', rows=(ROW,)):
+    return {
+        'encoder': {
+            'name': remembering.NAME,
+            'arguments': {
+                'vocab_size': V, 'width': D, 'causal': True, 'rate': rate,
+            },
+        },
+        'rows': {
+            row: {'weight': 1.0, 'settings': dict(TABLE[row].settings)}
+            for row in rows
+        },
+        'precision': precision,
+        'memory_length': memory_length,
+    }  # fmt: skip
+
+
+def make_model(memory_length, *args, **kwargs):
+    model = Model(make_config(memory_length, *args, **kwargs), zoo.SPECIALS)
+    random = np.random.default_rng(0)
+    for variable in model.variables.values():
+        variable.assign(0.7 * random.standard_normal(variable.shape))
+    return model
+
+
+def make_store(tokens=2000):
+    random = np.random.default_rng(0)
+    ids = random.choice(V, tokens, p=zoo.frequencies()).astype(np.uint16)
+    ids[99::100] = zoo.SEP
+    flags_ = np.full(tokens, stores.WORD_START, np.uint8)
+    flags_[99::100] |= stores.SEPARATOR
+    ends = np.arange(0, tokens + 1, 100)
+    counts = np.bincount(ids[ids != zoo.SEP], minlength=V)
+    return stores.Store(ids, flags_, ends, counts, pathlib.Path('nowhere'))
+
+
+def make_batches(batch=B):
+    plan = make_plan({ROW: {}}, T)
+    sources = open_sources(make_store(), plan, batch, 0)
+    return Batches(sources, plan, zoo.SPECIALS, 0)
+
+
+class MemoryCase(parameterized.TestCase):
+    def setUp(self):
+        super().setUp()
+        self.enterContext(remembering.row())
+
+
+class ModelTest(MemoryCase):
+    def test_steps_with_memory_are_one_long_text(self):
+        model, batches = make_model(3 * T), make_batches()
+        made = [batches.views(step)['streamed'] for step in range(4)]
+        ids = np.hstack([view.ids for view in made])
+        whole = model.encoder(ids).states
+        memories = model.empty_memories(B)
+        self.assertEqual(memories['streamed'].states.shape, (1, B, 3 * T, D))
+        for step, view in enumerate(made):
+            states, memories = model.encode(
+                {'streamed': view}, memories=memories
+            )
+            np.testing.assert_allclose(
+                states[ROW]['streamed'],
+                whole[:, step * T : (step + 1) * T],
+                atol=1e-5,
+            )
+            filled = min(3, step + 1) * T
+            np.testing.assert_array_equal(
+                memories['streamed'].filled, np.full(B, filled)
+            )
+
+    def test_without_memory(self):
+        view = make_batches().views(0)
+        for model in (make_model(0), make_model(None)):
+            self.assertEqual(model.empty_memories(B), {})
+            states, memories = model.encode(view, memories={})
+            self.assertEqual(memories, {})
+            np.testing.assert_array_equal(
+                states[ROW]['streamed'], model.encode(view)[0][ROW]['streamed']
+            )
+        self.assertLen(make_model(0).empty_memories(B, 3), 1)
+        other = zoo.make_model('mlm')
+        other.config['memory_length'] = 5
+        self.assertEqual(other.empty_memories(B), {})
+
+    def test_a_row_that_reads_again_remembers_less(self):
+        def reading(length, settings):
+            return {'length': length, 'advance': length // 3}
+
+        with remembering.row(reading=reading):
+            model = make_model(T)
+            view = make_batches().views(0)
+            _, memories = model.encode(view, memories=model.empty_memories(B))
+        memory = memories['streamed']
+        np.testing.assert_array_equal(memory.filled, np.full(B, T // 3))
+        np.testing.assert_allclose(
+            memory.states[0, :, -T // 3 :],
+            model.encoder.lookup(view['streamed'].ids[:, : T // 3]),
+        )
+
+    def test_no_gradient_through_memory(self):
+        model, batches = make_model(T), make_batches()
+        _, memories = model.encode(
+            batches.views(0), memories=model.empty_memories(B)
+        )
+        states = memories['streamed'].states
+        with tf.GradientTape() as tape:
+            tape.watch(states)
+            memory = memories['streamed']._replace(states=states)
+            outcomes, _ = model.outcomes(
+                batches.views(1), {ROW: 0.0}, memories={'streamed': memory}
+            )
+            loss = model.loss(outcomes)
+        self.assertIsNone(tape.gradient(loss, states))
+
+
+class TrainerCase(MemoryCase):
+    def make(
+        self, replicas=1, memory_length=T, steps=4, rate=0.1, batch=B,
+        learning_rate=0.01, broken=None, precision='float32',
+    ):  # fmt: skip
+        strategy = zoo.strategy(replicas)
+        with strategy.scope():
+            model = make_model(memory_length, rate, precision)
+            optimizer = optim.AdamW(model.variables)
+        dataset = make_batches(batch).dataset(0, steps)
+        if broken is not None:
+
+            def damage(number, flat):
+                name = f'streamed/weights/{ROW}'
+                bad = tf.where(number == broken, np.nan, 1.0)
+                return {**flat, name: flat[name] * tf.cast(bad, tf.float32)}
+
+            dataset = dataset.enumerate().map(damage)
+        return loop.Trainer(
+            model,
+            strategy.experimental_distribute_dataset(dataset),
+            strategy,
+            optimizer,
+            tf.Variable(0, dtype=tf.int64, trainable=False),
+            lambda step: tf.constant(learning_rate),
+            {ROW: 0.0},
+            seed=0,
+            batch_size=batch,
+        )
+
+    def parts(self, trainer):
+        return {k: v.numpy() for k, v in trainer.memories.parts().items()}
+
+
+class TrainerTest(TrainerCase):
+    @parameterized.parameters(0, 4, T, 3 * T)
+    def test_a_step_sees_those_before(self, memory_length):
+        trainer = self.make(memory_length=memory_length, rate=0.0,
+                            learning_rate=0.0)
+        model, batches = trainer.model, make_batches()
+        memories = model.empty_memories(B)
+        for step in range(4):
+            found = trainer.train(tf.constant(1))
+            outcomes, memories = model.outcomes(
+                batches.views(step), {ROW: 0.0}, memories=memories
+            )
+            outcome = outcomes[ROW]
+            self.assertAlmostEqual(
+                found[f'{ROW}/loss'],
+                float(outcome.loss / outcome.weight),
+                places=5,
+            )
+        for path, part in self.parts(trainer).items():
+            _, view, field, replica = path.split('/')
+            self.assertEqual((view, replica), ('streamed', '0'))
+            np.testing.assert_allclose(
+                part, getattr(memories['streamed'], field), atol=1e-6
+            )
+        self.assertEqual(bool(trainer.memories.parts()), memory_length > 0)
+
+    def test_two_replicas_remember_what_one_does(self):
+        found, reports = [], []
+        for replicas in (1, 2):
+            trainer = self.make(replicas, rate=0.0)
+            reports.append(trainer.train(tf.constant(4)))
+            parts = self.parts(trainer)
+            self.assertLen(parts, 2 * replicas)
+            found.append(
+                [
+                    np.concatenate(
+                        [
+                            parts[f'memory/streamed/{field}/{replica}']
+                            for replica in range(replicas)
+                        ],
+                        axis=axis,
+                    )
+                    for field, axis in (('states', 1), ('filled', 0))
+                ]
+            )
+        for one, two in zip(*found, strict=True):
+            np.testing.assert_allclose(one, two, atol=1e-5)
+        self.assertEqual(one.tolist(), [T] * B)
+        for name, value in reports[0].items():
+            self.assertAlmostEqual(reports[1][name], value, places=4, msg=name)
+
+    @parameterized.parameters(1, 2)
+    def test_a_step_that_is_not_finite_is_forgotten(self, replicas):
+        trainer = self.make(replicas, broken=2)
+        trainer.train(tf.constant(2))
+        before = self.parts(trainer)
+        with self.assertRaisesRegex(loop.NonFiniteLoss, 'step 2'):
+            trainer.train(tf.constant(2))
+        for path, part in self.parts(trainer).items():
+            np.testing.assert_array_equal(part, before[path], path)
+
+    def test_bfloat16_is_kept_exactly(self):
+        trainer = self.make(precision='mixed_bfloat16')
+        trainer.train(tf.constant(2))
+        memory = trainer.memories.read()['streamed']
+        self.assertEqual(memory.states.dtype, tf.bfloat16)
+        part = trainer.memories.parts()['memory/streamed/states/0']
+        self.assertEqual(part.dtype, tf.float32)
+        np.testing.assert_array_equal(
+            tf.cast(memory.states, tf.float32), part
+        )
+
+    def test_its_size_does_not_grow(self):
+        trainer = self.make()
+        sizes = []
+        for _ in range(3):
+            trainer.train(tf.constant(1))
+            parts = self.parts(trainer).values()
+            sizes.append(sum(part.nbytes for part in parts))
+        self.assertEqual(set(sizes), {4 * (B * T * D + B)})
+
+
+class CheckpointTest(TrainerCase):
+    @parameterized.parameters(1, 2)
+    def test_of_the_same_replicas(self, replicas):
+        folder = pathlib.Path(self.create_tempdir().full_path)
+        trainer = self.make(replicas)
+        trainer.train(tf.constant(3))
+        saved = checkpoint.Checkpoints(folder, 2)
+        saved.save(3, trainer.memories.parts())
+        fresh = self.make(replicas)
+        shown = io.StringIO()
+        with contextlib.redirect_stdout(shown):
+            self.assertEqual(saved.restore({}, fresh.memories.parts()), 3)
+        self.assertNotIn('memory', shown.getvalue())
+        for path, part in self.parts(trainer).items():
+            self.assertGreater(np.abs(part).max(), 0)
+            np.testing.assert_array_equal(part, self.parts(fresh)[path])
+
+    def test_of_other_replicas_or_none(self):
+        folder = pathlib.Path(self.create_tempdir().full_path)
+        trainers = {n: self.make(n, steps=2) for n in (1, 2)}
+        for saving, other in ((1, 2), (2, 1)):
+            trainers[saving].train(tf.constant(1))
+            saved = checkpoint.Checkpoints(folder / str(saving), 2)
+            saved.save(1, trainers[saving].memories.parts())
+            fresh = self.make(other)
+            for memory in (fresh.memories.parts(), {}, None):
+                shown = io.StringIO()
+                with contextlib.redirect_stdout(shown):
+                    self.assertEqual(saved.restore({}, memory), 1)
+                self.assertIn('memory starts empty', shown.getvalue())
+            for part in self.parts(fresh).values():
+                self.assertFalse(part.any())
+
+
+class HeldoutTest(MemoryCase):
+    def views(self, rows=(ROW,)):
+        plan = make_plan(dict.fromkeys(rows, {}), T)
+        return heldout_views(make_store(), plan, zoo.SPECIALS)
+
+    @parameterized.parameters(0, T, 4 * T)
+    def test_eight_rows_with_memory(self, memory_length):
+        model, views = make_model(memory_length), self.views()
+        heldout = loop.Heldout(model, views, {ROW: 0.0})
+        found = heldout.evaluate()
+        self.assertEqual(heldout.evaluate(), found)  # empty at the first step
+        view = views['streamed']
+        by_row = (
+            x.reshape(-1, 8, T).transpose(1, 0, 2).reshape(8, -1)
+            for x in (view.ids, view.targets[ROW])
+        )
+        ids, targets = by_row
+        total = 0.0
+        for place in range(0, ids.shape[1], T):
+            begin = max(0, place - memory_length)
+            states = model.encoder(ids[:, begin : place + T]).states[:, -T:]
+            scores = states @ tf.transpose(model.encoder.words)
+            scores += model.objectives[ROW].word_bias
+            total += tf.reduce_sum(
+                tf.nn.sparse_softmax_cross_entropy_with_logits(
+                    targets[:, place : place + T], scores
+                )
+            ).numpy()
+        self.assertAlmostEqual(
+            found[f'heldout/{ROW}/loss'], total / ids.size, places=4
+        )
+
+    def test_other_rows_of_a_sum_keep_their_values(self):
+        rows = 'mlm', 'bert_nce'
+        with remembering.row('mlm'), remembering.row('bert_nce'):
+            found = []
+            for names in ((*rows, ROW), rows):
+                views = self.views(names)
+                model = make_model(T, rows=names)
+                kl = dict.fromkeys(names, 0.0)
+                found.append(loop.Heldout(model, views, kl).evaluate())
+        together, alone = found
+        self.assertLen(together, 15)
+        for name, value in alone.items():
+            self.assertAlmostEqual(together[name], value, places=4, msg=name)
+
+
+class CommandCase(parameterized.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        folder = pathlib.Path(tempfile.mkdtemp())
+        cache = mock.patch.dict(
+            os.environ, INFOWORD_CACHE=str(folder / 'cache')
+        )
+        cls.enterClassContext(cache)
+        cls.text, cls.heldout = corpus.write_topics(folder / 'text')
+
+    def setUp(self):
+        super().setUp()
+        self.folder = pathlib.Path(self.create_tempdir().full_path)
+
+    def run_here(self, workdir, *more):
+        """Returns what it printed."""
+        given = (
+            f'--objectives={ROW}',
+            f'--corpus={self.text}',
+            f'--heldout={self.heldout}',
+            '--vocab_size=400',
+            '--steps=8',
+            '--log_every=2',
+            '--eval_every=4',
+            '--checkpoint_every=2',
+            '--keep_checkpoints=4',
+            '--batch_size=4',
+            '--seq_len=16',
+            '--precision=float32',
+            f'--workdir={workdir}',
+        )
+        shown = io.StringIO()
+        two = any(flag.startswith('--strategy') for flag in more)
+        with (
+            mock.patch.object(
+                distribution,
+                'make_strategy',
+                lambda *_: zoo.strategy(1 + two),
+            ),
+            flagsaver.flagsaver(),
+            contextlib.redirect_stdout(shown),
+        ):
+            flags.FLAGS(['train', *given, *more])
+            train.train()
+        return shown.getvalue()
+
+    def records(self, workdir):
+        lines = (workdir / 'metrics.jsonl').read_text().splitlines()
+        return [
+            {
+                k: v
+                for k, v in json.loads(line).items()
+                if k not in ('seconds', 'tokens_per_second')
+            }
+            for line in lines
+        ]
+
+    def check_resume(self, *more, view='streamed', replicas=1):
+        """A run that was stopped after two steps gives the same bytes."""
+        whole, broken = self.folder / 'whole', self.folder / 'broken'
+        self.run_here(whole, *more)
+        shutil.copytree(whole, broken)
+        saved = sorted((broken / 'checkpoints').iterdir())
+        self.assertLen(saved, 4)
+        for path in saved[1:]:
+            path.unlink()
+        output = self.run_here(broken, *more)
+        self.assertIn('(step 2)', output)
+        self.assertNotIn('memory starts', output)
+        for name in ('weights.safetensors',
+                     'checkpoints/step-000000008.safetensors'):
+            self.assertEqual(
+                (whole / name).read_bytes(), (broken / name).read_bytes(), name
+            )
+        self.assertEqual(self.records(whole), self.records(broken))
+        tensors = checkpoint.read_tensors(saved[0])
+        parts = {k: v for k, v in tensors.items() if k.startswith('memory/')}
+        self.assertLen(parts, 2 * replicas)
+        self.assertEqual(
+            parts[f'memory/{view}/filled/0'].tolist(), [16] * (4 // replicas)
+        )
+
+
+class RealTest(CommandCase):
+    """With the encoder that the rows have."""
+
+    def test_resumes_bit_for_bit(self):
+        self.check_resume()
+
+    def test_plm_on_two_replicas(self):
+        """Half a text is remembered in each step, in both directions."""
+        self.check_resume(
+            '--objectives=plm',
+            '--strategy=mirrored',
+            view='permuted',
+            replicas=2,
+        )
+
+
+class CommandTest(MemoryCase, CommandCase):
+    def test_resumes_bit_for_bit(self):
+        self.check_resume('--strategy=mirrored', replicas=2)
+
+    def test_another_number_of_replicas_says_so(self):
+        workdir = self.folder / 'run'
+        self.run_here(workdir)
+        sorted((workdir / 'checkpoints').iterdir())[-1].unlink()
+        output = self.run_here(workdir, '--strategy=mirrored')
+        self.assertIn('going on with 2 replicas instead of 1', output)
+        self.assertIn('memory starts empty', output)
+        self.assertEqual(self.records(workdir)[-1]['step'], 8)
+
+    def test_the_workdir(self):
+        workdir = self.folder / 'run'
+        self.run_here(workdir, '--memory_length=40')
+        config = json.loads((workdir / 'config.json').read_text())
+        self.assertEqual(config['memory_length'], 40)
+        self.assertIs(config['encoder']['arguments']['causal'], True)
+        last = self.records(workdir)[-1]
+        for name in ('loss', 'mi', 'ceiling', 'accuracy', 'chance'):
+            self.assertIn(f'{ROW}/{name}', last)
+            self.assertIn(f'heldout/{ROW}/{name}', last)
+        loaded = infoword_tf.load(workdir)
+        self.assertLen(loaded.model.empty_memories(2), 1)
+        with self.assertRaisesRegex(
+            train.UsageError, '--memory_length was 40, is 16'
+        ):
+            self.run_here(workdir)
+
+    def test_heldout_values_are_of_no_batch_size(self):
+        found = []
+        for size in (2, 6):
+            workdir = self.folder / str(size)
+            self.run_here(
+                workdir,
+                f'--batch_size={size}',
+                '--learning_rate=0',
+                '--weight_decay=0',
+            )
+            found.append(
+                {
+                    k: v
+                    for k, v in self.records(workdir)[-1].items()
+                    if k.startswith('heldout/')
+                }
+            )
+        self.assertEqual(*found)
+
+    def test_what_it_cannot_have(self):
+        for more, message in (
+            (('--objectives=mlm', '--memory_length=8'), 'transformer of .* no'),
+            ((f'--objectives=mlm:1,{ROW}:1',), 'no encoder serves all rows'),
+            (('--batch_size=100000',), 'too few for 100000 rows of 16'),
+        ):
+            with self.assertRaisesRegex(
+                (train.UsageError, ValueError), message
+            ):
+                self.run_here(self.folder / 'bad', *more)
+        with self.assertRaises(flags.IllegalFlagValueError):
+            self.run_here(self.folder / 'bad', '--memory_length=-1')
+
+    def test_rows_that_contradict_each_other(self):
+        def other(length, settings):
+            return {'length': length, 'advance': 4}
+
+        entry = TABLE[ROW]
+        for changes, message in (
+            ({'arguments': {'causal': False}}, 'with causal False'),
+            ({'reading': other}, 'read streams in different ways'),
+        ):
+            with (
+                mock.patch.dict(TABLE, second=entry),
+                remembering.row('second', **changes),
+                self.assertRaisesRegex(train.UsageError, message),
+            ):
+                self.run_here(
+                    self.folder / 'bad', f'--objectives={ROW}:1,second:1'
+                )
+
+
+if __name__ == '__main__':
+    absltest.main()

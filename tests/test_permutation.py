@@ -1,0 +1,685 @@
+"""XLNet's draw: what is predicted, in which order, and who sees whom."""
+
+from unittest import mock
+
+import numpy as np
+from absl.testing import absltest, parameterized
+from scipy import stats
+
+from infoword_tf import sampling, views
+
+SIGNIFICANCE = 1e-3
+SPECIALS = views.Specials(2, 3, 4, 100)
+SEP, CLS = SPECIALS.sep_id, SPECIALS.cls_id
+PLM = {'plm': 'queries'}
+
+
+def make_streams(b, tokens, word_rate=0.7, separator_rate=0.02, seed=0):
+    """Random text of T - 3 tokens; odd rows read backward."""
+    random = np.random.default_rng(seed)
+    shape = (b, tokens - 3)
+    separators = random.random(shape) < separator_rate
+    word_starts = (random.random(shape) < word_rate) | separators
+    word_starts[:, 1:] |= separators[:, :-1]
+    ids = random.integers(5, 100, shape).astype(np.int32)
+    return sampling.Streams(
+        np.where(separators, np.int32(SEP), ids),
+        word_starts,
+        separators,
+        np.where(np.arange(b) % 2, -1, 1).astype(np.int32),
+        random.integers(5, 100, b).astype(np.int32),
+    )
+
+
+def drawn(b, tokens, k=6, order='partial', seed=0, **text):
+    """Streams, their permutation, and the view of both."""
+    streams = make_streams(b, tokens, seed=seed, **text)
+    random = sampling.generator(seed, 0, 'permutation')
+    draw = sampling.permutation(streams, random, k, order)
+    return streams, draw, views.permuted(streams, draw, PLM, SPECIALS)
+
+
+def content(ranks, sees):
+    """[T, T] bool: what the content stream may look at."""
+    return (sees[:, None] > ranks[None, :]) | np.eye(len(ranks), dtype=bool)
+
+
+def queries(ranks, sees):
+    """[T, T] bool: what a query at each place may look at."""
+    return sees[:, None] > ranks[None, :]
+
+
+class HalvesTest(parameterized.TestCase):
+    @parameterized.parameters(
+        (512, 6, 43, 42), (128, 6, 11, 10), (64, 6, 5, 5), (10, 5, 1, 1),
+        (16, 8, 1, 1), (12, 2, 3, 3),
+    )
+    def test_numbers(self, tokens, k, first, second):
+        self.assertEqual(sampling.halves(tokens, k), (first, second))
+
+    def test_one_in_k_of_all_tokens(self):
+        for tokens in range(10, 600, 2):
+            for k in range(2, tokens // 2 + 1):
+                first, second = sampling.halves(tokens, k)
+                self.assertEqual(first + second, tokens // k)
+                self.assertBetween(first - second, 0, 1)
+                self.assertGreater(second, 0)
+                self.assertLessEqual(first, tokens // 2)
+
+    @parameterized.parameters(9, 127, 513, 8, 2)
+    def test_a_length_without_halves(self, tokens):
+        with self.assertRaisesRegex(ValueError, f'--seq_len={tokens}.*even'):
+            sampling.halves(tokens, 2)
+
+    @parameterized.parameters((128, 65), (128, 1000), (10, 6))
+    def test_no_target(self, tokens, k):
+        with self.assertRaisesRegex(
+            ValueError, f'--k={k}: .*without a target; take 2 to {tokens // 2}'
+        ):
+            sampling.halves(tokens, k)
+
+    @parameterized.parameters(1, 0, -3)
+    def test_no_context(self, k):
+        with self.assertRaisesRegex(ValueError, f'--k={k}: .*no context'):
+            sampling.halves(128, k)
+
+
+class PaperTest(absltest.TestCase):
+    """The example of Kong et al. 2019, §3: order 3, 1, 5, 2, 4 and S = 1.
+
+    Written out from one's view: row i, column j is 1 where x_i sees x_j.
+    """
+
+    def masks(self, order):
+        order_of_text = np.array([[1, 3, 0, 4, 2]])  # x3 first, x4 last
+        chosen = np.array([[0, 0, 0, 1, 0]], bool)
+        ranks, sees = sampling.visibility(
+            order_of_text, chosen, np.zeros((1, 5), bool), order
+        )
+        return content(ranks[0], sees[0]), queries(ranks[0], sees[0])[3]
+
+    def test_strict(self):
+        h, g = self.masks('strict')
+        np.testing.assert_array_equal(
+            h,
+            [
+                [1, 0, 1, 0, 0],  # x1: x3 and itself
+                [1, 1, 1, 0, 1],  # x2: x3, x1, x5 and itself
+                [0, 0, 1, 0, 0],  # x3, the first: itself alone
+                [1, 1, 1, 1, 1],  # x4, the last: everything
+                [1, 0, 1, 0, 1],  # x5: x3, x1 and itself
+            ],
+        )
+        np.testing.assert_array_equal(g, [1, 1, 1, 0, 1])
+
+    def test_partial(self):
+        h, g = self.masks('partial')
+        np.testing.assert_array_equal(
+            h,
+            [
+                [1, 1, 1, 0, 1],
+                [1, 1, 1, 0, 1],
+                [1, 1, 1, 0, 1],
+                [1, 1, 1, 1, 1],
+                [1, 1, 1, 0, 1],
+            ],
+        )
+        np.testing.assert_array_equal(g, [1, 1, 1, 0, 1])
+
+    def test_several_targets_and_a_separator(self):
+        """x1 a x3 b [SEP]: order b, [SEP], a, x1, x3; a and b are targets."""
+        order_of_text = np.array([[3, 2, 4, 0, 1]])
+        chosen = np.array([[0, 1, 0, 1, 0]], bool)
+        functional = np.array([[0, 0, 0, 0, 1]], bool)
+        for order, ranks, h in (
+            (
+                'partial',
+                [-1, 2, -1, 0, 1],
+                [
+                    [1, 0, 1, 0, 0],
+                    [1, 1, 1, 1, 1],  # b and [SEP] came before a
+                    [1, 0, 1, 0, 0],
+                    [1, 0, 1, 1, 0],  # b sees plain words alone
+                    [1, 0, 1, 1, 1],
+                ],
+            ),
+            (
+                'strict',  # the targets come last: [SEP], x1, x3, b, a
+                [1, 4, 2, 3, 0],
+                [
+                    [1, 0, 0, 0, 1],
+                    [1, 1, 1, 1, 1],
+                    [1, 0, 1, 0, 1],
+                    [1, 0, 1, 1, 1],
+                    [0, 0, 0, 0, 1],
+                ],
+            ),
+        ):
+            found = sampling.visibility(
+                order_of_text, chosen, functional, order
+            )
+            np.testing.assert_array_equal(found[0][0], ranks)
+            np.testing.assert_array_equal(content(found[0][0], found[1][0]), h)
+
+    def test_an_order_that_is_not_known(self):
+        zeros = np.zeros((1, 3), bool)
+        with self.assertRaisesRegex(ValueError, 'loose: known are partial, s'):
+            sampling.visibility(np.arange(3)[None], zeros, zeros, 'loose')
+
+
+def official(order_of_text, chosen, functional):
+    """[H, H] bool, blocked: the rule of XLNet's data_utils, one by one."""
+    h = len(order_of_text)
+    rank = [
+        order_of_text[i] if chosen[i] or functional[i] else -1
+        for i in range(h)
+    ]
+    blocked = np.zeros((h, h), bool)
+    for i in range(h):
+        self_rank = rank[i] if chosen[i] else rank[i] + 1
+        for j in range(h):
+            if chosen[j] or functional[j]:
+                blocked[i, j] = self_rank <= rank[j]
+    return blocked
+
+
+class OfficialRuleTest(parameterized.TestCase):
+    @parameterized.parameters(0, 1, 2)
+    def test_one_half(self, seed):
+        random = np.random.default_rng(seed)
+        order_of_text = np.stack([random.permutation(40) for _ in range(5)])
+        functional = random.random((5, 40)) < 0.1
+        chosen = (random.random((5, 40)) < 0.2) & ~functional
+        ranks, sees = sampling.visibility(order_of_text, chosen, functional)
+        for row in range(5):
+            blocked = official(
+                order_of_text[row], chosen[row], functional[row]
+            )
+            np.testing.assert_array_equal(
+                queries(ranks[row], sees[row]), ~blocked
+            )
+            np.testing.assert_array_equal(
+                content(ranks[row], sees[row]),
+                ~(blocked & ~np.eye(40, dtype=bool)),
+            )
+
+    @parameterized.parameters(24, 64, 128)
+    def test_both_halves(self, tokens):
+        """The whole mask: a half by itself, none of the second, all of the
+        first.
+        """
+        half = tokens // 2
+        with mock.patch.object(
+            sampling, 'visibility', side_effect=sampling.visibility
+        ) as called:
+            _, draw, view = drawn(6, tokens)
+        order_of_text, chosen, functional, _ = called.call_args[0]
+        for row in range(6):
+            one, two = (
+                official(order_of_text[i], chosen[i], functional[i])
+                for i in (2 * row, 2 * row + 1)
+            )
+            blocked = np.block(
+                [
+                    [one, np.ones((half, half), bool)],
+                    [np.zeros((half, half), bool), two],
+                ]
+            )
+            np.testing.assert_array_equal(
+                queries(view.ranks[row], view.sees[row]), ~blocked
+            )
+            # What was taken for a separator is one.
+            np.testing.assert_array_equal(
+                np.isin(view.ids[row], (SEP, CLS)),
+                np.concatenate(functional[2 * row : 2 * row + 2]),
+            )
+
+
+class IndependenceTest(parameterized.TestCase):
+    @parameterized.product(tokens=(24, 64, 128), order=sampling.ORDERS)
+    def test_who_never_sees_whom(self, tokens, order):
+        _, draw, view = drawn(12, tokens, order=order)
+        half = tokens // 2
+        for row in range(12):
+            ranks, sees = view.ranks[row], view.sees[row]
+            h, g = content(ranks, sees), queries(ranks, sees)
+            target = np.zeros(tokens, bool)
+            target[draw.places[row][draw.usable[row]]] = True
+            functional = np.isin(view.ids[row], (SEP, CLS))
+            plain = ~(target | functional)
+            self.assertFalse(h[:half, half:].any())
+            self.assertTrue(h[half:, :half].all())
+            self.assertFalse(np.diag(g)[target].any())
+            self.assertTrue(np.diag(h).all())
+            # A target sees targets that come before it, and only those.
+            for part in (slice(half), slice(half, tokens)):
+                own = np.arange(tokens)[part][target[part]]
+                np.testing.assert_array_equal(
+                    g[np.ix_(own, own)],
+                    ranks[own][:, None] > ranks[own][None, :],
+                )
+                # Plain words see no target of their half.
+                some = np.arange(tokens)[part][plain[part]]
+                self.assertFalse(h[np.ix_(some, own)].any())
+                # A query sees every plain word of its half.
+                self.assertTrue(g[np.ix_(own, some)].all())
+                if order == 'partial':
+                    self.assertTrue(h[np.ix_(some, some)].all())
+
+    def test_nothing_leaks_in_two_steps(self):
+        """No path from a target to its query, through any number of layers."""
+        for order in sampling.ORDERS:
+            _, draw, view = drawn(4, 64, order=order)
+            for row in range(4):
+                h = content(view.ranks[row], view.sees[row]).astype(int)
+                g = queries(view.ranks[row], view.sees[row])
+                reach = np.linalg.matrix_power(h, 8) > 0
+                for place in draw.places[row][draw.usable[row]]:
+                    seen = (g[place][:, None] & reach).any(axis=0)
+                    self.assertFalse(seen[place])
+
+
+class NgramsTest(parameterized.TestCase):
+    def literal(self, word_starts, k, n, left):
+        """The official loop with the end of an n-gram mended, in words."""
+        (starts,) = np.nonzero(word_starts)
+        chosen = np.zeros(len(word_starts), bool)
+        at = 0
+        for size, u in zip(n, left, strict=True):
+            context = size * k
+            left_of_it = int(u * context)
+            begin = at + left_of_it
+            end = begin + size
+            if end >= len(starts):
+                break
+            chosen[starts[begin] : starts[end]] = True
+            at = end + context - left_of_it
+        return chosen
+
+    @parameterized.product(length=(5, 32, 64, 256), rate=(0.3, 0.7, 1.0))
+    def test_is_the_literal_loop(self, length, rate):
+        random = np.random.default_rng(length)
+        starts = random.random((9, length)) < rate
+        for k in (2, 6):
+            found = sampling.ngrams(starts, k, np.random.default_rng(5))
+            again = np.random.default_rng(5)
+            shape = (9, -(-length // (k + 1)))
+            n = sampling.ngram_lengths(shape, again)
+            left = again.random(shape)
+            for row in range(9):
+                np.testing.assert_array_equal(
+                    found[row], self.literal(starts[row], k, n[row], left[row])
+                )
+
+    def runs(self, chosen):
+        """Lengths of all runs of True."""
+        edges = np.diff(np.pad(chosen, ((0, 0), (1, 1))).astype(int), axis=1)
+        rows, begins = np.nonzero(edges == 1)
+        _, ends = np.nonzero(edges == -1)
+        return ends - begins
+
+    def test_n_is_as_1_over_n(self):
+        p = np.array([60, 30, 20, 15, 12]) / 137
+        n = sampling.ngram_lengths((1000, 100), np.random.default_rng(0))
+        observed = np.bincount(n.ravel(), minlength=6)
+        self.assertEqual(observed[0], 0)
+        self.assertGreater(
+            stats.chisquare(observed[1:], 100_000 * p).pvalue, SIGNIFICANCE
+        )
+        # And so are the runs in the text: n-grams never touch.
+        chosen = sampling.ngrams(
+            np.ones((40, 5000), bool), 6, np.random.default_rng(1)
+        )
+        runs = np.bincount(self.runs(chosen), minlength=6)
+        self.assertLen(runs, 6)
+        self.assertGreater(
+            stats.chisquare(runs[1:], runs.sum() * p).pvalue, SIGNIFICANCE
+        )
+
+    @parameterized.product(k=(3, 6), rate=(0.6, 1.0))
+    def test_one_word_in_k_plus_1(self, k, rate):
+        random = np.random.default_rng(2)
+        starts = random.random((40, 5000)) < rate
+        chosen = sampling.ngrams(starts, k, random)
+        self.assertAlmostEqual(chosen.mean(), 1 / (k + 1), delta=0.003)
+        # Everywhere alike.
+        parts = chosen[:, :4900].reshape(40, 7, 700).mean(axis=(0, 2))
+        np.testing.assert_allclose(parts, 1 / (k + 1), atol=0.01)
+
+    def test_whole_words(self):
+        starts = np.random.default_rng(3).random((50, 256)) < 0.5
+        chosen = sampling.ngrams(starts, 6, np.random.default_rng(4))
+        self.assertTrue(chosen.any())
+        same_word = ~starts[:, 1:]
+        np.testing.assert_array_equal(
+            chosen[:, 1:][same_word], chosen[:, :-1][same_word]
+        )
+        fragment = np.cumsum(starts, axis=1) == 0
+        self.assertTrue(fragment.any())
+        self.assertFalse(chosen[fragment].any())
+
+    def test_no_word_at_all(self):
+        chosen = sampling.ngrams(
+            np.zeros((2, 30), bool), 6, np.random.default_rng(0)
+        )
+        self.assertFalse(chosen.any())
+
+
+class TargetsTest(parameterized.TestCase):
+    @parameterized.parameters(0.3, 0.7, 1.0)
+    def test_as_many_as_are_wanted(self, rate):
+        random = np.random.default_rng(0)
+        starts = random.random((200, 64)) < rate
+        functional = random.random((200, 64)) < 0.05
+        goals = np.tile([11, 10], 100)
+        chosen = sampling.targets(starts, functional, goals, 6, random)
+        np.testing.assert_array_equal(chosen.sum(axis=1), goals)
+        self.assertFalse((chosen & functional).any())
+
+    def test_mostly_ngrams(self):
+        """Of 256 one-piece words 36.6 in n-grams, filled up to 43 (§7.1)."""
+        starts = np.ones((400, 256), bool)
+        none = np.zeros_like(starts)
+        ngrams = sampling.ngrams(starts, 6, np.random.default_rng(3))
+        chosen = sampling.targets(
+            starts, none, np.full(400, 43), 6, np.random.default_rng(3)
+        )
+        self.assertBetween(ngrams.sum(axis=1).mean(), 34, 37)
+        within = (chosen & ngrams).sum(axis=1)
+        np.testing.assert_array_equal(
+            within[ngrams.sum(axis=1) <= 43],
+            ngrams.sum(axis=1)[ngrams.sum(axis=1) <= 43],
+        )
+        # Single tokens lie anywhere.
+        single = (chosen & ~ngrams).sum(axis=0)
+        quarters = single.reshape(4, 64).sum(axis=1)
+        self.assertGreater(stats.chisquare(quarters).pvalue, SIGNIFICANCE)
+
+    def test_fewer_where_there_are_no_more(self):
+        functional = np.ones((3, 20), bool)
+        functional[1, 4] = functional[2, :] = False
+        chosen = sampling.targets(
+            np.ones((3, 20), bool),
+            functional,
+            np.full(3, 5),
+            6,
+            np.random.default_rng(0),
+        )
+        np.testing.assert_array_equal(chosen.sum(axis=1), [0, 1, 5])
+        self.assertTrue(chosen[1, 4])
+
+
+class PermutationTest(parameterized.TestCase):
+    @parameterized.product(
+        tokens=(10, 24, 64, 128, 512), k=(3, 5), order=sampling.ORDERS
+    )
+    def test_shapes_and_counts(self, tokens, k, order):
+        _, draw, view = drawn(7, tokens, k, order, separator_rate=0.0)
+        first, second = sampling.halves(tokens, k)
+        self.assertEqual(draw.places.shape, (7, tokens // k))
+        np.testing.assert_array_equal(
+            (draw.places < tokens // 2).sum(axis=1), first
+        )
+        self.assertTrue((np.diff(draw.places, axis=1) > 0).all())
+        if k > 3 or tokens > 12:  # two of five places may be separators
+            self.assertTrue(draw.usable.all())
+        for array in (draw.away, draw.columns, draw.segment_ids, draw.ranks,
+                      draw.sees):
+            self.assertEqual(array.shape, (7, tokens))
+            self.assertEqual(array.dtype, np.int32)
+        self.assertEqual(draw.places.dtype, np.int32)
+        self.assertEqual(draw.usable.dtype, bool)
+        self.assertEqual(view.ids.shape, (7, tokens))
+
+    def test_of_512_tokens_85(self):
+        _, draw, view = drawn(16, 512)
+        self.assertTrue(draw.usable.all())
+        np.testing.assert_array_equal((draw.places < 256).sum(axis=1), 43)
+        np.testing.assert_array_equal((draw.places >= 256).sum(axis=1), 42)
+        targets = view.targets['plm']
+        self.assertFalse(np.isin(targets, (SEP, CLS)).any())
+
+    def test_unknown_words_are_targets_too(self):
+        streams = make_streams(4, 64)
+        streams.ids[~streams.separators] = 1
+        draw = sampling.permutation(streams, np.random.default_rng(0))
+        view = views.permuted(streams, draw, PLM, SPECIALS)
+        np.testing.assert_array_equal(view.targets['plm'], 1)
+
+    def test_ranks_of_a_half(self):
+        for order in sampling.ORDERS:
+            _, draw, view = drawn(8, 64, order=order)
+            target = np.zeros((8, 64), bool)
+            np.put_along_axis(target, draw.places, draw.usable, axis=1)
+            ranks = draw.ranks.reshape(8, 2, 32) - [[0], [66]]
+            sees = draw.sees.reshape(8, 2, 32) - [[0], [66]]
+            plain = ~(target | np.isin(view.ids, (SEP, CLS)))
+            plain, target = (x.reshape(8, 2, 32) for x in (plain, target))
+            np.testing.assert_array_equal(sees - ranks, ~target)
+            for half in range(16):
+                row, part = divmod(half, 2)
+                found = ranks[row, part]
+                if order == 'strict':
+                    np.testing.assert_array_equal(
+                        np.sort(found), np.arange(32)
+                    )
+                    number = target[row, part].sum()
+                    np.testing.assert_array_equal(
+                        np.sort(found[target[row, part]]),
+                        np.arange(32 - number, 32),
+                    )
+                else:
+                    np.testing.assert_array_equal(
+                        found[plain[row, part]], -1
+                    )
+                    others = found[~plain[row, part]]
+                    self.assertLen(set(others), len(others))
+                    self.assertBetween(others.min(), 0, 31)
+
+    def test_every_order_of_a_half_is_as_likely(self):
+        """Of two targets of a half, which one comes first."""
+        _, draw, _ = drawn(2000, 24, separator_rate=0.0)
+        pair = np.take_along_axis(draw.ranks, draw.places[:, :2], axis=1)
+        ahead = (pair[:, 0] < pair[:, 1]).sum()
+        self.assertGreater(stats.binomtest(ahead, 2000).pvalue, SIGNIFICANCE)
+
+    def test_is_pure_and_keyed(self):
+        one, two = drawn(6, 64)[1], drawn(6, 64)[1]
+        for a, b in zip(one, two, strict=True):
+            np.testing.assert_array_equal(a, b)
+        streams = make_streams(6, 64)
+        other = sampling.permutation(streams, np.random.default_rng(9))
+        self.assertFalse(np.array_equal(one.ranks, other.ranks))
+        self.assertFalse(np.array_equal(one.places, other.places))
+
+    def test_the_order_changes_the_ranks_alone(self):
+        partial, strict = (drawn(6, 64, order=o)[1] for o in sampling.ORDERS)
+        for field in ('away', 'columns', 'segment_ids', 'places', 'usable'):
+            np.testing.assert_array_equal(
+                getattr(partial, field), getattr(strict, field)
+            )
+
+    def test_a_half_of_separators_has_no_targets(self):
+        streams = make_streams(3, 24)
+        streams.separators[1, :12] = True
+        streams.ids[1, :12] = SEP
+        draw = sampling.permutation(streams, np.random.default_rng(0))
+        view = views.permuted(streams, draw, PLM, SPECIALS)
+        np.testing.assert_array_equal(view.weights['plm'][1], [0, 0, 1, 1])
+        np.testing.assert_array_equal(view.weights['plm'][[0, 2]], 1)
+
+
+class TwoTextsTest(parameterized.TestCase):
+    def test_written_out(self):
+        """T = 16: 8 read again, then 5 in two texts."""
+        ids = np.stack([np.arange(10, 23), np.arange(30, 43)]).astype(np.int32)
+        starts = np.ones((2, 13), bool)
+        starts[0, 9] = starts[1, 10] = False
+        streams = sampling.Streams(
+            ids,
+            starts,
+            np.zeros((2, 13), bool),
+            np.ones(2, np.int32),
+            np.zeros(2, np.int32),
+        )
+        # Where A ends among its word starts; which other row; whether.
+        numbers = [[0.5, 0.99], [0.0, 0.0], [0.9, 0.1]]
+        random = mock.Mock(random=lambda shape: np.array(numbers))
+        away, columns, segments = sampling._two_texts(streams, random)
+        np.testing.assert_array_equal(
+            columns,
+            [
+                [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 13, 11, 12, 13, 14],
+                [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 13, 12, 13, 14],
+            ],
+        )
+        np.testing.assert_array_equal(
+            away, [[0] * 16, [0] * 13 + [-1] + [0] * 2]
+        )
+        np.testing.assert_array_equal(
+            segments,
+            [
+                [0] * 12 + [1] * 3 + [2],
+                [0] * 13 + [1] * 2 + [2],
+            ],
+        )
+        # B of another row begins with a word: one piece earlier.
+        starts[0, 12] = False
+        _, columns, _ = sampling._two_texts(streams, random)
+        np.testing.assert_array_equal(columns[1, 12:], [13, 11, 13, 14])
+
+    @parameterized.parameters(24, 64, 128)
+    def test_layout(self, tokens):
+        streams, draw, view = drawn(40, tokens)
+        half, room = tokens // 2, tokens // 2 - 3
+        np.testing.assert_array_equal(
+            view.ids[:, :half], streams.ids[:, :half]
+        )
+        np.testing.assert_array_equal(view.ids[:, -2:], [[SEP, CLS]] * 40)
+        np.testing.assert_array_equal(view.segment_ids[:, -1], 2)
+        np.testing.assert_array_equal(view.directions, streams.directions)
+        np.testing.assert_array_equal(view.sequences, np.arange(40))
+        for row in range(40):
+            segment = view.segment_ids[row]
+            self.assertTrue((np.diff(segment) >= 0).all())
+            cut = int((segment[half:] == 0).sum()) - 1
+            self.assertBetween(cut, 1, room - 1)
+            self.assertTrue(streams.word_starts[row, half + cut])
+            self.assertEqual(view.ids[row, half + cut], SEP)
+            np.testing.assert_array_equal(
+                view.ids[row, half : half + cut],
+                streams.ids[row, half : half + cut],
+            )
+            in_b = slice(half + cut + 1, tokens - 2)
+            (away,) = set(draw.away[row, in_b])
+            partner = row + away
+            columns = draw.columns[row, in_b]
+            np.testing.assert_array_equal(np.diff(columns), 1)
+            np.testing.assert_array_equal(
+                view.ids[row, in_b], streams.ids[partner, columns]
+            )
+            self.assertGreaterEqual(columns[0], half)
+            self.assertTrue(streams.word_starts[partner, columns[0]])
+            if partner == row:
+                self.assertEqual(columns[0], half + cut)
+            else:
+                self.assertLessEqual(columns[0], half + cut)
+                self.assertEqual(
+                    streams.directions[partner], streams.directions[row]
+                )
+
+    def test_half_of_them_go_on(self):
+        _, draw, _ = drawn(2000, 24)
+        other = draw.away.any(axis=1)
+        self.assertGreater(
+            stats.binomtest(int(other.sum()), 2000).pvalue, SIGNIFICANCE
+        )
+        # Every other row is as likely; row 0's are 2, 4, 6.
+        partners = np.concatenate(
+            [drawn(8, 24, seed=seed)[1].away[0] for seed in range(400)]
+        ).reshape(400, 24)
+        partners = partners.max(axis=1)
+        found = np.bincount(partners[partners > 0], minlength=8)
+        np.testing.assert_array_equal(found[[1, 3, 5, 7]], 0)
+        self.assertGreater(
+            stats.chisquare(found[[2, 4, 6]]).pvalue, SIGNIFICANCE
+        )
+
+    @parameterized.parameters(1, 2)
+    def test_a_row_alone_in_its_direction_goes_on(self, b):
+        for seed in range(20):
+            _, draw, _ = drawn(b, 24, seed=seed)
+            np.testing.assert_array_equal(draw.away, np.zeros((b, 24)))
+
+    def test_text_without_a_word_start(self):
+        """One word longer than the second half: A is its first piece."""
+        streams, draw, view = drawn(3, 24, word_rate=0.0, separator_rate=0.0)
+        np.testing.assert_array_equal(view.ids[:, 13], SEP)
+        own = draw.away[:, 14] == 0
+        np.testing.assert_array_equal(
+            view.ids[own, 14:22], streams.ids[own, 13:21]
+        )
+        self.assertTrue(draw.usable.all())  # single tokens
+
+
+class ViewTest(absltest.TestCase):
+    def test_has_the_queries_alone(self):
+        streams, draw, _ = drawn(4, 24)
+        with self.assertRaisesRegex(ValueError, "queries alone.*'words'"):
+            views.permuted(streams, draw, {'mlm': 'words'}, SPECIALS)
+
+    def test_targets_stand_in_the_view(self):
+        """Nothing is masked: the queries do not see them."""
+        _, draw, view = drawn(4, 64)
+        np.testing.assert_array_equal(
+            view.targets['plm'],
+            np.take_along_axis(view.ids, view.places['plm'], axis=1),
+        )
+        self.assertFalse((view.ids == SPECIALS.mask_id).all())
+        self.assertIsNone(view.block_ids)
+        self.assertIsNone(view.positions)
+        self.assertEqual(view.counts, {})
+
+    def test_batches_can_be_joined(self):
+        """Held-out text is drawn in several steps and made into one view."""
+        parts = [drawn(6, 24, seed=seed) for seed in range(3)]
+        texts, draws, made = zip(*parts, strict=True)
+        streams, draw = (
+            type(x[0])(*map(np.concatenate, zip(*x, strict=True)))
+            for x in (texts, draws)
+        )
+        view = views.permuted(streams, draw, PLM, SPECIALS)
+        np.testing.assert_array_equal(
+            view.ids, np.concatenate([x.ids for x in made])
+        )
+        np.testing.assert_array_equal(
+            view.targets['plm'],
+            np.concatenate([x.targets['plm'] for x in made]),
+        )
+
+    def test_flat_and_back(self):
+        *_, view = drawn(4, 24)
+        flat = views.flatten({'permuted': view})
+        self.assertEqual(
+            list(flat),
+            [
+                'permuted/ids', 'permuted/sequences', 'permuted/segment_ids',
+                'permuted/ranks', 'permuted/sees', 'permuted/directions',
+                'permuted/places/plm', 'permuted/targets/plm',
+                'permuted/weights/plm',
+            ],
+        )  # fmt: skip
+        again = views.unflatten(flat)['permuted']
+        for one, two in zip(view, again, strict=True):
+            if not isinstance(one, dict):
+                self.assertIs(one, two)
+
+    def test_types(self):
+        *_, view = drawn(4, 24)
+        for path, array in views.flatten({'v': view}).items():
+            wanted = np.float32 if '/weights/' in path else np.int32
+            self.assertEqual(array.dtype, wanted, path)
+
+
+if __name__ == '__main__':
+    absltest.main()

@@ -1,0 +1,575 @@
+"""SentencePiece: its pieces, their bytes and words, and a run with it."""
+
+import functools
+import json
+import os
+import pathlib
+import random
+import shutil
+import sys
+import tempfile
+import time
+from pydoc_data import topics
+
+import numpy as np
+import tensorflow as tf
+from absl import flags
+from absl.testing import absltest, flagsaver, parameterized
+from sentencepiece import sentencepiece_model_pb2
+
+import infoword_tf
+from export import bundle, comparison, serving_ops
+from infoword_tf import train
+from infoword_tf.data import store
+from infoword_tf.data.documents import Document
+from infoword_tf.text import sentencepiece
+from infoword_tf.text.sentencepiece import SentencePiece
+from infoword_tf.views import Specials
+from tests import corpus
+
+SPECIALS = ('[PAD]', '[UNK]', '[CLS]', '[SEP]', '[MASK]')
+PIECES = (
+    '▁', '▁un', 'want', 'ed', ',', 'run', 'ning', '▁a', 'a', 'b', '▁the',
+    '▁b', 'cafe', 'é', '.', '(', ')', 'c', '▁c', 'mask', '[', ']', '1', 'i',
+    '▁f',
+)  # fmt: skip
+
+
+@functools.cache
+def learned(lower_case=True):
+    texts = [' '.join(text.split()) for text in topics.topics.values()]
+    return sentencepiece.learn(texts, 2000, lower_case)
+
+
+def make(specials=SPECIALS, types=None, pieces=PIECES, **trainer):
+    """A model in which the fewest pieces win."""
+    proto = sentencepiece_model_pb2.ModelProto.FromString(learned())
+    del proto.pieces[:]
+    for name in specials:
+        kind = proto.SentencePiece.CONTROL
+        if name in ('[UNK]', '<unk>'):
+            kind = proto.SentencePiece.UNKNOWN
+        proto.pieces.add(
+            piece=name, score=0, type=(types or {}).get(name, kind)
+        )
+    for piece in pieces:
+        proto.pieces.add(piece=piece, score=-1)
+    for name, value in trainer.items():
+        setattr(proto.trainer_spec, name, value)
+    return proto.SerializeToString()
+
+
+def pieces_of(tokenizer, text):
+    (ids,) = tokenizer.tokenize([text]).to_list()
+    return [tokenizer.vocabulary[i] for i in ids]
+
+
+def words_of(tokenizer, *strings):
+    """The pieces of each word, joined: word starts made readable."""
+    found = tokenizer.pieces([string.encode() for string in strings])
+    words = []
+    for i, start in zip(found.ids, found.word_starts, strict=True):
+        if start:
+            words.append([])
+        words[-1].append(tokenizer.vocabulary[i])
+    return [' '.join(word) for word in words]
+
+
+class TokenizeTest(parameterized.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        cls.tokenizer = SentencePiece(make())
+
+    @parameterized.parameters(
+        ('UNwanted,running', '▁un want ed , run ning'),
+        (' \tUNwanted , \n running ', '▁un want ed ▁ , ▁ run ning'),
+        ('a b ab ba', '▁a ▁b ▁a b ▁b a'),
+        ('caf\u00e9 cafe\u0301 cafe', '▁c a [UNK] é ▁c a [UNK] é ▁ cafe'),
+        ('\uff41, \u24d0', '▁a , ▁a'),  # NFKC
+        ('the 漢字', '▁the ▁ [UNK]'),
+        ('', ''),
+        (' \u200b ', ''),
+    )
+    def test_pieces(self, text, pieces):
+        self.assertEqual(pieces_of(self.tokenizer, text), pieces.split())
+
+    def test_the_text_of_a_special_piece_is_text(self):
+        tokenizer = self.tokenizer
+        self.assertEqual(
+            pieces_of(tokenizer, '[MASK] a'), ['▁', '[', 'mask', ']', '▁a']
+        )
+        found = tokenizer.tokenize(['[PAD][CLS] [SEP] [UNK] [MASK]'])
+        self.assertNoCommonElements(
+            tokenizer.control_ids, found.flat_values.numpy().tolist()
+        )
+
+    def test_batches_are_ragged_int32(self):
+        ragged = self.tokenizer.tokenize(['a b', '', 'unwanted'])
+        self.assertEqual(ragged.dtype, tf.int32)
+        self.assertEqual(ragged.to_list(), [[12, 16], [], [6, 7, 8]])
+
+    def test_in_a_graph(self):
+        graph = tf.function(
+            self.tokenizer.tokenize_with_offsets,
+            input_signature=[tf.TensorSpec([None], tf.string)],
+        )
+        ids, starts, ends = graph([' a  b', ''])
+        self.assertEqual(ids.to_list(), [[12, 16], []])
+        self.assertEqual(starts.to_list(), [[1, 4], []])
+        self.assertEqual(ends.to_list(), [[2, 5], []])
+        for part in graph(tf.zeros([0], tf.string)):
+            self.assertEqual(part.to_list(), [])
+
+    def test_specials(self):
+        self.assertEqual(self.tokenizer.specials, Specials(2, 3, 4, 30))
+        self.assertEqual(self.tokenizer.control_ids, (0, 2, 3, 4))
+        self.assertTrue(self.tokenizer.lower_case)
+
+    def test_the_names_of_xlnet(self):
+        names = ('<unk>', '<s>', '</s>', '<cls>', '<sep>', '<pad>', '<mask>')
+        tokenizer = SentencePiece(make(names))
+        self.assertEqual(tokenizer.specials, Specials(3, 4, 6, 32))
+        self.assertEqual((tokenizer.pad_id, tokenizer.unk_id), (5, 0))
+        self.assertEqual(tokenizer.control_ids, (1, 2, 3, 4, 5, 6))
+
+    def test_bytes_instead_of_unknown_characters(self):
+        """A model with byte_fallback gives its own pieces for bytes."""
+        proto = sentencepiece_model_pb2.ModelProto.FromString(make())
+        for byte in range(256):
+            proto.pieces.add(
+                piece=f'<0x{byte:02X}>', type=proto.SentencePiece.BYTE
+            )
+        proto.trainer_spec.byte_fallback = True
+        tokenizer = SentencePiece(proto.SerializeToString())
+        self.assertLen(tokenizer, 286)
+        self.assertEqual(
+            pieces_of(tokenizer, 'a ß'), ['▁a', '▁', '<0xC3>', '<0x9F>']
+        )
+        ids, starts, ends = tokenizer.tokenize_with_offsets(['a ß.'])
+        self.assertEqual(starts.to_list(), [[0, 2, 2, 2, 4]])
+        self.assertEqual(ends.to_list(), [[1, 2, 2, 4, 5]])
+        self.assertEqual(
+            words_of(tokenizer, 'ß ß'),
+            ['▁ <0xC3> <0x9F>', '▁ <0xC3> <0x9F>'],
+        )
+
+    def test_case(self):
+        tokenizer = SentencePiece(learned(lower_case=False))
+        self.assertFalse(tokenizer.lower_case)
+        self.assertNotEqual(
+            pieces_of(tokenizer, 'The'), pieces_of(tokenizer, 'the')
+        )
+
+    @parameterized.parameters(
+        (make(SPECIALS[:-1]), r'x.model: the model lacks \[MASK\] or <mask>'),
+        (make(('[UNK]', '[PAD]')), r'\[CLS\] or <cls>, \[SEP\] or <sep>, '),
+        (make(types={'[MASK]': 4}), r'\[MASK\] is a piece that text can spell'),
+        (make(treat_whitespace_as_suffix=True), 'marks the ends of words'),
+        (make(pieces=('a', 'a')), 'x.model is no SentencePiece model'),
+        (learned()[:1000], 'x.model is no SentencePiece model'),
+        (b'', 'it has no pieces'),
+        (b'[PAD]\n[UNK]\n', 'is no SentencePiece model'),
+    )
+    def test_models_that_cannot_be_used(self, model, message):
+        with self.assertRaisesRegex(ValueError, message):
+            SentencePiece(model, 'x.model')
+
+    def test_files(self):
+        path = pathlib.Path(self.create_tempdir().full_path) / 'a.model'
+        with self.assertRaisesRegex(FileNotFoundError, 'no such vocabulary'):
+            SentencePiece.read(path)
+        self.tokenizer.write(path)
+        again = SentencePiece.read(path)
+        self.assertEqual(again.identity, self.tokenizer.identity)
+        self.assertEqual(again.vocabulary, self.tokenizer.vocabulary)
+        self.assertNotEqual(
+            again.identity, SentencePiece(make(vocab_size=7)).identity
+        )
+
+
+class OffsetsTest(parameterized.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        cls.tokenizer = SentencePiece(make())
+
+    @parameterized.parameters(
+        # Bytes, of the text before normalisation; spaces are of no piece.
+        ('Aé bé', [('▁a', 0, 1), ('é', 1, 3), ('▁b', 4, 5), ('é', 5, 7)]),
+        ('  a \t b ', [('▁a', 2, 3), ('▁b', 6, 7)]),
+        ('e\u0301, a', [('▁', 0, 0), ('é', 0, 3), (',', 3, 4), ('▁a', 5, 6)]),
+        ('\uff41\uff42', [('▁a', 0, 3), ('b', 3, 6)]),
+        ('a\u200bb', [('▁a', 0, 1), ('▁b', 1, 5)]),
+        # Two pieces of one character: the last has its bytes.
+        ('a ﬁ a', [('▁a', 0, 1), ('▁f', 2, 2), ('i', 2, 5), ('▁a', 6, 7)]),
+        # Unknown neighbours are one piece.
+        ('漢字, 漢', [('▁', 0, 0), ('[UNK]', 0, 6), (',', 6, 7), ('▁', 8, 8),
+                  ('[UNK]', 8, 11)]),
+        (b'a \xff\0b', [('▁a', 0, 1), ('▁', 2, 2), ('[UNK]', 2, 4),
+                        ('b', 4, 5)]),
+    )  # fmt: skip
+    def test_bytes_of_the_original(self, text, wanted):
+        ids, starts, ends = (
+            part.to_list()[1]
+            for part in self.tokenizer.tokenize_with_offsets(['b ', text, ''])
+        )
+        found = [
+            (self.tokenizer.vocabulary[i], start, end)
+            for i, start, end in zip(ids, starts, ends, strict=True)
+        ]
+        self.assertEqual(found, wanted)
+
+    def test_real_text_is_covered(self):
+        tokenizer = SentencePiece(learned())
+        texts = [text.encode() for text in topics.topics.values()]
+        ids, starts, ends = tokenizer.tokenize_with_offsets(texts)
+        np.testing.assert_array_equal(
+            ids.flat_values, tokenizer.tokenize(texts).flat_values
+        )
+        for text, row, begins, after in zip(
+            texts, ids.to_list(), starts.to_list(), ends.to_list(), strict=True
+        ):
+            covered = b''.join(
+                text[b:e] for b, e in zip(begins, after, strict=True)
+            )
+            self.assertEqual(covered, b''.join(text.split()))
+            for i, b, e in zip(row, begins, after, strict=True):
+                piece = tokenizer.vocabulary[i].removeprefix('▁')
+                if text[b:e].isascii() and i != tokenizer.unk_id:
+                    self.assertEqual(text[b:e].decode().lower(), piece)
+
+    def test_nasty_strings(self):
+        texts = list(comparison.NASTY)
+        began = time.monotonic()
+        ids, starts, ends = self.tokenizer.tokenize_with_offsets(texts)
+        self.assertLess(time.monotonic() - began, 20)  # 1 MB in half a second
+        np.testing.assert_array_equal(
+            ids.flat_values, self.tokenizer.tokenize(texts).flat_values
+        )
+        for text, begins, after in zip(
+            texts, starts.to_list(), ends.to_list(), strict=True
+        ):
+            self.assertEqual(begins, sorted(begins))
+            self.assertEqual(after, sorted(after))
+            for b, e in zip(begins, after, strict=True):
+                self.assertBetween(b, 0, e)
+                self.assertLessEqual(e, len(text))
+        self.assertEqual(ids[0].shape[0], 0)
+
+
+class PartsTest(parameterized.TestCase):
+    @parameterized.parameters(
+        (('the ', '.'), ['▁the', '.']),
+        (('the', ' a,  b '), ['▁the', '▁a , ▁b']),
+        (('', 'ed (', ') \t', ''), ['', 'ed ▁ (', ')', '']),
+        (('  a \u3000 b', '\u3000a'), ['▁a ▁b', '▁a']),
+    )
+    def test_only_after_a_space_is_there_a_mark(self, parts, wanted):
+        tokenizer = SentencePiece(make())
+        found = tokenizer.tokenize_parts(
+            tf.constant(parts), tf.range(len(parts)) > 0
+        )
+        read = [
+            ' '.join(tokenizer.vocabulary[i] for i in row)
+            for row in found.to_list()
+        ]
+        self.assertEqual(read, wanted)
+
+    def test_a_text_without_a_mask_is_as_ever(self):
+        tokenizer = SentencePiece(learned())
+        texts = [*topics.topics.values(), '', ' x ']
+        found = tokenizer.tokenize_parts(
+            tf.constant(texts), tf.zeros(len(texts), tf.bool)
+        )
+        self.assertEqual(
+            found.to_list(), tokenizer.tokenize(texts).to_list()
+        )
+
+
+class PiecesTest(parameterized.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        cls.tokenizer = SentencePiece(make())
+
+    def test_fields(self):
+        found = self.tokenizer.pieces([b'unwanted, a.', b'', b'(b)'])
+        np.testing.assert_array_equal(
+            found.ids, [6, 7, 8, 9, 12, 19, 5, 20, 14, 21]
+        )
+        np.testing.assert_array_equal(
+            found.word_starts, [1, 0, 0, 0, 1, 0, 1, 0, 0, 0]
+        )
+        np.testing.assert_array_equal(found.row_splits, [0, 6, 6, 10])
+        self.assertEqual(found.ids.dtype, np.int32)
+        self.assertEqual(found.word_starts.dtype, bool)
+
+    @parameterized.parameters(
+        # Punctuation stays with its word; a mark may stand alone before it.
+        (('unwanted, (running).',), ['▁un want ed ,', '▁ ( run ning ) .']),
+        (('a . b',), ['▁a', '▁ .', '▁b']),
+        # A new string is a new word, with empty ones between or around.
+        (('a', 'b'), ['▁a', '▁b']),
+        (('', 'a', '', '', 'b a', ''), ['▁a', '▁b', '▁a']),
+        # What normalisation deletes, or makes a space, parts no word and
+        # hides no space beside it.
+        (('a\u200bb a',), ['▁a ▁b', '▁a']),
+        (('a,\u200bb a',), ['▁a , ▁b', '▁a']),
+        (('a \u200bb',), ['▁a', '▁b']),
+        (('a\u200b b',), ['▁a', '▁b']),
+        (('\u200b a', '\u200b', 'b'), ['▁a', '▁b']),
+        (('a\u00a8b \u00a8 a',), ['▁a ▁ [UNK] b', '▁ [UNK]', '▁a']),
+        # Of the pieces of one character all are in its word.
+        (('ﬁ ﬁ', 'ﬁ'), ['▁f i', '▁f i', '▁f i']),
+        (('a漢字 漢b',), ['▁a [UNK]', '▁ [UNK] b']),
+    )
+    def test_word_starts(self, strings, words):
+        self.assertEqual(words_of(self.tokenizer, *strings), words)
+
+    @parameterized.parameters([[]], [[b'']], [[b'', b'']])
+    def test_nothing(self, strings):
+        found = self.tokenizer.pieces(strings)
+        self.assertLen(found.ids, 0)
+        self.assertLen(found.word_starts, 0)
+        np.testing.assert_array_equal(
+            found.row_splits, [0] * (len(strings) + 1)
+        )
+
+    @parameterized.parameters(True, False)
+    def test_real_text(self, lower_case):
+        texts = [' '.join(text.split()) for text in topics.topics.values()]
+        tokenizer = SentencePiece(learned(lower_case))
+        found = tokenizer.pieces([text.encode() for text in texts])
+        ragged = tokenizer.tokenize(texts)
+        np.testing.assert_array_equal(found.ids, ragged.flat_values)
+        np.testing.assert_array_equal(found.row_splits, ragged.row_splits)
+        self.assertEqual(
+            int(found.word_starts.sum()), sum(len(t.split()) for t in texts)
+        )
+        marked = np.char.startswith(np.array(tokenizer.vocabulary), '▁')
+        np.testing.assert_array_equal(found.word_starts, marked[found.ids])
+        self.assertLess(np.mean(found.ids == tokenizer.unk_id), 2e-3)
+
+    def test_in_a_store(self):
+        made = store.write_store(
+            pathlib.Path(self.create_tempdir().full_path) / 'store',
+            [
+                Document(('the b.', '', 'a (b)'), ''),
+                Document(('unwanted',), ''),
+            ],
+            self.tokenizer,
+            progress=False,
+        )
+        read = [self.tokenizer.vocabulary[i] for i in made.ids]
+        self.assertEqual(
+            read,
+            ['▁the', '▁b', '.', '▁a', '▁', '(', 'b', ')', '[SEP]',
+             '▁un', 'want', 'ed', '[SEP]'],
+        )  # fmt: skip
+        word, sentence, end = (
+            store.WORD_START, store.SENTENCE_START, store.SEPARATOR
+        )  # fmt: skip
+        both = word | sentence
+        np.testing.assert_array_equal(
+            made.flags,
+            [both, word, 0, both, word, 0, 0, 0, word | end,
+             both, 0, 0, word | end],
+        )  # fmt: skip
+
+
+class LearnTest(absltest.TestCase):
+    def test_the_same_from_the_same_texts(self):
+        texts = [' '.join(text.split()) for text in topics.topics.values()]
+        random.Random(1).shuffle(texts)
+        self.assertEqual(sentencepiece.learn(texts, 2000), learned())
+
+    def test_specials_come_first(self):
+        tokenizer = SentencePiece(learned())
+        self.assertEqual(tokenizer.vocabulary[:5], SPECIALS)
+        self.assertLen(tokenizer, 2000)
+        self.assertLen(set(tokenizer.vocabulary), 2000)
+
+    def test_a_small_corpus_gives_fewer(self):
+        tokenizer = SentencePiece.learn(['a few words\tof text'], 5000)
+        self.assertBetween(len(tokenizer), 6, 40)
+
+    def test_a_long_text_is_neither_skipped_nor_slow(self):
+        began = time.monotonic()
+        tokenizer = SentencePiece.learn(['zebra ' * 50_000, 'x' * 50_000], 100)
+        self.assertIn('▁zebra', tokenizer.vocabulary)
+        self.assertIn('x', ''.join(tokenizer.vocabulary))
+        self.assertLess(time.monotonic() - began, 20)  # of hours
+
+    def test_complaints(self):
+        for texts in ([], ['', ' \t ']):
+            with self.assertRaisesRegex(ValueError, 'holds no text'):
+                sentencepiece.learn(texts, 100)
+        for size in (1, 5, 20):
+            with self.assertRaisesRegex(ValueError, 'has no room'):
+                sentencepiece.learn(topics.topics.values(), size)
+
+
+SMALL = (
+    '--tokenizer=sentencepiece',
+    '--objectives=mlm:1,dim:1',
+    '--steps=6',
+    '--batch_size=8',
+    '--seq_len=32',
+    '--precision=float32',
+)
+
+
+class RunTest(absltest.TestCase):
+    """The real command, and what follows it."""
+
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        cls.folder = pathlib.Path(tempfile.mkdtemp())
+        cls.addClassCleanup(shutil.rmtree, cls.folder)
+        cache = os.environ.get('INFOWORD_CACHE')
+        os.environ['INFOWORD_CACHE'] = str(cls.folder / 'cache')
+        if cache is not None:
+            cls.addClassCleanup(os.environ.update, INFOWORD_CACHE=cache)
+        cls.text = corpus.write_topics(cls.folder / 'text')
+        cls.workdir = cls.folder / 'run'
+        cls.train('run', '--vocab_size=600')
+        cls.loaded = infoword_tf.load(cls.workdir)
+
+    @classmethod
+    def train(cls, name, *more):
+        given = [*SMALL, f'--corpus={cls.text[0]}', f'--heldout={cls.text[1]}',
+                 f'--workdir={cls.folder / name}', *more]  # fmt: skip
+        if any(flag.startswith('--init') for flag in more):
+            given.remove('--tokenizer=sentencepiece')
+        with flagsaver.flagsaver():
+            flags.FLAGS(['train', *given])
+            train.train()
+
+    def test_the_workdir(self):
+        self.assertTrue((self.workdir / 'spm.model').is_file())
+        self.assertFalse((self.workdir / 'vocab.txt').exists())
+        config = json.loads((self.workdir / 'config.json').read_text())
+        self.assertEqual(
+            config['tokenizer'], {'kind': 'sentencepiece', 'lower_case': True}
+        )
+        self.assertLen(self.loaded.tokenizer, 600)
+        self.assertIsInstance(self.loaded.tokenizer, SentencePiece)
+        (self.workdir / 'spm.model').rename(self.folder / 'moved')
+        try:
+            with self.assertRaisesRegex(FileNotFoundError, 'no spm.model'):
+                infoword_tf.load(self.workdir)
+        finally:
+            (self.folder / 'moved').rename(self.workdir / 'spm.model')
+
+    def test_resuming_with_another_tokenizer_is_refused(self):
+        with self.assertRaisesRegex(
+            train.UsageError,
+            '--tokenizer was sentencepiece, is wordpiece',
+        ):
+            self.train('run', '--vocab_size=600', '--tokenizer=wordpiece')
+
+    def test_a_given_model_and_init(self):
+        """One model: the same vocabulary, store and weights."""
+        self.train('given', f'--vocab={self.workdir}/spm.model')
+        self.train('later', f'--init={self.workdir}', '--steps=1')
+        model, given, later = (
+            (self.folder / name / 'spm.model').read_bytes()
+            for name in ('run', 'given', 'later')
+        )
+        self.assertEqual(model, given)
+        self.assertEqual(model, later)
+        self.assertEqual(
+            (self.workdir / 'weights.safetensors').read_bytes(),
+            (self.folder / 'given' / 'weights.safetensors').read_bytes(),
+        )
+        self.assertLen(list((self.folder / 'cache' / 'stores').iterdir()), 1)
+
+    def test_complaints(self):
+        model = f'--vocab={self.workdir}/spm.model'
+        other = self.folder / 'other.model'
+        other.write_bytes(make(SPECIALS[:-1]))
+        for more, message in (
+            ((model, '--tokenizer=wordpiece'),
+             '--tokenizer=wordpiece: --vocab=.* is for sentencepiece'),
+            (('--vocab=vocab.txt',), 'vocab.txt is for wordpiece'),
+            ((model, '--nolower_case'), '--lower_case is decided by --vocab'),
+            (('--vocab=/nowhere/a.model',), 'no such vocabulary'),
+            ((f'--vocab={other}',), r'other.model: the model lacks \[MASK\]'),
+            ((f'--init={self.workdir}', '--tokenizer=sentencepiece'),
+             '--tokenizer is decided by --init'),
+            (('--vocab_size=20',), 'no room'),
+        ):  # fmt: skip
+            with self.assertRaisesRegex(
+                (train.UsageError, ValueError, OSError), message
+            ):
+                self.train('bad', *more)
+
+    def test_encode(self):
+        texts = ['A list is a sequence.', '', 'x ' * 50]
+        vectors = self.loaded.encode(texts)
+        self.assertEqual(vectors.shape, (3, 128))
+        self.assertTrue(np.isfinite(vectors).all())
+        for text, vector in zip(texts, vectors, strict=True):
+            np.testing.assert_allclose(
+                self.loaded.encode([text])[0], vector, atol=1e-5
+            )
+
+    def test_fill_mask(self):
+        tokenizer = self.loaded.tokenizer
+        before, after = (
+            tokenizer.tokenize(['a list of'])[0].numpy().tolist(),
+            [tokenizer.vocabulary.index('.')],
+        )
+        ids = [tokenizer.cls_id, *before, tokenizer.mask_id, *after,
+               tokenizer.sep_id]  # fmt: skip
+        scores = self.loaded.word_scores(
+            tf.constant([ids]),
+            tf.constant([len(ids)]),
+            tf.constant([[len(before) + 1]]),
+        )[0, 0].numpy()
+        self.assertLess(scores[list(tokenizer.control_ids)].max(), -1e9)
+        (found,) = self.loaded.fill_mask('A list of [MASK].', 3)
+        best = np.argsort(-scores)[:3]
+        self.assertEqual(
+            [piece for piece, _ in found],
+            [tokenizer.vocabulary[i] for i in best],
+        )
+        np.testing.assert_allclose(
+            [value for _, value in found], scores[best], atol=1e-5
+        )
+
+    def test_export(self):
+        """A moved export answers, elsewhere, what Python does."""
+        output = self.folder / 'model'
+        model = bundle.write(self.workdir, output)
+        self.assertEqual(serving_ops.unservable(model), [])
+        operations = {node.op for _, node in serving_ops.nodes(model)}
+        self.assertContainsSubset(
+            {'SentencepieceTokenizeOp', 'SentencepieceTokenizeWithOffsetsOp'},
+            operations,
+        )
+        batches = comparison.batches(60)
+        found, report = comparison.run_elsewhere(
+            model, batches, sys.executable
+        )
+        self.assertNotIn('infoword_tf', report['imported'])
+        names = ('serving_default', 'embed', 'tokens', 'fill_mask')
+        wanted = {
+            batch: comparison.in_python(self.loaded, texts, names)
+            for batch, texts in batches.items()
+        }
+        for output_name, gap in comparison.largest(
+            found, wanted, 1e-5
+        ).items():
+            self.assertLess(gap, 1e-5, output_name)
+        card = (output / 'MODEL_CARD.md').read_text()
+        self.assertIn('a sentencepiece vocabulary of 600 pieces, lower-cased.',
+                      ' '.join(card.split()))
+        self.assertIn('its unknown piece', card)
+        self.assertNotIn('more than 100 bytes', card)
+
+
+if __name__ == '__main__':
+    absltest.main()
