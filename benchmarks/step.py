@@ -87,7 +87,7 @@ flags.register_validator(
     'precisions', lambda names: set(names) <= {'float32', 'mixed_bfloat16'},
     'has float32 and mixed_bfloat16 alone')
 
-PEER, BASIS = 'Model Garden', 'bert_nce'
+PEER = 'Model Garden'
 LEARNING_RATE, WEIGHT_DECAY, CLIP_NORM = 1e-4, 0.01, 1.0
 SEGMENTS = 2
 PRODUCT_SIZE, PRODUCT_REPEATS = 2048, 3  # repeats in each round
@@ -119,8 +119,8 @@ class Score(NamedTuple):
         tokens_per_second, lowest, highest: median and range over rounds.
         microseconds: of a step, from the median.
         ratio: median over rounds of the ratio to the peer.
-        cost: median over rounds of a step's time over that of BASIS in the
-            same precision; None where BASIS does not run.
+        cost: median over rounds of a step's time over that of the first row
+            in the same precision.
         share: of the machine's matrix-product rate in this precision.
         weights, operations: of the contestant.
     """
@@ -132,7 +132,7 @@ class Score(NamedTuple):
     highest: float
     microseconds: float
     ratio: float
-    cost: float | None
+    cost: float
     share: float
     weights: int
     operations: int
@@ -361,12 +361,18 @@ def seconds_of(contestant: Contestant) -> float:
     return time.perf_counter() - began
 
 
+def first_row(named: Sequence[Contestant | Score]) -> str:
+    """The name of the first that is not the peer: others are compared to it."""
+    return next(one.name for one in named if one.name != PEER)
+
+
 def score(
     contestants: Sequence[Contestant],
     speeds: np.ndarray,
     rates: dict[str, float],
 ) -> list[Score]:
-    """Medians over rounds, of speeds and of ratios to PEER and BASIS."""
+    """Medians over rounds, of speeds and of ratios to PEER and first row."""
+    basis = first_row(contestants)
     speeds_of = {
         (c.name, c.precision): speeds[:, i] for i, c in enumerate(contestants)
     }
@@ -376,7 +382,7 @@ def score(
         seconds = BATCH_SIZE.value * SEQ_LEN.value / median
         rate = contestant.operations / seconds
         peers = speeds_of[PEER, contestant.precision]
-        basis = speeds_of.get((BASIS, contestant.precision))
+        first = speeds_of[basis, contestant.precision]
         found.append(
             Score(
                 contestant.name,
@@ -386,7 +392,7 @@ def score(
                 max(own),
                 1e6 * seconds,
                 statistics.median(own / peers),
-                None if basis is None else statistics.median(basis / own),
+                statistics.median(first / own),
                 rate / rates[contestant.precision],
                 contestant.weights,
                 contestant.operations,
@@ -450,15 +456,14 @@ def print_table(scores: Sequence[Score], rates: dict[str, float]) -> None:
     print(
         f'\n{"precision":15}{"contestant":18}{"tokens/s":>9}'
         f'{"lowest-highest":>17}{"x peer":>8}{"us/step":>11}'
-        f'{"x " + BASIS:>12}{"of rate":>9}'
+        f'{"x " + first_row(scores):>12}{"of rate":>9}'
     )
     for s in scores:
         spread = f'{s.lowest:,.0f}-{s.highest:,.0f}'
-        cost = '-' if s.cost is None else f'{s.cost:.2f}'
         print(
             f'{s.precision:15}{s.name:18}{s.tokens_per_second:9,.0f}'
             f'{spread:>17}{s.ratio:8.2f}{s.microseconds:11,.0f}'
-            f'{cost:>12}{s.share:9.0%}'
+            f'{s.cost:12.2f}{s.share:9.0%}'
         )
 
 

@@ -104,10 +104,10 @@ class StepTest(absltest.TestCase):
             {'Model Garden': [1, 6], 'bert_nce': [6, 1], 'dim': [2, 3]},
         )
         self.assertEqual(
-            found[1], {'Model Garden': [1, None], 'dim': [2, None]}
+            found[1], {'Model Garden': [1, 2], 'dim': [2, 1]}
         )
         self.assertRegex(printed, r'dim +2 +2-2 +2\.00 +[\d,]+ +3\.00')
-        self.assertRegex(printed, r'dim +2 +2-2 +2\.00 +[\d,]+ +- ')
+        self.assertRegex(printed, r'dim +2 +2-2 +2\.00 +[\d,]+ +1\.00')
 
 
 class PipelineTest(absltest.TestCase):
