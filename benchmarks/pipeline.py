@@ -136,7 +136,7 @@ def training_rate(
     steps = WARM_UP + STEPS.value
     trainer = loop.Trainer(
         model,
-        strategy.experimental_distribute_dataset(batches.dataset(0, steps)),
+        batches.dataset(0, steps),
         strategy,
         optimizer,
         tf.Variable(0, dtype=tf.int64, trainable=False),

@@ -3,8 +3,10 @@
 from typing import Any
 
 
-def load(workdir: Any, precision: str = 'float32') -> Any:
+def load(
+    workdir: Any, precision: str = 'float32', arguments: Any = None
+) -> Any:
     """Loads a trained workdir; see `infoword_tf.loaded.load`."""
     from infoword_tf import loaded
 
-    return loaded.load(workdir, precision)
+    return loaded.load(workdir, precision, arguments)

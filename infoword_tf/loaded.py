@@ -9,6 +9,7 @@ L layers, V vocabulary.
 """
 
 import functools
+import inspect
 import json
 import pathlib
 from collections.abc import Mapping, Sequence
@@ -19,6 +20,7 @@ import tensorflow as tf
 from keras import ops
 
 from infoword_tf import checkpoint
+from infoword_tf.encoders import ENCODERS
 from infoword_tf.layers.block import take
 from infoword_tf.layers.pooling import POOLINGS, pool
 from infoword_tf.model import CONFIG_VERSION, Model
@@ -387,17 +389,24 @@ class Loaded:
         return np.concatenate(flat), np.concatenate(lengths)
 
 
-def load(workdir: str | pathlib.Path, precision: str = 'float32') -> Loaded:
+def load(
+    workdir: str | pathlib.Path,
+    precision: str = 'float32',
+    arguments: Mapping[str, Any] | None = None,
+) -> Loaded:
     """Loads a trained workdir.
 
     Args:
         workdir: where `infoword_tf.train` left config.json, the vocabulary
             and weights.safetensors.
         precision: what it computes in, whatever it was trained in.
+        arguments: of the encoder, instead of those that it was trained with:
+            of those that decide no weights.
 
     Raises:
         FileNotFoundError: it is no finished workdir.
-        ValueError: its weights are cut, or are not those of its config.
+        ValueError: its weights are cut, or are not those of its config, or
+            its encoder has no such arguments.
     """
     workdir = pathlib.Path(workdir)
     config = json.loads(_there(workdir / 'config.json').read_text())
@@ -407,6 +416,14 @@ def load(workdir: str | pathlib.Path, precision: str = 'float32') -> Loaded:
             f'code reads version {CONFIG_VERSION}; load it with the release '
             'that wrote it'
         )
+    encoder = config['encoder']
+    taken = inspect.signature(ENCODERS[encoder['name']].__init__).parameters
+    for name, value in (arguments or {}).items():
+        if name not in taken:
+            raise ValueError(
+                f'the encoder {encoder["name"]} of {workdir} has no {name}'
+            )
+        encoder['arguments'][name] = value
     kind = TOKENIZERS[config['tokenizer']['kind']]
     _there(workdir / 'weights.safetensors')  # before the work
     tokenizer = kind.read(

@@ -134,7 +134,7 @@ class Trainer(orbit.StandardTrainer):
     def __init__(
         self,
         model: Model,
-        dataset: Any,
+        dataset: tf.data.Dataset,
         strategy: tf.distribute.Strategy,
         optimizer: optim.AdamW,
         step: tf.Variable,
@@ -145,7 +145,13 @@ class Trainer(orbit.StandardTrainer):
         xla: bool = False,
         memories: Memories | None = None,
     ):
-        """Args: what a step needs; kl is of the training text.
+        """Args: what a step needs; the dataset has global batches, kl is of
+        the training text.
+
+        Each replica takes its rows of the global batch by itself: batches are
+        small, and the iterator that tf.distribute would put in front of the
+        dataset has a tuner that no option reaches, whose thread sleeps for up
+        to a minute before the iterator can end.
 
         Without `memories` they are empty.
         """
@@ -197,9 +203,11 @@ class Trainer(orbit.StandardTrainer):
     ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
         """Returns the global sums [rows, 7], counts, whether it updated."""
         replicas = StrategyReplicas()
-        # Several workers' datasets have lost the static size of their share.
+        begin = replicas.id * self.share
         batch = {
-            name: tf.ensure_shape(x, (self.share, *x.shape[1:]))
+            name: tf.ensure_shape(
+                x[begin : begin + self.share], (self.share, *x.shape[1:])
+            )
             for name, x in batch.items()
         }
         key = dropout.new_key(self.seed, step, replicas.id)

@@ -1,10 +1,13 @@
 """What a run shows: the progress line, the closing table, the picture."""
 
+import itertools
 import pathlib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from infoword_tf import checkpoint
+
+STYLES = '-', '--', ':', '-.'  # of the rows of one run
 
 
 def progress_line(
@@ -142,10 +145,79 @@ def draw_bounds(
     _save(figure, path)
 
 
+def draw_runs(
+    path: pathlib.Path,
+    runs: Mapping[str, tuple[Sequence[float], Sequence[Mapping[str, Any]]]],
+) -> None:
+    """Draws held-out MI of every row of several runs into one PNG.
+
+    Args:
+        path: of the picture.
+        runs: by name, minutes of training and lines of metrics.jsonl. Rows
+            without a bound are left out.
+    """
+    import matplotlib
+
+    matplotlib.use('Agg')
+    from matplotlib import pyplot
+
+    figure, axis = pyplot.subplots(figsize=(8, 4.6))
+    ends = []
+    for number, (name, (minutes, records)) in enumerate(runs.items()):
+        rows = dict.fromkeys(
+            key.split('/')[1]
+            for record in records
+            for key in record
+            if key.startswith('heldout/') and key.endswith('/mi')
+        )
+        for style, row in zip(itertools.cycle(STYLES), rows, strict=False):
+            x, y = zip(
+                *(
+                    (minute, record[f'heldout/{row}/mi'])
+                    for minute, record in zip(minutes, records, strict=True)
+                    if f'heldout/{row}/mi' in record
+                ),
+                strict=True,
+            )
+            axis.plot(x, y, style, color=f'C{number}', marker='.')
+            ceiling = records[-1][f'heldout/{row}/ceiling']
+            label = name if name.startswith(row) else f'{name}: {row}'
+            label += f'  {y[-1]:.2f} of {ceiling:.2f}'
+            ends.append((y[-1], x[-1], label, f'C{number}'))
+    axis.axhline(0, color='0.85', linewidth=0.8, zorder=0)
+    axis.set_xlabel('minutes of training')
+    axis.set_ylabel('mutual information of held-out text,\nlower bound (nats)')
+    axis.spines[['top', 'right']].set_visible(False)
+    # Names stand at the ends of their curves, one line apart at least.
+    low, high = axis.get_ylim()
+    right = max((x for _, x, _, _ in ends), default=1.0)
+    lowest = low
+    for value, x, label, color in sorted(ends):
+        place = max(value, lowest)
+        lowest = place + (high - low) * 0.05
+        axis.annotate(
+            label,
+            (x, value),
+            xytext=(right * 1.04, place),
+            color=color,
+            fontsize=8,
+            va='center',
+            annotation_clip=False,
+            arrowprops={
+                'arrowstyle': '-',
+                'color': color,
+                'linewidth': 0.5,
+                'relpos': (0, 0.5),
+            },
+        )
+    figure.tight_layout()
+    _save(figure, path)
+
+
 def _save(figure: Any, path: pathlib.Path) -> None:
     """Writes a figure as PNG and forgets it."""
     from matplotlib import pyplot
 
     with checkpoint.written(path) as partial:
-        figure.savefig(partial, format='png', dpi=140)
+        figure.savefig(partial, format='png', dpi=140, bbox_inches='tight')
     pyplot.close(figure)

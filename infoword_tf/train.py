@@ -82,6 +82,16 @@ DROPOUT = flags.DEFINE_float(
 GELU = flags.DEFINE_enum(
     'gelu', 'tanh', ['tanh', 'erf'], "tanh: Google's BERT; erf: Hugging "
     "Face's.")
+# Arguments of an encoder, named alike; without the flag its own default counts.
+UNTIE = flags.DEFINE_bool(
+    'untie', None, 'transformer_xl, plm: biases u and v of each layer, not of '
+    'all layers together; true by default.')
+CLAMP = flags.DEFINE_integer(
+    'clamp', None, 'transformer_xl, plm: farther tokens are as far as this; '
+    'without it no distance is cut.', lower_bound=1)
+SAME_LENGTH = flags.DEFINE_bool(
+    'same_length', None, 'transformer_xl: every token sees as many as the '
+    'memory holds, the first of a step and the last; false by default.')
 INIT = flags.DEFINE_string(
     'init', None, 'A workdir to start from: encoder, tokenizer, and the '
     'objectives of the same rows.')
@@ -301,6 +311,24 @@ def describe_encoder(
     from infoword_tf.encoders import ENCODERS
     from infoword_tf.sizes import DEFAULT_SIZES, SIZES
 
+    taken = inspect.signature(ENCODERS[name].__init__).parameters
+    own = {
+        flag.name: flag.value
+        for flag in (UNTIE, CLAMP, SAME_LENGTH)
+        if flag.value is not None
+    }
+    for flag in own:
+        if flag not in taken:
+            raise UsageError(
+                f'--{flag}: the encoder {name} of --objectives='
+                f'{OBJECTIVES.value} has none; leave it out'
+            )
+    if own.get('same_length') and not fixed.get('causal'):
+        raise UsageError(
+            '--same_length is for rows whose tokens see no later ones, not '
+            f'for --objectives={OBJECTIVES.value}; leave it out'
+        )
+    fixed = {**fixed, **own}
     size = SIZE.value
     if size is not None and size not in SIZES:
         raise UsageError(f'--size={size}: known are {", ".join(SIZES)}')
@@ -321,7 +349,12 @@ def describe_encoder(
                 f'{described["name"]!r}, the rows want {name!r}'
             )
         for flag in (
-            'positions', 'gelu', 'lower_case', 'vocab_size', 'tokenizer'
+            'positions',
+            'gelu',
+            'untie',
+            'lower_case',
+            'vocab_size',
+            'tokenizer',
         ):
             if flags.FLAGS[flag].present:
                 raise UsageError(
@@ -329,7 +362,6 @@ def describe_encoder(
                 )
         arguments.update(fixed, rate=DROPOUT.value)
     else:
-        taken = inspect.signature(ENCODERS[name].__init__).parameters
         arguments = {
             'vocab_size': vocab_size,
             **(SIZES[size] if size else DEFAULT_SIZES.get(name, SIZES['tiny'])),
@@ -496,6 +528,9 @@ def what_runs(
         'positions': encoder['max_length'],
         'dropout': encoder['rate'],
         'gelu': encoder.get('gelu', encoder.get('activation')),
+        'untie': encoder.get('untie'),
+        'clamp': encoder.get('clamp'),
+        'same_length': encoder.get('same_length'),
         'init': INIT.value,
         'steps': STEPS.value,
         'batch_size': BATCH_SIZE.value,
@@ -713,9 +748,7 @@ def train() -> None:
             workdir,
             loop.Trainer(
                 model,
-                strategy.experimental_distribute_dataset(
-                    batches.dataset(first, max(STEPS.value, first + 1))
-                ),
+                batches.dataset(first, max(STEPS.value, first + 1)),
                 strategy,
                 optimizer,
                 step,

@@ -7,10 +7,10 @@
         --workdir=runs/wikitext_lm
 
 The held-out text is read as one stream, --seq_len pieces at a time, with
---memory_length tokens of memory; both may be longer than in training. Every
-piece is scored exactly once, the ends of documents (of `lines:`, of lines)
-among them; the first one follows such an end. Three figures say the same
-total in other units:
+--memory_length tokens of memory; both may be longer than in training (Dai et
+al. 2019 give --clamp and --same_length then). Every piece is scored exactly
+once, the ends of documents (of `lines:`, of lines) among them; the first one
+follows such an end. Three figures say the same total in other units:
 
     perplexity per piece    depends on the vocabulary of pieces
     perplexity per word     words between white space; each end is a word too
@@ -57,6 +57,12 @@ SEQ_LEN = flags.DEFINE_integer(
 MEMORY_LENGTH = flags.DEFINE_integer(
     'memory_length', None, "Tokens of memory; by default the run's own, 0: "
     'none.', lower_bound=0, flag_values=FLAGS)
+CLAMP = flags.DEFINE_integer(
+    'clamp', None, "Farther tokens are as far as this; by default the run's "
+    'own.', lower_bound=1, flag_values=FLAGS)
+SAME_LENGTH = flags.DEFINE_bool(
+    'same_length', None, 'Every token sees as many as the memory holds; by '
+    "default the run's own.", flag_values=FLAGS)
 BATCH_SIZE = flags.DEFINE_integer(
     'batch_size', 1, 'Parts that the text is cut into and read beside each '
     'other: faster, but each begins without memory.', lower_bound=1,
@@ -219,6 +225,15 @@ def check_flags() -> None:
         )
 
 
+def own_arguments() -> dict[str, Any]:
+    """--clamp and --same_length, as arguments of the encoder."""
+    return {
+        flag.name: flag.value
+        for flag in (CLAMP, SAME_LENGTH)
+        if flag.value is not None
+    }
+
+
 def choose_memory(model: Any, config: dict[str, Any]) -> int:
     """--memory_length, or the run's own.
 
@@ -249,7 +264,7 @@ def run() -> dict[str, Any]:
     chosen = PRECISION.value
     if chosen == 'auto':
         chosen = precision.faster()
-    loaded = infoword_tf.load(INIT.value, chosen)
+    loaded = infoword_tf.load(INIT.value, chosen, own_arguments())
     model, tokenizer = loaded.model, loaded.tokenizer
     row = next_word_row(model)
     memory_length = choose_memory(model, loaded.config)
@@ -282,6 +297,7 @@ def run() -> dict[str, Any]:
         'weights': INIT.value,
         'seq_len': length,
         'memory_length': memory_length,
+        **own_arguments(),
         'batch_size': BATCH_SIZE.value,
         'nats': nats,
         'pieces': pieces,

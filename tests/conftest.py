@@ -8,6 +8,15 @@ from absl import flags
 
 os.environ['KERAS_BACKEND'] = 'tensorflow'
 os.environ['TF_CPP_MIN_LOG_LEVEL'] = '3'
+# Models are tiny here, so nearly all that XLA takes is the time to compile.
+os.environ.setdefault(
+    'XLA_FLAGS',
+    '--xla_backend_optimization_level=0 '
+    '--xla_llvm_disable_expensive_passes=true '
+    '--xla_cpu_use_fusion_emitters=false',
+)
+# Whole runs, which start before anything else, so that none is the last.
+LONGEST = ('tests/test_train.py', 'tests/test_memory.py', 'tests/test_jax.py')
 
 _ROOT = str(pathlib.Path(__file__).resolve().parent.parent)
 if _ROOT not in sys.path:
@@ -26,3 +35,8 @@ def _split_cpu() -> None:
 
 _split_cpu()
 flags.FLAGS.mark_as_parsed()  # temporary folders of absltest read flags
+
+
+def pytest_collection_modifyitems(items):
+    """Long tests first."""
+    items.sort(key=lambda item: not item.nodeid.startswith(LONGEST))

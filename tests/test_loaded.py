@@ -234,6 +234,29 @@ class LayoutTest(parameterized.TestCase):
         a, b = model.encode(texts, pooling='cls')
         self.assertGreater(np.abs(a - b).max(), 0.01)
 
+    def test_other_arguments(self):
+        """Farther than `clamp` is as far as it."""
+        folder = pathlib.Path(self.create_tempdir().full_path) / 'run'
+        write_workdir(folder, 'plm', layout='xlnet', memory_length=16)
+        plain, clamped = (
+            infoword_tf.load(folder, arguments=arguments)
+            for arguments in (None, {'clamp': 3})
+        )
+        self.assertEqual(clamped.config['encoder']['arguments']['clamp'], 3)
+        short, long = np.arange(5, 9)[None], np.arange(5, 13)[None]
+        for ids, atol in ((short, 0), (long, None)):
+            a, b = (
+                model.states(ids.astype('int32'), np.array([ids.size]))
+                for model in (plain, clamped)
+            )
+            gap = np.abs(a - b).max()
+            if atol is None:
+                self.assertGreater(gap, 1e-3)
+            else:
+                self.assertEqual(gap, atol)
+        with self.assertRaisesRegex(ValueError, 'transformer_xl of .* no size'):
+            infoword_tf.load(folder, arguments={'size': 3})
+
     @parameterized.parameters('transformer_xl', 'plm')
     def test_no_blanks(self, row):
         with self.assertRaisesRegex(ValueError, f'{row} fill no blanks'):

@@ -162,7 +162,7 @@ class TrainerCase(MemoryCase):
             dataset = dataset.enumerate().map(damage)
         return loop.Trainer(
             model,
-            strategy.experimental_distribute_dataset(dataset),
+            dataset,
             strategy,
             optimizer,
             tf.Variable(0, dtype=tf.int64, trainable=False),
@@ -427,16 +427,35 @@ class RealTest(CommandCase):
     """With the encoder that the rows have."""
 
     def test_resumes_bit_for_bit(self):
-        self.check_resume()
+        self.check_resume('--same_length', '--clamp=12')
+        arguments = self.arguments()
+        self.assertIs(arguments['same_length'], True)
+        self.assertEqual(arguments['clamp'], 12)
+
+    def arguments(self):
+        config = (self.folder / 'whole' / 'config.json').read_text()
+        return json.loads(config)['encoder']['arguments']
 
     def test_plm_on_two_replicas(self):
         """Half a text is remembered in each step, in both directions."""
         self.check_resume(
             '--objectives=plm',
             '--strategy=mirrored',
+            '--nountie',
             view='permuted',
             replicas=2,
         )
+        self.assertIs(self.arguments()['untie'], False)
+        with self.assertRaisesRegex(train.UsageError, '--untie was False'):
+            self.run_here(self.folder / 'whole', '--objectives=plm')
+
+    def test_what_it_cannot_have(self):
+        for more, message in (
+            (('--objectives=mlm', '--clamp=8'), '--clamp: .* transformer of'),
+            (('--objectives=plm', '--same_length'), 'see no later ones'),
+        ):
+            with self.assertRaisesRegex(train.UsageError, message):
+                self.run_here(self.folder / 'bad', *more)
 
 
 class CommandTest(MemoryCase, CommandCase):

@@ -92,7 +92,6 @@ CASES: dict[str, Case] = {
     'plm_strict': Case(
         'plm', encoder='transformer_xl', settings={'order': 'strict', 'k': 4}
     ),
-    'xlnet': Case('xlnet', encoder='transformer_xl'),
     'infoword_ict': Case('bert_nce:1,dim:0.8,ict:1', masking='spans'),
 }
 

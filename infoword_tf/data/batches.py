@@ -101,7 +101,10 @@ class Batches:
         return self.make(self.draw(step))
 
     def dataset(self, first: int, last: int) -> Any:
-        """A `tf.data.Dataset` of the flat views of steps first to last - 1."""
+        """A `tf.data.Dataset` of the flat views of steps first to last - 1.
+
+        Of global batches, whatever the replicas: each worker makes them all.
+        """
         import tensorflow as tf
 
         example = views.flatten(self.views(first))
@@ -125,10 +128,6 @@ class Batches:
         # There is nothing to tune, and the tuner's thread can miss the end of
         # its iterator: destroying that then waits forever.
         options.autotune.enabled = False
-        # Every worker makes the global batch and keeps its own rows.
-        options.experimental_distribute.auto_shard_policy = (
-            tf.data.experimental.AutoShardPolicy.DATA
-        )
         return dataset.with_options(options).prefetch(4)
 
 

@@ -4,6 +4,7 @@ import contextlib
 import io
 import json
 import math
+import os
 import pathlib
 from unittest import mock
 
@@ -23,7 +24,7 @@ VOCABULARY = [
     'the', 'cat', 'sat', '##s', '.', 'on', 'mat', '=',
 ]  # fmt: skip
 V, D = len(VOCABULARY), 4
-WIKITEXT = pathlib.Path('/work/shared/data/corpora/wikitext-2')
+WIKITEXT = pathlib.Path(os.environ.get('WIKITEXT', 'absent'))
 # Three lines, one of them blank: 4, 0 and 6 words and three line ends.
 TEXT = ' = The cats = \n \n The <unk> sat on the <unk> \n'
 WORDS = 13
@@ -169,7 +170,9 @@ class FiguresTest(CommandCase):
         )
         self.assertEqual(record['pieces'], 7 + 1 + 3 + 1)
 
-    @absltest.skipUnless(WIKITEXT.is_dir(), 'no WikiText-2 here')
+    @absltest.skipUnless(
+        WIKITEXT.is_dir(), 'WIKITEXT names no folder of WikiText-2'
+    )
     def test_wikitext_has_the_published_size(self):
         from infoword_tf.data import corpora
 
