@@ -11,8 +11,9 @@ from infoword_tf.layers import dropout
 from infoword_tf.views import flatten, unflatten
 from tests import zoo
 
-# Settings that change how a pair is scored, not what it is compared with.
-SCORED_ALIKE = ('mlm_transform', 'dim_scaled', 'plm_strict')
+# Settings that change how a pair is scored, not what it is compared with; a
+# sum of rows that other sums have.
+SCORED_ALIKE = ('mlm_transform', 'dim_scaled', 'plm_strict', 'mlm_nsp_nce')
 BATCHES = [
     # Other critics have no fused pieces of their own.
     *(

@@ -27,6 +27,8 @@ WAYS = {
     'bfloat16': ('mixed_bfloat16', True),
 }
 TRAINED = 'dropout'  # the one whose gradients are compared
+# Sums of rows that are cases of their own, and another draw for one of them.
+NOTHING_NEW = ('infoword_nsp', 'infoword_ict', 'mlm_nsp_nce', 'plm_strict')
 # Of the compiler: most of the time is its, and the cases are tiny.
 QUICK = (
     '--xla_backend_optimization_level=0 '
@@ -172,7 +174,7 @@ class JaxTest(absltest.TestCase):
 
         folder = pathlib.Path(self.create_tempdir().full_path)
         cases = {}
-        for name in zoo.CASES:
+        for name in (n for n in zoo.CASES if n not in NOTHING_NEW):
             cases[name] = {
                 'config': zoo.config(name, RATE),
                 'specials': zoo.SPECIALS,
