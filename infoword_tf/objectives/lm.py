@@ -31,16 +31,6 @@ def reading(length: int, settings: Mapping[str, Any]) -> dict[str, Any]:
 class NextWords(VocabularyWords):
     """`transformer_xl`: f over the whole vocabulary at every place."""
 
-    def build(self) -> None:
-        """Makes the bias of each word."""
-        self.word_bias = self.add_weight(
-            shape=(self.encoder.arguments['vocab_size'],),
-            initializer='zeros',
-            name='word_bias',
-            autocast=False,
-        )
-        self.built = True
-
     def score(
         self,
         views: dict[str, View],

@@ -34,6 +34,16 @@ def pairs(view: View, row: str, x: Tensor) -> tuple[Tensor, ...]:
 class VocabularyWords(Objective):
     """Rows whose candidates are the vocabulary; g_psi is a lookup."""
 
+    def build(self) -> None:
+        """Makes the bias of each word."""
+        self.word_bias = self.add_weight(
+            shape=(self.encoder.arguments['vocab_size'],),
+            initializer='zeros',
+            name='word_bias',
+            autocast=False,
+        )
+        self.built = True
+
     def kl(self, frequencies: np.ndarray) -> float:
         """log V - H(b): the vocabulary is uniform, words are not."""
         return infonce.divergence_from_uniform(frequencies)

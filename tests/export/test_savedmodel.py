@@ -457,7 +457,7 @@ class CommandsTest(absltest.TestCase):
         there = (f'--init={WORKDIR}', f'--output={MODEL.parent}')
         for module, arguments, message in (
             ('savedmodel', there, r'/1 is there already.*--version=2'),
-            ('savedmodel', ('--init=/none', '--output=/tmp/x'),
+            ('savedmodel', ('--init=/none', '--output=/none'),
              'no workdir: it has no config.json'),
             ('savedmodel', there[:1], '--output is missing'),
             ('savedmodel', there[1:], '--init is missing'),
