@@ -37,25 +37,8 @@ class Block(keras.layers.Layer):
     def build(self) -> None:
         """Makes the weights."""
         self.attention.build()
-        d, f = self.width, self.hidden
-
-        def vector(name: str, size: int, initializer: str = 'zeros') -> Any:
-            return self.add_weight(
-                shape=(size,),
-                initializer=initializer,
-                name=name,
-                autocast=False,
-            )
-
-        self.attention_bias = vector('attention_bias', d)
-        self.attention_gamma = vector('attention_norm_gamma', d, 'ones')
-        self.attention_beta = vector('attention_norm_beta', d)
-        self.inner_kernel = self.add_weight(shape=(d, f), name='inner_kernel')
-        self.inner_bias = vector('inner_bias', f)
-        self.outer_kernel = self.add_weight(shape=(f, d), name='outer_kernel')
-        self.outer_bias = vector('outer_bias', d)
-        self.outer_gamma = vector('outer_norm_gamma', d, 'ones')
-        self.outer_beta = vector('outer_norm_beta', d)
+        self.attention_bias = vector(self, 'attention_bias', self.width)
+        make_feed_forward(self, self.width, self.hidden)
         self.built = True
 
     def call(
@@ -114,6 +97,30 @@ class Block(keras.layers.Layer):
             key=keys[2],
             rate=self.rate,
         )
+
+
+def vector(
+    layer: keras.layers.Layer, name: str, size: int, initializer: str = 'zeros'
+) -> keras.Variable:
+    """A weight [size] of a layer that stays float32: a bias, or of a norm."""
+    return layer.add_weight(
+        shape=(size,), initializer=initializer, name=name, autocast=False
+    )
+
+
+def make_feed_forward(
+    layer: keras.layers.Layer, width: int, hidden: int
+) -> None:
+    """Makes what a post-norm block has behind its attention, D and F wide."""
+    d, f = width, hidden
+    layer.attention_gamma = vector(layer, 'attention_norm_gamma', d, 'ones')
+    layer.attention_beta = vector(layer, 'attention_norm_beta', d)
+    layer.inner_kernel = layer.add_weight(shape=(d, f), name='inner_kernel')
+    layer.inner_bias = vector(layer, 'inner_bias', f)
+    layer.outer_kernel = layer.add_weight(shape=(f, d), name='outer_kernel')
+    layer.outer_bias = vector(layer, 'outer_bias', d)
+    layer.outer_gamma = vector(layer, 'outer_norm_gamma', d, 'ones')
+    layer.outer_beta = vector(layer, 'outer_norm_beta', d)
 
 
 def take(x: Tensor, places: Tensor) -> Tensor:

@@ -27,6 +27,7 @@ from keras import ops
 
 from infoword_tf.layers import dropout, fused
 from infoword_tf.layers.attention import project
+from infoword_tf.layers.block import make_feed_forward
 
 Tensor = Any
 # Tokens whose distances are made together, where all ask: few, and their
@@ -400,24 +401,7 @@ class RelativeBlock(keras.layers.Layer):
     def build(self) -> None:
         """Makes the weights."""
         self.attention.build()
-        d, f = self.width, self.hidden
-
-        def vector(name: str, size: int, initializer: str = 'zeros') -> Any:
-            return self.add_weight(
-                shape=(size,),
-                initializer=initializer,
-                name=name,
-                autocast=False,
-            )
-
-        self.attention_gamma = vector('attention_norm_gamma', d, 'ones')
-        self.attention_beta = vector('attention_norm_beta', d)
-        self.inner_kernel = self.add_weight(shape=(d, f), name='inner_kernel')
-        self.inner_bias = vector('inner_bias', f)
-        self.outer_kernel = self.add_weight(shape=(f, d), name='outer_kernel')
-        self.outer_bias = vector('outer_bias', d)
-        self.outer_gamma = vector('outer_norm_gamma', d, 'ones')
-        self.outer_beta = vector('outer_norm_beta', d)
+        make_feed_forward(self, self.width, self.hidden)
         self.built = True
 
     def call(

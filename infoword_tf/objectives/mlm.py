@@ -20,6 +20,7 @@ from keras import ops
 
 from infoword_tf.layers import fused
 from infoword_tf.layers.attention import project
+from infoword_tf.layers.block import vector
 from infoword_tf.objectives import infonce
 from infoword_tf.objectives.objective import (
     Objective,
@@ -57,19 +58,11 @@ class MaskedWords(VocabularyWords):
             sizes = self.encoder.arguments
             d, v = sizes['width'], sizes['vocab_size']
 
-            def vector(name: str, size: int, initial: str = 'zeros') -> Any:
-                return self.add_weight(
-                    shape=(size,),
-                    initializer=initial,
-                    name=name,
-                    autocast=False,
-                )
-
             self.kernel = self.add_weight(shape=(d, d), name='kernel')
-            self.bias = vector('bias', d)
-            self.gamma = vector('norm_gamma', d, 'ones')
-            self.beta = vector('norm_beta', d)
-            self.word_bias = vector('word_bias', v)
+            self.bias = vector(self, 'bias', d)
+            self.gamma = vector(self, 'norm_gamma', d, 'ones')
+            self.beta = vector(self, 'norm_beta', d)
+            self.word_bias = vector(self, 'word_bias', v)
         self.built = True
 
     def head(self, x: Tensor, key: Tensor | None = None) -> Tensor:

@@ -17,6 +17,7 @@ from typing import Any
 
 from keras import ops
 
+from infoword_tf.layers.block import vector
 from infoword_tf.objectives import infonce
 from infoword_tf.objectives.objective import Objective
 from infoword_tf.views import View
@@ -36,19 +37,14 @@ class NextSentence(Objective):
         """Makes pooler and classes."""
         d = self.encoder.arguments['width']
 
-        def bias(name: str, size: int) -> Any:
-            return self.add_weight(
-                shape=(size,), initializer='zeros', name=name, autocast=False
-            )
-
         self.pooler_kernel = self.add_weight(
             shape=(d, d), name='pooler_kernel', autocast=False
         )
-        self.pooler_bias = bias('pooler_bias', d)
+        self.pooler_bias = vector(self, 'pooler_bias', d)
         self.kernel = self.add_weight(
             shape=(d, 2), name='kernel', autocast=False
         )
-        self.bias = bias('bias', 2)
+        self.bias = vector(self, 'bias', 2)
         self.built = True
 
     def class_scores(self, states: Tensor) -> Tensor:

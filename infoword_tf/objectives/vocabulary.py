@@ -11,6 +11,7 @@ import numpy as np
 from keras import ops
 
 from infoword_tf.layers import fused
+from infoword_tf.layers.block import vector
 from infoword_tf.objectives import infonce
 from infoword_tf.objectives.objective import Objective
 from infoword_tf.views import View
@@ -36,11 +37,8 @@ class VocabularyWords(Objective):
 
     def build(self) -> None:
         """Makes the bias of each word."""
-        self.word_bias = self.add_weight(
-            shape=(self.encoder.arguments['vocab_size'],),
-            initializer='zeros',
-            name='word_bias',
-            autocast=False,
+        self.word_bias = vector(
+            self, 'word_bias', self.encoder.arguments['vocab_size']
         )
         self.built = True
 
