@@ -146,7 +146,8 @@ def main(argv: Sequence[str]) -> None:
     """Measures rates, trains, compares."""
     if len(argv) > 1:
         raise app.UsageError(f'{argv[1]!r} is no flag')
-    from infoword_tf import checkpoint, report
+    from infoword_tf import files
+    from infoword_tf.training import report
 
     folder = pathlib.Path(WORKDIR.value)
     steps = {}
@@ -165,7 +166,7 @@ def main(argv: Sequence[str]) -> None:
             )
             print(f'{flagfile}: trained', flush=True)
     made = table(runs)
-    with checkpoint.written(folder / 'table.md') as partial:
+    with files.written(folder / 'table.md') as partial:
         partial.write_text(made + '\n')
     report.draw_runs(
         folder / 'curves.png',

@@ -106,10 +106,10 @@ def training_rate(
     """Tokens a second that training `bert_nce` consumes."""
     import tensorflow as tf
 
-    from infoword_tf import distribution, loop, optim
     from infoword_tf.model import Model
     from infoword_tf.objectives import TABLE
     from infoword_tf.sizes import SIZES
+    from infoword_tf.training import distribution, loop, optim
 
     config = {
         'encoder': {
@@ -156,11 +156,11 @@ def main(argv: Sequence[str]) -> None:
     """Measures and prints the table."""
     if len(argv) > 1:
         raise app.UsageError(f'{argv[1]!r} is no flag; flags begin with --')
-    from infoword_tf import precision as precisions
     from infoword_tf import sampling
     from infoword_tf.data.store import write_store
     from infoword_tf.text import vocabulary
     from infoword_tf.text.wordpiece import WordPiece
+    from infoword_tf.training import precision as precisions
 
     documents = read_documents()
     pieces = vocabulary.learn((d.text for d in documents), VOCAB_SIZE.value)

@@ -204,8 +204,8 @@ def ours(
     """
     import tensorflow as tf
 
-    from infoword_tf import distribution, loop, optim
     from infoword_tf.model import Model
+    from infoword_tf.training import distribution, loop, optim
 
     own = work_of(objectives, memory_length)
     strategy = distribution.make_strategy('one')
@@ -333,7 +333,7 @@ def run_rounds(
         Tokens a second [rounds, contestants]; by precision, the best rate of
         a matrix product in operations a second.
     """
-    from infoword_tf.precision import product_rates
+    from infoword_tf.training.precision import product_rates
 
     for contestant in contestants:
         for _ in range(2):

@@ -17,7 +17,7 @@ from typing import Any
 
 import infoword_tf
 from export import serving_ops, warmup
-from infoword_tf import checkpoint
+from infoword_tf import files
 
 
 def check_free(output: pathlib.Path, version: int) -> None:
@@ -75,7 +75,7 @@ def write(
         names = ['serving_default', *signatures.functions]
         warmup.write(partial, names, loaded.max_length)
         described = describe(signatures, version, precision)
-        checkpoint.write_json(
+        files.write_json(
             partial / warmup.FOLDER / 'config.json',
             {**loaded.config, 'export': described},
         )
@@ -86,7 +86,7 @@ def write(
                 f'{"; ".join(found[:3])}; export/serving_ops.py says which '
                 'operations it has'
             )
-        with checkpoint.written(output / 'MODEL_CARD.md') as file:
+        with files.written(output / 'MODEL_CARD.md') as file:
             file.write_text(
                 card.render(
                     loaded.config,

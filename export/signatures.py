@@ -18,7 +18,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from infoword_tf.loaded import WORD_ROWS, Loaded
+from infoword_tf.inference.loaded import WORD_ROWS, Loaded
 from infoword_tf.text import vocabulary
 
 ROWS = 256  # texts of a chunk, at most

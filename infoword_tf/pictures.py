@@ -646,7 +646,7 @@ def draw(
     matplotlib.use('Agg')
     from matplotlib import patches, pyplot
 
-    from infoword_tf import checkpoint
+    from infoword_tf import files
 
     panels = [_Panel(one) for one in pictures]
     edge, between = 0.3, 0.45
@@ -710,6 +710,6 @@ def draw(
         )
     axes.set_xlim(0, width)
     axes.set_ylim(height, 0)
-    with checkpoint.written(path) as partial:
+    with files.written(path) as partial:
         figure.savefig(partial, format='png', dpi=150)
     pyplot.close(figure)

@@ -407,7 +407,7 @@ def choose_tokenizer() -> str:
 
 def open_tokenizer(corpus: Any, cache: pathlib.Path) -> Any:
     """What --vocab names, or what was learned from the text."""
-    from infoword_tf import checkpoint
+    from infoword_tf import files
     from infoword_tf.data import documents
     from infoword_tf.text.tokenizers import TOKENIZERS
 
@@ -426,7 +426,7 @@ def open_tokenizer(corpus: Any, cache: pathlib.Path) -> Any:
     )
     tokenizer = kind.learn(texts, VOCAB_SIZE.value, lower_case)
     learned.parent.mkdir(parents=True, exist_ok=True)
-    with checkpoint.written(learned) as partial:
+    with files.written(learned) as partial:
         tokenizer.write(partial)
     print(
         f'learned {len(tokenizer):,} pieces in '
@@ -495,7 +495,7 @@ def decide_precision(workdir: pathlib.Path) -> str:
         return PRECISION.value
     if (workdir / 'config.json').exists():
         return json.loads((workdir / 'config.json').read_text())['precision']
-    from infoword_tf import precision
+    from infoword_tf.training import precision
 
     return precision.faster()
 
@@ -558,7 +558,7 @@ def agree(workdir: pathlib.Path, config: dict[str, Any], replicas: int) -> None:
     Raises:
         UsageError: the workdir is of a run with other flags.
     """
-    from infoword_tf import checkpoint
+    from infoword_tf import files
 
     path = workdir / 'config.json'
     if path.exists() and list((workdir / 'checkpoints').glob('step-*')):
@@ -579,8 +579,8 @@ def agree(workdir: pathlib.Path, config: dict[str, Any], replicas: int) -> None:
                 f'{old["replicas"]}: dropout masks differ from here',
                 flush=True,
             )
-    checkpoint.write_json(path, config)
-    with checkpoint.written(workdir / 'flags.txt') as partial:
+    files.write_json(path, config)
+    with files.written(workdir / 'flags.txt') as partial:
         module = flags.FLAGS.find_module_defining_flag('objectives')
         own = flags.FLAGS.flags_by_module_dict()[module]
         lines = sorted(f.serialize() for f in own if f.present)
@@ -589,12 +589,12 @@ def agree(workdir: pathlib.Path, config: dict[str, Any], replicas: int) -> None:
 
 def start_from(model: Any, started: Any) -> None:
     """Copies what --init has into a fresh model, and says what."""
-    from infoword_tf import checkpoint
+    from infoword_tf import files
 
     old = {k: v.numpy() for k, v in started.model.variables.items()}
     new = model.variables
     taken = [path for path in new if path in old]
-    checkpoint.assign(
+    files.assign(
         {path: new[path] for path in taken},
         {path: old[path] for path in taken},
         INIT.value,
@@ -628,7 +628,8 @@ def train() -> None:
     # devices ------------------------------------------------------------------
     import tensorflow as tf
 
-    from infoword_tf import checkpoint, distribution
+    from infoword_tf import files
+    from infoword_tf.training import checkpoint, distribution
 
     strategy = distribution.make_strategy(STRATEGY.value, LOGICAL_CPUS.value)
     replicas = strategy.num_replicas_in_sync
@@ -650,14 +651,14 @@ def train() -> None:
 
     # Every worker holds the same weights: one of them writes.
     chief = distribution.is_chief(strategy)
-    with checkpoint.locked(workdir) if chief else contextlib.nullcontext():
+    with files.locked(workdir) if chief else contextlib.nullcontext():
         # text -----------------------------------------------------------------
         from infoword_tf.data.batches import (
             Batches,
             heldout_views,
             open_sources,
         )
-        from infoword_tf.loaded import load
+        from infoword_tf.inference.loaded import load
         from infoword_tf.model import CONFIG_VERSION, Model
 
         started = load(INIT.value) if INIT.value else None
@@ -700,11 +701,11 @@ def train() -> None:
         config = json.loads(json.dumps(config))
         if chief:
             agree(workdir, config, replicas)
-            with checkpoint.written(workdir / tokenizer.file) as partial:
+            with files.written(workdir / tokenizer.file) as partial:
                 tokenizer.write(partial)
 
         # model and optimizer --------------------------------------------------
-        from infoword_tf import loop, optim
+        from infoword_tf.training import loop, optim
 
         with strategy.scope():
             model = Model(config, tokenizer.specials, SEED.value)
@@ -741,7 +742,7 @@ def train() -> None:
             checkpoints.save(now, state | memories.parts())
             tensors = {k: v.numpy() for k, v in model.variables.items()}
             tensors['unigram'] = store.counts
-            checkpoint.write_tensors(workdir / 'weights.safetensors', tensors)
+            files.write_tensors(workdir / 'weights.safetensors', tensors)
 
         # loop -----------------------------------------------------------------
         fit(
@@ -777,7 +778,8 @@ def fit(
     """Runs Orbit's loop; at logging steps the chief writes, shows, saves."""
     import orbit
 
-    from infoword_tf import checkpoint, loop, report
+    from infoword_tf import files
+    from infoword_tf.training import checkpoint, loop, report
 
     steps, first = STEPS.value, int(trainer.step)
     rows = list(trainer.model.objectives)
@@ -835,7 +837,7 @@ def fit(
     last = dict(metrics.records[-1]) if metrics.records else {'step': first}
     if f'heldout/{rows[0]}/loss' not in last:
         last.update(heldout.evaluate())
-    checkpoint.write_json(workdir / 'metrics.json', last)
+    files.write_json(workdir / 'metrics.json', last)
     report.draw_bounds(workdir / 'bounds.png', metrics.records, rows)
     print(report.closing_table(last, rows))
     print(f'{workdir}/ holds the encoder, metrics.jsonl and bounds.png')

@@ -259,7 +259,8 @@ def run() -> dict[str, Any]:
     corpus = corpora.open_corpus(CORPUS.value, HELDOUT.value)
 
     import infoword_tf
-    from infoword_tf import checkpoint, precision
+    from infoword_tf import files
+    from infoword_tf.training import precision
 
     chosen = PRECISION.value
     if chosen == 'auto':
@@ -309,7 +310,7 @@ def run() -> dict[str, Any]:
     }
     workdir = pathlib.Path(WORKDIR.value)
     workdir.mkdir(parents=True, exist_ok=True)
-    checkpoint.write_json(workdir / 'metrics.json', record)
+    files.write_json(workdir / 'metrics.json', record)
     print(table(record))
     print(json.dumps(record), flush=True)
     return record

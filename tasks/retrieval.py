@@ -506,7 +506,7 @@ def run() -> dict[str, Any]:
         task = beir_task(pathlib.Path(DATA_DIR.value), SPLIT.value)
 
     import infoword_tf
-    from infoword_tf import checkpoint
+    from infoword_tf import files
 
     rows: dict[str, dict[str, float]] = {}
 
@@ -539,7 +539,7 @@ def run() -> dict[str, Any]:
     }
     workdir = pathlib.Path(WORKDIR.value)
     workdir.mkdir(parents=True, exist_ok=True)
-    checkpoint.write_json(workdir / 'metrics.json', record)
+    files.write_json(workdir / 'metrics.json', record)
     print(table(task, rows))
     print(json.dumps(record), flush=True)
     return record
@@ -547,7 +547,7 @@ def run() -> dict[str, Any]:
 
 def decide_precision() -> str:
     """--precision, with `auto` decided."""
-    from infoword_tf import precision
+    from infoword_tf.training import precision
 
     chosen = PRECISION.value
     return precision.faster() if chosen == 'auto' else chosen

@@ -11,7 +11,7 @@ ROOT = pathlib.Path(__file__).parent.parent
 LIBRARY = ROOT / 'infoword_tf'
 FREE = ('layers', 'encoders', 'objectives', 'views.py', 'sampling.py',
         'model.py', 'pictures.py', 'sizes.py')
-COMMANDS = ('train.py', 'show.py')
+COMMANDS = ('train.py', 'show.py', 'commands.py')
 
 
 def imports(path, top_level_only):

@@ -15,12 +15,13 @@ from absl import flags
 from absl.testing import absltest, flagsaver, parameterized
 
 import infoword_tf
-from infoword_tf import checkpoint, distribution, loop, optim, train
+from infoword_tf import files, train
 from infoword_tf.data import store as stores
 from infoword_tf.data.batches import Batches, heldout_views, open_sources
 from infoword_tf.model import Model
 from infoword_tf.objectives import TABLE
 from infoword_tf.plan import make_plan
+from infoword_tf.training import checkpoint, distribution, loop, optim
 from tests import corpus, remembering, zoo
 
 V, D, B, T = zoo.V, 8, 4, 6
@@ -415,7 +416,7 @@ class CommandCase(parameterized.TestCase):
                 (whole / name).read_bytes(), (broken / name).read_bytes(), name
             )
         self.assertEqual(self.records(whole), self.records(broken))
-        tensors = checkpoint.read_tensors(saved[0])
+        tensors = files.read_tensors(saved[0])
         parts = {k: v for k, v in tensors.items() if k.startswith('memory/')}
         self.assertLen(parts, 2 * replicas)
         self.assertEqual(

@@ -21,7 +21,8 @@ from absl import flags
 from absl.testing import absltest, flagsaver, parameterized
 
 import infoword_tf
-from infoword_tf import checkpoint, loop, optim, train
+from infoword_tf import files, train
+from infoword_tf.training import checkpoint, loop, optim
 from tests import corpus
 
 ROOT = pathlib.Path(__file__).parent.parent
@@ -550,7 +551,7 @@ class DamageTest(absltest.TestCase):
 
     def test_two_runs_on_one_workdir(self):
         with (
-            checkpoint.locked(self.workdir),
+            files.locked(self.workdir),
             self.assertRaisesRegex(RuntimeError, 'another run is writing'),
         ):
             run_here(self.workdir, '--steps=12')

@@ -10,8 +10,9 @@ import tensorflow as tf
 from absl.testing import absltest
 
 from benchmarks import work
-from infoword_tf import loop, optim, views
+from infoword_tf import views
 from infoword_tf.model import Model
+from infoword_tf.training import loop, optim
 from tests import test_jax, zoo
 
 COMMAND = '''

@@ -6,7 +6,7 @@ from pydoc_data import topics
 
 import numpy as np
 
-from infoword_tf import checkpoint
+from infoword_tf import files
 from infoword_tf.model import CONFIG_VERSION, Model
 from infoword_tf.objectives import TABLE
 from infoword_tf.text.tokenizers import TOKENIZERS
@@ -71,9 +71,9 @@ def write(
     tensors['unigram'] = np.bincount(ids.numpy(), minlength=len(tokenizer))
     folder = pathlib.Path(folder)
     folder.mkdir(parents=True)
-    checkpoint.write_json(folder / 'config.json', config)
-    checkpoint.write_json(folder / 'metrics.json', METRICS)
+    files.write_json(folder / 'config.json', config)
+    files.write_json(folder / 'metrics.json', METRICS)
     (folder / 'flags.txt').write_text(FLAGS)
     tokenizer.write(folder / tokenizer.file)
-    checkpoint.write_tensors(folder / 'weights.safetensors', tensors)
+    files.write_tensors(folder / 'weights.safetensors', tensors)
     return folder

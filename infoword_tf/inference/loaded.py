@@ -19,7 +19,7 @@ import numpy as np
 import tensorflow as tf
 from keras import ops
 
-from infoword_tf import checkpoint
+from infoword_tf import files
 from infoword_tf.encoders import ENCODERS
 from infoword_tf.layers.block import take
 from infoword_tf.layers.pooling import POOLINGS, pool
@@ -430,9 +430,9 @@ def load(
         _there(workdir / kind.file), config['tokenizer']['lower_case']
     )
     model = Model({**config, 'precision': precision}, tokenizer.specials)
-    tensors = checkpoint.read_tensors(workdir / 'weights.safetensors')
+    tensors = files.read_tensors(workdir / 'weights.safetensors')
     unigram = tensors.pop('unigram')
-    checkpoint.assign(
+    files.assign(
         model.variables, tensors, str(workdir / 'weights.safetensors')
     )
     return Loaded(model, tokenizer, config, unigram)

@@ -11,7 +11,7 @@ import tensorflow as tf
 from absl.testing import absltest, parameterized
 
 import infoword_tf
-from infoword_tf import checkpoint, train
+from infoword_tf import files, train
 from infoword_tf.model import CONFIG_VERSION, Model
 from infoword_tf.objectives import TABLE
 from infoword_tf.text import vocabulary
@@ -70,8 +70,8 @@ def write_workdir(folder, case, more=None, **changes):
     tensors['unigram'] = np.arange(len(pieces), dtype=np.int64)
     folder.mkdir(parents=True)
     vocabulary.write(folder / 'vocab.txt', pieces)
-    checkpoint.write_json(folder / 'config.json', config)
-    checkpoint.write_tensors(folder / 'weights.safetensors', tensors)
+    files.write_json(folder / 'config.json', config)
+    files.write_tensors(folder / 'weights.safetensors', tensors)
     return folder
 
 

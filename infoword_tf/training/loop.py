@@ -13,14 +13,14 @@ import numpy as np
 import orbit
 import tensorflow as tf
 
-from infoword_tf import optim
 from infoword_tf.data.batches import HELDOUT_BATCH
 from infoword_tf.data.streams import StreamSource
-from infoword_tf.distribution import StrategyReplicas
 from infoword_tf.layers import dropout
 from infoword_tf.model import Model
 from infoword_tf.objectives import TABLE, Replicas
 from infoword_tf.objectives.infonce import Outcome
+from infoword_tf.training import optim
+from infoword_tf.training.distribution import StrategyReplicas
 from infoword_tf.views import View, flatten, unflatten
 
 FIELDS = Outcome._fields

@@ -6,8 +6,8 @@ import numpy as np
 import tensorflow as tf
 from absl.testing import absltest, parameterized
 
-from infoword_tf import distribution, loop, optim
 from infoword_tf.layers import dropout
+from infoword_tf.training import distribution, loop, optim
 from infoword_tf.views import flatten, unflatten
 from tests import zoo
 

@@ -5,7 +5,7 @@ import pathlib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from infoword_tf import checkpoint
+from infoword_tf import files
 
 STYLES = '-', '--', ':', '-.'  # of the rows of one run
 
@@ -218,6 +218,6 @@ def _save(figure: Any, path: pathlib.Path) -> None:
     """Writes a figure as PNG and forgets it."""
     from matplotlib import pyplot
 
-    with checkpoint.written(path) as partial:
+    with files.written(path) as partial:
         figure.savefig(partial, format='png', dpi=140, bbox_inches='tight')
     pyplot.close(figure)

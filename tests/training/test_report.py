@@ -4,7 +4,7 @@ import pathlib
 
 from absl.testing import absltest
 
-from infoword_tf import report
+from infoword_tf.training import report
 
 RECORD = {
     'step': 1200,

@@ -7,7 +7,7 @@ import numpy as np
 import tensorflow as tf
 from absl.testing import absltest, parameterized
 
-from infoword_tf import optim
+from infoword_tf.training import optim
 from tests import zoo
 
 SHAPES = {

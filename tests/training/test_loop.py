@@ -5,8 +5,8 @@ import math
 import numpy as np
 from absl.testing import absltest, parameterized
 
-from infoword_tf import loop
 from infoword_tf.objectives import TABLE
+from infoword_tf.training import loop
 from tests import zoo
 
 M = TABLE['dim'].heldout_candidates

@@ -12,152 +12,16 @@ invisible to other ways of saving).
 """
 
 import contextlib
-import fcntl
-import hashlib
 import json
-import os
 import pathlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
+from infoword_tf import files
+
 PATTERN = 'step-{:09d}.safetensors'
-DIGEST = 'blake2b'  # its name in a file's metadata
-
-
-@contextlib.contextmanager
-def locked(workdir: pathlib.Path) -> Iterator[None]:
-    """Holds a workdir for one run.
-
-    Raises:
-        RuntimeError: another run holds it.
-    """
-    workdir.mkdir(parents=True, exist_ok=True)
-    with open(workdir / '.lock', 'w') as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise RuntimeError(
-                f'{workdir}: another run is writing to it; wait for it, stop '
-                'it, or give this one a --workdir of its own'
-            ) from None
-        yield
-
-
-def _umask() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask
-
-
-@contextlib.contextmanager
-def written(path: pathlib.Path) -> Iterator[pathlib.Path]:
-    """Gives a temporary path that becomes `path` when all went well.
-
-    Raises:
-        OSError: the disk is full or the like; what was at `path` is still
-            there, and nothing else is left.
-    """
-    partial = path.with_name(f'.{path.name}.{os.getpid()}')
-    try:
-        yield partial
-        with open(partial, 'rb') as file:
-            os.fsync(file.fileno())
-        partial.chmod(0o666 & ~_umask())  # a library may have made it 0600
-        os.replace(partial, path)
-    except OSError as error:
-        raise OSError(
-            error.errno,
-            f'{path} could not be written ({error.strerror or error}); '
-            'nothing that was there is lost: make room and run the same '
-            'command again',
-        ) from error
-    finally:
-        partial.unlink(missing_ok=True)
-
-
-def write_json(path: pathlib.Path, value: Any) -> None:
-    """Writes JSON, whole or not at all."""
-    with written(path) as partial:
-        partial.write_text(json.dumps(value, indent=2) + '\n')
-
-
-def write_tensors(
-    path: pathlib.Path, tensors: Mapping[str, np.ndarray]
-) -> None:
-    """Writes named arrays with their digest, whole or not at all."""
-    from safetensors import SafetensorError
-    from safetensors import numpy as safetensors
-
-    tensors = {k: np.asarray(v, order='C') for k, v in tensors.items()}
-    with written(path) as partial:
-        try:
-            safetensors.save_file(
-                tensors, partial, {DIGEST: _digest(tensors)}
-            )
-        except SafetensorError as error:
-            raise OSError(None, str(error)) from error
-
-
-def read_tensors(path: pathlib.Path) -> dict[str, np.ndarray]:
-    """Reads named arrays.
-
-    Raises:
-        ValueError: the file is cut, damaged or no safetensors file.
-    """
-    from safetensors import SafetensorError, safe_open
-
-    try:
-        with safe_open(path, 'numpy') as file:
-            metadata = file.metadata() or {}
-            tensors = {name: file.get_tensor(name) for name in file.keys()}
-    except SafetensorError as error:
-        raise ValueError(f'{path} cannot be read ({error})') from error
-    # A file from elsewhere has no digest.
-    if metadata.get(DIGEST, digest := _digest(tensors)) != digest:
-        raise ValueError(
-            f'{path} is damaged: its numbers are not those that were '
-            'written; take it from a backup, or train again'
-        )
-    return tensors
-
-
-def _digest(tensors: Mapping[str, np.ndarray]) -> str:
-    """Of names, shapes and bytes."""
-    found = hashlib.blake2b(digest_size=16)
-    for name in sorted(tensors):
-        array = np.ascontiguousarray(tensors[name])
-        found.update(f'{name} {array.dtype} {array.shape}'.encode())
-        found.update(array.reshape(-1).view(np.uint8))
-    return found.hexdigest()
-
-
-def assign(
-    variables: Mapping[str, Any],
-    tensors: Mapping[str, np.ndarray],
-    where: str,
-) -> None:
-    """Sets every variable from the array of the same path.
-
-    Raises:
-        ValueError: paths or shapes differ.
-    """
-    lacking = sorted(set(variables) - set(tensors))
-    surplus = sorted(set(tensors) - set(variables))
-    if lacking or surplus:
-        raise ValueError(
-            f'{where} does not fit the model: it lacks {lacking[:3]} and has '
-            f'{surplus[:3]} besides'
-        )
-    for path, variable in variables.items():
-        shape = tuple(tensors[path].shape)
-        if shape != tuple(variable.shape):
-            raise ValueError(
-                f'{where}: {path} has shape {shape}, the model wants '
-                f'{tuple(variable.shape)}'
-            )
-        variable.assign(tensors[path])
 
 
 class Checkpoints:
@@ -186,7 +50,7 @@ class Checkpoints:
         """Writes the state after `step` updates; drops the oldest ones."""
         tensors = {k: np.asarray(v) for k, v in variables.items()}
         tensors['step'] = np.asarray(step, np.int64)
-        write_tensors(self.folder / PATTERN.format(step), tensors)
+        files.write_tensors(self.folder / PATTERN.format(step), tensors)
         for path in self.paths()[: -self.keep]:
             path.unlink()
 
@@ -211,7 +75,7 @@ class Checkpoints:
         failures = []
         for path in reversed(self.paths()):
             try:
-                tensors = read_tensors(path)
+                tensors = files.read_tensors(path)
             except ValueError as error:
                 failures.append(str(error))
                 continue
@@ -223,11 +87,11 @@ class Checkpoints:
                 for k in list(tensors)
                 if k.startswith('memory/')
             }
-            assign(variables, tensors, str(path))
+            files.assign(variables, tensors, str(path))
             print(f'resuming from {path} (step {step})', flush=True)
             memory = memory or {}
             if set(memory) == set(remembered):
-                assign(memory, remembered, str(path))
+                files.assign(memory, remembered, str(path))
             else:
                 print(
                     'memory starts empty: the checkpoint has none of these '
@@ -266,7 +130,7 @@ class Metrics:
                     if record['step'] <= step:
                         self.records.append(record)
         if chief:
-            with written(self.path) as partial:
+            with files.written(self.path) as partial:
                 partial.write_text(
                     ''.join(json.dumps(r) + '\n' for r in self.records)
                 )

@@ -1,0 +1,151 @@
+"""What every command does alike: complaints, Ctrl-C, the record of a run.
+
+    commands.start(run)                      # of a module that is run
+
+`run()` does the work; a `UsageError`, or anything else that a user can mend,
+becomes one sentence on standard error and exit status 1.
+"""
+
+import json
+import os
+import pathlib
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from absl import app, flags, logging
+
+from infoword_tf import files
+
+# Messages of TensorFlow's C++ parts: fatal ones alone.
+os.environ.setdefault('TF_CPP_MIN_LOG_LEVEL', '3')
+TRACEBACK = 'INFOWORD_TRACEBACK'  # set it to see where an error comes from
+INTERRUPTED = 130  # as a shell has it: 128 and SIGINT
+
+
+class UsageError(Exception):
+    """Something that was asked for cannot be; the message says what to do."""
+
+
+def start(
+    run: Callable[..., Any],
+    words: str | None = None,
+    stopped: str = 'nothing was written',
+) -> None:
+    """Parses the flags and runs a command; it does not return.
+
+    Args:
+        run: the command, called without arguments, or with `words`. What it
+            returns is the exit status where that is False or True.
+        words: what arguments that are no flags are, which `run` then gets as
+            a list; None: there are none.
+        stopped: what Ctrl-C leaves, for people.
+    """
+    app.run(lambda argv: guard(run, argv, words, stopped))
+
+
+def guard(
+    run: Callable[..., Any],
+    argv: Sequence[str],
+    words: str | None = None,
+    stopped: str = 'nothing was written',
+) -> None:
+    """Runs a command whose flags are parsed; see `start`.
+
+    Raises:
+        SystemExit: what went wrong, or a command that returned False.
+    """
+    logging.set_verbosity(logging.WARNING)
+    try:
+        if words is None and len(argv) > 1:
+            raise UsageError(f'{argv[1]!r} is no flag; flags begin with --')
+        done = run() if words is None else run(list(argv[1:]))
+    except (UsageError, ValueError, OSError, RuntimeError) as error:
+        if os.environ.get(TRACEBACK):
+            raise
+        print(f'error: {error}', file=sys.stderr, flush=True)
+        sys.exit(1)
+    except KeyboardInterrupt:
+        print(f'\nstopped; {stopped}', file=sys.stderr, flush=True)
+        sys.exit(INTERRUPTED)
+    if done is False:
+        sys.exit(1)
+
+
+def require(values: Mapping[str, Any], **needed: str) -> None:
+    """Complains of flags that are missing.
+
+    Args:
+        values: by flag.
+        **needed: by flag, what it names.
+
+    Raises:
+        UsageError: one of them has no value.
+    """
+    for flag, what in needed.items():
+        if not values[flag]:
+            raise UsageError(f'--{flag} is missing: name {what}')
+
+
+def result_folder(workdir: str) -> pathlib.Path:
+    """--workdir of an evaluation: a folder that is no model's.
+
+    Raises:
+        UsageError: it holds a model, whose own metrics.json would be lost.
+    """
+    folder = pathlib.Path(workdir)
+    if (folder / 'config.json').exists():
+        raise UsageError(
+            f'--workdir={workdir} holds a model, whose own metrics.json '
+            'would be lost; name another folder'
+        )
+    return folder
+
+
+def record(folder: pathlib.Path, values: Mapping[str, Any]) -> None:
+    """Keeps the result of a command: metrics.json, and the last line printed.
+
+    Args:
+        folder: made where it is not there.
+        values: what JSON can hold.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    files.write_json(folder / 'metrics.json', values)
+    print(json.dumps(values), flush=True)
+
+
+def define_settings(
+    rows: Mapping[str, Mapping[str, Any]],
+    flag_values: flags.FlagValues = flags.FLAGS,
+) -> dict[str, flags.FlagHolder]:
+    """Flags `--ROW.NAME` of every setting of every row.
+
+    None where one is not given, so that `resolve` knows what was chosen.
+
+    Args:
+        rows: by row and name, its `settings.Setting`.
+        flag_values: where they are defined.
+
+    Returns:
+        The flags by name, 'dim.critic' and the like.
+    """
+    found = {}
+    for row, settings in rows.items():
+        for name, setting in settings.items():
+            found[f'{row}.{name}'] = _define(
+                f'{row}.{name}', setting, flag_values
+            )
+    return found
+
+
+def _define(name: str, setting: Any, flag_values: Any) -> flags.FlagHolder:
+    text = f'{setting.help} By default {setting.default}.'
+    more = {'flag_values': flag_values}
+    if isinstance(setting.default, bool):
+        return flags.DEFINE_bool(name, None, text, **more)
+    if setting.choices:
+        return flags.DEFINE_enum(name, None, setting.choices, text, **more)
+    more['lower_bound'] = setting.at_least
+    if isinstance(setting.default, int):
+        return flags.DEFINE_integer(name, None, text, **more)
+    return flags.DEFINE_float(name, None, text, **more)

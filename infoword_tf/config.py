@@ -1,0 +1,144 @@
+"""What a workdir says of its model: config.json, written and read here alone.
+
+    {"version": 2, "encoder": {"name": ..., "arguments": {...}},
+     "rows": {"mlm": {"weight": 1.0, "settings": {...}}}, ...}
+"""
+
+import dataclasses
+import json
+import pathlib
+from collections.abc import Mapping
+from typing import Any, Self
+
+from infoword_tf import files
+
+VERSION = 2
+FILE = 'config.json'
+
+
+@dataclasses.dataclass(frozen=True)
+class EncoderConfig:
+    """g_omega: a name in ENCODERS and the arguments of its constructor."""
+
+    name: str
+    arguments: dict[str, Any]
+
+
+@dataclasses.dataclass(frozen=True)
+class TokenizerConfig:
+    """How strings become pieces: a name in TOKENIZERS, and the case."""
+
+    kind: str
+    lower_case: bool
+
+
+@dataclasses.dataclass(frozen=True)
+class RowConfig:
+    """A row of the sum: its weight, and every one of its settings."""
+
+    weight: float
+    settings: dict[str, Any]
+
+
+@dataclasses.dataclass(frozen=True)
+class Config:
+    """All that decides what a model computes, and what it was trained by.
+
+    Attributes:
+        encoder: g_omega.
+        rows: of the sum, by name in TABLE.
+        max_length: T, the longest text that it was trained on, with specials:
+            the limit of `encode` and of exports.
+        tokenizer: of the vocabulary that lies beside it.
+        precision: a Keras dtype policy, as decided.
+        masking: what is hidden, a name in MASKINGS.
+        memory_length: tokens of memory in training; None for an encoder that
+            has none.
+        layout: what stands around a lone text, a name in LAYOUTS.
+        pooling, similarity: how a text becomes a vector, and how two of them
+            are compared.
+        replicas: that the run had.
+        run: by flag, what decides the weights; compared on resume.
+        version: of this format.
+    """
+
+    encoder: EncoderConfig
+    rows: dict[str, RowConfig]
+    max_length: int
+    tokenizer: TokenizerConfig = TokenizerConfig('wordpiece', True)
+    precision: str = 'float32'
+    masking: str = 'tokens'
+    memory_length: int | None = None
+    layout: str = 'bert'
+    pooling: str = 'mean'
+    similarity: str = 'cosine'
+    replicas: int = 1
+    run: dict[str, Any] = dataclasses.field(default_factory=dict)
+    version: int = VERSION
+
+    def replace(self, **changes: Any) -> Self:
+        """The same with other values."""
+        return dataclasses.replace(self, **changes)
+
+    def to_json(self) -> dict[str, Any]:
+        """As `from_json` reads it: what JSON can hold, and nothing else."""
+        return json.loads(json.dumps(dataclasses.asdict(self)))
+
+    @classmethod
+    def from_json(cls, values: Mapping[str, Any], where: str = FILE) -> Self:
+        """Reads what `to_json` gave.
+
+        Args:
+            values: by name.
+            where: for complaints.
+
+        Raises:
+            ValueError: another version; a value that is lacking, or that
+                nobody knows.
+        """
+        version = values.get('version')
+        if version != VERSION:
+            raise ValueError(
+                f'{where} has version {version}, this code reads version '
+                f'{VERSION}; load it with the release that wrote it'
+            )
+        try:
+            return cls(
+                **{
+                    **values,
+                    'encoder': EncoderConfig(**values['encoder']),
+                    'tokenizer': TokenizerConfig(**values['tokenizer']),
+                    'rows': {
+                        row: RowConfig(**entry)
+                        for row, entry in values['rows'].items()
+                    },
+                }
+            )
+        except (KeyError, TypeError) as error:
+            raise ValueError(
+                f'{where} is no config of version {VERSION}: {error}'
+            ) from error
+
+    def write(self, folder: pathlib.Path) -> None:
+        """Writes config.json into a workdir, whole or not at all."""
+        files.write_json(folder / FILE, self.to_json())
+
+    @classmethod
+    def read(cls, folder: pathlib.Path) -> Self:
+        """Reads config.json of a workdir.
+
+        Raises:
+            FileNotFoundError: it has none.
+            ValueError: as `from_json`.
+        """
+        path = pathlib.Path(folder) / FILE
+        if not path.is_file():
+            raise FileNotFoundError(
+                f'{folder} has no {FILE}: it is not the workdir of a run of '
+                'infoword_tf.train'
+            )
+        try:
+            values = json.loads(path.read_text())
+        except ValueError as error:
+            raise ValueError(f'{path} is no JSON: {error}') from None
+        return cls.from_json(values, str(path))

@@ -1,0 +1,1 @@
+"""What a workdir can do without a trainer."""

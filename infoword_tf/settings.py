@@ -1,0 +1,48 @@
+"""A setting of a row or of a view: its default, its bounds and its help.
+
+It stands once, beside what it sets; `commands.define_settings` makes the flag
+`--ROW.NAME` of it, and `resolve` the value.
+"""
+
+import dataclasses
+from typing import Any
+
+
+@dataclasses.dataclass(frozen=True)
+class Setting:
+    """What a run may choose.
+
+    Attributes:
+        default: its value where nothing is chosen; its type is the setting's.
+        help: one sentence for --help.
+        choices: all values of a string.
+        at_least: the smallest number.
+        needs: (another setting, its value) without which this one does
+            nothing.
+    """
+
+    default: Any
+    help: str
+    choices: tuple[str, ...] = ()
+    at_least: float | None = None
+    needs: tuple[str, Any] | None = None
+
+    def check(self, flag: str, value: Any) -> Any:
+        """A value that was chosen, as the type of the default.
+
+        Args:
+            flag: its name, for complaints.
+            value: what was chosen.
+
+        Raises:
+            ValueError: it is out of bounds.
+        """
+        if self.choices and value not in self.choices:
+            raise ValueError(
+                f'--{flag}={value}: known are {", ".join(self.choices)}'
+            )
+        if self.at_least is not None and not value >= self.at_least:
+            raise ValueError(
+                f'--{flag}={value}: it is {self.at_least:g} or more'
+            )
+        return type(self.default)(value)

@@ -1,0 +1,1 @@
+"""From a plan to a workdir: the loop, its state, what it leaves."""
