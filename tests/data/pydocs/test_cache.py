@@ -1,0 +1,93 @@
+import collections
+import contextlib
+import io
+import json
+from unittest import mock
+
+from absl.testing import absltest
+
+from infoword_tf.data.pydocs import cache, packages
+from tests.data import texts
+
+
+class PrepareTest(texts.Temporary):
+    def prepare(self, root):
+        with (
+            contextlib.redirect_stderr(io.StringIO()),
+            contextlib.redirect_stdout(io.StringIO()) as printed,
+            mock.patch.object(packages, 'stdlib_files', list),
+        ):
+            folder = cache.prepare(root, ['absl-py'], 1)
+        return folder, printed.getvalue()
+
+    def test_build_and_open(self):
+        folder, built = self.prepare(self.folder / 'a' / 'b')
+        again, opened = self.prepare(self.folder / 'a' / 'b')
+        other, _ = self.prepare(self.folder / 'c')
+        self.assertEqual(folder, again)
+        self.assertEqual(built.splitlines()[-1], opened.strip())
+        self.assertStartsWith(opened, 'pydocs: ')
+        self.assertEqual(folder.name, other.name)
+        for name in ('train.jsonl', 'heldout.jsonl'):
+            self.assertEqual(
+                (folder / name).read_bytes(), (other / name).read_bytes()
+            )
+        # No temporary folder stays behind.
+        self.assertEqual(list(folder.parent.iterdir()), [folder])
+        figures = json.loads((folder / 'figures.json').read_text())
+        train = list(cache.read(folder / 'train.jsonl'))
+        heldout = list(cache.read(folder / 'heldout.jsonl'))
+        self.assertLen(train, figures['train'])
+        self.assertLen(heldout, figures['heldout'])
+        self.assertEqual(
+            figures['documents'],
+            len(train) + len(heldout) + figures['dropped'],
+        )
+        self.assertGreater(len(train), 100)
+        self.assertEqual({packages.package(d.source) for d in train}, {'absl'})
+        for document in train:
+            self.assertGreaterEqual(len(document.text.split()), 8)
+            self.assertEqual(document.text, ' '.join(document.text.split()))
+
+    def test_a_failed_build_leaves_nothing(self):
+        with mock.patch.object(
+            cache, '_write', side_effect=OSError('disk full')
+        ):
+            with self.assertRaisesRegex(OSError, 'disk full'):
+                self.prepare(self.folder)
+        self.assertEmpty(list(self.folder.iterdir()))
+
+    def test_another_process_was_first(self):
+        root = self.folder
+        write = cache._write
+
+        def overtaken(path, corpus):
+            write(path, corpus)
+            folder = root / path.parent.parent.name.rsplit('.', 1)[0]
+            folder.mkdir(exist_ok=True)
+            (folder / 'figures.json').write_text(json.dumps(FIGURES))
+
+        with mock.patch.object(cache, '_write', overtaken):
+            folder, printed = self.prepare(root)
+        self.assertIn('12,345 documents', printed)
+        self.assertEqual(list(root.iterdir()), [folder])
+
+    def test_hash_of_the_environment(self):
+        Distribution = collections.namedtuple('Distribution', 'version')
+        one = cache.environment_hash({'a': Distribution('1')})
+        two = cache.environment_hash({'a': Distribution('2')})
+        with mock.patch.object(cache, 'EXTRACTION', -1):
+            three = cache.environment_hash({'a': Distribution('1')})
+        self.assertLen({one, two, three}, 3)
+        self.assertRegex(one, '^[0-9a-f]{32}$')
+
+
+FIGURES = dict.fromkeys(
+    'words megabytes train candidates dropped heldout files skipped_files '
+    'seconds'.split(),
+    0,
+) | {'documents': 12345}
+
+
+if __name__ == '__main__':
+    absltest.main()

@@ -1,0 +1,112 @@
+import contextlib
+import io
+import subprocess
+import sys
+from unittest import mock
+
+from absl.testing import absltest
+
+from infoword_tf.data.pydocs import extraction, packages
+from tests.data import texts
+
+SOURCE = '''
+"""This is the docstring of a module, and it is long enough."""
+
+if True:
+    class Outer:
+        """Outer is the class that all of these functions are in."""
+
+        def method(self):
+            """The method has a docstring that is long enough."""
+
+            def inner():
+                "A function inside a function may have a docstring too."
+
+        def short(self):
+            """Too short."""
+
+        async def copied(self):
+            """The method  has a Docstring that is
+            long enough."""
+
+try:
+    from elsewhere import g
+except ImportError:
+    def g():
+        """This is defined where something else cannot be imported."""
+'''
+
+EXPECTED = [
+    'p/a.py',
+    'p/a.py:Outer',
+    'p/a.py:Outer.method',
+    'p/a.py:Outer.method.inner',
+    'p/a.py:g',
+]
+
+
+class ExtractTest(texts.Temporary):
+    def files(self, **contents):
+        return [
+            packages.File(str(self.write(f'{n}.py', c)), f'p/{n}.py')
+            for n, c in contents.items()
+        ]
+
+    def extract(self, files, processes=1):
+        with contextlib.redirect_stderr(io.StringIO()):
+            return extraction.extract(files, processes)
+
+    def test_names_order_and_duplicates(self):
+        found, skipped = self.extract(self.files(a=SOURCE, b=SOURCE))
+        self.assertEqual([d.source for d in found], EXPECTED)
+        self.assertEqual(skipped, 0)
+        self.assertEqual(
+            found[2].sentences,
+            ('The method has a docstring that is long enough.',),
+        )
+
+    def test_files_that_do_not_parse_are_counted(self):
+        latin = '"""Ein Café is the place where all of us are."""'
+        files = self.files(
+            syntax='def f(:\n',
+            latin=latin.encode('latin1'),
+            declared=f'# coding: latin1\n{latin}'.encode('latin1'),
+            bom=b'\xef\xbb\xbf' + latin.replace('all', 'none').encode(),
+            null=b'"""A null byte is not allowed in any source."""\0',
+            empty='',
+        )
+        files.append(packages.File(str(self.folder / 'gone.py'), 'p/gone.py'))
+        found, skipped = self.extract(files)
+        self.assertEqual(
+            [d.source for d in found], ['p/declared.py', 'p/bom.py']
+        )
+        self.assertIn('Café', found[0].text)
+        self.assertEqual(skipped, 4)
+
+    def test_processes_change_nothing(self):
+        sources = {
+            f'm{i:03}': SOURCE.replace('long enough', f'as long as {i} words')
+            for i in range(120)
+        }
+        sources['broken'] = '('
+        files = self.files(**sources)
+        one = self.extract(files, 1)
+        self.assertEqual(one, self.extract(files, 2))
+        self.assertGreater(len(one[0]), 120)
+        self.assertEqual(one[1], 1)
+
+    def test_a_process_that_ends_is_an_error(self):
+        with mock.patch.object(extraction, '_SERVE', 'raise SystemExit(3)'):
+            with self.assertRaisesRegex(RuntimeError, 'exit status 3.*a.py'):
+                self.extract(self.files(a=SOURCE), 2)
+
+    def test_extraction_does_not_import_tensorflow(self):
+        code = (
+            'import sys; from infoword_tf.data import corpora; '
+            "assert not {'tensorflow', 'keras'} & set(sys.modules)"
+        )
+        subprocess.run([sys.executable, '-c', code], check=True)
+
+
+if __name__ == '__main__':
+    absltest.main()

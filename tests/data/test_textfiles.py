@@ -1,0 +1,216 @@
+import gzip
+import os
+from unittest import mock
+
+import numpy as np
+from absl.testing import absltest, parameterized
+
+from infoword_tf.data import corpora, textfiles
+from infoword_tf.data.documents import Document
+from tests.data.texts import Temporary, words
+
+
+class TextTest(Temporary):
+    def open(self, pattern='*.txt*', heldout=None):
+        return corpora.open_corpus(
+            f'text:{self.folder}/{pattern}',
+            heldout and f'{self.folder}/{heldout}',
+        )
+
+    def all(self, pattern='*.txt*'):
+        corpus = self.open(pattern)
+        return list(corpus.train()) + list(corpus.heldout())
+
+    def test_documents_of_many_files(self):
+        self.write('b.txt', '\n\nOne. Two.\nThree\n \t\nFour')
+        zipped = gzip.compress('Fünf\r\n\r\n\r\nSix\r\n'.encode())
+        a = self.write('a.txt.gz', zipped)
+        c = self.write('deep/er/c.txt', '\ufeffBom first.\n\nThen\u00a0more')
+        self.write('deep/empty.txt', '')
+        b = self.folder / 'b.txt'
+        self.assertCountEqual(
+            self.all('**/*.txt*'),
+            [
+                Document(('Fünf',), f'{a}:1'),
+                Document(('Six',), f'{a}:4'),
+                Document(('One.', 'Two.', 'Three'), f'{b}:3'),
+                Document(('Four',), f'{b}:6'),
+                Document(('Bom first.',), f'{c}:1'),
+                Document(('Then more',), f'{c}:3'),
+            ],
+        )
+
+    def test_home(self):
+        self.write('home.txt', 'Home')
+        with mock.patch.dict(os.environ, HOME=str(self.folder)):
+            found = textfiles.find('~/*.txt')
+        self.assertEqual(found, [self.folder / 'home.txt'])
+
+    def test_no_file(self):
+        with self.assertRaisesRegex(ValueError, r'No file matches.*\*\.txt'):
+            self.open()
+
+    def test_no_text(self):
+        self.write('a.txt', '')
+        self.write('b.txt.gz', gzip.compress(b' \n\n\t\n'))
+        with self.assertRaisesRegex(ValueError, 'no text in the 2 file'):
+            self.open()
+
+    @parameterized.parameters(False, True)
+    def test_binary(self, is_zipped):
+        content = b'a' * 8191 + b'\0'
+        name = 'x.txt.gz' if is_zipped else 'x.txt'
+        self.write(name, gzip.compress(content) if is_zipped else content)
+        self.write('a.txt', 'Fine')
+        with self.assertRaisesRegex(ValueError, rf'{name} looks binary.*UTF-8'):
+            self.open()
+
+    @parameterized.parameters(False, True)
+    def test_bad_utf8(self, is_zipped):
+        content = b'\xef\xbb\xbfOne\r\n\r\n' + 'é\n\n'.encode() * 300
+        bad = content + b'abc\xe9d\n'
+        name = 'x.txt.gz' if is_zipped else 'x.txt'
+        self.write(name, gzip.compress(bad) if is_zipped else bad)
+        corpus = self.open()
+        offset = f'{len(content) + 3:,}'
+        with self.assertRaisesRegex(
+            ValueError, rf'{name} is not UTF-8: byte 0xe9 at offset {offset} '
+        ):
+            list(corpus.train())
+
+    @parameterized.parameters(-1, -9, 40, 3)
+    def test_truncated_gz(self, end):
+        rng = np.random.default_rng(0)
+        lines = '\n\n'.join(words(rng, 9) for _ in range(3000))
+        self.write('x.txt.gz', gzip.compress(lines.encode())[:end])
+        with self.assertRaisesRegex(ValueError, 'x.txt.gz is not a whole gzip'):
+            list(self.open().train())
+
+    def test_not_gz(self):
+        self.write('x.txt.gz', 'Just text.')
+        with self.assertRaisesRegex(ValueError, 'must not end in .gz'):
+            self.open()
+
+    def test_a_long_document_goes_on(self):
+        self.write('x.txt', 'One line of it.\n' * 100)
+        with mock.patch.object(textfiles, 'LONGEST', 400):
+            found = self.all()
+        self.assertEqual(sum(len(d.sentences) for d in found), 100)
+        self.assertBetween(len(found), 3, 5)
+
+    @parameterized.parameters('word and ', 'wort', 'w\u00f6rt', '\u8a9e')
+    def test_a_line_that_is_too_long_to_hold(self, text):
+        text = (text * 300).strip()
+        self.write('x.txt', text + '\nThe end.')
+        with mock.patch.object(textfiles, 'LONGEST', 64):
+            found = [s for d in self.all() for s in d.sentences]
+        self.assertEqual(found[-1], 'The end.')
+        space = ' ' if ' ' in text else ''
+        self.assertEqual(space.join(found[:-1]), text)
+        self.assertLess(max(map(len, found)), 130)
+
+    def test_heldout_share(self):
+        rng = np.random.default_rng(1)
+        texts = [words(rng, 5) for _ in range(5000)]
+        self.write('x.txt', '\n\n'.join(texts))
+        corpus = self.open()
+        train = [d.text for d in corpus.train()]
+        heldout = [d.text for d in corpus.heldout()]
+        self.assertBetween(len(heldout), 20, 80)  # 50 +- 4.3 sigma
+        self.assertEqual(sorted(train + heldout), sorted(texts))
+        # Both begin anew, and the order of a pass is that of the file.
+        self.assertEqual(train, [d.text for d in corpus.train()])
+        held = set(heldout)
+        self.assertEqual(train, [t for t in texts if t not in held])
+        self.assertEqual(heldout, [t for t in texts if t in held])
+
+    def test_heldout_cap(self):
+        rng = np.random.default_rng(1)
+        every = [Document((words(rng, 5),), 'made') for _ in range(1500)]
+        free = list(textfiles.heldout(every))
+        self.assertGreater(len(free), 4)
+        self.assertEqual(list(textfiles.heldout(every, 3)), free[:3])
+        # What lies beyond the limit is not trained on: it may be a copy.
+        train = list(textfiles.train(every))
+        self.assertEqual(train, [d for d in every if d not in free])
+
+    def test_heldout_glob(self):
+        self.write('train.txt', '\n\n'.join(f'Text {i}' for i in range(300)))
+        self.write('valid.txt', 'Valid 1\n\nValid 2')
+        corpus = self.open('train.txt', 'valid.txt')
+        self.assertLen(list(corpus.train()), 300)
+        self.assertEqual(
+            [d.text for d in corpus.heldout()], ['Valid 1', 'Valid 2']
+        )
+        self.assertNotEqual(
+            corpus.fingerprint, self.open('train.txt').fingerprint
+        )
+        with self.assertRaisesRegex(ValueError, 'valid.txt.*match both'):
+            self.open('*.txt', 'valid.txt')
+        with self.assertRaisesRegex(ValueError, 'No file matches.*none'):
+            self.open('*.txt', 'none')
+
+    def test_fingerprint(self):
+        path = self.write('x.txt', 'One')
+        one = self.open()
+        self.assertEqual(one.fingerprint, self.open().fingerprint)
+        self.assertEqual(one.name, f'text:{self.folder}/*.txt*')
+        os.utime(path, ns=(1, 1))
+        two = self.open().fingerprint
+        self.write('y.txt', 'Two')
+        self.assertLen({one.fingerprint, two, self.open().fingerprint}, 3)
+
+
+class LinesTest(Temporary):
+    def open(self, heldout='valid.txt'):
+        return corpora.open_corpus(
+            f'lines:{self.folder}/train*.txt',
+            heldout and f'{self.folder}/{heldout}',
+        )
+
+    def test_every_line_is_a_document(self):
+        a = self.write('train1.txt', ' \n = One = \n \n It is. So is\tit .\n')
+        b = self.write('train2.txt', '\n\nno end')
+        c = self.write('valid.txt', 'Held out .\r\n')
+        corpus = self.open()
+        self.assertEqual(
+            list(corpus.train()),
+            [
+                Document((), f'{a}:1', 2),
+                Document(('= One =',), f'{a}:2', 10),
+                Document((), f'{a}:3', 2),
+                Document(('It is.', 'So is it .'), f'{a}:4', 19),
+                Document((), f'{b}:1', 1),
+                Document((), f'{b}:2', 1),
+                Document(('no end',), f'{b}:3', 6),
+            ],
+        )
+        self.assertEqual(
+            list(corpus.heldout()), [Document(('Held out .',), f'{c}:1', 12)]
+        )
+
+    def test_something_is_held_out(self):
+        self.write('train.txt', 'One\n')
+        with self.assertRaisesRegex(ValueError, 'with --heldout=GLOB'):
+            self.open(None)
+        with self.assertRaisesRegex(ValueError, 'match both lines:'):
+            self.open('train.txt')
+
+    def test_another_corpus_than_text(self):
+        self.write('train.txt', 'One\n')
+        self.write('valid.txt', 'Two\n')
+        corpus = self.open()
+        other = corpora.open_corpus(
+            corpus.name.replace('lines:', 'text:'), f'{self.folder}/valid.txt'
+        )
+        self.assertNotEqual(corpus.fingerprint, other.fingerprint)
+
+    def test_no_text(self):
+        self.write('train.txt', 'One\n')
+        self.write('valid.txt', '\n \n')
+        with self.assertRaisesRegex(ValueError, 'no text in the 1 file'):
+            list(self.open().heldout())
+
+
+if __name__ == '__main__':
+    absltest.main()

@@ -1,0 +1,38 @@
+"""What tests of corpora share: a folder of their own, random texts."""
+
+import pathlib
+import tempfile
+
+from absl.testing import parameterized
+
+from infoword_tf.data import documents
+
+
+class Temporary(parameterized.TestCase):
+    """Tests with a folder of their own."""
+
+    def setUp(self):
+        super().setUp()
+        # Not absltest's: pytest does not parse the flag that it reads.
+        temporary = tempfile.TemporaryDirectory()
+        self.folder = pathlib.Path(self.enterContext(temporary)).resolve()
+
+    def write(self, name, content):
+        path = self.folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if isinstance(content, str):
+            content = content.encode()
+        path.write_bytes(content)
+        return path
+
+
+def words(rng, n):
+    return ' '.join(f'w{i}' for i in rng.integers(10**9, size=n))
+
+
+def in_bucket(rng, n, is_candidate, prefix=''):
+    """A text that begins so, of n words more, candidate or not."""
+    while True:
+        text = f'{prefix} {words(rng, n)}'.strip()
+        if (documents.hash_bucket(text, 20) == 0) == is_candidate:
+            return text
