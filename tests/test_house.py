@@ -10,7 +10,7 @@ from absl.testing import absltest
 ROOT = pathlib.Path(__file__).parent.parent
 LIBRARY = ROOT / 'infoword_tf'
 FREE = ('layers', 'encoders', 'objectives', 'views.py', 'sampling.py',
-        'model.py', 'pictures.py', 'sizes.py')
+        'model.py', 'pictures', 'sizes.py')
 COMMANDS = ('train.py', 'show.py', 'commands.py')
 
 
