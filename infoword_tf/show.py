@@ -10,21 +10,17 @@ attention, in which a row is a token that looks and a column what it may look
 at. Without --init or --vocab the words of the sentences are the pieces.
 """
 
-import itertools
 import json
 import os
 import pathlib
-import re
 import sys
-import tempfile
-import types
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-import numpy as np
 from absl import app, flags
 
 from infoword_tf import pictures
+from infoword_tf.text.words import Words
 
 # Nothing is computed: the backend that starts fastest will do.
 os.environ.setdefault('KERAS_BACKEND', 'numpy')
@@ -64,61 +60,12 @@ LOWER_CASE = flags.DEFINE_bool(
     'lower_case', True, 'Whether --vocab is of lower-case text.',
     flag_values=FLAGS)
 
-BATCH = 8  # rows that are made, so that there are others; one is drawn
-
 
 class UsageError(Exception):
     """Something that was asked for cannot be; the message says what to do."""
 
 
 # -------------------------------------------------------------------- the text
-
-
-class Words:
-    """The words of some sentences as a vocabulary: nothing is learned.
-
-    Punctuation is a piece of its own, of the word that it touches.
-    """
-
-    def __init__(self, texts: Iterable[str]):
-        """Args: the sentences."""
-        special = ['[PAD]', '[UNK]', '[CLS]', '[SEP]', '[MASK]']
-        found = itertools.chain(special, *map(self._split, texts))
-        self.vocabulary = list(dict.fromkeys(found))
-        self.pad_id, self.unk_id, self.cls_id, self.sep_id, self.mask_id = (
-            range(len(special))
-        )
-
-    @property
-    def specials(self) -> Any:
-        """What views need to know."""
-        from infoword_tf.views import Specials
-
-        return Specials(self.cls_id, self.sep_id, self.mask_id, len(self))
-
-    def __len__(self) -> int:
-        """V."""
-        return len(self.vocabulary)
-
-    @staticmethod
-    def _split(text: str) -> list[str]:
-        return re.findall(r'\w+|[^\w\s]', text)
-
-    def pieces(self, strings: Sequence[bytes]) -> Any:
-        """As `text.wordpiece.WordPiece.pieces`."""
-        number = {word: i for i, word in enumerate(self.vocabulary)}
-        ids, starts, splits = [], [], [0]
-        for string in strings:
-            for word in string.decode().split():
-                pieces = self._split(word)
-                ids += [number[piece] for piece in pieces]
-                starts += [i == 0 for i in range(len(pieces))]
-            splits.append(len(ids))
-        return types.SimpleNamespace(
-            ids=np.array(ids, np.int32),
-            word_starts=np.array(starts, bool),
-            row_splits=np.array(splits),
-        )
 
 
 def sentences_of(texts: Sequence[str]) -> list[str]:
@@ -149,58 +96,6 @@ def sentences_of(texts: Sequence[str]) -> list[str]:
     return found
 
 
-def make_views(
-    sentences: Sequence[str],
-    tokenizer: Any,
-    rows: Mapping[str, Mapping[str, Any]],
-    masking: str,
-    length: int,
-    seed: int,
-    steps: int = 1,
-) -> list[dict[str, Any]]:
-    """The views that rows read of a text of some sentences, by step.
-
-    Args:
-        sentences: at least two; they come again until a batch is full.
-        tokenizer: a `text` tokenizer, or `Words`.
-        rows: by row, its settings.
-        masking: name in sampling.MASKINGS.
-        length: T.
-        seed: of what is drawn.
-        steps: how many go on from each other.
-    """
-    from infoword_tf.data import store as stores
-    from infoword_tf.data.batches import Batches, open_sources
-    from infoword_tf.data.documents import Document
-    from infoword_tf.data.windows import WindowSource
-    from infoword_tf.plan import make_plan
-
-    class FromTheBeginning(WindowSource):
-        """Windows that all begin where the text does."""
-
-        def starts(self, step: int) -> np.ndarray:
-            return np.zeros(self.batch_size, np.int64)
-
-    document = Document(tuple(sentences), 'the command line')
-    pieces = tokenizer.pieces([s.encode() for s in sentences])
-    copies = 8 + 2 * BATCH * (steps + 1) * length // (len(pieces.ids) + 1)
-    plan = make_plan(rows, length, masking)
-    with tempfile.TemporaryDirectory() as folder:
-        store = stores.write_store(
-            pathlib.Path(folder) / 'text',
-            [document] * copies,
-            tokenizer,
-            progress=False,
-        )
-        sources = open_sources(store, plan, BATCH, seed)
-        if 'windows' in sources:
-            sources['windows'] = FromTheBeginning(
-                store, length - 2, BATCH, seed
-            )
-        batches = Batches(sources, plan, tokenizer.specials, seed)
-        return [batches.views(step) for step in range(steps)]
-
-
 def make_pictures(
     sentences: Sequence[str],
     tokenizer: Any,
@@ -213,12 +108,14 @@ def make_pictures(
     """What is to be drawn of all views that some rows read.
 
     Args:
-        sentences, tokenizer, rows, masking, length, seed: as in `make_views`.
+        sentences, tokenizer, rows, masking, length, seed: as in
+            `data.excerpt.make_views`.
         memory: M of encoders that have one; None: T / 4.
 
     Raises:
         UsageError: memory for an encoder that has none.
     """
+    from infoword_tf.data.excerpt import make_views
     from infoword_tf.model import has_memory
     from infoword_tf.objectives import TABLE
 
@@ -230,8 +127,8 @@ def make_pictures(
         )
     if memory is None:
         memory = length // 4 if remembers else 0
-    kept = min(_kept(row, given, length) for row, given in rows.items())
-    steps = 1 + -(-memory // kept)  # until the memory is full
+    advance = min(_advance(row, given, length) for row, given in rows.items())
+    steps = 1 + -(-memory // advance)  # until the memory is full
     *before, last = make_views(
         sentences, tokenizer, rows, masking, length, seed, steps
     )
@@ -242,7 +139,7 @@ def make_pictures(
         past: list[int] = []
         for earlier in before:
             ids = pictures.text_of(earlier[name].ids)
-            past += ids[:kept].tolist()
+            past += ids[:advance].tolist()
         found.append(
             pictures.picture(
                 name,
@@ -257,8 +154,8 @@ def make_pictures(
     return found
 
 
-def _kept(row: str, settings: Mapping[str, Any], length: int) -> int:
-    """Of T tokens, those that the memory of the next step has."""
+def _advance(row: str, settings: Mapping[str, Any], length: int) -> int:
+    """How far a step goes on: of T tokens, those that the memory then has."""
     from infoword_tf.objectives import TABLE
 
     reading = TABLE[row].reading

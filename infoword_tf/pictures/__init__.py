@@ -11,7 +11,8 @@ look at. `show.py` is the command. In the order in which it happens:
   panel.py        where the parts of one view's picture lie
   tokens.py       draws the tokens
   mask.py         draws a mask of attention
-  figure.py       all panels, with heads and a legend, as a PNG
+  legend.py       what the colours that occur mean
+  figure.py       all panels, with heads and the legend, as a PNG
 
 Glossary of shapes: B texts, T tokens, M tokens of memory, Q tokens that look,
 V vocabulary.

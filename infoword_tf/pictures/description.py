@@ -121,8 +121,7 @@ def picture(
         numbers = {place: i for i, place in enumerate(order, 1)}
     if view.directions is not None and view.directions[number] < 0:
         lines.append('This row reads backward.')
-    several = np.ndim(view.ids) == 3
-    if several:
+    if np.ndim(view.ids) == 3:
         lines.append(
             f'There are {np.shape(view.ids)[1]} of them to a text; this is '
             'the first.'
@@ -135,25 +134,9 @@ def picture(
     used = blocks[[*asked, *starts]] if asked or starts else blocks[:1]
     left_over = ~np.isin(blocks, used)
 
-    column = np.array(
-        [NAMES.index('memory')] * len(memory)
-        + [NAMES.index(kind) for kind in kinds]
+    content, queries = _masks(
+        view, number, causal, len(memory), kinds, np.array(queried, int)
     )
-    content = np.where(seen(view, number, causal, len(memory)), column, 0)
-    place = np.arange(length)
-    own = content[place, len(memory) + place]
-    content[place, len(memory) + place] = np.where(
-        own > 0, NAMES.index('self'), 0
-    )
-    queries = None
-    if queried:
-        allowed = seen(view, number, causal, len(memory), np.array(queried))
-        queries = np.where(allowed, column, 0)
-        own = np.array(queried) + len(memory)
-        row = np.arange(len(queried))
-        queries[row, own] = np.where(
-            allowed[row, own], queries[row, own], NAMES.index('blind')
-        )
     segments = None
     if view.segment_ids is not None:
         segments = text_of(view.segment_ids, number)
@@ -173,3 +156,31 @@ def picture(
         queries=queries,
         queried=np.array(queried, int),
     )
+
+
+def _masks(
+    view: Any,
+    number: int,
+    causal: bool,
+    memory: int,
+    kinds: Sequence[str],
+    queried: np.ndarray,
+) -> tuple[np.ndarray, np.ndarray | None]:
+    """Numbers of KINDS [T, M + T] and, if any place is queried, [Q, M + T]."""
+    column = np.array(
+        [NAMES.index('memory')] * memory
+        + [NAMES.index(kind) for kind in kinds]
+    )
+    content = np.where(seen(view, number, causal, memory), column, 0)
+    place = np.arange(len(kinds))
+    own = content[place, memory + place]
+    content[place, memory + place] = np.where(own > 0, NAMES.index('self'), 0)
+    if not len(queried):
+        return content, None
+    allowed = seen(view, number, causal, memory, queried)
+    queries = np.where(allowed, column, 0)
+    row, own = np.arange(len(queried)), memory + queried
+    queries[row, own] = np.where(
+        allowed[row, own], queries[row, own], NAMES.index('blind')
+    )
+    return content, queries

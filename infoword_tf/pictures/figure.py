@@ -1,4 +1,7 @@
-"""All panels side by side, with heads and a legend, as a PNG."""
+"""All panels side by side, with heads and a legend, as a PNG.
+
+Lengths are inches, y downward.
+"""
 
 import pathlib
 import textwrap
@@ -7,28 +10,114 @@ from typing import Any
 
 import numpy as np
 
+from infoword_tf import files
 from infoword_tf.pictures.description import Picture
+from infoword_tf.pictures.legend import draw_legend, lay_legend
 from infoword_tf.pictures.mask import draw_mask
-from infoword_tf.pictures.palette import (
-    ASKED_INK,
-    INK,
-    KINDS,
-    LINE,
-    NAMES,
-    QUIET,
-    START,
-    segment_colour,
-)
+from infoword_tf.pictures.palette import ASKED_INK, INK, LINE, QUIET, START
 from infoword_tf.pictures.panel import Panel, inches
 from infoword_tf.pictures.tokens import draw_tokens
 
-WIDEST = 17.0  # inches, of the picture
+WIDEST = 17.0  # a line of panels
+EDGE, BETWEEN = 0.3, 0.45  # room around everything, and between panels
+
+
+def draw(
+    path: pathlib.Path,
+    heads: Sequence[tuple[str, str]],
+    pictures: Sequence[Picture],
+) -> None:
+    """Draws pictures side by side into a PNG.
+
+    Args:
+        path: of the PNG.
+        heads: (name, sentence) of each row, above everything.
+        pictures: one a panel.
+
+    Raises:
+        OSError: the PNG cannot be written.
+    """
+    import matplotlib
+
+    matplotlib.use('Agg')
+    from matplotlib import pyplot
+
+    panels = [Panel(one) for one in pictures]
+    spots, right, bottom = _lay_panels(panels)
+    width = right + EDGE
+    name_width = 0.2 + max(inches(name, 11) for name, _ in heads)
+    characters = int((width - 2 * EDGE - name_width) / 0.08)
+    wrapped = [
+        (name, textwrap.wrap(sentence, characters)) for name, sentence in heads
+    ]
+    head = 0.25 + sum(0.08 + 0.2 * len(lines) for _, lines in wrapped)
+    legend = lay_legend(pictures, EDGE, width - EDGE)
+    height = head + bottom + 0.3 + legend[-1].y + 0.4
+
+    figure = pyplot.figure(figsize=(width, height), facecolor='white')
+    axes = figure.add_axes((0, 0, 1, 1))
+    axes.set_axis_off()
+    _draw_heads(axes, wrapped, EDGE + name_width)
+    axes.plot(
+        [EDGE, width - EDGE], [head - 0.02] * 2, color=LINE, linewidth=0.8
+    )
+    for panel, (x, y) in zip(panels, spots, strict=True):
+        _draw_panel(axes, panel, x, head + 0.1 + y)
+    draw_legend(axes, legend, head + bottom + 0.35)
+    axes.set_xlim(0, width)
+    axes.set_ylim(height, 0)
+    with files.written(path) as partial:
+        figure.savefig(partial, format='png', dpi=150)
+    pyplot.close(figure)
+
+
+def _lay_panels(
+    panels: Sequence[Panel],
+) -> tuple[list[tuple[float, float]], float, float]:
+    """(x, y) of each panel; where the last column and the last line end."""
+    spots, x, y, tallest, right = [], EDGE, 0.0, 0.0, 0.0
+    for panel in panels:
+        if x > EDGE and x + panel.width > WIDEST:
+            x, y, tallest = EDGE, y + tallest + 0.35, 0.0
+        spots.append((x, y))
+        x += panel.width + BETWEEN
+        tallest = max(tallest, panel.height)
+        right = max(right, x - BETWEEN)
+    return spots, right, y + tallest
+
+
+def _draw_heads(
+    axes: Any, heads: Sequence[tuple[str, Sequence[str]]], indent: float
+) -> None:
+    """(name, lines) of each row; `indent`: x of the lines."""
+    y = 0.28
+    for name, lines in heads:
+        axes.text(
+            EDGE,
+            y,
+            name,
+            fontsize=11,
+            weight='bold',
+            color=START,
+            va='center',
+            family='monospace',
+        )
+        for line in lines:
+            axes.text(indent, y, line, fontsize=9.5, color=INK, va='center')
+            y += 0.2
+        y += 0.08
 
 
 def _draw_panel(axes: Any, panel: Panel, x: float, y: float) -> None:
+    """Title, sentences, tokens and masks of one view."""
     picture = panel.picture
     axes.text(
-        x, y + 0.12, picture.title, fontsize=13, weight='bold', color=INK,
+        x,
+        y + 0.12,
+        picture.title,
+        fontsize=13,
+        weight='bold',
+        color=INK,
         va='center',
     )
     y += 0.36
@@ -39,24 +128,21 @@ def _draw_panel(axes: Any, panel: Panel, x: float, y: float) -> None:
     draw_tokens(axes, panel, x, y)
     y += panel.flow
     length = len(picture.tokens)
-    two = picture.queries is not None
+    has_queries = picture.queries is not None
     draw_mask(
         axes,
         panel,
         picture.content,
-        [
-            (panel.label(i), panel.label_colour(i))
-            for i in range(length)
-        ],
+        [(panel.label(i), panel.label_colour(i)) for i in range(length)],
         'the content stream: states that know their own word'
-        if two
+        if has_queries
         else 'a row is a token that looks, a column what it looks at',
         x,
         y,
         np.arange(length),
     )
     y += panel.mask_height(length)
-    if two:
+    if has_queries:
         draw_mask(
             axes,
             panel,
@@ -71,114 +157,3 @@ def _draw_panel(axes: Any, panel: Panel, x: float, y: float) -> None:
             picture.queried,
             top=False,
         )
-
-
-def _legend(pictures: Sequence[Picture]) -> list[tuple[str, str, str]]:
-    """(face, edge, words) of what occurs."""
-    masks = [
-        mask.ravel()
-        for one in pictures
-        for mask in (one.content, one.queries)
-        if mask is not None
-    ]
-    there = np.unique(np.concatenate(masks))
-    entries = [
-        (KINDS[name][0], KINDS['asked'][0] if name == 'blind' else LINE,
-         KINDS[name][1])
-        for number, name in enumerate(NAMES)
-        if number in there
-    ]
-    entries.append(entries.pop(0)) if 0 in there else None
-    segments = sorted(
-        {int(s) for one in pictures if one.segments is not None
-         for s in one.segments}
-    )
-    entries += [
-        (segment_colour(s), segment_colour(s), f'segment {s}') for s in segments
-    ]
-    return entries
-
-
-def draw(
-    path: pathlib.Path, heads: Sequence[tuple[str, str]],
-    pictures: Sequence[Picture],
-) -> None:
-    """Draws pictures side by side into a PNG.
-
-    Args:
-        path: of the PNG.
-        heads: (name, sentence) of each row, above everything.
-        pictures: one a panel.
-    """
-    import matplotlib
-
-    matplotlib.use('Agg')
-    from matplotlib import patches, pyplot
-
-    from infoword_tf import files
-
-    panels = [Panel(one) for one in pictures]
-    edge, between = 0.3, 0.45
-    spots, x, y, tallest, right = [], edge, 0.0, 0.0, 0.0
-    for panel in panels:
-        if x > edge and x + panel.width > WIDEST:
-            x, y, tallest = edge, y + tallest + 0.35, 0.0
-        spots.append((x, y))
-        x += panel.width + between
-        tallest = max(tallest, panel.height)
-        right = max(right, x - between)
-    bottom = y + tallest
-    width = right + edge
-    name_width = 0.2 + max(inches(name, 11) for name, _ in heads)
-    characters = int((width - 2 * edge - name_width) / 0.08)
-    heads = [
-        (name, textwrap.wrap(sentence, characters)) for name, sentence in heads
-    ]
-    head = 0.25 + sum(0.08 + 0.2 * len(lines) for _, lines in heads)
-
-    legend, entries, at, down = _legend(pictures), [], edge, 0.0
-    for entry in legend:
-        wide = 0.42 + 0.063 * len(entry[2])
-        if at > edge and at + wide > width - edge:
-            at, down = edge, down + 0.23
-        entries.append((at, down, *entry))
-        at += wide
-    height = head + bottom + 0.3 + down + 0.4
-
-    figure = pyplot.figure(figsize=(width, height), facecolor='white')
-    axes = figure.add_axes((0, 0, 1, 1))
-    axes.set_axis_off()
-    at = 0.28
-    for name, lines in heads:
-        axes.text(
-            edge, at, name, fontsize=11, weight='bold', color=START,
-            va='center', family='monospace',
-        )
-        for line in lines:
-            axes.text(
-                edge + name_width, at, line, fontsize=9.5, color=INK,
-                va='center',
-            )
-            at += 0.2
-        at += 0.08
-    axes.plot(
-        [edge, width - edge], [head - 0.02] * 2, color=LINE, linewidth=0.8
-    )
-    for panel, (x, y) in zip(panels, spots, strict=True):
-        _draw_panel(axes, panel, x, head + 0.1 + y)
-    base = head + bottom + 0.35
-    for at, down, face, line, words in entries:
-        axes.add_patch(
-            patches.Rectangle(
-                (at, base + down - 0.07), 0.14, 0.14, facecolor=face,
-                edgecolor=line, linewidth=1.0,
-            )
-        )
-        axes.text(
-            at + 0.22, base + down, words, fontsize=8.5, color=INK, va='center'
-        )
-    axes.set_xlim(0, width)
-    axes.set_ylim(height, 0)
-    with files.written(path) as partial:
-        figure.savefig(partial, format='png', dpi=150)
-    pyplot.close(figure)

@@ -8,7 +8,7 @@ from infoword_tf.pictures.palette import ASKED_INK, INK, LINE, MEMORY_INK, QUIET
 MOST_CHIPS = 192  # tokens that are shown as they are read
 MOST_LABELS = 96  # columns of a mask that has words at its sides
 LONGEST_LABEL = 12  # characters
-NARROWEST = 5.2
+NARROWEST = 5.2  # a panel
 
 
 def cut(word: str, most: int = LONGEST_LABEL) -> str:

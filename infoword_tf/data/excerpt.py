@@ -1,0 +1,68 @@
+"""The views that rows read of a few sentences, as a run would read them.
+
+A corpus of copies of the sentences goes the way of every corpus: token store,
+sources, batches.
+"""
+
+import pathlib
+import tempfile
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from infoword_tf.data import store as stores
+from infoword_tf.data.batches import Batches, open_sources
+from infoword_tf.data.documents import Document
+from infoword_tf.data.windows import WindowSource
+from infoword_tf.plan import make_plan
+
+BATCH = 8  # rows that are made, so that there are others; one is drawn
+
+
+class FromTheBeginning(WindowSource):
+    """Windows that all begin where the text does."""
+
+    def starts(self, step: int) -> np.ndarray:
+        """Zeros [B]."""
+        return np.zeros(self.batch_size, np.int64)
+
+
+def make_views(
+    sentences: Sequence[str],
+    tokenizer: Any,
+    rows: Mapping[str, Mapping[str, Any]],
+    masking: str,
+    length: int,
+    seed: int,
+    steps: int = 1,
+) -> list[dict[str, Any]]:
+    """The views that rows read of a text of some sentences, by step.
+
+    Args:
+        sentences: at least two; they come again until a batch is full.
+        tokenizer: a `text` tokenizer, or `text.words.Words`.
+        rows: by row, its settings.
+        masking: name in sampling.MASKINGS.
+        length: T.
+        seed: of what is drawn.
+        steps: how many go on from each other.
+    """
+    document = Document(tuple(sentences), 'the command line')
+    pieces = tokenizer.pieces([s.encode() for s in sentences])
+    copies = 8 + 2 * BATCH * (steps + 1) * length // (len(pieces.ids) + 1)
+    plan = make_plan(rows, length, masking)
+    with tempfile.TemporaryDirectory() as folder:
+        store = stores.write_store(
+            pathlib.Path(folder) / 'text',
+            [document] * copies,
+            tokenizer,
+            progress=False,
+        )
+        sources = open_sources(store, plan, BATCH, seed)
+        if 'windows' in sources:
+            sources['windows'] = FromTheBeginning(
+                store, length - 2, BATCH, seed
+            )
+        batches = Batches(sources, plan, tokenizer.specials, seed)
+        return [batches.views(step) for step in range(steps)]
