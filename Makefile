@@ -1,6 +1,7 @@
 # make quickstart   train on the docstrings of this Python, export, search
 # make test         run the tests
 # make lint         ruff
+# make oracles [WRITE=1]   ask other people's programs again what tests expect
 # make serving-compat [MODEL=DIR/1]   run an export in TensorFlow 2.12 too
 # Each sets up .venv/ first, with the exact versions of constraints.txt; a
 # second run installs nothing. Another interpreter: make PYTHON=python3.12 ...
@@ -12,9 +13,9 @@ PYTHON ?= $(FOUND)
 PY := .venv/bin/python
 export TF_CPP_MIN_LOG_LEVEL ?= 3
 
-.PHONY: help setup quickstart test lint serving-compat
+.PHONY: help setup quickstart test lint oracles serving-compat
 help:
-	@sed -n '1,5s/^# //p' Makefile
+	@sed -n '1,6s/^# //p' Makefile
 
 setup: .venv/installed
 .venv/installed: setup.py pyproject.toml constraints.txt
@@ -42,6 +43,23 @@ test: setup
 
 lint: setup
 	$(PY) -m ruff check .
+
+# The files of tests/oracles/ are what these programs answer; with WRITE=1 they
+# are written anew. Then the tests that read them.
+oracles: setup .venv-oracles/installed
+	.venv-oracles/bin/python -m tests.oracles.xlnet $(if $(WRITE),--write)
+	.venv-oracles/bin/python -m tests.oracles.trec_eval \
+	  $(if $(WRITE),--write)
+	$(PY) -m pytest tests/oracles tests/tasks/test_ranking.py \
+	  tests/encoders/test_relative_encoder.py
+
+.venv-oracles/installed: constraints.txt
+	$(PYTHON) -m venv .venv-oracles
+	@echo '*' > .venv-oracles/.gitignore
+	.venv-oracles/bin/python -m pip install --quiet \
+	  --disable-pip-version-check -c constraints.txt \
+	  numpy pytrec-eval-terrier torch transformers
+	@touch $@
 
 # TensorFlow Serving 2.12 to 2.19 links these versions; Python 3.11 is the
 # newest that they run on.

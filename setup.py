@@ -30,8 +30,8 @@ setuptools.setup(
         'tqdm',
     ],
     extras_require={
-        # Other people's models, for tests of parity that skip without them.
-        'oracles': ['torch', 'transformers'],
+        # Other people's programs, for `make oracles`: what tests expect.
+        'oracles': ['numpy', 'pytrec-eval-terrier', 'torch', 'transformers'],
         'tasks': TASKS,
         'test': [*TASKS, 'jax', 'pytest', 'pytest-xdist', 'ruff'],
     },

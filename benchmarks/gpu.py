@@ -56,7 +56,7 @@ PEAK_TFLOPS = flags.DEFINE_float(
     lower_bound=0.001)
 
 LEARNING_RATE = 1e-4
-# As in infoword_tf/optim.py, which needs TensorFlow.
+# As in infoword_tf/training/optim.py, which needs TensorFlow.
 ADAMW = {
     'weight_decay': 0.01,
     'beta_1': 0.9,
@@ -122,8 +122,7 @@ def make_program(own: work.Work, precision: str) -> Program:
     from infoword_tf.model import Model
 
     model = Model(own.config(precision), own.specials, work.SEED)
-    kl = model.kl(own.frequencies)
-    variables = list(model.variables.values())
+    variables = list(model.trainable.values())
     optimizer = keras.optimizers.AdamW(LEARNING_RATE, **ADAMW)
     optimizer.exclude_from_weight_decay(
         var_list=[v for v in variables if not v.path.endswith(DECAYING)]
@@ -134,12 +133,14 @@ def make_program(own: work.Work, precision: str) -> Program:
     def loss_of(weights: Any, batch: Any, key: Any) -> Any:
         pairs = list(zip(variables, weights, strict=True))
         with keras.StatelessScope(state_mapping=pairs):
-            outcomes, _ = model.outcomes(views.unflatten(batch), kl, key)
+            outcomes, _ = model.outcomes(
+                views.unflatten(batch), own.statistics, key
+            )
             return model.loss(outcomes)
 
     def step(state: Any, batch: Any) -> tuple[Any, Any]:
         number, weights, moments = state
-        key = dropout.new_key(work.SEED, number, 0)  # of replica 0
+        key = dropout.new_key(work.SEED, number)
         loss, gradients = jax.value_and_grad(loss_of)(weights, batch, key)
         weights, moments = optimizer.stateless_apply(
             moments, gradients, weights

@@ -77,15 +77,16 @@ def tokenizing_rate(documents: Sequence[Any], tokenizer: Any) -> float:
     return tokens / (time.perf_counter() - began)
 
 
-def make_batches(store: Any, tokenizer: Any, masking: str) -> Any:
-    """Batches of the view that `bert_nce` reads, hidden this way."""
-    from infoword_tf.data.batches import Batches
-    from infoword_tf.data.windows import WindowSource
+def make_batches(
+    store: Any, tokenizer: Any, masking: str, row: str = 'mlm'
+) -> Any:
+    """Batches of the view that a row reads, masked this way."""
+    from infoword_tf.data.batches import Batches, open_sources
     from infoword_tf.plan import make_plan
 
-    source = WindowSource(store, SEQ_LEN.value - 2, BATCH_SIZE.value, 0)
-    plan = make_plan({'bert_nce': {}}, SEQ_LEN.value, masking)
-    return Batches({'windows': source}, plan, tokenizer.specials, 0)
+    plan = make_plan({row: {}}, SEQ_LEN.value, masking)
+    sources = open_sources(store, plan, BATCH_SIZE.value, 0)
+    return Batches(sources, plan, tokenizer.specials, 0)
 
 
 def batches_rate(batches: Any) -> float:
@@ -107,32 +108,22 @@ def training_rate(
     import tensorflow as tf
 
     from infoword_tf.model import Model
-    from infoword_tf.objectives import TABLE
-    from infoword_tf.sizes import SIZES
+    from infoword_tf.objectives import Statistics
+    from infoword_tf.resolve import Choices, resolve
     from infoword_tf.training import distribution, loop, optim
 
-    config = {
-        'encoder': {
-            'name': TABLE['bert_nce'].encoders[0],
-            'arguments': {
-                'vocab_size': len(tokenizer),
-                **SIZES[SIZE.value],
-                'max_length': max(512, SEQ_LEN.value),
-                'rate': 0.1,
-            },
-        },
-        'rows': {
-            'bert_nce': {
-                'weight': 1.0,
-                'settings': dict(TABLE['bert_nce'].settings),
-            }
-        },
-        'precision': precision,
-    }
+    config = resolve(
+        Choices(
+            size=SIZE.value,
+            positions=max(512, SEQ_LEN.value),
+            seq_len=SEQ_LEN.value,
+            batch_size=BATCH_SIZE.value,
+        )
+    ).config(len(tokenizer), precision=precision)
     strategy = distribution.make_strategy('one')
     with strategy.scope():
         model = Model(config, tokenizer.specials)
-        optimizer = optim.AdamW(model.variables)
+        optimizer = optim.AdamW(model.trainable)
     steps = WARM_UP + STEPS.value
     trainer = loop.Trainer(
         model,
@@ -141,7 +132,7 @@ def training_rate(
         optimizer,
         tf.Variable(0, dtype=tf.int64, trainable=False),
         lambda step: optim.schedule(step, 1e-3, steps, steps),
-        model.kl(store.frequencies),
+        Statistics(store.counts, store.counts),
         seed=0,
         batch_size=BATCH_SIZE.value,
     )
@@ -156,11 +147,11 @@ def main(argv: Sequence[str]) -> None:
     """Measures and prints the table."""
     if len(argv) > 1:
         raise app.UsageError(f'{argv[1]!r} is no flag; flags begin with --')
-    from infoword_tf import sampling
     from infoword_tf.data.store import write_store
     from infoword_tf.text import vocabulary
     from infoword_tf.text.wordpiece import WordPiece
     from infoword_tf.training import precision as precisions
+    from infoword_tf.views.masking import MASKINGS
 
     documents = read_documents()
     pieces = vocabulary.learn((d.text for d in documents), VOCAB_SIZE.value)
@@ -181,14 +172,14 @@ def main(argv: Sequence[str]) -> None:
             tokenizer,
             progress=False,
         )
-        for masking in sampling.MASKINGS:
+        for masking in MASKINGS:
             batches = make_batches(store, tokenizer, masking)
             rates[masking] = batches_rate(batches)
             table.append((
                 f'batches {BATCH_SIZE.value} x {SEQ_LEN.value}, {masking}',
                 f'{rates[masking]:,.0f} tokens/s',
             ))
-        batches = make_batches(store, tokenizer, 'spans')
+        batches = make_batches(store, tokenizer, 'spans', 'bert_nce')
         training = training_rate(store, tokenizer, batches, precision)
     what = f'training bert_nce, {SIZE.value}, {precision}'
     table.append((what, f'{training:,.0f} tokens/s'))

@@ -156,9 +156,8 @@ def work_of(objectives: str, memory_length: int = 0) -> work.Work:
 
 def lengths_of(objectives: str) -> list[int]:
     """Tokens of memory that a row or sum runs with."""
-    from infoword_tf.model import has_memory
 
-    if MEMORY_LENGTH.value and has_memory(work_of(objectives).encoder):
+    if MEMORY_LENGTH.value and work_of(objectives).remembers:
         return [0, MEMORY_LENGTH.value]
     return [0]
 
@@ -211,7 +210,7 @@ def ours(
     strategy = distribution.make_strategy('one')
     with strategy.scope():
         model = Model(own.config(precision), own.specials, work.SEED)
-        optimizer = optim.AdamW(model.variables, WEIGHT_DECAY, CLIP_NORM)
+        optimizer = optim.AdamW(model.trainable, WEIGHT_DECAY, CLIP_NORM)
     made = own.make_views()
     batch = tensors_of(made)
     trainer = loop.Trainer(
@@ -221,7 +220,7 @@ def ours(
         optimizer,
         tf.Variable(0, dtype=tf.int64, trainable=False),
         lambda step: tf.constant(LEARNING_RATE),
-        model.kl(own.frequencies),
+        own.statistics,
         work.SEED,
         BATCH_SIZE.value,
     )

@@ -16,11 +16,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from infoword_tf import sampling
-from infoword_tf.data.batches import Batches
-from infoword_tf.plan import make_plan
 from infoword_tf.sizes import SIZES
-from infoword_tf.views import Specials, View
+from infoword_tf.views import Specials, View, generator
+from infoword_tf.views.cloze import Documents
+from infoword_tf.views.masking import Pairs, Windows, budget
+from infoword_tf.views.streams import Streams
 
 SEED, POSITIONS = 0, 512
 WORD_SHARE = 2 / 3  # of the pieces begin a word
@@ -73,23 +73,31 @@ class Work:
         """Weight of each row."""
         return rows_of(self.objectives)
 
+    @functools.cached_property
+    def resolved(self) -> Any:
+        """What the trainer would decide, an `infoword_tf.resolve.Resolved`."""
+        from infoword_tf.resolve import Choices, resolve
+
+        return resolve(
+            Choices(
+                objectives=self.objectives,
+                size=self.size,
+                positions=max(POSITIONS, self.seq_len),
+                dropout=self.rate,
+                seq_len=self.seq_len,
+                batch_size=self.batch_size,
+            )
+        )
+
     @property
     def encoder(self) -> str:
-        """Name of the encoder, of the first row's choice."""
-        from infoword_tf.objectives import TABLE
-
-        return TABLE[next(iter(self.rows))].encoders[0]
+        """Name of the encoder that all rows allow."""
+        return self.resolved.encoder.name
 
     @property
-    def fixed(self) -> dict[str, Any]:
-        """Arguments of the encoder that the rows fix."""
-        from infoword_tf.objectives import TABLE
-
-        return {
-            name: value
-            for row in self.rows
-            for name, value in TABLE[row].arguments.items()
-        }
+    def remembers(self) -> bool:
+        """Whether it has memory."""
+        return self.resolved.memory_length is not None
 
     @property
     def layers(self) -> int:
@@ -104,7 +112,7 @@ class Work:
     @property
     def places(self) -> int:
         """P: hidden tokens of a sequence."""
-        return sampling.budget(self.seq_len - 2)
+        return budget(self.seq_len - 2)
 
     @property
     def tokens(self) -> int:
@@ -117,53 +125,38 @@ class Work:
         return Specials(1, 2, 3, self.vocab_size)
 
     @property
-    def frequencies(self) -> np.ndarray:
-        """[V] p(b) of the text."""
-        return np.full(self.vocab_size, 1 / self.vocab_size)
+    def statistics(self) -> Any:
+        """Of the text: all pieces are alike."""
+        from infoword_tf.objectives import Statistics
 
-    def config(self, precision: str) -> dict[str, Any]:
+        counts = np.full(self.vocab_size, 1 / self.vocab_size)
+        return Statistics(counts, counts)
+
+    def config(self, precision: str) -> Any:
         """What `infoword_tf.model.Model` wants.
 
         Args:
             precision: Keras dtype policy.
         """
-        from infoword_tf.objectives import TABLE
+        config = self.resolved.config(self.vocab_size, precision=precision)
+        return config.replace(memory_length=self.memory_length)
 
-        return {
-            'encoder': {
-                'name': self.encoder,
-                'arguments': {
-                    'vocab_size': self.vocab_size,
-                    **SIZES[self.size],
-                    'max_length': max(POSITIONS, self.seq_len),
-                    'rate': self.rate,
-                    **self.fixed,
-                },
-            },
-            'rows': {
-                row: {'weight': weight, 'settings': dict(TABLE[row].settings)}
-                for row, weight in self.rows.items()
-            },
-            'precision': precision,
-            'memory_length': self.memory_length,
-        }
-
-    def windows(self, step: int, length: int) -> sampling.Windows:
+    def windows(self, step: int, length: int) -> Windows:
         """Uniformly random pieces in words of about 1.5."""
         random, ids = self._pieces(step, length)
         word_starts = random.random(ids.shape) < WORD_SHARE
         word_starts[:, 0] = True
-        return sampling.Windows(ids, word_starts, np.zeros(ids.shape, bool))
+        return Windows(ids, word_starts, np.zeros(ids.shape, bool))
 
-    def documents(self, step: int, length: int) -> sampling.Documents:
+    def documents(self, step: int, length: int) -> Documents:
         """Full documents of four sentences, as long as the windows."""
         _, ids = self._pieces(step, length)
         starts = np.zeros(ids.shape, bool)
         starts[:, :: -(-ids.shape[1] // 4)] = True
         lengths = np.full(len(ids), ids.shape[1], np.int32)
-        return sampling.Documents(ids, lengths, starts)
+        return Documents(ids, lengths, starts)
 
-    def pairs(self, step: int, length: int) -> sampling.Pairs:
+    def pairs(self, step: int, length: int) -> Pairs:
         """Full pairs of two halves, half of them random."""
         text = self.windows(step, length)
         b = self.batch_size
@@ -172,18 +165,18 @@ class Work:
         separators[:, a] = True
         word_starts = text.word_starts.copy()
         word_starts[:, a : a + 2] = True
-        return sampling.Pairs(
+        return Pairs(
             text.ids, word_starts, separators,
             np.full(b, a, np.int32), np.full(b, length - 1 - a, np.int32),
             (np.arange(b) % 2).astype(np.int32),
         )  # fmt: skip
 
-    def next_pairs(self, step: int, length: int) -> sampling.Pairs:
-        """The same, each with three rivals."""
+    def next_pairs(self, step: int, length: int) -> Pairs:
+        """The same, each with three negatives."""
         own = self.pairs(step, length)
-        rivals = [np.repeat(x, 3, axis=0) for x in own[:6]]
+        negatives = [np.repeat(x, 3, axis=0) for x in own[:6]]
         return own._replace(
-            labels=np.zeros_like(own.labels), rivals=sampling.Pairs(*rivals)
+            labels=np.zeros_like(own.labels), negatives=Pairs(*negatives)
         )
 
     def streams(
@@ -192,35 +185,34 @@ class Work:
         length: int,
         advance: int | None = None,
         both_directions: bool = False,
-    ) -> sampling.Streams:
+    ) -> Streams:
         """The windows as rows that go on; every step is another text."""
         del advance
         text = self.windows(step, length)
         directions = np.ones(self.batch_size, np.int32)
         if both_directions:
             directions[1::2] = -1
-        return sampling.Streams(*text, directions, text.ids[:, 0])
+        return Streams(*text, directions, text.ids[:, 0])
 
     def _pieces(
         self, step: int, length: int
     ) -> tuple[np.random.Generator, np.ndarray]:
-        random = sampling.generator(SEED, step, 'text')
+        random = generator(SEED, step, 'text')
         shape = (self.batch_size, length)
         return random, random.integers(5, self.vocab_size, shape, np.int32)
 
     def make_views(self, step: int = 0) -> dict[str, View]:
         """The views of a step's global batch, NumPy, as the trainer's are."""
-        from infoword_tf.objectives import TABLE
+        from infoword_tf.data.batches import Batches
 
-        maskings = [TABLE[r].masking for r in self.rows if TABLE[r].masking]
-        plan = make_plan(
-            {row: TABLE[row].settings for row in self.rows},
-            self.seq_len,
-            maskings[0] if maskings else 'tokens',
-        )
+        plan = self.resolved.plan
         sources = {
-            name: Source(functools.partial(getattr(self, name), **how))
-            for name, how in plan.reading.items()
+            reading: Source(
+                functools.partial(
+                    getattr(self, reading.source), **dict(reading.arguments)
+                )
+            )
+            for reading in plan.readings
         }
         return Batches(sources, plan, self.specials, SEED).views(step)
 
@@ -241,7 +233,7 @@ class Work:
             b = math.prod(texts)
             asking = sum(places.shape[-1] for places in view.places.values())
             asking = asking or t  # a row that wants the text
-            if self.encoder == 'transformer_xl':
+            if self.encoder == 'relative':
                 found += self._relative(name, view, b, t, asking)
                 continue
             found += 3 * (self.layers - 1) * block_operations(
@@ -254,9 +246,7 @@ class Work:
     def _relative(
         self, name: str, view: View, b: int, t: int, asking: int
     ) -> int:
-        """Operations of a pass of `transformer_xl`, both ways."""
-        from infoword_tf.objectives import TABLE
-
+        """Operations of a pass of the encoder `relative`, both ways."""
         block = functools.partial(
             relative_operations,
             b,
@@ -264,14 +254,16 @@ class Work:
             d=self.width,
             heads=SIZES[self.size]['heads'],
             memory=self.memory_length,
-            causal=self.fixed.get('causal', False),
+            causal=self.resolved.encoder.arguments['causal'],
             directed=view.directions is not None,
             segments=view.segment_ids is not None,
         )
         # The query stream asks in all blocks, the content stream in all but
         # the last one.
-        wants = [TABLE[row].views.get(name) for row in self.rows]
-        queries = asking if 'queries' in wants else 0
+        reads = self.resolved.plan.views[name].rows.values()
+        queries = 0
+        if any(each.states == 'queries' for each in reads):
+            queries = asking
         return (self.layers - 1) * block(content=t, queries=queries) + (
             block(content=0, queries=queries)
             if queries

@@ -18,6 +18,7 @@ from typing import Any
 import infoword_tf
 from export import serving_ops, warmup
 from infoword_tf import files
+from infoword_tf.config import EXPORTED, Config
 
 
 def check_free(output: pathlib.Path, version: int) -> None:
@@ -59,11 +60,8 @@ def write(
     init, output = pathlib.Path(init), pathlib.Path(output)
     final = output / str(version)
     check_free(output, version)
-    if not (init / 'config.json').is_file():
-        raise FileNotFoundError(
-            f'--init={init} is no workdir: it has no config.json'
-        )
-    from export import card  # from here on TensorFlow, which takes seconds
+    Config.read(init)  # complains before TensorFlow starts
+    from export import card  # from here on what takes seconds
     from export.signatures import Signatures
 
     loaded = infoword_tf.load(init, precision)
@@ -76,8 +74,7 @@ def write(
         warmup.write(partial, names, loaded.max_length)
         described = describe(signatures, version, precision)
         files.write_json(
-            partial / warmup.FOLDER / 'config.json',
-            {**loaded.config, 'export': described},
+            partial / EXPORTED, {**loaded.config.to_json(), 'export': described}
         )
         found = serving_ops.unservable(partial)
         if found:
@@ -91,7 +88,7 @@ def write(
                 card.render(
                     loaded.config,
                     described,
-                    int(loaded.unigram.sum()),
+                    loaded.training_pieces,
                     _text(init / 'flags.txt'),
                     json.loads(_text(init / 'metrics.json') or '{}'),
                 )

@@ -6,6 +6,7 @@ from typing import Any
 
 from export import signatures as limits
 from export import warmup
+from infoword_tf.config import Config
 from infoword_tf.objectives import TABLE
 from infoword_tf.text.layout import LAYOUTS
 
@@ -14,6 +15,11 @@ _CORPORA = {
     'packages beside it',
     'text': 'text files, one sentence or paragraph a line',
     'lines': 'text files, read as one text whose line ends count',
+}
+_ENCODERS = {
+    'transformer': 'transformer encoder',
+    'relative': 'relative-position transformer encoder',
+    'lookup': 'table of embeddings',
 }
 _POOLINGS = {
     'mean': 'the mean of the states of all tokens, special pieces included',
@@ -54,9 +60,9 @@ _MEANINGS = {
 
 
 def render(
-    config: Mapping[str, Any],
+    config: Config,
     export: Mapping[str, Any],
-    pieces: int,
+    pieces: int | None,
     flags: str,
     metrics: Mapping[str, Any],
 ) -> str:
@@ -65,7 +71,7 @@ def render(
     Args:
         config: of the run.
         export: what `bundle.describe` gives.
-        pieces: tokens of the text that it was trained on.
+        pieces: of the text that it was trained on; None: not known.
         flags: of the run, as a flagfile.
         metrics: the last values of the run; empty where it has left none.
     """
@@ -79,48 +85,48 @@ def render(
     return '\n\n'.join(parts) + '\n'
 
 
-def _title(config: Mapping[str, Any], export: Mapping[str, Any]) -> str:
-    encoder = config['encoder']
-    sizes = encoder['arguments']
+def _title(config: Config, export: Mapping[str, Any]) -> str:
+    sizes = config.encoder.arguments
+    encoder = _ENCODERS.get(config.encoder.name, config.encoder.name)
     shape = [
         f'{sizes[name]} {name}'
         for name in ('layers', 'width', 'heads')
         if name in sizes
     ]
     rows = ' and '.join(
-        f'`{row}` (weight {entry["weight"]:g}: {TABLE[row].relation})'
-        for row, entry in config['rows'].items()
+        f'`{row}` (weight {entry.weight:g}: {TABLE[row].relation})'
+        for row, entry in config.rows.items()
     )
-    lower_case = config['tokenizer']['lower_case']
-    if config['tokenizer']['kind'] == 'sentencepiece':
+    lower_case = config.tokenizer.lower_case
+    if config.tokenizer.kind == 'sentencepiece':
         case = 'lower-cased' if lower_case else 'with case'
     elif lower_case:
         case = 'lower-cased and without accents'
     else:
         case = 'with case and accents'
-    layout = LAYOUTS[config.get('layout', 'bert')]
+    layout = LAYOUTS[config.layout]
     one = layout.shown.split()[0 if layout.first else -1]
     poolings = {**_POOLINGS, 'cls': f'the state of its {one}'}
     lines = [
         f'# Text encoder, version {export["version"]}',
         '',
-        f'A {encoder["name"]} encoder ({", ".join(shape)}) with a '
-        f'{config["tokenizer"]["kind"]} vocabulary of '
+        f'A {encoder} ({", ".join(shape)}) with a '
+        f'{config.tokenizer.kind} vocabulary of '
         f'{sizes["vocab_size"]:,} pieces, {case}. Trained by {rows}.',
         '',
         f'* Computes in {export["precision"]} and returns float32; it was '
-        f'trained in {config["precision"]}.',
+        f'trained in {config.precision}.',
         f'* {export["weights"]:,} weights. A text is read as '
-        f'`{layout.shown}`, and cut at {config["max_length"]} tokens.',
-        f"* A text's vector is {poolings[config['pooling']]}; compare "
-        f'vectors by {config["similarity"]}.',
+        f'`{layout.shown}`, and cut at {config.max_length} tokens.',
+        f"* A text's vector is {poolings[config.pooling]}; compare "
+        f'vectors by {config.similarity}.',
         f'* Written by TensorFlow {export["tensorflow"]}, for TensorFlow '
         'Serving 2.12 to 2.20, or TensorFlow with tensorflow_text imported.',
     ]
     return '\n'.join(lines)
 
 
-def _use(config: Mapping[str, Any], export: Mapping[str, Any]) -> str:
+def _use(config: Config, export: Mapping[str, Any]) -> str:
     lines = [
         '## Signatures',
         '',
@@ -142,7 +148,7 @@ def _use(config: Mapping[str, Any], export: Mapping[str, Any]) -> str:
     if 'fill_mask' in export['signatures']:
         lines += [
             '',
-            f'Of a text longer than {config["max_length"]} tokens `fill_mask` '
+            f'Of a text longer than {config.max_length} tokens `fill_mask` '
             f'keeps its first {limits.MASKS} masks and the tokens nearest to '
             'them, in their order.',
         ]
@@ -150,19 +156,20 @@ def _use(config: Mapping[str, Any], export: Mapping[str, Any]) -> str:
 
 
 def _training(
-    config: Mapping[str, Any],
-    pieces: int,
+    config: Config,
+    pieces: int | None,
     flags: str,
     metrics: Mapping[str, Any],
 ) -> str:
-    run = config.get('run', {})
+    run = config.run
     lines = ['## Training', '']
     corpus = run.get('corpus')
     if corpus:
         about = _CORPORA.get(corpus.split(':')[0])
         lines.append(
-            f'Text: `{corpus}`' + (f' ({about})' if about else '')
-            + f', {pieces:,} pieces to train on.'
+            f'Text: `{corpus}`'
+            + (f' ({about})' if about else '')
+            + ('.' if pieces is None else f', {pieces:,} pieces to train on.')
         )
         held = run.get('heldout')
         lines.append(
@@ -180,7 +187,7 @@ def _training(
     return '\n'.join(lines)
 
 
-def _values(config: Mapping[str, Any], metrics: Mapping[str, Any]) -> str:
+def _values(config: Config, metrics: Mapping[str, Any]) -> str:
     lines = ['## Held-out values', '']
     if not any(name.startswith('heldout/') for name in metrics):
         return '\n'.join([*lines, 'The run has left none.'])
@@ -192,7 +199,7 @@ def _values(config: Mapping[str, Any], metrics: Mapping[str, Any]) -> str:
         '| row | a, b | MI | ceiling | loss | accuracy |',
         '|---|---|---|---|---|---|',
     ]
-    for row in config['rows']:
+    for row in config.rows:
         values = [
             metrics.get(f'heldout/{row}/{name}')
             for name in ('mi', 'ceiling', 'loss', 'accuracy')
@@ -202,29 +209,41 @@ def _values(config: Mapping[str, Any], metrics: Mapping[str, Any]) -> str:
             f'| `{row}` | {TABLE[row].a}, {TABLE[row].b} | '
             f'{" | ".join(shown)} |'
         )
+    loose = [
+        f'`{row}`' for row in config.rows if not TABLE[row].objective.bounded
+    ]
+    if loose:
+        lines += [
+            '',
+            f'The loss of {" and ".join(loose)} bounds no mutual information.',
+        ]
     return '\n'.join(lines)
 
 
-def _limits(config: Mapping[str, Any]) -> str:
+def _limits(config: Config) -> str:
     lines = [
         '## Limits',
         '',
-        f'* What comes after token {config["max_length"]} of a text is not '
+        f'* What comes after token {config.max_length} of a text is not '
         'read.',
-        *_UNKNOWN[config['tokenizer']['kind']],
+        *_UNKNOWN[config.tokenizer.kind],
         '* Bytes that are no UTF-8 are read as U+FFFD.',
         '* It repeats what its training text says, true or not, kind or not; '
         'the run has not looked into that.',
         '* The values above are all that the run has measured: no task, no '
         'other text.',
     ]
-    if config.get('memory_length') is not None:
+    if config.memory_length is not None:
         lines.append(
             '* Every text is read alone: the memory of the training is empty.'
         )
-    if not any(TABLE[row].pooling for row in config['rows']):
+    ranks = (
+        TABLE[row].vector(entry.settings).rank
+        for row, entry in config.rows.items()
+    )
+    if not any(ranks):
         lines.append(
             '* No row of this run compares whole texts: their vectors are '
-            'averages of what was learned for words.'
+            'averages of what was learned for pieces.'
         )
     return '\n'.join(lines)

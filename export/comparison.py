@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from export import runner, warmup
+from export import runner
 
 TOLERANCE = {'float32': 1e-5, 'mixed_bfloat16': 0.1}
 NASTY = (
@@ -158,9 +158,7 @@ def _tokens(loaded: Any, content: Sequence[bytes]) -> dict[str, np.ndarray]:
         return table
 
     padded = laid_out(ids, tokenizer.pad_id)
-    states = np.zeros(
-        (*shape, loaded.encoder.arguments['width']), np.float32
-    )
+    states = np.zeros((*shape, loaded.encoder.width), np.float32)
     order = np.argsort(lengths, kind='stable')
     for begin in range(0, len(order), 64):  # another padding than the graph's
         rows = order[begin : begin + 64]
@@ -209,7 +207,8 @@ def difference(
 
     Whole numbers must be equal, and so must pieces, but for pairs whose
     scores are closer than `tolerance`; otherwise the difference is infinite.
-    NaN in `wanted` is not compared.
+    So it is where `found` has NaN or infinity, whatever was wanted there. NaN
+    in `wanted` is not compared.
     """
     differences = {}
     for name, value in wanted.items():
@@ -217,8 +216,11 @@ def difference(
         if other is None or other.shape != value.shape:
             differences[name] = float('inf')
         elif value.dtype.kind == 'f':
+            finite = bool(np.isfinite(other).all())  # NaN is above nothing
             gap = np.abs(other - value)[~np.isnan(value)]
-            differences[name] = float(gap.max(initial=0.0))
+            differences[name] = (
+                float(gap.max(initial=0.0)) if finite else float('inf')
+            )
         elif value.dtype.kind == 'S':
             scores = wanted[name.replace('/tokens', '/scores')]
             near = _near_a_neighbour(scores, tolerance) | np.isnan(scores)
@@ -250,22 +252,6 @@ def show(worst: Mapping[str, float], tolerance: float) -> bool:
         verdict = '' if gap <= tolerance else f'   above {tolerance:g}'
         print(f'  {name:<{width}}  {gap:.1e}{verdict}')
     return max(worst.values()) <= tolerance
-
-
-def read_export(model: pathlib.Path) -> tuple[dict, dict]:
-    """The config of the run, and what the export says of itself.
-
-    Raises:
-        FileNotFoundError: it is no version of an export.
-    """
-    path = model / warmup.FOLDER / 'config.json'
-    if not path.is_file():
-        raise FileNotFoundError(
-            f'--model={model} is no version of an export, such as DIR/1: it '
-            f'has no {warmup.FOLDER}/config.json'
-        )
-    config = json.loads(path.read_text())
-    return config, config.pop('export')
 
 
 def _near_a_neighbour(scores: np.ndarray, tolerance: float) -> np.ndarray:

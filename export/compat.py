@@ -14,18 +14,22 @@ import pathlib
 import subprocess
 import sys
 import tempfile
-from collections.abc import Sequence
 
-from absl import app, flags, logging
+from absl import flags
 
-os.environ['KERAS_BACKEND'] = 'tensorflow'
-os.environ.setdefault('TF_CPP_MIN_LOG_LEVEL', '3')
+from infoword_tf import commands
+from infoword_tf.config import read_exported
+
+# Imported, they stand beside the trainer's, which have the same names.
+FLAGS = flags.FLAGS if __name__ == '__main__' else flags.FlagValues()
 
 MODEL = flags.DEFINE_string(
     'model', None, 'The folder of a version; by default a small model is '
-    'trained on the documents of this project and exported.')
+    'trained on the documents of this project and exported.',
+    flag_values=FLAGS)
 PYTHON = flags.DEFINE_string(
-    'python', '.venv-serving/bin/python', 'The interpreter to compare with.')
+    'python', '.venv-serving/bin/python', 'The interpreter to compare with.',
+    flag_values=FLAGS)
 
 ROOT = pathlib.Path(__file__).parent.parent
 _SMALL = (
@@ -57,21 +61,31 @@ def small_model(folder: pathlib.Path) -> pathlib.Path:
     return output / '1'
 
 
-def compare(folder: pathlib.Path) -> bool:
+def run() -> bool:
     """The whole command.
 
     Returns:
         Whether all differences are small enough.
     """
-    from export import comparison
-
     if not pathlib.Path(PYTHON.value).is_file():
         raise FileNotFoundError(
             f'--python={PYTHON.value} is not there; make serving-compat makes '
             'it'
         )
-    model = pathlib.Path(MODEL.value) if MODEL.value else small_model(folder)
-    _, export = comparison.read_export(model)
+    with tempfile.TemporaryDirectory() as name:
+        model = (
+            pathlib.Path(MODEL.value)
+            if MODEL.value
+            else small_model(pathlib.Path(name))
+        )
+        return _compare(model)
+
+
+def _compare(model: pathlib.Path) -> bool:
+    """Runs a version in both and prints how far apart they are; see `run`."""
+    from export import comparison
+
+    _, export = read_exported(model)
     tolerance = comparison.TOLERANCE[export['precision']]
     batches = comparison.batches(600)
     (there, old), (here, new) = (
@@ -87,21 +101,5 @@ def compare(folder: pathlib.Path) -> bool:
     )
 
 
-def main(argv: Sequence[str]) -> None:
-    """Runs, and turns what a user can mend into one sentence."""
-    logging.set_verbosity(logging.WARNING)
-    try:
-        if len(argv) > 1:
-            raise ValueError(f'{argv[1]!r} is no flag; flags begin with --')
-        with tempfile.TemporaryDirectory() as name:
-            if not compare(pathlib.Path(name)):
-                sys.exit(1)
-    except (ValueError, OSError) as error:
-        if os.environ.get('INFOWORD_TRACEBACK'):
-            raise
-        print(f'error: {error}', file=sys.stderr, flush=True)
-        sys.exit(1)
-
-
 if __name__ == '__main__':
-    app.run(main)
+    commands.start(run)

@@ -22,11 +22,10 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
-from absl import app, flags
+from absl import flags
 
+from infoword_tf import commands
 from tasks import ranking, retrieval
-
-os.environ.setdefault('TF_CPP_MIN_LOG_LEVEL', '3')
 
 # Imported, they stand beside the trainer's, which have the same names.
 FLAGS = flags.FLAGS if __name__ == '__main__' else flags.FlagValues()
@@ -42,10 +41,6 @@ TOP_K = flags.DEFINE_integer(
 PASSAGE_WORDS = 100  # a passage is whole sentences of about so many words
 BATCH_SIZE = 64  # passages embedded at once, of like length
 _BLOCK = 4096  # passages sorted by length, and compared, at once
-
-
-class SearchError(Exception):
-    """Something that was asked for cannot be; the message says what to do."""
 
 
 class Passage(NamedTuple):
@@ -91,7 +86,7 @@ class Index:
         return Passage(**json.loads(self._file.readline()))
 
     def search(
-        self, queries: Any, kept: int, similarity: str
+        self, queries: Any, top_k: int, similarity: str
     ) -> tuple[Any, Any]:
         """The K best of [Q, D]: scores and numbers [Q, K], see `ranking`."""
         blocks = (
@@ -99,7 +94,7 @@ class Index:
              self.vectors[begin : begin + _BLOCK])
             for begin in range(0, len(self.vectors), _BLOCK)
         )  # fmt: skip
-        return ranking.search(queries, blocks, kept, similarity)
+        return ranking.search(queries, blocks, top_k, similarity)
 
 
 def open_index(
@@ -117,7 +112,7 @@ def open_index(
         embed: strings to float32 [n, D].
 
     Raises:
-        SearchError: the corpus is empty.
+        commands.UsageError: the corpus is empty.
     """
     import tqdm
 
@@ -142,7 +137,9 @@ def open_index(
                 vectors.append(embed([p.text for p in block]))
                 bar.update(len(block))
         if not vectors:
-            raise SearchError(f'{key["corpus"]} has no text to search')
+            raise commands.UsageError(
+                f'{key["corpus"]} has no text to search'
+            )
         np.save(partial / 'vectors.npy', np.concatenate(vectors))
         np.save(partial / 'offsets.npy', np.array(offsets, np.int64))
         (partial / 'key.json').write_text(json.dumps(key, indent=2) + '\n')
@@ -176,12 +173,12 @@ def digest(model: pathlib.Path) -> str:
 
 
 def answer(
-    query: str, index: Index, embed: Callable, similarity: str, kept: int
+    query: str, index: Index, embed: Callable, similarity: str, top_k: int
 ) -> str:
     """What is printed for a query."""
     if not query.strip():
         return 'an empty query has no answer'
-    scores, numbers = index.search(embed([query]), kept, similarity)
+    scores, numbers = index.search(embed([query]), top_k, similarity)
     lines = [f'"{query}"']
     for score, number in zip(scores[0], numbers[0], strict=True):
         if number < 0:
@@ -197,22 +194,13 @@ def answer(
     return '\n'.join(lines)
 
 
-def main(argv: Sequence[str]) -> None:
-    """Answers the queries; one sentence if that cannot be."""
-    try:
-        _main(argv[1:])
-    except (SearchError, ValueError, OSError) as error:
-        if os.environ.get('INFOWORD_TRACEBACK'):
-            raise
-        print(f'error: {error}', file=sys.stderr, flush=True)
-        sys.exit(1)
-
-
-def _main(queries: Sequence[str]) -> None:
+def run(queries: Sequence[str]) -> None:
+    """Answers queries, those of standard input where there are none."""
     from infoword_tf.data import corpora
 
-    if MODEL.value is None:
-        raise SearchError('--model is missing: name an exported model, DIR/1')
+    commands.require(
+        FLAGS.flag_values_dict(), model='an exported model, DIR/1'
+    )
     path = pathlib.Path(MODEL.value)
     embed, similarity = retrieval.exported(path, BATCH_SIZE)
     corpus = corpora.open_corpus(CORPUS.value)
@@ -233,4 +221,4 @@ def _main(queries: Sequence[str]) -> None:
 
 
 if __name__ == '__main__':
-    app.run(main)
+    commands.start(run, 'queries', 'a finished index is kept')

@@ -18,7 +18,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from infoword_tf.inference.loaded import WORD_ROWS, Loaded
+from infoword_tf.inference.loaded import Loaded
 from infoword_tf.text import vocabulary
 
 ROWS = 256  # texts of a chunk, at most
@@ -45,7 +45,7 @@ class Signatures:
         """Traces them."""
         self.loaded = loaded
         wanted = {'embed': self._embed, 'tokens': self._tokens}
-        if any(row in loaded.model.objectives for row in WORD_ROWS):
+        if loaded.fill_rows:
             wanted['fill_mask'] = self._fill_mask
         texts = tf.TensorSpec((None,), tf.string, name='texts')
         self.functions = {
@@ -150,7 +150,7 @@ class Signatures:
             ids, lengths = self._padded(flat, splits)
             masks = self._first_masks(flat, splits)
             there = masks >= 0
-            scores = self.loaded.word_scores(
+            scores = self.loaded.piece_scores(
                 ids,
                 lengths,
                 tf.where(there, masks + len(self.loaded.before), 0),
@@ -182,7 +182,7 @@ class Signatures:
         return max(1, min(ROWS, TOKENS // self.loaded.max_length))
 
     def _width(self) -> int:
-        return self.loaded.encoder.arguments['width']
+        return self.loaded.encoder.width
 
     def _padded(self, flat: Tensor, splits: Tensor) -> tuple[Tensor, Tensor]:
         """Texts in their layout, cut at `max_length`, padded to the longest.

@@ -8,47 +8,44 @@ from `infoword_tf.load` for each output. Exit status 1 if one is too large:
 above 1e-5 in float32, 0.1 in bfloat16, where vectors depend on the batch.
 """
 
-import json
-import os
 import pathlib
 import sys
-from collections.abc import Sequence
 
-from absl import app, flags, logging
+from absl import flags
 
-os.environ['KERAS_BACKEND'] = 'tensorflow'
-os.environ.setdefault('TF_CPP_MIN_LOG_LEVEL', '3')
+from infoword_tf import commands
+from infoword_tf.config import read_exported
 
-MODEL = flags.DEFINE_string('model', None, 'The folder of a version: DIR/1.')
-INIT = flags.DEFINE_string('init', None, 'The workdir it was made from.')
+# Imported, they stand beside the trainer's, which have the same names.
+FLAGS = flags.FLAGS if __name__ == '__main__' else flags.FlagValues()
+
+MODEL = flags.DEFINE_string(
+    'model', None, 'The folder of a version: DIR/1.', flag_values=FLAGS)
+INIT = flags.DEFINE_string(
+    'init', None, 'The workdir it was made from.', flag_values=FLAGS)
 TEXTS = flags.DEFINE_integer(
-    'texts', 600, 'Real texts, beside the nasty ones.', lower_bound=1)
+    'texts', 600, 'Real texts, beside the nasty ones.', lower_bound=1,
+    flag_values=FLAGS)
 
 
-class UsageError(Exception):
-    """Something that was asked for cannot be; the message says what to do."""
-
-
-def verify() -> bool:
+def run() -> bool:
     """The whole command.
 
     Returns:
         Whether all differences are small enough.
     """
-    if MODEL.value is None or INIT.value is None:
-        raise UsageError(
-            'name both --model=DIR/1, an export, and --init, its workdir'
-        )
+    commands.require(
+        FLAGS.flag_values_dict(),
+        model='the folder of a version, DIR/1',
+        init='the workdir it was made from',
+    )
     from export import comparison, serving_ops
+    from infoword_tf.config import Config
 
     model, workdir = pathlib.Path(MODEL.value), pathlib.Path(INIT.value)
-    config, export = comparison.read_export(model)
-    if not (workdir / 'config.json').is_file():
-        raise UsageError(
-            f'--init={workdir} is no workdir: it has no config.json'
-        )
-    if config != json.loads((workdir / 'config.json').read_text()):
-        raise UsageError(
+    config, export = read_exported(model)
+    if config != Config.read(workdir):
+        raise commands.UsageError(
             f'--model={model} was not made from --init={workdir}: their '
             'config.json differ'
         )
@@ -86,20 +83,5 @@ def verify() -> bool:
     return close and not problems
 
 
-def main(argv: Sequence[str]) -> None:
-    """Runs, and turns what a user can mend into one sentence."""
-    logging.set_verbosity(logging.WARNING)
-    try:
-        if len(argv) > 1:
-            raise UsageError(f'{argv[1]!r} is no flag; flags begin with --')
-        if not verify():
-            sys.exit(1)
-    except (UsageError, ValueError, OSError) as error:
-        if os.environ.get('INFOWORD_TRACEBACK'):
-            raise
-        print(f'error: {error}', file=sys.stderr, flush=True)
-        sys.exit(1)
-
-
 if __name__ == '__main__':
-    app.run(main)
+    commands.start(run)

@@ -6,7 +6,7 @@ from typing import Any
 def load(
     workdir: Any, precision: str = 'float32', arguments: Any = None
 ) -> Any:
-    """Loads a trained workdir; see `infoword_tf.inference.loaded.load`."""
-    from infoword_tf.inference import loaded
+    """Loads a trained workdir; see `infoword_tf.inference.load`."""
+    from infoword_tf.inference.load import load as load_workdir
 
-    return loaded.load(workdir, precision, arguments)
+    return load_workdir(workdir, precision, arguments)

@@ -6,6 +6,8 @@
 becomes one sentence on standard error and exit status 1.
 """
 
+import contextlib
+import ctypes
 import json
 import os
 import pathlib
@@ -20,6 +22,14 @@ from infoword_tf import files
 # Messages of TensorFlow's C++ parts: fatal ones alone.
 os.environ.setdefault('TF_CPP_MIN_LOG_LEVEL', '3')
 TRACEBACK = 'INFOWORD_TRACEBACK'  # set it to see where an error comes from
+# absl::SetMinLogLevel of the release that TensorFlow 2.20 is built with.
+_SET_MIN_LOG_LEVEL = (
+    '_ZN4absl12lts_2025012714SetMinLogLevelENS0_18LogSeverityAtLeastE'
+)
+NO_MEMORY = (
+    'error: there is not memory enough; lower --batch_size, --seq_len or '
+    '--size'
+)
 INTERRUPTED = 130  # as a shell has it: 128 and SIGINT
 
 
@@ -65,11 +75,31 @@ def guard(
             raise
         print(f'error: {error}', file=sys.stderr, flush=True)
         sys.exit(1)
+    except MemoryError:
+        print(NO_MEMORY, file=sys.stderr, flush=True)
+        sys.exit(1)
     except KeyboardInterrupt:
         print(f'\nstopped; {stopped}', file=sys.stderr, flush=True)
         sys.exit(INTERRUPTED)
     if done is False:
         sys.exit(1)
+
+
+def hush_tensorflow() -> None:
+    """Holds all of TensorFlow's C++ parts to TF_CPP_MIN_LOG_LEVEL.
+
+    XLA logs through a library that was never told of it, and begins with a
+    warning about just that. Its level can be set from outside alone; where a
+    build of TensorFlow has it under another name nothing is changed.
+    """
+    import tensorflow as tf
+
+    folder = pathlib.Path(tf.__file__).parent
+    for library in folder.glob('libtensorflow_framework.*'):
+        found = ctypes.CDLL(str(library))
+        with contextlib.suppress(AttributeError):
+            level = int(os.environ.get('TF_CPP_MIN_LOG_LEVEL') or 0)
+            found[_SET_MIN_LOG_LEVEL](level)
 
 
 def require(values: Mapping[str, Any], **needed: str) -> None:

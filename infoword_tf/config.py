@@ -14,6 +14,7 @@ from infoword_tf import files
 
 VERSION = 2
 FILE = 'config.json'
+EXPORTED = f'assets.extra/{FILE}'  # in the folder of an export's version
 
 
 @dataclasses.dataclass(frozen=True)
@@ -51,7 +52,7 @@ class Config:
             the limit of `encode` and of exports.
         tokenizer: of the vocabulary that lies beside it.
         precision: a Keras dtype policy, as decided.
-        masking: what is hidden, a name in MASKINGS.
+        masking: what is masked, a name in MASKINGS.
         memory_length: tokens of memory in training; None for an encoder that
             has none.
         layout: what stands around a lone text, a name in LAYOUTS.
@@ -67,7 +68,7 @@ class Config:
     max_length: int
     tokenizer: TokenizerConfig = TokenizerConfig('wordpiece', True)
     precision: str = 'float32'
-    masking: str = 'tokens'
+    masking: str | None = None
     memory_length: int | None = None
     layout: str = 'bert'
     pooling: str = 'mean'
@@ -93,9 +94,11 @@ class Config:
             where: for complaints.
 
         Raises:
-            ValueError: another version; a value that is lacking, or that
-                nobody knows.
+            ValueError: no object; another version; a value that is lacking,
+                or that nobody knows.
         """
+        if not isinstance(values, Mapping):
+            raise ValueError(f'{where} is no config: it holds no object')
         version = values.get('version')
         if version != VERSION:
             raise ValueError(
@@ -114,7 +117,7 @@ class Config:
                     },
                 }
             )
-        except (KeyError, TypeError) as error:
+        except (KeyError, TypeError, AttributeError) as error:
             raise ValueError(
                 f'{where} is no config of version {VERSION}: {error}'
             ) from error
@@ -142,3 +145,27 @@ class Config:
         except ValueError as error:
             raise ValueError(f'{path} is no JSON: {error}') from None
         return cls.from_json(values, str(path))
+
+
+def read_exported(model: pathlib.Path) -> tuple[Config, dict[str, Any]]:
+    """The config of an export's run, and what the export says of itself.
+
+    Args:
+        model: the folder of a version, DIR/1.
+
+    Raises:
+        FileNotFoundError: it is none.
+        ValueError: its config.json cannot be read.
+    """
+    path = model / EXPORTED
+    if not path.is_file():
+        raise FileNotFoundError(
+            f'--model={model} is no version of an export: it has no '
+            f'{EXPORTED}; name the numbered folder, DIR/1'
+        )
+    try:
+        values = json.loads(path.read_text())
+        described = values.pop('export')
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise ValueError(f'{path} is not of an export: {error}') from None
+    return Config.from_json(values, str(path)), described

@@ -19,8 +19,10 @@ def locked(workdir: pathlib.Path) -> Iterator[None]:
     """Holds a workdir for one run.
 
     Raises:
-        RuntimeError: another run holds it.
+        RuntimeError: another run holds it, or it is a file.
     """
+    if workdir.is_file():
+        raise RuntimeError(f'{workdir} is a file; name a folder')
     workdir.mkdir(parents=True, exist_ok=True)
     with open(workdir / '.lock', 'w') as file:
         try:
@@ -74,7 +76,10 @@ def write_json(path: pathlib.Path, value: Any) -> None:
 def write_tensors(
     path: pathlib.Path, tensors: Mapping[str, np.ndarray]
 ) -> None:
-    """Writes named arrays with their digest, whole or not at all."""
+    """Writes named arrays with their digest, whole or not at all.
+
+    The digest is all that its header has: equal arrays are equal bytes.
+    """
     from safetensors import SafetensorError
     from safetensors import numpy as safetensors
 
@@ -86,6 +91,21 @@ def write_tensors(
             )
         except SafetensorError as error:
             raise OSError(None, str(error)) from error
+
+
+def read_tensor(path: pathlib.Path, name: str) -> np.ndarray | None:
+    """One of the named arrays, unchecked; None: the file has none so called.
+
+    Raises:
+        ValueError: the file is cut, or no safetensors file.
+    """
+    from safetensors import SafetensorError, safe_open
+
+    try:
+        with safe_open(path, 'numpy') as file:
+            return file.get_tensor(name) if name in file.keys() else None
+    except SafetensorError as error:
+        raise ValueError(f'{path} cannot be read ({error})') from error
 
 
 def read_tensors(path: pathlib.Path) -> dict[str, np.ndarray]:

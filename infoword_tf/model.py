@@ -1,4 +1,4 @@
-"""An encoder and the rows that train it, as one model.
+"""Encoders and the rows that train them, as one model.
 
 In NumPy and `keras.ops` alone: no backend is imported here.
 
@@ -9,24 +9,46 @@ D width, V vocabulary.
 import math
 import zlib
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import keras
 import numpy as np
 from keras import ops
 
-from infoword_tf.encoders import ENCODERS
+from infoword_tf.config import Config
+from infoword_tf.encoders import ENCODERS, Encoded, Encoder, Inputs
 from infoword_tf.layers import dropout
 from infoword_tf.layers.block import take
-from infoword_tf.objectives import TABLE, Objective, Replicas
+from infoword_tf.objectives import (
+    TABLE,
+    Batch,
+    Companion,
+    Objective,
+    Replicas,
+    Statistics,
+)
 from infoword_tf.objectives.infonce import Outcome
-from infoword_tf.views import VIEWS, Specials, View
+from infoword_tf.views import VIEWS, Reads, Specials, View, root
 
 Tensor = Any
-CONFIG_VERSION = 1
+MAIN = 'encoder'  # the encoder that is trained, and exported
+HELDOUT_KEY = 20190  # of what objectives draw for held-out text
 # Devlin et al. 2019 draw from a normal of 0.02 cut at two deviations; so does
 # the base size, and a narrower one draws wider, see `initialise`.
 WEIGHT_DEVIATION, BASE_WIDTH = 0.02, 768
+
+
+class Entry(NamedTuple):
+    """Something that lasts from step to step.
+
+    Attributes:
+        empty: arrays in a named tuple or a dict: what the first step finds.
+        by_row: whether its rows are those of the batch, so that each replica
+            has a part of its own; else it is the same on all replicas.
+    """
+
+    empty: Any
+    by_row: bool
 
 
 class Model:
@@ -34,51 +56,132 @@ class Model:
 
     Attributes:
         config: what `config.json` of a workdir holds.
-        encoder: the encoder layer.
+        encoders: by name; 'encoder' is the one that is trained and exported.
+        companions: by name, what the others are.
         objectives: by row, the objective layer.
         weights: by row, its factor in the sum.
     """
 
     def __init__(
-        self, config: Mapping[str, Any], specials: Specials, seed: int = 0
+        self,
+        config: Config,
+        specials: Specials,
+        seed: int | None = 0,
+        companions: bool = True,
     ):
         """Builds the model and draws its weights.
 
         Args:
-            config: `encoder` {name, arguments}, `rows` {row: {weight,
-                settings}}, `precision` (a Keras dtype policy), and
-                `memory_length`, tokens of memory in training, if any.
+            config: of the run.
             specials: of the vocabulary.
-            seed: of the initial weights, which are the same on each backend.
+            seed: of the initial weights, which are the same on each backend;
+                None: they are given later.
+            companions: whether encoders that only training needs are built.
+
+        Raises:
+            ValueError: two rows bring different encoders of one name.
         """
-        self.config = dict(config)
-        precision = config['precision']
-        described = config['encoder']
-        self.encoder = ENCODERS[described['name']](
-            **described['arguments'], dtype=precision
-        )
-        self.encoder.build()
+        self.config = config
+        self.companions = companions_of(config.rows) if companions else {}
+        self.encoders: dict[str, Encoder] = {}
+        for name in (MAIN, *self.companions):
+            changes = {}
+            if name != MAIN:
+                changes = self.companions[name].arguments
+            encoder = ENCODERS[config.encoder.name](
+                **{**config.encoder.arguments, **changes},
+                dtype=config.precision,
+                name=name,
+            )
+            encoder.build()
+            self.encoders[name] = encoder
         self.objectives: dict[str, Objective] = {}
         self.weights: dict[str, float] = {}
-        for row, entry in config['rows'].items():
-            own = {
-                name: value
-                for name, value in entry['settings'].items()
-                if name not in TABLE[row].drawn
+        for row, entry in config.rows.items():
+            settings = {
+                name: entry.settings[name] for name in TABLE[row].settings
             }
             objective = TABLE[row].objective(
-                row, self.encoder, specials, dtype=precision, **own
+                row,
+                self.encoder,
+                specials,
+                dtype=config.precision,
+                **settings,
             )
             with keras.name_scope('objectives'):
                 objective.build()
             self.objectives[row] = objective
-            self.weights[row] = entry['weight']
-        initialise(self.variables, seed, described['arguments']['width'])
+            self.weights[row] = entry.weight
+        if seed is not None:
+            initialise(self.variables, seed, self.encoder.width)
+            self.copy_averages()
+
+    def copy_averages(self) -> None:
+        """Makes averages of the encoder what it is now."""
+        for copies in self.averages.values():
+            for copy, source in copies:
+                copy.assign(source)
+
+    def drop(self, row: str) -> None:
+        """Does without a row, whose weights are not there."""
+        del self.objectives[row], self.weights[row]
+
+    @property
+    def encoder(self) -> Encoder:
+        """The encoder that is trained and exported."""
+        return self.encoders[MAIN]
 
     @property
     def variables(self) -> dict[str, keras.Variable]:
         """Every weight by its path, the encoder's first."""
-        layers = [self.encoder, *self.objectives.values()]
+        return self._paths([*self.encoders.values(), *self._heads])
+
+    @property
+    def trainable(self) -> dict[str, keras.Variable]:
+        """By path, the weights that gradients change."""
+        learning = [
+            encoder
+            for name, encoder in self.encoders.items()
+            if name == MAIN or not self.companions[name].frozen
+        ]
+        return self._paths([*learning, *self._heads])
+
+    @property
+    def lasting(self) -> dict[str, keras.Variable]:
+        """By path, the weights that checkpoints hold."""
+        saved = [
+            encoder
+            for name, encoder in self.encoders.items()
+            if name == MAIN or self.companions[name].saved
+        ]
+        return self._paths([*saved, *self._heads])
+
+    @property
+    def travelling(self) -> dict[str, keras.Variable]:
+        """By path, the weights that a workdir and its exports hold."""
+        return self._paths([self.encoder, *self._heads])
+
+    @property
+    def averages(self) -> dict[str, list[tuple[Any, Any]]]:
+        """By companion that is an average: each weight, and what it follows."""
+        found = {}
+        for name, companion in self.companions.items():
+            if companion.momentum is not None:
+                found[name] = list(
+                    zip(
+                        self.encoders[name].weights,
+                        self.encoder.weights,
+                        strict=True,
+                    )
+                )
+        return found
+
+    @property
+    def _heads(self) -> list[Objective]:
+        return list(self.objectives.values())
+
+    @staticmethod
+    def _paths(layers: list[Any]) -> dict[str, keras.Variable]:
         found = {}
         for layer in layers:
             for variable in layer.weights:
@@ -87,156 +190,253 @@ class Model:
                 found[variable.path] = variable
         return found
 
-    def kl(self, frequencies: np.ndarray) -> dict[str, float]:
-        """KL(p(b) || q) of each row on a text of these frequencies [V]."""
-        return {
-            row: objective.kl(frequencies)
-            for row, objective in self.objectives.items()
-        }
+    def empty_state(
+        self, batch: int, memory_length: int | None = None
+    ) -> dict[str, Entry]:
+        """All that lasts from step to step, as the first step finds it.
 
-    def empty_memories(
-        self, batch: int, length: int | None = None
-    ) -> dict[str, Any]:
-        """By view that goes on from step to step, memory of nothing.
+        'memory/VIEW' is what the encoder remembers of a view that goes on,
+        'objectives/ROW' what an objective keeps.
 
         Args:
             batch: B.
-            length: tokens of memory; None: the config's `memory_length`.
-
-        Returns:
-            Nothing at all where the length is 0, the encoder has no memory,
-            or no view goes on.
+            memory_length: tokens of memory; None: the config's. Nothing is
+                remembered where it is 0, the encoder has no memory, or no
+                view goes on.
         """
-        if length is None:
-            length = self.config.get('memory_length') or 0
-        if not length or not has_memory(self.config['encoder']['name']):
-            return {}
-        return {
-            name: self.encoder.empty_memory(batch, length)
-            for row in self.objectives
-            for name in TABLE[row].views
-            if VIEWS[name].source == 'streams'
-        }
+        found = {}
+        if memory_length is None:
+            memory_length = self.config.memory_length or 0
+        if memory_length and self.encoder.remembers:
+            for row in self.objectives:
+                for name, reads in TABLE[row].views.items():
+                    source = reads.source or VIEWS[root(name)].source
+                    if source == 'streams' and MAIN in reads.encoders:
+                        found[f'memory/{name}'] = Entry(
+                            self.encoder.empty_state(batch, memory_length),
+                            by_row=True,
+                        )
+        for row, objective in self.objectives.items():
+            if empty := objective.empty_state():
+                found[f'objectives/{row}'] = Entry(empty, by_row=False)
+        return found
 
-    def kept(self, name: str, length: int) -> int | None:
+    def advance(self, name: str, length: int) -> int | None:
         """Tokens of a view of T = length that the next step has behind it.
 
-        A row that reads less than a whole view further each time (XLNet's
-        reuse) has the others before it again. None: all.
+        A view that goes on by less than its length (XLNet's reuse) has the
+        others before it again. None: all.
         """
         for row in self.objectives:
-            reading = TABLE[row].reading
-            if name in TABLE[row].views and reading is not None:
-                settings = self.config['rows'][row]['settings']
-                return reading(length, settings).get('advance')
+            if name in TABLE[row].views:
+                settings = self.config.rows[row].settings
+                reading = VIEWS[root(name)].reading(length, settings)
+                return reading.get('advance')
         return None
 
     def encode(
         self,
         views: Mapping[str, View],
         key: Tensor | None = None,
-        memories: Mapping[str, Any] | None = None,
-    ) -> tuple[dict[str, dict[str, Tensor]], dict[str, Any]]:
+        state: Mapping[str, Any] | None = None,
+    ) -> tuple[dict[str, dict[str, dict[str, list[Encoded]]]], dict[str, Any]]:
         """Encodes each view once, at the places of all rows that share it.
+
+        Once by each encoder, and as often as a row asks for another pass.
 
         Args:
             views: by name.
-            key: [2] uint32 of the step, or None without dropout.
-            memories: by view, what the encoder remembers of the steps before;
-                views that are not there have no memory.
+            key: [2] uint32 of the step and replica, or None without dropout.
+            state: by 'memory/VIEW', what the encoder remembers of the steps
+                before; views that are not there have no memory.
 
         Returns:
-            By row, then by view, states [B, P, D], of all tokens where the
-            row wants the text, [B, K, P, D] of a view of K texts each; and
-            the new memories of the same views.
+            By row, view and encoder, what each pass gave at the row's places:
+            [B, P, D], of all tokens where the row wants the text, [B, K, P,
+            D] of a view of K texts each; and the new memories by the same
+            names.
         """
-        states: dict[str, dict[str, Tensor]] = {
-            row: {} for row in self.objectives
+        found: dict[str, Any] = {
+            row: {name: {} for name in TABLE[row].views if name in views}
+            for row in self.objectives
         }
+        state = dict(state or {})
         remembered: dict[str, Any] = {}
         for name, view in views.items():
-            rows = [r for r in self.objectives if name in TABLE[r].views]
-            some = [view.places[row] for row in rows if row in view.places]
-            whole = len(some) < len(rows)
-            texts = tuple(view.ids.shape[1:-1])  # K of each sequence, or ()
-            if texts:
-                view = _one_by_one(view)
-                some = [view.places[row] for row in rows if row in view.places]
-            # Not every encoder has these.
-            more = {
-                field: value
-                for field in ('ranks', 'sees', 'directions')
-                if (value := getattr(view, field)) is not None
+            reads = {
+                row: TABLE[row].views[name]
+                for row in self.objectives
+                if name in TABLE[row].views
             }
-            if any(TABLE[row].views[name] == 'queries' for row in rows):
-                more['queries'] = True
-            if memories and name in memories:
-                more['memory'] = memories[name]
-                more['keep'] = self.kept(name, view.ids.shape[1])
-            encoded = self.encoder(
-                view.ids,
-                view.positions,
-                view.segment_ids,
-                view.block_ids,
-                places=None if whole else ops.concatenate(some, axis=1),
-                key=key
-                if key is None
-                else dropout.fold_in(key, zlib.crc32(name.encode())),
-                **more,
-            )
-            found = encoded.states
-            if 'memory' in more:
-                remembered[name] = encoded.memory
-            end = 0
-            for row in rows:
-                if row not in view.places:
-                    states[row][name] = found
-                elif whole:
-                    states[row][name] = take(found, view.places[row])
-                else:
-                    begin, end = end, end + view.places[row].shape[1]
-                    states[row][name] = found[:, begin:end]
-                if texts:
-                    x = states[row][name]
-                    states[row][name] = ops.reshape(
-                        x, (-1, *texts, *x.shape[1:])
+            for encoder in self.encoders:
+                turns = max(
+                    (r.passes for r in reads.values() if encoder in r.encoders),
+                    default=0,
+                )
+                for turn in range(turns):
+                    rows = {
+                        row: r
+                        for row, r in reads.items()
+                        if encoder in r.encoders and turn < r.passes
+                    }
+                    memory = f'memory/{name}'
+                    first = encoder == MAIN and not turn
+                    states, new = self._pass(
+                        encoder,
+                        view,
+                        rows,
+                        self._key(key, encoder, name, turn),
+                        state.get(memory) if first else None,
+                        name,
                     )
-        return states, remembered
+                    if first and memory in state:
+                        remembered[memory] = new
+                    for row, encoded in states.items():
+                        found[row][name].setdefault(encoder, []).append(
+                            encoded
+                        )
+        return found, remembered
+
+    def _key(
+        self, key: Tensor | None, encoder: str, view: str, turn: int
+    ) -> Tensor | None:
+        """Of a pass; other encoders and passes drop otherwise."""
+        if key is None:
+            return None
+        if encoder == MAIN and not turn:
+            return dropout.fold_in(key, zlib.crc32(view.encode()))
+        if encoder != MAIN and not self.companions[encoder].dropout:
+            return None
+        text = f'{view}/{encoder}/{turn}'
+        return dropout.fold_in(key, zlib.crc32(text.encode()))
+
+    def _pass(
+        self,
+        encoder: str,
+        view: View,
+        rows: Mapping[str, Reads],
+        key: Tensor | None,
+        memory: Any,
+        name: str,
+    ) -> tuple[dict[str, Encoded], Any]:
+        """One pass of a view: by row its states, and the new memory."""
+        texts = tuple(view.ids.shape[1:-1])  # K of each sequence, or ()
+        if texts:
+            view = _one_by_one(view)
+        some = [view.places[row] for row in rows if row in view.places]
+        everywhere = len(some) < len(rows)
+        all_layers = any(reads.layers for reads in rows.values())
+        more = {}  # what not every encoder has
+        if any(reads.states == 'queries' for reads in rows.values()):
+            more['queries'] = True
+        if memory is not None:
+            more['state'] = memory
+            more['advance'] = self.advance(name, view.ids.shape[1])
+        encoded = self.encoders[encoder](
+            Inputs(*(getattr(view, field) for field in Inputs._fields)),
+            places=None if everywhere else ops.concatenate(some, axis=1),
+            key=key,
+            all_layers=all_layers,
+            **more,
+        )
+        if encoder != MAIN and self.companions[encoder].frozen:
+            encoded = Encoded(
+                ops.stop_gradient(encoded.states),
+                encoded.layers and list(map(ops.stop_gradient, encoded.layers)),
+            )
+
+        def parted(x: Tensor) -> Tensor:
+            return ops.reshape(x, (-1, *texts, *x.shape[1:])) if texts else x
+
+        found = {}
+        end = 0
+        for row, reads in rows.items():
+            states, places = encoded.states, view.places.get(row)
+            if places is not None and everywhere:
+                states = take(states, places)
+            elif places is not None:
+                begin, end = end, end + places.shape[1]
+                states = states[:, begin:end]
+            layers = None
+            if reads.layers:
+                layers = [
+                    parted(x if places is None else take(x, places))
+                    for x in encoded.layers
+                ]
+            found[row] = Encoded(parted(states), layers)
+        return found, encoded.state
+
+    def batches(
+        self,
+        views: Mapping[str, View],
+        statistics: Statistics,
+        key: Tensor | None = None,
+        replicas: Replicas | None = None,
+        state: Mapping[str, Any] | None = None,
+        limits: Mapping[str, int | None] | None = None,
+    ) -> tuple[dict[str, Batch], dict[str, Any]]:
+        """What every row gets of a step; args as in `outcomes`.
+
+        Args:
+            limits: of held-out text, by row, see `Batch.limit`.
+
+        Returns:
+            By row; and the new memories.
+        """
+        replicas, state = replicas or Replicas(), state or {}
+        own = None if key is None else dropout.fold_in(key, replicas.id)
+        encoded, memories = self.encode(views, own, state)
+        common = dropout.new_key(HELDOUT_KEY) if key is None else key
+        return {
+            row: Batch(
+                views,
+                encoded[row],
+                statistics,
+                replicas,
+                dropout.fold_in(common, zlib.crc32(row.encode())),
+                training=key is not None,
+                state=state.get(f'objectives/{row}', {}),
+                limit=(limits or {}).get(row),
+            )
+            for row in self.objectives
+        }, memories
 
     def outcomes(
         self,
         views: Mapping[str, View],
-        kl: Mapping[str, float],
+        statistics: Statistics,
         key: Tensor | None = None,
         replicas: Replicas | None = None,
         candidates: Mapping[str, Any] | None = None,
-        memories: Mapping[str, Any] | None = None,
+        state: Mapping[str, Any] | None = None,
     ) -> tuple[dict[str, Outcome], dict[str, Any]]:
         """What every row makes of a batch.
 
         Args:
             views: this replica's rows of the global batch.
-            kl: by row, of the text that the batch is from.
-            key: [2] uint32 of the step and replica; None: no dropout.
+            statistics: of the text that the batch is from.
+            key: [2] uint32 of the step, the same on all replicas; None: no
+                dropout, and plain operations.
             replicas: to share candidates with.
-            candidates: by row, given (held-out text); None: the batch's own.
-            memories: as in `encode`.
+            candidates: by row, given (held-out text); of rows that are not
+                there the batch's own.
+            state: what `empty_state` has, of the step before.
 
         Returns:
-            By row, its sums; and the new memories.
+            By row, its sums; and the state of the next step.
         """
-        replicas = replicas or Replicas()
-        states, memories = self.encode(views, key, memories)
+        batches, new = self.batches(views, statistics, key, replicas, state)
         found = {}
         for row, objective in self.objectives.items():
-            if candidates is None:
-                chosen = objective.candidates(views, states[row], replicas)
-            else:
+            batch = batches[row]
+            if candidates and row in candidates:
                 chosen = candidates[row]
-            found[row] = objective.score(
-                views, states[row], chosen, kl[row], key
-            )
-        return found, memories
+            else:
+                chosen = objective.candidates(batch)
+            found[row] = objective.score(batch, chosen)
+            if f'objectives/{row}' in (state or {}):
+                new[f'objectives/{row}'] = objective.remember(batch)
+        return found, new
 
     def loss(
         self, outcomes: Mapping[str, Outcome], replicas: Replicas | None = None
@@ -268,9 +468,33 @@ def _one_by_one(view: View) -> View:
     )
 
 
-def has_memory(encoder: str) -> bool:
-    """Whether an encoder of this name can remember the steps before."""
-    return hasattr(ENCODERS[encoder], 'empty_memory')
+def companions_of(rows: Mapping[str, Any]) -> dict[str, Companion]:
+    """The encoders that rows bring along, by name.
+
+    Raises:
+        ValueError: two rows bring different ones of one name, or one is what
+            it cannot be.
+    """
+    found: dict[str, Companion] = {}
+    for row in rows:
+        for name, companion in TABLE[row].companions.items():
+            if companion.momentum is not None and not companion.frozen:
+                raise ValueError(
+                    f'{name!r} of {row} is an average and learns too: make it '
+                    'frozen, or leave out its momentum'
+                )
+            changes = companion.momentum is not None or not companion.frozen
+            if changes and not companion.saved:
+                raise ValueError(
+                    f'{name!r} of {row} changes, so a run goes on with it only '
+                    'where it is saved'
+                )
+            if found.setdefault(name, companion) != companion:
+                raise ValueError(
+                    f'{row} brings another {name!r} than the rows before it; '
+                    'train them apart'
+                )
+    return found
 
 
 def initialise(

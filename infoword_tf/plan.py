@@ -1,103 +1,184 @@
 """What the rows of a run want of the text, put together.
 
-A view is drawn once and shared by all rows that read it, and so is the text
-that it is made from: wishes of several rows must agree.
+A view is drawn once and shared by all rows that read it: their wishes must
+agree. Views that read one source in one way share its text, and those that
+draw alike in it share the draw.
 """
 
-import functools
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from infoword_tf import sampling
 from infoword_tf.objectives import TABLE
-from infoword_tf.views import VIEWS
+from infoword_tf.settings import Setting
+from infoword_tf.views import VIEWS, Draw, Reads, ViewSpec, root
+from infoword_tf.views.masking import MASKINGS
+
+
+class Reading(NamedTuple):
+    """A source and how it is read.
+
+    Attributes:
+        source: name in data.sources.SOURCES.
+        arguments: of that class, (name, value) in order: `length`, the tokens
+            that are read, and others that it has.
+    """
+
+    source: str
+    arguments: tuple[tuple[str, Any], ...]
+
+
+class ViewPlan(NamedTuple):
+    """How a view of the run comes about.
+
+    Attributes:
+        spec: how such views are made.
+        rows: what each row wants there.
+        reading: the text that it is made from.
+        draw: what is drawn in that; None: nothing.
+    """
+
+    spec: ViewSpec
+    rows: dict[str, Reads]
+    reading: Reading
+    draw: Draw | None
 
 
 class Plan(NamedTuple):
     """How the batches of a run are made.
 
     Attributes:
-        rows: by view, what each row wants there (`Row.views`).
-        sources: by view, the name in data.batches.SOURCES of its text.
-        reading: by source, its arguments: `length`, the tokens that it reads,
-            and others that it has.
-        draws: by source, the name of what is drawn there, and the function;
-            of a source that is not here nothing is drawn.
+        views: by name.
+        masking: what is masked, a name in views.masking.MASKINGS; None where
+            nothing is.
     """
 
-    rows: dict[str, dict[str, str]]
-    sources: dict[str, str]
-    reading: dict[str, dict[str, Any]]
-    draws: dict[str, tuple[str, Callable[..., Any]]]
+    views: dict[str, ViewPlan]
+    masking: str | None
 
-    def readers(self, source: str) -> list[str]:
-        """The rows that read a source, in order."""
+    @property
+    def readings(self) -> list[Reading]:
+        """Every text that is read, once."""
+        return list(dict.fromkeys(v.reading for v in self.views.values()))
+
+    def readers(self, reading: Reading) -> list[str]:
+        """The rows that read a text, in order."""
         return list(
             dict.fromkeys(
                 row
-                for view, rows in self.rows.items()
-                if self.sources[view] == source
-                for row in rows
+                for view in self.views.values()
+                if view.reading == reading
+                for row in view.rows
             )
         )
 
 
+def settings_of(row: str) -> dict[str, Setting]:
+    """All settings of a row: its own, and those of the views that it reads."""
+    found = dict(TABLE[row].settings)
+    for view in TABLE[row].views:
+        found.update(VIEWS[root(view)].settings)
+    return found
+
+
 def make_plan(
-    rows: Mapping[str, Mapping[str, Any]], length: int, masking: str = 'tokens'
+    rows: Mapping[str, Mapping[str, Any]],
+    length: int,
+    masking: str | None = None,
 ) -> Plan:
     """Puts the wishes of rows together.
 
     Args:
         rows: by row, its settings.
         length: T.
-        masking: name in sampling.MASKINGS.
+        masking: name in views.masking.MASKINGS; None: what the rows want,
+            else 'tokens'.
 
     Raises:
-        ValueError: two rows want one view or one source in different ways, or
-            a length that does not suit them.
+        ValueError: two rows want one view in different ways, or a length or a
+            masking does not suit them.
     """
-    wanted: dict[str, dict[str, str]] = {}
-    sources: dict[str, str] = {}
+    if masking not in (None, *MASKINGS):
+        raise ValueError(
+            f'masking {masking}: known are {", ".join(MASKINGS)}'
+        )
+    chosen = masking
+    sources: dict[str, str] = {}  # by the view that others are cut out of
     narrowed_by: dict[str, str] = {}
     for row in rows:
-        for view, what in TABLE[row].views.items():
-            wanted.setdefault(view, {})[row] = what
-        for view, source in TABLE[row].sources.items():
-            if sources.setdefault(view, source) != source:
+        for view, reads in TABLE[row].views.items():
+            _check(row, view, reads)
+            if reads.masking and masking not in (None, reads.masking):
                 raise ValueError(
-                    f'{narrowed_by[view]} reads {sources[view]} and {row} '
-                    f'reads {source}, but the view {view!r} is one for all '
-                    'rows; leave out one of the two'
+                    f'masking {masking} is not for {row}, which masks '
+                    f'{reads.masking}; leave out --masking, or {row}'
                 )
-            narrowed_by.setdefault(view, row)
-    sources = {view: sources.get(view, VIEWS[view].source) for view in wanted}
-    reading: dict[str, dict[str, Any]] = {}
-    readers: dict[str, str] = {}
-    for row, settings in rows.items():
-        way = {'length': length - 2}
-        if TABLE[row].reading is not None:
-            way = TABLE[row].reading(length, settings)
-        for view in TABLE[row].views:
-            first = readers.setdefault(sources[view], row)
-            if reading.setdefault(sources[view], way) != way:
+            masking = reads.masking or masking
+            whole = root(view)
+            if not reads.source:
+                continue
+            if sources.setdefault(whole, reads.source) != reads.source:
                 raise ValueError(
-                    f'{first} and {row} read {sources[view]} in different '
-                    'ways; train them apart'
+                    f'{narrowed_by[whole]} reads {sources[whole]} and {row} '
+                    f'reads {reads.source}, but the view {whole!r} is one for '
+                    'all rows; leave out one of the two'
                 )
-    hide = masking, sampling.masking(masking)
-    draws = {
-        'windows': hide,
-        'pairs': hide,
-        'next_pairs': hide,
-        'documents': ('cloze', sampling.cloze),
-    }
-    drawn = {
-        name: settings[name]
-        for row, settings in rows.items()
-        for name in TABLE[row].drawn
-    }
-    if drawn:
-        sampling.halves(length, drawn['k'])  # complains
-        permute = functools.partial(sampling.permutation, **drawn)
-        draws['streams'] = 'permutation', permute
-    return Plan(wanted, sources, reading, draws)
+            narrowed_by.setdefault(whole, row)
+    masking = masking or 'tokens'
+    views: dict[str, ViewPlan] = {}
+    for view in dict.fromkeys(v for row in rows for v in TABLE[row].views):
+        readers = {
+            row: TABLE[row].views[view]
+            for row in rows
+            if view in TABLE[row].views
+        }
+        spec = VIEWS[root(view)]
+        settings = {'masking': masking, **_shared(view, readers, rows)}
+        arguments = spec.reading(length, settings)
+        reading = Reading(
+            sources.get(root(view), spec.source),
+            tuple(sorted(arguments.items()))
+        )
+        draw = spec.draw(settings) if spec.draw else None
+        views[view] = ViewPlan(VIEWS[view], readers, reading, draw)
+    drawn = {view.draw.name for view in views.values() if view.draw}
+    if chosen and chosen not in drawn:
+        raise ValueError(
+            f'masking {chosen} does nothing where nothing is masked; leave out '
+            '--masking'
+        )
+    return Plan(views, masking if masking in drawn else None)
+
+
+def _check(row: str, view: str, reads: Reads) -> None:
+    """Complains of a row that reads what there is not."""
+    if view not in VIEWS:
+        raise ValueError(
+            f'{row} reads the view {view!r}; known are {", ".join(VIEWS)}'
+        )
+    known = {'encoder', *TABLE[row].companions}
+    if lacking := sorted(set(reads.encoders) - known):
+        raise ValueError(
+            f'{row} reads {view!r} with the encoder {lacking[0]!r}, which is '
+            'none of its companions'
+        )
+
+
+def _shared(
+    view: str, readers: Mapping[str, Reads], rows: Mapping[str, Mapping]
+) -> dict[str, Any]:
+    """The settings of a view, on which its rows agree.
+
+    Raises:
+        ValueError: they do not.
+    """
+    found: dict[str, Any] = {}
+    for name in VIEWS[root(view)].settings:
+        values = {row: rows[row][name] for row in readers}
+        if len(set(values.values())) > 1:
+            listed = ', '.join(f'--{r}.{name}={v}' for r, v in values.items())
+            raise ValueError(
+                f'the view {view!r} is one for all rows, but they set it '
+                f'differently ({listed}); give them one value'
+            )
+        found[name] = next(iter(values.values()))
+    return found

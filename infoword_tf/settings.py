@@ -37,6 +37,11 @@ class Setting:
         Raises:
             ValueError: it is out of bounds.
         """
+        try:
+            value = type(self.default)(value)
+        except (TypeError, ValueError):
+            kind = type(self.default).__name__
+            raise ValueError(f'--{flag}={value!r} is no {kind}') from None
         if self.choices and value not in self.choices:
             raise ValueError(
                 f'--{flag}={value}: known are {", ".join(self.choices)}'
@@ -45,4 +50,4 @@ class Setting:
             raise ValueError(
                 f'--{flag}={value}: it is {self.at_least:g} or more'
             )
-        return type(self.default)(value)
+        return value

@@ -10,21 +10,24 @@ attention, in which a row is a token that looks and a column what it may look
 at. Without --init or --vocab the words of the sentences are the pieces.
 """
 
-import json
 import os
 import pathlib
-import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
-from absl import app, flags
-
-from infoword_tf import pictures
-from infoword_tf.text.words import Words
+from absl import flags
 
 # Nothing is computed: the backend that starts fastest will do.
 os.environ.setdefault('KERAS_BACKEND', 'numpy')
-os.environ.setdefault('TF_CPP_MIN_LOG_LEVEL', '3')
+
+from infoword_tf import commands, pictures
+from infoword_tf.commands import UsageError
+from infoword_tf.config import Config
+from infoword_tf.objectives import TABLE
+from infoword_tf.plan import settings_of
+from infoword_tf.resolve import Choices, Resolved, resolve
+from infoword_tf.text.words import Words
+from infoword_tf.views import VIEWS
 
 # Imported, they stand beside the trainer's, which have the same names.
 FLAGS = flags.FLAGS if __name__ == '__main__' else flags.FlagValues()
@@ -40,14 +43,8 @@ SEQ_LEN = flags.DEFINE_integer(
 SEED = flags.DEFINE_integer(
     'seed', 0, 'Of what is drawn.', lower_bound=0, flag_values=FLAGS)
 MASKING = flags.DEFINE_enum(
-    'masking', None, ['spans', 'words', 'tokens'], 'What is hidden; by '
+    'masking', None, ['spans', 'words', 'tokens'], 'What is masked; by '
     'default what the rows want, else tokens.', flag_values=FLAGS)
-K = flags.DEFINE_integer(
-    'k', None, 'plm: one in K tokens is predicted.', lower_bound=2,
-    flag_values=FLAGS)
-ORDER = flags.DEFINE_enum(
-    'order', None, ['partial', 'strict'], 'plm: whether what is not predicted '
-    'sees each other, or what comes before it alone.', flag_values=FLAGS)
 MEMORY_LENGTH = flags.DEFINE_integer(
     'memory_length', None, 'Tokens of memory, for encoders that have one; a '
     'quarter of --seq_len by default.', lower_bound=0, flag_values=FLAGS)
@@ -61,8 +58,19 @@ LOWER_CASE = flags.DEFINE_bool(
     flag_values=FLAGS)
 
 
-class UsageError(Exception):
-    """Something that was asked for cannot be; the message says what to do."""
+# Of the views alone: nothing else is drawn.
+SETTINGS = commands.define_settings(
+    {
+        row: {
+            name: setting
+            for name, setting in settings_of(row).items()
+            if name not in TABLE[row].settings
+        }
+        for row in TABLE
+    },
+    FLAGS,
+)
+flags.adopt_module_key_flags(commands, FLAGS)  # --help shows them
 
 
 # -------------------------------------------------------------------- the text
@@ -99,8 +107,7 @@ def sentences_of(texts: Sequence[str]) -> list[str]:
 def make_pictures(
     sentences: Sequence[str],
     tokenizer: Any,
-    rows: Mapping[str, Mapping[str, Any]],
-    masking: str,
+    resolved: Resolved,
     length: int,
     seed: int,
     memory: int | None = None,
@@ -108,111 +115,94 @@ def make_pictures(
     """What is to be drawn of all views that some rows read.
 
     Args:
-        sentences, tokenizer, rows, masking, length, seed: as in
-            `data.excerpt.make_views`.
+        sentences, tokenizer, length, seed: as in `data.excerpt.make_views`.
+        resolved: the rows, and what they want.
         memory: M of encoders that have one; None: T / 4.
-
-    Raises:
-        UsageError: memory for an encoder that has none.
     """
     from infoword_tf.data.excerpt import make_views
-    from infoword_tf.model import has_memory
-    from infoword_tf.objectives import TABLE
 
-    remembers = all(has_memory(TABLE[row].encoders[0]) for row in rows)
-    if memory and not remembers:
-        raise UsageError(
-            f'--memory_length={memory}: the encoder of {", ".join(rows)} has '
-            'no memory; leave it out'
-        )
     if memory is None:
-        memory = length // 4 if remembers else 0
-    advance = min(_advance(row, given, length) for row, given in rows.items())
+        memory = 0 if resolved.memory_length is None else length // 4
+    advance = min(
+        dict(reading.arguments).get('advance', length)
+        for reading in resolved.plan.readings
+    )
     steps = 1 + -(-memory // advance)  # until the memory is full
     *before, last = make_views(
-        sentences, tokenizer, rows, masking, length, seed, steps
+        sentences, tokenizer, resolved.plan, length, seed, steps
     )
     found = []
     for name, view in last.items():
-        readers = [row for row in rows if name in TABLE[row].views]
-        causal = any(TABLE[row].arguments.get('causal') for row in readers)
         past: list[int] = []
         for earlier in before:
             ids = pictures.text_of(earlier[name].ids)
             past += ids[:advance].tolist()
+        readers = resolved.plan.views[name].rows
         found.append(
             pictures.picture(
                 name,
                 view,
-                {row: TABLE[row].views[name] for row in readers},
+                {row: reads.states for row, reads in readers.items()},
                 tokenizer.vocabulary,
                 tokenizer.specials,
-                causal,
+                resolved.encoder.arguments.get('causal', False),
                 past[-memory:] if memory else [],
             )
         )
     return found
 
 
-def _advance(row: str, settings: Mapping[str, Any], length: int) -> int:
-    """How far a step goes on: of T tokens, those that the memory then has."""
-    from infoword_tf.objectives import TABLE
-
-    reading = TABLE[row].reading
-    advance = reading and reading(length, settings).get('advance')
-    return advance or length
-
-
 # ----------------------------------------------------------------- the command
 
 
-def choose() -> tuple[dict[str, dict[str, Any]], str]:
-    """--objectives, or --init's, with their settings; and the masking."""
-    from infoword_tf.objectives import TABLE, parse
+def choose(length: int) -> Resolved:
+    """What --objectives, or else --init, wants of a text of T tokens.
 
-    config = {}
-    if INIT.value:
-        path = pathlib.Path(INIT.value) / 'config.json'
-        if not path.is_file():
-            raise UsageError(f'--init={INIT.value}: there is no {path}')
-        config = json.loads(path.read_text())
-    if OBJECTIVES.value is None and not config:
+    Raises:
+        UsageError: neither is named, or what is asked for cannot be.
+    """
+    given = {
+        name: flag.value
+        for name, flag in SETTINGS.items()
+        if flag.value is not None
+    }
+    objectives, masking = OBJECTIVES.value, MASKING.value
+    if objectives is None and not INIT.value:
         raise UsageError(
             '--objectives is missing: name a row or a sum, such as '
             f'{", ".join(TABLE)}'
         )
-    if OBJECTIVES.value is None:
-        rows = {r: dict(x['settings']) for r, x in config['rows'].items()}
-        masking = config['masking']
-    else:
-        rows = {
-            row: dict(TABLE[row].settings)
-            for row, weight in parse(OBJECTIVES.value).items()
-            if weight
+    if objectives is None:
+        config = Config.read(pathlib.Path(INIT.value))
+        objectives = ','.join(config.rows)
+        masking = masking or config.masking
+        of_run = {
+            f'{row}.{name}': value
+            for row, entry in config.rows.items()
+            for name, value in entry.settings.items()
+            if f'{row}.{name}' in SETTINGS
         }
-        masking = None
-    for flag in (K, ORDER):
-        if flag.value is None:
-            continue
-        readers = [row for row in rows if flag.name in rows[row]]
-        if not readers:
-            users = [r for r, e in TABLE.items() if flag.name in e.settings]
-            raise UsageError(
-                f'--{flag.name} is for {", ".join(users)}, not for '
-                f'{", ".join(rows)}'
-            )
-        for row in readers:
-            rows[row][flag.name] = flag.value
-    masking = MASKING.value or masking
-    for row in rows:
-        wanted = TABLE[row].masking
-        if wanted and masking not in (None, wanted):
-            raise UsageError(
-                f'--masking={masking}: {row} hides {wanted}; leave out '
-                '--masking'
-            )
-        masking = wanted or masking
-    return rows, masking or 'tokens'
+        given = {**of_run, **given}
+    return resolve(
+        Choices(
+            objectives=objectives,
+            settings=given,
+            masking=masking,
+            positions=max(512, length),
+            seq_len=length,
+            memory_length=MEMORY_LENGTH.value or None,
+        )
+    )
+
+
+def shortest(rows: Sequence[str], pieces: int) -> int:
+    """T that holds so many pieces, and that the views can be made of."""
+    views = {VIEWS[view].source for row in rows for view in TABLE[row].views}
+    # A stream of two halves wants an even number, and room in both.
+    if 'streams' in views:
+        length = max(24, pieces + 3)
+        return length + length % 2
+    return max(8, pieces + 2)
 
 
 def open_tokenizer(sentences: Sequence[str]) -> Any:
@@ -228,34 +218,28 @@ def open_tokenizer(sentences: Sequence[str]) -> Any:
         kind = TOKENIZERS['sentencepiece' if is_model else 'wordpiece']
         return kind.read(VOCAB.value, LOWER_CASE.value)
     workdir = pathlib.Path(INIT.value)
-    described = json.loads((workdir / 'config.json').read_text())['tokenizer']
-    kind = TOKENIZERS[described['kind']]
-    return kind.read(workdir / kind.file, described['lower_case'])
+    described = Config.read(workdir).tokenizer
+    kind = TOKENIZERS[described.kind]
+    return kind.read(workdir / kind.file, described.lower_case)
 
 
-def show(texts: Sequence[str]) -> pathlib.Path:
-    """Draws what the flags ask for; returns the path of the PNG.
+def show(texts: Sequence[str]) -> None:
+    """Draws what the flags ask for, and prints the path of the PNG.
 
     Raises:
         UsageError, ValueError: as the message says.
     """
-    from infoword_tf.objectives import TABLE
-
-    rows, masking = choose()
+    length = SEQ_LEN.value
+    rows = list(choose(length or 512).rows)
     sentences = sentences_of(texts)
     tokenizer = open_tokenizer(sentences)
-    length = SEQ_LEN.value
     if length is None:
         pieces = len(tokenizer.pieces([s.encode() for s in sentences]).ids)
-        # A stream of two halves wants an even number, and room in both.
-        stream = any(TABLE[row].reading is not None for row in rows)
-        length = max(24 if stream else 8, pieces + (3 if stream else 2))
-        length += length % 2 if stream else 0
+        length = shortest(rows, pieces)
     made = make_pictures(
         sentences,
         tokenizer,
-        rows,
-        masking,
+        choose(length),
         length,
         SEED.value,
         MEMORY_LENGTH.value,
@@ -268,21 +252,9 @@ def show(texts: Sequence[str]) -> pathlib.Path:
         )
         for row in rows
     ]
-    path = pathlib.Path(OUTPUT.value)
-    pictures.draw(path, heads, made)
-    return path
-
-
-def main(argv: Sequence[str]) -> None:
-    """Draws, and turns what a user can mend into one sentence."""
-    try:
-        print(show(argv[1:]))
-    except (UsageError, ValueError, OSError) as error:
-        if os.environ.get('INFOWORD_TRACEBACK'):
-            raise
-        print(f'error: {error}', file=sys.stderr, flush=True)
-        sys.exit(1)
+    pictures.draw(pathlib.Path(OUTPUT.value), heads, made)
+    print(OUTPUT.value)
 
 
 if __name__ == '__main__':
-    app.run(main)
+    commands.start(show, words='the sentences')

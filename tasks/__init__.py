@@ -1,1 +1,6 @@
 """Recipes, run from a checkout; `flags/` holds every flagfile."""
+
+import os
+
+# Before anything imports Keras: the commands of this folder are TensorFlow's.
+os.environ['KERAS_BACKEND'] = 'tensorflow'

@@ -22,20 +22,15 @@ follows such an end. Three figures say the same total in other units:
 The last line of the output is one JSON object, also in WORKDIR/metrics.json.
 """
 
-import json
 import math
-import os
 import pathlib
-import sys
 import tempfile
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from typing import Any
 
-from absl import app, flags, logging
+from absl import flags
 
-# The backend is chosen before Keras is imported; this program is TensorFlow's.
-os.environ['KERAS_BACKEND'] = 'tensorflow'
-os.environ.setdefault('TF_CPP_MIN_LOG_LEVEL', '3')
+from infoword_tf import commands
 
 # ----------------------------------------------------------------------- flags
 
@@ -73,10 +68,6 @@ PRECISION = flags.DEFINE_enum(
     flag_values=FLAGS)
 WORKDIR = flags.DEFINE_string(
     'workdir', None, 'Where metrics.json is written.', flag_values=FLAGS)
-
-
-class UsageError(Exception):
-    """Something that was asked for cannot be; the message says what to do."""
 
 
 # ------------------------------------------------------------------------ text
@@ -117,20 +108,27 @@ class Counted:
 # --------------------------------------------------------------------- scoring
 
 
-def next_word_row(model: Any) -> str:
-    """The row of a model that scores the next piece.
+def next_piece_row(loaded: Any) -> str:
+    """The row of a workdir that scores the next piece.
 
     Raises:
-        UsageError: it has none.
+        commands.UsageError: it has none, or its weights are missing.
     """
-    from infoword_tf.objectives.lm import NextWords
+    from infoword_tf.objectives import TABLE
+    from infoword_tf.objectives.lm import NextPieces
 
-    for row, objective in model.objectives.items():
-        if isinstance(objective, NextWords):
+    rows = loaded.config.rows
+    for row in rows:
+        if issubclass(TABLE[row].objective, NextPieces):
+            if row in loaded.missing:
+                raise commands.UsageError(
+                    f'--init={INIT.value} cannot score the next piece: '
+                    f'{loaded.missing[row]}'
+                )
             return row
-    raise UsageError(
-        f'--init={INIT.value} was trained on {", ".join(model.objectives)}, '
-        'which score no next word; name a run of transformer_xl'
+    raise commands.UsageError(
+        f'--init={INIT.value} was trained on {", ".join(rows)}, which score '
+        'no next piece; name a run of transformer_xl'
     )
 
 
@@ -162,28 +160,34 @@ def score(
 
     from infoword_tf import views
     from infoword_tf.data import streams
+    from infoword_tf.objectives import Statistics
     from infoword_tf.objectives.lm import VIEW
 
     objective = model.objectives[row]
+    statistics = Statistics(store.counts, store.counts)
 
-    @tf.function
-    def step(flat: Any, memories: Any) -> tuple[Any, Any]:
-        made = views.unflatten(flat)
-        states, memories = model.encode(made, memories=memories)
-        outcome = objective.score(made, states[row], None, 0.0)
-        return outcome.loss, memories
+    @tf.function(autograph=False)
+    def step(flat: Any, state: Any) -> tuple[Any, Any]:
+        batches, memories = model.batches(
+            views.unflatten(flat), statistics, state=state
+        )
+        return objective.score(batches[row], None).loss, memories
 
-    memories = model.empty_memories(batch_size, memory_length)
+    state = {
+        name: entry.empty
+        for name, entry in model.empty_state(batch_size, memory_length).items()
+        if entry.by_row  # memory, that is; scoring needs no more
+    }
     nats, pieces = 0.0, 0
     with tqdm.tqdm(
         total=len(store.ids), desc='scoring', unit=' pieces', unit_scale=True
     ) as bar:
         for text, weights in streams.once(store, length, batch_size):
-            view = views.streamed(text, None, {row: 'text'}, specials)
+            view = views.VIEWS[VIEW].make(text, None, {row: 'text'}, specials)
             view = view._replace(weights={row: weights})
             flat = views.flatten({VIEW: view})
-            loss, memories = step(
-                {name: tf.constant(x) for name, x in flat.items()}, memories
+            loss, state = step(
+                {name: tf.constant(x) for name, x in flat.items()}, state
             )
             nats += float(loss)
             pieces += int(weights.sum())
@@ -205,26 +209,6 @@ def figures(
 # --------------------------------------------------------------------- the run
 
 
-def check_flags() -> None:
-    """Complains about flags that are missing or do not go together.
-
-    Raises:
-        UsageError: they do not.
-    """
-    for flag, what in (
-        ('init', 'the workdir of a finished run'),
-        ('corpus', 'pydocs, text:GLOB or lines:GLOB'),
-        ('workdir', 'a folder for metrics.json'),
-    ):
-        if FLAGS[flag].value is None:
-            raise UsageError(f'--{flag} is missing: name {what}')
-    if (pathlib.Path(WORKDIR.value) / 'config.json').exists():
-        raise UsageError(
-            f'--workdir={WORKDIR.value} holds a model, whose own metrics.json '
-            'would be lost; name another folder'
-        )
-
-
 def own_arguments() -> dict[str, Any]:
     """--clamp and --same_length, as arguments of the encoder."""
     return {
@@ -234,32 +218,37 @@ def own_arguments() -> dict[str, Any]:
     }
 
 
-def choose_memory(model: Any, config: dict[str, Any]) -> int:
+def choose_memory(model: Any, config: Any) -> int:
     """--memory_length, or the run's own.
 
     Raises:
-        UsageError: the encoder has none.
+        commands.UsageError: the encoder has none.
     """
     if MEMORY_LENGTH.value is None:
-        return config.get('memory_length') or 0
-    if MEMORY_LENGTH.value and not model.empty_memories(1, 1):
-        raise UsageError(
+        return config.memory_length or 0
+    if MEMORY_LENGTH.value and not model.encoder.remembers:
+        raise commands.UsageError(
             f'--memory_length={MEMORY_LENGTH.value}: the encoder '
-            f'{config["encoder"]["name"]} has no memory; leave it out'
+            f'{config.encoder.name} has no memory; leave it out'
         )
     return MEMORY_LENGTH.value
 
 
 def run() -> dict[str, Any]:
     """Scores the text; returns what metrics.json holds."""
-    check_flags()
+    commands.require(
+        FLAGS.flag_values_dict(),
+        init='the workdir of a finished run',
+        corpus='pydocs, text:GLOB or lines:GLOB',
+        workdir='a folder for metrics.json',
+    )
+    workdir = commands.result_folder(WORKDIR.value)
     from infoword_tf.data import corpora
     from infoword_tf.data import store as stores
 
     corpus = corpora.open_corpus(CORPUS.value, HELDOUT.value)
 
     import infoword_tf
-    from infoword_tf import files
     from infoword_tf.training import precision
 
     chosen = PRECISION.value
@@ -267,9 +256,9 @@ def run() -> dict[str, Any]:
         chosen = precision.faster()
     loaded = infoword_tf.load(INIT.value, chosen, own_arguments())
     model, tokenizer = loaded.model, loaded.tokenizer
-    row = next_word_row(model)
+    row = next_piece_row(loaded)
     memory_length = choose_memory(model, loaded.config)
-    length = SEQ_LEN.value or loaded.config['max_length']
+    length = SEQ_LEN.value or loaded.config.max_length
     documents = Counted(
         stores.peek(
             corpus.heldout(),
@@ -308,11 +297,8 @@ def run() -> dict[str, Any]:
         'unknown_words_of_the_text': documents.unknown,
         **figures(nats, pieces, documents.words, documents.characters),
     }
-    workdir = pathlib.Path(WORKDIR.value)
-    workdir.mkdir(parents=True, exist_ok=True)
-    files.write_json(workdir / 'metrics.json', record)
     print(table(record))
-    print(json.dumps(record), flush=True)
+    commands.record(workdir, record)
     return record
 
 
@@ -333,22 +319,5 @@ def table(record: dict[str, Any]) -> str:
     )
 
 
-def main(argv: Sequence[str]) -> None:
-    """Runs, and turns what a user can mend into one sentence."""
-    logging.set_verbosity(logging.WARNING)
-    try:
-        if len(argv) > 1:
-            raise UsageError(f'{argv[1]!r} is no flag; flags begin with --')
-        run()
-    except (UsageError, ValueError, OSError, RuntimeError) as error:
-        if os.environ.get('INFOWORD_TRACEBACK'):
-            raise
-        print(f'error: {error}', file=sys.stderr, flush=True)
-        sys.exit(1)
-    except KeyboardInterrupt:
-        print('\nstopped; nothing was written', file=sys.stderr, flush=True)
-        sys.exit(130)
-
-
 if __name__ == '__main__':
-    app.run(main)
+    commands.start(run)

@@ -4,7 +4,7 @@ Documents are numbers here. Of two documents with one score the larger number
 comes first, so whoever numbers them in the order of their ids gets the order
 of trec_eval: by score, then by id, both descending.
 
-Glossary of shapes: Q queries, N documents of a block, D width, K kept.
+Glossary of shapes: Q queries, N documents of a block, D width, K best.
 """
 
 import math
@@ -22,17 +22,17 @@ _ROWS = 512  # queries compared with a block at a time: bounds the memory
 class Best:
     """The K best documents of every query among those seen so far."""
 
-    def __init__(self, queries: int, kept: int):
+    def __init__(self, queries: int, top_k: int):
         """Begins with nothing seen.
 
         Args:
             queries: Q.
-            kept: K.
+            top_k: K.
         """
         # Score and number in one integer: no two keys are equal, so what is
         # kept at a tie does not depend on the order or the size of blocks.
         # 0 is less than every key: nothing.
-        self._keys = np.zeros([queries, kept], np.uint64)
+        self._keys = np.zeros([queries, top_k], np.uint64)
 
     def add(
         self, rows: slice, scores: np.ndarray, numbers: np.ndarray
@@ -47,10 +47,10 @@ class Best:
         keys = _ordered(scores).astype(np.uint64) << np.uint64(32)
         keys |= np.asarray(numbers).astype(np.uint64)
         keys[scores == -np.inf] = 0
-        kept = self._keys.shape[1]
+        top_k = self._keys.shape[1]
         keys = np.concatenate([self._keys[rows], keys], axis=1)
-        keys.partition(keys.shape[1] - kept, axis=1)
-        self._keys[rows] = keys[:, -kept:]
+        keys.partition(keys.shape[1] - top_k, axis=1)
+        self._keys[rows] = keys[:, -top_k:]
 
     def sorted(self) -> tuple[np.ndarray, np.ndarray]:
         """The best of all that was seen, in order.
@@ -82,7 +82,7 @@ def _unordered(order: np.ndarray) -> np.ndarray:
 def search(
     queries: np.ndarray,
     blocks: Iterable[tuple[np.ndarray, np.ndarray]],
-    kept: int,
+    top_k: int,
     similarity: str = 'cosine',
 ) -> tuple[np.ndarray, np.ndarray]:
     """Compares every query with every document, block by block.
@@ -92,7 +92,7 @@ def search(
     Args:
         queries: [Q, D] float32.
         blocks: of (numbers [N], vectors [N, D] float32).
-        kept: K, documents kept for a query.
+        top_k: K, documents wanted for a query.
         similarity: `cosine` or `dot`. The cosine with a vector of zeros is 0.
 
     Returns:
@@ -102,7 +102,7 @@ def search(
         ValueError: a vector holds NaN or infinity.
     """
     queries = _prepare(queries, similarity)
-    best = Best(len(queries), kept)
+    best = Best(len(queries), top_k)
     for numbers, vectors in blocks:
         vectors = _prepare(vectors, similarity)
         for begin in range(0, len(queries), _ROWS):

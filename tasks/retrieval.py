@@ -22,19 +22,16 @@ import json
 import logging as python_logging
 import os
 import pathlib
-import sys
 import zlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
-from absl import app, flags, logging
+from absl import flags
 
+from infoword_tf import commands
+from infoword_tf.config import read_exported
 from tasks import ranking
-
-# The backend is chosen before Keras is imported; this program is TensorFlow's.
-os.environ['KERAS_BACKEND'] = 'tensorflow'
-os.environ.setdefault('TF_CPP_MIN_LOG_LEVEL', '3')
 
 # ----------------------------------------------------------------------- flags
 
@@ -70,12 +67,8 @@ PRECISION = flags.DEFINE_enum(
     'Of --init; auto: bfloat16 where its matrix products are 1.5 times as '
     'fast.', flag_values=FLAGS)
 
-KEPT = 1000  # documents of a ranking, as in BEIR
+DEPTH = 1000  # documents of a ranking, as in BEIR
 BLOCK = 1024  # documents whose texts and vectors are held at a time
-
-
-class UsageError(Exception):
-    """Something that was asked for cannot be; the message says what to do."""
 
 
 # ----------------------------------------------------------------------- tasks
@@ -299,19 +292,12 @@ def exported(folder: pathlib.Path, batch_size: int) -> tuple[Encoder, str]:
 
     Raises:
         FileNotFoundError: it is no such model.
-        ValueError: it has no such signature.
+        ValueError: its config cannot be read, or it has no such signature.
     """
     import tensorflow as tf
     import tensorflow_text  # noqa: F401  (its operations are in the graph)
 
-    config = folder / 'assets.extra' / 'config.json'
-    for path in (folder / 'saved_model.pb', config):
-        if not path.is_file():
-            raise FileNotFoundError(
-                f'--model={folder} is no exported model: it has no '
-                f'{path.relative_to(folder)}; name the numbered folder, DIR/1'
-            )
-    similarity = json.loads(config.read_text())['similarity']
+    config, _ = read_exported(folder)
     model = tf.saved_model.load(str(folder))
     if 'embed' not in model.signatures:
         raise ValueError(f'--model={folder} has no signature `embed`')
@@ -330,17 +316,17 @@ def exported(folder: pathlib.Path, batch_size: int) -> tuple[Encoder, str]:
             found.append(made['embeddings'].numpy())
         return np.concatenate(found)[np.argsort(order)]
 
-    return embed, similarity
+    return embed, config.similarity
 
 
-def mean_of_words(loaded: Any) -> Encoder:
+def mean_of_embeddings(loaded: Any) -> Encoder:
     """Texts as the sum of the encoder's input embeddings of all their pieces.
 
     To be compared by cosine, which is the same for the mean.
     """
     from scipy import sparse
 
-    words = np.asarray(loaded.encoder.words, np.float32)
+    table = np.asarray(loaded.encoder.embedding_table, np.float32)
 
     def embed(texts: list[str]) -> np.ndarray:
         pieces = loaded.tokenizer.tokenize(texts)
@@ -348,9 +334,9 @@ def mean_of_words(loaded: Any) -> Encoder:
         splits = np.asarray(pieces.row_splits)
         counts = sparse.csr_array(
             (np.ones(len(ids), np.float32), ids, splits),
-            shape=(len(texts), len(words)),
+            shape=(len(texts), len(table)),
         )
-        return counts @ words
+        return counts @ table
 
     return embed
 
@@ -383,7 +369,7 @@ def by_vectors(
                 )
                 bar.update(len(block))
 
-        found = ranking.search(queries, blocks(), KEPT + 1, similarity)
+        found = ranking.search(queries, blocks(), DEPTH + 1, similarity)
     return _measures(task, found[1])
 
 
@@ -397,7 +383,7 @@ def by_words(task: Task) -> dict[str, float]:
     memory, as numbers.
 
     Raises:
-        UsageError: the library is not installed.
+        commands.UsageError: the library is not installed.
     """
     # It tries JAX where there is one: not on TensorFlow's GPU.
     os.environ.setdefault('JAX_PLATFORMS', 'cpu')
@@ -405,7 +391,7 @@ def by_words(task: Task) -> dict[str, float]:
         import bm25s
         import Stemmer
     except ImportError:
-        raise UsageError(
+        raise commands.UsageError(
             'the baseline BM25 needs the packages bm25s and PyStemmer: python '
             "-m pip install -c constraints.txt -e '.[tasks]'"
         ) from None
@@ -422,7 +408,7 @@ def by_words(task: Task) -> dict[str, float]:
             yield text
 
     found = words(texts())
-    best = ranking.Best(len(task.queries), KEPT + 1)
+    best = ranking.Best(len(task.queries), DEPTH + 1)
     if found.vocab:
         index = bm25s.BM25()
         index.index(found, show_progress=False)
@@ -436,7 +422,7 @@ def by_words(task: Task) -> dict[str, float]:
 
 def _measures(task: Task, numbers: np.ndarray) -> dict[str, float]:
     rankings = [
-        row[(row >= 0) & (row != own)][:KEPT].tolist()
+        row[(row >= 0) & (row != own)][:DEPTH].tolist()
         for row, own in zip(numbers, task.own, strict=True)
     ]
     return ranking.evaluate(rankings, task.relevance)
@@ -468,45 +454,44 @@ def table(task: Task, rows: Mapping[str, Mapping[str, float]]) -> str:
 # --------------------------------------------------------------------- the run
 
 
-def check_flags() -> None:
-    """Complains about flags that do not go together.
+def check_flags() -> pathlib.Path:
+    """Complains about flags that do not go together; returns --workdir.
 
     Raises:
-        UsageError: they do not.
+        commands.UsageError: they do not.
     """
-    if WORKDIR.value is None:
-        raise UsageError('--workdir is missing: name a folder for metrics.json')
-    if (pathlib.Path(WORKDIR.value) / 'config.json').exists():
-        raise UsageError(
-            f'--workdir={WORKDIR.value} holds a model, whose own metrics.json '
-            'would be lost; name another folder'
-        )
+    commands.require(
+        FLAGS.flag_values_dict(), workdir='a folder for metrics.json'
+    )
+    workdir = commands.result_folder(WORKDIR.value)
     if INIT.value is None and MODEL.value is None:
-        raise UsageError(
+        raise commands.UsageError(
             'no model: name a finished run with --init, or an exported model '
             'with --model'
         )
     if (CORPUS.value is None) == (DATA_DIR.value is None):
-        raise UsageError(
+        raise commands.UsageError(
             'name either --corpus (pydocs, text:GLOB) or --data_dir (a BEIR '
             'folder)'
         )
     for flag, other in (('heldout', 'corpus'), ('split', 'data_dir'),
                         ('seed', 'init'), ('precision', 'init')):
         if FLAGS[flag].present and FLAGS[other].value is None:
-            raise UsageError(f'--{flag} is for --{other}; leave it out')
+            raise commands.UsageError(
+                f'--{flag} is for --{other}; leave it out'
+            )
+    return workdir
 
 
 def run() -> dict[str, Any]:
     """Measures the model and its baselines; returns what metrics.json holds."""
-    check_flags()
+    workdir = check_flags()
     if CORPUS.value is not None:
         task = corpus_task(CORPUS.value, HELDOUT.value)
     else:
         task = beir_task(pathlib.Path(DATA_DIR.value), SPLIT.value)
 
     import infoword_tf
-    from infoword_tf import files
 
     rows: dict[str, dict[str, float]] = {}
 
@@ -518,16 +503,16 @@ def run() -> dict[str, Any]:
         vectors('model', *exported(folder, BATCH_SIZE.value))
     if INIT.value is not None:
         loaded = infoword_tf.load(INIT.value, decide_precision())
-        similarity = loaded.config['similarity']
+        similarity = loaded.config.similarity
         seed = SEED.value
         if seed is None:
-            seed = loaded.config.get('run', {}).get('seed', 0)
+            seed = loaded.config.run.get('seed', 0)
         fresh = loaded.untrained(seed)
         if MODEL.value is None:
             vectors('model', _encoder(loaded), similarity)
         vectors('untrained', _encoder(fresh), similarity)
-        vectors('untrained_embeddings', mean_of_words(fresh), 'cosine')
-        vectors('embeddings', mean_of_words(loaded), 'cosine')
+        vectors('untrained_embeddings', mean_of_embeddings(fresh), 'cosine')
+        vectors('embeddings', mean_of_embeddings(loaded), 'cosine')
     rows['bm25'] = by_words(task)
 
     record = {
@@ -537,11 +522,8 @@ def run() -> dict[str, Any]:
         'weights': MODEL.value or INIT.value,
         **rows,
     }
-    workdir = pathlib.Path(WORKDIR.value)
-    workdir.mkdir(parents=True, exist_ok=True)
-    files.write_json(workdir / 'metrics.json', record)
     print(table(task, rows))
-    print(json.dumps(record), flush=True)
+    commands.record(workdir, record)
     return record
 
 
@@ -559,22 +541,5 @@ def _encoder(loaded: Any) -> Encoder:
     )
 
 
-def main(argv: Sequence[str]) -> None:
-    """Runs, and turns what a user can mend into one sentence."""
-    logging.set_verbosity(logging.WARNING)
-    try:
-        if len(argv) > 1:
-            raise UsageError(f'{argv[1]!r} is no flag; flags begin with --')
-        run()
-    except (UsageError, ValueError, OSError, RuntimeError) as error:
-        if os.environ.get('INFOWORD_TRACEBACK'):
-            raise
-        print(f'error: {error}', file=sys.stderr, flush=True)
-        sys.exit(1)
-    except KeyboardInterrupt:
-        print('\nstopped; nothing was written', file=sys.stderr, flush=True)
-        sys.exit(130)
-
-
 if __name__ == '__main__':
-    app.run(main)
+    commands.start(run)

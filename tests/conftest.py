@@ -1,13 +1,18 @@
 """What every test process has before TensorFlow starts."""
 
+import gc
 import os
 import pathlib
 import sys
+import unittest
 
+import pytest
 from absl import flags
 
 os.environ['KERAS_BACKEND'] = 'tensorflow'
 os.environ['TF_CPP_MIN_LOG_LEVEL'] = '3'
+# Everything is compared with the CPU's own arithmetic.
+os.environ.setdefault('CUDA_VISIBLE_DEVICES', '')
 # Models are tiny here, so nearly all that XLA takes is the time to compile.
 os.environ.setdefault(
     'XLA_FLAGS',
@@ -33,8 +38,26 @@ def _split_cpu() -> None:
     )
 
 
+def _collect_seldom() -> None:
+    """Graphs are millions of objects, which the collector would visit often."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(100_000, 20, 20)
+
+
 _split_cpu()
+_collect_seldom()
 flags.FLAGS.mark_as_parsed()  # temporary folders of absltest read flags
+
+
+@pytest.fixture(autouse=True, scope='module')
+def leave_nothing():
+    """What unittest does after a module, and pytest does not."""
+    import tensorflow as tf
+
+    yield
+    unittest.doModuleCleanups()
+    assert not tf.config.functions_run_eagerly(), 'others want graphs'
 
 
 def pytest_collection_modifyitems(items):

@@ -9,14 +9,14 @@ import math
 from typing import Any, NamedTuple
 from unittest import mock
 
-import keras
 from keras import ops
 
-from infoword_tf.encoders import ENCODERS, Encoded
+from infoword_tf.encoders import ENCODERS, Encoded, Encoder
 from infoword_tf.layers import dropout
 from infoword_tf.layers.attention import project
 from infoword_tf.layers.block import take
 from infoword_tf.objectives import TABLE
+from infoword_tf.views import VIEWS
 
 NAME = 'remembering'
 SLOPE = 0.1  # of the distance, in scores
@@ -29,8 +29,10 @@ class Memory(NamedTuple):
     filled: Any
 
 
-class Remembering(keras.layers.Layer):
+class Remembering(Encoder):
     """x + attention to what came before: embeddings, and those remembered."""
+
+    remembers = True
 
     def __init__(
         self,
@@ -42,30 +44,24 @@ class Remembering(keras.layers.Layer):
         dtype=None,
         name='encoder',
     ):
-        super().__init__(dtype=dtype, name=name)
-        self.arguments = {
+        sizes = {
             'vocab_size': vocab_size,
             'width': width,
             'max_length': max_length,
             'causal': causal,
             'rate': rate,
         }
-        self.width, self.causal, self.rate = width, causal, rate
+        super().__init__(sizes, dtype=dtype, name=name)
+        self.causal, self.rate = causal, rate
 
     def build(self):
-        size = self.arguments['vocab_size'], self.width
-        self.words = self.add_weight(
-            shape=size, name='word_embeddings', autocast=False
-        )
+        self.make_embedding_table()
         self.kernel = self.add_weight(
             shape=(self.width, 3 * self.width), name='kernel'
         )
         self.built = True
 
-    def lookup(self, ids):
-        return ops.take(self.words, ids, axis=0)
-
-    def empty_memory(self, batch, length):
+    def empty_state(self, batch, length):
         return Memory(
             ops.zeros((1, batch, length, self.width), self.compute_dtype),
             ops.zeros((batch,), 'int32'),
@@ -73,16 +69,15 @@ class Remembering(keras.layers.Layer):
 
     def call(
         self,
-        ids,
-        positions=None,
-        segment_ids=None,
-        block_ids=None,
+        inputs,
         places=None,
         key=None,
         all_layers=False,
-        memory=None,
-        keep=None,
+        state=None,
+        advance=None,
     ):
+        self.check_inputs(inputs)
+        ids, memory = inputs.ids, state
         x = self.lookup(ids)
         length = ids.shape[1]
         if key is not None and self.rate:
@@ -111,7 +106,7 @@ class Remembering(keras.layers.Layer):
         y = x + ops.matmul(ops.cast(weights, x.dtype), v)
         new = None
         if memory is not None:
-            kept = length if keep is None else keep
+            kept = length if advance is None else advance
             states = ops.concatenate([old, x[:, :kept]], axis=1)[:, -size:]
             new = Memory(
                 ops.stop_gradient(states)[None],
@@ -125,11 +120,23 @@ class Remembering(keras.layers.Layer):
 
 
 @contextlib.contextmanager
-def row(name='transformer_xl', **changes):
-    """Inside, a row of the table has this encoder."""
-    entry = dataclasses.replace(TABLE[name], encoders=(NAME,), **changes)
+def row(name='transformer_xl', view=None, **changes):
+    """Inside, a row of the table has this encoder.
+
+    Args:
+        name: of the row.
+        view: what is changed in how its view comes about, by field.
+        changes: of the row's other fields.
+    """
+    fixed = next(iter(TABLE[name].encoders.values()))
+    fixed = {k: v for k, v in fixed.items() if k == 'causal'}
+    changes = {'encoders': {NAME: fixed}, **changes}
+    entry = dataclasses.replace(TABLE[name], **changes)
+    (read, *_) = TABLE[name].views
+    other = VIEWS[read]._replace(**(view or {}))
     with (
         mock.patch.dict(ENCODERS, {NAME: Remembering}),
         mock.patch.dict(TABLE, {name: entry}),
+        mock.patch.dict(VIEWS, {read: other}),
     ):
         yield

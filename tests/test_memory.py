@@ -3,46 +3,49 @@
 import contextlib
 import io
 import json
-import os
 import pathlib
 import shutil
-import tempfile
 from unittest import mock
 
 import numpy as np
 import tensorflow as tf
 from absl import flags
-from absl.testing import absltest, flagsaver, parameterized
+from absl.testing import absltest, parameterized
 
 import infoword_tf
-from infoword_tf import files, train
+from infoword_tf import files
+from infoword_tf.commands import UsageError
+from infoword_tf.config import Config, EncoderConfig, RowConfig
 from infoword_tf.data import store as stores
 from infoword_tf.data.batches import Batches, heldout_views, open_sources
+from infoword_tf.encoders import Inputs
 from infoword_tf.model import Model
 from infoword_tf.objectives import TABLE
-from infoword_tf.plan import make_plan
+from infoword_tf.plan import make_plan, settings_of
 from infoword_tf.training import checkpoint, distribution, loop, optim
-from tests import corpus, remembering, zoo
+from infoword_tf.views import VIEWS
+from tests import corpus, places, quick, remembering, zoo
+from tests.objectives.given import states_of
 
 V, D, B, T = zoo.V, 8, 4, 6
-ROW = 'transformer_xl'
+ROW, MEMORY = 'transformer_xl', 'memory/streamed'
+STATISTICS = zoo.statistics()
 
 
 def make_config(memory_length, rate=0.0, precision='float32', rows=(ROW,)):
-    return {
-        'encoder': {
-            'name': remembering.NAME,
-            'arguments': {
-                'vocab_size': V, 'width': D, 'causal': True, 'rate': rate,
-            },
-        },
-        'rows': {
-            row: {'weight': 1.0, 'settings': dict(TABLE[row].settings)}
+    arguments = {'vocab_size': V, 'width': D, 'causal': True, 'rate': rate}
+    return Config(
+        EncoderConfig(remembering.NAME, arguments),
+        {
+            row: RowConfig(
+                1.0, {n: s.default for n, s in settings_of(row).items()}
+            )
             for row in rows
         },
-        'precision': precision,
-        'memory_length': memory_length,
-    }  # fmt: skip
+        max_length=T,
+        precision=precision,
+        memory_length=memory_length,
+    )
 
 
 def make_model(memory_length, *args, **kwargs):
@@ -70,6 +73,12 @@ def make_batches(batch=B):
     return Batches(sources, plan, zoo.SPECIALS, 0)
 
 
+def empty(model, batch=B):
+    """The state of a first step, by name."""
+    found = model.empty_state(batch)
+    return {name: entry.empty for name, entry in found.items()}
+
+
 class MemoryCase(parameterized.TestCase):
     def setUp(self):
         super().setUp()
@@ -81,63 +90,79 @@ class ModelTest(MemoryCase):
         model, batches = make_model(3 * T), make_batches()
         made = [batches.views(step)['streamed'] for step in range(4)]
         ids = np.hstack([view.ids for view in made])
-        whole = model.encoder(ids).states
-        memories = model.empty_memories(B)
-        self.assertEqual(memories['streamed'].states.shape, (1, B, 3 * T, D))
+        whole = model.encoder(Inputs(ids)).states
+        state = empty(model)
+        self.assertEqual(state[MEMORY].states.shape, (1, B, 3 * T, D))
         for step, view in enumerate(made):
-            states, memories = model.encode(
-                {'streamed': view}, memories=memories
-            )
+            states, state = model.encode({'streamed': view}, state=state)
             np.testing.assert_allclose(
-                states[ROW]['streamed'],
+                states_of(states, ROW, 'streamed'),
                 whole[:, step * T : (step + 1) * T],
                 atol=1e-5,
             )
             filled = min(3, step + 1) * T
             np.testing.assert_array_equal(
-                memories['streamed'].filled, np.full(B, filled)
+                state[MEMORY].filled, np.full(B, filled)
             )
 
     def test_without_memory(self):
         view = make_batches().views(0)
         for model in (make_model(0), make_model(None)):
-            self.assertEqual(model.empty_memories(B), {})
-            states, memories = model.encode(view, memories={})
-            self.assertEqual(memories, {})
+            self.assertEqual(model.empty_state(B), {})
+            states, state = model.encode(view, state={})
+            self.assertEqual(state, {})
             np.testing.assert_array_equal(
-                states[ROW]['streamed'], model.encode(view)[0][ROW]['streamed']
+                states_of(states, ROW, 'streamed'),
+                states_of(model.encode(view)[0], ROW, 'streamed'),
             )
-        self.assertLen(make_model(0).empty_memories(B, 3), 1)
-        other = zoo.make_model('mlm')
-        other.config['memory_length'] = 5
-        self.assertEqual(other.empty_memories(B), {})
+        self.assertLen(make_model(0).empty_state(B, 3), 1)
+        # An encoder without memory, and views that do not go on.
+        config = zoo.config('mlm').replace(memory_length=5)
+        self.assertEqual(Model(config, zoo.SPECIALS).empty_state(B), {})
+        with remembering.row('mlm'):
+            model = make_model(5, rows=('mlm',))
+            self.assertEqual(model.empty_state(B), {})
 
     def test_a_row_that_reads_again_remembers_less(self):
         def reading(length, settings):
             return {'length': length, 'advance': length // 3}
 
-        with remembering.row(reading=reading):
+        with remembering.row(view={'reading': reading}):
             model = make_model(T)
             view = make_batches().views(0)
-            _, memories = model.encode(view, memories=model.empty_memories(B))
-        memory = memories['streamed']
+            _, state = model.encode(view, state=empty(model))
+        memory = state[MEMORY]
         np.testing.assert_array_equal(memory.filled, np.full(B, T // 3))
         np.testing.assert_allclose(
             memory.states[0, :, -T // 3 :],
             model.encoder.lookup(view['streamed'].ids[:, : T // 3]),
         )
 
+    def test_a_view_that_is_cut_out_of_another_goes_on_as_that_does(self):
+        def reading(length, settings):
+            return {'length': length, 'advance': length // 3}
+
+        cut = VIEWS['streamed']._replace(
+            source='windows', reading=None, like='streamed'
+        )
+        with (
+            remembering.row(view={'reading': reading}),
+            mock.patch.dict(VIEWS, {'cut': cut}),
+            remembering.row(views={'cut': TABLE[ROW].views['streamed']}),
+        ):
+            model = make_model(T)
+            self.assertEqual(list(model.empty_state(B)), ['memory/cut'])
+            self.assertEqual(model.advance('cut', T), T // 3)
+
     def test_no_gradient_through_memory(self):
         model, batches = make_model(T), make_batches()
-        _, memories = model.encode(
-            batches.views(0), memories=model.empty_memories(B)
-        )
-        states = memories['streamed'].states
+        _, state = model.encode(batches.views(0), state=empty(model))
+        states = state[MEMORY].states
         with tf.GradientTape() as tape:
             tape.watch(states)
-            memory = memories['streamed']._replace(states=states)
+            memory = state[MEMORY]._replace(states=states)
             outcomes, _ = model.outcomes(
-                batches.views(1), {ROW: 0.0}, memories={'streamed': memory}
+                batches.views(1), STATISTICS, state={MEMORY: memory}
             )
             loss = model.loss(outcomes)
         self.assertIsNone(tape.gradient(loss, states))
@@ -151,7 +176,7 @@ class TrainerCase(MemoryCase):
         strategy = zoo.strategy(replicas)
         with strategy.scope():
             model = make_model(memory_length, rate, precision)
-            optimizer = optim.AdamW(model.variables)
+            optimizer = optim.AdamW(model.trainable)
         dataset = make_batches(batch).dataset(0, steps)
         if broken is not None:
 
@@ -168,13 +193,13 @@ class TrainerCase(MemoryCase):
             optimizer,
             tf.Variable(0, dtype=tf.int64, trainable=False),
             lambda step: tf.constant(learning_rate),
-            {ROW: 0.0},
+            STATISTICS,
             seed=0,
             batch_size=batch,
         )
 
     def parts(self, trainer):
-        return {k: v.numpy() for k, v in trainer.memories.parts().items()}
+        return {k: v.numpy() for k, v in trainer.state.parts().items()}
 
 
 class TrainerTest(TrainerCase):
@@ -183,11 +208,11 @@ class TrainerTest(TrainerCase):
         trainer = self.make(memory_length=memory_length, rate=0.0,
                             learning_rate=0.0)
         model, batches = trainer.model, make_batches()
-        memories = model.empty_memories(B)
+        state = empty(model)
         for step in range(4):
             found = trainer.train(tf.constant(1))
-            outcomes, memories = model.outcomes(
-                batches.views(step), {ROW: 0.0}, memories=memories
+            outcomes, state = model.outcomes(
+                batches.views(step), STATISTICS, state=state
             )
             outcome = outcomes[ROW]
             self.assertAlmostEqual(
@@ -196,12 +221,12 @@ class TrainerTest(TrainerCase):
                 places=5,
             )
         for path, part in self.parts(trainer).items():
-            _, view, field, replica = path.split('/')
-            self.assertEqual((view, replica), ('streamed', '0'))
+            name, field, replica = path.removeprefix('state/').rsplit('/', 2)
+            self.assertEqual((name, replica), (MEMORY, '0'))
             np.testing.assert_allclose(
-                part, getattr(memories['streamed'], field), atol=1e-6
+                part, getattr(state[MEMORY], field), atol=1e-6
             )
-        self.assertEqual(bool(trainer.memories.parts()), memory_length > 0)
+        self.assertEqual(bool(trainer.state.parts()), memory_length > 0)
 
     def test_two_replicas_remember_what_one_does(self):
         found, reports = [], []
@@ -214,7 +239,7 @@ class TrainerTest(TrainerCase):
                 [
                     np.concatenate(
                         [
-                            parts[f'memory/streamed/{field}/{replica}']
+                            parts[f'state/{MEMORY}/{field}/{replica}']
                             for replica in range(replicas)
                         ],
                         axis=axis,
@@ -233,7 +258,7 @@ class TrainerTest(TrainerCase):
         trainer = self.make(replicas, broken=2)
         trainer.train(tf.constant(2))
         before = self.parts(trainer)
-        with self.assertRaisesRegex(loop.NonFiniteLoss, 'step 2'):
+        with self.assertRaisesRegex(loop.NonFiniteLoss, 'step 3'):
             trainer.train(tf.constant(2))
         for path, part in self.parts(trainer).items():
             np.testing.assert_array_equal(part, before[path], path)
@@ -241,9 +266,9 @@ class TrainerTest(TrainerCase):
     def test_bfloat16_is_kept_exactly(self):
         trainer = self.make(precision='mixed_bfloat16')
         trainer.train(tf.constant(2))
-        memory = trainer.memories.read()['streamed']
+        memory = trainer.state.read()[MEMORY]
         self.assertEqual(memory.states.dtype, tf.bfloat16)
-        part = trainer.memories.parts()['memory/streamed/states/0']
+        part = trainer.state.parts()[f'state/{MEMORY}/states/0']
         self.assertEqual(part.dtype, tf.float32)
         np.testing.assert_array_equal(
             tf.cast(memory.states, tf.float32), part
@@ -266,12 +291,12 @@ class CheckpointTest(TrainerCase):
         trainer = self.make(replicas)
         trainer.train(tf.constant(3))
         saved = checkpoint.Checkpoints(folder, 2)
-        saved.save(3, trainer.memories.parts())
+        saved.save(3, trainer.state.parts())
         fresh = self.make(replicas)
         shown = io.StringIO()
         with contextlib.redirect_stdout(shown):
-            self.assertEqual(saved.restore({}, fresh.memories.parts()), 3)
-        self.assertNotIn('memory', shown.getvalue())
+            self.assertEqual(saved.restore({}, fresh.state.parts()), 3)
+        self.assertNotIn('starts empty', shown.getvalue())
         for path, part in self.parts(trainer).items():
             self.assertGreater(np.abs(part).max(), 0)
             np.testing.assert_array_equal(part, self.parts(fresh)[path])
@@ -282,13 +307,14 @@ class CheckpointTest(TrainerCase):
         for saving, other in ((1, 2), (2, 1)):
             trainers[saving].train(tf.constant(1))
             saved = checkpoint.Checkpoints(folder / str(saving), 2)
-            saved.save(1, trainers[saving].memories.parts())
+            saved.save(1, trainers[saving].state.parts())
             fresh = self.make(other)
-            for memory in (fresh.memories.parts(), {}, None):
+            for memory in (fresh.state.parts(), {}, None):
                 shown = io.StringIO()
                 with contextlib.redirect_stdout(shown):
                     self.assertEqual(saved.restore({}, memory), 1)
-                self.assertIn('memory starts empty', shown.getvalue())
+                says = 'memory/streamed starts empty' in shown.getvalue()
+                self.assertEqual(says, bool(memory))
             for part in self.parts(fresh).values():
                 self.assertFalse(part.any())
 
@@ -301,7 +327,7 @@ class HeldoutTest(MemoryCase):
     @parameterized.parameters(0, T, 4 * T)
     def test_eight_rows_with_memory(self, memory_length):
         model, views = make_model(memory_length), self.views()
-        heldout = loop.Heldout(model, views, {ROW: 0.0})
+        heldout = loop.Heldout(model, views, STATISTICS)
         found = heldout.evaluate()
         self.assertEqual(heldout.evaluate(), found)  # empty at the first step
         view = views['streamed']
@@ -313,9 +339,11 @@ class HeldoutTest(MemoryCase):
         total = 0.0
         for place in range(0, ids.shape[1], T):
             begin = max(0, place - memory_length)
-            states = model.encoder(ids[:, begin : place + T]).states[:, -T:]
-            scores = states @ tf.transpose(model.encoder.words)
-            scores += model.objectives[ROW].word_bias
+            states = model.encoder(
+                Inputs(ids[:, begin : place + T])
+            ).states[:, -T:]
+            scores = states @ tf.transpose(model.encoder.embedding_table)
+            scores += model.objectives[ROW].piece_bias
             total += tf.reduce_sum(
                 tf.nn.sparse_softmax_cross_entropy_with_logits(
                     targets[:, place : place + T], scores
@@ -332,8 +360,8 @@ class HeldoutTest(MemoryCase):
             for names in ((*rows, ROW), rows):
                 views = self.views(names)
                 model = make_model(T, rows=names)
-                kl = dict.fromkeys(names, 0.0)
-                found.append(loop.Heldout(model, views, kl).evaluate())
+                heldout = loop.Heldout(model, views, STATISTICS)
+                found.append(heldout.evaluate())
         together, alone = found
         self.assertLen(together, 15)
         for name, value in alone.items():
@@ -344,11 +372,7 @@ class CommandCase(parameterized.TestCase):
     @classmethod
     def setUpClass(cls):
         super().setUpClass()
-        folder = pathlib.Path(tempfile.mkdtemp())
-        cache = mock.patch.dict(
-            os.environ, INFOWORD_CACHE=str(folder / 'cache')
-        )
-        cls.enterClassContext(cache)
+        folder = places.make(cls.addClassCleanup)
         cls.text, cls.heldout = corpus.write_topics(folder / 'text')
 
     def setUp(self):
@@ -380,11 +404,9 @@ class CommandCase(parameterized.TestCase):
                 'make_strategy',
                 lambda *_: zoo.strategy(1 + two),
             ),
-            flagsaver.flagsaver(),
             contextlib.redirect_stdout(shown),
         ):
-            flags.FLAGS(['train', *given, *more])
-            train.train()
+            quick.run(*given, *more)
         return shown.getvalue()
 
     def records(self, workdir):
@@ -409,7 +431,7 @@ class CommandCase(parameterized.TestCase):
             path.unlink()
         output = self.run_here(broken, *more)
         self.assertIn('(step 2)', output)
-        self.assertNotIn('memory starts', output)
+        self.assertNotIn('starts empty', output)
         for name in ('weights.safetensors',
                      'checkpoints/step-000000008.safetensors'):
             self.assertEqual(
@@ -417,11 +439,10 @@ class CommandCase(parameterized.TestCase):
             )
         self.assertEqual(self.records(whole), self.records(broken))
         tensors = files.read_tensors(saved[0])
-        parts = {k: v for k, v in tensors.items() if k.startswith('memory/')}
+        parts = {k: v for k, v in tensors.items() if k.startswith('state/')}
         self.assertLen(parts, 2 * replicas)
-        self.assertEqual(
-            parts[f'memory/{view}/filled/0'].tolist(), [16] * (4 // replicas)
-        )
+        filled = parts[f'state/memory/{view}/filled/0']
+        self.assertEqual(filled.tolist(), [16] * (4 // replicas))
 
 
 class RealTest(CommandCase):
@@ -434,8 +455,7 @@ class RealTest(CommandCase):
         self.assertEqual(arguments['clamp'], 12)
 
     def arguments(self):
-        config = (self.folder / 'whole' / 'config.json').read_text()
-        return json.loads(config)['encoder']['arguments']
+        return Config.read(self.folder / 'whole').encoder.arguments
 
     def test_plm_on_two_replicas(self):
         """Half a text is remembered in each step, in both directions."""
@@ -447,7 +467,7 @@ class RealTest(CommandCase):
             replicas=2,
         )
         self.assertIs(self.arguments()['untie'], False)
-        with self.assertRaisesRegex(train.UsageError, '--untie was False'):
+        with self.assertRaisesRegex(UsageError, '--untie was False'):
             self.run_here(self.folder / 'whole', '--objectives=plm')
 
     def test_what_it_cannot_have(self):
@@ -455,7 +475,7 @@ class RealTest(CommandCase):
             (('--objectives=mlm', '--clamp=8'), '--clamp: .* transformer of'),
             (('--objectives=plm', '--same_length'), 'see no later ones'),
         ):
-            with self.assertRaisesRegex(train.UsageError, message):
+            with self.assertRaisesRegex(UsageError, message):
                 self.run_here(self.folder / 'bad', *more)
 
 
@@ -469,23 +489,23 @@ class CommandTest(MemoryCase, CommandCase):
         sorted((workdir / 'checkpoints').iterdir())[-1].unlink()
         output = self.run_here(workdir, '--strategy=mirrored')
         self.assertIn('going on with 2 replicas instead of 1', output)
-        self.assertIn('memory starts empty', output)
+        self.assertIn('memory/streamed starts empty', output)
         self.assertEqual(self.records(workdir)[-1]['step'], 8)
 
     def test_the_workdir(self):
         workdir = self.folder / 'run'
         self.run_here(workdir, '--memory_length=40')
-        config = json.loads((workdir / 'config.json').read_text())
-        self.assertEqual(config['memory_length'], 40)
-        self.assertIs(config['encoder']['arguments']['causal'], True)
+        config = Config.read(workdir)
+        self.assertEqual(config.memory_length, 40)
+        self.assertIs(config.encoder.arguments['causal'], True)
         last = self.records(workdir)[-1]
         for name in ('loss', 'mi', 'ceiling', 'accuracy', 'chance'):
             self.assertIn(f'{ROW}/{name}', last)
             self.assertIn(f'heldout/{ROW}/{name}', last)
         loaded = infoword_tf.load(workdir)
-        self.assertLen(loaded.model.empty_memories(2), 1)
+        self.assertLen(loaded.model.empty_state(2), 1)
         with self.assertRaisesRegex(
-            train.UsageError, '--memory_length was 40, is 16'
+            UsageError, '--memory_length was 40, is 16'
         ):
             self.run_here(workdir)
 
@@ -515,29 +535,24 @@ class CommandTest(MemoryCase, CommandCase):
             (('--batch_size=100000',), 'too few for 100000 rows of 16'),
         ):
             with self.assertRaisesRegex(
-                (train.UsageError, ValueError), message
+                (UsageError, ValueError), message
             ):
                 self.run_here(self.folder / 'bad', *more)
         with self.assertRaises(flags.IllegalFlagValueError):
             self.run_here(self.folder / 'bad', '--memory_length=-1')
 
     def test_rows_that_contradict_each_other(self):
-        def other(length, settings):
-            return {'length': length, 'advance': 4}
-
-        entry = TABLE[ROW]
-        for changes, message in (
-            ({'arguments': {'causal': False}}, 'with causal False'),
-            ({'reading': other}, 'read streams in different ways'),
+        second = {remembering.NAME: {'causal': False}}
+        with (
+            mock.patch.dict(TABLE, second=TABLE[ROW]),
+            remembering.row('second', encoders=second),
+            self.assertRaisesRegex(
+                UsageError, 'wants an encoder with causal True, .* row False'
+            ),
         ):
-            with (
-                mock.patch.dict(TABLE, second=entry),
-                remembering.row('second', **changes),
-                self.assertRaisesRegex(train.UsageError, message),
-            ):
-                self.run_here(
-                    self.folder / 'bad', f'--objectives={ROW}:1,second:1'
-                )
+            self.run_here(
+                self.folder / 'bad', f'--objectives={ROW}:1,second:1'
+            )
 
 
 if __name__ == '__main__':

@@ -4,13 +4,14 @@ from unittest import mock
 
 import numpy as np
 import tensorflow as tf
-from absl import flags
-from absl.testing import absltest, flagsaver, parameterized
+from absl.testing import absltest, parameterized
 
-from infoword_tf import train
+from infoword_tf.encoders import Inputs
 from infoword_tf.layers import dropout
 from infoword_tf.model import Model
+from infoword_tf.resolve import Choices, resolve
 from tests import zoo
+from tests.objectives.given import states_of
 
 KEY = dropout.new_key(5)
 
@@ -21,7 +22,7 @@ class PackedTest(parameterized.TestCase):
         model = zoo.make_model('infoword', rate=0.0)
         made = zoo.make_views('infoword', batch)
         view = made['ngrams']
-        states = model.encode(made, key)[0]['dim']['ngrams'].numpy()
+        states = states_of(model.encode(made, key)[0], 'dim', 'ngrams').numpy()
         windows = zoo.make_windows(batch)
         pairs = np.argwhere(view.weights['dim'] > 0)
         self.assertGreater(len(pairs), batch + 3)
@@ -34,7 +35,8 @@ class PackedTest(parameterized.TestCase):
                 windows.ids[row], len(ids) - 2
             )
             self.assertTrue((text == ids[1:-1]).all(axis=1).any())
-            alone = model.encoder(ids[None], key=key).states[0, 0]
+            # With a key it is another path through the same numbers.
+            alone = model.encoder(Inputs(ids[None])).states[0, 0]
             np.testing.assert_allclose(
                 states[row, slot], alone, rtol=0, atol=1e-5
             )
@@ -46,13 +48,13 @@ class PackedTest(parameterized.TestCase):
         made = zoo.make_views('infoword')
         model = zoo.make_model('infoword')
         found, _ = model.encode(made)
-        states = model.encoder(made['masked'].ids).states
+        states = model.encoder(Inputs(made['masked'].ids)).states
         np.testing.assert_allclose(
-            found['dim']['masked'], states[:, :1], atol=1e-5
+            states_of(found, 'dim', 'masked'), states[:, :1], atol=1e-5
         )
         places = made['masked'].places['bert_nce']
         np.testing.assert_allclose(
-            found['bert_nce']['masked'],
+            states_of(found, 'bert_nce', 'masked'),
             np.take_along_axis(states.numpy(), places[..., None], axis=1),
             atol=1e-5,
         )
@@ -63,9 +65,9 @@ class OnePassTest(absltest.TestCase):
         model = zoo.make_model('infoword')
         made = zoo.make_views('infoword')
         masked, ngrams = made['masked'], made['ngrams']
-        real = model.encoder
-        with mock.patch.object(model, 'encoder', side_effect=real) as encoder:
-            model.outcomes(made, model.kl(zoo.frequencies()), KEY)
+        encoder = mock.Mock(side_effect=model.encoder)
+        with mock.patch.dict(model.encoders, encoder=encoder):
+            model.outcomes(made, zoo.statistics(), KEY)
         self.assertEqual(encoder.call_count, 2)
         for call, view, places in (
             (
@@ -75,20 +77,22 @@ class OnePassTest(absltest.TestCase):
             ),
             (encoder.call_args_list[1], ngrams, [ngrams.places['dim']]),
         ):
-            np.testing.assert_array_equal(call.args[0], view.ids)
+            np.testing.assert_array_equal(call.args[0].ids, view.ids)
             np.testing.assert_array_equal(
                 call.kwargs['places'], np.concatenate(places, axis=1)
             )
 
     def test_rows_of_a_sum_are_rows_alone(self):
         both, _ = zoo.make_model('infoword').outcomes(
-            zoo.make_views('infoword'), {'bert_nce': 0.0, 'dim': 0.0}
+            zoo.make_views('infoword'), zoo.statistics()
         )
         self.assertEqual(list(both), ['bert_nce', 'dim'])
         for row in both:
-            alone, _ = zoo.make_model(row).outcomes(
-                zoo.make_views(row), {row: 0.0}
-            )
+            # The sum's encoder, which has more layers than those of its rows.
+            model = zoo.make_model('infoword')
+            for other in set(both) - {row}:
+                model.drop(other)
+            alone, _ = model.outcomes(zoo.make_views(row), zoo.statistics())
             np.testing.assert_allclose(
                 both[row], alone[row], rtol=1e-5, atol=1e-5, err_msg=row
             )
@@ -97,19 +101,20 @@ class OnePassTest(absltest.TestCase):
         """Nothing of it: weights, loss and gradients are bit for bit."""
         chosen, results = [], []
         for objectives in ('bert_nce', 'bert_nce:1,dim:0'):
-            with flagsaver.flagsaver():
-                flags.FLAGS(['train', f'--objectives={objectives}'])
-                rows, masking, _ = train.choose_rows()
-            chosen.append((rows, masking))
-            model = Model(
-                {**zoo.config('bert_nce'), 'rows': rows}, zoo.SPECIALS
+            resolved = resolve(
+                Choices(
+                    objectives, seq_len=zoo.T, positions=zoo.POSITIONS
+                )
             )
+            chosen.append((resolved.config(zoo.V), resolved.plan.readings))
+            config = zoo.config('bert_nce').replace(rows=resolved.rows)
+            model = Model(config, zoo.SPECIALS)
             self.assertEqual(list(model.objectives), ['bert_nce'])
-            made = zoo.views_of(rows, masking)
+            made = zoo.views_of(resolved)
             self.assertEqual(list(made), ['masked'])
             variables = {p: v.value for p, v in model.variables.items()}
             with tf.GradientTape() as tape:
-                outcomes, _ = model.outcomes(made, {'bert_nce': 0.0}, KEY)
+                outcomes, _ = model.outcomes(made, zoo.statistics(), KEY)
                 loss = model.loss(outcomes)
             gradients = tape.gradient(loss, variables)
             results.append(

@@ -1,13 +1,16 @@
 """What a stranger installs, and the commands that the documents quote."""
 
+import ast
 import functools
 import math
 import pathlib
 import re
 import runpy
 import shlex
+import shutil
 import subprocess
 import sys
+import zipfile
 from unittest import mock
 
 import setuptools
@@ -15,22 +18,63 @@ from absl import flags
 from absl.testing import absltest, flagsaver
 
 from infoword_tf import model, train
-from infoword_tf.views import Specials
+from infoword_tf.encoders import ENCODERS
+from infoword_tf.objectives import SUMS, TABLE
+from infoword_tf.plan import settings_of
+from infoword_tf.resolve import resolve
+from infoword_tf.views import VIEWS, Specials
 
 ROOT = pathlib.Path(__file__).parent.parent
 FLAGFILES = sorted((ROOT / 'tasks' / 'flags').glob('*.flags'))
-DOCUMENTS = [ROOT / 'README.md', ROOT / 'WORKSPACE.md']
+DOCUMENTS = [
+    ROOT / 'README.md',
+    ROOT / 'WORKSPACE.md',
+    *sorted((ROOT / 'docs').glob('*.md')),
+]
+LONGEST_README = 250  # lines: it is a page for newcomers
 
 
 class SetupTest(absltest.TestCase):
     def test_the_wheel_holds_the_library_alone(self):
-        found = setuptools.find_packages(ROOT, include=['infoword_tf*'])
-        folders = {
-            '.'.join(path.parent.relative_to(ROOT).parts)
-            for path in (ROOT / 'infoword_tf').rglob('__init__.py')
+        """Built from a copy, so that nothing is left here."""
+        folder = pathlib.Path(self.create_tempdir().full_path)
+        source = folder / 'source'
+        shutil.copytree(
+            ROOT / 'infoword_tf',
+            source / 'infoword_tf',
+            ignore=shutil.ignore_patterns('__pycache__'),
+        )
+        for name in ('setup.py', 'pyproject.toml'):
+            shutil.copy(ROOT / name, source)
+        for name in ('tasks', 'export', 'tests'):  # as a checkout has them
+            (source / name).mkdir()
+            (source / name / '__init__.py').touch()
+        wanted = {
+            str(path.relative_to(source))
+            for path in (source / 'infoword_tf').rglob('*')
+            if path.is_file()
         }
-        self.assertEqual(set(found), folders)
-        self.assertIn("include=['infoword_tf*']", self._read('setup.py'))
+        subprocess.run(
+            [
+                sys.executable, '-m', 'pip', 'wheel', source, '--quiet',
+                '--no-deps', '--no-build-isolation', '--no-index',
+                '--disable-pip-version-check', '-w', folder / 'wheels',
+            ],
+            check=True,
+        )  # fmt: skip
+        (wheel,) = (folder / 'wheels').iterdir()
+        with zipfile.ZipFile(wheel) as file:
+            names = set(file.namelist())
+        about = {name for name in names if '.dist-info/' in name}
+        self.assertNotEmpty(about)
+        self.assertEqual(names - about, wanted)
+        self.assertContainsSubset(
+            {
+                f'infoword_tf/{name}/__init__.py'
+                for name in ('data', 'encoders', 'layers', 'objectives', 'text')
+            },
+            names,
+        )
 
     def test_every_constraint_is_exact(self):
         lines = self._read('constraints.txt').split()
@@ -50,6 +94,16 @@ class SetupTest(absltest.TestCase):
             {w.replace('_', '-') for w in wanted},
             {n.replace('_', '-') for n in names},
         )
+
+    def test_the_oracles_of_the_makefile_are_the_extra(self):
+        makefile = self._read('Makefile').replace('\\\n', ' ')
+        installed = re.search(
+            r'\.venv-oracles/bin/python -m pip install (.*)', makefile
+        )[1].split('-c constraints.txt')[1]
+        with mock.patch.object(setuptools, 'setup') as setup:
+            runpy.run_path(str(ROOT / 'setup.py'))
+        extra = setup.call_args.kwargs['extras_require']['oracles']
+        self.assertEqual(installed.split(), extra)
 
     def test_ci_runs_the_test_command_of_the_readme(self):
         lines = [
@@ -73,17 +127,21 @@ def quoted_commands(text):
                 yield line
 
 
+def quoted_python(text):
+    """The blocks of Python."""
+    return re.findall(r'^```python\n(.*?)^```', text, re.M | re.S)
+
+
 @functools.cache
 def known_flags(module):
-    """What `python -m module --help` prints."""
-    done = subprocess.run(
-        [sys.executable, '-m', module, '--help'],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    return done.stdout
+    """Names of the flags that a command defines, settings of rows aside."""
+    path = ROOT / (module.replace('.', '/') + '.py')
+    found = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Call) and node.args:
+            if ast.unparse(node.func).startswith('flags.DEFINE_'):
+                found.add(ast.literal_eval(node.args[0]))
+    return found
 
 
 class CommandsTest(absltest.TestCase):
@@ -107,8 +165,12 @@ class CommandsTest(absltest.TestCase):
                 rest = flags.FLAGS(['train', *words[words.index('-m') + 2 :]])
                 self.assertLen(rest, 1, command)
             return
-        for flag in re.findall(r'(?<=\s--)\w+', command):
-            self.assertRegex(known_flags(module), rf'--(\[no\])?{flag}\b')
+        settings = {
+            f'{row}.{name}' for row in TABLE for name in settings_of(row)
+        }
+        for flag in re.findall(r'(?<=\s--)[\w.]+', command):
+            known = known_flags(module) | settings
+            self.assertTrue({flag, flag.removeprefix('no')} & known, command)
 
     def test_documents(self):
         for path in DOCUMENTS:
@@ -116,6 +178,17 @@ class CommandsTest(absltest.TestCase):
             self.assertNotEmpty(commands, path)
             for command in commands:
                 self.check(command)
+
+    def test_python(self):
+        """That the README's runs is a test of tests/inference."""
+        blocks = [
+            block
+            for path in DOCUMENTS
+            for block in quoted_python(path.read_text())
+        ]
+        self.assertNotEmpty(blocks)
+        for block in blocks:
+            ast.parse(block)
 
     def test_the_makefile(self):
         text = (ROOT / 'Makefile').read_text().replace('\\\n', ' ')
@@ -137,15 +210,9 @@ class CommandsTest(absltest.TestCase):
                 self.assertIn(word, header, path.name)
             with flagsaver.flagsaver():
                 flags.FLAGS(['train', f'--flagfile={path}'])
-                rows, masking, encoder = train.choose_rows()
-                self.assertNotEmpty(rows)
-                train.choose_plan(rows, masking)
-                train.choose_memory(encoder)
-                train.describe_encoder(
-                    encoder, None, 8192, train.fixed_arguments(rows)
-                )
+                self.assertNotEmpty(resolve(train.choices()).rows)
                 self.assertEqual(
-                    train.WORKDIR.value, f'runs/{path.stem}', path.name
+                    train.values()['workdir'], f'runs/{path.stem}', path.name
                 )
 
     def test_published_sizes(self):
@@ -162,25 +229,24 @@ class CommandsTest(absltest.TestCase):
             self.assertIn('not run here', path.read_text())
             with flagsaver.flagsaver():
                 flags.FLAGS(['train', f'--flagfile={path}'])
-                self.assertEqual(train.BATCH_SIZE.value, 1024)
-                self.assertEqual(train.SEQ_LEN.value, 512)
-                self.assertEqual(train.STEPS.value, 400_000)
-                self.assertEqual(train.WARMUP_STEPS.value, 18_000)
-                self.assertEqual(train.LEARNING_RATE.value, rate)
-                self.assertEqual(train.WEIGHT_DECAY.value, 0.01)
-                rows, _, name = train.choose_rows()
-                encoder = train.describe_encoder(
-                    name, None, train.VOCAB_SIZE.value
-                )
+                given = train.values()
+                resolved = resolve(train.choices())
+            wanted = {
+                'batch_size': 1024,
+                'seq_len': 512,
+                'steps': 400_000,
+                'warmup_steps': 18_000,
+                'learning_rate': rate,
+                'weight_decay': 0.01,
+            }
+            self.assertEqual({name: given[name] for name in wanted}, wanted)
             self.assertEqual(
-                {row: entry['weight'] for row, entry in rows.items()},
+                {row: entry.weight for row, entry in resolved.rows.items()},
                 {'bert_nce': 1.0, 'dim': 0.8},
             )
-            config = {
-                'encoder': encoder,
-                'rows': rows,
-                'precision': 'mixed_bfloat16',
-            }
+            config = resolved.config(
+                given['vocab_size'], precision='mixed_bfloat16'
+            )
             # Without drawing them: zeros take no memory that is touched.
             with mock.patch.object(model, 'initialise'):
                 built = model.Model(config, Specials(2, 3, 4, 30522))
@@ -198,29 +264,26 @@ class CommandsTest(absltest.TestCase):
         self.assertIn('not run here', path.read_text())
         with flagsaver.flagsaver():
             flags.FLAGS(['train', f'--flagfile={path}'])
-            self.assertEqual(train.BATCH_SIZE.value, 2048)
-            self.assertEqual(train.SEQ_LEN.value, 512)
-            self.assertEqual(train.MEMORY_LENGTH.value, 384)
-            self.assertEqual(train.STEPS.value, 500_000)
-            self.assertEqual(train.WARMUP_STEPS.value, 40_000)
-            self.assertEqual(train.LEARNING_RATE.value, 4e-4)
-            rows, masking, name = train.choose_rows()
-            self.assertEqual(
-                train.choose_plan(rows, masking).reading['streams'],
-                {'length': 509, 'advance': 256, 'both_directions': True},
-            )
-            self.assertEqual(train.choose_memory(name), 384)
-            encoder = train.describe_encoder(
-                name,
-                None,
-                train.VOCAB_SIZE.value,
-                train.fixed_arguments(rows),
-            )
-        config = {
-            'encoder': encoder,
-            'rows': rows,
-            'precision': 'mixed_bfloat16',
+            given = train.values()
+            resolved = resolve(train.choices())
+        wanted = {
+            'batch_size': 2048,
+            'seq_len': 512,
+            'memory_length': 384,
+            'steps': 500_000,
+            'warmup_steps': 40_000,
+            'learning_rate': 4e-4,
         }
+        self.assertEqual({name: given[name] for name in wanted}, wanted)
+        (reading,) = resolved.plan.readings
+        self.assertEqual(
+            dict(reading.arguments),
+            {'length': 509, 'advance': 256, 'both_directions': True},
+        )
+        self.assertEqual(resolved.memory_length, 384)
+        config = resolved.config(
+            given['vocab_size'], precision='mixed_bfloat16'
+        )
         with mock.patch.object(model, 'initialise'):
             built = model.Model(config, Specials(2, 3, 4, 32000))
         d, v, hidden = 768, 32000, 4 * 768
@@ -231,18 +294,89 @@ class CommandsTest(absltest.TestCase):
             v * d + d + 12 * layer + v,
         )
 
-    def test_the_readme_shows_the_whole_table(self):
-        from infoword_tf.objectives import SUMS, TABLE
 
+def anchors(text):
+    """The names that links can give to the headings of a document."""
+    return {
+        re.sub(r'[^\w -]', '', heading.lower()).replace(' ', '-')
+        for heading in re.findall(r'^#+ (.*)$', text, re.M)
+    }
+
+
+def values_of(setting):
+    """What a setting takes, in the words of docs/rows.md."""
+    if isinstance(setting.default, bool):
+        return 'yes or no', 'yes' if setting.default else 'no'
+    values = ', '.join(setting.choices) or f'{setting.at_least:g} or more'
+    return values, setting.default
+
+
+class DocumentsTest(absltest.TestCase):
+    def test_the_readme_is_one_page(self):
+        lines = (ROOT / 'README.md').read_text().splitlines()
+        self.assertLessEqual(len(lines), LONGEST_README)
+
+    def test_the_readme_shows_the_whole_table(self):
         text = (ROOT / 'README.md').read_text()
+        found = re.findall(r'^\| `(\w+)` \| (?:.* \| ){4}.* \|$', text, re.M)
+        self.assertEqual([n for n in found if n in TABLE], list(TABLE))
         for name, row in TABLE.items():
-            self.assertRegex(
+            encoders = ', '.join(f'`{encoder}`' for encoder in row.encoders)
+            self.assertIn(
+                f'\n| `{name}` | {row.a} | {row.b} | {row.relation} | '
+                f'{encoders} | {row.candidates} |\n',
                 text,
-                re.escape(f'| `{name}` | {row.a} | {row.b} | '),
-                'the zoo table of the README',
             )
-        for name in SUMS:
-            self.assertIn(f'`{name}`', text)
+        for name, rows in SUMS.items():
+            self.assertIn(f'`{name}` is the sum `{rows}`', text)
+
+    def test_rows_has_all_sums_and_settings(self):
+        text = (ROOT / 'docs' / 'rows.md').read_text()
+        for name, rows in SUMS.items():
+            self.assertIn(f'\n| `{name}` | `{rows}` |\n', text)
+        wanted = [
+            f'| `--{row}.{name}` | {" | ".join(map(str, values_of(setting)))} '
+            f'| {setting.help} |'
+            for row in TABLE
+            for name, setting in settings_of(row).items()
+        ]
+        found = re.findall(r'^\| `--\w+\.\w+` \| .*$', text, re.M)
+        self.assertEqual(found, wanted)
+        for name in TABLE:
+            self.assertRegex(text, rf'(?m)^## .*`{name}`', 'a part of its own')
+        for name in (*VIEWS, *ENCODERS):
+            self.assertRegex(text, rf'(?m)^\| `{name}` \| ')
+
+    def test_links_lead_somewhere(self):
+        for path in [*DOCUMENTS, ROOT / 'CHANGELOG.md']:
+            text = re.sub(r'(?ms)^```.*?^```', '', path.read_text())
+            for target in re.findall(r'\]\(([^)\s]+)\)', text):
+                if target.startswith('https://'):
+                    continue
+                name, _, anchor = target.partition('#')
+                file = path.parent / name if name else path
+                self.assertTrue(file.is_file(), f'{path.name}: {target}')
+                if anchor:
+                    self.assertIn(anchor, anchors(file.read_text()), target)
+
+    def test_tables_of_the_readme_are_those_of_the_pages(self):
+        """A figure that stands in two places is one figure."""
+        readme = (ROOT / 'README.md').read_text()
+        speed = (ROOT / 'docs' / 'speed.md').read_text()
+        results = (ROOT / 'docs' / 'results.md').read_text()
+        rows = re.findall(r'^\| `\w+_tiny` \| .* \|$', readme, re.M)
+        self.assertNotEmpty(rows)
+        for line in rows:
+            file, row, *values, steps, rate = line.strip('| ').split(' | ')
+            self.assertRegex(
+                results,
+                rf'(?m)^\| {file} \| {steps} \| [\d.]+ \| {rate} \| {row} \| '
+                + re.escape(' | '.join(values)),
+            )
+        rates = re.findall(r'^\|.*\(\d.*\) \| .*$', readme, re.M)
+        self.assertNotEmpty(rates)
+        for line in rates:
+            self.assertIn(f'\n{line}\n', speed)
 
 
 if __name__ == '__main__':

@@ -6,19 +6,35 @@ from unittest import mock
 import numpy as np
 from absl.testing import absltest, parameterized
 
-from infoword_tf import sampling
+from infoword_tf.data.sources import SOURCES
 from infoword_tf.objectives import SUMS, TABLE, parse
-from infoword_tf.plan import make_plan
-from infoword_tf.views import VIEWS
+from infoword_tf.plan import Reading, make_plan, settings_of
+from infoword_tf.views import VIEWS, Reads
+from infoword_tf.views.cloze import cloze
+from infoword_tf.views.masking import MASKINGS
+from infoword_tf.views.permuted import ORDERS, permutation
 from tests import zoo
 
 T = 32
 PLM = {'k': 6, 'order': 'partial'}
 
 
-def plan_of(objectives, masking='tokens', length=T):
-    rows = {row: TABLE[row].settings for row in parse(objectives)}
+def plan_of(objectives, masking=None, length=T):
+    rows = {
+        row: {name: s.default for name, s in settings_of(row).items()}
+        for row in parse(objectives)
+    }
     return make_plan(rows, length, masking)
+
+
+def sources(plan):
+    """By view, the name of its source."""
+    return {name: view.reading.source for name, view in plan.views.items()}
+
+
+def drawn(plan, view, text, seed=0):
+    draw = plan.views[view].draw
+    return draw.function(text, np.random.default_rng(seed), **draw.settings)
 
 
 class SourcesTest(parameterized.TestCase):
@@ -27,41 +43,47 @@ class SourcesTest(parameterized.TestCase):
         ('infoword', {'masked': 'windows', 'ngrams': 'windows'}),
         ('ict', {'passage': 'documents', 'sentence': 'documents'}),
         ('nsp', {'masked': 'pairs'}),
-        ('nsp_nce', {'masked': 'next_pairs', 'rivals': 'next_pairs'}),
+        ('nsp_nce', {'masked': 'next_pairs', 'negatives': 'next_pairs'}),
         ('transformer_xl', {'streamed': 'streams'}),
         ('xlnet', {'permuted': 'streams'}),
     )
-    def test_of_rows(self, objectives, sources):
+    def test_of_rows(self, objectives, wanted):
         found = plan_of(objectives)
-        self.assertEqual(found.sources, sources)
-        self.assertEqual(list(found.reading), list(set(sources.values())))
+        self.assertEqual(sources(found), wanted)
+        self.assertEqual(
+            [r.source for r in found.readings], list(set(wanted.values()))
+        )
 
     @parameterized.parameters('mlm:1,nsp:1', 'nsp:1,mlm:1')
     def test_a_view_is_one_for_all_rows(self, objectives):
         found = plan_of(objectives)
-        self.assertEqual(found.sources, {'masked': 'pairs'})
-        self.assertEqual(found.reading, {'pairs': {'length': T - 2}})
+        self.assertEqual(sources(found), {'masked': 'pairs'})
+        self.assertEqual(
+            found.readings, [Reading('pairs', (('length', T - 2),))]
+        )
 
     def test_ngrams_go_along_with_the_text_they_are_cut_from(self):
         for row, source in (('nsp', 'pairs'), ('nsp_nce', 'next_pairs')):
-            found = plan_of(f'dim:1,{row}:1', 'spans')
-            self.assertEqual(found.sources['ngrams'], source)
-            self.assertEqual(list(found.reading), [source])
+            for objectives in (f'dim:1,{row}:1', f'{row}:1,dim:1'):
+                found = plan_of(objectives)
+                self.assertEqual(sources(found)['ngrams'], source)
+                self.assertLen(found.readings, 1)
 
     def test_other_views_keep_theirs(self):
         found = plan_of('mlm:1,nsp_nce:1,ict:1,transformer_xl:1')
         self.assertEqual(
-            found.sources,
+            sources(found),
             {
                 'masked': 'next_pairs',
-                'rivals': 'next_pairs',
+                'negatives': 'next_pairs',
                 'passage': 'documents',
                 'sentence': 'documents',
                 'streamed': 'streams',
             },
         )
         self.assertEqual(
-            list(found.reading), ['next_pairs', 'documents', 'streams']
+            [r.source for r in found.readings],
+            ['next_pairs', 'documents', 'streams'],
         )
 
     @parameterized.parameters(
@@ -78,28 +100,39 @@ class SourcesTest(parameterized.TestCase):
     def test_every_view_of_a_row_has_a_source(self, objectives):
         found = plan_of(objectives)
         views = {v for row in parse(objectives) for v in TABLE[row].views}
-        self.assertEqual(set(found.rows), views)
-        self.assertEqual(set(found.sources), views)
-        self.assertEqual(set(found.reading), set(found.sources.values()))
+        self.assertEqual(set(found.views), views)
         self.assertLessEqual(views, set(VIEWS))
+        self.assertLessEqual(set(sources(found).values()), set(SOURCES))
+        self.assertEqual(
+            set(found.readings), {v.reading for v in found.views.values()}
+        )
 
 
 class RowsTest(absltest.TestCase):
     def test_by_view_what_each_row_wants(self):
+        found = plan_of('bert_nce:1,dim:0.8,nsp:1')
         self.assertEqual(
-            plan_of('bert_nce:1,dim:0.8,nsp:1', 'spans').rows,
             {
-                'masked': {'bert_nce': 'words', 'dim': 'start', 'nsp': 'next'},
+                name: {row: r.states for row, r in view.rows.items()}
+                for name, view in found.views.items()
+            },
+            {
+                'masked': {'bert_nce': 'pieces', 'dim': 'start', 'nsp': 'next'},
                 'ngrams': {'dim': 'start'},
             },
         )
+        for name, view in found.views.items():
+            self.assertIs(view.spec, VIEWS[name])
+            for row, reads in view.rows.items():
+                self.assertIs(reads, TABLE[row].views[name])
 
     def test_readers(self):
-        found = plan_of('ict:1,dim:1,mlm:1', 'spans')
-        self.assertEqual(found.readers('documents'), ['ict'])
+        found = plan_of('ict:1,dim:1,mlm:1')
+        documents, windows = found.readings
+        self.assertEqual(found.readers(documents), ['ict'])
         # dim reads them in two views.
-        self.assertEqual(found.readers('windows'), ['dim', 'mlm'])
-        self.assertEqual(found.readers('streams'), [])
+        self.assertEqual(found.readers(windows), ['dim', 'mlm'])
+        self.assertEqual(found.readers(Reading('streams', ())), [])
 
 
 class ReadingTest(parameterized.TestCase):
@@ -113,76 +146,173 @@ class ReadingTest(parameterized.TestCase):
         ),
     )
     def test_written_out(self, objectives, source, way):
-        self.assertEqual(plan_of(objectives).reading, {source: way})
+        (reading,) = plan_of(objectives).readings
+        self.assertEqual(reading.source, source)
+        self.assertEqual(dict(reading.arguments), way)
 
     @parameterized.parameters(
-        ('transformer_xl:1,plm:1', 'transformer_xl and plm'),
-        ('plm:1,transformer_xl:1', 'plm and transformer_xl'),
+        'transformer_xl:1,plm:1', 'plm:1,transformer_xl:1'
     )
-    def test_two_ways(self, objectives, names):
-        with self.assertRaisesRegex(
-            ValueError, f'{names} read streams in different ways; train .*apart'
+    def test_two_ways(self, objectives):
+        """Texts of their own, each as the row alone has it."""
+        found = plan_of(objectives)
+        self.assertLen(found.readings, 2)
+        for row, view in (('transformer_xl', 'streamed'), ('plm', 'permuted')):
+            alone = plan_of(row).views[view].reading
+            self.assertEqual(found.views[view].reading, alone)
+            self.assertEqual(found.readers(alone), [row])
+
+
+class SettingsTest(absltest.TestCase):
+    def test_of_a_row_and_of_its_views(self):
+        self.assertEqual(list(settings_of('mlm')), ['transform'])
+        self.assertEqual(list(settings_of('dim')), ['critic', 'temperature'])
+        self.assertEqual(list(settings_of('plm')), ['k', 'order'])
+        self.assertEqual(settings_of('ict'), {})
+
+    def test_no_view_has_a_setting_of_its_rows_name(self):
+        """Else one would hide the other."""
+        for entry in TABLE.values():
+            views = [VIEWS[VIEWS[v].like or v].settings for v in entry.views]
+            for name in entry.settings:
+                self.assertFalse(any(name in settings for settings in views))
+
+    def test_of_views_that_are_cut_out_of_another(self):
+        like = VIEWS['permuted']._replace(like='permuted', settings={})
+        row = dataclasses.replace(
+            TABLE['plm'], views={'part': Reads('queries')}
+        )
+        with (
+            mock.patch.dict(VIEWS, part=like),
+            mock.patch.dict(TABLE, one=row),
         ):
-            plan_of(objectives)
+            self.assertEqual(list(settings_of('one')), ['k', 'order'])
+            found = make_plan({'one': {'k': 4, 'order': 'strict'}}, T)
+        self.assertEqual(
+            found.views['part'].draw.settings, {'k': 4, 'order': 'strict'}
+        )
 
-    def test_one_way_with_the_same_settings_only(self):
-        def reading(length, settings):
-            return {'length': settings['n'] * length}
+    def test_rows_that_set_a_view_differently(self):
+        strict = {**PLM, 'order': 'strict'}
+        with mock.patch.dict(TABLE, two=TABLE['plm']):
+            found = make_plan({'plm': strict, 'two': strict}, T)
+            self.assertEqual(
+                found.views['permuted'].draw.settings['order'], 'strict'
+            )
+            for one, two, listed in (
+                (PLM, strict, '--plm.order=partial, --two.order=strict'),
+                (strict, PLM, '--plm.order=strict, --two.order=partial'),
+            ):
+                with self.assertRaisesRegex(
+                    ValueError,
+                    "the view 'permuted' is one for all rows, but they set it "
+                    rf'differently \({listed}\); give them one value',
+                ):
+                    make_plan({'plm': one, 'two': two}, T)
 
-        some = dataclasses.replace(TABLE['transformer_xl'], reading=reading)
-        with mock.patch.dict(TABLE, one=some, two=some):
-            found = make_plan({'one': {'n': 2}, 'two': {'n': 2}}, T)
-            self.assertEqual(found.reading, {'streams': {'length': 2 * T}})
-            with self.assertRaisesRegex(ValueError, 'one and two read streams'):
-                make_plan({'one': {'n': 2}, 'two': {'n': 3}}, T)
+    def test_other_settings_of_the_rows_may_differ(self):
+        with mock.patch.dict(TABLE, two=TABLE['dim']):
+            found = make_plan(
+                {'dim': {'critic': 'dot'}, 'two': {'critic': 'cosine'}}, T
+            )
+        self.assertEqual(list(found.views['masked'].rows), ['dim', 'two'])
 
 
 class DrawsTest(parameterized.TestCase):
-    @parameterized.parameters(*sampling.MASKINGS)
+    @parameterized.parameters(*MASKINGS)
     def test_masking(self, masking):
         """One name, so that a mask is the same whatever else is read."""
-        found = plan_of('mlm', masking)
-        what, hide = found.draws['windows']
-        self.assertEqual(what, masking)
-        self.assertEqual(found.draws['pairs'], found.draws['windows'])
-        self.assertEqual(found.draws['next_pairs'], found.draws['windows'])
         text = zoo.make_windows()
-        drawn, wanted = (
-            function(text, np.random.default_rng(0))
-            for function in (hide, sampling.MASKINGS[masking])
+        wanted = MASKINGS[masking](text, np.random.default_rng(0))
+        for objectives in ('mlm', 'nsp', 'nsp_nce'):
+            found = plan_of(objectives, masking)
+            self.assertEqual(found.masking, masking)
+            for view in found.views.values():
+                self.assertEqual(view.draw.name, masking)
+            given = drawn(found, 'masked', text)
+            np.testing.assert_array_equal(given.masked, wanted.masked)
+
+    @parameterized.parameters(
+        ('mlm', 'tokens'),
+        ('nsp', 'tokens'),
+        ('ict', None),
+        ('mlm:1,dim:1', 'spans'),
+        ('dim:1,mlm:1', 'spans'),
+        ('nsp:1,bert_nce:1', 'spans'),
+    )
+    def test_masking_that_nobody_named(self, objectives, masking):
+        self.assertEqual(plan_of(objectives).masking, masking)
+
+    @parameterized.parameters('ict', 'plm', 'transformer_xl')
+    def test_masking_where_nothing_is_masked(self, objectives):
+        with self.assertRaisesRegex(
+            ValueError, 'masking words does nothing where nothing is masked'
+        ):
+            plan_of(objectives, 'words')
+
+    def test_a_masking_that_nobody_knows(self):
+        with self.assertRaisesRegex(
+            ValueError, 'masking some: known are spans, words, tokens'
+        ):
+            plan_of('mlm', 'some')
+
+    def test_rows_that_read_what_there_is_not(self):
+        reads = dataclasses.replace(
+            TABLE['mlm'], views={'maskd': Reads('pieces')}
         )
-        np.testing.assert_array_equal(drawn.hidden, wanted.hidden)
+        with (
+            mock.patch.dict(TABLE, mlm=reads),
+            self.assertRaisesRegex(ValueError, "mlm reads the view 'maskd'; k"),
+        ):
+            make_plan({'mlm': {}}, T)
+        reads = dataclasses.replace(
+            TABLE['mlm'],
+            views={'masked': Reads('pieces', encoders=('momentum',))},
+        )
+        with (
+            mock.patch.dict(TABLE, mlm=reads),
+            self.assertRaisesRegex(
+                ValueError, "the encoder 'momentum', which is none of its comp"
+            ),
+        ):
+            make_plan({'mlm': {'transform': False}}, T)
+
+    @parameterized.product(
+        objectives=('dim', 'mlm:1,dim:1', 'dim:1,mlm:1'),
+        masking=('words', 'tokens'),
+    )
+    def test_masking_that_a_row_cannot_use(self, objectives, masking):
+        with self.assertRaisesRegex(
+            ValueError, f'masking {masking} is not for dim, which masks spans'
+        ):
+            plan_of(objectives, masking)
 
     def test_documents(self):
-        self.assertEqual(
-            plan_of('ict').draws['documents'], ('cloze', sampling.cloze)
-        )
+        found = plan_of('ict')
+        for view in ('passage', 'sentence'):
+            draw = found.views[view].draw
+            self.assertEqual((draw.name, draw.function), ('cloze', cloze))
 
     def test_nothing_is_drawn_of_next_words(self):
-        self.assertNotIn('streams', plan_of('transformer_xl').draws)
+        self.assertIsNone(plan_of('transformer_xl').views['streamed'].draw)
 
-    @parameterized.parameters(*sampling.ORDERS)
+    @parameterized.parameters(*ORDERS)
     def test_settings_reach_the_permutation(self, order):
         found = make_plan({'plm': {'k': 4, 'order': order}}, T)
-        what, permute = found.draws['streams']
-        self.assertEqual(what, 'permutation')
-        text = zoo.make_streams(**found.reading['streams'])
-        drawn, wanted = (
-            function(text, np.random.default_rng(3), **given)
-            for function, given in (
-                (permute, {}),
-                (sampling.permutation, {'k': 4, 'order': order}),
-            )
-        )
-        for field, array in drawn._asdict().items():
+        self.assertEqual(found.views['permuted'].draw.name, 'permutation')
+        (reading,) = found.readings
+        text = zoo.make_streams(**dict(reading.arguments))
+        given = drawn(found, 'permuted', text, 3)
+        wanted = permutation(text, np.random.default_rng(3), 4, order)
+        for field, array in given._asdict().items():
             np.testing.assert_array_equal(array, getattr(wanted, field), field)
-        self.assertEqual(drawn.places.shape, (8, T // 4))
+        self.assertEqual(given.places.shape, (8, T // 4))
 
     @parameterized.parameters(
         ({}, 33, '--seq_len=33: .*even number of 10'),
         ({}, 8, '--seq_len=8: .*even number of 10'),
-        ({'k': 17}, 32, '--k=17: one in 17 of 32 .*without a target; take 2 t'),
-        ({'k': 1}, 32, '--k=1: .*leaves no context; take 2 to 16'),
+        ({'k': 17}, 32, 'k 17: one in 17 of 32 .*without a target; take 2 t'),
+        ({'k': 1}, 32, 'k 1: .*leaves no context; take 2 to 16'),
     )
     def test_what_cannot_be_split(self, settings, length, message):
         with self.assertRaisesRegex(ValueError, message):
@@ -191,10 +321,11 @@ class DrawsTest(parameterized.TestCase):
     @parameterized.parameters(({'k': 5}, 10, 2), ({'k': 16}, 32, 2))
     def test_what_can_just_be_split(self, settings, length, targets):
         found = make_plan({'plm': {**PLM, **settings}}, length)
-        permute = found.draws['streams'][1]
-        text = zoo.make_streams(**found.reading['streams'])
-        drawn = permute(text, np.random.default_rng(0))
-        self.assertEqual(drawn.places.shape, (8, targets))
+        (reading,) = found.readings
+        text = zoo.make_streams(**dict(reading.arguments))
+        self.assertEqual(
+            drawn(found, 'permuted', text).places.shape, (8, targets)
+        )
 
 
 if __name__ == '__main__':

@@ -2,7 +2,6 @@
 
 import contextlib
 import io
-import json
 import pathlib
 import subprocess
 import sys
@@ -11,7 +10,13 @@ from unittest import mock
 import numpy as np
 from absl.testing import absltest, flagsaver, parameterized
 
-from infoword_tf import pictures, show, views
+from infoword_tf import commands, pictures, show, views
+from infoword_tf.config import (
+    Config,
+    EncoderConfig,
+    RowConfig,
+    TokenizerConfig,
+)
 from infoword_tf.objectives import SUMS, TABLE
 from infoword_tf.text.sentencepiece import SentencePiece
 
@@ -30,6 +35,17 @@ def one(ids, **fields):
     }
     return views.View(
         ids=np.array([ids], np.int32), sequences=np.zeros(1), **fields
+    )
+
+
+def make_config(kind='wordpiece', masking=None, **rows):
+    """What a workdir says; rows: the settings of each."""
+    return Config(
+        EncoderConfig('transformer', {}),
+        {row: RowConfig(1.0, settings) for row, settings in rows.items()},
+        32,
+        tokenizer=TokenizerConfig(kind, lower_case=True),
+        masking=masking,
     )
 
 
@@ -63,7 +79,7 @@ class SeenTest(absltest.TestCase):
         )
 
     def test_both_streams_in_the_papers_order(self):
-        """3, 1, 5, 2, 4 with x4 as target, as in test_permutation.py."""
+        """3, 1, 5, 2, 4 with x4 as target, as in test_permuted.py."""
         strict = one(
             [5, 6, 7, 8, 5], ranks=[1, 3, 0, 4, 2], sees=[2, 4, 1, 4, 3]
         )
@@ -104,7 +120,7 @@ class PictureTest(absltest.TestCase):
             weights={'mlm': np.array([[1, 0]])},
         )
         made = pictures.picture(
-            'masked', view, {'mlm': 'words'}, WORDS, SPECIALS
+            'masked', view, {'mlm': 'pieces'}, WORDS, SPECIALS
         )
         self.assertEqual(made.tokens, ['[CLS]', 'a', '[MASK]', '[SEP]'])
         self.assertEqual(made.asked, {2: 'c'})  # the other is padding
@@ -219,7 +235,11 @@ class CommandTest(parameterized.TestCase):
         self.output = pathlib.Path(self.create_tempdir().full_path) / 'x.png'
 
     def run_here(self, *given):
-        """The command in this process; returns what it printed and drew."""
+        """The command in this process; returns what it printed and drew.
+
+        Raises:
+            SystemExit: it complained.
+        """
         saved = flagsaver.save_flag_values(show.FLAGS)
         drawn = mock.Mock(side_effect=pictures.draw)
         out = io.StringIO()
@@ -229,7 +249,7 @@ class CommandTest(parameterized.TestCase):
                 mock.patch.object(pictures, 'draw', drawn),
                 contextlib.redirect_stdout(out),
             ):
-                show.main(rest)
+                commands.guard(show.show, rest, words='the sentences')
         finally:
             flagsaver.restore_flag_values(saved, show.FLAGS)
         return out.getvalue(), drawn.call_args[0][2]
@@ -284,9 +304,9 @@ class CommandTest(parameterized.TestCase):
         self.assertLen(made.queried, 4)
 
     def test_settings(self):
-        _, (partial,) = self.run_here('--objectives=plm', '--k=3', FOX)
+        _, (partial,) = self.run_here('--objectives=plm', '--plm.k=3', FOX)
         _, (strict,) = self.run_here(
-            '--objectives=plm', '--k=3', '--order=strict', FOX
+            '--objectives=plm', '--plm.k=3', '--plm.order=strict', FOX
         )
         self.assertEqual(partial.asked, strict.asked)
         self.assertLen(partial.queried, len(partial.tokens) // 3)
@@ -309,15 +329,9 @@ class CommandTest(parameterized.TestCase):
 
     def test_a_workdir(self):
         workdir = pathlib.Path(self.create_tempdir().full_path)
-        (workdir / 'config.json').write_text(
-            json.dumps(
-                {
-                    'rows': {'mlm': {'settings': {'transform': True}}},
-                    'masking': 'words',
-                    'tokenizer': {'kind': 'wordpiece', 'lower_case': True},
-                }
-            )
-        )
+        make_config(
+            masking='words', mlm={'transform': True}
+        ).write(workdir)
         pieces = [*WORDS[:5], 'the', 'fo', '##x', '.']
         (workdir / 'vocab.txt').write_text('\n'.join(pieces) + '\n')
         _, (made,) = self.run_here(
@@ -331,19 +345,29 @@ class CommandTest(parameterized.TestCase):
         )
         self.assertIn('[UNK]', made.tokens)
 
+    def test_settings_of_a_workdir(self):
+        """Those of its run, where no others are given."""
+        workdir = pathlib.Path(self.create_tempdir().full_path)
+        make_config(plm={'k': 3, 'order': 'strict'}).write(workdir)
+        words = [*WORDS[:5], *FOX.lower().replace(',', '').split()]
+        (workdir / 'vocab.txt').write_text('\n'.join(dict.fromkeys(words)))
+        given = f'--init={workdir}', '--seq_len=48'
+        _, (made,) = self.run_here(*given, FOX)
+        self.assertLen(made.queried, 48 // 3)
+        same = '--objectives=plm', '--plm.k=3', '--plm.order=strict', *given
+        _, (again,) = self.run_here(*same, FOX)
+        np.testing.assert_array_equal(made.content, again.content)
+        _, (other,) = self.run_here(*given, '--plm.order=partial', FOX)
+        self.assertLen(other.queried, 48 // 3)
+        self.assertFalse(np.array_equal(made.content, other.content))
+        _, (other,) = self.run_here(*given, '--plm.k=4', FOX)
+        self.assertLen(other.queried, 48 // 4)
+
     def test_a_sentencepiece_workdir(self):
         workdir = pathlib.Path(self.create_tempdir().full_path)
         pieces = SentencePiece.learn([FOX, *TWO], 60)
         pieces.write(workdir / pieces.file)
-        (workdir / 'config.json').write_text(
-            json.dumps(
-                {
-                    'rows': {'mlm': {'settings': {'transform': False}}},
-                    'masking': 'tokens',
-                    'tokenizer': {'kind': 'sentencepiece', 'lower_case': True},
-                }
-            )
-        )
+        make_config('sentencepiece', mlm={'transform': False}).write(workdir)
         for given in (
             f'--init={workdir}',
             f'--vocab={workdir}/{pieces.file}',
@@ -358,13 +382,13 @@ class CommandTest(parameterized.TestCase):
         ([], 'objectives is missing'),
         (['--objectives=nothing', FOX], "no row 'nothing'"),
         (['--objectives=mlm'], 'two words or more'),
-        (['--objectives=mlm', '--k=3', FOX], 'k is for plm, not for mlm'),
-        (['--objectives=dim', '--masking=tokens', FOX], 'dim hides spans'),
+        (['--objectives=mlm', '--plm.k=3', FOX], '--plm.k is for plm, not f'),
+        (['--objectives=dim', '--masking=tokens', FOX], 'not for dim, which'),
         (['--objectives=plm', '--seq_len=25', FOX], 'seq_len=25.*even'),
-        (['--objectives=plm', '--k=99', '--seq_len=32', FOX], 'k=99.*target'),
+        (['--objectives=plm', '--plm.k=99', '--seq_len=32', FOX], 'k 99: .*t'),
         (['--objectives=mlm', '--memory_length=5', FOX], 'has no memory'),
-        (['--init=nowhere', FOX], 'there is no nowhere/config.json'),
-        (['--init=a', '--vocab=b', '--objectives=mlm', FOX], 'nowhere|no a/'),
+        (['--init=nowhere', FOX], 'nowhere has no config.json'),
+        (['--init=a', '--vocab=b', '--objectives=mlm', FOX], 'out --vocab'),
     )
     def test_complaints(self, given, message):
         err = io.StringIO()

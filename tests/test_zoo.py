@@ -3,10 +3,13 @@
 import numpy as np
 from absl.testing import absltest, parameterized
 
-from infoword_tf import sampling, views
+from infoword_tf import views
 from infoword_tf.encoders import ENCODERS
 from infoword_tf.objectives import SUMS, TABLE, parse
 from infoword_tf.objectives.dim import CRITICS
+from infoword_tf.plan import settings_of
+from infoword_tf.views.masking import MASKINGS
+from infoword_tf.views.permuted import ORDERS
 from tests import zoo
 
 
@@ -45,8 +48,8 @@ class CompleteTest(absltest.TestCase):
         self.assertEqual(read, set(views.VIEWS))
 
     def test_every_masking(self):
-        used = {case.masking for case in zoo.CASES.values()}
-        self.assertEqual(used, set(sampling.MASKINGS))
+        used = {case.resolved.plan.masking for case in zoo.CASES.values()}
+        self.assertEqual(used - {None}, set(MASKINGS))
 
     def used(self, row, setting):
         return {
@@ -56,24 +59,39 @@ class CompleteTest(absltest.TestCase):
         }
 
     def test_every_switch_of_a_row_both_ways(self):
-        for row, entry in TABLE.items():
-            for setting, default in entry.settings.items():
-                if isinstance(default, bool):
+        for row in TABLE:
+            for name, setting in settings_of(row).items():
+                if isinstance(setting.default, bool):
                     self.assertEqual(
-                        self.used(row, setting),
-                        {False, True},
-                        f'{row} {setting}',
+                        self.used(row, name), {False, True}, f'{row}.{name}'
                     )
 
-    def test_every_critic(self):
-        self.assertEqual(self.used('dim', 'critic'), set(CRITICS))
+    def test_every_choice_of_a_row(self):
+        choices = {}
+        for row in TABLE:
+            for name, setting in settings_of(row).items():
+                if setting.choices:
+                    choices[row, name] = set(setting.choices)
+                    self.assertEqual(
+                        self.used(row, name), choices[row, name], row
+                    )
+        self.assertEqual(choices['dim', 'critic'], set(CRITICS))
+        self.assertEqual(choices['plm', 'order'], set(ORDERS))
 
-    def test_every_order(self):
-        self.assertEqual(self.used('plm', 'order'), set(sampling.ORDERS))
+    def test_every_number_of_a_row_away_from_its_default(self):
+        """But of `temperature`, whose arithmetic test_dim.py has."""
+        for row in TABLE:
+            for name, setting in settings_of(row).items():
+                if type(setting.default) is int:
+                    self.assertGreater(len(self.used(row, name)), 1, name)
 
     def test_settings_are_of_the_rows(self):
         for name, case in zoo.CASES.items():
-            known = {s for row in case.rows for s in TABLE[row].settings}
+            known = {
+                f'{row}.{setting}'
+                for row in case.rows
+                for setting in settings_of(row)
+            }
             self.assertContainsSubset(case.settings, known, name)
 
     def test_sums_are_made_of_rows(self):
@@ -85,8 +103,11 @@ class CaseTest(parameterized.TestCase):
     @parameterized.parameters(*zoo.CASES)
     def test_masking_is_one_the_row_allows(self, name):
         case = zoo.CASES[name]
+        masking = case.resolved.plan.masking
+        self.assertIn(case.masking, (None, masking))
         for row in case.rows:
-            self.assertIn(TABLE[row].masking, (None, case.masking))
+            for reads in TABLE[row].views.values():
+                self.assertIn(reads.masking, (None, masking))
 
     @parameterized.parameters(*zoo.CASES)
     def test_the_same_model_and_batch_every_time(self, name):

@@ -6,21 +6,26 @@ test_zoo.py fails when the table or the encoders have one that is not here.
 Glossary of shapes: B sequences, L tokens drawn, T = L + 2, V vocabulary.
 """
 
+import dataclasses
 import functools
 import pathlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 import tensorflow as tf
 
-from infoword_tf import sampling, views
+from infoword_tf import views
+from infoword_tf.config import Config
 from infoword_tf.data.batches import Batches
 from infoword_tf.data.pairs import NextPairSource, PairSource
 from infoword_tf.data.store import SENTENCE_START, SEPARATOR, WORD_START, Store
 from infoword_tf.model import Model
-from infoword_tf.objectives import TABLE, parse
-from infoword_tf.plan import make_plan
+from infoword_tf.objectives import TABLE, Statistics, parse
+from infoword_tf.resolve import Choices, Resolved, resolve
+from infoword_tf.views.cloze import Documents
+from infoword_tf.views.masking import Pairs, Windows
+from infoword_tf.views.streams import Streams
 
 # T is long enough for two n-grams in many sequences.
 V, T, POSITIONS = 60, 48, 64
@@ -30,15 +35,13 @@ SPECIALS = views.Specials(CLS, SEP, MASK, V)
 ENCODERS: dict[str, dict[str, Any]] = {
     'transformer': {
         'vocab_size': V,
-        'layers': 2,
         'width': 16,
         'heads': 2,
         'max_length': POSITIONS,
     },
     'lookup': {'vocab_size': V, 'width': 16, 'max_length': POSITIONS},
-    'transformer_xl': {
+    'relative': {
         'vocab_size': V,
-        'layers': 2,
         'width': 16,
         'heads': 2,
         'max_length': POSITIONS,
@@ -47,39 +50,60 @@ ENCODERS: dict[str, dict[str, Any]] = {
 
 
 class Case(NamedTuple):
-    """One way to run a row or a sum; settings go to the rows that have them."""
+    """One way to run a row or a sum; settings are by 'row.setting'.
+
+    Two layers where what comes of a second one is tested: once an encoder.
+    """
 
     objectives: str
     encoder: str = 'transformer'
-    masking: str = 'tokens'
+    masking: str | None = None
     settings: dict[str, Any] = {}
+    layers: int = 1
 
     @property
     def rows(self) -> dict[str, float]:
         """Weight of each row."""
         return parse(self.objectives)
 
+    @property
+    def resolved(self) -> Resolved:
+        """As the trainer decides."""
+        return resolve(
+            Choices(
+                objectives=self.objectives,
+                settings=self.settings,
+                masking=self.masking,
+                encoder=self.encoder,
+                positions=POSITIONS,
+                seq_len=T,
+                batch_size=8,
+                memory_length=0 if self.encoder == 'relative' else None,
+            )
+        )
+
     def settings_of(self, row: str) -> dict[str, Any]:
         """All settings of a row."""
-        return {
-            name: self.settings.get(name, default)
-            for name, default in TABLE[row].settings.items()
-        }
+        return self.resolved.rows[row].settings
 
 
 CASES: dict[str, Case] = {
     'mlm': Case('mlm'),
     'mlm_transform': Case(
-        'mlm', masking='words', settings={'transform': True}
+        'mlm', masking='words', settings={'mlm.transform': True}
     ),
     'bert_nce': Case('bert_nce', masking='spans'),
     'bert_nce_drop_hits': Case(
-        'bert_nce', masking='spans', settings={'drop_hits': True}
+        'bert_nce', masking='spans', settings={'bert_nce.drop_hits': True}
     ),
     'dim': Case('dim', masking='spans'),
-    'dim_scaled': Case('dim', masking='spans', settings={'critic': 'scaled'}),
-    'dim_cosine': Case('dim', masking='spans', settings={'critic': 'cosine'}),
-    'infoword': Case('infoword', masking='spans'),
+    'dim_scaled': Case(
+        'dim', masking='spans', settings={'dim.critic': 'scaled'}
+    ),
+    'dim_cosine': Case(
+        'dim', masking='spans', settings={'dim.critic': 'cosine'}
+    ),
+    'infoword': Case('infoword', masking='spans', layers=2),
     'nsp': Case('nsp'),
     'nsp_nce': Case('nsp_nce', masking='words'),
     'bert': Case('bert'),
@@ -87,10 +111,12 @@ CASES: dict[str, Case] = {
     'infoword_nsp': Case('bert_nce:1,dim:0.8,nsp:1', masking='spans'),
     'ict': Case('ict'),
     'ict_lookup': Case('ict', encoder='lookup'),
-    'transformer_xl': Case('transformer_xl', encoder='transformer_xl'),
-    'plm': Case('plm', encoder='transformer_xl'),
+    'transformer_xl': Case('transformer_xl', encoder='relative'),
+    'plm': Case('plm', encoder='relative', layers=2),
     'plm_strict': Case(
-        'plm', encoder='transformer_xl', settings={'order': 'strict', 'k': 4}
+        'plm',
+        encoder='relative',
+        settings={'plm.order': 'strict', 'plm.k': 4},
     ),
     'infoword_ict': Case('bert_nce:1,dim:0.8,ict:1', masking='spans'),
 }
@@ -98,20 +124,17 @@ CASES: dict[str, Case] = {
 
 def config(
     name: str, rate: float = 0.1, precision: str = 'float32'
-) -> dict[str, Any]:
-    """What config.json would hold for a case."""
+) -> Config:
+    """What config.json would hold for a case, with a tiny encoder."""
     case = CASES[name]
+    found = case.resolved.config(V, precision=precision)
     arguments = {**ENCODERS[case.encoder], 'rate': rate}
+    if case.encoder != 'lookup':
+        arguments['layers'] = case.layers
     for row in case.rows:
-        arguments.update(TABLE[row].arguments)
-    return {
-        'encoder': {'name': case.encoder, 'arguments': arguments},
-        'rows': {
-            row: {'weight': weight, 'settings': case.settings_of(row)}
-            for row, weight in case.rows.items()
-        },
-        'precision': precision,
-    }
+        arguments.update(TABLE[row].encoders[case.encoder])
+    encoder = dataclasses.replace(found.encoder, arguments=arguments)
+    return found.replace(encoder=encoder)
 
 
 def make_model(
@@ -151,7 +174,12 @@ def frequencies() -> np.ndarray:
     return p / p.sum()
 
 
-def make_windows(batch: int = 8, seed: int = 0) -> sampling.Windows:
+def statistics() -> Statistics:
+    """Of a text whose pieces are as frequent as that."""
+    return Statistics(frequencies(), frequencies())
+
+
+def make_windows(batch: int = 8, seed: int = 0) -> Windows:
     """Random text [B, L]; the first row has the end of a document in it."""
     random = np.random.default_rng(seed)
     shape = (batch, T - 2)
@@ -161,12 +189,12 @@ def make_windows(batch: int = 8, seed: int = 0) -> sampling.Windows:
     separators = np.zeros(shape, bool)
     separators[0, 5] = True
     word_starts[0, 5:7] = True
-    return sampling.Windows(
+    return Windows(
         np.where(separators, np.int32(SEP), ids), word_starts, separators
     )
 
 
-def make_documents(batch: int = 8, seed: int = 0) -> sampling.Documents:
+def make_documents(batch: int = 8, seed: int = 0) -> Documents:
     """Random documents of two to five sentences, some of them cut."""
     random = np.random.default_rng(seed)
     shape = (batch, T - 2)
@@ -176,7 +204,7 @@ def make_documents(batch: int = 8, seed: int = 0) -> sampling.Documents:
     starts[:, [0, 5]] = True
     starts[:, 10:] = random.random((batch, T - 12)) < 0.1
     starts &= np.arange(T - 2) < lengths[:, None]
-    return sampling.Documents(ids, lengths, starts)
+    return Documents(ids, lengths, starts)
 
 
 def make_store(seed: int = 0, documents: int = 60) -> Store:
@@ -203,13 +231,13 @@ def make_store(seed: int = 0, documents: int = 60) -> Store:
     )
 
 
-def make_pairs(batch: int = 8, seed: int = 0) -> sampling.Pairs:
+def make_pairs(batch: int = 8, seed: int = 0) -> Pairs:
     """Pairs of random documents, some of them not consecutive."""
     return PairSource(make_store(seed), T - 2, batch, seed).batch(0)
 
 
-def make_next_pairs(batch: int = 8, seed: int = 0) -> sampling.Pairs:
-    """Pairs of random documents, each with three rivals."""
+def make_next_pairs(batch: int = 8, seed: int = 0) -> Pairs:
+    """Pairs of random documents, each with three negatives."""
     return NextPairSource(make_store(seed), T - 2, batch, seed).batch(0)
 
 
@@ -219,7 +247,7 @@ def make_streams(
     length: int = T,
     advance: int | None = None,
     both_directions: bool = False,
-) -> sampling.Streams:
+) -> Streams:
     """Random text [B, n] that a row of streams reads in some way."""
     del advance
     random = np.random.default_rng(seed)
@@ -233,13 +261,28 @@ def make_streams(
     directions = np.ones(batch, np.int32)
     if both_directions:
         directions[1::2] = -1
-    return sampling.Streams(
+    return Streams(
         ids[:, :-1],
         word_starts[:, :-1],
         separators[:, :-1],
         directions,
         ids[:, -1],
     )
+
+
+def dataset(batches: Sequence[dict[str, views.View]]) -> tf.data.Dataset:
+    """Batches of views, flat, one a step.
+
+    Without the tuner, whose thread can hold the end of an iterator up for a
+    minute, whenever that is collected.
+    """
+    flat = [views.flatten(batch) for batch in batches]
+    found = tf.data.Dataset.from_tensor_slices(
+        {name: np.stack([b[name] for b in flat]) for name in flat[0]}
+    )
+    options = tf.data.Options()
+    options.autotune.enabled = False
+    return found.with_options(options)
 
 
 class Text(NamedTuple):
@@ -253,11 +296,7 @@ class Text(NamedTuple):
 
 
 def views_of(
-    rows: Iterable[str],
-    masking: str,
-    batch: int = 8,
-    seed: int = 0,
-    settings: Mapping[str, Any] | None = None,
+    resolved: Resolved, batch: int = 8, seed: int = 0
 ) -> dict[str, views.View]:
     """The views that rows share, NumPy."""
     make = {
@@ -267,26 +306,15 @@ def views_of(
         'next_pairs': make_next_pairs,
         'streams': make_streams,
     }
-    given = {
-        row: {
-            name: (settings or {}).get(name, default)
-            for name, default in TABLE[row].settings.items()
-        }
-        for row in rows
-    }
-    plan = make_plan(given, T, masking)
     sources = {}
-    for name, how in plan.reading.items():
-        how = how if name == 'streams' else {}
-        sources[name] = Text(make[name](batch, seed, **how))
-    return Batches(
-        sources, plan, SPECIALS, seed
-    ).views(0)
+    for reading in resolved.plan.readings:
+        how = dict(reading.arguments) if reading.source == 'streams' else {}
+        sources[reading] = Text(make[reading.source](batch, seed, **how))
+    return Batches(sources, resolved.plan, SPECIALS, seed).views(0)
 
 
 def make_views(
     name: str, batch: int = 8, seed: int = 0
 ) -> dict[str, views.View]:
     """The views of a case's rows."""
-    case = CASES[name]
-    return views_of(case.rows, case.masking, batch, seed, case.settings)
+    return views_of(CASES[name].resolved, batch, seed)

@@ -9,46 +9,70 @@ from typing import Any
 
 import numpy as np
 
-from infoword_tf import sampling, views
-from infoword_tf.data.pairs import NextPairSource, PairSource
-from infoword_tf.data.passages import DocumentSource
+from infoword_tf import views
+from infoword_tf.data.source import Source
+from infoword_tf.data.sources import SOURCES
 from infoword_tf.data.store import Store
-from infoword_tf.data.streams import StreamSource
-from infoword_tf.data.windows import WindowSource
-from infoword_tf.plan import Plan
+from infoword_tf.plan import Plan, Reading
 
 HELDOUT_SEED = 20190  # held-out text is cut and masked alike in every run
 HELDOUT_SEQUENCES = 512
 HELDOUT_BATCH = 32
 
 
-SOURCES = {
-    'windows': WindowSource,
-    'documents': DocumentSource,
-    'pairs': PairSource,
-    'next_pairs': NextPairSource,
-    'streams': StreamSource,
-}
-
-
-def open_sources(
-    store: Store, plan: Plan, batch_size: int, seed: int
-) -> dict[str, Any]:
-    """The sources that a plan reads, by name.
+def open_source(
+    store: Store, reading: Reading, batch_size: int, seed: int
+) -> Source:
+    """A source, read as a plan says.
 
     Args:
         store: the text.
-        plan: of the run.
+        reading: which source, and how.
         batch_size: B.
         seed: of the order of the text.
 
     Raises:
         ValueError: there is less text than a batch takes.
     """
+    if reading.source not in SOURCES:
+        raise ValueError(
+            f'a view reads the source {reading.source!r}; known are '
+            f'{", ".join(SOURCES)}'
+        )
+    return SOURCES[reading.source](
+        store, batch_size=batch_size, seed=seed, **dict(reading.arguments)
+    )
+
+
+def open_sources(
+    store: Store, plan: Plan, batch_size: int, seed: int
+) -> dict[Reading, Source]:
+    """All that a plan reads; see `open_source`."""
     return {
-        name: SOURCES[name](store, batch_size=batch_size, seed=seed, **how)
-        for name, how in plan.reading.items()
+        reading: open_source(store, reading, batch_size, seed)
+        for reading in plan.readings
     }
+
+
+class Drawn:
+    """A text, and what was drawn in it: each draw once."""
+
+    def __init__(self, text: Any, seed: int, step: int):
+        """Args: the global batch of a step, the seed of its draws."""
+        self.text, self.seed, self.step = text, seed, step
+        self._found: dict[Any, Any] = {}
+
+    def draw(self, draw: views.Draw | None) -> Any:
+        """What a draw gives; of the same name and settings, the same."""
+        if draw is None:
+            return None
+        key = draw.name, tuple(draw.settings.items())
+        if key not in self._found:
+            random = views.generator(self.seed, self.step, draw.name)
+            self._found[key] = draw.function(
+                self.text, random, **draw.settings
+            )
+        return self._found[key]
 
 
 class Batches:
@@ -56,7 +80,7 @@ class Batches:
 
     def __init__(
         self,
-        sources: Mapping[str, Any],
+        sources: Mapping[Reading, Any],
         plan: Plan,
         specials: views.Specials,
         seed: int,
@@ -73,27 +97,28 @@ class Batches:
         self.specials, self.seed = specials, seed
 
     def draw(self, step: int) -> dict[str, tuple[Any, Any]]:
-        """By source, the text of a step and what was drawn in it."""
-        drawn = {}
-        for name, source in self.sources.items():
-            text = source.batch(step)
-            if name not in self.plan.draws:
-                drawn[name] = text, None
-                continue
-            what, function = self.plan.draws[name]
-            random = sampling.generator(self.seed, step, what)
-            drawn[name] = text, function(text, random)
-        return drawn
+        """By view, the text of a step and what was drawn in it."""
+        drawn = {
+            reading: Drawn(source.batch(step), self.seed, step)
+            for reading, source in self.sources.items()
+        }
+        return {
+            name: (drawn[v.reading].text, drawn[v.reading].draw(v.draw))
+            for name, v in self.plan.views.items()
+            if v.reading in drawn
+        }
 
     def make(
         self, drawn: Mapping[str, tuple[Any, Any]]
     ) -> dict[str, views.View]:
         """The views of what was drawn."""
         return {
-            name: views.VIEWS[name].make(
-                *drawn[self.plan.sources[name]], rows, self.specials
+            name: view.spec.make(
+                *drawn[name],
+                {row: reads.states for row, reads in view.rows.items()},
+                self.specials,
             )
-            for name, rows in self.plan.rows.items()
+            for name, view in self.plan.views.items()
         }
 
     def views(self, step: int) -> dict[str, views.View]:
@@ -147,45 +172,35 @@ def heldout_views(
         ValueError: there is less text than one sequence.
     """
     drawn: dict[str, tuple[Any, Any]] = {}
-    whole = 1  # E is a multiple of it
-    for name, how in plan.reading.items():
-        source = SOURCES[name]
-        room = source.room(store, **how)
+    multiple = 1  # of which E is one
+    for reading in plan.readings:
+        source = SOURCES[reading.source]
+        arguments = dict(reading.arguments)
+        room = source.room(store, **arguments)
         if room < 1:
             raise ValueError(
-                _TOO_LITTLE[name].format(len(store.ids), how['length'])
+                source.too_little.format(
+                    tokens=len(store.ids), length=arguments['length']
+                )
             )
         batch = min(HELDOUT_BATCH, room)
-        if hasattr(source, 'heldout_rows'):
-            batch = whole = source.heldout_rows
-        sources = {
-            name: source(store, batch_size=batch, seed=HELDOUT_SEED, **how)
-        }
-        batches = Batches(sources, plan, specials, HELDOUT_SEED)
+        if source.heldout_rows:
+            batch = multiple = source.heldout_rows
+        batches = Batches(
+            {reading: open_source(store, reading, batch, HELDOUT_SEED)},
+            plan,
+            specials,
+            HELDOUT_SEED,
+        )
         steps = min(HELDOUT_SEQUENCES, room) // batch
-        parts = [batches.draw(step)[name] for step in range(steps)]
-        text, draw = map(_joined, zip(*parts, strict=True))
-        drawn[name] = text, draw
+        parts = [batches.draw(step) for step in range(steps)]
+        for name in parts[0]:
+            texts, draws = zip(*(part[name] for part in parts), strict=True)
+            drawn[name] = _joined(texts), _joined(draws)
     made = Batches({}, plan, specials, HELDOUT_SEED).make(drawn)
-    most = max(len(view.ids) for view in made.values())
-    most += -most % whole
-    return {name: _padded(view, most) for name, view in made.items()}
-
-
-_NO_PAIRS = (
-    'the held-out text of {:,} tokens has no two documents of two sentences; '
-    'hold out more (--heldout)'
-)
-_TOO_LITTLE = {
-    'windows': 'the held-out text has {:,} tokens, less than two sequences of '
-    '{}; hold out more (--heldout), or lower --seq_len',
-    'documents': 'the held-out text of {:,} tokens has no document of two '
-    'sentences; hold out more (--heldout)',
-    'pairs': _NO_PAIRS,
-    'next_pairs': _NO_PAIRS,
-    'streams': 'the held-out text has {:,} tokens, too few for 8 rows of {}; '
-    'hold out more (--heldout), or lower --seq_len',
-}
+    size = max(len(view.ids) for view in made.values())
+    size += -size % multiple
+    return {name: _padded(view, size) for name, view in made.items()}
 
 
 def _padded(view: views.View, size: int) -> views.View:
@@ -208,14 +223,12 @@ def _padded(view: views.View, size: int) -> views.View:
 
 
 def _joined(parts: Sequence[Any]) -> Any:
-    """Named tuples of arrays [B, ...] as one, None staying None."""
+    """Batches of one text or draw as one: arrays [B, ...], or tuples of them.
+
+    None stays None.
+    """
     if parts[0] is None:
         return None
-
-    def join(field: Sequence[Any]) -> Any:
-        if field[0] is None:
-            return None
-        nested = isinstance(field[0], tuple)
-        return _joined(field) if nested else np.concatenate(field)
-
-    return type(parts[0])(*map(join, zip(*parts, strict=True)))
+    if isinstance(parts[0], tuple):
+        return type(parts[0])(*map(_joined, zip(*parts, strict=True)))
+    return np.concatenate(parts)

@@ -6,7 +6,7 @@ sources, batches.
 
 import pathlib
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -15,7 +15,7 @@ from infoword_tf.data import store as stores
 from infoword_tf.data.batches import Batches, open_sources
 from infoword_tf.data.documents import Document
 from infoword_tf.data.windows import WindowSource
-from infoword_tf.plan import make_plan
+from infoword_tf.plan import Plan
 
 BATCH = 8  # rows that are made, so that there are others; one is drawn
 
@@ -31,8 +31,7 @@ class FromTheBeginning(WindowSource):
 def make_views(
     sentences: Sequence[str],
     tokenizer: Any,
-    rows: Mapping[str, Mapping[str, Any]],
-    masking: str,
+    plan: Plan,
     length: int,
     seed: int,
     steps: int = 1,
@@ -42,8 +41,7 @@ def make_views(
     Args:
         sentences: at least two; they come again until a batch is full.
         tokenizer: a `text` tokenizer, or `text.words.Words`.
-        rows: by row, its settings.
-        masking: name in sampling.MASKINGS.
+        plan: what the rows want.
         length: T.
         seed: of what is drawn.
         steps: how many go on from each other.
@@ -51,7 +49,6 @@ def make_views(
     document = Document(tuple(sentences), 'the command line')
     pieces = tokenizer.pieces([s.encode() for s in sentences])
     copies = 8 + 2 * BATCH * (steps + 1) * length // (len(pieces.ids) + 1)
-    plan = make_plan(rows, length, masking)
     with tempfile.TemporaryDirectory() as folder:
         store = stores.write_store(
             pathlib.Path(folder) / 'text',
@@ -60,9 +57,13 @@ def make_views(
             progress=False,
         )
         sources = open_sources(store, plan, BATCH, seed)
-        if 'windows' in sources:
-            sources['windows'] = FromTheBeginning(
-                store, length - 2, BATCH, seed
-            )
+        for reading in sources:
+            if reading.source == 'windows':
+                sources[reading] = FromTheBeginning(
+                    store,
+                    batch_size=BATCH,
+                    seed=seed,
+                    **dict(reading.arguments),
+                )
         batches = Batches(sources, plan, tokenizer.specials, seed)
         return [batches.views(step) for step in range(steps)]

@@ -25,9 +25,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from infoword_tf import sampling
 from infoword_tf.data import store as stores
+from infoword_tf.data.order import visited
 from infoword_tf.data.passages import count_sentences
+from infoword_tf.data.source import Source
+from infoword_tf.views.masking import Pairs
 
 SHORT_SHARE = 0.1  # of the pairs are shorter than there is room
 RANDOM_SHARE = 0.5  # of `pairs`
@@ -43,14 +45,19 @@ class _Parted(NamedTuple):
     end: np.ndarray
 
 
-class PairSource:
+class PairSource(Source):
     """`pairs`: half the time B follows A, half the time it is another one.
 
     Epochs visit the documents in a permutation of their own, as
     `windows.WindowSource` does; one of n tokens is visited ceil(n / R) times.
     """
 
-    rivals = 0  # K, beside the true B
+    too_little = (
+        'the held-out text of {tokens:,} tokens has no two documents of two '
+        'sentences; hold out more (--heldout)'
+    )
+
+    negatives = 0  # K, beside the true B
 
     def __init__(
         self, store: stores.Store, length: int, batch_size: int, seed: int
@@ -83,35 +90,29 @@ class PairSource:
                 '--batch_size'
             )
 
-    @staticmethod
-    def room(store: stores.Store, length: int) -> int:
+    @classmethod
+    def room(cls, store: stores.Store, length: int) -> int:
         """Pairs of an epoch; 0 where all are of one document."""
         documents = np.nonzero(count_sentences(store) > 1)[0]
         if len(documents) < 2:
             return 0
         return int(_visits(store, documents, length - 1).sum())
 
-    def batch(self, step: int) -> sampling.Pairs:
+    def batch(self, step: int) -> Pairs:
         """The global batch of a step."""
-        total = int(self.numbers[-1])
         number = step * self.batch_size + np.arange(self.batch_size)
-        chosen = np.empty(self.batch_size, np.int64)
-        for epoch in np.unique(number // total):
-            here = number // total == epoch
-            chosen[here] = sampling.shuffled(
-                number[here] % total, total, self.seed, int(epoch), 5
-            )
+        chosen = visited(number, int(self.numbers[-1]), self.seed, 5)
         random = np.random.default_rng([self.seed, step, 6])
         true = self._part(chosen, random)
-        if self.rivals:
+        if self.negatives:
             labels = np.zeros(self.batch_size, np.int32)
             pairs = self._read(true, true, labels, random)
-            row = np.repeat(np.arange(self.batch_size), self.rivals)
+            row = np.repeat(np.arange(self.batch_size), self.negatives)
             true = _Parted(*(x[row] for x in true))
             others = self._others(chosen[row], true, random)
             labels = np.ones(len(row), np.int32)
             return pairs._replace(
-                rivals=self._read(true, others, labels, random)
+                negatives=self._read(true, others, labels, random)
             )
         is_random = random.random(self.batch_size) < RANDOM_SHARE
         others = self._others(chosen, true, random)
@@ -188,7 +189,7 @@ class PairSource:
         second: _Parted,
         labels: np.ndarray,
         random: np.random.Generator,
-    ) -> sampling.Pairs:
+    ) -> Pairs:
         """A of some pairs with B of others, cut to the room."""
         whole = np.stack(
             [first.middle - first.first, second.end - second.middle]
@@ -206,7 +207,7 @@ class PairSource:
         # A piece that lost its beginning may start inside a word.
         begin = (column == 0) | (column == a + 1)
         ids = self.store.ids[place].astype(np.int32)
-        return sampling.Pairs(
+        return Pairs(
             np.where(separators, 0, ids),
             (flags > 0) | begin | separators,
             separators,
@@ -249,7 +250,7 @@ class PairSource:
 class NextPairSource(PairSource):
     """`next_pairs`: B always follows A, and K other B stand by."""
 
-    rivals = 3
+    negatives = 3
 
 
 def cut_lengths(
@@ -265,9 +266,9 @@ def cut_lengths(
         room: R.
     """
     a, b = np.broadcast_arrays(a, b)
-    kept = np.minimum(a, np.maximum(-(-room // 2), room - b))
+    left = np.minimum(a, np.maximum(-(-room // 2), room - b))
     over = a + b > room
-    return np.where(over, kept, a), np.where(over, room - kept, b)
+    return np.where(over, left, a), np.where(over, room - left, b)
 
 
 def _visits(

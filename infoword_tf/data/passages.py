@@ -5,19 +5,26 @@ Glossary of shapes: B documents, C tokens read of each.
 
 import numpy as np
 
-from infoword_tf import sampling
 from infoword_tf.data import store as stores
+from infoword_tf.data.order import visited
+from infoword_tf.data.source import Source
+from infoword_tf.views.cloze import Documents
 
 _BLOCK = 1 << 24  # flags looked at at once
 
 
-class DocumentSource:
+class DocumentSource(Source):
     """Documents of at least two sentences, from a sentence start on.
 
     One that fits is served whole. Of a longer one each visit reads C tokens
     from another sentence start, so that all of it is seen. Epochs visit the
     documents in a permutation of their own, as `windows.WindowSource` does.
     """
+
+    too_little = (
+        'the held-out text of {tokens:,} tokens has no document of two '
+        'sentences; hold out more (--heldout)'
+    )
 
     def __init__(
         self, store: stores.Store, length: int, batch_size: int, seed: int
@@ -39,21 +46,15 @@ class DocumentSource:
                 'more text, or lower --batch_size'
             )
 
-    @staticmethod
-    def room(store: stores.Store, length: int) -> int:
+    @classmethod
+    def room(cls, store: stores.Store, length: int) -> int:
         """Documents of two sentences or more."""
         return int((count_sentences(store) > 1).sum())
 
-    def batch(self, step: int) -> sampling.Documents:
+    def batch(self, step: int) -> Documents:
         """The global batch of a step."""
-        total = len(self.documents)
         number = step * self.batch_size + np.arange(self.batch_size)
-        chosen = np.empty(self.batch_size, np.int64)
-        for epoch in np.unique(number // total):
-            here = number // total == epoch
-            chosen[here] = sampling.shuffled(
-                number[here] % total, total, self.seed, int(epoch), 3
-            )
+        chosen = visited(number, len(self.documents), self.seed, 3)
         document = self.documents[chosen]
         begin = self.store.documents[document]
         end = self.store.documents[document + 1] - 1  # without [SEP]
@@ -67,7 +68,7 @@ class DocumentSource:
         ids = self.store.ids[place].astype(np.int32)
         starts = real & (flags > 0)
         starts[:, 0] = True
-        return sampling.Documents(
+        return Documents(
             np.where(real, ids, 0), real.sum(axis=1).astype(np.int32), starts
         )
 

@@ -48,12 +48,6 @@ class Store(NamedTuple):
     counts: np.ndarray
     path: pathlib.Path
 
-    @property
-    def frequencies(self) -> np.ndarray:
-        """p(b): [V] float64, the share of each piece; of the specials
-        only [UNK] has one."""
-        return self.counts / max(1, self.counts.sum())
-
 
 def open_store(path: str | pathlib.Path) -> Store:
     """Opens a store that `write_store` made.

@@ -8,11 +8,12 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from infoword_tf import sampling
 from infoword_tf.data import store as stores
+from infoword_tf.data.source import Source
+from infoword_tf.views.streams import Streams
 
 
-class StreamSource:
+class StreamSource(Source):
     """Row i of step s + 1 goes on exactly where row i of step s ended.
 
     The text is a circle: behind its last token, which ends a document, comes
@@ -28,6 +29,11 @@ class StreamSource:
     In both directions even rows read forward and odd rows the reversed text,
     each kind around a circle of its own.
     """
+
+    too_little = (
+        'the held-out text has {tokens:,} tokens, too few for 8 rows of '
+        '{length}; hold out more (--heldout), or lower --seq_len'
+    )
 
     heldout_rows = 8  # whatever the batch size, so that memory is the same
 
@@ -95,7 +101,7 @@ class StreamSource:
         part = len(store.ids) // (rows // (1 + both_directions))
         return rows * max(0, (part - length) // (advance or length) + 1)
 
-    def batch(self, step: int) -> sampling.Streams:
+    def batch(self, step: int) -> Streams:
         """The global batch of a step: B rows of n tokens."""
         begins = self.begins + step * self.advance
         return _read(self.store, begins, self.length, self.directions)
@@ -103,7 +109,7 @@ class StreamSource:
 
 def _read(
     store: stores.Store, begins: np.ndarray, length: int, directions: np.ndarray
-) -> sampling.Streams:
+) -> Streams:
     """Rows of a length from some places of their circle on."""
     tokens = len(store.ids)
     place = begins[:, None] + np.arange(length + 1)
@@ -115,7 +121,7 @@ def _read(
     # word's first.
     ahead = store.flags[(place + 1) % tokens]
     first = np.where(backward, ahead, flags) & stores.WORD_START
-    return sampling.Streams(
+    return Streams(
         ids[:, :-1],
         first[:, :-1] > 0,
         (flags[:, :-1] & stores.SEPARATOR) > 0,
@@ -126,7 +132,7 @@ def _read(
 
 def once(
     store: stores.Store, length: int, rows: int = 1
-) -> Iterator[tuple[sampling.Streams, np.ndarray]]:
+) -> Iterator[tuple[Streams, np.ndarray]]:
     """Reads a text so that every token is the next one exactly once.
 
     The first token follows the last, a separator: it begins a text as it

@@ -5,19 +5,26 @@ Glossary of shapes: B sequences, L tokens of each.
 
 import numpy as np
 
-from infoword_tf import sampling
 from infoword_tf.data import store as stores
+from infoword_tf.data.order import visited
+from infoword_tf.data.source import Source
+from infoword_tf.views.masking import Windows
 
 _LOOK_BACK = 64  # pieces; longer words (rules of dashes) are walked back
 
 
-class WindowSource:
+class WindowSource(Source):
     """L consecutive tokens from a word start on, never padded.
 
     Epoch e cuts the corpus into windows at an offset of its own and visits
     them in a permutation of its own, both functions of (seed, e); nothing is
     kept between steps.
     """
+
+    too_little = (
+        'the held-out text has {tokens:,} tokens, less than two sequences of '
+        '{length}; hold out more (--heldout), or lower --seq_len'
+    )
 
     def __init__(
         self, store: stores.Store, length: int, batch_size: int, seed: int
@@ -39,8 +46,8 @@ class WindowSource:
                 'or --seq_len'
             )
 
-    @staticmethod
-    def room(store: stores.Store, length: int) -> int:
+    @classmethod
+    def room(cls, store: stores.Store, length: int) -> int:
         """Windows of an epoch: one less than fit, to leave its offset room."""
         return len(store.ids) // length - 1
 
@@ -50,13 +57,9 @@ class WindowSource:
         epochs = number // self.windows
         starts = np.empty(self.batch_size, np.int64)
         for epoch in np.unique(epochs):
-            key = (self.seed, int(epoch))
-            offset = np.random.default_rng([*key, 1]).integers(self.length)
-            here = epochs == epoch
-            place = sampling.shuffled(
-                number[here] % self.windows, self.windows, *key, 2
-            )
-            starts[here] = offset + place * self.length
+            random = np.random.default_rng([self.seed, int(epoch), 1])
+            starts[epochs == epoch] = random.integers(self.length)
+        starts += self.length * visited(number, self.windows, self.seed, 2)
         return self._word_starts(starts)
 
     def _word_starts(self, starts: np.ndarray) -> np.ndarray:
@@ -71,11 +74,11 @@ class WindowSource:
                 starts[i] -= 1
         return starts
 
-    def batch(self, step: int) -> sampling.Windows:
+    def batch(self, step: int) -> Windows:
         """The global batch of a step, B full windows."""
         place = self.starts(step)[:, None] + np.arange(self.length)
         flags = self.store.flags[place]
-        return sampling.Windows(
+        return Windows(
             self.store.ids[place].astype(np.int32),
             (flags & stores.WORD_START) > 0,
             (flags & stores.SEPARATOR) > 0,

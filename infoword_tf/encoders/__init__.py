@@ -1,20 +1,23 @@
-"""Encoders: g_omega of the table. An encoder takes a view, returns states."""
+"""Encoders: g_omega of the table. An encoder takes inputs, returns states."""
 
+from infoword_tf.encoders.encoder import Encoded, Encoder, Inputs
 from infoword_tf.encoders.lookup import Lookup
-from infoword_tf.encoders.transformer import Encoded, Transformer
-from infoword_tf.encoders.transformer_xl import Memory, TransformerXL
+from infoword_tf.encoders.relative import Memory, RelativeTransformer
+from infoword_tf.encoders.transformer import Transformer
 
-ENCODERS = {
+ENCODERS: dict[str, type[Encoder]] = {
     'transformer': Transformer,
-    'transformer_xl': TransformerXL,
+    'relative': RelativeTransformer,
     'lookup': Lookup,
 }
 
 __all__ = [
     'ENCODERS',
     'Encoded',
+    'Encoder',
+    'Inputs',
     'Lookup',
     'Memory',
+    'RelativeTransformer',
     'Transformer',
-    'TransformerXL',
 ]

@@ -1,25 +1,26 @@
 """The cheapest encoder: every token is its own embedding, whatever is around.
 
 g_omega of Skip-gram (Mikolov et al. 2013), and of `ict` a bag of words whose
-weights the row learns. See `transformer.Encoded`.
+weights the row learns.
 
 Glossary of shapes: B batch, T tokens, Q places, D width, V vocabulary.
 """
 
 from typing import Any
 
-import keras
 from keras import ops
 
-from infoword_tf.encoders.transformer import Encoded
+from infoword_tf.encoders.encoder import Encoded, Encoder, Inputs
 from infoword_tf.layers import dropout
 from infoword_tf.layers.block import take
 
 Tensor = Any
 
 
-class Lookup(keras.layers.Layer):
-    """Embeddings alone, with dropout."""
+class Lookup(Encoder):
+    """Embeddings alone, with dropout; only ids change the states."""
+
+    reads = ('ids', 'positions', 'segment_ids', 'block_ids')
 
     def __init__(
         self,
@@ -40,41 +41,30 @@ class Lookup(keras.layers.Layer):
             dtype: Keras dtype policy.
             name: first part of every weight's path.
         """
-        super().__init__(dtype=dtype, name=name)
-        self.arguments = {
+        arguments = {
             'vocab_size': vocab_size,
             'width': width,
             'max_length': max_length,
             'rate': rate,
         }
-        self.width, self.rate = width, rate
+        super().__init__(arguments, dtype=dtype, name=name)
+        self.rate = rate
 
     def build(self) -> None:
         """Makes the table."""
-        self.words = self.add_weight(
-            shape=(self.arguments['vocab_size'], self.width),
-            initializer='zeros',
-            name='word_embeddings',
-            autocast=False,
-        )
+        self.make_embedding_table()
         self.built = True
-
-    def lookup(self, ids: Tensor) -> Tensor:
-        """ids [...] -> embeddings [..., D] float32."""
-        return ops.take(self.words, ids, axis=0)
 
     def call(
         self,
-        ids: Tensor,
-        positions: Tensor | None = None,
-        segment_ids: Tensor | None = None,
-        block_ids: Tensor | None = None,
+        inputs: Inputs,
         places: Tensor | None = None,
         key: Tensor | None = None,
         all_layers: bool = False,
     ) -> Encoded:
-        """As `Transformer`; only ids and places change the states."""
-        x = self.lookup(ids)  # [B, T, D]
+        """As `Encoder.call`."""
+        self.check_inputs(inputs)
+        x = self.lookup(inputs.ids)  # [B, T, D]
         if key is not None and self.rate:
             kept = dropout.keep_mask(key, ops.shape(x), self.rate)
             x = ops.where(kept, x / (1 - self.rate), 0.0)

@@ -1,37 +1,28 @@
-"""BERT's encoder (Devlin et al. 2019): embeddings and post-norm blocks.
+"""The Transformer of BERT (Devlin et al. 2019): embeddings and blocks.
+
+Bidirectional and post-norm as BERT's; causal (Radford et al. 2018) and
+pre-norm by argument.
 
 Glossary of shapes: B batch, T tokens, Q places, D width, L layers,
 V vocabulary.
 """
 
-from typing import Any, NamedTuple
+from typing import Any
 
-import keras
 from keras import ops
 
-from infoword_tf.layers import dropout, fused
+from infoword_tf.encoders.encoder import Encoded, Encoder, Inputs
+from infoword_tf.layers import dropout, norm
+from infoword_tf.layers.attention import causal_mask
 from infoword_tf.layers.block import Block, take
 
 Tensor = Any
 
 
-class Encoded(NamedTuple):
-    """What every encoder returns.
-
-    Attributes:
-        states: [B, Q, D] at the places asked for, [B, T, D] without places.
-        layers: all states [B, T, D], embeddings first (L + 1 of them), or
-            None where they were not asked for.
-        memory: the new memory of encoders that have one, else None.
-    """
-
-    states: Tensor
-    layers: list[Tensor] | None = None
-    memory: Tensor | None = None
-
-
-class Transformer(keras.layers.Layer):
+class Transformer(Encoder):
     """g_omega of BERT, BERT-NCE and InfoWord."""
+
+    reads = ('ids', 'positions', 'segment_ids', 'block_ids')
 
     def __init__(
         self,
@@ -39,12 +30,14 @@ class Transformer(keras.layers.Layer):
         layers: int,
         width: int,
         heads: int,
-        hidden: int | None = None,
+        inner_width: int | None = None,
         max_length: int = 512,
         segments: int = 2,
         rate: float = 0.1,
         gelu: str = 'tanh',
         epsilon: float = 1e-12,
+        causal: bool = False,
+        pre_norm: bool = False,
         dtype: Any = None,
         name: str = 'encoder',
     ):
@@ -55,43 +48,49 @@ class Transformer(keras.layers.Layer):
             layers: L.
             width: D.
             heads: H.
-            hidden: inner width of the feed-forward, 4 D by default.
+            inner_width: of the feed-forward, 4 D by default.
             max_length: positions.
             segments: kinds of segment.
             rate: dropout of states and of attention weights.
             gelu: 'tanh' (Google's BERT) or 'erf' (Hugging Face's).
             epsilon: of every layer norm.
+            causal: whether tokens see no later ones.
+            pre_norm: whether blocks begin with their norms, and one more
+                follows the last; else they end with them.
             dtype: Keras dtype policy, such as 'mixed_bfloat16'.
             name: first part of every weight's path.
 
         Raises:
             ValueError: sizes that do not fit together.
         """
-        super().__init__(dtype=dtype, name=name)
         if gelu not in ('tanh', 'erf'):
             raise ValueError(f"gelu is 'tanh' or 'erf', not {gelu!r}")
-        self.arguments = {
+        arguments = {
             'vocab_size': vocab_size,
             'layers': layers,
             'width': width,
             'heads': heads,
-            'hidden': hidden or 4 * width,
+            'inner_width': inner_width or 4 * width,
             'max_length': max_length,
             'segments': segments,
             'rate': rate,
             'gelu': gelu,
             'epsilon': epsilon,
+            'causal': causal,
+            'pre_norm': pre_norm,
         }
-        self.width, self.max_length = width, max_length
+        super().__init__(arguments, dtype=dtype, name=name)
         self.rate, self.epsilon = rate, epsilon
+        self.causal, self.pre_norm = causal, pre_norm
         self.blocks = [
             Block(
                 width,
                 heads,
-                hidden or 4 * width,
+                inner_width or 4 * width,
                 rate,
                 gelu,
                 epsilon,
+                pre_norm=pre_norm,
                 dtype=dtype,
                 name=f'layer_{i}',
             )
@@ -107,7 +106,7 @@ class Transformer(keras.layers.Layer):
                 shape=shape, initializer=initializer, name=name, autocast=False
             )
 
-        self.words = weight('word_embeddings', sizes['vocab_size'], self.width)
+        self.make_embedding_table()
         self.position_table = weight(
             'position_embeddings', self.max_length, self.width
         )
@@ -116,46 +115,29 @@ class Transformer(keras.layers.Layer):
         )
         self.gamma = weight('norm_gamma', self.width, initializer='ones')
         self.beta = weight('norm_beta', self.width)
+        if self.pre_norm:
+            self.last_gamma = weight(
+                'last_norm_gamma', self.width, initializer='ones'
+            )
+            self.last_beta = weight('last_norm_beta', self.width)
         for block in self.blocks:
             block.build()
         self.built = True
 
-    def lookup(self, ids: Tensor) -> Tensor:
-        """g_psi of the lookup rows: ids [...] -> input embeddings [..., D].
-
-        float32, since scores are.
-        """
-        return ops.take(self.words, ids, axis=0)
-
     def call(
         self,
-        ids: Tensor,
-        positions: Tensor | None = None,
-        segment_ids: Tensor | None = None,
-        block_ids: Tensor | None = None,
+        inputs: Inputs,
         places: Tensor | None = None,
         key: Tensor | None = None,
         all_layers: bool = False,
     ) -> Encoded:
-        """Encodes a view.
-
-        Args:
-            ids: [B, T] int32.
-            positions: [B, T] int32; None: 0, 1, 2, ...
-            segment_ids: [B, T] int32; None: all 0.
-            block_ids: [B, T] int32: tokens see tokens of their own block
-                (packed rows; padding is a block of its own); None: one block.
-            places: [B, Q] int32: where states are wanted; the last block then
-                computes these alone. None: everywhere.
-            key: [2] uint32 for dropout, or None for inference.
-            all_layers: whether to return every layer's states too.
-
-        Returns:
-            `Encoded`; states in the compute dtype.
+        """As `Encoder.call`.
 
         Raises:
-            ValueError: T beyond the positions.
+            ValueError: T beyond the positions; inputs that it does not read.
         """
+        self.check_inputs(inputs)
+        ids, positions, segment_ids, block_ids, *_ = inputs
         length = ids.shape[1]
         if length is not None and positions is None:
             if length > self.max_length:
@@ -175,7 +157,7 @@ class Transformer(keras.layers.Layer):
         keys = [None] * (len(self.blocks) + 1) if key is None else [
             dropout.fold_in(key, site) for site in range(len(self.blocks) + 1)
         ]
-        x = fused.norm(
+        x = norm.norm(
             x,
             self.gamma,
             self.beta,
@@ -189,6 +171,13 @@ class Transformer(keras.layers.Layer):
             allowed = ops.equal(
                 block_ids[:, None, :, None], block_ids[:, None, None, :]
             )  # [B, 1, T, T]
+        if self.causal:
+            earlier = causal_mask(ops.shape(ids)[1])  # [1, 1, T, T]
+            allowed = (
+                earlier
+                if allowed is None
+                else ops.logical_and(allowed, earlier)
+            )
         layers = [x]
         for i, block in enumerate(self.blocks):
             last = i == len(self.blocks) - 1 and not all_layers
@@ -199,6 +188,16 @@ class Transformer(keras.layers.Layer):
                 key=keys[i],
             )
             layers.append(x)
+        if self.pre_norm:
+            x = norm.norm(
+                x,
+                self.last_gamma,
+                self.last_beta,
+                epsilon=self.epsilon,
+                dtype=self.compute_dtype,
+                key=key,
+            )
+            layers[-1] = x
         if all_layers:
             states = x if places is None else take(x, places)
             return Encoded(states, layers)

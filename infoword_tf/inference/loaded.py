@@ -1,4 +1,4 @@
-"""A trained workdir in memory: strings to vectors, and words for blanks.
+"""A trained workdir in memory: strings to vectors, and pieces for blanks.
 
     model = infoword_tf.load('runs/quickstart')
     model.encode(['a sentence', 'another'])        # float32 [2, D]
@@ -9,9 +9,6 @@ L layers, V vocabulary.
 """
 
 import functools
-import inspect
-import json
-import pathlib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -20,18 +17,19 @@ import tensorflow as tf
 from keras import ops
 
 from infoword_tf import files
-from infoword_tf.encoders import ENCODERS
+from infoword_tf.config import Config
+from infoword_tf.encoders import Inputs
 from infoword_tf.layers.block import take
 from infoword_tf.layers.pooling import POOLINGS, pool
-from infoword_tf.model import CONFIG_VERSION, Model
+from infoword_tf.model import Model
 from infoword_tf.objectives.infonce import NEVER
 from infoword_tf.text import vocabulary
 from infoword_tf.text.layout import LAYOUTS
 from infoword_tf.text.tokenizer import Tokenizer
-from infoword_tf.text.tokenizers import TOKENIZERS
+from infoword_tf.training.checkpoint import WEIGHTS
 
 Tensor = Any
-WORD_ROWS = ('mlm', 'bert_nce')  # rows that can fill a blank, the first wins
+FILL_ROWS = ('mlm', 'bert_nce')  # rows that can fill a blank, the first wins
 _TEXTS_A_CALL = 4096  # of the tokenizer
 
 
@@ -43,7 +41,9 @@ class Loaded:
         tokenizer: strings to ids.
         config: what `config.json` holds.
         model: the encoder with its rows.
-        unigram: [V] int64, how often each piece was in the training text.
+        unigram: [V] int64, how often each piece was in the training text;
+            None where the workdir does not say it.
+        missing: by row of the config that is not in the model, why.
         layout: what stands around a text.
         before, after: the same as ids.
         room: pieces of a text that fit between them.
@@ -54,14 +54,15 @@ class Loaded:
         self,
         model: Model,
         tokenizer: Tokenizer,
-        config: Mapping[str, Any],
-        unigram: np.ndarray,
+        config: Config,
+        unigram: np.ndarray | None = None,
+        missing: Mapping[str, str] | None = None,
     ):
         """Args: as the attributes."""
         self.model, self.encoder = model, model.encoder
-        self.tokenizer, self.config = tokenizer, dict(config)
-        self.unigram = unigram
-        self.layout = LAYOUTS[config.get('layout', 'bert')]
+        self.tokenizer, self.config = tokenizer, config
+        self.unigram, self.missing = unigram, dict(missing or {})
+        self.layout = LAYOUTS[config.layout]
         ids = {'cls': tokenizer.cls_id, 'sep': tokenizer.sep_id}
         self.before = [ids[name] for name in self.layout.before]
         self.after = [ids[name] for name in self.layout.after]
@@ -72,12 +73,66 @@ class Loaded:
     @property
     def max_length(self) -> int:
         """T: the longest that it was trained on, with specials."""
-        return self.config['max_length']
+        return self.config.max_length
 
     def untrained(self, seed: int = 0) -> 'Loaded':
         """The same model with fresh weights: a baseline."""
-        model = Model(self.model.config, self.tokenizer.specials, seed)
-        return Loaded(model, self.tokenizer, self.config, self.unigram)
+        model = Model(
+            self.model.config, self.tokenizer.specials, seed, companions=False
+        )
+        for row in self.missing:
+            model.drop(row)
+        return Loaded(
+            model, self.tokenizer, self.config, self.unigram, self.missing
+        )
+
+    def start(self, model: Model) -> str:
+        """Copies what a fresh model can take from this one.
+
+        Args:
+            model: of the same encoder.
+
+        Returns:
+            What was taken, what is fresh and what was dropped, for people.
+        """
+        old, new = self.model.variables, model.travelling
+        files.assign(
+            {path: new[path] for path in new if path in old},
+            {path: old[path].numpy() for path in new if path in old},
+            'the workdir to start from',
+        )
+        model.copy_averages()
+
+        def parts(paths: Sequence[str]) -> str:
+            names = {
+                '/'.join(p.split('/')[: 1 + p.startswith('objectives/')])
+                for p in paths
+            }
+            return ', '.join(sorted(names)) or 'nothing'
+
+        return (
+            f'taken {parts([p for p in new if p in old])} and the tokenizer; '
+            f'fresh {parts([p for p in new if p not in old])}; '
+            f'dropped {parts([p for p in old if p not in new])}'
+        )
+
+    @property
+    def training_pieces(self) -> int | None:
+        """How long the training text was; None: the workdir does not say."""
+        return None if self.unigram is None else int(self.unigram.sum())
+
+    @property
+    def fill_rows(self) -> list[str]:
+        """Rows that can fill a blank here; the first one does.
+
+        `bert_nce` needs `unigram`: its scores are of p(b | a) / p(b).
+        """
+        return [
+            row
+            for row in FILL_ROWS
+            if row in self.model.objectives
+            and (row != 'bert_nce' or self.unigram is not None)
+        ]
 
     # ------------------------------------------------------ ids to vectors
 
@@ -106,9 +161,11 @@ class Loaded:
             last = ops.equal(self._column(ids), self._last(lengths))
             segment_ids = self.layout.last_segment * ops.cast(last, 'int32')
         encoded = self.encoder(
-            ids,
-            segment_ids=segment_ids,
-            block_ids=ops.cast(padding, 'int32'),
+            Inputs(
+                ids,
+                segment_ids=segment_ids,
+                block_ids=ops.cast(padding, 'int32'),
+            ),
             places=places,
             all_layers=layers is not None,
         )
@@ -139,7 +196,7 @@ class Loaded:
         Raises:
             ValueError: a pooling that this model does not have.
         """
-        pooling = pooling or self.config['pooling']
+        pooling = pooling or self.config.pooling
         kernel = self._pooling_kernel(pooling)
         if pooling == 'first_last':
             layers = (1, -1) if layers is None else layers
@@ -152,7 +209,7 @@ class Loaded:
         states = self.states(ids, lengths, layers)
         return pool(states, self._real(ids, lengths), kernel)
 
-    def word_scores(
+    def piece_scores(
         self, ids: Tensor, lengths: Tensor, places: Tensor
     ) -> Tensor:
         """log p of every piece at some places; graph or eager.
@@ -166,18 +223,25 @@ class Loaded:
             have none.
 
         Raises:
-            ValueError: no row of this model knows words.
+            ValueError: no row of this model can, or what it needs is missing.
         """
-        row = next((r for r in WORD_ROWS if r in self.model.objectives), None)
-        if row is None:
+        rows = self.fill_rows
+        if not rows and 'bert_nce' in self.model.objectives:
             raise ValueError(
-                f'rows {", ".join(self.model.objectives)} fill no blanks: '
-                f'that takes {" or ".join(WORD_ROWS)}'
+                'bert_nce fills blanks with the piece counts of its training '
+                'text, and this workdir has none (`unigram` in '
+                f'{WEIGHTS})'
+            )
+        if not rows:
+            raise ValueError(
+                f'{self._rows} fill no blanks: that takes '
+                f'{" or ".join(FILL_ROWS)}'
             )
         states = self.states(ids, lengths, places=places)
-        scores = self.model.objectives[row].word_scores(
-            states, np.maximum(self.unigram, 1e-9)
-        )
+        counts = None
+        if self.unigram is not None:
+            counts = np.maximum(self.unigram, 1e-9)
+        scores = self.model.objectives[rows[0]].piece_scores(states, counts)
         never = np.zeros(len(self.tokenizer), 'float32')
         never[list(self.tokenizer.control_ids)] = NEVER
         return ops.log_softmax(scores + never, axis=-1)
@@ -194,6 +258,15 @@ class Loaded:
         """[B, 1] int32: the last place of each text."""
         return ops.convert_to_tensor(lengths, dtype='int32')[:, None] - 1
 
+    @property
+    def _rows(self) -> str:
+        """The rows, for complaints."""
+        rows = ', '.join(self.model.objectives) or 'none'
+        reasons = ''.join(
+            f' ({row}: {why})' for row, why in self.missing.items()
+        )
+        return f'rows {rows}{reasons}'
+
     def _pooling_kernel(self, pooling: str) -> Tensor | None:
         if pooling not in POOLINGS:
             raise ValueError(
@@ -205,8 +278,8 @@ class Loaded:
             if getattr(objective, 'pooling_kernel', None) is not None:
                 return ops.convert_to_tensor(objective.pooling_kernel)
         raise ValueError(
-            f'pooling weighted: rows {", ".join(self.model.objectives)} '
-            'have learned no weights; take cls, mean or first_last'
+            f'pooling weighted: {self._rows} have learned no weights; take '
+            'cls, mean or first_last'
         )
 
     def graph(
@@ -216,7 +289,7 @@ class Loaded:
     ) -> Any:
         """`embed` as one graph for all shapes: (ids, lengths) -> [B, D]."""
         return self._traced(
-            pooling or self.config['pooling'],
+            pooling or self.config.pooling,
             None if layers is None else tuple(layers),
         )
 
@@ -259,7 +332,7 @@ class Loaded:
         if isinstance(layers, int):
             layers = (layers,)
         for layer in layers or ():
-            depth = self.encoder.arguments.get('layers', 0)
+            depth = self.encoder.depth
             if not -depth - 1 <= layer <= depth:
                 raise ValueError(f'layer {layer}: there are 0 to {depth}')
         texts = list(texts)
@@ -267,9 +340,7 @@ class Loaded:
         ids, lengths = self._ids(texts)
         begins = np.cumsum(lengths) - lengths
         order = np.argsort(lengths, kind='stable')[::-1]
-        vectors = np.empty(
-            (len(texts), self.encoder.arguments['width']), np.float32
-        )
+        vectors = np.empty((len(texts), self.encoder.width), np.float32)
         tokens = batch_size * self.max_length
         with tqdm.tqdm(
             total=len(texts),
@@ -308,7 +379,7 @@ class Loaded:
             (nats), best first.
 
         Raises:
-            ValueError: no [MASK], a text too long, or no row that knows words.
+            ValueError: no [MASK], a text too long, or no row that can.
         """
         mask = vocabulary.MASK
         parts = text.split(mask if isinstance(text, str) else mask.encode())
@@ -330,7 +401,7 @@ class Loaded:
             )
         ids = np.array([ids], np.int32)
         places = np.nonzero(ids[0] == tokenizer.mask_id)[0]
-        scores = self.word_scores(
+        scores = self.piece_scores(
             tf.constant(ids),
             tf.constant([ids.shape[1]]),
             tf.constant(places[None], tf.int32),
@@ -387,62 +458,3 @@ class Loaded:
         if not texts:
             return np.zeros(0, np.int32), np.zeros(0, np.int64)
         return np.concatenate(flat), np.concatenate(lengths)
-
-
-def load(
-    workdir: str | pathlib.Path,
-    precision: str = 'float32',
-    arguments: Mapping[str, Any] | None = None,
-) -> Loaded:
-    """Loads a trained workdir.
-
-    Args:
-        workdir: where `infoword_tf.train` left config.json, the vocabulary
-            and weights.safetensors.
-        precision: what it computes in, whatever it was trained in.
-        arguments: of the encoder, instead of those that it was trained with:
-            of those that decide no weights.
-
-    Raises:
-        FileNotFoundError: it is no finished workdir.
-        ValueError: its weights are cut, or are not those of its config, or
-            its encoder has no such arguments.
-    """
-    workdir = pathlib.Path(workdir)
-    config = json.loads(_there(workdir / 'config.json').read_text())
-    if config['version'] != CONFIG_VERSION:
-        raise ValueError(
-            f'{workdir}/config.json has version {config["version"]}, this '
-            f'code reads version {CONFIG_VERSION}; load it with the release '
-            'that wrote it'
-        )
-    encoder = config['encoder']
-    taken = inspect.signature(ENCODERS[encoder['name']].__init__).parameters
-    for name, value in (arguments or {}).items():
-        if name not in taken:
-            raise ValueError(
-                f'the encoder {encoder["name"]} of {workdir} has no {name}'
-            )
-        encoder['arguments'][name] = value
-    kind = TOKENIZERS[config['tokenizer']['kind']]
-    _there(workdir / 'weights.safetensors')  # before the work
-    tokenizer = kind.read(
-        _there(workdir / kind.file), config['tokenizer']['lower_case']
-    )
-    model = Model({**config, 'precision': precision}, tokenizer.specials)
-    tensors = files.read_tensors(workdir / 'weights.safetensors')
-    unigram = tensors.pop('unigram')
-    files.assign(
-        model.variables, tensors, str(workdir / 'weights.safetensors')
-    )
-    return Loaded(model, tokenizer, config, unigram)
-
-
-def _there(path: pathlib.Path) -> pathlib.Path:
-    """The path of a file of a workdir, if it is there."""
-    if not path.is_file():
-        raise FileNotFoundError(
-            f'{path.parent} has no {path.name}: it is not the workdir of a '
-            'finished run of infoword_tf.train'
-        )
-    return path

@@ -1,7 +1,7 @@
 """Multi-head self-attention (Vaswani et al. 2017, §3.2), joined projections.
 
-Glossary of shapes: B batch, T tokens, Q tokens that ask (all, or the places
-that somebody wants), H heads, D width, E width of one head.
+Glossary of shapes: B batch, T tokens, Q query tokens (all, or the places where
+states are wanted), H heads, D width, E width of one head.
 """
 
 import math
@@ -11,7 +11,7 @@ import keras
 import numpy as np
 from keras import ops
 
-from infoword_tf.layers import fused
+from infoword_tf.layers import heads
 
 Tensor = Any
 
@@ -25,6 +25,16 @@ def project(x: Tensor, kernel: Tensor) -> Tensor:
     shape = (-1,) + tuple(ops.shape(x)[1:-1]) + (kernel.shape[-1],)
     rows = ops.reshape(x, (-1, x.shape[-1]))
     return ops.reshape(ops.matmul(rows, kernel), shape)
+
+
+def causal_mask(length: Any) -> Tensor:
+    """Where no token attends to a later one: [1, 1, T, T] bool.
+
+    Args:
+        length: T, an integer or a scalar tensor.
+    """
+    i = ops.arange(length, dtype='int32')
+    return ops.greater_equal(i[:, None], i)[None, None]
 
 
 class Attention(keras.layers.Layer):
@@ -61,16 +71,16 @@ class Attention(keras.layers.Layer):
         self,
         x: Tensor,
         allowed: Tensor | None = None,
-        asking: Tensor | None = None,
+        queries: Tensor | None = None,
         key: Tensor | None = None,
     ) -> Tensor:
         """Mixes values by softmax(q k / sqrt(E)).
 
         Args:
             x: [B, T, D] in the compute dtype.
-            allowed: [B, 1, T or Q, T] bool, True where attention is allowed; or
-                None where all is.
-            asking: [B, Q, D], rows of x that ask; None: all of x.
+            allowed: [B or 1, 1, T or Q, T] bool, True where a query may attend
+                to a key; None: everywhere.
+            queries: [B, Q, D], rows of x that attend to x; None: all of x.
             key: [2] uint32, or None for inference.
 
         Returns:
@@ -81,22 +91,22 @@ class Attention(keras.layers.Layer):
         scale[: self.width] = 1.0 / math.sqrt(self.width // self.heads)
         kernel = self.kernel * ops.cast(scale, self.compute_dtype)
         bias = self.bias * scale
-        if asking is None:
+        if queries is None:
             joined = project(x, kernel)  # [B, T, 3D]
-            q, k, v = fused.split_heads(
+            q, k, v = heads.split_heads(
                 joined, bias, heads=self.heads, parts=3, key=key
             )  # [B, H, T, E] each
         else:
             q_kernel, kv_kernel = ops.split(kernel, [self.width], axis=-1)
             q_bias, kv_bias = ops.split(bias, [self.width])
-            (q,) = fused.split_heads(
-                project(asking, q_kernel),
+            (q,) = heads.split_heads(
+                project(queries, q_kernel),
                 q_bias,
                 heads=self.heads,
                 parts=1,
                 key=key,
             )  # [B, H, Q, E]
-            k, v = fused.split_heads(
+            k, v = heads.split_heads(
                 project(x, kv_kernel),
                 kv_bias,
                 heads=self.heads,
@@ -108,7 +118,7 @@ class Attention(keras.layers.Layer):
             # Not -inf: a row without any place would be NaN.
             blocked = ops.cast(-1e30, scores.dtype)
             scores = ops.where(allowed, scores, blocked)
-        weights = fused.softmax_dropout(scores, key=key, rate=self.rate)
+        weights = heads.softmax_dropout(scores, key=key, rate=self.rate)
         mixed = ops.matmul(weights, v)  # [B, H, Q, E]
         mixed = ops.transpose(mixed, (0, 2, 1, 3))
         length = ops.shape(mixed)[1]

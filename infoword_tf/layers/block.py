@@ -1,4 +1,7 @@
-"""One block of BERT's Transformer (Devlin et al. 2019): post-norm.
+"""One block of a Transformer: attention, then a feed-forward, each with norm.
+
+Post-norm as in BERT (Vaswani et al. 2017, §3.1; Devlin et al. 2019) or
+pre-norm as in GPT-2 (Radford et al. 2019, §2.3; Xiong et al. 2020).
 
 Glossary of shapes: B batch, T tokens, Q places, D width, F inner width.
 """
@@ -8,37 +11,56 @@ from typing import Any
 import keras
 from keras import ops
 
-from infoword_tf.layers import dropout, fused
+from infoword_tf.layers import activation, dropout, norm
 from infoword_tf.layers.attention import Attention, project
 
 Tensor = Any
 
 
 class Block(keras.layers.Layer):
-    """x = norm(x + attention(x)); x = norm(x + feed_forward(x))."""
+    """Post-norm: x = norm(x + attention(x)); x = norm(x + feed_forward(x)).
+
+    Pre-norm: x = x + attention(norm(x)); x = x + feed_forward(norm(x)). Its
+    states are not normalised; an encoder does so behind its last block. Both
+    have the same weights; `attention_norm` and `outer_norm` stand behind
+    attention and feed-forward, or before them.
+    """
 
     def __init__(
         self,
         width: int,
         heads: int,
-        hidden: int,
+        inner_width: int,
         rate: float,
         gelu: str,
         epsilon: float,
+        pre_norm: bool = False,
         dtype: Any = None,
         name: str = 'block',
     ):
-        """Args: as `encoders.transformer.Transformer`, hidden is F."""
+        """Sets the sizes; `build()` makes the weights.
+
+        Args:
+            width: D.
+            heads: H, a divisor of D.
+            inner_width: F, of the feed-forward.
+            rate: of dropout, of attention weights and of both sums.
+            gelu: 'tanh', 'erf' or 'relu', see `activation.bias_gelu`.
+            epsilon: of both norms.
+            pre_norm: whether norms come before attention and feed-forward.
+            dtype: Keras dtype policy.
+            name: of the layer.
+        """
         super().__init__(dtype=dtype, name=name)
-        self.width, self.hidden, self.rate = width, hidden, rate
-        self.gelu, self.epsilon = gelu, epsilon
+        self.width, self.inner_width, self.rate = width, inner_width, rate
+        self.gelu, self.epsilon, self.pre_norm = gelu, epsilon, pre_norm
         self.attention = Attention(width, heads, rate, dtype=dtype)
 
     def build(self) -> None:
         """Makes the weights."""
         self.attention.build()
         self.attention_bias = vector(self, 'attention_bias', self.width)
-        make_feed_forward(self, self.width, self.hidden)
+        make_feed_forward(self, self.width, self.inner_width)
         self.built = True
 
     def call(
@@ -52,7 +74,8 @@ class Block(keras.layers.Layer):
 
         Args:
             x: [B, T, D].
-            allowed: [B, 1, T, T] bool, where a token may look; None: anywhere.
+            allowed: [B or 1, 1, T, T] bool, True where a token may attend to
+                another (see `attention.causal_mask`); None: everywhere.
             places: [B, Q] int32: only these states are wanted (the others
                 still serve as keys and values). None: all.
             key: [2] uint32, or None for inference.
@@ -63,15 +86,38 @@ class Block(keras.layers.Layer):
         keys = [None] * 3 if key is None else [
             dropout.fold_in(key, site) for site in range(3)
         ]
-        asking, residual = None, x
+        inputs = x
+        if self.pre_norm:
+            inputs = self._norm(
+                x, self.attention_gamma, self.attention_beta, key
+            )
+        queries, residual = None, x
         if places is not None:
-            asking = residual = take(x, places)
+            queries = residual = take(x, places)
+            if self.pre_norm:
+                queries = take(inputs, places)
             if allowed is not None:
                 allowed = ops.take_along_axis(
                     allowed, places[:, None, :, None], axis=2
-                )
-        mixed = self.attention(x, allowed, asking, key=keys[0])
-        x = fused.add_norm(
+                )  # [B, 1, Q, T]
+        mixed = self.attention(inputs, allowed, queries, key=keys[0])
+        if self.pre_norm:
+            x = norm.add(
+                mixed,
+                self.attention_bias,
+                residual,
+                key=keys[1],
+                rate=self.rate,
+            )
+            inputs = self._norm(x, self.outer_gamma, self.outer_beta, key)
+            return norm.add(
+                self._feed_forward(inputs, key),
+                self.outer_bias,
+                x,
+                key=keys[2],
+                rate=self.rate,
+            )
+        x = norm.add_norm(
             mixed,
             self.attention_bias,
             residual,
@@ -81,14 +127,8 @@ class Block(keras.layers.Layer):
             key=keys[1],
             rate=self.rate,
         )
-        inner = fused.bias_gelu(
-            project(x, self.inner_kernel),
-            self.inner_bias,
-            form=self.gelu,
-            key=key,
-        )  # [B, Q, F]
-        return fused.add_norm(
-            project(inner, self.outer_kernel),
+        return norm.add_norm(
+            self._feed_forward(x, key),
             self.outer_bias,
             x,
             self.outer_gamma,
@@ -97,6 +137,29 @@ class Block(keras.layers.Layer):
             key=keys[2],
             rate=self.rate,
         )
+
+    def _norm(
+        self, x: Tensor, gamma: Tensor, beta: Tensor, key: Tensor | None
+    ) -> Tensor:
+        """[B, T or Q, D] -> the same, normalised: nothing is dropped."""
+        return norm.norm(
+            x,
+            gamma,
+            beta,
+            epsilon=self.epsilon,
+            dtype=self.compute_dtype,
+            key=key,
+        )
+
+    def _feed_forward(self, x: Tensor, key: Tensor | None) -> Tensor:
+        """[B, T or Q, D] -> the same, without the closing bias."""
+        inner = activation.bias_gelu(
+            project(x, self.inner_kernel),
+            self.inner_bias,
+            form=self.gelu,
+            key=key,
+        )  # [B, T or Q, F]
+        return project(inner, self.outer_kernel)
 
 
 def vector(
@@ -109,10 +172,16 @@ def vector(
 
 
 def make_feed_forward(
-    layer: keras.layers.Layer, width: int, hidden: int
+    layer: keras.layers.Layer, width: int, inner_width: int
 ) -> None:
-    """Makes what a post-norm block has behind its attention, D and F wide."""
-    d, f = width, hidden
+    """Makes the weights of both norms and of the feed-forward.
+
+    Args:
+        layer: that they belong to.
+        width: D.
+        inner_width: F.
+    """
+    d, f = width, inner_width
     layer.attention_gamma = vector(layer, 'attention_norm_gamma', d, 'ones')
     layer.attention_beta = vector(layer, 'attention_norm_beta', d)
     layer.inner_kernel = layer.add_weight(shape=(d, f), name='inner_kernel')

@@ -6,7 +6,7 @@ layer draws the same mask again, and a resumed run goes on bit for bit.
 
 Bits are a hash of (key, site, place in the array) and nothing else: a mask is
 not stored for the backward pass but made again, inside the same fused loop
-that uses it (see `fused.py`).
+that uses it (see `dropped`).
 
 Glossary of shapes: `...` any.
 """
@@ -16,6 +16,8 @@ from typing import Any
 
 import numpy as np
 from keras import ops
+
+from infoword_tf.layers.fused import compiled, to_float, upstream_of
 
 Tensor = Any
 
@@ -78,6 +80,17 @@ def random_bits(key: Tensor, shape: tuple[int, ...]) -> Tensor:
     return _mix(ops.add(ops.multiply(places, _GOLDEN), key[0]), key[1])
 
 
+def uniform(key: Tensor, shape: tuple[int, ...]) -> Tensor:
+    """Independent uniform float32 [...] in [0, 1), multiples of 2^-24.
+
+    Args:
+        key: [2] uint32.
+        shape: static dimensions.
+    """
+    bits = ops.right_shift(random_bits(key, shape), np.uint32(8))
+    return ops.cast(bits, 'float32') * np.float32(2.0**-24)
+
+
 def keep_mask(key: Tensor, shape: tuple[int, ...], rate: float) -> Tensor:
     """bool [...]: True with probability 1 - rate.
 
@@ -88,3 +101,44 @@ def keep_mask(key: Tensor, shape: tuple[int, ...], rate: float) -> Tensor:
     """
     threshold = np.uint32(min(round(rate * 2**32), 2**32 - 1))
     return ops.greater_equal(random_bits(key, shape), threshold)
+
+
+def dropped(x: Tensor, key: Tensor, rate: float) -> Tensor:
+    """x [...] float32 with a share `rate` zeroed, the rest scaled up.
+
+    For use inside a fused piece: of its gradient it is the same.
+    """
+    if not rate:
+        return x
+    keep = keep_mask(key, tuple(x.shape), rate)
+    return ops.where(keep, x * (1.0 / (1.0 - rate)), 0.0)
+
+
+@compiled
+def _drop_alone(x, key, *, rate):
+    return ops.cast(dropped(to_float(x), key, rate), x.dtype)
+
+
+def drop(x: Tensor, *, key: Tensor | None = None, rate: float = 0.0) -> Tensor:
+    """dropout(x) alone, a fused piece (see `fused.py`).
+
+    Args:
+        x: [..., D] in any dtype, of a static shape where a key is given.
+        key: [2] uint32, or None for inference.
+        rate: dropout share.
+
+    Returns:
+        [..., D] in x's dtype.
+    """
+    if key is None or not rate:
+        return x
+
+    @ops.custom_gradient
+    def function(x):
+        def grad(*args, upstream=None):
+            (upstream,) = upstream_of(args, upstream)
+            return _drop_alone(upstream, key, rate=rate)
+
+        return _drop_alone(x, key, rate=rate), grad
+
+    return function(x)

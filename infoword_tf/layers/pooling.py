@@ -35,3 +35,16 @@ def pool(
         weights = ops.softmax(ops.where(real, scores, -1e30), axis=1)
     pooled = ops.matmul(weights[:, None, :], states)  # [B, 1, D]
     return ops.reshape(pooled, (-1, states.shape[-1]))
+
+
+def unit(x: Tensor) -> Tensor:
+    """x [..., D] float32 over its length, which is 1e-12 at least.
+
+    Divided by a square root: `keras.ops.normalize` multiplies by `rsqrt`,
+    whose vector lanes and scalar rest differ in the last bits on some
+    processors, so that equal vectors would get unequal scores. The outer
+    maximum keeps graphs from making an `rsqrt` of it again, as Grappler and
+    XLA do with a division by a root; the inner one keeps the gradient finite.
+    """
+    squares = ops.sum(ops.square(x), axis=-1, keepdims=True)
+    return x / ops.maximum(ops.sqrt(ops.maximum(squares, 1e-24)), 1e-12)

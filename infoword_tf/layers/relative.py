@@ -7,13 +7,13 @@ A token at i and a key at j score
 content, distance and, in XLNet, whether both are of one segment. r are
 sinusoids of the distance, e one of two vectors; u, v, s are weights that stand
 for a query of no token in particular. Keys are the memory's states, if any,
-and those of all tokens. What asks may be another stream than what answers:
+and those of all tokens. Queries may be of another stream than keys and values:
 XLNet's query stream uses the keys, values and weights of the content stream.
 
 Nothing has a bias but the feed-forward.
 
 Glossary of shapes: B rows, T tokens, M tokens of memory, K = M + T keys,
-Q tokens that ask, N distances, H heads, D width, E width of one head.
+Q query tokens, N distances, H heads, D width, E width of one head.
 """
 
 import functools
@@ -25,12 +25,13 @@ import keras
 import numpy as np
 from keras import ops
 
-from infoword_tf.layers import dropout, fused
+from infoword_tf.layers import activation, dropout, heads, norm
 from infoword_tf.layers.attention import project
 from infoword_tf.layers.block import make_feed_forward
+from infoword_tf.layers.relative_scores import relative_scores, split_queries
 
 Tensor = Any
-# Tokens whose distances are made together, where all ask: few, and their
+# Tokens whose distances are made together, where all attend: few, and their
 # product is small; fewer, and it is many products.
 BLOCKS = (64, 32)
 
@@ -80,9 +81,10 @@ def sight(
             memory.
         ranks, sees: [B, T] int32: i sees j where sees[i] > ranks[j].
         segment_ids: [B, T] int32; the memory is of segment 0.
-        places: [B, Q] int32 of the tokens that ask; None: all.
-        queries: whether it is the query stream that asks: others always see
-            themselves; queries do so by their ranks, and never without.
+        places: [B, Q] int32 of the query tokens; None: all.
+        queries: whether they are of the query stream: tokens of the content
+            stream always see themselves; of the query stream they do so by
+            their ranks, and never without.
     """
     j = ops.arange(memory + length, dtype='int32') - memory  # [K]
     if places is None:
@@ -90,7 +92,7 @@ def sight(
     else:
         i = places[:, :, None]
 
-    def asking(x):
+    def of_queries(x):
         """[B, T] -> [B, Q, 1]."""
         x = x if places is None else ops.take_along_axis(x, places, axis=1)
         return x[:, :, None]
@@ -110,10 +112,10 @@ def sight(
     if filled is not None and memory:
         rules.append(j >= -filled[:, None, None])
     if block_ids is not None:
-        own = ops.equal(asking(block_ids), block_ids[:, None, :])
+        own = ops.equal(of_queries(block_ids), block_ids[:, None, :])
         rules.append(behind_memory(own))
     if ranks is not None:
-        allowed = asking(sees) > ranks[:, None, :]
+        allowed = of_queries(sees) > ranks[:, None, :]
         if not queries:
             allowed = allowed | ops.equal(i, j[memory:])
         rules.append(behind_memory(allowed))
@@ -126,7 +128,9 @@ def sight(
             seeing = ops.any(allowed, axis=-1, keepdims=True)
     if segment_ids is not None:
         of_keys = ops.pad(segment_ids, ((0, 0), (memory, 0)))
-        different = ops.not_equal(asking(segment_ids), of_keys[:, None, :])
+        different = ops.not_equal(
+            of_queries(segment_ids), of_keys[:, None, :]
+        )
         different = different[:, None]
     return Sight(allowed, different, seeing, places)
 
@@ -157,8 +161,8 @@ def sinusoids(
     Returns:
         [N, D] float32: distances K, K - 1, ... 1 - T, if causal ... 0.
     """
-    known = isinstance(length, int)
-    most = length if known else longest
+    is_static = isinstance(length, int)
+    most = length if is_static else longest
     last = 0 if causal else 1 - most
     distances = np.arange(memory + most, last - 1, -1)
     if clamp > 0:
@@ -167,14 +171,14 @@ def sinusoids(
     angles = distances[:, None] * frequencies
     table = np.concatenate([np.sin(angles), np.cos(angles)], axis=1)
     table = table.astype('float32')
-    if known:
+    if is_static:
         return table
     count = memory + length + (1 if causal else length)
     return ops.slice(table, (longest - length, 0), (count, width))
 
 
 def blocks_of(length: int) -> int:
-    """Into how many blocks T tokens are cut; see `fused.relative_scores`."""
+    """Into how many blocks T tokens are cut; see `relative_scores`."""
     for size in BLOCKS:
         if length % size == 0 and length >= 4 * size:
             return length // size
@@ -234,59 +238,60 @@ class RelativeAttention(keras.layers.Layer):
     def call(
         self,
         x: Tensor,
-        asking: Sequence[tuple[Tensor, Sight]],
+        streams: Sequence[tuple[Tensor, Sight]],
         distances: Tensor,
         signs: Tensor | None = None,
         memory: Tensor | None = None,
         biases: Sequence[Tensor] | None = None,
         keys: Sequence[Tensor | None] | None = None,
     ) -> list[Tensor]:
-        """Mixes the content stream's values for every stream that asks.
+        """Mixes the content stream's values for the queries of every stream.
 
         Args:
             x: [B, T, D], the content stream, in the compute dtype.
-            asking: states [B, Q, D] that ask, and what they see.
+            streams: of each, the states [B, Q, D] whose queries are made, and
+                what they see.
             distances: [N, D], r of `sinusoids`, with or without dropout.
             signs: [B], -1 for rows whose text is reversed; None: for none.
             memory: [B, M, D], older states of the content stream, or None.
             biases: u, v (and s) [H, E] float32, where they are not its own.
-            keys: [2] uint32 for each that asks, or None for inference.
+            keys: [2] uint32 of each stream, or None for inference.
 
         Returns:
-            [B, Q, D] for each that asks.
+            [B, Q, D] of each stream.
         """
         d, h = self.width, self.heads
-        keys = keys or [None] * len(asking)
+        keys = keys or [None] * len(streams)
         biases = self.biases if biases is None else biases
         # 1/sqrt(E) goes into the query's weights, which are few numbers.
         scale = 1.0 / math.sqrt(d // h)
         q_kernel, kv_kernel = ops.split(self.kernel, [d], axis=-1)
         q_kernel = q_kernel * ops.cast(scale, q_kernel.dtype)
         u, v, *s = (scale * ops.reshape(bias, (-1,)) for bias in biases)
-        known = x
+        remembered = x
         if memory is not None:
-            known = ops.concatenate([memory, x], axis=1)
-        k, values = fused.split_heads(
-            project(known, kv_kernel), None, heads=h, parts=2, key=keys[0]
+            remembered = ops.concatenate([memory, x], axis=1)  # [B, K, D]
+        k, values = heads.split_heads(
+            project(remembered, kv_kernel), None, heads=h, parts=2, key=keys[0]
         )  # [B, H, K, E] each
         k = ops.swapaxes(k, -1, -2)
-        far = self._far(distances, signs is not None)
+        r = self._project_distances(distances, signs is not None)
         length = x.shape[1] or ops.shape(x)[1]
-        mixed = []
-        for (states, sight), key in zip(asking, keys, strict=True):
+        outputs = []
+        for (states, sight), key in zip(streams, keys, strict=True):
             q = project(states, q_kernel)  # [B, Q, D]
             blocks = 1
             if not (self.causal or key is None or sight.places is not None):
                 blocks = blocks_of(length)
-            near, away = fused.split_queries(
+            q_content, q_position = split_queries(
                 q, u, v, signs, heads=h, blocks=blocks, key=key
             )
             segment = None
             if self.segments and sight.different is not None:
                 segment = self._segment(q, s[0])
-            scores = fused.relative_scores(
-                ops.matmul(near, k),
-                ops.matmul(away, cut(far, blocks, length)),
+            scores = relative_scores(
+                ops.matmul(q_content, k),
+                ops.matmul(q_position, cut(r, blocks, length)),
                 segment,
                 different=sight.different,
                 allowed=sight.allowed,
@@ -294,21 +299,22 @@ class RelativeAttention(keras.layers.Layer):
                 length=length,
                 key=key,
             )
-            weights = fused.softmax_dropout(scores, key=key, rate=self.rate)
-            found = ops.matmul(weights, values)  # [B, H, Q, E]
+            weights = heads.softmax_dropout(scores, key=key, rate=self.rate)
+            mixed = ops.matmul(weights, values)  # [B, H, Q, E]
             if sight.seeing is not None:
-                found = ops.where(sight.seeing, found, ops.cast(0, found.dtype))
-            found = ops.transpose(found, (0, 2, 1, 3))
-            found = ops.reshape(found, (-1, ops.shape(found)[1], d))
-            mixed.append(project(found, self.output_kernel))
-        return mixed
+                mixed = ops.where(sight.seeing, mixed, ops.cast(0, mixed.dtype))
+            mixed = ops.transpose(mixed, (0, 2, 1, 3))
+            mixed = ops.reshape(mixed, (-1, ops.shape(mixed)[1], d))
+            outputs.append(project(mixed, self.output_kernel))
+        return outputs
 
-    def _far(self, distances: Tensor, directed: bool) -> Tensor:
+    def _project_distances(self, distances: Tensor, directed: bool) -> Tensor:
         """W r by head: [H, 1, E, N], or [H, 1, 2 E, N] in two parts.
 
         Of the negative distance the sines change sign and the cosines do not:
-        W r is C + S one way and C - S the other, so C and S are kept apart,
-        and the query is taken twice, the second time with the row's sign.
+        W r is C + S in the text's direction and C - S in a reversed text, so C
+        and S stay two parts, and the query is taken twice, the second time
+        with the row's sign.
         """
         d, h = self.width, self.heads
         n = distances.shape[0] or ops.shape(distances)[0]
@@ -350,15 +356,15 @@ class RelativeAttention(keras.layers.Layer):
         return ops.transpose(ops.cast(product, 'float32') + shift, (0, 2, 1))
 
 
-def cut(far: Tensor, blocks: int, length: Any) -> Tensor:
+def cut(r: Tensor, blocks: int, length: Any) -> Tensor:
     """The columns of each block: [H, 1, E, K + T] -> [H, n, E, K + T / n]."""
     if blocks == 1:
-        return far
+        return r
     size = length // blocks
-    count = far.shape[-1] - length + size
+    count = r.shape[-1] - length + size
     begins = [length - (block + 1) * size for block in range(blocks)]
     return ops.concatenate(
-        [far[..., begin : begin + count] for begin in begins], axis=1
+        [r[..., begin : begin + count] for begin in begins], axis=1
     )
 
 
@@ -380,7 +386,7 @@ class RelativeBlock(keras.layers.Layer):
         self,
         width: int,
         heads: int,
-        hidden: int,
+        inner_width: int,
         rate: float,
         activation: str,
         epsilon: float,
@@ -390,9 +396,11 @@ class RelativeBlock(keras.layers.Layer):
         dtype: Any = None,
         name: str = 'block',
     ):
-        """Args: as `encoders.transformer_xl.TransformerXL`, hidden is F."""
+        """Args: as `encoders.transformer_xl.TransformerXL`, inner_width
+        is F.
+        """
         super().__init__(dtype=dtype, name=name)
-        self.width, self.hidden, self.rate = width, hidden, rate
+        self.width, self.inner_width, self.rate = width, inner_width, rate
         self.form, self.epsilon = activation.removeprefix('gelu_'), epsilon
         self.attention = RelativeAttention(
             width, heads, rate, segments, causal, biases, dtype=dtype
@@ -401,35 +409,35 @@ class RelativeBlock(keras.layers.Layer):
     def build(self) -> None:
         """Makes the weights."""
         self.attention.build()
-        make_feed_forward(self, self.width, self.hidden)
+        make_feed_forward(self, self.width, self.inner_width)
         self.built = True
 
     def call(
         self,
         x: Tensor,
-        asking: Sequence[tuple[Tensor, Sight]],
+        streams: Sequence[tuple[Tensor, Sight]],
         distances: Tensor,
         signs: Tensor | None = None,
         memory: Tensor | None = None,
         biases: Sequence[Tensor] | None = None,
         key: Tensor | None = None,
     ) -> list[Tensor]:
-        """Runs the block for every stream that asks; see the attention.
+        """Runs the block for every stream; see the attention.
 
         Args:
             key: [2] uint32, or None for inference.
 
         Returns:
-            [B, Q, D] for each that asks.
+            [B, Q, D] of each stream.
         """
         sites = [
             [None if key is None else dropout.fold_in(key, 4 * i + site)
              for site in range(4)]
-            for i in range(len(asking))
+            for i in range(len(streams))
         ]
         mixed = self.attention(
             x,
-            asking,
+            streams,
             distances,
             signs=signs,
             memory=memory,
@@ -437,9 +445,9 @@ class RelativeBlock(keras.layers.Layer):
             keys=[keys[0] for keys in sites],
         )
         return [
-            self._finish(states, found, keys)
-            for (states, _), found, keys in zip(
-                asking, mixed, sites, strict=True
+            self._finish(states, output, keys)
+            for (states, _), output, keys in zip(
+                streams, mixed, sites, strict=True
             )
         ]
 
@@ -447,7 +455,7 @@ class RelativeBlock(keras.layers.Layer):
         self, residual: Tensor, mixed: Tensor, keys: Sequence[Tensor | None]
     ) -> Tensor:
         """[B, Q, D] twice -> [B, Q, D]: what comes after attention."""
-        x = fused.add_norm(
+        x = norm.add_norm(
             mixed,
             None,
             residual,
@@ -457,14 +465,14 @@ class RelativeBlock(keras.layers.Layer):
             key=keys[1],
             rate=self.rate,
         )
-        inner = fused.bias_gelu(
+        inner = activation.bias_gelu(
             project(x, self.inner_kernel),
             self.inner_bias,
             form=self.form,
             key=keys[2],
             rate=self.rate,
         )  # [B, Q, F]
-        return fused.add_norm(
+        return norm.add_norm(
             project(inner, self.outer_kernel),
             self.outer_bias,
             x,

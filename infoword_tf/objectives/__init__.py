@@ -3,46 +3,80 @@
 `--objectives` is a name in SUMS or weighted rows, `bert_nce:1,dim:0.6`.
 """
 
-from infoword_tf.objectives import lm, plm
+from infoword_tf.objectives import contrast, dim, infonce, lm, plm
 from infoword_tf.objectives.contrast import SentenceContrast
-from infoword_tf.objectives.dim import DeepInfoMax
-from infoword_tf.objectives.mlm import MaskedWords, NceWords
+from infoword_tf.objectives.dim import CRITICS, DeepInfoMax
+from infoword_tf.objectives.lm import NextPieces
+from infoword_tf.objectives.mlm import MaskedPieces, NcePieces
 from infoword_tf.objectives.nsp import NextSentence, NextSentenceNce
-from infoword_tf.objectives.objective import Objective, Replicas, Row
+from infoword_tf.objectives.objective import (
+    Batch,
+    Companion,
+    Objective,
+    Replicas,
+    Row,
+    Statistics,
+    Vector,
+    gather_pool,
+)
+from infoword_tf.objectives.plm import PermutedPieces
+from infoword_tf.settings import Setting
+from infoword_tf.views import Reads
 
 TABLE: dict[str, Row] = {
     'mlm': Row(
-        objective=MaskedWords,
+        objective=MaskedPieces,
         a='masked text',
-        b='hidden word',
+        b='masked word',
         relation='the word that stood at the place (BERT)',
         candidates='vocabulary',
-        views={'masked': 'words'},
-        settings={'transform': False},
+        views={'masked': Reads('pieces')},
+        settings={
+            'transform': Setting(
+                False, "BERT's transform and piece bias over the states."
+            ),
+        },
     ),
     'bert_nce': Row(
-        objective=NceWords,
+        objective=NcePieces,
         a='masked text',
-        b='hidden word',
+        b='masked word',
         relation='the word that stood at the place, in spans',
-        candidates='hidden words of other sequences',
-        views={'masked': 'words'},
-        masking='spans',
-        settings={'drop_hits': False},
+        candidates='masked words of other sequences',
+        views={'masked': Reads('pieces', masking='spans')},
+        settings={
+            'drop_hits': Setting(
+                False, 'Leave copies of the target out of the training loss.'
+            ),
+        },
         heldout_candidates=1024,
     ),
     'dim': Row(
         objective=DeepInfoMax,
         a='masked text',
-        b='hidden n-gram',
+        b='masked n-gram',
         relation='an n-gram that is missing from the text',
-        candidates='hidden n-grams of other sequences',
-        views={'masked': 'start', 'ngrams': 'start'},
-        masking='spans',
-        settings={'critic': 'dot', 'temperature': 0.05},
+        candidates='masked n-grams of other sequences',
+        views={
+            'masked': Reads('start', masking='spans'),
+            'ngrams': Reads('start', masking='spans'),
+        },
+        settings={
+            'critic': Setting(
+                'dot',
+                'How two states are compared; scaled: over the root of the '
+                'width.',
+                choices=CRITICS,
+            ),
+            'temperature': Setting(
+                0.05,
+                'What a cosine is divided by.',
+                at_least=1e-6,
+                needs=('critic', 'cosine'),
+            ),
+        },
         heldout_candidates=128,
-        pooling='cls',
-        similarity='dot',
+        vector=dim.vector,
     ),
     'nsp': Row(
         objective=NextSentence,
@@ -50,10 +84,7 @@ TABLE: dict[str, Row] = {
         b='second piece',
         relation='the piece that follows, or half the time another (BERT)',
         candidates='none: binary NCE, without a bound',
-        views={'masked': 'next'},
-        # n-grams are cut out of the text that is masked.
-        sources={'masked': 'pairs', 'ngrams': 'pairs'},
-        bounded=False,
+        views={'masked': Reads('next', source='pairs')},
     ),
     'nsp_nce': Row(
         objective=NextSentenceNce,
@@ -61,8 +92,10 @@ TABLE: dict[str, Row] = {
         b='second piece',
         relation='the piece that follows',
         candidates='the true one and 3 of other documents',
-        views={'masked': 'start', 'rivals': 'start'},
-        sources={'masked': 'next_pairs', 'ngrams': 'next_pairs'},
+        views={
+            'masked': Reads('start', source='next_pairs'),
+            'negatives': Reads('start'),
+        },
     ),
     'ict': Row(
         objective=SentenceContrast,
@@ -70,36 +103,30 @@ TABLE: dict[str, Row] = {
         b='that sentence',
         relation='a sentence and the text around it (inverse cloze task)',
         candidates='the batch, both ways',
-        views={'passage': 'text', 'sentence': 'text'},
-        encoders=('transformer', 'lookup'),
+        views={'passage': Reads('text'), 'sentence': Reads('text')},
+        encoders={'transformer': {}, 'lookup': {}},
         heldout_candidates=128,
-        pooling='weighted',
+        vector=contrast.vector,
     ),
     'transformer_xl': Row(
-        objective=lm.NextWords,
+        objective=NextPieces,
         a='text so far, with memory',
         b='next word',
         relation='the word that follows (language model)',
         candidates='vocabulary',
-        views={'streamed': 'text'},
-        encoders=('transformer_xl',),
-        arguments={'causal': True},
-        reading=lm.reading,
-        layout='end',
+        views={'streamed': Reads('text')},
+        encoders={'relative': {'causal': True}},
+        vector=lm.vector,
     ),
     'plm': Row(
-        objective=plm.PermutedWords,
+        objective=PermutedPieces,
         a='permuted text',
         b='next word of the order',
         relation='a word and what comes before it in a drawn order (XLNet)',
         candidates='vocabulary',
-        views={'permuted': 'queries'},
-        encoders=('transformer_xl',),
-        arguments={'segments': 2, 'causal': False},
-        reading=plm.reading,
-        settings={'k': 6, 'order': 'partial'},
-        drawn=('k', 'order'),
-        layout='xlnet',
+        views={'permuted': Reads('queries')},
+        encoders={'relative': {'segments': 2, 'causal': False}},
+        vector=plm.vector,
     ),
 }
 
@@ -120,11 +147,16 @@ def parse(objectives: str) -> dict[str, float]:
     weights: dict[str, float] = {}
     for part in SUMS.get(objectives, objectives).split(','):
         row, colon, weight = part.strip().partition(':')
+        if row in SUMS:
+            raise ValueError(
+                f'--objectives={objectives}: {row!r} is the sum {SUMS[row]} '
+                'and stands alone; write its rows instead'
+            )
         if row not in TABLE:
             known = ', '.join([*TABLE, *SUMS])
             raise ValueError(
-                f'--objectives={objectives}: there is no row {row!r}; known '
-                f'are {known}'
+                f'--objectives={objectives}: there is no row {row!r}; rows are '
+                f'separated by commas; known are {known}'
             )
         if row in weights:
             raise ValueError(
@@ -151,4 +183,18 @@ def parse(objectives: str) -> dict[str, float]:
     return weights
 
 
-__all__ = ['SUMS', 'TABLE', 'Objective', 'Replicas', 'Row', 'parse']
+__all__ = [
+    'SUMS',
+    'TABLE',
+    'Batch',
+    'Companion',
+    'Objective',
+    'Reads',
+    'Replicas',
+    'Row',
+    'Statistics',
+    'Vector',
+    'gather_pool',
+    'infonce',
+    'parse',
+]

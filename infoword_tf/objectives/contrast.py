@@ -10,22 +10,30 @@ views; f is the cosine times a learned scale.
 Glossary of shapes: B texts, T tokens, M candidates, D width.
 """
 
+from collections.abc import Mapping
 from typing import Any
 
 from keras import ops
 
-from infoword_tf.layers.pooling import pool
+from infoword_tf.layers.pooling import pool, unit
 from infoword_tf.objectives import infonce
 from infoword_tf.objectives.objective import (
+    Batch,
     Objective,
     Pool,
-    Replicas,
+    Vector,
     gather_pool,
 )
 from infoword_tf.views import View
 
 Tensor = Any
 FIRST_SCALE, LARGEST_SCALE = 20.0, 100.0
+
+
+def vector(settings: Mapping[str, Any]) -> Vector:
+    """The mean with learned weights."""
+    del settings
+    return Vector('weighted', 'cosine', rank=2)
 
 
 class SentenceContrast(Objective):
@@ -38,7 +46,7 @@ class SentenceContrast(Objective):
 
     def build(self) -> None:
         """Makes w, 0 at first (the plain mean), and the scale of f."""
-        width = self.encoder.arguments['width']
+        width = self.encoder.width
         self.pooling_kernel = self.add_weight(
             shape=(width,),
             initializer='zeros',
@@ -55,38 +63,27 @@ class SentenceContrast(Objective):
         real = ops.equal(view.block_ids, 0)
         kernel = ops.convert_to_tensor(self.pooling_kernel)
         pooled = pool(states, real, kernel)
-        return ops.normalize(pooled, axis=-1)[:, None]
+        return unit(pooled)[:, None]
 
-    def candidates(
-        self,
-        views: dict[str, View],
-        states: dict[str, Tensor],
-        replicas: Replicas,
-        limit: int | None = None,
-    ) -> dict[str, Pool]:
+    def candidates(self, batch: Batch) -> dict[str, Pool]:
         """The vectors of the global batch, by side."""
         return {
             side: gather_pool(
-                views[side],
+                batch.views[side],
                 self.row,
-                replicas,
-                limit,
-                self.vectors(views[side], states[side]),
+                batch.replicas,
+                batch.limit,
+                self.vectors(batch.views[side], batch.states(side)),
             )
             for side in self.sides
         }
 
     def score(
-        self,
-        views: dict[str, View],
-        states: dict[str, Tensor],
-        candidates: dict[str, Pool],
-        kl: float,
-        key: Tensor | None = None,
+        self, batch: Batch, candidates: dict[str, Pool]
     ) -> infonce.Outcome:
         """The mean of Eq. 1 from a to b and from b to a."""
         own = {
-            side: self.vectors(views[side], states[side])[:, 0]
+            side: self.vectors(batch.views[side], batch.states(side))[:, 0]
             for side in self.sides
         }
         scale = ops.minimum(
@@ -94,11 +91,11 @@ class SentenceContrast(Objective):
         )
         positive = scale * ops.sum(own['passage'] * own['sentence'], axis=1)
         outcomes = []
-        for asking, answer in (self.sides, self.sides[::-1]):
-            view, others = views[answer], candidates[answer]
+        for query, answer in (self.sides, self.sides[::-1]):
+            view, others = batch.views[answer], candidates[answer]
             targets = view.targets[self.row][:, 0]
             scores = ops.matmul(
-                scale * own[asking], ops.transpose(others.states)
+                scale * own[query], ops.transpose(others.states)
             )  # [B, M]
             outcomes.append(
                 infonce.contrast(
@@ -107,12 +104,11 @@ class SentenceContrast(Objective):
                     others.others(view.sequences),
                     ops.equal(others.ids[None, :], targets[:, None]),
                     view.weights[self.row][:, 0],
-                    kl,
+                    self.kl(batch.statistics),
                     drop_identical=True,
-                    hidden=view.hidden[self.row][:, 0],
+                    measured=view.measured[self.row][:, 0],
                 )
             )
-        there, back = outcomes
         return infonce.Outcome(
-            *(0.5 * (x + y) for x, y in zip(there, back, strict=True))
+            *(0.5 * (x + y) for x, y in zip(*outcomes, strict=True))
         )

@@ -11,21 +11,30 @@ candidates, D width.
 """
 
 import math
+from collections.abc import Mapping
 from typing import Any
 
 from keras import ops
 
+from infoword_tf.layers.pooling import unit
 from infoword_tf.objectives import infonce
 from infoword_tf.objectives.objective import (
+    Batch,
     Objective,
     Pool,
-    Replicas,
+    Vector,
     gather_pool,
 )
-from infoword_tf.views import Specials, View
+from infoword_tf.views import Specials
 
 Tensor = Any
 CRITICS = ('dot', 'scaled', 'cosine')
+
+
+def vector(settings: Mapping[str, Any]) -> Vector:
+    """The state of [CLS], compared as the critic compares."""
+    cosine = settings['critic'] == 'cosine'
+    return Vector('cls', 'cosine' if cosine else 'dot', rank=1)
 
 
 class DeepInfoMax(Objective):
@@ -64,39 +73,30 @@ class DeepInfoMax(Objective):
             raise ValueError(f'temperature {temperature}: it is above 0')
         self.critic, self.temperature = critic, temperature
 
-    def candidates(
-        self,
-        views: dict[str, View],
-        states: dict[str, Tensor],
-        replicas: Replicas,
-        limit: int | None = None,
-    ) -> Pool:
+    def candidates(self, batch: Batch) -> Pool:
         """The encoded n-grams of the global batch."""
         return gather_pool(
-            views['ngrams'], self.row, replicas, limit, states['ngrams']
+            batch.views['ngrams'],
+            self.row,
+            batch.replicas,
+            batch.limit,
+            batch.states('ngrams'),
         )
 
-    def score(
-        self,
-        views: dict[str, View],
-        states: dict[str, Tensor],
-        candidates: Pool,
-        kl: float,
-        key: Tensor | None = None,
-    ) -> infonce.Outcome:
+    def score(self, batch: Batch, candidates: Pool) -> infonce.Outcome:
         """Eq. 1 over the n-grams of other sequences.
 
         The scores are one [B, D] by [D, M] product: the n-grams of a sequence
         share their a.
         """
-        view = views['ngrams']
+        view = batch.views['ngrams']
         targets = ops.reshape(view.targets[self.row], (-1,))  # [N]
-        a = ops.cast(states['masked'], 'float32')  # [B, 1, D]
-        b = ops.cast(states['ngrams'], 'float32')  # [B, S, D]
+        a = ops.cast(batch.states('masked'), 'float32')  # [B, 1, D]
+        b = ops.cast(batch.states('ngrams'), 'float32')  # [B, S, D]
         c = candidates.states  # [M, D]
         slots, width = b.shape[1:]
         if self.critic == 'cosine':
-            a, b, c = (ops.normalize(x, axis=-1) for x in (a, b, c))
+            a, b, c = map(unit, (a, b, c))
             a = a / self.temperature
         elif self.critic == 'scaled':
             a = a / math.sqrt(width)
@@ -109,6 +109,6 @@ class DeepInfoMax(Objective):
             ops.repeat(counts, slots, axis=0),
             ops.equal(candidates.ids[None, :], targets[:, None]),
             ops.reshape(view.weights[self.row], (-1,)),
-            kl,
+            self.kl(batch.statistics),
             drop_identical=True,
         )

@@ -33,28 +33,28 @@ class Candidates(NamedTuple):
         positive: [N] f(a, b), nats.
         log_sum: [N] log sum over B~ of exp f(a, b~), the positive included.
         log_size: [N] or scalar, log|B~|.
-        rivals: [N] how many candidates that are not identical to the positive
+        rank: [N] how many candidates that are not identical to the positive
             score at least as high; 0 is a correct answer.
     """
 
     positive: Tensor
     log_sum: Tensor
     log_size: Tensor
-    rivals: Tensor
+    rank: Tensor
 
 
 class Outcome(NamedTuple):
     """Sums over pairs, float32 scalars: what a row makes of a batch.
 
     Means over several batches or replicas are sums of these divided: the loss
-    by `weight`, the others by `hidden`.
+    by `weight`, the others by `measured`.
 
     Attributes:
         loss: weighted sum of the training loss, nats.
         weight: sum of weights.
-        mi, ceiling, accuracy: weighted sums over pairs whose b is hidden.
+        mi, ceiling, accuracy: weighted sums over pairs whose b is measured.
         chance: likewise, the accuracy of scores that know nothing, 1 / |B~|.
-        hidden: sum of the weights of those pairs.
+        measured: sum of the weights of those pairs.
     """
 
     loss: Tensor
@@ -63,14 +63,14 @@ class Outcome(NamedTuple):
     ceiling: Tensor
     accuracy: Tensor
     chance: Tensor
-    hidden: Tensor
+    measured: Tensor
 
 
 def infonce(
     candidates: Candidates,
     weights: Tensor,
     kl: float,
-    hidden: Tensor | None = None,
+    measured: Tensor | None = None,
     train_log_sum: Tensor | None = None,
 ) -> Outcome:
     """Eq. 1, summed over pairs.
@@ -79,17 +79,17 @@ def infonce(
         candidates: scores over all candidates.
         weights: [N] float32, 0 for padding.
         kl: KL(p(b) || q), nats.
-        hidden: [N] float32, 1 where a does not show b; None: everywhere.
+        measured: [N] float32, 1 where a does not show b; None: everywhere.
             Only these pairs count in MI, ceiling and accuracy: a copy of what
             is visible says nothing about text.
         train_log_sum: [N] the log-sum of the training loss where it leaves
             candidates out (accidental hits); the bound never does.
     """
-    positive, log_sum, log_size, rivals = candidates
+    positive, log_sum, log_size, rank = candidates
     loss = (log_sum if train_log_sum is None else train_log_sum) - positive
-    counted = weights if hidden is None else weights * hidden
+    counted = weights if measured is None else weights * measured
     bound = log_size - kl - (log_sum - positive)
-    correct = ops.cast(ops.equal(rivals, 0), 'float32')
+    correct = ops.cast(ops.equal(rank, 0), 'float32')
     log_size = ops.broadcast_to(log_size, ops.shape(bound))
     return Outcome(
         loss=ops.sum(weights * loss),
@@ -98,7 +98,7 @@ def infonce(
         ceiling=ops.sum(counted * (log_size - kl)),
         accuracy=ops.sum(counted * correct),
         chance=ops.sum(counted * ops.exp(-log_size)),
-        hidden=ops.sum(counted),
+        measured=ops.sum(counted),
     )
 
 
@@ -122,13 +122,13 @@ def counted(
     )
     others = ops.logsumexp(scores + log_counts, axis=1)
     as_high = ops.greater_equal(scores, positive[:, None])
-    rivals = ops.logical_and(as_high, ops.logical_not(identical))
-    rivals = ops.logical_and(rivals, present)
+    rank = ops.logical_and(as_high, ops.logical_not(identical))
+    rank = ops.logical_and(rank, present)
     return Candidates(
         positive,
         ops.logaddexp(others, positive),
         ops.log1p(ops.sum(counts, axis=1)),
-        ops.sum(ops.cast(rivals, 'float32'), axis=1),
+        ops.sum(ops.cast(rank, 'float32'), axis=1),
     )
 
 
@@ -140,25 +140,25 @@ def contrast(
     weights: Tensor,
     kl: float,
     drop_identical: bool,
-    hidden: Tensor | None = None,
+    measured: Tensor | None = None,
 ) -> Outcome:
     """Eq. 1 over the positive and a multiset of negatives.
 
     Args:
         positive, scores, counts, identical: as in `counted`.
-        weights, kl, hidden: as in `infonce`.
+        weights, kl, measured: as in `infonce`.
         drop_identical: whether the training loss leaves copies of the
             positive out; the bound counts them.
     """
     train_log_sum = None
     if drop_identical:
-        kept = ops.where(identical, 0.0, counts)
-        train_log_sum = counted(positive, scores, kept, identical).log_sum
+        others = ops.where(identical, 0.0, counts)
+        train_log_sum = counted(positive, scores, others, identical).log_sum
     return infonce(
         counted(positive, scores, counts, identical),
         weights,
         kl,
-        hidden,
+        measured,
         train_log_sum,
     )
 

@@ -15,32 +15,29 @@ from collections.abc import Mapping
 from typing import Any
 
 from infoword_tf.objectives import infonce
-from infoword_tf.objectives.vocabulary import VocabularyWords
-from infoword_tf.views import View
+from infoword_tf.objectives.objective import Batch, Vector
+from infoword_tf.objectives.vocabulary import VocabularyPieces
 
 Tensor = Any
 VIEW = 'streamed'
 
 
-def reading(length: int, settings: Mapping[str, Any]) -> dict[str, Any]:
-    """How the source is read: T tokens, none of them twice."""
+def vector(settings: Mapping[str, Any]) -> Vector:
+    """The mean; a causal encoder knows a text at its end alone."""
     del settings
-    return {'length': length}
+    return Vector(layout='end')
 
 
-class NextWords(VocabularyWords):
+class NextPieces(VocabularyPieces):
     """`transformer_xl`: f over the whole vocabulary at every place."""
 
-    def score(
-        self,
-        views: dict[str, View],
-        states: dict[str, Tensor],
-        candidates: None,
-        kl: float,
-        key: Tensor | None = None,
-    ) -> infonce.Outcome:
+    def score(self, batch: Batch, candidates: None) -> infonce.Outcome:
         """Cross-entropy over V; MI leaves out the ends of documents."""
-        view = views[VIEW]
+        view = batch.views[VIEW]
         return self.among_all(
-            view, states[VIEW], kl, view.hidden[self.row], self.word_bias, key
+            batch,
+            view,
+            batch.states(VIEW),
+            view.measured[self.row],
+            self.piece_bias,
         )

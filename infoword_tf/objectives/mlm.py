@@ -1,8 +1,8 @@
-"""The rows `mlm` and `bert_nce`: a hidden word from the words around it.
+"""The rows `mlm` and `bert_nce`: a masked piece from the text around it.
 
-    row       a                  b            candidates
-    mlm       masked text        hidden word  the whole vocabulary
-    bert_nce  masked text        hidden word  hidden words of other sequences
+    row       a            b             candidates
+    mlm       masked text  masked piece  the whole vocabulary
+    bert_nce  masked text  masked piece  masked pieces of other sequences
 
 g_omega is the encoder's state at the place, g_psi its input embedding, and
 f(a, b) their dot product (Kong et al. 2019, §3.2 and §4; Devlin et al. 2019).
@@ -18,24 +18,24 @@ from typing import Any
 import numpy as np
 from keras import ops
 
-from infoword_tf.layers import fused
+from infoword_tf.layers import activation, norm
 from infoword_tf.layers.attention import project
 from infoword_tf.layers.block import vector
 from infoword_tf.objectives import infonce
 from infoword_tf.objectives.objective import (
+    Batch,
     Objective,
     Pool,
-    Replicas,
     gather_pool,
 )
-from infoword_tf.objectives.vocabulary import VocabularyWords, pairs
-from infoword_tf.views import Specials, View
+from infoword_tf.objectives.vocabulary import VocabularyPieces, pairs
+from infoword_tf.views import Specials
 
 Tensor = Any
 VIEW = 'masked'
 
 
-class MaskedWords(VocabularyWords):
+class MaskedPieces(VocabularyPieces):
     """`mlm`: f over the whole vocabulary, as BERT trains it."""
 
     def __init__(
@@ -47,7 +47,7 @@ class MaskedWords(VocabularyWords):
         dtype: Any = None,
     ):
         """As `Objective`; transform: BERT's dense layer, GELU and norm over
-        the state, and its bias of each word.
+        the state, and its bias of each piece.
         """
         super().__init__(row, encoder, specials, dtype)
         self.transform = transform
@@ -55,14 +55,12 @@ class MaskedWords(VocabularyWords):
     def build(self) -> None:
         """Makes the transform's weights, if it is wanted."""
         if self.transform:
-            sizes = self.encoder.arguments
-            d, v = sizes['width'], sizes['vocab_size']
-
+            d, v = self.encoder.width, self.encoder.vocab_size
             self.kernel = self.add_weight(shape=(d, d), name='kernel')
             self.bias = vector(self, 'bias', d)
             self.gamma = vector(self, 'norm_gamma', d, 'ones')
             self.beta = vector(self, 'norm_beta', d)
-            self.word_bias = vector(self, 'word_bias', v)
+            self.piece_bias = vector(self, 'piece_bias', v)
         self.built = True
 
     def head(self, x: Tensor, key: Tensor | None = None) -> Tensor:
@@ -70,13 +68,13 @@ class MaskedWords(VocabularyWords):
         if not self.transform:
             return x
         sizes = self.encoder.arguments
-        x = fused.bias_gelu(
+        x = activation.bias_gelu(
             project(x, ops.cast(self.kernel, x.dtype)),
             self.bias,
             form=sizes['gelu'],
             key=key,
         )
-        return fused.norm(
+        return norm.norm(
             x,
             self.gamma,
             self.beta,
@@ -85,36 +83,28 @@ class MaskedWords(VocabularyWords):
             key=key,
         )
 
-    def word_scores(self, states: Tensor, counts: np.ndarray) -> Tensor:
+    def piece_scores(self, states: Tensor, counts: np.ndarray) -> Tensor:
         """f(a, .) over the vocabulary: states [B, Q, D] -> [B, Q, V]."""
         x = ops.cast(self.head(states), 'float32')
-        scores = ops.matmul(x, ops.transpose(self.encoder.words))
-        return scores + self.word_bias if self.transform else scores
+        scores = ops.matmul(x, ops.transpose(self.encoder.embedding_table))
+        return scores + self.piece_bias if self.transform else scores
 
-    def score(
-        self,
-        views: dict[str, View],
-        states: dict[str, Tensor],
-        candidates: None,
-        kl: float,
-        key: Tensor | None = None,
-    ) -> infonce.Outcome:
+    def score(self, batch: Batch, candidates: None) -> infonce.Outcome:
         """Cross-entropy over V; MI counts the places that show [MASK]."""
-        view = views[VIEW]
+        view = batch.views[VIEW]
         seen = ops.take_along_axis(view.ids, view.places[self.row], axis=1)
-        hidden = ops.cast(ops.equal(seen, self.specials.mask_id), 'float32')
+        masked = ops.cast(ops.equal(seen, self.specials.mask_id), 'float32')
         return self.among_all(
+            batch,
             view,
-            self.head(states[VIEW], key),
-            kl,
-            hidden,
-            self.word_bias if self.transform else None,
-            key,
+            self.head(batch.states(VIEW), batch.fused),
+            masked,
+            self.piece_bias if self.transform else None,
         )
 
 
-class NceWords(Objective):
-    """`bert_nce`: f over the hidden words of other sequences (J_MLM, §4)."""
+class NcePieces(Objective):
+    """`bert_nce`: f over the masked pieces of other sequences (J_MLM, §4)."""
 
     def __init__(
         self,
@@ -131,53 +121,42 @@ class NceWords(Objective):
         super().__init__(row, encoder, specials, dtype)
         self.drop_hits = drop_hits
 
-    def word_scores(self, states: Tensor, counts: np.ndarray) -> Tensor:
+    def piece_scores(self, states: Tensor, counts: np.ndarray) -> Tensor:
         """f(a, .) + log p(b): states [B, Q, D] -> [B, Q, V].
 
         The best f is pointwise mutual information, which is highest for rare
-        words; with log p(b) it is log p(b | a). counts: [V], of the text that
+        pieces; with log p(b) it is log p(b | a). counts: [V], of the text that
         it was trained on.
         """
         x = ops.cast(states, 'float32')
-        scores = ops.matmul(x, ops.transpose(self.encoder.words))
+        scores = ops.matmul(x, ops.transpose(self.encoder.embedding_table))
         frequencies = np.log(counts / counts.sum())
         return scores + frequencies.astype('float32')
 
-    def candidates(
-        self,
-        views: dict[str, View],
-        states: dict[str, Tensor],
-        replicas: Replicas,
-        limit: int | None = None,
-    ) -> Pool:
+    def candidates(self, batch: Batch) -> Pool:
         """The paper's multiset, "words of other sequences in the batch"."""
-        return gather_pool(views[VIEW], self.row, replicas, limit)
+        return gather_pool(
+            batch.views[VIEW], self.row, batch.replicas, batch.limit
+        )
 
-    def score(
-        self,
-        views: dict[str, View],
-        states: dict[str, Tensor],
-        candidates: Pool,
-        kl: float,
-        key: Tensor | None = None,
-    ) -> infonce.Outcome:
+    def score(self, batch: Batch, candidates: Pool) -> infonce.Outcome:
         """Eq. 1 over the multiset, by its targets or by its counts.
 
         Columns are the targets themselves where there are at most V of them,
         else the vocabulary with the number of copies of each word.
         """
         x, targets, weights, sequences = pairs(
-            views[VIEW], self.row, states[VIEW]
+            batch.views[VIEW], self.row, batch.states(VIEW)
         )
         own = self.encoder.lookup(targets)  # [N, D]
         positive = ops.sum(x * own, axis=1)
-        size = self.encoder.arguments['vocab_size']
+        size = self.encoder.vocab_size
         if candidates.limit is not None or candidates.ids.shape[0] <= size:
             columns = candidates.ids
             counts = candidates.others(sequences)
         else:
             columns = ops.arange(size, dtype='int32')
-            counts = _counts(candidates, views[VIEW].sequences, size)
+            counts = _counts(candidates, batch.views[VIEW].sequences, size)
             counts = ops.repeat(counts, targets.shape[0] // counts.shape[0], 0)
         table = self.encoder.lookup(columns)  # [M, D]
         scores = ops.matmul(x, ops.transpose(table))  # [N, M]
@@ -188,18 +167,18 @@ class NceWords(Objective):
             counts,
             identical,
             weights,
-            kl,
+            self.kl(batch.statistics),
             drop_identical=self.drop_hits,
         )
 
 
-def _counts(words: Pool, sequences: Tensor, size: int) -> Tensor:
+def _counts(pool: Pool, sequences: Tensor, size: int) -> Tensor:
     """[B, V] float32: c[v] - c_b[v], copies of v in other sequences."""
-    weights = words.weights
-    total = ops.segment_sum(weights, words.ids, num_segments=size)  # [V]
+    weights = pool.weights
+    total = ops.segment_sum(weights, pool.ids, num_segments=size)  # [V]
     b = sequences.shape[0]
-    own = ops.equal(words.sequences[None, :], sequences[:, None])  # [B, M]
-    place = ops.arange(b, dtype='int32')[:, None] * size + words.ids[None, :]
+    own = ops.equal(pool.sequences[None, :], sequences[:, None])  # [B, M]
+    place = ops.arange(b, dtype='int32')[:, None] * size + pool.ids[None, :]
     own = ops.segment_sum(
         ops.reshape(ops.where(own, weights[None, :], 0.0), (-1,)),
         ops.reshape(place, (-1,)),

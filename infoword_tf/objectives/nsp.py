@@ -19,8 +19,7 @@ from keras import ops
 
 from infoword_tf.layers.block import vector
 from infoword_tf.objectives import infonce
-from infoword_tf.objectives.objective import Objective
-from infoword_tf.views import View
+from infoword_tf.objectives.objective import Batch, Objective
 
 Tensor = Any
 
@@ -33,9 +32,11 @@ class NextSentence(Objective):
     of their scores.
     """
 
+    bounded = False
+
     def build(self) -> None:
         """Makes pooler and classes."""
-        d = self.encoder.arguments['width']
+        d = self.encoder.width
 
         self.pooler_kernel = self.add_weight(
             shape=(d, d), name='pooler_kernel', autocast=False
@@ -53,19 +54,12 @@ class NextSentence(Objective):
         x = ops.tanh(ops.matmul(x, self.pooler_kernel) + self.pooler_bias)
         return ops.matmul(x, self.kernel) + self.bias
 
-    def score(
-        self,
-        views: dict[str, View],
-        states: dict[str, Tensor],
-        candidates: None,
-        kl: float,
-        key: Tensor | None = None,
-    ) -> infonce.Outcome:
+    def score(self, batch: Batch, candidates: None) -> infonce.Outcome:
         """Cross-entropy of the two classes; no MI, no ceiling."""
-        view = views['masked']
+        view = batch.views['masked']
         random = ops.cast(view.targets[self.row][:, 0], 'float32')
         weights = view.weights[self.row][:, 0]
-        scores = self.class_scores(states['masked'][:, 0])
+        scores = self.class_scores(batch.states('masked')[:, 0])
         # How far the wrong class is above the right one.
         wrong = (scores[:, 1] - scores[:, 0]) * (1.0 - 2.0 * random)
         correct = ops.cast(ops.less(wrong, 0.0), 'float32')
@@ -78,7 +72,7 @@ class NextSentence(Objective):
             ceiling=none,
             accuracy=ops.sum(weights * correct),
             chance=0.5 * total,
-            hidden=total,
+            measured=total,
         )
 
 
@@ -91,25 +85,19 @@ class NextSentenceNce(Objective):
 
     def build(self) -> None:
         """Makes psi."""
-        width = self.encoder.arguments['width']
+        width = self.encoder.width
         # A matrix of one column, so that it is drawn and decays as others do.
         self.psi = self.add_weight(
             shape=(width, 1), name='kernel', autocast=False
         )
         self.built = True
 
-    def score(
-        self,
-        views: dict[str, View],
-        states: dict[str, Tensor],
-        candidates: None,
-        kl: float,
-        key: Tensor | None = None,
-    ) -> infonce.Outcome:
+    def score(self, batch: Batch, candidates: None) -> infonce.Outcome:
         """Eq. 1 over each pair's own candidates."""
-        view = views['rivals']
+        view = batch.views['negatives']
         true, others = (
-            ops.cast(states[name], 'float32') for name in ('masked', 'rivals')
+            ops.cast(batch.states(name), 'float32')
+            for name in ('masked', 'negatives')
         )  # [B, 1, D], [B, K, 1, D]
         # Products of two matrices: one of more is slower, and says no more.
         width = true.shape[-1]
@@ -125,6 +113,6 @@ class NextSentenceNce(Objective):
             ops.ones_like(scores),
             ops.equal(numbers[:, 1:], numbers[:, :1]),
             view.weights[self.row][:, 0],
-            kl,
+            self.kl(batch.statistics),
             drop_identical=False,
         )

@@ -2,24 +2,71 @@
 
 A row is data (`Row`, in TABLE) and an objective (a subclass of `Objective`, in
 a file of its own). The trainer draws the row's views, encodes each view once
-for all rows that share it, and hands the states over.
+for all rows that share it, and hands a `Batch` over.
 
 Glossary of shapes: B sequences, P places, N = B P pairs, M candidates,
-D width, R replicas.
+D width, R replicas, V vocabulary.
 """
 
 import dataclasses
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import keras
 import numpy as np
 from keras import ops
 
+from infoword_tf.encoders.encoder import Encoded
 from infoword_tf.objectives.infonce import Outcome
-from infoword_tf.views import Specials, View
+from infoword_tf.settings import Setting
+from infoword_tf.views import Reads, Specials, View
 
 Tensor = Any
+
+
+class Vector(NamedTuple):
+    """How a text becomes a vector, and how two of them are compared.
+
+    Attributes:
+        pooling: in layers.pooling.POOLINGS.
+        similarity: 'cosine' or 'dot'.
+        layout: in text.layout.LAYOUTS, what stands around a text that is
+            encoded alone. All rows of a sum have the same.
+        rank: in a sum the row of the highest rank decides.
+    """
+
+    pooling: str = 'mean'
+    similarity: str = 'cosine'
+    layout: str = 'bert'
+    rank: int = 0
+
+
+def plain_vector(settings: Mapping[str, Any]) -> Vector:
+    """Of rows that compare no whole texts: the mean of the states."""
+    del settings
+    return Vector()
+
+
+class Companion(NamedTuple):
+    """An encoder that a row brings along, beside the one that is trained.
+
+    It has the trained one's sizes, and is never exported.
+
+    Attributes:
+        arguments: in which it differs from the trained encoder.
+        frozen: whether no gradient changes it.
+        momentum: it is an average of the trained encoder, which starts as its
+            copy and after each update moves by 1 - momentum; None: it is not.
+        dropout: whether it drops, as the trained one does.
+        saved: whether checkpoints hold it; one that is not is made anew from
+            the run's seed.
+    """
+
+    arguments: Mapping[str, Any] = {}
+    frozen: bool = True
+    momentum: float | None = None
+    dropout: bool = False
+    saved: bool = True
 
 
 @dataclasses.dataclass(frozen=True)
@@ -30,29 +77,16 @@ class Row:
         objective: the class.
         a, b, relation: the two views and p(a, b), in words.
         candidates: B~, in words.
-        views: by name in VIEWS, what it wants there: 'words', 'queries',
-            'start', 'next' or 'text'.
-        encoders: names in ENCODERS that it allows, the default first.
-        arguments: of the encoder, which this row fixes.
-        reading: for a row that reads its source in a way of its own, a
-            function of T and its settings that returns arguments of the
-            source: `length`, the tokens read, and others it has. None: T - 2
-            tokens.
-        masking: the one name in MASKINGS that it can use, or None for any.
-        settings: what a run may choose, with defaults: arguments of the
-            class, or of the draw.
-        drawn: which of the settings go to the draw.
+        views: by name in VIEWS, what it wants there.
+        encoders: by name in ENCODERS, those that it allows, each with the
+            arguments that this row fixes. The default is the first of
+            ENCODERS that all rows of a sum allow.
+        settings: what a run may choose: arguments of the class. Those of its
+            views are settings of the row too, see `settings_of`.
         heldout_candidates: M of held-out text, None for the vocabulary, or
-            where the views hold each pair's own candidates.
-        pooling: for a row that makes a vector of a whole text, how it does
-            (`Loaded.embed`); None for others. Later rows of TABLE win.
-        layout: in text.layout.LAYOUTS, how a text is encoded alone.
-        similarity: how such vectors are compared, 'cosine' or 'dot'.
-        sources: by view, the name in data.batches.SOURCES that it is made
-            from, for all rows that share the view; views that are not named
-            keep their own.
-        bounded: its loss bounds mutual information. Binary NCE does not: then
-            MI and ceiling are left out of the metrics.
+            where each batch holds each pair's own candidates.
+        vector: how a text becomes a vector, by the settings.
+        companions: by name, the encoders that it brings along.
     """
 
     objective: type['Objective']
@@ -60,19 +94,16 @@ class Row:
     b: str
     relation: str
     candidates: str
-    views: dict[str, str]
-    encoders: tuple[str, ...] = ('transformer',)
-    arguments: dict[str, Any] = dataclasses.field(default_factory=dict)
-    reading: Callable[[int, Mapping[str, Any]], dict[str, Any]] | None = None
-    masking: str | None = None
-    settings: dict[str, Any] = dataclasses.field(default_factory=dict)
-    drawn: tuple[str, ...] = ()
+    views: Mapping[str, Reads]
+    encoders: Mapping[str, Mapping[str, Any]] = dataclasses.field(
+        default_factory=lambda: {'transformer': {}}
+    )
+    settings: Mapping[str, Setting] = dataclasses.field(default_factory=dict)
     heldout_candidates: int | None = None
-    pooling: str | None = None
-    similarity: str = 'cosine'
-    layout: str = 'bert'
-    sources: dict[str, str] = dataclasses.field(default_factory=dict)
-    bounded: bool = True
+    vector: Callable[[Mapping[str, Any]], Vector] = plain_vector
+    companions: Mapping[str, Companion] = dataclasses.field(
+        default_factory=dict
+    )
 
 
 class Replicas:
@@ -88,6 +119,74 @@ class Replicas:
     def sum(self, x: Tensor) -> Tensor:
         """The sum over replicas, without a gradient."""
         return x
+
+
+class Statistics(NamedTuple):
+    """How often each piece occurs, without specials but [UNK].
+
+    Attributes:
+        training: [V] counts of the text that is trained on.
+        measured: [V] counts of the text that this batch is from: the same
+            in training, the held-out text's otherwise.
+    """
+
+    training: np.ndarray
+    measured: np.ndarray
+
+    @property
+    def p(self) -> np.ndarray:
+        """[V] float64, p(b) of the measured text."""
+        return self.measured / max(1, self.measured.sum())
+
+
+class Batch(NamedTuple):
+    """What a row gets of a step: this replica's rows of the global batch.
+
+    Attributes:
+        views: by name, the views of the run.
+        encoded: by view and encoder, what each pass gave at the places of
+            this row.
+        statistics: counts of pieces.
+        replicas: to share candidates with.
+        key: [2] uint32 of the row in this step, the same on all replicas and
+            for all held-out batches: for what the objective itself draws.
+        training: False for held-out text, where plain operations run.
+        state: what `Objective.remember` kept of the step before, by name.
+        limit: of held-out text, M: each pair uses the first M candidates
+            that come from other sequences. None: all.
+    """
+
+    views: Mapping[str, View]
+    encoded: Mapping[str, Mapping[str, list[Encoded]]]
+    statistics: Statistics
+    replicas: Replicas
+    key: Tensor
+    training: bool = True
+    state: Mapping[str, Tensor] = {}
+    limit: int | None = None
+
+    def states(
+        self, view: str, encoder: str = 'encoder', turn: int = 0
+    ) -> Tensor:
+        """[B, P, D] of a view at the row's places; [B, T, D] of a text.
+
+        Args:
+            view: one that the row reads.
+            encoder: one of `Reads.encoders`.
+            turn: which of `Reads.passes`.
+        """
+        return self.encoded[view][encoder][turn].states
+
+    def layers(
+        self, view: str, encoder: str = 'encoder', turn: int = 0
+    ) -> list[Tensor]:
+        """L + 1 times [B, P, D], embeddings first, where `Reads.layers`."""
+        return self.encoded[view][encoder][turn].layers
+
+    @property
+    def fused(self) -> Tensor | None:
+        """The key of fused pieces; None where plain operations run."""
+        return self.key if self.training else None
 
 
 class Pool(NamedTuple):
@@ -151,7 +250,13 @@ class Objective(keras.layers.Layer):
 
     It owns only what it alone uses (a transform, a bias, a temperature);
     g_psi of lookup rows is the encoder's input embedding.
+
+    Attributes:
+        bounded: whether its loss bounds mutual information. Binary NCE does
+            not: then MI and ceiling are left out of the metrics.
     """
+
+    bounded: ClassVar[bool] = True
 
     def __init__(
         self, row: str, encoder: Any, specials: Specials, dtype: Any = None
@@ -172,57 +277,51 @@ class Objective(keras.layers.Layer):
         """Makes the row's own weights; most have none."""
         self.built = True
 
-    def kl(self, frequencies: np.ndarray) -> float:
+    def kl(self, statistics: Statistics) -> float:
         """KL(p(b) || q) in nats; 0 where candidates come from the batch.
 
-        Args:
-            frequencies: [V] float64, p(b) of the text that is measured.
+        p is of the measured text; q, what candidates are drawn from, may be
+        of the training text.
         """
         return 0.0
 
-    def candidates(
-        self,
-        views: dict[str, View],
-        states: dict[str, Tensor],
-        replicas: Replicas,
-        limit: int | None = None,
-    ) -> Any:
+    def empty_state(self) -> dict[str, Tensor]:
+        """What the first step finds in `Batch.state`: the same on all
+        replicas; nothing for most rows.
+        """
+        return {}
+
+    def candidates(self, batch: Batch) -> Any:
         """What all pairs of a global batch are compared with.
 
-        Args:
-            views: this replica's rows of the views that the row reads.
-            states: by view, [B, P, D], this row's states.
-            replicas: to gather over.
-            limit: of held-out text, M: each pair uses the first M that come
-                from other sequences.
+        Of held-out text it is called once, on its first sequences, where the
+        row has `heldout_candidates`, else on every batch.
 
         Returns:
             Whatever `score` wants; None for the vocabulary.
         """
         return None
 
-    def score(
-        self,
-        views: dict[str, View],
-        states: dict[str, Tensor],
-        candidates: Any,
-        kl: float,
-        key: Tensor | None = None,
-    ) -> Outcome:
+    def score(self, batch: Batch, candidates: Any) -> Outcome:
         """Scores this replica's pairs.
 
         (Not `call`: a layer's call would cast candidates to its own dtype.)
 
         Args:
-            views, states: as in `candidates`.
+            batch: of the step.
             candidates: what `candidates` returned.
-            kl: what `kl` returned.
-            key: [2] uint32 in training, None otherwise.
 
         Returns:
             Sums over this replica's pairs.
         """
         raise NotImplementedError
+
+    def remember(self, batch: Batch) -> dict[str, Tensor]:
+        """The state of the next step, after the loss; no gradient enters.
+
+        Equal on all replicas: gather over `Batch.replicas` first.
+        """
+        return dict(batch.state)
 
 
 class _Unowned:

@@ -1,4 +1,4 @@
-"""Words against the whole vocabulary: what `mlm` and rows of next words share.
+"""Pieces against the whole vocabulary, for `mlm`, `transformer_xl` and `plm`.
 
 Glossary of shapes: B sequences, P places, N = B P pairs, D width,
 V vocabulary.
@@ -7,13 +7,12 @@ V vocabulary.
 import math
 from typing import Any
 
-import numpy as np
 from keras import ops
 
-from infoword_tf.layers import fused
 from infoword_tf.layers.block import vector
+from infoword_tf.layers.vocabulary_scores import vocabulary_scores
 from infoword_tf.objectives import infonce
-from infoword_tf.objectives.objective import Objective
+from infoword_tf.objectives.objective import Batch, Objective, Statistics
 from infoword_tf.views import View
 
 Tensor = Any
@@ -32,48 +31,44 @@ def pairs(view: View, row: str, x: Tensor) -> tuple[Tensor, ...]:
     )
 
 
-class VocabularyWords(Objective):
+class VocabularyPieces(Objective):
     """Rows whose candidates are the vocabulary; g_psi is a lookup."""
 
     def build(self) -> None:
-        """Makes the bias of each word."""
-        self.word_bias = vector(
-            self, 'word_bias', self.encoder.arguments['vocab_size']
-        )
+        """Makes the bias of each piece."""
+        self.piece_bias = vector(self, 'piece_bias', self.encoder.vocab_size)
         self.built = True
 
-    def kl(self, frequencies: np.ndarray) -> float:
-        """log V - H(b): the vocabulary is uniform, words are not."""
-        return infonce.divergence_from_uniform(frequencies)
+    def kl(self, statistics: Statistics) -> float:
+        """log V - H(b): the vocabulary is uniform, pieces are not."""
+        return infonce.divergence_from_uniform(statistics.p)
 
     def among_all(
         self,
+        batch: Batch,
         view: View,
         x: Tensor,
-        kl: float,
-        hidden: Tensor,
+        measured: Tensor,
         bias: Tensor | None = None,
-        key: Tensor | None = None,
     ) -> infonce.Outcome:
         """Eq. 1 over V, which is cross-entropy.
 
         Args:
-            view: whose targets are b.
+            batch: of the step.
+            view: of it, whose targets are b.
             x: [B, P, D], what is scored against the input embeddings.
-            kl: log V - H(b) of the text.
-            hidden: [B, P] float32: 0 for pairs of the loss alone.
-            bias: [V] float32 of each word, or None.
-            key: None runs plain operations.
+            measured: [B, P] float32: 0 for pairs of the loss alone.
+            bias: [V] float32 of each piece, or None.
         """
         x, targets, weights, _ = pairs(view, self.row, x)
-        table = ops.convert_to_tensor(self.encoder.words)
-        positive, log_sum, rivals = fused.vocabulary_scores(
-            x, table, bias, targets, dtype=self.compute_dtype, key=key
+        table = ops.convert_to_tensor(self.encoder.embedding_table)
+        positive, log_sum, rank = vocabulary_scores(
+            x, table, bias, targets, dtype=self.compute_dtype, key=batch.fused
         )
         log_size = math.log(table.shape[0])
         return infonce.infonce(
-            infonce.Candidates(positive, log_sum, log_size, rivals),
+            infonce.Candidates(positive, log_sum, log_size, rank),
             weights,
-            kl,
-            hidden=ops.reshape(hidden, (-1,)),
+            self.kl(batch.statistics),
+            measured=ops.reshape(measured, (-1,)),
         )

@@ -46,7 +46,7 @@ class Picture(NamedTuple):
 
 
 _WANTS = {
-    'words': 'The states at the outlined places are compared with the words '
+    'pieces': 'The states at the outlined places are compared with the words '
     'below them.',
     'queries': 'The query states at the outlined places are compared with '
     'their words, in the order of the numbers.',
@@ -99,7 +99,7 @@ def picture(
                 weights = text_of(weights, number)
                 if weights.shape == places.shape:
                     places = places[weights > 0]
-        if what in ('words', 'queries'):
+        if what in ('pieces', 'queries'):
             targets = text_of(view.targets[row], number)
             for place, target in zip(places, targets, strict=False):
                 asked[int(place)] = words[target]

@@ -3,7 +3,8 @@
     config.json  vocab.txt or spm.model  weights.safetensors
                                                what `load` needs
     flags.txt  checkpoints/                    what resuming needs
-    metrics.jsonl  metrics.json  bounds.png    what happened
+    metrics.jsonl  metrics.json  bounds.png  tensorboard/
+                                               what happened
 
 A checkpoint is one safetensors file of every weight and moment by its path:
 written beside its place, flushed and renamed, so it is there whole or not at
@@ -21,7 +22,9 @@ import numpy as np
 
 from infoword_tf import files
 
-PATTERN = 'step-{:09d}.safetensors'
+FOLDER, PATTERN = 'checkpoints', 'step-{:09d}.safetensors'
+WEIGHTS = 'weights.safetensors'
+STEP = 'step'  # the updates made so far, among the tensors of a file
 
 
 class Checkpoints:
@@ -35,7 +38,7 @@ class Checkpoints:
             keep: how many checkpoints to keep.
             chief: whether this process is the one that writes.
         """
-        self.folder, self.keep = workdir / 'checkpoints', keep
+        self.folder, self.keep = workdir / FOLDER, keep
         self.chief = chief
         if chief:
             self.folder.mkdir(parents=True, exist_ok=True)
@@ -49,7 +52,7 @@ class Checkpoints:
     def save(self, step: int, variables: Mapping[str, Any]) -> None:
         """Writes the state after `step` updates; drops the oldest ones."""
         tensors = {k: np.asarray(v) for k, v in variables.items()}
-        tensors['step'] = np.asarray(step, np.int64)
+        tensors[STEP] = np.asarray(step, np.int64)
         files.write_tensors(self.folder / PATTERN.format(step), tensors)
         for path in self.paths()[: -self.keep]:
             path.unlink()
@@ -57,14 +60,14 @@ class Checkpoints:
     def restore(
         self,
         variables: Mapping[str, Any],
-        memory: Mapping[str, Any] | None = None,
+        state: Mapping[str, Any] | None = None,
     ) -> int:
         """Sets variables from the newest checkpoint that is whole.
 
         Args:
-            variables: by path, all that the checkpoint holds but
-            memory: by path, `memory/...`, one of each replica. That of
-                another number of replicas is left out, and that is said.
+            variables: by path, all that the checkpoint holds but the state.
+            state: by path, `State.parts`. What is there for another number of
+                replicas is left out, and that is said.
 
         Returns:
             Updates made so far, 0 where there is no checkpoint.
@@ -81,23 +84,15 @@ class Checkpoints:
                 continue
             for failure in failures:
                 print(f'skipped a damaged checkpoint: {failure}', flush=True)
-            step = int(tensors.pop('step'))
-            remembered = {
+            step = int(tensors.pop(STEP))
+            lasting = {
                 k: tensors.pop(k)
                 for k in list(tensors)
-                if k.startswith('memory/')
+                if k.startswith('state/')
             }
             files.assign(variables, tensors, str(path))
             print(f'resuming from {path} (step {step})', flush=True)
-            memory = memory or {}
-            if set(memory) == set(remembered):
-                files.assign(memory, remembered, str(path))
-            else:
-                print(
-                    'memory starts empty: the checkpoint has none of these '
-                    'replicas',
-                    flush=True,
-                )
+            _assign_state(state or {}, lasting, str(path))
             # A run goes on from here: damaged newer ones are set aside.
             if self.chief:
                 for damaged in self.paths():
@@ -111,6 +106,64 @@ class Checkpoints:
                 + '; delete the folder to start from the beginning'
             )
         return 0
+
+
+def _assign_state(
+    state: Mapping[str, Any], lasting: Mapping[str, np.ndarray], where: str
+) -> None:
+    """Sets each entry whose parts are all there, and says which are not."""
+
+    def by_entry(paths: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+        found: dict[str, dict[str, Any]] = {}
+        for path, value in paths.items():
+            _, kind, name, *_ = path.split('/')
+            found.setdefault(f'{kind}/{name}', {})[path] = value
+        return found
+
+    there = by_entry(lasting)
+    for entry, variables in by_entry(state).items():
+        if set(variables) == set(there.get(entry, {})):
+            files.assign(variables, there[entry], where)
+        else:
+            print(
+                f'{entry} starts empty: the checkpoint has none of these '
+                'replicas',
+                flush=True,
+            )
+
+
+def write_weights(
+    workdir: pathlib.Path, tensors: Mapping[str, np.ndarray], step: int
+) -> None:
+    """Writes weights.safetensors, which says of which step it is.
+
+    Args:
+        workdir: of the run.
+        tensors: what travels, by path.
+        step: updates made so far.
+    """
+    tensors = {**tensors, STEP: np.asarray(step, np.int64)}
+    files.write_tensors(workdir / WEIGHTS, tensors)
+
+
+def weights_step(workdir: pathlib.Path) -> int | None:
+    """The step of weights.safetensors.
+
+    None: it is not there, cannot be read, or does not say.
+    """
+    if not (workdir / WEIGHTS).is_file():
+        return None
+    try:
+        step = files.read_tensor(workdir / WEIGHTS, STEP)
+    except ValueError:  # whoever reads all of it complains
+        return None
+    return None if step is None else int(step)
+
+
+def last_step(workdir: pathlib.Path) -> int | None:
+    """The step of the newest checkpoint; None: there is none."""
+    found = sorted((workdir / FOLDER).glob('step-*.safetensors'))
+    return int(found[-1].stem.removeprefix('step-')) if found else None
 
 
 class Metrics:

@@ -5,6 +5,7 @@ from typing import Any
 
 import tensorflow as tf
 
+from infoword_tf.commands import UsageError
 from infoword_tf.objectives.objective import Replicas
 
 STRATEGIES = ('one', 'mirrored', 'multiworker', 'tpu')
@@ -48,6 +49,33 @@ def make_strategy(name: str, logical_cpus: int = 1) -> tf.distribute.Strategy:
     tf.config.experimental_connect_to_cluster(resolver)
     tf.tpu.experimental.initialize_tpu_system(resolver)
     return tf.distribute.TPUStrategy(resolver)
+
+
+def check(
+    replicas: int, batch_size: int, one_cpu: bool = False, xla: bool = False
+) -> None:
+    """Complains of a batch or a compiler that replicas cannot have.
+
+    Args:
+        replicas: of the strategy.
+        batch_size: B of the global batch.
+        one_cpu: whether they are parts of one CPU.
+        xla: whether the whole step is to be compiled.
+
+    Raises:
+        UsageError: the batch cannot be shared, or the compiler is asked to
+            cross the parts of a CPU.
+    """
+    if batch_size % replicas:
+        raise UsageError(
+            f'--batch_size={batch_size} cannot be shared by {replicas} '
+            f'replicas; take a multiple of {replicas}'
+        )
+    if xla and one_cpu:
+        raise UsageError(
+            '--xla cannot cross the devices of one CPU; leave out --xla or '
+            '--logical_cpus'
+        )
 
 
 def is_chief(strategy: tf.distribute.Strategy) -> bool:

@@ -1,6 +1,6 @@
-"""The training loop: one step over the replicas, held-out values, the report.
+"""The training loop: one step over the replicas, held-out values, the clock.
 
-Orbit drives it; `train.py` puts the pieces together.
+Orbit drives it (`fit.py`); `train.py` puts the pieces together.
 
 Glossary of shapes: B sequences, E held-out sequences, M candidates.
 """
@@ -17,10 +17,11 @@ from infoword_tf.data.batches import HELDOUT_BATCH
 from infoword_tf.data.streams import StreamSource
 from infoword_tf.layers import dropout
 from infoword_tf.model import Model
-from infoword_tf.objectives import TABLE, Replicas
+from infoword_tf.objectives import TABLE, Statistics
 from infoword_tf.objectives.infonce import Outcome
 from infoword_tf.training import optim
 from infoword_tf.training.distribution import StrategyReplicas
+from infoword_tf.training.state import State
 from infoword_tf.views import View, flatten, unflatten
 
 FIELDS = Outcome._fields
@@ -36,96 +37,14 @@ def summarise(row: str, sums: np.ndarray) -> dict[str, float]:
     Without MI and ceiling where the row bounds none.
     """
     outcome = Outcome(*sums.tolist())
-    hidden = max(outcome.hidden, 1e-12)
+    measured = max(outcome.measured, 1e-12)
     found = {f'{row}/loss': outcome.loss / max(outcome.weight, 1e-12)}
-    if TABLE[row].bounded:
-        found[f'{row}/mi'] = outcome.mi / hidden
-        found[f'{row}/ceiling'] = outcome.ceiling / hidden
-    found[f'{row}/accuracy'] = outcome.accuracy / hidden
-    found[f'{row}/chance'] = outcome.chance / hidden
+    if TABLE[row].objective.bounded:
+        found[f'{row}/mi'] = outcome.mi / measured
+        found[f'{row}/ceiling'] = outcome.ceiling / measured
+    found[f'{row}/accuracy'] = outcome.accuracy / measured
+    found[f'{row}/chance'] = outcome.chance / measured
     return found
-
-
-class Memories:
-    """What the encoder remembers from step to step: the one state of a run.
-
-    By view two variables, each a part of its own on every replica: rows of a
-    batch lie on the same replica at every step. They are float32 whatever the
-    model computes in, which keeps bfloat16 exactly.
-    """
-
-    def __init__(
-        self, model: Model, strategy: tf.distribute.Strategy, batch_size: int
-    ):
-        """Makes the variables, empty; none where nothing is remembered.
-
-        Args:
-            model: whose config has a `memory_length`.
-            strategy: of the run.
-            batch_size: B of the global batch.
-        """
-        self.strategy = strategy
-        share = batch_size // strategy.num_replicas_in_sync
-        self.dtype = model.encoder.compute_dtype
-
-        def variable(value: Any, dtype: str) -> tf.Variable:
-            return tf.Variable(
-                tf.zeros(value.shape, dtype),
-                trainable=False,
-                synchronization=tf.VariableSynchronization.ON_READ,
-                aggregation=tf.VariableAggregation.NONE,
-            )
-
-        with strategy.scope():
-            self.variables = {
-                name: memory._replace(
-                    states=variable(memory.states, 'float32'),
-                    filled=variable(memory.filled, 'int32'),
-                )
-                for name, memory in model.empty_memories(share).items()
-            }
-
-    def read(self) -> dict[str, Any]:
-        """By view, the memory of the replica that runs."""
-        return {
-            name: memory._replace(
-                states=tf.cast(memory.states.read_value(), self.dtype),
-                filled=memory.filled.read_value(),
-            )
-            for name, memory in self.variables.items()
-        }
-
-    def write(self, memories: Mapping[str, Any], allowed: tf.Tensor) -> None:
-        """Keeps the new memories of the replica that runs.
-
-        Args:
-            memories: by view.
-            allowed: bool; False leaves everything as it is.
-        """
-        for name, memory in self.variables.items():
-            for field in ('states', 'filled'):
-                variable = getattr(memory, field)
-                new = tf.cast(getattr(memories[name], field), variable.dtype)
-                old = variable.read_value()
-                variable.assign(tf.where(allowed, new, old))
-
-    def parts(self) -> dict[str, tf.Variable]:
-        """Each replica's own part by path, for a checkpoint.
-
-        Nothing where replicas are on several machines: only one of them
-        writes.
-        """
-        found = {}
-        for name, memory in self.variables.items():
-            for field in ('states', 'filled'):
-                parts = self.strategy.experimental_local_results(
-                    getattr(memory, field)
-                )
-                if len(parts) < self.strategy.num_replicas_in_sync:
-                    return {}
-                for replica, part in enumerate(parts):
-                    found[f'memory/{name}/{field}/{replica}'] = part
-        return found
 
 
 class Trainer(orbit.StandardTrainer):
@@ -139,28 +58,28 @@ class Trainer(orbit.StandardTrainer):
         optimizer: optim.AdamW,
         step: tf.Variable,
         learning_rate: Callable[[tf.Tensor], tf.Tensor],
-        kl: Mapping[str, float],
+        statistics: Statistics,
         seed: int,
         batch_size: int,
         xla: bool = False,
-        memories: Memories | None = None,
+        state: State | None = None,
     ):
-        """Args: what a step needs; the dataset has global batches, kl is of
-        the training text.
+        """Args: what a step needs; the dataset has global batches, the
+        statistics are of the training text.
 
         Each replica takes its rows of the global batch by itself: batches are
         small, and the iterator that tf.distribute would put in front of the
         dataset has a tuner that no option reaches, whose thread sleeps for up
         to a minute before the iterator can end.
 
-        Without `memories` they are empty.
+        Without a `state` it is empty.
         """
         super().__init__(dataset)
         self.model, self.strategy, self.optimizer = model, strategy, optimizer
         self.step, self.learning_rate = step, learning_rate
-        self.kl, self.seed = kl, seed
+        self.statistics, self.seed = statistics, seed
         self.share = batch_size // strategy.num_replicas_in_sync
-        self.memories = memories or Memories(model, strategy, batch_size)
+        self.state = state or State(model, strategy, batch_size)
         self.rows = list(model.objectives)
         self.count_names = [
             name for name in dataset.element_spec if '/counts/' in name
@@ -172,13 +91,17 @@ class Trainer(orbit.StandardTrainer):
         self.gradients = self._gradients
         if xla:
             # Around forward and backward only: updates stay outside.
-            self.gradients = tf.function(self._gradients, jit_compile=True)
+            self.gradients = tf.function(
+                self._gradients, jit_compile=True, autograph=False
+            )
 
     def train_loop_begin(self) -> None:
         """Forgets the sums of the last loop."""
         self.sums.assign(tf.zeros_like(self.sums))
         self.counts.assign(tf.zeros_like(self.counts))
 
+    # There is no Python here that depends on tensors, so nothing to convert.
+    @tf.autograph.experimental.do_not_convert
     def train_step(self, iterator: Any) -> None:
         """One update, unless its loss or gradient is not finite."""
         batch = next(iterator)
@@ -210,10 +133,8 @@ class Trainer(orbit.StandardTrainer):
             )
             for name, x in batch.items()
         }
-        key = dropout.new_key(self.seed, step, replicas.id)
-        gradients, sums, memories = self.gradients(
-            batch, key, self.memories.read()
-        )
+        key = dropout.new_key(self.seed, step)
+        gradients, sums, state = self.gradients(batch, key, self.state.read())
         counts = [
             tf.reduce_sum(tf.cast(batch[name], tf.float32))
             for name in self.count_names
@@ -228,22 +149,23 @@ class Trainer(orbit.StandardTrainer):
             step,
             tf.logical_and(alive, finite),
         )
-        self.memories.write(memories, updated)
+        self.state.write(state, updated)
+        self.state.follow(updated)
         return sums, counts, updated
 
     def _gradients(
         self,
         batch: Mapping[str, tf.Tensor],
         key: tf.Tensor,
-        memories: Mapping[str, Any],
+        state: Mapping[str, Any],
     ) -> tuple[list[tf.Tensor], tf.Tensor, dict[str, Any]]:
         """This replica's share of the gradient, its sums [rows, 7], and its
-        new memories.
+        new state.
         """
         replicas = StrategyReplicas()
         with tf.GradientTape() as tape:
-            outcomes, memories = self.model.outcomes(
-                unflatten(batch), self.kl, key, replicas, memories=memories
+            outcomes, state = self.model.outcomes(
+                unflatten(batch), self.statistics, key, replicas, state=state
             )
             loss = self.model.loss(outcomes, replicas)
         gradients = tape.gradient(
@@ -252,7 +174,7 @@ class Trainer(orbit.StandardTrainer):
             unconnected_gradients=tf.UnconnectedGradients.ZERO,
         )
         sums = tf.stack([tf.stack(outcomes[row]) for row in self.rows])
-        return [tf.convert_to_tensor(g) for g in gradients], sums, memories
+        return [tf.convert_to_tensor(g) for g in gradients], sums, state
 
     def train_loop_end(self) -> dict[str, Any]:
         """Means over the loop, by metric; raises if a step went wrong.
@@ -266,10 +188,10 @@ class Trainer(orbit.StandardTrainer):
             rows = [r for r, w in zip(self.rows, wrong, strict=True) if w]
             where = ', '.join(rows) or 'the gradient of the sum'
             raise NonFiniteLoss(
-                f'step {failed}: {where} is not finite. No weight was changed '
-                'by it. Go on from the last checkpoint with a lower '
+                f'step {failed + 1}: {where} is not finite. No weight was '
+                'changed by it. Go on from the last checkpoint with a lower '
                 '--learning_rate or --clip_norm: --init=THIS_WORKDIR and '
-                'another --workdir'
+                'another --workdir; a run without a checkpoint begins anew'
             )
         sums = self.sums.numpy()
         report: dict[str, Any] = {}
@@ -287,21 +209,26 @@ class Heldout(orbit.AbstractEvaluator):
     """Every row's values on the held-out sequences, dropout off.
 
     They run on one device whatever the strategy, so that they do not depend
-    on it. Views that go on have a memory of their own, empty at the first
-    step.
+    on it. What lasts from step to step has a course of its own, empty at the
+    first batch.
     """
 
     def __init__(
-        self, model: Model, views: Mapping[str, View], kl: Mapping[str, float]
+        self, model: Model, views: Mapping[str, View], statistics: Statistics
     ):
-        """Args: views of all held-out sequences [E, ...], kl of their text."""
-        self.model, self.kl = model, kl
+        """Args: views of all held-out sequences [E, ...]; the statistics of
+        their text.
+        """
+        self.model, self.statistics = model, statistics
         flat = flatten(dict(views))
         sequences = len(next(iter(flat.values())))
         size = min(HELDOUT_BATCH, sequences)
-        self.memories = model.empty_memories(StreamSource.heldout_rows)
-        if self.memories:
-            size = StreamSource.heldout_rows
+        rows = StreamSource.heldout_rows
+        self.state = {
+            name: entry.empty for name, entry in model.empty_state(rows).items()
+        }
+        if any(name.startswith('memory/') for name in self.state):
+            size = rows
         self.batches = [
             {k: tf.constant(v[i : i + size]) for k, v in flat.items()}
             for i in range(0, sequences, size)
@@ -328,42 +255,45 @@ class Heldout(orbit.AbstractEvaluator):
             for k, v in flat.items()
             if k.split('/')[0] in read
         }
-        self._sums = tf.function(self._batch_sums)
-        self._candidates = tf.function(self._head_candidates)
+        self._sums = tf.function(self._batch_sums, autograph=False)
+        self._candidates = tf.function(self._head_candidates, autograph=False)
 
     def _head_candidates(self) -> dict[str, Any]:
+        """By row, where they are of the first sequences."""
+        limits = {
+            row: limit
+            for row in self.model.objectives
+            if (limit := TABLE[row].heldout_candidates) is not None
+        }
+        if not limits:
+            return {}
         views = unflatten(self.head)
-        states, _ = self.model.encode(views)
-        found = {}
-        for row, objective in self.model.objectives.items():
-            limit = TABLE[row].heldout_candidates
-            found[row] = None
-            if limit is not None:
-                found[row] = objective.candidates(
-                    views, states[row], Replicas(), limit
-                )
-        return found
+        batches, _ = self.model.batches(views, self.statistics, limits=limits)
+        return {
+            row: self.model.objectives[row].candidates(batches[row])
+            for row in limits
+        }
 
     def _batch_sums(
         self,
         batch: dict[str, tf.Tensor],
         candidates: dict[str, Any],
-        memories: dict[str, Any],
+        state: dict[str, Any],
     ) -> tuple[tf.Tensor, dict[str, Any]]:
-        outcomes, memories = self.model.outcomes(
+        outcomes, state = self.model.outcomes(
             unflatten(batch),
-            self.kl,
+            self.statistics,
             candidates=candidates,
-            memories=memories,
+            state=state,
         )
-        return tf.stack([tf.stack(o) for o in outcomes.values()]), memories
+        return tf.stack([tf.stack(o) for o in outcomes.values()]), state
 
     def evaluate(self, num_steps: tf.Tensor | None = None) -> dict[str, float]:
         """All held-out sequences; returns `heldout/ROW/...`."""
-        candidates, memories = self._candidates(), self.memories
+        candidates, state = self._candidates(), self.state
         sums = 0.0
         for batch in self.batches:
-            more, memories = self._sums(batch, candidates, memories)
+            more, state = self._sums(batch, candidates, state)
             sums = sums + more.numpy().astype(np.float64)
         report = {}
         for row, outcome in zip(self.model.objectives, sums, strict=True):
@@ -379,7 +309,7 @@ class Clock:
         """Args: where the run goes on, and the seconds it took so far."""
         self.before = seconds
         self.start = self.last = time.monotonic()
-        self.first_step = self.last_step = step
+        self.last_step = step
 
     def lap(self, step: int) -> tuple[float, float]:
         """Seconds of the whole run, steps a second since the last lap."""

@@ -16,6 +16,11 @@ BETA_1, BETA_2, EPSILON = 0.9, 0.98, 1e-6
 DECAYING = ('kernel', 'embedding', 'embeddings')  # how their paths end
 
 
+def warmup_steps(chosen: int | None, steps: int) -> int:
+    """Updates of the climb: a tenth of all where nothing is chosen."""
+    return max(1, steps // 10) if chosen is None else chosen
+
+
 def schedule(
     step: tf.Tensor, peak: float, warmup_steps: int, steps: int
 ) -> tf.Tensor:
@@ -108,9 +113,9 @@ class AdamW:
                     value = tf.raw_ops.ReadVariableOp(
                         resource=handle, dtype=tf.float32
                     )
-                    kept = 1.0 - learning_rate * self.weight_decay
+                    shrink = 1.0 - learning_rate * self.weight_decay
                     tf.raw_ops.AssignVariableOp(
-                        resource=handle, value=value * kept
+                        resource=handle, value=value * shrink
                     )
                 tf.raw_ops.ResourceApplyAdam(
                     var=handle,

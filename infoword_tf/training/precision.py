@@ -1,7 +1,11 @@
 """Which precision this machine multiplies matrices in fastest."""
 
+import pathlib
 import time
 from collections.abc import Sequence
+
+from infoword_tf.commands import UsageError
+from infoword_tf.config import FILE, Config
 
 THRESHOLD = 1.5  # below it bfloat16's conversions eat its gain
 
@@ -48,3 +52,25 @@ def faster() -> str:
         flush=True,
     )
     return chosen
+
+
+def decide(chosen: str, workdir: pathlib.Path, strategy: str = 'one') -> str:
+    """A precision, with `auto` decided once for a workdir.
+
+    Args:
+        chosen: 'auto', or a Keras dtype policy.
+        workdir: of the run, which keeps what was decided.
+        strategy: of the run.
+
+    Raises:
+        UsageError: several workers could decide differently.
+    """
+    if chosen != 'auto':
+        return chosen
+    if strategy == 'multiworker':
+        raise UsageError(
+            '--precision=auto may decide differently on each worker; name it'
+        )
+    if (workdir / FILE).exists():
+        return Config.read(workdir).precision
+    return faster()

@@ -6,7 +6,6 @@ from absl.testing import absltest, parameterized
 from infoword_tf import views
 from infoword_tf.data import store as stores
 from infoword_tf.data.batches import Batches, heldout_views, open_sources
-from infoword_tf.data.windows import WindowSource
 from infoword_tf.plan import make_plan
 
 LENGTH, TOKENS = 30, 6_000
@@ -36,13 +35,18 @@ def make_store(tokens=TOKENS):
     )  # fmt: skip
 
 
-def plan_of(rows=ROWS, masking='spans'):
+def plan_of(rows=None, masking='spans'):
+    """Of all rows that predict pieces so masked, or of some."""
+    rows = rows or (ROWS if masking == 'spans' else ROWS[:1])
+    if not {'mlm', 'bert_nce', 'dim'} & set(rows):
+        masking = None
     return make_plan(dict.fromkeys(rows, {}), LENGTH + 2, masking)
 
 
-def make_batches(masking='spans', seed=1, batch_size=8, rows=ROWS):
-    source = WindowSource(make_store(), LENGTH, batch_size, seed)
-    return Batches({'windows': source}, plan_of(rows, masking), SPECIALS, seed)
+def make_batches(masking='spans', seed=1, batch_size=8, rows=None):
+    plan = plan_of(rows, masking)
+    sources = open_sources(make_store(), plan, batch_size, seed)
+    return Batches(sources, plan, SPECIALS, seed)
 
 
 def assert_same(a, b):
@@ -101,8 +105,8 @@ class BatchesTest(parameterized.TestCase):
         ):  # fmt: skip
             self.assertFalse((other['masked'].ids == whole.ids).all())
         # The same windows, other masks.
-        source = WindowSource(make_store(), LENGTH, 8, 1)
-        other = Batches({'windows': source}, plan_of(), SPECIALS, 2)
+        sources = open_sources(make_store(), plan_of(), 8, 1)
+        other = Batches(sources, plan_of(), SPECIALS, 2)
         other = other.views(0)['masked']
         differ = other.ids != whole.ids
         self.assertTrue(differ.any())
@@ -300,14 +304,14 @@ class PairsTest(parameterized.TestCase):
         """All rows of the view read pairs, and no windows are read."""
         plan = plan_of(rows, masking)
         sources = open_sources(self.make(), plan, 8, 1)
-        self.assertEqual(list(sources), [source])
+        self.assertEqual([r.source for r in sources], [source])
         batches = Batches(sources, plan, SPECIALS, 1)
         made = batches.views(4)
         view = made['masked']
         self.assertTrue((view.segment_ids == 1).any(axis=1).all())
         self.assertEqual(list(view.places), list(rows))
         if source == 'next_pairs':
-            self.assertEqual(made['rivals'].ids.shape, (8, 3, LENGTH + 2))
+            self.assertEqual(made['negatives'].ids.shape, (8, 3, LENGTH + 2))
         for step, flat in enumerate(
             batches.dataset(4, 6).as_numpy_iterator(), 4
         ):
@@ -324,11 +328,11 @@ class PairsTest(parameterized.TestCase):
             labels = made['masked'].targets['nsp']
             self.assertBetween(labels.mean(), 0.4, 0.6)
         else:
-            rivals = made['rivals']
-            self.assertEqual(rivals.ids.shape[1], 3)
+            negatives = made['negatives']
+            self.assertEqual(negatives.ids.shape[1], 3)
             # They stand beside their own first piece; some of its tokens are
             # hidden, or random ones.
-            own, other = made['masked'].ids[:, 1] // 50, rivals.ids[:, :, 1]
+            own, other = made['masked'].ids[:, 1] // 50, negatives.ids[:, :, 1]
             shown = (own[:, None] < 120) & (other // 50 < 120)
             self.assertGreater(shown.mean(), 0.6)
             same = own[:, None] == other // 50

@@ -188,7 +188,7 @@ class PairSourceTest(parameterized.TestCase):
                 )
                 self.assertTrue(text.word_starts[row].all())
         self.assertEqual(seen, set(rows))
-        self.assertIsNone(text.rivals)
+        self.assertIsNone(text.negatives)
         for array in (text.ids, text.firsts, text.seconds, text.labels):
             self.assertEqual(array.dtype, np.int32)
 
@@ -274,7 +274,9 @@ class PairSourceTest(parameterized.TestCase):
         for step, one in zip((900, 3, 0), first[::-1], strict=True):
             two = again.batch(step)
             if kind is pairs.NextPairSource:
-                np.testing.assert_array_equal(one.rivals.ids, two.rivals.ids)
+                np.testing.assert_array_equal(
+                    one.negatives.ids, two.negatives.ids
+                )
             np.testing.assert_array_equal(one.ids, two.ids)
             np.testing.assert_array_equal(one.labels, two.labels)
         other = kind(store, 30, 8, seed=5).batch(3)
@@ -307,18 +309,18 @@ class PairSourceTest(parameterized.TestCase):
 
 
 class NextPairSourceTest(absltest.TestCase):
-    def test_rivals(self):
+    def test_negatives(self):
         store = random_store(5, 60)
         source = pairs.NextPairSource(store, 40, 8, seed=0)
         for step in range(40):
             text = source.batch(step)
-            self.assertEqual(text.rivals.ids.shape, (24, 40))
+            self.assertEqual(text.negatives.ids.shape, (24, 40))
             np.testing.assert_array_equal(text.labels, 0)
-            np.testing.assert_array_equal(text.rivals.labels, 1)
-            self.assertIsNone(text.rivals.rivals)
+            np.testing.assert_array_equal(text.negatives.labels, 1)
+            self.assertIsNone(text.negatives.negatives)
             true = [x for x in pieces(text) for _ in range(3)]
             for (a, b), (c, d) in zip(
-                true, pieces(text.rivals), strict=True
+                true, pieces(text.negatives), strict=True
             ):
                 own = document_of(store, a[0])
                 self.assertEqual(document_of(store, b[0]), own)
@@ -338,7 +340,7 @@ class NextPairSourceTest(absltest.TestCase):
         for step in range(40):
             text = source.batch(step)
             true = text.firsts + text.seconds
-            others = text.rivals.firsts + text.rivals.seconds
+            others = text.negatives.firsts + text.negatives.seconds
             longer.append(others.reshape(64, 3) - true[:, None])
         self.assertAlmostEqual(np.mean(longer), 0.0, delta=0.2)
         self.assertLess(np.std(longer), 3.0)

@@ -54,9 +54,6 @@ class WriteTest(StoreCase):
         np.testing.assert_array_equal(
             made.counts, [0, 1, 0, 0, 0, 2, 1, 1, 1, 2, 1, 1]
         )
-        np.testing.assert_allclose(
-            made.frequencies, np.array(made.counts) / 10
-        )
         self.assertEqual(made.path, self.path)
         self.assertEqual(
             json.loads((self.path / 'meta.json').read_text()),

@@ -8,7 +8,7 @@ from absl.testing import absltest, parameterized
 from infoword_tf import views
 from infoword_tf.data import store as stores
 from infoword_tf.data import streams
-from infoword_tf.data.batches import Batches, heldout_views
+from infoword_tf.data.batches import heldout_views
 from infoword_tf.plan import make_plan
 
 SPECIALS = views.Specials(cls_id=2, sep_id=3, mask_id=4, size=10_000)
@@ -198,42 +198,6 @@ class OnceTest(parameterized.TestCase):
     def test_the_first_follows_a_separator(self):
         text, _ = next(streams.once(make_store(60), 10))
         self.assertEqual(text.ids[0, :3].tolist(), [SPECIALS.sep_id, 10, 11])
-
-
-class StreamedTest(absltest.TestCase):
-    def batches(self, batch=3):
-        source = streams.StreamSource(make_store(997), 20, batch, 0)
-        plan = make_plan({ROW: {}}, 20)
-        return Batches({'streams': source}, plan, SPECIALS, 0)
-
-    def test_targets_are_the_next_inputs(self):
-        made = [self.batches().views(step)['streamed'] for step in range(40)]
-        separators = 0
-        for view, after in zip(made, made[1:], strict=False):
-            targets = view.targets[ROW]
-            np.testing.assert_array_equal(targets[:, :-1], view.ids[:, 1:])
-            np.testing.assert_array_equal(targets[:, -1], after.ids[:, 0])
-            self.assertTrue((view.weights[ROW] == 1).all())
-            hidden = view.hidden[ROW]
-            np.testing.assert_array_equal(hidden, targets != SPECIALS.sep_id)
-            separators += (hidden == 0).sum()
-            self.assertEqual(hidden.dtype, np.float32)
-        self.assertGreater(separators, 20)
-
-    def test_other_specials_are_no_targets(self):
-        ids = np.array([[7, 2, 3, 4, 1]], np.int32)
-        flags = np.zeros_like(ids, bool)
-        text = streams.sampling.Streams(
-            ids, flags, flags, np.ones(1), np.array([8], np.int32)
-        )
-        rows = {ROW: 'text'}
-        view = views.streamed(text, None, rows, SPECIALS)
-        self.assertEqual(view.weights[ROW].tolist(), [[0, 1, 0, 1, 1]])
-
-    def test_it_is_wanted_whole(self):
-        text = self.batches().sources['streams'].batch(0)
-        with self.assertRaisesRegex(ValueError, 'the text alone'):
-            views.streamed(text, None, {'mlm': 'words'}, SPECIALS)
 
 
 class HeldoutTest(absltest.TestCase):

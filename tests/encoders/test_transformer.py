@@ -10,10 +10,11 @@ from absl.testing import absltest, parameterized
 from scipy import stats
 
 from infoword_tf.encoders import Transformer
-from infoword_tf.layers import dropout, fused
+from infoword_tf.layers import dropout, heads, norm
 from infoword_tf.model import Model, initialise
 from infoword_tf.sizes import SIZES
 from tests import zoo
+from tests.encoders.calls import run
 
 V, WIDTH, POSITIONS = 60, 16, 32
 KEY = dropout.new_key(21)
@@ -21,8 +22,14 @@ KEY = dropout.new_key(21)
 
 def make_encoder(rate=0.0, dtype='float32', **sizes):
     """Every weight drawn, and large enough to leave the linear range."""
-    given = {'vocab_size': V, 'layers': 2, 'width': WIDTH, 'heads': 2,
-             'max_length': POSITIONS, **sizes}
+    given = {
+        'vocab_size': V,
+        'layers': 2,
+        'width': WIDTH,
+        'heads': 2,
+        'max_length': POSITIONS,
+        **sizes,
+    }
     encoder = Transformer(**given, rate=rate, dtype=dtype)
     encoder.build()
     random = np.random.default_rng(12)
@@ -73,12 +80,14 @@ class SizeTest(parameterized.TestCase):
                 'layers': 2,
                 'width': WIDTH,
                 'heads': 2,
-                'hidden': 64,
+                'inner_width': 64,
                 'max_length': 512,
                 'segments': 2,
                 'rate': 0.1,
                 'gelu': 'tanh',
                 'epsilon': 1e-12,
+                'causal': False,
+                'pre_norm': False,
             },
         )
         again = Transformer(**encoder.arguments)
@@ -127,15 +136,15 @@ class WeightsTest(parameterized.TestCase):
             test = stats.kstest(values.ravel(), cut.cdf)
             self.assertGreater(test.pvalue, 1e-4, path)
         words = weights['encoder/word_embeddings'].numpy()
-        self.assertAlmostEqual(
-            words.std(), cut.std(), delta=0.005 * deviation
-        )
+        self.assertAlmostEqual(words.std(), cut.std(), delta=0.005 * deviation)
         self.assertGreater(np.abs(words).max(), 1.995 * deviation)
 
     def test_a_model_draws_by_its_width(self):
-        values = Model(zoo.config('mlm'), zoo.SPECIALS).variables[
-            'encoder/word_embeddings'
-        ].numpy()
+        values = (
+            Model(zoo.config('mlm'), zoo.SPECIALS)
+            .variables['encoder/word_embeddings']
+            .numpy()
+        )
         self.assertEqual(values.shape[1], 16)
         cut = stats.truncnorm(-2, 2, scale=0.02 * math.sqrt(768 / 16))
         self.assertAlmostEqual(values.std(), cut.std(), delta=0.02)
@@ -168,7 +177,7 @@ class WeightsTest(parameterized.TestCase):
         encoder.build()
         initialise({w.path: w for w in encoder.weights}, 0, 768)
         ids = np.array([[101, 7592, 2088, 2003, 103, 1012, 102]], np.int32)
-        states = encoder(ids).states
+        states = run(encoder, ids).states
         np.testing.assert_allclose(
             states[0, 4, :5],
             [-2.7078075, -1.0471548, -0.2511798, -1.1618441, 0.4555778],
@@ -188,10 +197,10 @@ class StatesTest(parameterized.TestCase):
             given['block_ids'] = (np.arange(10) // [[3], [4], [10]]).astype(
                 np.int32
             )
-        whole = encoder(ids, **given).states.numpy()
+        whole = run(encoder, ids, **given).states.numpy()
         places = np.array([[0, 9], [3, 3], [7, 2]], np.int32)
-        found = encoder(
-            ids, places=places, all_layers=all_layers, **given
+        found = run(
+            encoder, ids, places=places, all_layers=all_layers, **given
         ).states
         np.testing.assert_allclose(
             found, whole[np.arange(3)[:, None], places], rtol=0, atol=1e-5
@@ -209,15 +218,15 @@ class StatesTest(parameterized.TestCase):
                 tf.convert_to_tensor(g) for g in tape.gradient(total, values)
             ]
 
-        some = gradients(lambda: encoder(ids, places=places, key=KEY).states)
+        some = gradients(
+            lambda: run(encoder, ids, places=places, key=KEY).states
+        )
         taken = gradients(
             lambda: tf.gather(
-                encoder(ids).states, places, axis=1, batch_dims=1
+                run(encoder, ids).states, places, axis=1, batch_dims=1
             )
         )
-        for one, two, weight in zip(
-            some, taken, encoder.weights, strict=True
-        ):
+        for one, two, weight in zip(some, taken, encoder.weights, strict=True):
             scale = max(1.0, np.abs(two).max())
             np.testing.assert_allclose(
                 one, two, rtol=0, atol=1e-5 * scale, err_msg=weight.path
@@ -226,19 +235,21 @@ class StatesTest(parameterized.TestCase):
     def test_rate_0_with_a_key_is_inference(self):
         encoder, ids = make_encoder(), make_ids(3, 10)
         np.testing.assert_allclose(
-            encoder(ids, key=KEY).states, encoder(ids).states, atol=1e-5
+            run(encoder, ids, key=KEY).states,
+            run(encoder, ids).states,
+            atol=1e-5,
         )
 
     def test_dropout_is_a_function_of_the_key(self):
         encoder, ids = make_encoder(rate=0.1), make_ids(3, 10)
-        first = encoder(ids, key=KEY).states.numpy()
-        np.testing.assert_array_equal(encoder(ids, key=KEY).states, first)
-        in_graph = tf.function(lambda k: encoder(ids, key=k).states)
+        first = run(encoder, ids, key=KEY).states.numpy()
+        np.testing.assert_array_equal(run(encoder, ids, key=KEY).states, first)
+        in_graph = tf.function(lambda k: run(encoder, ids, key=k).states)
         np.testing.assert_allclose(in_graph(KEY), first, atol=1e-5)
-        other = encoder(ids, key=dropout.fold_in(KEY, 0)).states.numpy()
+        other = run(encoder, ids, key=dropout.fold_in(KEY, 0)).states.numpy()
         self.assertGreater(np.abs(other - first).max(), 0.1)
         self.assertGreater(
-            np.abs(encoder(ids).states.numpy() - first).max(), 0.1
+            np.abs(run(encoder, ids).states.numpy() - first).max(), 0.1
         )
 
     def test_every_site_has_a_key_of_its_own(self):
@@ -247,15 +258,15 @@ class StatesTest(parameterized.TestCase):
         keys = []
         for step in range(2):
             with (
-                mock.patch.object(fused, 'norm', wraps=fused.norm) as one,
+                mock.patch.object(norm, 'norm', wraps=norm.norm) as one,
                 mock.patch.object(
-                    fused, 'softmax_dropout', wraps=fused.softmax_dropout
+                    heads, 'softmax_dropout', wraps=heads.softmax_dropout
                 ) as two,
                 mock.patch.object(
-                    fused, 'add_norm', wraps=fused.add_norm
+                    norm, 'add_norm', wraps=norm.add_norm
                 ) as three,
             ):
-                encoder(ids, key=dropout.new_key(0, step))
+                run(encoder, ids, key=dropout.new_key(0, step))
             for called, count in ((one, 1), (two, 3), (three, 6)):
                 self.assertEqual(called.call_count, count)
                 for call in called.call_args_list:
@@ -266,7 +277,7 @@ class StatesTest(parameterized.TestCase):
     def test_equal_rows_get_unequal_masks(self):
         encoder = make_encoder(rate=0.1)
         ids = np.repeat(make_ids(1, 10), 4, axis=0)
-        states = encoder(ids, key=KEY).states.numpy()
+        states = run(encoder, ids, key=KEY).states.numpy()
         for row in range(1, 4):
             self.assertGreater(np.abs(states[row] - states[0]).max(), 0.1)
 
@@ -276,91 +287,136 @@ class StatesTest(parameterized.TestCase):
         encoder = make_encoder()
         first, second = make_ids(2, 5, seed=1), make_ids(2, 7, seed=2)
         segments = make_ids(2, 12, seed=3) % 2
-        packed = encoder(
+        packed = run(
+            encoder,
             np.concatenate([first, second, np.zeros((2, 4), np.int32)], 1),
             positions=np.int32([[*range(5), *range(7), *range(4)]] * 2),
             segment_ids=np.pad(segments, ((0, 0), (0, 4))),
             block_ids=np.int32([[0] * 5 + [1] * 7 + [2] * 4] * 2),
             key=key,
         ).states
-        one = encoder(first, segment_ids=segments[:, :5]).states
-        two = encoder(second, segment_ids=segments[:, 5:]).states
+        one = run(encoder, first, segment_ids=segments[:, :5]).states
+        two = run(encoder, second, segment_ids=segments[:, 5:]).states
         np.testing.assert_allclose(packed[:, :5], one, rtol=0, atol=1e-5)
         np.testing.assert_allclose(packed[:, 5:12], two, rtol=0, atol=1e-5)
 
     def test_padding_changes_nothing(self):
         encoder, ids = make_encoder(), make_ids(2, 10)
         block_ids = np.int32([[0] * 7 + [1] * 3, [0] * 10])
-        before = encoder(ids, block_ids=block_ids).states.numpy()
+        before = run(encoder, ids, block_ids=block_ids).states.numpy()
         ids[0, 7:] = 9
-        after = encoder(ids, block_ids=block_ids).states.numpy()
+        after = run(encoder, ids, block_ids=block_ids).states.numpy()
         np.testing.assert_array_equal(after[0, :7], before[0, :7])
         np.testing.assert_array_equal(after[1], before[1])
-        alone = encoder(ids[:1, :7]).states
+        alone = run(encoder, ids[:1, :7]).states
         np.testing.assert_allclose(after[:1, :7], alone, atol=1e-5)
 
     def test_every_token_sees_every_other_without_blocks(self):
         encoder, ids = make_encoder(), make_ids(1, 6)
-        before = encoder(ids).states.numpy()
+        before = run(encoder, ids).states.numpy()
         for t in range(6):
             changed = ids.copy()
             changed[0, t] = 5 + (changed[0, t] - 4) % (V - 5)
-            moved = np.abs(encoder(changed).states.numpy() - before)
+            moved = np.abs(run(encoder, changed).states.numpy() - before)
             self.assertTrue((moved[0].max(axis=1) > 1e-3).all())
 
     def test_positions_and_segments_count_from_zero(self):
         encoder, ids = make_encoder(), make_ids(2, 10)
         zeros = np.zeros((2, 10), np.int32)
         positions = np.tile(np.arange(10, dtype=np.int32), (2, 1))
-        given = encoder(
-            ids, positions=positions, segment_ids=zeros, block_ids=zeros
+        given = run(
+            encoder,
+            ids,
+            positions=positions,
+            segment_ids=zeros,
+            block_ids=zeros,
         ).states
-        np.testing.assert_allclose(encoder(ids).states, given, atol=1e-5)
+        np.testing.assert_allclose(run(encoder, ids).states, given, atol=1e-5)
         for name in ('positions', 'segment_ids'):
-            other = encoder(ids, **{name: zeros + 1}).states
+            other = run(encoder, ids, **{name: zeros + 1}).states
             self.assertGreater(np.abs(other - given).max(), 0.1)
 
     def test_all_layers(self):
         encoder, ids = make_encoder(layers=3), make_ids(2, 10)
-        plain = encoder(ids)
+        plain = run(encoder, ids)
         self.assertIsNone(plain.layers)
-        self.assertIsNone(plain.memory)
-        found = encoder(ids, all_layers=True)
+        self.assertIsNone(plain.state)
+        found = run(encoder, ids, all_layers=True)
         self.assertLen(found.layers, 4)
         for layer in found.layers:
             self.assertEqual(layer.shape, (2, 10, WIDTH))
         np.testing.assert_array_equal(found.layers[-1], found.states)
         np.testing.assert_allclose(found.states, plain.states, atol=1e-5)
 
+    @parameterized.product(key=(None, KEY), pre_norm=(False, True))
+    def test_causal(self, key, pre_norm):
+        encoder = make_encoder(causal=True, pre_norm=pre_norm)
+        ids, block_ids = make_ids(1, 8), np.int32([[0] * 6 + [1] * 2])
+        before = run(encoder, ids, block_ids=block_ids, key=key).states.numpy()
+        for t in range(8):
+            changed = ids.copy()
+            changed[0, t] = 5 + (changed[0, t] - 4) % (V - 5)
+            after = run(encoder, changed, block_ids=block_ids, key=key).states
+            moved = np.abs(after - before)[0].max(axis=1)
+            sees = np.arange(8) >= t
+            sees &= block_ids[0] == block_ids[0, t]
+            np.testing.assert_array_equal(moved[~sees], 0.0)
+            self.assertTrue((moved[sees] > 1e-4).all())
+
+    @parameterized.parameters((None,), (KEY,))
+    def test_norms_before_the_blocks_and_one_behind(self, key):
+        encoder, ids = make_encoder(pre_norm=True), make_ids(2, 10)
+        found = run(encoder, ids, all_layers=True, key=key)
+        states = found.states.numpy().astype(np.float64)
+        # What the last norm leaves: mean 0 and deviation 1 before its weights.
+        plain = (states - encoder.last_beta.numpy()) / (
+            encoder.last_gamma.numpy()
+        )
+        np.testing.assert_allclose(plain.mean(axis=-1), 0.0, atol=1e-4)
+        np.testing.assert_allclose(plain.std(axis=-1), 1.0, atol=1e-4)
+        np.testing.assert_array_equal(found.layers[-1], found.states)
+        # The residual is untouched: blocks that add nothing leave it as it is.
+        for weight in encoder.weights:
+            if weight.path.endswith(
+                ('output_kernel', 'outer_kernel', 'on_bias', 'outer_bias')
+            ):
+                weight.assign(np.zeros(weight.shape))
+        first, second, _ = run(encoder, ids, all_layers=True, key=key).layers
+        np.testing.assert_array_equal(first, second)
+        posts = make_encoder()
+        self.assertLen(encoder.weights, len(posts.weights) + 2)
+
     def test_layer_0_is_the_embeddings(self):
         encoder, ids = make_encoder(), make_ids(2, 10)
         total = (
-            encoder.words.numpy()[ids]
+            encoder.embedding_table.numpy()[ids]
             + encoder.position_table.numpy()[:10]
             + encoder.segment_table.numpy()[0]
         ).astype(np.float64)
         total -= total.mean(axis=-1, keepdims=True)
         total /= total.std(axis=-1, keepdims=True)
         expected = total * encoder.gamma.numpy() + encoder.beta.numpy()
-        found = encoder(ids, all_layers=True).layers[0]
+        found = run(encoder, ids, all_layers=True).layers[0]
         np.testing.assert_allclose(found, expected, atol=1e-5)
 
     def test_lookup_is_the_input_embedding(self):
         encoder, ids = make_encoder(dtype='mixed_bfloat16'), make_ids(2, 3)
         found = encoder.lookup(ids)
         self.assertEqual(found.dtype, tf.float32)
-        np.testing.assert_array_equal(found, encoder.words.numpy()[ids])
+        np.testing.assert_array_equal(
+            found, encoder.embedding_table.numpy()[ids]
+        )
 
     def test_dynamic_shapes_in_inference(self):
         encoder = make_encoder()
-        run = tf.function(
-            lambda ids, blocks: encoder(ids, block_ids=blocks).states,
+        in_graph = tf.function(
+            lambda ids, blocks: run(encoder, ids, block_ids=blocks).states,
             input_signature=[tf.TensorSpec([None, None], tf.int32)] * 2,
         )
         for shape in ((2, 10), (3, 4)):
             ids, blocks = make_ids(*shape), np.zeros(shape, np.int32)
             np.testing.assert_allclose(
-                run(ids, blocks), encoder(ids).states, atol=1e-5
+                in_graph(ids, blocks), run(encoder, ids).states, atol=1e-5
             )
 
     def test_mixed_bfloat16(self):
@@ -369,10 +425,10 @@ class StatesTest(parameterized.TestCase):
             self.assertEqual(weight.dtype, 'float32', weight.path)
             self.assertEqual(weight.value.dtype, tf.float32, weight.path)
         ids = make_ids(3, 10)
-        expected = exact(ids).states.numpy()
+        expected = run(exact, ids).states.numpy()
         for key in (None, KEY):
             with tf.GradientTape() as tape:
-                states = mixed(ids, key=key).states
+                states = run(mixed, ids, key=key).states
                 total = tf.reduce_sum(tf.cast(states, tf.float32) ** 3)
             self.assertEqual(states.dtype, tf.bfloat16)
             error = np.abs(tf.cast(states, tf.float32) - expected)
@@ -387,9 +443,9 @@ class StatesTest(parameterized.TestCase):
 class ErrorTest(absltest.TestCase):
     def test_too_long(self):
         with self.assertRaisesRegex(ValueError, '33 tokens .* 32 positions'):
-            make_encoder()(make_ids(1, 33))
+            run(make_encoder(), make_ids(1, 33))
         self.assertEqual(
-            make_encoder()(make_ids(1, 32)).states.shape, (1, 32, WIDTH)
+            run(make_encoder(), make_ids(1, 32)).states.shape, (1, 32, WIDTH)
         )
 
     def test_gelu(self):
@@ -443,7 +499,8 @@ class ModelGardenTest(parameterized.TestCase):
                 continue
             variable.assign(value.reshape(variable.shape))
         expected = theirs(inputs)
-        found = ours(
+        found = run(
+            ours,
             ids,
             segment_ids=segments,
             block_ids=1 - real.astype(np.int32),

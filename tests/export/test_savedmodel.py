@@ -1,12 +1,11 @@
 """What an export answers, what it consists of, and the commands around it."""
 
+import contextlib
+import io
 import json
-import os
 import pathlib
+import re
 import shutil
-import subprocess
-import sys
-import tempfile
 from unittest import mock
 
 import numpy as np
@@ -18,24 +17,26 @@ from export import (
     bundle,
     card,
     comparison,
+    compat,
+    savedmodel,
     serving_ops,
-    signatures,
+    verify,
     warmup,
 )
 from export.signatures import ANSWERS, MASKS, Signatures
+from infoword_tf.config import EXPORTED, Config, read_exported
+from infoword_tf.resolve import Choices, resolve
 from tests.export import protos, workdirs
+from tests.tasks import command
 
 ROOT = pathlib.Path(__file__).parent.parent.parent
+LAST = 'encoder/layer_0/outer_norm_gamma'  # behind it all states lie
 
 
 def setUpModule():
-    global WORKDIR, MODEL, LOADED, SERVED, SIGNATURES
-    folder = pathlib.Path(tempfile.mkdtemp())
-    WORKDIR = workdirs.write(folder / 'run')
-    MODEL = bundle.write(WORKDIR, folder / 'model')
-    LOADED = infoword_tf.load(WORKDIR)
-    SIGNATURES = Signatures(LOADED)
-    SERVED = tf.saved_model.load(str(MODEL)).signatures
+    global WORKDIR, MODEL, LOADED, SERVED
+    WORKDIR, MODEL = workdirs.shared(), workdirs.exported()
+    LOADED, SERVED = workdirs.loaded(), workdirs.served()
 
 
 def ask(name, texts):
@@ -80,21 +81,6 @@ class SignaturesTest(parameterized.TestCase):
                 SERVED[name].structured_input_signature[1],
                 {'texts': tf.TensorSpec((None,), tf.string, name='texts')},
             )
-
-    def test_they_give_what_python_gives(self):
-        """Real and nasty texts, more than a chunk holds."""
-        texts = comparison.texts(400)
-        self.assertGreater(len(texts), 400)
-        for name in SERVED:
-            wanted = comparison.in_python(LOADED, texts, [name])
-            found = {f'{name}/{k}': v for k, v in ask(name, texts).items()}
-            for output in found:
-                if found[output].dtype == object:
-                    found[output] = found[output].astype('S')
-            gaps = comparison.difference(found, wanted, 1e-5)
-            self.assertLen(gaps, len(found))
-            for output, gap in gaps.items():
-                self.assertLess(gap, 1e-5, output)
 
     def test_ten_thousand_texts(self):
         short = ['a cat', 'and [MASK] dog', '', 'words ' * 7]
@@ -164,7 +150,7 @@ class SignaturesTest(parameterized.TestCase):
                             .all())
             self.assertTrue((found['scores'][row, len(answered) :] == 0).all())
             if places:
-                scores = LOADED.word_scores(
+                scores = LOADED.piece_scores(
                     tf.constant([kept], tf.int32),
                     tf.constant([len(kept)]),
                     tf.constant([places], tf.int32),
@@ -176,12 +162,16 @@ class SignaturesTest(parameterized.TestCase):
 
     @parameterized.parameters(
         ('transformer', 'mlm', 'cls'),
-        ('transformer', 'dim', 'first_last'),
+        ('transformer', 'dim', 'first_last', 2),
         ('lookup', 'ict', 'weighted'),
     )
-    def test_other_encoders_rows_and_poolings(self, encoder, row, pooling):
+    def test_other_encoders_rows_and_poolings(
+        self, encoder, row, pooling, layers=1
+    ):
         folder = pathlib.Path(self.create_tempdir().full_path)
-        workdir = workdirs.write(folder / 'run', (row,), encoder, pooling)
+        workdir = workdirs.write(
+            folder / 'run', (row,), encoder, pooling, layers=layers
+        )
         loaded = infoword_tf.load(workdir)
         made = Signatures(loaded)
         texts = ['one text', '', 'another text that is much longer ' * 3]
@@ -200,7 +190,7 @@ class SignaturesTest(parameterized.TestCase):
         """Written, read again, and asked for real and nasty texts."""
         folder = pathlib.Path(self.create_tempdir().full_path)
         workdir = workdirs.write(
-            folder / 'run', (row,), 'transformer_xl', 'cls'
+            folder / 'run', (row,), 'relative', 'cls'
         )
         model = bundle.write(workdir, folder / 'model')
         self.assertEmpty(serving_ops.unservable(model))
@@ -234,6 +224,44 @@ class SignaturesTest(parameterized.TestCase):
         self.assertIn(f"A text's vector is the state of its {last};", card)
         self.assertIn('Every text is read alone', card)
 
+    @parameterized.parameters(
+        ('mlm', ('objectives/',), {'mlm.transform': True},
+         'mlm: weights.safetensors has no objectives/mlm/'),
+        ('bert_nce', ('unigram',), {}, 'piece counts of its training text'),
+        ('bert_nce', ('objectives/', 'unigram'), {}, 'piece counts'),
+    )  # fmt: skip
+    def test_a_workdir_without_heads(self, row, without, settings, message):
+        """Exported as far as it goes; `fill_mask` would need the rest."""
+        folder = pathlib.Path(self.create_tempdir().full_path)
+        workdir = workdirs.write(
+            folder / 'run', (row,), settings=settings, without=without
+        )
+        loaded = infoword_tf.load(workdir)
+        with self.assertRaisesRegex(ValueError, message):
+            loaded.fill_mask('a [MASK]')
+        model = bundle.write(workdir, folder / 'model')
+        served = tf.saved_model.load(str(model)).signatures
+        self.assertEqual(set(served), {'serving_default', 'embed', 'tokens'})
+        texts = ['one text', '', 'a [MASK] text ' * 9]
+        found = served['embed'](texts=tf.constant(texts))['embeddings']
+        np.testing.assert_allclose(found, loaded.encode(texts), atol=1e-5)
+        text = (folder / 'model/MODEL_CARD.md').read_text()
+        self.assertNotIn('fill_mask', text)
+        known = 'unigram' not in without
+        self.assertEqual('pieces to train on' in text, known)
+
+    def test_a_pooling_whose_weights_are_missing(self):
+        folder = pathlib.Path(self.create_tempdir().full_path)
+        workdir = workdirs.write(
+            folder / 'run', ('ict',), pooling='weighted',
+            without=('objectives/',),
+        )  # fmt: skip
+        with self.assertRaisesRegex(
+            ValueError, 'no objectives/ict/pooling_kernel.* learned no weights'
+        ):
+            bundle.write(workdir, folder / 'model')
+        self.assertFalse((folder / 'model').exists())
+
     def test_bfloat16_inside_float32_outside(self):
         loaded = infoword_tf.load(WORKDIR, 'mixed_bfloat16')
         texts = ['one text', '', 'a [MASK] text ' * 3]
@@ -248,9 +276,6 @@ class SignaturesTest(parameterized.TestCase):
 
 
 class BundleTest(absltest.TestCase):
-    def traced(self, loaded):
-        return SIGNATURES
-
     def test_what_is_written(self):
         output = MODEL.parent
         self.assertEqual(
@@ -260,10 +285,8 @@ class BundleTest(absltest.TestCase):
             {'saved_model.pb', 'variables', 'assets.extra'},
             {p.name for p in MODEL.iterdir()},
         )
-        config, export = comparison.read_export(MODEL)
-        self.assertEqual(
-            config, json.loads((WORKDIR / 'config.json').read_text())
-        )
+        config, export = read_exported(MODEL)
+        self.assertEqual(config, Config.read(WORKDIR))
         self.assertEqual(export['precision'], 'float32')
         self.assertEqual(
             export['signatures']['embed']['embeddings'], ['float32', None, 64]
@@ -294,7 +317,7 @@ class BundleTest(absltest.TestCase):
             module = card if part == 'render' else warmup
             with (
                 mock.patch.object(module, part, side_effect=OSError('full')),
-                mock.patch.object(signatures, 'Signatures', self.traced),
+                workdirs.traced(),
                 self.assertRaisesRegex(OSError, 'full'),
             ):
                 bundle.write(WORKDIR, output)
@@ -305,7 +328,7 @@ class BundleTest(absltest.TestCase):
         output = pathlib.Path(self.create_tempdir().full_path)
         with (
             mock.patch.object(serving_ops, 'TEXT', frozenset()),
-            mock.patch.object(signatures, 'Signatures', self.traced),
+            workdirs.traced(),
             self.assertRaisesRegex(ValueError, 'FastBertNormalize in while'),
         ):
             bundle.write(WORKDIR, output)
@@ -334,7 +357,7 @@ class BundleTest(absltest.TestCase):
         text = (MODEL.parent / 'MODEL_CARD.md').read_text()
         for fact in (
             'version 1',
-            '2 layers, 64 width, 2 heads',
+            'A transformer encoder (1 layers, 64 width, 2 heads',
             f'{len(LOADED.tokenizer):,} pieces',
             'Computes in float32',
             'trained in mixed_bfloat16',
@@ -345,8 +368,8 @@ class BundleTest(absltest.TestCase):
             f'{int(LOADED.unigram.sum()):,} pieces to train on',
             '1,234 updates in 57 s',
             '--seed=7',
-            '| `bert_nce` | masked text, hidden word | 0.377 | 6.932 | 6.556 |',
-            '| `mlm` | masked text, hidden word | - | - | - | - |',
+            '| `bert_nce` | masked text, masked word | 0.377 | 6.932 | 6.556 |',
+            '| `mlm` | masked text, masked word | - | - | - | - |',
             '| `states` | [B, T, 64] | float32 |',
             'averages of what',
         ):
@@ -358,11 +381,52 @@ class BundleTest(absltest.TestCase):
             self.assertFalse(line.endswith(' '), line)
 
     def test_the_card_of_a_workdir_without_a_run(self):
-        config, export = comparison.read_export(MODEL)
-        del config['run']
-        text = card.render(config, export, 0, '', {})
+        config, export = read_exported(MODEL)
+        text = card.render(config.replace(run={}), export, 0, '', {})
         self.assertIn('The run has left none.', text)
         self.assertNotIn('Text:', text)
+
+    def test_the_card_of_what_is_not_known(self):
+        config, export = read_exported(MODEL)
+        text = card.render(config, export, None, '', {})
+        self.assertIn('Text: `text:books/*.txt` (text files, one', text)
+        self.assertNotIn('to train on', text)
+
+    def test_the_card_of_a_row_without_a_bound(self):
+        config, export = read_exported(MODEL)
+        for objectives, said in (('mlm', False), ('mlm,nsp', True)):
+            rows = resolve(Choices(objectives=objectives)).rows
+            text = card.render(
+                config.replace(rows=rows), export, 1, '', workdirs.METRICS
+            )
+            told = 'The loss of `nsp` bounds no mutual information.' in text
+            self.assertEqual(told, said)
+
+    def test_the_card_names_what_compares_texts(self):
+        config, export = read_exported(MODEL)
+        for objectives, averages in (
+            ('plm', True), ('bert', True), ('infoword', False), ('ict', False)
+        ):  # fmt: skip
+            rows = resolve(Choices(objectives=objectives)).rows
+            text = card.render(config.replace(rows=rows), export, 1, '', {})
+            self.assertEqual('averages of what' in text, averages, objectives)
+
+    def test_an_export_that_cannot_be_read(self):
+        folder = pathlib.Path(self.create_tempdir().full_path)
+        path = folder / EXPORTED
+        with self.assertRaisesRegex(FileNotFoundError, 'numbered folder'):
+            read_exported(folder)
+        path.parent.mkdir()
+        config = Config.read(WORKDIR).to_json()
+        for text, message in (
+            ('{', 'is not of an export: Expecting'),
+            (json.dumps(config), "is not of an export: 'export'"),
+            (json.dumps({**config, 'version': 1, 'export': {}}),
+             'has version 1'),
+        ):
+            path.write_text(text)
+            with self.assertRaisesRegex(ValueError, message):
+                read_exported(folder)
 
 
 class OperationsTest(absltest.TestCase):
@@ -409,67 +473,155 @@ class DifferenceTest(absltest.TestCase):
             gaps = comparison.difference(found, wanted, 1e-5)
             self.assertEqual(gaps[name], gap, name)
 
+    def test_what_is_not_finite(self):
+        value = np.array([[1.0, 2.0, np.nan]])  # NaN: Python has no answer
+        wanted = {'all': {'a/scores': value}, 'none': {'a/scores': value[:0]}}
+        for answer, gap in (
+            ([1.0, 2.25, 7.0], 0.25),
+            ([np.nan, 2.0, 7.0], np.inf),
+            ([1.0, np.inf, 7.0], np.inf),
+            ([1.0, -np.inf, 7.0], np.inf),
+            ([1.0, 2.0, np.nan], np.inf),
+        ):
+            given = np.array([answer])
+            found = {
+                'all': {'a/scores': given}, 'none': {'a/scores': given[:0]}
+            }  # fmt: skip
+            worst = comparison.largest(found, wanted, 1e-5)
+            self.assertEqual(worst, {'a/scores': gap}, answer)
+            with contextlib.redirect_stdout(io.StringIO()) as out:
+                self.assertFalse(comparison.show(worst, 1e-5))
+            self.assertRegex(out.getvalue(), f'a/scores  {gap:.1e} +above')
 
-class CommandsTest(absltest.TestCase):
-    def run_command(self, module, *arguments):
-        done = subprocess.run(
-            [sys.executable, '-m', module, *arguments],
-            cwd=ROOT,
-            env={**os.environ, 'PYTHONPATH': str(ROOT)},
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        return done.returncode, done.stdout, done.stderr
+
+@contextlib.contextmanager
+def weight(path, value):
+    """Inside, one number of a weight of LOADED is another."""
+    variable = LOADED.model.variables[path]
+    kept = variable.numpy()
+    changed = kept.copy()
+    changed.flat[0] = value
+    variable.assign(changed)
+    try:
+        yield
+    finally:
+        variable.assign(kept)
+
+
+def run_here(model, batches, python):
+    """What `comparison.run_elsewhere` gives, without a process of its own."""
+    del python
+    served = tf.saved_model.load(str(model)).signatures
+    found = {}
+    for batch, content in batches.items():
+        found[batch] = {}
+        for name, function in served.items():
+            answer = function(texts=tf.constant(content, tf.string))
+            for output, tensor in answer.items():
+                value = tensor.numpy()
+                if value.dtype == object:
+                    value = value.astype('S')
+                found[batch][f'{name}/{output}'] = value
+    report = {'imported': [], 'imported_by_the_model': []}
+    return found, {**report, 'tensorflow': tf.__version__}
+
+
+class CommandsTest(command.Checks, parameterized.TestCase):
+    def setUp(self):
+        super().setUp()
+        self.folder = pathlib.Path(self.create_tempdir().full_path)
 
     def test_export_and_verify(self):
-        output = pathlib.Path(self.create_tempdir().full_path) / 'm'
+        """Real and nasty texts, more than a chunk holds, where no project is.
+
+        A second version, so nothing of the first may change.
+        """
+        output = self.folder / 'm'
         shutil.copytree(MODEL.parent, output)
-        status, out, err = self.run_command(
-            'export.savedmodel',
-            f'--init={WORKDIR}',
-            f'--output={output}',
+        done = command.run(
+            savedmodel, f'--init={WORKDIR}', f'--output={output}',
             '--version=3',
-        )
-        self.assertEqual(status, 0, err)
+        )  # fmt: skip
+        self.assertEqual(done.status, 0, done.err)
         self.assertRegex(
-            out, r'm/3/: embed, fill_mask, serving_default, tokens; float32'
+            done.out,
+            r'm/3/: embed, fill_mask, serving_default, tokens; float32',
         )
         self.assertEqual(
             {p.name for p in output.iterdir()}, {'1', '3', 'MODEL_CARD.md'}
         )
         self.assertIn('version 3', (output / 'MODEL_CARD.md').read_text())
         before = {p: p.stat().st_mtime_ns for p in output.rglob('*')}
-        status, out, err = self.run_command(
-            'export.verify',
-            f'--model={output}/3',
-            f'--init={WORKDIR}',
-            '--texts=50',
+        done = command.run(
+            verify, f'--model={output}/3', f'--init={WORKDIR}', '--texts=400'
         )
-        self.assertEqual(status, 0, out + err)
-        for name in ('embed/embeddings', 'tokens/states', 'fill_mask/scores'):
-            self.assertRegex(out, rf'{name} +\d\.\de-\d\d\n')
+        self.assertEqual(done.status, 0, done.out + done.err)
+        count = int(re.search(r': (\d+) texts, one and none', done.out)[1])
+        self.assertGreater(count, 400)
+        gaps = self.gaps(done.out)
+        wanted = {
+            f'{name}/{output}'
+            for name, function in SERVED.items()
+            for output in function.structured_outputs
+        }
+        self.assertEqual(set(gaps), wanted)
+        for name, gap in gaps.items():
+            self.assertLessEqual(float(gap), 1e-5, name)
         self.assertEqual(
             {p: p.stat().st_mtime_ns for p in output.rglob('*')}, before
         )
 
-    def test_complaints_are_one_sentence(self):
-        there = (f'--init={WORKDIR}', f'--output={MODEL.parent}')
-        for module, arguments, message in (
-            ('savedmodel', there, r'/1 is there already.*--version=2'),
-            ('savedmodel', ('--init=/none', '--output=/none'),
-             'no workdir: it has no config.json'),
-            ('savedmodel', there[:1], '--output is missing'),
-            ('savedmodel', there[1:], '--init is missing'),
-            ('verify', there[:1], 'name both --model'),
-            ('verify', (*there[:1], '--model=/none'),
-             'no version of an export'),
-            ('compat', ('--python=/none',), 'make serving-compat makes it'),
+    def gaps(self, printed):
+        """Of what `verify` prints, by output."""
+        return dict(
+            re.findall(r'^  (\w+/\w+) +(\S+)', printed, re.MULTILINE)
+        )
+
+    @parameterized.parameters(0.5, float('nan'))
+    def test_a_changed_weight_is_found(self, value):
+        with weight(LAST, value), workdirs.traced():
+            bundle.write(WORKDIR, self.folder / 'm')
+        few = {'all': [b'a [MASK] of three', b'words'], 'none': []}
+        with (
+            mock.patch.object(comparison, 'run_elsewhere', run_here),
+            mock.patch.object(comparison, 'batches', lambda _: few),
         ):
-            status, _, err = self.run_command(f'export.{module}', *arguments)
-            self.assertEqual(status, 1, err)
-            self.assertRegex(err, rf'^error: .*{message}')
-            self.assertLen(err.splitlines(), 1)
+            done = command.run(
+                verify, f'--model={self.folder}/m/1', f'--init={WORKDIR}'
+            )
+        self.assertEqual((done.status, done.err), (1, ''))
+        above = re.findall(
+            r'^  (\w+/\w+) .* above 1e-05$', done.out, re.MULTILINE
+        )
+        states = {
+            'embed/embeddings', 'serving_default/embeddings', 'tokens/states',
+            'fill_mask/scores',
+        }  # fmt: skip
+        self.assertContainsSubset(states, above)
+        self.assertLessEqual(set(above), {*states, 'fill_mask/tokens'})
+
+    def test_complaints_are_one_sentence(self):
+        other = self.folder / 'other'
+        other.mkdir()
+        Config.read(WORKDIR).replace(run={'seed': 3}).write(other)
+        init, model = f'--init={WORKDIR}', f'--model={MODEL}'
+        there = (init, f'--output={MODEL.parent}')
+        for module, arguments, message in (
+            (savedmodel, there, r'/1 is there already.*--version=2'),
+            (savedmodel, ('--init=/none', '--output=/none'),
+             'no config.json: it is not the workdir'),
+            (savedmodel, there[:1], '--output is missing'),
+            (savedmodel, there[1:], '--init is missing'),
+            (savedmodel, (*there, 'more'), "'more' is no flag"),
+            (verify, (init,), '--model is missing: name the folder of a'),
+            (verify, (model,), '--init is missing: name the workdir'),
+            (verify, (init, '--model=/none'), 'no version of an export'),
+            (verify, (model, '--init=/none'), 'no config.json: it is not the'),
+            (verify, (model, f'--init={other}'), 'config.json differ'),
+            (compat, ('--python=/none',), 'make serving-compat makes it'),
+        ):
+            done = command.run(module, *arguments)
+            self.assert_complains(done, message)
 
 
 if __name__ == '__main__':

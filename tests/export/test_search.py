@@ -2,20 +2,18 @@
 
 import json
 import pathlib
-import subprocess
-import sys
-import tempfile
+import shutil
 from typing import NamedTuple
 from unittest import mock
 
 import numpy as np
 from absl.testing import absltest
 
-from export import bundle, search
+from export import search
+from infoword_tf import commands
 from tests import corpus
 from tests.export import workdirs
-
-ROOT = pathlib.Path(__file__).parent.parent.parent
+from tests.tasks import command, counting
 
 
 class Document(NamedTuple):
@@ -108,39 +106,31 @@ class IndexTest(absltest.TestCase):
         self.assertLen(self.open().vectors, 5)
 
     def test_nothing_to_search(self):
-        with self.assertRaisesRegex(search.SearchError, 'no text to search'):
+        with self.assertRaisesRegex(commands.UsageError, 'no text to se'):
             self.open([])
         self.assertFalse(self.folder.exists())
 
 
-class CommandTest(absltest.TestCase):
-    @classmethod
-    def setUpClass(cls):
-        super().setUpClass()
-        cls.folder = pathlib.Path(tempfile.mkdtemp())
-        corpus.write_topics(cls.folder)
-        workdir = workdirs.write(cls.folder / 'run')
-        cls.model = bundle.write(workdir, cls.folder / 'model')
+class CommandTest(command.Checks, absltest.TestCase):
+    def setUp(self):
+        super().setUp()
+        self.folder = pathlib.Path(self.create_tempdir().full_path)
 
     def run_it(self, *arguments, stdin=''):
-        return subprocess.run(
-            [sys.executable, '-m', 'export.search', *arguments],
-            cwd=ROOT,
-            input=stdin,
-            capture_output=True,
-            text=True,
-            check=False,
-        )
+        return command.run(search, *arguments, words='queries', stdin=stdin)
 
     def test_a_query_finds_itself(self):
         """By its vector: a passage asked for whole is its own best answer."""
+        corpus.write_topics(self.folder)
+        self.model = self.folder / 'model' / '1'
+        shutil.copytree(workdirs.exported(), self.model)
         text = (self.folder / 'heldout.txt').read_text().splitlines()
         query = next(line for line in text if 20 < len(line.split()) < 40)
         given = (f'--model={self.model}',
                  f'--corpus=text:{self.folder}/heldout.txt', '--top_k=2')
         done = self.run_it(*given, query, ' ')
-        self.assertEqual(done.returncode, 0, done.stderr)
-        first, best, *rest = done.stdout.splitlines()
+        self.assertEqual(done.status, 0, done.err)
+        first, best, *rest = done.out.splitlines()
         self.assertEqual(first, f'"{query}"')
         self.assertRegex(best, r'^  1\.000  .*heldout\.txt')
         self.assertEqual(rest[-1], 'an empty query has no answer')
@@ -148,17 +138,17 @@ class CommandTest(absltest.TestCase):
         before = json.loads(
             (self.model.parent / 'search' / 'key.json').read_text()
         )
-        self.assertIn('passages', done.stderr)
+        self.assertIn('passages', done.err)
         # Queries of standard input, from the same index ...
         done = self.run_it(*given, stdin=f'{query}\nwhat is a class\n')
-        self.assertEqual(done.returncode, 0, done.stderr)
-        self.assertNotIn('passages', done.stderr)
-        self.assertLen([x for x in done.stdout.splitlines() if x[0] == '"'], 2)
+        self.assertEqual(done.status, 0, done.err)
+        self.assertNotIn('passages', done.err)
+        self.assertLen([x for x in done.out.splitlines() if x[0] == '"'], 2)
         # ... which is made anew for another text.
         with open(self.folder / 'heldout.txt', 'a') as file:
             file.write('\nA new paragraph about zebras and their stripes.\n')
         done = self.run_it(*given, 'zebras')
-        self.assertIn('passages', done.stderr)
+        self.assertIn('passages', done.err)
         after = json.loads(
             (self.model.parent / 'search' / 'key.json').read_text()
         )
@@ -170,13 +160,33 @@ class CommandTest(absltest.TestCase):
     def test_one_sentence(self):
         for arguments, message in (
             ((), '--model is missing'),
-            ((f'--model={self.folder}',), 'is no exported model'),
+            ((f'--model={self.folder}',), 'is no version of an export'),
         ):
-            done = self.run_it(*arguments, 'a query')
-            self.assertEqual(done.returncode, 1)
-            self.assertStartsWith(done.stderr, 'error: ')
-            self.assertIn(message, done.stderr)
-            self.assertLen(done.stderr.splitlines(), 1)
+            self.assert_complains(self.run_it(*arguments, 'q'), message)
+
+    def test_vectors_are_compared_as_the_config_says(self):
+        """Of vectors that point elsewhere the longer wins by `dot` alone."""
+        (self.folder / 'text.txt').write_text('boats\n\nboats boats cats\n')
+        for similarity, wanted in (
+            ('cosine', [(1, 'boats'), (2 / 5**0.5, 'boats boats cats')]),
+            ('dot', [(2, 'boats boats cats'), (1, 'boats')]),
+        ):
+            path = self.folder / similarity / '1'
+            counting.save(path, similarity)
+            done = self.run_it(
+                f'--model={path}', f'--corpus=text:{self.folder}/text.txt',
+                'boats',
+            )  # fmt: skip
+            self.assertEqual(done.status, 0, done.err)
+            _, *answers = done.out.splitlines()
+            found = list(
+                zip(answers[::2], map(str.strip, answers[1::2]), strict=True)
+            )
+            for (score, text), (value, best) in zip(
+                found, wanted, strict=True
+            ):
+                self.assertStartsWith(score, f'  {value:.3f}  ')
+                self.assertEqual(text, best)
 
 
 if __name__ == '__main__':

@@ -1,14 +1,27 @@
-"""Workdirs as a finished run leaves them, with random weights, in seconds."""
+"""Workdirs as a finished run leaves them, with random weights, in seconds.
 
+Tests of one process share a workdir and its export; they change neither.
+"""
+
+import atexit
+import dataclasses
 import functools
 import pathlib
+import shutil
+import tempfile
 from pydoc_data import topics
+from unittest import mock
 
 import numpy as np
+import tensorflow as tf
 
+import infoword_tf
+from export import bundle
+from export import signatures as export_signatures
 from infoword_tf import files
-from infoword_tf.model import CONFIG_VERSION, Model
-from infoword_tf.objectives import TABLE
+from infoword_tf.config import TokenizerConfig
+from infoword_tf.model import Model
+from infoword_tf.resolve import Choices, resolve
 from infoword_tf.text.tokenizers import TOKENIZERS
 
 FLAGS = '--corpus=text:books/*.txt\n--seed=7\n--steps=1234\n'
@@ -23,6 +36,57 @@ METRICS = {
 
 
 @functools.cache
+def folder():
+    """Of what is shared, for as long as the process lives."""
+    made = tempfile.mkdtemp()
+    atexit.register(shutil.rmtree, made, ignore_errors=True)
+    return pathlib.Path(made)
+
+
+@functools.cache
+def shared():
+    """The workdir of most tests: rows that fill blanks, mean of all states."""
+    return write(folder() / 'run')
+
+
+@functools.cache
+def loaded():
+    """The same in memory."""
+    return infoword_tf.load(shared())
+
+
+@functools.cache
+def signatures():
+    """Its graphs."""
+    return export_signatures.Signatures(loaded())
+
+
+@functools.cache
+def exported():
+    """A version of it, made of those graphs."""
+    with traced():
+        return bundle.write(shared(), folder() / 'model')
+
+
+def traced():
+    """Inside, whatever is exported has the graphs of `signatures`.
+
+    Tracing is nearly all that an export costs.
+    """
+    return mock.patch.object(
+        export_signatures, 'Signatures', mock.Mock(return_value=signatures())
+    )
+
+
+@functools.cache
+def served():
+    """The functions of the version, as TensorFlow loads them."""
+    import tensorflow_text  # noqa: F401  (its operations are in the graph)
+
+    return tf.saved_model.load(str(exported())).signatures
+
+
+@functools.cache
 def tokenizer_of(kind):
     return TOKENIZERS[kind].learn(sorted(topics.topics.values()), 900)
 
@@ -34,32 +98,42 @@ def write(
     pooling='mean',
     max_length=24,
     kind='wordpiece',
+    layers=1,
+    settings=None,
+    without=(),
 ):
-    """Writes the files that an export reads; returns `folder`."""
+    """Writes the files that an export reads; returns `folder`.
+
+    settings: of rows, by 'ROW.NAME'; without: how the paths of tensors begin
+    that are left out of the weights.
+    """
     tokenizer = tokenizer_of(kind)
-    arguments = {'vocab_size': len(tokenizer), 'width': 64, 'max_length': 64}
+    resolved = resolve(
+        Choices(
+            objectives=','.join(rows),
+            settings=settings or {},
+            encoder=encoder,
+            positions=64,
+            seq_len=max_length,
+            memory_length=8 if encoder == 'relative' else None,
+        )
+    )
+    small = {'width': 64}
     if encoder != 'lookup':
-        arguments |= {'layers': 2, 'heads': 2}
-    for row in rows:
-        arguments |= TABLE[row].arguments
-    config = {
-        'version': CONFIG_VERSION,
-        'encoder': {'name': encoder, 'arguments': arguments},
-        'tokenizer': {'kind': kind, 'lower_case': True},
-        'rows': {
-            row: {'weight': 1.0, 'settings': dict(TABLE[row].settings)}
-            for row in rows
-        },
-        'max_length': max_length,
-        'memory_length': 8 if encoder == 'transformer_xl' else None,
-        'layout': TABLE[rows[0]].layout,
-        'pooling': pooling,
-        'similarity': 'cosine',
-        'precision': 'mixed_bfloat16',
-        'replicas': 1,
-        'run': {'corpus': 'text:books/*.txt', 'heldout': 'books/held.txt'},
-    }
-    model = Model({**config, 'precision': 'float32'}, tokenizer.specials)
+        small |= {'layers': layers, 'heads': 2}
+    config = resolved.config(
+        len(tokenizer),
+        TokenizerConfig(kind, lower_case=True),
+        precision='mixed_bfloat16',
+        run={'corpus': 'text:books/*.txt', 'heldout': 'books/held.txt'},
+    )
+    arguments = {**config.encoder.arguments, **small}
+    config = config.replace(
+        encoder=dataclasses.replace(config.encoder, arguments=arguments),
+        pooling=pooling,
+        similarity='cosine',
+    )
+    model = Model(config.replace(precision='float32'), tokenizer.specials)
     random = np.random.default_rng(0)
     tensors = {}
     for path, variable in model.variables.items():
@@ -71,9 +145,10 @@ def write(
     tensors['unigram'] = np.bincount(ids.numpy(), minlength=len(tokenizer))
     folder = pathlib.Path(folder)
     folder.mkdir(parents=True)
-    files.write_json(folder / 'config.json', config)
+    config.write(folder)
     files.write_json(folder / 'metrics.json', METRICS)
     (folder / 'flags.txt').write_text(FLAGS)
     tokenizer.write(folder / tokenizer.file)
-    files.write_tensors(folder / 'weights.safetensors', tensors)
+    kept = {k: v for k, v in tensors.items() if not k.startswith(without)}
+    files.write_tensors(folder / 'weights.safetensors', kept)
     return folder

@@ -1,23 +1,30 @@
-"""Strings to vectors, and words for blanks, through a workdir."""
+"""Strings to vectors, and pieces for blanks, through a workdir."""
 
+import itertools
 import json
-import os
 import pathlib
+import re
 import shutil
-import tempfile
+import warnings
 
 import numpy as np
 import tensorflow as tf
 from absl.testing import absltest, parameterized
 
 import infoword_tf
-from infoword_tf import files, train
-from infoword_tf.model import CONFIG_VERSION, Model
-from infoword_tf.objectives import TABLE
+from infoword_tf import files
+from infoword_tf.config import EncoderConfig, RowConfig
+from infoword_tf.encoders import Inputs
+from infoword_tf.model import Model
+from infoword_tf.resolve import Choices, resolve
 from infoword_tf.text import vocabulary
 from infoword_tf.text.wordpiece import WordPiece
-from tests import corpus, zoo
+from infoword_tf.training import checkpoint
+from tests import corpus, places, zoo
 
+ROOT = pathlib.Path(__file__).parent.parent.parent
+
+STEP = 7  # of the weights
 SENTENCES = [
     'The with statement is used to wrap a block.',
     '',
@@ -30,14 +37,11 @@ SENTENCES = [
 
 def setUpModule():
     global WORKDIR, PIECES
-    folder = pathlib.Path(tempfile.mkdtemp())
-    os.environ['INFOWORD_CACHE'] = str(folder / 'cache')
+    folder = places.make()
     name, _ = corpus.write_topics(folder / 'text')
     text = pathlib.Path(name.removeprefix('text:')).read_text()
     PIECES = vocabulary.learn(text.splitlines(), 400)
-    more = {
-        row: {'weight': 1.0, 'settings': {}} for row in ('bert_nce', 'mlm')
-    }
+    more = resolve(Choices(objectives='bert_nce,mlm')).rows
     WORKDIR = write_workdir(folder / 'run', 'ict', more, pooling='weighted')
 
 
@@ -48,17 +52,16 @@ def write_workdir(folder, case, more=None, **changes):
     """
     pieces = PIECES
     tokenizer = WordPiece(pieces)
-    config = {
-        **zoo.config(case),
-        'version': CONFIG_VERSION,
-        'tokenizer': {'kind': 'wordpiece', 'lower_case': True},
-        'max_length': 32,
-        'pooling': 'mean',
-        'similarity': 'cosine',
-        **changes,
-    }
-    config['encoder']['arguments']['vocab_size'] = len(pieces)
-    config['rows'] |= more or {}
+    config = zoo.config(case)
+    arguments = {**config.encoder.arguments, 'vocab_size': len(pieces)}
+    if 'layers' in arguments:
+        arguments['layers'] = 2  # so that one is below the last
+    config = config.replace(
+        encoder=EncoderConfig(config.encoder.name, arguments),
+        rows={**config.rows, **(more or {})},
+        max_length=32,
+        **{'pooling': 'mean', 'similarity': 'cosine', **changes},
+    )
     model = Model(config, tokenizer.specials)
     random = np.random.default_rng(0)
     tensors = {
@@ -70,8 +73,8 @@ def write_workdir(folder, case, more=None, **changes):
     tensors['unigram'] = np.arange(len(pieces), dtype=np.int64)
     folder.mkdir(parents=True)
     vocabulary.write(folder / 'vocab.txt', pieces)
-    files.write_json(folder / 'config.json', config)
-    files.write_tensors(folder / 'weights.safetensors', tensors)
+    config.write(folder)
+    checkpoint.write_weights(folder, tensors, STEP)
     return folder
 
 
@@ -86,14 +89,38 @@ def one_by_one(model, text, pooling=None, layers=None):
     return found.numpy()[0]
 
 
+class ReadmeTest(absltest.TestCase):
+    def test_its_python_runs(self):
+        """On a workdir of ours: names, arguments, types and shapes."""
+        text = (ROOT / 'README.md').read_text()
+        blocks = re.findall(r'^```python\n(.*?)^```', text, re.M | re.S)
+        self.assertLen(blocks, 1)
+        (folder,) = re.findall(r"infoword_tf\.load\('(.*?)'\)", blocks[0])
+        names = {}
+        exec(blocks[0].replace(folder, str(WORKDIR)), names)
+        model, vectors = names['model'], names['vectors']
+        (said,) = re.findall(r'load\(.*# (\..*)', blocks[0])
+        for name in said.split(', '):
+            self.assertTrue(hasattr(model, name.removeprefix('.')), name)
+        self.assertEqual(vectors.dtype, np.float32)
+        self.assertEqual(
+            vectors.shape, (2, model.encoder.arguments['width'])
+        )
+        self.assertLen(names['words'], 1)
+        self.assertLen(names['words'][0], 5)
+
+
 class EncodeTest(parameterized.TestCase):
     def setUp(self):
         super().setUp()
         self.model = infoword_tf.load(WORKDIR)
 
-    @parameterized.product(
-        pooling=(None, 'cls', 'mean', 'weighted', 'first_last'),
-        layers=(None, 0, (1, 2)),
+    @parameterized.parameters(
+        (None, None),
+        ('mean', 0),
+        *itertools.product(
+            ('cls', 'mean', 'weighted', 'first_last'), (None, (1, 2))
+        ),
     )
     def test_is_one_by_one_in_order(self, pooling, layers):
         given = layers
@@ -147,7 +174,7 @@ class EncodeTest(parameterized.TestCase):
             self.model.encode(['a'], pooling='max')
         with self.assertRaisesRegex(ValueError, 'layer 3: there are 0 to 2'):
             self.model.encode(['a'], layers=3)
-        del self.model.model.objectives['ict']
+        self.model.model.drop('ict')
         with self.assertRaisesRegex(ValueError, 'have learned no weights'):
             self.model.embed(tf.constant([[2, 3]]), [2], 'weighted')
 
@@ -155,6 +182,8 @@ class EncodeTest(parameterized.TestCase):
         fresh = self.model.untrained(seed=1)
         a, b = (m.encode(SENTENCES[:1]) for m in (self.model, fresh))
         self.assertGreater(np.abs(a - b).max(), 0.1)
+        rows = set(fresh.model.objectives)
+        self.assertEqual(rows, {'ict', 'bert_nce', 'mlm'})
 
 
 class LayoutTest(parameterized.TestCase):
@@ -162,9 +191,7 @@ class LayoutTest(parameterized.TestCase):
 
     def load(self, row):
         folder = pathlib.Path(self.create_tempdir().full_path) / 'run'
-        write_workdir(
-            folder, row, layout=TABLE[row].layout, memory_length=16
-        )
+        write_workdir(folder, row, memory_length=16)
         return infoword_tf.load(folder)
 
     def by_hand(self, model, text):
@@ -177,7 +204,8 @@ class LayoutTest(parameterized.TestCase):
         else:
             ids, segments = [*pieces[: 32 - 1], sep], None
         encoded = model.encoder(
-            np.array([ids], np.int32), segment_ids=segments, all_layers=True
+            Inputs(np.array([ids], np.int32), segment_ids=segments),
+            all_layers=True,
         )
         return [layer[0].numpy() for layer in encoded.layers]
 
@@ -237,12 +265,12 @@ class LayoutTest(parameterized.TestCase):
     def test_other_arguments(self):
         """Farther than `clamp` is as far as it."""
         folder = pathlib.Path(self.create_tempdir().full_path) / 'run'
-        write_workdir(folder, 'plm', layout='xlnet', memory_length=16)
+        write_workdir(folder, 'plm', memory_length=16)
         plain, clamped = (
             infoword_tf.load(folder, arguments=arguments)
             for arguments in (None, {'clamp': 3})
         )
-        self.assertEqual(clamped.config['encoder']['arguments']['clamp'], 3)
+        self.assertEqual(clamped.config.encoder.arguments['clamp'], 3)
         short, long = np.arange(5, 9)[None], np.arange(5, 13)[None]
         for ids, atol in ((short, 0), (long, None)):
             a, b = (
@@ -254,7 +282,7 @@ class LayoutTest(parameterized.TestCase):
                 self.assertGreater(gap, 1e-3)
             else:
                 self.assertEqual(gap, atol)
-        with self.assertRaisesRegex(ValueError, 'transformer_xl of .* no size'):
+        with self.assertRaisesRegex(ValueError, 'relative of .* no size'):
             infoword_tf.load(folder, arguments={'size': 3})
 
     @parameterized.parameters('transformer_xl', 'plm')
@@ -263,15 +291,12 @@ class LayoutTest(parameterized.TestCase):
             self.load(row).fill_mask('a [MASK]')
 
     def test_rows_say_it(self):
-        layouts = {row: entry.layout for row, entry in TABLE.items()}
-        self.assertEqual(layouts.pop('transformer_xl'), 'end')
-        self.assertEqual(layouts.pop('plm'), 'xlnet')
-        self.assertEqual(set(layouts.values()), {'bert'})
-        for row in ('transformer_xl', 'plm', 'ict'):
-            rows = {row: {'settings': TABLE[row].settings}}
-            self.assertEqual(
-                train.compare_texts(rows)['layout'], TABLE[row].layout
-            )
+        for objectives, layout in (
+            ('transformer_xl', 'end'), ('plm', 'xlnet'), ('ict', 'bert'),
+            ('infoword', 'bert'), ('nsp', 'bert'),
+        ):  # fmt: skip
+            resolved = resolve(Choices(objectives=objectives))
+            self.assertEqual(resolved.vector.layout, layout)
 
 
 class FillMaskTest(absltest.TestCase):
@@ -286,8 +311,8 @@ class FillMaskTest(absltest.TestCase):
         ids = [tokenizer.cls_id, *before, tokenizer.mask_id, *after,
                tokenizer.sep_id]  # fmt: skip
         states = self.model.states(tf.constant([ids]), [len(ids)]).numpy()
-        words = self.model.encoder.words.numpy()
-        f = words @ states[0, 1 + len(before)]
+        table = self.model.encoder.embedding_table.numpy()
+        f = table @ states[0, 1 + len(before)]
         if row == 'bert_nce':
             counts = np.maximum(self.model.unigram, 1e-9)
             f = f + np.log(counts / counts.sum())
@@ -298,7 +323,7 @@ class FillMaskTest(absltest.TestCase):
     def test_f_of_mlm_and_f_plus_log_p_of_bert_nce(self):
         for row in ('mlm', 'bert_nce'):
             if row == 'bert_nce':
-                del self.model.model.objectives['mlm']
+                self.model.model.drop('mlm')
             expected = self.scores(row)
             (found,) = self.model.fill_mask('a [MASK] list', 5)
             best = np.argsort(-expected)[:5]
@@ -319,16 +344,143 @@ class FillMaskTest(absltest.TestCase):
         with self.assertRaisesRegex(ValueError, 'takes 32; shorten'):
             self.model.fill_mask('[MASK] ' + 'list ' * 40)
         for row in ('mlm', 'bert_nce'):
-            del self.model.model.objectives[row]
+            self.model.model.drop(row)
         with self.assertRaisesRegex(ValueError, 'ict fill no blanks'):
             self.model.fill_mask('a [MASK]')
 
 
-class LoadTest(absltest.TestCase):
+class CopyCase(absltest.TestCase):
     def copy(self):
         folder = pathlib.Path(self.create_tempdir().full_path) / 'run'
         shutil.copytree(WORKDIR, folder)
         return folder
+
+
+class LackingTest(CopyCase):
+    """Weights that hold less than the rows of the config have."""
+
+    def without(self, *lacking):
+        """A workdir, and the same without the tensors that begin so."""
+        folder = pathlib.Path(self.create_tempdir().full_path) / 'run'
+        rows = {
+            'bert_nce': RowConfig(1.0, {'drop_hits': False}),
+            'mlm': RowConfig(1.0, {'transform': True}),
+        }
+        write_workdir(folder, 'ict', rows)
+        whole = infoword_tf.load(folder)
+        path = folder / 'weights.safetensors'
+        tensors = files.read_tensors(path)
+        there = {k: v for k, v in tensors.items() if not k.startswith(lacking)}
+        self.assertLess(len(there), len(tensors))
+        files.write_tensors(path, there)
+        return whole, infoword_tf.load(folder)
+
+    def test_the_encoder_alone(self):
+        whole, found = self.without('objectives/', 'unigram')
+        for pooling in ('mean', 'cls', 'first_last'):
+            np.testing.assert_array_equal(
+                found.encode(SENTENCES, pooling=pooling),
+                whole.encode(SENTENCES, pooling=pooling),
+            )
+        # It has no weights of its own, and wants counts.
+        self.assertEqual(list(found.model.objectives), ['bert_nce'])
+        self.assertEqual(found.fill_rows, [])
+        self.assertIsNone(found.training_pieces)
+        with self.assertRaisesRegex(
+            ValueError, r'bert_nce .* piece counts .*`unigram` in weights'
+        ):
+            found.fill_mask('a [MASK] list')
+        with self.assertRaisesRegex(
+            ValueError,
+            r'weighted: rows bert_nce \(ict: weights.safetensors has no '
+            r'objectives/ict/pooling_kernel\) .*learned no weights',
+        ):
+            found.encode(SENTENCES, pooling='weighted')
+        found.model.drop('bert_nce')
+        with self.assertRaisesRegex(
+            ValueError,
+            r'mlm: weights.safetensors has no objectives/mlm/kernel\) fill no',
+        ):
+            found.fill_mask('a [MASK] list')
+
+    def test_without_counts(self):
+        """`mlm` needs none, `bert_nce` does."""
+        whole, found = self.without('unigram')
+        text = 'a [MASK] list'
+        self.assertEqual(found.missing, {})
+        self.assertEqual(found.fill_rows, ['mlm'])
+        self.assertEqual(found.fill_mask(text), whole.fill_mask(text))
+        found.model.drop('mlm')
+        with self.assertRaisesRegex(ValueError, 'this workdir has none'):
+            found.fill_mask(text)
+
+    def test_one_row_of_three(self):
+        """The others answer as before."""
+        whole, found = self.without('objectives/mlm/norm_beta')
+        self.assertEqual(set(found.missing), {'mlm'})
+        np.testing.assert_array_equal(
+            found.encode(SENTENCES, pooling='weighted'),
+            whole.encode(SENTENCES, pooling='weighted'),
+        )
+        whole.model.drop('mlm')
+        text = 'a [MASK] list'
+        self.assertEqual(found.fill_mask(text), whole.fill_mask(text))
+
+    def test_untrained_lacks_the_same(self):
+        whole, found = self.without('objectives/')
+        fresh, wanted = (m.untrained(seed=1) for m in (found, whole))
+        self.assertEqual(fresh.missing, found.missing)
+        self.assertEqual(
+            set(fresh.model.objectives), set(found.model.objectives)
+        )
+        np.testing.assert_array_equal(
+            fresh.encode(SENTENCES), wanted.encode(SENTENCES)
+        )
+
+    def test_the_encoder_cannot_lack_anything(self):
+        with self.assertRaisesRegex(ValueError, r'lacks \[.*word_embeddings'):
+            self.without('encoder/word_embeddings')
+
+
+class StepTest(CopyCase):
+    """Weights and checkpoints of a run that was stopped between the two."""
+
+    def warned(self, folder):
+        with warnings.catch_warnings(record=True) as found:
+            warnings.simplefilter('always')
+            infoword_tf.load(folder)
+        return [(str(w.message), w.filename) for w in found]
+
+    def checkpoint(self, folder, step):
+        checkpoint.Checkpoints(folder, keep=2).save(step, {'x': np.zeros(1)})
+
+    def test_weights_of_another_step(self):
+        folder = self.copy()
+        self.assertEqual(checkpoint.weights_step(folder), STEP)
+        self.assertIsNone(checkpoint.last_step(folder))
+        self.assertEmpty(self.warned(folder))
+        self.checkpoint(folder, STEP)
+        self.assertEmpty(self.warned(folder))
+        self.checkpoint(folder, STEP + 3)
+        self.assertEqual(checkpoint.last_step(folder), STEP + 3)
+        ((message, where),) = self.warned(folder)
+        self.assertIn('run/weights.safetensors is of step 7, its', message)
+        self.assertIn('checkpoint of step 10', message)
+        self.assertIn('run again, writes them anew', message)
+        self.assertEqual(where, __file__)
+
+    def test_weights_that_do_not_say_it(self):
+        folder = self.copy()
+        path = folder / 'weights.safetensors'
+        tensors = files.read_tensors(path)
+        del tensors['step']
+        files.write_tensors(path, tensors)
+        self.checkpoint(folder, STEP + 3)
+        self.assertIsNone(checkpoint.weights_step(folder))
+        self.assertEmpty(self.warned(folder))
+
+
+class LoadTest(CopyCase, parameterized.TestCase):
 
     def test_no_weights(self):
         folder = self.copy()
@@ -343,6 +495,27 @@ class LoadTest(absltest.TestCase):
             json.dumps({**config, 'version': 99})
         )
         with self.assertRaisesRegex(ValueError, 'has version 99'):
+            infoword_tf.load(folder)
+
+    @parameterized.parameters(
+        (('encoder', 'name'), 'of_tomorrow'),
+        (('tokenizer', 'kind'), 'of_tomorrow'),
+        (('rows',), {'of_tomorrow': {'weight': 1.0, 'settings': {}}}),
+        (('rows',), []),
+        ((), []),
+    )
+    def test_a_config_of_other_code(self, path, value):
+        folder = self.copy()
+        config = json.loads((folder / 'config.json').read_text())
+        inner = config
+        for name in path[:-1]:
+            inner = inner[name]
+        if path:
+            inner[path[-1]] = value
+        text = json.dumps(config if path else value)
+        (folder / 'config.json').write_text(text)
+        message = "config.json (names the .* 'of_tomorrow'|is no config)"
+        with self.assertRaisesRegex(ValueError, message):
             infoword_tf.load(folder)
 
     def test_cut_weights(self):

@@ -89,7 +89,7 @@ class AttentionTest(parameterized.TestCase):
         )
 
     @parameterized.product(key=(None, KEY), masked=(False, True))
-    def test_asking_rows_are_rows_of_the_whole(self, key, masked):
+    def test_queries_are_rows_of_the_whole(self, key, masked):
         layer, x = make_layer(), make_x()
         allowed = make_allowed() if masked else None
         whole = layer(tf.constant(x), allowed, key=key).numpy()
@@ -98,7 +98,7 @@ class AttentionTest(parameterized.TestCase):
         found = layer(
             tf.constant(x),
             allowed[rows, 0, places][:, None] if masked else None,
-            asking=tf.constant(x[rows, places]),
+            queries=tf.constant(x[rows, places]),
             key=key,
         )
         np.testing.assert_allclose(found, whole[rows, places], atol=1e-5)
@@ -172,6 +172,24 @@ class AttentionTest(parameterized.TestCase):
     def test_heads_have_to_divide_the_width(self):
         with self.assertRaisesRegex(ValueError, '5 heads .* width of 12'):
             attention.Attention(12, 5, 0.0)
+
+
+class CausalMaskTest(absltest.TestCase):
+    def test_written_out(self):
+        found = attention.causal_mask(3)
+        self.assertEqual(found.dtype, tf.bool)
+        np.testing.assert_array_equal(
+            found, [[[[1, 0, 0], [1, 1, 0], [1, 1, 1]]]]
+        )
+
+    def test_length_that_is_not_known(self):
+        run = tf.function(
+            attention.causal_mask, input_signature=[tf.TensorSpec([], tf.int32)]
+        )
+        for length in (1, 5):
+            np.testing.assert_array_equal(
+                run(length), attention.causal_mask(length)
+            )
 
 
 class ProjectTest(absltest.TestCase):

@@ -12,9 +12,17 @@ from absl.testing import absltest, parameterized
 from scipy import stats
 
 from infoword_tf.layers import dropout
+from tests.layers.pieces import B, D, T, dropping, piece_test
 
 ALPHA = 1e-4
 COUNT = 1 << 18
+
+
+def drop(inputs, key, rate=0.0):
+    return [dropout.drop(**inputs, key=key, rate=rate)]
+
+
+PieceTest = piece_test({'drop': dropping({'x': (B, T, D)}, drop)})
 
 
 def numpy_mask(key, rate, shape=(COUNT,)):

@@ -377,7 +377,7 @@ class BlockTest(parameterized.TestCase):
 
 
 class SightTest(parameterized.TestCase):
-    """Masks written out: a row for each token that asks, x where it looks."""
+    """Masks written out: a row for each query, x where it looks."""
 
     def assert_sees(self, sight, *rows):
         drawn = [
@@ -424,7 +424,7 @@ class SightTest(parameterized.TestCase):
     def test_filled(self):
         self.assert_sees(
             relative.sight(2, 3, filled=tf.constant([0, 1, 3])),
-            '...xx',  # of each row, whoever asks
+            '...xx',  # of each row, whatever the query
             '..xxx',
             'xxxxx',
         )

@@ -6,9 +6,9 @@ from absl.testing import absltest
 from scipy import special
 
 from infoword_tf.model import Model
-from infoword_tf.objectives import Replicas
 from infoword_tf.views import View
 from tests import zoo
+from tests.objectives.given import batch_of
 
 B, T, D = 4, 5, 16
 
@@ -20,7 +20,7 @@ def make_view(random, side, lengths, numbers, weights, kept):
         block_ids=(np.arange(T) >= lengths[:, None]).astype(np.int32),
         targets={'ict': np.array(numbers, np.int32)[:, None]},
         weights={'ict': np.array(weights, np.float32)[:, None]},
-        hidden={'ict': 1 - np.array(kept, np.float32)[:, None]},
+        measured={'ict': 1 - np.array(kept, np.float32)[:, None]},
     )
 
 
@@ -63,10 +63,9 @@ class ContrastTest(absltest.TestCase):
 
     def outcome(self, states=None, limit=None):
         states = self.states if states is None else states
-        candidates = self.objective.candidates(
-            self.views, states, Replicas(), limit
-        )
-        return self.objective.score(self.views, states, candidates, 0.0)
+        batch = batch_of(self.views, states, limit=limit)
+        candidates = self.objective.candidates(batch)
+        return self.objective.score(batch, candidates)
 
     def test_both_directions_written_plainly(self):
         vectors = {
@@ -98,7 +97,7 @@ class ContrastTest(absltest.TestCase):
              found.chance], sums / 2, rtol=1e-5,
         )  # fmt: skip
         self.assertEqual(float(found.weight), 3)
-        self.assertEqual(float(found.hidden), 2)
+        self.assertEqual(float(found.measured), 2)
 
     def test_padding_changes_nothing(self):
         states = {
@@ -113,7 +112,7 @@ class ContrastTest(absltest.TestCase):
     def test_heldout_candidates_are_counted(self):
         found = self.outcome(limit=1)
         self.assertAlmostEqual(
-            float(found.ceiling / found.hidden), np.log(2), places=6
+            float(found.ceiling / found.measured), np.log(2), places=6
         )
 
     def test_gradient_reaches_both_views_and_its_own_weights(self):
@@ -125,6 +124,36 @@ class ContrastTest(absltest.TestCase):
         gradients = tape.gradient(loss, [*states.values(), *own])
         for gradient in gradients:
             self.assertGreater(float(tf.reduce_max(tf.abs(gradient))), 1e-3)
+
+    def test_equal_scores_know_nothing(self):
+        """Other texts in the same states: also where their norm is 0."""
+        numbers = np.arange(B, dtype=np.int32)[:, None]
+        self.views = {
+            side: view._replace(
+                targets={'ict': numbers},
+                weights={'ict': np.ones((B, 1), np.float32)},
+                measured={'ict': np.ones((B, 1), np.float32)},
+            )
+            for side, view in self.views.items()
+        }
+        for scale in (1.0, 0.0):
+            # Sums of one term: exact, in whatever order.
+            states = np.zeros((B, T, D), np.float32)
+            states[..., 0] = scale
+            states = {side: tf.constant(states) for side in self.views}
+            with tf.GradientTape() as tape:
+                tape.watch(list(states.values()))
+                found = self.outcome(states)
+            self.assertAlmostEqual(float(found.mi), 0.0, places=4)
+            self.assertAlmostEqual(
+                float(found.loss), float(found.ceiling), places=4
+            )
+            self.assertAlmostEqual(
+                float(found.ceiling), B * np.log(B), places=4
+            )
+            self.assertEqual(float(found.accuracy), 0.0)
+            for gradient in tape.gradient(found.loss, list(states.values())):
+                self.assertTrue(np.isfinite(gradient).all())
 
     def test_the_scale_ends_at_100(self):
         self.objective.log_scale.assign(50.0)

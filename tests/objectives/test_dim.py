@@ -9,9 +9,10 @@ from scipy import special
 
 from infoword_tf import views
 from infoword_tf.layers import dropout
-from infoword_tf.objectives import TABLE, Replicas, infonce
+from infoword_tf.objectives import TABLE, infonce
 from infoword_tf.objectives.dim import CRITICS
 from tests import zoo
+from tests.objectives.given import batch_of
 
 D, S, M = 6, 3, 128
 KEY = dropout.new_key(31)
@@ -61,12 +62,12 @@ def score(objective, batch, sequences=None, limit=None, key=None):
     a, b, copy = (tf.constant(x, tf.float32) for x in (a, b, b))
     with tf.GradientTape() as tape:
         tape.watch([a, b, copy])
+        states = {'masked': a[:, None], 'ngrams': copy}
         candidates = objective.candidates(
-            made, {'masked': a[:, None], 'ngrams': copy}, Replicas(), limit
+            batch_of(made, states, key, limit)
         )
-        outcome = objective.score(
-            made, {'masked': a[:, None], 'ngrams': b}, candidates, 0.0, key
-        )
+        states = {**states, 'ngrams': b}
+        outcome = objective.score(batch_of(made, states, key), candidates)
     return outcome, [g.numpy() for g in tape.gradient(
         outcome.loss, [a, b, copy],
         unconnected_gradients=tf.UnconnectedGradients.ZERO,
@@ -196,11 +197,12 @@ class LiteralTest(parameterized.TestCase):
         objective = TABLE['dim'].objective(
             'dim', None, zoo.SPECIALS, dtype='mixed_bfloat16'
         )
-        candidates = objective.candidates(made, states, Replicas())
+        batch = batch_of(made, states)
+        candidates = objective.candidates(batch)
         self.assertEqual(candidates.states.dtype, tf.float32)
         rounded = [tf.cast(x, tf.float32).numpy() for x in (a, b)]
         assert_same(
-            objective.score(made, states, candidates, 0.0),
+            objective.score(batch, candidates),
             literal((*rounded, targets, weights)),
         )
 
@@ -236,12 +238,12 @@ class PairsTest(parameterized.TestCase):
         objective = make_objective(critic)
         states = {'masked': tf.constant(a[:, None]), 'ngrams': tf.constant(b)}
         candidates = objective.candidates(
-            make_views(targets, weights), states, Replicas()
+            batch_of(make_views(targets, weights), states)
         )
         only = np.zeros_like(weights)
         only[0, 0] = 1
         return objective.score(
-            make_views(targets, only), states, candidates, 0.0
+            batch_of(make_views(targets, only), states), candidates
         )
 
     def test_ngrams_of_the_own_sequence_are_no_candidates(self):
@@ -308,7 +310,7 @@ class LimitTest(parameterized.TestCase):
         self.assertGreater(batch[3].sum(), M + S)
         found, _ = score(make_objective(), batch, limit=M)
         np.testing.assert_allclose(
-            [found.ceiling / found.hidden, found.chance / found.hidden],
+            [found.ceiling / found.measured, found.chance / found.measured],
             [math.log(129), 1 / 129],
             rtol=1e-5,
         )
@@ -329,10 +331,11 @@ class LimitTest(parameterized.TestCase):
         expected = literal(whole, limit=6)
         head = slice(0, 6)
         candidates = objective.candidates(
-            make_views(targets[head], weights[head]),
-            {'ngrams': tf.constant(b[head])},
-            Replicas(),
-            6,
+            batch_of(
+                make_views(targets[head], weights[head]),
+                {'ngrams': tf.constant(b[head])},
+                limit=6,
+            )
         )
         sums = np.zeros(7)
         for part in (slice(0, 3), slice(3, 8)):
@@ -343,7 +346,7 @@ class LimitTest(parameterized.TestCase):
                 'masked': tf.constant(a[part, None]),
                 'ngrams': tf.constant(b[part]),
             }
-            sums += objective.score(made, states, candidates, 0.0)
+            sums += objective.score(batch_of(made, states), candidates)
         assert_same(sums, expected)
 
 
@@ -439,8 +442,8 @@ class SettingsTest(parameterized.TestCase):
             make_objective('cosine', temperature)
 
     def test_of_the_paper(self):
-        self.assertEqual(TABLE['dim'].settings['critic'], 'dot')
-        self.assertEqual(make_objective().kl(zoo.frequencies()), 0.0)
+        self.assertEqual(TABLE['dim'].settings['critic'].default, 'dot')
+        self.assertEqual(make_objective().kl(zoo.statistics()), 0.0)
 
     def test_owns_nothing(self):
         objective = make_objective()

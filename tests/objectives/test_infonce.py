@@ -8,7 +8,8 @@ import tensorflow as tf
 from absl.testing import absltest, parameterized
 from scipy import special, stats
 
-from infoword_tf.layers import dropout, fused
+from infoword_tf.layers import dropout
+from infoword_tf.layers.vocabulary_scores import vocabulary_scores
 from infoword_tf.objectives import infonce
 
 N, M = 6, 9
@@ -50,13 +51,13 @@ def batch_candidates(positive, negatives, identical=None):
 
 
 def values(outcome):
-    """Means of an outcome: loss by weight, the others by hidden pairs."""
+    """Means of an outcome: loss by weight, the others by measured pairs."""
     return {
         'loss': float(outcome.loss / outcome.weight),
-        'mi': float(outcome.mi / outcome.hidden),
-        'ceiling': float(outcome.ceiling / outcome.hidden),
-        'accuracy': float(outcome.accuracy / outcome.hidden),
-        'chance': float(outcome.chance / outcome.hidden),
+        'mi': float(outcome.mi / outcome.measured),
+        'ceiling': float(outcome.ceiling / outcome.measured),
+        'accuracy': float(outcome.accuracy / outcome.measured),
+        'chance': float(outcome.chance / outcome.measured),
     }
 
 
@@ -147,11 +148,11 @@ class IdentityTest(parameterized.TestCase):
         targets = tf.constant(random.integers(M, size=N), tf.int32)
         with tf.GradientTape(persistent=True) as tape:
             tape.watch([states, table])
-            positive, log_sum, rivals = fused.vocabulary_scores(
+            positive, log_sum, rank = vocabulary_scores(
                 states, table, None, targets, key=key
             )
             candidates = infonce.Candidates(
-                positive, log_sum, math.log(M), rivals
+                positive, log_sum, math.log(M), rank
             )
             ours = infonce.infonce(candidates, tf.ones(N), 0.0).loss
             theirs = tf.reduce_sum(
@@ -189,7 +190,7 @@ class OutcomeTest(absltest.TestCase):
         np.testing.assert_allclose(
             self.candidates.log_size, self.sizes, rtol=1e-6
         )
-        np.testing.assert_array_equal(self.candidates.rivals, [1, 0])
+        np.testing.assert_array_equal(self.candidates.rank, [1, 0])
 
     def test_weights(self):
         found = infonce.infonce(self.candidates, tf.constant([2.0, 0.5]), 0.1)
@@ -207,7 +208,7 @@ class OutcomeTest(absltest.TestCase):
             self.candidates,
             tf.constant([2.0, 0.5]),
             0.1,
-            hidden=tf.constant([0.0, 1.0]),
+            measured=tf.constant([0.0, 1.0]),
         )
         loss = 2 * self.losses[0] + 0.5 * self.losses[1]
         ceiling = 0.5 * (self.sizes[1] - 0.1)
@@ -281,7 +282,7 @@ class CountedTest(absltest.TestCase):
             # A rival is a column, however many copies of it there are.
             rivals = (scores[i] >= positive[i]) & (counts[i] > 0)
             self.assertEqual(
-                int(found.rivals[i]), int((rivals & ~identical[i]).sum())
+                int(found.rank[i]), int((rivals & ~identical[i]).sum())
             )
 
     def test_ties_are_rivals_unless_identical(self):
@@ -291,7 +292,7 @@ class CountedTest(absltest.TestCase):
             tf.constant([[1.0, 1.0, 1.0, 1.0, 0.0]]),
             tf.constant([[True, False, False, False, False]]),
         )
-        self.assertEqual(float(found.rivals[0]), 2)
+        self.assertEqual(float(found.rank[0]), 2)
 
     def test_no_candidates_at_all(self):
         positive, scores = tf.constant([2.0]), tf.constant([[5.0, -5.0]])

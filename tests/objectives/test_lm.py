@@ -8,28 +8,28 @@ import tensorflow as tf
 from absl.testing import absltest, parameterized
 from scipy import special
 
-from infoword_tf import sampling, views
-from infoword_tf.layers import dropout, fused
+from infoword_tf.config import Config, EncoderConfig, RowConfig
+from infoword_tf.layers import dropout, vocabulary_scores
 from infoword_tf.model import Model
-from infoword_tf.objectives import TABLE
+from infoword_tf.objectives import TABLE, Statistics, infonce
+from infoword_tf.views import VIEWS
+from infoword_tf.views.streams import Streams
 from tests import remembering, zoo
+from tests.objectives.given import states_of
 
 V, D, B, T = zoo.V, 6, 3, 7
 KEY = dropout.new_key(3)
 
 
 def make_model(memory_length=None, rate=0.0, precision='float32'):
-    config = {
-        'encoder': {
-            'name': remembering.NAME,
-            'arguments': {
-                'vocab_size': V, 'width': D, 'causal': True, 'rate': rate,
-            },
-        },
-        'rows': {'transformer_xl': {'weight': 1.0, 'settings': {}}},
-        'precision': precision,
-        'memory_length': memory_length,
-    }  # fmt: skip
+    arguments = {'vocab_size': V, 'width': D, 'causal': True, 'rate': rate}
+    config = Config(
+        EncoderConfig(remembering.NAME, arguments),
+        {'transformer_xl': RowConfig(1.0, {})},
+        max_length=T,
+        precision=precision,
+        memory_length=memory_length,
+    )
     with remembering.row():
         model = Model(config, zoo.SPECIALS)
     random = np.random.default_rng(0)
@@ -45,21 +45,21 @@ def make_view(seed=0):
     ids[2, 2] = zoo.UNK
     ids[2, 4] = zoo.MASK
     none = np.zeros((B, T), bool)
-    streams = sampling.Streams(
+    streams = Streams(
         ids[:, :-1], none, none, np.ones(B, np.int32), ids[:, -1]
     )
     rows = {'transformer_xl': 'text'}
-    return views.streamed(streams, None, rows, zoo.SPECIALS)
+    return VIEWS['streamed'].make(streams, None, rows, zoo.SPECIALS)
 
 
-class NextWordsTest(parameterized.TestCase):
+class NextPiecesTest(parameterized.TestCase):
     def test_every_pair_by_itself(self):
         model, view = make_model(), make_view()
         states, _ = model.encode({'streamed': view})
-        states = np.asarray(states['transformer_xl']['streamed'])
-        words = np.asarray(model.encoder.words)
-        bias = np.asarray(model.objectives['transformer_xl'].word_bias)
-        kl = 0.7
+        states = np.asarray(states_of(states, 'transformer_xl', 'streamed'))
+        words = np.asarray(model.encoder.embedding_table)
+        bias = np.asarray(model.objectives['transformer_xl'].piece_bias)
+        kl = math.log(V) - infonce.entropy(zoo.frequencies())
         sums = np.zeros(7)
         for i in range(B):
             for j in range(T):
@@ -78,7 +78,7 @@ class NextWordsTest(parameterized.TestCase):
         self.assertEqual(sums[6], B * T - 3)
         for key in (None, KEY):
             found, _ = model.outcomes(
-                {'streamed': view}, {'transformer_xl': kl}, key
+                {'streamed': view}, zoo.statistics(), key
             )
             np.testing.assert_allclose(
                 found['transformer_xl'], sums, rtol=1e-5
@@ -88,11 +88,12 @@ class NextWordsTest(parameterized.TestCase):
         model = make_model()
         p = zoo.frequencies()
         entropy = -(p[p > 0] * np.log(p[p > 0])).sum()
+        kl = model.objectives['transformer_xl'].kl
+        uniform = np.full(V, 7)
         self.assertAlmostEqual(
-            model.kl(p)['transformer_xl'], math.log(V) - entropy
+            kl(Statistics(uniform, p)), math.log(V) - entropy
         )
-        uniform = np.full(V, 1 / V)
-        self.assertAlmostEqual(model.kl(uniform)['transformer_xl'], 0.0)
+        self.assertAlmostEqual(kl(Statistics(p, uniform)), 0.0)
 
     def test_a_model_that_knows_nothing(self):
         """Loss log V; of a text of equal frequencies MI 0."""
@@ -100,7 +101,7 @@ class NextWordsTest(parameterized.TestCase):
         for variable in model.variables.values():
             variable.assign(np.zeros(variable.shape))
         found, _ = model.outcomes(
-            {'streamed': make_view()}, {'transformer_xl': 0.0}
+            {'streamed': make_view()}, Statistics(np.ones(V), np.ones(V))
         )
         outcome = found['transformer_xl']
         self.assertAlmostEqual(
@@ -111,8 +112,10 @@ class NextWordsTest(parameterized.TestCase):
 
     def test_the_row(self):
         row = TABLE['transformer_xl']
-        self.assertEqual(row.arguments, {'causal': True})
-        self.assertEqual(row.reading(128, {}), {'length': 128})
+        self.assertEqual(row.encoders, {'relative': {'causal': True}})
+        self.assertEqual(
+            VIEWS['streamed'].reading(128, {}), {'length': 128}
+        )
         self.assertIsNone(row.heldout_candidates)
 
     def test_chunks_change_nothing(self):
@@ -122,11 +125,11 @@ class NextWordsTest(parameterized.TestCase):
             model = make_model(rate=0.1)
             variables = [v.value for v in model.variables.values()]
             with (
-                mock.patch.object(fused, 'SCORES_AT_ONCE', limit),
+                mock.patch.object(vocabulary_scores, 'SCORES_AT_ONCE', limit),
                 tf.GradientTape() as tape,
             ):
                 outcomes, _ = model.outcomes(
-                    {'streamed': view}, {'transformer_xl': 0.5}, KEY
+                    {'streamed': view}, zoo.statistics(), KEY
                 )
                 loss = model.loss(outcomes)
             gradients = tape.gradient(loss, variables)
@@ -141,7 +144,7 @@ class NextWordsTest(parameterized.TestCase):
 
 
 class ChunkTest(parameterized.TestCase):
-    """fused.vocabulary_scores against itself."""
+    """vocabulary_scores.vocabulary_scores against itself."""
 
     def results(self, limit, n, bias, key, dtype, in_graph):
         random = np.random.default_rng(n)
@@ -156,7 +159,7 @@ class ChunkTest(parameterized.TestCase):
         def run(*given):
             with tf.GradientTape() as tape:
                 tape.watch(given)
-                found = fused.vocabulary_scores(
+                found = vocabulary_scores.vocabulary_scores(
                     *given[:2],
                     given[2] if bias else None,
                     targets,
@@ -167,7 +170,7 @@ class ChunkTest(parameterized.TestCase):
                 total += tf.reduce_sum(weights[1] * found[1])
             return *found, *tape.gradient(total, given)
 
-        with mock.patch.object(fused, 'SCORES_AT_ONCE', limit):
+        with mock.patch.object(vocabulary_scores, 'SCORES_AT_ONCE', limit):
             return (tf.function(run) if in_graph else run)(*given)
 
     @parameterized.product(
@@ -200,11 +203,11 @@ class ChunkTest(parameterized.TestCase):
         @tf.function
         def run(states, table):
             with (
-                mock.patch.object(fused, 'SCORES_AT_ONCE', limit),
+                mock.patch.object(vocabulary_scores, 'SCORES_AT_ONCE', limit),
                 tf.GradientTape() as tape,
             ):
                 tape.watch(states)
-                positive, log_sum, _ = fused.vocabulary_scores(
+                positive, log_sum, _ = vocabulary_scores.vocabulary_scores(
                     states, table, None, tf.zeros(n, tf.int32)
                 )
                 loss = tf.reduce_sum(log_sum - positive)

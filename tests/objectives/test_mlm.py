@@ -8,12 +8,15 @@ import tensorflow as tf
 from absl.testing import absltest, parameterized
 from scipy import special
 
-from infoword_tf import objectives, views
-from infoword_tf.encoders import Transformer
+from infoword_tf import objectives
+from infoword_tf.config import RowConfig
+from infoword_tf.encoders import Inputs, Transformer
 from infoword_tf.layers import dropout
 from infoword_tf.model import Model
-from infoword_tf.objectives import TABLE, Replicas, infonce
+from infoword_tf.objectives import TABLE, Statistics, infonce
+from infoword_tf.views import VIEWS, View, masking
 from tests import zoo
+from tests.objectives.given import batch_of, states_of
 
 V, D, P = zoo.V, 16, 3
 KEY = dropout.new_key(31)
@@ -24,7 +27,7 @@ def make_objective(row, width=D, gelu='tanh', **settings):
     encoder = Transformer(V, 1, width, 2, max_length=zoo.POSITIONS, gelu=gelu)
     encoder.build()
     random = np.random.default_rng(1)
-    encoder.words.assign(0.5 * random.standard_normal((V, width)))
+    encoder.embedding_table.assign(0.5 * random.standard_normal((V, width)))
     objective = TABLE[row].objective(row, encoder, zoo.SPECIALS, **settings)
     objective.build()
     for weight in objective.weights:
@@ -43,7 +46,7 @@ def make_view(row, targets, weights=None, sequences=None, shown=None):
         weights = np.ones((b, p))
     if sequences is None:
         sequences = np.arange(b)
-    return views.View(
+    return View(
         ids=tf.constant(ids),
         sequences=tf.constant(sequences, tf.int32),
         places={row: tf.constant(places)},
@@ -62,16 +65,15 @@ def make_batch(b, seed=0, p=P):
     return states, targets, weights.astype(np.float32)
 
 
-def score(objective, view, states, key=None, limit=None, kl=0.0):
+def score(objective, view, states, key=None, limit=None, statistics=None):
     """An outcome, gradients by states [B, P, D] and by words [V, D]."""
     states = tf.constant(states)
-    words = objective.encoder.words.value
+    words = objective.encoder.embedding_table.value
     given = {'masked': view}
     with tf.GradientTape() as tape:
         tape.watch(states)
-        at = {'masked': states}
-        candidates = objective.candidates(given, at, Replicas(), limit)
-        outcome = objective.score(given, at, candidates, kl, key)
+        batch = batch_of(given, {'masked': states}, key, limit, statistics)
+        outcome = objective.score(batch, objective.candidates(batch))
     gradients = tape.gradient(
         outcome.loss,
         [states, words],
@@ -93,7 +95,7 @@ def literal(
     b, p = targets.shape
     sequences = range(b) if sequences is None else sequences
     states = tf.constant(states, tf.float64)
-    words = tf.cast(objective.encoder.words.value, tf.float64)
+    words = tf.cast(objective.encoder.embedding_table.value, tf.float64)
     sums = np.zeros(7)
     with tf.GradientTape() as tape:
         tape.watch([states, words])
@@ -139,7 +141,7 @@ def assert_same(found, expected, gradients=True):
             np.testing.assert_allclose(one, two, rtol=0, atol=1e-5)
 
 
-class NceWordsTest(parameterized.TestCase):
+class NcePiecesTest(parameterized.TestCase):
     # 4 x 3 and 20 x 3 targets: columns are targets; 24 x 3 > 60: words.
     @parameterized.product(
         b=(4, 20, 24), drop_hits=(False, True), key=(None, KEY)
@@ -295,17 +297,17 @@ class NceWordsTest(parameterized.TestCase):
         whole = make_view('bert_nce', targets, weights)
         expected, _ = score(objective, whole, states, limit=6)
         head = make_view('bert_nce', targets[:6], weights[:6])
-        candidates = objective.candidates({'masked': head}, {}, Replicas(), 6)
+        candidates = objective.candidates(
+            batch_of({'masked': head}, {}, limit=6)
+        )
         sums = np.zeros(7)
         for part in (slice(0, 3), slice(3, 8)):
             view = make_view(
                 'bert_nce', targets[part], weights[part], np.arange(8)[part]
             )
+            at = {'masked': tf.constant(states[part])}
             sums += objective.score(
-                {'masked': view},
-                {'masked': tf.constant(states[part])},
-                candidates,
-                0.0,
+                batch_of({'masked': view}, at), candidates
             )
         np.testing.assert_allclose(sums, expected, rtol=1e-5)
 
@@ -333,15 +335,29 @@ class NceWordsTest(parameterized.TestCase):
             float(outcome.loss), float(outcome.ceiling), places=4
         )
 
+    # By targets, and by counts of the vocabulary.
+    @parameterized.product(b=(8, 24), key=(None, KEY))
+    def test_mixed_precision_scores_in_float32(self, b, key):
+        objective = make_objective('bert_nce', dtype='mixed_bfloat16')
+        states, targets, weights = make_batch(b)
+        rounded = tf.cast(states, tf.bfloat16)
+        found, (by_states, _) = score(
+            objective, make_view('bert_nce', targets, weights), rounded, key
+        )
+        self.assertEqual(by_states.dtype, tf.bfloat16.as_numpy_dtype)
+        rounded = tf.cast(rounded, tf.float32).numpy()
+        expected, _ = literal(objective, rounded, targets, weights)
+        np.testing.assert_allclose(found, expected, rtol=2e-6, atol=2e-5)
+
     def test_kl_is_0(self):
         objective = make_objective('bert_nce')
-        self.assertEqual(objective.kl(zoo.frequencies()), 0.0)
+        self.assertEqual(objective.kl(zoo.statistics()), 0.0)
 
     def test_owns_nothing(self):
         self.assertEmpty(make_objective('bert_nce').weights)
 
 
-class MaskedWordsTest(parameterized.TestCase):
+class MaskedPiecesTest(parameterized.TestCase):
     def written_out(self, objective, states, gelu):
         """Scores [B, P, V] in NumPy, float64."""
         x = states.astype(np.float64)
@@ -356,8 +372,8 @@ class MaskedWordsTest(parameterized.TestCase):
             x = x - x.mean(axis=-1, keepdims=True)
             x = x / np.sqrt((x**2).mean(axis=-1, keepdims=True) + 1e-12)
             x = x * objective.gamma.numpy() + objective.beta.numpy()
-            bias = objective.word_bias.numpy()
-        return x @ objective.encoder.words.numpy().T + bias
+            bias = objective.piece_bias.numpy()
+        return x @ objective.encoder.embedding_table.numpy().T + bias
 
     @parameterized.product(
         transform=(False, True), gelu=('tanh', 'erf'), key=(None, KEY)
@@ -365,20 +381,25 @@ class MaskedWordsTest(parameterized.TestCase):
     def test_is_cross_entropy(self, transform, gelu, key):
         objective = make_objective('mlm', gelu=gelu, transform=transform)
         states, targets, weights = make_batch(8)
+        # Text that is measured may have other frequencies than was trained on.
         frequencies = zoo.frequencies()
-        kl = objective.kl(frequencies)
+        statistics = Statistics(frequencies[::-1] ** 2, 500 * frequencies)
+        h = infonce.entropy(frequencies)
         self.assertAlmostEqual(
-            kl, math.log(V) - infonce.entropy(frequencies), places=9
+            objective.kl(statistics), math.log(V) - h, places=9
         )
         outcome, _ = score(
-            objective, make_view('mlm', targets, weights), states, key, kl=kl
+            objective,
+            make_view('mlm', targets, weights),
+            states,
+            key,
+            statistics=statistics,
         )
         scores = self.written_out(objective, states, gelu)
         log_p = scores - special.logsumexp(scores, axis=-1, keepdims=True)
         own = np.take_along_axis(log_p, targets[..., None], axis=-1)[..., 0]
         loss, pairs = -(own * weights).sum(), weights.sum()
         right = (log_p.argmax(axis=-1) == targets) * weights
-        h = infonce.entropy(frequencies)
         np.testing.assert_allclose(
             outcome,
             [
@@ -413,7 +434,8 @@ class MaskedWordsTest(parameterized.TestCase):
         loss is glad of, and knows no more than frequencies under [MASK].
         """
         objective = make_objective('mlm', width=V)
-        objective.encoder.words.assign(np.eye(V))  # so states are scores
+        # So states are scores.
+        objective.encoder.embedding_table.assign(np.eye(V))
         p = np.zeros(V)
         p[5:9] = [0.5, 0.25, 0.125, 0.125]
         entropy = 1.75 * math.log(2)
@@ -425,17 +447,18 @@ class MaskedWordsTest(parameterized.TestCase):
         states = np.full((8, 3, V), -60.0, np.float32)
         states[:, 0, 5:9] = np.log(p[5:9])
         np.put_along_axis(states[:, 1:], shown[:, 1:, None], 0.0, axis=2)
-        kl = objective.kl(p)
-        self.assertAlmostEqual(kl, math.log(V) - entropy)
         outcome, _ = score(
-            objective, make_view('mlm', targets, shown=shown), states, kl=kl
+            objective,
+            make_view('mlm', targets, shown=shown),
+            states,
+            statistics=Statistics(np.ones(V), 8 * p),
         )
         # Under [MASK] the entropy, 0 where copied, 60 nats where misled.
         self.assertAlmostEqual(
             float(outcome.loss), 8 * (entropy + 0 + 60), delta=1e-3
         )
         self.assertEqual(float(outcome.weight), 24)
-        self.assertEqual(float(outcome.hidden), 8)
+        self.assertEqual(float(outcome.measured), 8)
         self.assertAlmostEqual(float(outcome.mi), 0.0, delta=1e-4)
         self.assertAlmostEqual(
             float(outcome.ceiling), 8 * entropy, delta=1e-4
@@ -466,7 +489,7 @@ class MaskedWordsTest(parameterized.TestCase):
                 'bias': (D,),
                 'norm_gamma': (D,),
                 'norm_beta': (D,),
-                'word_bias': (V,),
+                'piece_bias': (V,),
             },
         )
 
@@ -474,26 +497,29 @@ class MaskedWordsTest(parameterized.TestCase):
 class SharedViewTest(absltest.TestCase):
     def test_rows_of_one_pass_are_rows_alone(self):
         windows = zoo.make_windows()
-        rows = {'mlm': 'words', 'bert_nce': 'words'}
+        rows = {'mlm': 'pieces', 'bert_nce': 'pieces'}
         draws = [
-            views.sampling.MASKINGS[masking](windows, np.random.default_rng(0))
-            for masking in ('spans', 'tokens')
+            masking.MASKINGS[name](windows, np.random.default_rng(0))
+            for name in ('spans', 'tokens')
         ]
-        view = views.masked(windows, draws[0], rows, zoo.SPECIALS)
+        view, other = (
+            VIEWS['masked'].make(windows, draw, rows, zoo.SPECIALS)
+            for draw in draws
+        )
         # Each keeps places of its own.
-        other = views.masked(windows, draws[1], rows, zoo.SPECIALS)
         for field in ('places', 'targets', 'weights'):
             getattr(view, field)['mlm'] = getattr(other, field)['mlm']
-        kl = {'mlm': 0.5, 'bert_nce': 0.0}
 
         def outcomes(*rows):
-            given = zoo.config('mlm')
-            given['rows'] = {
-                row: {'weight': w, 'settings': TABLE[row].settings}
-                for row, w in zip(rows, (1.0, 0.5), strict=False)
+            given = {
+                row: RowConfig(
+                    weight,
+                    {n: s.default for n, s in TABLE[row].settings.items()},
+                )
+                for row, weight in zip(rows, (1.0, 0.5), strict=False)
             }
-            model = Model(given, zoo.SPECIALS)
-            found, _ = model.outcomes({'masked': view}, kl)
+            model = Model(zoo.config('mlm').replace(rows=given), zoo.SPECIALS)
+            found, _ = model.outcomes({'masked': view}, zoo.statistics())
             return found, float(model.loss(found))
 
         both, loss = outcomes('mlm', 'bert_nce')
@@ -512,9 +538,9 @@ class SharedViewTest(absltest.TestCase):
         model = zoo.make_model('mlm', rate=0.1)
         views_ = zoo.make_views('mlm')
         view = views_['masked']
-        found = model.encode(views_, KEY)[0]['mlm']['masked']
+        found = states_of(model.encode(views_, KEY)[0], 'mlm', 'masked')
         expected = model.encoder(
-            view.ids,
+            Inputs(view.ids),
             places=view.places['mlm'],
             key=dropout.fold_in(KEY, zlib.crc32(b'masked')),
         ).states
@@ -539,11 +565,11 @@ class ParseTest(parameterized.TestCase):
         )
 
     @parameterized.parameters(
-        ('berta', "no row 'berta'; known are mlm, bert_nce, dim"),
+        ('berta', "no row 'berta'; rows are separated by commas; known "),
         ('', "no row ''"),
         ('mlm,', "no row ''"),
         ('mlm,bert_nce,mlm:2', "'mlm' is there twice"),
-        ('infoword,mlm', "no row 'infoword'"),
+        ('infoword,mlm', "'infoword' is the sum bert_nce:1,dim:0.8 and "),
         ('mlm:much', "'much' is no weight; write mlm:0.5"),
         ('mlm:1:2', "'1:2' is no weight"),
         ('mlm:-1', 'the weight of mlm is -1;'),

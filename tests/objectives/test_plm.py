@@ -2,70 +2,65 @@
 
 import json
 import math
-import os
 import pathlib
 from unittest import mock
 
-import keras
 import numpy as np
 import tensorflow as tf
-from absl import flags
-from absl.testing import absltest, flagsaver, parameterized
+from absl.testing import absltest, parameterized
 from keras import ops
 from scipy import special
 
-from infoword_tf import sampling, train, views
+from infoword_tf import views
+from infoword_tf.commands import UsageError
+from infoword_tf.config import Config, EncoderConfig, RowConfig
 from infoword_tf.data.batches import Batches
+from infoword_tf.data.opened import TextChoices, open_text
 from infoword_tf.data.store import SEPARATOR, WORD_START, Store
 from infoword_tf.data.streams import StreamSource
-from infoword_tf.encoders import ENCODERS
-from infoword_tf.encoders.transformer import Encoded
+from infoword_tf.encoders import ENCODERS, Encoded, Encoder, Inputs
 from infoword_tf.layers import dropout
 from infoword_tf.model import Model
-from infoword_tf.objectives import TABLE, parse
+from infoword_tf.objectives import Statistics, infonce, parse
 from infoword_tf.plan import make_plan
-from tests import corpus, zoo
+from infoword_tf.resolve import Choices, resolve
+from infoword_tf.views import VIEWS, permuted
+from infoword_tf.views.streams import Streams
+from tests import corpus, places, quick, zoo
+from tests.objectives.given import batch_of, states_of
 
 V, D, T = zoo.V, 16, 32
 SETTINGS = {'k': 6, 'order': 'partial'}
 
 
-class Mean(keras.layers.Layer):
+class Mean(Encoder):
     """An encoder whose query is the mean of the words that it may see.
 
     A stand-in that keeps to the masks and reads what it is handed.
     """
 
+    reads = ('ids', 'segment_ids', 'ranks', 'sees', 'directions')
+
     def __init__(self, vocab_size, width, dtype=None, name='encoder'):
-        super().__init__(dtype=dtype, name=name)
-        self.arguments = {'vocab_size': vocab_size, 'width': width}
+        sizes = {'vocab_size': vocab_size, 'width': width, 'max_length': T}
+        super().__init__(sizes, dtype=dtype, name=name)
 
     def build(self):
-        self.words = self.add_weight(
-            shape=tuple(self.arguments.values()), name='words', autocast=False
-        )
+        self.make_embedding_table()
         self.built = True
 
     def call(
-        self,
-        ids,
-        positions=None,
-        segment_ids=None,
-        block_ids=None,
-        places=None,
-        key=None,
-        all_layers=False,
-        ranks=None,
-        sees=None,
-        directions=None,
-        queries=False,
+        self, inputs, places=None, key=None, all_layers=False, queries=False
     ):
-        assert queries and directions is not None and segment_ids is not None
-        x = ops.take(self.words, ids, axis=0)
-        ask = ops.take_along_axis(sees, places, axis=1)
-        allowed = ops.cast(ask[:, :, None] > ranks[:, None, :], 'float32')
+        self.check_inputs(inputs)
+        assert queries and inputs.directions is not None
+        assert inputs.segment_ids is not None
+        ask = ops.take_along_axis(inputs.sees, places, axis=1)
+        allowed = ops.cast(
+            ask[:, :, None] > inputs.ranks[:, None, :], 'float32'
+        )
         allowed /= ops.maximum(ops.sum(allowed, axis=-1, keepdims=True), 1.0)
-        return Encoded(ops.matmul(allowed, x))
+        return Encoded(ops.matmul(allowed, self.lookup(inputs.ids)))
 
 
 def make_streams(batch=8, seed=0):
@@ -75,7 +70,7 @@ def make_streams(batch=8, seed=0):
     ids = random.choice(V, size=shape, p=zoo.frequencies()).astype(np.int32)
     separators = np.zeros(shape, bool)
     separators[0, 5] = True
-    return sampling.Streams(
+    return Streams(
         np.where(separators, np.int32(zoo.SEP), ids),
         random.random(shape) < 0.7,
         separators,
@@ -102,7 +97,8 @@ def zoo_store(tokens):
 def make_batches(seed=0, **settings):
     """The same text at every step."""
     plan = make_plan({'plm': {**SETTINGS, **settings}}, T)
-    sources = {'streams': zoo.Text(make_streams())}
+    (reading,) = plan.readings
+    sources = {reading: zoo.Text(make_streams())}
     return Batches(sources, plan, zoo.SPECIALS, seed)
 
 
@@ -113,17 +109,12 @@ def make_views(seed=0, **settings):
 
 def make_model(**settings):
     """The row over the stand-in, all weights drawn."""
-    config = {
-        'encoder': {
-            'name': 'transformer_xl',
-            'arguments': {'vocab_size': V, 'width': D},
-        },
-        'rows': {
-            'plm': {'weight': 1.0, 'settings': {**SETTINGS, **settings}}
-        },
-        'precision': 'float32',
-    }
-    with mock.patch.dict(ENCODERS, transformer_xl=Mean):
+    config = Config(
+        EncoderConfig('mean', {'vocab_size': V, 'width': D}),
+        {'plm': RowConfig(1.0, {**SETTINGS, **settings})},
+        max_length=T,
+    )
+    with mock.patch.dict(ENCODERS, mean=Mean):
         model = Model(config, zoo.SPECIALS)
     random = np.random.default_rng(1)
     for variable in model.variables.values():
@@ -162,17 +153,13 @@ class ScoreTest(parameterized.TestCase):
         view.weights['plm'][2, 3:] = 0
         random = np.random.default_rng(0)
         states = random.standard_normal((8, 5, D)).astype(np.float32)
-        kl = 0.7
-        found = objective.score(
-            made,
-            {'permuted': tf.constant(states)},
-            objective.candidates(made, {}, None),
-            kl,
-            None if seed is None else dropout.new_key(seed),
-        )
+        key = None if seed is None else dropout.new_key(seed)
+        batch = batch_of(made, {'permuted': tf.constant(states)}, key)
+        found = objective.score(batch, objective.candidates(batch))
+        kl = math.log(V) - infonce.entropy(zoo.frequencies())
         wanted = literal(
-            model.encoder.words.numpy().astype(np.float64),
-            objective.word_bias.numpy(),
+            model.encoder.embedding_table.numpy().astype(np.float64),
+            objective.piece_bias.numpy(),
             states,
             view.targets['plm'],
             view.weights['plm'],
@@ -187,24 +174,29 @@ class ScoreTest(parameterized.TestCase):
         p = zoo.frequencies()
         entropy = -(p[p > 0] * np.log(p[p > 0])).sum()
         self.assertAlmostEqual(
-            make_model().kl(p)['plm'], math.log(V) - entropy, places=6
+            make_model().objectives['plm'].kl(Statistics(p[::-1], p)),
+            math.log(V) - entropy,
+            places=6,
         )
 
     def test_weights(self):
         """The word embeddings are the encoder's; there is no transform."""
         self.assertEqual(
             {path: v.shape for path, v in make_model().variables.items()},
-            {'encoder/words': (V, D), 'objectives/plm/word_bias': (V,)},
+            {
+                'encoder/word_embeddings': (V, D),
+                'objectives/plm/piece_bias': (V,),
+            },
         )
 
 
 class ModelTest(parameterized.TestCase):
-    @parameterized.parameters(*sampling.ORDERS)
+    @parameterized.parameters(*permuted.ORDERS)
     def test_query_states_at_the_places(self, order):
         model, made = make_model(), make_views(order=order)
         view = made['permuted']
-        states = model.encode(made)[0]['plm']['permuted'].numpy()
-        words = model.encoder.words.numpy()
+        states = states_of(model.encode(made)[0], 'plm', 'permuted').numpy()
+        words = model.encoder.embedding_table.numpy()
         for b in range(8):
             for p, place in enumerate(view.places['plm'][b]):
                 seen = view.sees[b, place] > view.ranks[b]
@@ -218,22 +210,23 @@ class ModelTest(parameterized.TestCase):
 
     def test_a_query_does_not_know_its_word(self):
         model, made = make_model(), make_views()
-        before = model.encode(made)[0]['plm']['permuted'].numpy()
+        before = states_of(model.encode(made)[0], 'plm', 'permuted').numpy()
         view = made['permuted']
         places = view.places['plm'][:, :1]
         np.put_along_axis(view.ids, places, 7, axis=1)
-        after = model.encode(made)[0]['plm']['permuted'].numpy()
+        after = states_of(model.encode(made)[0], 'plm', 'permuted').numpy()
         np.testing.assert_array_equal(before[:, 0], after[:, 0])
         self.assertFalse(np.array_equal(before, after))
 
     def test_learns(self):
         model, made = make_model(), make_views()
         variables = list(model.variables.values())
-        kl = {'plm': 0.0}
         losses = []
         for _ in range(30):
             with tf.GradientTape() as tape:
-                outcomes, _ = model.outcomes(made, kl, dropout.new_key(0))
+                outcomes, _ = model.outcomes(
+                    made, zoo.statistics(), dropout.new_key(0)
+                )
                 loss = model.loss(outcomes)
             values = [v.value for v in variables]
             for v, g in zip(
@@ -255,8 +248,9 @@ class IndependenceTest(parameterized.TestCase):
             sees=view.sees,
             directions=view.directions,
         )
-        queries = model.encode({'permuted': view})[0]['plm']['permuted']
-        content = model.encoder(view.ids, **given).states
+        encoded, _ = model.encode({'permuted': view})
+        queries = states_of(encoded, 'plm', 'permuted')
+        content = model.encoder(Inputs(view.ids, **given)).states
         return queries.numpy(), content.numpy()
 
     @parameterized.parameters('plm', 'plm_strict')
@@ -299,15 +293,14 @@ class IndependenceTest(parameterized.TestCase):
 class BatchesTest(absltest.TestCase):
     def test_the_source_goes_on_by_half_a_text(self):
         self.assertEqual(
-            TABLE['plm'].reading(512, SETTINGS),
+            VIEWS['permuted'].reading(512, SETTINGS),
             {'length': 509, 'advance': 256, 'both_directions': True},
         )
 
     def test_a_token_comes_again_as_what_came_before(self):
         store = zoo_store(4000)
-        source = StreamSource(
-            store, batch_size=6, seed=0, **TABLE['plm'].reading(T, SETTINGS)
-        )
+        reading = VIEWS['permuted'].reading(T, SETTINGS)
+        source = StreamSource(store, batch_size=6, seed=0, **reading)
         now, then = source.batch(0), source.batch(1)
         half = T // 2
         np.testing.assert_array_equal(
@@ -317,10 +310,10 @@ class BatchesTest(absltest.TestCase):
 
     def test_settings_reach_the_draw(self):
         streams = make_streams()
-        random = sampling.generator(3, 0, 'permutation')
-        draw = sampling.permutation(streams, random, k=3, order='strict')
+        random = views.generator(3, 0, 'permutation')
+        draw = permuted.permutation(streams, random, k=3, order='strict')
         rows = {'plm': 'queries'}
-        wanted = views.permuted(streams, draw, rows, zoo.SPECIALS)
+        wanted = VIEWS['permuted'].make(streams, draw, rows, zoo.SPECIALS)
         found = make_views(seed=3, k=3, order='strict')['permuted']
         np.testing.assert_array_equal(found.ranks, wanted.ranks)
         self.assertEqual(found.places['plm'].shape, (8, T // 3))
@@ -335,11 +328,10 @@ class BatchesTest(absltest.TestCase):
 class TrainTest(absltest.TestCase):
     def test_the_whole_command(self):
         """With memory, and rows in both directions."""
-        folder = pathlib.Path(self.create_tempdir().full_path)
-        os.environ['INFOWORD_CACHE'] = str(folder / 'cache')
+        folder = places.make(self.addCleanup)
         text, heldout = corpus.write_topics(folder / 'text')
         workdir = folder / 'run'
-        given = [
+        quick.run(
             '--objectives=xlnet',
             f'--corpus={text}',
             f'--heldout={heldout}',
@@ -352,55 +344,60 @@ class TrainTest(absltest.TestCase):
             '--memory_length=24',
             '--learning_rate=0.003',
             '--precision=float32',
-        ]
-        with flagsaver.flagsaver():
-            flags.FLAGS(['train', *given])
-            train.train()
+            eagerly=False,
+        )
         lines = (workdir / 'metrics.jsonl').read_text().splitlines()
         first, *_, last = map(json.loads, lines)
         self.assertLess(last['plm/loss'], first['plm/loss'])
         self.assertGreater(last['heldout/plm/mi'], first['heldout/plm/mi'])
-        config = json.loads((workdir / 'config.json').read_text())
-        self.assertEqual(config['rows']['plm']['settings'], SETTINGS)
-        self.assertEqual(config['memory_length'], 24)
-        arguments = config['encoder']['arguments']
+        # H(b) of the text that is measured: the two are of other pieces.
+        opened = open_text(TextChoices(text, heldout, vocab_size=600))
+        ceilings = []
+        for name, store in (('', opened.train), ('heldout/', opened.heldout)):
+            ceiling = infonce.entropy(store.counts / store.counts.sum())
+            self.assertAlmostEqual(
+                last[f'{name}plm/ceiling'], ceiling, places=4
+            )
+            ceilings.append(ceiling)
+        self.assertNotAlmostEqual(*ceilings, places=2)
+        config = Config.read(workdir)
+        self.assertEqual(config.rows['plm'].settings, SETTINGS)
+        self.assertEqual(config.memory_length, 24)
+        arguments = config.encoder.arguments
         self.assertEqual((arguments['segments'], arguments['causal']), (2, 0))
 
 
-class FlagsTest(parameterized.TestCase):
-    def choose(self, *given):
-        with flagsaver.flagsaver():
-            flags.FLAGS(['train', *given])
-            rows, masking, encoder = train.choose_rows()
-            return rows, train.choose_plan(rows, masking), encoder
-
-    def test_defaults(self):
-        rows, plan, encoder = self.choose('--objectives=xlnet')
-        self.assertEqual(rows['plm']['settings'], SETTINGS)
-        self.assertEqual(encoder, 'transformer_xl')
-        self.assertEqual(plan.draws['streams'][1].keywords, SETTINGS)
-
-    def test_given(self):
-        _, plan, _ = self.choose('--objectives=plm', '--k=4', '--order=strict')
-        self.assertEqual(
-            plan.draws['streams'][1].keywords, {'k': 4, 'order': 'strict'}
+class ChoicesTest(parameterized.TestCase):
+    def choose(self, objectives, seq_len=128, **settings):
+        settings = {f'plm.{name}': value for name, value in settings.items()}
+        return resolve(
+            Choices(objectives=objectives, seq_len=seq_len, settings=settings)
         )
 
-    @parameterized.parameters('--k=4', '--order=strict')
-    def test_for_other_rows(self, flag):
-        with self.assertRaisesRegex(train.UsageError, 'is for plm, not for'):
-            self.choose('--objectives=mlm', flag)
+    def test_defaults(self):
+        found = self.choose('xlnet')
+        self.assertEqual(found.rows['plm'].settings, SETTINGS)
+        self.assertEqual(found.encoder.name, 'relative')
+        self.assertEqual(found.plan.views['permuted'].draw.settings, SETTINGS)
+
+    def test_given(self):
+        given = {'k': 4, 'order': 'strict'}
+        found = self.choose('plm', **given)
+        self.assertEqual(found.plan.views['permuted'].draw.settings, given)
+
+    @parameterized.parameters({'k': 4}, {'order': 'strict'})
+    def test_for_other_rows(self, **given):
+        with self.assertRaisesRegex(UsageError, 'is for plm, not for'):
+            self.choose('mlm', **given)
 
     def test_what_cannot_be_split(self):
         with self.assertRaisesRegex(
-            train.UsageError, '--objectives=plm: --seq_len=127: .*even'
+            UsageError, '--objectives=plm: --seq_len=127: .*even'
         ):
-            self.choose('--objectives=plm', '--seq_len=127')
-        with self.assertRaisesRegex(
-            train.UsageError, '--k=65: .*without a target'
-        ):
-            self.choose('--objectives=plm', '--k=65', '--seq_len=128')
-        self.choose('--objectives=mlm', '--seq_len=127')
+            self.choose('plm', 127)
+        with self.assertRaisesRegex(UsageError, 'k 65: .*without a target'):
+            self.choose('plm', k=65)
+        self.choose('mlm', 127)
 
     def test_the_sum(self):
         self.assertEqual(parse('xlnet'), {'plm': 1.0})

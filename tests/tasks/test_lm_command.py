@@ -1,7 +1,5 @@
 """The command on texts whose figures are known by hand."""
 
-import contextlib
-import io
 import json
 import math
 import os
@@ -10,14 +8,17 @@ from unittest import mock
 
 import numpy as np
 import tensorflow as tf
-from absl.testing import absltest, flagsaver, parameterized
+from absl.testing import absltest, parameterized
 
 import infoword_tf
+from infoword_tf.config import Config, EncoderConfig, RowConfig
 from infoword_tf.data import store as stores
+from infoword_tf.encoders import Inputs
 from infoword_tf.model import Model
 from infoword_tf.text.wordpiece import WordPiece
 from tasks import lm
-from tests import remembering
+from tests.export import workdirs
+from tests.tasks import command
 
 VOCABULARY = [
     '[PAD]', '[UNK]', '[CLS]', '[SEP]', '[MASK]',
@@ -34,59 +35,55 @@ CHARACTERS = 46
 
 
 class StandIn:
-    """What the command uses of a loaded model."""
+    """What the command uses of a loaded model.
 
-    def __init__(self, uniform=False, row='transformer_xl'):
-        self.config = {
-            'encoder': {
-                'name': remembering.NAME,
-                'arguments': {
-                    'vocab_size': V, 'width': D, 'causal': True, 'rate': 0.0,
-                },
-            },
-            'rows': {row: {'weight': 1.0, 'settings': {}}},
-            'precision': 'float32',
-            'max_length': 4,
-            'memory_length': 6,
-        }  # fmt: skip
+    One layer, so that a memory is as good as the text that it is of.
+    """
+
+    def __init__(self, uniform=False, row='transformer_xl', encoder='relative'):
+        sizes = {'layers': 1, 'heads': 2, 'causal': True, 'epsilon': 1e-12}
+        self.config = Config(
+            EncoderConfig(
+                encoder,
+                {'vocab_size': V, 'width': D, 'max_length': 512, **sizes},
+            ),
+            {row: RowConfig(1.0, {'transform': False})},
+            max_length=4,
+            memory_length=6,
+        )
         self.tokenizer = WordPiece(VOCABULARY)
         self.model = Model(self.config, self.tokenizer.specials)
+        self.missing = {}
         random = np.random.default_rng(2)
         for variable in self.model.variables.values():
             drawn = random.standard_normal(variable.shape)
             variable.assign(drawn * (not uniform))
 
 
-class CommandCase(parameterized.TestCase):
+class CommandCase(command.Checks, parameterized.TestCase):
     def setUp(self):
         super().setUp()
-        self.enterContext(remembering.row())
         self.folder = pathlib.Path(self.create_tempdir().full_path)
         self.text = self.folder / 'text.txt'
         self.text.write_text(TEXT)
         (self.folder / 'train.txt').write_text('the cat sat\n')
 
-    def run_here(self, *more, model=None, text=True):
-        """Returns the record and what was printed."""
+    def try_here(self, *more, model=None, text=True):
+        """The command on a stand-in."""
         given = ['--init=somewhere', f'--workdir={self.folder}/out']
         if text:
             given += [f'--corpus=lines:{self.folder}/train.txt',
                       f'--heldout={self.text}']
-        saved = flagsaver.save_flag_values(lm.FLAGS)
-        out = io.StringIO()
-        try:
-            lm.FLAGS(['lm', *given, *more])
-            with (
-                mock.patch.object(
-                    infoword_tf, 'load', lambda *_: model or StandIn()
-                ),
-                contextlib.redirect_stdout(out),
-                contextlib.redirect_stderr(io.StringIO()),
-            ):
-                record = lm.run()
-        finally:
-            flagsaver.restore_flag_values(saved, lm.FLAGS)
-        return record, out.getvalue()
+        with mock.patch.object(
+            infoword_tf, 'load', lambda *_: model or StandIn()
+        ):
+            return command.run(lm, *given, *more)
+
+    def run_here(self, *more, **kwargs):
+        """Returns the record and what was printed."""
+        done = self.try_here(*more, **kwargs)
+        self.assertEqual(done.status, 0, done.err)
+        return done.result, done.out
 
 
 class FiguresTest(CommandCase):
@@ -129,26 +126,28 @@ class FiguresTest(CommandCase):
         self.assertEqual(record['seq_len'], 4)
         self.assertEqual(record['memory_length'], 6)
 
-    @parameterized.product(length=(1, 3, 5, 40), memory=(0, 2, 6, 50))
+    @parameterized.parameters(
+        (1, 2), (3, 0), (3, 50), (5, 2), (5, 6), (40, 0), (40, 6)
+    )  # fmt: skip
     def test_each_piece_given_what_it_sees(self, length, memory):
         """Against the encoder on each context by itself."""
         model = StandIn()
         record, _ = self.run_here(
             f'--seq_len={length}', f'--memory_length={memory}', model=model
         )
-        words = model.tokenizer
-        line = words.tokenize(['= The cats =', 'The', 'sat on the'])
+        line = model.tokenizer.tokenize(['= The cats =', 'The', 'sat on the'])
         first, second, third = line.to_list()
         ids = [3, *first, 3, 3, *second, 1, *third, 1, 3]
         self.assertLen(ids, PIECES + 1)
         encoder = model.model.encoder
-        bias = model.model.objectives['transformer_xl'].word_bias
+        table = encoder.embedding_table
+        bias = model.model.objectives['transformer_xl'].piece_bias
         total = 0.0
         for begin in range(0, PIECES, length):
             end = min(begin + length, PIECES)
             context = ids[max(0, begin - memory) : end]
-            states = encoder(np.array([context], 'int32')).states[0]
-            scores = states[begin - end :] @ tf.transpose(encoder.words) + bias
+            states = encoder(Inputs(np.array([context], 'int32'))).states[0]
+            scores = states[begin - end :] @ tf.transpose(table) + bias
             total += tf.reduce_sum(
                 tf.nn.sparse_softmax_cross_entropy_with_logits(
                     ids[begin + 1 : end + 1], scores
@@ -200,43 +199,43 @@ class BadInputTest(CommandCase):
     def test_missing(self, flag, message):
         given = {'init': 'x', 'corpus': 'pydocs', 'workdir': 'y'}
         del given[flag]
-        saved = flagsaver.save_flag_values(lm.FLAGS)
-        try:
-            lm.FLAGS(['lm', *(f'--{k}={v}' for k, v in given.items())])
-            with self.assertRaisesRegex(lm.UsageError, message):
-                lm.run()
-        finally:
-            flagsaver.restore_flag_values(saved, lm.FLAGS)
+        done = command.run(lm, *(f'--{k}={v}' for k, v in given.items()))
+        self.assert_complains(done, message)
 
     def test_a_workdir_that_holds_a_model(self):
         (self.folder / 'out').mkdir()
         (self.folder / 'out' / 'config.json').write_text('{}')
-        with self.assertRaisesRegex(lm.UsageError, 'holds a model'):
-            self.run_here()
+        self.assert_complains(self.try_here(), 'holds a model')
 
     def test_a_model_of_other_rows(self):
-        with remembering.row('mlm'):
-            model = StandIn(row='mlm')
-        with self.assertRaisesRegex(
-            lm.UsageError, 'was trained on mlm, which score no next word'
-        ):
-            self.run_here(model=model)
+        self.assert_complains(
+            self.try_here(model=StandIn(row='mlm', encoder='transformer')),
+            'was trained on mlm, which score no next piece',
+        )
+
+    def test_weights_that_are_missing(self):
+        model = StandIn()
+        model.missing = {'transformer_xl': 'there is no bias'}
+        self.assert_complains(
+            self.try_here(model=model),
+            'cannot score the next piece: there is no bias',
+        )
 
     def test_no_memory(self):
-        model = StandIn()
-        model.model.config['encoder'] = {'name': 'transformer'}
-        model.config['encoder'] = {'name': 'transformer'}
-        with self.assertRaisesRegex(
-            lm.UsageError, '--memory_length=8: the encoder transformer has no'
-        ):
-            self.run_here('--memory_length=8', model=model)
+        self.assert_complains(
+            self.try_here(
+                '--memory_length=8', model=StandIn(encoder='transformer')
+            ),
+            '--memory_length=8: the encoder transformer has no',
+        )
 
     def test_no_text(self):
-        with self.assertRaisesRegex(ValueError, 'name held-out files with'):
-            self.run_here(f'--corpus=lines:{self.text}', text=False)
+        self.assert_complains(
+            self.try_here(f'--corpus=lines:{self.text}', text=False),
+            'name held-out files with',
+        )
         self.text.write_text('\n\n')
-        with self.assertRaisesRegex(ValueError, 'no text in the 1 file'):
-            self.run_here()
+        self.assert_complains(self.try_here(), 'no text in the 1 file')
 
     def test_words_that_no_piece_spells(self):
         self.text.write_text('zebra the\n')
@@ -244,6 +243,49 @@ class BadInputTest(CommandCase):
         self.assertEqual(record['unknown_pieces'], 1)
         self.assertEqual(record['unknown_words_of_the_text'], 0)
         self.assertIn('[UNK]: 1 of the pieces, 0 of them', printed)
+
+
+class WorkdirTest(absltest.TestCase):
+    def test_clamp_and_same_length_reach_the_model(self):
+        """Of a real workdir: each changes the perplexity, and is recorded."""
+        folder = pathlib.Path(self.create_tempdir().full_path)
+        workdirs.write(
+            folder / 'run', ('transformer_xl',), 'relative', 'cls',
+            max_length=8,
+        )  # fmt: skip
+        text = folder / 'text.txt'
+        text.write_text('names refer to objects\n' * 8)
+        (folder / 'train.txt').write_text('other names\n')
+        found = []
+        for more, recorded in (
+            ((), {}),
+            (('--clamp=2',), {'clamp': 2}),
+            (('--same_length',), {'same_length': True}),
+            # What the run has anyway.
+            (('--clamp=40', '--nosame_length'),
+             {'clamp': 40, 'same_length': False}),
+        ):
+            done = command.run(
+                lm,
+                f'--init={folder}/run',
+                f'--corpus=lines:{folder}/train.txt',
+                f'--heldout={text}',
+                f'--workdir={folder}/out',
+                *more,
+            )
+            self.assertEqual(done.status, 0, done.err)
+            own = {
+                name: done.result[name]
+                for name in ('clamp', 'same_length')
+                if name in done.result
+            }
+            self.assertEqual(own, recorded)
+            found.append(done.result['perplexity_per_piece'])
+        plain, clamped, same_length, alike = found
+        self.assertGreater(abs(clamped - plain), 1e-3)
+        self.assertGreater(abs(same_length - plain), 1e-3)
+        self.assertGreater(abs(same_length - clamped), 1e-3)
+        self.assertAlmostEqual(alike, plain, 4)
 
 
 class UnknownTest(parameterized.TestCase):

@@ -1,22 +1,20 @@
 """The command on tiny folders, with a stand-in for a trained model."""
 
-import contextlib
 import gzip
-import io
 import json
 import pathlib
-import subprocess
-import sys
 from unittest import mock
 
 import numpy as np
 import tensorflow as tf
-from absl.testing import absltest, flagsaver, parameterized
+from absl import flags
+from absl.testing import absltest, parameterized
 
 import infoword_tf
 from tasks import ranking, retrieval
+from tests.tasks import command, counting
+from tests.tasks.counting import BUCKETS, embed
 
-ROOT = pathlib.Path(__file__).parent.parent.parent
 DOCUMENTS = [
     {'_id': 'a', 'title': 'Apples', 'text': 'grow on trees'},
     {'_id': 'b', 'title': 'Boats', 'text': 'float on rivers'},
@@ -34,8 +32,6 @@ JUDGEMENTS = (
     'query-id\tcorpus-id\tscore\r\n'
     'q1\ta\t2\r\nq2\tc\t1\r\nq3\tb\t1\r\n'
 )
-BUCKETS = 64
-
 
 def write_folder(folder, packed=False):
     folder = pathlib.Path(folder)
@@ -50,23 +46,17 @@ def write_folder(folder, packed=False):
     return folder
 
 
-def embed(texts):
-    """Counts of words by hash: [B] -> [B, BUCKETS]."""
-    words = tf.strings.split(tf.strings.lower(texts))
-    hashes = tf.strings.to_hash_bucket_fast(words, BUCKETS)
-    return tf.reduce_sum(tf.one_hot(hashes, BUCKETS), axis=1)
-
-
 class StandIn:
     """What the command uses of a loaded model."""
 
-    config = {'similarity': 'cosine', 'pooling': 'mean', 'run': {'seed': 7}}
-
-    def __init__(self, seed=None):
+    def __init__(self, seed=None, similarity='cosine'):
+        self.config = counting.config(similarity, run={'seed': 7})
         random = np.random.default_rng(seed or 0)
         self.seeds = []
         self.weight = 1 if seed is None else random.standard_normal(BUCKETS)
-        self.encoder = mock.Mock(words=random.standard_normal((BUCKETS, 5)))
+        self.encoder = mock.Mock(
+            embedding_table=random.standard_normal((BUCKETS, 5))
+        )
         self.tokenizer = mock.Mock(
             tokenize=lambda texts: tf.cast(
                 tf.strings.to_hash_bucket_fast(
@@ -83,28 +73,25 @@ class StandIn:
 
     def untrained(self, seed):
         self.seeds.append(seed)
-        return StandIn(seed)
+        return StandIn(seed, self.config.similarity)
+
+
+def attempt(*given, model=None):
+    """The command with a stand-in for the workdir."""
+    model = model or StandIn()
+    with mock.patch.object(infoword_tf, 'load', lambda *_: model):
+        return command.run(retrieval, *given)
 
 
 def run(*given, model=None):
-    """The command in this process; returns (record, printed, model)."""
+    """Returns (record, printed, model)."""
     model = model or StandIn()
-    saved = flagsaver.save_flag_values(retrieval.FLAGS)
-    out = io.StringIO()
-    try:
-        retrieval.FLAGS(['retrieval', *given])
-        with (
-            mock.patch.object(infoword_tf, 'load', lambda *_: model),
-            contextlib.redirect_stdout(out),
-            contextlib.redirect_stderr(io.StringIO()),
-        ):
-            record = retrieval.run()
-    finally:
-        flagsaver.restore_flag_values(saved, retrieval.FLAGS)
-    return record, out.getvalue(), model
+    done = attempt(*given, model=model)
+    assert done.status == 0, done.err
+    return done.result, done.out, model
 
 
-class CommandTest(absltest.TestCase):
+class CommandTest(command.Checks, absltest.TestCase):
     def setUp(self):
         super().setUp()
         self.folder = pathlib.Path(self.create_tempdir().full_path)
@@ -149,23 +136,11 @@ class CommandTest(absltest.TestCase):
         self.assertEqual(*records)
 
     def test_an_exported_model_gives_the_same(self):
-        module = tf.Module()
-        spec = tf.TensorSpec([None], tf.string, 'texts')
-        module.embed = tf.function(
-            lambda texts: {'embeddings': embed(texts)}, input_signature=[spec]
-        )
         path = self.folder / 'exported' / '1'
-        tf.saved_model.save(
-            module, str(path), signatures={'embed': module.embed}
-        )
-        with self.assertRaisesRegex(FileNotFoundError, 'assets.extra/config'):
-            self._run(f'--model={path}')
-        (path / 'assets.extra').mkdir()
-        (path / 'assets.extra' / 'config.json').write_text(
-            json.dumps(StandIn.config)
-        )
-        with self.assertRaisesRegex(FileNotFoundError, 'numbered folder'):
-            self._run(f'--model={path.parent}')
+        counting.save(path)
+        self._refused(f'--model={path}', 'assets.extra/config')
+        counting.write_config(path, 'cosine')
+        self._refused(f'--model={path.parent}', 'numbered folder')
         alone = self._run(f'--model={path}', '--batch_size=2')
         beside = self._run(f'--model={path}', '--init=any')
         self.assertEqual(set(alone) & set(retrieval.LABELS), {'model', 'bm25'})
@@ -174,9 +149,60 @@ class CommandTest(absltest.TestCase):
         self.assertEqual(alone['model'], loaded['model'])
         self.assertEqual(beside, loaded | {'weights': str(path)})
 
-    def _run(self, *more):
-        common = (f'--data_dir={self.data}', f'--workdir={self.out}')
-        return run(*common, *more)[0]
+    def _run(self, *more, **kwargs):
+        return run(*self._given(), *more, **kwargs)[0]
+
+    def _refused(self, given, message):
+        self.assert_complains(attempt(*self._given(), given), message)
+
+    def _given(self):
+        return f'--data_dir={self.data}', f'--workdir={self.out}'
+
+    def test_vectors_are_compared_as_the_config_says(self):
+        """Of vectors that point elsewhere the longer wins by `dot` alone."""
+        for name, texts in (
+            ('corpus', {'a': 'boats', 'b': 'boats boats cats'}),
+            ('queries', {'q': 'boats'}),
+        ):
+            (self.data / f'{name}.jsonl').write_text(
+                '\n'.join(
+                    json.dumps({'_id': i, 'text': text})
+                    for i, text in texts.items()
+                )
+            )
+        (self.data / 'qrels' / 'test.tsv').write_text('q\tb\t1\n')
+        for similarity, found in (('cosine', 0.5), ('dot', 1.0)):
+            path = self.folder / similarity / '1'
+            counting.save(path, similarity)
+            loaded = self._run(
+                '--init=any', model=StandIn(similarity=similarity)
+            )
+            exported = self._run(f'--model={path}')
+            for record in (loaded, exported):
+                self.assertEqual(record['model']['mrr@10'], found)
+
+    def test_the_baselines_are_compared_alike(self):
+        """Untrained vectors as the model's, sums of embeddings by angle."""
+        for similarity in ('cosine', 'dot'):
+            model = StandIn(similarity=similarity)
+            with (
+                mock.patch.object(retrieval, 'by_vectors') as by_vectors,
+                mock.patch.object(retrieval, 'table', return_value=''),
+            ):
+                by_vectors.return_value = {}
+                self._run('--init=any', model=model)
+            found = {
+                call.args[3]: call.args[2] for call in by_vectors.mock_calls
+            }
+            wanted = {
+                'model': similarity,
+                'untrained': similarity,
+                'untrained_embeddings': 'cosine',
+                'embeddings': 'cosine',
+            }
+            self.assertEqual(
+                found, {retrieval.LABELS[k]: v for k, v in wanted.items()}
+            )
 
     def test_blocks_change_nothing(self):
         whole = self._run('--init=any')
@@ -231,8 +257,9 @@ class CommandTest(absltest.TestCase):
 
     def test_the_sum_of_embeddings(self):
         model = StandIn()
-        vectors = retrieval.mean_of_words(model)(['one two one', '', 'two'])
-        one, two = retrieval.mean_of_words(model)(['one', 'two'])
+        mean = retrieval.mean_of_embeddings(model)
+        vectors = mean(['one two one', '', 'two'])
+        one, two = mean(['one', 'two'])
         np.testing.assert_allclose(vectors[0], 2 * one + two, rtol=1e-5)
         self.assertEqual(np.abs(vectors[1]).max(), 0)
 
@@ -333,7 +360,7 @@ class FolderTest(parameterized.TestCase):
                 retrieval.beir_task(folder)
 
 
-class FlagsTest(parameterized.TestCase):
+class FlagsTest(command.Checks, parameterized.TestCase):
     @parameterized.parameters(
         ('--init=a --corpus=pydocs', '--workdir is missing'),
         ('--workdir=a --corpus=pydocs', 'no model'),
@@ -355,33 +382,18 @@ class FlagsTest(parameterized.TestCase):
         ('--workdir=a --init=b --data_dir=/nowhere', 'is no BEIR folder'),
     )
     def test_one_sentence(self, given, message):
-        with self.assertRaisesRegex(
-            (retrieval.UsageError, ValueError, OSError), message
-        ):
-            run(*given.split())
+        self.assert_complains(attempt(*given.split()), message)
 
     def test_the_workdir_of_a_model_is_left_alone(self):
         folder = pathlib.Path(self.create_tempdir().full_path)
         (folder / 'config.json').write_text('{}')
-        with self.assertRaisesRegex(retrieval.UsageError, 'name another'):
-            run('--init=a', '--corpus=pydocs', f'--workdir={folder}')
+        done = attempt('--init=a', '--corpus=pydocs', f'--workdir={folder}')
+        self.assert_complains(done, 'name another')
 
-    def test_the_command_says_it_and_fails(self):
-        for given, message in (
-            ('--init=a', 'error: --workdir is missing'),
-            ('tiny', "error: 'tiny' is no flag"),
-            ('--inti=a', 'Unknown command line flag'),
-        ):
-            done = subprocess.run(
-                [sys.executable, '-m', 'tasks.retrieval', given],
-                cwd=ROOT,
-                capture_output=True,
-                text=True,
-                check=False,
-            )
-            self.assertEqual(done.returncode, 1, done.stderr)
-            self.assertIn(message, done.stderr)
-            self.assertNotIn('Traceback', done.stderr)
+    def test_what_is_no_flag(self):
+        self.assert_complains(attempt('tiny'), "'tiny' is no flag")
+        with self.assertRaisesRegex(flags.Error, 'Unknown command line flag'):
+            attempt('--inti=a')
 
 
 if __name__ == '__main__':

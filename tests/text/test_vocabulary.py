@@ -1,3 +1,4 @@
+import functools
 import itertools
 import json
 import pathlib
@@ -13,6 +14,11 @@ from infoword_tf.text import vocabulary
 
 SPECIALS = ['[PAD]', '[UNK]', '[CLS]', '[SEP]', '[MASK]']
 TEXTS = list(topics.topics.values())
+
+
+@functools.cache
+def learned(size):
+    return vocabulary.learn(TEXTS, size)
 
 
 class FileTest(absltest.TestCase):
@@ -92,7 +98,7 @@ class LearnTest(parameterized.TestCase):
 
     @parameterized.parameters(300, 2000)
     def test_specials_first_then_as_many_as_asked(self, size):
-        pieces = vocabulary.learn(TEXTS, size)
+        pieces = learned(size)
         self.assertEqual(pieces[:5], SPECIALS)
         self.assertLen(pieces, size)
         self.assertLen(set(pieces), size)
@@ -102,19 +108,15 @@ class LearnTest(parameterized.TestCase):
         self.assertLessEqual(len(vocabulary.learn(TEXTS, size)), size)
 
     def test_learns_words_and_their_ends(self):
-        pieces = vocabulary.learn(TEXTS, 2000)
+        pieces = learned(2000)
         for word in ('the', 'python', 'class', '##ing', '##s', 'z', '##z'):
             self.assertIn(word, pieces)
 
     def test_twice_the_same(self):
-        self.assert_same(
-            vocabulary.learn(TEXTS, 2000), vocabulary.learn(TEXTS, 2000)
-        )
+        self.assert_same(vocabulary.learn(TEXTS, 2000), learned(2000))
 
     def test_the_order_of_texts_does_not_matter(self):
-        self.assert_same(
-            vocabulary.learn(TEXTS, 2000), vocabulary.learn(TEXTS[::-1], 2000)
-        )
+        self.assert_same(learned(2000), vocabulary.learn(TEXTS[::-1], 2000))
 
     def test_another_process_learns_the_same(self):
         code = (

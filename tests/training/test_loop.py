@@ -5,23 +5,31 @@ import math
 import numpy as np
 from absl.testing import absltest, parameterized
 
-from infoword_tf.objectives import TABLE
+from infoword_tf.layers import dropout
+from infoword_tf.objectives import TABLE, Statistics
 from infoword_tf.training import loop
 from tests import zoo
+from tests.eager import eagerly
 
 M = TABLE['dim'].heldout_candidates
 
 
 class HeldoutTest(parameterized.TestCase):
-    def make(self, name, sequences, counts=None):
+    """Without graphs; of those, see `SummariseTest`."""
+
+    def setUp(self):
+        super().setUp()
+        self.enterContext(eagerly())
+
+    def make(self, name, sequences, counts=None, model=None):
         """Held-out values; counts: of n-grams, by sequence."""
-        model = zoo.make_model(name, rate=0.0)
+        # Dropout is off whatever its rate.
+        model = model or zoo.make_model(name, rate=0.5)
         made = zoo.make_views(name, sequences)
         if counts is not None:
             weights = made['ngrams'].weights['dim']
             weights[:] = np.arange(weights.shape[1]) < counts[:, None]
-        heldout = loop.Heldout(model, made, model.kl(zoo.frequencies()))
-        return made, heldout
+        return made, loop.Heldout(model, made, zoo.statistics())
 
     def by_batch(self, heldout, row):
         """Mean ceiling and chance of every held-out batch."""
@@ -58,20 +66,25 @@ class HeldoutTest(parameterized.TestCase):
         head = heldout.head['ngrams/weights/dim'].numpy()
         self.assertLess(head[:-1].sum(), M + weights.sum(axis=1).max())
 
-    def test_too_few_of_them(self):
+    @parameterized.parameters(
+        ('dim', 'ngrams', 40),
+        ('bert_nce', 'masked', 40),
+        ('bert_nce', 'masked', 147),  # two fewer than M
+    )
+    def test_too_few_of_them(self, row, view, sequences):
         """All there are of others, sequence by sequence."""
-        made, heldout = self.make('dim', 40)
-        each = made['ngrams'].weights['dim'].sum(axis=1)
-        self.assertLess(each.sum(), M)
+        made, heldout = self.make(row, sequences)
+        each = made[view].weights[row].sum(axis=1)
         others = each.sum() - each
+        self.assertLess(others.max(), TABLE[row].heldout_candidates)
         found = heldout.evaluate()
         self.assertAlmostEqual(
-            found['heldout/dim/ceiling'],
+            found[f'heldout/{row}/ceiling'],
             (each * np.log(1 + others)).sum() / each.sum(),
             places=5,
         )
         self.assertAlmostEqual(
-            found['heldout/dim/chance'],
+            found[f'heldout/{row}/chance'],
             (each / (1 + others)).sum() / each.sum(),
             places=6,
         )
@@ -90,10 +103,59 @@ class HeldoutTest(parameterized.TestCase):
         self.assertAlmostEqual(
             found['heldout/bert_nce/ceiling'], math.log(1025), places=5
         )
-        for row in ('dim', 'bert_nce'):
-            _, alone = self.make(row, 192)
+        for row, other in (('dim', 'bert_nce'), ('bert_nce', 'dim')):
+            # The sum's encoder, which has more layers than that of its rows.
+            model = zoo.make_model('infoword', rate=0.5)
+            model.drop(other)
+            _, alone = self.make(row, 192, model=model)
             for name, value in alone.evaluate().items():
                 self.assertAlmostEqual(found[name], value, places=4, msg=name)
+
+    @parameterized.parameters('bert_nce', 'mlm', 'dim', 'ict', 'transformer_xl')
+    def test_dropout_is_off(self, name):
+        """Whatever the rate: candidates and pairs are encoded without."""
+        found = []
+        for rate in (0.0, 0.5):
+            model = zoo.make_model(name, rate=rate)
+            made = zoo.make_views(name, 40)
+            heldout = loop.Heldout(model, made, zoo.statistics())
+            found.append(heldout.evaluate())
+            drawn, _ = model.outcomes(
+                made, zoo.statistics(), dropout.new_key(1)
+            )
+            found.append(float(drawn[name].loss))
+        without, exact, with_rate, dropped = found
+        self.assertEqual(without, with_rate)
+        # There is something that could have been dropped.
+        self.assertNotAlmostEqual(exact, dropped, delta=1e-3 * abs(exact))
+
+    def test_the_ceiling_is_of_the_measured_text(self):
+        """`mlm` held out: H(b) of the held-out counts, not of those trained on.
+        """
+        training = np.arange(zoo.V) + 1
+        measured = np.zeros(zoo.V, np.int64)
+        measured[zoo.FIRST : zoo.FIRST + 4] = [40, 20, 10, 10]
+        entropy = 1.75 * math.log(2)
+        statistics = Statistics(training, measured)
+        heldout = loop.Heldout(
+            zoo.make_model('mlm'), zoo.make_views('mlm', 40), statistics
+        )
+        found = heldout.evaluate()
+        self.assertAlmostEqual(
+            found['heldout/mlm/ceiling'], entropy, places=5
+        )
+        self.assertLess(found['heldout/mlm/mi'], entropy)
+        trained = Statistics(training, training)
+        p = training / training.sum()
+        self.assertGreater(-(p * np.log(p)).sum(), entropy + 1)
+        model = heldout.model
+        outcomes, _ = model.outcomes(zoo.make_views('mlm', 40), trained)
+        outcome = outcomes['mlm']
+        self.assertAlmostEqual(
+            float(outcome.ceiling / outcome.measured),
+            -(p * np.log(p)).sum(),
+            places=4,
+        )
 
 
 class SummariseTest(absltest.TestCase):
@@ -113,7 +175,7 @@ class SummariseTest(absltest.TestCase):
         """`nsp_nce` has 4 in held-out text too, in every batch of it."""
         model = zoo.make_model('mlm_nsp_nce', rate=0.0)
         made = zoo.make_views('mlm_nsp_nce', 40)
-        heldout = loop.Heldout(model, made, model.kl(zoo.frequencies()))
+        heldout = loop.Heldout(model, made, zoo.statistics())
         found = heldout.evaluate()
         self.assertAlmostEqual(
             found['heldout/nsp_nce/ceiling'], math.log(4), places=5
@@ -121,7 +183,7 @@ class SummariseTest(absltest.TestCase):
         self.assertAlmostEqual(
             found['heldout/nsp_nce/chance'], 0.25, places=6
         )
-        outcomes, _ = model.outcomes(made, heldout.kl)
+        outcomes, _ = model.outcomes(made, heldout.statistics)
         whole = loop.summarise('nsp_nce', np.array(outcomes['nsp_nce']))
         for name, value in whole.items():
             self.assertAlmostEqual(found[f'heldout/{name}'], value, places=4)

@@ -257,7 +257,10 @@ class DecaysTest(parameterized.TestCase):
             self.assertRegex(path, VECTORS)
 
     def test_written_out(self):
-        variables = zoo.make_model('mlm_transform').variables
+        variables = {
+            **zoo.make_model('infoword').variables,
+            **zoo.make_model('mlm_transform').variables,
+        }
         block = (
             'attention/qkv_kernel',
             'attention/output_kernel',

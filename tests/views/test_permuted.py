@@ -6,7 +6,9 @@ import numpy as np
 from absl.testing import absltest, parameterized
 from scipy import stats
 
-from infoword_tf import sampling, views
+from infoword_tf import views
+from infoword_tf.views import permuted
+from infoword_tf.views.streams import Streams
 
 SIGNIFICANCE = 1e-3
 SPECIALS = views.Specials(2, 3, 4, 100)
@@ -22,7 +24,7 @@ def make_streams(b, tokens, word_rate=0.7, separator_rate=0.02, seed=0):
     word_starts = (random.random(shape) < word_rate) | separators
     word_starts[:, 1:] |= separators[:, :-1]
     ids = random.integers(5, 100, shape).astype(np.int32)
-    return sampling.Streams(
+    return Streams(
         np.where(separators, np.int32(SEP), ids),
         word_starts,
         separators,
@@ -34,9 +36,9 @@ def make_streams(b, tokens, word_rate=0.7, separator_rate=0.02, seed=0):
 def drawn(b, tokens, k=6, order='partial', seed=0, **text):
     """Streams, their permutation, and the view of both."""
     streams = make_streams(b, tokens, seed=seed, **text)
-    random = sampling.generator(seed, 0, 'permutation')
-    draw = sampling.permutation(streams, random, k, order)
-    return streams, draw, views.permuted(streams, draw, PLM, SPECIALS)
+    random = views.generator(seed, 0, 'permutation')
+    draw = permuted.permutation(streams, random, k, order)
+    return streams, draw, permuted.permuted(streams, draw, PLM, SPECIALS)
 
 
 def content(ranks, sees):
@@ -55,12 +57,12 @@ class HalvesTest(parameterized.TestCase):
         (16, 8, 1, 1), (12, 2, 3, 3),
     )
     def test_numbers(self, tokens, k, first, second):
-        self.assertEqual(sampling.halves(tokens, k), (first, second))
+        self.assertEqual(permuted.halves(tokens, k), (first, second))
 
     def test_one_in_k_of_all_tokens(self):
         for tokens in range(10, 600, 2):
             for k in range(2, tokens // 2 + 1):
-                first, second = sampling.halves(tokens, k)
+                first, second = permuted.halves(tokens, k)
                 self.assertEqual(first + second, tokens // k)
                 self.assertBetween(first - second, 0, 1)
                 self.assertGreater(second, 0)
@@ -69,19 +71,19 @@ class HalvesTest(parameterized.TestCase):
     @parameterized.parameters(9, 127, 513, 8, 2)
     def test_a_length_without_halves(self, tokens):
         with self.assertRaisesRegex(ValueError, f'--seq_len={tokens}.*even'):
-            sampling.halves(tokens, 2)
+            permuted.halves(tokens, 2)
 
     @parameterized.parameters((128, 65), (128, 1000), (10, 6))
     def test_no_target(self, tokens, k):
         with self.assertRaisesRegex(
-            ValueError, f'--k={k}: .*without a target; take 2 to {tokens // 2}'
+            ValueError, f'^k {k}: .*without a target; take 2 to {tokens // 2}'
         ):
-            sampling.halves(tokens, k)
+            permuted.halves(tokens, k)
 
     @parameterized.parameters(1, 0, -3)
     def test_no_context(self, k):
-        with self.assertRaisesRegex(ValueError, f'--k={k}: .*no context'):
-            sampling.halves(128, k)
+        with self.assertRaisesRegex(ValueError, f'^k {k}: .*no context'):
+            permuted.halves(128, k)
 
 
 class PaperTest(absltest.TestCase):
@@ -93,7 +95,7 @@ class PaperTest(absltest.TestCase):
     def masks(self, order):
         order_of_text = np.array([[1, 3, 0, 4, 2]])  # x3 first, x4 last
         chosen = np.array([[0, 0, 0, 1, 0]], bool)
-        ranks, sees = sampling.visibility(
+        ranks, sees = permuted.visibility(
             order_of_text, chosen, np.zeros((1, 5), bool), order
         )
         return content(ranks[0], sees[0]), queries(ranks[0], sees[0])[3]
@@ -155,7 +157,7 @@ class PaperTest(absltest.TestCase):
                 ],
             ),
         ):
-            found = sampling.visibility(
+            found = permuted.visibility(
                 order_of_text, chosen, functional, order
             )
             np.testing.assert_array_equal(found[0][0], ranks)
@@ -163,8 +165,10 @@ class PaperTest(absltest.TestCase):
 
     def test_an_order_that_is_not_known(self):
         zeros = np.zeros((1, 3), bool)
-        with self.assertRaisesRegex(ValueError, 'loose: known are partial, s'):
-            sampling.visibility(np.arange(3)[None], zeros, zeros, 'loose')
+        with self.assertRaisesRegex(
+            ValueError, "'loose': known are partial, s"
+        ):
+            permuted.visibility(np.arange(3)[None], zeros, zeros, 'loose')
 
 
 def official(order_of_text, chosen, functional):
@@ -190,7 +194,7 @@ class OfficialRuleTest(parameterized.TestCase):
         order_of_text = np.stack([random.permutation(40) for _ in range(5)])
         functional = random.random((5, 40)) < 0.1
         chosen = (random.random((5, 40)) < 0.2) & ~functional
-        ranks, sees = sampling.visibility(order_of_text, chosen, functional)
+        ranks, sees = permuted.visibility(order_of_text, chosen, functional)
         for row in range(5):
             blocked = official(
                 order_of_text[row], chosen[row], functional[row]
@@ -210,7 +214,7 @@ class OfficialRuleTest(parameterized.TestCase):
         """
         half = tokens // 2
         with mock.patch.object(
-            sampling, 'visibility', side_effect=sampling.visibility
+            permuted, 'visibility', side_effect=permuted.visibility
         ) as called:
             _, draw, view = drawn(6, tokens)
         order_of_text, chosen, functional, _ = called.call_args[0]
@@ -236,7 +240,7 @@ class OfficialRuleTest(parameterized.TestCase):
 
 
 class IndependenceTest(parameterized.TestCase):
-    @parameterized.product(tokens=(24, 64, 128), order=sampling.ORDERS)
+    @parameterized.product(tokens=(24, 64, 128), order=permuted.ORDERS)
     def test_who_never_sees_whom(self, tokens, order):
         _, draw, view = drawn(12, tokens, order=order)
         half = tokens // 2
@@ -268,7 +272,7 @@ class IndependenceTest(parameterized.TestCase):
 
     def test_nothing_leaks_in_two_steps(self):
         """No path from a target to its query, through any number of layers."""
-        for order in sampling.ORDERS:
+        for order in permuted.ORDERS:
             _, draw, view = drawn(4, 64, order=order)
             for row in range(4):
                 h = content(view.ranks[row], view.sees[row]).astype(int)
@@ -301,10 +305,10 @@ class NgramsTest(parameterized.TestCase):
         random = np.random.default_rng(length)
         starts = random.random((9, length)) < rate
         for k in (2, 6):
-            found = sampling.ngrams(starts, k, np.random.default_rng(5))
+            found = permuted.ngrams(starts, k, np.random.default_rng(5))
             again = np.random.default_rng(5)
             shape = (9, -(-length // (k + 1)))
-            n = sampling.ngram_lengths(shape, again)
+            n = permuted.ngram_lengths(shape, again)
             left = again.random(shape)
             for row in range(9):
                 np.testing.assert_array_equal(
@@ -320,14 +324,14 @@ class NgramsTest(parameterized.TestCase):
 
     def test_n_is_as_1_over_n(self):
         p = np.array([60, 30, 20, 15, 12]) / 137
-        n = sampling.ngram_lengths((1000, 100), np.random.default_rng(0))
+        n = permuted.ngram_lengths((1000, 100), np.random.default_rng(0))
         observed = np.bincount(n.ravel(), minlength=6)
         self.assertEqual(observed[0], 0)
         self.assertGreater(
             stats.chisquare(observed[1:], 100_000 * p).pvalue, SIGNIFICANCE
         )
         # And so are the runs in the text: n-grams never touch.
-        chosen = sampling.ngrams(
+        chosen = permuted.ngrams(
             np.ones((40, 5000), bool), 6, np.random.default_rng(1)
         )
         runs = np.bincount(self.runs(chosen), minlength=6)
@@ -340,7 +344,7 @@ class NgramsTest(parameterized.TestCase):
     def test_one_word_in_k_plus_1(self, k, rate):
         random = np.random.default_rng(2)
         starts = random.random((40, 5000)) < rate
-        chosen = sampling.ngrams(starts, k, random)
+        chosen = permuted.ngrams(starts, k, random)
         self.assertAlmostEqual(chosen.mean(), 1 / (k + 1), delta=0.003)
         # Everywhere alike.
         parts = chosen[:, :4900].reshape(40, 7, 700).mean(axis=(0, 2))
@@ -348,7 +352,7 @@ class NgramsTest(parameterized.TestCase):
 
     def test_whole_words(self):
         starts = np.random.default_rng(3).random((50, 256)) < 0.5
-        chosen = sampling.ngrams(starts, 6, np.random.default_rng(4))
+        chosen = permuted.ngrams(starts, 6, np.random.default_rng(4))
         self.assertTrue(chosen.any())
         same_word = ~starts[:, 1:]
         np.testing.assert_array_equal(
@@ -359,7 +363,7 @@ class NgramsTest(parameterized.TestCase):
         self.assertFalse(chosen[fragment].any())
 
     def test_no_word_at_all(self):
-        chosen = sampling.ngrams(
+        chosen = permuted.ngrams(
             np.zeros((2, 30), bool), 6, np.random.default_rng(0)
         )
         self.assertFalse(chosen.any())
@@ -372,7 +376,7 @@ class TargetsTest(parameterized.TestCase):
         starts = random.random((200, 64)) < rate
         functional = random.random((200, 64)) < 0.05
         goals = np.tile([11, 10], 100)
-        chosen = sampling.targets(starts, functional, goals, 6, random)
+        chosen = permuted.targets(starts, functional, goals, 6, random)
         np.testing.assert_array_equal(chosen.sum(axis=1), goals)
         self.assertFalse((chosen & functional).any())
 
@@ -380,8 +384,8 @@ class TargetsTest(parameterized.TestCase):
         """Of 256 one-piece words 36.6 in n-grams, filled up to 43 (§7.1)."""
         starts = np.ones((400, 256), bool)
         none = np.zeros_like(starts)
-        ngrams = sampling.ngrams(starts, 6, np.random.default_rng(3))
-        chosen = sampling.targets(
+        ngrams = permuted.ngrams(starts, 6, np.random.default_rng(3))
+        chosen = permuted.targets(
             starts, none, np.full(400, 43), 6, np.random.default_rng(3)
         )
         self.assertBetween(ngrams.sum(axis=1).mean(), 34, 37)
@@ -398,7 +402,7 @@ class TargetsTest(parameterized.TestCase):
     def test_fewer_where_there_are_no_more(self):
         functional = np.ones((3, 20), bool)
         functional[1, 4] = functional[2, :] = False
-        chosen = sampling.targets(
+        chosen = permuted.targets(
             np.ones((3, 20), bool),
             functional,
             np.full(3, 5),
@@ -411,11 +415,11 @@ class TargetsTest(parameterized.TestCase):
 
 class PermutationTest(parameterized.TestCase):
     @parameterized.product(
-        tokens=(10, 24, 64, 128, 512), k=(3, 5), order=sampling.ORDERS
+        tokens=(10, 24, 64, 128, 512), k=(3, 5), order=permuted.ORDERS
     )
     def test_shapes_and_counts(self, tokens, k, order):
         _, draw, view = drawn(7, tokens, k, order, separator_rate=0.0)
-        first, second = sampling.halves(tokens, k)
+        first, second = permuted.halves(tokens, k)
         self.assertEqual(draw.places.shape, (7, tokens // k))
         np.testing.assert_array_equal(
             (draw.places < tokens // 2).sum(axis=1), first
@@ -442,12 +446,12 @@ class PermutationTest(parameterized.TestCase):
     def test_unknown_words_are_targets_too(self):
         streams = make_streams(4, 64)
         streams.ids[~streams.separators] = 1
-        draw = sampling.permutation(streams, np.random.default_rng(0))
-        view = views.permuted(streams, draw, PLM, SPECIALS)
+        draw = permuted.permutation(streams, np.random.default_rng(0))
+        view = permuted.permuted(streams, draw, PLM, SPECIALS)
         np.testing.assert_array_equal(view.targets['plm'], 1)
 
     def test_ranks_of_a_half(self):
-        for order in sampling.ORDERS:
+        for order in permuted.ORDERS:
             _, draw, view = drawn(8, 64, order=order)
             target = np.zeros((8, 64), bool)
             np.put_along_axis(target, draw.places, draw.usable, axis=1)
@@ -488,12 +492,12 @@ class PermutationTest(parameterized.TestCase):
         for a, b in zip(one, two, strict=True):
             np.testing.assert_array_equal(a, b)
         streams = make_streams(6, 64)
-        other = sampling.permutation(streams, np.random.default_rng(9))
+        other = permuted.permutation(streams, np.random.default_rng(9))
         self.assertFalse(np.array_equal(one.ranks, other.ranks))
         self.assertFalse(np.array_equal(one.places, other.places))
 
     def test_the_order_changes_the_ranks_alone(self):
-        partial, strict = (drawn(6, 64, order=o)[1] for o in sampling.ORDERS)
+        partial, strict = (drawn(6, 64, order=o)[1] for o in permuted.ORDERS)
         for field in ('away', 'columns', 'segment_ids', 'places', 'usable'):
             np.testing.assert_array_equal(
                 getattr(partial, field), getattr(strict, field)
@@ -503,8 +507,8 @@ class PermutationTest(parameterized.TestCase):
         streams = make_streams(3, 24)
         streams.separators[1, :12] = True
         streams.ids[1, :12] = SEP
-        draw = sampling.permutation(streams, np.random.default_rng(0))
-        view = views.permuted(streams, draw, PLM, SPECIALS)
+        draw = permuted.permutation(streams, np.random.default_rng(0))
+        view = permuted.permuted(streams, draw, PLM, SPECIALS)
         np.testing.assert_array_equal(view.weights['plm'][1], [0, 0, 1, 1])
         np.testing.assert_array_equal(view.weights['plm'][[0, 2]], 1)
 
@@ -515,7 +519,7 @@ class TwoTextsTest(parameterized.TestCase):
         ids = np.stack([np.arange(10, 23), np.arange(30, 43)]).astype(np.int32)
         starts = np.ones((2, 13), bool)
         starts[0, 9] = starts[1, 10] = False
-        streams = sampling.Streams(
+        streams = Streams(
             ids,
             starts,
             np.zeros((2, 13), bool),
@@ -525,7 +529,7 @@ class TwoTextsTest(parameterized.TestCase):
         # Where A ends among its word starts; which other row; whether.
         numbers = [[0.5, 0.99], [0.0, 0.0], [0.9, 0.1]]
         random = mock.Mock(random=lambda shape: np.array(numbers))
-        away, columns, segments = sampling._two_texts(streams, random)
+        away, columns, segments = permuted._two_texts(streams, random)
         np.testing.assert_array_equal(
             columns,
             [
@@ -545,7 +549,7 @@ class TwoTextsTest(parameterized.TestCase):
         )
         # B of another row begins with a word: one piece earlier.
         starts[0, 12] = False
-        _, columns, _ = sampling._two_texts(streams, random)
+        _, columns, _ = permuted._two_texts(streams, random)
         np.testing.assert_array_equal(columns[1, 12:], [13, 11, 13, 14])
 
     @parameterized.parameters(24, 64, 128)
@@ -625,8 +629,8 @@ class TwoTextsTest(parameterized.TestCase):
 class ViewTest(absltest.TestCase):
     def test_has_the_queries_alone(self):
         streams, draw, _ = drawn(4, 24)
-        with self.assertRaisesRegex(ValueError, "queries alone.*'words'"):
-            views.permuted(streams, draw, {'mlm': 'words'}, SPECIALS)
+        with self.assertRaisesRegex(ValueError, "queries alone.*'pieces'"):
+            permuted.permuted(streams, draw, {'mlm': 'pieces'}, SPECIALS)
 
     def test_targets_stand_in_the_view(self):
         """Nothing is masked: the queries do not see them."""
@@ -648,7 +652,7 @@ class ViewTest(absltest.TestCase):
             type(x[0])(*map(np.concatenate, zip(*x, strict=True)))
             for x in (texts, draws)
         )
-        view = views.permuted(streams, draw, PLM, SPECIALS)
+        view = permuted.permuted(streams, draw, PLM, SPECIALS)
         np.testing.assert_array_equal(
             view.ids, np.concatenate([x.ids for x in made])
         )

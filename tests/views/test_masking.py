@@ -1,10 +1,12 @@
+"""What is masked of windows and of pairs: budgets, shares, where."""
+
 from unittest import mock
 
 import numpy as np
 from absl.testing import absltest, parameterized
 from scipy import stats
 
-from infoword_tf import sampling
+from infoword_tf.views import generator, masking
 
 # P(n) of n ~ N(5, 1), rounded and clipped to 1..10.
 LENGTH_PMF = (
@@ -23,7 +25,7 @@ def make_windows(b, length, word_rate, separator_rate, seed=0):
     word_starts[:, 1:] |= separators[:, :-1]
     word_starts[:, 0] = True
     ids = random.integers(5, 100, (b, length), dtype=np.int32)
-    return sampling.Windows(ids, word_starts, separators)
+    return masking.Windows(ids, word_starts, separators)
 
 
 def one_piece_words(b, length, separators=()):
@@ -31,12 +33,12 @@ def one_piece_words(b, length, separators=()):
     is_separator = np.zeros((b, length), bool)
     is_separator[:, list(separators)] = True
     ids = np.full((b, length), 7, np.int32)
-    return sampling.Windows(ids, np.ones((b, length), bool), is_separator)
+    return masking.Windows(ids, np.ones((b, length), bool), is_separator)
 
 
 def constant_lengths(n):
     return mock.patch.object(
-        sampling, 'span_lengths', lambda size, random: np.full(size, n)
+        masking, 'span_lengths', lambda size, random: np.full(size, n)
     )
 
 
@@ -44,28 +46,28 @@ def chi_square_p(observed, expected):
     return stats.chisquare(observed, expected).pvalue
 
 
-def equal_share_p(hidden):
+def equal_share_p(masked):
     """P-value of: each place is drawn equally often, P of L in each row.
 
     Drawn without replacement the counts vary less than multinomial ones:
     covariance B p (1 - p) (I - 1/L) L / (L - 1), p = P / L.
     """
-    b, length = hidden.shape
-    p = hidden.mean()
-    deviation = hidden.sum(axis=0) - b * p
+    b, length = masked.shape
+    p = masked.mean()
+    deviation = masked.sum(axis=0) - b * p
     statistic = (deviation**2).sum() / (b * p * (1 - p))
     return stats.chi2.sf(statistic * (length - 1) / length, length - 1)
 
 
 class BudgetTest(absltest.TestCase):
     def test_numbers(self):
-        self.assertEqual(sampling.budget(62), 10)
-        self.assertEqual(sampling.budget(126), 19)
-        self.assertEqual(sampling.budget(510), 77)
+        self.assertEqual(masking.budget(62), 10)
+        self.assertEqual(masking.budget(126), 19)
+        self.assertEqual(masking.budget(510), 77)
 
     def test_is_the_smallest_number_of_at_least_15_percent(self):
         for length in range(1, 1000):
-            p = sampling.budget(length)
+            p = masking.budget(length)
             self.assertGreaterEqual(100 * p, 15 * length)
             self.assertLess(100 * (p - 1), 15 * length)
 
@@ -79,7 +81,7 @@ def make_pairs(b, length, seed=0):
     separators = (column == a) | (column > a + seconds[:, None])
     word_starts = random.random((b, length)) < 0.6
     word_starts |= separators | (column == 0) | (column == a + 1)
-    return sampling.Pairs(
+    return masking.Pairs(
         np.full((b, length), 7, np.int32), word_starts, separators,
         firsts, seconds, np.zeros(b, np.int32),
     )  # fmt: skip
@@ -87,15 +89,15 @@ def make_pairs(b, length, seed=0):
 
 def repeated(text, times):
     """Every pair so many times."""
-    return sampling.Pairs(
+    return masking.Pairs(
         *(None if x is None else np.repeat(x, times, axis=0) for x in text)
     )
 
 
-def with_rivals(b, length):
-    """Pairs, each with three rivals of the same lengths."""
+def with_negatives(b, length):
+    """Pairs, each with three negatives of the same lengths."""
     text = make_pairs(b, length)
-    return text._replace(rivals=repeated(text, 3))
+    return text._replace(negatives=repeated(text, 3))
 
 
 class PairsTest(parameterized.TestCase):
@@ -103,147 +105,81 @@ class PairsTest(parameterized.TestCase):
         text = make_pairs(200, 46)
         own = (text.firsts + text.seconds).tolist()
         self.assertEqual(
-            sampling.budgets(text).tolist(), [sampling.budget(n) for n in own]
+            masking.budgets(text).tolist(), [masking.budget(n) for n in own]
         )
         self.assertGreater(len(set(own)), 30)
         windows = make_windows(3, 46, 0.6, 0.1)
-        self.assertEqual(sampling.budgets(windows).tolist(), [7, 7, 7])
+        self.assertEqual(masking.budgets(windows).tolist(), [7, 7, 7])
 
     @parameterized.product(
         name=('spans', 'words', 'tokens'), length=(6, 46, 126)
     )
     def test_the_budget_is_hidden_and_nothing_but_text(self, name, length):
         text = make_pairs(300, length)
-        draw = sampling.masking(name)(text, np.random.default_rng(1))
-        self.assertFalse((draw.hidden & text.separators).any())
+        draw = masking.masking(name)(text, np.random.default_rng(1))
+        self.assertFalse((draw.masked & text.separators).any())
         np.testing.assert_array_equal(
-            draw.hidden.sum(axis=1), sampling.budgets(text)
+            draw.masked.sum(axis=1), masking.budgets(text)
         )
-        self.assertIsNone(draw.rivals)
+        self.assertIsNone(draw.negatives)
         if name == 'spans':  # of one piece each
             np.testing.assert_array_equal(
-                draw.lengths.sum(axis=1), sampling.budgets(text)
+                draw.lengths.sum(axis=1), masking.budgets(text)
             )
-            self.assertEqual(draw.starts.shape[1], sampling.budget(length))
+            self.assertEqual(draw.starts.shape[1], masking.budget(length))
             a = text.firsts[:, None]
             ends = draw.starts + draw.lengths
             self.assertFalse(((draw.starts < a) & (ends > a)).any())
 
     def test_every_token_of_a_pair_is_drawn_as_often(self):
         text = repeated(make_pairs(1, 40, seed=5), 6000)
-        draw = sampling.tokens(text, np.random.default_rng(0))
-        hidden = draw.hidden[:, ~text.separators[0]]
-        self.assertGreater(equal_share_p(hidden), SIGNIFICANCE)
+        draw = masking.tokens(text, np.random.default_rng(0))
+        masked = draw.masked[:, ~text.separators[0]]
+        self.assertGreater(equal_share_p(masked), SIGNIFICANCE)
 
     @parameterized.parameters('spans', 'words', 'tokens')
-    def test_rivals_are_masked_alike(self, name):
+    def test_negatives_are_masked_alike(self, name):
         """As many tokens at the same places, shown the same way."""
-        text = with_rivals(4000, 40)
-        draw = sampling.masking(name)(text, np.random.default_rng(0))
+        text = with_negatives(4000, 40)
+        draw = masking.masking(name)(text, np.random.default_rng(0))
         np.testing.assert_array_equal(
-            draw.rivals.hidden.sum(axis=1), sampling.budgets(text.rivals)
+            draw.negatives.masked.sum(axis=1), masking.budgets(text.negatives)
         )
-        self.assertFalse((draw.rivals.hidden & text.rivals.separators).any())
+        others = draw.negatives.masked
+        self.assertFalse((others & text.negatives.separators).any())
 
         def shares(pairs, found):
-            """Of hidden tokens: where in the pair, in B, shown how."""
-            row, column = np.nonzero(found.hidden)
+            """Of masked tokens: where in the pair, in B, shown how."""
+            row, column = np.nonzero(found.masked)
             a, b = pairs.firsts[row], pairs.seconds[row]
             in_b = column > a
             part = np.histogram((column - in_b) / (a + b), 10, (0, 1))[0]
-            shown = np.bincount(found.shown[found.hidden], minlength=3)
+            shown = np.bincount(found.shown[found.masked], minlength=3)
             own = [in_b.sum(), (~in_b).sum()]
             return (x / len(row) for x in (part, shown, np.array(own)))
 
         for true, other in zip(
-            shares(text, draw), shares(text.rivals, draw.rivals), strict=True
+            shares(text, draw),
+            shares(text.negatives, draw.negatives),
+            strict=True,
         ):
             np.testing.assert_allclose(true, other, atol=0.02)
 
-    def test_rivals_change_nothing_of_the_true_pair(self):
-        for name, masking in sampling.MASKINGS.items():
-            text = with_rivals(20, 40)
-            one = sampling.masking(name)(text, np.random.default_rng(0))
-            two = masking(text, np.random.default_rng(0))
-            np.testing.assert_array_equal(one.hidden, two.hidden)
+    def test_negatives_change_nothing_of_the_true_pair(self):
+        for name, mask in masking.MASKINGS.items():
+            text = with_negatives(20, 40)
+            one = masking.masking(name)(text, np.random.default_rng(0))
+            two = mask(text, np.random.default_rng(0))
+            np.testing.assert_array_equal(one.masked, two.masked)
             self.assertFalse(
-                np.array_equal(one.rivals.hidden[:20], one.hidden)
+                np.array_equal(one.negatives.masked[:20], one.masked)
             )
-
-
-class GeneratorTest(absltest.TestCase):
-    def test_same_key_same_numbers(self):
-        a, b = (sampling.generator(3, 7, 'spans').random(8) for _ in 'ab')
-        np.testing.assert_array_equal(a, b)
-
-    def test_seed_step_and_name_all_matter(self):
-        keys = [
-            (3, 7, 'spans'), (4, 7, 'spans'), (3, 8, 'spans'),
-            (7, 3, 'spans'), (3, 7, 'words'), (3, 7, 'tokens'),
-        ]  # fmt: skip
-        first = {sampling.generator(*key).random() for key in keys}
-        self.assertLen(first, len(keys))
-
-
-class ShuffledTest(parameterized.TestCase):
-    def test_is_a_permutation_of_every_small_size(self):
-        for size in range(1, 301):
-            sent = sampling.shuffled(np.arange(size), size, 1, size)
-            self.assertEqual(sent.dtype, np.int64)
-            np.testing.assert_array_equal(np.sort(sent), np.arange(size))
-
-    @parameterized.parameters(1023, 1024, 1025, 4096, 4097, 65536, 100_003)
-    def test_is_a_permutation(self, size):
-        sent = sampling.shuffled(np.arange(size), size, 0, 5)
-        np.testing.assert_array_equal(np.sort(sent), np.arange(size))
-
-    def test_where_a_place_goes_does_not_depend_on_the_others(self):
-        size = 1000
-        whole = sampling.shuffled(np.arange(size), size, 2, 3)
-        places = np.array([999, 0, 17, 512])
-        np.testing.assert_array_equal(
-            sampling.shuffled(places, size, 2, 3), whole[places]
-        )
-
-    def test_leaves_its_argument_alone(self):
-        places = np.arange(300)
-        sampling.shuffled(places, 300, 1)
-        np.testing.assert_array_equal(places, np.arange(300))
-
-    @parameterized.parameters(((1, 3),), ((2, 2),), ((1, 2, 2),), ((2, 1),))
-    def test_differs_by_key(self, key):
-        size = 1000
-        a = sampling.shuffled(np.arange(size), size, 1, 2)
-        b = sampling.shuffled(np.arange(size), size, *key)
-        # Two random permutations agree at about one place.
-        self.assertLess((a == b).sum(), 10)
-
-    @parameterized.parameters(1000, 4096, 100_003)
-    def test_mixes_like_a_random_permutation(self, size):
-        places = np.arange(size)
-        sent = sampling.shuffled(places, size, 11)
-        # |i - j| of random i, j: mean n / 3, deviation n / sqrt(18).
-        bound = 4 * size / np.sqrt(18 * size)
-        moved = np.abs(sent - places).mean()
-        self.assertAlmostEqual(moved, size / 3, delta=bound)
-        neighbours = np.abs(np.diff(sent)).mean()
-        self.assertAlmostEqual(neighbours, size / 3, delta=bound)
-
-    def test_over_keys_a_place_goes_everywhere_equally_often(self):
-        size, keys = 50, 5000
-        sent = np.concatenate(
-            [sampling.shuffled(np.array([3]), size, 0, k) for k in range(keys)]
-        )
-        observed = np.bincount(sent, minlength=size)
-        self.assertGreater(
-            chi_square_p(observed, np.full(size, keys / size)), SIGNIFICANCE
-        )
 
 
 class SpanLengthsTest(absltest.TestCase):
     def test_rounded_and_clipped_normal(self):
         draws = 1_000_000
-        n = sampling.span_lengths(draws, np.random.default_rng(0))
+        n = masking.span_lengths(draws, np.random.default_rng(0))
         self.assertEqual(n.min(), 1)
         self.assertLessEqual(n.max(), 10)
         observed = np.bincount(n, minlength=11)[1:].astype(float)
@@ -264,8 +200,8 @@ class SpansTest(parameterized.TestCase):
     )
     def test_invariants(self, length, word_rate, separator_rate):
         windows = make_windows(24, length, word_rate, separator_rate)
-        draw = sampling.spans(windows, np.random.default_rng(1))
-        budget = sampling.budget(length)
+        draw = masking.spans(windows, np.random.default_rng(1))
+        budget = masking.budget(length)
         self.assertFalse(draw.shown.any())
         self.assertEqual(draw.starts.shape, (24, budget))
         self.assertEqual(draw.lengths.shape, (24, budget))
@@ -274,7 +210,7 @@ class SpansTest(parameterized.TestCase):
             count = int((lengths > 0).sum())
             self.assertTrue((lengths[:count] > 0).all())  # no gaps
             room = int((~windows.separators[row]).sum())
-            self.assertEqual(draw.hidden[row].sum(), min(budget, room))
+            self.assertEqual(draw.masked[row].sum(), min(budget, room))
             cover = np.zeros(length, int)
             # The token after a row begins a word, as far as is known.
             begins = np.append(windows.word_starts[row], True)
@@ -285,12 +221,12 @@ class SpansTest(parameterized.TestCase):
                 self.assertLessEqual(begins[first:end].sum(), 10)
                 if i < count - 1:
                     self.assertTrue(begins[end])
-            np.testing.assert_array_equal(cover, draw.hidden[row])
-            self.assertFalse((draw.hidden[row] & windows.separators[row]).any())
+            np.testing.assert_array_equal(cover, draw.masked[row])
+            self.assertFalse((draw.masked[row] & windows.separators[row]).any())
 
     def test_only_the_last_span_is_cut(self):
         windows = make_windows(400, 126, 0.4, 0.02)
-        draw = sampling.spans(windows, np.random.default_rng(2))
+        draw = masking.spans(windows, np.random.default_rng(2))
         begins = np.pad(windows.word_starts, ((0, 0), (0, 1)))
         begins[:, -1] = True
         ends = draw.starts + draw.lengths
@@ -308,10 +244,10 @@ class SpansTest(parameterized.TestCase):
             drawn.append(real(size, random))
             return drawn[-1]
 
-        real = sampling.span_lengths
+        real = masking.span_lengths
         windows = make_windows(300, 126, 0.7, 0.01)
-        with mock.patch.object(sampling, 'span_lengths', record):
-            draw = sampling.spans(windows, np.random.default_rng(3))
+        with mock.patch.object(masking, 'span_lengths', record):
+            draw = masking.spans(windows, np.random.default_rng(3))
         self.assertLen(drawn, (draw.lengths > 0).sum(axis=1).max())
         checked = 0
         for row in np.nonzero(draw.shortened == 0)[0]:
@@ -327,7 +263,7 @@ class SpansTest(parameterized.TestCase):
     def test_lengths_of_spans_that_nothing_cuts(self):
         # 19 tokens are the budget, 10 at most the first span: never cut.
         windows = one_piece_words(20_000, 126)
-        draw = sampling.spans(windows, np.random.default_rng(4))
+        draw = masking.spans(windows, np.random.default_rng(4))
         observed = np.bincount(draw.lengths[:, 0], minlength=11)[1:]
         pmf = np.array(LENGTH_PMF)
         cells = [slice(0, 2), *(slice(i, i + 1) for i in range(2, 7)),
@@ -344,7 +280,7 @@ class SpansTest(parameterized.TestCase):
     def test_the_first_place_is_uniform(self):
         length = 70  # P = 11
         windows = one_piece_words(30_000, length)
-        draw = sampling.spans(windows, np.random.default_rng(5))
+        draw = masking.spans(windows, np.random.default_rng(5))
         for n in (3, 4, 5, 6, 7):
             starts = draw.starts[draw.lengths[:, 0] == n, 0]
             places = length - n + 1
@@ -360,13 +296,13 @@ class SpansTest(parameterized.TestCase):
         # Words of 1 and of 4 pieces in turn; 3 words from 22 places.
         word_starts = np.zeros((20_000, 60), bool)
         word_starts[:, 0::5] = word_starts[:, 1::5] = True
-        windows = sampling.Windows(
+        windows = masking.Windows(
             np.zeros((20_000, 60), np.int32),
             word_starts,
             np.zeros((20_000, 60), bool),
         )
         with constant_lengths(3):
-            draw = sampling.spans(windows, np.random.default_rng(6))
+            draw = masking.spans(windows, np.random.default_rng(6))
         word = np.cumsum(word_starts[0]) - 1
         observed = np.bincount(word[draw.starts[:, 0]], minlength=24)
         np.testing.assert_array_equal(observed[22:], 0)
@@ -378,7 +314,7 @@ class SpansTest(parameterized.TestCase):
         # 2 words of 20, then 2 more, of which the budget P = 3 leaves one.
         b, words = 60_000, 20
         with constant_lengths(2):
-            draw = sampling.spans(
+            draw = masking.spans(
                 one_piece_words(b, words), np.random.default_rng(7)
             )
         np.testing.assert_array_equal(
@@ -402,36 +338,36 @@ class SpansTest(parameterized.TestCase):
         separators = [3, 6, 11, *range(14, 40, 3)]
         row = one_piece_words(1, 40, separators)
         free = one_piece_words(1, 40)
-        windows = sampling.Windows(
+        windows = masking.Windows(
             *(np.concatenate([a, b]) for a, b in zip(row, free, strict=True))
         )
         with constant_lengths(6):
-            draw = sampling.spans(windows, np.random.default_rng(8))
+            draw = masking.spans(windows, np.random.default_rng(8))
         np.testing.assert_array_equal(draw.starts[0, :2], [7, 0])
         np.testing.assert_array_equal(draw.lengths[:, :2], [[4, 2], [6, 0]])
         np.testing.assert_array_equal(draw.lengths[:, 2:], 0)
         np.testing.assert_array_equal(draw.shortened, [2, 0])
         np.testing.assert_array_equal(
-            np.nonzero(draw.hidden[0])[0], [0, 1, 7, 8, 9, 10]
+            np.nonzero(draw.masked[0])[0], [0, 1, 7, 8, 9, 10]
         )
 
     def test_a_row_of_separators_hides_nothing(self):
         windows = one_piece_words(3, 20, range(20))
         windows.separators[1] = False
-        draw = sampling.spans(windows, np.random.default_rng(9))
-        np.testing.assert_array_equal(draw.hidden.sum(axis=1), [0, 3, 0])
+        draw = masking.spans(windows, np.random.default_rng(9))
+        np.testing.assert_array_equal(draw.masked.sum(axis=1), [0, 3, 0])
         np.testing.assert_array_equal(draw.lengths[[0, 2]], 0)
         np.testing.assert_array_equal(draw.shortened[[0, 2]], 0)
-        draw = sampling.spans(
+        draw = masking.spans(
             one_piece_words(2, 20, range(20)), np.random.default_rng(9)
         )
-        self.assertFalse(draw.hidden.any())
+        self.assertFalse(draw.masked.any())
 
     def test_fewer_tokens_than_the_budget_are_all_hidden(self):
         windows = one_piece_words(1, 20, range(20))
         windows.separators[0, [4, 9]] = False
-        draw = sampling.spans(windows, np.random.default_rng(10))
-        np.testing.assert_array_equal(np.nonzero(draw.hidden[0])[0], [4, 9])
+        draw = masking.spans(windows, np.random.default_rng(10))
+        np.testing.assert_array_equal(np.nonzero(draw.masked[0])[0], [4, 9])
         self.assertCountEqual(draw.starts[0, :2].tolist(), [4, 9])
         np.testing.assert_array_equal(draw.lengths[0, :2], [1, 1])
 
@@ -445,13 +381,13 @@ class MaskingsTest(parameterized.TestCase):
         before = [array.copy() for array in windows]
 
         def drawn(*key):
-            return sampling.MASKINGS[name](windows, sampling.generator(*key))
+            return masking.MASKINGS[name](windows, generator(*key))
 
         a, b = drawn(1, 2, name), drawn(1, 2, name)
         for x, y in zip(a, b, strict=True):
             np.testing.assert_array_equal(x, y)
         for key in ((2, 2, name), (1, 3, name), (1, 2, 'other')):
-            self.assertFalse((a.hidden == drawn(*key).hidden).all())
+            self.assertFalse((a.masked == drawn(*key).masked).all())
         for array, old in zip(windows, before, strict=True):
             np.testing.assert_array_equal(array, old)
 
@@ -462,10 +398,10 @@ class MaskingsTest(parameterized.TestCase):
         for ours, theirs in zip(a, b, strict=True):
             theirs[3] = ours[3]
         ours, theirs = (
-            sampling.MASKINGS[name](w, sampling.generator(0, 0, name))
+            masking.MASKINGS[name](w, generator(0, 0, name))
             for w in (a, b)
         )
-        np.testing.assert_array_equal(ours.hidden[3], theirs.hidden[3])
+        np.testing.assert_array_equal(ours.masked[3], theirs.masked[3])
         np.testing.assert_array_equal(ours.shown[3], theirs.shown[3])
 
     @parameterized.product(
@@ -473,27 +409,27 @@ class MaskingsTest(parameterized.TestCase):
     )
     def test_budget_is_exact_and_spares_separators(self, name, length):
         windows = make_windows(100, length, 0.6, 0.05, seed=length)
-        draw = sampling.MASKINGS[name](windows, np.random.default_rng(0))
+        draw = masking.MASKINGS[name](windows, np.random.default_rng(0))
         self.assertTrue(windows.separators.any())
-        self.assertFalse((draw.hidden & windows.separators).any())
+        self.assertFalse((draw.masked & windows.separators).any())
         room = (~windows.separators).sum(axis=1)
         np.testing.assert_array_equal(
-            draw.hidden.sum(axis=1), np.minimum(sampling.budget(length), room)
+            draw.masked.sum(axis=1), np.minimum(masking.budget(length), room)
         )
 
     @parameterized.parameters('words', 'tokens')
     def test_fewer_tokens_than_the_budget_are_all_hidden(self, name):
         windows = one_piece_words(2, 20, range(20))
         windows.separators[1, [4, 9]] = False
-        draw = sampling.MASKINGS[name](windows, np.random.default_rng(0))
-        self.assertFalse(draw.hidden[0].any())
-        np.testing.assert_array_equal(np.nonzero(draw.hidden[1])[0], [4, 9])
+        draw = masking.MASKINGS[name](windows, np.random.default_rng(0))
+        self.assertFalse(draw.masked[0].any())
+        np.testing.assert_array_equal(np.nonzero(draw.masked[1])[0], [4, 9])
 
     @parameterized.parameters('words', 'tokens')
     def test_eighty_ten_ten_for_each_piece(self, name):
         windows = make_windows(2000, 126, 0.4, 0.02)
-        draw = sampling.MASKINGS[name](windows, np.random.default_rng(0))
-        shown = draw.shown[draw.hidden]
+        draw = masking.MASKINGS[name](windows, np.random.default_rng(0))
+        shown = draw.shown[draw.masked]
         observed = np.bincount(shown, minlength=3)
         self.assertGreater(
             chi_square_p(observed, len(shown) * np.array([0.8, 0.1, 0.1])),
@@ -501,13 +437,13 @@ class MaskingsTest(parameterized.TestCase):
         )
         # The piece's own draw, not its word's: neighbours agree by chance,
         # 0.8^2 + 0.1^2 + 0.1^2 = 0.66 of the time.
-        both = draw.hidden[:, 1:] & draw.hidden[:, :-1]
+        both = draw.masked[:, 1:] & draw.masked[:, :-1]
         agree = (draw.shown[:, 1:] == draw.shown[:, :-1])[both]
         self.assertGreater(
             stats.binomtest(int(agree.sum()), len(agree), 0.66).pvalue,
             SIGNIFICANCE,
         )
-        random = draw.random[draw.hidden & (draw.shown == 1)]
+        random = draw.random[draw.masked & (draw.shown == 1)]
         self.assertGreater(
             stats.kstest(random, 'uniform').pvalue, SIGNIFICANCE
         )
@@ -516,35 +452,35 @@ class MaskingsTest(parameterized.TestCase):
 class WordsTest(absltest.TestCase):
     def test_whole_words_but_for_one(self):
         windows = make_windows(300, 126, 0.4, 0.02)
-        draw = sampling.words(windows, np.random.default_rng(1))
+        draw = masking.words(windows, np.random.default_rng(1))
         word = np.cumsum(windows.word_starts, axis=1) - 1
         cut = 0
         for row in range(300):
             partial = []
             for w in range(word[row, -1] + 1):
-                hidden = draw.hidden[row, word[row] == w]
-                if 0 < hidden.sum() < len(hidden):
-                    partial.append(hidden)
+                masked = draw.masked[row, word[row] == w]
+                if 0 < masked.sum() < len(masked):
+                    partial.append(masked)
             self.assertLessEqual(len(partial), 1)
-            for hidden in partial:  # its first pieces
-                self.assertTrue(hidden[: hidden.sum()].all())
+            for masked in partial:  # its first pieces
+                self.assertTrue(masked[: masked.sum()].all())
             cut += len(partial)
         self.assertBetween(cut, 30, 270)
 
     def test_every_word_equally_often(self):
-        draw = sampling.words(
+        draw = masking.words(
             one_piece_words(20_000, 62), np.random.default_rng(2)
         )
-        self.assertGreater(equal_share_p(draw.hidden), SIGNIFICANCE)
+        self.assertGreater(equal_share_p(draw.masked), SIGNIFICANCE)
 
     def test_long_words_are_no_likelier_to_come_first(self):
-        # A word of 5 pieces and 15 of one; P = 3. The long word is hidden,
+        # A word of 5 pieces and 15 of one; P = 3. The long word is masked,
         # in part at least, when it is among the first 3 drawn of 16.
         word_starts = np.ones((20_000, 20), bool)
         word_starts[:, 6:10] = False
         windows = one_piece_words(20_000, 20)._replace(word_starts=word_starts)
-        draw = sampling.words(windows, np.random.default_rng(3))
-        touched = int(draw.hidden[:, 5:10].any(axis=1).sum())
+        draw = masking.words(windows, np.random.default_rng(3))
+        touched = int(draw.masked[:, 5:10].any(axis=1).sum())
         self.assertGreater(
             stats.binomtest(touched, 20_000, 3 / 16).pvalue, SIGNIFICANCE
         )
@@ -553,14 +489,14 @@ class WordsTest(absltest.TestCase):
 class TokensTest(absltest.TestCase):
     def test_every_place_equally_often(self):
         windows = make_windows(20_000, 62, 0.4, 0.0)
-        draw = sampling.tokens(windows, np.random.default_rng(1))
-        self.assertGreater(equal_share_p(draw.hidden), SIGNIFICANCE)
+        draw = masking.tokens(windows, np.random.default_rng(1))
+        self.assertGreater(equal_share_p(draw.masked), SIGNIFICANCE)
 
     def test_places_are_drawn_independently_of_words(self):
-        # Two neighbours are both hidden with P (P - 1) / L (L - 1).
+        # Two neighbours are both masked with P (P - 1) / L (L - 1).
         windows = make_windows(5_000, 62, 0.2, 0.0)
-        draw = sampling.tokens(windows, np.random.default_rng(2))
-        both = int((draw.hidden[:, 30] & draw.hidden[:, 31]).sum())
+        draw = masking.tokens(windows, np.random.default_rng(2))
+        both = int((draw.masked[:, 30] & draw.masked[:, 31]).sum())
         self.assertGreater(
             stats.binomtest(both, 5_000, 10 * 9 / (62 * 61)).pvalue,
             SIGNIFICANCE,

@@ -1,21 +1,15 @@
 """Transformer-XL and XLNet's streams: who sees what, memory, and parity."""
 
-import importlib.util
-import itertools
-import pathlib
-import pickle
-import subprocess
-import sys
-import tempfile
-import unittest
 from unittest import mock
 
 import numpy as np
 import tensorflow as tf
 from absl.testing import absltest, parameterized
 
-from infoword_tf.encoders import Memory, TransformerXL
-from infoword_tf.layers import dropout, fused
+from infoword_tf.encoders import Memory, RelativeTransformer
+from infoword_tf.layers import activation, dropout, heads, norm
+from tests.encoders.calls import run
+from tests.oracles import frozen, xlnet
 
 V, D, H, F = 60, 16, 2, 24
 E = D // H
@@ -24,9 +18,17 @@ KEY = dropout.new_key(21)
 
 def make_encoder(rate=0.0, dtype='float32', **given):
     """Every weight drawn, and large enough to leave the linear range."""
-    sizes = {'vocab_size': V, 'layers': 2, 'width': D, 'heads': H, 'hidden': F,
-             'max_length': 32, 'segments': 2, **given}
-    encoder = TransformerXL(**sizes, rate=rate, dtype=dtype)
+    sizes = {
+        'vocab_size': V,
+        'layers': 2,
+        'width': D,
+        'heads': H,
+        'inner_width': F,
+        'max_length': 32,
+        'segments': 2,
+        **given,
+    }
+    encoder = RelativeTransformer(**sizes, rate=rate, dtype=dtype)
     encoder.build()
     random = np.random.default_rng(12)
     for weight in encoder.weights:
@@ -63,13 +65,13 @@ def take(states, places):
 class ArgumentsTest(parameterized.TestCase):
     def test_defaults_are_written_into_the_arguments(self):
         self.assertEqual(
-            TransformerXL(V, 2, D, H).arguments,
+            RelativeTransformer(V, 2, D, H).arguments,
             {
                 'vocab_size': V,
                 'layers': 2,
                 'width': D,
                 'heads': H,
-                'hidden': 64,
+                'inner_width': 64,
                 'max_length': 512,
                 'segments': 0,
                 'causal': False,
@@ -136,56 +138,49 @@ class ArgumentsTest(parameterized.TestCase):
     def test_what_does_not_fit(self):
         encoder, ids = make_encoder(), make_ids(1, 4)
         places = np.int32([[1]])
-        with self.assertRaisesRegex(ValueError, 'takes no positions'):
-            encoder(ids, positions=ids)
+        with self.assertRaisesRegex(ValueError, 'does not read positions'):
+            run(encoder, ids, positions=ids)
         with self.assertRaisesRegex(ValueError, 'without segments'):
-            make_encoder(segments=0)(ids, segment_ids=ids)
+            run(make_encoder(segments=0), ids, segment_ids=ids)
         with self.assertRaisesRegex(ValueError, 'go together'):
-            encoder(ids, ranks=ids)
+            run(encoder, ids, ranks=ids)
         with self.assertRaisesRegex(ValueError, 'at places'):
-            encoder(ids, queries=True)
+            run(encoder, ids, queries=True)
         with self.assertRaisesRegex(ValueError, 'causal .* no query stream'):
-            make_encoder(causal=True)(ids, places=places, queries=True)
-        with self.assertRaisesRegex(ValueError, '4 tokens, of which 5'):
-            encoder(ids, memory=encoder.empty_memory(1, 2), keep=5)
+            run(make_encoder(causal=True), ids, places=places, queries=True)
+        with self.assertRaisesRegex(ValueError, '4 tokens, fewer than the 5'):
+            run(encoder, ids, state=encoder.empty_state(1, 2), advance=5)
 
 
 class StatesTest(parameterized.TestCase):
-    @parameterized.product(
-        key=(None, KEY),
-        causal=(False, True),
-        memory=(0, 3),
-        all_layers=(False, True),
-    )
-    def test_places_are_rows_of_the_whole(
-        self, key, causal, memory, all_layers
-    ):
+    @parameterized.product(key=(None, KEY), causal=(False, True), memory=(0, 3))
+    def test_places_are_rows_of_the_whole(self, key, causal, memory):
+        # Beside each two of the others in both ways.
+        all_layers = (key is None) ^ causal ^ (memory == 0)
         encoder, ids = make_encoder(causal=causal), make_ids(3, 10)
         given = {'key': key, 'segment_ids': ids % 3}
         if memory:
-            given['memory'] = make_memory(3, memory, filled=[3, 1, 0])
+            given['state'] = make_memory(3, memory, filled=[3, 1, 0])
         if not causal:
             given['ranks'], given['sees'] = make_order(3, 10)
             given['directions'] = np.int32([1, -1, 1])
-        whole = encoder(ids, **given)
+        whole = run(encoder, ids, **given)
         places = np.int32([[0, 9], [3, 3], [7, 2]])
-        found = encoder(ids, places=places, all_layers=all_layers, **given)
+        found = run(encoder, ids, places=places, all_layers=all_layers, **given)
         np.testing.assert_allclose(
             found.states, take(whole.states, places), rtol=0, atol=1e-5
         )
         if memory:
             np.testing.assert_allclose(
-                found.memory.states, whole.memory.states, rtol=0, atol=1e-5
+                found.state.states, whole.state.states, rtol=0, atol=1e-5
             )
 
-    @parameterized.product(queries=(False, True), causal=(False, True))
+    @parameterized.parameters((False, False), (True, False), (False, True))
     def test_gradients_with_a_key_are_those_without(self, queries, causal):
-        if queries and causal:
-            self.skipTest('no such stream')
         encoder, ids = make_encoder(causal=causal), make_ids(3, 128)
         memory = make_memory(3, 3, filled=[3, 1, 0])
         places = make_ids(3, 5)
-        given = {'segment_ids': ids % 3, 'memory': memory, 'places': places}
+        given = {'segment_ids': ids % 3, 'state': memory, 'places': places}
         if not causal:
             given['ranks'], given['sees'] = make_order(3, 128)
             given['directions'] = np.int32([1, -1, 1])
@@ -195,7 +190,7 @@ class StatesTest(parameterized.TestCase):
 
         def gradients(key):
             with tf.GradientTape() as tape:
-                states = encoder(ids, key=key, **given).states
+                states = run(encoder, ids, key=key, **given).states
                 total = tf.reduce_sum(states[..., :7] ** 3)
             return tape.gradient(total, values, unconnected_gradients='zero')
 
@@ -207,7 +202,10 @@ class StatesTest(parameterized.TestCase):
             used = queries or not weight.path.endswith('mask_embedding')
             self.assertEqual(scale > 0, used, weight.path)
             np.testing.assert_allclose(
-                two, one, rtol=0, atol=2e-5 * max(1, scale),
+                two,
+                one,
+                rtol=0,
+                atol=2e-5 * max(1, scale),
                 err_msg=weight.path,
             )
 
@@ -215,14 +213,16 @@ class StatesTest(parameterized.TestCase):
         """128 tokens: four blocks of distances with a key, one without."""
         encoder, ids = make_encoder(), make_ids(2, 128)
         np.testing.assert_allclose(
-            encoder(ids, key=KEY).states, encoder(ids).states, atol=1e-5
+            run(encoder, ids, key=KEY).states,
+            run(encoder, ids).states,
+            atol=1e-5,
         )
 
     def test_dropout_is_a_function_of_the_key(self):
         encoder, ids = make_encoder(rate=0.1), make_ids(3, 10)
-        first = encoder(ids, key=KEY).states.numpy()
-        np.testing.assert_array_equal(encoder(ids, key=KEY).states, first)
-        other = encoder(ids, key=dropout.fold_in(KEY, 0)).states.numpy()
+        first = run(encoder, ids, key=KEY).states.numpy()
+        np.testing.assert_array_equal(run(encoder, ids, key=KEY).states, first)
+        other = run(encoder, ids, key=dropout.fold_in(KEY, 0)).states.numpy()
         self.assertGreater(np.abs(other - first).max(), 0.1)
 
     def test_every_site_has_a_key_of_its_own(self):
@@ -231,21 +231,28 @@ class StatesTest(parameterized.TestCase):
         places = np.int32([[1, 2], [5, 0]])
         keys = []
         pieces = {
-            'drop': 4, 'softmax_dropout': 5, 'add_norm': 10, 'bias_gelu': 5
+            'drop': (dropout, 4),
+            'softmax_dropout': (heads, 5),
+            'add_norm': (norm, 10),
+            'bias_gelu': (activation, 5),
         }
         for step in range(2):
             spies = {
                 name: mock.patch.object(
-                    fused, name, wraps=getattr(fused, name)
+                    module, name, wraps=getattr(module, name)
                 )
-                for name in pieces
+                for name, (module, _) in pieces.items()
             }
             spied = {name: spy.start() for name, spy in spies.items()}
-            encoder(
-                ids, places=places, queries=True, key=dropout.new_key(0, step)
+            run(
+                encoder,
+                ids,
+                places=places,
+                queries=True,
+                key=dropout.new_key(0, step),
             )
             mock.patch.stopall()
-            for name, count in pieces.items():
+            for name, (_, count) in pieces.items():
                 # Of the last block the query stream alone is wanted.
                 self.assertEqual(spied[name].call_count, count, name)
                 for call in spied[name].call_args_list:
@@ -258,21 +265,21 @@ class StatesTest(parameterized.TestCase):
         encoder, ids = make_encoder(causal=causal), make_ids(2, 10)
         block_ids = np.int32([[0] * 7 + [1] * 3, [0] * 10])
         given = {'block_ids': block_ids, 'key': key}
-        before = encoder(ids, **given).states.numpy()
+        before = run(encoder, ids, **given).states.numpy()
         ids[0, 7:] = 9
-        after = encoder(ids, **given).states.numpy()
+        after = run(encoder, ids, **given).states.numpy()
         np.testing.assert_array_equal(after[0, :7], before[0, :7])
         np.testing.assert_array_equal(after[1], before[1])
-        alone = encoder(ids[:1, :7], key=key).states
+        alone = run(encoder, ids[:1, :7], key=key).states
         np.testing.assert_allclose(after[:1, :7], alone, atol=1e-5)
 
     def test_causal(self):
         encoder, ids = make_encoder(causal=True), make_ids(1, 8)
-        before = encoder(ids).states.numpy()
+        before = run(encoder, ids).states.numpy()
         for t in range(8):
             changed = ids.copy()
             changed[0, t] = 5 + (changed[0, t] - 4) % (V - 5)
-            moved = np.abs(encoder(changed).states.numpy() - before)[0]
+            moved = np.abs(run(encoder, changed).states.numpy() - before)[0]
             np.testing.assert_array_equal(moved[:t], np.zeros((t, D)))
             self.assertTrue((moved[t:].max(axis=1) > 1e-4).all())
 
@@ -280,9 +287,10 @@ class StatesTest(parameterized.TestCase):
     def test_a_reversed_text_read_backward_is_the_text(self, key):
         encoder, ids = make_encoder(), make_ids(2, 10)
         segments = np.int32([[0] * 4 + [1] * 6] * 2)
-        forward = encoder(ids, segment_ids=segments, key=key).states
+        forward = run(encoder, ids, segment_ids=segments, key=key).states
         given = {'segment_ids': segments[:, ::-1].copy(), 'key': key}
-        both = encoder(
+        both = run(
+            encoder,
             np.stack([ids[0], ids[1, ::-1]]),
             directions=np.int32([1, -1]),
             segment_ids=np.stack([segments[0], segments[1, ::-1]]),
@@ -290,29 +298,31 @@ class StatesTest(parameterized.TestCase):
         ).states.numpy()
         np.testing.assert_allclose(both[0], forward[0], atol=1e-5)
         np.testing.assert_allclose(both[1, ::-1], forward[1], atol=1e-5)
-        unsigned = encoder(ids[:, ::-1].copy(), **given).states.numpy()
+        unsigned = run(encoder, ids[:, ::-1].copy(), **given).states.numpy()
         self.assertGreater(np.abs(unsigned[:, ::-1] - forward).max(), 0.1)
 
     def test_segments_are_only_the_same_or_not(self):
         encoder, ids = make_encoder(), make_ids(2, 6)
         segments = np.int32([[0, 0, 1, 1, 1, 2]] * 2)
-        first = encoder(ids, segment_ids=segments).states
+        first = run(encoder, ids, segment_ids=segments).states
         renamed = np.int32([[7, 7, 0, 0, 0, 4]] * 2)
         np.testing.assert_array_equal(
-            encoder(ids, segment_ids=renamed).states, first
+            run(encoder, ids, segment_ids=renamed).states, first
         )
-        none = encoder(ids).states
+        none = run(encoder, ids).states
         np.testing.assert_allclose(
-            encoder(ids, segment_ids=np.ones_like(ids)).states, none, atol=1e-5
+            run(encoder, ids, segment_ids=np.ones_like(ids)).states,
+            none,
+            atol=1e-5,
         )
         self.assertGreater(np.abs(first - none).max(), 0.1)
 
     def test_all_layers(self):
         encoder, ids = make_encoder(layers=3), make_ids(2, 10)
-        plain = encoder(ids)
+        plain = run(encoder, ids)
         self.assertIsNone(plain.layers)
-        self.assertIsNone(plain.memory)
-        found = encoder(ids, all_layers=True)
+        self.assertIsNone(plain.state)
+        found = run(encoder, ids, all_layers=True)
         self.assertLen(found.layers, 4)
         np.testing.assert_array_equal(found.layers[0], encoder.lookup(ids))
         np.testing.assert_array_equal(found.layers[-1], found.states)
@@ -321,76 +331,89 @@ class StatesTest(parameterized.TestCase):
         given = {'ranks': ranks, 'sees': sees}
         places = np.int32([[1, 2], [5, 0]])
         asked = {**given, 'places': places, 'queries': True}
-        both = encoder(ids, all_layers=True, **asked)
+        both = run(encoder, ids, all_layers=True, **asked)
         np.testing.assert_allclose(
-            both.states, encoder(ids, **asked).states, atol=1e-5
+            both.states, run(encoder, ids, **asked).states, atol=1e-5
         )
         for one, two in zip(
-            both.layers, encoder(ids, all_layers=True, **given).layers,
+            both.layers,
+            run(encoder, ids, all_layers=True, **given).layers,
             strict=True,
         ):
             np.testing.assert_allclose(one, two, atol=1e-5)
 
     def test_scaled_embeddings(self):
         encoder, ids = make_encoder(scale_embeddings=True), make_ids(2, 3)
-        found = encoder(ids, all_layers=True).layers[0]
-        np.testing.assert_allclose(found, 4 * encoder.words.numpy()[ids])
+        found = run(encoder, ids, all_layers=True).layers[0]
+        np.testing.assert_allclose(
+            found, 4 * encoder.embedding_table.numpy()[ids]
+        )
         np.testing.assert_array_equal(
-            encoder.lookup(ids), encoder.words.numpy()[ids]
+            encoder.lookup(ids), encoder.embedding_table.numpy()[ids]
         )
 
     @parameterized.parameters(False, True)
     def test_dynamic_shapes_in_inference(self, causal):
         encoder = make_encoder(causal=causal)
-        run = tf.function(
-            lambda ids, blocks: encoder(
-                ids,
-                block_ids=blocks,
-                segment_ids=ids % 3,
-                places=tf.shape(ids)[1] - 1 - tf.zeros_like(ids[:, :2]),
-            ).states,
+        at_places = tf.function(
+            lambda ids, blocks: (
+                run(
+                    encoder,
+                    ids,
+                    block_ids=blocks,
+                    segment_ids=ids % 3,
+                    places=tf.shape(ids)[1] - 1 - tf.zeros_like(ids[:, :2]),
+                ).states
+            ),
             input_signature=[tf.TensorSpec([None, None], tf.int32)] * 2,
         )
         whole = tf.function(
-            lambda ids: encoder(ids).states,
+            lambda ids: run(encoder, ids).states,
             input_signature=[tf.TensorSpec([None, None], tf.int32)],
         )
         for shape in ((2, 10), (3, 4), (1, 32)):
             ids, blocks = make_ids(*shape), np.zeros(shape, np.int32)
             blocks[:, 0] = 1
-            expected = encoder(ids, block_ids=blocks, segment_ids=ids % 3)
-            found = run(ids, blocks)
+            expected = run(encoder, ids, block_ids=blocks, segment_ids=ids % 3)
+            found = at_places(ids, blocks)
             for place in (0, 1):
                 np.testing.assert_allclose(
                     found[:, place], expected.states[:, -1], atol=1e-5
                 )
             np.testing.assert_allclose(
-                whole(ids), encoder(ids).states, atol=1e-5
+                whole(ids), run(encoder, ids).states, atol=1e-5
             )
 
     def test_longer_than_max_length(self):
         ids = make_ids(1, 40)
         np.testing.assert_array_equal(
-            make_encoder().call(ids).states,
-            make_encoder(max_length=64).call(ids).states,
+            run(make_encoder(), ids).states,
+            run(make_encoder(max_length=64), ids).states,
         )
 
     def test_mixed_bfloat16(self):
         exact, mixed = make_encoder(), make_encoder(dtype='mixed_bfloat16')
         ids, places = make_ids(3, 128), make_ids(3, 4)
         ranks, sees = make_order(3, 128)
-        given = {'places': places, 'queries': True, 'segment_ids': ids % 3,
-                 'ranks': ranks, 'sees': sees,
-                 'directions': np.int32([1, -1, 1])}
-        expected = exact(ids, memory=exact.empty_memory(3, 4), **given).states
-        memory = mixed.empty_memory(3, 4)
+        given = {
+            'places': places,
+            'queries': True,
+            'segment_ids': ids % 3,
+            'ranks': ranks,
+            'sees': sees,
+            'directions': np.int32([1, -1, 1]),
+        }
+        expected = run(
+            exact, ids, state=exact.empty_state(3, 4), **given
+        ).states
+        memory = mixed.empty_state(3, 4)
         self.assertEqual(memory.states.dtype, tf.bfloat16)
         for key in (None, KEY):
             with tf.GradientTape() as tape:
-                found = mixed(ids, memory=memory, key=key, **given)
+                found = run(mixed, ids, state=memory, key=key, **given)
                 total = tf.reduce_sum(tf.cast(found.states, tf.float32) ** 3)
             self.assertEqual(found.states.dtype, tf.bfloat16)
-            self.assertEqual(found.memory.states.dtype, tf.bfloat16)
+            self.assertEqual(found.state.states.dtype, tf.bfloat16)
             error = np.abs(tf.cast(found.states, tf.float32) - expected)
             self.assertLess(error.mean(), 0.03)
             self.assertGreater(error.max(), 0)
@@ -411,12 +434,16 @@ class OrderTest(parameterized.TestCase):
         encoder, ids = make_encoder(), make_ids(1, 9)
         ranks, sees = make_order(1, 9)
         places = np.arange(9, dtype=np.int32)[None]
-        given = {'ranks': ranks, 'sees': sees, 'key': key,
-                 'segment_ids': np.int32([[0] * 3 + [1] * 5 + [2]])}
+        given = {
+            'ranks': ranks,
+            'sees': sees,
+            'key': key,
+            'segment_ids': np.int32([[0] * 3 + [1] * 5 + [2]]),
+        }
 
         def states(ids):
-            content = encoder(ids, **given).states[0]
-            asking = encoder(ids, places=places, queries=True, **given)
+            content = run(encoder, ids, **given).states[0]
+            asking = run(encoder, ids, places=places, queries=True, **given)
             return np.stack([content, asking.states[0]])
 
         before, found = states(ids), []
@@ -439,20 +466,18 @@ class OrderTest(parameterized.TestCase):
 
     def test_the_second_half_sees_the_first_and_not_the_other_way(self):
         encoder, ids = make_encoder(), make_ids(1, 8)
-        ranks, sees = (
-            np.tile(x, (1, 2)) for x in make_order(1, 4, seed=11)
-        )
+        ranks, sees = (np.tile(x, (1, 2)) for x in make_order(1, 4, seed=11))
         ranks[:, 4:] += 10
         sees[:, 4:] += 10
-        before = encoder(ids, ranks=ranks, sees=sees).states.numpy()
+        before = run(encoder, ids, ranks=ranks, sees=sees).states.numpy()
         changed = ids.copy()
         changed[0, 4:] = make_ids(4, seed=9)
-        after = encoder(changed, ranks=ranks, sees=sees).states.numpy()
+        after = run(encoder, changed, ranks=ranks, sees=sees).states.numpy()
         np.testing.assert_array_equal(after[0, :4], before[0, :4])
         for t in range(4):
             changed = ids.copy()
             changed[0, t] = 5 + (changed[0, t] - 4) % (V - 5)
-            after = encoder(changed, ranks=ranks, sees=sees).states.numpy()
+            after = run(encoder, changed, ranks=ranks, sees=sees).states.numpy()
             self.assertTrue((after[0, 4:] != before[0, 4:]).any(-1).all())
 
     def test_a_query_that_sees_nothing_knows_its_place_alone(self):
@@ -464,46 +489,52 @@ class OrderTest(parameterized.TestCase):
             'queries': True,
         }
         found = [
-            encoder(make_ids(1, 4, seed=seed), **given).states
+            run(encoder, make_ids(1, 4, seed=seed), **given).states
             for seed in range(2)
         ]
         np.testing.assert_array_equal(found[0], found[1])
 
 
 class MemoryTest(parameterized.TestCase):
-    @parameterized.product(
-        memory=(6, 9), key=(None, KEY), untie=(False, True),
-        scale=(False, True),
+    @parameterized.parameters(  # each two beside each other in every way
+        (6, None, False, False),
+        (6, KEY, True, True),
+        (9, None, True, True),
+        (9, KEY, False, True),
+        (9, KEY, True, False),
     )
     def test_one_causal_pass_is_two_halves_with_memory(
         self, memory, key, untie, scale
     ):
         encoder = make_encoder(
-            causal=True, untie=untie, scale_embeddings=scale, segments=0,
+            causal=True,
+            untie=untie,
+            scale_embeddings=scale,
+            segments=0,
             activation='relu',
         )
         ids = make_ids(2, 12)
-        whole = encoder(ids, key=key).states
-        first = encoder(
-            ids[:, :6], key=key, memory=encoder.empty_memory(2, memory)
+        whole = run(encoder, ids, key=key).states
+        first = run(
+            encoder, ids[:, :6], key=key, state=encoder.empty_state(2, memory)
         )
-        second = encoder(ids[:, 6:], key=key, memory=first.memory)
+        second = run(encoder, ids[:, 6:], key=key, state=first.state)
         np.testing.assert_allclose(first.states, whole[:, :6], atol=1e-5)
         np.testing.assert_allclose(second.states, whole[:, 6:], atol=1e-5)
-        alone = encoder(ids[:, 6:], key=key).states
+        alone = run(encoder, ids[:, 6:], key=key).states
         self.assertGreater(np.abs(alone - whole[:, 6:]).max(), 0.1)
 
     def test_many_short_steps(self):
         """Memory that is longer than what came before, and than a step."""
         encoder, ids = make_encoder(causal=True), make_ids(2, 12)
-        whole = encoder(ids).states
-        memory = encoder.empty_memory(2, 10)
+        whole = run(encoder, ids).states
+        memory = encoder.empty_state(2, 10)
         for begin in range(0, 12, 2):
-            found = encoder(ids[:, begin : begin + 2], memory=memory)
+            found = run(encoder, ids[:, begin : begin + 2], state=memory)
             np.testing.assert_allclose(
                 found.states, whole[:, begin : begin + 2], atol=1e-5
             )
-            memory = found.memory
+            memory = found.state
             np.testing.assert_array_equal(
                 memory.filled, [min(10, begin + 2)] * 2
             )
@@ -516,13 +547,16 @@ class MemoryTest(parameterized.TestCase):
 
         def gradient(stopped):
             with tf.GradientTape() as tape:
-                first = encoder(
-                    ids[:, :6], key=KEY, memory=encoder.empty_memory(2, 6)
+                first = run(
+                    encoder,
+                    ids[:, :6],
+                    key=KEY,
+                    state=encoder.empty_state(2, 6),
                 )
-                memory = first.memory
+                memory = first.state
                 if stopped:
                     memory = Memory(tf.constant(memory.states), memory.filled)
-                second = encoder(ids[:, 6:], key=KEY, memory=memory)
+                second = run(encoder, ids[:, 6:], key=KEY, state=memory)
                 total = tf.reduce_sum(second.states**3)
             return [
                 np.asarray(tf.convert_to_tensor(g))
@@ -541,14 +575,16 @@ class MemoryTest(parameterized.TestCase):
     @parameterized.parameters((None,), (KEY,))
     def test_what_is_not_filled_is_not_seen(self, key):
         encoder, ids = make_encoder(), make_ids(2, 6)
-        found = encoder(ids, memory=make_memory(2, 4, filled=[0, 2]), key=key)
-        alone = encoder(ids, key=key).states
+        found = run(
+            encoder, ids, state=make_memory(2, 4, filled=[0, 2]), key=key
+        )
+        alone = run(encoder, ids, key=key).states
         np.testing.assert_allclose(found.states[0], alone[0], atol=1e-5)
         states = make_memory(2, 4).states[:, :, 2:]
         short = Memory(states, tf.constant([2, 2]))
         np.testing.assert_allclose(
             found.states[1],
-            encoder(ids, memory=short, key=key).states[1],
+            run(encoder, ids, state=short, key=key).states[1],
             atol=1e-5,
         )
 
@@ -556,13 +592,17 @@ class MemoryTest(parameterized.TestCase):
         """The inputs of each block, of the first tokens, behind the old."""
         encoder, ids = make_encoder(), make_ids(2, 6)
         old = make_memory(2, 4, filled=[0, 3])
-        layers = encoder(ids, memory=old, all_layers=True).layers
+        layers = run(encoder, ids, state=old, all_layers=True).layers
         places = np.int32([[1], [2]])
         for keep, count in ((None, 6), (5, 5), (4, 4), (3, 3), (0, 0)):
             for given in (
-                {}, {'places': places}, {'places': places, 'queries': True}
+                {},
+                {'places': places},
+                {'places': places, 'queries': True},
             ):
-                found = encoder(ids, memory=old, keep=keep, **given).memory
+                found = run(
+                    encoder, ids, state=old, advance=keep, **given
+                ).state
                 np.testing.assert_array_equal(
                     found.filled, [min(4, count), min(4, 3 + count)]
                 )
@@ -576,15 +616,15 @@ class MemoryTest(parameterized.TestCase):
 
     def test_memory_of_no_length(self):
         encoder, ids = make_encoder(), make_ids(2, 6)
-        found = encoder(ids, memory=encoder.empty_memory(2, 0))
-        np.testing.assert_array_equal(found.states, encoder(ids).states)
-        self.assertEqual(found.memory.states.shape, (2, 2, 0, D))
+        found = run(encoder, ids, state=encoder.empty_state(2, 0))
+        np.testing.assert_array_equal(found.states, run(encoder, ids).states)
+        self.assertEqual(found.state.states.shape, (2, 2, 0, D))
 
     def test_the_size_of_memory_does_not_grow(self):
         encoder = make_encoder()
-        memory = encoder.empty_memory(2, 5)
+        memory = encoder.empty_state(2, 5)
         for step in range(4):
-            memory = encoder(make_ids(2, 6, seed=step), memory=memory).memory
+            memory = run(encoder, make_ids(2, 6, seed=step), state=memory).state
             self.assertEqual(memory.states.shape, (2, 2, 5, D))
 
     @parameterized.parameters((None,), (KEY,))
@@ -596,12 +636,12 @@ class MemoryTest(parameterized.TestCase):
                 causal=True, same_length=same_length, layers=1
             )
             memory = make_memory(1, 4, layers=1)
-            before = encoder(ids, memory=memory, key=key).states.numpy()
+            before = run(encoder, ids, state=memory, key=key).states.numpy()
             for m in range(4):
                 states = memory.states.numpy()
                 states[0, 0, m] += 1.0
                 changed = Memory(tf.constant(states), memory.filled)
-                after = encoder(ids, memory=changed, key=key).states.numpy()
+                after = run(encoder, ids, state=changed, key=key).states.numpy()
                 moved = (after != before)[0].any(axis=-1)
                 seen = np.arange(4) <= m if same_length else np.ones(4, bool)
                 np.testing.assert_array_equal(moved, seen)
@@ -616,7 +656,7 @@ class MemoryTest(parameterized.TestCase):
                 causal=True, segments=0, clamp=clamp, layers=1
             )
             one, two = (
-                encoder(x, key=key).states[0, 4:] for x in (ids, swapped)
+                run(encoder, x, key=key).states[0, 4:] for x in (ids, swapped)
             )
             self.assertEqual(np.abs(one - two).max() < 1e-5, alike)
 
@@ -648,212 +688,162 @@ def make_case(t=12, m=5, p=2, seed=8):
     }
 
 
-def their_weights(encoder):
-    """Ours as the state dict of Hugging Face's XLNetModel."""
-    ours = weights_of(encoder)
-    nothing = np.zeros((1, D), np.float32)
-    state = {
-        'word_embedding.weight': ours['word_embeddings'],
-        'mask_emb': ours.get('mask_embedding', nothing)[None],
+OURS = {
+    'rel_attn.o': 'attention/output_kernel',
+    'rel_attn.r': 'attention/position_kernel',
+    'rel_attn.r_w_bias': 'attention/content_bias',
+    'rel_attn.r_r_bias': 'attention/position_bias',
+    'rel_attn.r_s_bias': 'attention/segment_bias',
+    'rel_attn.seg_embed': 'attention/segment_embeddings',
+    'rel_attn.layer_norm.weight': 'attention_norm_gamma',
+    'rel_attn.layer_norm.bias': 'attention_norm_beta',
+    'ff.layer_1.weight': 'inner_kernel',
+    'ff.layer_1.bias': 'inner_bias',
+    'ff.layer_2.weight': 'outer_kernel',
+    'ff.layer_2.bias': 'outer_bias',
+    'ff.layer_norm.weight': 'outer_norm_gamma',
+    'ff.layer_norm.bias': 'outer_norm_beta',
+}
+
+
+def from_hugging_face(state):
+    """Our weights by path, of the state dict of their XLNetModel."""
+    ours = {
+        'word_embeddings': state['word_embedding.weight'],
+        'mask_embedding': state['mask_emb'][0],
     }
     for i in range(2):
-        block = {
-            path.removeprefix(f'layer_{i}/'): value
-            for path, value in ours.items()
-        }
-        q, k, v = np.split(block['attention/qkv_kernel'], 3, axis=1)
-        parts = {
-            'q': q,
-            'k': k,
-            'v': v,
-            'o': block['attention/output_kernel'].T,
-            'r': block['attention/position_kernel'],
-        }
-        names = {
-            'rel_attn.r_w_bias': 'attention/content_bias',
-            'rel_attn.r_r_bias': 'attention/position_bias',
-            'rel_attn.r_s_bias': 'attention/segment_bias',
-            'rel_attn.seg_embed': 'attention/segment_embeddings',
-            'rel_attn.layer_norm.weight': 'attention_norm_gamma',
-            'rel_attn.layer_norm.bias': 'attention_norm_beta',
-            'ff.layer_1.weight': 'inner_kernel',
-            'ff.layer_1.bias': 'inner_bias',
-            'ff.layer_2.weight': 'outer_kernel',
-            'ff.layer_2.bias': 'outer_bias',
-            'ff.layer_norm.weight': 'outer_norm_gamma',
-            'ff.layer_norm.bias': 'outer_norm_beta',
-        }
-        for name, x in parts.items():
-            state[f'layer.{i}.rel_attn.{name}'] = x.reshape(D, H, E)
-        for name, path in names.items():
-            value = block[path]
-            state[f'layer.{i}.{name}'] = (
-                value.T if path.endswith('kernel') else value
-            )
-    return {name: np.ascontiguousarray(x) for name, x in state.items()}
-
-
-def their_case(encoder, case, config=None, **inputs):
-    """What `xlnet_reference.py` is to run."""
-    sizes = encoder.arguments
-    activations = {'gelu_tanh': 'gelu_new', 'gelu_erf': 'gelu'}
-    return {
-        'config': {
-            'vocab_size': V,
-            'd_model': D,
-            'n_layer': 2,
-            'n_head': H,
-            'd_inner': F,
-            'dropout': 0.0,
-            'layer_norm_eps': sizes['epsilon'],
-            'attn_type': 'uni' if sizes['causal'] else 'bi',
-            'clamp_len': sizes['clamp'],
-            'same_length': sizes['same_length'],
-            'ff_activation': activations.get(sizes['activation'], 'relu'),
-            **(config or {}),
-        },
-        'weights': their_weights(encoder),
-        'inputs': {
-            'input_ids': case['ids'].astype(np.int64),
-            'token_type_ids': case['segments'].astype(np.int64),
-            **inputs,
-        },
-    }
-
-
-STREAMS = list(
-    itertools.product(
-        (False, True), ('gelu_tanh', 'gelu_erf', 'relu'), (-1, 4), (False, True)
-    )
-)
-# Without memory their same_length has each token see itself alone.
-CAUSAL = [(False, False), (True, False), (True, True)]
+        block = {name: state[f'layer.{i}.{name}'] for name in OURS}
+        for name, path in OURS.items():
+            value = block[name]
+            if name == 'rel_attn.r':
+                value = value.reshape(D, D)
+            elif name == 'rel_attn.o':  # [D, H, E], from heads to states
+                value = value.reshape(D, D).T
+            elif path.endswith('kernel'):
+                value = value.T
+            ours[f'layer_{i}/{path}'] = value
+        ours[f'layer_{i}/attention/qkv_kernel'] = np.concatenate(
+            [state[f'layer.{i}.rel_attn.{x}'].reshape(D, D) for x in 'qkv'], 1
+        )
+    return ours
 
 
 class HuggingFaceTest(parameterized.TestCase):
-    """XLNet as transformers has it, with our weights, gives our states."""
+    """XLNet as transformers has it, with its weights, gives our states.
+
+    What it answers is in a file that tests/oracles/xlnet.py has written.
+    """
 
     @classmethod
     def setUpClass(cls):
         super().setUpClass()
-        for module in ('torch', 'transformers'):
-            if importlib.util.find_spec(module) is None:
-                raise unittest.SkipTest(
-                    f'{module} is not installed (extra "oracles")'
-                )
-        cases = {}
-        for given in STREAMS:
-            both, content = cls.streams(*given)[2:]
-            cases['both', *given] = both
-            cases['content', *given] = content
-        for given in CAUSAL:
-            cases['causal', *given] = cls.causal(*given)[2]
-        cases['padding'] = cls.padding()[2]
-        script = pathlib.Path(__file__).with_name('xlnet_reference.py')
-        with tempfile.TemporaryDirectory() as folder:
-            paths = [pathlib.Path(folder, name) for name in ('in', 'out')]
-            paths[0].write_bytes(pickle.dumps(cases))
-            subprocess.run([sys.executable, script, *paths], check=True)
-            cls.found = pickle.loads(paths[1].read_bytes())
+        cls.parts = {}
+        arrays = frozen.read(frozen.FOLDER / 'xlnet.npz')
+        for name, array in arrays.items():
+            case, _, part = name.rpartition('/')
+            cls.parts.setdefault(case, {})[part] = array
+        cls.given = cls.parts['input']
 
-    @classmethod
-    def streams(cls, memory, activation, clamp, bi_data):
-        encoder = make_encoder(activation=activation, clamp=clamp)
-        case = make_case()
-        config = {'mem_len': 5, 'reuse_len': 3, 'bi_data': bi_data}
-        inputs = {'perm_mask': 1 - case['rule']}
-        if memory:
-            inputs['mems'] = case['memory']
-        content = their_case(encoder, case, config, **inputs)
-        both = their_case(
-            encoder, case, config, target_mapping=case['mapping'], **inputs
+    def theirs(self, kind, *case):
+        return self.parts[xlnet.name_of(kind, *case)]
+
+    def encoder(self, activation='gelu_new', **given):
+        """With their weights, all of which are used."""
+        names = {'gelu_new': 'gelu_tanh', 'gelu': 'gelu_erf'}
+        encoder = make_encoder(
+            activation=names.get(activation, activation), **given
         )
-        return encoder, case, both, content
-
-    @classmethod
-    def causal(cls, memory, same_length):
-        encoder = make_encoder(causal=True, same_length=same_length)
-        case = make_case(m=12)
-        inputs = {'mems': case['memory']} if memory else {}
-        theirs = their_case(encoder, case, {'mem_len': 12}, **inputs)
-        return encoder, case, theirs
-
-    @classmethod
-    def padding(cls):
-        encoder, case = make_encoder(), make_case()
-        case['padding'] = np.int32([[0] * 12, [0] * 8 + [1] * 4])
-        mask = case['padding'].astype(np.float32)
-        return encoder, case, their_case(encoder, case, input_mask=mask)
+        values = from_hugging_face(self.parts['weight'])
+        if encoder.arguments['causal']:
+            del values['mask_embedding']
+        for weight in encoder.weights:
+            weight.assign(values.pop(weight.path.removeprefix('encoder/')))
+        self.assertEmpty(values)
+        return encoder
 
     def assert_equal(self, found, expected):
         np.testing.assert_allclose(found, expected, rtol=0, atol=1e-5)
 
-    @parameterized.parameters(*STREAMS)
-    def test_two_streams(self, *given):
-        memory, _, _, bi_data = given
-        encoder, case, *_ = self.streams(*given)
-        both = self.found['both', *given]
+    def test_the_file_has_these_cases(self):
+        names = {xlnet.name_of('both', *case) for case in xlnet.STREAMS}
+        names |= {xlnet.name_of('content', *case) for case in xlnet.STREAMS}
+        names |= {xlnet.name_of('causal', *case) for case in xlnet.CAUSAL}
+        self.assertEqual(
+            set(self.parts), names | {'input', 'weight', 'padding'}
+        )
+        self.assertEqual(
+            (xlnet.VOCABULARY, xlnet.WIDTH, xlnet.HEADS, xlnet.HIDDEN),
+            (V, D, H, F),
+        )
+
+    @parameterized.parameters(*xlnet.STREAMS)
+    def test_two_streams(self, *case):
+        memory, activation, clamp, bi_data = case
+        encoder = self.encoder(activation, clamp=clamp)
+        given, both = self.given, self.theirs('both', *case)
         rules = {
-            'segment_ids': case['segments'],
-            'ranks': case['ranks'],
-            'sees': case['sees'],
+            'segment_ids': given['segments'],
+            'ranks': given['ranks'],
+            'sees': given['sees'],
         }
         if bi_data:
             rules['directions'] = np.int32([1, -1])
         if memory:
-            rules['memory'] = Memory(
-                tf.constant(case['memory']), tf.constant([5, 5])
+            rules['state'] = Memory(
+                tf.constant(given['memory']), tf.constant([xlnet.MEMORY] * 2)
             )
-            rules['keep'] = 3
-        asked = {**rules, 'places': case['places'], 'queries': True}
-        found = encoder(case['ids'], all_layers=True, **asked)
+            rules['advance'] = xlnet.KEPT
+        asked = {**rules, 'places': given['places'], 'queries': True}
+        found = run(encoder, given['ids'], all_layers=True, **asked)
         self.assert_equal(found.states, both['states'])
-        for ours, theirs in zip(found.layers, both['layers'][::2], strict=True):
-            self.assert_equal(ours, theirs)
+        self.assert_equal(np.stack(found.layers), both['layers'])
         if memory:
-            self.assert_equal(found.memory.states, both['memory'])
+            self.assert_equal(found.state.states, both['memory'])
         # As in training: nothing that is not wanted.
         for key in (None, KEY):
-            found = encoder(case['ids'], key=key, **asked)
+            found = run(encoder, given['ids'], key=key, **asked)
             self.assert_equal(found.states, both['states'])
         # The content stream alone.
         self.assert_equal(
-            encoder(case['ids'], **rules).states,
-            self.found['content', *given]['states'],
+            run(encoder, given['ids'], **rules).states,
+            self.theirs('content', *case)['states'],
         )
 
-    @parameterized.parameters(*CAUSAL)
-    def test_one_direction(self, *given):
-        encoder, case, _ = self.causal(*given)
-        theirs = self.found['causal', *given]
-        rules = {'segment_ids': case['segments'], 'all_layers': True}
-        if given[0]:
-            rules['memory'] = Memory(
-                tf.constant(case['memory']), tf.constant([12, 12])
+    @parameterized.parameters(*xlnet.CAUSAL)
+    def test_one_direction(self, *case):
+        memory, same_length = case
+        encoder = self.encoder(causal=True, same_length=same_length)
+        given, theirs = self.given, self.theirs('causal', *case)
+        rules = {'segment_ids': given['segments'], 'all_layers': True}
+        if memory:
+            rules['state'] = Memory(
+                tf.constant(given['causal_memory']),
+                tf.constant([xlnet.CAUSAL_MEMORY] * 2),
             )
         for key in (None, KEY):
-            found = encoder(case['ids'], key=key, **rules)
+            found = run(encoder, given['ids'], key=key, **rules)
             self.assert_equal(found.states, theirs['states'])
-            for one, two in zip(found.layers, theirs['layers'], strict=True):
-                self.assert_equal(one, two)
-            if given[0]:
-                self.assert_equal(found.memory.states, theirs['memory'])
+            self.assert_equal(np.stack(found.layers), theirs['layers'])
+            if memory:
+                self.assert_equal(found.state.states, theirs['memory'])
 
     def test_padding(self):
-        encoder, case, _ = self.padding()
-        found = encoder(
-            case['ids'],
-            segment_ids=case['segments'],
-            block_ids=case['padding'],
+        given = self.given
+        found = run(
+            self.encoder(),
+            given['ids'],
+            segment_ids=given['segments'],
+            block_ids=given['padding'],
         ).states.numpy()
-        real = case['padding'] == 0
-        self.assert_equal(found[real], self.found['padding']['states'][real])
+        real = given['padding'] == 0
+        self.assert_equal(found[real], self.theirs('padding')['states'][real])
 
 
 class ModelGardenTest(parameterized.TestCase):
     """Google's own XLNet, with our weights, gives our states."""
 
-    def reference(self, encoder, run, **given):
+    def reference(self, encoder, ask, **given):
         """Its model with our weights, which it makes when it first runs."""
         import tf_keras
         from official.nlp.modeling.networks import xlnet_base
@@ -878,7 +868,7 @@ class ModelGardenTest(parameterized.TestCase):
             ),
             **given,
         )
-        run(model)
+        ask(model)
         ours = weights_of(encoder)
         inside = model._transformer_xl
         pairs = [(model._embedding_layer.embeddings, ours['word_embeddings'])]
@@ -913,14 +903,22 @@ class ModelGardenTest(parameterized.TestCase):
                 (attention._query_dense.kernel, q),
                 (attention._key_dense.kernel, k),
                 (attention._value_dense.kernel, v),
-                (attention._encoding_dense.kernel,
-                 block['attention/position_kernel']),
-                (attention._output_dense.kernel,
-                 block['attention/output_kernel']),
-                (layer._attention_layer_norm.gamma,
-                 block['attention_norm_gamma']),
-                (layer._attention_layer_norm.beta,
-                 block['attention_norm_beta']),
+                (
+                    attention._encoding_dense.kernel,
+                    block['attention/position_kernel'],
+                ),
+                (
+                    attention._output_dense.kernel,
+                    block['attention/output_kernel'],
+                ),
+                (
+                    layer._attention_layer_norm.gamma,
+                    block['attention_norm_gamma'],
+                ),
+                (
+                    layer._attention_layer_norm.beta,
+                    block['attention_norm_beta'],
+                ),
                 (layer._inner_dense.kernel, block['inner_kernel']),
                 (layer._inner_dense.bias, block['inner_bias']),
                 (layer._output_dense.kernel, block['outer_kernel']),
@@ -933,13 +931,14 @@ class ModelGardenTest(parameterized.TestCase):
             theirs.assign(np.reshape(value, theirs.shape))
         return model
 
-    @parameterized.product(
-        untie=(False, True), bi_data=(False, True), clamp=(-1, 4)
-    )
+    @parameterized.parameters(  # each two beside each other in every way
+        (False, False, -1), (False, True, 4), (True, False, 4),
+        (True, True, -1),
+    )  # fmt: skip
     def test_two_streams(self, untie, bi_data, clamp):
         encoder, case = make_encoder(untie=untie, clamp=clamp), make_case()
 
-        def run(model):
+        def ask(model):
             return model(
                 input_ids=tf.constant(case['ids']),
                 segment_ids=tf.constant(case['segments']),
@@ -950,11 +949,12 @@ class ModelGardenTest(parameterized.TestCase):
             )
 
         model = self.reference(
-            encoder, run, two_stream=True, bi_data=bi_data, clamp_length=clamp
+            encoder, ask, two_stream=True, bi_data=bi_data, clamp_length=clamp
         )
-        states, memory = run(model)
+        states, memory = ask(model)
         for key in (None, KEY):
-            found = encoder(
+            found = run(
+                encoder,
                 case['ids'],
                 segment_ids=case['segments'],
                 ranks=case['ranks'],
@@ -962,17 +962,13 @@ class ModelGardenTest(parameterized.TestCase):
                 places=case['places'],
                 queries=True,
                 directions=np.int32([1, -1]) if bi_data else None,
-                memory=Memory(
-                    tf.constant(case['memory']), tf.constant([5, 5])
-                ),
-                keep=3,
+                state=Memory(tf.constant(case['memory']), tf.constant([5, 5])),
+                advance=3,
                 key=key,
             )
+            np.testing.assert_allclose(found.states, states, rtol=0, atol=1e-5)
             np.testing.assert_allclose(
-                found.states, states, rtol=0, atol=1e-5
-            )
-            np.testing.assert_allclose(
-                found.memory.states, np.stack(memory), rtol=0, atol=1e-5
+                found.state.states, np.stack(memory), rtol=0, atol=1e-5
             )
 
 

@@ -13,11 +13,10 @@ L layers, V vocabulary.
 import math
 from typing import Any, NamedTuple
 
-import keras
 from keras import ops
 
-from infoword_tf.encoders.transformer import Encoded
-from infoword_tf.layers import dropout, fused
+from infoword_tf.encoders.encoder import Encoded, Encoder, Inputs
+from infoword_tf.layers import dropout
 from infoword_tf.layers.block import take
 from infoword_tf.layers.relative import (
     RelativeBlock,
@@ -43,8 +42,13 @@ class Memory(NamedTuple):
     filled: Tensor
 
 
-class TransformerXL(keras.layers.Layer):
+class RelativeTransformer(Encoder):
     """g_omega of `transformer_xl` and `plm`."""
+
+    reads = (
+        'ids', 'segment_ids', 'block_ids', 'ranks', 'sees', 'directions'
+    )  # fmt: skip
+    remembers = True
 
     def __init__(
         self,
@@ -52,7 +56,7 @@ class TransformerXL(keras.layers.Layer):
         layers: int,
         width: int,
         heads: int,
-        hidden: int | None = None,
+        inner_width: int | None = None,
         max_length: int = 512,
         segments: int = 0,
         causal: bool = False,
@@ -73,7 +77,7 @@ class TransformerXL(keras.layers.Layer):
             layers: L.
             width: D, even.
             heads: H.
-            hidden: inner width of the feed-forward, 4 D by default.
+            inner_width: of the feed-forward, 4 D by default.
             max_length: the longest text where T is not known beforehand, as
                 in an export; elsewhere nothing here has a length.
             segments: 2 for XLNet's relative segments, same and different,
@@ -96,7 +100,6 @@ class TransformerXL(keras.layers.Layer):
         Raises:
             ValueError: sizes or choices that do not fit together.
         """
-        super().__init__(dtype=dtype, name=name)
         if activation not in ACTIVATIONS:
             raise ValueError(
                 f'activation is one of {", ".join(ACTIVATIONS)}, not '
@@ -109,12 +112,12 @@ class TransformerXL(keras.layers.Layer):
             )
         if same_length and not causal:
             raise ValueError('same_length needs causal')
-        self.arguments = {
+        arguments = {
             'vocab_size': vocab_size,
             'layers': layers,
             'width': width,
             'heads': heads,
-            'hidden': hidden or 4 * width,
+            'inner_width': inner_width or 4 * width,
             'max_length': max_length,
             'segments': segments,
             'causal': causal,
@@ -126,12 +129,13 @@ class TransformerXL(keras.layers.Layer):
             'epsilon': epsilon,
             'scale_embeddings': scale_embeddings,
         }
-        self.width, self.rate = width, rate
+        super().__init__(arguments, dtype=dtype, name=name)
+        self.rate = rate
         self.blocks = [
             RelativeBlock(
                 width,
                 heads,
-                hidden or 4 * width,
+                inner_width or 4 * width,
                 rate,
                 activation,
                 epsilon,
@@ -147,12 +151,7 @@ class TransformerXL(keras.layers.Layer):
     def build(self) -> None:
         """Makes the weights, each under an explicit path."""
         sizes = self.arguments
-        self.words = self.add_weight(
-            shape=(sizes['vocab_size'], self.width),
-            initializer='zeros',
-            name='word_embeddings',
-            autocast=False,
-        )
+        self.make_embedding_table()
         if not sizes['causal']:
             self.mask_embedding = self.add_weight(
                 shape=(1, self.width),
@@ -172,14 +171,7 @@ class TransformerXL(keras.layers.Layer):
             block.build()
         self.built = True
 
-    def lookup(self, ids: Tensor) -> Tensor:
-        """g_psi of the lookup rows: ids [...] -> input embeddings [..., D].
-
-        float32, since scores are.
-        """
-        return ops.take(self.words, ids, axis=0)
-
-    def empty_memory(self, batch: int, length: int) -> Memory:
+    def empty_state(self, batch: int, length: int) -> Memory:
         """Memory of `length` tokens of which none is filled yet."""
         shape = (len(self.blocks), batch, length, self.width)
         return Memory(
@@ -189,56 +181,33 @@ class TransformerXL(keras.layers.Layer):
 
     def call(
         self,
-        ids: Tensor,
-        positions: Tensor | None = None,
-        segment_ids: Tensor | None = None,
-        block_ids: Tensor | None = None,
+        inputs: Inputs,
         places: Tensor | None = None,
         key: Tensor | None = None,
         all_layers: bool = False,
-        memory: Memory | None = None,
-        keep: int | None = None,
-        ranks: Tensor | None = None,
-        sees: Tensor | None = None,
-        directions: Tensor | None = None,
+        state: Memory | None = None,
+        advance: int | None = None,
         queries: bool = False,
     ) -> Encoded:
-        """Encodes a view.
+        """As `Encoder.call`.
 
-        Args:
-            ids: [B, T] int32.
-            positions: None: there is no absolute position.
-            segment_ids: [B, T] int32; None: all 0. The memory is of segment 0.
-            block_ids: [B, T] int32: tokens see tokens of their own block, and
-                the memory (packed rows; padding is a block of its own); None:
-                one block.
-            places: [B, Q] int32: where states are wanted; the last block then
-                computes these alone. None: everywhere.
-            key: [2] uint32 for dropout, or None for inference.
-            all_layers: whether to return every layer's content states too.
-            memory: of the text before; None: there is none.
-            keep: how many of the first tokens the new memory takes (XLNet's
-                reuse); None: all. Those of other blocks than the first too.
-            ranks, sees: [B, T] int32: token i sees j where
-                sees[i] > ranks[j], and always itself; a query by the former
-                alone. None: all see all, queries all but their own places.
-            directions: [B] int32, -1 for rows whose text is reversed, so that
-                distances are those of the text; None: all 1.
-            queries: whether states of the query stream are wanted, at
-                `places`.
-
-        Returns:
-            `Encoded`; states in the compute dtype. Its memory has the size of
-            the one that was given.
+        The memory is of segment 0, and seen by all blocks; the new one has
+        the size of the one that was given, and of the first tokens takes
+        those of all blocks.
 
         Raises:
-            ValueError: arguments that do not fit together or this encoder.
+            ValueError: what does not fit together, or this encoder.
         """
-        self._check(positions, segment_ids, places, ranks, sees, queries)
+        self.check_inputs(inputs)
+        ids, _, segment_ids, block_ids, ranks, sees, directions = inputs
+        memory = state
+        self._check(inputs, places, queries)
         length = ids.shape[1] or ops.shape(ids)[1]
         remembered = 0 if memory is None else memory.states.shape[2]
-        if keep is not None and isinstance(length, int) and keep > length:
-            raise ValueError(f'{length} tokens, of which {keep} are to be kept')
+        if isinstance(length, int) and (advance or 0) > length:
+            raise ValueError(
+                f'{length} tokens, fewer than the {advance} that go on'
+            )
         keys = [
             None if key is None else dropout.fold_in(key, site)
             for site in range(len(self.blocks) + 4)
@@ -246,7 +215,7 @@ class TransformerXL(keras.layers.Layer):
 
         def drop(x: Tensor, site: int) -> Tensor:
             found = keys[len(self.blocks) + site]
-            return fused.drop(x, key=found, rate=self.rate)
+            return dropout.drop(x, key=found, rate=self.rate)
 
         sizes = self.arguments
         rules = {
@@ -258,10 +227,10 @@ class TransformerXL(keras.layers.Layer):
             'sees': sees,
             'segment_ids': segment_ids,
         }
-        whole = sight(length, remembered, **rules)
-        chosen = whole
+        everywhere = sight(length, remembered, **rules)
+        at_places = everywhere
         if places is not None:
-            chosen = sight(
+            at_places = sight(
                 length, remembered, places=places, queries=queries, **rules
             )
         distances = sinusoids(
@@ -282,18 +251,18 @@ class TransformerXL(keras.layers.Layer):
             shape = (*ops.shape(places)[:2], self.width)
             g = drop(ops.broadcast_to(self.mask_embedding, shape), 2)
             g = ops.cast(g, self.compute_dtype)
-        inputs = []
+        below = []
         for i, block in enumerate(self.blocks):
-            inputs.append(x)
+            below.append(x)
             last = i == len(self.blocks) - 1 and not all_layers
-            asking = [] if last and queries else [(x, whole)]
+            streams = [] if last and queries else [(x, everywhere)]
             if last and places is not None and not queries:
-                asking = [(take(x, places), chosen)]
+                streams = [(take(x, places), at_places)]
             if queries:
-                asking.append((g, chosen))
+                streams.append((g, at_places))
             made = block(
                 x,
-                asking,
+                streams,
                 distances,
                 signs=directions,
                 memory=memory.states[i] if remembered else None,
@@ -307,19 +276,20 @@ class TransformerXL(keras.layers.Layer):
         states = drop(g, 3)
         return Encoded(
             states,
-            [*inputs, x] if all_layers else None,
-            None if memory is None else self._remember(memory, inputs, keep),
+            [*below, x] if all_layers else None,
+            None if memory is None else self._remember(memory, below, advance),
         )
 
-    def _check(self, positions, segment_ids, places, ranks, sees, queries):
+    def _check(
+        self, inputs: Inputs, places: Tensor | None, queries: bool
+    ) -> None:
         """Complains of arguments that do not fit."""
-        if positions is not None:
-            raise ValueError(
-                'transformer_xl knows distances alone: it takes no positions'
-            )
+        segment_ids, ranks, sees = (
+            inputs.segment_ids, inputs.ranks, inputs.sees
+        )  # fmt: skip
         if segment_ids is not None and not self.arguments['segments']:
             raise ValueError(
-                'segment_ids for a transformer_xl without segments: build it '
+                'segment_ids for an encoder without segments: build it '
                 'with segments=2'
             )
         if (ranks is None) != (sees is None):
@@ -327,24 +297,24 @@ class TransformerXL(keras.layers.Layer):
         if queries and places is None:
             raise ValueError('queries are computed at places: give some')
         if queries and self.arguments['causal']:
-            raise ValueError('a causal transformer_xl has no query stream')
+            raise ValueError('a causal encoder has no query stream')
 
     def _remember(
-        self, memory: Memory, inputs: list[Tensor], keep: int | None
+        self, memory: Memory, below: list[Tensor], advance: int | None
     ) -> Memory:
-        """The last M of what was remembered and the first `keep` tokens.
+        """The last M of what was remembered and the first `advance` tokens.
 
         Args:
-            inputs: of each block, [B, T, D].
+            below: what went into each block, [B, T, D].
         """
         size = memory.states.shape[2]
         if not size:
             return memory
-        count = keep
-        if keep is None:
-            count = inputs[0].shape[1] or ops.shape(inputs[0])[1]
+        count = advance
+        if advance is None:
+            count = below[0].shape[1] or ops.shape(below[0])[1]
         states = []
-        for i, x in enumerate(inputs):
+        for i, x in enumerate(below):
             new = x[:, :count]
             if not isinstance(count, int) or count < size:
                 old = memory.states[i, :, count:]

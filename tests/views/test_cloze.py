@@ -3,7 +3,7 @@
 import numpy as np
 from absl.testing import absltest
 
-from infoword_tf import sampling, views
+from infoword_tf.views import cloze
 from tests import zoo
 
 CLS, SEP = zoo.CLS, zoo.SEP
@@ -18,7 +18,7 @@ def make_documents(lengths_of_sentences, room):
     for row, sizes in enumerate(lengths_of_sentences):
         ids[row, : lengths[row]] = 10 * (row + 1) + np.arange(lengths[row])
         starts[row, np.cumsum([0, *sizes[:-1]])] = True
-    return sampling.Documents(ids, lengths, starts)
+    return cloze.Documents(ids, lengths, starts)
 
 
 class ClozeTest(absltest.TestCase):
@@ -26,7 +26,7 @@ class ClozeTest(absltest.TestCase):
         """Half the first sentence, else one of the others alike; 1 in 10
         keeps it."""
         documents = make_documents([[3, 2, 4, 1]] * 20_000, 12)
-        draw = sampling.cloze(documents, np.random.default_rng(0))
+        draw = cloze.cloze(documents, np.random.default_rng(0))
         begins = np.array([0, 3, 5, 9])
         number = np.searchsorted(begins, draw.starts)
         np.testing.assert_array_equal(begins[number], draw.starts)
@@ -35,15 +35,15 @@ class ClozeTest(absltest.TestCase):
         )
         shares = np.bincount(number, minlength=4) / len(number)
         np.testing.assert_allclose(shares, [1 / 2] + [1 / 6] * 3, atol=0.015)
-        self.assertAlmostEqual(draw.kept.mean(), 0.1, delta=0.01)
+        self.assertAlmostEqual(draw.complete.mean(), 0.1, delta=0.01)
         self.assertTrue(draw.usable.all())
         first = number == 0
-        self.assertAlmostEqual(draw.kept[first].mean(), 0.1, delta=0.015)
+        self.assertAlmostEqual(draw.complete[first].mean(), 0.1, delta=0.015)
 
     def test_one_sentence_is_no_use(self):
         documents = make_documents([[4], [2, 2]], 6)
         for seed in range(20):
-            draw = sampling.cloze(documents, np.random.default_rng(seed))
+            draw = cloze.cloze(documents, np.random.default_rng(seed))
             np.testing.assert_array_equal(draw.usable, [False, True])
             self.assertEqual((draw.starts[0], draw.ends[0]), (0, 4))
 
@@ -52,15 +52,15 @@ class ViewsTest(absltest.TestCase):
     def setUp(self):
         super().setUp()
         self.documents = make_documents([[2, 3], [1, 1, 2], [4, 2], [4]], 6)
-        self.draw = sampling.Cloze(
+        self.draw = cloze.Cloze(
             np.array([2, 0, 0, 0], np.int32),
             np.array([5, 1, 4, 4], np.int32),
             np.array([False, True, False, False]),
             np.array([True, True, True, False]),
         )
         arguments = (self.documents, self.draw, {'ict': 'text'}, zoo.SPECIALS)
-        self.passage = views.passage(*arguments)
-        self.sentence = views.sentence(*arguments)
+        self.passage = cloze.passage(*arguments)
+        self.sentence = cloze.sentence(*arguments)
 
     def test_passages_written_out(self):
         view = self.passage
@@ -77,7 +77,7 @@ class ViewsTest(absltest.TestCase):
             (view.block_ids == 0).sum(axis=1), [4, 6, 4, 2]
         )
         np.testing.assert_array_equal(view.weights['ict'][:, 0], [1, 1, 1, 0])
-        np.testing.assert_array_equal(view.hidden['ict'][:, 0], [1, 0, 1, 1])
+        np.testing.assert_array_equal(view.measured['ict'][:, 0], [1, 0, 1, 1])
         self.assertEmpty(view.places)
 
     def test_sentences_written_out(self):
@@ -93,11 +93,11 @@ class ViewsTest(absltest.TestCase):
 
     def test_longer_sentences(self):
         documents = make_documents([[9, 5], [3, 4]], 30)  # T / 4 - 2 = 6
-        draw = sampling.Cloze(
+        draw = cloze.Cloze(
             np.array([0, 3], np.int32), np.array([9, 7], np.int32),
             np.zeros(2, bool), np.ones(2, bool),
         )  # fmt: skip
-        view = views.sentence(documents, draw, {'ict': 'text'}, zoo.SPECIALS)
+        view = cloze.sentence(documents, draw, {'ict': 'text'}, zoo.SPECIALS)
         np.testing.assert_array_equal(
             view.ids,
             [
@@ -109,23 +109,23 @@ class ViewsTest(absltest.TestCase):
 
     def test_equal_texts_have_equal_numbers(self):
         ids = np.array([[7, 8, 9, 5], [7, 8, 6, 6], [7, 8, 9, 5]], np.int32)
-        documents = sampling.Documents(
+        documents = cloze.Documents(
             ids, np.full(3, 4, np.int32), np.array([[1, 0, 1, 0]] * 3, bool)
         )
-        draw = sampling.Cloze(
+        draw = cloze.Cloze(
             np.array([0, 0, 0], np.int32), np.array([2, 2, 2], np.int32),
             np.zeros(3, bool), np.ones(3, bool),
         )  # fmt: skip
         arguments = (documents, draw, {'ict': 'text'}, zoo.SPECIALS)
-        bodies = views.passage(*arguments).targets['ict'][:, 0]
+        bodies = cloze.passage(*arguments).targets['ict'][:, 0]
         self.assertEqual(bodies[0], bodies[2])
         self.assertNotEqual(bodies[0], bodies[1])
-        asked = views.sentence(*arguments).targets['ict'][:, 0]
+        asked = cloze.sentence(*arguments).targets['ict'][:, 0]
         self.assertLen(set(asked.tolist()), 1)
 
     def test_of_a_text_there_is_all_or_nothing(self):
         with self.assertRaisesRegex(ValueError, 'the text alone'):
-            views.passage(
+            cloze.passage(
                 self.documents, self.draw, {'dim': 'start'}, zoo.SPECIALS
             )
 

@@ -1,0 +1,176 @@
+"""From a corpus to what is trained on: its tokenizer and its token stores.
+
+Stores and learned vocabularies are kept in the cache, so that the next run on
+the same text opens them at once.
+"""
+
+import dataclasses
+import hashlib
+import pathlib
+import time
+from typing import Any, NamedTuple
+
+from infoword_tf import files
+from infoword_tf.commands import UsageError
+from infoword_tf.data import corpora, documents
+from infoword_tf.data import store as stores
+
+VOCAB_SIZE = 8192
+
+
+@dataclasses.dataclass(frozen=True)
+class TextChoices:
+    """What a run may choose of its text, named as flags; None: not chosen.
+
+    Attributes:
+        corpus: as `corpora.open_corpus` takes it.
+        heldout: GLOB of held-out files.
+        tokenizer: name in TOKENIZERS.
+        vocab: a vocabulary file.
+        vocab_size: pieces to learn.
+        lower_case: whether case is folded.
+    """
+
+    corpus: str
+    heldout: str | None = None
+    tokenizer: str | None = None
+    vocab: str | None = None
+    vocab_size: int | None = None
+    lower_case: bool | None = None
+
+
+class Text(NamedTuple):
+    """A corpus, opened.
+
+    Attributes:
+        tokenizer: of both parts.
+        train, heldout: their token stores.
+        fingerprint: changes when the text does.
+        vocabulary: hexadecimal; changes when the vocabulary does.
+    """
+
+    tokenizer: Any
+    train: stores.Store
+    heldout: stores.Store
+    fingerprint: str
+    vocabulary: str
+
+
+def choose_tokenizer(choices: TextChoices) -> str:
+    """The tokenizer that was chosen, or that a vocabulary is for.
+
+    Raises:
+        UsageError: choices that do not go together.
+    """
+    kind, vocab = choices.tokenizer, choices.vocab
+    if not vocab:
+        return kind or 'wordpiece'
+    is_model = vocab.endswith('.model')
+    found = 'sentencepiece' if is_model else 'wordpiece'
+    if kind not in (None, found):
+        raise UsageError(
+            f'--tokenizer={kind}: --vocab={vocab} is for {found} (the names '
+            'of SentencePiece models end in .model); leave out one of the two'
+        )
+    if choices.vocab_size is not None:
+        raise UsageError(
+            f'--vocab_size={choices.vocab_size} is for a vocabulary that is '
+            f'learned, not for --vocab={vocab}; leave out one of the two'
+        )
+    if is_model and choices.lower_case is not None:
+        raise UsageError(
+            f'--lower_case is decided by --vocab={vocab}; leave it out'
+        )
+    return found
+
+
+def open_tokenizer(
+    choices: TextChoices, corpus: Any, cache: pathlib.Path
+) -> Any:
+    """What --vocab names, or what was learned from the text.
+
+    Args:
+        choices: of the run.
+        corpus: what is learned from, as `corpora.open_corpus` gives it.
+        cache: where learned vocabularies are kept.
+
+    Raises:
+        UsageError: as `choose_tokenizer`.
+        ValueError: the vocabulary cannot be read, or none be learned.
+    """
+    from infoword_tf.text.tokenizers import TOKENIZERS
+
+    kind = TOKENIZERS[choose_tokenizer(choices)]
+    lower_case = choices.lower_case is not False
+    if choices.vocab:
+        return kind.read(choices.vocab, lower_case)
+    size = choices.vocab_size or VOCAB_SIZE
+    key = f'{corpus.fingerprint}-{size}-{lower_case}'
+    suffix = pathlib.Path(kind.file).suffix
+    learned = cache / 'vocabularies' / f'{_digest(key)}{suffix}'
+    if learned.exists():
+        return kind.read(learned, lower_case)
+    began = time.monotonic()
+    texts = (
+        ' '.join(documents.parts(document.text)) for document in corpus.train()
+    )
+    tokenizer = kind.learn(texts, size, lower_case)
+    learned.parent.mkdir(parents=True, exist_ok=True)
+    with files.written(learned) as partial:
+        tokenizer.write(partial)
+    print(
+        f'learned {len(tokenizer):,} pieces in '
+        f'{time.monotonic() - began:.0f} s',
+        flush=True,
+    )
+    return tokenizer
+
+
+def open_text(choices: TextChoices, tokenizer: Any = None) -> Text:
+    """Opens both parts of a corpus, and says how large they are.
+
+    Args:
+        choices: of the run.
+        tokenizer: what --init brings; None: one is chosen.
+
+    Raises:
+        UsageError: as `choose_tokenizer`, where one is chosen.
+        ValueError: there is no text, or the vocabulary cannot be read.
+    """
+    cache = corpora.cache_dir()
+    corpus = corpora.open_corpus(
+        choices.corpus, choices.heldout or None, cache
+    )
+    if tokenizer is None:
+        tokenizer = open_tokenizer(choices, corpus, cache)
+    key = '\n'.join(
+        [corpus.fingerprint, str(tokenizer.lower_case), tokenizer.identity]
+    )
+    folder = cache / 'stores' / _digest(key)
+    found = {}
+    for part, read in (
+        ('train', corpus.train),
+        ('heldout', corpus.heldout),
+    ):
+        if (folder / part).is_dir():
+            found[part] = stores.open_store(folder / part)
+            continue
+        what = 'training' if part == 'train' else 'held-out'
+        some = stores.peek(
+            read(),
+            f'--corpus={choices.corpus} has no {what} documents; give more '
+            'text, or name held-out files with --heldout=GLOB',
+        )
+        found[part] = stores.write_store(folder / part, some, tokenizer)
+    train, heldout = found['train'], found['heldout']
+    print(
+        f'{choices.corpus}: {len(train.ids):,} tokens to train on, '
+        f'{len(heldout.ids):,} held out, {len(tokenizer):,} pieces',
+        flush=True,
+    )
+    vocabulary = _digest(tokenizer.identity)[:12]
+    return Text(tokenizer, train, heldout, corpus.fingerprint, vocabulary)
+
+
+def _digest(text: str) -> str:
+    return hashlib.blake2b(text.encode(), digest_size=10).hexdigest()

@@ -1,0 +1,32 @@
+"""What every source of text is: a global batch for every step."""
+
+import abc
+from typing import Any, ClassVar
+
+from infoword_tf.data.store import Store
+
+
+class Source(abc.ABC):
+    """Text addressed by step: nothing is kept between steps.
+
+    Attributes:
+        heldout_rows: B of held-out text, where that is part of what it is
+            (rows that go on with a memory); None: any.
+        too_little: what is said of held-out text without room for one batch;
+            {tokens} of it, {length} of a row.
+        single: documents of one sentence, which it leaves out; None: it
+            leaves none out.
+    """
+
+    heldout_rows: ClassVar[int | None] = None
+    too_little: ClassVar[str]
+    single: int | None = None
+
+    @classmethod
+    @abc.abstractmethod
+    def room(cls, store: Store, length: int, **arguments: Any) -> int:
+        """Rows that a text has, none of them twice; see the constructor."""
+
+    @abc.abstractmethod
+    def batch(self, step: int) -> Any:
+        """The global batch of a step, a tuple of `views`."""

@@ -1,0 +1,15 @@
+"""The sources by name: what a batch of text is."""
+
+from infoword_tf.data.pairs import NextPairSource, PairSource
+from infoword_tf.data.passages import DocumentSource
+from infoword_tf.data.source import Source
+from infoword_tf.data.streams import StreamSource
+from infoword_tf.data.windows import WindowSource
+
+SOURCES: dict[str, type[Source]] = {
+    'windows': WindowSource,
+    'documents': DocumentSource,
+    'pairs': PairSource,
+    'next_pairs': NextPairSource,
+    'streams': StreamSource,
+}

@@ -1,0 +1,165 @@
+"""What every encoder is: inputs in, states out, and the memory between.
+
+Glossary of shapes: B batch, T tokens, Q places, D width, L layers,
+V vocabulary.
+"""
+
+from typing import Any, NamedTuple
+
+import keras
+from keras import ops
+
+Tensor = Any
+
+
+class Inputs(NamedTuple):
+    """What an encoder reads: the fields of a view that say what stands where.
+
+    An encoder takes those that it knows, and complains of the others.
+
+    Attributes:
+        ids: [B, T] int32.
+        positions: [B, T] int32; None: 0, 1, 2, ...
+        segment_ids: [B, T] int32; None: all 0.
+        block_ids: [B, T] int32: tokens see tokens of their own block (packed
+            rows; padding is a block of its own); None: one block.
+        ranks, sees: [B, T] int32: token i sees j where sees[i] > ranks[j],
+            and always itself; a query by the former alone. None: all.
+        directions: [B] int32, -1 for rows whose text is reversed, so that
+            distances are those of the text; None: all 1.
+    """
+
+    ids: Tensor
+    positions: Tensor | None = None
+    segment_ids: Tensor | None = None
+    block_ids: Tensor | None = None
+    ranks: Tensor | None = None
+    sees: Tensor | None = None
+    directions: Tensor | None = None
+
+
+class Encoded(NamedTuple):
+    """What every encoder returns.
+
+    Attributes:
+        states: [B, Q, D] at the places asked for, [B, T, D] without places.
+        layers: all states [B, T, D], embeddings first (L + 1 of them), or
+            None where they were not asked for.
+        state: what the next step remembers, as `Encoder.empty_state` has it,
+            where a state was given; else None.
+    """
+
+    states: Tensor
+    layers: list[Tensor] | None = None
+    state: Any = None
+
+
+class Encoder(keras.layers.Layer):
+    """g_omega of the table.
+
+    Attributes:
+        arguments: of the constructor, as config.json keeps them.
+        reads: names of `Inputs` that change its states.
+        remembers: whether it has a state that goes on from step to step.
+        width: D.
+        vocab_size: V.
+        max_length: the longest T.
+        depth: L.
+        embedding_table: [V, D] float32, the input embeddings: g_psi of the
+            lookup rows.
+    """
+
+    reads: tuple[str, ...] = ('ids',)
+    remembers: bool = False
+
+    def __init__(
+        self, arguments: dict[str, Any], dtype: Any = None,
+        name: str = 'encoder',
+    ):  # fmt: skip
+        """Sets what every encoder has; `build()` makes the weights.
+
+        Args:
+            arguments: all of the constructor's, with `vocab_size`, `width`
+                and `max_length`.
+            dtype: Keras dtype policy.
+            name: first part of every weight's path.
+        """
+        super().__init__(dtype=dtype, name=name)
+        self.arguments = arguments
+        self.width = arguments['width']
+        self.vocab_size = arguments['vocab_size']
+        self.max_length = arguments['max_length']
+        self.depth = arguments.get('layers', 0)
+
+    def make_embedding_table(self) -> None:
+        """Makes `embedding_table`, whose path says whose it is."""
+        self.embedding_table = self.add_weight(
+            shape=(self.vocab_size, self.width),
+            initializer='zeros',
+            name='word_embeddings',
+            autocast=False,
+        )
+
+    def lookup(self, ids: Tensor) -> Tensor:
+        """g_psi of the lookup rows: ids [...] -> input embeddings [..., D].
+
+        float32, since scores are.
+        """
+        return ops.take(self.embedding_table, ids, axis=0)
+
+    def empty_state(self, batch: int, length: int) -> Any:
+        """What remembers nothing yet: arrays in a named tuple or a dict.
+
+        Args:
+            batch: B.
+            length: tokens that are remembered.
+
+        Raises:
+            ValueError: this encoder has no memory.
+        """
+        raise ValueError(f'{type(self).__name__} remembers nothing')
+
+    def check_inputs(self, inputs: Inputs) -> None:
+        """Complains of inputs that would change nothing.
+
+        Raises:
+            ValueError: one that this encoder does not read.
+        """
+        for name, value in inputs._asdict().items():
+            if value is not None and name not in self.reads:
+                raise ValueError(
+                    f'{type(self).__name__} does not read {name}; it reads '
+                    f'{", ".join(self.reads)}'
+                )
+
+    def call(
+        self,
+        inputs: Inputs,
+        places: Tensor | None = None,
+        key: Tensor | None = None,
+        all_layers: bool = False,
+        state: Any = None,
+        advance: int | None = None,
+        queries: bool = False,
+    ) -> Encoded:
+        """Encodes a view.
+
+        Args:
+            inputs: what it reads.
+            places: [B, Q] int32: where states are wanted; the last layer then
+                computes these alone. None: everywhere.
+            key: [2] uint32 for dropout, or None for inference.
+            all_layers: whether to return every layer's states too.
+            state: of the step before; None: nothing is remembered.
+            advance: how many of the first tokens the next step has behind it
+                (XLNet's reuse); None: all.
+            queries: whether states of the query stream are wanted, at
+                `places`.
+
+        Returns:
+            `Encoded`; states in the compute dtype.
+
+        Raises:
+            ValueError: what does not fit together, or this encoder.
+        """
+        raise NotImplementedError

@@ -1,0 +1,133 @@
+"""From a workdir on disk to one in memory.
+
+It takes what an encoder needs; heads and counts that are not there are said
+where they are asked for.
+"""
+
+import dataclasses
+import inspect
+import pathlib
+import warnings
+from collections.abc import Mapping
+from typing import Any
+
+from infoword_tf import files
+from infoword_tf.config import FILE, Config
+from infoword_tf.encoders import ENCODERS
+from infoword_tf.inference.loaded import Loaded
+from infoword_tf.model import Model
+from infoword_tf.objectives import TABLE
+from infoword_tf.plan import settings_of
+from infoword_tf.text.tokenizers import TOKENIZERS
+from infoword_tf.training import checkpoint
+from infoword_tf.training.checkpoint import WEIGHTS
+
+
+def load(
+    workdir: str | pathlib.Path,
+    precision: str = 'float32',
+    arguments: Mapping[str, Any] | None = None,
+) -> Loaded:
+    """Loads a trained workdir.
+
+    Args:
+        workdir: where `infoword_tf.train` left config.json, the vocabulary
+            and weights.safetensors.
+        precision: what it computes in, whatever it was trained in.
+        arguments: of the encoder, instead of those that it was trained with:
+            of those that decide no weights.
+
+    Raises:
+        FileNotFoundError: it is no finished workdir.
+        ValueError: its weights are cut, or are not those of its config; its
+            encoder has no such arguments; it names an encoder, a tokenizer
+            or a row that this code does not have.
+    """
+    workdir = pathlib.Path(workdir)
+    config = Config.read(workdir)
+    _check_names(config, workdir / FILE)
+    _there(workdir / WEIGHTS)  # before the work
+    encoder = config.encoder
+    taken = inspect.signature(ENCODERS[encoder.name].__init__).parameters
+    for name in arguments or {}:
+        if name not in taken:
+            raise ValueError(
+                f'the encoder {encoder.name} of {workdir} has no {name}'
+            )
+    encoder = dataclasses.replace(
+        encoder, arguments={**encoder.arguments, **(arguments or {})}
+    )
+    config = config.replace(encoder=encoder)
+    kind = TOKENIZERS[config.tokenizer.kind]
+    tokenizer = kind.read(
+        _there(workdir / kind.file), config.tokenizer.lower_case
+    )
+    _compare_steps(workdir)
+    tensors = files.read_tensors(workdir / WEIGHTS)
+    unigram = tensors.pop('unigram', None)
+    tensors.pop(checkpoint.STEP, None)
+    model = Model(
+        config.replace(precision=precision),
+        tokenizer.specials,
+        seed=None,
+        companions=False,
+    )
+    missing = {}
+    for row, objective in list(model.objectives.items()):
+        lacking = [w.path for w in objective.weights if w.path not in tensors]
+        if lacking:
+            missing[row] = f'{WEIGHTS} has no {lacking[0]}'
+            model.drop(row)
+    lacking_rows = tuple(f'objectives/{row}/' for row in missing)
+    tensors = {
+        k: v for k, v in tensors.items() if not k.startswith(lacking_rows)
+    }
+    files.assign(model.variables, tensors, str(workdir / WEIGHTS))
+    return Loaded(model, tokenizer, config, unigram, missing)
+
+
+def _check_names(config: Config, path: pathlib.Path) -> None:
+    """Complains of a config that other code wrote."""
+    for row, entry in config.rows.items():
+        lacking = set(settings_of(row)) - set(entry.settings) if (
+            row in TABLE
+        ) else ()
+        if lacking:
+            raise ValueError(
+                f'{path}: {row} lacks the setting {min(lacking)!r}; load it '
+                'with the code that wrote it'
+            )
+    for what, name, known in (
+        ('encoder', config.encoder.name, ENCODERS),
+        ('tokenizer', config.tokenizer.kind, TOKENIZERS),
+        *(('row', row, TABLE) for row in config.rows),
+    ):
+        if name not in known:
+            raise ValueError(
+                f'{path} names the {what} {name!r}, which this code does not '
+                'have; load it with the code that wrote it'
+            )
+
+
+def _compare_steps(workdir: pathlib.Path) -> None:
+    """Says when the weights are not those of the last checkpoint."""
+    weights, last = (
+        checkpoint.weights_step(workdir), checkpoint.last_step(workdir)
+    )  # fmt: skip
+    if None not in (weights, last) and weights != last:
+        warnings.warn(
+            f'{workdir}/{WEIGHTS} is of step {weights}, its last checkpoint '
+            f'of step {last}: the run was stopped between the two, or is just '
+            'writing. Its command, run again, writes them anew',
+            stacklevel=4,  # of who calls infoword_tf.load
+        )
+
+
+def _there(path: pathlib.Path) -> pathlib.Path:
+    """The path of a file of a workdir, if it is there."""
+    if not path.is_file():
+        raise FileNotFoundError(
+            f'{path.parent} has no {path.name}: it is not the workdir of a '
+            'run of infoword_tf.train that has written a checkpoint'
+        )
+    return path

@@ -1,0 +1,97 @@
+"""Bias and activation of the feed-forward: GELU in its two forms, or ReLU.
+
+A fused piece, see `fused.py`.
+
+Glossary of shapes: D width; `...` any.
+"""
+
+import math
+from typing import Any
+
+from keras import ops
+
+from infoword_tf.layers import dropout
+from infoword_tf.layers.fused import (
+    compiled,
+    read,
+    sum_rows,
+    to_float,
+    upstream_of,
+)
+
+Tensor = Any
+
+
+def _tanh_part(x: Tensor) -> Tensor:
+    inner = math.sqrt(2.0 / math.pi) * (x + 0.044715 * x * x * x)
+    return ops.tanh(inner)
+
+
+def _gelu(x: Tensor, form: str) -> Tensor:
+    """x [...] float32. 'tanh' is Google's BERT, 'erf' Hugging Face's."""
+    if form == 'relu':
+        return ops.maximum(x, 0.0)
+    if form == 'tanh':
+        return 0.5 * x * (1.0 + _tanh_part(x))
+    return 0.5 * x * (1.0 + ops.erf(x * math.sqrt(0.5)))
+
+
+def _gelu_slope(x: Tensor, form: str) -> Tensor:
+    if form == 'relu':
+        return ops.cast(ops.greater(x, 0.0), 'float32')
+    if form == 'tanh':
+        t = _tanh_part(x)
+        inner = math.sqrt(2.0 / math.pi) * (1.0 + 3 * 0.044715 * x * x)
+        return 0.5 * (1.0 + t) + 0.5 * x * (1.0 - t * t) * inner
+    density = ops.exp(-0.5 * x * x) * (1.0 / math.sqrt(2.0 * math.pi))
+    return 0.5 * (1.0 + ops.erf(x * math.sqrt(0.5))) + x * density
+
+
+@compiled
+def _bias_gelu(x, bias, key, *, form, rate):
+    y = _gelu(to_float(x) + bias, form)
+    return ops.cast(dropout.dropped(y, key, rate), x.dtype)
+
+
+@compiled
+def _bias_gelu_grad(upstream, x, bias, key, *, form, rate):
+    slope = _gelu_slope(to_float(x) + bias, form)
+    upstream = dropout.dropped(to_float(upstream), key, rate)
+    return ops.cast(upstream * slope, x.dtype)
+
+
+def bias_gelu(
+    x: Tensor,
+    bias: Tensor,
+    *,
+    form: str,
+    key: Tensor | None = None,
+    rate: float = 0.0,
+) -> Tensor:
+    """dropout(GELU(x + bias)) (Hendrycks and Gimpel 2016), or ReLU for GELU.
+
+    Args:
+        x: [..., D] in the compute dtype.
+        bias: [D] float32.
+        form: 'tanh', 'erf' or 'relu'.
+        key: [2] uint32, or None for inference.
+        rate: dropout share, 0 in BERT.
+
+    Returns:
+        [..., D] in x's dtype.
+    """
+    if key is None:
+        return ops.cast(_gelu(to_float(x) + bias, form), x.dtype)
+
+    @ops.custom_gradient
+    def function(x, bias):
+        def grad(*args, upstream=None):
+            (upstream,) = upstream_of(args, upstream)
+            total = _bias_gelu_grad(
+                upstream, x, bias, key, form=form, rate=rate
+            )
+            return total, sum_rows(total)
+
+        return _bias_gelu(x, bias, key, form=form, rate=rate), grad
+
+    return function(x, read(bias))

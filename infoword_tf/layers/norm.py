@@ -1,0 +1,235 @@
+"""Layer norm (Ba et al. 2016) and the residual sums beside it.
+
+A post-norm block ends each half with `add_norm`; a pre-norm block begins it
+with `norm` and ends it with `add`; embeddings end with `norm`.
+
+Fused pieces, see `fused.py`.
+
+Glossary of shapes: D width; `...` any.
+"""
+
+from typing import Any
+
+import keras
+from keras import ops
+
+from infoword_tf.layers import dropout
+from infoword_tf.layers.fused import (
+    compiled,
+    plus_bias,
+    read,
+    sum_rows,
+    to_float,
+    upstream_of,
+)
+
+Tensor = Any
+
+
+def _normalise(x: Tensor, epsilon: float) -> tuple[Tensor, Tensor]:
+    """x [..., D] float32 -> normalised [..., D], 1/sigma [..., 1]."""
+    centred = x - ops.mean(x, axis=-1, keepdims=True)
+    variance = ops.mean(ops.square(centred), axis=-1, keepdims=True)
+    inverse = ops.rsqrt(variance + epsilon)
+    return centred * inverse, inverse
+
+
+def _normalise_grad(
+    upstream: Tensor, normalised: Tensor, inverse: Tensor
+) -> Tensor:
+    """Gradient of `_normalise`, all float32 [..., D]."""
+    along = ops.mean(upstream * normalised, axis=-1, keepdims=True)
+    mean = ops.mean(upstream, axis=-1, keepdims=True)
+    return inverse * (upstream - mean - normalised * along)
+
+
+@compiled
+def _add_norm(x, bias, residual, gamma, beta, key, *, rate, epsilon):
+    x_part = dropout.dropped(plus_bias(x, bias), key, rate)
+    total = to_float(residual) + x_part
+    normalised, inverse = _normalise(total, epsilon)
+    y = normalised * gamma + beta
+    return ops.cast(y, x.dtype), ops.cast(normalised, x.dtype), inverse
+
+
+@compiled
+def _add_norm_grad(upstream, normalised, inverse, gamma, key, *, rate):
+    dtype = normalised.dtype
+    upstream, normalised = to_float(upstream), to_float(normalised)
+    total = _normalise_grad(upstream * gamma, normalised, inverse)
+    x = dropout.dropped(total, key, rate)
+    return tuple(
+        ops.cast(part, dtype) for part in (x, total, upstream * normalised)
+    )
+
+
+def add_norm(
+    x: Tensor,
+    bias: Tensor | None,
+    residual: Tensor,
+    gamma: Tensor,
+    beta: Tensor,
+    *,
+    epsilon: float,
+    key: Tensor | None = None,
+    rate: float = 0.0,
+) -> Tensor:
+    """LayerNorm(residual + dropout(x + bias)): ends half a post-norm block.
+
+    Args:
+        x, residual: [..., D] in the compute dtype.
+        bias: [D] float32, or None.
+        gamma, beta: [D] float32.
+        epsilon: added to the variance.
+        key: [2] uint32, or None for inference.
+        rate: dropout share.
+
+    Returns:
+        [..., D] in x's dtype.
+    """
+    if key is None:
+        total = to_float(residual) + plus_bias(x, bias)
+        normalised, _ = _normalise(total, epsilon)
+        return ops.cast(normalised * gamma + beta, x.dtype)
+
+    @ops.custom_gradient
+    def function(x, residual, gamma, beta, *bias):
+        y, normalised, inverse = _add_norm(
+            x,
+            bias[0] if bias else None,
+            residual,
+            gamma,
+            beta,
+            key,
+            rate=rate,
+            epsilon=epsilon,
+        )
+
+        def grad(*args, upstream=None):
+            (upstream,) = upstream_of(args, upstream)
+            x, total, product = _add_norm_grad(
+                upstream, normalised, inverse, gamma, key, rate=rate
+            )
+            return (
+                x,
+                total,
+                sum_rows(product),
+                sum_rows(upstream),
+                *[sum_rows(x) for _ in bias],
+            )
+
+        return y, grad
+
+    given = () if bias is None else (read(bias),)
+    return function(x, residual, read(gamma), read(beta), *given)
+
+
+@compiled
+def _add(x, bias, residual, key, *, rate):
+    x_part = dropout.dropped(plus_bias(x, bias), key, rate)
+    return ops.cast(to_float(residual) + x_part, x.dtype)
+
+
+def add(
+    x: Tensor,
+    bias: Tensor | None,
+    residual: Tensor,
+    *,
+    key: Tensor | None = None,
+    rate: float = 0.0,
+) -> Tensor:
+    """residual + dropout(x + bias): ends half a pre-norm block.
+
+    Args:
+        x, residual: [..., D] in the compute dtype.
+        bias: [D] float32, or None.
+        key: [2] uint32, or None for inference.
+        rate: dropout share.
+
+    Returns:
+        [..., D] in x's dtype.
+    """
+    if key is None:
+        return ops.cast(to_float(residual) + plus_bias(x, bias), x.dtype)
+
+    @ops.custom_gradient
+    def function(x, residual, *bias):
+        def grad(*args, upstream=None):
+            (upstream,) = upstream_of(args, upstream)
+            x = dropout.drop(upstream, key=key, rate=rate)
+            return x, upstream, *[sum_rows(x) for _ in bias]
+
+        own = bias[0] if bias else None
+        return _add(x, own, residual, key, rate=rate), grad
+
+    return function(x, residual, *(() if bias is None else (read(bias),)))
+
+
+@compiled
+def _norm(x, gamma, beta, key, *, rate, epsilon, dtype):
+    normalised, inverse = _normalise(to_float(x), epsilon)
+    y = dropout.dropped(normalised * gamma + beta, key, rate)
+    return ops.cast(y, dtype), ops.cast(normalised, dtype), inverse
+
+
+@compiled
+def _norm_grad(upstream, normalised, inverse, gamma, key, *, rate, dtype):
+    normalised = to_float(normalised)
+    upstream = dropout.dropped(to_float(upstream), key, rate)
+    x = _normalise_grad(upstream * gamma, normalised, inverse)
+    # Both sums in one array: upstream is dropped here, for the bias too.
+    return (
+        ops.cast(x, dtype),
+        ops.concatenate([upstream * normalised, upstream], axis=-1),
+    )
+
+
+def norm(
+    x: Tensor,
+    gamma: Tensor,
+    beta: Tensor,
+    *,
+    epsilon: float,
+    dtype: str,
+    key: Tensor | None = None,
+    rate: float = 0.0,
+) -> Tensor:
+    """dropout(LayerNorm(x)): ends embeddings, begins half a pre-norm block.
+
+    Args:
+        x: [..., D].
+        gamma, beta: [D] float32.
+        epsilon: added to the variance.
+        dtype: of the result.
+        key: [2] uint32, or None for inference.
+        rate: dropout share.
+
+    Returns:
+        [..., D] of `dtype`.
+    """
+    if key is None:
+        normalised, _ = _normalise(to_float(x), epsilon)
+        return ops.cast(normalised * gamma + beta, dtype)
+
+    @ops.custom_gradient
+    def function(x, gamma, beta):
+        y, normalised, inverse = _norm(
+            x, gamma, beta, key, rate=rate, epsilon=epsilon, dtype=dtype
+        )
+
+        def grad(*args, upstream=None):
+            (upstream,) = upstream_of(args, upstream)
+            d_x, products = _norm_grad(
+                upstream,
+                normalised,
+                inverse,
+                gamma,
+                key,
+                rate=rate,
+                dtype=keras.backend.standardize_dtype(x.dtype),
+            )
+            return d_x, *ops.split(sum_rows(products), 2)
+
+        return y, grad
+
+    return function(x, read(gamma), read(beta))

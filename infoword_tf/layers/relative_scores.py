@@ -1,0 +1,255 @@
+"""Scores of relative attention by their parts (Dai et al. 2019, §3.3).
+
+Queries for content and for distance, and the sum of both, where what one
+product makes by distance goes to the keys. Fused pieces, see `fused.py`.
+
+Glossary of shapes: B batch, T tokens, Q query tokens, K keys, N distances,
+n blocks, H heads, D width, E width of one head.
+"""
+
+import functools
+from typing import Any
+
+from keras import ops
+
+from infoword_tf.layers.fused import compiled, sum_rows, to_float, upstream_of
+
+Tensor = Any
+
+
+@compiled
+def _queries(x, content_bias, position_bias, signs, *, heads, blocks):
+    return _queries_plain(x, content_bias, position_bias, signs, heads, blocks)
+
+
+def _queries_plain(x, content_bias, position_bias, signs, heads, blocks):
+    length, width = x.shape[1] or ops.shape(x)[1], x.shape[-1]
+    e, y = width // heads, to_float(x)
+
+    def parted(bias):
+        return ops.reshape(y + bias, (-1, length, heads, e))
+
+    content = ops.transpose(parted(content_bias), (0, 2, 1, 3))
+    position = parted(position_bias)
+    if signs is not None:
+        signs = to_float(signs)[:, None, None, None]
+        position = ops.concatenate([position, signs * position], axis=-1)
+    n = position.shape[-1]
+    position = ops.reshape(position, (-1, blocks, length // blocks, heads, n))
+    position = ops.transpose(position, (3, 1, 0, 2, 4))
+    return (
+        ops.cast(content, x.dtype),
+        ops.cast(ops.reshape(position, (heads, blocks, -1, n)), x.dtype),
+    )
+
+
+@compiled
+def _queries_grad(content, position, signs):
+    b, heads, length, e = content.shape
+    dtype, (_, blocks, _, n) = content.dtype, position.shape
+    content = ops.transpose(to_float(content), (0, 2, 1, 3))  # [B, Q, H, E]
+    position = ops.reshape(
+        to_float(position), (heads, blocks, b, length // blocks, n)
+    )
+    position = ops.transpose(position, (2, 1, 3, 0, 4))
+    position = ops.reshape(position, (b, length, heads, n))
+    if signs is not None:
+        signs = to_float(signs)[:, None, None, None]
+        position = position[..., :e] + signs * position[..., e:]
+    return tuple(
+        ops.cast(ops.reshape(x, (b, length, heads * e)), dtype)
+        for x in (content + position, content, position)
+    )
+
+
+def split_queries(
+    x: Tensor,
+    content_bias: Tensor,
+    position_bias: Tensor,
+    signs: Tensor | None = None,
+    *,
+    heads: int,
+    blocks: int = 1,
+    key: Tensor | None = None,
+) -> tuple[Tensor, Tensor]:
+    """The two queries of relative attention: q + u and q + v, by head.
+
+    Args:
+        x: [B, Q, D], q of all heads, in the compute dtype.
+        content_bias, position_bias: [D] float32, u and v.
+        signs: [B], 1 or -1; the position's query is then there twice, side by
+            side, the second one times its sign. None: once.
+        heads: H.
+        blocks: n, a divisor of Q: runs of tokens that `relative_scores` wants
+            apart.
+        key: None runs plain operations (and allows a dynamic B and Q).
+
+    Returns:
+        [B, H, Q, E]; [H, n, B Q / n, E or 2 E], the rows of a block together.
+    """
+    if key is None:
+        return _queries_plain(
+            x, content_bias, position_bias, signs, heads, blocks
+        )
+
+    @ops.custom_gradient
+    def function(x, content_bias, position_bias):
+        def grad(*args, upstream=None):
+            total, content, position = _queries_grad(
+                *upstream_of(args, upstream), signs
+            )
+            return total, sum_rows(content), sum_rows(position)
+
+        results = _queries(
+            x, content_bias, position_bias, signs, heads=heads, blocks=blocks
+        )
+        return results, grad
+
+    return function(x, content_bias, position_bias)
+
+
+def _by_key(x, places, batch, length, keys):
+    """[H, n, B Q / n, N] by distance -> [B, H, Q, K] by key.
+
+    Without places each row begins one column earlier than the row above, so
+    that what a block of t rows wants lies N - 1 numbers apart, t numbers in.
+    """
+    heads, blocks, _, n = x.shape
+    n = n or ops.shape(x)[-1]
+    if places is None:
+        t = length // blocks
+        x = ops.reshape(x, (heads, blocks, -1, t * n))[..., t:]
+        x = ops.reshape(x, (heads, blocks, -1, t, n - 1))[..., :keys]
+        x = ops.transpose(x, (2, 0, 1, 3, 4))
+        return ops.reshape(x, (-1, heads, length, keys))
+    queries = places.shape[1] or ops.shape(places)[1]
+    columns = length - places[..., None] + ops.arange(keys, dtype='int32')
+    columns = ops.minimum(columns, n - 1)[:, None]  # [B, 1, Q, K]
+    rows = _rows(heads, batch, queries)  # [H, B, Q, 1]
+    rows = ops.transpose(rows, (1, 0, 2, 3))
+    return ops.take(ops.reshape(x, (-1,)), rows * n + columns)
+
+
+def _rows(*shape):
+    """[..., 1] int32: 0, 1, 2, ..."""
+    size = functools.reduce(lambda x, y: x * y, shape)
+    return ops.reshape(ops.arange(size, dtype='int32'), (*shape, 1))
+
+
+def _by_distance(x, places, length, blocks, n):
+    """Gradient of `_by_key`: [B, H, Q, K] -> [H, n, B Q / n, N], all static."""
+    b, heads, queries, keys = x.shape
+    if places is None:
+        t = length // blocks
+        x = ops.reshape(x, (b, heads, blocks, t, keys))
+        x = ops.transpose(x, (1, 2, 0, 3, 4))
+        x = ops.pad(x, ((0, 0),) * 4 + ((0, n - 1 - keys),))
+        x = ops.reshape(x, (heads, blocks, b, t * (n - 1)))
+        x = ops.pad(x, ((0, 0),) * 3 + ((t, 0),))
+        return ops.reshape(x, (heads, blocks, b * t, n))
+    columns = ops.arange(n, dtype='int32') - length + places[..., None]
+    inside = (columns >= 0) & (columns < keys)  # [B, Q, N]
+    columns = ops.clip(columns, 0, keys - 1)
+    rows = ops.transpose(_rows(b, heads, queries), (1, 0, 2, 3))  # [H, B, Q, 1]
+    taken = ops.take(ops.reshape(x, (-1,)), rows * keys + columns)
+    taken = ops.where(inside, taken, ops.cast(0, x.dtype))
+    return ops.reshape(taken, (heads, 1, b * queries, n))
+
+
+def _relative_plain(
+    content, position, segment, different, allowed, places, length
+):
+    keys = content.shape[-1] or ops.shape(content)[-1]
+    batch = content.shape[0] or ops.shape(content)[0]
+    total = to_float(content)
+    total = total + to_float(_by_key(position, places, batch, length, keys))
+    if segment is not None:
+        total = total + ops.where(different, segment[..., None], 0.0)
+    if allowed is not None:
+        # Not -inf: a row without any place would be NaN.
+        total = ops.where(allowed, total, -1e30)
+    return ops.cast(total, content.dtype)
+
+
+_relative = compiled(_relative_plain)
+
+
+@compiled
+def _relative_grad(upstream, different, places, *, length, blocks, n):
+    segment = None
+    if different is not None:
+        own = ops.where(different, to_float(upstream), 0.0)
+        segment = ops.sum(own, axis=-1)
+    return _by_distance(upstream, places, length, blocks, n), segment
+
+
+def relative_scores(
+    content: Tensor,
+    position: Tensor,
+    segment: Tensor | None = None,
+    *,
+    different: Tensor | None = None,
+    allowed: Tensor | None = None,
+    places: Tensor | None = None,
+    length: Any,
+    key: Tensor | None = None,
+) -> Tensor:
+    """Sums the parts of a relative score (Dai et al. 2019, §3.3) and masks.
+
+    What is as large as all scores is read once and written once. The position
+    part comes by distance, as one product makes it, and goes to its keys on
+    the way: of a token at i the columns T - i, T - i + 1, ... belong to keys
+    0, 1, ... (K of them, K - T of which are memory). Where all tokens are
+    queries, the rows of a block of t = T / n tokens need K + t columns only,
+    those of its first row beginning at t; a single block is the usual case.
+
+    Args:
+        content: [B, H, Q, K] in the compute dtype, (q + u) k.
+        position: [H, n, B Q / n, N] in the compute dtype, (q + v) r: with one
+            block distance K in column 0, K - 1, ... down to 1 - T or less far
+            where later keys are not allowed.
+        segment: [B, H, Q] float32, added where key and query differ; or None.
+        different: [B, 1, Q, K] bool, goes with `segment`.
+        allowed: [B or 1, 1, Q or 1, K] bool, True where attention is allowed;
+            None where all is. The gradient is right where what is not allowed
+            has a weight of 0: rows without any place are not to be used.
+        places: [B, Q] int32 of the query tokens, n = 1; None: all T, in
+            order.
+        length: T.
+        key: None runs plain operations.
+
+    Returns:
+        [B, H, Q, K] in the compute dtype, masked places at -1e30.
+    """
+    if key is None:
+        return _relative_plain(
+            content, position, segment, different, allowed, places, length
+        )
+
+    @ops.custom_gradient
+    def function(content, position, *segment):
+        scores = _relative(
+            content,
+            position,
+            segment[0] if segment else None,
+            different,
+            allowed,
+            places,
+            length,
+        )
+
+        def grad(*args, upstream=None):
+            (upstream,) = upstream_of(args, upstream)
+            by_distance, by_segment = _relative_grad(
+                upstream,
+                different if segment else None,
+                places,
+                length=length,
+                blocks=position.shape[1],
+                n=position.shape[-1],
+            )
+            return upstream, by_distance, *[by_segment for _ in segment]
+
+        return scores, grad
+
+    return function(content, position, *(() if segment is None else (segment,)))

@@ -1,0 +1,355 @@
+"""What decides a run: choices in, config and plan out. Pure; no flag is read.
+
+The trainer, `show`, the benchmarks and the tests decide here and nowhere else.
+A choice is named as its flag; None was not chosen.
+"""
+
+import dataclasses
+import inspect
+from collections.abc import Mapping
+from typing import Any
+
+from infoword_tf.commands import UsageError
+from infoword_tf.config import Config, EncoderConfig, RowConfig, TokenizerConfig
+from infoword_tf.encoders import ENCODERS
+from infoword_tf.model import companions_of
+from infoword_tf.objectives import TABLE, Vector, parse
+from infoword_tf.plan import Plan, make_plan, settings_of
+from infoword_tf.sizes import DEFAULT_SIZES, SIZES
+
+POSITIONS, GELU = 512, 'tanh'
+WORDPIECE = TokenizerConfig('wordpiece', lower_case=True)
+
+
+@dataclasses.dataclass(frozen=True)
+class Choices:
+    """What a run may choose of its model and of its batches.
+
+    Attributes:
+        objectives: a named sum, or weighted rows.
+        settings: by 'ROW.NAME', of rows and their views.
+        masking: what is masked.
+        encoder: another encoder, where the rows allow it.
+        size: name in SIZES.
+        positions: of the encoder.
+        dropout: share dropped of states and attention weights.
+        gelu: 'tanh' or 'erf'.
+        untie, clamp, same_length: arguments of the encoder `relative`.
+        seq_len: T, with specials.
+        batch_size: B of the global batch.
+        memory_length: tokens of the steps before that are remembered.
+    """
+
+    objectives: str = 'bert_nce'
+    settings: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    masking: str | None = None
+    encoder: str | None = None
+    size: str | None = None
+    positions: int | None = None
+    dropout: float = 0.1
+    gelu: str | None = None
+    untie: bool | None = None
+    clamp: int | None = None
+    same_length: bool | None = None
+    seq_len: int = 128
+    batch_size: int = 32
+    memory_length: int | None = None
+
+
+@dataclasses.dataclass(frozen=True)
+class Resolved:
+    """What was decided, before the text and the machine are known.
+
+    Attributes:
+        rows: by name, weight and every setting.
+        plan: how batches are made.
+        encoder: its `vocab_size` is 0 until `config`, unless it was started
+            from another.
+        memory_length: None for an encoder without memory.
+        max_length: T, the limit of what is loaded later.
+        vector: how a text becomes a vector.
+    """
+
+    rows: dict[str, RowConfig]
+    plan: Plan
+    encoder: EncoderConfig
+    memory_length: int | None
+    max_length: int
+    vector: Vector
+
+    def config(
+        self,
+        vocab_size: int,
+        tokenizer: TokenizerConfig = WORDPIECE,
+        precision: str = 'float32',
+        replicas: int = 1,
+        run: Mapping[str, Any] | None = None,
+    ) -> Config:
+        """The whole config.
+
+        Args:
+            vocab_size: V.
+            tokenizer: of the text.
+            precision: a Keras dtype policy.
+            replicas: of the run.
+            run: by flag, what decides the weights.
+        """
+        return Config(
+            encoder=EncoderConfig(
+                self.encoder.name,
+                {**self.encoder.arguments, 'vocab_size': vocab_size},
+            ),
+            rows=self.rows,
+            max_length=self.max_length,
+            tokenizer=tokenizer,
+            precision=precision,
+            masking=self.plan.masking,
+            memory_length=self.memory_length,
+            layout=self.vector.layout,
+            pooling=self.vector.pooling,
+            similarity=self.vector.similarity,
+            replicas=replicas,
+            run=dict(run or {}),
+        )
+
+
+def resolve(choices: Choices, started: Config | None = None) -> Resolved:
+    """Decides what the choices leave open, or says what does not go together.
+
+    Args:
+        choices: of the run.
+        started: config of the workdir that --init names.
+
+    Raises:
+        UsageError: what was chosen cannot be; the message says what to do.
+    """
+    rows = resolve_rows(choices)
+    settings = {row: entry.settings for row, entry in rows.items()}
+    try:
+        plan = make_plan(settings, choices.seq_len, choices.masking)
+        companions_of(rows)
+    except ValueError as error:
+        raise _complaint(choices, str(error)) from None
+    for row in rows:
+        if choices.batch_size < 2 and TABLE[row].heldout_candidates:
+            raise UsageError(
+                f'--batch_size={choices.batch_size}: the candidates of {row} '
+                'come from other sequences of the batch; take 2 or more'
+            )
+    name = resolve_encoder(choices, rows)
+    arguments = _arguments(choices, rows, name, started)
+    return Resolved(
+        rows=rows,
+        plan=plan,
+        encoder=EncoderConfig(name, arguments),
+        memory_length=_memory_length(choices, name),
+        max_length=max(choices.seq_len, started.max_length if started else 0),
+        vector=_vector(choices, rows),
+    )
+
+
+def _complaint(choices: Choices, message: str) -> UsageError:
+    return UsageError(f'--objectives={choices.objectives}: {message}')
+
+
+def resolve_rows(choices: Choices) -> dict[str, RowConfig]:
+    """The rows of a sum whose weight is above 0, with all their settings.
+
+    Raises:
+        UsageError: as `objectives.parse`; a setting of another row, out of
+            bounds, or without what it needs.
+    """
+    try:
+        weights = parse(choices.objectives)
+    except ValueError as error:
+        raise UsageError(str(error)) from None
+    rows = {
+        row: RowConfig(
+            weight, {name: s.default for name, s in settings_of(row).items()}
+        )
+        for row, weight in sorted(weights.items())
+        if weight
+    }
+    for flag, value in choices.settings.items():
+        row, _, name = flag.partition('.')
+        if row not in rows:
+            raise UsageError(
+                f'--{flag} is for {row}, not for '
+                f'--objectives={choices.objectives}'
+            )
+        known = settings_of(row)
+        if name not in known:
+            raise UsageError(
+                f'--{flag}: {row} has no such setting; it has '
+                f'{", ".join(known) or "none"}'
+            )
+        try:
+            rows[row].settings[name] = known[name].check(flag, value)
+        except ValueError as error:
+            raise UsageError(str(error)) from None
+    for flag in choices.settings:
+        row, _, name = flag.partition('.')
+        if needs := settings_of(row)[name].needs:
+            other, wanted = needs
+            if rows[row].settings[other] != wanted:
+                raise UsageError(
+                    f'--{flag} is for --{row}.{other}={wanted}; give both'
+                )
+    return rows
+
+
+def resolve_encoder(choices: Choices, rows: Mapping[str, Any]) -> str:
+    """The name of the encoder that all rows allow.
+
+    Raises:
+        UsageError: there is none, or not the one that was chosen.
+    """
+    allowed = {row: TABLE[row].encoders for row in rows}
+    if choices.encoder is not None:
+        for row, encoders in allowed.items():
+            if choices.encoder not in encoders:
+                raise UsageError(
+                    f'--encoder={choices.encoder}: {row} allows '
+                    f'{", ".join(encoders)} (there are {", ".join(ENCODERS)})'
+                )
+        return choices.encoder
+    for name in ENCODERS:
+        if all(name in encoders for encoders in allowed.values()):
+            return name
+    listed = (f'{row} allows {", ".join(e)}' for row, e in allowed.items())
+    raise _complaint(
+        choices,
+        f'no encoder serves all rows ({"; ".join(listed)}); train them apart',
+    )
+
+
+def _arguments(
+    choices: Choices,
+    rows: Mapping[str, Any],
+    name: str,
+    started: Config | None,
+) -> dict[str, Any]:
+    """Of the encoder: of its size, of the rows, and of the flags.
+
+    Raises:
+        UsageError: rows that fix one differently, a flag that this encoder
+            has not or that --init decides, a text beyond the positions.
+    """
+    taken = inspect.signature(ENCODERS[name].__init__).parameters
+    fixed: dict[str, Any] = {}
+    for row in rows:
+        for argument, value in TABLE[row].encoders[name].items():
+            if fixed.setdefault(argument, value) != value:
+                raise _complaint(
+                    choices,
+                    f'{row} wants an encoder with {argument} {value}, another '
+                    f'row {fixed[argument]}; train them apart',
+                )
+    for flag in ('untie', 'clamp', 'same_length'):
+        value = getattr(choices, flag)
+        if value is not None and flag not in taken:
+            raise UsageError(
+                f'--{flag}: the encoder {name} of '
+                f'--objectives={choices.objectives} has none; leave it out'
+            )
+        if value is not None:
+            fixed[flag] = value
+    if choices.same_length and not fixed.get('causal'):
+        raise UsageError(
+            '--same_length is for rows whose tokens see no later ones, not '
+            f'for --objectives={choices.objectives}; leave it out'
+        )
+    if choices.size is not None and choices.size not in SIZES:
+        raise UsageError(
+            f'--size={choices.size}: known are {", ".join(SIZES)}'
+        )
+    if started is not None:
+        found = {**_started(choices, name, started), **fixed}
+        found['rate'] = choices.dropout
+        if not found.get('causal'):  # rows that see what comes later
+            found.pop('same_length', None)
+    else:
+        if choices.gelu and {'gelu', 'activation'}.isdisjoint(taken):
+            raise UsageError(f'--gelu: the encoder {name} has none')
+        gelu = choices.gelu or GELU
+        default = DEFAULT_SIZES.get(name, SIZES['tiny'])
+        found = {
+            'vocab_size': 0,
+            **(SIZES[choices.size] if choices.size else default),
+            'max_length': choices.positions or POSITIONS,
+            'rate': choices.dropout,
+            'gelu': gelu,
+            'activation': f'gelu_{gelu}',
+            **fixed,
+        }
+        found = {k: v for k, v in found.items() if k in taken}
+    if choices.seq_len > found['max_length']:
+        raise UsageError(
+            f'--seq_len={choices.seq_len}: the encoder has '
+            f'{found["max_length"]} positions; lower it'
+            + ('' if started else ', or raise --positions')
+        )
+    return found
+
+
+def _started(choices: Choices, name: str, started: Config) -> dict[str, Any]:
+    """Arguments of the encoder that --init has.
+
+    Raises:
+        UsageError: it is of another size or kind than was chosen.
+    """
+    arguments = started.encoder.arguments
+    size = SIZES[choices.size] if choices.size else {}
+    if any(arguments.get(k, v) != v for k, v in size.items()):
+        raise UsageError(
+            f'--size={choices.size} is not the size of --init '
+            f'({arguments.get("layers", 0)} layers, {arguments["width"]} '
+            'wide); leave out one of the two'
+        )
+    if started.encoder.name != name:
+        raise UsageError(
+            f'--init holds the encoder {started.encoder.name!r}, the rows '
+            f'want {name!r}'
+        )
+    for flag in ('positions', 'gelu', 'untie'):
+        if getattr(choices, flag) is not None:
+            raise UsageError(f'--{flag} is decided by --init; leave it out')
+    return dict(arguments)
+
+
+def _memory_length(choices: Choices, encoder: str) -> int | None:
+    """T by default; None for an encoder that has no memory.
+
+    Raises:
+        UsageError: --memory_length for such an encoder.
+    """
+    if not ENCODERS[encoder].remembers:
+        if choices.memory_length is not None:
+            raise UsageError(
+                f'--memory_length={choices.memory_length}: the encoder '
+                f'{encoder} of --objectives={choices.objectives} has no '
+                'memory; leave it out'
+            )
+        return None
+    if choices.memory_length is None:
+        return choices.seq_len
+    return choices.memory_length
+
+
+def _vector(choices: Choices, rows: Mapping[str, RowConfig]) -> Vector:
+    """Of the row of the highest rank; all have one layout.
+
+    Raises:
+        UsageError: they have not.
+    """
+    vectors = {
+        row: TABLE[row].vector(entry.settings) for row, entry in rows.items()
+    }
+    layouts = {vector.layout for vector in vectors.values()}
+    if len(layouts) > 1:
+        raise _complaint(
+            choices,
+            f'the rows lay a text out differently ({", ".join(layouts)}); '
+            'train them apart',
+        )
+    return max(vectors.values(), key=lambda vector: vector.rank)

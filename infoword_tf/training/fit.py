@@ -1,0 +1,132 @@
+"""Orbit's loop over a trainer: what happens at logging steps, and at the end.
+"""
+
+import contextlib
+import io
+import pathlib
+import sys
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import orbit
+
+from infoword_tf import files
+from infoword_tf.training import loop, report
+from infoword_tf.training.checkpoint import Metrics
+
+
+class Pace(NamedTuple):
+    """How often things happen, in updates.
+
+    Attributes:
+        steps: of the run.
+        log: between logging steps.
+        evaluate, save: between held-out values and checkpoints; multiples of
+            `log`.
+    """
+
+    steps: int
+    log: int
+    evaluate: int
+    save: int
+
+
+def make_pace(
+    steps: int,
+    log: int | None = None,
+    evaluate: int | None = None,
+    save: int | None = None,
+) -> Pace:
+    """Fills in what was not chosen, and rounds up to logging steps.
+
+    Args:
+        steps: of the run.
+        log: None: steps / 50, at most 100.
+        evaluate: None: steps / 10.
+        save: None: steps / 10, at most 1000.
+    """
+    log = log or min(100, max(1, steps // 50))
+
+    def rounded(every: int) -> int:
+        return -(-every // log) * log
+
+    return Pace(
+        steps,
+        log,
+        rounded(evaluate or max(1, steps // 10)),
+        rounded(save or min(1000, max(1, steps // 10))),
+    )
+
+
+def fit(
+    workdir: pathlib.Path,
+    trainer: loop.Trainer,
+    heldout: loop.Heldout,
+    save: Callable[[int], None],
+    pace: Pace,
+    tokens: int,
+    chief: bool = True,
+) -> None:
+    """Trains to the last step; at logging steps the chief writes and shows.
+
+    Args:
+        workdir: of the run.
+        trainer, heldout: what trains and what measures.
+        save: keeps the state after so many updates.
+        pace: how often.
+        tokens: of a step.
+        chief: whether this process is the one that writes.
+    """
+    first = int(trainer.step)
+    rows = list(trainer.model.objectives)
+    metrics = Metrics(workdir, first, chief)
+    seconds = metrics.records[-1]['seconds'] if metrics.records else 0.0
+    clock = loop.Clock(first, seconds)
+
+    def act(values: dict[str, Any]) -> None:
+        if not chief:
+            return
+        now = int(trainer.step)
+        elapsed, rate = clock.lap(now)
+        # Orbit writes `values` to TensorBoard afterwards.
+        values['learning_rate'] = float(trainer.learning_rate(now - 1))
+        if now % pace.evaluate == 0 or now == pace.steps:
+            values.update(heldout.evaluate())
+        record = {
+            'step': now,
+            'seconds': round(elapsed, 2),
+            'tokens_per_second': round(rate * tokens, 1),
+            **values,
+        }
+        metrics.append(record)
+        left = (pace.steps - now) / rate
+        line = report.progress_line(record, rows, pace.steps, left)
+        shown.write(line + '\n')
+        shown.flush()
+        if now % pace.save == 0 or now == pace.steps:
+            save(now)
+        clock.skip()
+
+    controller = orbit.Controller(
+        strategy=trainer.strategy,
+        trainer=trainer,
+        global_step=trainer.step,
+        steps_per_loop=lambda s: int(
+            min(pace.log - s % pace.log, pace.steps - s)
+        ),
+        summary_dir=str(workdir / 'tensorboard') if chief else None,
+        train_actions=[act],
+    )
+    # Orbit prints lines of its own, with less in them than ours.
+    shown = sys.stdout
+    with contextlib.redirect_stdout(io.StringIO()):
+        controller.train(pace.steps, checkpoint_at_completion=False)
+    if not chief:
+        return
+    last = dict(metrics.records[-1]) if metrics.records else {'step': first}
+    if f'heldout/{rows[0]}/loss' not in last:
+        last.update(heldout.evaluate())
+    files.write_json(workdir / 'metrics.json', last)
+    report.draw_bounds(workdir / 'bounds.png', metrics.records, rows)
+    print(report.closing_table(last, rows))
+    print(f'{workdir}/ holds the encoder, metrics.jsonl and bounds.png')

@@ -1,0 +1,114 @@
+"""What decides the weights of a run, by flag: written down, and compared.
+
+A run goes on only with the flags it began with, compared by what they mean.
+"""
+
+import json
+import pathlib
+from collections.abc import Mapping
+from typing import Any
+
+from infoword_tf import files
+from infoword_tf.commands import UsageError
+from infoword_tf.config import FILE, Config
+from infoword_tf.training.checkpoint import last_step
+
+# Flags that change no weight (other replicas drop otherwise: that is said).
+FREE = (
+    'workdir',
+    'checkpoint_every',
+    'keep_checkpoints',
+    'log_every',
+    'eval_every',
+    'strategy',
+    'logical_cpus',
+)
+
+
+def run_record(
+    flags: Mapping[str, Any],
+    config: Config,
+    warmup_steps: int,
+    fingerprint: str,
+    vocabulary: str,
+) -> dict[str, Any]:
+    """Every flag but FREE, those with a meaning of their own by that.
+
+    Args:
+        flags: of the run, by name.
+        config: that they led to.
+        warmup_steps: that they led to.
+        fingerprint, vocabulary: of the text.
+    """
+    found = {
+        name: value
+        for name, value in flags.items()
+        if name not in FREE and '.' not in name
+    }
+    arguments = config.encoder.arguments
+    sizes = [arguments.get(name, 0) for name in ('layers', 'width', 'heads')]
+    found |= {
+        'corpus (its files, or packages that pydocs reads)': fingerprint,
+        'vocab': f'{flags["vocab"] or "learned"} (text {vocabulary})',
+        'vocab_size': arguments['vocab_size'],
+        'tokenizer': config.tokenizer.kind,
+        'lower_case': config.tokenizer.lower_case,
+        'objectives': ','.join(
+            f'{row}:{entry.weight:g}' for row, entry in config.rows.items()
+        ),
+        'masking': config.masking,
+        'encoder': config.encoder.name,
+        'size': 'x'.join(map(str, sizes)),
+        'positions': arguments['max_length'],
+        'dropout': arguments['rate'],
+        'gelu': arguments.get('gelu', arguments.get('activation')),
+        'untie': arguments.get('untie'),
+        'clamp': arguments.get('clamp'),
+        'same_length': arguments.get('same_length'),
+        'memory_length': config.memory_length,
+        'warmup_steps': warmup_steps,
+        'precision': config.precision,
+    }
+    found |= {
+        f'{row}.{name}': value
+        for row, entry in config.rows.items()
+        for name, value in entry.settings.items()
+    }
+    return json.loads(json.dumps(found))
+
+
+def agree(workdir: pathlib.Path, config: Config, flagfile: str) -> None:
+    """Writes config.json and flags.txt, or checks them against the old ones.
+
+    Args:
+        workdir: of the run.
+        config: of the run, with its record.
+        flagfile: the flags that were given.
+
+    Raises:
+        UsageError: the workdir is of a run with other flags.
+    """
+    if (workdir / FILE).exists() and last_step(workdir) is not None:
+        old = Config.read(workdir)
+        shared = set(old.rows) & set(config.rows)
+        differ = [
+            f'--{name} was {old.run.get(name)}, is {config.run.get(name)}'
+            for name in dict.fromkeys([*config.run, *old.run])
+            if old.run.get(name) != config.run.get(name)
+            # Settings of rows that one of the two has not go without saying.
+            and ('.' not in name or name.split('.')[0] in shared)
+        ]
+        if differ:
+            raise UsageError(
+                f'{workdir} holds a run with other flags: {"; ".join(differ)}.'
+                ' Give this run another --workdir, or the old flags'
+            )
+        if old.replicas != config.replicas:
+            print(
+                f'going on with {config.replicas} replicas instead of '
+                f'{old.replicas}: dropout masks differ from here',
+                flush=True,
+            )
+    config.write(workdir)
+    with files.written(workdir / 'flags.txt') as partial:
+        partial.write_text(flagfile)

@@ -1,0 +1,167 @@
+"""All that lasts from step to step beside weights and moments.
+
+The memory of streams, the queue of an objective, whatever `Model.empty_state`
+has: variables here, arguments and results of a step. What is of the batch's
+rows has a part on every replica; the rest is the same on all.
+
+Averages of weights last too, as weights of the model; they follow here.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+import tensorflow as tf
+
+from infoword_tf.model import Entry, Model
+
+
+def arrays_of(value: Any) -> dict[str, Any]:
+    """The arrays of an entry by name; it is a named tuple or a dict."""
+    return dict(value) if isinstance(value, Mapping) else value._asdict()
+
+
+def _like(value: Any, arrays: Mapping[str, Any]) -> Any:
+    """What `arrays_of` was given, with other arrays."""
+    if isinstance(value, Mapping):
+        return dict(arrays)
+    return type(value)(**arrays)
+
+
+class State:
+    """The variables of a run's state.
+
+    Floats are float32 whatever the model computes in, which keeps bfloat16
+    exactly.
+
+    Attributes:
+        entries: by name, what the model has, empty.
+    """
+
+    def __init__(
+        self, model: Model, strategy: tf.distribute.Strategy, batch_size: int
+    ):
+        """Makes the variables, empty; none where nothing lasts.
+
+        Args:
+            model: of the run.
+            strategy: of the run.
+            batch_size: B of the global batch.
+        """
+        self.model, self.strategy = model, strategy
+        share = batch_size // strategy.num_replicas_in_sync
+        self.entries: dict[str, Entry] = model.empty_state(share)
+        self._variables: dict[str, dict[str, tf.Variable]] = {}
+        with strategy.scope():
+            for name, entry in self.entries.items():
+                self._variables[name] = {
+                    part: self._variable(value)
+                    for part, value in arrays_of(entry.empty).items()
+                }
+
+    @staticmethod
+    def _variable(value: Any) -> tf.Variable:
+        value = tf.convert_to_tensor(value)
+        if value.dtype.is_floating:
+            value = tf.cast(value, tf.float32)
+        return tf.Variable(
+            value,
+            trainable=False,
+            synchronization=tf.VariableSynchronization.ON_READ,
+            aggregation=tf.VariableAggregation.NONE,
+        )
+
+    def read(self) -> dict[str, Any]:
+        """By name, what the replica that runs finds."""
+        found = {}
+        for name, variables in self._variables.items():
+            empty = self.entries[name].empty
+            found[name] = _like(
+                empty,
+                {
+                    part: tf.cast(variables[part].read_value(), value.dtype)
+                    for part, value in arrays_of(empty).items()
+                },
+            )
+        return found
+
+    def write(self, new: Mapping[str, Any], allowed: tf.Tensor) -> None:
+        """Keeps what the replica that runs leaves to the next step.
+
+        Args:
+            new: by name, as `read` gives it.
+            allowed: bool; False leaves everything as it is.
+        """
+        for name, variables in self._variables.items():
+            arrays = arrays_of(new[name])
+            for part, variable in variables.items():
+                value = tf.cast(arrays[part], variable.dtype)
+                old = variable.read_value()
+                variable.assign(tf.where(allowed, value, old))
+
+    def parts(self) -> dict[str, tf.Variable]:
+        """The variables by path, for a checkpoint.
+
+        `state/NAME/PART/REPLICA` for what each replica has of its own;
+        nothing of those where replicas are on several machines, of which one
+        writes. `state/NAME/PART` for the rest, which `share` puts on all.
+        """
+        found = {}
+        for name, variables in self._variables.items():
+            for part, variable in variables.items():
+                local = self.strategy.experimental_local_results(variable)
+                path = f'state/{name}/{part}'
+                if not self.entries[name].by_row:
+                    found[path] = local[0]
+                elif len(local) == self.strategy.num_replicas_in_sync:
+                    for replica, value in enumerate(local):
+                        found[f'{path}/{replica}'] = value
+        return found
+
+    def share(self) -> None:
+        """Gives all replicas what the first one has, after `parts` are set."""
+        for name, variables in self._variables.items():
+            if not self.entries[name].by_row:
+                for variable in variables.values():
+                    first, *others = self.strategy.experimental_local_results(
+                        variable
+                    )
+                    for other in others:
+                        other.assign(first)
+
+    @property
+    def is_local(self) -> bool:
+        """Whether some of it is of rows that are on other machines."""
+        paths = self.parts()
+        return any(
+            entry.by_row and not any(p.startswith(f'state/{n}/') for p in paths)
+            for n, entry in self.entries.items()
+        )
+
+    def follow(self, allowed: tf.Tensor) -> None:
+        """Moves averages of weights, after an update, on this replica.
+
+        Args:
+            allowed: bool; False leaves everything as it is.
+        """
+        averages = self.model.averages
+        if not averages:
+            return
+
+        def move() -> tf.Tensor:
+            for name, pairs in averages.items():
+                momentum = self.model.companions[name].momentum
+                for copy, source in pairs:
+                    # By handles: each replica has the same numbers.
+                    old, new = (
+                        tf.raw_ops.ReadVariableOp(
+                            resource=x.value.handle, dtype=tf.float32
+                        )
+                        for x in (copy, source)
+                    )
+                    tf.raw_ops.AssignVariableOp(
+                        resource=copy.value.handle,
+                        value=momentum * old + (1.0 - momentum) * new,
+                    )
+            return tf.constant(True)
+
+        tf.cond(allowed, move, lambda: tf.constant(False))

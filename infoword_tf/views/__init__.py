@@ -1,0 +1,47 @@
+"""Views: what a and b of a row look like as token ids."""
+
+from infoword_tf.views.cloze import PASSAGE, SENTENCE
+from infoword_tf.views.draws import generator
+from infoword_tf.views.masked import MASKED
+from infoword_tf.views.negatives import NEGATIVES
+from infoword_tf.views.ngrams import NGRAMS
+from infoword_tf.views.permuted import PERMUTED
+from infoword_tf.views.streams import STREAMED
+from infoword_tf.views.view import (
+    Draw,
+    Reads,
+    Specials,
+    View,
+    ViewSpec,
+    flatten,
+    unflatten,
+)
+
+VIEWS: dict[str, ViewSpec] = {
+    'masked': MASKED,
+    'ngrams': NGRAMS,
+    'negatives': NEGATIVES,
+    'passage': PASSAGE,
+    'sentence': SENTENCE,
+    'streamed': STREAMED,
+    'permuted': PERMUTED,
+}
+
+
+def root(view: str) -> str:
+    """The view whose text and draw a view has: what it is cut out of."""
+    return VIEWS[view].like or view
+
+
+__all__ = [
+    'VIEWS',
+    'Draw',
+    'Reads',
+    'Specials',
+    'View',
+    'ViewSpec',
+    'flatten',
+    'generator',
+    'root',
+    'unflatten',
+]

@@ -1,0 +1,155 @@
+"""The views `passage` and `sentence`: a document, and one sentence of it.
+
+Glossary of shapes: B documents, C tokens read of each, T tokens with specials.
+"""
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from infoword_tf.views.view import Draw, Specials, View, ViewSpec, numbered
+
+FIRST_SHARE, COMPLETE_SHARE = 0.5, 0.1  # of documents, see `cloze`
+
+
+class Documents(NamedTuple):
+    """A global batch of the source `documents`.
+
+    Attributes:
+        ids: [B, C] int32 pieces, from a sentence start on; zeros beyond.
+        lengths: [B] int32, pieces of each.
+        sentence_starts: [B, C] bool; every row begins with True.
+    """
+
+    ids: np.ndarray
+    lengths: np.ndarray
+    sentence_starts: np.ndarray
+
+
+class Cloze(NamedTuple):
+    """Which sentence of each document is asked for.
+
+    Attributes:
+        starts, ends: [B] int32: its first token and the one after its last.
+        complete: [B] bool: the document keeps its sentence.
+        usable: [B] bool: there is another sentence.
+    """
+
+    starts: np.ndarray
+    ends: np.ndarray
+    complete: np.ndarray
+    usable: np.ndarray
+
+
+def cloze(documents: Documents, random: np.random.Generator) -> Cloze:
+    """Draws a sentence of each document (inverse cloze task, Lee et al. 2019).
+
+    The first one half the time, since that is what says what a text is about,
+    else any of the others alike. One time in ten the document keeps it, so
+    that matching words count too.
+    """
+    rows, tokens = np.nonzero(documents.sentence_starts)
+    sentences = documents.sentence_starts.sum(axis=1)
+    first, later, complete = random.random((3, len(sentences)))
+    number = 1 + (later * (sentences - 1)).astype(np.int64)
+    number = np.where(first < FIRST_SHARE, 0, number)
+    usable = sentences > 1
+    number = np.where(usable, number, 0)
+    begin = np.cumsum(sentences) - sentences + number  # among all sentences
+    following = np.minimum(begin + 1, len(tokens) - 1)
+    last = number == sentences - 1
+    ends = np.where(last, documents.lengths, tokens[following])
+    return Cloze(
+        tokens[begin].astype(np.int32),
+        ends.astype(np.int32),
+        complete < COMPLETE_SHARE,
+        usable,
+    )
+
+
+def _enclosed(
+    ids: np.ndarray,
+    lengths: np.ndarray,
+    rows: Mapping[str, str],
+    draw: Cloze,
+    specials: Specials,
+) -> View:
+    """[CLS] text [SEP] padding, wanted whole.
+
+    Args:
+        ids: [B, T - 2] int32.
+        lengths: [B] int32, pieces of each text, not more than T - 2.
+
+    Raises:
+        ValueError: a row wants something else than the text.
+    """
+    if set(rows.values()) - {'text'}:
+        raise ValueError(f'of this view there is the text alone: {rows}')
+    b, room = ids.shape
+    place = np.arange(room + 2)
+    end = lengths[:, None] + 1
+    padded = np.full((b, room + 2), specials.sep_id, np.int32)
+    padded[:, 0] = specials.cls_id
+    padded[:, 1:-1] = np.where(
+        place[:-2] < lengths[:, None], ids, specials.sep_id
+    )
+    padding = place > end
+    number = numbered(np.where(padding, -1, padded))
+    weights = draw.usable.astype(np.float32)[:, None]
+    measured = 1 - draw.complete.astype(np.float32)[:, None]
+    return View(
+        ids=padded,
+        sequences=np.arange(b, dtype=np.int32),
+        block_ids=padding.astype(np.int32),
+        targets=dict.fromkeys(rows, number[:, None]),
+        weights=dict.fromkeys(rows, weights),
+        measured=dict.fromkeys(rows, measured),
+    )
+
+
+def passage(
+    documents: Documents,
+    draw: Cloze,
+    rows: Mapping[str, str],
+    specials: Specials,
+) -> View:
+    """[CLS] document [SEP] without the drawn sentence: a of `ict`.
+
+    One time in ten with it.
+    """
+    room = documents.ids.shape[1]
+    gap = np.where(draw.complete, 0, draw.ends - draw.starts)[:, None]
+    place = np.arange(room)
+    after = (place >= draw.starts[:, None]) & (gap > 0)
+    source = np.minimum(place + after * gap, room - 1)
+    ids = np.take_along_axis(documents.ids, source, axis=1)
+    lengths = documents.lengths - gap[:, 0]
+    return _enclosed(ids, lengths, rows, draw, specials)
+
+
+def sentence(
+    documents: Documents,
+    draw: Cloze,
+    rows: Mapping[str, str],
+    specials: Specials,
+) -> View:
+    """[CLS] the drawn sentence [SEP]: b of `ict`, cut to T / 4."""
+    read = documents.ids.shape[1]
+    room = max(1, (read + 2) // 4 - 2)
+    source = np.minimum(draw.starts[:, None] + np.arange(room), read - 1)
+    ids = np.take_along_axis(documents.ids, source, axis=1)
+    lengths = np.minimum(draw.ends - draw.starts, room)
+    view = _enclosed(ids, lengths, rows, draw, specials)
+    cut = (draw.ends - draw.starts > room) & draw.usable
+    return view._replace(counts={'cut_sentences': cut.astype(np.int32)})
+
+
+def draw(settings: Mapping[str, Any]) -> Draw:
+    """The sentence of each document."""
+    del settings
+    return Draw('cloze', cloze)
+
+
+PASSAGE = ViewSpec(make=passage, source='documents', draw=draw)
+SENTENCE = ViewSpec(make=sentence, source='documents', draw=draw)

@@ -1,0 +1,226 @@
+"""What is masked of windows and of pairs, and what is shown instead.
+
+A draw is a function of a source's global batch and of a generator that comes
+from (seed, step, name of the draw) alone.
+
+Glossary of shapes: B sequences, L tokens of each (without specials), W words,
+P tokens of the budget.
+"""
+
+import functools
+import math
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+
+MASKED_SHARE = 0.15  # of the tokens, Devlin et al. 2019, Kong et al. 2019 §5.2
+SPAN_MEAN, SPAN_DEVIATION, LONGEST_SPAN = 5.0, 1.0, 10  # words, Kong §5.2
+
+
+class Windows(NamedTuple):
+    """A global batch of the source `windows`.
+
+    Attributes:
+        ids: [B, L] int32 pieces; a separator lies between documents.
+        word_starts: [B, L] bool; every row begins with True.
+        separators: [B, L] bool.
+    """
+
+    ids: np.ndarray
+    word_starts: np.ndarray
+    separators: np.ndarray
+
+
+class Pairs(NamedTuple):
+    """A global batch of the sources `pairs` and `next_pairs`: A [SEP] B.
+
+    Attributes:
+        ids: [B, L] int32 pieces; 0 where there is no text.
+        word_starts: [B, L] bool; both pieces begin with True.
+        separators: [B, L] bool: between A and B, and behind B.
+        firsts, seconds: [B] int32, how many tokens A and B have.
+        labels: [B] int32: 1 where B does not follow A (BERT's), else 0.
+        negatives: pairs [B K, ...] of the same A, each with K other B, or None.
+    """
+
+    ids: np.ndarray
+    word_starts: np.ndarray
+    separators: np.ndarray
+    firsts: np.ndarray
+    seconds: np.ndarray
+    labels: np.ndarray
+    negatives: 'Pairs | None' = None
+
+
+class Masking(NamedTuple):
+    """Which tokens are masked, and what is shown instead.
+
+    Attributes:
+        masked: [B, L] bool, tokens to predict; P in each row, or all there
+            are where a row holds fewer.
+        shown: [B, L] int32 in {0, 1, 2}: [MASK], a random piece, the piece.
+        random: [B, L] float64 in [0, 1): chooses the random piece.
+        starts, lengths: [B, P] int32, the spans in the order of drawing,
+            length 0 where a row has fewer; None for words and tokens.
+        shortened: [B] int32, spans that found no room for their words.
+        negatives: the same of the text's negatives, see `Pairs`.
+    """
+
+    masked: np.ndarray
+    shown: np.ndarray
+    random: np.ndarray
+    starts: np.ndarray | None = None
+    lengths: np.ndarray | None = None
+    shortened: np.ndarray | None = None
+    negatives: 'Masking | None' = None
+
+
+def budget(length: int) -> int:
+    """P = ceil(0.15 L): tokens that are predicted in each sequence."""
+    return math.ceil(MASKED_SHARE * length)
+
+
+def budgets(text: Windows | Pairs) -> np.ndarray:
+    """[B] int64: P of each row; a pair's own length is less than L."""
+    if isinstance(text, Pairs):
+        own = text.firsts + text.seconds
+        return np.ceil(MASKED_SHARE * own).astype(np.int64)
+    b, length = text.ids.shape
+    return np.full(b, budget(length), np.int64)
+
+
+def span_lengths(size: int, random: np.random.Generator) -> np.ndarray:
+    """n ~ N(5, 1) rounded, clipped to 1..10 words: [size] int64."""
+    n = np.rint(random.normal(SPAN_MEAN, SPAN_DEVIATION, size))
+    return np.clip(n, 1, LONGEST_SPAN).astype(np.int64)
+
+
+def spans(
+    windows: Windows | Pairs, random: np.random.Generator
+) -> Masking:
+    """Draws n-grams of whole words until the budget is spent (Kong §5.2).
+
+    Every round draws one span for each row that has budget left: its length
+    once, its place uniformly among all where so many free words follow each
+    other in one document; where they follow nowhere, the longest free run is
+    taken, and counted. The last span is cut to the budget. No two overlap;
+    two that touch stay two.
+    """
+    b, length = windows.ids.shape
+    rows = np.arange(b)
+    # Words by number: begin[w] is the token of word w, begin[W] = L.
+    word = np.cumsum(windows.word_starts, axis=1) - 1  # [B, L]
+    most = int(word[:, -1].max()) + 1  # W
+    begin = np.full((b, most + LONGEST_SPAN + 1), length, np.int32)
+    row, token = np.nonzero(windows.word_starts)
+    begin[row, word[row, token]] = token
+    # Words that cannot be taken: separators, and beyond the last one.
+    taken = begin[:, : most + LONGEST_SPAN] == length
+    row, token = np.nonzero(windows.separators)
+    taken[row, word[row, token]] = True
+
+    left = budgets(windows)
+    masked = np.zeros((b, length), bool)
+    all_starts, all_lengths = [], []
+    shortened = np.zeros(b, np.int32)
+    offsets = np.arange(LONGEST_SPAN)
+    while left.any():
+        n = span_lengths(b, random)
+        u = random.random(b)
+        # free[w]: how many words from w on are free, up to 10.
+        free = np.zeros(taken.shape, np.int8)
+        for _ in range(LONGEST_SPAN):
+            free[:, :-1] = np.where(taken[:, :-1], 0, 1 + free[:, 1:])
+        longest = free.max(axis=1)
+        left[longest == 0] = 0  # a row of separators: nothing to hide
+        active = left > 0
+        shortened += active & (longest < n)
+        n = np.minimum(n, longest)
+        fits = (free >= n[:, None]) & (n[:, None] > 0)
+        rank = np.cumsum(fits, axis=1)
+        w = np.argmax(rank > (u * rank[:, -1])[:, None], axis=1)
+        first = begin[rows, w]
+        size = np.minimum(begin[rows, w + n] - first, left) * active
+        covered = w[:, None] + offsets  # [B, 10]
+        row, i = np.nonzero((offsets < n[:, None]) & active[:, None])
+        taken[row, covered[row, i]] = True
+        place = np.arange(length)
+        masked |= (place >= first[:, None]) & (place < (first + size)[:, None])
+        left -= size
+        all_starts.append(np.where(active, first, 0))
+        all_lengths.append(size)
+    # Every round takes a token at least, so there are no more than P.
+    drawn = np.zeros((2, b, budget(length)), np.int32)
+    for number, pair in enumerate(zip(all_starts, all_lengths, strict=True)):
+        drawn[:, :, number] = pair
+    return Masking(
+        masked,
+        np.zeros((b, length), np.int32),
+        np.zeros((b, length)),
+        *drawn,
+        shortened,
+    )
+
+
+def _first_by(order: np.ndarray, windows: Windows | Pairs) -> np.ndarray:
+    """[B, L] bool: the P tokens of lowest order in each row, no separators."""
+    order = np.where(windows.separators, np.inf, order)
+    p = budget(order.shape[1])
+    chosen = np.argsort(order, axis=1, kind='stable')[:, :p]
+    masked = np.zeros(order.shape, bool)
+    within = np.arange(p) < budgets(windows)[:, None]
+    np.put_along_axis(masked, chosen, within, axis=1)
+    return masked & ~windows.separators
+
+
+def _eighty_ten_ten(
+    masked: np.ndarray, random: np.random.Generator
+) -> Masking:
+    """BERT's 80 % [MASK], 10 % a random piece, 10 % the piece itself.
+
+    Drawn for each piece, with whole words too, as the original does.
+    """
+    u = random.random(masked.shape)
+    shown = (u >= 0.8).astype(np.int32) + (u >= 0.9)
+    return Masking(masked, shown, random.random(masked.shape))
+
+
+def words(
+    windows: Windows | Pairs, random: np.random.Generator
+) -> Masking:
+    """Draws whole words in random order until the budget is spent.
+
+    The last word is cut to the budget.
+    """
+    b, length = windows.ids.shape
+    word = np.cumsum(windows.word_starts, axis=1) - 1
+    order = np.take_along_axis(random.random((b, length)), word, axis=1)
+    return _eighty_ten_ten(_first_by(order, windows), random)
+
+
+def tokens(
+    windows: Windows | Pairs, random: np.random.Generator
+) -> Masking:
+    """Draws single pieces until the budget is spent (Devlin et al. 2019)."""
+    order = random.random(windows.ids.shape)
+    return _eighty_ten_ten(_first_by(order, windows), random)
+
+
+MASKINGS = {'spans': spans, 'words': words, 'tokens': tokens}
+
+
+@functools.cache
+def masking(name: str) -> Callable[..., Masking]:
+    """The draw of a name in MASKINGS, for a text and its negatives alike."""
+
+    def draw(
+        text: Windows | Pairs, random: np.random.Generator
+    ) -> Masking:
+        found = MASKINGS[name](text, random)
+        if isinstance(text, Pairs) and text.negatives is not None:
+            others = MASKINGS[name](text.negatives, random)
+            found = found._replace(negatives=others)
+        return found
+
+    return draw

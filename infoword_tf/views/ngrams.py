@@ -1,0 +1,94 @@
+"""The view `ngrams`: what `masked` hides, side by side in one row.
+
+Glossary of shapes: B sequences, L tokens drawn, P masked tokens, S n-grams of a
+sequence.
+"""
+
+import math
+from collections.abc import Mapping
+
+import numpy as np
+
+from infoword_tf.views.masking import Masking, Pairs, Windows, budget
+from infoword_tf.views.view import Specials, View, ViewSpec, numbered
+
+
+def most_ngrams(length: int) -> int:
+    """S: n-grams that a packed row of `ngrams` has room for.
+
+    Spans of five words are seven pieces (Kong et al. 2019, §5.2 with §4), so
+    a budget of P holds P / 7 of them; beyond P / 5.5 + 2 they are rare.
+    """
+    p = budget(length)
+    return min(p, math.ceil(p / 5.5) + 2)
+
+
+def ngrams(
+    windows: Windows | Pairs,
+    draw: Masking,
+    rows: Mapping[str, str],
+    specials: Specials,
+) -> View:
+    """[CLS] n-gram [SEP] [CLS] n-gram [SEP] ...: what `masked` hides.
+
+    b of `dim`, at each [CLS]. The n-grams of a sequence share one row of
+    P + 2 S positions; attention stays inside each, and positions begin anew.
+    Spans beyond the first S are left out and counted. The targets number the
+    distinct n-grams of the batch.
+
+    Raises:
+        ValueError: the draw hides no spans, or a row wants its pieces.
+    """
+    if draw.starts is None:
+        raise ValueError(
+            'n-grams are cut out of spans: take the masking spans'
+        )
+    if set(rows.values()) - {'start'}:
+        raise ValueError(f'of n-grams there is the start alone: {rows}')
+    b, length = windows.ids.shape
+    p, s = budget(length), most_ngrams(length)
+    width = p + 2 * s
+    starts, lengths = draw.starts[:, :s], draw.lengths[:, :s]
+    sizes = np.where(lengths > 0, lengths + 2, 0)  # with specials
+    offsets = np.cumsum(sizes, axis=1) - sizes
+    # One entry for every token of every n-gram, in order.
+    sequence, slot = (
+        np.repeat(index.ravel(), sizes.ravel()) for index in np.indices((b, s))
+    )
+    begin = np.cumsum(sizes) - sizes.ravel()
+    within = np.arange(len(slot)) - np.repeat(begin, sizes.ravel())
+    column = offsets[sequence, slot] + within
+    source = starts[sequence, slot] + within - 1
+    last = within == sizes[sequence, slot] - 1
+    token = windows.ids[sequence, np.clip(source, 0, length - 1)]
+    token = np.where(within == 0, specials.cls_id, token)
+    token = np.where(last, specials.sep_id, token)
+    # What is left over is a block of its own, which nobody reads.
+    ids = np.full((b, width), specials.sep_id, np.int32)
+    positions = np.zeros((b, width), np.int32)
+    block_ids = np.full((b, width), s, np.int32)
+    ids[sequence, column] = token
+    positions[sequence, column] = within
+    block_ids[sequence, column] = slot
+    # [B S, longest]: equal rows are equal n-grams.
+    spelled = np.full((b * s, max(1, sizes.max())), -1, np.int32)
+    spelled[sequence * s + slot, within] = token
+    number = numbered(spelled)
+    real = lengths > 0
+    return View(
+        ids=ids,
+        sequences=np.arange(b, dtype=np.int32),
+        positions=positions,
+        block_ids=block_ids,
+        places=dict.fromkeys(rows, np.where(real, offsets, 0).astype(np.int32)),
+        targets=dict.fromkeys(rows, number.reshape(b, s).astype(np.int32)),
+        weights=dict.fromkeys(rows, real.astype(np.float32)),
+        counts={
+            'dropped_spans': (draw.lengths[:, s:] > 0)
+            .sum(axis=1)
+            .astype(np.int32)
+        },
+    )
+
+
+NGRAMS = ViewSpec(make=ngrams, like='masked')

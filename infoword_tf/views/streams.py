@@ -1,0 +1,71 @@
+"""The view `streamed`: text as it stands, which goes on in the next step.
+
+Glossary of shapes: B rows, n tokens that a row reads in a step, T tokens.
+"""
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from infoword_tf.views.view import Specials, View, ViewSpec
+
+
+class Streams(NamedTuple):
+    """A global batch of the source `streams`, each row in reading order.
+
+    Attributes:
+        ids: [B, n] int32 pieces; a separator lies between documents. Rows
+            begin and end anywhere, inside a word too.
+        word_starts: [B, n] bool: the piece is the first that is read of its
+            word; backward that is its last one.
+        separators: [B, n] bool.
+        directions: [B] int32, +1, or -1 for rows of the reversed text.
+        following: [B] int32, the piece that is read next.
+    """
+
+    ids: np.ndarray
+    word_starts: np.ndarray
+    separators: np.ndarray
+    directions: np.ndarray
+    following: np.ndarray
+
+
+def streamed(
+    streams: Streams,
+    draw: None,
+    rows: Mapping[str, str],
+    specials: Specials,
+) -> View:
+    """T tokens of a stream as they stand: a and b of `transformer_xl`.
+
+    The target of every place is the token that comes next, of the last place
+    the first one of the next step. A separator is a target of the loss, since
+    where a text ends is part of it, but not of MI, whose p(b) has no specials
+    but [UNK]; the other specials are none.
+
+    Raises:
+        ValueError: a row wants something else than the text.
+    """
+    del draw
+    if set(rows.values()) - {'text'}:
+        raise ValueError(f'of this view there is the text alone: {rows}')
+    targets = np.hstack([streams.ids[:, 1:], streams.following[:, None]])
+    never = np.isin(targets, (specials.cls_id, specials.mask_id))
+    measured = targets != specials.sep_id
+    return View(
+        ids=streams.ids,
+        sequences=np.arange(len(targets), dtype=np.int32),
+        targets=dict.fromkeys(rows, targets),
+        weights=dict.fromkeys(rows, 1 - never.astype(np.float32)),
+        measured=dict.fromkeys(rows, measured.astype(np.float32)),
+    )
+
+
+def reading(length: int, settings: Mapping[str, Any]) -> dict[str, Any]:
+    """How the source is read: T tokens, none of them twice."""
+    del settings
+    return {'length': length}
+
+
+STREAMED = ViewSpec(make=streamed, source='streams', reading=reading)

@@ -1,0 +1,160 @@
+"""What every fused piece is held against: plain operations, float32.
+
+A `Piece` tells what one takes and how to run it; `piece_test` makes the tests
+that hold its fused form against its plain form and the automatic gradients of
+that.
+"""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+import tensorflow as tf
+from absl.testing import parameterized
+
+from infoword_tf.layers import dropout
+
+B, T, H, D, EPSILON, RATE = 3, 5, 2, 12, 1e-6, 0.1
+KEY = dropout.new_key(17)
+BFLOAT16 = 2.0**-8  # half a unit in the last place, relative
+# Inputs in the compute dtype; others are float32.
+WIDE = ('x', 'residual', 'scores', 'content', 'position')
+
+
+class Piece(NamedTuple):
+    """One piece under test.
+
+    Attributes:
+        shapes: of its inputs, by name.
+        run: (inputs, key, rate) -> a list of its results.
+        masked: (inputs, rate) -> the same by plain operations, with the mask
+            of KEY written in; None: the piece drops nothing.
+    """
+
+    shapes: dict[str, tuple[int, ...]]
+    run: Callable[..., list[Any]]
+    masked: Callable[..., list[Any]] | None = None
+
+
+def drop(x, rate):
+    """Plain dropout by the mask of KEY."""
+    keep = dropout.keep_mask(KEY, tuple(x.shape), rate)
+    return tf.where(keep, x / (1 - rate), 0.0)
+
+
+def dropping(shapes, run):
+    """A piece whose last operation is dropout."""
+    return Piece(
+        shapes, run, lambda inputs, rate: [drop(run(inputs, None)[0], rate)]
+    )
+
+
+def make_inputs(shapes, seed, dtype='float32'):
+    random = np.random.default_rng(seed)
+    return {
+        key: tf.cast(
+            tf.constant(
+                random.standard_normal(shape) * 1.5 + (key == 'gamma'),
+                tf.float32,
+            ),
+            dtype if key in WIDE else 'float32',
+        )
+        for key, shape in shapes.items()
+    }
+
+
+def value_and_gradients(function, inputs):
+    """Results, and gradients of their product with fixed numbers."""
+    random = np.random.default_rng(99)
+    with tf.GradientTape() as tape:
+        tape.watch(list(inputs.values()))
+        results = function(inputs)
+        total = 0.0
+        for result in results:
+            weights = random.standard_normal(result.shape).astype('f')
+            total += tf.reduce_sum(tf.cast(result, tf.float32) * weights)
+    return results, tape.gradient(total, inputs)
+
+
+def assert_close(actual, expected, tolerance, what=''):
+    """Within `tolerance` of the largest expected value."""
+    expected = np.asarray(tf.cast(expected, tf.float64))
+    np.testing.assert_allclose(
+        np.asarray(tf.cast(actual, tf.float64)),
+        expected,
+        rtol=0,
+        atol=tolerance * np.abs(expected).max(),
+        err_msg=what,
+    )
+
+
+def piece_test(pieces):
+    """The tests that all pieces share, for those given by name."""
+
+    def inputs_of(name, dtype='float32'):
+        return make_inputs(pieces[name].shapes, len(name), dtype)
+
+    class PieceTest(parameterized.TestCase):
+        @parameterized.product(name=list(pieces))
+        def test_rate_0_is_the_plain_piece(self, name):
+            inputs, run = inputs_of(name), pieces[name].run
+            plain, plain_gradients = value_and_gradients(
+                lambda i: run(i, None), inputs
+            )
+            found, gradients = value_and_gradients(
+                lambda i: run(i, KEY), inputs
+            )
+            for one, two in zip(found, plain, strict=True):
+                self.assertEqual(one.dtype, tf.float32)
+                self.assertEqual(one.shape, two.shape)
+                assert_close(one, two, 1e-6)
+            for key, gradient in gradients.items():
+                self.assertEqual(gradient.shape, inputs[key].shape)
+                assert_close(gradient, plain_gradients[key], 1e-5, key)
+
+        @parameterized.product(name=list(pieces), key=(None, KEY))
+        def test_bfloat16(self, name, key):
+            inputs, run = inputs_of(name, 'bfloat16'), pieces[name].run
+            exact = {k: tf.cast(v, tf.float32) for k, v in inputs.items()}
+            expected, expected_gradients = value_and_gradients(
+                lambda i: run(i, None), exact
+            )
+            found, gradients = value_and_gradients(
+                lambda i: run(i, key), inputs
+            )
+            for one, two in zip(found, expected, strict=True):
+                self.assertEqual(one.dtype, tf.bfloat16)
+                assert_close(one, two, 2 * BFLOAT16)
+            for k, gradient in gradients.items():
+                self.assertEqual(gradient.dtype, inputs[k].dtype, k)
+                assert_close(gradient, expected_gradients[k], 8 * BFLOAT16, k)
+
+    droppers = [name for name in pieces if pieces[name].masked]
+    if not droppers:
+        return PieceTest
+
+    class DroppingTest(PieceTest):
+        @parameterized.product(name=droppers)
+        def test_dropout_is_the_mask_of_the_key(self, name):
+            inputs, piece = inputs_of(name), pieces[name]
+            plain, plain_gradients = value_and_gradients(
+                lambda i: piece.masked(i, RATE), inputs
+            )
+            found, gradients = value_and_gradients(
+                lambda i: piece.run(i, KEY, RATE), inputs
+            )
+            assert_close(found[0], plain[0], 1e-6)
+            for key, gradient in gradients.items():
+                assert_close(gradient, plain_gradients[key], 1e-5, key)
+            (undropped,) = piece.run(inputs, KEY)
+            moved = tf.reduce_max(abs(found[0] - undropped))
+            self.assertGreater(float(moved), 0.05)
+
+        @parameterized.product(name=droppers)
+        def test_inference_drops_nothing(self, name):
+            inputs, run = inputs_of(name), pieces[name].run
+            (with_rate,) = run(inputs, None, RATE)
+            (without,) = run(inputs, None)
+            np.testing.assert_array_equal(with_rate, without)
+
+    return DroppingTest

@@ -1,0 +1,80 @@
+"""Bias and activation."""
+
+import numpy as np
+import tensorflow as tf
+from absl.testing import absltest, parameterized
+
+from infoword_tf.layers import activation
+from tests.layers.pieces import (
+    KEY,
+    B,
+    D,
+    T,
+    dropping,
+    piece_test,
+    value_and_gradients,
+)
+
+
+def make_piece(form):
+    def run(inputs, key, rate=0.0):
+        return [activation.bias_gelu(**inputs, form=form, key=key, rate=rate)]
+
+    return dropping({'x': (B, T, D), 'bias': (D,)}, run)
+
+
+PieceTest = piece_test(
+    {f'gelu_{form}': make_piece(form) for form in ('tanh', 'erf', 'relu')}
+)
+
+
+class GeluTest(parameterized.TestCase):
+    X = (-3.0, -1.0, -0.5, 0.5, 1.0, 2.0, 3.0)
+    VALUES = {
+        'erf': (-0.00404969, -0.15865525, -0.15426877, 0.34573123, 0.84134475,
+                1.95449974, 2.99595031),
+        'tanh': (-0.00363739, -0.15880801, -0.15428599, 0.34571401, 0.84119199,
+                 1.95459769, 2.99636261),
+    }
+
+    @parameterized.parameters((None,), (KEY,))
+    def test_relu(self, key):
+        y = activation.bias_gelu(
+            tf.constant([[-2.0, 0.5, 3.0]]),
+            tf.constant([1.0, -1.0, 1.0]),
+            form='relu',
+            key=key,
+        )
+        np.testing.assert_array_equal(y, [[0.0, 0.0, 4.0]])
+
+    @parameterized.product(form=('erf', 'tanh'), key=(None, KEY))
+    def test_values(self, form, key):
+        x = tf.constant(self.X)[None]
+        y = activation.bias_gelu(x, tf.zeros(7), form=form, key=key)
+        np.testing.assert_allclose(
+            y[0], self.VALUES[form], rtol=1e-6, atol=2e-7
+        )
+        shifted = activation.bias_gelu(
+            x - 0.25, tf.fill([7], 0.25), form=form, key=key
+        )
+        np.testing.assert_allclose(shifted, y, atol=1e-6)
+
+    @parameterized.parameters('erf', 'tanh')
+    def test_far_out_it_is_relu_with_a_finite_slope(self, form):
+        inputs = {'x': tf.constant([[-60.0, 60.0]]), 'bias': tf.zeros(2)}
+        for key in (None, KEY):
+            (y,), gradients = value_and_gradients(
+                lambda i, key=key: [
+                    activation.bias_gelu(*i.values(), form=form, key=key)
+                ],
+                inputs,
+            )
+            np.testing.assert_allclose(y, [[0.0, 60.0]], atol=1e-6)
+            weights = np.random.default_rng(99).standard_normal((1, 2))
+            np.testing.assert_allclose(
+                gradients['x'], weights * [0, 1], atol=1e-6
+            )
+
+
+if __name__ == '__main__':
+    absltest.main()

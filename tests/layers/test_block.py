@@ -1,0 +1,252 @@
+"""A block, norms behind or before, against NumPy in float64."""
+
+import math
+
+import numpy as np
+import tensorflow as tf
+from absl.testing import absltest, parameterized
+
+from infoword_tf.layers import dropout
+from infoword_tf.layers.attention import causal_mask
+from infoword_tf.layers.block import Block, take
+
+B, T, H, D, F, EPSILON = 2, 5, 3, 12, 20, 1e-6
+E = D // H
+KEY = dropout.new_key(5)
+PLACES = np.int32([[4, 0, 2], [1, 1, 3]])
+ROWS = np.arange(B)[:, None]
+MASKS = {
+    'all': None,
+    'causal': np.tril(np.ones((1, 1, T, T), bool)),
+    # Two texts in a row, of which both are causal.
+    'packed': np.stack([
+        np.tril(np.ones((T, T), bool))
+        & np.equal.outer(np.arange(T) < first, np.arange(T) < first)
+        for first in (2, 3)
+    ])[:, None],
+}
+PATHS = (
+    'attention_bias', 'attention_norm_gamma', 'attention_norm_beta',
+    'inner_kernel', 'inner_bias', 'outer_kernel', 'outer_bias',
+    'outer_norm_gamma', 'outer_norm_beta', 'attention/qkv_kernel',
+    'attention/qkv_bias', 'attention/output_kernel',
+)  # fmt: skip
+
+
+def make_block(pre_norm, rate=0.0, gelu='tanh', dtype='float32'):
+    """Every weight drawn, gammas around 1."""
+    block = Block(
+        D, H, F, rate, gelu, EPSILON, pre_norm=pre_norm, dtype=dtype
+    )
+    block.build()
+    random = np.random.default_rng(3)
+    for weight in block.weights:
+        drawn = 0.4 * random.standard_normal(weight.shape)
+        weight.assign(drawn + weight.path.endswith('gamma'))
+    return block
+
+
+def make_x():
+    random = np.random.default_rng(4)
+    return random.standard_normal((B, T, D)).astype(np.float32)
+
+
+def in_numpy(block, x, allowed):
+    """All states, [B, T, D] float64."""
+    weights = {
+        weight.path.removeprefix('block/'): weight.numpy().astype(np.float64)
+        for weight in block.weights
+    }
+    x = x.astype(np.float64)
+
+    def normalise(x, name):
+        x = x - x.mean(axis=-1, keepdims=True)
+        x = x / np.sqrt((x**2).mean(axis=-1, keepdims=True) + EPSILON)
+        return x * weights[f'{name}_gamma'] + weights[f'{name}_beta']
+
+    def attend(x):
+        joined = x @ weights['attention/qkv_kernel']
+        joined = joined + weights['attention/qkv_bias']
+        heads = []
+        for h in range(H):
+            q, k, v = (
+                joined[..., i * D + h * E : i * D + (h + 1) * E]
+                for i in range(3)
+            )
+            scores = q @ k.swapaxes(-1, -2) / math.sqrt(E)  # [B, T, T]
+            if allowed is not None:
+                scores = np.where(allowed[:, 0], scores, -np.inf)
+            share = np.exp(scores - scores.max(axis=-1, keepdims=True))
+            heads.append(share / share.sum(axis=-1, keepdims=True) @ v)
+        mixed = np.concatenate(heads, axis=-1)
+        return mixed @ weights['attention/output_kernel'] + (
+            weights['attention_bias']
+        )
+
+    def activate(x):
+        if block.gelu == 'relu':
+            return np.maximum(x, 0)
+        if block.gelu == 'erf':
+            return x * (1 + np.vectorize(math.erf)(x / math.sqrt(2))) / 2
+        inner = math.sqrt(2 / math.pi) * (x + 0.044715 * x**3)
+        return x * (1 + np.tanh(inner)) / 2
+
+    def feed_forward(x):
+        inner = activate(x @ weights['inner_kernel'] + weights['inner_bias'])
+        return inner @ weights['outer_kernel'] + weights['outer_bias']
+
+    if block.pre_norm:
+        x = x + attend(normalise(x, 'attention_norm'))
+        return x + feed_forward(normalise(x, 'outer_norm'))
+    x = normalise(x + attend(x), 'attention_norm')
+    return normalise(x + feed_forward(x), 'outer_norm')
+
+
+class BlockTest(parameterized.TestCase):
+    @parameterized.product(
+        pre_norm=(False, True),
+        mask=list(MASKS),
+        places=(None, PLACES),
+        key=(None, KEY),
+    )
+    def test_equals_numpy(self, pre_norm, mask, places, key):
+        block, x, allowed = make_block(pre_norm), make_x(), MASKS[mask]
+        expected = in_numpy(block, x, allowed)
+        if places is not None:
+            expected = expected[ROWS, places]
+        found = block(
+            tf.constant(x),
+            None if allowed is None else tf.constant(allowed),
+            None if places is None else tf.constant(places),
+            key=key,
+        )
+        np.testing.assert_allclose(found, expected, rtol=0, atol=1e-5)
+
+    @parameterized.product(
+        pre_norm=(False, True), gelu=('erf', 'relu'), key=(None, KEY)
+    )
+    def test_activations(self, pre_norm, gelu, key):
+        block, x = make_block(pre_norm, gelu=gelu), make_x()
+        np.testing.assert_allclose(
+            block(tf.constant(x), key=key),
+            in_numpy(block, x, None),
+            rtol=0,
+            atol=1e-5,
+        )
+
+    @parameterized.product(
+        pre_norm=(False, True), mask=list(MASKS), places=(None, PLACES)
+    )
+    def test_a_key_at_rate_0_changes_nothing(self, pre_norm, mask, places):
+        """Neither states nor gradients, which are automatic without a key."""
+        block, x, allowed = make_block(pre_norm), make_x(), MASKS[mask]
+        inputs = [tf.constant(x), *(w.value for w in block.weights)]
+        names = ['x', *(w.path for w in block.weights)]
+
+        def run(key):
+            with tf.GradientTape() as tape:
+                tape.watch(inputs[0])
+                found = block(inputs[0], allowed, places, key=key)
+                total = tf.reduce_sum(found[..., :7] ** 3)
+            return found, tape.gradient(total, inputs)
+
+        (plain, automatic), (keyed, gradients) = run(None), run(KEY)
+        np.testing.assert_allclose(keyed, plain, rtol=0, atol=1e-5)
+        for name, one, two in zip(names, gradients, automatic, strict=True):
+            one, two = tf.convert_to_tensor(one), tf.convert_to_tensor(two)
+            scale = np.abs(two).max()
+            self.assertGreater(scale, 1e-3, name)
+            np.testing.assert_allclose(
+                one, two, rtol=0, atol=1e-5 * max(1, scale), err_msg=name
+            )
+
+    @parameterized.product(
+        pre_norm=(False, True), rate=(0.0, 0.1), key=(None, KEY)
+    )
+    def test_later_tokens_change_no_earlier_state(self, pre_norm, rate, key):
+        block, x = make_block(pre_norm, rate), make_x()
+        before = block(tf.constant(x), causal_mask(T), key=key).numpy()
+        for t in range(1, T):
+            changed = x.copy()
+            changed[:, t:] += 3.0
+            after = block(tf.constant(changed), causal_mask(T), key=key)
+            np.testing.assert_array_equal(after[:, :t], before[:, :t])
+            moved = np.abs(after[:, t:] - before[:, t:]).max(axis=-1)
+            self.assertGreater(moved.min(), 1e-3)
+
+    @parameterized.parameters(False, True)
+    def test_causal_in_any_length_at_places(self, pre_norm):
+        """As an export runs it: B, T and Q are not known."""
+        block, x = make_block(pre_norm), make_x()
+        run = tf.function(
+            lambda x, places: block(x, causal_mask(tf.shape(x)[1]), places),
+            input_signature=[
+                tf.TensorSpec([None, None, D]),
+                tf.TensorSpec([None, None], tf.int32),
+            ],
+        )
+        for batch, length in ((B, T), (1, 3)):
+            part, places = x[:batch, :length], PLACES[:batch] % length
+            expected = in_numpy(block, part, MASKS['causal'][
+                :, :, :length, :length
+            ])
+            np.testing.assert_allclose(
+                run(part, places),
+                expected[ROWS[:batch], places],
+                rtol=0,
+                atol=1e-5,
+            )
+
+    @parameterized.parameters(False, True)
+    def test_three_sites_drop(self, pre_norm):
+        block, x = make_block(pre_norm, rate=0.1), tf.constant(make_x())
+        first = block(x, key=KEY).numpy()
+        np.testing.assert_array_equal(block(x, key=KEY), first)
+        other = block(x, key=dropout.fold_in(KEY, 1)).numpy()
+        self.assertGreater(np.abs(other - first).max(), 0.1)
+        np.testing.assert_array_equal(block(x), make_block(pre_norm)(x))
+
+    def test_pre_norm_dropout_written_out(self):
+        """Of attention's output 0 the sums are left, and their two masks."""
+        block, x = make_block(True, rate=0.5), make_x()
+        for weight in (block.attention.output_kernel, block.outer_kernel):
+            weight.assign(tf.zeros_like(weight))
+        expected = x.copy()
+        for site, bias in ((1, block.attention_bias), (2, block.outer_bias)):
+            key = dropout.fold_in(KEY, site)
+            keep = dropout.keep_mask(key, x.shape, 0.5).numpy()
+            expected += np.where(keep, 2 * bias.numpy(), 0)
+        np.testing.assert_allclose(
+            block(tf.constant(x), key=KEY), expected, atol=1e-5
+        )
+
+    @parameterized.product(pre_norm=(False, True), key=(None, KEY))
+    def test_bfloat16(self, pre_norm, key):
+        mixed = make_block(pre_norm, dtype='mixed_bfloat16')
+        x = tf.cast(make_x(), tf.bfloat16)
+        exact = tf.cast(x, tf.float32).numpy()
+        expected = in_numpy(mixed, exact, MASKS['causal'])
+        found = mixed(x, MASKS['causal'], key=key)
+        self.assertEqual(found.dtype, tf.bfloat16)
+        error = np.abs(tf.cast(found, tf.float64) - expected)
+        self.assertLess(error.max(), 0.02 * np.abs(expected).max())
+
+    def test_weights_are_the_same(self):
+        shapes = [
+            {weight.path: weight.shape for weight in make_block(pre).weights}
+            for pre in (False, True)
+        ]
+        self.assertEqual(*shapes)
+        self.assertCountEqual(shapes[0], [f'block/{path}' for path in PATHS])
+
+
+class TakeTest(absltest.TestCase):
+    def test_rows_of_each_sequence(self):
+        x = make_x()
+        np.testing.assert_array_equal(
+            take(tf.constant(x), tf.constant(PLACES)), x[ROWS, PLACES]
+        )
+
+
+if __name__ == '__main__':
+    absltest.main()

@@ -1,0 +1,71 @@
+"""Projections by head, and weights of attention."""
+
+import math
+
+import numpy as np
+import tensorflow as tf
+from absl.testing import absltest, parameterized
+
+from infoword_tf.layers import heads
+from tests.layers.pieces import KEY, B, D, H, Piece, T, dropping, piece_test
+
+
+def heads_piece(parts, bias=True):
+    def run(inputs, key, rate=0.0):
+        given = {'bias': None, **inputs}
+        return list(heads.split_heads(**given, heads=H, parts=parts, key=key))
+
+    shapes = {'x': (B, T, parts * D)}
+    if bias:
+        shapes['bias'] = (parts * D,)
+    return Piece(shapes, run)
+
+
+def softmax(inputs, key, rate=0.0):
+    return [heads.softmax_dropout(**inputs, key=key, rate=rate)]
+
+
+PieceTest = piece_test({
+    'heads_3': heads_piece(3),
+    'heads_2': heads_piece(2),
+    'heads_1': heads_piece(1),
+    'heads_only_2': heads_piece(2, bias=False),
+    'softmax': dropping({'scores': (B, H, T, T + 2)}, softmax),
+})
+
+
+class SplitHeadsTest(parameterized.TestCase):
+    @parameterized.parameters((None,), (KEY,))
+    def test_where_each_number_goes(self, key):
+        """[0 .. 11] for each token, then 2 heads of 3 for two projections."""
+        x = tf.reshape(tf.range(24.0), (1, 2, 12))
+        bias = tf.concat([tf.zeros(6), tf.ones(6)], 0)
+        q, k = heads.split_heads(x, bias, heads=2, parts=2, key=key)
+        np.testing.assert_array_equal(
+            q,
+            [[[[0, 1, 2], [12, 13, 14]], [[3, 4, 5], [15, 16, 17]]]],
+        )
+        np.testing.assert_array_equal(
+            k,
+            [[[[7, 8, 9], [19, 20, 21]], [[10, 11, 12], [22, 23, 24]]]],
+        )
+
+
+class SoftmaxDropoutTest(absltest.TestCase):
+    def test_blocked_places_get_nothing(self):
+        scores = tf.constant([[[[1.0, -1e30, 2.0], [-1e30, -1e30, -1e30]]]])
+        e = math.e
+        expected = [[1 / (1 + e), 0, e / (1 + e)], [1 / 3, 1 / 3, 1 / 3]]
+        for key in (None, KEY):
+            with tf.GradientTape() as tape:
+                tape.watch(scores)
+                weights = heads.softmax_dropout(scores, key=key)
+                total = tf.reduce_sum(weights * [1.0, 2.0, 3.0])
+            np.testing.assert_allclose(weights[0, 0], expected, atol=1e-6)
+            gradient = tape.gradient(total, scores).numpy()
+            self.assertTrue(np.isfinite(gradient).all())
+            self.assertEqual(gradient[0, 0, 0, 1], 0.0)
+
+
+if __name__ == '__main__':
+    absltest.main()

@@ -1,0 +1,120 @@
+"""Layer norm and the sums beside it."""
+
+import math
+
+import numpy as np
+import tensorflow as tf
+from absl.testing import absltest, parameterized
+
+from infoword_tf.layers import norm
+from tests.layers.pieces import (
+    BFLOAT16,
+    EPSILON,
+    KEY,
+    B,
+    D,
+    Piece,
+    T,
+    assert_close,
+    drop,
+    dropping,
+    make_inputs,
+    piece_test,
+    value_and_gradients,
+)
+
+NORM = {'x': (B, T, D), 'gamma': (D,), 'beta': (D,)}
+ADD = {'x': (B, T, D), 'bias': (D,), 'residual': (B, T, D)}
+ADD_NORM = {**ADD, 'gamma': (D,), 'beta': (D,)}
+
+
+def add_norm(inputs, key, rate=0.0):
+    given = {'bias': None, **inputs}
+    return [norm.add_norm(**given, epsilon=EPSILON, key=key, rate=rate)]
+
+
+def add_norm_masked(inputs, rate):
+    x = drop(inputs['x'] + inputs.get('bias', 0.0), rate)
+    return add_norm({**inputs, 'x': x, 'bias': tf.zeros(D)}, None)
+
+
+def add(inputs, key, rate=0.0):
+    return [norm.add(**{'bias': None, **inputs}, key=key, rate=rate)]
+
+
+def add_masked(inputs, rate):
+    x = drop(inputs['x'] + inputs.get('bias', 0.0), rate)
+    return [inputs['residual'] + x]
+
+
+def run_norm(inputs, key, rate=0.0):
+    dtype = inputs['x'].dtype.name
+    return [
+        norm.norm(**inputs, epsilon=EPSILON, dtype=dtype, key=key, rate=rate)
+    ]
+
+
+PieceTest = piece_test({
+    'norm': dropping(NORM, run_norm),
+    'add_norm': Piece(ADD_NORM, add_norm, add_norm_masked),
+    'add_norm_only': Piece(
+        {name: ADD_NORM[name] for name in ADD_NORM if name != 'bias'},
+        add_norm,
+        add_norm_masked,
+    ),
+    'add': Piece(ADD, add, add_masked),
+    'add_only': Piece(
+        {name: ADD[name] for name in ADD if name != 'bias'}, add, add_masked
+    ),
+})
+
+
+class NormTest(parameterized.TestCase):
+    def test_norm_from_float32_to_bfloat16(self):
+        """How the embeddings of mixed_bfloat16 begin."""
+        inputs = make_inputs(NORM, 4)
+        expected, expected_gradients = value_and_gradients(
+            lambda i: run_norm(i, None), inputs
+        )
+        for key in (None, KEY):
+            found, gradients = value_and_gradients(
+                lambda i, key=key: [
+                    norm.norm(
+                        *i.values(), epsilon=EPSILON, dtype='bfloat16', key=key
+                    )
+                ],
+                inputs,
+            )
+            self.assertEqual(found[0].dtype, tf.bfloat16)
+            assert_close(found[0], expected[0], BFLOAT16)
+            for k, gradient in gradients.items():
+                self.assertEqual(gradient.dtype, tf.float32)
+                assert_close(
+                    gradient, expected_gradients[k], 2 * BFLOAT16, k
+                )
+
+    def test_norm_written_out(self):
+        x = [[1.0, 2.0, 3.0, 6.0]]  # mean 3, variance 3.5
+        gamma, beta = [1.0, 2.0, 1.0, -1.0], [0.0, 1.0, 5.0, 0.0]
+        expected = [
+            [
+                -2 / math.sqrt(4),
+                1 - 2 / math.sqrt(4),
+                5.0,
+                -3 / math.sqrt(4),
+            ]
+        ]
+        for key in (None, KEY):
+            y = norm.norm(
+                tf.constant(x),
+                tf.constant(gamma),
+                tf.constant(beta),
+                epsilon=0.5,
+                dtype='float32',
+                key=key,
+            )
+            np.testing.assert_allclose(y, expected, atol=1e-6)
+
+
+if __name__ == '__main__':
+    absltest.main()

@@ -1,0 +1,80 @@
+"""One vector of a text, and vectors of length 1.
+
+Means themselves are tested where they are used: of `ict` in
+objectives/test_contrast.py, of `encode` in inference/test_loaded.py.
+"""
+
+import numpy as np
+import tensorflow as tf
+from absl.testing import absltest, parameterized
+
+from infoword_tf.layers.pooling import unit
+
+
+class UnitTest(parameterized.TestCase):
+    # Rows beyond, within and at the ends of the vectors of a processor.
+    @parameterized.product(
+        rows=(1, 3, 5, 8, 17, 33, 64), width=(1, 5, 6, 16, 31, 64)
+    )
+    def test_equal_rows_give_equal_vectors(self, rows, width):
+        """Bit for bit, wherever they stand."""
+        random = np.random.default_rng([rows, width])
+        for size in (1e-3, 1.0, 1e3):
+            row = size * random.standard_normal(width).astype(np.float32)
+            x = tf.tile(tf.constant(row, tf.float32)[None], [rows, 1])
+            first = unit(x[:1]).numpy()
+            for found in (unit(x), unit(x[None])[0], unit(x[:, None])[:, 0]):
+                np.testing.assert_array_equal(
+                    found, np.repeat(first, rows, axis=0)
+                )
+
+    @parameterized.parameters(False, True)
+    def test_in_a_graph_too(self, compiled):
+        """Where x / sqrt(y) becomes x * rsqrt(y), unless it is hindered."""
+        random = np.random.default_rng(0)
+        in_graph = tf.function(unit, jit_compile=compiled)
+        for rows, width in ((17, 16), (17, 31), (33, 64)):
+            row = random.standard_normal((1, width)).astype(np.float32)
+            found = in_graph(tf.constant(np.repeat(row, rows, axis=0)))
+            np.testing.assert_array_equal(
+                found, np.repeat(found[:1], rows, axis=0)
+            )
+
+    def test_the_length_is_1_and_the_direction_stays(self):
+        random = np.random.default_rng(0)
+        x = random.standard_normal((3, 7, 12))
+        x *= np.float64([1e-6, 1.0, 1e6])[:, None, None]
+        lengths = np.linalg.norm(x, axis=-1, keepdims=True)
+        found = unit(tf.constant(x, tf.float32))
+        np.testing.assert_allclose(found, x / lengths, rtol=0, atol=3e-7)
+        np.testing.assert_allclose(
+            np.linalg.norm(found, axis=-1), 1.0, atol=3e-7
+        )
+
+    def test_zero_stays_zero(self):
+        x = tf.zeros((2, 5))
+        with tf.GradientTape() as tape:
+            tape.watch(x)
+            found = unit(x)
+            total = tf.reduce_sum(found)
+        np.testing.assert_array_equal(found, np.zeros((2, 5)))
+        self.assertTrue(np.isfinite(tape.gradient(total, x)).all())
+
+    def test_gradient(self):
+        """(g - u (u . g)) / |x|: no part along x itself."""
+        random = np.random.default_rng(1)
+        x, g = random.standard_normal((2, 4, 9))
+        given = tf.constant(x, tf.float32)
+        with tf.GradientTape() as tape:
+            tape.watch(given)
+            total = tf.reduce_sum(unit(given) * tf.constant(g, tf.float32))
+        length = np.linalg.norm(x, axis=1, keepdims=True)
+        u = x / length
+        expected = (g - u * (u * g).sum(axis=1, keepdims=True)) / length
+        np.testing.assert_allclose(
+            tape.gradient(total, given), expected, atol=1e-6
+        )
+
+
+if __name__ == '__main__':
+    absltest.main()

@@ -1,0 +1,118 @@
+"""Scores against every row of a table."""
+
+import numpy as np
+import tensorflow as tf
+from absl.testing import absltest, parameterized
+
+from infoword_tf.layers.vocabulary_scores import vocabulary_scores
+from tests.layers.pieces import BFLOAT16, KEY, assert_close, value_and_gradients
+
+
+class VocabularyScoresTest(parameterized.TestCase):
+    N, V, D = 7, 11, 5
+
+    def make_inputs(self, bias):
+        random = np.random.default_rng(1)
+        inputs = {
+            'states': random.standard_normal((self.N, self.D)),
+            'table': random.standard_normal((self.V, self.D)),
+        }
+        if bias:
+            inputs['bias'] = random.standard_normal(self.V)
+        targets = random.integers(self.V, size=self.N).astype(np.int32)
+        return {
+            k: tf.constant(v, tf.float32) for k, v in inputs.items()
+        }, targets
+
+    def run_piece(self, inputs, targets, key, dtype='float32'):
+        return vocabulary_scores(
+            inputs['states'],
+            inputs['table'],
+            inputs.get('bias'),
+            tf.constant(targets),
+            dtype=dtype,
+            key=key,
+        )
+
+    @parameterized.product(bias=(False, True), key=(None, KEY))
+    def test_is_log_softmax(self, bias, key):
+        inputs, targets = self.make_inputs(bias)
+        exact = {k: v.numpy().astype(np.float64) for k, v in inputs.items()}
+        scores = exact['states'] @ exact['table'].T + exact.get('bias', 0.0)
+        log_sum = np.log(np.exp(scores).sum(axis=1))
+        own = scores[np.arange(self.N), targets]
+        rank = (scores >= own[:, None]).sum(axis=1) - 1
+
+        found = self.run_piece(inputs, targets, key)
+        self.assertEqual([f.dtype for f in found], [tf.float32] * 3)
+        np.testing.assert_allclose(found[0], own, atol=2e-6)
+        np.testing.assert_allclose(found[1], log_sum, atol=2e-6)
+        np.testing.assert_array_equal(found[2], rank)
+        self.assertGreater(rank.max(), 0)
+
+    @parameterized.parameters(False, True)
+    def test_gradients(self, bias):
+        inputs, targets = self.make_inputs(bias)
+
+        def gradients(key, dtype='float32'):
+            return value_and_gradients(
+                lambda i: self.run_piece(i, targets, key, dtype)[:2], inputs
+            )[1]
+
+        plain = gradients(None)
+        for k, gradient in gradients(KEY).items():
+            assert_close(gradient, plain[k], 1e-5, k)
+        for k, gradient in gradients(KEY, 'bfloat16').items():
+            self.assertEqual(gradient.dtype, tf.float32)
+            assert_close(gradient, plain[k], 4 * BFLOAT16, k)
+
+    def test_scores_are_float32_where_gradients_are_bfloat16(self):
+        inputs, targets = self.make_inputs(True)
+        exact = self.run_piece(inputs, targets, KEY)
+        mixed = self.run_piece(inputs, targets, KEY, 'bfloat16')
+        for one, two in zip(mixed, exact, strict=True):
+            np.testing.assert_array_equal(one, two)
+
+    @parameterized.parameters((None,), (KEY,))
+    def test_rank_counts_ties(self, key):
+        table = tf.constant([[1.0], [2.0], [2.0], [2.0], [0.0], [3.0]])
+        _, _, rank = vocabulary_scores(
+            tf.constant([[1.0], [1.0], [0.0], [1.0], [-1.0]]),
+            table,
+            None,
+            tf.constant([1, 5, 3, 4, 4]),
+            key=key,
+        )
+        # Two other 2s and the 3; none; all five; all five; none.
+        np.testing.assert_array_equal(rank, [3, 0, 5, 5, 0])
+
+    @parameterized.parameters((None,), (KEY,))
+    def test_large_scores_stay_finite(self, key):
+        inputs = {
+            'states': tf.constant([[100.0], [-100.0]]),
+            'table': tf.constant([[10.0], [0.0], [-10.0]]),
+        }
+        found, gradients = value_and_gradients(
+            lambda i: self.run_piece(i, np.int32([0, 0]), key)[:2], inputs
+        )
+        np.testing.assert_allclose(found[0], [1000.0, -1000.0])
+        np.testing.assert_allclose(found[1], [1000.0, 1000.0])
+        for gradient in gradients.values():
+            self.assertTrue(np.isfinite(gradient).all())
+
+    def test_rank_has_no_gradient(self):
+        inputs, targets = self.make_inputs(False)
+        for key in (None, KEY):
+            with tf.GradientTape() as tape:
+                tape.watch(inputs['states'])
+                rank = self.run_piece(inputs, targets, key)[2]
+            gradient = tape.gradient(
+                rank,
+                inputs['states'],
+                unconnected_gradients=tf.UnconnectedGradients.ZERO,
+            )
+            np.testing.assert_array_equal(gradient, np.zeros((self.N, self.D)))
+
+
+if __name__ == '__main__':
+    absltest.main()

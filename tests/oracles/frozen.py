@@ -1,0 +1,85 @@
+"""What other people's programs answered, kept in files beside this one.
+
+An oracle is a module here that runs such a program. `make oracles` runs them
+again, in an environment of their own, and compares; the tests read the files
+and need none of those programs. Nothing in this folder imports this project.
+
+A file holds arrays by name, and a digest of them all.
+"""
+
+import argparse
+import hashlib
+import pathlib
+from collections.abc import Callable, Mapping
+
+import numpy as np
+
+FOLDER = pathlib.Path(__file__).parent
+DIGEST = 'digest'
+NEAR = 2e-6  # between two versions, or processors, of what is asked
+
+
+def digest(arrays: Mapping[str, np.ndarray]) -> np.ndarray:
+    """[16] uint8, of names, kinds, shapes and bytes."""
+    found = hashlib.blake2b(digest_size=16)
+    for name, array in sorted(arrays.items()):
+        found.update(f'{name} {array.dtype.str} {array.shape}\n'.encode())
+        found.update(np.ascontiguousarray(array).tobytes())
+    return np.frombuffer(found.digest(), np.uint8)
+
+
+def write(path: pathlib.Path, arrays: Mapping[str, np.ndarray]) -> None:
+    """Writes arrays and their digest."""
+    np.savez_compressed(path, **{DIGEST: digest(arrays)}, **arrays)
+
+
+def read(path: pathlib.Path) -> dict[str, np.ndarray]:
+    """The arrays of a file.
+
+    Raises:
+        ValueError: a number is not what was written.
+    """
+    with np.load(path, allow_pickle=False) as file:
+        arrays = dict(file)
+    if not np.array_equal(arrays.pop(DIGEST), digest(arrays)):
+        raise ValueError(
+            f'{path} is not what an oracle wrote; `make oracles WRITE=1` '
+            'writes it anew'
+        )
+    return arrays
+
+
+def compare(
+    found: Mapping[str, np.ndarray], wanted: Mapping[str, np.ndarray]
+) -> float:
+    """The largest difference.
+
+    Raises:
+        ValueError: names, shapes or whole numbers differ, or others by more
+            than NEAR.
+    """
+    if set(found) != set(wanted):
+        raise ValueError(f'names differ: {sorted(set(found) ^ set(wanted))}')
+    largest = 0.0
+    for name, array in wanted.items():
+        if array.shape != found[name].shape:
+            raise ValueError(f'{name}: {array.shape}, {found[name].shape}')
+        whole = array.dtype.kind != 'f'
+        gap = float(np.abs(array - found[name].astype(array.dtype)).max())
+        if not gap <= (0 if whole else NEAR):
+            raise ValueError(f'{name} differs by {gap:.1e}')
+        largest = max(largest, gap)
+    return largest
+
+
+def main(name: str, make: Callable[[], dict[str, np.ndarray]]) -> None:
+    """The command of an oracle: compares with its file, or writes it."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument('--write', action='store_true', help='the file anew')
+    path = FOLDER / f'{name}.npz'
+    write_it, arrays = parser.parse_args().write, make()
+    if write_it:
+        write(path, arrays)
+        print(f'{path}: {path.stat().st_size / 1e3:.0f} kB')
+    else:
+        print(f'{name}: {compare(arrays, read(path)):.1e} apart at most')

@@ -1,0 +1,53 @@
+"""Runs of the real command in a second or two, for tests of what they leave.
+
+Most of a short run is the time to trace its graph. A test of the graph itself
+(of --xla, or that a function is traced once) wants `eagerly=False`. As a
+program it is one such run, in a process of its own; --graphs for graphs.
+"""
+
+import contextlib
+import sys
+import warnings
+from collections.abc import Iterator
+from unittest import mock
+
+import tensorflow as tf
+from absl import flags
+from absl.testing import flagsaver
+
+from infoword_tf import sizes, train
+from infoword_tf.data import batches
+
+TINY = {'layers': 1, 'width': 64, 'heads': 1}
+HELDOUT = 64
+
+
+@contextlib.contextmanager
+def small(eagerly: bool = True) -> Iterator[None]:
+    """Inside, tiny is one layer of 64, and 64 sequences are held out."""
+    before = tf.config.functions_run_eagerly()
+    with (
+        mock.patch.dict(sizes.SIZES, tiny=TINY),
+        mock.patch.object(batches, 'HELDOUT_SEQUENCES', HELDOUT),
+        warnings.catch_warnings(),
+    ):
+        # That datasets stay graphs, which is as it should be.
+        warnings.filterwarnings('ignore', 'Even though the `tf.config')
+        tf.config.run_functions_eagerly(eagerly)
+        try:
+            yield
+        finally:
+            tf.config.run_functions_eagerly(before)
+
+
+def run(*given: str, eagerly: bool = True) -> None:
+    """`python -m infoword_tf.train` with these flags, small, in-process."""
+    with small(eagerly), flagsaver.flagsaver():
+        flags.FLAGS(['train', *given])
+        train.train()
+
+
+if __name__ == '__main__':
+    graphs = '--graphs' in sys.argv
+    given = [flag for flag in sys.argv[1:] if flag != '--graphs']
+    run(*given, eagerly=not graphs)

@@ -1,0 +1,61 @@
+"""Runs of the real command on real text, small, for all tests of it."""
+
+import json
+import pathlib
+import subprocess
+import sys
+
+from tests import corpus, places, quick
+
+ROOT = pathlib.Path(__file__).parent.parent
+SMALL = (
+    '--steps=6',
+    '--log_every=1',
+    '--eval_every=3',
+    '--checkpoint_every=2',
+    '--batch_size=8',
+    '--seq_len=32',
+    '--precision=float32',
+    '--learning_rate=0.002',
+)
+TEXT: dict[str, str] = {}
+
+
+def set_up() -> None:
+    """Writes the text; call it in setUpModule."""
+    folder = places.make()
+    TEXT['corpus'], TEXT['heldout'] = corpus.write_topics(folder / 'text')
+
+
+def arguments(workdir, *more):
+    """Flags of a run in a workdir; later ones win."""
+    text = (f'--corpus={TEXT["corpus"]}', f'--heldout={TEXT["heldout"]}')
+    if not any(flag.startswith(('--init', '--vocab=')) for flag in more):
+        text += ('--vocab_size=600',)
+    return [*SMALL, *text, f'--workdir={workdir}', *more]
+
+
+def run_here(workdir, *more, eagerly=True):
+    """The command in this process, one layer of 64."""
+    quick.run(*arguments(workdir, *more), eagerly=eagerly)
+
+
+def run(workdir, *more, module='infoword_tf.train'):
+    """The command in a process of its own; returns (exit status, output).
+
+    As `tests.quick` it is one layer of 64.
+    """
+    done = subprocess.run(
+        [sys.executable, '-m', module, *arguments(workdir, *more)],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    return done.returncode, done.stdout + done.stderr
+
+
+def records(workdir):
+    """Lines of metrics.jsonl."""
+    lines = (pathlib.Path(workdir) / 'metrics.jsonl').read_text().splitlines()
+    return [json.loads(line) for line in lines]

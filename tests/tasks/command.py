@@ -1,0 +1,71 @@
+"""Commands in this process, as whoever types them meets them."""
+
+import contextlib
+import io
+import os
+import sys
+from typing import Any, NamedTuple
+from unittest import mock
+
+from absl.testing import flagsaver
+
+from infoword_tf import commands
+
+
+class Done(NamedTuple):
+    """What a command has left.
+
+    status: its exit status; result: what `run` returned; out, err: what it
+    printed.
+    """
+
+    status: int
+    result: Any
+    out: str
+    err: str
+
+
+@contextlib.contextmanager
+def parsed(module, *arguments):
+    """Gives what is no flag; inside, the flags of a module are these."""
+    saved = flagsaver.save_flag_values(module.FLAGS)
+    try:
+        yield module.FLAGS([module.__name__, *arguments])
+    finally:
+        flagsaver.restore_flag_values(saved, module.FLAGS)
+
+
+def run(module, *arguments, words=None, stdin=''):
+    """Runs a command; arguments are strings, `words` is as in `start`."""
+    result, status = None, 0
+    out, err = io.StringIO(), io.StringIO()
+
+    def kept(*given):
+        nonlocal result
+        result = module.run(*given)
+        return result
+
+    with (
+        parsed(module, *arguments) as argv,
+        contextlib.redirect_stdout(out),
+        contextlib.redirect_stderr(err),
+        mock.patch.object(sys, 'stdin', io.StringIO(stdin)),
+        mock.patch.dict(os.environ),
+    ):
+        os.environ.pop(commands.TRACEBACK, None)
+        try:
+            commands.guard(kept, argv, words)
+        except SystemExit as stopped:
+            status = stopped.code
+    return Done(status, result, out.getvalue(), err.getvalue())
+
+
+class Checks:
+    """Assertions about commands, for a TestCase."""
+
+    def assert_complains(self, done, message):
+        """One line, the last on standard error, and exit status 1."""
+        self.assertEqual(done.status, 1, done)
+        *progress, complaint = done.err.splitlines()
+        self.assertRegex(complaint, f'^error: .*{message}')
+        self.assertNotIn('error: ', ' '.join(progress))

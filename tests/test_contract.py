@@ -1,0 +1,455 @@
+"""The contract holds what is to come: each toy, and what all rows are promised.
+"""
+
+import contextlib
+import dataclasses
+import io
+import json
+import pathlib
+import signal
+import subprocess
+import sys
+import time
+
+import numpy as np
+import tensorflow as tf
+from absl.testing import absltest, parameterized
+
+from infoword_tf import commands, files
+from infoword_tf.encoders import Inputs
+from infoword_tf.inference.load import load
+from infoword_tf.layers import dropout
+from infoword_tf.model import Model
+from infoword_tf.objectives import TABLE, Statistics, infonce
+from infoword_tf.training import checkpoint, loop, optim
+from infoword_tf.training.state import State
+from infoword_tf.views import flatten
+from tests import corpus, places, quick, toys, zoo
+from tests.eager import eagerly
+
+ROOT = pathlib.Path(__file__).parent.parent
+KEY = dropout.new_key(0, 0)
+
+
+def setUpModule():
+    global _ADDED
+    _ADDED = toys.added()
+    _ADDED.__enter__()
+
+
+def tearDownModule():
+    _ADDED.__exit__(None, None, None)
+
+
+def state_of(model):
+    """What the first step finds."""
+    return {k: entry.empty for k, entry in model.empty_state(8).items()}
+
+
+def batch_of(name, model, key=KEY, state=None, statistics=None):
+    """The batch of a toy's row."""
+    batches, _ = model.batches(
+        zoo.make_views(name),
+        statistics or zoo.statistics(),
+        key,
+        state=state or state_of(model),
+    )
+    return batches[name.removeprefix('toy_')]
+
+
+class DrawnTest(absltest.TestCase):
+    """(a) Negatives from unigram^0.75."""
+
+    def test_they_are_drawn_from_q(self):
+        counts = zoo.frequencies() * 1000
+        model = zoo.make_model('toy_drawn')
+        objective = model.objectives['drawn']
+        batch = batch_of('toy_drawn', model)._replace(
+            statistics=Statistics(counts, counts)
+        )
+        q = (counts + 1e-6) ** 0.75
+        q /= q.sum()
+        np.testing.assert_allclose(objective.q(batch.statistics), q)
+        drawn = np.concatenate([
+            objective.candidates(batch._replace(key=dropout.new_key(7, i)))
+            for i in range(300)
+        ])  # fmt: skip
+        self.assertLen(drawn, 300 * 32)
+        found = np.bincount(drawn, minlength=zoo.V)
+        error = (found - len(drawn) * q) / np.sqrt(len(drawn) * q + 1)
+        self.assertLess(np.abs(error).max(), 4.5)
+
+    def test_mi_takes_the_divergence_off(self):
+        """p is of the measured text, q of the training text."""
+        p = zoo.frequencies()
+        counts = np.arange(1.0, zoo.V + 1) ** 2
+        model = zoo.make_model('toy_drawn')
+        outcomes, _ = model.outcomes(
+            zoo.make_views('toy_drawn'), Statistics(counts, p), KEY
+        )
+        found = outcomes['drawn']
+        q = (counts + 1e-6) ** 0.75
+        kl = infonce.divergence(p, q / q.sum())
+        self.assertGreater(kl, 0.5)
+        mean = {k: float(v / found.measured) for k, v in
+                found._asdict().items()}  # fmt: skip
+        self.assertAlmostEqual(mean['ceiling'], np.log(33) - kl, places=5)
+        self.assertAlmostEqual(
+            mean['mi'], np.log(33) - kl - mean['loss'], places=4
+        )
+
+    def test_the_same_on_all_replicas_and_others_in_each_step(self):
+        model = zoo.make_model('toy_drawn')
+
+        def drawn(key):
+            batch = batch_of('toy_drawn', model, key)
+            return np.asarray(model.objectives['drawn'].candidates(batch))
+
+        step = dropout.new_key(0, 3)
+        np.testing.assert_array_equal(drawn(step), drawn(step))
+        self.assertFalse(np.array_equal(drawn(step), drawn(KEY)))
+        # Held-out text always has the same ones.
+        np.testing.assert_array_equal(drawn(None), drawn(None))
+
+
+class DrawsTest(absltest.TestCase):
+    """(b) Two rows that draw differently from `windows` in one run."""
+
+    def test_each_has_the_draw_that_it_has_alone(self):
+        plan = toys.zoo.Case('early:1,late:1,mlm:1').resolved.plan
+        self.assertLen(plan.readings, 1)
+        both = zoo.views_of(zoo.Case('early:1,late:1,mlm:1').resolved)
+        for row in ('early', 'late', 'mlm'):
+            alone = flatten(zoo.views_of(zoo.Case(row).resolved))
+            together = flatten(both)
+            for path, array in alone.items():
+                np.testing.assert_array_equal(array, together[path], path)
+        self.assertFalse(np.array_equal(both['early'].ids, both['late'].ids))
+
+    def test_of_one_text(self):
+        text = zoo.make_windows()
+        both = zoo.views_of(zoo.Case('early:1,late:1').resolved)
+        for name, low, high in (('early', 0, 4), ('late', 8, 16)):
+            begins = np.array([
+                [np.array_equal(row[i : i + 6], ids[1:-1])
+                 for i in range(zoo.T - 8)]
+                for row, ids in zip(text.ids, both[name].ids, strict=True)
+            ])  # fmt: skip
+            self.assertTrue(begins[:, low:high].any(axis=1).all())
+
+
+class QueueTest(absltest.TestCase):
+    """(c) A momentum encoder, and a queue of 64 keys."""
+
+    def test_the_oldest_key_is_overwritten_first(self):
+        model = zoo.make_model('toy_queue')
+        objective, state, seen = model.objectives['queue'], None, []
+        for step in range(10):
+            views = zoo.make_views('toy_queue', seed=step)
+            batches, _ = model.batches(
+                views, zoo.statistics(), KEY, state=state or state_of(model)
+            )
+            batch = batches['queue']
+            seen.append(np.asarray(objective.vector(batch, 'momentum')))
+            state = {'objectives/queue': objective.remember(batch)}
+            keys = np.concatenate(seen)[-64:]
+            kept = state['objectives/queue']
+            self.assertEqual(int(kept['filled']), min(8 * (step + 1), 64))
+            np.testing.assert_array_equal(kept['keys'][-len(keys) :], keys)
+            np.testing.assert_array_equal(kept['keys'][: -len(keys)], 0)
+
+    def test_candidates_are_what_the_queue_holds(self):
+        model = zoo.make_model('toy_queue')
+        for filled in (0, 8, 64):
+            keys = np.zeros((64, 16), 'float32')
+            state = {'objectives/queue': {'keys': keys, 'filled': filled}}
+            outcomes, _ = model.outcomes(
+                zoo.make_views('toy_queue'), zoo.statistics(), KEY, state=state
+            )
+            found = outcomes['queue']
+            self.assertAlmostEqual(
+                float(found.ceiling / found.measured),
+                np.log(filled + 1),
+                places=5,
+            )
+
+    def test_the_average_follows(self):
+        """A copy at first; then 0.9 of itself and 0.1 of the encoder."""
+        model = Model(zoo.config('toy_queue'), zoo.SPECIALS)
+        pairs = model.averages['momentum']
+        self.assertLen(pairs, len(model.encoder.weights))
+        for copy, source in pairs:
+            np.testing.assert_array_equal(copy.numpy(), source.numpy())
+            source.assign(source + 1.0)
+        before = [copy.numpy() for copy, _ in pairs]
+        state = State(model, zoo.strategy(1), 8)
+        state.follow(tf.constant(False))
+        for (copy, _), old in zip(pairs, before, strict=True):
+            np.testing.assert_array_equal(copy.numpy(), old)
+        state.follow(tf.constant(True))
+        for (copy, source), old in zip(pairs, before, strict=True):
+            np.testing.assert_allclose(
+                copy.numpy(), 0.9 * old + 0.1 * source.numpy(), atol=1e-6
+            )
+
+    def test_a_loss_that_is_not_finite_changes_nothing(self):
+        model, trainer = make_trainer('toy_queue', 1, steps=2)
+        trainer.train(tf.constant(1))
+        weights = {k: v.numpy() for k, v in model.variables.items()}
+        state = {k: v.numpy() for k, v in trainer.state.parts().items()}
+        self.assertEqual(state['state/objectives/queue/filled'], 8)
+        table = model.encoder.embedding_table
+        table.assign(table * np.nan)
+        with self.assertRaises(loop.NonFiniteLoss):
+            trainer.train(tf.constant(1))
+        for path, value in trainer.state.parts().items():
+            np.testing.assert_array_equal(value.numpy(), state[path], path)
+        for path, variable in model.variables.items():
+            if path.startswith('momentum/'):
+                np.testing.assert_array_equal(variable, weights[path], path)
+
+
+class EveryLayerTest(absltest.TestCase):
+    """(d) [CLS] of every layer."""
+
+    def test_they_are_the_encoder_s(self):
+        model = zoo.make_model('toy_every_layer')
+        batch = batch_of('toy_every_layer', model, key=None)
+        found = batch.layers('masked')
+        self.assertLen(found, model.encoder.depth + 1)
+        view = batch.views['masked']
+        wanted = model.encoder(
+            Inputs(tf.constant(view.ids)), all_layers=True
+        ).layers
+        for one, other in zip(found, wanted, strict=True):
+            np.testing.assert_allclose(one, other[:, :1], atol=1e-6)
+        np.testing.assert_array_equal(found[-1], batch.states('masked'))
+
+
+class TwiceTest(absltest.TestCase):
+    """(e) Two passes of one view."""
+
+    def test_they_drop_differently_and_the_first_as_ever(self):
+        model = zoo.make_model('toy_twice', rate=0.1)
+        batch = batch_of('toy_twice', model)
+        first, second = (
+            np.asarray(batch.states('masked', turn=i)) for i in range(2)
+        )
+        self.assertGreater(np.abs(first - second).max(), 0.1)
+        alone = zoo.make_model('toy_taught', rate=0.1)
+        batch = batch_of('toy_taught', alone)
+        np.testing.assert_allclose(
+            batch.states('masked'), first, atol=1e-5
+        )
+
+    def test_without_dropout_they_are_equal(self):
+        model = zoo.make_model('toy_twice', rate=0.0)
+        batch = batch_of('toy_twice', model)
+        np.testing.assert_array_equal(
+            batch.states('masked', turn=0), batch.states('masked', turn=1)
+        )
+
+
+class TaughtTest(absltest.TestCase):
+    """(f) A second, frozen encoder."""
+
+    def test_it_does_not_learn_and_does_not_travel(self):
+        model = zoo.make_model('toy_taught')
+        guide = {p for p in model.variables if p.startswith('guide/')}
+        self.assertLen(guide, len(model.encoder.weights))
+        self.assertEmpty(guide & set(model.trainable))
+        self.assertEmpty(guide & set(model.travelling))
+        self.assertContainsSubset(guide, model.lasting)
+        changed = {
+            path.removeprefix('guide/')
+            for path in guide
+            if path.endswith(('kernel', 'embeddings'))
+            and np.array_equal(
+                model.variables[path],
+                model.variables['encoder/' + path.removeprefix('guide/')],
+            )
+        }
+        self.assertEmpty(changed, 'it has weights of its own')
+        variables = {k: v.value for k, v in model.variables.items()}
+        with tf.GradientTape() as tape:
+            outcomes, _ = model.outcomes(
+                zoo.make_views('toy_taught'), zoo.statistics(), KEY
+            )
+            loss = model.loss(outcomes)
+        gradients = dict(
+            zip(
+                variables,
+                tape.gradient(loss, list(variables.values())),
+                strict=True,
+            )
+        )
+        for path in guide:
+            self.assertIsNone(gradients[path], path)
+        self.assertIsNotNone(gradients['encoder/word_embeddings'])
+
+    def test_it_is_not_built_where_nothing_is_trained(self):
+        model = Model(
+            zoo.config('toy_taught'), zoo.SPECIALS, companions=False
+        )
+        self.assertEqual(list(model.encoders), ['encoder'])
+
+    def test_two_rows_that_bring_different_ones(self):
+        other = dataclasses.replace(
+            toys.ROWS['taught'],
+            companions={'guide': toys.Companion(momentum=0.5)},
+        )
+        with (
+            absltest.mock.patch.dict(TABLE, other=other),
+            self.assertRaisesRegex(
+                commands.UsageError, "taught brings another 'guide'"
+            ),
+        ):
+            zoo.Case('taught:1,other:1').resolved  # noqa: B018
+
+
+def make_trainer(name, replicas, steps):
+    """A trainer over batches of zoo.py, without dropout."""
+    strategy = zoo.strategy(replicas)
+    with strategy.scope():
+        model = zoo.make_model(name, rate=0.0)
+        model.copy_averages()
+        optimizer = optim.AdamW(model.trainable, 0.01, 1.0)
+    dataset = zoo.dataset(
+        [zoo.make_views(name, 8, seed=s) for s in range(steps)]
+    )
+    trainer = loop.Trainer(
+        model,
+        dataset,
+        strategy,
+        optimizer,
+        tf.Variable(0, dtype=tf.int64, trainable=False),
+        lambda s: tf.constant(1e-3),
+        zoo.statistics(),
+        seed=3,
+        batch_size=8,
+    )
+    return model, trainer
+
+
+class CompanionTest(parameterized.TestCase):
+    @parameterized.parameters(
+        (toys.Companion(frozen=False, momentum=0.5), 'average and learns too'),
+        (toys.Companion(saved=False, momentum=0.5), 'only where it is saved'),
+        (toys.Companion(saved=False, frozen=False), 'only where it is saved'),
+    )
+    def test_what_one_cannot_be(self, companion, message):
+        row = dataclasses.replace(
+            toys.ROWS['taught'], companions={'guide': companion}
+        )
+        with (
+            absltest.mock.patch.dict(TABLE, taught=row),
+            self.assertRaisesRegex(commands.UsageError, message),
+        ):
+            zoo.Case('taught').resolved  # noqa: B018
+
+
+class PromisesTest(absltest.TestCase):
+    """What tests of zoo.py promise of all rows, of all toys in one sum."""
+
+    def test_two_replicas_are_one_device(self):
+        weights, states, reports = [], [], []
+        for replicas in (1, 2):
+            model, trainer = make_trainer('toys', replicas, steps=3)
+            with eagerly(replicas == 1):
+                reports.append(trainer.train(tf.constant(3)))
+            weights.append({k: v.numpy() for k, v in model.variables.items()})
+            states.append(
+                {k: v.numpy() for k, v in trainer.state.parts().items()}
+            )
+        for metric, value in reports[0].items():
+            self.assertAlmostEqual(
+                reports[1][metric], value, delta=2e-5 * max(1, abs(value)),
+                msg=metric,
+            )  # fmt: skip
+        self.assertEqual(set(states[0]), set(states[1]))
+        self.assertEqual(states[1]['state/objectives/queue/filled'], 24)
+        for path, value in states[0].items():
+            np.testing.assert_allclose(
+                states[1][path], value, atol=1e-4, err_msg=path
+            )
+        for path, value in weights[0].items():
+            np.testing.assert_allclose(
+                weights[1][path], value, atol=2e-4, err_msg=path
+            )
+
+    def test_state_comes_back_for_another_number_of_replicas(self):
+        """What is the same on all goes to all; what is of rows says so."""
+        folder = pathlib.Path(self.create_tempdir().full_path)
+        saved = {}
+        for replicas in (2, 1):
+            with zoo.strategy(replicas).scope():
+                model = zoo.make_model('toy_queue', 0.0)
+            state = State(model, zoo.strategy(replicas), 8)
+            checkpoints = checkpoint.Checkpoints(folder, 2)
+            if not saved:
+                for number, part in enumerate(state.parts().values()):
+                    part.assign(tf.ones_like(part) * (number + 1))
+                saved = {k: v.numpy() for k, v in state.parts().items()}
+                checkpoints.save(5, state.parts())
+            self.assertEqual(checkpoints.restore({}, state.parts()), 5)
+            state.share()
+            found = {k: v.numpy() for k, v in state.parts().items()}
+            self.assertEqual(set(found), set(saved))
+            for path, value in saved.items():
+                np.testing.assert_array_equal(found[path], value, path)
+
+    def test_killed_gives_the_same_weights(self):
+        """kill -9 in the middle; then what is held out, and what travels."""
+        folder = places.make(self.addCleanup)
+        text, heldout = corpus.write_topics(folder / 'text')
+
+        def arguments(workdir):
+            return [
+                f'--objectives={toys.OBJECTIVES}', f'--corpus={text}',
+                f'--heldout={heldout}', f'--workdir={workdir}',
+                '--vocab_size=600', '--steps=8', '--log_every=1',
+                '--checkpoint_every=2', '--eval_every=8', '--batch_size=8',
+                '--seq_len=32', '--learning_rate=0.002',
+                '--precision=float32',
+            ]  # fmt: skip
+
+        process = subprocess.Popen(
+            [sys.executable, '-m', 'tests.toys', *arguments(folder / 'broken')],
+            cwd=ROOT,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
+        metrics = folder / 'broken' / 'metrics.jsonl'
+        while not (metrics.exists() and metrics.read_text().count('\n') > 2):
+            self.assertIsNone(process.poll(), 'the run ended by itself')
+            time.sleep(0.02)
+        process.send_signal(signal.SIGKILL)
+        process.communicate()
+        self.assertLess(metrics.read_text().count('\n'), 8)
+        weights = {}
+        for name in ('broken', 'complete'):
+            shown = io.StringIO()
+            with contextlib.redirect_stdout(shown):
+                quick.run(*arguments(folder / name))
+            self.assertEqual(
+                'resuming from' in shown.getvalue(), name == 'broken'
+            )
+            weights[name] = (
+                folder / name / 'weights.safetensors'
+            ).read_bytes()
+        self.assertEqual(weights['broken'], weights['complete'])
+        last = json.loads((folder / 'broken' / 'metrics.json').read_text())
+        for row in toys.ROWS:
+            self.assertTrue(np.isfinite(last[f'heldout/{row}/mi']), row)
+        self.assertAlmostEqual(
+            last['heldout/early/ceiling'], np.log(17), places=5
+        )
+        path = folder / 'broken' / 'weights.safetensors'
+        parts = {name.split('/')[0] for name in files.read_tensors(path)}
+        self.assertEqual(parts, {'encoder', 'unigram', 'step'})
+        model = load(folder / 'broken')
+        self.assertEqual(model.encode(['a text']).shape, (1, 64))
+
+
+if __name__ == '__main__':
+    absltest.main()

@@ -1,0 +1,416 @@
+"""What decides a run: every complaint, every default, in whatever order."""
+
+import dataclasses
+import itertools
+import random
+from unittest import mock
+
+from absl.testing import absltest, parameterized
+
+from infoword_tf import resolve as resolving
+from infoword_tf.commands import UsageError
+from infoword_tf.config import Config
+from infoword_tf.encoders import ENCODERS
+from infoword_tf.objectives import SUMS, TABLE, Companion, Vector, parse
+from infoword_tf.plan import settings_of
+from infoword_tf.resolve import Choices, resolve
+from infoword_tf.sizes import SIZES
+from tests import zoo
+
+V = 100
+
+
+def config_of(objectives='mlm', **choices):
+    return resolve(Choices(objectives, **choices)).config(V)
+
+
+def alone(row):
+    """The vector of a row with its defaults."""
+    settings = {name: s.default for name, s in settings_of(row).items()}
+    return TABLE[row].vector(settings)
+
+
+class ComplaintsTest(parameterized.TestCase):
+    def refused(self, message, objectives='mlm', started=None, **choices):
+        with self.assertRaisesRegex(UsageError, message):
+            resolve(Choices(objectives, **choices), started)
+
+    @parameterized.parameters(
+        ('mml', "there is no row 'mml'; rows are separated by commas; "),
+        ('mlm:0', 'every weight is 0'),
+        ('mlm,mlm', "'mlm' is there twice"),
+        ('mlm:much', "'much' is no weight"),
+    )
+    def test_rows(self, objectives, message):
+        self.refused(f'^--objectives={objectives}: .*{message}', objectives)
+
+    @parameterized.parameters(
+        # The row has no such setting, and others or none.
+        ('mlm', {'mlm.k': 3}, '^--mlm.k: mlm has no such.*it has transform$'),
+        ('plm', {'plm.n': 3}, '^--plm.n: plm has no such.*it has k, order$'),
+        ('ict', {'ict.k': 3}, '^--ict.k: ict has no such.*it has none$'),
+        # Of a row that there is not, or not with a weight.
+        ('mlm', {'plm.k': 3}, '^--plm.k is for plm, not for --objectives=mlm$'),
+        ('mlm,plm:0', {'plm.k': 3}, 'is for plm, not for --objectives=mlm,plm'),
+        ('mlm', {'transform': True}, '^--transform is for transform, not for'),
+        # Out of bounds.
+        ('plm', {'plm.k': 1}, '^--plm.k=1: it is 2 or more$'),
+        ('plm', {'plm.order': 'x'}, '^--plm.order=x: known are partial, stri'),
+        ('dim', {'dim.critic': 'x'}, '^--dim.critic=x: known are .*cosine'),
+        (
+            'dim',
+            {'dim.critic': 'cosine', 'dim.temperature': 0.0},
+            '^--dim.temperature=0.0: it is 1e-06 or more$',
+        ),
+        # Without what it needs.
+        (
+            'dim',
+            {'dim.temperature': 0.1},
+            '^--dim.temperature is for --dim.critic=cosine; give both$',
+        ),
+        (
+            'infoword',
+            {'dim.critic': 'scaled', 'dim.temperature': 0.05},
+            '^--dim.temperature is for --dim.critic=cosine; give both$',
+        ),
+    )
+    def test_settings(self, objectives, settings, message):
+        self.refused(message, objectives, settings=settings)
+
+    @parameterized.parameters(
+        ('mlm,nsp,nsp_nce', {}, "'masked' is one for all rows"),
+        ('mlm,dim', {'masking': 'words'}, 'masking words is not for dim'),
+        ('plm', {'seq_len': 33}, '--seq_len=33: .*even number'),
+        ('plm', {'settings': {'plm.k': 65}}, 'k 65: .*half without a target'),
+    )
+    def test_what_the_plan_refuses(self, objectives, choices, message):
+        self.refused(f'^--objectives={objectives}: .*{message}', objectives,
+                     **choices)
+
+    def test_rows_that_bring_other_companions(self):
+        one, two = (
+            dataclasses.replace(TABLE['mlm'], companions={'slow': companion})
+            for companion in (Companion(momentum=0.9), Companion(momentum=0.8))
+        )
+        with mock.patch.dict(TABLE, one=one, two=two):
+            self.refused("^--objectives=one,two: two brings another 'slow'",
+                         'one,two')
+
+    @parameterized.parameters('bert_nce', 'mlm,dim', 'ict', 'infoword')
+    def test_a_batch_of_one(self, objectives):
+        self.refused(
+            '^--batch_size=1: the candidates of .* come from other sequences',
+            objectives, batch_size=1,
+        )  # fmt: skip
+        resolve(Choices(objectives, batch_size=2))
+
+    def test_a_batch_of_one_may_do(self):
+        for objectives in ('mlm', 'bert', 'nsp_nce', 'transformer_xl', 'plm'):
+            resolve(Choices(objectives, batch_size=1))
+
+    @parameterized.parameters(
+        ('mlm', 'lookup', 'mlm allows transformer '),
+        ('mlm,ict', 'lookup', 'mlm allows transformer '),
+        ('plm', 'transformer', 'plm allows relative '),
+        ('ict', 'relative', 'ict allows transformer, lookup '),
+        ('mlm', 'rnn', r'mlm allows transformer \(there are transformer, rela'),
+    )
+    def test_an_encoder_that_a_row_does_not_allow(self, rows, name, message):
+        self.refused(f'^--encoder={name}: {message}', rows, encoder=name)
+
+    def test_no_encoder_for_all(self):
+        self.refused(
+            '^--objectives=mlm,plm: no encoder serves all rows .mlm allows '
+            'transformer; plm allows relative.; train them apart', 'mlm,plm',
+        )  # fmt: skip
+
+    def test_rows_that_fix_an_argument_differently(self):
+        self.refused('transformer_xl wants an encoder with .*; train them a',
+                     'transformer_xl,plm')
+
+    @parameterized.parameters(
+        ('untie', True), ('clamp', 8), ('same_length', True)
+    )
+    def test_arguments_of_another_encoder(self, flag, value):
+        for encoder in ('transformer', 'lookup'):
+            self.refused(
+                f'^--{flag}: the encoder {encoder} of --objectives=ict has '
+                'none', 'ict', encoder=encoder, **{flag: value},
+            )  # fmt: skip
+
+    def test_same_length_of_what_looks_ahead(self):
+        self.refused('^--same_length is for rows whose tokens see no later',
+                     'plm', same_length=True)
+        arguments = config_of('transformer_xl', same_length=True).encoder
+        self.assertTrue(arguments.arguments['same_length'])
+
+    def test_gelu_of_an_encoder_without(self):
+        self.refused('^--gelu: the encoder lookup has none', 'ict',
+                     encoder='lookup', gelu='erf')
+
+    def test_memory_of_an_encoder_without(self):
+        for length in (0, 8):
+            self.refused(
+                f'^--memory_length={length}: the encoder transformer of '
+                '--objectives=mlm has no memory', memory_length=length,
+            )  # fmt: skip
+
+    def test_an_unknown_size(self):
+        self.refused('^--size=vast: known are tiny, ', size='vast')
+
+    def test_a_text_beyond_the_positions(self):
+        self.refused('^--seq_len=513: the encoder has 512 positions; lower it, '
+                     'or raise --positions$', seq_len=513)
+        self.refused('^--seq_len=65: the encoder has 64 pos', seq_len=65,
+                     positions=64)
+        resolve(Choices('mlm', seq_len=64, positions=64))
+
+    def test_layouts_that_differ(self):
+        """Nothing in the table does so today: encoders keep them apart."""
+        other = dataclasses.replace(
+            TABLE['mlm'], vector=lambda settings: Vector(layout='end')
+        )
+        with mock.patch.dict(TABLE, other=other):
+            self.refused(r'lay a text out differently \(', 'mlm,other')
+
+
+class InitTest(parameterized.TestCase):
+    """What --init decides."""
+
+    refused = ComplaintsTest.refused
+
+    def test_it_decides_the_encoder(self):
+        started = config_of(
+            'bert', size='mini', positions=64, gelu='erf', seq_len=64
+        )
+        found = resolve(
+            Choices('infoword', dropout=0.3, seq_len=32), started
+        ).config(V)
+        arguments = dict(started.encoder.arguments)
+        self.assertEqual(arguments['gelu'], 'erf')
+        self.assertEqual(found.encoder.arguments, {**arguments, 'rate': 0.3})
+        self.assertEqual(found.max_length, 64)  # of what can be loaded
+        self.assertEqual(list(found.rows), ['bert_nce', 'dim'])
+
+    def test_another_size(self):
+        started = config_of()
+        self.refused(
+            r'^--size=mini is not the size of --init \(2 layers, 128 wide\)',
+            started=started, size='mini',
+        )  # fmt: skip
+        resolve(Choices('mlm', size='tiny'), started)
+        lookup = config_of('ict', encoder='lookup')
+        self.refused(r'^--size=tiny is not .* \(0 layers, 256 wide\)', 'ict',
+                     lookup, encoder='lookup', size='tiny')
+
+    @parameterized.parameters(
+        ('positions', 512), ('gelu', 'tanh'), ('untie', True)
+    )
+    def test_what_it_has_decided(self, flag, value):
+        started = config_of('transformer_xl')
+        self.refused(f'^--{flag} is decided by --init; leave it out',
+                     'transformer_xl', started, **{flag: value})
+
+    def test_another_encoder(self):
+        self.refused("^--init holds the encoder 'transformer', the rows want "
+                     "'relative'", 'plm', config_of())
+        self.refused("^--init holds the encoder 'lookup', the rows want "
+                     "'transformer'", 'ict',
+                     config_of('ict', encoder='lookup'))
+
+    def test_a_text_beyond_its_positions(self):
+        self.refused('^--seq_len=65: the encoder has 64 positions; lower it$',
+                     'mlm', config_of(positions=64, seq_len=64), seq_len=65)
+
+    def test_what_is_no_weight_may_change(self):
+        started = config_of('transformer_xl', clamp=8)
+        self.assertEqual(started.encoder.arguments['clamp'], 8)
+        found = resolve(
+            Choices('transformer_xl', clamp=16, same_length=True), started
+        ).encoder.arguments
+        self.assertEqual((found['clamp'], found['same_length']), (16, True))
+        kept = resolve(Choices('transformer_xl'), started).encoder.arguments
+        self.assertEqual(kept['clamp'], 8)
+
+    def test_same_length_stays_with_rows_that_can_have_it(self):
+        started = config_of('transformer_xl', same_length=True)
+        kept = resolve(Choices('transformer_xl'), started).encoder.arguments
+        self.assertTrue(kept['same_length'])
+        gone = resolve(Choices('plm'), started).encoder
+        self.assertNotIn('same_length', gone.arguments)
+        ENCODERS[gone.name](**gone.arguments)
+
+
+class DefaultsTest(parameterized.TestCase):
+    @parameterized.parameters(*TABLE, *SUMS)
+    def test_all_that_a_config_holds(self, objectives):
+        found = config_of(objectives)
+        self.assertEqual(
+            {row: entry.weight for row, entry in found.rows.items()},
+            parse(objectives),
+        )
+        for row, entry in found.rows.items():
+            self.assertEqual(
+                entry.settings,
+                {name: s.default for name, s in settings_of(row).items()},
+            )
+        arguments = found.encoder.arguments
+        self.assertEqual(arguments['vocab_size'], V)
+        self.assertEqual(arguments['max_length'], 512)
+        self.assertEqual(arguments['rate'], 0.1)
+        self.assertContainsSubset(SIZES['tiny'], arguments)
+        for row in found.rows:
+            self.assertContainsSubset(
+                TABLE[row].encoders[found.encoder.name], arguments
+            )
+        self.assertEqual(Config.from_json(found.to_json()), found)
+        ENCODERS[found.encoder.name](**arguments)  # takes them all
+
+    def test_rows_of_no_weight_are_left_out(self):
+        found = resolve(Choices('mlm:2,plm:0'))
+        self.assertEqual(list(found.rows), ['mlm'])
+        self.assertEqual(found.rows['mlm'].weight, 2.0)
+        self.assertEqual(list(found.plan.views), ['masked'])
+
+    def test_settings_are_of_one_run(self):
+        resolve(Choices('plm', settings={'plm.k': 4}))
+        self.assertEqual(resolve(Choices('plm')).rows['plm'].settings['k'], 6)
+
+    @parameterized.parameters(
+        ('mlm', None), ('ict', None), ('transformer_xl', 128), ('plm', 128)
+    )
+    def test_memory_is_as_long_as_a_text(self, objectives, length):
+        self.assertEqual(config_of(objectives).memory_length, length)
+
+    @parameterized.parameters(0, 5)
+    def test_memory_that_was_chosen(self, length):
+        found = config_of('plm', memory_length=length)
+        self.assertEqual(found.memory_length, length)
+
+    def test_the_encoder(self):
+        for row, entry in TABLE.items():
+            for name in entry.encoders:
+                found = config_of(row, encoder=name)
+                self.assertEqual(found.encoder.name, name)
+        # Without a choice, the first that all allow.
+        self.assertEqual(config_of('ict').encoder.name, 'transformer')
+        width = config_of('ict', encoder='lookup').encoder.arguments['width']
+        self.assertEqual(width, 256)
+
+    def test_choices_reach_the_encoder(self):
+        found = config_of(
+            'transformer_xl', size='mini', positions=200, dropout=0.4,
+            gelu='erf', untie=False, clamp=9, same_length=True,
+        ).encoder.arguments  # fmt: skip
+        self.assertEqual(
+            found,
+            {
+                **SIZES['mini'], 'vocab_size': V, 'max_length': 200,
+                'rate': 0.4, 'activation': 'gelu_erf', 'causal': True,
+                'untie': False, 'clamp': 9, 'same_length': True,
+            },
+        )  # fmt: skip
+
+    def test_what_is_masked(self):
+        for objectives, masking in (
+            ('mlm', 'tokens'), ('infoword', 'spans'), ('mlm,dim', 'spans')
+        ):
+            self.assertEqual(config_of(objectives).masking, masking)
+        self.assertEqual(config_of(masking='words').masking, 'words')
+
+
+class VectorTest(parameterized.TestCase):
+    @parameterized.parameters(
+        ('mlm', 'mean', 'cosine'),
+        ('bert', 'mean', 'cosine'),
+        ('dim', 'cls', 'dot'),
+        ('infoword', 'cls', 'dot'),
+        ('bert_nce,dim,nsp', 'cls', 'dot'),
+        ('ict', 'weighted', 'cosine'),
+        ('mlm,ict', 'weighted', 'cosine'),
+        ('dim,ict', 'weighted', 'cosine'),
+        ('bert_nce,dim,ict', 'weighted', 'cosine'),
+    )
+    def test_of_sums(self, objectives, pooling, similarity):
+        """ict before dim before the rest, however they are ordered."""
+        for rows in itertools.permutations(parse(objectives)):
+            found = config_of(','.join(rows))
+            self.assertEqual(
+                (found.pooling, found.similarity, found.layout),
+                (pooling, similarity, 'bert'),
+            )
+
+    def test_of_settings(self):
+        settings = {'dim.critic': 'cosine'}
+        found = config_of('infoword', settings=settings)
+        self.assertEqual((found.pooling, found.similarity), ('cls', 'cosine'))
+        settings = {'dim.critic': 'scaled'}
+        found = config_of('infoword', settings=settings)
+        self.assertEqual((found.pooling, found.similarity), ('cls', 'dot'))
+
+    def test_layouts(self):
+        self.assertEqual(config_of('transformer_xl').layout, 'end')
+        self.assertEqual(config_of('plm').layout, 'xlnet')
+
+    def test_ranks_are_distinct(self):
+        """Else the order of the rows would decide; 0 is the plain vector."""
+        vectors = {row: alone(row) for row in TABLE}
+        ranks = [v.rank for v in vectors.values() if v.rank]
+        self.assertLen(set(ranks), len(ranks))
+        for row, vector in vectors.items():
+            if not vector.rank:
+                self.assertEqual(vector, Vector(layout=vector.layout), row)
+
+
+class OrderTest(parameterized.TestCase):
+    """Neither the order of the table nor that of --objectives matters."""
+
+    @parameterized.parameters(
+        *(name for name, case in zoo.CASES.items() if len(case.rows) > 1),
+        'ict', 'plm_strict',
+    )  # fmt: skip
+    def test_same_config(self, name):
+        case = zoo.CASES[name]
+        wanted = case.resolved
+        rng = random.Random(0)
+        for _ in range(4):
+            parts = [f'{row}:{weight}' for row, weight in case.rows.items()]
+            rng.shuffle(parts)
+            settings = list(case.settings.items())
+            rng.shuffle(settings)
+            table = list(TABLE.items())
+            rng.shuffle(table)
+            with mock.patch.dict(TABLE, clear=True, values=dict(table)):
+                self.assertEqual(list(TABLE), [row for row, _ in table])
+                found = case._replace(
+                    objectives=','.join(parts), settings=dict(settings)
+                ).resolved
+            self.assertEqual(found.config(V), wanted.config(V))
+            self.assertEqual(found.vector, wanted.vector)
+            self.assertEqual(found.plan.masking, wanted.plan.masking)
+            self.assertEqual(set(found.plan.views), set(wanted.plan.views))
+            for view, made in found.plan.views.items():
+                other = wanted.plan.views[view]
+                self.assertEqual(made.rows, other.rows)
+                self.assertEqual(made.reading, other.reading)
+
+    def test_same_complaint_whichever_comes_first(self):
+        for rows in itertools.permutations(('mlm', 'dim', 'plm')):
+            with self.assertRaisesRegex(UsageError, 'no encoder serves'):
+                resolve(Choices(','.join(rows)))
+
+    def test_same_encoder(self):
+        """Of two that all rows allow: the first of ENCODERS."""
+        both = {'lookup': {}, 'transformer': {}}
+        turned = dataclasses.replace(TABLE['ict'], encoders=both)
+        with mock.patch.dict(TABLE, turned=turned):
+            for objectives in ('turned', 'ict,turned', 'turned,ict'):
+                rows = dict.fromkeys(parse(objectives))
+                self.assertEqual(
+                    resolving.resolve_encoder(Choices(objectives), rows),
+                    'transformer',
+                )
+
+
+if __name__ == '__main__':
+    absltest.main()

@@ -1,0 +1,461 @@
+"""A run that was stopped, killed or damaged goes on as if nothing had been."""
+
+import contextlib
+import errno
+import io
+import os
+import pathlib
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from unittest import mock
+
+import numpy as np
+import tensorflow as tf
+from absl.testing import absltest, parameterized
+
+import infoword_tf
+from infoword_tf import commands, files, train
+from infoword_tf.config import TokenizerConfig
+from infoword_tf.resolve import Choices, resolve
+from infoword_tf.training import (
+    checkpoint,
+    distribution,
+    loop,
+    optim,
+    record,
+)
+from tests import places, runs, zoo
+from tests.runs import ROOT, arguments, records, run, run_here
+
+
+def setUpModule():
+    runs.set_up()
+
+
+class ResumeTest(parameterized.TestCase):
+    @parameterized.named_parameters(
+        ('one_device', (), (0, 1)),
+        # Replicas exchange nothing without graphs.
+        (
+            'two_replicas',
+            ('--strategy=mirrored', '--logical_cpus=2', '--graphs'),
+            (0,),
+        ),
+    )
+    def test_killed_gives_the_same_weights(self, more, kills):
+        """kill -9 at a random moment, and while a checkpoint is written."""
+        more += ('--objectives=infoword',)  # two rows, two views
+        folder = pathlib.Path(self.create_tempdir().full_path)
+        whole, broken = folder / 'whole', folder / 'broken'
+        self._finish(whole, *more)
+        command = [
+            sys.executable,
+            '-m',
+            'tests.quick',
+            *arguments(broken, *more),
+        ]
+        dice = random.Random(len(more))
+        for kill in kills:
+            environment = dict(os.environ)
+            if kill == 1:
+                # Stops inside the second write of a checkpoint: the bytes are
+                # on disk, the rename has not happened.
+                environment['PYTHONPATH'] = str(self._slow_rename(folder))
+            process = subprocess.Popen(
+                command,
+                cwd=ROOT,
+                env=environment,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+            )
+            self._wait(process, broken, kill)
+            time.sleep(dice.random() * 0.05)
+            process.send_signal(signal.SIGKILL)
+            process.wait()
+        output = self._finish(broken, *more)
+        self.assertRegex(output, r'resuming from .*step [24]\)')
+        self.assertEqual(
+            (whole / 'weights.safetensors').read_bytes(),
+            (broken / 'weights.safetensors').read_bytes(),
+        )
+        steps = [r['step'] for r in records(broken)]
+        self.assertEqual(steps, list(range(1, 7)))
+        seconds = [r['seconds'] for r in records(broken)]
+        self.assertEqual(seconds, sorted(seconds), 'they never fall')
+        for a, b in zip(records(whole), records(broken), strict=True):
+            for name in a:
+                if name not in ('seconds', 'tokens_per_second'):
+                    self.assertEqual(a[name], b[name], name)
+
+    def _finish(self, workdir, *more):
+        """To the last step, in this process; what it printed."""
+        graphs = '--graphs' in more
+        strategy = zoo.strategy(2 if graphs else 1)
+        shown = io.StringIO()
+        with (
+            mock.patch.object(
+                distribution, 'make_strategy', return_value=strategy
+            ),
+            contextlib.redirect_stdout(shown),
+        ):
+            run_here(
+                workdir, *(x for x in more if x != '--graphs'),
+                eagerly=not graphs,
+            )  # fmt: skip
+        return shown.getvalue()
+
+    def _slow_rename(self, folder):
+        """A sitecustomize that makes renaming a checkpoint take a minute."""
+        hook = folder / 'hook'
+        hook.mkdir(exist_ok=True)
+        (hook / 'sitecustomize.py').write_text(
+            'import os, time\n'
+            'rename = os.replace\n'
+            'def slow(a, b, *rest, **more):\n'
+            "    if 'step-' in str(b):\n"
+            f"        open({str(folder / 'writing')!r}, 'w').close()\n"
+            '        time.sleep(60)\n'
+            '    return rename(a, b, *rest, **more)\n'
+            'os.replace = slow\n'
+        )
+        return hook
+
+    def _wait(self, process, workdir, kill):
+        """Until the run did something worth interrupting."""
+        wanted = {
+            0: lambda: self._lines(workdir) >= 3,
+            1: lambda: (workdir.parent / 'writing').exists(),
+        }[kill]
+        while not wanted():
+            self.assertIsNone(process.poll(), 'the run ended by itself')
+            time.sleep(0.01)
+
+    def _lines(self, workdir):
+        path = workdir / 'metrics.jsonl'
+        return len(path.read_text().splitlines()) if path.exists() else 0
+
+
+class CleanTest(absltest.TestCase):
+    def test_what_is_seen_of_a_good_run(self):
+        """Ours alone: no line of TensorFlow or XLA, whatever the machine."""
+        status, output = run(
+            self.create_tempdir().full_path, '--objectives=mlm', '--steps=1'
+        )
+        self.assertEqual(status, 0, output)
+        self.assertNotRegex(
+            output, r'WARNING|Warning|AutoGraph|XLA|tensorflow|[IWEF]\d{4} '
+        )
+
+
+class DamageTest(absltest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        cls.finished = places.make(cls.addClassCleanup, cache=False) / 'run'
+        run_here(cls.finished, '--steps=4')
+
+    def setUp(self):
+        super().setUp()
+        self.workdir = pathlib.Path(self.create_tempdir().full_path) / 'run'
+        shutil.copytree(self.finished, self.workdir)
+
+    def test_a_cut_checkpoint_is_skipped_and_said(self):
+        weights = (self.workdir / 'weights.safetensors').read_bytes()
+        newest = sorted((self.workdir / 'checkpoints').iterdir())[-1]
+        data = newest.read_bytes()
+        newest.write_bytes(data[: len(data) // 2])
+        log = self.workdir.parent / 'log'
+        with contextlib.redirect_stdout(open(log, 'w')):
+            run_here(self.workdir, '--steps=4')
+        self.assertRegex(
+            log.read_text(), r'skipped a damaged checkpoint: .*step-000000004'
+        )
+        self.assertRegex(log.read_text(), r'resuming from .*step 2')
+        self.assertEqual(
+            (self.workdir / 'weights.safetensors').read_bytes(), weights
+        )
+
+    def test_all_checkpoints_cut(self):
+        for path in (self.workdir / 'checkpoints').iterdir():
+            path.write_bytes(b'\x10')
+        with self.assertRaisesRegex(ValueError, 'no checkpoint can be read'):
+            run_here(self.workdir, '--steps=4')
+
+    def test_other_flags_are_listed(self):
+        with self.assertRaisesRegex(
+            commands.UsageError,
+            '(?s)--steps was 4, is 5.*--learning_rate was 0.002, is 0.5'
+            '.*another --workdir',
+        ):
+            run_here(self.workdir, '--steps=5', '--learning_rate=0.5')
+        # What changes no weight may differ, and so may the spelling.
+        run_here(
+            self.workdir,
+            '--steps=4',
+            '--log_every=2',
+            '--objectives=bert_nce:1.0',
+            '--masking=spans',
+            '--precision=auto',
+        )
+
+    def test_two_runs_on_one_workdir(self):
+        with (
+            files.locked(self.workdir),
+            self.assertRaisesRegex(RuntimeError, 'another run is writing'),
+        ):
+            run_here(self.workdir, '--steps=4')
+
+    def test_a_full_disk_while_saving_loses_nothing(self):
+        before = {
+            path.name: path.read_bytes()
+            for path in (self.workdir / 'checkpoints').iterdir()
+        }
+        workdir = self.workdir.parent / 'full'
+        real = files.os.replace
+
+        def full(source, target):
+            if 'step-000000004' in str(target):
+                raise OSError(errno.ENOSPC, 'No space left on device')
+            real(source, target)
+
+        with (
+            mock.patch.object(files.os, 'replace', full),
+            self.assertRaisesRegex(
+                OSError, 'step-000000004.*No space left.*make room'
+            ),
+        ):
+            run_here(workdir, '--steps=4')
+        self.assertEqual(
+            [path.name for path in (workdir / 'checkpoints').iterdir()],
+            ['step-000000002.safetensors'],
+        )
+        run_here(workdir, '--steps=4')
+        for name, data in before.items():
+            self.assertEqual(
+                (workdir / 'checkpoints' / name).read_bytes(), data
+            )
+
+    def test_not_a_finished_workdir(self):
+        (self.workdir / 'weights.safetensors').unlink()
+        with self.assertRaisesRegex(FileNotFoundError, 'weights.safetensors'):
+            infoword_tf.load(self.workdir)
+
+
+class WeightsTest(absltest.TestCase):
+    """weights.safetensors is the last checkpoint, whenever a run stopped."""
+
+    def test_a_kill_between_the_checkpoint_and_the_weights(self):
+        workdir = pathlib.Path(self.create_tempdir().full_path) / 'run'
+        real = checkpoint.write_weights
+
+        def killed(folder, tensors, step):
+            if step == 4:
+                raise KeyboardInterrupt
+            real(folder, tensors, step)
+
+        with (
+            mock.patch.object(checkpoint, 'write_weights', killed),
+            self.assertRaises(KeyboardInterrupt),
+        ):
+            run_here(workdir, '--steps=4')
+        self.assertEqual(checkpoint.weights_step(workdir), 2)
+        self.assertEqual(checkpoint.last_step(workdir), 4)
+        with self.assertWarnsRegex(
+            UserWarning, 'is of step 2, its last checkpoint of step 4'
+        ):
+            infoword_tf.load(workdir)
+        run_here(workdir, '--steps=4')  # there is nothing left to train
+        self.assertEqual(checkpoint.weights_step(workdir), 4)
+        weights = files.read_tensors(workdir / 'weights.safetensors')
+        last = files.read_tensors(
+            workdir / 'checkpoints' / 'step-000000004.safetensors'
+        )
+        for path, value in weights.items():
+            if path not in ('unigram', 'step'):
+                np.testing.assert_array_equal(value, last[f'model/{path}'])
+
+    def test_cut_weights_are_written_anew(self):
+        workdir = pathlib.Path(self.create_tempdir().full_path) / 'run'
+        run_here(workdir, '--steps=2')
+        path = workdir / 'weights.safetensors'
+        whole = path.read_bytes()
+        path.write_bytes(whole[:-100])
+        run_here(workdir, '--steps=2')
+        self.assertEqual(path.read_bytes(), whole)
+
+
+class FlagsTest(absltest.TestCase):
+    def test_every_flag_that_changes_weights_is_compared(self):
+        """All of the trainer's but a few that are named here."""
+        free = {
+            'workdir', 'checkpoint_every', 'keep_checkpoints', 'log_every',
+            'eval_every', 'strategy', 'logical_cpus',
+        }  # fmt: skip
+        self.assertEqual(set(record.FREE), free)
+        given = train.values()
+        resolved = resolve(Choices('dim:1,mlm:1,plm:0'))
+        config = resolved.config(600)
+
+        def written(**changes):
+            return record.run_record(
+                {**given, **changes}, config, 1, 'text', 'pieces'
+            )
+
+        decided = set(written()) - set(given)
+        self.assertEqual(
+            decided,
+            {
+                'corpus (its files, or packages that pydocs reads)',
+                'dim.critic', 'dim.temperature', 'mlm.transform',
+            } - set(given),
+        )  # fmt: skip
+        of_rows = {name for name in given if '.' in name}
+        self.assertEqual(set(given) - set(written()) - of_rows, free)
+        # Each has a value that changes what is written, by itself or by what
+        # it leads to.
+        by_meaning = {
+            'encoder', 'objectives', 'masking', 'size', 'positions', 'dropout',
+            'gelu', 'untie', 'clamp', 'same_length', 'memory_length',
+            'warmup_steps', 'precision', 'tokenizer', 'lower_case',
+            'vocab_size',
+        }  # fmt: skip
+        for name in set(written()) & set(given) - by_meaning - of_rows:
+            self.assertNotEqual(written(**{name: 'other'}), written(), name)
+
+    def test_what_flags_lead_to_is_compared(self):
+        """By the choices of a run: each alone changes the record."""
+
+        def written(**chosen):
+            choices = {'objectives': 'transformer_xl', 'seq_len': 64, **chosen}
+            known = set(Choices.__dataclass_fields__)
+            config = resolve(
+                Choices(**{k: v for k, v in choices.items() if k in known})
+            ).config(
+                chosen.get('vocab_size', 600),
+                TokenizerConfig(
+                    chosen.get('tokenizer', 'wordpiece'),
+                    chosen.get('lower_case', True),
+                ),
+                chosen.get('precision', 'float32'),
+            )
+            warmup = chosen.get('warmup_steps', 1)
+            return record.run_record(
+                train.values(), config, warmup, 'text', 'pieces'
+            )
+
+        usual = written()
+        for name, value in (
+            ('objectives', 'transformer_xl:2'),
+            ('size', 'mini'),
+            ('positions', 1024),
+            ('dropout', 0.5),
+            ('gelu', 'erf'),
+            ('untie', False),
+            ('clamp', 7),
+            ('same_length', True),
+            ('memory_length', 3),
+            ('warmup_steps', 2),
+            ('precision', 'mixed_bfloat16'),
+            ('tokenizer', 'sentencepiece'),
+            ('lower_case', False),
+            ('vocab_size', 700),
+        ):
+            found = written(**{name: value})
+            different = {k for k in found if found[k] != usual[k]}
+            self.assertIn(name, different)
+        for objectives, setting in (
+            ('mlm', {'mlm.transform': True}),
+            ('bert_nce', {'bert_nce.drop_hits': True}),
+            ('dim', {'dim.critic': 'cosine'}),
+            ('plm', {'plm.k': 5}),
+        ):
+            (name,) = setting
+            one = written(objectives=objectives)
+            two = written(objectives=objectives, settings=setting)
+            self.assertEqual({k for k in one if one[k] != two[k]}, {name})
+        for name, one, two in (
+            ('masking', {}, {'masking': 'words'}),
+            ('encoder', {'objectives': 'ict'},
+             {'objectives': 'ict', 'encoder': 'lookup'}),
+        ):  # fmt: skip
+            base = {'objectives': 'mlm'}
+            self.assertNotEqual(
+                written(**{**base, **one})[name],
+                written(**{**base, **two})[name],
+            )
+
+
+class ExactResumeTest(parameterized.TestCase):
+    """Stopped at a step and gone on with: the same bytes, of every kind."""
+
+    @parameterized.named_parameters(
+        ('mixed', '--objectives=bert_nce:1,ict:1',
+         '--precision=mixed_bfloat16'),
+        ('pairs', '--objectives=bert_nce:1,nsp_nce:1',
+         '--tokenizer=sentencepiece'),
+        ('memory', '--objectives=transformer_xl', '--memory_length=8'),
+    )  # fmt: skip
+    def test_the_same_bytes(self, *more):
+        folder = pathlib.Path(self.create_tempdir().full_path)
+        self.check(folder, *more)
+
+    def test_of_a_run_that_began_with_another(self):
+        folder = pathlib.Path(self.create_tempdir().full_path)
+        run_here(folder / 'first', '--objectives=mlm', '--steps=1')
+        self.check(folder, '--objectives=mlm', f'--init={folder}/first')
+
+    def check(self, folder, *more):
+        run_here(folder / 'complete', '--steps=4', *more)
+        real = checkpoint.Checkpoints.save
+
+        def stopped(self, step, variables):
+            if step == 4:
+                raise KeyboardInterrupt
+            real(self, step, variables)
+
+        with (
+            mock.patch.object(checkpoint.Checkpoints, 'save', stopped),
+            self.assertRaises(KeyboardInterrupt),
+        ):
+            run_here(folder / 'broken', '--steps=4', *more)
+        self.assertEqual(checkpoint.last_step(folder / 'broken'), 2)
+        run_here(folder / 'broken', '--steps=4', *more)
+        self.assertEqual(
+            (folder / 'complete' / 'weights.safetensors').read_bytes(),
+            (folder / 'broken' / 'weights.safetensors').read_bytes(),
+        )
+
+
+class NonFiniteTest(absltest.TestCase):
+    def test_the_run_stops_names_step_and_row_and_loses_nothing(self):
+        """A learning rate of 1e30 in update 3 breaks the loss of update 4."""
+        folder = pathlib.Path(self.create_tempdir().full_path)
+        run_here(folder / 'whole', '--steps=4')
+        real = optim.schedule
+
+        def broken(step, *rest):
+            return real(step, *rest) + tf.where(step == 2, 1e30, 0.0)
+
+        with (
+            mock.patch.object(optim, 'schedule', broken),
+            self.assertRaisesRegex(
+                loop.NonFiniteLoss, 'step 4: bert_nce is not finite.*No weight'
+            ),
+        ):
+            run_here(folder / 'broken', '--steps=4')
+        # Its weights can be had from the last checkpoint on ...
+        other = (f'--init={folder}/broken', '--learning_rate=0.0001')
+        run_here(folder / 'other', '--steps=3', *other)
+        # ... and it can go on itself.
+        run_here(folder / 'broken', '--steps=4')
+        self.assertEqual(
+            (folder / 'whole' / 'weights.safetensors').read_bytes(),
+            (folder / 'broken' / 'weights.safetensors').read_bytes(),
+        )
+
+if __name__ == '__main__':
+    absltest.main()

@@ -1,0 +1,64 @@
+"""A setting: what it takes, and what it says of the rest."""
+
+from absl.testing import absltest, parameterized
+
+from infoword_tf.objectives import TABLE
+from infoword_tf.plan import settings_of
+from infoword_tf.settings import Setting
+
+
+class CheckTest(parameterized.TestCase):
+    @parameterized.parameters(
+        (6, float('nan'), '--plm.k=nan is no int'),
+        (6, 'six', "--plm.k='six' is no int"),
+        (0.5, 'half', "--plm.k='half' is no float"),
+    )
+    def test_what_is_no_number(self, default, value, message):
+        with self.assertRaisesRegex(ValueError, f'^{message}$'):
+            Setting(default, 'One.').check('plm.k', value)
+
+    def test_choices(self):
+        setting = Setting('dot', 'How.', choices=('dot', 'cosine'))
+        self.assertEqual(setting.check('dim.critic', 'cosine'), 'cosine')
+        with self.assertRaisesRegex(
+            ValueError, '^--dim.critic=sine: known are dot, cosine$'
+        ):
+            setting.check('dim.critic', 'sine')
+
+    @parameterized.parameters(2, 3, 1000)
+    def test_within_bounds(self, value):
+        found = Setting(6, 'K.', at_least=2).check('plm.k', value)
+        self.assertEqual(found, value)
+        self.assertIs(type(found), int)
+
+    @parameterized.parameters(1, 0, -3)
+    def test_out_of_bounds(self, value):
+        with self.assertRaisesRegex(
+            ValueError, f'^--plm.k={value}: it is 2 or more$'
+        ):
+            Setting(6, 'K.', at_least=2).check('plm.k', value)
+
+    def test_a_small_bound(self):
+        with self.assertRaisesRegex(ValueError, '=0.0: it is 1e-06 or more'):
+            Setting(0.05, 'T.', at_least=1e-6).check('dim.temperature', 0.0)
+
+    def test_the_type_is_the_defaults(self):
+        found = Setting(0.05, 'T.', at_least=1e-6).check('x', 1)
+        self.assertEqual((type(found), found), (float, 1.0))
+        self.assertIs(Setting(False, 'S.').check('x', 1), True)
+
+    @parameterized.parameters(*TABLE)
+    def test_defaults_are_what_they_allow(self, row):
+        for name, setting in settings_of(row).items():
+            self.assertEqual(
+                setting.check(f'{row}.{name}', setting.default),
+                setting.default,
+            )
+            self.assertEndsWith(setting.help, '.')
+            if setting.needs:
+                other, value = setting.needs
+                settings_of(row)[other].check(f'{row}.{other}', value)
+
+
+if __name__ == '__main__':
+    absltest.main()

@@ -1,0 +1,242 @@
+"""The view `masked`, of windows and of pairs."""
+
+import numpy as np
+from absl.testing import absltest
+
+from infoword_tf.views.masked import masked
+from infoword_tf.views.masking import MASKINGS, Windows, budget, masking
+from tests.views.texts import (
+    SPECIALS,
+    make_draw,
+    make_pairs,
+    make_windows,
+    two_pairs,
+    two_pairs_draw,
+)
+
+
+class MaskedTest(absltest.TestCase):
+    def test_spans(self):
+        draw = make_draw([[5, 6], [1, 4]], shortened=np.array([0, 2]))
+        view = masked(
+            make_windows(), draw, {'bert_nce': 'pieces'}, SPECIALS
+        )
+        np.testing.assert_array_equal(
+            view.ids,
+            [
+                [2, 10, 11, 12, 13, 14, 4, 4, 3],
+                [2, 20, 4, 22, 3, 4, 24, 25, 3],
+            ],
+        )
+        # Places count the [CLS], and are in the order of the text.
+        np.testing.assert_array_equal(
+            view.places['bert_nce'], [[6, 7], [2, 5]]
+        )
+        np.testing.assert_array_equal(
+            view.targets['bert_nce'], [[15, 16], [21, 23]]
+        )
+        np.testing.assert_array_equal(
+            view.weights['bert_nce'], np.ones((2, 2))
+        )
+        np.testing.assert_array_equal(view.sequences, [0, 1])
+        np.testing.assert_array_equal(view.counts['shortened_spans'], [0, 2])
+        self.assertIsNone(view.positions)
+        self.assertIsNone(view.segment_ids)
+        self.assertIsNone(view.block_ids)
+        for array in (view.ids, view.sequences, view.places['bert_nce'],
+                      view.targets['bert_nce']):  # fmt: skip
+            self.assertEqual(array.dtype, np.int32)
+        self.assertEqual(view.weights['bert_nce'].dtype, np.float32)
+
+    def test_what_is_shown(self):
+        # [MASK], piece floor(.37 * 100), itself, piece 99; what is not
+        # masked stays whatever was drawn for it.
+        draw = make_draw(
+            [[0, 3], [2, 6]],
+            shown=[[0, 1, 0, 1, 2, 0, 1], [1, 1, 2, 0, 0, 0, 1]],
+            random=[[0.5, 0.5, 0, 0.37, 0, 0, 0.9], [0.1] * 6 + [0.9999]],
+        )
+        view = masked(make_windows(), draw, {'mlm': 'pieces'}, SPECIALS)
+        np.testing.assert_array_equal(
+            view.ids,
+            [
+                [2, 4, 11, 12, 37, 14, 15, 16, 3],
+                [2, 20, 21, 22, 3, 23, 24, 99, 3],
+            ],
+        )
+        np.testing.assert_array_equal(view.places['mlm'], [[1, 4], [3, 7]])
+        np.testing.assert_array_equal(
+            view.targets['mlm'], [[10, 13], [22, 25]]
+        )
+        np.testing.assert_array_equal(view.weights['mlm'], np.ones((2, 2)))
+        self.assertEqual(view.counts, {})
+
+    def test_random_pieces_are_of_the_whole_vocabulary(self):
+        draw = make_draw(
+            [[0, 1], [0, 1]],
+            shown=np.ones((2, 7), int),
+            random=[[0.0, 0.009, 0, 0, 0, 0, 0], [0.01, 1 - 2**-53] + [0] * 5],
+        )
+        view = masked(make_windows(), draw, {'mlm': 'pieces'}, SPECIALS)
+        np.testing.assert_array_equal(view.ids[:, 1:3], [[0, 0], [1, 99]])
+
+    def test_fewer_hidden_than_the_budget(self):
+        draw = make_draw([[4], []])
+        view = masked(make_windows(), draw, {'mlm': 'pieces'}, SPECIALS)
+        np.testing.assert_array_equal(view.weights['mlm'], [[1, 0], [0, 0]])
+        self.assertEqual(view.places['mlm'][0, 0], 5)
+        self.assertEqual(view.targets['mlm'][0, 0], 14)
+        self.assertEqual(view.places['mlm'].shape, (2, 2))
+        # Places of weight 0 still lie inside the row.
+        self.assertBetween(view.places['mlm'].min(), 1, 7)
+        self.assertBetween(view.places['mlm'].max(), 1, 7)
+        np.testing.assert_array_equal(
+            view.ids[1], [2, 20, 21, 22, 3, 23, 24, 25, 3]
+        )
+
+    def test_rows_that_share_the_view_get_the_same(self):
+        view = masked(
+            make_windows(),
+            make_draw([[1, 2], [0, 6]]),
+            {'mlm': 'pieces', 'bert_nce': 'pieces'},
+            SPECIALS,
+        )
+        for field in (view.places, view.targets, view.weights):
+            self.assertEqual(list(field), ['mlm', 'bert_nce'])
+            np.testing.assert_array_equal(field['mlm'], field['bert_nce'])
+
+    def test_rows_that_want_the_start(self):
+        view = masked(
+            make_windows(),
+            make_draw([[1, 2], [0, 6]]),
+            {'dim': 'start', 'bert_nce': 'pieces'},
+            SPECIALS,
+        )
+        self.assertEqual(list(view.places), ['dim', 'bert_nce'])
+        np.testing.assert_array_equal(view.places['dim'], [[0], [0]])
+        self.assertEqual(view.places['dim'].dtype, np.int32)
+        np.testing.assert_array_equal(
+            view.places['bert_nce'], [[2, 3], [1, 7]]
+        )
+        # What a text is compared with is another view's.
+        self.assertEqual(list(view.targets), ['bert_nce'])
+        self.assertEqual(list(view.weights), ['bert_nce'])
+
+    def test_the_text_can_be_put_together_again(self):
+        random = np.random.default_rng(0)
+        b, length = 40, 62
+        ids = random.integers(5, 100, (b, length), dtype=np.int32)
+        windows = Windows(
+            ids, np.ones((b, length), bool), np.zeros((b, length), bool)
+        )
+        for name, mask in MASKINGS.items():
+            view = masked(
+                windows, mask(windows, random), {'a': 'pieces'}, SPECIALS
+            )
+            self.assertTrue((np.diff(view.places['a']) > 0).all(), name)
+            restored = view.ids.copy()
+            np.put_along_axis(
+                restored, view.places['a'], view.targets['a'], axis=1
+            )
+            np.testing.assert_array_equal(restored[:, 1:-1], ids)
+            np.testing.assert_array_equal(restored[:, 0], 2)
+            np.testing.assert_array_equal(restored[:, -1], 3)
+
+    def test_leaves_the_text_alone(self):
+        windows = make_windows()
+        masked(
+            windows, make_draw([[1, 2], [0, 6]]), {'a': 'pieces'}, SPECIALS
+        )
+        for array, old in zip(windows, make_windows(), strict=True):
+            np.testing.assert_array_equal(array, old)
+
+
+class PairViewTest(absltest.TestCase):
+    def setUp(self):
+        super().setUp()
+        self.text, self.draw = two_pairs(), two_pairs_draw()
+
+    def test_masked_written_out(self):
+        rows = {'mlm': 'pieces', 'nsp': 'next', 'dim': 'start'}
+        view = masked(self.text, self.draw, rows, SPECIALS)
+        np.testing.assert_array_equal(
+            view.ids,
+            [
+                [2, 10, 4, 12, 3, 13, 14, 15, 4, 17, 3],
+                [2, 20, 3, 4, 22, 3, 3, 3, 3, 3, 3],
+            ],
+        )
+        np.testing.assert_array_equal(
+            view.segment_ids,
+            [[0] * 5 + [1] * 6, [0, 0, 0, 1, 1, 1, 0, 0, 0, 0, 0]],
+        )
+        np.testing.assert_array_equal(
+            view.block_ids, [[0] * 11, [0] * 6 + [1] * 5]
+        )
+        self.assertIsNone(view.positions)
+        self.assertEqual(list(view.places), list(rows))
+        np.testing.assert_array_equal(view.places['mlm'][0], [2, 8])
+        np.testing.assert_array_equal(view.targets['mlm'][0], [11, 16])
+        np.testing.assert_array_equal(view.weights['mlm'], [[1, 1], [1, 0]])
+        self.assertEqual(view.places['mlm'][1, 0], 3)
+        self.assertEqual(view.targets['mlm'][1, 0], 21)
+        for row in ('nsp', 'dim'):
+            np.testing.assert_array_equal(view.places[row], [[0], [0]])
+        np.testing.assert_array_equal(view.targets['nsp'], [[0], [1]])
+        np.testing.assert_array_equal(view.weights['nsp'], [[1], [1]])
+        self.assertEqual(list(view.targets), ['mlm', 'nsp'])
+        self.assertEqual(list(view.weights), ['mlm', 'nsp'])
+        for array in (view.ids, view.segment_ids, view.block_ids,
+                      view.places['nsp'], view.targets['nsp']):  # fmt: skip
+            self.assertEqual(array.dtype, np.int32)
+        self.assertEqual(view.weights['nsp'].dtype, np.float32)
+
+    def test_what_is_shown(self):
+        draw = self.draw._replace(
+            shown=np.array([[0, 1, 0, 0, 0, 0, 0, 2, 0], [0] * 9]),
+            random=np.full((2, 9), 0.37),
+        )
+        view = masked(self.text, draw, {'mlm': 'pieces'}, SPECIALS)
+        np.testing.assert_array_equal(
+            view.ids[0], [2, 10, 37, 12, 3, 13, 14, 15, 16, 17, 3]
+        )
+
+    def test_the_text_can_be_put_together_again(self):
+        """Specials are never masked, whatever the masking."""
+        random = np.random.default_rng(0)
+        rows = [
+            (
+                random.integers(5, 100, random.integers(1, 20)).tolist(),
+                random.integers(5, 100, random.integers(1, 20)).tolist(),
+            )
+            for _ in range(60)
+        ]
+        text = make_pairs(rows, 46)
+        for name in MASKINGS:
+            draw = masking(name)(text, random)
+            view = masked(text, draw, {'mlm': 'pieces'}, SPECIALS)
+            for row, (a, b) in enumerate(rows):
+                real = view.weights['mlm'][row] > 0
+                self.assertEqual(
+                    real.sum(), budget(len(a) + len(b)), name
+                )
+                ids = view.ids[row].copy()
+                ids[view.places['mlm'][row][real]] = view.targets['mlm'][row][
+                    real
+                ]
+                end = len(a) + len(b) + 3
+                self.assertEqual(ids[:end].tolist(), [2, *a, 3, *b, 3])
+                self.assertEqual(view.segment_ids[row, :end].tolist(),
+                                 [0] * (len(a) + 2) + [1] * (len(b) + 1))
+                self.assertTrue((view.block_ids[row, :end] == 0).all())
+                self.assertTrue((view.block_ids[row, end:] == 1).all())
+
+    def test_windows_are_no_pairs(self):
+        with self.assertRaisesRegex(ValueError, 'windows are no pairs.*nsp'):
+            masked(
+                make_windows(), make_draw([[1], [2]]), {'nsp': 'next'}, SPECIALS
+            )
+
+
+if __name__ == '__main__':
+    absltest.main()

@@ -1,0 +1,60 @@
+"""The view `negatives`: a pair beside other second pieces."""
+
+import numpy as np
+from absl.testing import absltest
+
+from infoword_tf.views.negatives import negatives
+from tests.views import texts
+
+
+class NegativesTest(absltest.TestCase):
+    def test_written_out(self):
+        """Two of each; one is a copy of the true piece, masked otherwise."""
+        others = texts.make_pairs(
+            [
+                ([10, 11, 12], [30, 31]),
+                ([10, 11, 12], [13, 14, 15, 16, 17]),
+                ([20], [21]),
+                ([20], [30, 31]),
+            ]
+        )
+        text = texts.two_pairs()._replace(negatives=others)
+        draw = texts.two_pairs_draw()._replace(
+            negatives=texts.pair_draw([[0], [2, 5], [2], []])
+        )
+        view = negatives(text, draw, {'nsp_nce': 'start'}, texts.SPECIALS)
+        np.testing.assert_array_equal(
+            view.ids,
+            [
+                [
+                    [2, 4, 11, 12, 3, 30, 31, 3, 3, 3, 3],
+                    [2, 10, 11, 4, 3, 13, 4, 15, 16, 17, 3],
+                ],
+                [
+                    [2, 20, 3, 4, 3, 3, 3, 3, 3, 3, 3],
+                    [2, 20, 3, 30, 31, 3, 3, 3, 3, 3, 3],
+                ],
+            ],
+        )
+        np.testing.assert_array_equal(
+            view.segment_ids.sum(axis=2), [[3, 6], [2, 3]]
+        )
+        np.testing.assert_array_equal(
+            view.block_ids.sum(axis=2), [[3, 0], [6, 5]]
+        )
+        np.testing.assert_array_equal(
+            view.places['nsp_nce'], np.zeros((2, 2, 1))
+        )
+        numbers = view.targets['nsp_nce']
+        self.assertEqual(numbers.shape, (2, 3))
+        self.assertEqual(numbers[0, 0], numbers[0, 2])
+        self.assertEqual(numbers[0, 1], numbers[1, 2])
+        self.assertLen(set(numbers.ravel().tolist()), 4)
+        np.testing.assert_array_equal(view.weights['nsp_nce'], [[1], [1]])
+        np.testing.assert_array_equal(view.sequences, [0, 1])
+        with self.assertRaisesRegex(ValueError, 'start alone.*mlm'):
+            negatives(text, draw, {'mlm': 'pieces'}, texts.SPECIALS)
+
+
+if __name__ == '__main__':
+    absltest.main()

@@ -1,0 +1,280 @@
+"""The view `ngrams`: what `masked` hides, packed."""
+
+import collections
+
+import numpy as np
+from absl.testing import absltest, parameterized
+
+from infoword_tf import views
+from infoword_tf.views import ngrams
+from infoword_tf.views.masked import masked
+from infoword_tf.views.masking import (
+    MASKINGS,
+    Masking,
+    Windows,
+    budget,
+    spans,
+)
+from tests.views import texts
+
+DIM = {'dim': 'start'}
+
+
+def random_windows(b, length, word_rate, separator_rate=0.02, pieces=8):
+    """Few pieces, so that n-grams are there several times."""
+    random = np.random.default_rng(length)
+    ids = random.integers(5, 5 + pieces, (b, length), dtype=np.int32)
+    word_starts = random.random((b, length)) < word_rate
+    separators = random.random((b, length)) < separator_rate
+    word_starts |= separators
+    word_starts[:, 1:] |= separators[:, :-1]
+    word_starts[:, 0] = True
+    return Windows(
+        np.where(separators, np.int32(3), ids), word_starts, separators
+    )
+
+
+def span_draw(shape, *rows):
+    """A draw of (start, length) by row, as `spans` returns it."""
+    b, length = shape
+    p = budget(length)
+    starts, lengths = np.zeros((2, b, p), np.int32)
+    masked = np.zeros(shape, bool)
+    for row, places in enumerate(rows):
+        for i, (start, size) in enumerate(places):
+            starts[row, i], lengths[row, i] = start, size
+            masked[row, start : start + size] = True
+    return Masking(
+        masked,
+        np.zeros(shape, np.int32),
+        np.zeros(shape),
+        starts,
+        lengths,
+        np.zeros(b, np.int32),
+    )
+
+
+def drawn(b, length, word_rate, **more):
+    """Random text, its spans, and both views of it."""
+    windows = random_windows(b, length, word_rate, **more)
+    draw = spans(windows, np.random.default_rng(1))
+    shown = masked(windows, draw, DIM, texts.SPECIALS)
+    view = ngrams.ngrams(windows, draw, DIM, texts.SPECIALS)
+    return windows, draw, shown, view
+
+
+class NgramsTest(parameterized.TestCase):
+    def test_written_out(self):
+        """P = 3, so S = 3: two n-grams and an empty slot, then three."""
+        ids = np.stack([np.arange(10, 24), np.arange(30, 44)]).astype(np.int32)
+        ids[1, 7] = 13
+        windows = Windows(
+            ids, np.ones((2, 14), bool), np.zeros((2, 14), bool)
+        )
+        draw = span_draw(
+            (2, 14), [(9, 2), (3, 1)], [(7, 1), (13, 1), (0, 1)]
+        )
+        view = ngrams.ngrams(windows, draw, DIM, texts.SPECIALS)
+        np.testing.assert_array_equal(
+            view.ids,
+            [
+                [2, 19, 20, 3, 2, 13, 3, 3, 3],
+                [2, 13, 3, 2, 43, 3, 2, 30, 3],
+            ],
+        )
+        np.testing.assert_array_equal(
+            view.positions,
+            [[0, 1, 2, 3, 0, 1, 2, 0, 0], [0, 1, 2] * 3],
+        )
+        np.testing.assert_array_equal(
+            view.block_ids,
+            [[0, 0, 0, 0, 1, 1, 1, 3, 3], [0, 0, 0, 1, 1, 1, 2, 2, 2]],
+        )
+        np.testing.assert_array_equal(
+            view.places['dim'], [[0, 4, 0], [0, 3, 6]]
+        )
+        np.testing.assert_array_equal(
+            view.targets['dim'], [[2, 1, 0], [1, 4, 3]]
+        )
+        np.testing.assert_array_equal(
+            view.weights['dim'], [[1, 1, 0], [1, 1, 1]]
+        )
+        np.testing.assert_array_equal(view.sequences, [0, 1])
+        self.assertEqual(list(view.counts), ['dropped_spans'])
+        np.testing.assert_array_equal(view.counts['dropped_spans'], [0, 0])
+        self.assertIsNone(view.segment_ids)
+        for array in (
+            view.ids,
+            view.sequences,
+            view.positions,
+            view.block_ids,
+            view.places['dim'],
+            view.targets['dim'],
+            view.counts['dropped_spans'],
+        ):
+            self.assertEqual(array.dtype, np.int32)
+        self.assertEqual(view.weights['dim'].dtype, np.float32)
+
+    def test_spans_beyond_the_slots_stay_hidden_and_are_counted(self):
+        windows = random_windows(2, 21, 1.0, 0.0)  # P = 4, S = 3
+        draw = span_draw(
+            (2, 21), [(2, 1), (20, 1), (9, 1), (0, 1)], [(5, 2), (8, 2)]
+        )
+        view = ngrams.ngrams(windows, draw, DIM, texts.SPECIALS)
+        self.assertEqual(view.ids.shape, (2, 10))
+        np.testing.assert_array_equal(
+            view.ids[0, [1, 4, 7]], windows.ids[0, [2, 20, 9]]
+        )
+        np.testing.assert_array_equal(view.counts['dropped_spans'], [1, 0])
+        shown = masked(windows, draw, DIM, texts.SPECIALS)
+        np.testing.assert_array_equal(
+            shown.ids[0, [1, 3, 10, 21]], texts.SPECIALS.mask_id
+        )
+
+    @parameterized.parameters(
+        (8, 1, 1), (64, 10, 4), (128, 19, 6), (512, 77, 16)
+    )
+    def test_widths(self, tokens, p, s):
+        self.assertEqual(budget(tokens - 2), p)
+        self.assertEqual(ngrams.most_ngrams(tokens - 2), s)
+        # Whatever was drawn.
+        for word_rate, separator_rate in ((1.0, 0.0), (0.3, 0.5), (1.0, 1.0)):
+            *_, view = drawn(
+                9, tokens - 2, word_rate, separator_rate=separator_rate
+            )
+            for array in (view.ids, view.positions, view.block_ids):
+                self.assertEqual(array.shape, (9, p + 2 * s))
+            for part in (view.places, view.targets, view.weights):
+                self.assertEqual(part['dim'].shape, (9, s))
+
+    @parameterized.product(
+        length=(6, 14, 46, 126, 510), word_rate=(0.4, 1.0)
+    )
+    def test_is_what_the_masked_view_hides(self, length, word_rate):
+        windows, draw, seen, view = drawn(16, length, word_rate)
+        slots = ngrams.most_ngrams(length)
+        for row in range(16):
+            count = (draw.lengths[row] > 0).sum()
+            kept = min(count, slots)
+            end = 0
+            shown = seen.ids[row, 1:-1].copy()
+            for slot in range(kept):
+                start, size = draw.starts[row, slot], draw.lengths[row, slot]
+                here = slice(end, end + size + 2)
+                self.assertEqual(view.places['dim'][row, slot], end)
+                np.testing.assert_array_equal(
+                    view.ids[row, here],
+                    [2, *windows.ids[row, start : start + size], 3],
+                )
+                np.testing.assert_array_equal(
+                    view.positions[row, here], np.arange(size + 2)
+                )
+                np.testing.assert_array_equal(view.block_ids[row, here], slot)
+                np.testing.assert_array_equal(shown[start : start + size], 4)
+                end += size + 2
+            np.testing.assert_array_equal(view.block_ids[row, end:], slots)
+            np.testing.assert_array_equal(
+                view.weights['dim'][row], np.arange(slots) < count
+            )
+            self.assertEqual(
+                view.counts['dropped_spans'][row], max(0, count - slots)
+            )
+            # Nothing else is masked but what was dropped.
+            dropped = draw.lengths[row, slots:].sum()
+            self.assertEqual((shown == 4).sum(), end - 2 * kept + dropped)
+            np.testing.assert_array_equal(shown == 4, draw.masked[row])
+        self.assertBetween(view.places['dim'].min(), 0, view.ids.shape[1])
+
+    def test_some_spans_are_dropped_there(self):
+        *_, view = drawn(400, 126, 1.0, separator_rate=0.6)
+        self.assertGreater(view.counts['dropped_spans'].sum(), 10)
+
+    @parameterized.parameters(2, 8, 60)
+    def test_targets_are_equal_where_the_tokens_are(self, pieces):
+        *_, view = drawn(60, 46, 0.8, pieces=pieces)
+        number = {}
+        found = collections.Counter()
+        for row in range(60):
+            for slot in np.nonzero(view.weights['dim'][row])[0]:
+                text = tuple(view.ids[row][view.block_ids[row] == slot])
+                target = view.targets['dim'][row, slot]
+                self.assertEqual(number.setdefault(text, target), target)
+                found[text] += 1
+        self.assertLen(set(number.values()), len(number))
+        self.assertGreater(max(found.values()), 1)
+        self.assertIn(1, found.values())
+
+    def test_rows_of_separators_alone(self):
+        """One such row, then a batch of nothing else."""
+        windows = random_windows(3, 46, 1.0, 0.0)
+        windows.separators[1] = True
+        draw = spans(windows, np.random.default_rng(0))
+        view = ngrams.ngrams(windows, draw, DIM, texts.SPECIALS)
+        np.testing.assert_array_equal(
+            view.weights['dim'].any(axis=1), [True, False, True]
+        )
+        *_, nothing = drawn(3, 46, 1.0, separator_rate=1.0)
+        for one, row in ((view, 1), (nothing, 0), (nothing, 2)):
+            np.testing.assert_array_equal(one.weights['dim'][row], 0)
+            np.testing.assert_array_equal(one.places['dim'][row], 0)
+            np.testing.assert_array_equal(one.block_ids[row], 4)
+            self.assertEqual(one.counts['dropped_spans'][row], 0)
+
+    def test_one_word_at_a_time(self):
+        """The shortest sequences, P = 1: [CLS] word [SEP]."""
+        windows, draw, _, view = drawn(5, 6, 1.0, separator_rate=0.0)
+        word = windows.ids[np.arange(5), draw.starts[:, 0]]
+        np.testing.assert_array_equal(
+            view.ids, np.stack([np.full(5, 2), word, np.full(5, 3)], axis=1)
+        )
+        np.testing.assert_array_equal(view.weights['dim'], np.ones((5, 1)))
+
+    @parameterized.parameters('words', 'tokens')
+    def test_wants_spans(self, masking):
+        windows = random_windows(3, 46, 1.0)
+        draw = MASKINGS[masking](windows, np.random.default_rng(0))
+        with self.assertRaisesRegex(ValueError, 'spans'):
+            ngrams.ngrams(windows, draw, DIM, texts.SPECIALS)
+
+    def test_has_no_words(self):
+        windows, draw, *_ = drawn(3, 46, 1.0)
+        with self.assertRaisesRegex(ValueError, 'start alone.*bert_nce'):
+            ngrams.ngrams(windows, draw, {'bert_nce': 'pieces'}, texts.SPECIALS)
+
+    def test_rows_that_share_the_view_get_the_same(self):
+        windows, draw, *_ = drawn(4, 46, 0.8)
+        rows = {**DIM, 'b': 'start'}
+        view = ngrams.ngrams(windows, draw, rows, texts.SPECIALS)
+        for field in (view.places, view.targets, view.weights):
+            self.assertEqual(list(field), ['dim', 'b'])
+            np.testing.assert_array_equal(field['dim'], field['b'])
+
+    def test_is_pure(self):
+        windows, draw, _, view = drawn(6, 126, 0.6)
+        again = ngrams.ngrams(windows, draw, DIM, texts.SPECIALS)
+        same_windows, same_draw, *_ = drawn(6, 126, 0.6)
+        for one, two in (
+            *zip(windows, same_windows, strict=True),
+            *zip(draw, same_draw, strict=True),
+        ):
+            np.testing.assert_array_equal(one, two)
+        one, two = (views.flatten({'ngrams': v}) for v in (view, again))
+        self.assertEqual(list(one), list(two))
+        for path, array in one.items():
+            np.testing.assert_array_equal(array, two[path], path)
+
+    def test_ngrams_of_a_pair(self):
+        """What `masked` hides, of A and of B."""
+        draw = texts.two_pairs_draw()._replace(
+            starts=np.array([[7, 1], [2, 0]], np.int32),
+            lengths=np.array([[1, 1], [1, 0]], np.int32),
+        )
+        view = ngrams.ngrams(texts.two_pairs(), draw, DIM, texts.SPECIALS)
+        np.testing.assert_array_equal(
+            view.ids, [[2, 16, 3, 2, 11, 3], [2, 21, 3, 3, 3, 3]]
+        )
+        np.testing.assert_array_equal(view.weights['dim'], [[1, 1], [1, 0]])
+
+
+if __name__ == '__main__':
+    absltest.main()

@@ -1,0 +1,50 @@
+"""The view `streamed`: text as it stands, each token followed by its target."""
+
+import numpy as np
+from absl.testing import absltest
+
+from infoword_tf.data.batches import Batches
+from infoword_tf.data.streams import StreamSource
+from infoword_tf.plan import make_plan
+from infoword_tf.views.streams import Streams, streamed
+from tests.data.test_streams import ROW, SPECIALS, make_store
+
+
+class StreamedTest(absltest.TestCase):
+    def batches(self, batch=3):
+        source = StreamSource(make_store(997), 20, batch, 0)
+        plan = make_plan({ROW: {}}, 20)
+        return Batches({plan.readings[0]: source}, plan, SPECIALS, 0)
+
+    def test_targets_are_the_next_inputs(self):
+        made = [self.batches().views(step)['streamed'] for step in range(40)]
+        separators = 0
+        for view, after in zip(made, made[1:], strict=False):
+            targets = view.targets[ROW]
+            np.testing.assert_array_equal(targets[:, :-1], view.ids[:, 1:])
+            np.testing.assert_array_equal(targets[:, -1], after.ids[:, 0])
+            self.assertTrue((view.weights[ROW] == 1).all())
+            measured = view.measured[ROW]
+            np.testing.assert_array_equal(measured, targets != SPECIALS.sep_id)
+            separators += (measured == 0).sum()
+            self.assertEqual(measured.dtype, np.float32)
+        self.assertGreater(separators, 20)
+
+    def test_other_specials_are_no_targets(self):
+        ids = np.array([[7, 2, 3, 4, 1]], np.int32)
+        flags = np.zeros_like(ids, bool)
+        text = Streams(
+            ids, flags, flags, np.ones(1), np.array([8], np.int32)
+        )
+        rows = {ROW: 'text'}
+        view = streamed(text, None, rows, SPECIALS)
+        self.assertEqual(view.weights[ROW].tolist(), [[0, 1, 0, 1, 1]])
+
+    def test_it_is_wanted_whole(self):
+        text = StreamSource(make_store(997), 20, 3, 0).batch(0)
+        with self.assertRaisesRegex(ValueError, 'the text alone'):
+            streamed(text, None, {'mlm': 'pieces'}, SPECIALS)
+
+
+if __name__ == '__main__':
+    absltest.main()

@@ -1,0 +1,62 @@
+"""Views as one flat dict and back."""
+
+import numpy as np
+from absl.testing import absltest
+
+from infoword_tf import views
+from infoword_tf.views.masked import masked
+from tests.views import texts
+
+
+class FlattenTest(absltest.TestCase):
+    def make(self):
+        draw = texts.make_draw([[5, 6], [1, 4]], shortened=np.array([0, 2]))
+        return {
+            'masked': masked(
+                texts.make_windows(),
+                draw,
+                {'mlm': 'pieces', 'dim': 'start', 'bert_nce': 'pieces'},
+                texts.SPECIALS,
+            ),
+            'other': views.View(
+                ids=np.arange(4), sequences=np.arange(2), positions=np.ones(3)
+            ),
+        }
+
+    def test_names(self):
+        self.assertEqual(
+            list(views.flatten(self.make())),
+            [
+                'masked/ids', 'masked/sequences',
+                'masked/places/mlm', 'masked/places/dim',
+                'masked/places/bert_nce',
+                'masked/targets/mlm', 'masked/targets/bert_nce',
+                'masked/weights/mlm', 'masked/weights/bert_nce',
+                'masked/counts/shortened_spans',
+                'other/ids', 'other/sequences', 'other/positions',
+            ],
+        )  # fmt: skip
+
+    def test_round_trip(self):
+        before = self.make()
+        after = views.unflatten(views.flatten(before))
+        self.assertEqual(list(after), list(before))
+        for name, view in before.items():
+            for field, value in view._asdict().items():
+                other = getattr(after[name], field)
+                if isinstance(value, dict):
+                    self.assertEqual(list(other), list(value))
+                    for part in value:
+                        self.assertIs(other[part], value[part])
+                else:
+                    self.assertIs(other, value)
+
+    def test_views_do_not_share_their_rows(self):
+        after = views.unflatten(views.flatten(self.make()))
+        after['masked'].places['new'] = 1
+        self.assertNotIn('new', views.View(ids=0, sequences=0).places)
+        self.assertNotIn('new', after['other'].places)
+
+
+if __name__ == '__main__':
+    absltest.main()
