@@ -111,7 +111,7 @@ class Work:
 
     @property
     def places(self) -> int:
-        """P: hidden tokens of a sequence."""
+        """P: masked tokens of a sequence."""
         return budget(self.seq_len - 2)
 
     @property
