@@ -26,6 +26,7 @@ TRACEBACK = 'INFOWORD_TRACEBACK'  # set it to see where an error comes from
 _SET_MIN_LOG_LEVEL = (
     '_ZN4absl12lts_2025012714SetMinLogLevelENS0_18LogSeverityAtLeastE'
 )
+OUT_OF_MEMORY = ('MemoryError', 'ResourceExhaustedError')
 NO_MEMORY = (
     'error: there is not memory enough; lower --batch_size, --seq_len or '
     '--size'
@@ -75,7 +76,11 @@ def guard(
             raise
         print(f'error: {error}', file=sys.stderr, flush=True)
         sys.exit(1)
-    except MemoryError:
+    except Exception as error:
+        # By name: a command need not have imported TensorFlow.
+        lacking = type(error).__name__ in OUT_OF_MEMORY
+        if not lacking or os.environ.get(TRACEBACK):
+            raise
         print(NO_MEMORY, file=sys.stderr, flush=True)
         sys.exit(1)
     except KeyboardInterrupt:

@@ -113,16 +113,16 @@ def make_plan(
                     f'{reads.masking}; leave out --masking, or {row}'
                 )
             masking = reads.masking or masking
-            whole = root(view)
+            origin = root(view)
             if not reads.source:
                 continue
-            if sources.setdefault(whole, reads.source) != reads.source:
+            if sources.setdefault(origin, reads.source) != reads.source:
                 raise ValueError(
-                    f'{narrowed_by[whole]} reads {sources[whole]} and {row} '
-                    f'reads {reads.source}, but the view {whole!r} is one for '
+                    f'{narrowed_by[origin]} reads {sources[origin]} and {row} '
+                    f'reads {reads.source}, but the view {origin!r} is one for '
                     'all rows; leave out one of the two'
                 )
-            narrowed_by.setdefault(whole, row)
+            narrowed_by.setdefault(origin, row)
     masking = masking or 'tokens'
     views: dict[str, ViewPlan] = {}
     for view in dict.fromkeys(v for row in rows for v in TABLE[row].views):
@@ -136,7 +136,7 @@ def make_plan(
         arguments = spec.reading(length, settings)
         reading = Reading(
             sources.get(root(view), spec.source),
-            tuple(sorted(arguments.items()))
+            tuple(sorted(arguments.items())),
         )
         draw = spec.draw(settings) if spec.draw else None
         views[view] = ViewPlan(VIEWS[view], readers, reading, draw)

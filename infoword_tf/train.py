@@ -202,6 +202,7 @@ def train() -> None:
         one_cpu=given['logical_cpus'] > 1,
         xla=given['xla'],
     )
+    precision.check(given['precision'], given['strategy'])
 
     # Every worker holds the same weights: one of them writes.
     chief = distribution.is_chief(strategy)
@@ -233,7 +234,7 @@ def train() -> None:
         config = resolved.config(
             len(tokenizer),
             TokenizerConfig(tokenizer.kind, tokenizer.lower_case),
-            precision.decide(given['precision'], workdir, given['strategy']),
+            precision.decide(given['precision'], workdir),
             replicas,
         )
         config = config.replace(

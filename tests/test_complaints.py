@@ -4,6 +4,7 @@ import contextlib
 import io
 import pathlib
 
+import tensorflow as tf
 from absl import flags
 from absl.testing import absltest, flagsaver, parameterized
 
@@ -86,6 +87,31 @@ class BadInputTest(parameterized.TestCase):
             shown.getvalue(),
             "error: 'tiny' is no flag; flags begin with --\n",
         )
+
+    @parameterized.parameters(
+        MemoryError(), tf.errors.ResourceExhaustedError(None, None, 'OOM')
+    )
+    def test_too_little_memory(self, error):
+        def greedy():
+            raise error
+
+        shown = io.StringIO()
+        with (
+            contextlib.redirect_stderr(shown),
+            self.assertRaises(SystemExit) as raised,
+        ):
+            commands.guard(greedy, ['train'])
+        self.assertEqual(raised.exception.code, 1)
+        self.assertRegex(
+            shown.getvalue(), r'\Aerror: [^\n]*lower --batch_size[^\n]*\n\Z'
+        )
+
+    def test_other_errors_are_seen_whole(self):
+        def broken():
+            raise KeyError('a fault of ours')
+
+        with self.assertRaises(KeyError):
+            commands.guard(broken, ['train'])
 
     def test_ctrl_c(self):
         def interrupted():

@@ -21,7 +21,7 @@ from infoword_tf.inference.load import load
 from infoword_tf.layers import dropout
 from infoword_tf.model import Model
 from infoword_tf.objectives import TABLE, Statistics, infonce
-from infoword_tf.training import checkpoint, loop, optim
+from infoword_tf.training import checkpoint, loop
 from infoword_tf.training.state import State
 from infoword_tf.views import flatten
 from tests import corpus, places, quick, toys, zoo
@@ -193,7 +193,8 @@ class QueueTest(absltest.TestCase):
             )
 
     def test_a_loss_that_is_not_finite_changes_nothing(self):
-        model, trainer = make_trainer('toy_queue', 1, steps=2)
+        trainer = zoo.make_trainer('toy_queue', 1, steps=2)
+        model = trainer.model
         trainer.train(tf.constant(1))
         weights = {k: v.numpy() for k, v in model.variables.items()}
         state = {k: v.numpy() for k, v in trainer.state.parts().items()}
@@ -307,30 +308,6 @@ class TaughtTest(absltest.TestCase):
             zoo.Case('taught:1,other:1').resolved  # noqa: B018
 
 
-def make_trainer(name, replicas, steps):
-    """A trainer over batches of zoo.py, without dropout."""
-    strategy = zoo.strategy(replicas)
-    with strategy.scope():
-        model = zoo.make_model(name, rate=0.0)
-        model.copy_averages()
-        optimizer = optim.AdamW(model.trainable, 0.01, 1.0)
-    dataset = zoo.dataset(
-        [zoo.make_views(name, 8, seed=s) for s in range(steps)]
-    )
-    trainer = loop.Trainer(
-        model,
-        dataset,
-        strategy,
-        optimizer,
-        tf.Variable(0, dtype=tf.int64, trainable=False),
-        lambda s: tf.constant(1e-3),
-        zoo.statistics(),
-        seed=3,
-        batch_size=8,
-    )
-    return model, trainer
-
-
 class CompanionTest(parameterized.TestCase):
     @parameterized.parameters(
         (toys.Companion(frozen=False, momentum=0.5), 'average and learns too'),
@@ -354,7 +331,8 @@ class PromisesTest(absltest.TestCase):
     def test_two_replicas_are_one_device(self):
         weights, states, reports = [], [], []
         for replicas in (1, 2):
-            model, trainer = make_trainer('toys', replicas, steps=3)
+            trainer = zoo.make_trainer('toys', replicas, steps=3)
+            model = trainer.model
             with eagerly(replicas == 1):
                 reports.append(trainer.train(tf.constant(3)))
             weights.append({k: v.numpy() for k, v in model.variables.items()})

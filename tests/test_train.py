@@ -247,7 +247,9 @@ class FlagsReachTest(absltest.TestCase):
         with self.assertRaisesRegex(
             commands.UsageError, '--precision=auto may decide differently'
         ):
-            precision.decide('auto', pathlib.Path('/nowhere'), 'multiworker')
+            precision.check('auto', 'multiworker')
+        precision.check('float32', 'multiworker')
+        precision.check('auto', 'mirrored')
 
     def test_precision_is_what_is_fastest(self):
         for rates, expected in (

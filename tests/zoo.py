@@ -23,6 +23,7 @@ from infoword_tf.data.store import SENTENCE_START, SEPARATOR, WORD_START, Store
 from infoword_tf.model import Model
 from infoword_tf.objectives import TABLE, Statistics, parse
 from infoword_tf.resolve import Choices, Resolved, resolve
+from infoword_tf.training import loop, optim
 from infoword_tf.views.cloze import Documents
 from infoword_tf.views.masking import Pairs, Windows
 from infoword_tf.views.streams import Streams
@@ -30,6 +31,7 @@ from infoword_tf.views.streams import Streams
 # T is long enough for two n-grams in many sequences.
 V, T, POSITIONS = 60, 48, 64
 UNK, CLS, SEP, MASK, FIRST = 1, 2, 3, 4, 5
+TRAINER_SEED = 3  # of dropout
 SPECIALS = views.Specials(CLS, SEP, MASK, V)
 
 ENCODERS: dict[str, dict[str, Any]] = {
@@ -318,3 +320,24 @@ def make_views(
 ) -> dict[str, views.View]:
     """The views of a case's rows."""
     return views_of(CASES[name].resolved, batch, seed)
+
+
+def make_trainer(
+    name: str, replicas: int, steps: int, clip: float = 1.0
+) -> loop.Trainer:
+    """A trainer of a case over as many batches, without dropout."""
+    with strategy(replicas).scope():
+        model = make_model(name, rate=0.0)
+        model.copy_averages()
+        optimizer = optim.AdamW(model.trainable, 0.01, clip)
+    return loop.Trainer(
+        model,
+        dataset([make_views(name, 8, seed=step) for step in range(steps)]),
+        strategy(replicas),
+        optimizer,
+        tf.Variable(0, dtype=tf.int64, trainable=False),
+        lambda step: tf.constant(1e-3),
+        statistics(),
+        seed=TRAINER_SEED,
+        batch_size=8,
+    )

@@ -88,15 +88,6 @@ def load(
 
 def _check_names(config: Config, path: pathlib.Path) -> None:
     """Complains of a config that other code wrote."""
-    for row, entry in config.rows.items():
-        lacking = set(settings_of(row)) - set(entry.settings) if (
-            row in TABLE
-        ) else ()
-        if lacking:
-            raise ValueError(
-                f'{path}: {row} lacks the setting {min(lacking)!r}; load it '
-                'with the code that wrote it'
-            )
     for what, name, known in (
         ('encoder', config.encoder.name, ENCODERS),
         ('tokenizer', config.tokenizer.kind, TOKENIZERS),
@@ -106,6 +97,12 @@ def _check_names(config: Config, path: pathlib.Path) -> None:
             raise ValueError(
                 f'{path} names the {what} {name!r}, which this code does not '
                 'have; load it with the code that wrote it'
+            )
+    for row, entry in config.rows.items():
+        if lacking := set(settings_of(row)) - set(entry.settings):
+            raise ValueError(
+                f'{path}: {row} lacks the setting {min(lacking)!r}; load it '
+                'with the code that wrote it'
             )
 
 

@@ -54,23 +54,31 @@ def faster() -> str:
     return chosen
 
 
-def decide(chosen: str, workdir: pathlib.Path, strategy: str = 'one') -> str:
+def check(chosen: str, strategy: str) -> None:
+    """Complains, before the work, of workers that could decide differently.
+
+    Args:
+        chosen: 'auto', or a Keras dtype policy.
+        strategy: of the run.
+
+    Raises:
+        UsageError: they could.
+    """
+    if chosen == 'auto' and strategy == 'multiworker':
+        raise UsageError(
+            '--precision=auto may decide differently on each worker; name it'
+        )
+
+
+def decide(chosen: str, workdir: pathlib.Path) -> str:
     """A precision, with `auto` decided once for a workdir.
 
     Args:
         chosen: 'auto', or a Keras dtype policy.
         workdir: of the run, which keeps what was decided.
-        strategy: of the run.
-
-    Raises:
-        UsageError: several workers could decide differently.
     """
     if chosen != 'auto':
         return chosen
-    if strategy == 'multiworker':
-        raise UsageError(
-            '--precision=auto may decide differently on each worker; name it'
-        )
     if (workdir / FILE).exists():
         return Config.read(workdir).precision
     return faster()

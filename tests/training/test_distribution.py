@@ -7,7 +7,7 @@ from absl.testing import absltest, parameterized
 
 from infoword_tf.layers import dropout
 from infoword_tf.objectives import TABLE
-from infoword_tf.training import distribution, loop, optim
+from infoword_tf.training import distribution
 from infoword_tf.views import flatten, unflatten
 from tests import zoo
 from tests.eager import eagerly
@@ -183,33 +183,11 @@ class DropoutTest(absltest.TestCase):
 class UpdateTest(parameterized.TestCase):
     """Steps of the trainer itself."""
 
-    CLIP, SEED = 0.01, 3
-
-    def make(self, replicas, name, steps, clip=0.0):
-        strategy = zoo.strategy(replicas)
-        with strategy.scope():
-            model = zoo.make_model(name, rate=0.0)
-            optimizer = optim.AdamW(model.trainable, 0.01, clip)
-        dataset = zoo.dataset(
-            [zoo.make_views(name, 8, seed=s) for s in range(steps)]
-        )
-        step = tf.Variable(0, dtype=tf.int64, trainable=False)
-        trainer = loop.Trainer(
-            model,
-            dataset,
-            strategy,
-            optimizer,
-            step,
-            lambda s: tf.constant(1e-3),
-            zoo.statistics(),
-            seed=self.SEED,
-            batch_size=next(iter(dataset.element_spec.values())).shape[0],
-        )
-        return trainer, optimizer
+    CLIP = 0.01
 
     def test_keys_are_of_seed_and_step(self):
         """Two steps; their keys, alike on two replicas, summed in halves."""
-        trainer, _ = self.make(2, 'mlm', 2)
+        trainer = zoo.make_trainer('mlm', 2, steps=2)
 
         def gradients(batch, key, state):
             del batch
@@ -226,7 +204,7 @@ class UpdateTest(parameterized.TestCase):
         trainer.train(tf.constant(2))
         expected = np.zeros(7)
         for step in range(2):
-            key = dropout.new_key(self.SEED, step).numpy()
+            key = dropout.new_key(zoo.TRAINER_SEED, step).numpy()
             halves = np.stack([key // 65536, key % 65536], axis=1)
             expected[:4] += 2 * halves.ravel()
         np.testing.assert_array_equal(trainer.sums.numpy()[0], expected)
@@ -255,7 +233,8 @@ class UpdateTest(parameterized.TestCase):
         scale = clip / norm if clip else 1.0
         slots, weights, reports = [], [], []
         for replicas in (1, 2):
-            trainer, optimizer = self.make(replicas, name, 3, clip)
+            trainer = zoo.make_trainer(name, replicas, 3, clip)
+            optimizer = trainer.optimizer
             before = [v.numpy() for v in optimizer.variables.values()]
             # Of two replicas TensorFlow wants a function, to gather in.
             with eagerly(replicas == 1):
