@@ -273,11 +273,12 @@ def main(argv: Sequence[str]) -> None:
     last = checked(loss, int(state[0]))
 
     seconds = statistics.median(times)
+    tokens = work.tokens_of(own.make_views())
     rate = program.operations / seconds / 1e12
     say(
         'tokens/s',
-        f'{own.tokens / seconds:,.0f} ({own.tokens / max(times):,.0f}-'
-        f'{own.tokens / min(times):,.0f}), median of {ROUNDS.value} rounds of '
+        f'{tokens / seconds:,.0f} ({tokens / max(times):,.0f}-'
+        f'{tokens / min(times):,.0f}), median of {ROUNDS.value} rounds of '
         f'{STEPS.value} steps (lowest-highest)',
     )
     say('step', f'{1e3 * seconds:,.2f} ms')

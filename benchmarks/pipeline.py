@@ -104,7 +104,7 @@ def batches_rate(batches: Any) -> float:
 def training_rate(
     store: Any, tokenizer: Any, batches: Any, precision: str
 ) -> float:
-    """Tokens a second that training `bert_nce` consumes."""
+    """Tokens a second that training `bert_nce` consumes, with specials."""
     import tensorflow as tf
 
     from infoword_tf.model import Model

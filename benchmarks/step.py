@@ -9,8 +9,9 @@ every contestant make some steps, in an order that rotates. A machine's speed
 drifts, so only ratios within a round count: the table gives the median over
 rounds of tokens a second, their lowest and highest, and two medians of ratios
 to a contestant of the same precision: of the speed to the peer's, and of the
-time of a step to that of `bert_nce`. Tokens are those of the text, however
-many views are made of it.
+time of a step to that of `bert_nce`. Tokens are those of the text, each once:
+no specials, no second view of it, nothing that is read again. Texts are full,
+so there is no padding but that of packed n-grams.
 
 The last column is the share of the machine's own matrix-product rate: the
 operations of all matrix products of a step, over its time, over the rate of
@@ -102,6 +103,7 @@ class Contestant(NamedTuple):
         step: makes one update and returns a tensor of it.
         weights: how many trainable numbers there are.
         operations: floating-point operations of a step's matrix products.
+        tokens: of text that a step reads.
     """
 
     name: str
@@ -109,6 +111,7 @@ class Contestant(NamedTuple):
     step: Callable[[], Any]
     weights: int
     operations: int
+    tokens: int
 
 
 class Score(NamedTuple):
@@ -210,7 +213,10 @@ def ours(
     strategy = distribution.make_strategy('one')
     with strategy.scope():
         model = Model(own.config(precision), own.specials, work.SEED)
-        optimizer = optim.AdamW(model.trainable, WEIGHT_DECAY, CLIP_NORM)
+        optimizer = optim.AdamW(
+            model.trainable,
+            optim.chosen(weight_decay=WEIGHT_DECAY, clip_norm=CLIP_NORM),
+        )
     made = own.make_views()
     batch = tensors_of(made)
     trainer = loop.Trainer(
@@ -236,6 +242,7 @@ def ours(
         step,
         sum(int(tf.size(v)) for v in optimizer.variables.values()),
         own.operations(made),
+        work.tokens_of(made),
     )
 
 
@@ -244,7 +251,8 @@ def peer(precision: str) -> Contestant:
     import tensorflow as tf
     import tf_keras
 
-    view = tensors_of(work_of('mlm').make_views())
+    made = work_of('mlm').make_views()
+    view = tensors_of(made)
     ids, labels = view['masked/ids'], view['masked/targets/mlm']
     weights = view['masked/weights/mlm']
     inputs = {
@@ -292,6 +300,7 @@ def peer(precision: str) -> Contestant:
         step,
         sum(int(tf.size(v)) for v in trained),
         peer_operations(),
+        work.tokens_of(made),
     )
 
 
@@ -337,12 +346,12 @@ def run_rounds(
     for contestant in contestants:
         for _ in range(2):
             contestant.step().numpy()
-    tokens = BATCH_SIZE.value * SEQ_LEN.value * STEPS.value
     speeds = np.zeros((ROUNDS.value, len(contestants)))
     rates = {c.precision: 0.0 for c in contestants}
     for turn in range(ROUNDS.value):
         for i in range(len(contestants)):
             who = (i + turn) % len(contestants)
+            tokens = STEPS.value * contestants[who].tokens
             speeds[turn, who] = tokens / seconds_of(contestants[who])
         dtypes = [p.removeprefix('mixed_') for p in rates]
         measured = product_rates(dtypes, PRODUCT_SIZE, PRODUCT_REPEATS)
@@ -375,13 +384,17 @@ def score(
     speeds_of = {
         (c.name, c.precision): speeds[:, i] for i, c in enumerate(contestants)
     }
+    seconds_of_step = {
+        (c.name, c.precision): c.tokens / speeds[:, i]
+        for i, c in enumerate(contestants)
+    }
     found = []
     for contestant, own in zip(contestants, speeds.T, strict=True):
         median = statistics.median(own)
-        seconds = BATCH_SIZE.value * SEQ_LEN.value / median
+        seconds = contestant.tokens / median
         rate = contestant.operations / seconds
         peers = speeds_of[PEER, contestant.precision]
-        first = speeds_of[basis, contestant.precision]
+        first = seconds_of_step[basis, contestant.precision]
         found.append(
             Score(
                 contestant.name,
@@ -391,7 +404,7 @@ def score(
                 max(own),
                 1e6 * seconds,
                 statistics.median(own / peers),
-                statistics.median(first / own),
+                statistics.median(contestant.tokens / own / first),
                 rate / rates[contestant.precision],
                 contestant.weights,
                 contestant.operations,

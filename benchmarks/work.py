@@ -115,11 +115,6 @@ class Work:
         return budget(self.seq_len - 2)
 
     @property
-    def tokens(self) -> int:
-        """Tokens of a step: those of the text, in whatever views."""
-        return self.batch_size * self.seq_len
-
-    @property
     def specials(self) -> Specials:
         """Ids of the special pieces."""
         return Specials(1, 2, 3, self.vocab_size)
@@ -156,8 +151,9 @@ class Work:
         lengths = np.full(len(ids), ids.shape[1], np.int32)
         return Documents(ids, lengths, starts)
 
-    def pairs(self, step: int, length: int) -> Pairs:
-        """Full pairs of two halves, half of them random."""
+    def pairs(self, step: int, length: int, packed: bool = False) -> Pairs:
+        """Full pairs of two halves, half of them random: none shares a row."""
+        del packed
         text = self.windows(step, length)
         b = self.batch_size
         a = (length - 1) // 2
@@ -187,12 +183,20 @@ class Work:
         both_directions: bool = False,
     ) -> Streams:
         """The windows as rows that go on; every step is another text."""
-        del advance
         text = self.windows(step, length)
         directions = np.ones(self.batch_size, np.int32)
         if both_directions:
             directions[1::2] = -1
-        return Streams(*text, directions, text.ids[:, 0])
+        again = np.full_like(directions, length - (advance or length))
+        return Streams(
+            text.ids,
+            text.word_starts,
+            text.separators,
+            text.separators,
+            directions,
+            text.ids[:, 0],
+            again,
+        )
 
     def _pieces(
         self, step: int, length: int
@@ -276,7 +280,7 @@ class Work:
         """Forward operations of a row's scores.
 
         Args:
-            row: one of `rows`, with its settings as they are in the table.
+            row: one of `rows`.
             batch: what `make_views` gives.
         """
         b, d = self.batch_size, self.width
@@ -298,7 +302,19 @@ class Work:
             columns = self.vocab_size
             if row == 'bert_nce':
                 columns = min(queries, columns)
+            if self.resolved.rows[row].settings.get('transform'):
+                columns += d  # BERT's dense layer before the scores
         return 2 * queries * d * columns
+
+
+def tokens_of(batch: Mapping[str, View]) -> int:
+    """Tokens of text of a step, each once: no specials, nothing read again.
+
+    Args:
+        batch: what `Work.make_views` gives.
+    """
+    counted = (view.counts.get('tokens', 0) for view in batch.values())
+    return int(sum(map(np.sum, counted)))
 
 
 def block_operations(b: int, t: int, asking: int, d: int) -> int:

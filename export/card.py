@@ -24,12 +24,18 @@ _ENCODERS = {
 _POOLINGS = {
     'mean': 'the mean of the states of all tokens, special pieces included',
     'weighted': 'the mean of all states with learned weights',
+    'words': 'the mean of all states with learned weights, and beside it that '
+    'of word vectors, rare ones first',
     'first_last': 'the mean of the states of the first and the last layer',
 }
 _UNKNOWN = {
     'wordpiece': (
         '* A word of more than 100 bytes, or of characters that the '
         'vocabulary lacks, is [UNK].',
+    ),
+    'words': (
+        '* What the vocabulary lacks between two spaces is [UNK]: punctuation '
+        'stands apart only where the text has it so.',
     ),
     'sentencepiece': (
         '* Characters that the vocabulary lacks are its unknown piece, '
@@ -98,7 +104,7 @@ def _title(config: Config, export: Mapping[str, Any]) -> str:
         for row, entry in config.rows.items()
     )
     lower_case = config.tokenizer.lower_case
-    if config.tokenizer.kind == 'sentencepiece':
+    if config.tokenizer.kind != 'wordpiece':
         case = 'lower-cased' if lower_case else 'with case'
     elif lower_case:
         case = 'lower-cased and without accents'

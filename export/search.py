@@ -2,14 +2,18 @@
 
     python -m export.search --model=DIR/1 --corpus=pydocs "read a csv file"
     python -m export.search --model=DIR/1 --corpus='text:notes/*.txt' < queries
+    python -m export.search --model=DIR/1 --hybrid "read a csv file"
 
 Without a query on the command line every line of standard input is one. The
 index lies beside the model, in DIR/search/; it is made at the first search
-and again whenever the corpus or the model has changed.
+and again whenever the corpus or the model has changed. With --hybrid vectors
+and BM25 search both, and their scores are summed, see `ranking.merge`.
 
 Glossary of shapes: n passages, K answers, D width.
 """
 
+import contextlib
+import functools
 import hashlib
 import json
 import os
@@ -25,7 +29,7 @@ import numpy as np
 from absl import flags
 
 from infoword_tf import commands
-from tasks import ranking, retrieval
+from tasks import ranking, retrieval, words
 
 # Imported, they stand beside the trainer's, which have the same names.
 FLAGS = flags.FLAGS if __name__ == '__main__' else flags.FlagValues()
@@ -37,6 +41,10 @@ CORPUS = flags.DEFINE_string(
     flag_values=FLAGS)
 TOP_K = flags.DEFINE_integer(
     'top_k', 5, 'Answers to a query.', lower_bound=1, flag_values=FLAGS)
+
+HYBRID = flags.DEFINE_boolean(
+    'hybrid', False, 'Search by words (BM25), too, and sum both scores.',
+    flag_values=FLAGS)
 
 PASSAGE_WORDS = 100  # a passage is whole sentences of about so many words
 BATCH_SIZE = 64  # passages embedded at once, of like length
@@ -76,6 +84,7 @@ class Index:
 
     def __init__(self, folder: pathlib.Path):
         """Opens an index; args: its folder."""
+        self.folder = folder
         self.vectors = np.load(folder / 'vectors.npy', mmap_mode='r')
         self.offsets = np.load(folder / 'offsets.npy', mmap_mode='r')
         self._file = open(folder / 'passages.jsonl', 'rb')
@@ -95,6 +104,20 @@ class Index:
             for begin in range(0, len(self.vectors), _BLOCK)
         )  # fmt: skip
         return ranking.search(queries, blocks, top_k, similarity)
+
+    @functools.cached_property
+    def words(self) -> words.Words:
+        """The words of the passages, counted at the first use, and kept."""
+        folder = self.folder / 'words'
+        if folder.is_dir():
+            return words.Words.load(folder)
+        with open(self.folder / 'passages.jsonl', 'rb') as file:
+            found = words.Words(json.loads(line)['text'] for line in file)
+        with tempfile.TemporaryDirectory(dir=self.folder) as partial:
+            found.save(pathlib.Path(partial) / 'words')
+            with contextlib.suppress(OSError):  # another process was first
+                os.rename(f'{partial}/words', folder)
+        return found
 
 
 def open_index(
@@ -173,12 +196,21 @@ def digest(model: pathlib.Path) -> str:
 
 
 def answer(
-    query: str, index: Index, embed: Callable, similarity: str, top_k: int
+    query: str,
+    index: Index,
+    embed: Callable,
+    similarity: str,
+    top_k: int,
+    hybrid: bool = False,
 ) -> str:
-    """What is printed for a query."""
+    """What is printed for a query; hybrid: vectors and words search."""
     if not query.strip():
         return 'an empty query has no answer'
-    scores, numbers = index.search(embed([query]), top_k, similarity)
+    depth = ranking.MERGED if hybrid else top_k
+    scores, numbers = index.search(embed([query]), depth, similarity)
+    if hybrid:
+        by_words = index.words.search([query], depth)
+        scores, numbers = ranking.merge([(scores, numbers), by_words], top_k)
     lines = [f'"{query}"']
     for score, number in zip(scores[0], numbers[0], strict=True):
         if number < 0:
@@ -217,7 +249,12 @@ def run(queries: Sequence[str]) -> None:
     }
     index = open_index(path.parent / 'search', key, documents, embed)
     for query in queries or map(str.strip, sys.stdin):
-        print(answer(query, index, embed, similarity, TOP_K.value), flush=True)
+        print(
+            answer(
+                query, index, embed, similarity, TOP_K.value, HYBRID.value
+            ),
+            flush=True,
+        )
 
 
 if __name__ == '__main__':

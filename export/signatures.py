@@ -88,7 +88,7 @@ class Signatures:
             tf.size(texts),
             self._rows(),
             chunk,
-            [((self._width(),), tf.float32)],
+            [((self.loaded.vector_width(),), tf.float32)],
         )
         return {'embeddings': embeddings}
 

@@ -68,6 +68,7 @@ class Model:
         specials: Specials,
         seed: int | None = 0,
         companions: bool = True,
+        deviation: float | None = None,
     ):
         """Builds the model and draws its weights.
 
@@ -77,6 +78,7 @@ class Model:
             seed: of the initial weights, which are the same on each backend;
                 None: they are given later.
             companions: whether encoders that only training needs are built.
+            deviation: of the initial weights; None: as `initialise` has it.
 
         Raises:
             ValueError: two rows bring different encoders of one name.
@@ -97,9 +99,12 @@ class Model:
             self.encoders[name] = encoder
         self.objectives: dict[str, Objective] = {}
         self.weights: dict[str, float] = {}
+        self.reads: dict[str, dict[str, Reads]] = {}
         for row, entry in config.rows.items():
             settings = {
-                name: entry.settings[name] for name in TABLE[row].settings
+                name: entry.settings[name]
+                for name, setting in TABLE[row].settings.items()
+                if not setting.encoder
             }
             objective = TABLE[row].objective(
                 row,
@@ -112,8 +117,11 @@ class Model:
                 objective.build()
             self.objectives[row] = objective
             self.weights[row] = entry.weight
+            self.reads[row] = TABLE[row].reads(entry.settings)
         if seed is not None:
-            initialise(self.variables, seed, self.encoder.width)
+            initialise(
+                self.variables, seed, self.encoder.width, deviation
+            )
             self.copy_averages()
 
     def copy_averages(self) -> None:
@@ -124,7 +132,7 @@ class Model:
 
     def drop(self, row: str) -> None:
         """Does without a row, whose weights are not there."""
-        del self.objectives[row], self.weights[row]
+        del self.objectives[row], self.weights[row], self.reads[row]
 
     @property
     def encoder(self) -> Encoder:
@@ -209,7 +217,7 @@ class Model:
             memory_length = self.config.memory_length or 0
         if memory_length and self.encoder.remembers:
             for row in self.objectives:
-                for name, reads in TABLE[row].views.items():
+                for name, reads in self.reads[row].items():
                     source = reads.source or VIEWS[root(name)].source
                     if source == 'streams' and MAIN in reads.encoders:
                         found[f'memory/{name}'] = Entry(
@@ -228,7 +236,7 @@ class Model:
         others before it again. None: all.
         """
         for row in self.objectives:
-            if name in TABLE[row].views:
+            if name in self.reads[row]:
                 settings = self.config.rows[row].settings
                 reading = VIEWS[root(name)].reading(length, settings)
                 return reading.get('advance')
@@ -257,16 +265,16 @@ class Model:
             names.
         """
         found: dict[str, Any] = {
-            row: {name: {} for name in TABLE[row].views if name in views}
+            row: {name: {} for name in self.reads[row] if name in views}
             for row in self.objectives
         }
         state = dict(state or {})
         remembered: dict[str, Any] = {}
         for name, view in views.items():
             reads = {
-                row: TABLE[row].views[name]
+                row: self.reads[row][name]
                 for row in self.objectives
-                if name in TABLE[row].views
+                if name in self.reads[row]
             }
             for encoder in self.encoders:
                 turns = max(
@@ -498,20 +506,24 @@ def companions_of(rows: Mapping[str, Any]) -> dict[str, Companion]:
 
 
 def initialise(
-    variables: Mapping[str, keras.Variable], seed: int, width: int
+    variables: Mapping[str, keras.Variable],
+    seed: int,
+    width: int,
+    deviation: float | None = None,
 ) -> None:
     """Draws matrices and tables from a normal cut at two deviations.
 
-    Its deviation is 0.02 sqrt(768 / width): products of D terms are then as
-    large at every width as at the published one. With 0.02 at 128 wide,
-    attention adds so little to a state that the bound stays at 0 twice as
-    long.
+    Its deviation is, where none is given, 0.02 sqrt(768 / width): products of
+    D terms are then as large at every width as at the published one. With
+    0.02 at 128 wide, attention adds so little to a state that the bound stays
+    at 0 twice as long.
 
     Each weight's numbers come from (seed, its path) in NumPy, so they depend
     neither on the backend nor on what else there is. Vectors keep their
     zeros and ones.
     """
-    deviation = WEIGHT_DEVIATION * math.sqrt(BASE_WIDTH / width)
+    if deviation is None:
+        deviation = WEIGHT_DEVIATION * math.sqrt(BASE_WIDTH / width)
     for path, variable in variables.items():
         if len(variable.shape) < 2:
             continue

@@ -80,6 +80,17 @@ def settings_of(row: str) -> dict[str, Setting]:
     return found
 
 
+def encoder_arguments(
+    row: str, encoder: str, settings: Mapping[str, Any]
+) -> dict[str, Any]:
+    """The arguments of an encoder that a row fixes, by its settings too."""
+    found = dict(TABLE[row].encoders[encoder])
+    for name, setting in settings_of(row).items():
+        if setting.encoder:
+            found |= setting.encoder[settings[name]]
+    return found
+
+
 def make_plan(
     rows: Mapping[str, Mapping[str, Any]],
     length: int,
@@ -104,8 +115,9 @@ def make_plan(
     chosen = masking
     sources: dict[str, str] = {}  # by the view that others are cut out of
     narrowed_by: dict[str, str] = {}
+    wanted = {row: TABLE[row].reads(rows[row]) for row in rows}
     for row in rows:
-        for view, reads in TABLE[row].views.items():
+        for view, reads in wanted[row].items():
             _check(row, view, reads)
             if reads.masking and masking not in (None, reads.masking):
                 raise ValueError(
@@ -125,20 +137,24 @@ def make_plan(
             narrowed_by.setdefault(origin, row)
     masking = masking or 'tokens'
     views: dict[str, ViewPlan] = {}
-    for view in dict.fromkeys(v for row in rows for v in TABLE[row].views):
+    for view in dict.fromkeys(v for row in rows for v in wanted[row]):
         readers = {
-            row: TABLE[row].views[view]
-            for row in rows
-            if view in TABLE[row].views
+            row: wanted[row][view] for row in rows if view in wanted[row]
         }
         spec = VIEWS[root(view)]
+        source = sources.get(root(view), spec.source)
         settings = {'masking': masking, **_shared(view, readers, rows)}
-        arguments = spec.reading(length, settings)
-        reading = Reading(
-            sources.get(root(view), spec.source),
-            tuple(sorted(arguments.items())),
-        )
         draw = spec.draw(settings) if spec.draw else None
+        states = {
+            reads.states
+            for reading in wanted.values()
+            for other, reads in reading.items()
+            if root(other) == root(view)
+        }
+        arguments = spec.reading(
+            length, {**settings, 'source': source, 'states': states}
+        )
+        reading = Reading(source, tuple(sorted(arguments.items())))
         views[view] = ViewPlan(VIEWS[view], readers, reading, draw)
     drawn = {view.draw.name for view in views.values() if view.draw}
     if chosen and chosen not in drawn:

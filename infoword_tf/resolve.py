@@ -13,8 +13,13 @@ from infoword_tf.commands import UsageError
 from infoword_tf.config import Config, EncoderConfig, RowConfig, TokenizerConfig
 from infoword_tf.encoders import ENCODERS
 from infoword_tf.model import companions_of
-from infoword_tf.objectives import TABLE, Vector, parse
-from infoword_tf.plan import Plan, make_plan, settings_of
+from infoword_tf.objectives import SUMS, TABLE, Vector, parse
+from infoword_tf.plan import (
+    Plan,
+    encoder_arguments,
+    make_plan,
+    settings_of,
+)
 from infoword_tf.sizes import DEFAULT_SIZES, SIZES
 
 POSITIONS, GELU = 512, 'tanh'
@@ -155,6 +160,8 @@ def _complaint(choices: Choices, message: str) -> UsageError:
 def resolve_rows(choices: Choices) -> dict[str, RowConfig]:
     """The rows of a sum whose weight is above 0, with all their settings.
 
+    Those of a named sum are its publication's, where no flag says otherwise.
+
     Raises:
         UsageError: as `objectives.parse`; a setting of another row, out of
             bounds, or without what it needs.
@@ -170,7 +177,9 @@ def resolve_rows(choices: Choices) -> dict[str, RowConfig]:
         for row, weight in sorted(weights.items())
         if weight
     }
-    for flag, value in choices.settings.items():
+    named = SUMS.get(choices.objectives)
+    chosen = {**(named.settings if named else {}), **choices.settings}
+    for flag, value in chosen.items():
         row, _, name = flag.partition('.')
         if row not in rows:
             raise UsageError(
@@ -187,7 +196,7 @@ def resolve_rows(choices: Choices) -> dict[str, RowConfig]:
             rows[row].settings[name] = known[name].check(flag, value)
         except ValueError as error:
             raise UsageError(str(error)) from None
-    for flag in choices.settings:
+    for flag in chosen:
         row, _, name = flag.partition('.')
         if needs := settings_of(row)[name].needs:
             other, wanted = needs
@@ -225,7 +234,7 @@ def resolve_encoder(choices: Choices, rows: Mapping[str, Any]) -> str:
 
 def _arguments(
     choices: Choices,
-    rows: Mapping[str, Any],
+    rows: Mapping[str, RowConfig],
     name: str,
     started: Config | None,
 ) -> dict[str, Any]:
@@ -233,12 +242,14 @@ def _arguments(
 
     Raises:
         UsageError: rows that fix one differently, a flag that this encoder
-            has not or that --init decides, a text beyond the positions.
+            has not or that --init or a row decides, a text beyond the
+            positions.
     """
     taken = inspect.signature(ENCODERS[name].__init__).parameters
     fixed: dict[str, Any] = {}
-    for row in rows:
-        for argument, value in TABLE[row].encoders[name].items():
+    for row, entry in rows.items():
+        wanted = encoder_arguments(row, name, entry.settings)
+        for argument, value in wanted.items():
             if fixed.setdefault(argument, value) != value:
                 raise _complaint(
                     choices,
@@ -264,13 +275,19 @@ def _arguments(
             f'--size={choices.size}: known are {", ".join(SIZES)}'
         )
     if started is not None:
-        found = {**_started(choices, name, started), **fixed}
+        found = {**_started(choices, rows, name, started), **fixed}
         found['rate'] = choices.dropout
         if not found.get('causal'):  # rows that see what comes later
             found.pop('same_length', None)
     else:
         if choices.gelu and {'gelu', 'activation'}.isdisjoint(taken):
             raise UsageError(f'--gelu: the encoder {name} has none')
+        if choices.gelu and 'activation' in fixed:
+            raise _complaint(
+                choices,
+                f'--gelu={choices.gelu}, but the activation is fixed as '
+                f'{fixed["activation"]}; leave it out',
+            )
         gelu = choices.gelu or GELU
         default = DEFAULT_SIZES.get(name, SIZES['tiny'])
         found = {
@@ -292,7 +309,12 @@ def _arguments(
     return found
 
 
-def _started(choices: Choices, name: str, started: Config) -> dict[str, Any]:
+def _started(
+    choices: Choices,
+    rows: Mapping[str, RowConfig],
+    name: str,
+    started: Config,
+) -> dict[str, Any]:
     """Arguments of the encoder that --init has.
 
     Raises:
@@ -314,6 +336,18 @@ def _started(choices: Choices, name: str, started: Config) -> dict[str, Any]:
     for flag in ('positions', 'gelu', 'untie'):
         if getattr(choices, flag) is not None:
             raise UsageError(f'--{flag} is decided by --init; leave it out')
+    taken = inspect.signature(ENCODERS[name].__init__).parameters
+    for row, entry in rows.items():
+        for setting, value in entry.settings.items():
+            fixed = settings_of(row)[setting].encoder.get(value, {})
+            for argument, wanted in fixed.items():
+                has = arguments.get(argument, taken[argument].default)
+                if has != wanted:
+                    raise UsageError(
+                        f'--{row}.{setting}={value} wants an encoder with '
+                        f'{argument} {wanted}, --init holds one with {has}; '
+                        'set it as that run did'
+                    )
     return dict(arguments)
 
 

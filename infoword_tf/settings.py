@@ -5,6 +5,7 @@ It stands once, beside what it sets; `commands.define_settings` makes the flag
 """
 
 import dataclasses
+from collections.abc import Mapping
 from typing import Any
 
 
@@ -19,6 +20,8 @@ class Setting:
         at_least: the smallest number.
         needs: (another setting, its value) without which this one does
             nothing.
+        encoder: by value, the encoder's arguments that it fixes; the row's
+            class then knows nothing of it.
     """
 
     default: Any
@@ -26,6 +29,9 @@ class Setting:
     choices: tuple[str, ...] = ()
     at_least: float | None = None
     needs: tuple[str, Any] | None = None
+    encoder: Mapping[Any, Mapping[str, Any]] = dataclasses.field(
+        default_factory=dict
+    )
 
     def check(self, flag: str, value: Any) -> Any:
         """A value that was chosen, as the type of the default.

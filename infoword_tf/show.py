@@ -26,6 +26,7 @@ from infoword_tf.config import Config
 from infoword_tf.objectives import TABLE
 from infoword_tf.plan import settings_of
 from infoword_tf.resolve import Choices, Resolved, resolve
+from infoword_tf.settings import Setting
 from infoword_tf.text.words import Words
 from infoword_tf.views import VIEWS
 
@@ -51,24 +52,27 @@ MEMORY_LENGTH = flags.DEFINE_integer(
 INIT = flags.DEFINE_string(
     'init', None, 'A workdir, whose tokenizer is used.', flag_values=FLAGS)
 VOCAB = flags.DEFINE_string(
-    'vocab', None, 'A vocab.txt, or a SentencePiece *.model.',
+    'vocab', None, 'A vocab.txt, a SentencePiece *.model or a words.txt.',
     flag_values=FLAGS)
 LOWER_CASE = flags.DEFINE_bool(
-    'lower_case', True, 'Whether --vocab is of lower-case text.',
+    'lower_case', None, 'Whether --vocab is of lower-case text; true by '
+    'default, but of words.',
     flag_values=FLAGS)
 
 
-# Of the views alone: nothing else is drawn.
+def drawn_settings(row: str) -> dict[str, Setting]:
+    """Of the views, and of which are read: nothing else is drawn."""
+    views = TABLE[row].views.values()
+    choosing = {reads.when[0] for reads in views if reads.when}
+    return {
+        name: setting
+        for name, setting in settings_of(row).items()
+        if name not in TABLE[row].settings or name in choosing
+    }
+
+
 SETTINGS = commands.define_settings(
-    {
-        row: {
-            name: setting
-            for name, setting in settings_of(row).items()
-            if name not in TABLE[row].settings
-        }
-        for row in TABLE
-    },
-    FLAGS,
+    {row: drawn_settings(row) for row in TABLE}, FLAGS
 )
 flags.adopt_module_key_flags(commands, FLAGS)  # --help shows them
 
@@ -211,12 +215,15 @@ def open_tokenizer(sentences: Sequence[str]) -> Any:
         raise UsageError('--init brings its vocabulary; leave out --vocab')
     if not INIT.value and not VOCAB.value:
         return Words(sentences)
+    from infoword_tf.data.opened import kind_of
     from infoword_tf.text.tokenizers import TOKENIZERS
 
     if VOCAB.value:
-        is_model = VOCAB.value.endswith('.model')
-        kind = TOKENIZERS['sentencepiece' if is_model else 'wordpiece']
-        return kind.read(VOCAB.value, LOWER_CASE.value)
+        kind = TOKENIZERS[kind_of(VOCAB.value)]
+        lower_case = LOWER_CASE.value
+        if lower_case is None:
+            lower_case = not kind.as_written
+        return kind.read(VOCAB.value, lower_case)
     workdir = pathlib.Path(INIT.value)
     described = Config.read(workdir).tokenizer
     kind = TOKENIZERS[described.kind]

@@ -34,19 +34,21 @@ flags.DEFINE_string(
     'line, a blank line between documents, also .gz), or lines:GLOB (one text '
     'whose line ends count; with --heldout).')
 flags.DEFINE_string(
-    'heldout', None, 'GLOB of held-out text; without it 1 document in 100.')
+    'heldout', None, 'GLOB of held-out text; without it 1 document in 100, at '
+    'least one.')
 flags.DEFINE_enum(
-    'tokenizer', None, ['wordpiece', 'sentencepiece'], 'How text becomes '
-    'pieces; by default as --vocab is, else wordpiece.')
+    'tokenizer', None, ['wordpiece', 'sentencepiece', 'words'], 'How text '
+    'becomes pieces; by default as --vocab is, else wordpiece.')
 flags.DEFINE_string(
-    'vocab', None, 'A vocab.txt, or a SentencePiece *.model; without it one '
-    'is learned from the corpus.')
+    'vocab', None, 'A vocab.txt, a SentencePiece *.model or a words.txt; '
+    'without it one is learned from the corpus.')
 flags.DEFINE_integer(
-    'vocab_size', None, f'Pieces to learn; {VOCAB_SIZE} by default.',
+    'vocab_size', None, f'Pieces to learn; {VOCAB_SIZE} by default, every one '
+    'of words.',
     lower_bound=1)
 flags.DEFINE_bool(
     'lower_case', None, 'Lower-case text; wordpiece strips accents too. True '
-    'by default.')
+    'by default, but of words.')
 
 flags.DEFINE_string(
     'objectives', Choices.objectives, 'A named sum, or weighted rows: '
@@ -96,12 +98,19 @@ flags.DEFINE_float(
 flags.DEFINE_integer(
     'warmup_steps', None, 'Updates until it is reached; steps / 10 by '
     'default.', lower_bound=0)
+flags.DEFINE_enum(
+    'optimizer', 'infoword',
+    ['infoword', 'bert', 'xlnet', 'gpt', 'transformer_xl', 'elmo'],
+    'Whose: moments, decay, clip and the shape of the schedule as published.')
 flags.DEFINE_float(
-    'weight_decay', 0.01, 'Decoupled decay, not of biases and norms.',
-    lower_bound=0.0)
+    'weight_decay', None, 'Decoupled decay, not of biases and norms; by '
+    'default as --optimizer has it, 0.01.', lower_bound=0.0)
 flags.DEFINE_float(
-    'clip_norm', 1.0, 'Largest global norm of the gradient; 0: no clip.',
-    lower_bound=0.0)
+    'clip_norm', None, 'Largest global norm of the gradient, 0: no clip; by '
+    'default as --optimizer has it, 1.', lower_bound=0.0)
+flags.DEFINE_float(
+    'init_deviation', None, 'Deviation of the first weights; 0.02 sqrt(768 / '
+    'width) by default.', lower_bound=1e-6)
 flags.DEFINE_integer(
     'seed', 0, 'Of weights, text order, masks and dropout.', lower_bound=0)
 
@@ -230,7 +239,16 @@ def train() -> None:
         # config ---------------------------------------------------------------
         from infoword_tf.training import optim, record
 
-        warmup_steps = optim.warmup_steps(given['warmup_steps'], given['steps'])
+        rules = optim.chosen(
+            given['optimizer'], given['weight_decay'], given['clip_norm']
+        )
+        given |= {
+            'weight_decay': rules.weight_decay,
+            'clip_norm': rules.clip_norm,
+        }
+        warmup_steps = optim.warmup_steps(
+            given['warmup_steps'], given['steps'], rules
+        )
         config = resolved.config(
             len(tokenizer),
             TokenizerConfig(tokenizer.kind, tokenizer.lower_case),
@@ -254,10 +272,11 @@ def train() -> None:
         from infoword_tf.training.state import State
 
         with strategy.scope():
-            model = Model(config, tokenizer.specials, seed)
-            optimizer = optim.AdamW(
-                model.trainable, given['weight_decay'], given['clip_norm']
-            )
+            model = Model(
+                config, tokenizer.specials, seed,
+                deviation=given['init_deviation'],
+            )  # fmt: skip
+            optimizer = optim.AdamW(model.trainable, rules)
         step = tf.Variable(0, dtype=tf.int64, trainable=False)
         if started is not None:
             print(f'--init={init}: {started.start(model)}', flush=True)
@@ -301,16 +320,17 @@ def train() -> None:
 
         # loop -----------------------------------------------------------------
         counts, heldout_counts = text.train.counts, text.heldout.counts
+        dataset = batches.Batches(
+            sources, plan, tokenizer.specials, seed
+        ).dataset(first, max(given['steps'], first + 1))
         trainer = loop.Trainer(
             model,
-            batches.Batches(sources, plan, tokenizer.specials, seed).dataset(
-                first, max(given['steps'], first + 1)
-            ),
+            dataset,
             strategy,
             optimizer,
             step,
             lambda s: optim.schedule(
-                s, given['learning_rate'], warmup_steps, given['steps']
+                s, given['learning_rate'], warmup_steps, given['steps'], rules
             ),
             Statistics(counts, counts),
             seed,
@@ -329,8 +349,8 @@ def train() -> None:
             given['eval_every'],
             given['checkpoint_every'],
         )
-        tokens = given['batch_size'] * given['seq_len']
-        fit.fit(workdir, trainer, heldout, save, pace, tokens, chief)
+        places = fit.places_of(dataset)
+        fit.fit(workdir, trainer, heldout, save, pace, places, chief)
 
 
 def flagfile() -> str:

@@ -16,8 +16,11 @@ follows such an end. Three figures say the same total in other units:
     perplexity per word     words between white space; each end is a word too
     bits per character      of the text as it is in its files
 
-[UNK] hides what it stands for, so how often it was scored is printed; a word
-`<unk>` of the text itself is one [UNK].
+With --tokenizer=words every piece is a word, and the perplexity is what is
+published: line ends count, and `<unk>` is a type like any other. A text that
+was lower-cased is another text, of fewer bits: there are none per character
+then. [UNK] hides what it stands for, so how often it was scored is printed; a
+word `<unk>` of the text itself is one [UNK].
 
 The last line of the output is one JSON object, also in WORKDIR/metrics.json.
 """
@@ -196,14 +199,16 @@ def score(
 
 
 def figures(
-    nats: float, pieces: int, words: int, characters: int
+    nats: float, pieces: int, words: int, characters: int | None
 ) -> dict[str, float]:
-    """A total in nats as perplexities and bits."""
-    return {
+    """A total in nats as perplexities and, where characters are kept, bits."""
+    found = {
         'perplexity_per_piece': math.exp(nats / pieces),
         'perplexity_per_word': math.exp(nats / words),
-        'bits_per_character': nats / math.log(2) / characters,
     }
+    if characters is not None:
+        found['bits_per_character'] = nats / math.log(2) / characters
+    return found
 
 
 # --------------------------------------------------------------------- the run
@@ -295,7 +300,13 @@ def run() -> dict[str, Any]:
         'characters': documents.characters,
         'unknown_pieces': unknown,
         'unknown_words_of_the_text': documents.unknown,
-        **figures(nats, pieces, documents.words, documents.characters),
+        'lower_case': tokenizer.lower_case,
+        **figures(
+            nats,
+            pieces,
+            documents.words,
+            None if tokenizer.lower_case else documents.characters,
+        ),
     }
     print(table(record))
     commands.record(workdir, record)
@@ -304,6 +315,9 @@ def run() -> dict[str, Any]:
 
 def table(record: dict[str, Any]) -> str:
     """What was measured, for people."""
+    bits = 'none: the text was lower-cased'
+    if 'bits_per_character' in record:
+        bits = f'{record["bits_per_character"]:10.3f}'
     return '\n'.join(
         [
             f'{record["pieces"]:,} pieces, {record["words"]:,} words, '
@@ -314,7 +328,7 @@ def table(record: dict[str, Any]) -> str:
             'the text',
             f'perplexity per piece  {record["perplexity_per_piece"]:10.2f}',
             f'perplexity per word   {record["perplexity_per_word"]:10.2f}',
-            f'bits per character    {record["bits_per_character"]:10.3f}',
+            f'bits per character    {bits}',
         ]
     )
 

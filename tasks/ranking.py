@@ -13,6 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 import numpy as np
 
 MEASURES = ('ndcg@10', 'recall@100', 'map', 'mrr@10', 'recall@10')
+MERGED = 100  # the best of each search that `merge` looks at
 _ROWS = 512  # queries compared with a block at a time: bounds the memory
 
 
@@ -121,6 +122,45 @@ def _prepare(vectors: np.ndarray, similarity: str) -> np.ndarray:
         norms = np.linalg.norm(vectors, axis=1, keepdims=True)
         vectors = vectors / np.maximum(norms, 1e-12)
     return vectors
+
+
+def merge(
+    rankings: Sequence[tuple[np.ndarray, np.ndarray]], top_k: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """Sums the scores of several searches, each standardised by query.
+
+    The scores of the MERGED best of a search are brought to mean 0 and
+    deviation 1, so that no scale counts, nor how many documents there are; a
+    document that is not among them has their mean.
+
+    Args:
+        rankings: of each search, scores and numbers as `Best.sorted` gives
+            them, MERGED or more.
+        top_k: K, documents wanted for a query.
+
+    Returns:
+        The same of the sums.
+    """
+    queries = len(rankings[0][0])
+    best = Best(queries, top_k)
+    for row in range(queries):
+        found, scores = [], []
+        for all_scores, numbers in rankings:
+            real = np.nonzero(numbers[row] >= 0)[0][:MERGED]
+            found.append(numbers[row][real])
+            scores.append(_standardised(all_scores[row][real]))
+        merged, place = np.unique(np.concatenate(found), return_inverse=True)
+        sums = np.bincount(place, np.concatenate(scores), len(merged))
+        best.add(slice(row, row + 1), sums[None].astype(np.float32), merged)
+    return best.sorted()
+
+
+def _standardised(scores: np.ndarray) -> np.ndarray:
+    """[n] -> [n] float64 of mean 0 and deviation 1; equal scores are 0."""
+    if not scores.size:
+        return scores.astype(np.float64)
+    scores = scores - scores.mean(dtype=np.float64)
+    return scores / max(scores.std(), 1e-12)
 
 
 # ------------------------------------------------------------------ measures

@@ -10,6 +10,7 @@
 With --corpus the first sentence of each held-out document is a query, and the
 rest of it what should be found among the rests of all. With --data_dir it is
 a BEIR folder (Thakur et al. 2021). Search is exact; measures are trec_eval's.
+The last row is what `export.search --hybrid` does: the model and BM25 merged.
 
 The last line of the output is one JSON object, also in WORKDIR/metrics.json.
 """
@@ -19,8 +20,6 @@ import functools
 import gzip
 import itertools
 import json
-import logging as python_logging
-import os
 import pathlib
 import zlib
 from collections.abc import Callable, Iterator, Mapping
@@ -31,7 +30,7 @@ from absl import flags
 
 from infoword_tf import commands
 from infoword_tf.config import read_exported
-from tasks import ranking
+from tasks import ranking, words
 
 # ----------------------------------------------------------------------- flags
 
@@ -344,10 +343,13 @@ def mean_of_embeddings(loaded: Any) -> Encoder:
 # ----------------------------------------------------------------------- rows
 
 
+Found = tuple[np.ndarray, np.ndarray]  # scores and numbers, `Best.sorted`
+
+
 def by_vectors(
     task: Task, encode: Encoder, similarity: str, label: str
-) -> dict[str, float]:
-    """The measures of an encoder; documents are read and encoded in blocks.
+) -> Found:
+    """What an encoder finds; documents are read and encoded in blocks.
 
     Args:
         task: what is to be found.
@@ -369,37 +371,11 @@ def by_vectors(
                 )
                 bar.update(len(block))
 
-        found = ranking.search(queries, blocks(), DEPTH + 1, similarity)
-    return _measures(task, found[1])
+        return ranking.search(queries, blocks(), DEPTH + 1, similarity)
 
 
-def by_words(task: Task) -> dict[str, float]:
-    """The measures of BM25 (the library bm25s, Lù 2024, with its defaults).
-
-    Lucene's formula, k1 = 1.5, b = 0.75. Words are runs of two or more
-    letters, digits or underscores, lower-cased, without 33 English stop
-    words, and stemmed as English (Snowball). A document that shares no word
-    with a query is no result of it. The words of all documents are held in
-    memory, as numbers.
-
-    Raises:
-        commands.UsageError: the library is not installed.
-    """
-    # It tries JAX where there is one: not on TensorFlow's GPU.
-    os.environ.setdefault('JAX_PLATFORMS', 'cpu')
-    try:
-        import bm25s
-        import Stemmer
-    except ImportError:
-        raise commands.UsageError(
-            'the baseline BM25 needs the packages bm25s and PyStemmer: python '
-            "-m pip install -c constraints.txt -e '.[tasks]'"
-        ) from None
-
-    python_logging.getLogger('bm25s').setLevel(python_logging.WARNING)
-    words = functools.partial(
-        bm25s.tokenize, stemmer=Stemmer.Stemmer('english'), show_progress=False
-    )
+def by_words(task: Task) -> Found:
+    """What BM25 finds, see `words.Words`."""
     numbers = np.empty(task.size, np.int64)
 
     def texts() -> Iterator[str]:
@@ -407,23 +383,14 @@ def by_words(task: Task) -> dict[str, float]:
             numbers[place] = number
             yield text
 
-    found = words(texts())
-    best = ranking.Best(len(task.queries), DEPTH + 1)
-    if found.vocab:
-        index = bm25s.BM25()
-        index.index(found, show_progress=False)
-        for row, query in enumerate(words(task.queries, return_ids=False)):
-            ids = index.get_tokens_ids(query)
-            scores = index.get_scores_from_ids(ids)[None]
-            scores[scores == 0] = -np.inf
-            best.add(slice(row, row + 1), scores, numbers)
-    return _measures(task, best.sorted()[1])
+    return words.Words(texts()).search(task.queries, DEPTH + 1, numbers)
 
 
-def _measures(task: Task, numbers: np.ndarray) -> dict[str, float]:
+def measure(task: Task, found: Found) -> dict[str, float]:
+    """The measures of what was found."""
     rankings = [
         row[(row >= 0) & (row != own)][:DEPTH].tolist()
-        for row, own in zip(numbers, task.own, strict=True)
+        for row, own in zip(found[1], task.own, strict=True)
     ]
     return ranking.evaluate(rankings, task.relevance)
 
@@ -434,6 +401,7 @@ LABELS = {
     'untrained_embeddings': 'mean of untrained embeddings',
     'embeddings': "mean of this model's embeddings",
     'bm25': 'BM25',
+    'hybrid': 'this model and BM25 merged',
 }
 
 
@@ -493,10 +461,10 @@ def run() -> dict[str, Any]:
 
     import infoword_tf
 
-    rows: dict[str, dict[str, float]] = {}
+    found: dict[str, Found] = {}
 
     def vectors(name: str, encode: Encoder, similarity: str) -> None:
-        rows[name] = by_vectors(task, encode, similarity, LABELS[name])
+        found[name] = by_vectors(task, encode, similarity, LABELS[name])
 
     if MODEL.value is not None:
         folder = pathlib.Path(MODEL.value)
@@ -513,8 +481,11 @@ def run() -> dict[str, Any]:
         vectors('untrained', _encoder(fresh), similarity)
         vectors('untrained_embeddings', mean_of_embeddings(fresh), 'cosine')
         vectors('embeddings', mean_of_embeddings(loaded), 'cosine')
-    rows['bm25'] = by_words(task)
-
+    found['bm25'] = by_words(task)
+    found['hybrid'] = ranking.merge(
+        [found['model'], found['bm25']], DEPTH + 1
+    )
+    rows = {name: measure(task, ranked) for name, ranked in found.items()}
     record = {
         'task': task.name,
         'queries': len(task.queries),

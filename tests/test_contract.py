@@ -20,12 +20,13 @@ from infoword_tf.encoders import Inputs
 from infoword_tf.inference.load import load
 from infoword_tf.layers import dropout
 from infoword_tf.model import Model
-from infoword_tf.objectives import TABLE, Statistics, infonce
+from infoword_tf.objectives import TABLE, Statistics
 from infoword_tf.training import checkpoint, loop
 from infoword_tf.training.state import State
 from infoword_tf.views import flatten
 from tests import corpus, places, quick, toys, zoo
 from tests.eager import eagerly
+from tests.objectives import given
 
 ROOT = pathlib.Path(__file__).parent.parent
 KEY = dropout.new_key(0, 0)
@@ -80,22 +81,37 @@ class DrawnTest(absltest.TestCase):
         self.assertLess(np.abs(error).max(), 4.5)
 
     def test_mi_takes_the_divergence_off(self):
-        """p is of the measured text, q of the training text."""
+        """p is of the measured text, q of the training text, b of the pairs."""
         p = zoo.frequencies()
         counts = np.arange(1.0, zoo.V + 1) ** 2
         model = zoo.make_model('toy_drawn')
-        outcomes, _ = model.outcomes(
-            zoo.make_views('toy_drawn'), Statistics(counts, p), KEY
-        )
-        found = outcomes['drawn']
+        made = zoo.make_views('toy_drawn')
+        statistics = Statistics(counts, p)
+        outcomes, _ = model.outcomes(made, statistics, KEY)
+        found = given.mean(outcomes['drawn'])
         q = (counts + 1e-6) ** 0.75
-        kl = infonce.divergence(p, q / q.sum())
+        q /= q.sum()
+        view = made['masked']
+        real = view.weights['drawn'] > 0
+        targets = view.targets['drawn'][real]
+        kl = np.log(p[targets] / q[targets]).mean()
         self.assertGreater(kl, 0.5)
-        mean = {k: float(v / found.measured) for k, v in
-                found._asdict().items()}  # fmt: skip
-        self.assertAlmostEqual(mean['ceiling'], np.log(33) - kl, places=5)
+        self.assertAlmostEqual(found.log_candidates, np.log(33), places=5)
         self.assertAlmostEqual(
-            mean['mi'], np.log(33) - kl - mean['loss'], places=4
+            found.mi, np.log(33) - kl - found.loss, places=4
+        )
+        batch = batch_of('toy_drawn', model, statistics=statistics)
+        drawn = np.asarray(model.objectives['drawn'].candidates(batch))
+        copies = (drawn == targets[:, None]).sum(axis=1)
+        self.assertAlmostEqual(
+            found.ceiling, np.mean(np.log(33 / (1 + copies))) - kl, places=4
+        )
+        # A critic that knows the training text's frequencies, log p / q.
+        expected = (1 + counts) / (1 + counts).sum()
+        self.assertAlmostEqual(
+            found.unigram_mi,
+            np.log(expected[targets] / p[targets]).mean(),
+            places=4,
         )
 
     def test_the_same_on_all_replicas_and_others_in_each_step(self):
@@ -420,7 +436,7 @@ class PromisesTest(absltest.TestCase):
         for row in toys.ROWS:
             self.assertTrue(np.isfinite(last[f'heldout/{row}/mi']), row)
         self.assertAlmostEqual(
-            last['heldout/early/ceiling'], np.log(17), places=5
+            last['heldout/early/log_candidates'], np.log(17), places=5
         )
         path = folder / 'broken' / 'weights.safetensors'
         parts = {name.split('/')[0] for name in files.read_tensors(path)}

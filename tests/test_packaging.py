@@ -22,6 +22,7 @@ from infoword_tf.encoders import ENCODERS
 from infoword_tf.objectives import SUMS, TABLE
 from infoword_tf.plan import settings_of
 from infoword_tf.resolve import resolve
+from infoword_tf.training import optim
 from infoword_tf.views import VIEWS, Specials
 
 ROOT = pathlib.Path(__file__).parent.parent
@@ -237,7 +238,9 @@ class CommandsTest(absltest.TestCase):
                 'steps': 400_000,
                 'warmup_steps': 18_000,
                 'learning_rate': rate,
-                'weight_decay': 0.01,
+                'optimizer': 'infoword',
+                'init_deviation': 0.02,
+                'weight_decay': None,
             }
             self.assertEqual({name: given[name] for name in wanted}, wanted)
             self.assertEqual(
@@ -273,6 +276,13 @@ class CommandsTest(absltest.TestCase):
             'steps': 500_000,
             'warmup_steps': 40_000,
             'learning_rate': 4e-4,
+            'optimizer': 'xlnet',
+            'init_deviation': 0.02,
+            'weight_decay': None,
+            'clip_norm': None,
+            'tokenizer': 'sentencepiece',
+            'vocab_size': 32_000,
+            'lower_case': False,
         }
         self.assertEqual({name: given[name] for name in wanted}, wanted)
         (reading,) = resolved.plan.readings
@@ -311,6 +321,14 @@ def values_of(setting):
     return values, setting.default
 
 
+def flags_of(settings):
+    """As they are given: --mlm.transform."""
+    return [
+        f'--{name}' if value is True else f'--{name}={value}'
+        for name, value in settings.items()
+    ]
+
+
 class DocumentsTest(absltest.TestCase):
     def test_the_readme_is_one_page(self):
         lines = (ROOT / 'README.md').read_text().splitlines()
@@ -327,13 +345,18 @@ class DocumentsTest(absltest.TestCase):
                 f'{encoders} | {row.candidates} |\n',
                 text,
             )
-        for name, rows in SUMS.items():
-            self.assertIn(f'`{name}` is the sum `{rows}`', text)
+        joined = ' '.join(text.split())
+        for name, (rows, settings) in SUMS.items():
+            given = ' '.join(flags_of(settings))
+            more = f' with `{given}`' if given else ''
+            self.assertIn(f'`{name}` is the sum `{rows}`{more}', joined)
 
     def test_rows_has_all_sums_and_settings(self):
         text = (ROOT / 'docs' / 'rows.md').read_text()
-        for name, rows in SUMS.items():
-            self.assertIn(f'\n| `{name}` | `{rows}` |\n', text)
+        for name, (rows, settings) in SUMS.items():
+            given = ' '.join(f'`{flag}`' for flag in flags_of(settings))
+            line = f'| `{name}` | `{rows}` | {given} |'.replace('  ', ' ')
+            self.assertIn(f'\n{line}\n', text)
         wanted = [
             f'| `--{row}.{name}` | {" | ".join(map(str, values_of(setting)))} '
             f'| {setting.help} |'
@@ -346,6 +369,26 @@ class DocumentsTest(absltest.TestCase):
             self.assertRegex(text, rf'(?m)^## .*`{name}`', 'a part of its own')
         for name in (*VIEWS, *ENCODERS):
             self.assertRegex(text, rf'(?m)^\| `{name}` \| ')
+
+    def test_rows_has_all_optimizers(self):
+        text = (ROOT / 'docs' / 'rows.md').read_text()
+        found = dict(
+            re.findall(r'^\| `(\w+)` \| (0\.9,.*|Adagrad.*) \|$', text, re.M)
+        )
+        self.assertEqual(list(found), list(optim.PUBLISHED))
+        for name, rules in optim.PUBLISHED.items():
+            moments = f'{rules.beta_1}, {rules.beta_2} | {rules.epsilon:g}'
+            if rules.beta_2 is None:
+                moments = 'Adagrad, from 1 | none'
+            corrected = rules.corrected and rules.beta_2 is not None
+            self.assertStartsWith(
+                found[name],
+                f'{moments} | {"yes" if corrected else "no"} | '
+                f'{rules.weight_decay:g} | {rules.clip_norm:g} | '
+                + {'none': 'level'}.get(rules.fall, rules.fall),
+            )
+        for flag in ('optimizer', 'init_deviation'):
+            self.assertIn(f'`--{flag}`', text)
 
     def test_links_lead_somewhere(self):
         for path in [*DOCUMENTS, ROOT / 'CHANGELOG.md']:

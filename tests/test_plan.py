@@ -19,11 +19,12 @@ T = 32
 PLM = {'k': 6, 'order': 'partial'}
 
 
+def defaults_of(row):
+    return {name: s.default for name, s in settings_of(row).items()}
+
+
 def plan_of(objectives, masking=None, length=T):
-    rows = {
-        row: {name: s.default for name, s in settings_of(row).items()}
-        for row in parse(objectives)
-    }
+    rows = {row: defaults_of(row) for row in parse(objectives)}
     return make_plan(rows, length, masking)
 
 
@@ -59,8 +60,17 @@ class SourcesTest(parameterized.TestCase):
         found = plan_of(objectives)
         self.assertEqual(sources(found), {'masked': 'pairs'})
         self.assertEqual(
-            found.readings, [Reading('pairs', (('length', T - 2),))]
+            found.readings,
+            [Reading('pairs', (('length', T - 2), ('packed', True)))],
         )
+
+    @parameterized.parameters(
+        ('nsp', True), ('nsp:1,bert_nce:1', True), ('nsp:1,dim:1', False),
+        ('mlm:1,nsp_nce:1', False), ('mlm', False),
+    )  # fmt: skip
+    def test_pairs_share_rows_where_all_is_asked_by_pair(self, rows, packed):
+        for reading in plan_of(rows).readings:
+            self.assertEqual('packed' in dict(reading.arguments), packed)
 
     def test_ngrams_go_along_with_the_text_they_are_cut_from(self):
         for row, source in (('nsp', 'pairs'), ('nsp_nce', 'next_pairs')):
@@ -99,7 +109,11 @@ class SourcesTest(parameterized.TestCase):
     @parameterized.parameters(*TABLE, *SUMS)
     def test_every_view_of_a_row_has_a_source(self, objectives):
         found = plan_of(objectives)
-        views = {v for row in parse(objectives) for v in TABLE[row].views}
+        views = {
+            view
+            for row in parse(objectives)
+            for view in TABLE[row].reads(defaults_of(row))
+        }
         self.assertEqual(set(found.views), views)
         self.assertLessEqual(views, set(VIEWS))
         self.assertLessEqual(set(sources(found).values()), set(SOURCES))
@@ -166,9 +180,12 @@ class ReadingTest(parameterized.TestCase):
 class SettingsTest(absltest.TestCase):
     def test_of_a_row_and_of_its_views(self):
         self.assertEqual(list(settings_of('mlm')), ['transform'])
-        self.assertEqual(list(settings_of('dim')), ['critic', 'temperature'])
+        self.assertEqual(
+            list(settings_of('dim')), ['critic', 'temperature', 'one_mask']
+        )
         self.assertEqual(list(settings_of('plm')), ['k', 'order'])
-        self.assertEqual(settings_of('ict'), {})
+        self.assertEqual(list(settings_of('ict')), ['words'])
+        self.assertEqual(settings_of('nsp'), {})
 
     def test_no_view_has_a_setting_of_its_rows_name(self):
         """Else one would hide the other."""
@@ -212,10 +229,28 @@ class SettingsTest(absltest.TestCase):
 
     def test_other_settings_of_the_rows_may_differ(self):
         with mock.patch.dict(TABLE, two=TABLE['dim']):
-            found = make_plan(
-                {'dim': {'critic': 'dot'}, 'two': {'critic': 'cosine'}}, T
-            )
+            other = {**defaults_of('dim'), 'critic': 'cosine'}
+            found = make_plan({'dim': defaults_of('dim'), 'two': other}, T)
         self.assertEqual(list(found.views['masked'].rows), ['dim', 'two'])
+
+    def test_views_that_a_setting_chooses(self):
+        """`joined` instead of `masked`, of the same draw, row by row."""
+        one_mask = {**defaults_of('dim'), 'one_mask': True}
+        for rows, views in (
+            ({'dim': defaults_of('dim')}, ['masked', 'ngrams']),
+            ({'dim': one_mask}, ['joined', 'ngrams']),
+            (
+                {'dim': one_mask, 'bert_nce': defaults_of('bert_nce')},
+                ['joined', 'ngrams', 'masked'],
+            ),
+        ):
+            found = make_plan(rows, T)
+            self.assertEqual(list(found.views), views)
+            self.assertLen(found.readings, 1)
+            first, *others = (v.draw for v in found.views.values())
+            self.assertTrue(all(draw == first for draw in others))
+        self.assertEqual(list(found.views['joined'].rows), ['dim'])
+        self.assertEqual(list(found.views['masked'].rows), ['bert_nce'])
 
 
 class DrawsTest(parameterized.TestCase):

@@ -48,7 +48,7 @@ class ComplaintsTest(parameterized.TestCase):
         # The row has no such setting, and others or none.
         ('mlm', {'mlm.k': 3}, '^--mlm.k: mlm has no such.*it has transform$'),
         ('plm', {'plm.n': 3}, '^--plm.n: plm has no such.*it has k, order$'),
-        ('ict', {'ict.k': 3}, '^--ict.k: ict has no such.*it has none$'),
+        ('nsp', {'nsp.k': 3}, '^--nsp.k: nsp has no such.*it has none$'),
         # Of a row that there is not, or not with a weight.
         ('mlm', {'plm.k': 3}, '^--plm.k is for plm, not for --objectives=mlm$'),
         ('mlm,plm:0', {'plm.k': 3}, 'is for plm, not for --objectives=mlm,plm'),
@@ -138,6 +138,29 @@ class ComplaintsTest(parameterized.TestCase):
                 'none', 'ict', encoder=encoder, **{flag: value},
             )  # fmt: skip
 
+    def test_rows_whose_settings_fix_an_argument_differently(self):
+        other = dataclasses.replace(
+            TABLE['transformer_xl'],
+            encoders={'relative': {'causal': True, 'activation': 'gelu_erf'}},
+            settings={},
+        )
+        published = {'transformer_xl.published': True}
+        with mock.patch.dict(TABLE, other=other):
+            for rows in ('other,transformer_xl', 'transformer_xl,other'):
+                self.refused(
+                    '^--objectives=.*: transformer_xl wants an encoder with '
+                    'activation relu, another row gelu_erf; train them apart',
+                    rows, settings=published,
+                )  # fmt: skip
+                resolve(Choices(rows))
+
+    def test_gelu_where_a_row_fixes_the_activation(self):
+        self.refused(
+            '^--objectives=transformer_xl: --gelu=erf, but the activation is '
+            'fixed as relu; leave it out$', 'transformer_xl', gelu='erf',
+            settings={'transformer_xl.published': True},
+        )  # fmt: skip
+
     def test_same_length_of_what_looks_ahead(self):
         self.refused('^--same_length is for rows whose tokens see no later',
                      'plm', same_length=True)
@@ -218,6 +241,26 @@ class InitTest(parameterized.TestCase):
                      "'transformer'", 'ict',
                      config_of('ict', encoder='lookup'))
 
+    @parameterized.parameters(False, True)
+    def test_another_setting_of_the_encoder(self, value):
+        one, other = (
+            {'transformer_xl.published': published}
+            for published in (value, not value)
+        )
+        started = config_of('transformer_xl', settings=one)
+        found = resolve(
+            Choices('transformer_xl', settings=one), started
+        ).config(V)
+        self.assertEqual(found.encoder, started.encoder)
+        self.refused(
+            f'^--transformer_xl.published={not value} wants an encoder with '
+            f'scale_embeddings {not value}, --init holds one with {value}; set '
+            'it as that run did$', 'transformer_xl', started, settings=other,
+        )  # fmt: skip
+        # Another row takes the encoder as it is.
+        kept = resolve(Choices('plm'), started).encoder.arguments
+        self.assertEqual(kept['scale_embeddings'], value)
+
     def test_a_text_beyond_its_positions(self):
         self.refused('^--seq_len=65: the encoder has 64 positions; lower it$',
                      'mlm', config_of(positions=64, seq_len=64), seq_len=65)
@@ -249,10 +292,14 @@ class DefaultsTest(parameterized.TestCase):
             {row: entry.weight for row, entry in found.rows.items()},
             parse(objectives),
         )
+        named = SUMS[objectives].settings if objectives in SUMS else {}
         for row, entry in found.rows.items():
             self.assertEqual(
                 entry.settings,
-                {name: s.default for name, s in settings_of(row).items()},
+                {
+                    name: named.get(f'{row}.{name}', s.default)
+                    for name, s in settings_of(row).items()
+                },
             )
         arguments = found.encoder.arguments
         self.assertEqual(arguments['vocab_size'], V)
@@ -265,6 +312,16 @@ class DefaultsTest(parameterized.TestCase):
             )
         self.assertEqual(Config.from_json(found.to_json()), found)
         ENCODERS[found.encoder.name](**arguments)  # takes them all
+
+    def test_bert_is_bert(self):
+        """With the transform that its rows alone have on request."""
+        for objectives, given, wanted in (
+            ('bert', {}, True),
+            ('bert', {'mlm.transform': False}, False),
+            ('mlm:1,nsp:1', {}, False),
+        ):
+            rows = resolve(Choices(objectives, settings=given)).rows
+            self.assertEqual(rows['mlm'].settings, {'transform': wanted})
 
     def test_rows_of_no_weight_are_left_out(self):
         found = resolve(Choices('mlm:2,plm:0'))
@@ -308,8 +365,26 @@ class DefaultsTest(parameterized.TestCase):
                 **SIZES['mini'], 'vocab_size': V, 'max_length': 200,
                 'rate': 0.4, 'activation': 'gelu_erf', 'causal': True,
                 'untie': False, 'clamp': 9, 'same_length': True,
+                'scale_embeddings': False,
             },
         )  # fmt: skip
+
+    def test_settings_reach_the_encoder(self):
+        given = {'transformer_xl.published': True}
+        found = config_of('transformer_xl', settings=given)
+        plain = config_of('transformer_xl')
+        self.assertEqual(
+            found.encoder.arguments,
+            {
+                **plain.encoder.arguments,
+                'scale_embeddings': True, 'activation': 'relu',
+            },
+        )  # fmt: skip
+        self.assertEqual(found.rows['transformer_xl'].settings,
+                         {'published': True})
+        self.assertEqual(Config.from_json(found.to_json()), found)
+        made = ENCODERS['relative'](**found.encoder.arguments)
+        self.assertEqual(made.arguments['activation'], 'relu')
 
     def test_what_is_masked(self):
         for objectives, masking in (
@@ -376,7 +451,12 @@ class OrderTest(parameterized.TestCase):
         for _ in range(4):
             parts = [f'{row}:{weight}' for row, weight in case.rows.items()]
             rng.shuffle(parts)
-            settings = list(case.settings.items())
+            settings = [
+                (f'{row}.{name}', value)
+                for row, entry in wanted.rows.items()
+                for name, value in entry.settings.items()
+                if settings_of(row)[name].default != value
+            ]
             rng.shuffle(settings)
             table = list(TABLE.items())
             rng.shuffle(table)

@@ -262,6 +262,25 @@ class CommandTest(parameterized.TestCase):
         self.assertNotEmpty(made)
         for one_view in made:
             self.assertIn(one_view.title, views.VIEWS)
+            self.assertNotEqual(one_view.title, 'joined')
+
+    def test_one_mask_for_an_ngram(self):
+        """The views of `dim` then, and no other's."""
+        _, made = self.run_here('--objectives=infoword', '--dim.one_mask', *TWO)
+        found = {one_view.title: one_view for one_view in made}
+        self.assertEqual(set(found), {'masked', 'joined', 'ngrams'})
+        joined, masked = (found[x].tokens for x in ('joined', 'masked'))
+        text = ~found['joined'].left_over
+        masks = [token == '[MASK]' for token in joined]
+        self.assertEqual(sum(masks), len(found['ngrams'].starts))
+        self.assertLess(sum(masks), masked.count('[MASK]'))
+        self.assertEqual(
+            sum(text), len(masked) - masked.count('[MASK]') + sum(masks)
+        )
+        _, made = self.run_here('--objectives=dim', '--dim.one_mask', *TWO)
+        self.assertEqual(
+            [one_view.title for one_view in made], ['joined', 'ngrams']
+        )
 
     def test_text_begins_at_the_beginning(self):
         _, (made,) = self.run_here('--objectives=mlm', FOX)

@@ -22,7 +22,7 @@ from infoword_tf.data.batches import Batches, open_sources
 from infoword_tf.data.opened import TextChoices, open_text
 from infoword_tf.data.store import SEPARATOR
 from infoword_tf.resolve import Choices, resolve
-from infoword_tf.training import distribution, loop, precision
+from infoword_tf.training import distribution, loop, optim, precision
 from tests import runs, zoo
 from tests.runs import records, run_here
 
@@ -62,8 +62,15 @@ class TrainTest(absltest.TestCase):
                 self.assertIn(f'{row}/{name}', last)
                 self.assertIn(f'heldout/{row}/{name}', last)
         # 8 sequences of P = ceil(0.15 * 30) = 5: 35 candidates and one's own.
-        self.assertAlmostEqual(last['bert_nce/ceiling'], np.log(36), places=5)
-        self.assertAlmostEqual(last['bert_nce/chance'], 1 / 36, places=6)
+        self.assertAlmostEqual(
+            last['bert_nce/log_candidates'], np.log(36), places=5
+        )
+        self.assertLess(last['bert_nce/ceiling'], np.log(36) - 0.01)
+        for line in lines:  # 8 x 30, some of them separators
+            ratio = line['tokens_per_second'] / line['steps_per_second']
+            self.assertBetween(ratio, 200, 240.1)
+            self.assertEqual(line['padding'], 0)
+            self.assertNotIn('masked/tokens', line)
         self.assertLess(lines[-1]['mlm/loss'], lines[0]['mlm/loss'])
         self.assertAlmostEqual(lines[0]['learning_rate'], 0.002)
         self.assertAlmostEqual(lines[-1]['learning_rate'], 0.002 / 5)
@@ -152,10 +159,24 @@ class TrainTest(absltest.TestCase):
         self.assertEqual(config.masking, 'spans')
         # 64 sequences of 5: all but one's own, and that.
         self.assertAlmostEqual(
-            records(workdir)[-1]['heldout/bert_nce/ceiling'],
+            records(workdir)[-1]['heldout/bert_nce/log_candidates'],
             np.log(63 * 5 + 1),
             places=5,
         )
+
+
+class SmallTextTest(absltest.TestCase):
+    def test_a_single_document(self):
+        """A run needs no --heldout, however few documents there are."""
+        folder = pathlib.Path(self.create_tempdir().full_path)
+        path = pathlib.Path(runs.TEXT['corpus'].removeprefix('text:'))
+        topics = path.read_text().split('\n\n')[:20]
+        (folder / 'book.txt').write_text('\n'.join(topics))
+        run_here(
+            folder / 'run', '--steps=1', '--objectives=mlm', '--seq_len=16',
+            f'--corpus=text:{folder}/book.txt', '--heldout=',
+        )  # fmt: skip
+        self.assertIn('heldout/mlm/mi', records(folder / 'run')[-1])
 
 
 class Stop(Exception):
@@ -186,12 +207,35 @@ class FlagsReachTest(absltest.TestCase):
             '--weight_decay=0.3', '--clip_norm=0.7', '--dropout=0.4', '--xla',
         )  # fmt: skip
         optimizer = found['optimizer']
-        self.assertEqual(optimizer.weight_decay, 0.3)
-        self.assertEqual(optimizer.clip_norm, 0.7)
+        self.assertEqual(optimizer.rules.weight_decay, 0.3)
+        self.assertEqual(optimizer.rules.clip_norm, 0.7)
         self.assertEqual(found['model'].encoder.rate, 0.4)
         self.assertTrue(found['xla'])
         rates = [float(found['learning_rate'](step)) for step in (0, 7, 14)]
         np.testing.assert_allclose(rates, [0.05, 0.4, 0.2], rtol=1e-6)
+
+    def test_of_published_optimizers(self):
+        found = self.capture(
+            '--steps=20', '--learning_rate=0.4', '--optimizer=xlnet',
+            '--clip_norm=0.25',
+        )  # fmt: skip
+        self.assertEqual(
+            found['optimizer'].rules, optim.chosen('xlnet', clip_norm=0.25)
+        )
+        # Two updates of climb, the first of 0.
+        rates = [float(found['learning_rate'](step)) for step in (0, 1, 2)]
+        np.testing.assert_allclose(rates, [0.0, 0.2, 0.4], rtol=1e-6)
+
+    def test_of_the_first_weights(self):
+        path = 'encoder/word_embeddings'
+        usual, half = (
+            self.capture(f'--init_deviation={deviation}')['model']
+            .variables[path]
+            .numpy()
+            for deviation in (0.02, 0.01)
+        )
+        np.testing.assert_array_equal(half, usual / 2)
+        self.assertAlmostEqual(usual.std(), 0.0176, delta=0.0002)
 
     def test_xla_compiles_the_whole_gradient(self):
         for xla in (False, True):
@@ -278,8 +322,9 @@ class StrategyTest(absltest.TestCase):
         one, two = (records(folder / n) for n in ('one', 'mirrored'))
         for a, b in zip(one, two, strict=True):
             self.assertEqual(set(a), set(b))
+            self.assertBetween(a['ngrams/padding'], 0.05, 0.6)
             for name, value in a.items():
-                if name not in ('seconds', 'tokens_per_second'):
+                if name != 'seconds' and not name.endswith('_per_second'):
                     self.assertAlmostEqual(b[name], value, delta=1e-4)
         weights = [
             files.read_tensors(folder / n / 'weights.safetensors')
@@ -335,7 +380,10 @@ class StrategyTest(absltest.TestCase):
             json.loads((folder / n / 'metrics.json').read_text())
             for n in ('0', 'one')
         ]
-        self.assertEqual(metrics[0]['dim/ceiling'], metrics[1]['dim/ceiling'])
+        for name in ('ceiling', 'log_candidates'):
+            self.assertEqual(
+                metrics[0][f'dim/{name}'], metrics[1][f'dim/{name}']
+            )
 
 
 class IctTest(parameterized.TestCase):
@@ -359,7 +407,9 @@ class IctTest(parameterized.TestCase):
         lines = records(workdir)
         self.assertTrue(np.isfinite(lines[-1]['ict/mi']))
         # Some documents are one long paragraph and weigh nothing.
-        self.assertBetween(lines[-1]['ict/ceiling'], np.log(1.9), np.log(8.01))
+        self.assertBetween(
+            lines[-1]['ict/log_candidates'], np.log(1.9), np.log(8.01)
+        )
         model = infoword_tf.load(workdir)
         vectors = model.encode(['a list', 'a tuple'], progress=False)
         width = model.encoder.width
@@ -398,16 +448,19 @@ class NspTest(parameterized.TestCase):
             r'nats \| nsp MI -, accuracy 0\.\d+, held out 0\.\d+\n',
         )
         self.assertRegex(
-            shown.getvalue(), r'nsp +training +- +- +\d\.\d+ +[01]\.\d+ +0\.5'
+            shown.getvalue(),
+            r'nsp +training( +-){4}( +\d\.\d{3}){3}\n',
         )
         last = records(workdir)[-1]
         for prefix in ('', 'heldout/'):
             for name in ('loss', 'accuracy', 'chance'):
                 self.assertIn(f'{prefix}nsp/{name}', last)
-            for name in ('mi', 'ceiling'):
+            for name in ('mi', 'ceiling', 'log_candidates', 'unigram_mi'):
                 self.assertNotIn(f'{prefix}nsp/{name}', last)
                 self.assertIn(f'{prefix}mlm/{name}', last)
-            self.assertEqual(last[f'{prefix}nsp/chance'], 0.5)
+            # Of label 0; of held-out text, of the commoner one.
+            low = 0.5 if prefix else 0.0
+            self.assertBetween(last[f'{prefix}nsp/chance'], low, 1.0)
         config = Config.read(workdir)
         self.assertEqual(config.masking, 'tokens')
         self.assertEqual(config.pooling, 'mean')
@@ -428,7 +481,7 @@ class NspTest(parameterized.TestCase):
         last = records(workdir)[-1]
         for prefix in ('', 'heldout/'):
             self.assertAlmostEqual(
-                last[f'{prefix}nsp_nce/ceiling'], np.log(4), places=5
+                last[f'{prefix}nsp_nce/log_candidates'], np.log(4), places=5
             )
             self.assertAlmostEqual(
                 last[f'{prefix}nsp_nce/chance'], 0.25, places=6
@@ -493,12 +546,21 @@ class DimTest(parameterized.TestCase):
         self.assertEqual(config.similarity, critic)
         last = records(workdir)[-1]
         # P = 5, S = 3; one n-gram a sequence is the least.
-        self.assertBetween(last['dim/ceiling'], np.log(8), np.log(22))
+        self.assertBetween(last['dim/log_candidates'], np.log(8), np.log(22))
+        self.assertNotIn('dim/same_length_mi', last)
         self.assertBetween(last['dim/chance'], 1 / 22, 1 / 8)
         self.assertIn('ngrams/dropped_spans', last)
         # 64 sequences with an n-gram each.
         self.assertAlmostEqual(
-            last['heldout/dim/ceiling'], np.log(64), places=5
+            last['heldout/dim/log_candidates'], np.log(64), places=5
+        )
+        self.assertLessEqual(
+            last['heldout/dim/same_length_ceiling'],
+            last['heldout/dim/ceiling'],
+        )
+        self.assertLessEqual(
+            last['heldout/dim/same_length_mi'],
+            last['heldout/dim/same_length_ceiling'],
         )
         self.assertAlmostEqual(last['heldout/dim/chance'], 1 / 64, places=7)
         self.assertEqual(
@@ -544,7 +606,7 @@ class DimTest(parameterized.TestCase):
         self.assertLen(records(folder / 'run'), 3)
 
     def test_little_heldout_text(self):
-        """Fewer than 128 n-grams of others: the ceiling says how many."""
+        """Fewer than 128 n-grams of others: it says how many."""
         folder = pathlib.Path(self.create_tempdir().full_path)
         text = pathlib.Path(runs.TEXT['heldout']).read_text().split()
         (folder / 'few.txt').write_text(' '.join(text[:300]) + '\n')
@@ -557,7 +619,7 @@ class DimTest(parameterized.TestCase):
         self.assert_finite(folder / 'run')
         last = records(folder / 'run')[-1]
         self.assertBetween(
-            last['heldout/dim/ceiling'], np.log(5), np.log(129) - 0.5
+            last['heldout/dim/log_candidates'], np.log(5), np.log(129) - 0.5
         )
         self.assertGreater(last['heldout/dim/chance'], 1 / 129)
 

@@ -45,7 +45,6 @@ def among_others(batch, a, b, scale=10.0):
         ops.cast(ops.logical_not(own), 'float32'),
         own,
         ops.ones_like(a[:, 0]),
-        0.0,
         drop_identical=False,
     )
 
@@ -61,9 +60,6 @@ class Drawn(Objective):
     def q(self, statistics):
         weights = (statistics.training + 1e-6) ** 0.75
         return weights / weights.sum()
-
-    def kl(self, statistics):
-        return infonce.divergence(statistics.p, self.q(statistics))
 
     def candidates(self, batch):
         """[M] ids, the same on all replicas."""
@@ -84,7 +80,9 @@ class Drawn(Objective):
             ops.ones_like(identical, 'float32'),
             identical,
             ops.reshape(view.weights[self.row], (-1,)),
-            self.kl(batch.statistics),
+            batch.statistics.marginal(
+                self.row, targets, self.q(batch.statistics)
+            ),
             drop_identical=False,
         )
 
@@ -134,7 +132,6 @@ class FirstWord(Objective):
             candidates.others(view.sequences),
             ops.equal(candidates.ids[None, :], targets[:, None]),
             view.weights[self.row][:, 0],
-            self.kl(batch.statistics),
             drop_identical=True,
         )
 
@@ -166,7 +163,6 @@ class Queue(Objective):
             ops.zeros_like(scores) + ops.cast(there, 'float32'),
             ops.zeros_like(scores, 'bool'),
             ops.ones_like(a[:, 0]),
-            0.0,
             drop_identical=False,
         )
 

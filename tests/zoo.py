@@ -21,7 +21,8 @@ from infoword_tf.data.batches import Batches
 from infoword_tf.data.pairs import NextPairSource, PairSource
 from infoword_tf.data.store import SENTENCE_START, SEPARATOR, WORD_START, Store
 from infoword_tf.model import Model
-from infoword_tf.objectives import TABLE, Statistics, parse
+from infoword_tf.objectives import Statistics, parse
+from infoword_tf.plan import encoder_arguments
 from infoword_tf.resolve import Choices, Resolved, resolve
 from infoword_tf.training import loop, optim
 from infoword_tf.views.cloze import Documents
@@ -105,7 +106,13 @@ CASES: dict[str, Case] = {
     'dim_cosine': Case(
         'dim', masking='spans', settings={'dim.critic': 'cosine'}
     ),
+    'dim_one_mask': Case(
+        'dim', masking='spans', settings={'dim.one_mask': True}
+    ),
     'infoword': Case('infoword', masking='spans', layers=2),
+    'infoword_one_mask': Case(
+        'infoword', masking='spans', settings={'dim.one_mask': True}
+    ),
     'nsp': Case('nsp'),
     'nsp_nce': Case('nsp_nce', masking='words'),
     'bert': Case('bert'),
@@ -113,7 +120,13 @@ CASES: dict[str, Case] = {
     'infoword_nsp': Case('bert_nce:1,dim:0.8,nsp:1', masking='spans'),
     'ict': Case('ict'),
     'ict_lookup': Case('ict', encoder='lookup'),
+    'ict_words': Case('ict', settings={'ict.words': 24}),
     'transformer_xl': Case('transformer_xl', encoder='relative'),
+    'transformer_xl_published': Case(
+        'transformer_xl',
+        encoder='relative',
+        settings={'transformer_xl.published': True},
+    ),
     'plm': Case('plm', encoder='relative', layers=2),
     'plm_strict': Case(
         'plm',
@@ -134,7 +147,8 @@ def config(
     if case.encoder != 'lookup':
         arguments['layers'] = case.layers
     for row in case.rows:
-        arguments.update(TABLE[row].encoders[case.encoder])
+        settings = found.rows[row].settings
+        arguments.update(encoder_arguments(row, case.encoder, settings))
     encoder = dataclasses.replace(found.encoder, arguments=arguments)
     return found.replace(encoder=encoder)
 
@@ -178,7 +192,8 @@ def frequencies() -> np.ndarray:
 
 def statistics() -> Statistics:
     """Of a text whose pieces are as frequent as that."""
-    return Statistics(frequencies(), frequencies())
+    counts = 10_000 * frequencies()
+    return Statistics(counts, counts)
 
 
 def make_windows(batch: int = 8, seed: int = 0) -> Windows:
@@ -209,12 +224,14 @@ def make_documents(batch: int = 8, seed: int = 0) -> Documents:
     return Documents(ids, lengths, starts)
 
 
-def make_store(seed: int = 0, documents: int = 60) -> Store:
+def make_store(
+    seed: int = 0, documents: int = 60, longest: int = 25
+) -> Store:
     """Random documents of one to six sentences, of 1 to 25 pieces each."""
     random = np.random.default_rng([seed, 1])
     ids, flags, begins = [], [], [0]
     for _ in range(documents):
-        for size in random.integers(1, 26, random.integers(1, 7)):
+        for size in random.integers(1, longest + 1, random.integers(1, 7)):
             ids += random.choice(V, size, p=frequencies()).tolist()
             begin = [WORD_START | SENTENCE_START]
             flags += begin + [
@@ -233,9 +250,15 @@ def make_store(seed: int = 0, documents: int = 60) -> Store:
     )
 
 
-def make_pairs(batch: int = 8, seed: int = 0) -> Pairs:
-    """Pairs of random documents, some of them not consecutive."""
-    return PairSource(make_store(seed), T - 2, batch, seed).batch(0)
+def make_pairs(
+    batch: int = 8, seed: int = 0, packed: bool = False
+) -> Pairs:
+    """Pairs of random documents, some of them not consecutive.
+
+    Those that share rows are short enough to do so.
+    """
+    store = make_store(seed, longest=7 if packed else 25)
+    return PairSource(store, T - 2, batch, seed, packed).batch(0)
 
 
 def make_next_pairs(batch: int = 8, seed: int = 0) -> Pairs:
@@ -266,6 +289,7 @@ def make_streams(
     return Streams(
         ids[:, :-1],
         word_starts[:, :-1],
+        separators[:, :-1],
         separators[:, :-1],
         directions,
         ids[:, -1],
@@ -310,7 +334,9 @@ def views_of(
     }
     sources = {}
     for reading in resolved.plan.readings:
-        how = dict(reading.arguments) if reading.source == 'streams' else {}
+        how = dict(reading.arguments)
+        if reading.source != 'streams':
+            del how['length']
         sources[reading] = Text(make[reading.source](batch, seed, **how))
     return Batches(sources, resolved.plan, SPECIALS, seed).views(0)
 
@@ -329,7 +355,9 @@ def make_trainer(
     with strategy(replicas).scope():
         model = make_model(name, rate=0.0)
         model.copy_averages()
-        optimizer = optim.AdamW(model.trainable, 0.01, clip)
+        optimizer = optim.AdamW(
+            model.trainable, optim.chosen(clip_norm=clip)
+        )
     return loop.Trainer(
         model,
         dataset([make_views(name, 8, seed=step) for step in range(steps)]),

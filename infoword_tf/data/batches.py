@@ -111,15 +111,23 @@ class Batches:
     def make(
         self, drawn: Mapping[str, tuple[Any, Any]]
     ) -> dict[str, views.View]:
-        """The views of what was drawn."""
-        return {
-            name: view.spec.make(
-                *drawn[name],
-                {row: reads.states for row, reads in view.rows.items()},
-                self.specials,
-            )
-            for name, view in self.plan.views.items()
-        }
+        """The views of what was drawn.
+
+        However many views show a text, the first of them counts its tokens.
+        """
+        found: dict[str, views.View] = {}
+        counted = set()
+        for name, view in self.plan.views.items():
+            text, draw = drawn[name]
+            rows = {row: reads.states for row, reads in view.rows.items()}
+            made = view.spec.make(text, draw, rows, self.specials)
+            if view.reading not in counted:
+                counted.add(view.reading)
+                made = made._replace(
+                    counts={**made.counts, 'tokens': text.tokens}
+                )
+            found[name] = made
+        return found
 
     def views(self, step: int) -> dict[str, views.View]:
         """The views of a step, NumPy, whole global batch."""

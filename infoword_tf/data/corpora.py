@@ -92,11 +92,15 @@ def _text(spec: str, heldout: str | None, cache: pathlib.Path) -> Corpus:
     del cache  # nothing is built: the files are the corpus
     if heldout is None:
         paths, every = _open_files('text', spec)
+        # Decided once, and where documents are wanted: it reads some of them.
+        split = functools.cache(
+            lambda: textfiles.split(every(), f'text:{spec}')
+        )
         return Corpus(
             f'text:{spec}',
-            _fingerprint('text', paths, []),
-            lambda: textfiles.train(every()),
-            lambda: textfiles.heldout(every()),
+            _fingerprint('text, split', paths, []),
+            lambda: textfiles.train(every(), split()),
+            lambda: textfiles.heldout(every(), split()),
         )
     return _two_globs('text', spec, heldout)
 

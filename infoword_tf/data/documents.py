@@ -110,12 +110,17 @@ def _is_boundary(text: str, match: re.Match[str], start: int) -> bool:
     return word not in _ABBREVIATIONS
 
 
+def text_hash(text: str) -> int:
+    """64 bits that are those of a text on every machine."""
+    # Lone surrogates have no UTF-8; a docstring may hold them as escapes.
+    digest = hashlib.blake2b(text.encode('utf-8', 'replace'), digest_size=8)
+    return int.from_bytes(digest.digest(), 'big')
+
+
 def hash_bucket(text: str, buckets: int) -> int:
     """The bucket, 0 .. buckets - 1, that a text falls into on every machine.
 
     Corpora hold out the documents of bucket 0: a choice that depends on the
     text alone, so that it survives reordering and other documents.
     """
-    # Lone surrogates have no UTF-8; a docstring may hold them as escapes.
-    digest = hashlib.blake2b(text.encode('utf-8', 'replace'), digest_size=8)
-    return int.from_bytes(digest.digest(), 'big') % buckets
+    return text_hash(text) % buckets

@@ -28,7 +28,8 @@ class TextChoices:
         tokenizer: name in TOKENIZERS.
         vocab: a vocabulary file.
         vocab_size: pieces to learn.
-        lower_case: whether case is folded.
+        lower_case: whether case is folded; not chosen, unless a tokenizer
+            reads text as it is written.
     """
 
     corpus: str
@@ -56,6 +57,13 @@ class Text(NamedTuple):
     vocabulary: str
 
 
+def kind_of(vocab: str) -> str:
+    """The tokenizer that a vocabulary is for, by the name of its file."""
+    if vocab.endswith('.model'):
+        return 'sentencepiece'
+    return 'words' if vocab.endswith('words.txt') else 'wordpiece'
+
+
 def choose_tokenizer(choices: TextChoices) -> str:
     """The tokenizer that was chosen, or that a vocabulary is for.
 
@@ -66,11 +74,14 @@ def choose_tokenizer(choices: TextChoices) -> str:
     if not vocab:
         return kind or 'wordpiece'
     is_model = vocab.endswith('.model')
-    found = 'sentencepiece' if is_model else 'wordpiece'
+    found = kind_of(vocab)
+    if not is_model and kind == 'words':
+        found = kind  # as any file of one word a line
     if kind not in (None, found):
         raise UsageError(
             f'--tokenizer={kind}: --vocab={vocab} is for {found} (the names '
-            'of SentencePiece models end in .model); leave out one of the two'
+            'of SentencePiece models end in .model, those of words in '
+            'words.txt); leave out one of the two'
         )
     if choices.vocab_size is not None:
         raise UsageError(
@@ -101,13 +112,14 @@ def open_tokenizer(
     from infoword_tf.text.tokenizers import TOKENIZERS
 
     kind = TOKENIZERS[choose_tokenizer(choices)]
-    lower_case = choices.lower_case is not False
+    lower_case = choices.lower_case
+    if lower_case is None:
+        lower_case = not kind.as_written
     if choices.vocab:
         return kind.read(choices.vocab, lower_case)
-    size = choices.vocab_size or VOCAB_SIZE
+    size = choices.vocab_size or (None if kind.as_written else VOCAB_SIZE)
     key = f'{corpus.fingerprint}-{size}-{lower_case}'
-    suffix = pathlib.Path(kind.file).suffix
-    learned = cache / 'vocabularies' / f'{_digest(key)}{suffix}'
+    learned = cache / 'vocabularies' / f'{_digest(key)}.{kind.file}'
     if learned.exists():
         return kind.read(learned, lower_case)
     began = time.monotonic()

@@ -17,10 +17,16 @@ longer piece, at either end alike. Three things are better defined here:
 
 Documents of one sentence have no pair and are left out.
 
-Glossary of shapes: B rows, K other pieces of each, L tokens of a row, R = L - 1
-tokens of text in it, n pairs.
+Short pairs leave much of a row empty: 45 % of it at T = 128 where documents
+are docstrings. So several share one, where the rows of a run allow it: see
+`shared_rows`.
+
+Glossary of shapes: B rows, J pairs that one has room for, K other pieces of
+each pair, L tokens of a pair alone in its row, R = L - 1 tokens of text in it,
+T = L + 2 of a row with specials, n pairs.
 """
 
+import math
 from typing import NamedTuple
 
 import numpy as np
@@ -33,6 +39,10 @@ from infoword_tf.views.masking import Pairs
 
 SHORT_SHARE = 0.1  # of the pairs are shorter than there is room
 RANDOM_SHARE = 0.5  # of `pairs`
+FILLED_SHARE = 0.95  # of the rows that pairs share, if all could be filled
+SAMPLE = 1024  # pairs whose sizes say how many fit
+SPECIALS = 3  # of a pair, [CLS] A [SEP] B [SEP]
+SHORTEST = SPECIALS + 2  # a token of A and one of B
 TRIES = 16  # other pieces, of which the one of the best length is taken
 _BLOCK = 64  # flags looked at at once, three sentences or so
 
@@ -60,9 +70,17 @@ class PairSource(Source):
     negatives = 0  # K, beside the true B
 
     def __init__(
-        self, store: stores.Store, length: int, batch_size: int, seed: int
+        self,
+        store: stores.Store,
+        length: int,
+        batch_size: int,
+        seed: int,
+        packed: bool = False,
     ):
-        """Args: L = length, B = batch_size.
+        """Args: L = length, B = batch_size; packed: whether pairs share rows.
+
+        How many then are in a batch depends on the text alone, and is the same
+        in every step: as many as fill its rows on average.
 
         Raises:
             ValueError: there are fewer pairs than one batch takes, or they
@@ -89,32 +107,53 @@ class PairSource(Source):
                 f'batch takes {batch_size}; give more text, or lower '
                 '--batch_size'
             )
+        self.packed, self.pairs, self.slots = packed, batch_size, 1
+        if packed:
+            fit = self._pairs_of_a_row()
+            enough = min(int(batch_size * fit), int(self.numbers[-1]))
+            self.pairs = max(batch_size, enough)
+            self.slots = min(2 * math.ceil(fit), (length + 2) // SHORTEST)
+
+    def _pairs_of_a_row(self) -> float:
+        """How many of average size there are to a row, 1 or more."""
+        number = np.arange(SAMPLE) * self.numbers[-1] // SAMPLE
+        true = self._part(number, np.random.default_rng(0))
+        lengths = cut_lengths(*_lengths(true, true), self.length - 1)
+        tokens = self.length + 2
+        fit = FILLED_SHARE * tokens / (sum(lengths) + SPECIALS).mean()
+        return min(max(1.0, fit), float(tokens // SHORTEST))
 
     @classmethod
-    def room(cls, store: stores.Store, length: int) -> int:
-        """Pairs of an epoch; 0 where all are of one document."""
+    def room(
+        cls, store: stores.Store, length: int, packed: bool = False
+    ) -> int:
+        """Rows of the pairs of an epoch; 0 where all are of one document."""
         documents = np.nonzero(count_sentences(store) > 1)[0]
         if len(documents) < 2:
             return 0
-        return int(_visits(store, documents, length - 1).sum())
+        pairs = int(_visits(store, documents, length - 1).sum())
+        if packed:
+            fit = cls(store, length, 1, 0, packed)._pairs_of_a_row()
+            return max(1, int(pairs / fit))
+        return pairs
 
     def batch(self, step: int) -> Pairs:
         """The global batch of a step."""
-        number = step * self.batch_size + np.arange(self.batch_size)
+        number = step * self.pairs + np.arange(self.pairs)
         chosen = visited(number, int(self.numbers[-1]), self.seed, 5)
         random = np.random.default_rng([self.seed, step, 6])
         true = self._part(chosen, random)
         if self.negatives:
-            labels = np.zeros(self.batch_size, np.int32)
+            labels = np.zeros(self.pairs, np.int32)
             pairs = self._read(true, true, labels, random)
-            row = np.repeat(np.arange(self.batch_size), self.negatives)
+            row = np.repeat(np.arange(self.pairs), self.negatives)
             true = _Parted(*(x[row] for x in true))
             others = self._others(chosen[row], true, random)
             labels = np.ones(len(row), np.int32)
             return pairs._replace(
                 negatives=self._read(true, others, labels, random)
             )
-        is_random = random.random(self.batch_size) < RANDOM_SHARE
+        is_random = random.random(self.pairs) < RANDOM_SHARE
         others = self._others(chosen, true, random)
         second = _Parted(
             *(
@@ -122,7 +161,23 @@ class PairSource(Source):
                 for x, y in zip(others, true, strict=True)
             )
         )
-        return self._read(true, second, is_random.astype(np.int32), random)
+        labels = is_random.astype(np.int32)
+        if not self.packed:
+            return self._read(true, second, labels, random)
+        lengths = cut_lengths(*_lengths(true, second), self.length - 1)
+        row, sizes = shared_rows(
+            sum(lengths) + SPECIALS,
+            self.batch_size,
+            self.slots,
+            self.length + 2,
+        )
+        order = np.argsort(row, kind='stable')
+        true, second = (_Parted(*(x[order] for x in y)) for y in (true, second))
+        room = sizes[order] - SPECIALS
+        counts = np.bincount(row, minlength=self.batch_size)
+        return self._read(true, second, labels[order], random, room)._replace(
+            slots=np.arange(self.slots) < counts[:, None]
+        )
 
     def _part(
         self, number: np.ndarray, random: np.random.Generator
@@ -189,12 +244,13 @@ class PairSource(Source):
         second: _Parted,
         labels: np.ndarray,
         random: np.random.Generator,
+        room: np.ndarray | None = None,
     ) -> Pairs:
-        """A of some pairs with B of others, cut to the room."""
-        whole = np.stack(
-            [first.middle - first.first, second.end - second.middle]
-        )  # [2, n]
-        sizes = np.stack(cut_lengths(*whole, self.length - 1))
+        """A of some pairs with B of others, cut to the room: [n], or R."""
+        whole = _lengths(first, second)
+        if room is None:
+            room = self.length - 1
+        sizes = np.stack(cut_lengths(*whole, room))
         # Each token that goes is the first or the last one.
         begins = np.stack([first.first, second.middle])
         begins += random.binomial(whole - sizes, 0.5)
@@ -253,8 +309,53 @@ class NextPairSource(PairSource):
     negatives = 3
 
 
+def shared_rows(
+    sizes: np.ndarray, rows: int, slots: int, room: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """Which texts of a batch share a row: best fit, the longest first.
+
+    As many of the longest as there are rows open one each. Every other text
+    goes where it leaves least room. One that fits nowhere goes where most room
+    is left, and the longest texts there are cut to one size that fits.
+
+    Args:
+        sizes: [n] of the texts, with specials.
+        rows: B, not more than n.
+        slots: J, not less than n / B.
+        room: T.
+
+    Returns:
+        [n] the row of each, and [n] its size there.
+    """
+    order = np.argsort(-sizes, kind='stable')
+    row = np.empty(len(sizes), np.int64)
+    row[order[:rows]] = np.arange(rows)
+    left = room - sizes[order[:rows]]
+    count = np.ones(rows, np.int64)
+    for text in order[rows:]:
+        (some,) = np.nonzero(count < slots)
+        after = left[some] - sizes[text]
+        fits = after >= 0
+        best = np.argmin(np.where(fits, after, room) if fits.any() else -after)
+        row[text] = some[best]
+        left[some[best]] -= sizes[text]
+        count[some[best]] += 1
+    sizes = sizes.copy()
+    levels = np.arange(room + 1)
+    for full in np.nonzero(left < 0)[0]:
+        own = row == full
+        total = np.minimum(sizes[own, None], levels).sum(axis=0)
+        sizes[own] = np.minimum(sizes[own], levels[total <= room].max())
+    return row, sizes
+
+
+def _lengths(first: _Parted, second: _Parted) -> np.ndarray:
+    """[2, n]: of A of some pairs and B of others, before they are cut."""
+    return np.stack([first.middle - first.first, second.end - second.middle])
+
+
 def cut_lengths(
-    a: np.ndarray, b: np.ndarray, room: int
+    a: np.ndarray, b: np.ndarray, room: int | np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
     """How long two pieces are when the longer one has lost what is too much.
 

@@ -29,4 +29,8 @@ class Source(abc.ABC):
 
     @abc.abstractmethod
     def batch(self, step: int) -> Any:
-        """The global batch of a step, a tuple of `views`."""
+        """The global batch of a step, a tuple of `views`.
+
+        Its `tokens` [B] int32 are how many tokens of text each row has, no
+        specials, that no step before has had.
+        """

@@ -104,7 +104,9 @@ class StreamSource(Source):
     def batch(self, step: int) -> Streams:
         """The global batch of a step: B rows of n tokens."""
         begins = self.begins + step * self.advance
-        return _read(self.store, begins, self.length, self.directions)
+        text = _read(self.store, begins, self.length, self.directions)
+        again = np.full(self.batch_size, self.length - self.advance, np.int32)
+        return text._replace(again=again)
 
 
 def _read(
@@ -118,12 +120,13 @@ def _read(
     ids = store.ids[place].astype(np.int32)
     flags = store.flags[place]
     # Backward a word begins with its last piece: the one before the next
-    # word's first.
+    # word's first. So does a sentence.
     ahead = store.flags[(place + 1) % tokens]
-    first = np.where(backward, ahead, flags) & stores.WORD_START
+    first = np.where(backward, ahead, flags)[:, :-1]
     return Streams(
         ids[:, :-1],
-        first[:, :-1] > 0,
+        (first & stores.WORD_START) > 0,
+        (first & (stores.SENTENCE_START | stores.SEPARATOR)) > 0,
         (flags[:, :-1] & stores.SEPARATOR) > 0,
         directions,
         ids[:, -1],

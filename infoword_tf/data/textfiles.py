@@ -11,11 +11,12 @@ import functools
 import glob
 import gzip
 import itertools
+import math
 import os
 import pathlib
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import BinaryIO
+from typing import BinaryIO, NamedTuple
 
 from infoword_tf.data import documents
 
@@ -93,27 +94,98 @@ def read(
         )
 
 
-def train(corpus: Iterable[Document]) -> Iterator[Document]:
-    """Yields the documents of the other 99 hashes.
+class Split(NamedTuple):
+    """What is held out of a corpus.
+
+    Attributes:
+      lowest: the hash of the text that is held out; None: 1 document in 100
+        by hash.
+      is_alone: there is no other text; its last hundredth is held out.
+    """
+
+    lowest: int | None = None
+    is_alone: bool = False
+
+    def holds_out(self, document: Document) -> bool:
+        """Whether a document is held out, or its end."""
+        found = documents.text_hash(document.text)
+        if self.lowest is None:
+            return found % HELDOUT_IN == 0
+        return found == self.lowest
+
+
+BY_HASH = Split()
+
+
+def split(corpus: Iterable[Document], pattern: str) -> Split:
+    """Decides what is held out, whatever the order of the documents.
+
+    1 document in 100 by the hash of its text. Where that leaves one of the
+    two parts empty, the document of the lowest hash, and of a single one its
+    end. It reads on until both parts have a document: of all but small
+    corpora the first few hundred.
+
+    Args:
+      corpus: its documents.
+      pattern: for messages.
+
+    Raises:
+      ValueError: there is one document, of one sentence.
+    """
+    buckets, lowest, highest, sentences = set(), math.inf, -1, 0
+    for document in corpus:
+        found = documents.text_hash(document.text)
+        buckets.add(found % HELDOUT_IN == 0)
+        if len(buckets) == 2:
+            return BY_HASH
+        lowest, highest = min(lowest, found), max(highest, found)
+        sentences = len(document.sentences)
+    if lowest < highest:
+        return Split(lowest)
+    if sentences == 1:
+        raise ValueError(
+            f'{pattern} is one sentence, of which nothing can be held out: '
+            'give more text, or name held-out files with --heldout=GLOB'
+        )
+    return Split(lowest, is_alone=True)
+
+
+def train(
+    corpus: Iterable[Document], how: Split = BY_HASH
+) -> Iterator[Document]:
+    """Yields the documents that are not held out.
 
     Not those of the held-out hash beyond the limit: a copy of a held-out
     document may be among them.
     """
     for document in corpus:
-        if not _is_candidate(document):
+        if how.is_alone:
+            yield _parted(document)[0]
+        elif not how.holds_out(document):
             yield document
 
 
 def heldout(
-    corpus: Iterable[Document], limit: int = MAX_HELDOUT
+    corpus: Iterable[Document],
+    how: Split = BY_HASH,
+    limit: int = MAX_HELDOUT,
 ) -> Iterator[Document]:
-    """Yields 1 document in 100 by the hash of its text, the first `limit`."""
+    """Yields the documents that are held out, the first `limit`."""
     # Stops at the limit: there may be gigabytes to come.
-    return itertools.islice(filter(_is_candidate, corpus), limit)
+    found = itertools.islice(filter(how.holds_out, corpus), limit)
+    if how.is_alone:
+        return (_parted(document)[1] for document in found)
+    return found
 
 
-def _is_candidate(document: Document) -> bool:
-    return documents.hash_bucket(document.text, HELDOUT_IN) == 0
+def _parted(document: Document) -> tuple[Document, Document]:
+    """A document without its last hundredth, and that: a sentence at least."""
+    sentences = document.sentences
+    cut = len(sentences) - max(1, len(sentences) // HELDOUT_IN)
+    return (
+        Document(sentences[:cut], document.source),
+        Document(sentences[cut:], document.source),
+    )
 
 
 def _read_file(path: pathlib.Path) -> Iterator[Document]:

@@ -99,7 +99,9 @@ def _check_names(config: Config, path: pathlib.Path) -> None:
                 'have; load it with the code that wrote it'
             )
     for row, entry in config.rows.items():
-        if lacking := set(settings_of(row)) - set(entry.settings):
+        # Those of the encoder are among its arguments.
+        needed = {n for n, s in settings_of(row).items() if not s.encoder}
+        if lacking := needed - set(entry.settings):
             raise ValueError(
                 f'{path}: {row} lacks the setting {min(lacking)!r}; load it '
                 'with the code that wrote it'

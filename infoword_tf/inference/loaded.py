@@ -187,17 +187,18 @@ class Loaded:
         Args:
             ids, lengths, layers: as in `states`.
             pooling: 'cls', 'mean', 'weighted' (weights that a row has
-                learned) or 'first_last' (the mean over layers 1 and L);
-                None: the config's.
+                learned), 'first_last' (the mean over layers 1 and L) or
+                'words' (weighted, and beside it a row's words); None: the
+                config's.
 
         Returns:
-            [B, D] float32.
+            [B, `vector_width`] float32.
 
         Raises:
             ValueError: a pooling that this model does not have.
         """
         pooling = pooling or self.config.pooling
-        kernel = self._pooling_kernel(pooling)
+        row = self._pooling_row(pooling)
         if pooling == 'first_last':
             layers = (1, -1) if layers is None else layers
         if pooling == 'cls':
@@ -207,7 +208,12 @@ class Loaded:
             # Of the last layer this state alone is computed.
             return self.states(ids, lengths, layers, places=place)[:, 0]
         states = self.states(ids, lengths, layers)
-        return pool(states, self._real(ids, lengths), kernel)
+        real = self._real(ids, lengths)
+        if pooling == 'words':
+            return row.text_vectors(ids, real, states, self.unigram)
+        if pooling == 'weighted':
+            return pool(states, real, ops.convert_to_tensor(row.pooling_kernel))
+        return pool(states, real)
 
     def piece_scores(
         self, ids: Tensor, lengths: Tensor, places: Tensor
@@ -267,18 +273,31 @@ class Loaded:
         )
         return f'rows {rows}{reasons}'
 
-    def _pooling_kernel(self, pooling: str) -> Tensor | None:
+    def vector_width(self, pooling: str | None = None) -> int:
+        """How long the vectors of a pooling are; args as in `embed`."""
+        pooling = pooling or self.config.pooling
+        more = self._pooling_row(pooling).words if pooling == 'words' else 0
+        return self.encoder.width + more
+
+    def _pooling_row(self, pooling: str) -> Any:
+        """The row whose weights a pooling needs; None: it needs none."""
         if pooling not in POOLINGS:
             raise ValueError(
                 f'pooling {pooling!r}: known are {", ".join(POOLINGS)}'
             )
-        if pooling != 'weighted':
+        if pooling not in ('weighted', 'words'):
             return None
         for objective in self.model.objectives.values():
-            if getattr(objective, 'pooling_kernel', None) is not None:
-                return ops.convert_to_tensor(objective.pooling_kernel)
+            if getattr(objective, 'pooling_kernel', None) is None:
+                continue
+            has_words = getattr(objective, 'words', 0)
+            if pooling == 'weighted' or (
+                has_words and self.unigram is not None
+            ):
+                return objective
+        learned = 'weights' if pooling == 'weighted' else 'words'
         raise ValueError(
-            f'pooling weighted: {self._rows} have learned no weights; take '
+            f'pooling {pooling}: {self._rows} have learned no {learned}; take '
             'cls, mean or first_last'
         )
 
@@ -340,7 +359,8 @@ class Loaded:
         ids, lengths = self._ids(texts)
         begins = np.cumsum(lengths) - lengths
         order = np.argsort(lengths, kind='stable')[::-1]
-        vectors = np.empty((len(texts), self.encoder.width), np.float32)
+        width = self.vector_width(pooling)
+        vectors = np.empty((len(texts), width), np.float32)
         tokens = batch_size * self.max_length
         with tqdm.tqdm(
             total=len(texts),
@@ -419,7 +439,7 @@ class Loaded:
 
     def _trace(self, pooling: str, layers: tuple[int, ...] | None) -> Any:
         """`embed` as a graph that takes any shape."""
-        self._pooling_kernel(pooling)  # complains before the work
+        self._pooling_row(pooling)  # complains before the work
         return tf.function(
             lambda ids, lengths: self.embed(ids, lengths, pooling, layers),
             input_signature=[

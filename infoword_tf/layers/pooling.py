@@ -2,19 +2,41 @@
 
 Means cover [CLS] and [SEP]; padding never counts.
 
-Glossary of shapes: B texts, T tokens, D width.
+Glossary of shapes: B texts, T tokens, D width, V vocabulary.
 """
 
 from typing import Any
 
+import numpy as np
 from keras import ops
 
 Tensor = Any
-POOLINGS = ('cls', 'mean', 'weighted', 'first_last')
+POOLINGS = ('cls', 'mean', 'weighted', 'first_last', 'words')
+COMMON = 1e-3  # a piece of this frequency weighs half as much as a rare one
+
+
+def rarity(counts: np.ndarray) -> np.ndarray:
+    """log a / (a + p) of each piece: what is rare says what a text is about.
+
+    The weights of Arora et al. 2017 ("A simple but tough-to-beat baseline",
+    §3), a = 0.001.
+
+    Args:
+        counts: [V], how often each piece occurs.
+
+    Returns:
+        [V] float32, 0 for a piece that never does.
+    """
+    p = np.asarray(counts, np.float64)
+    p = p / max(1.0, p.sum())
+    return -np.log1p(p / COMMON).astype(np.float32)
 
 
 def pool(
-    states: Tensor, real: Tensor, kernel: Tensor | None = None
+    states: Tensor,
+    real: Tensor,
+    kernel: Tensor | None = None,
+    prior: Tensor | None = None,
 ) -> Tensor:
     """The mean of each text's states, or their mean with learned weights.
 
@@ -22,6 +44,7 @@ def pool(
         states: [B, T, D].
         real: [B, T] bool, False for padding.
         kernel: [D] float32, w of the weights exp(w . h); None: equal weights.
+        prior: [B, T] float32, added to w . h where there is a kernel.
 
     Returns:
         [B, D] float32.
@@ -32,9 +55,17 @@ def pool(
         weights = weights / ops.sum(weights, axis=1, keepdims=True)
     else:
         scores = ops.squeeze(ops.matmul(states, kernel[:, None]), -1)
+        if prior is not None:
+            scores = scores + prior
         weights = ops.softmax(ops.where(real, scores, -1e30), axis=1)
     pooled = ops.matmul(weights[:, None, :], states)  # [B, 1, D]
     return ops.reshape(pooled, (-1, states.shape[-1]))
+
+
+def about_unit(x: Tensor) -> Tensor:
+    """x [..., D] float32 over its length, to 1e-6, as servers compute it."""
+    squares = ops.sum(ops.square(x), axis=-1, keepdims=True)
+    return x * ops.rsqrt(ops.maximum(squares, 1e-24))
 
 
 def unit(x: Tensor) -> Tensor:

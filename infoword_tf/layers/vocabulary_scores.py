@@ -5,31 +5,86 @@ A fused piece, see `fused.py`, that reads [N, V] numbers once each way.
 Glossary of shapes: N states, D width, V vocabulary.
 """
 
+import functools
+from collections.abc import Callable
 from typing import Any
 
 from keras import ops
 
-from infoword_tf.layers.fused import compiled, read, to_float, upstream_of
+from infoword_tf.layers.fused import (
+    compiled,
+    plus_bias,
+    read,
+    rounded,
+    sum_rows,
+    to_float,
+    upstream_of,
+)
 
 Tensor = Any
+# Widths at which states' total is a faster product of float32 than total'
+# states, and its transpose costs little: a third of the time of the latter.
+NARROW = 128
+LANES = 16  # runs of columns that are combined; see `_over_columns`
 SCORES_AT_ONCE = 2**25  # numbers, 128 MiB of float32; see `vocabulary_scores`
 
 
+def _over_columns(
+    number: Callable,
+    combine: Callable,
+    reduce: Callable,
+    products: Tensor,
+    bias: Tensor | None,
+) -> Tensor:
+    """[N, V], [V] or None -> [N]: a number of each score, reduced over V.
+
+    XLA takes a row one score after the other, since it may not reorder a sum.
+    `LANES` runs of columns are combined element-wise instead, which goes as
+    fast as memory is read. Numbers are made of each run by itself: of all at
+    once they would be stored first.
+    """
+    count = products.shape[1]
+    lanes = min(LANES, count)
+    width = count // lanes
+
+    def run(begin, end):
+        own = None if bias is None else bias[begin:end]
+        return number(plus_bias(products[:, begin:end], own))
+
+    runs = (run(i * width, (i + 1) * width) for i in range(lanes))
+    total = reduce(functools.reduce(combine, runs), axis=1)
+    if lanes * width < count:
+        total = combine(total, reduce(run(lanes * width, count), axis=1))
+    return total
+
+
 @compiled
-def _log_sum_and_rank(scores, highest, positive):
-    """[N, V], [N], [N] -> log sum exp [N], how many are as high [N]."""
-    total = ops.sum(ops.exp(scores - highest[:, None]), axis=1)
-    as_high = ops.greater_equal(scores, positive[:, None])
-    rank = ops.sum(to_float(as_high), axis=1) - 1.0
+def _log_sum_and_rank(products, bias, positive):
+    """[N, V], [V] or None, [N] -> log sum exp [N], how many are as high [N]."""
+
+    def exponential(scores):
+        return ops.exp(scores - highest[:, None])
+
+    def as_high(scores):
+        return to_float(ops.greater_equal(scores, positive[:, None]))
+
+    inputs = products, bias
+    highest = _over_columns(lambda x: x, ops.maximum, ops.max, *inputs)
+    total = _over_columns(exponential, ops.add, ops.sum, *inputs)
+    rank = _over_columns(as_high, ops.add, ops.sum, *inputs) - 1.0
     return highest + ops.log(total), rank
 
 
 @compiled
-def _scores_grad(scores, targets, log_sum, d_positive, d_log_sum, *, dtype):
-    columns = ops.arange(scores.shape[1], dtype='int32')
+def _scores_grad(
+    products, bias, columns, targets, log_sum, d_positive, d_log_sum, *, dtype
+):
+    """[N, V] in `dtype`; columns: 0, 1, ... V - 1, which XLA makes slowly."""
+    scores = plus_bias(products, bias)
     own = ops.equal(columns, targets[:, None])
     total = ops.exp(scores - log_sum[:, None]) * d_log_sum[:, None]
-    return ops.cast(total + ops.where(own, d_positive[:, None], 0.0), dtype)
+    total = total + ops.where(own, d_positive[:, None], 0.0)
+    return rounded(total, dtype)
 
 
 def vocabulary_scores(
@@ -67,7 +122,8 @@ def vocabulary_scores(
         return _chunked_scores(states, table, biases, targets, dtype, key)
 
     if key is None:
-        scores, positive = _score(states, table, biases, targets)
+        products, positive = _score(states, table, bias, targets)
+        scores = plus_bias(products, bias)
         as_high = to_float(ops.greater_equal(scores, positive[:, None]))
         return (
             positive,
@@ -75,22 +131,27 @@ def vocabulary_scores(
             ops.stop_gradient(ops.sum(as_high, axis=1) - 1.0),
         )
 
+    columns = ops.arange(table.shape[0], dtype='int32')
+
     @ops.custom_gradient
-    def function(states, table, *bias):
-        scores, positive = _score(states, table, bias, targets)
-        log_sum, rank = _log_sum_and_rank(
-            scores, ops.max(scores, axis=1), positive
-        )
+    def function(states, table, *biases):
+        bias = biases[0] if biases else None
+        products, positive = _score(states, table, bias, targets)
+        log_sum, rank = _log_sum_and_rank(products, bias, positive)
 
         def grad(*args, upstream=None):
             d_positive, d_log_sum, _ = upstream_of(args, upstream)
             total = _scores_grad(
-                scores, targets, log_sum, d_positive, d_log_sum, dtype=dtype
+                products,
+                bias,
+                columns,
+                targets,
+                log_sum,
+                d_positive,
+                d_log_sum,
+                dtype=dtype,
             )
-            d_states = ops.matmul(total, ops.cast(table, dtype))
-            d_table = ops.matmul(ops.transpose(total), ops.cast(states, dtype))
-            d_bias = [to_float(ops.sum(total, axis=0)) for _ in bias]
-            return to_float(d_states), to_float(d_table), *d_bias
+            return _gradients(total, states, table, biases)
 
         return (positive, log_sum, rank), grad
 
@@ -98,15 +159,29 @@ def vocabulary_scores(
 
 
 def _score(states, table, bias, targets):
-    """[N, D], [V, D], a tuple of [V] or nothing -> [N, V], [N]."""
-    scores = ops.matmul(states, ops.transpose(table))
-    if bias:
-        scores = scores + bias[0]
-    positive = ops.take_along_axis(scores, targets[:, None], axis=1)
-    return scores, positive[:, 0]
+    """[N, D], [V, D], [V] or None -> products [N, V], targets' scores [N].
+
+    The products are without the bias: whoever reads them adds it on the way.
+    """
+    products = ops.matmul(states, ops.transpose(table))
+    positive = ops.take_along_axis(products, targets[:, None], axis=1)[:, 0]
+    own = None if bias is None else ops.take(bias, targets)
+    return products, plus_bias(positive, own)
 
 
-def _chunked_scores(states, table, bias, targets, dtype, key):
+def _gradients(total, states, table, biases):
+    """Of the scores [N, V] -> of states [N, D], table [V, D], biases [V]."""
+    d_states = ops.matmul(total, ops.cast(table, total.dtype))
+    rows = ops.cast(states, total.dtype)
+    if total.dtype == 'float32' and rows.shape[1] <= NARROW:
+        d_table = ops.transpose(ops.matmul(ops.transpose(rows), total))
+    else:
+        d_table = ops.matmul(ops.transpose(total), rows)
+    d_biases = [sum_rows(total) for _ in biases]
+    return to_float(d_states), to_float(d_table), *d_biases
+
+
+def _chunked_scores(states, table, biases, targets, dtype, key):
     """`vocabulary_scores` in chunks of rows; `scan` runs one at a time."""
     summarise, gradient_of = _log_sum_and_rank, _scores_grad
     if key is None:
@@ -118,6 +193,7 @@ def _chunked_scores(states, table, bias, targets, dtype, key):
     chunks = min(chunks, size)
     rows = -(-size // chunks)
     numbers = ops.arange(chunks, dtype='int32')
+    columns = ops.arange(table.shape[0], dtype='int32')
 
     def in_chunks(x):
         """[N, ...] -> [chunks, rows, ...], padded with zeros at the end."""
@@ -129,12 +205,12 @@ def _chunked_scores(states, table, bias, targets, dtype, key):
         return ops.reshape(x, (-1, *x.shape[2:]))[:size]
 
     @ops.custom_gradient
-    def function(states, table, *bias):
+    def function(states, table, *biases):
+        bias = biases[0] if biases else None
+
         def forward(carry, chunk):
-            scores, positive = _score(chunk[0], table, bias, chunk[1])
-            log_sum, rank = summarise(
-                scores, ops.max(scores, axis=1), positive
-            )
+            products, positive = _score(chunk[0], table, bias, chunk[1])
+            log_sum, rank = summarise(products, bias, positive)
             return (results := (positive, log_sum, rank)), results
 
         zeros = (ops.zeros((rows,), 'float32'),) * 3
@@ -147,25 +223,22 @@ def _chunked_scores(states, table, bias, targets, dtype, key):
             d_positive, d_log_sum, _ = upstream_of(args, upstream)
 
             def backward(carry, chunk):
-                d_states, d_table, *d_bias = carry
-                number, x, targets, log_sum, *upstream = chunk
-                scores, _ = _score(x, table, bias, targets)
+                d_states, *sums = carry
+                number, x, targets, *rest = chunk
+                products, _ = _score(x, table, bias, targets)
                 total = gradient_of(
-                    scores, targets, log_sum, *upstream, dtype=dtype
+                    products, bias, columns, targets, *rest, dtype=dtype
                 )
+                d_x, *parts = _gradients(total, x, table, biases)
                 own = ops.equal(numbers, number)[:, None, None]
-                d_x = to_float(ops.matmul(total, ops.cast(table, dtype)))
                 d_states = ops.where(own, d_x[None], d_states)
-                d_table = d_table + to_float(
-                    ops.matmul(ops.transpose(total), ops.cast(x, dtype))
-                )
-                d_bias = [d + to_float(ops.sum(total, axis=0)) for d in d_bias]
-                return (d_states, d_table, *d_bias), None
+                sums = (x + y for x, y in zip(sums, parts, strict=True))
+                return (d_states, *sums), None
 
             zeros = (
                 ops.zeros((chunks, rows, width), 'float32'),
                 ops.zeros(table.shape, 'float32'),
-                *(ops.zeros(b.shape, 'float32') for b in bias),
+                *(ops.zeros(b.shape, 'float32') for b in biases),
             )
             inputs = (states, targets, log_sum, d_positive, d_log_sum)
             (d_states, *rest), _ = ops.scan(
@@ -175,4 +248,4 @@ def _chunked_scores(states, table, bias, targets, dtype, key):
 
         return (positive, log_sum, rank), grad
 
-    return function(states, read(table), *bias)
+    return function(states, read(table), *biases)

@@ -3,6 +3,9 @@
 `--objectives` is a name in SUMS or weighted rows, `bert_nce:1,dim:0.6`.
 """
 
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
 from infoword_tf.objectives import contrast, dim, infonce, lm, plm
 from infoword_tf.objectives.contrast import SentenceContrast
 from infoword_tf.objectives.dim import CRITICS, DeepInfoMax
@@ -58,7 +61,10 @@ TABLE: dict[str, Row] = {
         relation='an n-gram that is missing from the text',
         candidates='masked n-grams of other sequences',
         views={
-            'masked': Reads('start', masking='spans'),
+            'masked': Reads(
+                'start', masking='spans', when=('one_mask', False)
+            ),
+            'joined': Reads('start', masking='spans', when=('one_mask', True)),
             'ngrams': Reads('start', masking='spans'),
         },
         settings={
@@ -73,6 +79,10 @@ TABLE: dict[str, Row] = {
                 'What a cosine is divided by.',
                 at_least=1e-6,
                 needs=('critic', 'cosine'),
+            ),
+            'one_mask': Setting(
+                False,
+                'Show one [MASK] for an n-gram, which hides its length.',
             ),
         },
         heldout_candidates=128,
@@ -105,6 +115,14 @@ TABLE: dict[str, Row] = {
         candidates='the batch, both ways',
         views={'passage': Reads('text'), 'sentence': Reads('text')},
         encoders={'transformer': {}, 'lookup': {}},
+        settings={
+            'words': Setting(
+                0,
+                'Width of a table of word vectors, whose mean is the second '
+                "part of a text's vector; 0: none.",
+                at_least=0,
+            ),
+        },
         heldout_candidates=128,
         vector=contrast.vector,
     ),
@@ -116,6 +134,16 @@ TABLE: dict[str, Row] = {
         candidates='vocabulary',
         views={'streamed': Reads('text')},
         encoders={'relative': {'causal': True}},
+        settings={
+            'published': Setting(
+                False,
+                'ReLU, and embeddings times the root of the width.',
+                encoder={
+                    False: {'scale_embeddings': False},
+                    True: {'scale_embeddings': True, 'activation': 'relu'},
+                },
+            ),
+        },
         vector=lm.vector,
     ),
     'plm': Row(
@@ -130,10 +158,24 @@ TABLE: dict[str, Row] = {
     ),
 }
 
-SUMS: dict[str, str] = {
-    'bert': 'mlm:1,nsp:1',
-    'infoword': 'bert_nce:1,dim:0.8',
-    'xlnet': 'plm:1',
+
+class Sum(NamedTuple):
+    """What a publication trains.
+
+    Attributes:
+        rows: with their weights, as `--objectives` takes them.
+        settings: by 'ROW.NAME', what it sets in another way than the table;
+            a flag of that name wins.
+    """
+
+    rows: str
+    settings: Mapping[str, Any] = {}
+
+
+SUMS: dict[str, Sum] = {
+    'bert': Sum('mlm:1,nsp:1', {'mlm.transform': True}),
+    'infoword': Sum('bert_nce:1,dim:0.8'),
+    'xlnet': Sum('plm:1'),
 }
 
 
@@ -145,12 +187,13 @@ def parse(objectives: str) -> dict[str, float]:
             row twice, or no row with a weight.
     """
     weights: dict[str, float] = {}
-    for part in SUMS.get(objectives, objectives).split(','):
+    named = SUMS.get(objectives, Sum(objectives))
+    for part in named.rows.split(','):
         row, colon, weight = part.strip().partition(':')
         if row in SUMS:
             raise ValueError(
-                f'--objectives={objectives}: {row!r} is the sum {SUMS[row]} '
-                'and stands alone; write its rows instead'
+                f'--objectives={objectives}: {row!r} is the sum '
+                f'{SUMS[row].rows} and stands alone; write its rows instead'
             )
         if row not in TABLE:
             known = ', '.join([*TABLE, *SUMS])
@@ -193,6 +236,7 @@ __all__ = [
     'Replicas',
     'Row',
     'Statistics',
+    'Sum',
     'Vector',
     'gather_pool',
     'infonce',

@@ -7,7 +7,8 @@
 (Kong et al. 2019, §4) with a sentence as the n-gram. One encoder for both
 views; f is the cosine times a learned scale.
 
-Glossary of shapes: B texts, T tokens, M candidates, D width.
+Glossary of shapes: B texts, T tokens, M candidates, D width, E width of words,
+V vocabulary.
 """
 
 from collections.abc import Mapping
@@ -15,7 +16,7 @@ from typing import Any
 
 from keras import ops
 
-from infoword_tf.layers.pooling import pool, unit
+from infoword_tf.layers.pooling import about_unit, pool, rarity, unit
 from infoword_tf.objectives import infonce
 from infoword_tf.objectives.objective import (
     Batch,
@@ -24,25 +25,35 @@ from infoword_tf.objectives.objective import (
     Vector,
     gather_pool,
 )
-from infoword_tf.views import View
 
 Tensor = Any
 FIRST_SCALE, LARGEST_SCALE = 20.0, 100.0
+_AROUND = -1e4  # exp of it is 0; above infonce.NEVER
 
 
 def vector(settings: Mapping[str, Any]) -> Vector:
-    """The mean with learned weights."""
-    del settings
-    return Vector('weighted', 'cosine', rank=2)
+    """The mean with learned weights, or that and the words."""
+    pooling = 'words' if settings['words'] else 'weighted'
+    return Vector(pooling, 'cosine', rank=2)
 
 
 class SentenceContrast(Objective):
     """`ict`: which of the batch's sentences is missing from which document.
 
-    Vectors are means of states with weights exp(w . h), w learned.
+    Vectors are means of states with weights exp(w . h), w learned. With
+    `words` each has a second part, the mean of word vectors e from a table of
+    their own, with weights exp(w' . e) a / (a + p), where rare pieces weigh
+    most; f is the mean of the cosines of both parts. A Transformer needs long
+    to learn that texts which share a rare word belong together; a table of
+    random vectors knows it from the first step on.
     """
 
     sides = ('passage', 'sentence')
+
+    def __init__(self, *args: Any, words: int = 0, **kwargs: Any):
+        """As `Objective`; words: E, 0 for none."""
+        super().__init__(*args, **kwargs)
+        self.words = words
 
     def build(self) -> None:
         """Makes w, 0 at first (the plain mean), and the scale of f."""
@@ -56,14 +67,62 @@ class SentenceContrast(Objective):
         self.log_scale = self.add_weight(
             shape=(), initializer='zeros', name='log_scale', autocast=False
         )
+        if self.words:
+            self.word_embeddings = self.add_weight(
+                shape=(self.specials.size, self.words),
+                initializer='zeros',  # drawn with all others
+                name='word_embeddings',
+                autocast=False,
+            )
+            self.word_kernel = self.add_weight(
+                shape=(self.words,),
+                initializer='zeros',
+                name='word_kernel',
+                autocast=False,
+            )
         self.built = True
 
-    def vectors(self, view: View, states: Tensor) -> Tensor:
-        """States [B, T, D] of a view -> [B, 1, D] float32 of length 1."""
-        real = ops.equal(view.block_ids, 0)
+    def text_vectors(
+        self, ids: Tensor, real: Tensor, states: Tensor, counts: Any
+    ) -> Tensor:
+        """One vector for each text, to be compared by cosine.
+
+        Args:
+            ids: [B, T] int32.
+            real: [B, T] bool, False for padding.
+            states: [B, T, D] of the encoder.
+            counts: [V], how often each piece is in the training text.
+
+        Returns:
+            [B, D + E] float32: where there are words, both parts of length 1.
+        """
         kernel = ops.convert_to_tensor(self.pooling_kernel)
-        pooled = pool(states, real, kernel)
-        return unit(pooled)[:, None]
+        found = pool(states, real, kernel)
+        if not self.words:
+            return found
+        prior = rarity(counts)
+        # What stands around every text is no word of it, though all that an
+        # empty one has: it weighs nothing beside words, but not padding.
+        prior[[self.specials.cls_id, self.specials.sep_id]] = _AROUND
+        table = ops.convert_to_tensor(self.word_embeddings)
+        words = pool(
+            ops.take(table, ids, axis=0),
+            real,
+            ops.convert_to_tensor(self.word_kernel),
+            ops.take(ops.convert_to_tensor(prior), ids, axis=0),
+        )
+        return ops.concatenate([about_unit(found), about_unit(words)], axis=1)
+
+    def vectors(self, batch: Batch, side: str) -> Tensor:
+        """[B, D + E] of length 1, of a view."""
+        view = batch.views[side]
+        found = self.text_vectors(
+            view.ids,
+            ops.equal(view.block_ids, 0),
+            batch.states(side),
+            batch.statistics.training,
+        )
+        return unit(found)
 
     def candidates(self, batch: Batch) -> dict[str, Pool]:
         """The vectors of the global batch, by side."""
@@ -73,7 +132,7 @@ class SentenceContrast(Objective):
                 self.row,
                 batch.replicas,
                 batch.limit,
-                self.vectors(batch.views[side], batch.states(side)),
+                self.vectors(batch, side)[:, None],
             )
             for side in self.sides
         }
@@ -81,11 +140,36 @@ class SentenceContrast(Objective):
     def score(
         self, batch: Batch, candidates: dict[str, Pool]
     ) -> infonce.Outcome:
-        """The mean of Eq. 1 from a to b and from b to a."""
-        own = {
-            side: self.vectors(batch.views[side], batch.states(side))[:, 0]
-            for side in self.sides
-        }
+        """The mean of Eq. 1 from a to b and from b to a.
+
+        Where there are words the states alone must answer, too: the loss is
+        the sum of both, all else is of the whole vectors.
+        """
+        own = {side: self.vectors(batch, side) for side in self.sides}
+        found = self._contrast(batch, candidates, own)
+        if not self.words:
+            return found
+
+        def states(vectors: Tensor) -> Tensor:
+            return unit(vectors[:, : self.encoder.width])
+
+        alone = self._contrast(
+            batch,
+            {
+                side: others._replace(states=states(others.states))
+                for side, others in candidates.items()
+            },
+            {side: states(vectors) for side, vectors in own.items()},
+        )
+        return found._replace(loss=found.loss + alone.loss)
+
+    def _contrast(
+        self,
+        batch: Batch,
+        candidates: dict[str, Pool],
+        own: dict[str, Tensor],
+    ) -> infonce.Outcome:
+        """Eq. 1 both ways; own: by side, vectors [B, ...] of length 1."""
         scale = ops.minimum(
             FIRST_SCALE * ops.exp(self.log_scale), LARGEST_SCALE
         )
@@ -104,11 +188,8 @@ class SentenceContrast(Objective):
                     others.others(view.sequences),
                     ops.equal(others.ids[None, :], targets[:, None]),
                     view.weights[self.row][:, 0],
-                    self.kl(batch.statistics),
-                    drop_identical=True,
                     measured=view.measured[self.row][:, 0],
+                    drop_identical=True,
                 )
             )
-        return infonce.Outcome(
-            *(0.5 * (x + y) for x, y in zip(*outcomes, strict=True))
-        )
+        return infonce.average(*outcomes)

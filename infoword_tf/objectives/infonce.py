@@ -3,12 +3,17 @@
     I(A, B) >= E[ f(a, b) - log sum_{b~ in B~} exp f(a, b~) ] + log|B~|
 
 B~ holds the positive. What makes rows comparable is one more term: candidates
-drawn from q instead of from p(b) flatter the bound by KL(p(b) || q), so
+drawn from q instead of from p(b) flatter the bound by KL(p(b) || q). It is
+taken on the very pairs that are measured, as the mean of log p(b) / q(b), so
 
-    MI = log|B~| - loss - KL(p(b) || q),   ceiling = log|B~| - KL(p(b) || q).
+    MI = mean[ log|B~| - log p(b) / q(b) - loss ],
 
-KL is 0 for candidates taken from the batch, log V - H(b) for the whole
-vocabulary (so there MI = H(b) - cross-entropy), KL(p || q) for other draws.
+which for the whole vocabulary (q = 1/V) is mean[-log p(b)] - cross-entropy: a
+critic that knows p alone has exactly 0, whichever part of a text its row reads.
+For candidates of the batch q is p, and the term is 0. A perfect critic still
+cannot tell the c copies of b among the candidates from b:
+
+    ceiling = mean[ log|B~| - log p(b) / q(b) - log(1 + c) ].
 
 All of it is float32 whatever the model computes in. Nothing is masked with
 -inf, whose gradient is NaN, but with -1e30.
@@ -16,10 +21,9 @@ All of it is float32 whatever the model computes in. Nothing is masked with
 Glossary of shapes: N scored pairs, M candidates, V vocabulary.
 """
 
-import math
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-import numpy as np
 from keras import ops
 
 Tensor = Any
@@ -35,12 +39,31 @@ class Candidates(NamedTuple):
         log_size: [N] or scalar, log|B~|.
         rank: [N] how many candidates that are not identical to the positive
             score at least as high; 0 is a correct answer.
+        log_copies: [N] or scalar, log(1 + c): c of the other candidates are
+            the positive too.
     """
 
     positive: Tensor
     log_sum: Tensor
     log_size: Tensor
     rank: Tensor
+    log_copies: Tensor = 0.0
+
+
+class Marginal(NamedTuple):
+    """What is known of b without a: see `Statistics.marginal`.
+
+    Attributes:
+        log_ratio: [N] or scalar, log p(b) - log q(b): p of the measured text,
+            q of what candidates are drawn from.
+        unigram: [N] or scalar, what a critic that knows the training text's
+            frequencies alone makes of the pair, nats of MI.
+        commonest: [N] float32, 1 where b is the commonest of all.
+    """
+
+    log_ratio: Tensor
+    unigram: Tensor
+    commonest: Tensor
 
 
 class Outcome(NamedTuple):
@@ -52,24 +75,33 @@ class Outcome(NamedTuple):
     Attributes:
         loss: weighted sum of the training loss, nats.
         weight: sum of weights.
-        mi, ceiling, accuracy: weighted sums over pairs whose b is measured.
-        chance: likewise, the accuracy of scores that know nothing, 1 / |B~|.
+        mi, accuracy: weighted sums over pairs whose b is measured.
+        ceiling: likewise, the MI of a perfect critic on these candidates.
+        log_candidates: likewise, log|B~|.
+        unigram_mi: likewise, of the training text's frequencies alone.
+        chance: likewise, the accuracy of the best answer that does not look
+            at a: the commonest b, or any candidate.
         measured: sum of the weights of those pairs.
+        more: of held-out text, further sums over those pairs by name, see
+            `Objective.more`.
     """
 
     loss: Tensor
     weight: Tensor
     mi: Tensor
     ceiling: Tensor
+    log_candidates: Tensor
+    unigram_mi: Tensor
     accuracy: Tensor
     chance: Tensor
     measured: Tensor
+    more: Mapping[str, Tensor] = {}
 
 
 def infonce(
     candidates: Candidates,
     weights: Tensor,
-    kl: float,
+    marginal: Marginal | None = None,
     measured: Tensor | None = None,
     train_log_sum: Tensor | None = None,
 ) -> Outcome:
@@ -78,26 +110,31 @@ def infonce(
     Args:
         candidates: scores over all candidates.
         weights: [N] float32, 0 for padding.
-        kl: KL(p(b) || q), nats.
+        marginal: of b. None: candidates are drawn from p(b), and no b is
+            commoner than others.
         measured: [N] float32, 1 where a does not show b; None: everywhere.
             Only these pairs count in MI, ceiling and accuracy: a copy of what
             is visible says nothing about text.
         train_log_sum: [N] the log-sum of the training loss where it leaves
             candidates out (accidental hits); the bound never does.
     """
-    positive, log_sum, log_size, rank = candidates
+    positive, log_sum, log_size, rank, log_copies = candidates
     loss = (log_sum if train_log_sum is None else train_log_sum) - positive
     counted = weights if measured is None else weights * measured
-    bound = log_size - kl - (log_sum - positive)
+    log_size = ops.broadcast_to(log_size, ops.shape(positive))
+    if marginal is None:
+        marginal = Marginal(0.0, 0.0, ops.exp(-log_size))
+    most = log_size - marginal.log_ratio
     correct = ops.cast(ops.equal(rank, 0), 'float32')
-    log_size = ops.broadcast_to(log_size, ops.shape(bound))
     return Outcome(
         loss=ops.sum(weights * loss),
         weight=ops.sum(weights),
-        mi=ops.sum(counted * bound),
-        ceiling=ops.sum(counted * (log_size - kl)),
+        mi=ops.sum(counted * (most - (log_sum - positive))),
+        ceiling=ops.sum(counted * (most - log_copies)),
+        log_candidates=ops.sum(counted * log_size),
+        unigram_mi=ops.sum(counted * marginal.unigram),
         accuracy=ops.sum(counted * correct),
-        chance=ops.sum(counted * ops.exp(-log_size)),
+        chance=ops.sum(counted * marginal.commonest),
         measured=ops.sum(counted),
     )
 
@@ -124,11 +161,13 @@ def counted(
     as_high = ops.greater_equal(scores, positive[:, None])
     rank = ops.logical_and(as_high, ops.logical_not(identical))
     rank = ops.logical_and(rank, present)
+    copies = ops.sum(ops.where(identical, counts, 0.0), axis=1)
     return Candidates(
         positive,
         ops.logaddexp(others, positive),
         ops.log1p(ops.sum(counts, axis=1)),
         ops.sum(ops.cast(rank, 'float32'), axis=1),
+        ops.log1p(copies),
     )
 
 
@@ -138,15 +177,16 @@ def contrast(
     counts: Tensor,
     identical: Tensor,
     weights: Tensor,
-    kl: float,
-    drop_identical: bool,
+    marginal: Marginal | None = None,
     measured: Tensor | None = None,
+    *,
+    drop_identical: bool,
 ) -> Outcome:
     """Eq. 1 over the positive and a multiset of negatives.
 
     Args:
         positive, scores, counts, identical: as in `counted`.
-        weights, kl, measured: as in `infonce`.
+        weights, marginal, measured: as in `infonce`.
         drop_identical: whether the training loss leaves copies of the
             positive out; the bound counts them.
     """
@@ -157,28 +197,21 @@ def contrast(
     return infonce(
         counted(positive, scores, counts, identical),
         weights,
-        kl,
+        marginal,
         measured,
         train_log_sum,
     )
 
 
-def entropy(p: np.ndarray) -> float:
-    """H(p) in nats of a distribution [V]."""
-    p = np.asarray(p, np.float64)
-    p = p[p > 0]
-    return float(-(p * np.log(p)).sum())
+def average(*outcomes: Outcome) -> Outcome:
+    """The mean of several outcomes of the same pairs."""
 
+    def mean(*sums: Tensor) -> Tensor:
+        return sum(sums[1:], sums[0]) / len(sums)
 
-def divergence(p: np.ndarray, q: np.ndarray) -> float:
-    """KL(p || q) in nats of distributions [V]; inf where q lacks mass."""
-    p, q = np.asarray(p, np.float64), np.asarray(q, np.float64)
-    inside = p > 0
-    if (q[inside] <= 0).any():
-        return math.inf
-    return float((p[inside] * np.log(p[inside] / q[inside])).sum())
-
-
-def divergence_from_uniform(p: np.ndarray) -> float:
-    """KL(p || uniform) = log V - H(p): the term of the whole vocabulary."""
-    return math.log(len(p)) - entropy(p)
+    fields = (o[:-1] for o in outcomes)  # all but `more`
+    more = {
+        name: mean(*(o.more[name] for o in outcomes))
+        for name in outcomes[0].more
+    }
+    return Outcome(*map(mean, *fields), more)

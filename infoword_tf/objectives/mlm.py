@@ -92,13 +92,11 @@ class MaskedPieces(VocabularyPieces):
     def score(self, batch: Batch, candidates: None) -> infonce.Outcome:
         """Cross-entropy over V; MI counts the places that show [MASK]."""
         view = batch.views[VIEW]
-        seen = ops.take_along_axis(view.ids, view.places[self.row], axis=1)
-        masked = ops.cast(ops.equal(seen, self.specials.mask_id), 'float32')
         return self.among_all(
             batch,
             view,
             self.head(batch.states(VIEW), batch.fused),
-            masked,
+            view.measured[self.row],
             self.piece_bias if self.transform else None,
         )
 
@@ -167,7 +165,7 @@ class NcePieces(Objective):
             counts,
             identical,
             weights,
-            self.kl(batch.statistics),
+            batch.statistics.marginal(self.row, targets),
             drop_identical=self.drop_hits,
         )
 

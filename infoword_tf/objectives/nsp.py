@@ -57,12 +57,17 @@ class NextSentence(Objective):
     def score(self, batch: Batch, candidates: None) -> infonce.Outcome:
         """Cross-entropy of the two classes; no MI, no ceiling."""
         view = batch.views['masked']
-        random = ops.cast(view.targets[self.row][:, 0], 'float32')
-        weights = view.weights[self.row][:, 0]
-        scores = self.class_scores(batch.states('masked')[:, 0])
+        # Pairs that share a row have their [CLS] in it, one after the other.
+        states = batch.states('masked')  # [B, P, D]
+        states = ops.reshape(states, (-1, states.shape[-1]))
+        random = ops.cast(ops.reshape(view.targets[self.row], (-1,)), 'float32')
+        weights = ops.reshape(view.weights[self.row], (-1,))
+        scores = self.class_scores(states)
         # How far the wrong class is above the right one.
         wrong = (scores[:, 1] - scores[:, 0]) * (1.0 - 2.0 * random)
         correct = ops.cast(ops.less(wrong, 0.0), 'float32')
+        constant = batch.statistics.answers.get(self.row, 0)
+        constant = ops.cast(ops.equal(random, constant), 'float32')
         total = ops.sum(weights)
         none = ops.zeros_like(total)
         return infonce.Outcome(
@@ -70,8 +75,10 @@ class NextSentence(Objective):
             weight=total,
             mi=none,
             ceiling=none,
+            log_candidates=none,
+            unigram_mi=none,
             accuracy=ops.sum(weights * correct),
-            chance=0.5 * total,
+            chance=ops.sum(weights * constant),
             measured=total,
         )
 
@@ -79,8 +86,8 @@ class NextSentence(Objective):
 class NextSentenceNce(Objective):
     """`nsp_nce`: which of K + 1 second pieces follows, Eq. 1 over them.
 
-    The others are drawn as the true one is, from other documents, so
-    KL(p(b) || q) is 0.
+    The others are drawn as the true one is, from other documents, so q is
+    p(b).
     """
 
     def build(self) -> None:
@@ -113,6 +120,5 @@ class NextSentenceNce(Objective):
             ops.ones_like(scores),
             ops.equal(numbers[:, 1:], numbers[:, :1]),
             view.weights[self.row][:, 0],
-            self.kl(batch.statistics),
             drop_identical=False,
         )

@@ -17,7 +17,7 @@ import numpy as np
 from keras import ops
 
 from infoword_tf.encoders.encoder import Encoded
-from infoword_tf.objectives.infonce import Outcome
+from infoword_tf.objectives.infonce import Marginal, Outcome
 from infoword_tf.settings import Setting
 from infoword_tf.views import Reads, Specials, View
 
@@ -81,8 +81,9 @@ class Row:
         encoders: by name in ENCODERS, those that it allows, each with the
             arguments that this row fixes. The default is the first of
             ENCODERS that all rows of a sum allow.
-        settings: what a run may choose: arguments of the class. Those of its
-            views are settings of the row too, see `settings_of`.
+        settings: what a run may choose: arguments of the class, or what
+            fixes some of the encoder. Those of its views are settings of the
+            row too, see `settings_of`.
         heldout_candidates: M of held-out text, None for the vocabulary, or
             where each batch holds each pair's own candidates.
         vector: how a text becomes a vector, by the settings.
@@ -104,6 +105,14 @@ class Row:
     companions: Mapping[str, Companion] = dataclasses.field(
         default_factory=dict
     )
+
+    def reads(self, settings: Mapping[str, Any]) -> dict[str, Reads]:
+        """Its views with these settings, by name."""
+        return {
+            view: reads
+            for view, reads in self.views.items()
+            if reads.when is None or settings[reads.when[0]] == reads.when[1]
+        }
 
 
 class Replicas:
@@ -128,15 +137,47 @@ class Statistics(NamedTuple):
         training: [V] counts of the text that is trained on.
         measured: [V] counts of the text that this batch is from: the same
             in training, the held-out text's otherwise.
+        answers: by row, the commonest b among its measured pairs, where they
+            are known beforehand (held-out text).
     """
 
     training: np.ndarray
     measured: np.ndarray
+    answers: Mapping[str, int] = {}
 
     @property
     def p(self) -> np.ndarray:
         """[V] float64, p(b) of the measured text."""
         return self.measured / max(1, self.measured.sum())
+
+    @property
+    def expected(self) -> np.ndarray:
+        """[V] float64, what the training text lets expect of p(b).
+
+        One is added to each count: what never occurred there may still come.
+        """
+        return (self.training + 1) / (self.training.sum() + len(self.training))
+
+    def marginal(
+        self, row: str, targets: Tensor, q: np.ndarray | None = None
+    ) -> Marginal:
+        """What is known of pieces without their text.
+
+        Args:
+            row: whose they are.
+            targets: [N] int32.
+            q: [V], what candidates are drawn from; None: from p(b). There no
+                score of b alone is better than 0.
+        """
+        # What is not counted (separators) is never measured, but stays finite.
+        known = np.where(self.measured > 0, self.p, 1.0)
+        commonest = self.answers.get(row, int(np.argmax(self.measured)))
+        commonest = ops.cast(ops.equal(targets, commonest), 'float32')
+        if q is None:
+            return Marginal(0.0, 0.0, commonest)
+        columns = np.stack([np.log(known / q), np.log(self.expected / known)])
+        found = ops.take(columns.astype('float32'), targets, axis=1)
+        return Marginal(found[0], found[1], commonest)
 
 
 class Batch(NamedTuple):
@@ -254,9 +295,11 @@ class Objective(keras.layers.Layer):
     Attributes:
         bounded: whether its loss bounds mutual information. Binary NCE does
             not: then MI and ceiling are left out of the metrics.
+        more: names of what its outcomes of held-out text measure besides.
     """
 
     bounded: ClassVar[bool] = True
+    more: ClassVar[tuple[str, ...]] = ()
 
     def __init__(
         self, row: str, encoder: Any, specials: Specials, dtype: Any = None
@@ -276,14 +319,6 @@ class Objective(keras.layers.Layer):
     def build(self) -> None:
         """Makes the row's own weights; most have none."""
         self.built = True
-
-    def kl(self, statistics: Statistics) -> float:
-        """KL(p(b) || q) in nats; 0 where candidates come from the batch.
-
-        p is of the measured text; q, what candidates are drawn from, may be
-        of the training text.
-        """
-        return 0.0
 
     def empty_state(self) -> dict[str, Tensor]:
         """What the first step finds in `Batch.state`: the same on all

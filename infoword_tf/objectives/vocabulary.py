@@ -7,12 +7,13 @@ V vocabulary.
 import math
 from typing import Any
 
+import numpy as np
 from keras import ops
 
 from infoword_tf.layers.block import vector
 from infoword_tf.layers.vocabulary_scores import vocabulary_scores
 from infoword_tf.objectives import infonce
-from infoword_tf.objectives.objective import Batch, Objective, Statistics
+from infoword_tf.objectives.objective import Batch, Objective
 from infoword_tf.views import View
 
 Tensor = Any
@@ -39,10 +40,6 @@ class VocabularyPieces(Objective):
         self.piece_bias = vector(self, 'piece_bias', self.encoder.vocab_size)
         self.built = True
 
-    def kl(self, statistics: Statistics) -> float:
-        """log V - H(b): the vocabulary is uniform, pieces are not."""
-        return infonce.divergence_from_uniform(statistics.p)
-
     def among_all(
         self,
         batch: Batch,
@@ -65,10 +62,12 @@ class VocabularyPieces(Objective):
         positive, log_sum, rank = vocabulary_scores(
             x, table, bias, targets, dtype=self.compute_dtype, key=batch.fused
         )
-        log_size = math.log(table.shape[0])
+        size = table.shape[0]
         return infonce.infonce(
-            infonce.Candidates(positive, log_sum, log_size, rank),
+            infonce.Candidates(positive, log_sum, math.log(size), rank),
             weights,
-            self.kl(batch.statistics),
+            batch.statistics.marginal(
+                self.row, targets, q=np.full(size, 1 / size)
+            ),
             measured=ops.reshape(measured, (-1,)),
         )

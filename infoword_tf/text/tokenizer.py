@@ -34,6 +34,8 @@ class Tokenizer(tf.Module, abc.ABC):
     Attributes:
         kind: its name in the config and among the flags.
         file: what a workdir calls its vocabulary.
+        as_written: whether all of a text is learned, with its case, where
+            nobody says otherwise.
         vocabulary: pieces in the order of their ids.
         pad_id, unk_id, cls_id, sep_id, mask_id: of the special pieces.
         control_ids: pieces that no text has, these but [UNK] among them.
@@ -42,6 +44,7 @@ class Tokenizer(tf.Module, abc.ABC):
 
     kind: ClassVar[str]
     file: ClassVar[str]
+    as_written: ClassVar[bool] = False
 
     def __init__(
         self,

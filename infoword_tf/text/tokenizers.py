@@ -2,9 +2,11 @@
 
 from infoword_tf.text.sentencepiece import SentencePiece
 from infoword_tf.text.tokenizer import Tokenizer
+from infoword_tf.text.wholewords import WholeWords
 from infoword_tf.text.wordpiece import WordPiece
 
 TOKENIZERS: dict[str, type[Tokenizer]] = {
     'wordpiece': WordPiece,
     'sentencepiece': SentencePiece,
+    'words': WholeWords,
 }

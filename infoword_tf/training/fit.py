@@ -5,10 +5,11 @@ import contextlib
 import io
 import pathlib
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 import orbit
+import tensorflow as tf
 
 from infoword_tf import files
 from infoword_tf.training import loop, report
@@ -58,13 +59,48 @@ def make_pace(
     )
 
 
+def places_of(dataset: tf.data.Dataset) -> dict[str, int]:
+    """By view, the places of a global batch of flat views: [B, T] in all."""
+    return {
+        name.split('/')[0]: spec.shape.num_elements()
+        for name, spec in dataset.element_spec.items()
+        if name.endswith('/ids')
+    }
+
+
+def count_tokens(
+    values: dict[str, Any], places: Mapping[str, int], steps: int
+) -> int:
+    """Takes what views count of tokens and padding out of a loop's values.
+
+    Padding comes back as shares of the places that are computed: 'padding'
+    and, where a view has any, 'VIEW/padding'.
+
+    Args:
+        values: by name, what the loop counted; changed in place.
+        places: as in `fit`.
+        steps: of the loop.
+
+    Returns:
+        Tokens of text that were read: no padding, none of them twice.
+    """
+    tokens = sum(values.pop(f'{view}/tokens', 0) for view in places)
+    padding = 0.0
+    for view, size in places.items():
+        if f'{view}/padding' in values:
+            padding += values[f'{view}/padding']
+            values[f'{view}/padding'] /= steps * size
+    values['padding'] = padding / (steps * sum(places.values()))
+    return int(tokens)
+
+
 def fit(
     workdir: pathlib.Path,
     trainer: loop.Trainer,
     heldout: loop.Heldout,
     save: Callable[[int], None],
     pace: Pace,
-    tokens: int,
+    places: Mapping[str, int],
     chief: bool = True,
 ) -> None:
     """Trains to the last step; at logging steps the chief writes and shows.
@@ -74,7 +110,7 @@ def fit(
         trainer, heldout: what trains and what measures.
         save: keeps the state after so many updates.
         pace: how often.
-        tokens: of a step.
+        places: by view, those that a step computes: `places_of`.
         chief: whether this process is the one that writes.
     """
     first = int(trainer.step)
@@ -87,7 +123,9 @@ def fit(
         if not chief:
             return
         now = int(trainer.step)
+        steps = now - clock.last_step
         elapsed, rate = clock.lap(now)
+        tokens = count_tokens(values, places, steps)
         # Orbit writes `values` to TensorBoard afterwards.
         values['learning_rate'] = float(trainer.learning_rate(now - 1))
         if now % pace.evaluate == 0 or now == pace.steps:
@@ -95,7 +133,8 @@ def fit(
         record = {
             'step': now,
             'seconds': round(elapsed, 2),
-            'tokens_per_second': round(rate * tokens, 1),
+            'tokens_per_second': round(rate * tokens / steps, 1),
+            'steps_per_second': round(rate, 4),
             **values,
         }
         metrics.append(record)

@@ -6,7 +6,7 @@ Glossary of shapes: B sequences, E held-out sequences, M candidates.
 """
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -24,27 +24,35 @@ from infoword_tf.training.distribution import StrategyReplicas
 from infoword_tf.training.state import State
 from infoword_tf.views import View, flatten, unflatten
 
-FIELDS = Outcome._fields
+BOUNDS = 'mi', 'ceiling', 'log_candidates', 'unigram_mi'
+FIELDS = Outcome._fields[:-1]  # without `more`
 
 
 class NonFiniteLoss(RuntimeError):
     """A loss or gradient was not finite; no weight was changed by it."""
 
 
-def summarise(row: str, sums: np.ndarray) -> dict[str, float]:
-    """Means of an `Outcome` [7] summed over batches and replicas.
+def summarise(row: str, sums: Sequence[float]) -> dict[str, float]:
+    """Means of an `Outcome` summed over batches and replicas.
 
-    Without MI and ceiling where the row bounds none.
+    Without what there is of bounds alone where the row bounds nothing.
+
+    Args:
+        row: whose.
+        sums: by FIELDS, then those of `Objective.more`, if they are there.
     """
-    outcome = Outcome(*sums.tolist())
-    measured = max(outcome.measured, 1e-12)
-    found = {f'{row}/loss': outcome.loss / max(outcome.weight, 1e-12)}
-    if TABLE[row].objective.bounded:
-        found[f'{row}/mi'] = outcome.mi / measured
-        found[f'{row}/ceiling'] = outcome.ceiling / measured
-    found[f'{row}/accuracy'] = outcome.accuracy / measured
-    found[f'{row}/chance'] = outcome.chance / measured
-    return found
+    objective = TABLE[row].objective
+    found = dict(zip((*FIELDS, *objective.more), sums, strict=False))
+    weight, measured = (
+        max(found.pop(name), 1e-12) for name in ('weight', 'measured')
+    )
+    if not objective.bounded:
+        for name in BOUNDS:
+            del found[name]
+    return {
+        f'{row}/{name}': value / (weight if name == 'loss' else measured)
+        for name, value in found.items()
+    }
 
 
 class Trainer(orbit.StandardTrainer):
@@ -124,7 +132,7 @@ class Trainer(orbit.StandardTrainer):
     def _replica_step(
         self, batch: Mapping[str, tf.Tensor], step: tf.Tensor, alive: tf.Tensor
     ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-        """Returns the global sums [rows, 7], counts, whether it updated."""
+        """Returns the global sums [rows, F], counts, whether it updated."""
         replicas = StrategyReplicas()
         begin = replicas.id * self.share
         batch = {
@@ -159,7 +167,7 @@ class Trainer(orbit.StandardTrainer):
         key: tf.Tensor,
         state: Mapping[str, Any],
     ) -> tuple[list[tf.Tensor], tf.Tensor, dict[str, Any]]:
-        """This replica's share of the gradient, its sums [rows, 7], and its
+        """This replica's share of the gradient, its sums [rows, F], and its
         new state.
         """
         replicas = StrategyReplicas()
@@ -173,7 +181,7 @@ class Trainer(orbit.StandardTrainer):
             list(self.optimizer.variables.values()),
             unconnected_gradients=tf.UnconnectedGradients.ZERO,
         )
-        sums = tf.stack([tf.stack(outcomes[row]) for row in self.rows])
+        sums = tf.stack([tf.stack(outcomes[row][:-1]) for row in self.rows])
         return [tf.convert_to_tensor(g) for g in gradients], sums, state
 
     def train_loop_end(self) -> dict[str, Any]:
@@ -196,7 +204,7 @@ class Trainer(orbit.StandardTrainer):
         sums = self.sums.numpy()
         report: dict[str, Any] = {}
         for row, outcome in zip(self.rows, sums, strict=True):
-            report.update(summarise(row, outcome))
+            report.update(summarise(row, outcome.tolist()))
         for name, count in zip(
             self.count_names, self.counts.numpy(), strict=True
         ):
@@ -219,7 +227,8 @@ class Heldout(orbit.AbstractEvaluator):
         """Args: views of all held-out sequences [E, ...]; the statistics of
         their text.
         """
-        self.model, self.statistics = model, statistics
+        self.model = model
+        self.statistics = statistics._replace(answers=commonest(views))
         flat = flatten(dict(views))
         sequences = len(next(iter(flat.values())))
         size = min(HELDOUT_BATCH, sequences)
@@ -248,7 +257,7 @@ class Heldout(orbit.AbstractEvaluator):
             name
             for row in model.objectives
             if TABLE[row].heldout_candidates is not None
-            for name in TABLE[row].views
+            for name in model.reads[row]
         }
         self.head = {
             k: tf.constant(v[:most])
@@ -279,27 +288,43 @@ class Heldout(orbit.AbstractEvaluator):
         batch: dict[str, tf.Tensor],
         candidates: dict[str, Any],
         state: dict[str, Any],
-    ) -> tuple[tf.Tensor, dict[str, Any]]:
+    ) -> tuple[list[tf.Tensor], dict[str, Any]]:
         outcomes, state = self.model.outcomes(
             unflatten(batch),
             self.statistics,
             candidates=candidates,
             state=state,
         )
-        return tf.stack([tf.stack(o) for o in outcomes.values()]), state
+        sums = [
+            tf.stack([*o[:-1], *(o.more[x] for x in TABLE[row].objective.more)])
+            for row, o in outcomes.items()
+        ]
+        return sums, state
 
     def evaluate(self, num_steps: tf.Tensor | None = None) -> dict[str, float]:
         """All held-out sequences; returns `heldout/ROW/...`."""
         candidates, state = self._candidates(), self.state
-        sums = 0.0
+        parts = []
         for batch in self.batches:
-            more, state = self._sums(batch, candidates, state)
-            sums = sums + more.numpy().astype(np.float64)
+            sums, state = self._sums(batch, candidates, state)
+            parts.append([x.numpy().astype(np.float64) for x in sums])
         report = {}
-        for row, outcome in zip(self.model.objectives, sums, strict=True):
-            for name, value in summarise(row, outcome).items():
+        for row, *outcomes in zip(self.model.objectives, *parts, strict=True):
+            for name, value in summarise(row, sum(outcomes).tolist()).items():
                 report[f'heldout/{name}'] = value
         return report
+
+
+def commonest(views: Mapping[str, View]) -> dict[str, int]:
+    """By row, the b that most of its measured pairs have."""
+    found = {}
+    for view in views.values():
+        for row, targets in view.targets.items():
+            weights = view.weights[row] * view.measured.get(row, 1.0)
+            weights = np.broadcast_to(weights, np.shape(targets))
+            counts = np.bincount(np.ravel(targets), np.ravel(weights))
+            found[row] = int(np.argmax(counts))
+    return found
 
 
 class Clock:

@@ -1,48 +1,152 @@
-"""AdamW as the paper runs it (Kong et al. 2019, App. B): TensorFlow.
+"""How weights are updated, as published systems do it: TensorFlow.
 
-beta 0.9 and 0.98, epsilon 1e-6, decoupled decay 0.01 that spares biases and
-norms, linear warm-up and linear decay, one clip of the global norm after the
-replicas' gradients are summed (a clip before it, as Keras has, is another one
-for another number of replicas).
+AdamW, or Adagrad, by settings that `PUBLISHED` has by name. The first is the
+paper's (Kong et al. 2019, App. B) and the default: beta 0.9 and 0.98, epsilon
+1e-6, decoupled decay 0.01 that spares biases and norms, linear warm-up and
+linear decay. One clip of the global norm follows the sum of the replicas'
+gradients (a clip before it, as Keras has, is another one for another number
+of replicas).
 """
 
+import math
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import keras
 import tensorflow as tf
 
-BETA_1, BETA_2, EPSILON = 0.9, 0.98, 1e-6
 DECAYING = ('kernel', 'embedding', 'embeddings')  # how their paths end
+# u, v and s of relative attention: XLNet's r_w_bias, r_r_bias and r_s_bias.
+RELATIVE_BIASES = ('content_bias', 'position_bias', 'segment_bias')
 
 
-def warmup_steps(chosen: int | None, steps: int) -> int:
+class Published(NamedTuple):
+    """How a system updates its weights, whatever its learning rate.
+
+    Attributes:
+        beta_1, beta_2: of the averages of gradients and of their squares;
+            beta_2 None: squares are summed, from 1 on, and gradients taken as
+            they are (Adagrad).
+        epsilon: beside the root of the average of squares.
+        corrected: whether both averages are corrected for their start at 0.
+        weight_decay: a step's share of the learning rate.
+        decaying: how the paths of weights that decay end.
+        decay_corrected: whether that learning rate is the corrected one.
+        clip_norm: largest global norm of the gradient; 0: no clip.
+        fall: of the learning rate, after the climb to its peak: 'linear',
+            'cosine', or 'none', then without a climb where none is chosen.
+        from_start: whether the fall is counted from the first update on, so
+            that it has gone on a while where the climb ends.
+        floor: share of the peak that is left at the end.
+        lead: update t, from 0 on, climbs to t + lead.
+    """
+
+    beta_1: float = 0.9
+    beta_2: float | None = 0.999
+    epsilon: float = 1e-8
+    corrected: bool = True
+    weight_decay: float = 0.01
+    decaying: tuple[str, ...] = DECAYING
+    decay_corrected: bool = False
+    clip_norm: float = 1.0
+    fall: str = 'linear'
+    from_start: bool = False
+    floor: float = 0.0
+    lead: int = 0
+
+    def decays(self, path: str) -> bool:
+        """Whether a weight decays."""
+        return path.endswith(self.decaying)
+
+
+DEFAULT = 'infoword'
+PUBLISHED: dict[str, Published] = {
+    # Kong et al. 2019, App. B; there is no official code.
+    'infoword': Published(beta_2=0.98, epsilon=1e-6, lead=1),
+    # google-research/bert, optimization.py.
+    'bert': Published(epsilon=1e-6, corrected=False, from_start=True),
+    # zihangdai/xlnet, model_utils.py.
+    'xlnet': Published(
+        corrected=False, decaying=DECAYING + RELATIVE_BIASES, floor=0.001
+    ),
+    # openai/finetune-transformer-lm, opt.py; the fall of pre-training
+    # (Radford et al. 2018, §4.1).
+    'gpt': Published(decay_corrected=True, fall='cosine'),
+    # kimiyoung/transformer-xl, wt103_base.
+    'transformer_xl': Published(
+        weight_decay=0.0, clip_norm=0.25, fall='cosine'
+    ),
+    # allenai/bilm-tf, training.py, but for the factor of 20 on its loss.
+    'elmo': Published(
+        beta_2=None, weight_decay=0.0, clip_norm=10.0, fall='none'
+    ),
+}
+
+
+def chosen(
+    name: str = DEFAULT,
+    weight_decay: float | None = None,
+    clip_norm: float | None = None,
+) -> Published:
+    """Published settings, and what a run wants otherwise.
+
+    Args:
+        name: in PUBLISHED.
+        weight_decay, clip_norm: None: as published.
+    """
+    wanted = {'weight_decay': weight_decay, 'clip_norm': clip_norm}
+    return PUBLISHED[name]._replace(
+        **{k: v for k, v in wanted.items() if v is not None}
+    )
+
+
+def warmup_steps(
+    chosen: int | None, steps: int, rules: Published = PUBLISHED[DEFAULT]
+) -> int:
     """Updates of the climb: a tenth of all where nothing is chosen."""
-    return max(1, steps // 10) if chosen is None else chosen
+    if chosen is not None:
+        return chosen
+    return 0 if rules.fall == 'none' else max(1, steps // 10)
 
 
 def schedule(
-    step: tf.Tensor, peak: float, warmup_steps: int, steps: int
+    step: tf.Tensor,
+    peak: float,
+    warmup_steps: int,
+    steps: int,
+    rules: Published = PUBLISHED[DEFAULT],
 ) -> tf.Tensor:
     """The learning rate of an update, float32.
 
-    It climbs by peak / warmup_steps an update, the first one included, and
-    falls linearly to reach 0 one update after the last.
+    It climbs by peak / warmup_steps an update, and falls to reach its end one
+    update after the last. By default the first update has climbed one step
+    and the fall is linear, down to 0.
 
     Args:
         step: updates made so far.
         peak: highest learning rate.
         warmup_steps: updates of the climb.
         steps: updates in all.
+        rules: the shape.
     """
     step = tf.cast(step, tf.float32)
-    climb = (step + 1.0) / max(1, warmup_steps)
-    fall = (steps - step) / max(1, steps - warmup_steps)
-    return peak * tf.clip_by_value(tf.minimum(climb, fall), 0.0, 1.0)
+    climb = (step + float(rules.lead)) / max(1, warmup_steps)
+    begin = 0 if rules.from_start else warmup_steps
+    left = (steps - step) / max(1, steps - begin)
+    if rules.fall == 'cosine':
+        left = 0.5 - 0.5 * tf.cos(math.pi * tf.clip_by_value(left, 0.0, 1.0))
+    elif rules.fall == 'none':
+        left = tf.ones_like(step)
+    if rules.floor:
+        left = rules.floor + (1.0 - rules.floor) * left
+    share = tf.where(step < warmup_steps, climb, left)
+    return peak * tf.clip_by_value(share, 0.0, 1.0)
 
 
 class AdamW:
     """Decoupled weight decay (Loshchilov and Hutter 2019) beside Adam.
+
+    Or beside Adagrad, where the rules say so.
 
     Variables are updated through the handle of the replica that runs, so
     there is no second synchronisation: every replica applies the same
@@ -52,31 +156,27 @@ class AdamW:
     def __init__(
         self,
         variables: Mapping[str, keras.Variable],
-        weight_decay: float = 0.01,
-        clip_norm: float = 1.0,
+        rules: Published = PUBLISHED[DEFAULT],
     ):
         """Makes the moments; call it under the strategy's scope.
 
         Args:
             variables: trainable ones, by path.
-            weight_decay: a step's share of the learning rate.
-            clip_norm: largest global norm of the gradient; 0: no clip.
+            rules: what `chosen` gave.
         """
-        self.weight_decay, self.clip_norm = weight_decay, clip_norm
+        self.rules = rules
         self.variables = {
             path: variable.value for path, variable in variables.items()
         }
         self.slots: dict[str, tf.Variable] = {}
+        starts = {'m': 0.0, 'v': 0.0}
+        if rules.beta_2 is None:
+            starts = {'v': 1.0}
         for path, variable in self.variables.items():
-            for slot in ('m', 'v'):
+            for slot, start in starts.items():
                 self.slots[f'{slot}/{path}'] = tf.Variable(
-                    tf.zeros(variable.shape), trainable=False
+                    tf.fill(variable.shape, start), trainable=False
                 )
-
-    @staticmethod
-    def decays(path: str) -> bool:
-        """Whether a weight decays: kernels and embeddings do."""
-        return path.endswith(DECAYING)
 
     def apply(
         self,
@@ -100,34 +200,47 @@ class AdamW:
         norm = tf.linalg.global_norm(gradients)
         sound = tf.logical_and(allowed, tf.math.is_finite(norm))
         scale = tf.constant(1.0)
-        if self.clip_norm:
-            scale = tf.minimum(1.0, self.clip_norm / tf.maximum(norm, 1e-12))
-        count = tf.cast(step + 1, tf.float32)
+        rules = self.rules
+        if rules.clip_norm:
+            scale = tf.minimum(1.0, rules.clip_norm / tf.maximum(norm, 1e-12))
+        powers = (0.0, 0.0)  # of a count without end: nothing to correct
+        if rules.corrected and rules.beta_2 is not None:
+            count = tf.cast(step + 1, tf.float32)
+            powers = (rules.beta_1**count, rules.beta_2**count)
+        decay = learning_rate * rules.weight_decay
+        if rules.decay_corrected:
+            decay *= tf.sqrt(1.0 - powers[1]) / (1.0 - powers[0])
 
         def update() -> tf.Tensor:
             for gradient, (path, variable) in zip(
                 gradients, self.variables.items(), strict=True
             ):
                 handle = variable.handle
-                if self.decays(path) and self.weight_decay:
+                gradient = tf.convert_to_tensor(gradient) * scale
+                if rules.weight_decay and rules.decays(path):
                     value = tf.raw_ops.ReadVariableOp(
                         resource=handle, dtype=tf.float32
                     )
-                    shrink = 1.0 - learning_rate * self.weight_decay
                     tf.raw_ops.AssignVariableOp(
-                        resource=handle, value=value * shrink
+                        resource=handle, value=value * (1.0 - decay)
                     )
+                v = self.slots[f'v/{path}'].handle
+                if rules.beta_2 is None:
+                    tf.raw_ops.ResourceApplyAdagrad(
+                        var=handle, accum=v, lr=learning_rate, grad=gradient
+                    )
+                    continue
                 tf.raw_ops.ResourceApplyAdam(
                     var=handle,
                     m=self.slots[f'm/{path}'].handle,
-                    v=self.slots[f'v/{path}'].handle,
-                    beta1_power=BETA_1**count,
-                    beta2_power=BETA_2**count,
+                    v=v,
+                    beta1_power=powers[0],
+                    beta2_power=powers[1],
                     lr=learning_rate,
-                    beta1=BETA_1,
-                    beta2=BETA_2,
-                    epsilon=EPSILON,
-                    grad=tf.convert_to_tensor(gradient) * scale,
+                    beta1=rules.beta_1,
+                    beta2=rules.beta_2,
+                    epsilon=rules.epsilon,
+                    grad=gradient,
                 )
             return tf.constant(True)
 

@@ -8,6 +8,20 @@ from typing import Any
 from infoword_tf import files
 
 STYLES = '-', '--', ':', '-.'  # of the rows of one run
+COLUMNS = {
+    'mi': 'MI',
+    'unigram_mi': 'unigram',
+    'ceiling': 'ceiling',
+    'log_candidates': 'log|B~|',
+    'loss': 'loss',
+    'accuracy': 'accuracy',
+    'chance': 'chance',
+}
+LEGEND = (
+    '(nats; unigram: MI of the training text\'s frequencies alone; ceiling: of '
+    'a perfect critic;\naccuracy and chance, the best answer without a, as '
+    'shares)'
+)
 
 
 def progress_line(
@@ -22,9 +36,11 @@ def progress_line(
         left: seconds to go.
     """
     clock = f'{int(left) // 60}:{int(left) % 60:02d}'
+    padding = record.get('padding', 0.0)
     parts = [
         f'step {record["step"]:,}/{steps:,}',
-        f'{record["tokens_per_second"]:,.0f} tokens/s',
+        f'{record["tokens_per_second"]:,.0f} tokens/s'
+        + (f' and {padding:.0%} padding' if padding else ''),
         f'{clock} left',
     ]
     for row in rows:
@@ -42,28 +58,28 @@ def progress_line(
 
 
 def closing_table(record: Mapping[str, Any], rows: Sequence[str]) -> str:
-    """The last values of every row, training and held-out."""
+    """The last values of every row, training and held-out.
+
+    A row that measures a second bound (`Objective.more`) has a line for it.
+    """
     width = max(10, *map(len, rows))
-    lines = [
-        f'{"row":<{width}} {"text":<9} {"MI":>7} {"ceiling":>8} {"loss":>7} '
-        f'{"accuracy":>9} {"chance":>8}',
-    ]
+    heads = ''.join(f' {head:>9}' for head in COLUMNS.values())
+    lines = [f'{"row":<{width}} {"text":<11}{heads}']
     for row in rows:
-        for text, prefix in (('training', ''), ('held out', 'heldout/')):
-            values = [
-                record.get(f'{prefix}{row}/{name}')
-                for name in ('mi', 'ceiling', 'loss', 'accuracy', 'chance')
-            ]
-            digits = (3, 3, 3, 3, 5)
-            shown = [
-                '-' if v is None else f'{v:.{n}f}'
-                for v, n in zip(values, digits, strict=True)
-            ]
-            lines.append(
-                f'{row:<{width}} {text:<9} {shown[0]:>7} {shown[1]:>8} '
-                f'{shown[2]:>7} {shown[3]:>9} {shown[4]:>8}'
-            )
-    return '\n'.join(lines) + '\n(nats; accuracy and chance as shares)'
+        parts = {'training': f'{row}/', 'held out': f'heldout/{row}/'}
+        found = f'heldout/{row}/'
+        for key in record:
+            if key.startswith(found) and key.endswith('_mi'):
+                bound = key.removeprefix(found).removesuffix('mi')
+                if f'{found}{bound}ceiling' in record:
+                    text = bound.strip('_').replace('_', ' ')
+                    parts[text] = f'{found}{bound}'
+        for text, prefix in parts.items():
+            values = (record.get(f'{prefix}{name}') for name in COLUMNS)
+            shown = ('-' if v is None else f'{v:.3f}' for v in values)
+            cells = ''.join(f' {cell:>9}' for cell in shown)
+            lines.append(f'{row:<{width}} {text:<11}{cells}')
+    return '\n'.join(lines) + '\n' + LEGEND
 
 
 def draw_bounds(
@@ -74,6 +90,8 @@ def draw_bounds(
     """Draws MI and ceiling of every row over steps into a PNG.
 
     The ceiling has a strip of its own above: it is often ten times as high.
+    Below, MI is in nats on the left and as a share of the ceiling on the
+    right; what the training text's frequencies alone have is a dotted line.
 
     Args:
         path: of the picture.
@@ -121,6 +139,7 @@ def draw_bounds(
                         **style,
                     )
         below.axhline(0, color='0.85', linewidth=0.8, zorder=0)
+        _compare(below, row, records)
         above.set_title(row, loc='left')
         above.set_ylabel('ceiling')
         above.margins(y=0.4)
@@ -145,11 +164,44 @@ def draw_bounds(
     _save(figure, path)
 
 
+def _compare(
+    axis: Any, row: str, records: Sequence[Mapping[str, Any]]
+) -> None:
+    """Adds what the frequencies alone have, and the share of the ceiling."""
+    from matplotlib import ticker
+
+    found = f'heldout/{row}'
+    last = next((r for r in records[::-1] if f'{found}/mi' in r), None)
+    if last is None:
+        return
+    if unigram := last[f'{found}/unigram_mi']:
+        label = f'frequencies alone: {unigram:.2f}'
+        axis.axhline(unigram, color='C1', linestyle=':', label=label)
+    ceiling = last[f'{found}/ceiling']
+    if ceiling <= 0:  # one text again and again
+        return
+    share = axis.secondary_yaxis(
+        'right', functions=(lambda x: x / ceiling, lambda x: x * ceiling)
+    )
+    share.yaxis.set_major_formatter(ticker.PercentFormatter(1.0))
+    share.spines['right'].set_visible(False)
+    share.set_ylabel('of the held-out ceiling')
+
+
+def _share(record: Mapping[str, Any], row: str) -> float:
+    """Held-out MI by its ceiling; 0 where there is nothing to know."""
+    mi, ceiling = (record[f'heldout/{row}/{x}'] for x in ('mi', 'ceiling'))
+    return mi / ceiling if ceiling > 0 else 0.0
+
+
 def draw_runs(
     path: pathlib.Path,
     runs: Mapping[str, tuple[Sequence[float], Sequence[Mapping[str, Any]]]],
 ) -> None:
     """Draws held-out MI of every row of several runs into one PNG.
+
+    As a share of what a perfect critic has on the same candidates: the
+    ceilings of rows differ. The ends of the curves say it in nats.
 
     Args:
         path: of the picture.
@@ -159,7 +211,7 @@ def draw_runs(
     import matplotlib
 
     matplotlib.use('Agg')
-    from matplotlib import pyplot
+    from matplotlib import pyplot, ticker
 
     figure, axis = pyplot.subplots(figsize=(8, 4.6))
     ends = []
@@ -173,7 +225,7 @@ def draw_runs(
         for style, row in zip(itertools.cycle(STYLES), rows, strict=False):
             x, y = zip(
                 *(
-                    (minute, record[f'heldout/{row}/mi'])
+                    (minute, _share(record, row))
                     for minute, record in zip(minutes, records, strict=True)
                     if f'heldout/{row}/mi' in record
                 ),
@@ -182,11 +234,14 @@ def draw_runs(
             axis.plot(x, y, style, color=f'C{number}', marker='.')
             ceiling = records[-1][f'heldout/{row}/ceiling']
             label = name if name.startswith(row) else f'{name}: {row}'
-            label += f'  {y[-1]:.2f} of {ceiling:.2f}'
+            label += f'  {y[-1] * ceiling:.2f} of {ceiling:.2f} nats'
             ends.append((y[-1], x[-1], label, f'C{number}'))
     axis.axhline(0, color='0.85', linewidth=0.8, zorder=0)
     axis.set_xlabel('minutes of training')
-    axis.set_ylabel('mutual information of held-out text,\nlower bound (nats)')
+    axis.set_ylabel(
+        'mutual information of held-out text,\nlower bound, of the ceiling'
+    )
+    axis.yaxis.set_major_formatter(ticker.PercentFormatter(1.0))
     axis.spines[['top', 'right']].set_visible(False)
     # Names stand at the ends of their curves, one line apart at least.
     low, high = axis.get_ylim()

@@ -2,7 +2,7 @@
 
 from infoword_tf.views.cloze import PASSAGE, SENTENCE
 from infoword_tf.views.draws import generator
-from infoword_tf.views.masked import MASKED
+from infoword_tf.views.masked import JOINED, MASKED
 from infoword_tf.views.negatives import NEGATIVES
 from infoword_tf.views.ngrams import NGRAMS
 from infoword_tf.views.permuted import PERMUTED
@@ -19,6 +19,7 @@ from infoword_tf.views.view import (
 
 VIEWS: dict[str, ViewSpec] = {
     'masked': MASKED,
+    'joined': JOINED,
     'ngrams': NGRAMS,
     'negatives': NEGATIVES,
     'passage': PASSAGE,

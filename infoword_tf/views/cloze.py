@@ -26,6 +26,11 @@ class Documents(NamedTuple):
     lengths: np.ndarray
     sentence_starts: np.ndarray
 
+    @property
+    def tokens(self) -> np.ndarray:
+        """[B] int32: tokens of text in each row."""
+        return self.lengths
+
 
 class Cloze(NamedTuple):
     """Which sentence of each document is asked for.
@@ -74,12 +79,14 @@ def _enclosed(
     rows: Mapping[str, str],
     draw: Cloze,
     specials: Specials,
+    counts: np.ndarray,
 ) -> View:
     """[CLS] text [SEP] padding, wanted whole.
 
     Args:
         ids: [B, T - 2] int32.
         lengths: [B] int32, pieces of each text, not more than T - 2.
+        counts: [B] bool: what is a b of the row, and a candidate.
 
     Raises:
         ValueError: a row wants something else than the text.
@@ -94,17 +101,18 @@ def _enclosed(
     padded[:, 1:-1] = np.where(
         place[:-2] < lengths[:, None], ids, specials.sep_id
     )
-    padding = place > end
-    number = numbered(np.where(padding, -1, padded))
-    weights = draw.usable.astype(np.float32)[:, None]
+    padding = (place > end).astype(np.int32)
+    number = numbered(np.where(padding > 0, -1, padded))
+    weights = counts.astype(np.float32)[:, None]
     measured = 1 - draw.complete.astype(np.float32)[:, None]
     return View(
         ids=padded,
         sequences=np.arange(b, dtype=np.int32),
-        block_ids=padding.astype(np.int32),
+        block_ids=padding,
         targets=dict.fromkeys(rows, number[:, None]),
         weights=dict.fromkeys(rows, weights),
         measured=dict.fromkeys(rows, measured),
+        counts={'padding': padding.sum(axis=1).astype(np.int32)},
     )
 
 
@@ -116,7 +124,9 @@ def passage(
 ) -> View:
     """[CLS] document [SEP] without the drawn sentence: a of `ict`.
 
-    One time in ten with it.
+    One time in ten with it. Asked for by its sentence, from b to a, such a
+    document weighs nothing: no measured one is whole, and candidates are to
+    be drawn as those are.
     """
     room = documents.ids.shape[1]
     gap = np.where(draw.complete, 0, draw.ends - draw.starts)[:, None]
@@ -125,7 +135,8 @@ def passage(
     source = np.minimum(place + after * gap, room - 1)
     ids = np.take_along_axis(documents.ids, source, axis=1)
     lengths = documents.lengths - gap[:, 0]
-    return _enclosed(ids, lengths, rows, draw, specials)
+    counts = draw.usable & ~draw.complete
+    return _enclosed(ids, lengths, rows, draw, specials, counts)
 
 
 def sentence(
@@ -140,9 +151,10 @@ def sentence(
     source = np.minimum(draw.starts[:, None] + np.arange(room), read - 1)
     ids = np.take_along_axis(documents.ids, source, axis=1)
     lengths = np.minimum(draw.ends - draw.starts, room)
-    view = _enclosed(ids, lengths, rows, draw, specials)
+    view = _enclosed(ids, lengths, rows, draw, specials, draw.usable)
     cut = (draw.ends - draw.starts > room) & draw.usable
-    return view._replace(counts={'cut_sentences': cut.astype(np.int32)})
+    counts = {**view.counts, 'cut_sentences': cut.astype(np.int32)}
+    return view._replace(counts=counts)
 
 
 def draw(settings: Mapping[str, Any]) -> Draw:

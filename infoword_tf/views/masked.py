@@ -1,4 +1,7 @@
-"""The view `masked`: [CLS] x^ [SEP], a text with its masked tokens replaced.
+"""The views `masked` and `joined`: a text with its masked tokens replaced.
+
+`masked` shows [MASK] for each token, so it shows how long an n-gram is;
+`joined` shows one [MASK] for each n-gram.
 
 Glossary of shapes: B sequences, L tokens drawn, T tokens with specials,
 P masked tokens.
@@ -16,7 +19,10 @@ from infoword_tf.views.masking import (
     budget,
     masking,
 )
+from infoword_tf.views.packed import packed
 from infoword_tf.views.view import Draw, Specials, View, ViewSpec
+
+BY_PAIR = frozenset({'pieces', 'next'})
 
 
 def masked(
@@ -29,10 +35,11 @@ def masked(
 
     a of `mlm` and `bert_nce`, at the masked pieces in the order of the text,
     and of `dim`, at [CLS]. Of pairs it is [CLS] A [SEP] B [SEP] and padding,
-    both views of `nsp`.
+    both views of `nsp`; where pairs share rows, see `packed`.
 
     Raises:
-        ValueError: a row wants to know of windows what follows.
+        ValueError: a row wants to know of windows what follows, or [CLS]
+            where pairs share rows.
     """
     b, length = text.ids.shape
     p = budget(length)
@@ -44,13 +51,17 @@ def masked(
         np.take_along_axis(text.ids, places, axis=1).astype(np.int32),
         np.take_along_axis(draw.masked, places, axis=1).astype(np.float32),
     )
+    hidden = np.take_along_axis(draw.shown == 0, places, axis=1)
     wanted = {'pieces': pieces, 'start': (start, None, None)}
     if isinstance(text, Pairs):
         labels = text.labels[:, None].astype(np.int32)
         wanted['next'] = start, labels, np.ones((b, 1), np.float32)
     elif 'next' in rows.values():
         raise ValueError(f'windows are no pairs of text: {rows}')
+    seen = hide(text, draw, specials)
     counts = {}
+    if isinstance(text, Pairs):
+        counts['padding'] = padding_of(seen)
     if draw.shortened is not None:
         counts['shortened_spans'] = draw.shortened
     places, targets, weights = (
@@ -61,13 +72,61 @@ def masked(
         }
         for i in range(3)
     )
-    return View(
-        **hide(text, draw, specials),
+    view = View(
+        **seen,
         sequences=np.arange(b, dtype=np.int32),
         places=places,
         targets=targets,
         weights=weights,
+        measured={
+            row: hidden.astype(np.float32)
+            for row, what in rows.items()
+            if what == 'pieces'
+        },
         counts=counts,
+    )
+    shared = isinstance(text, Pairs) and text.slots is not None
+    return packed(view, text) if shared else view
+
+
+def joined(
+    text: Windows | Pairs,
+    draw: Masking,
+    rows: Mapping[str, str],
+    specials: Specials,
+) -> View:
+    """[CLS] x^ [SEP] with one [MASK] for each n-gram, and padding.
+
+    a of `dim` that does not show how long b is.
+
+    Raises:
+        ValueError: the draw hides no spans, or a row wants its pieces.
+    """
+    if draw.starts is None:
+        raise ValueError('n-grams are joined in spans: take the masking spans')
+    if set(rows.values()) - {'start'}:
+        raise ValueError(f'of a joined text there is the start alone: {rows}')
+    shown = hide(text, draw, specials)
+    b, length = text.ids.shape
+    kept = np.ones((b, length + 2), bool)
+    kept[:, 1:-1] = ~draw.masked
+    row, number = np.nonzero(draw.lengths)
+    kept[row, draw.starts[row, number] + 1] = True
+    # What is kept comes first, in order; the rest is padding, as of pairs.
+    order = np.argsort(~kept, axis=1, kind='stable')
+    padding = ~np.take_along_axis(kept, order, axis=1)
+    fields = {
+        name: np.take_along_axis(array, order, axis=1)
+        for name, array in shown.items()
+    }
+    blocks = fields.get('block_ids', np.zeros((b, length + 2), np.int32))
+    fields['ids'] = np.where(padding, specials.sep_id, fields['ids'])
+    fields['block_ids'] = np.where(padding, np.int32(1), blocks)
+    return View(
+        **fields,
+        sequences=np.arange(b, dtype=np.int32),
+        places=dict.fromkeys(rows, np.zeros((b, 1), np.int32)),
+        counts={'padding': padding_of(fields)},
     )
 
 
@@ -100,10 +159,29 @@ def hide(
     }
 
 
+def padding_of(seen: Mapping[str, np.ndarray]) -> np.ndarray:
+    """[B] int32: places of each row outside its first block."""
+    outside = seen['block_ids'] > 0
+    return outside.reshape(len(outside), -1).sum(axis=1).astype(np.int32)
+
+
 def draw(settings: Mapping[str, Any]) -> Draw:
     """What is masked, as `masking` names it: alike in windows and pairs."""
     name = settings['masking']
     return Draw(name, masking(name))
 
 
-MASKED = ViewSpec(make=masked, source='windows', draw=draw)
+def reading(length: int, settings: Mapping[str, Any]) -> dict[str, Any]:
+    """T - 2 tokens between [CLS] and [SEP].
+
+    Pairs share rows where all that rows want of them can be asked for pair by
+    pair.
+    """
+    found: dict[str, Any] = {'length': length - 2}
+    if settings['source'] == 'pairs' and settings['states'] <= BY_PAIR:
+        found['packed'] = True
+    return found
+
+
+MASKED = ViewSpec(make=masked, source='windows', draw=draw, reading=reading)
+JOINED = ViewSpec(make=joined, like='masked')

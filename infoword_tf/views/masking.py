@@ -31,6 +31,11 @@ class Windows(NamedTuple):
     word_starts: np.ndarray
     separators: np.ndarray
 
+    @property
+    def tokens(self) -> np.ndarray:
+        """[B] int32: tokens of text in each row."""
+        return (~self.separators).sum(axis=1).astype(np.int32)
+
 
 class Pairs(NamedTuple):
     """A global batch of the sources `pairs` and `next_pairs`: A [SEP] B.
@@ -42,6 +47,9 @@ class Pairs(NamedTuple):
         firsts, seconds: [B] int32, how many tokens A and B have.
         labels: [B] int32: 1 where B does not follow A (BERT's), else 0.
         negatives: pairs [B K, ...] of the same A, each with K other B, or None.
+        slots: [R, J] bool: the pairs, in this order, share R rows of a view,
+            each with room for J pairs, and these places hold one. None: each
+            pair has a row of its own.
     """
 
     ids: np.ndarray
@@ -51,6 +59,25 @@ class Pairs(NamedTuple):
     seconds: np.ndarray
     labels: np.ndarray
     negatives: 'Pairs | None' = None
+    slots: np.ndarray | None = None
+
+    @property
+    def tokens(self) -> np.ndarray:
+        """[B or R] int32: tokens of text in each row; its A once."""
+        own = self.firsts + self.seconds
+        if self.slots is not None:
+            return self.by_slot(own).sum(axis=1, dtype=np.int32)
+        if self.negatives is not None:
+            others = self.negatives.seconds.reshape(len(own), -1)
+            own = own + others.sum(axis=1)
+        return own.astype(np.int32)
+
+    def by_slot(self, values: np.ndarray) -> np.ndarray:
+        """[B, ...] of each pair -> [R, J, ...], 0 where a slot is empty."""
+        shape = self.slots.shape + values.shape[1:]
+        found = np.zeros(shape, values.dtype)
+        found[self.slots] = values
+        return found
 
 
 class Masking(NamedTuple):
@@ -58,7 +85,7 @@ class Masking(NamedTuple):
 
     Attributes:
         masked: [B, L] bool, tokens to predict; P in each row, or all there
-            are where a row holds fewer.
+            are where a row holds fewer; of words fewer where none fits.
         shown: [B, L] int32 in {0, 1, 2}: [MASK], a random piece, the piece.
         random: [B, L] float64 in [0, 1): chooses the random piece.
         starts, lengths: [B, P] int32, the spans in the order of drawing,
@@ -79,6 +106,20 @@ class Masking(NamedTuple):
 def budget(length: int) -> int:
     """P = ceil(0.15 L): tokens that are predicted in each sequence."""
     return math.ceil(MASKED_SHARE * length)
+
+
+def packed_budget(tokens: int, slots: int) -> int:
+    """P of a row that pairs share, each with its own budget.
+
+    A pair has three specials, and ceil(0.15 n) of its n tokens are at most
+    0.15 n + 0.95.
+
+    Args:
+        tokens: T of the row.
+        slots: J, pairs that it has room for.
+    """
+    text = tokens - 3 * slots
+    return math.floor(MASKED_SHARE * text + 0.95 * slots + 1e-9)
 
 
 def budgets(text: Windows | Pairs) -> np.ndarray:
@@ -189,14 +230,43 @@ def _eighty_ten_ten(
 def words(
     windows: Windows | Pairs, random: np.random.Generator
 ) -> Masking:
-    """Draws whole words in random order until the budget is spent.
+    """Draws whole words in random order until no other fits the budget.
 
-    The last word is cut to the budget.
+    A word that does not fit is left out, and the next that does is taken, as
+    in the official code (Devlin et al. 2019): no word is masked in part, and
+    less than the shortest word that is left remains of the budget.
     """
-    b, length = windows.ids.shape
-    word = np.cumsum(windows.word_starts, axis=1) - 1
-    order = np.take_along_axis(random.random((b, length)), word, axis=1)
-    return _eighty_ten_ten(_first_by(order, windows), random)
+    shape = windows.ids.shape
+    word = np.cumsum(windows.word_starts, axis=1) - 1  # [B, L]
+    order = np.argsort(random.random(shape), axis=1)  # of words
+    sizes = np.zeros(shape, np.int64)
+    np.add.at(sizes, (np.arange(shape[0])[:, None], word), ~windows.separators)
+    taken = np.zeros(shape, bool)
+    fitting = _that_fit(
+        np.take_along_axis(sizes, order, axis=1), budgets(windows)
+    )
+    np.put_along_axis(taken, order, fitting, axis=1)
+    masked = np.take_along_axis(taken, word, axis=1) & ~windows.separators
+    return _eighty_ten_ten(masked, random)
+
+
+def _that_fit(sizes: np.ndarray, room: np.ndarray) -> np.ndarray:
+    """One after the other each thing that still fits: [B, W] bool.
+
+    Args:
+        sizes: [B, W] int, in the order in which they are tried; 0: nothing.
+        room: [B] int.
+    """
+    taken = np.zeros(sizes.shape, bool)
+    left = room[:, None]
+    while True:
+        fits = (sizes > 0) & (sizes <= left) & ~taken
+        if not fits.any():
+            return taken
+        # All before the first of these for which there is no room: that one
+        # will not fit any more, so the longest that fits gets shorter.
+        taken |= fits & (np.cumsum(sizes * fits, axis=1) <= left)
+        left = room[:, None] - (sizes * taken).sum(axis=1, keepdims=True)
 
 
 def tokens(

@@ -45,6 +45,7 @@ def negatives(
         places=dict.fromkeys(rows, np.zeros((b, k, 1), np.int32)),
         targets=dict.fromkeys(rows, number),
         weights=dict.fromkeys(rows, np.ones((b, 1), np.float32)),
+        counts={'padding': masked.padding_of(seen)},
     )
 
 

@@ -86,7 +86,8 @@ def ngrams(
         counts={
             'dropped_spans': (draw.lengths[:, s:] > 0)
             .sum(axis=1)
-            .astype(np.int32)
+            .astype(np.int32),
+            'padding': (width - sizes.sum(axis=1)).astype(np.int32),
         },
     )
 

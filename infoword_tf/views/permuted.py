@@ -137,16 +137,22 @@ def _two_texts(
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """[reuse] A [SEP] B [SEP] [CLS]: away, columns, segments, [B, T] int32.
 
-    A ends before a word, each alike. B goes on there, or, half the time, is
-    as much of another row that reads in the same direction (goes on too where
-    there is no such row); that one begins with a word where there is one.
+    A ends where a sentence ends, each place alike; where none does, before
+    any word. B goes on there, or, half the time, is as much of another row
+    that reads in the same direction (goes on too where there is no such row).
+    That one begins with a sentence where it can (Yang et al. 2019, official
+    code), else with a word.
     """
     b, length = streams.ids.shape
     before = (length + 3) // 2
     room = length - before
-    starts = streams.word_starts[:, before:]
+    words, sentences = (
+        starts[:, before:]
+        for starts in (streams.word_starts, streams.sentence_starts)
+    )
     which, jump, other = random.random((3, b))
-    count = np.cumsum(starts[:, 1:], axis=1)
+    ends = sentences[:, 1:].any(axis=1, keepdims=True)
+    count = np.cumsum(np.where(ends, sentences, words)[:, 1:], axis=1)
     cut = 1 + np.argmax(count > (which * count[:, -1])[:, None], axis=1)
     own = np.arange(b)
     partner = own.copy()
@@ -155,10 +161,12 @@ def _two_texts(
         away = 1 + (jump[same] * (len(same) - 1)).astype(np.int64)
         partner[same] = same[(np.arange(len(same)) + away) % max(1, len(same))]
     partner = np.where(other < OTHER_SHARE, partner, own)
-    known = np.where(starts, np.arange(room), -1)[partner]
-    known[np.arange(room) > cut[:, None]] = -1
-    begin = known.max(axis=1)
-    begin = np.where((partner == own) | (begin < 0), cut, begin)
+    begin = cut
+    for starts in (words, sentences):
+        known = np.where(starts, np.arange(room), -1)[partner]
+        known[np.arange(room) > cut[:, None]] = -1
+        last = known.max(axis=1)
+        begin = np.where((partner == own) | (last < 0), begin, last)
 
     place = np.arange(room + 3)
     cut, begin = cut[:, None], begin[:, None]

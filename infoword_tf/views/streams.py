@@ -19,16 +19,29 @@ class Streams(NamedTuple):
             begin and end anywhere, inside a word too.
         word_starts: [B, n] bool: the piece is the first that is read of its
             word; backward that is its last one.
+        sentence_starts: [B, n] bool, likewise; a separator is a sentence.
         separators: [B, n] bool.
         directions: [B] int32, +1, or -1 for rows of the reversed text.
         following: [B] int32, the piece that is read next.
+        again: [B] int32, how many of its first tokens the step before had
+            too; None: none.
     """
 
     ids: np.ndarray
     word_starts: np.ndarray
+    sentence_starts: np.ndarray
     separators: np.ndarray
     directions: np.ndarray
     following: np.ndarray
+    again: np.ndarray | None = None
+
+    @property
+    def tokens(self) -> np.ndarray:
+        """[B] int32: tokens of text in each row that are new."""
+        new = ~self.separators
+        if self.again is not None:
+            new &= np.arange(new.shape[1]) >= self.again[:, None]
+        return new.sum(axis=1).astype(np.int32)
 
 
 def streamed(

@@ -44,6 +44,9 @@ class View(NamedTuple):
             separator, which then counts in the loss alone; not for a row
             all of whose pairs count.
         counts: by name, [B] int32: what is worth counting in the metrics.
+            'padding', places that are computed for nothing, is a share of all
+            places there. 'tokens', of the text, is added where batches are
+            made (data/batches.py) and becomes tokens/s.
     """
 
     ids: Any
@@ -102,8 +105,9 @@ class ViewSpec(NamedTuple):
         draw: settings -> `Draw`; None: nothing is drawn. The settings are
             the view's own and `masking`, a name in MASKINGS.
         reading: (T, settings) -> arguments of the source: `length`, the
-            tokens that it reads, and others that it has. Raises ValueError
-            where they do not fit together.
+            tokens that it reads, and others that it has. The settings are
+            these, `source`, its name, and `states`, all that rows want of
+            the text. Raises ValueError where they do not fit together.
         settings: what rows that read it may choose.
         like: the view that it is cut out of: source, reading and draw are
             that one's.
@@ -132,6 +136,8 @@ class Reads(NamedTuple):
         passes: how often each encodes it, each time with other dropout.
         source: the one name in SOURCES that it can use; None: any.
         masking: the one name in MASKINGS that it can use; None: any.
+        when: (setting of the row, its value) without which it is not read;
+            None: always.
     """
 
     states: str
@@ -140,6 +146,7 @@ class Reads(NamedTuple):
     passes: int = 1
     source: str | None = None
     masking: str | None = None
+    when: tuple[str, Any] | None = None
 
 
 def flatten(views: dict[str, View]) -> dict[str, Any]:

@@ -108,7 +108,7 @@ class GpuTest(absltest.TestCase):
         strategy = zoo.strategy(1)
         with strategy.scope():
             model = Model(own.config('float32'), own.specials, work.SEED)
-            optimizer = optim.AdamW(model.trainable, 0.01, 1.0)
+            optimizer = optim.AdamW(model.trainable)
         dataset = zoo.dataset([own.make_views()]).repeat()
         trainer = loop.Trainer(
             model,
@@ -161,15 +161,16 @@ class GpuTest(absltest.TestCase):
             'print(json.dumps([gpu.ADAMW, gpu.DECAYING]))'
         )
         adamw, decaying = json.loads(printed)
-        self.assertEqual(tuple(decaying), optim.DECAYING)
+        rules = optim.chosen()
+        self.assertEqual(tuple(decaying), rules.decaying)
         self.assertEqual(
             adamw,
             {
-                'weight_decay': 0.01,
-                'beta_1': optim.BETA_1,
-                'beta_2': optim.BETA_2,
-                'epsilon': optim.EPSILON,
-                'global_clipnorm': 1.0,
+                'weight_decay': rules.weight_decay,
+                'beta_1': rules.beta_1,
+                'beta_2': rules.beta_2,
+                'epsilon': rules.epsilon,
+                'global_clipnorm': rules.clip_norm,
             },
         )
 

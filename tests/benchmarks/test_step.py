@@ -28,7 +28,7 @@ for rows in ('dim,nothing', 'dim,dim'):
 
 def ratios():
     names = (step.PEER, 'bert_nce', 'dim')
-    made = [step.Contestant(n, 'float32', None, 1, 1) for n in names]
+    made = [step.Contestant(n, 'float32', None, 1, 1, 8) for n in names]
     speeds = np.array([[1.0, 4.0, 2.0], [1.0, 6.0, 2.0], [1.0, 8.0, 2.0]])
     rates = {'float32': 1.0}
     for some in ([0, 1, 2], [0, 2]):

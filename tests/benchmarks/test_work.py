@@ -61,7 +61,9 @@ BY_HAND = {
     'ict': 2 * 2 * (MASKED_ALL + SENTENCES_ALL) + SCORES['ict'],
     'nsp': 2 * (MASKED_ALL + MASKED_AT[1]) + SCORES['nsp'],
     'nsp_nce': 8 * (MASKED_ALL + MASKED_AT[1]) + SCORES['nsp_nce'],
-    'bert': 2 * (MASKED_ALL + MASKED_AT[4]) + SCORES['mlm'] + SCORES['nsp'],
+    # The sum has BERT's transform, one product of the width before scores.
+    'bert': 2 * (MASKED_ALL + MASKED_AT[4])
+    + SCORES['mlm'] + 6 * 128 * 128 + SCORES['nsp'],
     'infoword': 2 * (MASKED_ALL + MASKED_AT[4] + NGRAMS_ALL + NGRAMS_AT_3)
     + SCORES['bert_nce'] + SCORES['dim'],
     'transformer_xl': 2 * 2 * STREAMED + SCORES['transformer_xl'],

@@ -40,7 +40,8 @@ def plan_of(rows=None, masking='spans'):
     rows = rows or (ROWS if masking == 'spans' else ROWS[:1])
     if not {'mlm', 'bert_nce', 'dim'} & set(rows):
         masking = None
-    return make_plan(dict.fromkeys(rows, {}), LENGTH + 2, masking)
+    given = {row: {'one_mask': False} if row == 'dim' else {} for row in rows}
+    return make_plan(given, LENGTH + 2, masking)
 
 
 def make_batches(masking='spans', seed=1, batch_size=8, rows=None):
@@ -82,7 +83,10 @@ class BatchesTest(parameterized.TestCase):
                 'masked/targets/bert_nce': ((8, 5), 'int32'),
                 'masked/weights/mlm': ((8, 5), 'float32'),
                 'masked/weights/bert_nce': ((8, 5), 'float32'),
+                'masked/measured/mlm': ((8, 5), 'float32'),
+                'masked/measured/bert_nce': ((8, 5), 'float32'),
                 'masked/counts/shortened_spans': ((8,), 'int32'),
+                'masked/counts/tokens': ((8,), 'int32'),
             },
         )
 
@@ -142,6 +146,15 @@ class BatchesTest(parameterized.TestCase):
             batches.dataset(3, 6).as_numpy_iterator(), 3
         ):
             assert_same(flat, views.flatten(batches.views(step)))
+
+    def test_the_first_view_of_a_text_counts_its_tokens(self):
+        made = make_batches(rows=INFOWORD).views(3)
+        shown = made['masked'].ids[:, 1:-1]
+        np.testing.assert_array_equal(
+            made['masked'].counts['tokens'],
+            (shown % 50 != 49).sum(axis=1),  # as `make_store` parts it
+        )
+        self.assertNotIn('tokens', made['ngrams'].counts)
 
     def test_a_second_view_changes_nothing_of_the_first(self):
         one = make_batches(rows=['bert_nce']).views(2)['masked']
@@ -325,8 +338,13 @@ class PairsTest(parameterized.TestCase):
         # 120 documents of 49 tokens, two pairs each: 240, in batches of 32.
         self.assertEqual({len(view.ids) for view in made.values()}, {224})
         if source == 'pairs':
-            labels = made['masked'].targets['nsp']
-            self.assertBetween(labels.mean(), 0.4, 0.6)
+            view = made['masked']
+            real = view.weights['nsp'] > 0
+            self.assertBetween(view.targets['nsp'][real].mean(), 0.4, 0.6)
+            # As many in each of the 7 batches, none of them twice.
+            (source,) = open_sources(given[0], given[1], 32, 0).values()
+            self.assertEqual(real.sum(), 7 * source.pairs)
+            self.assertLessEqual(real.sum(), 240)
         else:
             negatives = made['negatives']
             self.assertEqual(negatives.ids.shape[1], 3)

@@ -308,6 +308,125 @@ class PairSourceTest(parameterized.TestCase):
         self.assertEqual(pairs.PairSource.room(make_store([[3, 4], [5]]), 9), 0)
 
 
+class SharedRowsTest(parameterized.TestCase):
+    def test_written_out(self):
+        """Best fit: 3 goes to 7, not to 5; what fits nowhere is cut."""
+        row, sizes = pairs.shared_rows(np.array([3, 5, 7, 2]), 2, 3, 10)
+        np.testing.assert_array_equal(row, [0, 1, 0, 1])
+        np.testing.assert_array_equal(sizes, [3, 5, 7, 2])
+        row, sizes = pairs.shared_rows(np.array([9, 8, 6, 5]), 2, 2, 10)
+        np.testing.assert_array_equal(row, [0, 1, 1, 0])
+        np.testing.assert_array_equal(sizes, [5, 5, 5, 5])
+        row, sizes = pairs.shared_rows(np.array([9, 3]), 1, 2, 10)
+        np.testing.assert_array_equal(row, [0, 0])
+        np.testing.assert_array_equal(sizes, [7, 3])
+        # A row that has all the pairs it may have takes no more.
+        row, _ = pairs.shared_rows(np.array([8, 4, 2, 2]), 2, 2, 10)
+        np.testing.assert_array_equal(row, [0, 1, 0, 1])
+
+    @parameterized.product(
+        rows=(1, 5, 32), share=(1.0, 1.7, 3.0), seed=(0, 1, 2)
+    )
+    def test_rows_hold_what_they_get(self, rows, share, seed):
+        random = np.random.default_rng(seed)
+        slots, room = 4, 60
+        before = random.integers(5, room + 1, int(rows * share))
+        row, sizes = pairs.shared_rows(before, rows, slots, room)
+        self.assertEqual(set(row.tolist()), set(range(rows)))
+        self.assertLessEqual(np.bincount(row).max(), slots)
+        self.assertLessEqual(np.bincount(row, sizes).max(), room)
+        self.assertTrue((sizes <= before).all())
+        self.assertGreaterEqual(sizes.min(), pairs.SHORTEST)
+        for number in range(rows):  # no more is cut than must be
+            own = row == number
+            lost = before[own].sum() - sizes[own].sum()
+            if lost:
+                self.assertGreater(sizes[own].sum(), room - own.sum())
+
+
+class PackedPairsTest(parameterized.TestCase):
+    def source(self, seed=0, store=None, length=62, batch=16):
+        store = random_store(7, 300, 8) if store is None else store
+        return pairs.PairSource(store, length, batch, seed, packed=True)
+
+    def test_rows_are_full(self):
+        source, shares = self.source(), []
+        self.assertGreater(source.pairs, 1.3 * 16)
+        for step in range(40):
+            text = source.batch(step)
+            self.assertEqual(text.slots.shape, (16, source.slots))
+            self.assertEqual(text.slots.sum(), source.pairs)
+            self.assertLen(text.ids, source.pairs)
+            used = text.tokens + 3 * text.slots.sum(axis=1)
+            self.assertLessEqual(used.max(), 64)
+            self.assertTrue(text.slots[:, 0].all())
+            shares.append(used.mean() / 64)
+        self.assertBetween(np.mean(shares), 0.85, 0.95)
+
+    def test_pairs_are_pairs(self):
+        """Of one text each, half of them another's, cut alike."""
+        source = self.source()
+        labels, sizes, pieces_of = [], [], source.store
+        for step in range(60):
+            text = source.batch(step)
+            for (a, b), label in zip(
+                pieces(text), text.labels.tolist(), strict=True
+            ):
+                for piece in (a, b):
+                    self.assertEqual(
+                        piece, list(range(piece[0], piece[0] + len(piece)))
+                    )
+                same = document_of(pieces_of, a[0]) == document_of(
+                    pieces_of, b[0]
+                )
+                self.assertEqual(same, label == 0)
+                labels.append(label)
+                sizes.append(len(a) + len(b))
+        labels, sizes = np.array(labels), np.array(sizes)
+        p = stats.binomtest(int(labels.sum()), len(labels), 0.5).pvalue
+        self.assertGreater(p, SIGNIFICANCE)
+        distance = stats.ks_2samp(sizes[labels > 0], sizes[labels == 0])
+        self.assertLess(distance.statistic, 0.1)
+
+    def test_every_pair_once_an_epoch(self):
+        """120 documents of a pair each, whatever the steps of an epoch."""
+        store = make_store([[2, 3]] * 120)
+        source = self.source(store=store, length=20, batch=8)
+        self.assertEqual(source.pairs, 20)  # 0.95 x 8 x 22 / 8
+        seen = [source.batch(step).ids[:, 0] for step in range(12)]
+        counts = np.bincount(np.concatenate(seen) // 6, minlength=120)
+        np.testing.assert_array_equal(counts, 2)
+
+    @parameterized.parameters(2, 3)
+    def test_long_pairs_stay_alone(self, batch):
+        """A pair that fills a row leaves room for none."""
+        source = self.source(
+            store=random_store(1, 40, 90), length=30, batch=batch
+        )
+        self.assertEqual(source.pairs, batch)
+
+    def test_little_text(self):
+        """No more pairs are in a batch than there are."""
+        source = self.source(store=make_store([[2, 3]] * 5), length=62, batch=4)
+        self.assertEqual(source.pairs, 5)
+        self.assertEqual(source.batch(0).slots.sum(), 5)
+        room = pairs.PairSource.room
+        store = make_store([[2, 3]] * 120)
+        self.assertEqual(room(store, 20), 120)
+        self.assertEqual(room(store, 20, packed=True), 45)  # 2.6 to a row
+        self.assertEqual(room(make_store([[2, 3]]), 20, packed=True), 0)
+        self.assertEqual(room(make_store([[2, 3]] * 2), 20, packed=True), 1)
+
+    def test_a_step_is_of_the_seed_and_its_number_alone(self):
+        first = [self.source().batch(step) for step in (0, 3, 900)]
+        again = self.source()
+        for step, one in zip((900, 3, 0), first[::-1], strict=True):
+            for x, y in zip(one, again.batch(step), strict=True):
+                np.testing.assert_array_equal(x, y)
+        other = self.source(seed=1).batch(3)
+        self.assertFalse(np.array_equal(other.ids, first[1].ids))
+
+
 class NextPairSourceTest(absltest.TestCase):
     def test_negatives(self):
         store = random_store(5, 60)

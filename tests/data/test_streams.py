@@ -16,7 +16,8 @@ ROW = 'transformer_xl'
 
 
 def make_store(tokens):
-    """Token i is piece 10 + i, but separators; words of one to three pieces."""
+    """Token i is piece 10 + i, but separators; words of one to three pieces,
+    sentences of some words."""
     random = np.random.default_rng(0)
     ids = 10 + np.arange(tokens)
     flags = (random.random(tokens) < 0.6) * stores.WORD_START
@@ -25,6 +26,9 @@ def make_store(tokens):
     ids[ends] = SPECIALS.sep_id
     flags[ends] = stores.WORD_START | stores.SEPARATOR
     flags[ends[:-1] + 1] |= stores.WORD_START
+    begins = (random.random(tokens) < 0.2) & (flags == stores.WORD_START)
+    begins[np.append(0, ends[:-1] + 1)] = True
+    flags[begins & (ids != SPECIALS.sep_id)] |= stores.SENTENCE_START
     return stores.Store(
         ids.astype(np.uint16), flags.astype(np.uint8),
         np.concatenate([[0], ends + 1]), np.ones(10 + tokens, np.int64),
@@ -141,26 +145,41 @@ class StreamSourceTest(parameterized.TestCase):
         counts = np.bincount(np.ravel(ids), minlength=960)
         self.assertEqual(set(counts.tolist()), {2})
 
+    @parameterized.parameters(None, 10, 15)
+    def test_tokens_that_are_new(self, advance):
+        """Once around, every token that is no separator is new once."""
+        store = make_store(4800)
+        source = streams.StreamSource(store, 20, 8, 0, advance)
+        steps = 4800 // 8 // (advance or 20)
+        total = sum(source.batch(step).tokens.sum() for step in range(steps))
+        self.assertEqual(total, (store.ids != SPECIALS.sep_id).sum())
+
     @parameterized.parameters(False, True)
-    def test_words_and_separators(self, both):
-        """From whatever side a word is read, it is the same pieces."""
+    def test_words_sentences_and_separators(self, both):
+        """From whatever side one is read, it is the same pieces."""
         store = make_store(997)
         place = {int(i): n for n, i in enumerate(store.ids) if i != 3}
-        word = np.cumsum(store.flags & stores.WORD_START > 0)
+        words, sentences = (
+            np.cumsum(store.flags & flag > 0)
+            for flag in (stores.WORD_START, stores.SENTENCE_START)
+        )
         source = streams.StreamSource(store, 40, 4, 0, None, both)
         inside = 0
         for step in range(30):
             text = source.batch(step)
             np.testing.assert_array_equal(text.separators, text.ids == 3)
-            self.assertTrue(text.word_starts[text.separators].all())
             inside += (~text.word_starts[:, 0]).sum()
-            for ids, starts in zip(text.ids, text.word_starts, strict=True):
-                for j in range(1, 40):
-                    if 3 in ids[j - 1 : j + 1]:
-                        self.assertTrue(starts[j])
-                        continue
-                    one, two = (word[place[int(i)]] for i in ids[j - 1 : j + 1])
-                    self.assertEqual(bool(starts[j]), one != two)
+            for number, begins in (
+                (words, text.word_starts), (sentences, text.sentence_starts)
+            ):  # fmt: skip
+                self.assertTrue(begins[text.separators].all())
+                for ids, starts in zip(text.ids, begins, strict=True):
+                    for j in range(1, 40):
+                        two = ids[j - 1 : j + 1].tolist()
+                        same = 3 not in two and len(
+                            {number[place[i]] for i in two}
+                        ) == 1
+                        self.assertEqual(bool(starts[j]), not same)
         self.assertGreater(inside, 5)
 
     def test_too_little_text(self):

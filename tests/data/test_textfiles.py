@@ -5,8 +5,9 @@ from unittest import mock
 import numpy as np
 from absl.testing import absltest, parameterized
 
-from infoword_tf.data import corpora, textfiles
+from infoword_tf.data import corpora, documents, textfiles
 from infoword_tf.data.documents import Document
+from tests import corpus as topics
 from tests.data.texts import Temporary, words
 
 
@@ -18,8 +19,8 @@ class TextTest(Temporary):
         )
 
     def all(self, pattern='*.txt*'):
-        corpus = self.open(pattern)
-        return list(corpus.train()) + list(corpus.heldout())
+        pattern = f'{self.folder}/{pattern}'
+        return list(textfiles.read(textfiles.find(pattern), pattern))
 
     def test_documents_of_many_files(self):
         self.write('b.txt', '\n\nOne. Two.\nThree\n \t\nFour')
@@ -129,10 +130,83 @@ class TextTest(Temporary):
         every = [Document((words(rng, 5),), 'made') for _ in range(1500)]
         free = list(textfiles.heldout(every))
         self.assertGreater(len(free), 4)
-        self.assertEqual(list(textfiles.heldout(every, 3)), free[:3])
+        self.assertEqual(list(textfiles.heldout(every, limit=3)), free[:3])
         # What lies beyond the limit is not trained on: it may be a copy.
         train = list(textfiles.train(every))
         self.assertEqual(train, [d for d in every if d not in free])
+
+    def topics(self, count):
+        """Real documents of which none is held out by hash."""
+        topics.write_topics(self.folder / 'topics')
+        path = f'{self.folder}/topics/train.txt'
+        every = list(textfiles.read(textfiles.find(path), path))
+        kept = [d for d in every if not textfiles.BY_HASH.holds_out(d)]
+        kept = [d for d in kept if len(d.sentences) > 5]
+        self.assertGreater(len(kept), count)
+        return kept[:count]
+
+    def parts(self, found, name='few.txt'):
+        """Documents as one file: its two parts."""
+        path = self.folder / name
+        text = '\n\n'.join('\n'.join(d.sentences) for d in found)
+        path.write_text(text, encoding='utf-8')
+        opened = self.open(name)
+        return (
+            [d.sentences for d in opened.train()],
+            [d.sentences for d in opened.heldout()],
+        )
+
+    def test_of_a_small_corpus_the_lowest_hash_is_held_out(self):
+        few = self.topics(20)
+        lowest = min(few, key=lambda d: documents.text_hash(d.text))
+        rest = [d.sentences for d in few if d is not lowest]
+        for found in (few, few[::-1], few[7:] + few[:7]):
+            train, heldout = self.parts(found)
+            self.assertEqual(heldout, [lowest.sentences])
+            self.assertCountEqual(train, rest)
+        # No copy of it is trained on.
+        train, heldout = self.parts([lowest, *few, lowest])
+        self.assertEqual(heldout, [lowest.sentences] * 3)
+        self.assertCountEqual(train, rest)
+
+    def test_where_the_hash_holds_out_all(self):
+        few = self.topics(2)
+        with mock.patch.object(textfiles, 'HELDOUT_IN', 1):
+            train, heldout = self.parts(few)
+        lowest, other = sorted(few, key=lambda d: documents.text_hash(d.text))
+        self.assertEqual(
+            (train, heldout), ([other.sentences], [lowest.sentences])
+        )
+
+    def test_of_a_single_document_its_end_is_held_out(self):
+        (one,) = self.topics(1)
+        self.assertLess(len(one.sentences), 200)
+        for found in ([one], [one, one]):
+            train, heldout = self.parts(found)
+            self.assertEqual(train, [one.sentences[:-1]] * len(found))
+            self.assertEqual(heldout, [one.sentences[-1:]] * len(found))
+        many = tuple(s for d in self.topics(30) for s in d.sentences)[:350]
+        train, heldout = self.parts([Document(many, 'made')])
+        self.assertEqual((train, heldout), ([many[:347]], [many[347:]]))
+
+    def test_a_single_sentence_cannot_be_parted(self):
+        self.write('x.txt', 'It is alone.')
+        opened = self.open('x.txt')
+        for part in (opened.train, opened.heldout):
+            with self.assertRaisesRegex(
+                ValueError, r'^text:.*x\.txt is one sentence, of which nothing '
+                'can be held out: give more text, or name .*--heldout=GLOB$',
+            ):
+                part()
+
+    def test_a_corpus_is_read_no_further_than_is_needed(self):
+        """To decide: until both parts have a document."""
+        rng = np.random.default_rng(2)
+        every = [Document((words(rng, 5),), 'made') for _ in range(3000)]
+        first = [textfiles.BY_HASH.holds_out(d) for d in every].index(True)
+        stream = iter(every)
+        self.assertEqual(textfiles.split(stream, 'x'), textfiles.BY_HASH)
+        self.assertLen(list(stream), 3000 - first - 1)
 
     def test_heldout_glob(self):
         self.write('train.txt', '\n\n'.join(f'Text {i}' for i in range(300)))

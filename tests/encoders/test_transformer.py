@@ -149,6 +149,20 @@ class WeightsTest(parameterized.TestCase):
         cut = stats.truncnorm(-2, 2, scale=0.02 * math.sqrt(768 / 16))
         self.assertAlmostEqual(values.std(), cut.std(), delta=0.02)
 
+    def test_a_deviation_that_is_given(self):
+        """The same numbers, of another size."""
+        path = 'encoder/word_embeddings'
+        usual, given = (
+            Model(zoo.config('mlm'), zoo.SPECIALS, deviation=deviation)
+            .variables[path]
+            .numpy()
+            for deviation in (None, 0.02)
+        )
+        np.testing.assert_allclose(
+            given, usual / math.sqrt(768 / 16), rtol=1e-6
+        )
+        self.assertLessEqual(np.abs(given).max(), 0.04)
+
     def test_first_weights_depend_on_seed_and_path_alone(self):
         def weights(seed, **sizes):
             encoder = Transformer(V, heads=2, **sizes)

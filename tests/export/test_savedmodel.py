@@ -164,13 +164,18 @@ class SignaturesTest(parameterized.TestCase):
         ('transformer', 'mlm', 'cls'),
         ('transformer', 'dim', 'first_last', 2),
         ('lookup', 'ict', 'weighted'),
+        ('transformer', 'ict', 'words', 1, {'ict.words': 40}),
     )
     def test_other_encoders_rows_and_poolings(
-        self, encoder, row, pooling, layers=1
+        self, encoder, row, pooling, layers=1, settings=None
     ):
         folder = pathlib.Path(self.create_tempdir().full_path)
         workdir = workdirs.write(
-            folder / 'run', (row,), encoder, pooling, layers=layers
+            folder / 'run', (row,), encoder, pooling, layers=layers,
+            settings=settings,
+        )  # fmt: skip
+        self.assertEmpty(
+            serving_ops.unservable(bundle.write(workdir, folder / 'model'))
         )
         loaded = infoword_tf.load(workdir)
         made = Signatures(loaded)
@@ -249,6 +254,18 @@ class SignaturesTest(parameterized.TestCase):
         self.assertNotIn('fill_mask', text)
         known = 'unigram' not in without
         self.assertEqual('pieces to train on' in text, known)
+
+    def test_words_without_counts(self):
+        """How rare a piece is stands with the weights."""
+        folder = pathlib.Path(self.create_tempdir().full_path)
+        workdir = workdirs.write(
+            folder / 'run', ('ict',), pooling='words',
+            settings={'ict.words': 40}, without=('unigram',),
+        )  # fmt: skip
+        with self.assertRaisesRegex(
+            ValueError, 'pooling words.* have learned no words'
+        ):
+            bundle.write(workdir, folder / 'model')
 
     def test_a_pooling_whose_weights_are_missing(self):
         folder = pathlib.Path(self.create_tempdir().full_path)

@@ -11,6 +11,7 @@ from absl.testing import absltest
 
 from export import search
 from infoword_tf import commands
+from tasks import ranking, retrieval, words
 from tests import corpus
 from tests.export import workdirs
 from tests.tasks import command, counting
@@ -21,13 +22,13 @@ class Document(NamedTuple):
     source: str
 
 
-def words(count, name='w'):
+def many(count, name='w'):
     return ' '.join([name] * count)
 
 
 DOCUMENTS = [
-    Document((words(60, 'a'), words(40, 'b'), words(1, 'c')), 'first.txt:1'),
-    Document((words(130, 'd'), words(2, 'e')), 'first.txt:9'),
+    Document((many(60, 'a'), many(40, 'b'), many(1, 'c')), 'first.txt:1'),
+    Document((many(130, 'd'), many(2, 'e')), 'first.txt:9'),
     Document(('one two',), 'second.txt:1'),
 ]
 
@@ -38,9 +39,9 @@ class PassagesTest(absltest.TestCase):
         self.assertEqual(
             found,
             [
-                (f'{words(60, "a")} {words(40, "b")}', 'first.txt:1'),
+                (f'{many(60, "a")} {many(40, "b")}', 'first.txt:1'),
                 ('c', 'first.txt:1'),
-                (words(130, 'd'), 'first.txt:9'),
+                (many(130, 'd'), 'first.txt:9'),
                 ('e e', 'first.txt:9'),
                 ('one two', 'second.txt:1'),
             ],
@@ -156,6 +157,34 @@ class CommandTest(command.Checks, absltest.TestCase):
         self.assertNotEqual(after['fingerprint'], before['fingerprint'])
         # Nothing was written into the version itself.
         self.assertNotIn('search', [p.name for p in self.model.iterdir()])
+
+    def test_vectors_and_words_are_merged(self):
+        """As `tasks.retrieval` merges them."""
+        (self.folder / 'text.txt').write_text(
+            'boats boats cats\n\nboats\n\nboats cats\n'
+        )
+        path = self.folder / 'hybrid' / '1'
+        counting.save(path, 'cosine')
+        given = (f'--model={path}', f'--corpus=text:{self.folder}/text.txt',
+                 'boats boats')  # fmt: skip
+        done = self.run_it(*given, '--hybrid')
+        self.assertEqual(done.status, 0, done.err)
+        answers = done.out.splitlines()[1:]
+        texts = [line.strip() for line in answers[1::2]]
+        embed, similarity = retrieval.exported(path, 2)
+        passages = ['boats boats cats', 'boats', 'boats cats']
+        vectors = ranking.search(
+            embed(['boats boats']), [(np.arange(3), embed(passages))], 3,
+            similarity,
+        )
+        by_words = words.Words(passages).search(['boats boats'], 3)
+        scores, numbers = ranking.merge([vectors, by_words], 3)
+        self.assertEqual(texts, [passages[i] for i in numbers[0]])
+        for line, score in zip(answers[::2], scores[0], strict=True):
+            self.assertStartsWith(line, f'  {score:.3f}  ')
+        # The second time words are read, not counted.
+        with mock.patch.object(words.Words, '__init__', self.fail):
+            self.assertEqual(self.run_it(*given, '--hybrid').out, done.out)
 
     def test_one_sentence(self):
         for arguments, message in (

@@ -155,6 +155,26 @@ class EncodeTest(parameterized.TestCase):
                 found = self.model.embed(ids, lengths, pooling)[i]
                 np.testing.assert_allclose(found, vector, atol=1e-5)
 
+    def test_words_stand_beside_the_states(self):
+        folder = places.make()
+        workdir = write_workdir(folder / 'run', 'ict_words', pooling='words')
+        model = infoword_tf.load(workdir)
+        self.assertEqual(model.config.pooling, 'words')
+        found = model.encode(SENTENCES, batch_size=2)
+        self.assertEqual(found.shape, (len(SENTENCES), 16 + 24))
+        self.assertEqual(model.vector_width(), 16 + 24)
+        self.assertEqual(model.vector_width('mean'), 16)
+        for text, vector in zip(SENTENCES, found, strict=True):
+            np.testing.assert_allclose(
+                vector, one_by_one(model, text), atol=1e-5
+            )
+        states = model.encode(SENTENCES, pooling='weighted', normalize=True)
+        np.testing.assert_allclose(found[:, :16], states, atol=1e-5)
+        words = np.linalg.norm(found[:, 16:], axis=1)
+        np.testing.assert_allclose(words, 1, 1e-5)
+        with self.assertRaisesRegex(ValueError, 'have learned no words'):
+            self.model.encode(['a'], pooling='words')
+
     def test_normalized(self):
         found = self.model.encode(SENTENCES, normalize=True)
         np.testing.assert_allclose(np.linalg.norm(found, axis=1), 1, 1e-5)

@@ -8,7 +8,31 @@ import numpy as np
 import tensorflow as tf
 from absl.testing import absltest, parameterized
 
-from infoword_tf.layers.pooling import unit
+from infoword_tf.layers.pooling import about_unit, pool, rarity, unit
+
+
+class RarityTest(absltest.TestCase):
+    def test_golden(self):
+        """p of 0.001 weighs half, of 0.009 a tenth; what never is, all."""
+        counts = np.array([10, 90, 0, 9900])
+        np.testing.assert_allclose(
+            np.exp(rarity(counts)), [1 / 2, 1 / 10, 1, 1 / 991], rtol=1e-6
+        )
+        np.testing.assert_array_equal(rarity(np.zeros(3)), np.zeros(3))
+
+    def test_is_a_factor_of_the_weights(self):
+        random = np.random.default_rng(0)
+        x = random.standard_normal((2, 4, 3)).astype(np.float32)
+        prior = np.log(random.random((2, 4))).astype(np.float32)
+        kernel = random.standard_normal(3).astype(np.float32)
+        real = np.array([[1, 1, 1, 0], [1, 1, 1, 1]], bool)
+        weights = np.exp(x @ kernel) * np.exp(prior) * real
+        weights /= weights.sum(axis=1, keepdims=True)
+        np.testing.assert_allclose(
+            pool(x, real, kernel, prior),
+            np.einsum('bt,btd->bd', weights, x),
+            rtol=1e-5,
+        )
 
 
 class UnitTest(parameterized.TestCase):
@@ -45,6 +69,8 @@ class UnitTest(parameterized.TestCase):
         x = random.standard_normal((3, 7, 12))
         x *= np.float64([1e-6, 1.0, 1e6])[:, None, None]
         lengths = np.linalg.norm(x, axis=-1, keepdims=True)
+        about = about_unit(tf.constant(x, tf.float32))
+        np.testing.assert_allclose(about, x / lengths, rtol=0, atol=1e-6)
         found = unit(tf.constant(x, tf.float32))
         np.testing.assert_allclose(found, x / lengths, rtol=0, atol=3e-7)
         np.testing.assert_allclose(

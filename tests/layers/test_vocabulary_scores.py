@@ -1,9 +1,13 @@
 """Scores against every row of a table."""
 
+from unittest import mock
+
 import numpy as np
 import tensorflow as tf
 from absl.testing import absltest, parameterized
+from scipy import special
 
+from infoword_tf.layers.fused import compiled, rounded
 from infoword_tf.layers.vocabulary_scores import vocabulary_scores
 from tests.layers.pieces import BFLOAT16, KEY, assert_close, value_and_gradients
 
@@ -73,6 +77,58 @@ class VocabularyScoresTest(parameterized.TestCase):
         for one, two in zip(mixed, exact, strict=True):
             np.testing.assert_array_equal(one, two)
 
+    @parameterized.product(
+        v=(1, 2, 15, 16, 17, 32, 47, 100), bias=(False, True)
+    )
+    def test_any_number_of_columns(self, v, bias):
+        """Runs of columns, and what is left of them, add up to all."""
+        with mock.patch.object(self, 'V', v, create=True):
+            inputs, targets = self.make_inputs(bias)
+        x, table, *rest = (
+            i.numpy().astype(np.float64) for i in inputs.values()
+        )
+        scores = x @ table.T + (rest[0] if bias else 0.0)
+        own = scores[np.arange(self.N), targets]
+        p = special.softmax(scores, axis=1)
+        (positive, log_sum, rank), gradients = value_and_gradients(
+            lambda i: self.run_piece(i, targets, KEY), inputs
+        )
+        np.testing.assert_allclose(positive, own, atol=2e-6)
+        np.testing.assert_allclose(
+            log_sum, special.logsumexp(scores, axis=1), atol=2e-6
+        )
+        np.testing.assert_array_equal(
+            rank, (scores >= own[:, None]).sum(axis=1) - 1
+        )
+        # `value_and_gradients` weighs results by these.
+        random = np.random.default_rng(99)
+        weights = [random.standard_normal(self.N) for _ in range(2)]
+        total = weights[0][:, None] * np.eye(v)[targets]
+        total = total + weights[1][:, None] * p
+        for k, exact in {
+            'states': total @ table,
+            'table': total.T @ x,
+            'bias': total.sum(axis=0),
+        }.items():
+            if k in inputs:
+                assert_close(gradients[k], exact, 1e-5, k)
+
+    @parameterized.parameters(4, 128, 130)
+    def test_gradients_of_any_width(self, width):
+        """Narrow tables' gradients are another product than wide ones'."""
+        with mock.patch.object(self, 'D', width, create=True):
+            inputs, targets = self.make_inputs(True)
+        inputs['states'] = inputs['states'] / width**0.5
+        plain, fused = (
+            value_and_gradients(
+                lambda i, key=key: self.run_piece(i, targets, key)[:2], inputs
+            )[1]
+            for key in (None, KEY)
+        )
+        for k, gradient in fused.items():
+            self.assertEqual(gradient.shape, plain[k].shape)
+            assert_close(gradient, plain[k], 1e-5, k)
+
     @parameterized.parameters((None,), (KEY,))
     def test_rank_counts_ties(self, key):
         table = tf.constant([[1.0], [2.0], [2.0], [2.0], [0.0], [3.0]])
@@ -112,6 +168,30 @@ class VocabularyScoresTest(parameterized.TestCase):
                 unconnected_gradients=tf.UnconnectedGradients.ZERO,
             )
             np.testing.assert_array_equal(gradient, np.zeros((self.N, self.D)))
+
+
+class RoundedTest(parameterized.TestCase):
+    @parameterized.parameters(False, True)
+    def test_is_a_cast(self, in_kernel):
+        random = np.random.default_rng(3)
+        bits = random.integers(0, 2**32, 100_000, dtype=np.uint32)
+        halves = bits & np.uint32(0xFFFF0000) | np.uint32(0x8000)
+        x = np.concatenate([bits, halves]).view(np.float32)
+        special_ones = [0.0, -0.0, 3.4e38, -3.4e38, np.inf, -np.inf]
+        x = np.append(x[np.isfinite(x)], np.float32(special_ones))
+        piece = compiled(rounded) if in_kernel else rounded
+        found = piece(tf.constant(x), 'bfloat16')
+        self.assertEqual(found.dtype, tf.bfloat16)
+        np.testing.assert_array_equal(
+            tf.cast(found, tf.float32),
+            tf.cast(tf.cast(x, tf.bfloat16), tf.float32),
+        )
+        nan = piece(tf.constant([np.nan, -np.nan], tf.float32), 'bfloat16')
+        self.assertTrue(np.isnan(tf.cast(nan, tf.float32)).all())
+
+    def test_float32_stays(self):
+        x = tf.constant([1.0 + 2.0**-20])
+        np.testing.assert_array_equal(rounded(x, 'float32'), x)
 
 
 if __name__ == '__main__':

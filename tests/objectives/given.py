@@ -1,12 +1,25 @@
-"""A `Batch` of states that a test chooses, as `Model.batches` would make it."""
+"""A `Batch` of states that a test chooses, as `Model.batches` would make it.
 
+And what Eq. 1 makes of one pair, in NumPy: sums of it are what rows report.
+
+Glossary of shapes: B sequences, P places, D width, M candidates, V vocabulary,
+F fields of an `Outcome` without `more`.
+"""
+
+import math
 from collections.abc import Mapping
 from typing import Any
+
+import numpy as np
+from scipy import special
 
 from infoword_tf.encoders import Encoded
 from infoword_tf.layers import dropout
 from infoword_tf.objectives import Batch, Replicas, Statistics
+from infoword_tf.objectives.infonce import Outcome
 from tests import zoo
+
+F = len(Outcome._fields) - 1
 
 
 def batch_of(
@@ -39,3 +52,81 @@ def batch_of(
 def states_of(encoded: Any, row: str, view: str) -> Any:
     """Of what `Model.encode` gives, the states of the trained encoder."""
     return encoded[row][view]['encoder'][0].states
+
+
+def sums(outcome: Outcome) -> np.ndarray:
+    """[F] float64, without `more`."""
+    return np.array([float(x) for x in outcome[:F]])
+
+
+def mean(outcome: Outcome) -> Outcome:
+    """Floats: the loss by weight, the others by measured pair."""
+    found = Outcome(*sums(outcome))
+    by_pair = Outcome(*(x / max(found.measured, 1e-12) for x in found[:F]))
+    return by_pair._replace(loss=found.loss / max(found.weight, 1e-12))
+
+
+def of_pair(
+    own: float,
+    others: Any,
+    copies: Any,
+    chance: float | None = None,
+    drop_copies: bool = False,
+) -> np.ndarray:
+    """What one pair adds where candidates are drawn from p(b).
+
+    Args:
+        own: f(a, b).
+        others: [M] the scores of the other candidates.
+        copies: [M] bool, which of them are b too.
+        chance: None: 1 / (1 + M).
+        drop_copies: whether the training loss leaves those out.
+
+    Returns:
+        [F] float64.
+    """
+    others, copies = np.asarray(others, float), np.asarray(copies, bool)
+    size = math.log(1 + len(others))
+    mi = size + own - special.logsumexp([own, *others])
+    kept = others[~copies] if drop_copies else others
+    return np.array([
+        special.logsumexp([own, *kept]) - own,
+        1,
+        mi,
+        size - math.log(1 + copies.sum()),
+        size,
+        0,
+        not (others >= own)[~copies].any(),
+        1 / (1 + len(others)) if chance is None else chance,
+        1,
+    ])  # fmt: skip
+
+
+def of_piece(
+    scores: Any, target: int, statistics: Statistics
+) -> np.ndarray:
+    """What one pair adds where candidates are the whole vocabulary.
+
+    Args:
+        scores: [V].
+        target: b.
+        statistics: of the text.
+
+    Returns:
+        [F] float64.
+    """
+    training, measured = (np.asarray(x, float) for x in statistics[:2])
+    p = measured[target] / measured.sum()
+    expected = (1 + training[target]) / (len(training) + training.sum())
+    loss = special.logsumexp(scores) - scores[target]
+    return np.array([
+        loss,
+        1,
+        -math.log(p) - loss,
+        -math.log(p),
+        math.log(len(scores)),
+        math.log(expected / p),
+        (np.delete(scores, target) < scores[target]).all(),
+        target == measured.argmax(),
+        1,
+    ])  # fmt: skip

@@ -6,9 +6,9 @@ from absl.testing import absltest
 from scipy import special
 
 from infoword_tf.model import Model
-from infoword_tf.views import View
+from infoword_tf.views import View, cloze
 from tests import zoo
-from tests.objectives.given import batch_of
+from tests.objectives.given import F, batch_of, mean, of_pair, sums
 
 B, T, D = 4, 5, 16
 
@@ -47,12 +47,12 @@ class ContrastTest(absltest.TestCase):
             'sentence': np.array([2, 3, 1, 2]),
         }
         self.numbers = {'passage': [0, 1, 2, 3], 'sentence': [0, 1, 1, 2]}
-        self.weights = [1, 1, 1, 0]
+        self.weights = {'passage': [1, 0, 1, 0], 'sentence': [1, 1, 1, 0]}
         self.kept = [0, 1, 0, 0]
         self.views = {
             side: make_view(
                 random, side, self.lengths[side], self.numbers[side],
-                self.weights, self.kept,
+                self.weights[side], self.kept,
             )
             for side in ('passage', 'sentence')
         }  # fmt: skip
@@ -73,31 +73,55 @@ class ContrastTest(absltest.TestCase):
             for side in self.views
         }
         scale = 20 * np.exp(-1.0)
-        sums = np.zeros(5)  # loss, MI, ceiling, accuracy, chance
+        total = np.zeros(F)
         for a, b in (('passage', 'sentence'), ('sentence', 'passage')):
             scores = scale * vectors[a] @ vectors[b].T
-            for i in range(3):  # the fourth weighs nothing
-                others = [j for j in range(3) if j != i]
-                distinct = [
-                    j for j in others
-                    if self.numbers[b][j] != self.numbers[b][i]
-                ]  # fmt: skip
-                loss = special.logsumexp(scores[i, [i, *distinct]])
-                sums[0] += loss - scores[i, i]
-                if self.kept[i]:
-                    continue
-                all_of_them = special.logsumexp(scores[i, [i, *others]])
-                sums[1] += np.log(3) - all_of_them + scores[i, i]
-                sums[2] += np.log(3)
-                sums[3] += (scores[i, distinct] < scores[i, i]).all()
-                sums[4] += 1 / 3
+            # The fourth weighs nothing, the second only as a sentence.
+            (there,) = np.nonzero(self.views[b].weights['ict'][:, 0])
+            for i in there:
+                others = [j for j in there if j != i]
+                numbers = np.array(self.numbers[b])
+                pair = of_pair(
+                    scores[i, i],
+                    scores[i, others],
+                    numbers[others] == numbers[i],
+                    drop_copies=True,
+                )
+                pair[2:] *= 1 - self.kept[i]  # a shows b: in the loss alone
+                total += pair / 2
         found = self.outcome()
-        np.testing.assert_allclose(
-            [found.loss, found.mi, found.ceiling, found.accuracy,
-             found.chance], sums / 2, rtol=1e-5,
-        )  # fmt: skip
-        self.assertEqual(float(found.weight), 3)
+        np.testing.assert_allclose(sums(found), total, rtol=1e-5)
+        self.assertEqual(float(found.weight), 5 / 2)
         self.assertEqual(float(found.measured), 2)
+
+    def test_candidates_are_drawn_as_measured_positives(self):
+        """From the views themselves: none of either side stands whole where
+        no measured positive does."""
+        random = np.random.default_rng(0)
+        starts = np.tile(np.arange(10) % 3 == 0, (40, 1))
+        documents = cloze.Documents(
+            random.integers(8, zoo.V, (40, 10)).astype(np.int32),
+            np.full(40, 10, np.int32),
+            starts,
+        )
+        draw = cloze.cloze(documents, random)
+        self.assertTrue(draw.complete.any())
+        views = {
+            side: make(documents, draw, {'ict': 'text'}, zoo.SPECIALS)
+            for side, make in (
+                ('passage', cloze.passage), ('sentence', cloze.sentence)
+            )
+        }  # fmt: skip
+        states = {
+            side: random.standard_normal((*view.ids.shape, D))
+            for side, view in views.items()
+        }
+        pools = self.objective.candidates(batch_of(views, states))
+        lengths = (views['passage'].block_ids == 0).sum(axis=1)
+        whole = lengths == 12
+        np.testing.assert_array_equal(whole, draw.complete)
+        np.testing.assert_array_equal(pools['passage'].weights, ~whole)
+        np.testing.assert_array_equal(pools['sentence'].weights, np.ones(40))
 
     def test_padding_changes_nothing(self):
         states = {
@@ -107,12 +131,14 @@ class ContrastTest(absltest.TestCase):
             )
             for side, x in self.states.items()
         }  # fmt: skip
-        np.testing.assert_allclose(self.outcome(states), self.outcome())
+        np.testing.assert_allclose(
+            sums(self.outcome(states)), sums(self.outcome())
+        )
 
     def test_heldout_candidates_are_counted(self):
         found = self.outcome(limit=1)
         self.assertAlmostEqual(
-            float(found.ceiling / found.measured), np.log(2), places=6
+            mean(found).log_candidates, np.log(2), places=6
         )
 
     def test_gradient_reaches_both_views_and_its_own_weights(self):
@@ -155,11 +181,138 @@ class ContrastTest(absltest.TestCase):
             for gradient in tape.gradient(found.loss, list(states.values())):
                 self.assertTrue(np.isfinite(gradient).all())
 
+    def test_an_oracle_reaches_the_ceiling(self):
+        """Texts that are there twice have the same vectors."""
+        numbers = np.array([[0], [1], [1], [1]], np.int32)
+        self.views = {
+            side: view._replace(
+                targets={'ict': numbers},
+                weights={'ict': np.ones((B, 1), np.float32)},
+                measured={'ict': np.ones((B, 1), np.float32)},
+            )
+            for side, view in self.views.items()
+        }
+        self.objective.log_scale.assign(9.0)
+        vectors = np.eye(D, dtype=np.float32)[numbers]  # [B, 1, D]
+        states = dict.fromkeys(self.views, np.repeat(vectors, T, axis=1))
+        found = mean(self.outcome(states))
+        self.assertAlmostEqual(
+            found.ceiling, (np.log(4) + 3 * np.log(4 / 3)) / 4, places=6
+        )
+        self.assertAlmostEqual(found.mi, found.ceiling, places=5)
+        self.assertAlmostEqual(found.log_candidates, np.log(4), places=6)
+        self.assertLess(mean(self.outcome()).mi, found.ceiling)
+
     def test_the_scale_ends_at_100(self):
         self.objective.log_scale.assign(50.0)
         at_limit = self.outcome()
         self.objective.log_scale.assign(np.log(5.0))
-        np.testing.assert_allclose(at_limit, self.outcome(), rtol=1e-5)
+        np.testing.assert_allclose(
+            sums(at_limit), sums(self.outcome()), rtol=1e-5
+        )
+
+
+class WordsTest(absltest.TestCase):
+    """`--ict.words`: a second part of the vector, of word vectors."""
+
+    def setUp(self):
+        super().setUp()
+        self.random = np.random.default_rng(0)
+        model = Model(zoo.config('ict_words', rate=0.0), zoo.SPECIALS)
+        self.objective = model.objectives['ict']
+        self.kernel = self.random.standard_normal(D)
+        self.objective.pooling_kernel.assign(self.kernel)
+        self.w = self.random.standard_normal(24)
+        self.objective.word_kernel.assign(self.w)
+        self.counts = zoo.statistics().training
+
+    def make(self, side):
+        lengths = self.random.integers(2, T + 1, B)
+        view = make_view(
+            self.random, side, lengths, np.arange(B), np.ones(B), np.zeros(B)
+        )
+        ids = self.random.integers(8, zoo.V, (B, T))
+        ids[:, 0] = zoo.CLS
+        ids[np.arange(B), lengths - 1] = zoo.SEP
+        states = self.random.standard_normal((B, T, D)).astype(np.float32)
+        return view._replace(ids=ids.astype(np.int32)), states, lengths
+
+    def expected(self, view, states, lengths):
+        """[B, D + 24] of length 1, term by term."""
+        p = self.counts / self.counts.sum()
+        table = self.objective.word_embeddings.numpy().astype(np.float64)
+        rows = []
+        for ids, n in zip(view.ids, lengths, strict=True):
+            weights = [
+                0
+                if i in (zoo.CLS, zoo.SEP)
+                else np.exp(table[i] @ self.w) * 1e-3 / (1e-3 + p[i])
+                for i in ids[:n]
+            ]
+            if not sum(weights):
+                weights = np.ones(n)
+            mean = np.array(weights) @ table[ids[:n]]
+            rows.append(mean / np.linalg.norm(mean))
+        states = pooled(states, lengths, self.kernel)
+        return np.hstack([states, rows]) / np.sqrt(2)
+
+    def test_the_vector_written_out(self):
+        view, states, lengths = self.make('passage')
+        lengths = np.maximum(lengths, 3)
+        view = view._replace(
+            block_ids=(np.arange(T) >= lengths[:, None]).astype(np.int32)
+        )
+        found = self.objective.text_vectors(
+            view.ids, view.block_ids == 0, states, self.counts
+        )
+        np.testing.assert_allclose(
+            found / np.sqrt(2), self.expected(view, states, lengths), rtol=0,
+            atol=1e-6,
+        )  # fmt: skip
+
+    def test_an_empty_text_has_a_vector_whatever_the_padding(self):
+        states = self.random.standard_normal((1, 6, D)).astype(np.float32)
+        ids = np.array([[zoo.CLS, zoo.SEP, 0, 0, 0, 0]], np.int32)
+        found = [
+            self.objective.text_vectors(
+                ids[:, :n], np.arange(n)[None] < 2, states[:, :n], self.counts
+            )
+            for n in (2, 3, 6)
+        ]
+        for vector in found[1:]:
+            np.testing.assert_allclose(vector, found[0], atol=1e-6)
+        table = self.objective.word_embeddings.numpy().astype(np.float64)
+        w = np.exp(table[[zoo.CLS, zoo.SEP]] @ self.w)
+        mean = w @ table[[zoo.CLS, zoo.SEP]]
+        np.testing.assert_allclose(
+            found[0][0, D:], mean / np.linalg.norm(mean), atol=1e-3
+        )
+
+    def test_the_states_alone_must_answer_too(self):
+        """The loss is of both; the bound is of the whole vectors."""
+        views, states, vectors = {}, {}, {}
+        for side in ('passage', 'sentence'):
+            views[side], states[side], lengths = self.make(side)
+            lengths = np.maximum(lengths, 3)
+            block_ids = (np.arange(T) >= lengths[:, None]).astype(np.int32)
+            views[side] = views[side]._replace(block_ids=block_ids)
+            vectors[side] = self.expected(views[side], states[side], lengths)
+        batch = batch_of(views, states)
+        found = self.objective.score(batch, self.objective.candidates(batch))
+
+        def loss(a, b):
+            scores = 20 * a @ b.T
+            own = np.diag(scores)
+            rows, columns = (special.logsumexp(scores, axis=i) for i in (0, 1))
+            return (rows + columns - 2 * own).sum() / 2
+
+        a, b = vectors.values()
+        whole = loss(a, b)
+        alone = loss(np.sqrt(2) * a[:, :D], np.sqrt(2) * b[:, :D])
+        np.testing.assert_allclose(found.loss, whole + alone, rtol=1e-5)
+        np.testing.assert_allclose(
+            found.mi, B * np.log(B) - whole, rtol=1e-4
+        )
 
 
 if __name__ == '__main__':

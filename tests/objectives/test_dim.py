@@ -5,14 +5,13 @@ import math
 import numpy as np
 import tensorflow as tf
 from absl.testing import absltest, parameterized
-from scipy import special
 
 from infoword_tf import views
 from infoword_tf.layers import dropout
 from infoword_tf.objectives import TABLE, infonce
 from infoword_tf.objectives.dim import CRITICS
 from tests import zoo
-from tests.objectives.given import batch_of
+from tests.objectives.given import F, batch_of, mean, of_pair, sums
 
 D, S, M = 6, 3, 128
 KEY = dropout.new_key(31)
@@ -36,8 +35,16 @@ def make_batch(b, seed=0, s=S):
     return starts, spelled[targets], targets, weights.astype(np.float32)
 
 
+def lengths_of(targets):
+    """How many pieces n-grams have: 1 to 3."""
+    return 1 + np.asarray(targets) % 3
+
+
 def make_views(targets, weights, sequences=None):
     b, s = targets.shape
+    sizes = np.where(weights > 0, lengths_of(targets) + 2, 0)
+    ends = np.cumsum(sizes, axis=1)
+    blocks = (np.arange(5 * s) >= ends[:, :, None]).sum(axis=1)  # [B, T]
     if sequences is None:
         sequences = np.arange(b)
     sequences = tf.constant(sequences, tf.int32)
@@ -48,7 +55,8 @@ def make_views(targets, weights, sequences=None):
             places={'dim': tf.zeros((b, 1), tf.int32)},
         ),
         'ngrams': views.View(
-            tf.zeros((b, 9), tf.int32), sequences, places=places,
+            tf.zeros((b, 5 * s), tf.int32), sequences, places=places,
+            block_ids=tf.constant(blocks, tf.int32),
             targets={'dim': tf.constant(targets, tf.int32)},
             weights={'dim': tf.constant(weights, tf.float32)},
         ),
@@ -77,7 +85,7 @@ def score(objective, batch, sequences=None, limit=None, key=None):
 def literal(
     batch, critic='dot', temperature=0.5, sequences=None, limit=None, pool=None
 ):
-    """J_DIM in NumPy, float64: an outcome.
+    """J_DIM in NumPy, float64: an outcome, of held-out text.
 
     pool: what the candidates are taken from, where that is another batch.
     """
@@ -94,7 +102,7 @@ def literal(
             return x @ y / lengths / temperature
         return x @ y
 
-    sums = np.zeros(7)
+    total, alike = np.zeros(F), np.zeros(F)
     for i, s in np.argwhere(weights > 0):
         own = f(a[i], b[i, s])
         others = [
@@ -102,24 +110,30 @@ def literal(
             for j, q in np.argwhere(pool_weights > 0)
             if sequences[j] != sequences[i]
         ][:limit]
-        everyone = [own, *(x for x, _ in others)]
-        kept = [own, *(x for x, t in others if t != targets[i, s])]
-        size = math.log(len(everyone))
-        rivals = [x for x, t in others if t != targets[i, s] and x >= own]
-        sums += [
-            special.logsumexp(kept) - own,
-            1,
-            size - (special.logsumexp(everyone) - own),
-            size,
-            not rivals,
-            1 / len(everyone),
-            1,
-        ]
-    return infonce.Outcome(*sums)
+        total += of_pair(
+            own,
+            [x for x, _ in others],
+            [t == targets[i, s] for _, t in others],
+            drop_copies=True,
+        )
+        # The bound once more, over candidates of the same length.
+        length = lengths_of(targets[i, s])
+        others = [(x, t) for x, t in others if lengths_of(t) == length]
+        alike += of_pair(
+            own, [x for x, _ in others], [t == targets[i, s] for _, t in others]
+        )
+    outcome = infonce.Outcome(*total)
+    bounds = infonce.Outcome(*alike)
+    more = {'same_length_mi': bounds.mi, 'same_length_ceiling': bounds.ceiling}
+    return outcome._replace(more=more)
 
 
-def assert_same(found, expected):
-    np.testing.assert_allclose(found, expected, rtol=2e-6, atol=2e-5)
+def assert_same(found, expected, rtol=2e-6, atol=2e-5):
+    np.testing.assert_allclose(sums(found), sums(expected), rtol, atol)
+    for name, value in found.more.items():
+        np.testing.assert_allclose(
+            float(value), expected.more[name], rtol, atol, err_msg=name
+        )
 
 
 class LiteralTest(parameterized.TestCase):
@@ -129,9 +143,10 @@ class LiteralTest(parameterized.TestCase):
         self.assertGreater(len(set(batch[3].sum(axis=1))), 1)
         found, _ = score(make_objective(critic), batch, key=key)
         assert_same(found, literal(batch, critic))
+        self.assertEqual(bool(found.more), key is None)
         # Which n-grams are left out matters, and how texts are compared.
         self.assertGreater(
-            float(found.ceiling - found.mi), float(found.loss) + 0.1
+            float(found.log_candidates - found.mi), float(found.loss) + 0.1
         )
         others = [c for c in CRITICS if c != critic]
         for other in others:
@@ -145,7 +160,7 @@ class LiteralTest(parameterized.TestCase):
         for critic in CRITICS:
             found, _ = score(make_objective(critic, temperature), batch)
             expected = literal(batch, critic, temperature)
-            np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-4)
+            assert_same(found, expected, rtol=1e-5, atol=1e-4)
 
     @parameterized.parameters(*CRITICS)
     def test_gradients_are_differences(self, critic):
@@ -199,12 +214,60 @@ class LiteralTest(parameterized.TestCase):
         )
         batch = batch_of(made, states)
         candidates = objective.candidates(batch)
-        self.assertEqual(candidates.states.dtype, tf.float32)
+        self.assertEqual(candidates.pool.states.dtype, tf.float32)
         rounded = [tf.cast(x, tf.float32).numpy() for x in (a, b)]
         assert_same(
             objective.score(batch, candidates),
             literal((*rounded, targets, weights)),
         )
+
+
+class BoundTest(parameterized.TestCase):
+    """What lengths tell, and how far a critic gets: an n-gram a text."""
+
+    def setUp(self):
+        super().setUp()
+        targets = np.random.default_rng(4).integers(D, size=(24, 1))
+        self.targets = targets.astype(np.int32)
+
+    def score(self, a, b, limit=None):
+        weights = np.ones(self.targets.shape, np.float32)
+        batch = a, b[:, None], self.targets, weights
+        found, _ = score(make_objective(), batch, limit=limit)
+        return found, literal(batch, limit=limit)
+
+    @parameterized.parameters(None, 9)
+    def test_a_critic_that_knows_lengths_alone(self, limit):
+        length = np.eye(D)[lengths_of(self.targets[:, 0])]
+        found, expected = self.score(3 * length, length, limit)
+        assert_same(found, expected)
+        self.assertGreater(float(found.mi), 24 * 0.5)
+        self.assertAlmostEqual(
+            float(found.more['same_length_mi']), 0.0, places=4
+        )
+        self.assertGreater(float(found.more['same_length_ceiling']), 24 * 0.5)
+
+    @parameterized.parameters(None, 9)
+    def test_an_oracle_reaches_both_ceilings(self, limit):
+        b = np.eye(D)[self.targets[:, 0]]
+        found, expected = self.score(30 * b, b, limit)
+        assert_same(found, expected)
+        size = 24 if limit is None else limit + 1
+        self.assertGreater(24 * math.log(size), float(found.ceiling) + 10)
+        for mi, ceiling in (
+            (found.mi, found.ceiling),
+            (found.more[n] for n in make_objective().more),
+        ):
+            self.assertAlmostEqual(float(mi), float(ceiling), places=3)
+        for seed in range(3):
+            other, _ = self.score(
+                np.random.default_rng(seed).normal(0, 9, (24, D)), b, limit
+            )
+            self.assertLess(float(other.mi), float(found.ceiling))
+            self.assertLess(
+                float(other.more['same_length_mi']),
+                float(found.more['same_length_ceiling']),
+            )
 
 
 class PairsTest(parameterized.TestCase):
@@ -216,7 +279,7 @@ class PairsTest(parameterized.TestCase):
         permuted, permuted_gradients = score(
             make_objective(critic), [x[order] for x in batch]
         )
-        np.testing.assert_allclose(permuted, plain, rtol=1e-5)
+        assert_same(permuted, plain, rtol=1e-5)
         for one, two in zip(permuted_gradients, gradients, strict=True):
             np.testing.assert_allclose(one, two[order], atol=1e-5)
 
@@ -255,7 +318,9 @@ class PairsTest(parameterized.TestCase):
             float(everyone.ceiling), math.log(3 * S + 1), places=5
         )
         weights[0] = [1, 0, 0]
-        np.testing.assert_array_equal(self.first_pair(batch), everyone)
+        np.testing.assert_array_equal(
+            sums(self.first_pair(batch)), sums(everyone)
+        )
         weights[1] = [1, 0, 0]
         self.assertLess(
             float(self.first_pair(batch).loss), float(everyone.loss) - 1e-3
@@ -276,12 +341,12 @@ class PairsTest(parameterized.TestCase):
         )
         # Of all candidates by the positive: the copy adds 1.
         odds = math.exp(float(without.loss))
-        for outcome, size, ratio in (
-            (found, 4, odds + 1),
-            (without, 3, odds),
+        for outcome, size, ratio, copies in (
+            (found, 4, odds + 1, 1),
+            (without, 3, odds, 0),
         ):
             self.assertAlmostEqual(
-                float(outcome.ceiling), math.log(size), places=5
+                float(outcome.ceiling), math.log(size / (1 + copies)), places=5
             )
             self.assertAlmostEqual(
                 float(outcome.mi), math.log(size / ratio), places=4
@@ -296,13 +361,10 @@ class LimitTest(parameterized.TestCase):
         batch = make_batch(12)
         found, _ = score(make_objective(critic), batch, limit=limit)
         assert_same(found, literal(batch, critic, limit=limit))
-        pairs = batch[3].sum()
         self.assertAlmostEqual(
-            float(found.ceiling), pairs * math.log(limit + 1), places=4
+            mean(found).log_candidates, math.log(limit + 1), places=5
         )
-        self.assertAlmostEqual(
-            float(found.chance), pairs / (limit + 1), places=4
-        )
+        self.assertAlmostEqual(mean(found).chance, 1 / (limit + 1), places=5)
 
     def test_as_many_as_are_reported(self):
         self.assertEqual(TABLE['dim'].heldout_candidates, M)
@@ -310,7 +372,7 @@ class LimitTest(parameterized.TestCase):
         self.assertGreater(batch[3].sum(), M + S)
         found, _ = score(make_objective(), batch, limit=M)
         np.testing.assert_allclose(
-            [found.ceiling / found.measured, found.chance / found.measured],
+            [mean(found).log_candidates, mean(found).chance],
             [math.log(129), 1 / 129],
             rtol=1e-5,
         )
@@ -320,8 +382,8 @@ class LimitTest(parameterized.TestCase):
         batch[3][:] = [[1, 1, 1], [1, 0, 0], [1, 1, 0]]
         found, _ = score(make_objective(), batch, limit=M)
         # 3 n-grams of others for the first row, 5 for the second, 4.
-        ceiling = 3 * math.log(4) + math.log(6) + 2 * math.log(5)
-        self.assertAlmostEqual(float(found.ceiling), ceiling, places=4)
+        sizes = 3 * math.log(4) + math.log(6) + 2 * math.log(5)
+        self.assertAlmostEqual(float(found.log_candidates), sizes, places=4)
         assert_same(found, literal(batch))
 
     def test_candidates_of_other_text(self):
@@ -337,7 +399,7 @@ class LimitTest(parameterized.TestCase):
                 limit=6,
             )
         )
-        sums = np.zeros(7)
+        total = np.zeros(F)
         for part in (slice(0, 3), slice(3, 8)):
             made = make_views(
                 targets[part], weights[part], np.arange(8)[part]
@@ -346,8 +408,8 @@ class LimitTest(parameterized.TestCase):
                 'masked': tf.constant(a[part, None]),
                 'ngrams': tf.constant(b[part]),
             }
-            sums += objective.score(batch_of(made, states), candidates)
-        assert_same(sums, expected)
+            total += sums(objective.score(batch_of(made, states), candidates))
+        np.testing.assert_allclose(total, sums(expected), rtol=2e-6, atol=2e-5)
 
 
 class EdgeTest(parameterized.TestCase):
@@ -358,7 +420,9 @@ class EdgeTest(parameterized.TestCase):
     def assert_nothing(self, found, gradients, pairs):
         """No rivals: every pair is sure, and nothing is known."""
         np.testing.assert_allclose(
-            found, [0, pairs, 0, 0, pairs, pairs, pairs], atol=1e-6
+            sums(found),
+            [0, pairs, 0, 0, 0, 0, pairs, pairs, pairs],
+            atol=1e-6,
         )
         for gradient in gradients:
             np.testing.assert_array_equal(gradient, np.zeros(gradient.shape))
@@ -393,7 +457,8 @@ class EdgeTest(parameterized.TestCase):
         assert_same(found, literal((a, b, targets, weights), critic))
         self.assertAlmostEqual(float(found.loss), 0.0, places=5)
         self.assertAlmostEqual(float(found.mi), 0.0, places=4)
-        self.assertGreater(float(found.ceiling), 10.0)
+        self.assertAlmostEqual(float(found.ceiling), 0.0, places=4)
+        self.assertGreater(float(found.log_candidates), 10.0)
         for gradient in gradients:
             np.testing.assert_allclose(gradient, 0.0, atol=1e-6)
 
@@ -424,7 +489,7 @@ class EdgeTest(parameterized.TestCase):
             make_objective(critic), (a, b, targets, weights), limit=limit
         )
         expected = literal((a, b, targets, weights), critic, limit=limit)
-        np.testing.assert_allclose(found, expected, rtol=1e-5, atol=0.1)
+        assert_same(found, expected, rtol=1e-5, atol=0.1)
         self.assert_finite(gradients)
 
 
@@ -443,7 +508,6 @@ class SettingsTest(parameterized.TestCase):
 
     def test_of_the_paper(self):
         self.assertEqual(TABLE['dim'].settings['critic'].default, 'dot')
-        self.assertEqual(make_objective().kl(zoo.statistics()), 0.0)
 
     def test_owns_nothing(self):
         objective = make_objective()

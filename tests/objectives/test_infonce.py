@@ -11,6 +11,7 @@ from scipy import special, stats
 from infoword_tf.layers import dropout
 from infoword_tf.layers.vocabulary_scores import vocabulary_scores
 from infoword_tf.objectives import infonce
+from tests.objectives.given import mean, sums
 
 N, M = 6, 9
 
@@ -51,14 +52,16 @@ def batch_candidates(positive, negatives, identical=None):
 
 
 def values(outcome):
-    """Means of an outcome: loss by weight, the others by measured pairs."""
-    return {
-        'loss': float(outcome.loss / outcome.weight),
-        'mi': float(outcome.mi / outcome.measured),
-        'ceiling': float(outcome.ceiling / outcome.measured),
-        'accuracy': float(outcome.accuracy / outcome.measured),
-        'chance': float(outcome.chance / outcome.measured),
-    }
+    """Means of an outcome, by name."""
+    return mean(outcome)._asdict()
+
+
+def marginal(log_ratio, unigram=0.0, commonest=None):
+    """Of N pairs; no b is the commonest where none is given."""
+    if commonest is None:
+        commonest = np.zeros(np.shape(log_ratio) or N)
+    fields = log_ratio, unigram, commonest
+    return infonce.Marginal(*(tf.constant(x, tf.float32) for x in fields))
 
 
 class IdentityTest(parameterized.TestCase):
@@ -67,7 +70,6 @@ class IdentityTest(parameterized.TestCase):
             infonce.infonce(
                 batch_candidates(tf.fill([N], 3.5), tf.fill([N, M], 3.5)),
                 tf.ones(N),
-                0.0,
             )
         )
         self.assertAlmostEqual(found['loss'], math.log(M + 1), places=5)
@@ -81,7 +83,7 @@ class IdentityTest(parameterized.TestCase):
             infonce.infonce(
                 batch_candidates(tf.fill([N], 90.0), tf.zeros([N, M])),
                 tf.ones(N),
-                0.25,
+                marginal(0.25),
             )
         )
         self.assertAlmostEqual(found['loss'], 0.0, places=5)
@@ -95,7 +97,7 @@ class IdentityTest(parameterized.TestCase):
         candidates = batch_candidates(scores[:, 0], scores[:, 1:])
         for i in range(N):
             one = tf.one_hot(i, N)
-            found = values(infonce.infonce(candidates, one, 0.0))
+            found = values(infonce.infonce(candidates, one))
             self.assertLessEqual(found['mi'], math.log(M) + 1e-6)
             self.assertAlmostEqual(found['ceiling'], math.log(M), places=5)
 
@@ -106,7 +108,7 @@ class IdentityTest(parameterized.TestCase):
             plain, shifted = (
                 values(
                     infonce.infonce(
-                        batch_candidates(s[:, 0], s[:, 1:]), tf.ones(N), 0.0
+                        batch_candidates(s[:, 0], s[:, 1:]), tf.ones(N)
                     )
                 )[part]
                 for s in (scores, scores + shift)
@@ -117,8 +119,10 @@ class IdentityTest(parameterized.TestCase):
         scores = make_scores()
         order = np.random.default_rng(1).permutation(M - 1)
         plain, permuted = (
-            infonce.infonce(
-                batch_candidates(scores[:, 0], columns), tf.ones(N), 0.0
+            sums(
+                infonce.infonce(
+                    batch_candidates(scores[:, 0], columns), tf.ones(N)
+                )
             )
             for columns in (
                 scores[:, 1:],
@@ -133,7 +137,7 @@ class IdentityTest(parameterized.TestCase):
         with tf.GradientTape() as tape:
             tape.watch([positive, negatives])
             loss = infonce.infonce(
-                batch_candidates(positive, negatives), tf.ones(N), 0.0
+                batch_candidates(positive, negatives), tf.ones(N)
             ).loss
         p = special.softmax(scores.numpy().astype(np.float64), axis=1)
         d_positive, d_negatives = tape.gradient(loss, [positive, negatives])
@@ -154,7 +158,7 @@ class IdentityTest(parameterized.TestCase):
             candidates = infonce.Candidates(
                 positive, log_sum, math.log(M), rank
             )
-            ours = infonce.infonce(candidates, tf.ones(N), 0.0).loss
+            ours = infonce.infonce(candidates, tf.ones(N)).loss
             theirs = tf.reduce_sum(
                 tf.nn.sparse_softmax_cross_entropy_with_logits(
                     targets, tf.matmul(states, table, transpose_b=True)
@@ -193,55 +197,77 @@ class OutcomeTest(absltest.TestCase):
         np.testing.assert_array_equal(self.candidates.rank, [1, 0])
 
     def test_weights(self):
-        found = infonce.infonce(self.candidates, tf.constant([2.0, 0.5]), 0.1)
+        found = infonce.infonce(self.candidates, tf.constant([2.0, 0.5]))
         loss = 2 * self.losses[0] + 0.5 * self.losses[1]
-        ceiling = 2 * self.sizes[0] + 0.5 * self.sizes[1] - 2.5 * 0.1
+        size = 2 * self.sizes[0] + 0.5 * self.sizes[1]
         chance = 2 / 2 + 0.5 / 3
         np.testing.assert_allclose(
-            found,
-            [loss, 2.5, ceiling - loss, ceiling, 0.5, chance, 2.5],
+            sums(found),
+            [loss, 2.5, size - loss, size, size, 0, 0.5, chance, 2.5],
             rtol=1e-5,
+        )
+
+    def test_what_is_known_of_b(self):
+        """Pair by pair: p / q, the frequencies' MI, whether it is commonest."""
+        known = marginal([0.25, -1.0], [-0.5, 2.0], [0.0, 1.0])
+        found = infonce.infonce(
+            self.candidates, tf.constant([2.0, 0.5]), known
+        )
+        loss = 2 * self.losses[0] + 0.5 * self.losses[1]
+        size = 2 * self.sizes[0] + 0.5 * self.sizes[1]
+        ceiling = size - 2 * 0.25 + 0.5 * 1.0
+        np.testing.assert_allclose(
+            sums(found),
+            [loss, 2.5, ceiling - loss, ceiling, size, 0, 0.5, 0.5, 2.5],
+            rtol=1e-5,
+        )
+
+    def test_copies_lower_the_ceiling(self):
+        copies = tf.constant([0.25, 1.0])
+        found = infonce.infonce(
+            self.candidates._replace(log_copies=copies),
+            tf.constant([2.0, 0.5]),
+        )
+        plain = infonce.infonce(self.candidates, tf.constant([2.0, 0.5]))
+        self.assertAlmostEqual(
+            float(plain.ceiling - found.ceiling), 2 * 0.25 + 0.5, places=6
+        )
+        np.testing.assert_array_equal(
+            np.delete(sums(found), 3), np.delete(sums(plain), 3)
         )
 
     def test_pairs_that_show_b_count_in_the_loss_alone(self):
         found = infonce.infonce(
             self.candidates,
             tf.constant([2.0, 0.5]),
-            0.1,
+            marginal([9.0, 0.1], [9.0, 0.2], [1.0, 0.0]),
             measured=tf.constant([0.0, 1.0]),
         )
         loss = 2 * self.losses[0] + 0.5 * self.losses[1]
-        ceiling = 0.5 * (self.sizes[1] - 0.1)
+        ceiling, size = 0.5 * (self.sizes[1] - 0.1), 0.5 * self.sizes[1]
+        mi = ceiling - 0.5 * self.losses[1]
         np.testing.assert_allclose(
-            found,
-            [
-                loss,
-                2.5,
-                ceiling - 0.5 * self.losses[1],
-                ceiling,
-                0.5,
-                0.5 / 3,
-                0.5,
-            ],
+            sums(found),
+            [loss, 2.5, mi, ceiling, size, 0.1, 0.5, 0, 0.5],
             rtol=1e-5,
         )
 
     def test_what_training_leaves_out_stays_in_the_bound(self):
         weights = tf.ones(2)
-        plain = infonce.infonce(self.candidates, weights, 0.1)
+        plain = infonce.infonce(self.candidates, weights)
         other = infonce.infonce(
             self.candidates,
             weights,
-            0.1,
             train_log_sum=self.candidates.positive + [1.0, 2.0],
         )
         np.testing.assert_allclose(other.loss, 3.0, rtol=1e-6)
-        np.testing.assert_array_equal(other[1:], plain[1:])
+        np.testing.assert_array_equal(sums(other)[1:], sums(plain)[1:])
 
     def test_scalar_size(self):
         candidates = self.candidates._replace(log_size=1.5)
-        found = infonce.infonce(candidates, tf.constant([2.0, 0.5]), 0.1)
-        self.assertAlmostEqual(float(found.ceiling), 2.5 * 1.4, places=5)
+        found = infonce.infonce(candidates, tf.constant([2.0, 0.5]))
+        for value in (found.ceiling, found.log_candidates):
+            self.assertAlmostEqual(float(value), 2.5 * 1.5, places=5)
         self.assertAlmostEqual(
             float(found.chance), 2.5 * math.exp(-1.5), places=5
         )
@@ -279,6 +305,10 @@ class CountedTest(absltest.TestCase):
             columns = np.repeat(np.arange(M), counts[i])
             summed = np.bincount(columns, p[:-1], minlength=M)
             np.testing.assert_allclose(d_scores[i], summed, atol=1e-6)
+            copies = math.log(1 + counts[i][identical[i]].sum())
+            self.assertAlmostEqual(
+                float(found.log_copies[i]), copies, places=6
+            )
             # A rival is a column, however many copies of it there are.
             rivals = (scores[i] >= positive[i]) & (counts[i] > 0)
             self.assertEqual(
@@ -301,8 +331,10 @@ class CountedTest(absltest.TestCase):
             found = infonce.counted(
                 positive, scores, tf.zeros((1, 2)), tf.zeros((1, 2), tf.bool)
             )
-            outcome = infonce.infonce(found, tf.ones(1), 0.0)
-        np.testing.assert_array_equal(outcome, [0, 1, 0, 0, 1, 1, 1])
+            outcome = infonce.infonce(found, tf.ones(1))
+        np.testing.assert_array_equal(
+            sums(outcome), [0, 1, 0, 0, 0, 0, 1, 1, 1]
+        )
         d_positive, d_scores = tape.gradient(outcome.loss, [positive, scores])
         np.testing.assert_array_equal(d_positive, [0.0])
         np.testing.assert_array_equal(d_scores, [[0.0, 0.0]])
@@ -319,45 +351,51 @@ class ContrastTest(parameterized.TestCase):
             tf.constant([[2.0, 1.0, 0.0]]),
             tf.constant([[False, True, False]]),
             tf.ones(1),
-            0.0,
             drop_identical=dropped,
         )
+        mi, most, size = math.log(4 / (8 / 3)), math.log(4 / 2), math.log(4)
         np.testing.assert_allclose(
-            found,
-            [math.log(odds), 1, math.log(4 / (8 / 3)), math.log(4), 1, 0.25, 1],
+            sums(found),
+            [math.log(odds), 1, mi, most, size, 0, 1, 0.25, 1],
             rtol=1e-6,
         )
 
+    def test_an_oracle_reaches_the_ceiling_and_none_passes_it(self):
+        """It knows all but which copy is which."""
+        random = np.random.default_rng(5)
+        b = random.integers(0, 4, N)
+        others = random.integers(0, 4, (N, M))
+        counts = random.integers(0, 3, (N, M)).astype(np.float32)
+        identical = others == b[:, None]
+        copies, most = (counts * identical).sum(axis=1), counts.sum(axis=1)
+        ceiling = np.log((1 + most) / (1 + copies)).mean()
+        self.assertLess(ceiling, np.log(1 + most).mean() - 0.5)
 
-class EntropyTest(absltest.TestCase):
-    P = [0.5, 0.25, 0.25, 0.0]
+        def found(positive, scores):
+            return mean(
+                infonce.contrast(
+                    tf.constant(positive, tf.float32),
+                    tf.constant(scores, tf.float32),
+                    tf.constant(counts),
+                    tf.constant(identical),
+                    tf.ones(N),
+                    drop_identical=False,
+                )
+            )
 
-    def test_entropy(self):
-        self.assertAlmostEqual(infonce.entropy(self.P), 1.5 * math.log(2))
-        self.assertAlmostEqual(infonce.entropy([1.0, 0.0]), 0.0)
-        self.assertAlmostEqual(infonce.entropy([0.2] * 5), math.log(5))
-
-    def test_divergence(self):
-        q = [0.25, 0.25, 0.25, 0.25]
-        self.assertAlmostEqual(
-            infonce.divergence(self.P, q), 0.5 * math.log(2)
-        )
-        self.assertAlmostEqual(infonce.divergence(self.P, self.P), 0.0)
-        self.assertEqual(infonce.divergence(q, self.P), math.inf)
-        self.assertAlmostEqual(
-            infonce.divergence([0.75, 0.25], [0.5, 0.5]),
-            0.75 * math.log(1.5) - 0.25 * math.log(2),
-        )
-
-    def test_divergence_from_uniform(self):
-        self.assertAlmostEqual(
-            infonce.divergence_from_uniform(self.P), 0.5 * math.log(2)
-        )
-        self.assertAlmostEqual(
-            infonce.divergence_from_uniform(self.P),
-            infonce.divergence(self.P, [0.25] * 4),
-        )
-        self.assertAlmostEqual(infonce.divergence_from_uniform([0.1] * 10), 0)
+        oracle = found(np.full(N, 30.0), np.where(identical, 30.0, 0.0))
+        self.assertAlmostEqual(oracle.mi, ceiling, places=5)
+        self.assertAlmostEqual(oracle.ceiling, ceiling, places=5)
+        self.assertEqual(oracle.accuracy, 1.0)
+        for scale in (0.1, 1.0, 30.0):
+            # Any critic of (a, b) scores copies as it scores b.
+            scores = scale * random.standard_normal((N, 4))
+            scores[np.arange(N), b] += 2 * scale
+            critic = found(
+                scores[np.arange(N), b],
+                np.take_along_axis(scores, others, axis=1),
+            )
+            self.assertLessEqual(critic.mi, ceiling + 1e-5)
 
 
 class KnownInformationTest(parameterized.TestCase):
@@ -365,8 +403,8 @@ class KnownInformationTest(parameterized.TestCase):
 
     def test_the_truth(self):
         self.assertAlmostEqual(JOINT.sum(), 1.0)
-        h_b = infonce.entropy(P_B)
-        h_given = float(P_A @ [infonce.entropy(p) for p in GIVEN])
+        h_b = stats.entropy(P_B)
+        h_given = float(P_A @ [stats.entropy(p) for p in GIVEN])
         self.assertAlmostEqual(KNOWN, h_b - h_given)
         self.assertAlmostEqual(KNOWN, 0.28156118, places=7)
 
@@ -383,7 +421,7 @@ class KnownInformationTest(parameterized.TestCase):
             infonce.infonce(
                 candidates,
                 tf.constant(JOINT.ravel(), tf.float32),
-                infonce.divergence_from_uniform(P_B),
+                marginal(np.log(5 * P_B)[WORD]),
             )
         )
 
@@ -391,7 +429,7 @@ class KnownInformationTest(parameterized.TestCase):
         found = self.over_vocabulary(np.log(GIVEN)[CONTEXT])
         self.assertAlmostEqual(found['mi'], KNOWN, places=5)
         self.assertAlmostEqual(
-            found['ceiling'], infonce.entropy(P_B), places=5
+            found['ceiling'], stats.entropy(P_B), places=5
         )
 
     def test_frequencies_alone_are_no_information(self):
@@ -424,12 +462,12 @@ class KnownInformationTest(parameterized.TestCase):
             tf.constant(np.repeat(counts, 20, axis=0), tf.float32),
             tf.constant(np.arange(5) == np.tile(WORD, k)[:, None]),
         )
-        kl = infonce.divergence(P_B, q)
         weights = np.outer(shares, JOINT.ravel()).ravel()
+        log_ratio = np.tile(np.log(P_B / q)[WORD], k)
         outcome = infonce.infonce(
-            candidates, tf.constant(weights, tf.float32), kl
+            candidates, tf.constant(weights, tf.float32), marginal(log_ratio)
         )
-        bound = candidates.log_size - kl - candidates.log_sum
+        bound = candidates.log_size - log_ratio - candidates.log_sum
         bound = (bound + candidates.positive).numpy().reshape(k, 20)
         return values(outcome)['mi'], bound @ JOINT.ravel()
 
@@ -473,11 +511,11 @@ class KnownInformationTest(parameterized.TestCase):
         self.assertAlmostEqual(found, total, places=5)
 
     def test_without_the_divergence_other_draws_would_flatter(self):
-        """Why KL(p || q) is taken off: uniform draws, the same critic."""
+        """Why log p / q is taken off: uniform draws, the same critic."""
         q = np.full(5, 0.2)
         counts = np.random.default_rng(1).multinomial(256, q, size=4000)
         mean, _ = self.reported(q, counts, np.full(4000, 1 / 4000))
-        kl = infonce.divergence(P_B, q)
+        kl = stats.entropy(P_B, q)
         self.assertGreater(mean + kl, KNOWN + 0.5 * kl)
         self.assertLess(mean, KNOWN + 0.002)
 

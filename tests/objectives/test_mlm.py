@@ -16,10 +16,19 @@ from infoword_tf.model import Model
 from infoword_tf.objectives import TABLE, Statistics, infonce
 from infoword_tf.views import VIEWS, View, masking
 from tests import zoo
-from tests.objectives.given import batch_of, states_of
+from tests.objectives.given import (
+    F,
+    batch_of,
+    mean,
+    of_pair,
+    of_piece,
+    states_of,
+    sums,
+)
 
 V, D, P = zoo.V, 16, 3
 KEY = dropout.new_key(31)
+COMMONEST = int(np.argmax(zoo.frequencies()))
 
 
 def make_objective(row, width=D, gelu='tanh', **settings):
@@ -52,6 +61,9 @@ def make_view(row, targets, weights=None, sequences=None, shown=None):
         places={row: tf.constant(places)},
         targets={row: tf.constant(targets, tf.int32)},
         weights={row: tf.constant(weights, tf.float32)},
+        measured={
+            row: tf.constant(ids[:, 1:-1] == zoo.MASK, tf.float32)
+        },
     )
 
 
@@ -96,7 +108,7 @@ def literal(
     sequences = range(b) if sequences is None else sequences
     states = tf.constant(states, tf.float64)
     words = tf.cast(objective.encoder.embedding_table.value, tf.float64)
-    sums = np.zeros(7)
+    outcome = np.zeros(F)
     with tf.GradientTape() as tape:
         tape.watch([states, words])
         total = tf.zeros([], tf.float64)
@@ -115,27 +127,23 @@ def literal(
                 s = tf.linalg.matvec(words, states[i, q])
                 loss = tf.reduce_logsumexp(tf.gather(s, [own, *kept])) - s[own]
                 total += loss
-                s = s.numpy()
-                everyone = special.logsumexp(s[[own, *others]])
-                size = math.log(1 + len(others))
-                rivals = [w for w in others if w != own and s[w] >= s[own]]
-                sums += [
-                    float(loss),
-                    1,
-                    size - (everyone - s[own]),
-                    size,
-                    not rivals,
-                    1 / (1 + len(others)),
-                    1,
-                ]
+                outcome += of_pair(
+                    float(s[own]),
+                    [float(s[w]) for w in others],
+                    [w == own for w in others],
+                    own == COMMONEST,
+                    drop_hits,
+                )
     gradients = tape.gradient(total, [states, words])
-    return infonce.Outcome(*sums), [
+    return infonce.Outcome(*outcome), [
         tf.convert_to_tensor(g).numpy() for g in gradients
     ]
 
 
 def assert_same(found, expected, gradients=True):
-    np.testing.assert_allclose(found[0], expected[0], rtol=2e-6, atol=2e-5)
+    np.testing.assert_allclose(
+        sums(found[0]), sums(expected[0]), rtol=2e-6, atol=2e-5
+    )
     if gradients:
         for one, two in zip(found[1], expected[1], strict=True):
             np.testing.assert_allclose(one, two, rtol=0, atol=1e-5)
@@ -189,10 +197,11 @@ class NcePiecesTest(parameterized.TestCase):
         states = np.random.default_rng(0).standard_normal((2, 1, D))
         view = make_view('bert_nce', targets)
         found, _ = score(objective, view, np.float32(states))
-        # Loss log 2 each, MI 0, ceiling log 2, right twice: no other word.
+        # Loss log 2 each, MI 0 and no more to be had, of candidates log 2,
+        # right twice: no other word.
         np.testing.assert_allclose(
-            found,
-            [2 * math.log(2), 2, 0, 2 * math.log(2), 2, 1, 2],
+            sums(found),
+            [2 * math.log(2), 2, 0, 0, 2 * math.log(2), 0, 2, 0, 2],
             atol=1e-6,
         )
 
@@ -204,7 +213,7 @@ class NcePiecesTest(parameterized.TestCase):
         objective = make_objective('bert_nce', drop_hits=True)
         dropped, _ = score(objective, view, states)
         self.assertLess(float(dropped.loss), float(kept.loss) - 0.1)
-        np.testing.assert_array_equal(dropped[1:], kept[1:])
+        np.testing.assert_array_equal(sums(dropped)[1:], sums(kept)[1:])
 
     def test_without_hits_dropping_changes_nothing(self):
         states, _, weights = make_batch(5)
@@ -213,7 +222,7 @@ class NcePiecesTest(parameterized.TestCase):
         kept = score(make_objective('bert_nce'), view, states)
         objective = make_objective('bert_nce', drop_hits=True)
         np.testing.assert_array_equal(
-            score(objective, view, states)[0], kept[0]
+            sums(score(objective, view, states)[0]), sums(kept[0])
         )
 
     @parameterized.parameters(8, 24)
@@ -229,7 +238,7 @@ class NcePiecesTest(parameterized.TestCase):
             make_view('bert_nce', targets[order], weights[order]),
             states[order],
         )
-        np.testing.assert_allclose(permuted, plain, rtol=1e-5)
+        np.testing.assert_allclose(sums(permuted), sums(plain), rtol=1e-5)
         np.testing.assert_allclose(
             permuted_gradients[0], gradients[0][order], atol=1e-6
         )
@@ -261,7 +270,7 @@ class NcePiecesTest(parameterized.TestCase):
         again, _ = score(
             objective, make_view('bert_nce', targets, weights), states
         )
-        np.testing.assert_array_equal(again, plain)
+        np.testing.assert_array_equal(sums(again), sums(plain))
 
     # Of 24 x 3 targets, more than there are words, the first are ids still.
     @parameterized.product(b=(8, 24), limit=(1, 4, 7, 11))
@@ -272,9 +281,8 @@ class NcePiecesTest(parameterized.TestCase):
         found = score(objective, view, states, limit=limit)
         expected = literal(objective, states, targets, weights, limit=limit)
         assert_same(found, expected)
-        pairs = weights.sum()
         self.assertAlmostEqual(
-            float(found[0].ceiling), pairs * math.log(limit + 1), places=4
+            mean(found[0]).log_candidates, math.log(limit + 1), places=5
         )
 
     def test_limit_beyond_what_there_is(self):
@@ -284,10 +292,10 @@ class NcePiecesTest(parameterized.TestCase):
         view = make_view('bert_nce', targets, weights)
         found, _ = score(objective, view, states, limit=1000)
         # 3 words of others for the first row, 5 for the second, 4.
-        ceiling = 3 * math.log(4) + math.log(6) + 2 * math.log(5)
-        self.assertAlmostEqual(float(found.ceiling), ceiling, places=4)
+        sizes = 3 * math.log(4) + math.log(6) + 2 * math.log(5)
+        self.assertAlmostEqual(float(found.log_candidates), sizes, places=4)
         np.testing.assert_allclose(
-            found, score(objective, view, states)[0], rtol=1e-6
+            sums(found), sums(score(objective, view, states)[0]), rtol=1e-6
         )
 
     def test_candidates_of_other_text(self):
@@ -300,16 +308,16 @@ class NcePiecesTest(parameterized.TestCase):
         candidates = objective.candidates(
             batch_of({'masked': head}, {}, limit=6)
         )
-        sums = np.zeros(7)
+        total = np.zeros(F)
         for part in (slice(0, 3), slice(3, 8)):
             view = make_view(
                 'bert_nce', targets[part], weights[part], np.arange(8)[part]
             )
             at = {'masked': tf.constant(states[part])}
-            sums += objective.score(
-                batch_of({'masked': view}, at), candidates
+            total += sums(
+                objective.score(batch_of({'masked': view}, at), candidates)
             )
-        np.testing.assert_allclose(sums, expected, rtol=1e-5)
+        np.testing.assert_allclose(total, sums(expected), rtol=1e-5)
 
     @parameterized.product(drop_hits=(False, True), key=(None, KEY))
     def test_one_sequence_has_no_candidates(self, drop_hits, key):
@@ -318,7 +326,10 @@ class NcePiecesTest(parameterized.TestCase):
         outcome, gradients = score(
             objective, make_view('bert_nce', targets, weights), states, key
         )
-        np.testing.assert_array_equal(outcome, [0, 3, 0, 0, 3, 3, 3])
+        chance = (targets == COMMONEST).sum()
+        np.testing.assert_array_equal(
+            sums(outcome), [0, 3, 0, 0, 0, 0, 3, chance, 3]
+        )
         for gradient in gradients:
             np.testing.assert_array_equal(gradient, np.zeros(gradient.shape))
 
@@ -332,7 +343,7 @@ class NcePiecesTest(parameterized.TestCase):
         self.assertAlmostEqual(float(outcome.mi), 0.0, places=4)
         self.assertEqual(float(outcome.accuracy), 0.0)
         self.assertAlmostEqual(
-            float(outcome.loss), float(outcome.ceiling), places=4
+            float(outcome.loss), float(outcome.log_candidates), places=4
         )
 
     # By targets, and by counts of the vocabulary.
@@ -347,11 +358,9 @@ class NcePiecesTest(parameterized.TestCase):
         self.assertEqual(by_states.dtype, tf.bfloat16.as_numpy_dtype)
         rounded = tf.cast(rounded, tf.float32).numpy()
         expected, _ = literal(objective, rounded, targets, weights)
-        np.testing.assert_allclose(found, expected, rtol=2e-6, atol=2e-5)
-
-    def test_kl_is_0(self):
-        objective = make_objective('bert_nce')
-        self.assertEqual(objective.kl(zoo.statistics()), 0.0)
+        np.testing.assert_allclose(
+            sums(found), sums(expected), rtol=2e-6, atol=2e-5
+        )
 
     def test_owns_nothing(self):
         self.assertEmpty(make_objective('bert_nce').weights)
@@ -383,11 +392,7 @@ class MaskedPiecesTest(parameterized.TestCase):
         states, targets, weights = make_batch(8)
         # Text that is measured may have other frequencies than was trained on.
         frequencies = zoo.frequencies()
-        statistics = Statistics(frequencies[::-1] ** 2, 500 * frequencies)
-        h = infonce.entropy(frequencies)
-        self.assertAlmostEqual(
-            objective.kl(statistics), math.log(V) - h, places=9
-        )
+        statistics = Statistics(90 * frequencies[::-1], 500 * frequencies)
         outcome, _ = score(
             objective,
             make_view('mlm', targets, weights),
@@ -396,23 +401,13 @@ class MaskedPiecesTest(parameterized.TestCase):
             statistics=statistics,
         )
         scores = self.written_out(objective, states, gelu)
-        log_p = scores - special.logsumexp(scores, axis=-1, keepdims=True)
-        own = np.take_along_axis(log_p, targets[..., None], axis=-1)[..., 0]
-        loss, pairs = -(own * weights).sum(), weights.sum()
-        right = (log_p.argmax(axis=-1) == targets) * weights
+        real = weights > 0
+        expected = [
+            of_piece(x, target, statistics)
+            for x, target in zip(scores[real], targets[real], strict=True)
+        ]
         np.testing.assert_allclose(
-            outcome,
-            [
-                loss,
-                pairs,
-                h * pairs - loss,
-                h * pairs,
-                right.sum(),
-                pairs / V,
-                pairs,
-            ],
-            rtol=1e-5,
-            atol=1e-4,
+            sums(outcome), np.sum(expected, axis=0), rtol=1e-5, atol=1e-4
         )
 
     @parameterized.parameters(False, True)
@@ -422,7 +417,7 @@ class MaskedPiecesTest(parameterized.TestCase):
         view = make_view('mlm', targets, weights)
         found, gradients = score(objective, view, states, KEY)
         plain, plain_gradients = score(objective, view, states)
-        np.testing.assert_allclose(found, plain, rtol=1e-5)
+        np.testing.assert_allclose(sums(found), sums(plain), rtol=1e-5)
         for one, two in zip(gradients, plain_gradients, strict=True):
             np.testing.assert_allclose(one, two, atol=1e-5)
 
@@ -507,7 +502,7 @@ class SharedViewTest(absltest.TestCase):
             for draw in draws
         )
         # Each keeps places of its own.
-        for field in ('places', 'targets', 'weights'):
+        for field in ('places', 'targets', 'weights', 'measured'):
             getattr(view, field)['mlm'] = getattr(other, field)['mlm']
 
         def outcomes(*rows):
@@ -527,7 +522,9 @@ class SharedViewTest(absltest.TestCase):
         total = 0.0
         for row, weight in (('mlm', 1.0), ('bert_nce', 0.5)):
             alone, mean = outcomes(row)
-            np.testing.assert_allclose(both[row], alone[row], rtol=1e-5)
+            np.testing.assert_allclose(
+                sums(both[row]), sums(alone[row]), rtol=1e-5
+            )
             self.assertAlmostEqual(
                 mean, float(alone[row].loss / alone[row].weight), places=5
             )

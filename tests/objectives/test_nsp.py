@@ -12,8 +12,10 @@ from infoword_tf.encoders import Inputs
 from infoword_tf.layers import dropout
 from infoword_tf.plan import make_plan
 from infoword_tf.views import View
+from infoword_tf.views.masked import masked
+from infoword_tf.views.masking import masking
 from tests import zoo
-from tests.objectives.given import batch_of, states_of
+from tests.objectives.given import batch_of, states_of, sums
 
 B, K, D = 5, 3, 16
 
@@ -30,6 +32,7 @@ class NextSentenceTest(absltest.TestCase):
         self.states = random.standard_normal((B, 1, D)).astype(np.float32)
         self.labels = np.array([0, 1, 1, 0, 1])
         self.weights = np.array([1, 1, 1, 1, 0], np.float32)
+        self.statistics = zoo.statistics()
 
     def outcome(self, states=None, labels=None):
         labels = self.labels if labels is None else labels
@@ -40,7 +43,9 @@ class NextSentenceTest(absltest.TestCase):
             weights={'nsp': self.weights[:, None]},
         )
         states = self.states if states is None else states
-        batch = batch_of({'masked': view}, {'masked': states})
+        batch = batch_of(
+            {'masked': view}, {'masked': states}, statistics=self.statistics
+        )
         return self.objective.score(batch, self.objective.candidates(batch))
 
     def test_written_plainly(self):
@@ -79,6 +84,16 @@ class NextSentenceTest(absltest.TestCase):
         self.assertAlmostEqual(
             float(self.outcome(labels=np.ones(B)).loss), 0.0, places=5
         )
+
+    def test_chance_is_the_commoner_label(self):
+        """Where it is known; in training label 0."""
+        self.labels = np.array([0, 1, 1, 1, 1])
+        self.assertEqual(float(self.outcome().chance), 1.0)
+        for answer, chance in ((0, 1.0), (1, 3.0)):
+            self.statistics = zoo.statistics()._replace(
+                answers={'nsp': answer}
+            )
+            self.assertEqual(float(self.outcome().chance), chance)
 
     def test_scores_that_know_nothing(self):
         self.objective.kernel.assign(np.zeros((D, 2)))
@@ -158,7 +173,15 @@ class NextSentenceNceTest(parameterized.TestCase):
         self.assertAlmostEqual(
             float(found.mi), w @ (math.log(4) - loss), places=4
         )
-        self.assertAlmostEqual(float(found.ceiling), 4 * math.log(4), places=4)
+        same = self.numbers[:, 1:] == self.numbers[:, :1]
+        self.assertAlmostEqual(
+            float(found.ceiling),
+            4 * math.log(4) - w @ np.log(1 + same.sum(axis=1)),
+            places=4,
+        )
+        self.assertAlmostEqual(
+            float(found.log_candidates), 4 * math.log(4), places=4
+        )
         self.assertEqual(float(found.accuracy), w @ right)
         self.assertAlmostEqual(float(found.chance), 1.0, places=6)
         self.assertEqual([float(found.weight), float(found.measured)], [4, 4])
@@ -172,7 +195,9 @@ class NextSentenceNceTest(parameterized.TestCase):
     def test_the_order_of_the_negatives_means_nothing(self):
         found = self.outcome()
         self.states['negatives'] = self.states['negatives'][:, ::-1]
-        np.testing.assert_allclose(self.outcome(), found, rtol=1e-6)
+        np.testing.assert_allclose(
+            sums(self.outcome()), sums(found), rtol=1e-6
+        )
 
     def test_gradient_is_that_of_a_softmax(self):
         scores = self.scores()
@@ -271,7 +296,8 @@ class ModelTest(parameterized.TestCase):
         before, _ = model.outcomes(made, zoo.statistics())
         more = {}
         for name, view in made.items():
-            padding = view.block_ids > 0
+            last = view.block_ids.max()
+            padding = view.block_ids == last
             self.assertTrue(padding.any())
 
             def wider(x, value):
@@ -283,12 +309,38 @@ class ModelTest(parameterized.TestCase):
                 segment_ids=wider(
                     np.where(padding, 1, view.segment_ids), 0
                 ),
-                block_ids=wider(view.block_ids, 1),
+                block_ids=wider(view.block_ids, last),
+                positions=None
+                if view.positions is None
+                else wider(view.positions, 5),
             )
         for row, outcome in model.outcomes(more, zoo.statistics())[0].items():
             np.testing.assert_allclose(
-                outcome, before[row], rtol=1e-5, atol=1e-5, err_msg=row
+                sums(outcome), sums(before[row]), 1e-5, 1e-5, err_msg=row
             )
+
+    def test_pairs_that_share_rows_count_as_alone(self):
+        model = zoo.make_model('bert', rate=0.0)
+        text = zoo.make_pairs(8, packed=True)
+        self.assertGreater(text.slots.sum(), 12)
+        draw = masking('tokens')(text, np.random.default_rng(0))
+        rows = {'mlm': 'pieces', 'nsp': 'next'}
+        together, alone = (
+            model.outcomes(
+                {'masked': masked(some, draw, rows, zoo.SPECIALS)},
+                zoo.statistics(),
+            )[0]
+            for some in (text, text._replace(slots=None))
+        )
+        self.assertEqual(float(together['nsp'].weight), text.slots.sum())
+        for row in rows:
+            for field in ('loss', 'weight', 'mi', 'accuracy', 'measured'):
+                np.testing.assert_allclose(
+                    getattr(together[row], field),
+                    getattr(alone[row], field),
+                    rtol=1e-5,
+                    err_msg=f'{row} {field}',
+                )
 
     def test_segments_count(self):
         model = zoo.make_model('nsp', rate=0.0)
@@ -306,8 +358,8 @@ class ModelTest(parameterized.TestCase):
         both = zoo.make_model('bert', rate=0.0)
         made = zoo.make_views('bert')
         found, _ = both.outcomes(made, zoo.statistics())
-        for row in ('mlm', 'nsp'):
-            alone = zoo.make_model(row, rate=0.0)
+        for name, row in (('mlm_transform', 'mlm'), ('nsp', 'nsp')):
+            alone = zoo.make_model(name, rate=0.0)
             if row == 'nsp':  # the sum's views hold what it reads alone
                 for view in ('ids', 'segment_ids', 'block_ids'):
                     np.testing.assert_array_equal(
@@ -317,8 +369,8 @@ class ModelTest(parameterized.TestCase):
             for path, variable in alone.variables.items():
                 variable.assign(both.variables[path].numpy())
             np.testing.assert_allclose(
-                alone.outcomes(made, zoo.statistics())[0][row],
-                found[row],
+                sums(alone.outcomes(made, zoo.statistics())[0][row]),
+                sums(found[row]),
                 rtol=1e-5,
                 atol=1e-5,
             )

@@ -15,6 +15,7 @@ from infoword_tf.config import Config, EncoderConfig, RowConfig
 from infoword_tf.data import store as stores
 from infoword_tf.encoders import Inputs
 from infoword_tf.model import Model
+from infoword_tf.text.wholewords import WholeWords
 from infoword_tf.text.wordpiece import WordPiece
 from tasks import lm
 from tests.export import workdirs
@@ -27,7 +28,7 @@ VOCABULARY = [
 V, D = len(VOCABULARY), 4
 WIKITEXT = pathlib.Path(os.environ.get('WIKITEXT', 'absent'))
 # Three lines, one of them blank: 4, 0 and 6 words and three line ends.
-TEXT = ' = The cats = \n \n The <unk> sat on the <unk> \n'
+TEXT = ' = the cats = \n \n the <unk> sat on the <unk> \n'
 WORDS = 13
 # = the cat ##s = | | the [UNK] sat on the [UNK] |
 PIECES = 14
@@ -40,7 +41,14 @@ class StandIn:
     One layer, so that a memory is as good as the text that it is of.
     """
 
-    def __init__(self, uniform=False, row='transformer_xl', encoder='relative'):
+    def __init__(
+        self,
+        uniform=False,
+        row='transformer_xl',
+        encoder='relative',
+        tokenizer=WordPiece,
+        lower_case=False,
+    ):
         sizes = {'layers': 1, 'heads': 2, 'causal': True, 'epsilon': 1e-12}
         self.config = Config(
             EncoderConfig(
@@ -51,7 +59,7 @@ class StandIn:
             max_length=4,
             memory_length=6,
         )
-        self.tokenizer = WordPiece(VOCABULARY)
+        self.tokenizer = tokenizer(VOCABULARY, lower_case)
         self.model = Model(self.config, self.tokenizer.specials)
         self.missing = {}
         random = np.random.default_rng(2)
@@ -121,6 +129,28 @@ class FiguresTest(CommandCase):
         )
         self.assertIn('[UNK]: 2 of the pieces, 2 of them written so', printed)
 
+    def test_words_are_what_is_published(self):
+        """Every piece is a word or a line end, and `<unk>` is a type."""
+        record, _ = self.run_here(
+            model=StandIn(uniform=True, tokenizer=WholeWords)
+        )
+        self.assertEqual(record['pieces'], WORDS)
+        self.assertEqual(record['words'], WORDS)
+        # cats is not in the vocabulary.
+        self.assertEqual(record['unknown_pieces'], 3)
+        self.assertEqual(record['unknown_words_of_the_text'], 2)
+        for name in ('perplexity_per_piece', 'perplexity_per_word'):
+            self.assertAlmostEqual(record[name], V, places=4)
+
+    def test_a_text_without_case_has_no_bits_per_character(self):
+        for lower_case in (False, True):
+            record, printed = self.run_here(
+                model=StandIn(uniform=True, lower_case=lower_case)
+            )
+            self.assertEqual(record['lower_case'], lower_case)
+            self.assertEqual('bits_per_character' in record, not lower_case)
+            self.assertEqual('none: the text was lower' in printed, lower_case)
+
     def test_defaults_are_the_run_s(self):
         record, _ = self.run_here()
         self.assertEqual(record['seq_len'], 4)
@@ -135,7 +165,7 @@ class FiguresTest(CommandCase):
         record, _ = self.run_here(
             f'--seq_len={length}', f'--memory_length={memory}', model=model
         )
-        line = model.tokenizer.tokenize(['= The cats =', 'The', 'sat on the'])
+        line = model.tokenizer.tokenize(['= the cats =', 'the', 'sat on the'])
         first, second, third = line.to_list()
         ids = [3, *first, 3, 3, *second, 1, *third, 1, 3]
         self.assertLen(ids, PIECES + 1)
@@ -157,7 +187,7 @@ class FiguresTest(CommandCase):
 
     def test_of_documents(self):
         """Words and characters as the corpus has them."""
-        self.text.write_text('The cat sat.\nThe mat.\n\nThe cats\n')
+        self.text.write_text('the cat sat.\nThe mat.\n\nthe cats\n')
         record, _ = self.run_here(
             f'--corpus=text:{self.folder}/train.txt',
             f'--heldout={self.text}',

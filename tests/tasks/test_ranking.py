@@ -17,6 +17,58 @@ def best_of(scores, numbers, top_k, step):
     return best.sorted()
 
 
+class MergeTest(absltest.TestCase):
+    def test_written_out(self):
+        """Of mean 0 and deviation 1; who is not found has the mean."""
+        first = np.array([[5.0, 3.0, 1.0]]), np.array([[4, 7, 2]])
+        second = np.array([[0.4, 0.2, -np.inf]]), np.array([[7, 9, -1]])
+        scores, numbers = ranking.merge([first, second], 5)
+        one = math.sqrt(3 / 2)  # 5, 3, 1 have deviation sqrt(8 / 3)
+        # A tie of 4 and 7 would go to 7: 7 has 0 + 1, 4 has 1.22.
+        self.assertEqual(numbers.tolist(), [[4, 7, 9, 2, -1]])
+        np.testing.assert_allclose(
+            scores, [[one, 1, -1, -one, -np.inf]], rtol=1e-6
+        )
+
+    def test_no_scale_and_no_origin_counts(self):
+        random = np.random.default_rng(0)
+        numbers = np.array([random.permutation(30) for _ in range(4)])
+        first, second = random.standard_normal((2, 4, 30))
+        want = ranking.merge([(first, numbers), (second, numbers)], 10)
+        found = ranking.merge(
+            [(7 * first - 3, numbers), (second / 9 + 1, numbers)], 10
+        )
+        np.testing.assert_array_equal(found[1], want[1])
+        np.testing.assert_allclose(found[0], want[0], rtol=1e-4)
+        # A search alone keeps its order.
+        alone = ranking.merge([(first, numbers)], 30)[1]
+        order = np.take_along_axis(numbers, np.argsort(-first, axis=1), 1)
+        np.testing.assert_array_equal(alone, order)
+
+    def test_the_best_of_each_search(self):
+        """What comes after them changes nothing."""
+        random = np.random.default_rng(0)
+        scores = -np.sort(-random.standard_normal((2, 2, 150)))
+        numbers = np.array([random.permutation(400)[:150] for _ in range(4)])
+        numbers = numbers.reshape(2, 2, 150)
+        first, second = zip(scores, numbers, strict=True)
+        found = ranking.merge([first, second], 200)
+        n = ranking.MERGED
+        cut = [(s[:, :n], x[:, :n]) for s, x in (first, second)]
+        for x, y in zip(found, ranking.merge(cut, 200), strict=True):
+            np.testing.assert_array_equal(x, y)
+        self.assertLess((found[1] >= 0).sum(axis=1).max(), 201)
+
+    def test_nothing_and_equal_scores(self):
+        none = np.full((1, 2), -np.inf), np.full((1, 2), -1)
+        scores, numbers = ranking.merge([none, none], 2)
+        self.assertEqual(numbers.tolist(), [[-1, -1]])
+        equal = np.full((1, 2), 3.0), np.array([[1, 5]])
+        scores, numbers = ranking.merge([none, equal], 2)
+        self.assertEqual(numbers.tolist(), [[5, 1]])
+        self.assertEqual(scores.tolist(), [[0, 0]])
+
+
 class MeasureTest(absltest.TestCase):
     def check(self, ranked, grades, **wanted):
         found = ranking.measure(ranked, grades)

@@ -143,7 +143,9 @@ class CommandTest(command.Checks, absltest.TestCase):
         self._refused(f'--model={path.parent}', 'numbered folder')
         alone = self._run(f'--model={path}', '--batch_size=2')
         beside = self._run(f'--model={path}', '--init=any')
-        self.assertEqual(set(alone) & set(retrieval.LABELS), {'model', 'bm25'})
+        self.assertEqual(
+            set(alone) & set(retrieval.LABELS), {'model', 'bm25', 'hybrid'}
+        )
         self.assertContainsSubset(retrieval.LABELS, beside)
         loaded = self._run('--init=any')
         self.assertEqual(alone['model'], loaded['model'])
@@ -189,7 +191,9 @@ class CommandTest(command.Checks, absltest.TestCase):
                 mock.patch.object(retrieval, 'by_vectors') as by_vectors,
                 mock.patch.object(retrieval, 'table', return_value=''),
             ):
-                by_vectors.return_value = {}
+                by_vectors.return_value = (
+                    np.zeros((3, 1)), np.zeros((3, 1), np.int64)
+                )
                 self._run('--init=any', model=model)
             found = {
                 call.args[3]: call.args[2] for call in by_vectors.mock_calls
@@ -253,7 +257,8 @@ class CommandTest(command.Checks, absltest.TestCase):
             't', 2, lambda: iter([(0, '!'), (1, '')]), ['?'], [{0: 1}], [-1]
         )
         zero = dict.fromkeys(ranking.MEASURES, 0.0)
-        self.assertEqual(retrieval.by_words(task), zero)
+        found = retrieval.by_words(task)
+        self.assertEqual(retrieval.measure(task, found), zero)
 
     def test_the_sum_of_embeddings(self):
         model = StandIn()

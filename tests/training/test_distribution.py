@@ -11,6 +11,7 @@ from infoword_tf.training import distribution
 from infoword_tf.views import flatten, unflatten
 from tests import zoo
 from tests.eager import eagerly
+from tests.objectives.given import F
 
 # Every row, and settings that change what a pair is compared with; by case,
 # batch and whether in a graph (where fused pieces are compiled). Settings that
@@ -18,6 +19,7 @@ from tests.eager import eagerly
 BATCHES = [
     ('infoword_nsp', 8, True),
     ('mlm_nsp_nce', 8, False),
+    ('bert', 8, False),
     ('bert_nce_drop_hits', 8, False),
     ('dim_cosine', 8, False),
     ('ict_lookup', 8, False),
@@ -51,7 +53,7 @@ def local(strategy, values):
 
 
 def loss_and_gradients(replicas, name, batch, in_graph):
-    """As a training step has them: loss, outcomes [rows, 7], gradients."""
+    """As a training step has them: loss, outcomes [rows, F], gradients."""
     strategy = zoo.strategy(replicas)
     with strategy.scope():
         model = zoo.make_model(name, rate=0.0)
@@ -74,7 +76,9 @@ def loss_and_gradients(replicas, name, batch, in_graph):
         gradients = [tf.convert_to_tensor(g) for g in gradients]
         return (
             replicas.sum(loss),
-            replicas.sum(tf.stack([tf.stack(o) for o in outcomes.values()])),
+            replicas.sum(
+                tf.stack([tf.stack(o[:F]) for o in outcomes.values()])
+            ),
             replicas.sum_all(gradients),
         )
 
@@ -192,7 +196,7 @@ class UpdateTest(parameterized.TestCase):
         def gradients(batch, key, state):
             del batch
             halves = tf.stack([key // 65536, key % 65536], axis=1)
-            sums = tf.concat([tf.reshape(halves, [-1]), [0, 0, 0]], 0)
+            sums = tf.concat([tf.reshape(halves, [-1]), [0] * (F - 4)], 0)
             variables = trainer.optimizer.variables.values()
             return (
                 [tf.zeros(variable.shape) for variable in variables],
@@ -202,7 +206,7 @@ class UpdateTest(parameterized.TestCase):
 
         trainer.gradients = gradients
         trainer.train(tf.constant(2))
-        expected = np.zeros(7)
+        expected = np.zeros(F)
         for step in range(2):
             key = dropout.new_key(zoo.TRAINER_SEED, step).numpy()
             halves = np.stack([key // 65536, key % 65536], axis=1)

@@ -10,6 +10,7 @@ from infoword_tf.objectives import TABLE, Statistics
 from infoword_tf.training import loop
 from tests import zoo
 from tests.eager import eagerly
+from tests.objectives import given
 
 M = TABLE['dim'].heldout_candidates
 
@@ -32,13 +33,13 @@ class HeldoutTest(parameterized.TestCase):
         return made, loop.Heldout(model, made, zoo.statistics())
 
     def by_batch(self, heldout, row):
-        """Mean ceiling and chance of every held-out batch."""
+        """Mean log|B~| and chance of every held-out batch."""
         candidates = heldout._candidates()
         index = list(heldout.model.objectives).index(row)
         for batch in heldout.batches:
             sums, _ = heldout._sums(batch, candidates, {})
-            found = loop.summarise(row, sums.numpy()[index])
-            yield found[f'{row}/ceiling'], found[f'{row}/chance']
+            found = loop.summarise(row, sums[index].numpy())
+            yield found[f'{row}/log_candidates'], found[f'{row}/chance']
 
     @parameterized.named_parameters(
         ('as_drawn', None),
@@ -55,12 +56,12 @@ class HeldoutTest(parameterized.TestCase):
         self.assertGreater(weights.sum(), M + weights.shape[1])
         batches = list(self.by_batch(heldout, 'dim'))
         self.assertLen(batches, sequences // 32)
-        for ceiling, chance in batches:
-            self.assertAlmostEqual(ceiling, math.log(M + 1), places=5)
+        for size, chance in batches:
+            self.assertAlmostEqual(size, math.log(M + 1), places=5)
             self.assertAlmostEqual(chance, 1 / (M + 1), places=7)
         found = heldout.evaluate()
         self.assertAlmostEqual(
-            found['heldout/dim/ceiling'], math.log(M + 1), places=5
+            found['heldout/dim/log_candidates'], math.log(M + 1), places=5
         )
         # No more is encoded for them than has to be.
         head = heldout.head['ngrams/weights/dim'].numpy()
@@ -79,15 +80,38 @@ class HeldoutTest(parameterized.TestCase):
         self.assertLess(others.max(), TABLE[row].heldout_candidates)
         found = heldout.evaluate()
         self.assertAlmostEqual(
-            found[f'heldout/{row}/ceiling'],
+            found[f'heldout/{row}/log_candidates'],
             (each * np.log(1 + others)).sum() / each.sum(),
             places=5,
         )
-        self.assertAlmostEqual(
-            found[f'heldout/{row}/chance'],
-            (each / (1 + others)).sum() / each.sum(),
-            places=6,
-        )
+        if row == 'dim':
+            self.assertAlmostEqual(
+                found[f'heldout/{row}/chance'],
+                (each / (1 + others)).sum() / each.sum(),
+                places=6,
+            )
+
+    def test_what_is_measured_besides(self):
+        """The bound of `dim` among n-grams of equal length."""
+        _, heldout = self.make('infoword', 40)
+        found = heldout.evaluate()
+        more = {f'heldout/dim/{x}' for x in TABLE['dim'].objective.more}
+        self.assertLen(more, 2)
+        self.assertEqual({x for x in found if 'same_length' in x}, more)
+        for bound in ('mi', 'ceiling'):
+            self.assertLess(
+                found[f'heldout/dim/same_length_{bound}'],
+                found['heldout/dim/ceiling'],
+            )
+
+    def test_the_commonest_b_of_every_row(self):
+        made = zoo.make_views('mlm_nsp_nce', 40)
+        counted = made['masked'].weights['mlm'] * made['masked'].measured['mlm']
+        targets = made['masked'].targets['mlm'][counted > 0]
+        found = loop.commonest(made)
+        self.assertEqual(found['mlm'], np.bincount(targets).argmax())
+        # A row of one pair and its own negatives to a sequence.
+        self.assertIn(found['nsp_nce'], made['negatives'].targets['nsp_nce'])
 
     def test_nothing_at_all(self):
         _, heldout = self.make('dim', 40, np.zeros(40))
@@ -98,10 +122,10 @@ class HeldoutTest(parameterized.TestCase):
         _, heldout = self.make('infoword', 192)
         found = heldout.evaluate()
         self.assertAlmostEqual(
-            found['heldout/dim/ceiling'], math.log(M + 1), places=5
+            found['heldout/dim/log_candidates'], math.log(M + 1), places=5
         )
         self.assertAlmostEqual(
-            found['heldout/bert_nce/ceiling'], math.log(1025), places=5
+            found['heldout/bert_nce/log_candidates'], math.log(1025), places=5
         )
         for row, other in (('dim', 'bert_nce'), ('bert_nce', 'dim')):
             # The sum's encoder, which has more layers than that of its rows.
@@ -130,46 +154,53 @@ class HeldoutTest(parameterized.TestCase):
         self.assertNotAlmostEqual(exact, dropped, delta=1e-3 * abs(exact))
 
     def test_the_ceiling_is_of_the_measured_text(self):
-        """`mlm` held out: H(b) of the held-out counts, not of those trained on.
+        """`mlm` held out: -log p of what [MASK] hides, p of the held-out text.
         """
         training = np.arange(zoo.V) + 1
-        measured = np.zeros(zoo.V, np.int64)
-        measured[zoo.FIRST : zoo.FIRST + 4] = [40, 20, 10, 10]
-        entropy = 1.75 * math.log(2)
-        statistics = Statistics(training, measured)
-        heldout = loop.Heldout(
-            zoo.make_model('mlm'), zoo.make_views('mlm', 40), statistics
-        )
-        found = heldout.evaluate()
-        self.assertAlmostEqual(
-            found['heldout/mlm/ceiling'], entropy, places=5
-        )
-        self.assertLess(found['heldout/mlm/mi'], entropy)
-        trained = Statistics(training, training)
-        p = training / training.sum()
-        self.assertGreater(-(p * np.log(p)).sum(), entropy + 1)
-        model = heldout.model
-        outcomes, _ = model.outcomes(zoo.make_views('mlm', 40), trained)
-        outcome = outcomes['mlm']
-        self.assertAlmostEqual(
-            float(outcome.ceiling / outcome.measured),
-            -(p * np.log(p)).sum(),
-            places=4,
-        )
+        model, made = zoo.make_model('mlm'), zoo.make_views('mlm', 40)
+        view = made['masked']
+        hidden = view.measured['mlm'] > 0
+        self.assertFalse(hidden.all())
+        ceilings = []
+        for counts in (zoo.statistics().measured, training):
+            statistics = Statistics(training, counts)
+            found = loop.Heldout(model, made, statistics).evaluate()
+            log_p = np.log((counts / counts.sum())[view.targets['mlm'][hidden]])
+            self.assertAlmostEqual(
+                found['heldout/mlm/ceiling'], -log_p.mean(), places=5
+            )
+            ceilings.append(-log_p.mean())
+        self.assertGreater(ceilings[1], ceilings[0] + 1)
 
 
 class SummariseTest(absltest.TestCase):
     def test_a_row_without_a_bound(self):
-        sums = np.array([1.5, 4.0, 0.0, 0.0, 3.0, 2.0, 4.0])
+        sums = [1.5, 4.0, 0.0, 0.0, 0.0, 0.0, 3.0, 2.0, 4.0]
         self.assertEqual(
             loop.summarise('nsp', sums),
             {'nsp/loss': 0.375, 'nsp/accuracy': 0.75, 'nsp/chance': 0.5},
         )
         self.assertEqual(
             list(loop.summarise('mlm', sums)),
-            ['mlm/loss', 'mlm/mi', 'mlm/ceiling', 'mlm/accuracy',
-             'mlm/chance'],
+            ['mlm/loss', 'mlm/mi', 'mlm/ceiling', 'mlm/log_candidates',
+             'mlm/unigram_mi', 'mlm/accuracy', 'mlm/chance'],
         )  # fmt: skip
+
+    def test_what_is_measured_besides(self):
+        """Of held-out text alone, by measured pair."""
+        sums = [1.5, 6.0, 2.0, 4.0, 8.0, 0.0, 3.0, 2.0, 4.0]
+        training = loop.summarise('dim', sums)
+        heldout = loop.summarise('dim', [*sums, 1.0, 3.0])
+        self.assertEqual(
+            heldout,
+            {
+                **training,
+                'dim/same_length_mi': 0.25,
+                'dim/same_length_ceiling': 0.75,
+            },
+        )
+        self.assertEqual(training['dim/loss'], 0.25)
+        self.assertNotIn('dim/same_length_mi', training)
 
     def test_candidates_of_its_own(self):
         """`nsp_nce` has 4 in held-out text too, in every batch of it."""
@@ -178,13 +209,13 @@ class SummariseTest(absltest.TestCase):
         heldout = loop.Heldout(model, made, zoo.statistics())
         found = heldout.evaluate()
         self.assertAlmostEqual(
-            found['heldout/nsp_nce/ceiling'], math.log(4), places=5
+            found['heldout/nsp_nce/log_candidates'], math.log(4), places=5
         )
         self.assertAlmostEqual(
             found['heldout/nsp_nce/chance'], 0.25, places=6
         )
         outcomes, _ = model.outcomes(made, heldout.statistics)
-        whole = loop.summarise('nsp_nce', np.array(outcomes['nsp_nce']))
+        whole = loop.summarise('nsp_nce', given.sums(outcomes['nsp_nce']))
         for name, value in whole.items():
             self.assertAlmostEqual(found[f'heldout/{name}'], value, places=4)
 

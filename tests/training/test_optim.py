@@ -1,12 +1,14 @@
-"""AdamW against a written-out one, and what it must not touch."""
+"""Updates against written-out ones, and what they must not touch."""
 
 import math
 
 import keras
 import numpy as np
 import tensorflow as tf
+from absl import flags
 from absl.testing import absltest, parameterized
 
+from infoword_tf import train
 from infoword_tf.training import optim
 from tests import zoo
 
@@ -15,33 +17,51 @@ SHAPES = {
     'encoder/layer_0/inner_kernel': (4, 6),
     'encoder/layer_0/inner_bias': (6,),
     'encoder/norm_gamma': (4,),
+    'encoder/layer_0/attention/content_bias': (2, 2),
 }
 DECAYING = ('encoder/word_embeddings', 'encoder/layer_0/inner_kernel')
+# By hand, of facts and code: beta_2, epsilon, bias correction, decay, clip.
+SETTINGS = {
+    'infoword': (0.98, 1e-6, True, 0.01, 1.0),
+    'bert': (0.999, 1e-6, False, 0.01, 1.0),
+    'xlnet': (0.999, 1e-8, False, 0.01, 1.0),
+    'gpt': (0.999, 1e-8, True, 0.01, 1.0),
+    'transformer_xl': (0.999, 1e-8, True, 0.0, 0.25),
+}
 
 
 class NumpyAdamW:
     """The oracle, float64: Adam as TensorFlow has it, decay beside it."""
 
-    def __init__(self, weights, decay, clip):
+    def __init__(self, weights, decay, clip, name='infoword'):
         self.weights = {k: w.astype(np.float64) for k, w in weights.items()}
         self.m = {k: np.zeros(w.shape) for k, w in weights.items()}
         self.v = {k: np.zeros(w.shape) for k, w in weights.items()}
         self.decay, self.clip, self.updates = decay, clip, 0
+        self.name = name
+        self.beta, self.epsilon, self.corrected, *_ = SETTINGS[name]
+
+    def decays(self, path):
+        xlnets = self.name == 'xlnet' and path.endswith('content_bias')
+        return path in DECAYING or xlnets
 
     def apply(self, gradients, rate):
         self.updates += 1
         norm = math.sqrt(sum((g**2).sum() for g in gradients.values()))
         scale = min(1.0, self.clip / norm) if self.clip else 1.0
-        rate_t = rate * math.sqrt(1 - 0.98**self.updates)
-        rate_t /= 1 - 0.9**self.updates
+        rate_t = rate
+        if self.corrected:
+            rate_t *= math.sqrt(1 - self.beta**self.updates)
+            rate_t /= 1 - 0.9**self.updates
+        shrink = self.decay * (rate_t if self.name == 'gpt' else rate)
         for k, g in gradients.items():
             g = g.astype(np.float64) * scale
             self.m[k] = 0.9 * self.m[k] + 0.1 * g
-            self.v[k] = 0.98 * self.v[k] + 0.02 * g**2
-            if k in DECAYING:
-                self.weights[k] *= 1 - rate * self.decay
+            self.v[k] = self.beta * self.v[k] + (1 - self.beta) * g**2
+            if self.decays(k):
+                self.weights[k] *= 1 - shrink
             self.weights[k] -= rate_t * self.m[k] / (
-                np.sqrt(self.v[k]) + 1e-6
+                np.sqrt(self.v[k]) + self.epsilon
             )
 
 
@@ -68,7 +88,7 @@ def make_optimizer(decay=0.01, clip=1.0):
     variables = {
         path: keras.Variable(value) for path, value in make_weights().items()
     }
-    return optim.AdamW(variables, decay, clip)
+    return optim.AdamW(variables, optim.chosen('infoword', decay, clip))
 
 
 def update(optimizer, gradients, rate, step, allowed=True):
@@ -126,7 +146,7 @@ class UpdateTest(parameterized.TestCase):
     def test_first_update_written_out(self):
         """m = g / 10, v = g^2 / 50, rate * sqrt(1 - .98) / (1 - .9)."""
         variables = {'a_bias': keras.Variable([1.0, 1.0, 1.0])}
-        optimizer = optim.AdamW(variables, 0.01, 0.0)
+        optimizer = optim.AdamW(variables, optim.chosen(clip_norm=0.0))
         g = np.array([2.0, -1e-5, 0.0])
         update(optimizer, {'a_bias': np.float32(g)}, 0.5, 0)
         root = math.sqrt(0.02)
@@ -152,13 +172,12 @@ class UpdateTest(parameterized.TestCase):
             )
 
     def test_paper_settings(self):
+        rules = optim.AdamW({}).rules
+        self.assertEqual(rules, optim.chosen('infoword'))
         self.assertEqual(
-            (optim.BETA_1, optim.BETA_2, optim.EPSILON), (0.9, 0.98, 1e-6)
+            (rules.beta_1, rules.beta_2, rules.epsilon), (0.9, 0.98, 1e-6)
         )
-        optimizer = optim.AdamW({})
-        self.assertEqual(
-            (optimizer.weight_decay, optimizer.clip_norm), (0.01, 1.0)
-        )
+        self.assertEqual((rules.weight_decay, rules.clip_norm), (0.01, 1.0))
 
     def test_late_updates(self):
         """Bias correction of step 100,000 is 1, not a negative power."""
@@ -168,6 +187,91 @@ class UpdateTest(parameterized.TestCase):
         update(optimizer, make_gradients(0), 0.1, 99_999)
         oracle.apply(make_gradients(0), 0.1)
         assert_state(self, optimizer, oracle)
+
+
+class PublishedTest(parameterized.TestCase):
+    """Every system's own updates, from the first one on."""
+
+    def optimizer(self, name, **wanted):
+        variables = {k: keras.Variable(w) for k, w in make_weights().items()}
+        return optim.AdamW(variables, optim.chosen(name, **wanted))
+
+    @parameterized.product(name=tuple(SETTINGS), graph=(False, True))
+    def test_equals_numpy(self, name, graph):
+        optimizer = self.optimizer(name)
+        oracle = NumpyAdamW(make_weights(), *SETTINGS[name][3:], name)
+        apply = tf.function(optimizer.apply) if graph else optimizer.apply
+        for step in range(6):
+            gradients = make_gradients(step)
+            apply(
+                [tf.constant(g) for g in gradients.values()],
+                tf.constant(0.1),
+                tf.constant(step, tf.int64),
+                tf.constant(True),
+            )
+            oracle.apply(gradients, 0.1)
+            # 1 - 0.999 in float32 is off by 1.3e-5 of it.
+            assert_state(self, optimizer, oracle, tolerance=2e-5)
+
+    def test_adagrad_equals_numpy(self):
+        """ELMo's: squares summed from 1 on, a clip at 10, and no more."""
+        optimizer = self.optimizer('elmo')
+        self.assertEqual({k[:2] for k in optimizer.slots}, {'v/'})
+        weights = {k: w.astype(float) for k, w in make_weights().items()}
+        sums = {k: np.ones(w.shape) for k, w in weights.items()}
+        for step in range(4):
+            gradients = {k: 9 * g for k, g in make_gradients(step).items()}
+            norm = math.sqrt(sum((g**2).sum() for g in gradients.values()))
+            update(optimizer, gradients, 0.2, step)
+            for k, g in gradients.items():
+                g = g * min(1.0, 10.0 / norm)
+                sums[k] += g**2
+                weights[k] -= 0.2 * g / np.sqrt(sums[k])
+                np.testing.assert_allclose(
+                    optimizer.slots[f'v/{k}'], sums[k], rtol=1e-5
+                )
+                np.testing.assert_allclose(
+                    optimizer.variables[k], weights[k], rtol=0, atol=1e-5
+                )
+
+    def test_first_updates_written_out(self):
+        """Of a gradient of 1: with correction the rate, without 3.16 of it."""
+        for name, expected in (
+            ('infoword', 1.0), ('gpt', 1.0), ('transformer_xl', 1.0),
+            ('bert', 0.1 / math.sqrt(0.001)),
+            ('xlnet', 0.1 / math.sqrt(0.001)),
+            ('elmo', 1 / math.sqrt(2)),
+        ):  # fmt: skip
+            variable = keras.Variable([0.0])
+            rules = optim.chosen(name, clip_norm=0.0)
+            optimizer = optim.AdamW({'a_bias': variable}, rules)
+            update(optimizer, {'a_bias': np.ones(1, np.float32)}, 0.01, 0)
+            np.testing.assert_allclose(
+                variable.numpy(), [-0.01 * expected], rtol=1e-4, err_msg=name
+            )
+
+    def test_gpt_decays_by_the_corrected_rate(self):
+        optimizer = self.optimizer('gpt', weight_decay=0.1)
+        before = state(optimizer)
+        zeros = {k: np.zeros(s, np.float32) for k, s in SHAPES.items()}
+        update(optimizer, zeros, 0.5, 0)
+        shrink = 1 - 0.05 * math.sqrt(0.001) / 0.1
+        for path in DECAYING:
+            np.testing.assert_allclose(
+                state(optimizer)[path], shrink * before[path], rtol=1e-6
+            )
+
+    def test_what_is_chosen_wins(self):
+        self.assertEqual(optim.chosen('xlnet'), optim.PUBLISHED['xlnet'])
+        found = optim.chosen('elmo', weight_decay=0.3, clip_norm=0.0)
+        self.assertEqual((found.weight_decay, found.clip_norm), (0.3, 0.0))
+        self.assertIsNone(found.beta_2)
+
+    def test_the_flag_knows_them_all(self):
+        flag = flags.FLAGS['optimizer']
+        self.assertIn('optimizer', train.values())
+        self.assertEqual(flag.default, optim.DEFAULT)
+        self.assertEqual(flag.parser.enum_values, list(optim.PUBLISHED))
 
 
 class ClipTest(absltest.TestCase):
@@ -243,15 +347,16 @@ class DecaysTest(parameterized.TestCase):
     @parameterized.parameters(*zoo.CASES)
     def test_matrices_and_tables_decay_biases_and_norms_do_not(self, name):
         variables = zoo.make_model(name).variables
-        decaying = {p for p in variables if optim.AdamW.decays(p)}
+        decaying = {p for p in variables if optim.chosen().decays(p)}
         # Relative attention has its biases by head.
         matrices = {
             p
             for p, v in variables.items()
             if len(v.shape) > 1 and not p.endswith('bias')
         }
-        # The pooling's is a matrix of one column, kept as a vector.
-        kernels = {p for p in variables if p.endswith('/pooling_kernel')}
+        # Those of poolings are matrices of one column, kept as vectors.
+        of_poolings = '/pooling_kernel', '/word_kernel'
+        kernels = {p for p in variables if p.endswith(of_poolings)}
         self.assertEqual(decaying, matrices | kernels)
         for path in set(variables) - decaying:
             self.assertRegex(path, VECTORS)
@@ -268,7 +373,7 @@ class DecaysTest(parameterized.TestCase):
             'outer_kernel',
         )
         self.assertEqual(
-            {p for p in variables if optim.AdamW.decays(p)},
+            {p for p in variables if optim.chosen().decays(p)},
             {
                 'encoder/word_embeddings',
                 'encoder/position_embeddings',
@@ -277,6 +382,20 @@ class DecaysTest(parameterized.TestCase):
                 *(f'encoder/layer_{i}/{k}' for i in range(2) for k in block),
             },
         )
+
+    @parameterized.parameters('plm', 'transformer_xl')
+    def test_relative_biases_decay_under_xlnet_alone(self, name):
+        """r_w_bias, r_r_bias and r_s_bias of its code: u, v and s."""
+        variables = zoo.make_model(name).variables
+        usual = {p for p in variables if optim.chosen().decays(p)}
+        kinds = ('content_bias', 'position_bias', 'segment_bias')
+        relative = {p for p in variables if p.endswith(kinds)}
+        layers = zoo.CASES[name].layers
+        self.assertLen(relative, layers * (3 if name == 'plm' else 2))
+        for other in optim.PUBLISHED:
+            found = {p for p in variables if optim.chosen(other).decays(p)}
+            more = relative if other == 'xlnet' else set()
+            self.assertEqual(found, usual | more, other)
 
     def test_slots_of_every_weight(self):
         model = zoo.make_model('mlm')
@@ -326,6 +445,40 @@ class ScheduleTest(parameterized.TestCase):
             )
             self.assertEqual(rate.dtype, tf.float32)
             self.assertAlmostEqual(float(rate), expected, delta=1e-10)
+
+    @parameterized.parameters(
+        # Of the code of BERT: from the first update on, so that there is a
+        # small fall at the end of the climb.
+        ('bert', 1e-4, 10_000, 1_000_000,
+         {0: 0, 5000: 5e-5, 9999: 9.999e-5, 10_000: 9.9e-5, 500_000: 5e-5,
+          1_000_000: 0}),
+        # Of XLNet: to a thousandth.
+        ('xlnet', 1.0, 100, 1100,
+         {0: 0, 50: 0.5, 100: 1, 600: 0.5005, 1100: 0.001}),
+        # A cosine to 0.
+        ('gpt', 1.0, 100, 1100,
+         {0: 0, 50: 0.5, 100: 1, 350: 0.85355339, 600: 0.5, 1100: 0}),
+        ('transformer_xl', 1.0, 0, 1000,
+         {0: 1, 250: 0.85355339, 500: 0.5, 1000: 0}),
+        ('elmo', 0.2, 0, 1000, {0: 0.2, 500: 0.2, 999: 0.2}),
+    )  # fmt: skip
+    def test_published(self, name, peak, warmup_steps, steps, rates):
+        for step, expected in rates.items():
+            rate = optim.schedule(
+                tf.constant(step), peak, warmup_steps, steps,
+                optim.chosen(name),
+            )  # fmt: skip
+            np.testing.assert_allclose(
+                rate, expected, rtol=2e-6, atol=1e-7, err_msg=str(step)
+            )
+
+    def test_climbs(self):
+        for name in optim.PUBLISHED:
+            rules = optim.chosen(name)
+            found = optim.warmup_steps(None, 5, rules)
+            self.assertEqual(found, 0 if name == 'elmo' else 1, name)
+            self.assertEqual(optim.warmup_steps(7, 5, rules), 7)
+        self.assertEqual(optim.warmup_steps(None, 250), 25)
 
 
 if __name__ == '__main__':

@@ -1,6 +1,7 @@
 """What a run shows, with rows that have a bound and rows that have none."""
 
 import pathlib
+from unittest import mock
 
 from absl.testing import absltest
 
@@ -10,15 +11,24 @@ RECORD = {
     'step': 1200,
     'tokens_per_second': 34567.8,
     'mlm/loss': 5.5, 'mlm/mi': 0.25, 'mlm/ceiling': 6.4,
-    'mlm/accuracy': 0.1, 'mlm/chance': 0.001,
-    'heldout/mlm/mi': 0.125,
+    'mlm/log_candidates': 9.0, 'mlm/unigram_mi': 0.0,
+    'mlm/accuracy': 0.1, 'mlm/chance': 0.06,
+    'heldout/mlm/mi': 0.125, 'heldout/mlm/ceiling': 6.25,
+    'heldout/mlm/unigram_mi': -0.09,
     'nsp/loss': 0.6, 'nsp/accuracy': 0.75, 'nsp/chance': 0.5,
     'heldout/nsp/loss': 0.65, 'heldout/nsp/accuracy': 0.625,
     'heldout/nsp/chance': 0.5,
+    'heldout/dim/mi': 1.0, 'heldout/dim/ceiling': 4.75,
+    'heldout/dim/log_candidates': 4.86, 'heldout/dim/unigram_mi': 0.0,
+    'heldout/dim/loss': 3.75, 'heldout/dim/accuracy': 0.3,
+    'heldout/dim/chance': 1 / 129,
+    'heldout/dim/same_length_mi': 0.75,
+    'heldout/dim/same_length_ceiling': 3.5,
 }  # fmt: skip
+HALF = {'heldout/mlm/mi': 0.0, 'heldout/mlm/ceiling': 5.0}
 
 
-class ReportTest(absltest.TestCase):
+class TextTest(absltest.TestCase):
     def test_progress_line(self):
         self.assertEqual(
             report.progress_line(RECORD, ['mlm', 'nsp'], 5000, 125.0),
@@ -27,32 +37,111 @@ class ReportTest(absltest.TestCase):
             '0.625',
         )
 
+    def test_progress_line_of_padded_views(self):
+        line = report.progress_line(
+            RECORD | {'padding': 0.078}, ['mlm'], 5000, 125.0
+        )
+        self.assertIn('| 34,568 tokens/s and 8% padding | 2:05', line)
+
     def test_closing_table(self):
-        *_, training, held_out, _ = report.closing_table(
-            RECORD, ['mlm', 'nsp']
+        """A column for each of COLUMNS, and a line more for a second bound."""
+        head, *lines = report.closing_table(
+            RECORD, ['mlm', 'nsp', 'dim']
         ).splitlines()
         self.assertEqual(
-            training.split(),
-            ['nsp', 'training', '-', '-', '0.600', '0.750', '0.50000'],
-        )
+            head.split(),
+            ['row', 'text', 'MI', 'unigram', 'ceiling', 'log|B~|', 'loss',
+             'accuracy', 'chance'],
+        )  # fmt: skip
+        nothing = ' -' * 7
         self.assertEqual(
-            held_out.split(),
-            ['nsp', 'held', 'out', '-', '-', '0.650', '0.625', '0.50000'],
+            [' '.join(line.split()) for line in lines[:7]],
+            [
+                'mlm training 0.250 0.000 6.400 9.000 5.500 0.100 0.060',
+                'mlm held out 0.125 -0.090 6.250 - - - -',
+                'nsp training - - - - 0.600 0.750 0.500',
+                'nsp held out - - - - 0.650 0.625 0.500',
+                f'dim training{nothing}',
+                'dim held out 1.000 0.000 4.750 4.860 3.750 0.300 0.008',
+                'dim same length 0.750 - 3.500 - - - -',
+            ],
         )
+        self.assertLen({len(line) for line in [head, *lines[:7]]}, 1)
+        self.assertEqual('\n'.join(lines[7:]), report.LEGEND)
+
+
+class PictureTest(absltest.TestCase):
+    def setUp(self):
+        super().setUp()
+        self.folder = pathlib.Path(self.create_tempdir().full_path)
+
+    def drawn(self, draw, *args):
+        """The figure that is saved; it is checked that it can be."""
+        path = self.folder / 'x.png'
+        with mock.patch.object(report, '_save', wraps=report._save) as save:
+            draw(path, *args)
+        self.assertTrue(path.read_bytes().startswith(b'\x89PNG'))
+        return save.call_args[0][0]
 
     def test_bounds_with_and_without_one(self):
-        folder = pathlib.Path(self.create_tempdir().full_path)
-        for rows in (['mlm', 'nsp'], ['nsp'], ['mlm']):
-            path = folder / f'{len(rows)}{rows[0]}.png'
-            report.draw_bounds(path, [RECORD], rows)
-            self.assertTrue(path.read_bytes().startswith(b'\x89PNG'))
-        sizes = [(folder / name).read_bytes()[16:24]
-                 for name in ('2mlm.png', '1mlm.png')]  # fmt: skip
-        # A row without a bound has no column.
-        self.assertEqual(*sizes)
-        self.assertLess(
-            (folder / '1nsp.png').stat().st_size,
-            (folder / '1mlm.png').stat().st_size,
+        """A row without a bound has no column."""
+        for rows, axes in ((['mlm', 'nsp'], 2), (['nsp'], 0), (['mlm'], 2)):
+            figure = self.drawn(report.draw_bounds, [RECORD], rows)
+            self.assertLen(figure.axes, axes)
+        (text,) = self.drawn(report.draw_bounds, [RECORD], ['nsp']).texts
+        self.assertIn('nsp: no bound', text.get_text())
+
+    def test_frequencies_alone_are_a_line(self):
+        figure = self.drawn(report.draw_bounds, [RECORD], ['mlm'])
+        _, below = figure.axes
+        (line,) = (x for x in below.lines if 'alone' in x.get_label())
+        self.assertEqual(line.get_label(), 'frequencies alone: -0.09')
+        self.assertEqual(set(line.get_ydata()), {-0.09})
+        # Where they have nothing by definition there is none.
+        record = {**RECORD, 'dim/mi': 1.0, 'dim/ceiling': 4.5}
+        _, below = self.drawn(report.draw_bounds, [record], ['dim']).axes
+        self.assertFalse([x for x in below.lines if 'alone' in x.get_label()])
+
+    def test_the_share_of_the_ceiling_is_on_the_right(self):
+        """By the last ceiling of held-out text."""
+        records = [{**RECORD, **HALF, 'step': 600}, RECORD]
+        _, below = self.drawn(report.draw_bounds, records, ['mlm']).axes
+        (share,) = below.child_axes
+        low, high = below.get_ylim()
+        self.assertAlmostEqual(share.get_ylim()[0], low / 6.25)
+        self.assertAlmostEqual(share.get_ylim()[1], high / 6.25)
+        self.assertIn('ceiling', share.get_ylabel())
+        self.assertRegex(share.yaxis.get_major_formatter()(0.02), '^2.*%$')
+
+    def test_before_the_first_heldout_values(self):
+        record = {k: v for k, v in RECORD.items() if 'heldout' not in k}
+        _, below = self.drawn(report.draw_bounds, [record], ['mlm']).axes
+        self.assertEmpty(below.child_axes)
+
+    def test_a_ceiling_of_0(self):
+        """One document again and again: nothing can be told apart."""
+        record = {**RECORD, 'heldout/mlm/mi': 0.0, 'heldout/mlm/ceiling': 0.0}
+        self.drawn(report.draw_bounds, [record], ['mlm'])
+        self.drawn(report.draw_runs, {'a': ([1.0], [record])})
+
+    def test_runs_are_shares_of_their_ceilings(self):
+        runs = {
+            'infoword_tiny': ([1.0, 2.0], [{**RECORD, **HALF}, RECORD]),
+            'mlm_tiny': ([1.5], [{**HALF, 'heldout/mlm/mi': 2.5}]),
+        }
+        (axis,) = self.drawn(report.draw_runs, runs).axes
+        curves = [list(x.get_ydata()) for x in axis.lines[:3]]
+        self.assertEqual(
+            curves, [[0.0, 0.125 / 6.25], [1.0 / 4.75] * 2, [0.5]]
+        )
+        self.assertEqual(axis.yaxis.get_major_formatter()(0.5), '50%')
+        self.assertCountEqual(
+            [x.get_text() for x in axis.texts],
+            [
+                'infoword_tiny: mlm  0.12 of 6.25 nats',
+                'infoword_tiny: dim  1.00 of 4.75 nats',
+                'mlm_tiny  2.50 of 5.00 nats',
+            ],
         )
 
 

@@ -76,9 +76,11 @@ class ViewsTest(absltest.TestCase):
         np.testing.assert_array_equal(
             (view.block_ids == 0).sum(axis=1), [4, 6, 4, 2]
         )
-        np.testing.assert_array_equal(view.weights['ict'][:, 0], [1, 1, 1, 0])
+        # What is whole is asked for by nobody.
+        np.testing.assert_array_equal(view.weights['ict'][:, 0], [1, 0, 1, 0])
         np.testing.assert_array_equal(view.measured['ict'][:, 0], [1, 0, 1, 1])
         self.assertEmpty(view.places)
+        np.testing.assert_array_equal(view.counts['padding'], [4, 2, 4, 6])
 
     def test_sentences_written_out(self):
         """T / 4 of 8 tokens has room for nothing: one piece stays."""
@@ -87,9 +89,11 @@ class ViewsTest(absltest.TestCase):
             view.ids,
             [[CLS, 12, SEP], [CLS, 20, SEP], [CLS, 30, SEP], [CLS, 40, SEP]],
         )
+        np.testing.assert_array_equal(view.weights['ict'][:, 0], [1, 1, 1, 0])
         np.testing.assert_array_equal(
             view.counts['cut_sentences'], [1, 0, 1, 0]
         )
+        np.testing.assert_array_equal(view.counts['padding'], [0] * 4)
 
     def test_longer_sentences(self):
         documents = make_documents([[9, 5], [3, 4]], 30)  # T / 4 - 2 = 6

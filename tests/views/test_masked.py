@@ -1,15 +1,16 @@
-"""The view `masked`, of windows and of pairs."""
+"""The views `masked` and `joined`, of windows and of pairs."""
 
 import numpy as np
 from absl.testing import absltest
 
-from infoword_tf.views.masked import masked
+from infoword_tf.views.masked import joined, masked
 from infoword_tf.views.masking import MASKINGS, Windows, budget, masking
 from tests.views.texts import (
     SPECIALS,
     make_draw,
     make_pairs,
     make_windows,
+    pair_draw,
     two_pairs,
     two_pairs_draw,
 )
@@ -69,7 +70,11 @@ class MaskedTest(absltest.TestCase):
             view.targets['mlm'], [[10, 13], [22, 25]]
         )
         np.testing.assert_array_equal(view.weights['mlm'], np.ones((2, 2)))
+        # MI counts what [MASK] hides.
+        np.testing.assert_array_equal(view.measured['mlm'], [[1, 0], [0, 0]])
+        self.assertEqual(view.measured['mlm'].dtype, np.float32)
         self.assertEqual(view.counts, {})
+        np.testing.assert_array_equal(make_windows().tokens, [7, 6])
 
     def test_random_pieces_are_of_the_whole_vocabulary(self):
         draw = make_draw(
@@ -121,6 +126,7 @@ class MaskedTest(absltest.TestCase):
         # What a text is compared with is another view's.
         self.assertEqual(list(view.targets), ['bert_nce'])
         self.assertEqual(list(view.weights), ['bert_nce'])
+        self.assertEqual(list(view.measured), ['bert_nce'])
 
     def test_the_text_can_be_put_together_again(self):
         random = np.random.default_rng(0)
@@ -151,6 +157,115 @@ class MaskedTest(absltest.TestCase):
             np.testing.assert_array_equal(array, old)
 
 
+class JoinedTest(absltest.TestCase):
+    ROWS = {'dim': 'start'}
+
+    def test_written_out(self):
+        """Two n-grams that touch stay two [MASK]."""
+        draw = make_draw(
+            [[1, 2, 3], [4, 5, 6]],
+            starts=np.array([[3, 1], [4, 0]]),
+            lengths=np.array([[1, 2], [3, 0]]),
+        )
+        view = joined(make_windows(), draw, self.ROWS, SPECIALS)
+        np.testing.assert_array_equal(
+            view.ids,
+            [
+                [2, 10, 4, 4, 14, 15, 16, 3, 3],
+                [2, 20, 21, 22, 3, 4, 3, 3, 3],
+            ],
+        )
+        np.testing.assert_array_equal(
+            view.block_ids, [[0] * 8 + [1], [0] * 7 + [1] * 2]
+        )
+        # Places are counted in what is shown.
+        self.assertIsNone(view.positions)
+        self.assertIsNone(view.segment_ids)
+        np.testing.assert_array_equal(view.places['dim'], [[0], [0]])
+        np.testing.assert_array_equal(view.sequences, [0, 1])
+        for field in (view.targets, view.weights, view.measured):
+            self.assertEqual(field, {})
+        for array in (view.ids, view.block_ids, view.places['dim']):
+            self.assertEqual(array.dtype, np.int32)
+
+    def test_pairs_written_out(self):
+        draw = pair_draw(
+            [[1, 2, 7, 8], [2, 3]],
+            starts=np.array([[7, 1], [2, 0]]),
+            lengths=np.array([[2, 2], [2, 0]]),
+        )
+        view = joined(two_pairs(), draw, self.ROWS, SPECIALS)
+        np.testing.assert_array_equal(
+            view.ids,
+            [
+                [2, 10, 4, 3, 13, 14, 15, 4, 3, 3, 3],
+                [2, 20, 3, 4, 3, 3, 3, 3, 3, 3, 3],
+            ],
+        )
+        np.testing.assert_array_equal(
+            view.block_ids, [[0] * 9 + [1] * 2, [0] * 5 + [1] * 6]
+        )
+        text = view.block_ids == 0
+        self.assertEqual(
+            view.segment_ids[text].tolist(),
+            [0] * 4 + [1] * 5 + [0] * 3 + [1] * 2,
+        )
+
+    def test_it_shows_no_length(self):
+        """What stands around an n-gram, whichever length that has."""
+        text = make_windows()
+        ids = np.array(
+            [[10, 11, 12, 13, 14, 15, 16], [10, 21, 22, 23, 13, 14, 15]],
+            np.int32,
+        )
+        text = text._replace(ids=ids, separators=np.zeros((2, 7), bool))
+        draw = make_draw(
+            [[1, 2], [1, 2, 3]],
+            starts=np.array([[1], [1]]),
+            lengths=np.array([[2], [3]]),
+        )
+        view = joined(text, draw, self.ROWS, SPECIALS)
+        np.testing.assert_array_equal(view.ids[0, :6], [2, 10, 4, 13, 14, 15])
+        np.testing.assert_array_equal(view.ids[1, :6], view.ids[0, :6])
+
+    def test_of_drawn_spans(self):
+        """One after the other, by Python."""
+        random = np.random.default_rng(1)
+        b, length = 30, 62
+        ids = random.integers(5, 100, (b, length), dtype=np.int32)
+        windows = Windows(
+            ids, random.random((b, length)) < 0.7, np.zeros((b, length), bool)
+        )
+        windows.word_starts[:, 0] = True
+        draw = MASKINGS['spans'](windows, random)
+        view = joined(windows, draw, self.ROWS, SPECIALS)
+        for row in range(b):
+            drawn = zip(draw.starts[row], draw.lengths[row], strict=True)
+            spans = {start: n for start, n in drawn if n}
+            shown, place = [2], 0
+            while place < length:
+                shown.append(4 if place in spans else ids[row, place])
+                place += spans.get(place, 1)
+            shown.append(3)
+            self.assertNotEmpty(spans)
+            text = view.block_ids[row] == 0
+            self.assertEqual(view.ids[row, text].tolist(), shown)
+            self.assertTrue((np.diff(view.block_ids[row]) >= 0).all())
+
+    def test_what_it_is_not_for(self):
+        with self.assertRaisesRegex(ValueError, 'joined in spans'):
+            joined(
+                make_windows(), make_draw([[1], [2]]), self.ROWS, SPECIALS
+            )
+        draw = make_draw(
+            [[1], [2]],
+            starts=np.array([[1], [2]]),
+            lengths=np.array([[1], [1]]),
+        )
+        with self.assertRaisesRegex(ValueError, 'the start alone.*pieces'):
+            joined(make_windows(), draw, {'mlm': 'pieces'}, SPECIALS)
+
+
 class PairViewTest(absltest.TestCase):
     def setUp(self):
         super().setUp()
@@ -173,6 +288,8 @@ class PairViewTest(absltest.TestCase):
         np.testing.assert_array_equal(
             view.block_ids, [[0] * 11, [0] * 6 + [1] * 5]
         )
+        np.testing.assert_array_equal(self.text.tokens, [8, 3])
+        np.testing.assert_array_equal(view.counts['padding'], [0, 5])
         self.assertIsNone(view.positions)
         self.assertEqual(list(view.places), list(rows))
         np.testing.assert_array_equal(view.places['mlm'][0], [2, 8])

@@ -87,6 +87,21 @@ def make_pairs(b, length, seed=0):
     )  # fmt: skip
 
 
+def check_words(test, text, masked):
+    """None in part, and none left out that would fit; returns what is left."""
+    word = np.cumsum(text.word_starts, axis=1) - 1
+    left = masking.budgets(text) - masked.sum(axis=1)
+    test.assertGreaterEqual(left.min(), 0)
+    for row, separators in enumerate(text.separators):
+        number = word[row][~separators]
+        sizes = np.bincount(number)
+        hidden = np.bincount(number, masked[row][~separators], len(sizes))
+        test.assertTrue(((hidden == 0) | (hidden == sizes)).all())
+        shown = sizes[(hidden == 0) & (sizes > 0)]
+        test.assertTrue((shown > left[row]).all())
+    return left
+
+
 def repeated(text, times):
     """Every pair so many times."""
     return masking.Pairs(
@@ -118,9 +133,12 @@ class PairsTest(parameterized.TestCase):
         text = make_pairs(300, length)
         draw = masking.masking(name)(text, np.random.default_rng(1))
         self.assertFalse((draw.masked & text.separators).any())
-        np.testing.assert_array_equal(
-            draw.masked.sum(axis=1), masking.budgets(text)
-        )
+        if name == 'words':
+            check_words(self, text, draw.masked)
+        else:
+            np.testing.assert_array_equal(
+                draw.masked.sum(axis=1), masking.budgets(text)
+            )
         self.assertIsNone(draw.negatives)
         if name == 'spans':  # of one piece each
             np.testing.assert_array_equal(
@@ -142,10 +160,13 @@ class PairsTest(parameterized.TestCase):
         """As many tokens at the same places, shown the same way."""
         text = with_negatives(4000, 40)
         draw = masking.masking(name)(text, np.random.default_rng(0))
-        np.testing.assert_array_equal(
-            draw.negatives.masked.sum(axis=1), masking.budgets(text.negatives)
-        )
         others = draw.negatives.masked
+        if name == 'words':
+            check_words(self, text.negatives, others)
+        else:
+            np.testing.assert_array_equal(
+                others.sum(axis=1), masking.budgets(text.negatives)
+            )
         self.assertFalse((others & text.negatives.separators).any())
 
         def shares(pairs, found):
@@ -405,7 +426,7 @@ class MaskingsTest(parameterized.TestCase):
         np.testing.assert_array_equal(ours.shown[3], theirs.shown[3])
 
     @parameterized.product(
-        name=('spans', 'words', 'tokens'), length=(6, 62, 126, 510)
+        name=('spans', 'tokens'), length=(6, 62, 126, 510)
     )
     def test_budget_is_exact_and_spares_separators(self, name, length):
         windows = make_windows(100, length, 0.6, 0.05, seed=length)
@@ -449,23 +470,40 @@ class MaskingsTest(parameterized.TestCase):
         )
 
 
-class WordsTest(absltest.TestCase):
-    def test_whole_words_but_for_one(self):
-        windows = make_windows(300, 126, 0.4, 0.02)
+class WordsTest(parameterized.TestCase):
+    @parameterized.product(
+        length=(6, 62, 126, 510), word_rate=(0.1, 0.6, 1.0)
+    )
+    def test_whole_words_as_many_as_fit(self, length, word_rate):
+        windows = make_windows(100, length, word_rate, 0.05, seed=length)
         draw = masking.words(windows, np.random.default_rng(1))
-        word = np.cumsum(windows.word_starts, axis=1) - 1
-        cut = 0
-        for row in range(300):
-            partial = []
-            for w in range(word[row, -1] + 1):
-                masked = draw.masked[row, word[row] == w]
-                if 0 < masked.sum() < len(masked):
-                    partial.append(masked)
-            self.assertLessEqual(len(partial), 1)
-            for masked in partial:  # its first pieces
-                self.assertTrue(masked[: masked.sum()].all())
-            cut += len(partial)
-        self.assertBetween(cut, 30, 270)
+        self.assertTrue(windows.separators.any())
+        self.assertFalse((draw.masked & windows.separators).any())
+        left = check_words(self, windows, draw.masked)
+        if word_rate == 0.6 and length > 6:
+            self.assertLess(left.mean(), 0.05)
+
+    def test_is_the_literal_loop(self):
+        """Of the official code: a word that does not fit is left out."""
+        random = np.random.default_rng(0)
+        for _ in range(300):
+            sizes = random.integers(0, 9, (4, 20))
+            room = random.integers(0, 40, 4)
+            found = masking._that_fit(sizes, room)
+            for row, left, taken in zip(sizes, room, found, strict=True):
+                for size, is_taken in zip(row, taken, strict=True):
+                    self.assertEqual(0 < size <= left, is_taken)
+                    left -= size * is_taken
+
+    def test_a_word_longer_than_the_budget_is_shown(self):
+        """P = 3: of a word of 17 pieces and three of one, the three go."""
+        word_starts = np.zeros((5, 20), bool)
+        word_starts[:, [0, 17, 18, 19]] = True
+        windows = one_piece_words(5, 20)._replace(word_starts=word_starts)
+        draw = masking.words(windows, np.random.default_rng(0))
+        np.testing.assert_array_equal(
+            draw.masked, [[False] * 17 + [True] * 3] * 5
+        )
 
     def test_every_word_equally_often(self):
         draw = masking.words(
@@ -474,15 +512,15 @@ class WordsTest(absltest.TestCase):
         self.assertGreater(equal_share_p(draw.masked), SIGNIFICANCE)
 
     def test_long_words_are_no_likelier_to_come_first(self):
-        # A word of 5 pieces and 15 of one; P = 3. The long word is masked,
-        # in part at least, when it is among the first 3 drawn of 16.
+        # A word of 2 pieces and 18 of one; P = 3. The long word is masked
+        # when it is among the first 2 drawn of 19.
         word_starts = np.ones((20_000, 20), bool)
-        word_starts[:, 6:10] = False
+        word_starts[:, 6] = False
         windows = one_piece_words(20_000, 20)._replace(word_starts=word_starts)
         draw = masking.words(windows, np.random.default_rng(3))
-        touched = int(draw.masked[:, 5:10].any(axis=1).sum())
+        taken = int(draw.masked[:, 5].sum())
         self.assertGreater(
-            stats.binomtest(touched, 20_000, 3 / 16).pvalue, SIGNIFICANCE
+            stats.binomtest(taken, 20_000, 2 / 19).pvalue, SIGNIFICANCE
         )
 
 

@@ -52,6 +52,10 @@ class NegativesTest(absltest.TestCase):
         self.assertLen(set(numbers.ravel().tolist()), 4)
         np.testing.assert_array_equal(view.weights['nsp_nce'], [[1], [1]])
         np.testing.assert_array_equal(view.sequences, [0, 1])
+        # Other second pieces, [30 31] and [13 .. 17], [21] and [30 31].
+        # Beside the pair's own 8 and 3 tokens; A is not counted again.
+        np.testing.assert_array_equal(text.tokens, [8 + 7, 3 + 3])
+        np.testing.assert_array_equal(view.counts['padding'], [3, 11])
         with self.assertRaisesRegex(ValueError, 'start alone.*mlm'):
             negatives(text, draw, {'mlm': 'pieces'}, texts.SPECIALS)
 

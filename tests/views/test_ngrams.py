@@ -100,7 +100,8 @@ class NgramsTest(parameterized.TestCase):
             view.weights['dim'], [[1, 1, 0], [1, 1, 1]]
         )
         np.testing.assert_array_equal(view.sequences, [0, 1])
-        self.assertEqual(list(view.counts), ['dropped_spans'])
+        self.assertEqual(list(view.counts), ['dropped_spans', 'padding'])
+        np.testing.assert_array_equal(view.counts['padding'], [2, 0])
         np.testing.assert_array_equal(view.counts['dropped_spans'], [0, 0])
         self.assertIsNone(view.segment_ids)
         for array in (

@@ -1,5 +1,7 @@
 """XLNet's draw: what is predicted, in which order, and who sees whom."""
 
+import pathlib
+import pydoc_data.topics
 from unittest import mock
 
 import numpy as np
@@ -7,6 +9,10 @@ from absl.testing import absltest, parameterized
 from scipy import stats
 
 from infoword_tf import views
+from infoword_tf.data import store as stores
+from infoword_tf.data.documents import Document, split_sentences
+from infoword_tf.data.streams import StreamSource
+from infoword_tf.text.words import Words
 from infoword_tf.views import permuted
 from infoword_tf.views.streams import Streams
 
@@ -24,12 +30,15 @@ def make_streams(b, tokens, word_rate=0.7, separator_rate=0.02, seed=0):
     word_starts = (random.random(shape) < word_rate) | separators
     word_starts[:, 1:] |= separators[:, :-1]
     ids = random.integers(5, 100, shape).astype(np.int32)
+    sentence_starts = word_starts & (random.random(shape) < 0.1)
     return Streams(
         np.where(separators, np.int32(SEP), ids),
         word_starts,
+        sentence_starts | separators,
         separators,
         np.where(np.arange(b) % 2, -1, 1).astype(np.int32),
         random.integers(5, 100, b).astype(np.int32),
+        np.full(b, tokens - 3 - tokens // 2, np.int32),
     )
 
 
@@ -519,9 +528,11 @@ class TwoTextsTest(parameterized.TestCase):
         ids = np.stack([np.arange(10, 23), np.arange(30, 43)]).astype(np.int32)
         starts = np.ones((2, 13), bool)
         starts[0, 9] = starts[1, 10] = False
+        sentences = np.zeros((2, 13), bool)
         streams = Streams(
             ids,
             starts,
+            sentences,
             np.zeros((2, 13), bool),
             np.ones(2, np.int32),
             np.zeros(2, np.int32),
@@ -551,6 +562,63 @@ class TwoTextsTest(parameterized.TestCase):
         starts[0, 12] = False
         _, columns, _ = permuted._two_texts(streams, random)
         np.testing.assert_array_equal(columns[1, 12:], [13, 11, 13, 14])
+        # With a sentence, where there is one; the first token ends nothing.
+        sentences[0, 8] = True
+        _, columns, _ = permuted._two_texts(streams, random)
+        np.testing.assert_array_equal(columns[1, 12:], [13, 8, 13, 14])
+        np.testing.assert_array_equal(columns[0, 8:12], [8, 9, 10, 13])
+        # A ends where a sentence does.
+        sentences[0, 12] = True
+        _, columns, _ = permuted._two_texts(streams, random)
+        np.testing.assert_array_equal(
+            columns[0, 8:], [8, 9, 10, 11, 13, 12, 13, 14]
+        )
+
+    @parameterized.parameters(48, 128)
+    def test_real_text_is_cut_where_sentences_end(self, tokens):
+        """In both directions, wherever there is one; else before a word."""
+        documents = [
+            Document(tuple(split_sentences(text)), '')
+            for text in pydoc_data.topics.topics.values()
+        ]
+        store = stores.write_store(
+            pathlib.Path(self.create_tempdir().full_path) / 'store',
+            documents,
+            Words(sentence for d in documents for sentence in d.sentences),
+            progress=False,
+        )
+        starts = store.flags & (stores.SENTENCE_START | stores.SEPARATOR) > 0
+        sentence = np.cumsum(starts)
+        # Token i is piece i, so that a view says where its pieces are from.
+        store = store._replace(ids=np.arange(len(store.ids)))
+        source = StreamSource(
+            store, tokens - 3, 64, 0, tokens // 2, both_directions=True
+        )
+        half = tokens // 2
+        # Is there a place, is it taken: where A ends, where another B begins.
+        ends, begins = np.zeros((2, 2, 2), int)
+        for step in range(20):
+            text = source.batch(step)
+            number = sentence[text.ids]
+            random = views.generator(0, step, 'permutation')
+            draw = permuted.permutation(text, random)
+            for row in range(64):
+                cut = half + int((draw.segment_ids[row, half:] == 0).sum()) - 1
+                own = number[row]
+                ends[
+                    int(own[half] != own[-1]), int(own[cut - 1] != own[cut])
+                ] += 1
+                partner = row + draw.away[row, cut + 1]
+                if partner != row:
+                    other = number[partner]
+                    begin = draw.columns[row, cut + 1]
+                    begins[
+                        int(other[half - 1] != other[cut]),
+                        int(other[begin - 1] != other[begin]),
+                    ] += 1
+        for found in (ends, begins):
+            self.assertEqual(found[0, 1] + found[1, 0], 0)
+            self.assertGreater(found[1, 1], 100)
 
     @parameterized.parameters(24, 64, 128)
     def test_layout(self, tokens):

@@ -27,6 +27,10 @@ class StreamedTest(absltest.TestCase):
             measured = view.measured[ROW]
             np.testing.assert_array_equal(measured, targets != SPECIALS.sep_id)
             separators += (measured == 0).sum()
+            np.testing.assert_array_equal(
+                view.counts['tokens'],
+                (view.ids != SPECIALS.sep_id).sum(axis=1),
+            )
             self.assertEqual(measured.dtype, np.float32)
         self.assertGreater(separators, 20)
 
@@ -34,7 +38,7 @@ class StreamedTest(absltest.TestCase):
         ids = np.array([[7, 2, 3, 4, 1]], np.int32)
         flags = np.zeros_like(ids, bool)
         text = Streams(
-            ids, flags, flags, np.ones(1), np.array([8], np.int32)
+            ids, flags, flags, flags, np.ones(1), np.array([8], np.int32)
         )
         rows = {ROW: 'text'}
         view = streamed(text, None, rows, SPECIALS)

@@ -32,6 +32,7 @@ class FlattenTest(absltest.TestCase):
                 'masked/places/bert_nce',
                 'masked/targets/mlm', 'masked/targets/bert_nce',
                 'masked/weights/mlm', 'masked/weights/bert_nce',
+                'masked/measured/mlm', 'masked/measured/bert_nce',
                 'masked/counts/shortened_spans',
                 'other/ids', 'other/sequences', 'other/positions',
             ],

@@ -1,0 +1,310 @@
+r"""The tables of docs/results.md: flagfiles that train for equal time.
+
+    python -m benchmarks.tables --table=rows --workdir=runs/tables/rows
+    python -m benchmarks.tables --flagfiles=mlm_tiny,plm_tiny --minutes=3 \
+        --workdir=runs/mine
+
+First the rate of each flagfile over 100 steps, one after the other, so that
+all are of the same hour; then each trains with each seed for the steps that it
+makes in that time, and is asked what the table asks. What a run learned
+depends on its steps and seed alone: what is finished is kept, so a table that
+was stopped goes on.
+
+Prints the table, the mean over the seeds (lowest-highest), and writes it and
+the curves of held-out mutual information to WORKDIR/table.md and curves.png.
+"""
+
+import json
+import os
+import pathlib
+import statistics
+import subprocess
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from absl import flags
+
+from infoword_tf import commands, files
+
+ROOT = pathlib.Path(__file__).parent.parent
+FOLDER = ROOT / 'tasks' / 'flags'
+RATE_STEPS, WARM_STEPS = 100, 10
+COLUMNS = {
+    'mi': 'held-out MI',
+    'unigram_mi': 'frequencies alone',
+    'ceiling': 'ceiling',
+    'accuracy': 'accuracy',
+    'chance': 'chance',
+}
+MEMORIES = 0, 64, 128, 256  # tokens, with which a text is read
+
+TABLE = flags.DEFINE_string(
+    'table', None, 'Which table: rows, search or wikitext.')
+FLAGFILES = flags.DEFINE_list(
+    'flagfiles', None, 'Others instead: names in tasks/flags, or files.')
+MINUTES = flags.DEFINE_float(
+    'minutes', 1.0, 'Of training, for each run.', lower_bound=0.01)
+SEEDS = flags.DEFINE_integer(
+    'seeds', 3, 'Runs of each flagfile: seeds 0, 1, ...', lower_bound=1)
+WORKDIR = flags.DEFINE_string(
+    'workdir', None, 'Where runs, table and picture go.')
+
+
+class Table(NamedTuple):
+    """A table of docs/results.md.
+
+    Attributes:
+        flagfiles: a run each; names in tasks/flags.
+        ask: workdir -> further figures by the heads of their columns.
+    """
+
+    flagfiles: Sequence[str]
+    ask: Callable[[pathlib.Path], dict[str, float]] | None = None
+
+
+def run(module: str, log: pathlib.Path, *given: str) -> None:
+    """Runs a command in a process of its own; its output is in `log`.
+
+    Raises:
+        RuntimeError: it failed; the message has its last words.
+    """
+    log.parent.mkdir(parents=True, exist_ok=True)
+    with open(log, 'w') as out:
+        done = subprocess.run(
+            [sys.executable, '-m', module, *given],
+            stdout=out,
+            stderr=subprocess.STDOUT,
+            env={**os.environ, 'PYTHONPATH': str(ROOT)},
+            check=False,
+        )
+    if done.returncode:
+        raise RuntimeError(f'{module}, {log}: {log.read_text()[-1000:]}')
+
+
+def read_json(path: pathlib.Path) -> dict[str, Any]:
+    """One object."""
+    return json.loads(path.read_text())
+
+
+def retrieval(workdir: pathlib.Path) -> dict[str, float]:
+    """How well first sentences find the rest of their docstrings."""
+    folder = workdir / 'retrieval'
+    if not (folder / 'metrics.json').exists():
+        run(
+            'tasks.retrieval',
+            folder.with_suffix('.log'),
+            f'--init={workdir}',
+            '--corpus=pydocs',
+            f'--workdir={folder}',
+        )
+    found = read_json(folder / 'metrics.json')
+    return {'MRR@10': found['mrr@10'], 'recall@10': found['recall@10']}
+
+
+def memories(workdir: pathlib.Path) -> dict[str, float]:
+    """Perplexity per word of the test text, read with other memories."""
+    found = {}
+    for length in MEMORIES:
+        folder = workdir / f'lm_{length}'
+        if not (folder / 'metrics.json').exists():
+            run(
+                'tasks.lm',
+                folder.with_suffix('.log'),
+                f'--init={workdir}',
+                '--corpus=lines:wikitext-2/train.txt',
+                '--heldout=wikitext-2/test.txt',
+                f'--memory_length={length}',
+                '--batch_size=16',
+                f'--workdir={folder}',
+            )
+        one = read_json(folder / 'metrics.json')
+        found[f'read with {length}'] = one['perplexity_per_word']
+    return found
+
+
+TABLES = {
+    'rows': Table(
+        (
+            'mlm_tiny',
+            'bert_nce_tiny',
+            'bert_tiny',
+            'plm_tiny',
+            'transformer_xl_tiny',
+            'infoword_tiny',
+            'ict_tiny',
+        )
+    ),
+    'search': Table(('ict_tiny', 'ict_lookup', 'quickstart'), retrieval),
+    'wikitext': Table(('wikitext_0', 'wikitext_64', 'wikitext_128'), memories),
+}
+
+
+def name_of(flagfile: str) -> str:
+    """What a run is called: its flagfile, without folder and ending."""
+    return pathlib.Path(flagfile).stem
+
+
+def train(flagfile: str, workdir: pathlib.Path, *given: str) -> None:
+    """Runs the trainer, unless it has finished there before.
+
+    Raises:
+        RuntimeError: it failed.
+    """
+    if (workdir / 'metrics.json').exists():
+        return
+    path = FOLDER / f'{flagfile}.flags'
+    run(
+        'infoword_tf.train',
+        workdir.with_suffix('.log'),
+        f'--flagfile={path if path.exists() else flagfile}',
+        f'--workdir={workdir}',
+        *given,
+    )
+
+
+def records_of(workdir: pathlib.Path) -> list[dict[str, Any]]:
+    """The lines of metrics.jsonl."""
+    lines = (workdir / 'metrics.jsonl').read_text().splitlines()
+    return [json.loads(line) for line in lines]
+
+
+def steps_of(flagfile: str, folder: pathlib.Path, minutes: float) -> int:
+    """How many steps fit the time, by a run of a few; measured once."""
+    workdir = folder / f'{name_of(flagfile)}_rate'
+    count = RATE_STEPS + WARM_STEPS
+    train(
+        flagfile,
+        workdir,
+        f'--steps={count}',
+        f'--log_every={WARM_STEPS}',
+        f'--eval_every={count}',
+        f'--checkpoint_every={count}',
+    )
+    rate = statistics.median(
+        record['steps_per_second'] for record in records_of(workdir)[1:]
+    )
+    return max(10, round(rate * 60 * minutes / 10) * 10)
+
+
+def minutes_of(records: Sequence[Mapping[str, Any]]) -> list[float]:
+    """Minutes of training until each record; evaluation is left out."""
+    elapsed, last, found = 0.0, 0, []
+    for record in records:
+        elapsed += (record['step'] - last) / record['steps_per_second'] / 60
+        last = record['step']
+        found.append(elapsed)
+    return found
+
+
+def averaged(runs: Sequence[Sequence[Mapping[str, Any]]]) -> list[dict]:
+    """The mean of the records of several seeds, line by line."""
+    return [
+        {key: statistics.fmean(one[key] for one in lines) for key in lines[0]}
+        for lines in zip(*runs, strict=True)
+    ]
+
+
+def spread(values: Sequence[float | None]) -> str:
+    """The mean (lowest-highest) of what the seeds gave; '-' for nothing."""
+    if None in values:
+        return '-'
+    digits = 3 if abs(values[0]) < 100 else 1
+    shown = [f'{value:.{digits}f}' for value in sorted(values)]
+    mean = f'{statistics.fmean(values):.{digits}f}'
+    same = shown[0] == shown[-1]
+    return mean if same else f'{mean} ({shown[0]}-{shown[-1]})'
+
+
+def made_of(workdirs: Mapping[str, Sequence[pathlib.Path]], ask: Any) -> str:
+    """Markdown: what each flagfile reached; by flagfile, its workdirs."""
+    asked = {
+        name: [ask(workdir) if ask else {} for workdir in some]
+        for name, some in workdirs.items()
+    }
+    further = list(next(iter(asked.values()))[0])
+    heads = ['flagfile', 'row', *COLUMNS.values(), *further]
+    heads += ['steps', 'minutes', 'tokens/s']
+    lines = [f'| {" | ".join(heads)} |', '|' + '---|' * len(heads)]
+    for name, some in workdirs.items():
+        runs = [records_of(workdir) for workdir in some]
+        last = [records[-1] for records in runs]
+        minutes = statistics.fmean(minutes_of(records)[-1] for records in runs)
+        rate = statistics.fmean(r['tokens_per_second'] for r in last)
+        pace = [f'{last[0]["step"]:,}', f'{minutes:.1f}', f'{rate:,.0f}']
+        rows = read_json(some[0] / 'config.json')['rows']
+        for number, row in enumerate(rows):
+            keys = (f'heldout/{row}/{key}' for key in COLUMNS)
+            cells = [spread([r.get(key) for r in last]) for key in keys]
+            cells += [
+                '' if number else spread([one[head] for one in asked[name]])
+                for head in further
+            ]
+            cells = [f'`{name}`', f'`{row}`', *cells, *pace]
+            lines.append(f'| {" | ".join(cells)} |')
+    return '\n'.join(lines)
+
+
+def commit() -> str:
+    """Of the checkout, `+` behind it where files were changed since."""
+    done = subprocess.run(
+        ['git', 'describe', '--always', '--dirty=+', '--exclude=*'],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    return done.stdout.strip() or 'unknown'
+
+
+def main() -> None:
+    """Measures rates, trains, asks, compares.
+
+    Raises:
+        UsageError: there is no such table, or nothing to compare.
+    """
+    commands.require(
+        flags.FLAGS.flag_values_dict(), workdir='a folder for the table'
+    )
+    if bool(TABLE.value) == bool(FLAGFILES.value):
+        raise commands.UsageError('give --table, or --flagfiles')
+    if TABLE.value and TABLE.value not in TABLES:
+        raise commands.UsageError(
+            f'--table={TABLE.value}: known are {", ".join(TABLES)}'
+        )
+    table = TABLES[TABLE.value] if TABLE.value else Table(FLAGFILES.value)
+    folder = pathlib.Path(WORKDIR.value)
+    steps = {}
+    for flagfile in table.flagfiles:
+        steps[flagfile] = steps_of(flagfile, folder, MINUTES.value)
+        print(f'{flagfile}: {steps[flagfile]:,} steps', flush=True)
+    workdirs: dict[str, list[pathlib.Path]] = {}
+    for flagfile, count in steps.items():
+        name = name_of(flagfile)
+        for seed in range(SEEDS.value):
+            workdir = folder / f'{name}_{seed}'
+            train(flagfile, workdir, f'--steps={count}', f'--seed={seed}')
+            workdirs.setdefault(name, []).append(workdir)
+            print(f'{name}, seed {seed}: trained', flush=True)
+    from infoword_tf.training import report
+
+    some = next(iter(workdirs.values()))
+    text = (
+        f'{made_of(workdirs, table.ask)}\n\n'
+        f'Commit {commit()}, seeds 0 to {SEEDS.value - 1}, '
+        f'{read_json(some[0] / "config.json")["precision"]}.\n'
+    )
+    with files.written(folder / 'table.md') as partial:
+        partial.write_text(text)
+    drawn = {}
+    for name, some in workdirs.items():
+        records = averaged([records_of(workdir) for workdir in some])
+        drawn[name] = minutes_of(records), records
+    report.draw_runs(folder / 'curves.png', drawn)
+    print(text)
+
+
+if __name__ == '__main__':
+    commands.start(
+        main, stopped='the same command goes on with what is not finished'
+    )

@@ -1,0 +1,107 @@
+"""Search by words: BM25, exact, for the baseline and for `--hybrid`.
+
+Lucene's formula, k1 = 1.5, b = 0.75 (the library bm25s, Lù 2024, with its
+defaults). Words are runs of two or more letters, digits or underscores,
+lower-cased, without 33 English stop words, and stemmed as English (Snowball).
+
+Glossary of shapes: Q queries, N documents, K best.
+"""
+
+import functools
+import logging
+import os
+import pathlib
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Self
+
+import numpy as np
+
+from infoword_tf import commands
+from tasks import ranking
+
+
+class Words:
+    """The words of all documents, held in memory as numbers."""
+
+    def __init__(self, texts: Iterable[str]):
+        """Counts the words; args: the documents, numbered from 0.
+
+        Raises:
+            commands.UsageError: the library is not installed.
+        """
+        library, split = _library()
+        found = split(texts)
+        self._index = None
+        if found.vocab:
+            self._index = library.BM25()
+            self._index.index(found, show_progress=False)
+
+    def search(
+        self,
+        queries: Sequence[str],
+        top_k: int,
+        numbers: np.ndarray | None = None,
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """The K best of all documents for each query.
+
+        A document that shares no word with a query is no result of it.
+
+        Args:
+            queries: Q strings.
+            top_k: K.
+            numbers: [N] of the documents; None: 0, 1, 2, ...
+
+        Returns:
+            scores and numbers as `ranking.Best.sorted` gives them.
+        """
+        best = ranking.Best(len(queries), top_k)
+        if self._index is None:
+            return best.sorted()
+        _, split = _library()
+        if numbers is None:
+            numbers = np.arange(self._index.scores['num_docs'])
+        for row, query in enumerate(split(list(queries), return_ids=False)):
+            ids = self._index.get_tokens_ids(query)
+            scores = self._index.get_scores_from_ids(ids)[None]
+            scores[scores == 0] = -np.inf
+            best.add(slice(row, row + 1), scores, numbers)
+        return best.sorted()
+
+    def save(self, folder: pathlib.Path) -> None:
+        """Writes what `load` reads into a folder of its own."""
+        folder.mkdir()
+        if self._index is not None:
+            self._index.save(folder, show_progress=False)
+
+    @classmethod
+    def load(cls, folder: pathlib.Path) -> Self:
+        """Reads what `save` wrote.
+
+        Raises:
+            commands.UsageError: the library is not installed.
+        """
+        library, _ = _library()
+        words = cls.__new__(cls)
+        words._index = None
+        if any(folder.iterdir()):
+            words._index = library.BM25.load(folder, show_progress=False)
+        return words
+
+
+@functools.cache
+def _library() -> tuple[Any, Callable[..., Any]]:
+    """The library, and what parts texts into words."""
+    # It tries JAX where there is one: not on TensorFlow's GPU.
+    os.environ.setdefault('JAX_PLATFORMS', 'cpu')
+    try:
+        import bm25s
+        import Stemmer
+    except ImportError:
+        raise commands.UsageError(
+            'search by words, BM25, needs the packages bm25s and PyStemmer: '
+            "python -m pip install -c constraints.txt -e '.[tasks]'"
+        ) from None
+    logging.getLogger('bm25s').setLevel(logging.WARNING)
+    return bm25s, functools.partial(
+        bm25s.tokenize, stemmer=Stemmer.Stemmer('english'), show_progress=False
+    )

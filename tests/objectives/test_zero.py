@@ -1,0 +1,193 @@
+"""Where the axis begins and ends in every row, on real held-out text.
+
+A model that knows how frequent pieces are in the measured text has MI 0, one
+that knows it of the training text `unigram_mi`, the best constant answer
+`chance`; no critic passes the ceiling.
+"""
+
+import dataclasses
+import math
+from unittest import mock
+
+import numpy as np
+import tensorflow as tf
+from absl.testing import absltest, parameterized
+
+from infoword_tf.data import batches
+from infoword_tf.data.opened import TextChoices, open_text
+from infoword_tf.model import Model
+from infoword_tf.objectives import Statistics
+from infoword_tf.training import loop
+from tests import corpus, places, zoo
+from tests.eager import eagerly
+from tests.objectives.given import batch_of, mean
+from tests.objectives.test_mlm import make_objective
+
+# Windows, pairs and streams; with a bias of each piece and without.
+OVER_VOCABULARY = (
+    ('mlm', 'mlm'),
+    ('mlm_transform', 'mlm'),
+    ('bert', 'mlm'),
+    ('transformer_xl', 'transformer_xl'),
+    ('plm', 'plm'),
+)
+NEVER = -30.0  # log p of a piece that does not occur
+
+
+def setUpModule():
+    global TEXT, STATISTICS
+    folder = places.make()
+    text, heldout = corpus.write_topics(folder / 'text')
+    TEXT = open_text(TextChoices(text, heldout, vocab_size=600))
+    STATISTICS = Statistics(TEXT.train.counts, TEXT.heldout.counts)
+
+
+class ZeroTest(parameterized.TestCase):
+    def setUp(self):
+        super().setUp()
+        self.enterContext(eagerly())
+        self.enterContext(
+            mock.patch.object(batches, 'HELDOUT_SEQUENCES', 96)
+        )
+
+    def open(self, name):
+        """Held-out values of a case's model, whose weights are all 0."""
+        specials = TEXT.tokenizer.specials
+        config = zoo.config(name)
+        arguments = {
+            **config.encoder.arguments,
+            'vocab_size': len(TEXT.tokenizer),
+        }
+        encoder = dataclasses.replace(config.encoder, arguments=arguments)
+        model = Model(config.replace(encoder=encoder), specials)
+        for variable in model.variables.values():
+            variable.assign(tf.zeros_like(variable))
+        plan = zoo.CASES[name].resolved.plan
+        made = batches.heldout_views(TEXT.heldout, plan, specials)
+        return made, loop.Heldout(model, made, STATISTICS)
+
+    def evaluate(self, heldout, row, scores):
+        """Where f(a, b) is scores[b], whatever a is."""
+        variables = heldout.model.variables
+        bias = f'objectives/{row}/piece_bias'
+        if bias in variables:
+            variables[bias].assign(scores)
+        else:  # every state is the first axis
+            (last,) = (p for p in variables if p.endswith('outer_norm_beta'))
+            variables[last].assign(np.eye(16)[0])
+            table = variables['encoder/word_embeddings']
+            table.assign(np.outer(scores, np.eye(16)[0]))
+        found = heldout.evaluate()
+        return {
+            path.removeprefix(f'heldout/{row}/'): value
+            for path, value in found.items()
+        }
+
+    def targets(self, made, row):
+        """What is asked for, of measured pairs [N]."""
+        (view,) = (v for v in made.values() if row in v.targets)
+        counted = view.weights[row] * view.measured.get(row, 1.0) > 0
+        return view.targets[row][counted]
+
+    @parameterized.parameters(*OVER_VOCABULARY)
+    def test_frequencies_of_the_measured_text_are_0(self, name, row):
+        counts = STATISTICS.measured
+        made, heldout = self.open(name)
+        p = counts / counts.sum()
+        scores = np.where(p > 0, np.log(np.maximum(p, 1e-30)), NEVER)
+        found = self.evaluate(heldout, row, scores)
+        self.assertAlmostEqual(found['mi'], 0.0, delta=1e-6)
+        # Not because the targets have these frequencies.
+        targets = self.targets(made, row)
+        entropy = -(p[p > 0] @ np.log(p[p > 0]))
+        ceiling = -np.log(p[targets]).mean()
+        self.assertGreater(abs(ceiling - entropy), 1e-3)
+        self.assertAlmostEqual(found['ceiling'], ceiling, delta=2e-6)
+        self.assertAlmostEqual(
+            found['log_candidates'], math.log(len(p)), delta=2e-6
+        )
+
+    @parameterized.parameters(*OVER_VOCABULARY)
+    def test_those_of_the_training_text_have_unigram_mi(self, name, row):
+        made, heldout = self.open(name)
+        found = self.evaluate(heldout, row, np.log(STATISTICS.expected))
+        self.assertAlmostEqual(found['mi'], found['unigram_mi'], delta=1e-6)
+        p = STATISTICS.measured / STATISTICS.measured.sum()
+        q = (STATISTICS.training + 1) / (STATISTICS.training + 1).sum()
+        targets = self.targets(made, row)
+        wanted = np.log(q[targets] / p[targets]).mean()
+        self.assertAlmostEqual(found['unigram_mi'], wanted, delta=1e-6)
+        self.assertLess(wanted, -0.05)
+
+    @parameterized.parameters(*OVER_VOCABULARY, ('bert_nce', 'bert_nce'))
+    def test_the_best_constant_answer_is_chance(self, name, row):
+        made, heldout = self.open(name)
+        counts = np.bincount(self.targets(made, row))
+        first, second = np.argsort(-counts)[:2]
+        for piece in (first, second, TEXT.tokenizer.specials.mask_id):
+            found = self.evaluate(
+                heldout, row, np.eye(len(TEXT.tokenizer))[piece]
+            )
+            answer = counts[piece] if piece < len(counts) else 0
+            self.assertEqual(found['accuracy'], answer / counts.sum())
+            self.assertEqual(found['chance'], counts.max() / counts.sum())
+        # Far from one in V.
+        self.assertGreater(found['chance'], 20 / len(TEXT.tokenizer))
+
+    def test_the_best_constant_class_is_chance(self):
+        made, heldout = self.open('bert')
+        weights = made['masked'].weights['nsp'] > 0
+        labels = np.bincount(made['masked'].targets['nsp'][weights])
+        self.assertNotEqual(*labels)
+        bias = heldout.model.objectives['nsp'].bias
+        for label in (0, 1):
+            bias.assign(np.eye(2)[label])
+            found = heldout.evaluate()
+            self.assertEqual(
+                found['heldout/nsp/accuracy'], labels[label] / labels.sum()
+            )
+            self.assertEqual(
+                found['heldout/nsp/chance'], labels.max() / labels.sum()
+            )
+
+
+class CeilingTest(parameterized.TestCase):
+    """Of `dim` see test_dim.py, of `ict` test_contrast.py."""
+
+    @parameterized.parameters(None, 100)
+    def test_an_oracle_of_words_reaches_it(self, limit):
+        """The mean of log (1 + M) / (1 + c): c candidates are b too."""
+        made = zoo.make_views('bert_nce', 24)
+        view = made['masked']
+        targets, weights = (
+            x['bert_nce'] for x in (view.targets, view.weights)
+        )
+        ceilings = []
+        for i, j in np.argwhere(weights > 0):
+            others = np.delete(targets, i, axis=0)
+            others = others[np.delete(weights, i, axis=0) > 0][:limit]
+            copies = (others == targets[i, j]).sum()
+            ceilings.append(math.log((1 + len(others)) / (1 + copies)))
+        objective = make_objective('bert_nce', width=zoo.V)
+        table = np.eye(zoo.V, dtype=np.float32)
+        objective.encoder.embedding_table.assign(table)
+        random = np.random.default_rng(0)
+        oracle = 30 * table[targets]
+        for noise in (0.0, 10.0, 30.0):
+            states = oracle + noise * random.standard_normal(oracle.shape)
+            batch = batch_of(
+                made, {'masked': tf.constant(states, tf.float32)}, limit=limit
+            )
+            found = mean(objective.score(batch, objective.candidates(batch)))
+            self.assertAlmostEqual(
+                found.ceiling, np.mean(ceilings), places=5
+            )
+            if noise:
+                self.assertLess(found.mi, found.ceiling)
+            else:
+                self.assertAlmostEqual(found.mi, found.ceiling, places=5)
+        self.assertGreater(found.log_candidates, found.ceiling + 1)
+
+
+if __name__ == '__main__':
+    absltest.main()

@@ -1,0 +1,195 @@
+"""Pairs that share rows: each as it is alone."""
+
+import itertools
+import math
+
+import numpy as np
+import tensorflow as tf
+from absl.testing import absltest, parameterized
+
+from infoword_tf.encoders import Inputs
+from infoword_tf.views.masked import masked
+from infoword_tf.views.masking import MASKINGS, masking, packed_budget
+from tests import zoo
+from tests.views import texts
+
+ROWS = {'mlm': 'pieces', 'nsp': 'next'}
+
+
+def three_pairs():
+    """T = 11: a row of two pairs, 5 + 6 tokens, one of a pair, 6 tokens."""
+    text = texts.make_pairs(
+        [([10], [11]), ([20], [21, 22]), ([30, 31], [32])], labels=[0, 1, 1]
+    )
+    slots = np.array([[True, True, False], [True, False, False]])
+    return text._replace(slots=slots)
+
+
+def random_pairs(seed, masking_name, batch=8):
+    """A batch of the source, and what is masked of it."""
+    text = zoo.make_pairs(batch, seed, packed=True)
+    draw = masking(masking_name)(text, np.random.default_rng(seed))
+    return text, draw
+
+
+def each(text):
+    """For each pair its row, where it begins there, and its length."""
+    pair = 0
+    for row, slots in enumerate(text.slots):
+        begin = 0
+        for _ in range(slots.sum()):
+            size = int(text.firsts[pair] + text.seconds[pair]) + 3
+            yield pair, row, begin, size
+            pair, begin = pair + 1, begin + size
+
+
+class PackedTest(parameterized.TestCase):
+    def test_written_out(self):
+        draw = texts.pair_draw([[0], [3], [1]], shortened=np.array([1, 2, 4]))
+        view = masked(three_pairs(), draw, ROWS, texts.SPECIALS)
+        np.testing.assert_array_equal(
+            view.ids,
+            [
+                [2, 4, 3, 11, 3, 2, 20, 3, 21, 4, 3],
+                [2, 30, 4, 3, 32, 3, 3, 3, 3, 3, 3],
+            ],
+        )
+        np.testing.assert_array_equal(
+            view.positions,
+            [[0, 1, 2, 3, 4, 0, 1, 2, 3, 4, 5], [0, 1, 2, 3, 4, 5] + [0] * 5],
+        )
+        np.testing.assert_array_equal(
+            view.segment_ids,
+            [[0, 0, 0, 1, 1, 0, 0, 0, 1, 1, 1], [0] * 4 + [1, 1] + [0] * 5],
+        )
+        np.testing.assert_array_equal(
+            view.block_ids, [[0] * 5 + [1] * 6, [0] * 6 + [3] * 5]
+        )
+        np.testing.assert_array_equal(view.weights['mlm'][:, :2],
+                                      [[1, 1], [1, 0]])
+        np.testing.assert_array_equal(view.places['mlm'][0, :2], [1, 9])
+        np.testing.assert_array_equal(view.targets['mlm'][0, :2], [10, 22])
+        np.testing.assert_array_equal(view.measured['mlm'][0, :2], [1, 1])
+        np.testing.assert_array_equal(
+            view.places['nsp'], [[0, 5, 0], [0, 0, 0]]
+        )
+        np.testing.assert_array_equal(
+            view.targets['nsp'], [[0, 1, 0], [1, 0, 0]]
+        )
+        np.testing.assert_array_equal(
+            view.weights['nsp'], [[1, 1, 0], [1, 0, 0]]
+        )
+        np.testing.assert_array_equal(view.sequences, [0, 1])
+        np.testing.assert_array_equal(view.counts['shortened_spans'], [3, 4])
+        np.testing.assert_array_equal(view.counts['padding'], [0, 5])
+        np.testing.assert_array_equal(three_pairs().tokens, [5, 3])
+        for array in (view.ids, view.sequences, view.positions, view.block_ids,
+                      view.segment_ids, *view.places.values(),
+                      *view.targets.values(), *view.counts.values()):
+            self.assertEqual(array.dtype, np.int32)
+        for array in (*view.weights.values(), *view.measured.values()):
+            self.assertEqual(array.dtype, np.float32)
+
+    @parameterized.product(seed=(0, 1, 2, 3), name=list(MASKINGS))
+    def test_each_pair_is_as_it_is_alone(self, seed, name):
+        """Pieces, masks and targets; and every place is somebody's."""
+        text, draw = random_pairs(seed, name)
+        view = masked(text, draw, ROWS, zoo.SPECIALS)
+        alone = masked(text._replace(slots=None), draw, ROWS, zoo.SPECIALS)
+        self.assertGreater(len(text.ids), len(view.ids))
+        left = np.ones(view.ids.shape, bool)
+        for slot in ('mlm', 'nsp'):
+            self.assertEqual(
+                view.weights[slot].sum(), alone.weights[slot].sum()
+            )
+        for pair, row, begin, size in each(text):
+            here = slice(begin, begin + size)
+            self.assertTrue(left[row, here].all())
+            left[row, here] = False
+            for field in ('ids', 'segment_ids'):
+                np.testing.assert_array_equal(
+                    getattr(view, field)[row, here],
+                    getattr(alone, field)[pair, :size],
+                )
+            np.testing.assert_array_equal(
+                view.positions[row, here], np.arange(size)
+            )
+            self.assertLen(set(view.block_ids[row, here].tolist()), 1)
+            for objective in ROWS:
+                wanted, own = (
+                    np.stack([x.places[objective] - shift, x.targets[objective],
+                              x.weights[objective]])[:, number]
+                    for x, shift, number in ((view, begin, row),
+                                             (alone, 0, pair))
+                )  # fmt: skip
+                inside = (wanted[2] > 0) & (wanted[0] >= 0)
+                inside &= wanted[0] < size
+                np.testing.assert_array_equal(
+                    wanted[:, inside], own[:, own[2] > 0]
+                )
+        slots = text.slots.shape[1]
+        np.testing.assert_array_equal(view.block_ids == slots, left)
+        np.testing.assert_array_equal(view.counts['padding'], left.sum(axis=1))
+
+    def test_states_are_those_of_a_pair_alone(self):
+        text, draw = random_pairs(0, 'tokens')
+        encoder = zoo.make_model('bert', rate=0.0).encoder
+
+        def states(text, key=None):
+            view = masked(text, draw, ROWS, zoo.SPECIALS)
+            fields = (getattr(view, field) for field in Inputs._fields)
+            return encoder(Inputs(*fields), key=key).states.numpy()
+
+        together, alone = states(text), states(text._replace(slots=None))
+        for pair, row, begin, size in each(text):
+            np.testing.assert_allclose(
+                together[row, begin : begin + size],
+                alone[pair, :size],
+                atol=1e-5,
+            )
+
+    def test_nothing_is_seen_of_other_pairs(self):
+        """By the gradient of a pair's states in what stands everywhere."""
+        text, draw = random_pairs(1, 'tokens')
+        view = masked(text, draw, ROWS, zoo.SPECIALS)
+        encoder = zoo.make_model('bert', rate=0.0).encoder
+        table = encoder.embedding_table
+        b, tokens = view.ids.shape
+        for _, row, begin, size in itertools.islice(each(text), 4):
+            # Places of a row of their own number each, in a table so long.
+            with tf.GradientTape() as tape:
+                x = tf.Variable(tf.gather(table, view.ids))
+                encoder.lookup = lambda ids, x=x: tf.identity(x)
+                fields = {f: getattr(view, f) for f in Inputs._fields}
+                states = encoder(Inputs(**fields)).states
+                total = tf.reduce_sum(states[row, begin : begin + size] ** 3)
+            seen = np.abs(tape.gradient(total, x).numpy()).sum(axis=2) > 0
+            expected = np.zeros((b, tokens), bool)
+            expected[row, begin : begin + size] = True
+            np.testing.assert_array_equal(seen, expected)
+
+    def test_one_state_for_a_row_is_none(self):
+        draw = texts.pair_draw([[0], [3], [1]])
+        with self.assertRaisesRegex(ValueError, 'dim: .* no one start'):
+            masked(three_pairs(), draw, {'dim': 'start'}, texts.SPECIALS)
+
+    @parameterized.parameters((8, 1), (20, 4), (31, 6), (64, 4), (128, 4))
+    def test_the_budget_holds_whatever_pairs_share_a_row(self, tokens, slots):
+        """The most that up to J pairs of any sizes mask, by recursion."""
+        most = np.zeros(tokens + 1, int)
+        for _ in range(slots):
+            before = most.copy()
+            for room in range(5, tokens + 1):
+                most[room] = max(
+                    before[room - size]
+                    + math.ceil(round(0.15 * (size - 3), 9))
+                    for size in range(5, room + 1)
+                )
+            most = np.maximum.accumulate(np.maximum(most, before))
+        room = packed_budget(tokens, slots)
+        self.assertGreaterEqual(room, most[tokens])
+        self.assertLessEqual(room, most[tokens] + 2)
+
+
+if __name__ == '__main__':
+    absltest.main()
