@@ -29,11 +29,11 @@ setup: .venv/installed
 RUN := runs/quickstart
 quickstart: setup
 	$(PY) -m infoword_tf.train --flagfile=tasks/flags/quickstart.flags
-	$(PY) -m tasks.retrieval --init=$(RUN) --corpus=pydocs \
-	  --workdir=$(RUN)/retrieval
 	test -d $(RUN)/export/1 || \
 	  $(PY) -m export.savedmodel --init=$(RUN) --output=$(RUN)/export
 	$(PY) -m export.verify --model=$(RUN)/export/1 --init=$(RUN)
+	$(PY) -m tasks.retrieval --init=$(RUN) --model=$(RUN)/export/1 \
+	  --corpus=pydocs --workdir=$(RUN)/retrieval
 	$(PY) -m export.search --model=$(RUN)/export/1 --corpus=pydocs \
 	  "read a csv file into a table" "wait until a thread has finished" \
 	  "largest eigenvalue of a symmetric matrix"

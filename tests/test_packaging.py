@@ -410,13 +410,9 @@ class DocumentsTest(absltest.TestCase):
         rows = re.findall(r'^\| `\w+_tiny` \| .* \|$', readme, re.M)
         self.assertNotEmpty(rows)
         for line in rows:
-            file, row, *values, steps, rate = line.strip('| ').split(' | ')
-            self.assertRegex(
-                results,
-                rf'(?m)^\| {file} \| {steps} \| [\d.]+ \| {rate} \| {row} \| '
-                + re.escape(' | '.join(values)),
-            )
+            self.assertIn(f'\n{line}\n', results)
         rates = re.findall(r'^\|.*\(\d.*\) \| .*$', readme, re.M)
+        rates = [line for line in rates if line not in rows]
         self.assertNotEmpty(rates)
         for line in rates:
             self.assertIn(f'\n{line}\n', speed)
