@@ -139,6 +139,8 @@ class DrawsTest(absltest.TestCase):
             alone = flatten(zoo.views_of(zoo.Case(row).resolved))
             together = flatten(both)
             for path, array in alone.items():
+                if path.endswith('/counts/tokens'):
+                    continue  # a text is counted once, in its first view
                 np.testing.assert_array_equal(array, together[path], path)
         self.assertFalse(np.array_equal(both['early'].ids, both['late'].ids))
 
