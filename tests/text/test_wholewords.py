@@ -288,9 +288,7 @@ class RunTest(absltest.TestCase):
         self.assertLen(found, 3)
 
     def test_export(self):
-        """An export answers what Python does; export/test_serving.py asks one
-        where there is no Python at all.
-        """
+        """An export answers what Python does, by operations servers link."""
         output = self.folder / 'model'
         model = bundle.write(self.workdir, output)
         self.assertEqual(serving_ops.unservable(model), [])
