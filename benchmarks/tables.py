@@ -257,11 +257,30 @@ def commit() -> str:
     return done.stdout.strip() or 'unknown'
 
 
+def begin(folder: pathlib.Path) -> None:
+    """Holds a folder to one commit: what is finished there is kept.
+
+    Raises:
+        UsageError: the table was begun at another.
+    """
+    path, now = folder / 'commit', commit()
+    if not path.exists():
+        folder.mkdir(parents=True, exist_ok=True)
+        with files.written(path) as partial:
+            partial.write_text(now)
+    elif (begun := path.read_text()) != now:
+        raise commands.UsageError(
+            f'--workdir={folder} was begun at commit {begun}, and this is '
+            f'{now}; take another folder, or go back to that commit'
+        )
+
+
 def main() -> None:
     """Measures rates, trains, asks, compares.
 
     Raises:
-        UsageError: there is no such table, or nothing to compare.
+        UsageError: there is no such table, nothing to compare, or the folder
+            is of another commit.
     """
     commands.require(
         flags.FLAGS.flag_values_dict(), workdir='a folder for the table'
@@ -274,6 +293,7 @@ def main() -> None:
         )
     table = TABLES[TABLE.value] if TABLE.value else Table(FLAGFILES.value)
     folder = pathlib.Path(WORKDIR.value)
+    begin(folder)
     steps = {}
     for flagfile in table.flagfiles:
         steps[flagfile] = steps_of(flagfile, folder, MINUTES.value)

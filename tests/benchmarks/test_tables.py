@@ -99,6 +99,13 @@ class TablesTest(absltest.TestCase):
         self.assertNotIn('CALL', again)
         self.assertIn('\n'.join(LINES), again)
 
+    def test_a_table_is_of_one_commit(self):
+        (self.folder / 'commit').write_text('0123abc')
+        done = self.ran('--table=two')
+        self.assertEqual(done.returncode, 1)
+        self.assertIn('was begun at commit 0123abc, and this is', done.stderr)
+        self.assertNotIn('CALL', done.stdout)
+
     def test_complaints(self):
         for given, message in (
             ((), 'give --table, or --flagfiles'),

@@ -10,7 +10,7 @@ import tensorflow as tf
 from absl.testing import absltest, parameterized
 
 import infoword_tf
-from export import bundle, comparison, runner, serving_ops
+from export import bundle, comparison, serving_ops
 from infoword_tf.commands import UsageError
 from infoword_tf.data import store
 from infoword_tf.data.documents import Document
@@ -19,6 +19,7 @@ from infoword_tf.text import wholewords
 from infoword_tf.text.wholewords import WholeWords
 from infoword_tf.views import Specials
 from tests import corpus, places, quick
+from tests.text import exported
 
 SPECIALS = ['[PAD]', '[UNK]', '[CLS]', '[SEP]', '[MASK]']
 WORDS = [*SPECIALS, 'the', 'The', '.', 'caf\u00e9', '@-@', 'a,']
@@ -292,20 +293,9 @@ class RunTest(absltest.TestCase):
         output = self.folder / 'model'
         model = bundle.write(self.workdir, output)
         self.assertEqual(serving_ops.unservable(model), [])
-        batches = comparison.batches(60)
-        for batch, content in batches.items():
-            runner.write_texts(self.folder / f'{batch}.texts', content)
-        runner.main(str(model), str(self.folder))
-        found = {}
-        for batch in batches:
-            with np.load(self.folder / f'{batch}.npz') as file:
-                found[batch] = dict(file)
-        names = ('serving_default', 'embed', 'tokens', 'fill_mask')
-        wanted = {
-            batch: comparison.in_python(self.loaded, texts, names)
-            for batch, texts in batches.items()
-        }
-        for name, gap in comparison.largest(found, wanted, 1e-5).items():
+        gaps = exported.gaps(model, self.loaded, self.folder)
+        self.assertNotEmpty(gaps)
+        for name, gap in gaps.items():
             self.assertLess(gap, 1e-5, name)
         card = ' '.join((output / 'MODEL_CARD.md').read_text().split())
         self.assertIn('a words vocabulary of 600 pieces, with case.', card)
