@@ -27,10 +27,17 @@ class EncoderConfig:
 
 @dataclasses.dataclass(frozen=True)
 class TokenizerConfig:
-    """How strings become pieces: a name in TOKENIZERS, and the case."""
+    """How strings become pieces.
+
+    Attributes:
+        kind: a name in TOKENIZERS.
+        lower_case: whether it folds case.
+        options: further arguments of its constructor.
+    """
 
     kind: str
     lower_case: bool
+    options: dict[str, Any] = dataclasses.field(default_factory=dict)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -39,6 +46,21 @@ class RowConfig:
 
     weight: float
     settings: dict[str, Any]
+
+
+@dataclasses.dataclass(frozen=True)
+class DenseConfig:
+    """A dense layer over the vector of a text.
+
+    Attributes:
+        width: of what it gives.
+        activation: name in layers.activation.ACTIVATIONS.
+        bias: whether it has one.
+    """
+
+    width: int
+    activation: str
+    bias: bool = True
 
 
 @dataclasses.dataclass(frozen=True)
@@ -58,6 +80,12 @@ class Config:
         layout: what stands around a lone text, a name in LAYOUTS.
         pooling, similarity: how a text becomes a vector, and how two of them
             are compared.
+        dense: layers over that vector, in order.
+        normalize: whether it then has length 1.
+        prompts: by name, what is put before a text: 'query: '.
+        prompt: name of the one that counts where none is asked for; None:
+            nothing is put before it.
+        labels: names of the classes of the row `label`.
         replicas: that the run had.
         run: by flag, what decides the weights; compared on resume.
         version: of this format.
@@ -73,6 +101,11 @@ class Config:
     layout: str = 'bert'
     pooling: str = 'mean'
     similarity: str = 'cosine'
+    dense: tuple[DenseConfig, ...] = ()
+    normalize: bool = False
+    prompts: dict[str, str] = dataclasses.field(default_factory=dict)
+    prompt: str | None = None
+    labels: tuple[str, ...] = ()
     replicas: int = 1
     run: dict[str, Any] = dataclasses.field(default_factory=dict)
     version: int = VERSION
@@ -115,6 +148,11 @@ class Config:
                         row: RowConfig(**entry)
                         for row, entry in values['rows'].items()
                     },
+                    'dense': tuple(
+                        DenseConfig(**layer)
+                        for layer in values.get('dense', ())
+                    ),
+                    'labels': tuple(values.get('labels', ())),
                 }
             )
         except (KeyError, TypeError, AttributeError) as error:

@@ -74,11 +74,14 @@ def write_json(path: pathlib.Path, value: Any) -> None:
 
 
 def write_tensors(
-    path: pathlib.Path, tensors: Mapping[str, np.ndarray]
+    path: pathlib.Path,
+    tensors: Mapping[str, np.ndarray],
+    metadata: Mapping[str, str] | None = None,
 ) -> None:
     """Writes named arrays with their digest, whole or not at all.
 
-    The digest is all that its header has: equal arrays are equal bytes.
+    The digest is all that its header has, unless `metadata` stands there
+    instead: equal arrays are equal bytes.
     """
     from safetensors import SafetensorError
     from safetensors import numpy as safetensors
@@ -87,7 +90,9 @@ def write_tensors(
     with written(path) as partial:
         try:
             safetensors.save_file(
-                tensors, partial, {DIGEST: _digest(tensors)}
+                tensors,
+                partial,
+                dict(metadata or {DIGEST: _digest(tensors)}),
             )
         except SafetensorError as error:
             raise OSError(None, str(error)) from error

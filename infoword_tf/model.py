@@ -19,6 +19,7 @@ from infoword_tf.config import Config
 from infoword_tf.encoders import ENCODERS, Encoded, Encoder, Inputs
 from infoword_tf.layers import dropout
 from infoword_tf.layers.block import take
+from infoword_tf.layers.dense import Dense
 from infoword_tf.objectives import (
     TABLE,
     Batch,
@@ -26,6 +27,7 @@ from infoword_tf.objectives import (
     Objective,
     Replicas,
     Statistics,
+    row_named,
 )
 from infoword_tf.objectives.infonce import Outcome
 from infoword_tf.views import VIEWS, Reads, Specials, View, root
@@ -60,6 +62,7 @@ class Model:
         companions: by name, what the others are.
         objectives: by row, the objective layer.
         weights: by row, its factor in the sum.
+        dense: layers over the vector of a text.
     """
 
     def __init__(
@@ -103,10 +106,10 @@ class Model:
         for row, entry in config.rows.items():
             settings = {
                 name: entry.settings[name]
-                for name, setting in TABLE[row].settings.items()
+                for name, setting in row_named(row).settings.items()
                 if not setting.encoder
             }
-            objective = TABLE[row].objective(
+            objective = row_named(row).objective(
                 row,
                 self.encoder,
                 specials,
@@ -117,7 +120,21 @@ class Model:
                 objective.build()
             self.objectives[row] = objective
             self.weights[row] = entry.weight
-            self.reads[row] = TABLE[row].reads(entry.settings)
+            self.reads[row] = row_named(row).reads(entry.settings)
+        self.dense: list[Dense] = []
+        width = self.encoder.width
+        for i, layer in enumerate(config.dense):
+            self.dense.append(
+                Dense(
+                    width,
+                    layer.width,
+                    layer.activation,
+                    layer.bias,
+                    name=f'dense_{i}',
+                )
+            )
+            self.dense[-1].build()
+            width = layer.width
         if seed is not None:
             initialise(
                 self.variables, seed, self.encoder.width, deviation
@@ -185,8 +202,8 @@ class Model:
         return found
 
     @property
-    def _heads(self) -> list[Objective]:
-        return list(self.objectives.values())
+    def _heads(self) -> list[Any]:
+        return [*self.objectives.values(), *self.dense]
 
     @staticmethod
     def _paths(layers: list[Any]) -> dict[str, keras.Variable]:
@@ -485,7 +502,7 @@ def companions_of(rows: Mapping[str, Any]) -> dict[str, Companion]:
     """
     found: dict[str, Companion] = {}
     for row in rows:
-        for name, companion in TABLE[row].companions.items():
+        for name, companion in row_named(row).companions.items():
             if companion.momentum is not None and not companion.frozen:
                 raise ValueError(
                     f'{name!r} of {row} is an average and learns too: make it '

@@ -8,7 +8,7 @@ draw alike in it share the draw.
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from infoword_tf.objectives import TABLE
+from infoword_tf.objectives import TABLE, row_named
 from infoword_tf.settings import Setting
 from infoword_tf.views import VIEWS, Draw, Reads, ViewSpec, root
 from infoword_tf.views.masking import MASKINGS
@@ -74,8 +74,9 @@ class Plan(NamedTuple):
 
 def settings_of(row: str) -> dict[str, Setting]:
     """All settings of a row: its own, and those of the views that it reads."""
-    found = dict(TABLE[row].settings)
-    for view in TABLE[row].views:
+    entry = row_named(row)
+    found = dict(entry.settings)
+    for view in entry.views:
         found.update(VIEWS[root(view)].settings)
     return found
 

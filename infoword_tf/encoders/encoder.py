@@ -62,6 +62,8 @@ class Encoder(keras.layers.Layer):
         reads: names of `Inputs` that change its states.
         remembers: whether it has a state that goes on from step to step.
         width: D.
+        embedding_width: of `embedding_table`, D but where an encoder widens
+            its embeddings.
         vocab_size: V.
         max_length: the longest T.
         depth: L.
@@ -87,6 +89,7 @@ class Encoder(keras.layers.Layer):
         super().__init__(dtype=dtype, name=name)
         self.arguments = arguments
         self.width = arguments['width']
+        self.embedding_width = arguments.get('embedding_width') or self.width
         self.vocab_size = arguments['vocab_size']
         self.max_length = arguments['max_length']
         self.depth = arguments.get('layers', 0)
@@ -94,7 +97,7 @@ class Encoder(keras.layers.Layer):
     def make_embedding_table(self) -> None:
         """Makes `embedding_table`, whose path says whose it is."""
         self.embedding_table = self.add_weight(
-            shape=(self.vocab_size, self.width),
+            shape=(self.vocab_size, self.embedding_width),
             initializer='zeros',
             name='word_embeddings',
             autocast=False,

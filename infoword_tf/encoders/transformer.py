@@ -1,7 +1,7 @@
 """The Transformer of BERT (Devlin et al. 2019): embeddings and blocks.
 
-Bidirectional and post-norm as BERT's; causal (Radford et al. 2018) and
-pre-norm by argument.
+Bidirectional and post-norm as BERT's; causal (Radford et al. 2018), pre-norm,
+and narrow embeddings (Clark et al. 2020, ELECTRA) by argument.
 
 Glossary of shapes: B batch, T tokens, Q places, D width, L layers,
 V vocabulary.
@@ -13,7 +13,7 @@ from keras import ops
 
 from infoword_tf.encoders.encoder import Encoded, Encoder, Inputs
 from infoword_tf.layers import dropout, norm
-from infoword_tf.layers.attention import causal_mask
+from infoword_tf.layers.attention import causal_mask, project
 from infoword_tf.layers.block import Block, take
 
 Tensor = Any
@@ -38,6 +38,8 @@ class Transformer(Encoder):
         epsilon: float = 1e-12,
         causal: bool = False,
         pre_norm: bool = False,
+        embedding_norm: bool = True,
+        embedding_width: int | None = None,
         dtype: Any = None,
         name: str = 'encoder',
     ):
@@ -50,21 +52,25 @@ class Transformer(Encoder):
             heads: H.
             inner_width: of the feed-forward, 4 D by default.
             max_length: positions.
-            segments: kinds of segment.
+            segments: kinds of segment; 0: it knows none.
             rate: dropout of states and of attention weights.
-            gelu: 'tanh' (Google's BERT) or 'erf' (Hugging Face's).
+            gelu: 'tanh' (Google's BERT), 'erf' (Hugging Face's) or 'relu'.
             epsilon: of every layer norm.
             causal: whether tokens see no later ones.
             pre_norm: whether blocks begin with their norms, and one more
                 follows the last; else they end with them.
+            embedding_norm: whether the sum of the embeddings is normalised;
+                GPT's is not.
+            embedding_width: of the embeddings, which a dense layer then takes
+                to D; None: D.
             dtype: Keras dtype policy, such as 'mixed_bfloat16'.
             name: first part of every weight's path.
 
         Raises:
             ValueError: sizes that do not fit together.
         """
-        if gelu not in ('tanh', 'erf'):
-            raise ValueError(f"gelu is 'tanh' or 'erf', not {gelu!r}")
+        if gelu not in ('tanh', 'erf', 'relu'):
+            raise ValueError(f"gelu is 'tanh', 'erf' or 'relu', not {gelu!r}")
         arguments = {
             'vocab_size': vocab_size,
             'layers': layers,
@@ -78,6 +84,8 @@ class Transformer(Encoder):
             'epsilon': epsilon,
             'causal': causal,
             'pre_norm': pre_norm,
+            'embedding_norm': embedding_norm,
+            'embedding_width': embedding_width,
         }
         super().__init__(arguments, dtype=dtype, name=name)
         self.rate, self.epsilon = rate, epsilon
@@ -107,14 +115,23 @@ class Transformer(Encoder):
             )
 
         self.make_embedding_table()
+        width = self.embedding_width
         self.position_table = weight(
-            'position_embeddings', self.max_length, self.width
+            'position_embeddings', self.max_length, width
         )
-        self.segment_table = weight(
-            'segment_embeddings', sizes['segments'], self.width
-        )
-        self.gamma = weight('norm_gamma', self.width, initializer='ones')
-        self.beta = weight('norm_beta', self.width)
+        self.segment_table = None
+        if sizes['segments']:
+            self.segment_table = weight(
+                'segment_embeddings', sizes['segments'], width
+            )
+        if sizes['embedding_norm']:
+            self.gamma = weight('norm_gamma', width, initializer='ones')
+            self.beta = weight('norm_beta', width)
+        if width != self.width:
+            self.projection_kernel = weight(
+                'projection_kernel', width, self.width
+            )
+            self.projection_bias = weight('projection_bias', self.width)
         if self.pre_norm:
             self.last_gamma = weight(
                 'last_norm_gamma', self.width, initializer='ones'
@@ -150,22 +167,32 @@ class Transformer(Encoder):
             x = x + self.position_table[: ops.shape(ids)[1]]
         else:
             x = x + ops.take(self.position_table, positions, axis=0)
-        if segment_ids is None:
+        if self.segment_table is None:
+            if segment_ids is not None:
+                raise ValueError('segment_ids for an encoder without segments')
+        elif segment_ids is None:
             x = x + self.segment_table[0]
         else:
             x = x + ops.take(self.segment_table, segment_ids, axis=0)
         keys = [None] * (len(self.blocks) + 1) if key is None else [
             dropout.fold_in(key, site) for site in range(len(self.blocks) + 1)
         ]
-        x = norm.norm(
-            x,
-            self.gamma,
-            self.beta,
-            epsilon=self.epsilon,
-            dtype=self.compute_dtype,
-            key=keys[-1],
-            rate=self.rate,
-        )
+        if self.arguments['embedding_norm']:
+            x = norm.norm(
+                x,
+                self.gamma,
+                self.beta,
+                epsilon=self.epsilon,
+                dtype=self.compute_dtype,
+                key=keys[-1],
+                rate=self.rate,
+            )
+        else:
+            x = dropout.drop(x, key=keys[-1], rate=self.rate)
+            x = ops.cast(x, self.compute_dtype)
+        if self.embedding_width != self.width:
+            x = project(x, ops.cast(self.projection_kernel, x.dtype))
+            x = x + ops.cast(self.projection_bias, x.dtype)
         allowed = None
         if block_ids is not None:
             allowed = ops.equal(

@@ -3,6 +3,7 @@
     model = infoword_tf.load('runs/quickstart')
     model.encode(['a sentence', 'another'])        # float32 [2, D]
     model.fill_mask('read a [MASK] file')
+    model.classify(['a question'], ['a passage'])  # converted classifiers
 
 Glossary of shapes: B texts of a batch, T tokens, Q places, n texts, D width,
 L layers, V vocabulary.
@@ -19,8 +20,15 @@ from keras import ops
 from infoword_tf import files
 from infoword_tf.config import Config
 from infoword_tf.encoders import Inputs
+from infoword_tf.inference.pairs import join
 from infoword_tf.layers.block import take
-from infoword_tf.layers.pooling import POOLINGS, pool
+from infoword_tf.layers.pooling import (
+    POOLINGS,
+    pool,
+    pool_by_position,
+    pool_highest,
+    unit,
+)
 from infoword_tf.model import Model
 from infoword_tf.objectives.infonce import NEVER
 from infoword_tf.text import vocabulary
@@ -45,7 +53,7 @@ class Loaded:
             None where the workdir does not say it.
         missing: by row of the config that is not in the model, why.
         layout: what stands around a text.
-        before, after: the same as ids.
+        before, between, after: the same as ids.
         room: pieces of a text that fit between them.
         cut: how many texts the last `encode` cut at `max_length`.
     """
@@ -65,6 +73,7 @@ class Loaded:
         self.layout = LAYOUTS[config.layout]
         ids = {'cls': tokenizer.cls_id, 'sep': tokenizer.sep_id}
         self.before = [ids[name] for name in self.layout.before]
+        self.between = [ids[name] for name in self.layout.between]
         self.after = [ids[name] for name in self.layout.after]
         self.room = self.max_length - len(self.before) - len(self.after)
         self.cut = 0
@@ -142,6 +151,7 @@ class Loaded:
         lengths: Tensor,
         layers: Sequence[int] | None = None,
         places: Tensor | None = None,
+        second: Tensor | None = None,
     ) -> Tensor:
         """States of padded ids; graph or eager, any shape.
 
@@ -151,6 +161,8 @@ class Loaded:
             layers: of which layers the mean is taken, 0 the embeddings, -1
                 or L the last; None: the last.
             places: [B, Q] int32, or None for all.
+            second: [B] int32, where the second of two texts begins; None:
+                there is one.
 
         Returns:
             [B, Q or T, D] float32.
@@ -160,6 +172,15 @@ class Loaded:
         if self.layout.last_segment:
             last = ops.equal(self._column(ids), self._last(lengths))
             segment_ids = self.layout.last_segment * ops.cast(last, 'int32')
+        knows = self.encoder.arguments.get('segments', 0) > 1
+        if second is not None and self.layout.second_segment and knows:
+            behind = ops.greater_equal(self._column(ids), second[:, None])
+            inside = self.layout.second_segment * ops.cast(behind, 'int32')
+            segment_ids = (
+                inside
+                if segment_ids is None
+                else ops.where(last, segment_ids, inside)
+            )
         encoded = self.encoder(
             Inputs(
                 ids,
@@ -186,10 +207,12 @@ class Loaded:
 
         Args:
             ids, lengths, layers: as in `states`.
-            pooling: 'cls', 'mean', 'weighted' (weights that a row has
+            pooling: 'cls', 'last', 'mean', 'max', 'by_position' (the mean with
+                weights 1, 2, 3, ...), 'weighted' (weights that a row has
                 learned), 'first_last' (the mean over layers 1 and L) or
                 'words' (weighted, and beside it a row's words); None: the
-                config's.
+                config's, with the layers over it and the length 1 that the
+                config may ask for.
 
         Returns:
             [B, `vector_width`] float32.
@@ -197,23 +220,63 @@ class Loaded:
         Raises:
             ValueError: a pooling that this model does not have.
         """
-        pooling = pooling or self.config.pooling
+        if pooling is None:
+            pooled = self.embed(ids, lengths, self.config.pooling, layers)
+            for layer in self.model.dense:
+                pooled = layer(pooled)
+            return unit(pooled) if self.config.normalize else pooled
         row = self._pooling_row(pooling)
         if pooling == 'first_last':
             layers = (1, -1) if layers is None else layers
-        if pooling == 'cls':
-            place = self._last(lengths)  # [B, 1]
-            if self.layout.first:
-                place = ops.zeros_like(place)
-            # Of the last layer this state alone is computed.
-            return self.states(ids, lengths, layers, places=place)[:, 0]
+        if pooling in ('cls', 'last'):
+            return self._summary(
+                ids, lengths, layers, pooling == 'cls' and self.layout.first
+            )
         states = self.states(ids, lengths, layers)
         real = self._real(ids, lengths)
         if pooling == 'words':
             return row.text_vectors(ids, real, states, self.unigram)
         if pooling == 'weighted':
             return pool(states, real, ops.convert_to_tensor(row.pooling_kernel))
+        if pooling == 'max':
+            return pool_highest(states, real)
+        if pooling == 'by_position':
+            return pool_by_position(states, real)
         return pool(states, real)
+
+    def class_scores(
+        self, ids: Tensor, lengths: Tensor, second: Tensor | None = None
+    ) -> Tensor:
+        """What the classes of the row `label` score; graph or eager.
+
+        Args:
+            ids, lengths, second: as in `states`.
+
+        Returns:
+            [B, C] float32, one number each where there is one class.
+
+        Raises:
+            ValueError: this model has no such row.
+        """
+        if 'label' not in self.model.objectives:
+            raise ValueError(f'{self._rows} know no labels: that takes label')
+        states = self._summary(ids, lengths, None, self.layout.first, second)
+        return self.model.objectives['label'].class_scores(states)
+
+    def _summary(
+        self,
+        ids: Tensor,
+        lengths: Tensor,
+        layers: Sequence[int] | None,
+        first: bool,
+        second: Tensor | None = None,
+    ) -> Tensor:
+        """[B, D]: the first state of each text, or its last."""
+        place = self._last(lengths)  # [B, 1]
+        if first:
+            place = ops.zeros_like(place)
+        # Of the last layer this state alone is computed.
+        return self.states(ids, lengths, layers, place, second)[:, 0]
 
     def piece_scores(
         self, ids: Tensor, lengths: Tensor, places: Tensor
@@ -275,6 +338,8 @@ class Loaded:
 
     def vector_width(self, pooling: str | None = None) -> int:
         """How long the vectors of a pooling are; args as in `embed`."""
+        if pooling is None and self.config.dense:
+            return self.config.dense[-1].width
         pooling = pooling or self.config.pooling
         more = self._pooling_row(pooling).words if pooling == 'words' else 0
         return self.encoder.width + more
@@ -308,8 +373,7 @@ class Loaded:
     ) -> Any:
         """`embed` as one graph for all shapes: (ids, lengths) -> [B, D]."""
         return self._traced(
-            pooling or self.config.pooling,
-            None if layers is None else tuple(layers),
+            pooling, None if layers is None else tuple(layers)
         )
 
     # ----------------------------------------------------------- strings
@@ -322,6 +386,7 @@ class Loaded:
         normalize: bool = False,
         progress: bool = True,
         layers: Sequence[int] | int | None = None,
+        prompt: str | None = None,
     ) -> np.ndarray:
         """Vectors of texts, in their order.
 
@@ -336,13 +401,16 @@ class Loaded:
             pooling, layers: as in `embed`; one layer may be a number.
             normalize: to length 1.
             progress: shows a bar for more than one batch.
+            prompt: name of what is put before each text, as 'query'; None:
+                what the config says, '': nothing.
 
         Returns:
-            float32 [n, D].
+            float32 [n, `vector_width`].
 
         Raises:
             TypeError: one string instead of a sequence of them.
-            ValueError: a pooling or layer that this model does not have.
+            ValueError: a pooling, layer or prompt that this model does not
+                have.
         """
         import tqdm
 
@@ -354,7 +422,7 @@ class Loaded:
             depth = self.encoder.depth
             if not -depth - 1 <= layer <= depth:
                 raise ValueError(f'layer {layer}: there are 0 to {depth}')
-        texts = list(texts)
+        texts = self._prompted(texts, prompt)
         embed = self.graph(pooling, layers)
         ids, lengths = self._ids(texts)
         begins = np.cumsum(lengths) - lengths
@@ -384,6 +452,115 @@ class Loaded:
             norms = np.linalg.norm(vectors, axis=1, keepdims=True)
             vectors /= np.maximum(norms, 1e-12)
         return vectors
+
+    def prompt_of(self, name: str | None = None) -> str:
+        """What is put before a text.
+
+        Args:
+            name: of a prompt; None: the config's; '': none.
+
+        Raises:
+            ValueError: there is none of that name.
+        """
+        name = self.config.prompt if name is None else name
+        if not name:
+            return ''
+        if name not in self.config.prompts:
+            known = ', '.join(self.config.prompts) or 'none'
+            raise ValueError(f'prompt {name!r}: this model has {known}')
+        return self.config.prompts[name]
+
+    def _prompted(
+        self, texts: Sequence[str], prompt: str | None
+    ) -> list[str | bytes]:
+        """The texts with what is put before each."""
+        before = self.prompt_of(prompt)
+        if not before:
+            return list(texts)
+        return [
+            before + text if isinstance(text, str) else before.encode() + text
+            for text in texts
+        ]
+
+    def classify(
+        self,
+        texts: Sequence[str],
+        pairs: Sequence[str] | None = None,
+        batch_size: int = 32,
+    ) -> np.ndarray:
+        """What the row `label` says of texts, or of pairs of them.
+
+        Args:
+            texts: n strings (or bytes, UTF-8).
+            pairs: n second texts; None: there are none.
+            batch_size: texts that are computed together.
+
+        Returns:
+            float32 [n, C]: by class, in the order of `config.labels`, its
+            probability; of one class alone the logistic function of its
+            score.
+
+        Raises:
+            ValueError: no such row; texts and pairs of different numbers.
+        """
+        if pairs is not None and len(pairs) != len(texts):
+            raise ValueError(f'{len(texts)} texts and {len(pairs)} pairs')
+        found = []
+        for begin in range(0, len(texts), batch_size):
+            rows = slice(begin, begin + batch_size)
+            found.append(
+                self.probabilities(
+                    *self.laid_out(
+                        tf.constant(list(texts[rows]), tf.string),
+                        None
+                        if pairs is None
+                        else tf.constant(list(pairs[rows]), tf.string),
+                    )
+                ).numpy()
+            )
+        classes = len(self.config.labels)
+        return np.concatenate([np.zeros((0, classes), np.float32), *found])
+
+    def probabilities(
+        self, ids: Tensor, lengths: Tensor, second: Tensor | None = None
+    ) -> Tensor:
+        """[B, C] float32 of `class_scores`; args as there."""
+        scores = self.class_scores(ids, lengths, second)
+        if scores.shape[-1] == 1:
+            return ops.sigmoid(scores)
+        return ops.softmax(scores, axis=-1)
+
+    def laid_out(
+        self, texts: Tensor, pairs: Tensor | None = None
+    ) -> tuple[Tensor, Tensor, Tensor | None]:
+        """Ids of texts, or of pairs of them; graph or eager.
+
+        Args:
+            texts, pairs: [B] string.
+
+        Returns:
+            ids, lengths and second, as `states` takes them.
+        """
+        pieces = self.tokenizer.tokenize(texts)
+        if pairs is not None:
+            return join(
+                pieces,
+                self.tokenizer.tokenize(pairs),
+                (self.before, self.between, self.after),
+                self.max_length,
+                self.tokenizer.pad_id,
+            )
+        nothing = tf.RaggedTensor.from_row_lengths(
+            tf.zeros([0], tf.int32), tf.zeros_like(pieces.row_lengths())
+        )
+        ids, lengths, _ = join(
+            pieces,
+            nothing,
+            (self.before, (), self.after),
+            self.max_length,
+            self.tokenizer.pad_id,
+        )
+        return ids, lengths, None
 
     def fill_mask(
         self, text: str | bytes, top_k: int = 10
@@ -437,9 +614,12 @@ class Loaded:
             )
         ]
 
-    def _trace(self, pooling: str, layers: tuple[int, ...] | None) -> Any:
+    def _trace(
+        self, pooling: str | None, layers: tuple[int, ...] | None
+    ) -> Any:
         """`embed` as a graph that takes any shape."""
-        self._pooling_row(pooling)  # complains before the work
+        # Complains before the work.
+        self._pooling_row(pooling or self.config.pooling)
         return tf.function(
             lambda ids, lengths: self.embed(ids, lengths, pooling, layers),
             input_signature=[

@@ -11,7 +11,10 @@ import numpy as np
 from keras import ops
 
 Tensor = Any
-POOLINGS = ('cls', 'mean', 'weighted', 'first_last', 'words')
+POOLINGS = (
+    'cls', 'last', 'mean', 'max', 'by_position', 'weighted', 'first_last',
+    'words',
+)  # fmt: skip
 COMMON = 1e-3  # a piece of this frequency weighs half as much as a rare one
 
 
@@ -58,6 +61,39 @@ def pool(
         if prior is not None:
             scores = scores + prior
         weights = ops.softmax(ops.where(real, scores, -1e30), axis=1)
+    pooled = ops.matmul(weights[:, None, :], states)  # [B, 1, D]
+    return ops.reshape(pooled, (-1, states.shape[-1]))
+
+
+def pool_highest(states: Tensor, real: Tensor) -> Tensor:
+    """The maximum over a text's states, number by number.
+
+    Args:
+        states: [B, T, D].
+        real: [B, T] bool, False for padding.
+
+    Returns:
+        [B, D] float32.
+    """
+    states = ops.cast(states, 'float32')
+    return ops.max(ops.where(real[:, :, None], states, -1e30), axis=1)
+
+
+def pool_by_position(states: Tensor, real: Tensor) -> Tensor:
+    """The mean with weights 1, 2, 3, ...: later tokens of a causal encoder
+    know more (Muennighoff 2022, "SGPT").
+
+    Args:
+        states: [B, T, D].
+        real: [B, T] bool, False for padding.
+
+    Returns:
+        [B, D] float32.
+    """
+    weights = ops.cumsum(ops.cast(real, 'float32'), axis=1)
+    weights = ops.where(real, weights, 0.0)
+    weights = weights / ops.sum(weights, axis=1, keepdims=True)
+    states = ops.cast(states, 'float32')
     pooled = ops.matmul(weights[:, None, :], states)  # [B, 1, D]
     return ops.reshape(pooled, (-1, states.shape[-1]))
 

@@ -55,12 +55,14 @@ class MaskedPieces(VocabularyPieces):
     def build(self) -> None:
         """Makes the transform's weights, if it is wanted."""
         if self.transform:
-            d, v = self.encoder.width, self.encoder.vocab_size
-            self.kernel = self.add_weight(shape=(d, d), name='kernel')
-            self.bias = vector(self, 'bias', d)
-            self.gamma = vector(self, 'norm_gamma', d, 'ones')
-            self.beta = vector(self, 'norm_beta', d)
-            self.piece_bias = vector(self, 'piece_bias', v)
+            d, e = self.encoder.width, self.encoder.embedding_width
+            self.kernel = self.add_weight(shape=(d, e), name='kernel')
+            self.bias = vector(self, 'bias', e)
+            self.gamma = vector(self, 'norm_gamma', e, 'ones')
+            self.beta = vector(self, 'norm_beta', e)
+            self.piece_bias = vector(
+                self, 'piece_bias', self.encoder.vocab_size
+            )
         self.built = True
 
     def head(self, x: Tensor, key: Tensor | None = None) -> Tensor:

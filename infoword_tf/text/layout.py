@@ -1,8 +1,12 @@
-"""What stands around a text that is encoded alone, and what sums it up.
+"""What stands around a text that is encoded alone, or around two.
 
-    bert    [CLS] text [SEP]         the first state sums it up
-    end     text [SEP]               the last, which has seen everything
-    xlnet   text [SEP] [CLS]         the last, in a segment of its own
+    bert     [CLS] text [SEP]      [CLS] a [SEP] b [SEP]         first state
+    roberta  [CLS] text [SEP]      [CLS] a [SEP] [SEP] b [SEP]   first state
+    end      text [SEP]            a [SEP] b [SEP]               last state
+    xlnet    text [SEP] [CLS]      a [SEP] b [SEP] [CLS]         last state
+
+The state that is named sums a text up. In `bert` and `xlnet` the second text,
+with the [SEP] behind it, is segment 1.
 """
 
 from typing import NamedTuple
@@ -15,12 +19,16 @@ class Layout(NamedTuple):
         before, after: which ('cls' or 'sep'), in order.
         last_segment: segment of the last one; all others are in segment 0.
         first: whether the first state sums the text up (`cls`), or the last.
+        between: which stand between two texts.
+        second_segment: of the second text and the [SEP] behind it.
     """
 
     before: tuple[str, ...]
     after: tuple[str, ...]
     last_segment: int = 0
     first: bool = False
+    between: tuple[str, ...] = ('sep',)
+    second_segment: int = 0
 
     @property
     def shown(self) -> str:
@@ -34,9 +42,13 @@ class Layout(NamedTuple):
 
 LAYOUTS = {
     # Devlin et al. 2019, §3.
-    'bert': Layout(('cls',), ('sep',), first=True),
+    'bert': Layout(('cls',), ('sep',), first=True, second_segment=1),
+    # Liu et al. 2019, as its code has it.
+    'roberta': Layout(
+        ('cls',), ('sep',), first=True, between=('sep', 'sep')
+    ),
     # A causal encoder knows a text only at its end.
     'end': Layout((), ('sep',)),
     # Yang et al. 2019, §2.5: segments 0 for text and [SEP], 2 for [CLS].
-    'xlnet': Layout((), ('sep', 'cls'), last_segment=2),
+    'xlnet': Layout((), ('sep', 'cls'), last_segment=2, second_segment=1),
 }

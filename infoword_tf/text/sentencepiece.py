@@ -26,12 +26,13 @@ import tensorflow_text as tf_text
 from infoword_tf.text import vocabulary as vocabularies
 from infoword_tf.text.tokenizer import Pieces, Tokenizer, with_word_starts
 
-# What public models call the special pieces: ALBERT as BERT, XLNet otherwise.
+# What public models call the special pieces: ALBERT as BERT, XLNet otherwise,
+# XLM-R as fairseq does.
 NAMES = {
     vocabularies.PAD: ('[PAD]', '<pad>'),
     vocabularies.UNK: ('[UNK]', '<unk>'),
-    vocabularies.CLS: ('[CLS]', '<cls>'),
-    vocabularies.SEP: ('[SEP]', '<sep>'),
+    vocabularies.CLS: ('[CLS]', '<cls>', '<s>'),
+    vocabularies.SEP: ('[SEP]', '<sep>', '</s>'),
     vocabularies.MASK: ('[MASK]', '<mask>'),
 }
 # The shares of a sum over threads depend on their number, hence also what is
@@ -46,7 +47,11 @@ _SPACES = r'[\s\p{Z}]+'
 
 
 class SentencePiece(Tokenizer):
-    """A SentencePiece model of any type whose specials are control symbols."""
+    """A SentencePiece model of any type whose specials are control symbols.
+
+    Attributes:
+        model: what its file holds.
+    """
 
     kind = 'sentencepiece'
     file = 'spm.model'
@@ -72,7 +77,7 @@ class SentencePiece(Tokenizer):
             ],
             proto.normalizer_spec.name.endswith('_cf'),
         )
-        self._model = model
+        self.model = model
         # A model that has pieces for bytes knows no unknown characters.
         self._split_unknown = set(_BYTES).isdisjoint(self.vocabulary)
         if self._split_unknown:
@@ -92,7 +97,12 @@ class SentencePiece(Tokenizer):
         return cls(learn(texts, size, lower_case), 'the learned model')
 
     @classmethod
-    def read(cls, path: str | pathlib.Path, lower_case: bool = True) -> Self:
+    def read(
+        cls,
+        path: str | pathlib.Path,
+        lower_case: bool = True,
+        **options: Any,
+    ) -> Self:
         """As `Tokenizer.read`; the model itself says whether it folds case."""
         del lower_case
         path = pathlib.Path(path)
@@ -105,12 +115,12 @@ class SentencePiece(Tokenizer):
 
     def write(self, path: str | pathlib.Path) -> None:
         """Writes the model as it was given."""
-        pathlib.Path(path).write_bytes(self._model)
+        pathlib.Path(path).write_bytes(self.model)
 
     @property
     def identity(self) -> str:
         """A digest of the model: scores and normalisation count too."""
-        digest = hashlib.blake2b(self._model, digest_size=16).hexdigest()
+        digest = hashlib.blake2b(self.model, digest_size=16).hexdigest()
         return f'{self.kind} {digest}'
 
     def tokenize(self, strings: tf.Tensor) -> tf.RaggedTensor:

@@ -6,7 +6,7 @@ Glossary of shapes: B strings, N pieces of all strings together, V vocabulary.
 import abc
 import pathlib
 from collections.abc import Iterable, Sequence
-from typing import ClassVar, NamedTuple, Self
+from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 import tensorflow as tf
@@ -80,12 +80,18 @@ class Tokenizer(tf.Module, abc.ABC):
 
     @classmethod
     @abc.abstractmethod
-    def read(cls, path: str | pathlib.Path, lower_case: bool = True) -> Self:
+    def read(
+        cls,
+        path: str | pathlib.Path,
+        lower_case: bool = True,
+        **options: Any,
+    ) -> Self:
         """Reads what `write` wrote, or what others have made.
 
         Args:
             path: of the file.
             lower_case: where the file does not say it.
+            **options: of the constructor, by name; most have none.
 
         Raises:
             FileNotFoundError: there is no such file.

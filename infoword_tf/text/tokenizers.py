@@ -1,5 +1,6 @@
 """The tokenizers by name."""
 
+from infoword_tf.text.numbers import Numbers
 from infoword_tf.text.sentencepiece import SentencePiece
 from infoword_tf.text.tokenizer import Tokenizer
 from infoword_tf.text.wholewords import WholeWords
@@ -9,4 +10,5 @@ TOKENIZERS: dict[str, type[Tokenizer]] = {
     'wordpiece': WordPiece,
     'sentencepiece': SentencePiece,
     'words': WholeWords,
+    'numbers': Numbers,
 }

@@ -9,7 +9,7 @@ Glossary of shapes: B strings, N words of all strings together.
 import collections
 import pathlib
 from collections.abc import Iterable, Sequence
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
 import tensorflow as tf
@@ -76,7 +76,12 @@ class WholeWords(Tokenizer):
         return cls(learn(texts, size, lower_case), lower_case)
 
     @classmethod
-    def read(cls, path: str | pathlib.Path, lower_case: bool = False) -> Self:
+    def read(
+        cls,
+        path: str | pathlib.Path,
+        lower_case: bool = False,
+        **options: Any,
+    ) -> Self:
         """As `Tokenizer.read`, a file of one word a line."""
         return cls(vocabularies.read(path), lower_case)
 

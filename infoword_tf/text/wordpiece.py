@@ -8,7 +8,7 @@ Glossary of shapes: B strings, N pieces of all strings together.
 
 import pathlib
 from collections.abc import Iterable, Sequence
-from typing import Self
+from typing import Any, Self
 
 import tensorflow as tf
 import tensorflow_text as tf_text
@@ -58,9 +58,14 @@ class WordPiece(Tokenizer):
         return cls(vocabularies.learn(texts, size, lower_case), lower_case)
 
     @classmethod
-    def read(cls, path: str | pathlib.Path, lower_case: bool = True) -> Self:
+    def read(
+        cls,
+        path: str | pathlib.Path,
+        lower_case: bool = True,
+        **options: Any,
+    ) -> Self:
         """As `Tokenizer.read`, a `vocab.txt`."""
-        return cls(vocabularies.read(path), lower_case)
+        return cls(vocabularies.read(path), lower_case, **options)
 
     def write(self, path: str | pathlib.Path) -> None:
         """Writes a `vocab.txt`."""

@@ -1,0 +1,209 @@
+r"""Public weights to a workdir, and a workdir to a folder for others.
+
+    python -m infoword_tf.convert --source=MiniLM --workdir=runs/minilm
+    python -m infoword_tf.convert --init=runs/minilm --output=out/minilm \
+        --format=sentence_transformers
+
+`--source` is a folder of transformers or of sentence-transformers, or one with
+a TensorFlow checkpoint of BERT or XLNet (Google's, or the Model Garden's).
+Nothing is fetched. What has no place here is said, and nothing keeps its first
+value silently: every name and every shape is checked.
+"""
+
+import dataclasses
+import json
+import os
+import pathlib
+import shutil
+import time
+
+from absl import flags
+
+os.environ['KERAS_BACKEND'] = 'tensorflow'
+
+from infoword_tf import commands
+
+FORMATS = ('huggingface', 'sentence_transformers')
+# Imported, they stand beside the trainer's, which have the same names.
+FLAGS = flags.FLAGS if __name__ == '__main__' else flags.FlagValues()
+
+SOURCE = flags.DEFINE_string(
+    'source', None, 'A folder with weights.', flag_values=FLAGS)
+WORKDIR = flags.DEFINE_string(
+    'workdir', None, 'The workdir to make of --source.', flag_values=FLAGS)
+PROMPTS = flags.DEFINE_string(
+    'prompts', None, 'For --source, where it holds none: JSON, as '
+    '\'{"query": "query: ", "passage": "passage: "}\'.', flag_values=FLAGS)
+POOLING = flags.DEFINE_enum(
+    'pooling', None, ['cls', 'last', 'mean', 'max', 'by_position'],
+    'For a --source that does not say how a text becomes a vector; mean by '
+    'default.', flag_values=FLAGS)
+INIT = flags.DEFINE_string(
+    'init', None, 'The workdir to write as --output.', flag_values=FLAGS)
+OUTPUT = flags.DEFINE_string(
+    'output', None, 'The folder to make of --init.', flag_values=FLAGS)
+FORMAT = flags.DEFINE_enum(
+    'format', FORMATS[0], FORMATS, 'Who shall load --output.',
+    flag_values=FLAGS)
+
+
+def run() -> None:
+    """The whole command.
+
+    Raises:
+        UsageError: flags that do not go together.
+    """
+    if bool(SOURCE.value) == bool(INIT.value):
+        raise commands.UsageError(
+            'give --source and --workdir to bring weights in, or --init and '
+            '--output to write them out'
+        )
+    if SOURCE.value:
+        commands.require(
+            FLAGS.flag_values_dict(), workdir='the workdir to make'
+        )
+        convert(
+            pathlib.Path(SOURCE.value),
+            pathlib.Path(WORKDIR.value),
+            POOLING.value,
+            _prompts(),
+        )
+    else:
+        commands.require(
+            FLAGS.flag_values_dict(), output='the folder to write'
+        )
+        give(
+            pathlib.Path(INIT.value),
+            pathlib.Path(OUTPUT.value),
+            FORMAT.value,
+        )
+
+
+def _prompts() -> dict[str, str] | None:
+    if PROMPTS.value is None:
+        return None
+    try:
+        found = json.loads(PROMPTS.value)
+    except ValueError:
+        found = None
+    if not isinstance(found, dict) or not all(
+        isinstance(value, str) for value in found.values()
+    ):
+        raise commands.UsageError(
+            f'--prompts={PROMPTS.value} is no JSON object of strings, such as '
+            '\'{"query": "query: "}\''
+        )
+    return found
+
+
+def convert(
+    source: pathlib.Path,
+    workdir: pathlib.Path,
+    pooling: str | None = None,
+    prompts: dict[str, str] | None = None,
+) -> None:
+    """Makes a workdir of a folder with weights.
+
+    Args:
+        source: the folder.
+        workdir: a new one.
+        pooling: where the folder does not say it.
+        prompts: instead of those that the folder has.
+
+    Raises:
+        FileNotFoundError: there is no such folder, or a file is missing.
+        FileExistsError: the workdir holds files.
+        ValueError: the folder holds what has no place here, or is damaged.
+    """
+    if not source.is_dir():
+        raise FileNotFoundError(f'--source={source}: there is no such folder')
+    if workdir.exists() and (
+        not workdir.is_dir() or any(workdir.iterdir())
+    ):
+        raise FileExistsError(
+            f'--workdir={workdir} is there and not empty; name a new folder'
+        )
+    began = time.monotonic()
+    commands.hush_tensorflow()
+    from infoword_tf.weights import (
+        converted,
+        google,
+        huggingface,
+        sentence_transformers,
+    )
+
+    vectors, encoder = converted.Vectors(), source
+    if sentence_transformers.is_one(source):
+        encoder, vectors = sentence_transformers.read(source)
+        if pooling and pooling != vectors.pooling:
+            raise commands.UsageError(
+                f'--pooling={pooling}, but {source} says {vectors.pooling}; '
+                'leave it out'
+            )
+    elif pooling:
+        vectors = dataclasses.replace(vectors, pooling=pooling)
+    if prompts is not None:
+        vectors = dataclasses.replace(vectors, prompts=prompts, prompt=None)
+    if list(encoder.glob('*.index')) and not (
+        encoder / huggingface.CONFIG
+    ).is_file():
+        found = google.read(encoder)
+    else:
+        found = huggingface.read(encoder)
+    config, tensors, dropped = converted.make(found, vectors)
+    converted.write(workdir, config, tensors, found.pieces)
+    numbers = sum(array.size for array in tensors.values())
+    rows = ', '.join(config.rows) or 'none'
+    print(
+        f'{workdir}/: encoder {config.encoder.name}, '
+        f'{config.encoder.arguments["layers"]} layers, '
+        f'{config.encoder.arguments["width"]} wide; rows {rows}; '
+        f'{config.tokenizer.kind}, {len(found.pieces.tokenizer):,} pieces; '
+        f'texts of up to {config.max_length} tokens; {numbers / 1e6:.1f} M '
+        f'weights, {time.monotonic() - began:.0f} s'
+    )
+    if dropped:
+        print(f'without a place here: {"; ".join(dropped)}')
+
+
+def give(init: pathlib.Path, output: pathlib.Path, form: str) -> None:
+    """Writes a workdir as a folder for others.
+
+    Args:
+        init: the workdir.
+        output: a new folder, there whole or not at all.
+        form: one of FORMATS.
+
+    Raises:
+        FileNotFoundError: `init` is no workdir.
+        FileExistsError: `output` is there.
+        ValueError: it has no place in such a folder.
+    """
+    if output.exists():
+        raise FileExistsError(
+            f'--output={output} is there; name a new folder'
+        )
+    commands.hush_tensorflow()
+    import infoword_tf
+    from infoword_tf.weights import huggingface, sentence_transformers
+
+    loaded = infoword_tf.load(init)
+    write = {
+        'huggingface': huggingface.write,
+        'sentence_transformers': sentence_transformers.write,
+    }[form]
+    output.parent.mkdir(parents=True, exist_ok=True)
+    partial = output.with_name(f'.{output.name}.{os.getpid()}')
+    partial.mkdir()
+    try:
+        dropped = write(partial, loaded)
+        os.rename(partial, output)
+    finally:
+        shutil.rmtree(partial, ignore_errors=True)
+    print(f'{output}/: for {form.replace("_", "-")}')
+    if dropped:
+        print(f'without a place there: {"; ".join(dropped)}')
+
+
+if __name__ == '__main__':
+    commands.start(run)

@@ -1,0 +1,69 @@
+"""A dense layer with its activation, in float32: of heads and of vectors.
+
+Glossary of shapes: B texts, D width in, W width out.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import keras
+from keras import ops
+
+from infoword_tf.layers.block import vector
+
+Tensor = Any
+ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
+    'identity': lambda x: x,
+    'tanh': ops.tanh,
+    'relu': ops.relu,
+    'gelu': lambda x: ops.gelu(x, approximate=False),
+}
+
+
+class Dense(keras.layers.Layer):
+    """activation(x W + b)."""
+
+    def __init__(
+        self,
+        width: int,
+        wide: int,
+        activation: str,
+        bias: bool = True,
+        name: str = 'dense',
+    ):
+        """Sets the sizes; `build()` makes the weights.
+
+        Args:
+            width: D.
+            wide: W.
+            activation: name in ACTIVATIONS.
+            bias: whether b is there.
+            name: first part of the weights' paths.
+
+        Raises:
+            ValueError: no such activation.
+        """
+        super().__init__(name=name)
+        if activation not in ACTIVATIONS:
+            raise ValueError(
+                f'activation {activation!r}: known are '
+                f'{", ".join(ACTIVATIONS)}'
+            )
+        self.width, self.wide = width, wide
+        self.activation, self.has_bias = activation, bias
+
+    def build(self) -> None:
+        """Makes the weights."""
+        self.kernel = self.add_weight(
+            shape=(self.width, self.wide), name='kernel', autocast=False
+        )
+        if self.has_bias:
+            self.bias = vector(self, 'bias', self.wide)
+        self.built = True
+
+    def call(self, x: Tensor) -> Tensor:
+        """[B, D] -> [B, W] float32."""
+        x = ops.matmul(ops.cast(x, 'float32'), self.kernel)
+        if self.has_bias:
+            x = x + self.bias
+        return ACTIVATIONS[self.activation](x)

@@ -1,0 +1,285 @@
+"""What config.json of others says of an encoder, in the words of ours.
+
+One table for both directions: by `model_type`, our argument and their key.
+"""
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from infoword_tf.config import EncoderConfig
+
+# Theirs -> ours. 'gelu_new' and the like are the tanh form.
+GELUS = {
+    'gelu': 'erf',
+    'gelu_new': 'tanh',
+    'gelu_pytorch_tanh': 'tanh',
+    'gelu_fast': 'tanh',
+    'relu': 'relu',
+}
+_GELUS_OUT = {'erf': 'gelu', 'tanh': 'gelu_new', 'relu': 'relu'}
+_BERT_KEYS = {
+    'vocab_size': 'vocab_size',
+    'layers': 'num_hidden_layers',
+    'width': 'hidden_size',
+    'heads': 'num_attention_heads',
+    'inner_width': 'intermediate_size',
+    'max_length': 'max_position_embeddings',
+    'segments': 'type_vocab_size',
+    'rate': 'hidden_dropout_prob',
+    'gelu': 'hidden_act',
+    'epsilon': 'layer_norm_eps',
+}
+
+
+class Architecture(NamedTuple):
+    """One kind of config.json.
+
+    Attributes:
+        encoder: name in ENCODERS.
+        keys: by argument, their key.
+        absent: by argument, what counts where config.json lacks the key.
+        fixed: arguments that this kind always has.
+        padded: positions that stand before the first token's.
+        refused: by key the value that alone has a place here.
+        layout: of a text, name in text.layout.LAYOUTS.
+        classes: of the head on the whole text, by row 'label': what stands
+            between its two layers; None: its first layer has no place here.
+        classifier: what transformers calls the model with that head.
+        filler: what it calls the one that fills masks.
+        plain: what it calls the encoder alone.
+    """
+
+    encoder: str
+    keys: Mapping[str, str]
+    absent: Mapping[str, Any]
+    plain: str
+    classifier: str
+    filler: str
+    fixed: Mapping[str, Any] = {}
+    padded: int = 0
+    refused: Mapping[str, Any] = {}
+    layout: str = 'bert'
+    classes: str = 'tanh'
+
+
+_BERT_ABSENT = {
+    'segments': 2, 'rate': 0.1, 'gelu': 'gelu', 'epsilon': 1e-12,
+    'max_length': 512,
+}  # fmt: skip
+_BERT_REFUSED = {'position_embedding_type': 'absolute', 'is_decoder': False}
+
+
+def _roberta(name: str) -> Architecture:
+    return Architecture(
+        'transformer', _BERT_KEYS, _BERT_ABSENT, f'{name}Model',
+        f'{name}ForSequenceClassification', f'{name}ForMaskedLM',
+        padded=2, refused=_BERT_REFUSED, layout='roberta',
+    )  # fmt: skip
+
+
+ARCHITECTURES: dict[str, Architecture] = {
+    'bert': Architecture(
+        'transformer', _BERT_KEYS, _BERT_ABSENT, 'BertModel',
+        'BertForSequenceClassification', 'BertForMaskedLM',
+        refused=_BERT_REFUSED,
+    ),
+    'xlm-roberta': _roberta('XLMRoberta'),
+    'roberta': _roberta('Roberta'),
+    'camembert': _roberta('Camembert'),
+    'distilbert': Architecture(
+        'transformer',
+        {
+            'vocab_size': 'vocab_size',
+            'layers': 'n_layers',
+            'width': 'dim',
+            'heads': 'n_heads',
+            'inner_width': 'hidden_dim',
+            'max_length': 'max_position_embeddings',
+            'rate': 'dropout',
+            'gelu': 'activation',
+        },
+        {'rate': 0.1, 'gelu': 'gelu', 'max_length': 512},
+        'DistilBertModel',
+        'DistilBertForSequenceClassification',
+        'DistilBertForMaskedLM',
+        fixed={'segments': 0, 'epsilon': 1e-12},
+        classes='relu',
+    ),
+    'electra': Architecture(
+        'transformer',
+        {**_BERT_KEYS, 'embedding_width': 'embedding_size'},
+        {**_BERT_ABSENT, 'embedding_width': 128},
+        'ElectraModel',
+        'ElectraForSequenceClassification',
+        'ElectraForMaskedLM',
+        refused=_BERT_REFUSED,
+        classes='gelu',
+    ),
+    'xlnet': Architecture(
+        'relative',
+        {
+            'vocab_size': 'vocab_size',
+            'layers': 'n_layer',
+            'width': 'd_model',
+            'heads': 'n_head',
+            'inner_width': 'd_inner',
+            'rate': 'dropout',
+            'activation': 'ff_activation',
+            'epsilon': 'layer_norm_eps',
+        },
+        {'rate': 0.1, 'activation': 'gelu', 'epsilon': 1e-12},
+        'XLNetModel',
+        'XLNetForSequenceClassification',
+        'XLNetLMHeadModel',
+        fixed={'segments': 2, 'max_length': 512},
+        refused={
+            'attn_type': 'bi', 'bi_data': False, 'untie_r': True,
+            'clamp_len': -1, 'same_length': False, 'summary_type': 'last',
+        },
+        layout='xlnet',
+    ),
+    'openai-gpt': Architecture(
+        'transformer',
+        {
+            'vocab_size': 'vocab_size',
+            'layers': 'n_layer',
+            'width': 'n_embd',
+            'heads': 'n_head',
+            'max_length': 'n_positions',
+            'rate': 'resid_pdrop',
+            'gelu': 'afn',
+            'epsilon': 'layer_norm_epsilon',
+        },
+        {'rate': 0.1, 'gelu': 'gelu', 'epsilon': 1e-5, 'max_length': 512},
+        'OpenAIGPTModel',
+        'OpenAIGPTForSequenceClassification',
+        'OpenAIGPTLMHeadModel',
+        fixed={'segments': 0, 'causal': True, 'embedding_norm': False},
+        layout='end',
+    ),
+}  # fmt: skip
+
+
+def encoder_of(config: Mapping[str, Any], where: str) -> EncoderConfig:
+    """The encoder that a config.json describes.
+
+    Args:
+        config: its values.
+        where: for complaints.
+
+    Raises:
+        ValueError: no model_type, or one that is not known; a key is missing;
+            a value that our encoders do not have.
+    """
+    kind = config.get('model_type')
+    known = ', '.join(ARCHITECTURES)
+    if kind is None:
+        raise ValueError(
+            f'{where} has no model_type; set it to one of {known}'
+        )
+    if kind not in ARCHITECTURES:
+        raise ValueError(
+            f'{where} is of the model_type {kind!r}; known are {known}'
+        )
+    architecture = ARCHITECTURES[kind]
+    for key, value in architecture.refused.items():
+        if (config.get(key) or value) != value:
+            raise ValueError(
+                f'{where} has {key} {config[key]!r}; only {value!r} has a '
+                'place here'
+            )
+    arguments: dict[str, Any] = dict(architecture.fixed)
+    for ours, key in architecture.keys.items():
+        value = config.get(key, architecture.absent.get(ours))
+        if value is None:
+            raise ValueError(f'{where} has no {key}')
+        arguments[ours] = value
+    for name in ('gelu', 'activation'):
+        if name not in arguments:
+            continue
+        value = arguments[name]
+        if kind == 'openai-gpt' and value == 'gelu':
+            value = 'gelu_new'  # GPT's file means the tanh form
+        if value not in GELUS:
+            raise ValueError(
+                f'{where} has the activation {value!r}; known are '
+                f'{", ".join(GELUS)}'
+            )
+        arguments[name] = GELUS[value]
+    if 'activation' in arguments and arguments['activation'] != 'relu':
+        arguments['activation'] = f'gelu_{arguments["activation"]}'
+    arguments['max_length'] -= architecture.padded
+    if arguments.get('embedding_width') == arguments['width']:
+        arguments['embedding_width'] = None
+    return EncoderConfig(architecture.encoder, arguments)
+
+
+def config_of(kind: str, encoder: EncoderConfig) -> dict[str, Any]:
+    """What `encoder_of` would read as this encoder, back again.
+
+    Args:
+        kind: the model_type.
+        encoder: it.
+
+    Raises:
+        ValueError: it has what this kind has not.
+    """
+    architecture = ARCHITECTURES[kind]
+    has = dict(encoder.arguments)
+    config: dict[str, Any] = {'model_type': kind}
+    if encoder.name != architecture.encoder:
+        raise ValueError(f'{kind} is no encoder {encoder.name}')
+    has['max_length'] = has['max_length'] + architecture.padded
+    if has.get('activation', '').startswith('gelu_'):
+        has['activation'] = has['activation'].removeprefix('gelu_')
+    if kind == 'electra' and not has.get('embedding_width'):
+        has['embedding_width'] = has['width']
+    defaults = {'causal': False, 'pre_norm': False, 'embedding_norm': True,
+                'embedding_width': None, 'clamp': -1, 'same_length': False,
+                'untie': True, 'scale_embeddings': False}  # fmt: skip
+    for name, value in has.items():
+        if name in architecture.keys:
+            if name in ('gelu', 'activation'):
+                value = _GELUS_OUT[value]
+                if kind == 'openai-gpt' and value == 'gelu_new':
+                    value = 'gelu'
+            config[architecture.keys[name]] = value
+        elif name == 'max_length' and 'max_length' in architecture.fixed:
+            continue
+        elif name == 'inner_width' and value == 4 * has['width']:
+            continue
+        else:
+            wanted = architecture.fixed.get(name, defaults.get(name))
+            if name in architecture.fixed and value != wanted or (
+                name not in architecture.fixed
+                and value != defaults.get(name)
+            ):
+                raise ValueError(
+                    f'{kind} has no encoder with {name} {value!r}'
+                )
+    # Theirs has dropout of attention weights by itself.
+    for key in ('attention_probs_dropout_prob', 'attention_dropout',
+                'attn_pdrop'):  # fmt: skip
+        config[key] = has['rate']
+    return config
+
+
+def kind_of(encoder: EncoderConfig, roberta: bool) -> str:
+    """The model_type that an encoder goes out as.
+
+    Args:
+        encoder: it.
+        roberta: whether its pieces are XLM-R's.
+    """
+    has = encoder.arguments
+    if encoder.name == 'relative':
+        return 'xlnet'
+    if has.get('causal'):
+        return 'openai-gpt'
+    if has.get('embedding_width'):
+        return 'electra'
+    if has.get('segments', 2) == 0:
+        return 'distilbert'
+    if roberta and has.get('segments') == 1:
+        return 'xlm-roberta'
+    return 'bert'

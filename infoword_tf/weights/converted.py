@@ -1,0 +1,169 @@
+"""What a source of weights holds, in our words, and the workdir made of it."""
+
+import dataclasses
+import pathlib
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from infoword_tf import files
+from infoword_tf.config import (
+    FILE,
+    Config,
+    DenseConfig,
+    EncoderConfig,
+    RowConfig,
+)
+from infoword_tf.model import Model
+from infoword_tf.plan import settings_of
+from infoword_tf.training.checkpoint import WEIGHTS
+from infoword_tf.weights.mapping import look, take
+from infoword_tf.weights.names import Naming
+from infoword_tf.weights.pieces import Read
+from infoword_tf.weights.tensors import Tensors
+
+
+@dataclasses.dataclass(frozen=True)
+class Source:
+    """An encoder elsewhere, before its weights are read.
+
+    Attributes:
+        where: for complaints.
+        naming: what its weights are called.
+        tensors: its weights.
+        encoder: what its configuration says.
+        pieces: its tokenizer.
+        layout: of a text, name in text.layout.LAYOUTS.
+        pooler: activation below the scores of the row `label`.
+        labels: names of classes.
+        problem: what transformers says of the classes: 'regression' and the
+            like; None: nothing.
+    """
+
+    where: str
+    naming: Naming
+    tensors: Tensors
+    encoder: EncoderConfig
+    pieces: Read
+    layout: str
+    pooler: str = 'tanh'
+    labels: tuple[str, ...] = ()
+
+
+@dataclasses.dataclass(frozen=True)
+class Vectors:
+    """How a source makes a vector of a text; the defaults are our own.
+
+    Attributes:
+        pooling, similarity, normalize, prompts, prompt: as in `Config`.
+        dense: layers over the vector.
+        tensors: their weights, by our paths.
+        max_length: of a text, with specials; None: the encoder's.
+    """
+
+    pooling: str = 'mean'
+    similarity: str = 'cosine'
+    normalize: bool = False
+    dense: tuple[DenseConfig, ...] = ()
+    tensors: Mapping[str, np.ndarray] = dataclasses.field(default_factory=dict)
+    prompts: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    prompt: str | None = None
+    max_length: int | None = None
+
+
+def make(
+    source: Source, vectors: Vectors
+) -> tuple[Config, dict[str, np.ndarray], list[str]]:
+    """Reads the weights, every name and shape checked.
+
+    Returns:
+        The config of a workdir, its weights by our paths, and what has no
+        place in it, for people.
+
+    Raises:
+        ValueError: as `mapping.look` and `mapping.take`.
+    """
+    held = look(source.naming, source.tensors)
+    rows = {}
+    for row in sorted(held.rows):
+        settings: dict[str, Any] = {
+            name: setting.default
+            for name, setting in settings_of(row).items()
+        }
+        if row == 'mlm':
+            settings['transform'] = True
+        if row == 'label':
+            settings |= {
+                'classes': len(source.labels), 'pooler': source.pooler
+            }  # fmt: skip
+        rows[row] = RowConfig(1.0, settings)
+    arguments = dict(source.encoder.arguments)
+    longest = min(
+        arguments['max_length'],
+        source.pieces.max_length or arguments['max_length'],
+        vectors.max_length or arguments['max_length'],
+    )
+    config = Config(
+        encoder=EncoderConfig(source.encoder.name, arguments),
+        rows=rows,
+        max_length=longest,
+        tokenizer=source.pieces.config,
+        masking='tokens' if 'mlm' in rows else None,
+        memory_length=0 if source.encoder.name == 'relative' else None,
+        layout=source.layout,
+        pooling=vectors.pooling,
+        similarity=vectors.similarity,
+        dense=vectors.dense,
+        normalize=vectors.normalize,
+        prompts=dict(vectors.prompts),
+        prompt=vectors.prompt,
+        labels=source.labels if 'label' in rows else (),
+    )
+    shapes = shapes_of(config, source.pieces.tokenizer.specials)
+    own = {path: shape for path, shape in shapes.items()
+           if not path.startswith('dense_')}  # fmt: skip
+    tensors, dropped = take(
+        source.naming, held, arguments['layers'], own, source.where
+    )
+    for path in sorted(set(shapes) - set(own)):
+        array = vectors.tensors.get(path)
+        if array is None or array.shape != shapes[path]:
+            raise ValueError(
+                f'{source.where}: {path} has the shape '
+                f'{None if array is None else array.shape}, its configuration '
+                f'asks for {shapes[path]}'
+            )
+        tensors[path] = array
+    return config, tensors, [*dropped, *source.pieces.said]
+
+
+def shapes_of(config: Config, specials: Any) -> dict[str, tuple[int, ...]]:
+    """By path, the shape of every weight of a workdir; none is kept."""
+    model = Model(config, specials, seed=None, companions=False)
+    return {
+        path: tuple(variable.shape)
+        for path, variable in model.travelling.items()
+    }
+
+
+def write(
+    workdir: pathlib.Path,
+    config: Config,
+    tensors: Mapping[str, np.ndarray],
+    pieces: Read,
+) -> None:
+    """Makes the workdir; config.json, without which there is none, last.
+
+    Raises:
+        FileExistsError: something is there.
+    """
+    if workdir.exists() and any(workdir.iterdir()):
+        raise FileExistsError(
+            f'{workdir} is there and holds files; name a new folder'
+        )
+    workdir.mkdir(parents=True, exist_ok=True)
+    with files.written(workdir / pieces.tokenizer.file) as partial:
+        pieces.tokenizer.write(partial)
+    files.write_tensors(workdir / WEIGHTS, tensors)
+    files.write_json(workdir / FILE, config.to_json())

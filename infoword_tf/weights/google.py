@@ -1,0 +1,81 @@
+"""Checkpoints of TensorFlow: Google's of TensorFlow 1, and the Model Garden's.
+
+    bert_config.json or xlnet_config.json   NAME.index, NAME.data-*   vocab.txt
+    or spiece.model
+"""
+
+import pathlib
+from typing import Any
+
+from infoword_tf.config import EncoderConfig
+from infoword_tf.weights import architectures, pieces
+from infoword_tf.weights.architectures import ARCHITECTURES
+from infoword_tf.weights.converted import Source
+from infoword_tf.weights.names import GARDEN, GOOGLE
+from infoword_tf.weights.tensors import open_checkpoint, read_json
+
+_GARDEN_MARK = 'layer_with_weights-0'
+
+
+def read(folder: pathlib.Path) -> Source:
+    """What a folder holds.
+
+    Raises:
+        FileNotFoundError: it lacks a checkpoint, a configuration or a
+            vocabulary.
+        ValueError: several checkpoints, or a damaged one.
+    """
+    tensors, prefix = open_checkpoint(folder)
+    path = next((folder / n for n in GOOGLE if (folder / n).is_file()), None)
+    if path is None:
+        raise FileNotFoundError(
+            f'{folder} has none of {", ".join(GOOGLE)}, which say how large '
+            'the encoder is'
+        )
+    config = read_json(path)
+    naming = GOOGLE[path.name]
+    if any(_GARDEN_MARK in name for name in tensors):
+        naming = GARDEN
+    if path.name.startswith('xlnet'):
+        encoder = _xlnet(config, path)
+    else:
+        # Google's GELU is the tanh form, whatever its name in this file.
+        if config.get('hidden_act', 'gelu') == 'gelu':
+            config = {**config, 'hidden_act': 'gelu_new'}
+        encoder = architectures.encoder_of(
+            {**config, 'model_type': 'bert'}, str(path)
+        )
+    return Source(
+        where=str(prefix),
+        naming=naming,
+        tensors=tensors,
+        encoder=encoder,
+        pieces=pieces.read(folder, encoder.arguments['vocab_size']),
+        layout=ARCHITECTURES[
+            'xlnet' if path.name.startswith('xlnet') else 'bert'
+        ].layout,
+    )
+
+
+def _xlnet(config: dict[str, Any], path: pathlib.Path) -> EncoderConfig:
+    """Of an xlnet_config.json, whose names are its own.
+
+    Raises:
+        ValueError: what our encoder does not have.
+    """
+    kept = {'relu': 'relu', 'gelu': 'gelu_new'}
+    activation = config.get('ff_activation', 'gelu')
+    if activation not in kept:
+        raise ValueError(f'{path} has the activation {activation!r}')
+    return architectures.encoder_of(
+        {
+            'model_type': 'xlnet',
+            'vocab_size': config.get('n_token'),
+            'n_layer': config.get('n_layer'),
+            'd_model': config.get('d_model'),
+            'n_head': config.get('n_head'),
+            'd_inner': config.get('d_inner'),
+            'ff_activation': kept[activation],
+        },
+        str(path),
+    )

@@ -1,0 +1,123 @@
+"""Folders of Hugging Face's transformers: in, and out.
+
+    config.json   model.safetensors   tokenizer.json, vocab.txt or a *.model
+"""
+
+import pathlib
+from collections.abc import Mapping
+from typing import Any
+
+from infoword_tf import files
+from infoword_tf.config import Config
+from infoword_tf.inference.loaded import Loaded
+from infoword_tf.weights import architectures, mapping, pieces
+from infoword_tf.weights.architectures import ARCHITECTURES
+from infoword_tf.weights.converted import Source
+from infoword_tf.weights.names import HUGGINGFACE
+from infoword_tf.weights.tensors import SINGLE, open_safetensors, read_json
+
+CONFIG = 'config.json'
+
+
+def read(folder: pathlib.Path) -> Source:
+    """What a folder holds.
+
+    Raises:
+        FileNotFoundError: it lacks config.json, weights or a tokenizer.
+        ValueError: it is of an architecture that is not known, or damaged.
+    """
+    path = folder / CONFIG
+    if not path.is_file():
+        raise FileNotFoundError(f'{folder} has no {CONFIG}')
+    config = read_json(path)
+    encoder = architectures.encoder_of(config, str(path))
+    kind = config['model_type']
+    return Source(
+        where=str(folder),
+        naming=HUGGINGFACE[kind],
+        tensors=open_safetensors(folder),
+        encoder=encoder,
+        pieces=pieces.read(folder, encoder.arguments['vocab_size']),
+        layout=ARCHITECTURES[kind].layout,
+        pooler=ARCHITECTURES[kind].classes,
+        labels=labels_of(config),
+    )
+
+
+def labels_of(config: Mapping[str, Any]) -> tuple[str, ...]:
+    """Names of classes in the order of their numbers, as many as there are."""
+    names = config.get('id2label') or {}
+    count = len(names) or config.get('num_labels') or 2
+    return tuple(
+        str(names.get(str(i), f'LABEL_{i}')) for i in range(count)
+    )
+
+
+def write(folder: pathlib.Path, loaded: Loaded) -> list[str]:
+    """Writes a workdir as a folder that transformers loads.
+
+    Args:
+        folder: a new one.
+        loaded: the workdir.
+
+    Returns:
+        What has no place there, for people.
+
+    Raises:
+        ValueError: transformers has no such encoder or tokenizer.
+    """
+    config = loaded.config
+    roberta = config.layout == 'roberta'
+    kind = architectures.kind_of(config.encoder, roberta)
+    values = architectures.config_of(kind, config.encoder)
+    architecture, naming = ARCHITECTURES[kind], HUGGINGFACE[kind]
+    rows = [row for row in loaded.model.objectives if _fits(row, kind, config)]
+    dropped = [f'the row {r}' for r in loaded.model.objectives if r not in rows]
+    tensors = {
+        path: variable.numpy()
+        for path, variable in loaded.model.travelling.items()
+        if path.startswith(
+            ('encoder/', *(f'objectives/{row}/' for row in rows))
+        )
+    }
+    model = architecture.plain
+    if 'label' in rows:
+        model = architecture.classifier
+    elif rows == ['mlm', 'nsp'] or rows == ['nsp', 'mlm']:
+        model = 'BertForPreTraining'
+    elif rows == ['nsp']:
+        model = 'BertForNextSentencePrediction'
+    elif rows:
+        model = architecture.filler
+    values |= {'architectures': [model], 'torch_dtype': 'float32',
+               'pad_token_id': loaded.tokenizer.pad_id}  # fmt: skip
+    if kind == 'xlm-roberta':
+        values |= {'bos_token_id': loaded.tokenizer.cls_id,
+                   'eos_token_id': loaded.tokenizer.sep_id}  # fmt: skip
+    if 'label' in rows:
+        values['id2label'] = {
+            str(i): label for i, label in enumerate(config.labels)
+        }
+        values['label2id'] = {
+            label: i for i, label in enumerate(config.labels)
+        }
+    arguments = config.encoder.arguments
+    found = mapping.give(
+        naming, tensors, arguments['layers'], arguments['heads'], rows
+    )
+    pieces.write(
+        folder, loaded.tokenizer, config.tokenizer, kind, config.max_length
+    )
+    files.write_tensors(folder / SINGLE, found, {'format': 'pt'})
+    files.write_json(folder / CONFIG, values)
+    return dropped
+
+
+def _fits(row: str, kind: str, config: Config) -> bool:
+    """Whether transformers has this head on this kind of encoder."""
+    settings = config.rows[row].settings
+    if row == 'mlm':
+        return bool(settings['transform'])
+    if row == 'label':
+        return settings['pooler'] == ARCHITECTURES[kind].classes
+    return row in HUGGINGFACE[kind].heads

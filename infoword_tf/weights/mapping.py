@@ -1,0 +1,267 @@
+"""Puts weights under other names: theirs to ours, and ours to theirs."""
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from infoword_tf.weights.names import Form, Naming
+from infoword_tf.weights.tensors import Tensors
+
+_PART = re.compile(r'(.*)\[(\d+)\]$')
+
+
+class Line(NamedTuple):
+    """One weight of ours.
+
+    Attributes:
+        ours: its path.
+        theirs: the names that it is made of.
+        form: how.
+    """
+
+    ours: str
+    theirs: tuple[str, ...]
+    form: Form
+
+
+def lines(
+    naming: Naming, prefix: str, layers: int, rows: Sequence[str]
+) -> Iterator[Line]:
+    """All that a model of so many layers and such heads has.
+
+    Args:
+        naming: what they are called.
+        prefix: before the encoder's names.
+        layers: L.
+        rows: whose heads, too.
+    """
+
+    def line(ours, theirs, form, before='', i=0):
+        names = (theirs,) if isinstance(theirs, str) else theirs
+        named = tuple(
+            before + _fill(name, prefix, layers, i) for name in names
+        )
+        return Line(ours, named, form)
+
+    for path, entry in naming.encoder.items():
+        yield line(f'encoder/{path}', *entry, before=prefix)
+    for i in range(layers):
+        for path, entry in naming.layer.items():
+            yield line(
+                f'encoder/layer_{i}/{path}', *entry, before=prefix, i=i
+            )
+    for row in rows:
+        for path, entry in naming.heads[row].items():
+            yield line(f'objectives/{row}/{path}', *entry)
+
+
+def _fill(name: str, prefix: str, layers: int, i: int = 0) -> str:
+    return name.format(p=prefix, i=i, i4=i + 4, last=layers + 4)
+
+
+class Held(NamedTuple):
+    """What a file holds.
+
+    Attributes:
+        tensors: by the names of today.
+        prefix: before the encoder's names.
+        rows: whose heads it has.
+    """
+
+    tensors: Mapping[str, np.ndarray]
+    prefix: str
+    rows: tuple[str, ...]
+
+
+def look(naming: Naming, tensors: Tensors) -> Held:
+    """Finds out what is there, by its names.
+
+    Raises:
+        ValueError: no name of such an encoder is.
+    """
+    renamed = {}
+    for name in tensors:
+        now = name
+        for old, new in naming.old.items():
+            if now.endswith(old):
+                now = now.removesuffix(old) + new
+        renamed[now] = name
+    found = Tensors(
+        {
+            now: (lambda name=name: tensors[name])
+            for now, name in renamed.items()
+        },
+        tensors.where,
+    )
+    first = naming.encoder['word_embeddings'][0]
+    for prefix in naming.prefixes:
+        if prefix + first in found:
+            break
+    else:
+        raise ValueError(
+            f'{tensors.where} has no {first}: these are not the weights of '
+            'such an encoder'
+        )
+    rows = []
+    for row, head in naming.heads.items():
+        # All of a head but what other heads have, too.
+        own = [theirs for theirs, _ in head.values() if '{p}' not in theirs]
+        if any(_fill(name, prefix, 0) in found for name in own):
+            rows.append(row)
+    return Held(found, prefix, tuple(rows))
+
+
+def take(
+    naming: Naming,
+    held: Held,
+    layers: int,
+    shapes: Mapping[str, tuple[int, ...]],
+    where: str,
+) -> tuple[dict[str, np.ndarray], list[str]]:
+    """Theirs to ours, each name and shape checked.
+
+    Args:
+        naming: what they are called.
+        held: what there is.
+        layers: L.
+        shapes: by our path, what the configuration asks for.
+        where: for complaints.
+
+    Returns:
+        The arrays by our path, and what has no place here, for people.
+
+    Raises:
+        ValueError: names that are missing, or that nobody knows; shapes that
+            the configuration contradicts; a tied weight that differs.
+    """
+    wanted = [
+        line
+        for line in lines(naming, held.prefix, layers, held.rows)
+        if line.ours in shapes
+    ]
+    names = {_whole(name) for line in wanted for name in line.theirs}
+    if lacking := sorted(names - set(held.tensors)):
+        raise ValueError(
+            f'{where} lacks {_some(lacking)}; config.json asks for them'
+        )
+    if unmade := sorted(set(shapes) - {line.ours for line in wanted}):
+        raise ValueError(f'{where} has nothing for {_some(unmade)}')
+    surplus = sorted(set(held.tensors) - names)
+    copies = {
+        _fill(copy, held.prefix, layers): _fill(whose, held.prefix, layers)
+        for copy, whose in naming.copies.items()
+    }
+    dropped, unknown = {}, []
+    for name in surplus:
+        if name in copies:
+            if copies[name] not in names:
+                unknown.append(name)
+            elif not np.array_equal(
+                held.tensors[name], held.tensors[copies[name]]
+            ):
+                raise ValueError(
+                    f'{where}: {name} is not {copies[name]}; weights that are '
+                    'not tied have no place here'
+                )
+            continue
+        bare = name.removeprefix(held.prefix)
+        if _begins(bare, naming.unsaid, layers) or _begins(
+            name.split('/')[-1], ('adam_m', 'adam_v'), layers
+        ):
+            continue
+        what = _begins(bare, naming.dropped, layers)
+        if what:
+            dropped[naming.dropped[what]] = None
+        else:
+            unknown.append(name)
+    if unknown:
+        raise ValueError(
+            f'{where} has {_some(unknown)}, for which there is no place here; '
+            'is its model_type right?'
+        )
+    found = {}
+    for line in wanted:
+        parts = [_part(held.tensors, name) for name in line.theirs]
+        try:
+            array = np.ascontiguousarray(line.form.read(parts))
+        except ValueError:
+            array = np.empty(0)
+        if array.shape != shapes[line.ours]:
+            raise ValueError(
+                f'{where}: {" and ".join(line.theirs)} '
+                f'{"has" if len(parts) == 1 else "have"} the shape '
+                f'{" and ".join(str(part.shape) for part in parts)}, but the '
+                f'configuration asks for {shapes[line.ours]} as {line.ours}'
+            )
+        found[line.ours] = array
+    return found, list(dropped)
+
+
+def give(
+    naming: Naming,
+    tensors: Mapping[str, Any],
+    layers: int,
+    heads: int,
+    rows: Sequence[str],
+) -> dict[str, np.ndarray]:
+    """Ours to theirs.
+
+    Args:
+        naming: what they are called.
+        tensors: by our path, all of the encoder and of these heads.
+        layers: L.
+        heads: H.
+        rows: whose heads.
+
+    Raises:
+        ValueError: one of ours has no name there.
+    """
+    # Without a head the encoder's names stand alone.
+    prefix = naming.prefixes[0 if rows else -1]
+    found, left = {}, set(tensors)
+    for line in lines(naming, prefix, layers, rows):
+        if line.ours not in tensors:
+            continue
+        left.discard(line.ours)
+        parts = line.form.write(np.asarray(tensors[line.ours]), heads)
+        for name, part in zip(line.theirs, parts, strict=True):
+            found[name] = np.ascontiguousarray(part)
+    if left:
+        raise ValueError(f'there is no name for {_some(sorted(left))} there')
+    return found
+
+
+def _whole(name: str) -> str:
+    """'r_w_bias[3]' -> 'r_w_bias'."""
+    match = _PART.match(name)
+    return match[1] if match else name
+
+
+def _part(tensors: Mapping[str, np.ndarray], name: str) -> np.ndarray:
+    """An array, or that of one layer of an array of all.
+
+    (Untied biases of Transformer-XL are one for all layers: [H, E].)
+    """
+    match = _PART.match(name)
+    if not match:
+        return tensors[name]
+    array = tensors[match[1]]
+    return array if array.ndim == 2 else array[int(match[2])]
+
+
+def _begins(name: str, known: Any, layers: int) -> str | None:
+    """Which of `known` a name begins with; `{i}` is any number."""
+    for begin in known:
+        pattern = re.escape(begin).replace(r'\{i\}', r'\d+')
+        pattern = pattern.replace(r'\{last\}', str(layers + 4))
+        if re.match(pattern, name):
+            return begin
+    return None
+
+
+def _some(names: Sequence[str]) -> str:
+    """The first three, and how many more."""
+    more = f' and {len(names) - 3} more' if len(names) > 3 else ''
+    return ', '.join(names[:3]) + more

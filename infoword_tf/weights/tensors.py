@@ -1,0 +1,180 @@
+"""Named arrays of other people's files, read when they are asked for.
+
+A model of 1.3 GB is not held twice: each array is read, turned into ours and
+let go.
+"""
+
+import json
+import pathlib
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import numpy as np
+
+INDEX = 'model.safetensors.index.json'
+SINGLE = 'model.safetensors'
+PICKLES = ('pytorch_model.bin', 'pytorch_model.bin.index.json')
+_VALUE = '/.ATTRIBUTES/VARIABLE_VALUE'
+
+
+class Tensors(Mapping[str, np.ndarray]):
+    """Arrays by name; float32 where they are of another float.
+
+    Attributes:
+        where: for complaints.
+    """
+
+    def __init__(
+        self,
+        readers: Mapping[str, Callable[[], np.ndarray]],
+        where: str,
+    ):
+        """Args: by name what reads it; `where` as the attribute."""
+        self._readers, self.where = dict(readers), where
+
+    def __getitem__(self, name: str) -> np.ndarray:
+        """Reads one.
+
+        Raises:
+            ValueError: it holds what is no number.
+        """
+        array = np.asarray(self._readers[name]())
+        if array.dtype.kind not in 'iub' and array.dtype != np.float32:
+            array = array.astype(np.float32)
+        if array.dtype.kind == 'f' and not np.isfinite(array).all():
+            raise ValueError(
+                f'{self.where}: {name} holds numbers that are not finite; the '
+                'file is damaged: fetch it again'
+            )
+        return array
+
+    def __iter__(self) -> Iterator[str]:
+        """The names."""
+        return iter(self._readers)
+
+    def __len__(self) -> int:
+        """How many there are."""
+        return len(self._readers)
+
+
+def open_safetensors(folder: pathlib.Path) -> Tensors:
+    """Those of model.safetensors, or of the shards that its index names.
+
+    Raises:
+        FileNotFoundError: there are none, or a shard is missing.
+        ValueError: a file is cut or damaged, or weights are pickled alone.
+    """
+    if (folder / INDEX).is_file():
+        places = read_json(folder / INDEX).get('weight_map', {})
+        readers: dict[str, Callable[[], np.ndarray]] = {}
+        for shard in sorted(set(places.values())):
+            if not (folder / shard).is_file():
+                raise FileNotFoundError(
+                    f'{folder}: {INDEX} names the shard {shard}, which is not '
+                    'there; fetch it, too'
+                )
+            held = _readers(folder / shard)
+            readers |= {
+                name: reader
+                for name, reader in held.items()
+                if places.get(name) == shard
+            }
+        if lacking := sorted(set(places) - set(readers)):
+            raise ValueError(
+                f'{folder}/{places[lacking[0]]} lacks {lacking[0]}, which '
+                f'{INDEX} says it holds; fetch the folder again'
+            )
+        return Tensors(readers, str(folder))
+    if (folder / SINGLE).is_file():
+        return Tensors(_readers(folder / SINGLE), str(folder / SINGLE))
+    for name in PICKLES:
+        if (folder / name).is_file():
+            raise ValueError(
+                f'{folder} holds its weights pickled ({name}), which can run '
+                'any code when read; where you trust them, load the folder '
+                'with transformers and call save_pretrained(folder), which '
+                f'writes {SINGLE}'
+            )
+    raise FileNotFoundError(f'{folder} has no {SINGLE}: it holds no weights')
+
+
+def _readers(path: pathlib.Path) -> dict[str, Callable[[], np.ndarray]]:
+    """By name, what reads it of a safetensors file."""
+    import ml_dtypes  # noqa: F401  names bfloat16 to NumPy
+    from safetensors import SafetensorError, safe_open
+
+    try:
+        file = safe_open(path, 'numpy')
+        names = list(file.keys())
+    except (SafetensorError, OSError) as error:
+        raise ValueError(
+            f'{path} cannot be read ({error}); it is cut or damaged: fetch it '
+            'again'
+        ) from error
+    return {name: (lambda name=name: file.get_tensor(name)) for name in names}
+
+
+def open_checkpoint(folder: pathlib.Path) -> tuple[Tensors, pathlib.Path]:
+    """Those of a TensorFlow checkpoint, the only one of its folder.
+
+    Names of object checkpoints lose their ends.
+
+    Returns:
+        The arrays, and the path without its ending.
+
+    Raises:
+        FileNotFoundError: there is none.
+        ValueError: there are several, or it cannot be read.
+    """
+    import tensorflow as tf
+
+    found = sorted(folder.glob('*.index'))
+    if len(found) != 1:
+        names = ', '.join(path.stem for path in found)
+        kind = ValueError if found else FileNotFoundError
+        raise kind(
+            f'{folder} holds {"several checkpoints" if found else "none"}'
+            f'{f" ({names}): leave one" if found else ": no *.index"}'
+        )
+    prefix = found[0].with_suffix('')
+    try:
+        reader = tf.train.load_checkpoint(str(prefix))
+        names = reader.get_variable_to_shape_map()
+    except Exception as error:
+        raise ValueError(
+            f'{prefix} cannot be read ({error}); it is cut or damaged: fetch '
+            'it again'
+        ) from error
+
+    def read(name: str) -> np.ndarray:
+        try:
+            return reader.get_tensor(name)
+        except Exception as error:
+            raise ValueError(
+                f'{prefix}: {name} cannot be read ({error}); the file is cut '
+                'or damaged: fetch it again'
+            ) from error
+
+    return Tensors(
+        {
+            name.removesuffix(_VALUE): (lambda name=name: read(name))
+            for name in names
+            if not name.startswith('_CHECKPOINTABLE')
+        },
+        str(prefix),
+    ), prefix
+
+
+def read_json(path: pathlib.Path) -> dict[str, Any]:
+    """An object of a file.
+
+    Raises:
+        ValueError: it is none.
+    """
+    try:
+        found = json.loads(path.read_text(encoding='utf-8'))
+    except ValueError as error:
+        raise ValueError(f'{path} is no JSON: {error}') from None
+    if not isinstance(found, dict):
+        raise ValueError(f'{path} holds no object')
+    return found

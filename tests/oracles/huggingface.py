@@ -1,0 +1,220 @@
+"""Encoders of Hugging Face's transformers, with heads, on tiny cases.
+
+    .venv-oracles/bin/python -m tests.oracles.huggingface [--write]
+    .venv-oracles/bin/python -m tests.oracles.huggingface --folders=DIR
+
+Weights are drawn here by their names, so that the file need not hold them. The
+second form loads the folders that our converter has written of each case (see
+tests/weights/test_huggingface.py) and compares what they answer.
+
+Glossary of shapes: B = 2 rows, T tokens, D width, L layers, C classes,
+V vocabulary.
+"""
+
+import argparse
+import json
+import pathlib
+import sys
+import zlib
+from typing import Any
+
+import numpy as np
+
+from tests.oracles import frozen
+
+V, T, PADDED = 60, 9, 6  # the second row has so many tokens
+_BERT = {
+    'model_type': 'bert', 'vocab_size': V, 'hidden_size': 16,
+    'num_hidden_layers': 2, 'num_attention_heads': 2, 'intermediate_size': 24,
+    'max_position_embeddings': 20, 'type_vocab_size': 2, 'hidden_act': 'gelu',
+}  # fmt: skip
+_ROBERTA = {
+    **_BERT, 'model_type': 'xlm-roberta', 'type_vocab_size': 1,
+    'max_position_embeddings': 22, 'layer_norm_eps': 1e-5, 'pad_token_id': 1,
+    'bos_token_id': 0, 'eos_token_id': 2,
+}  # fmt: skip
+_DISTIL = {
+    'model_type': 'distilbert', 'vocab_size': V, 'dim': 16, 'n_layers': 2,
+    'n_heads': 2, 'hidden_dim': 24, 'max_position_embeddings': 20,
+}  # fmt: skip
+_ELECTRA = {**_BERT, 'model_type': 'electra', 'embedding_size': 8}
+_XLNET = {
+    'model_type': 'xlnet', 'vocab_size': V, 'd_model': 16, 'n_layer': 2,
+    'n_head': 2, 'd_inner': 24, 'pad_token_id': 1,
+}  # fmt: skip
+_GPT = {
+    'model_type': 'openai-gpt', 'vocab_size': V, 'n_embd': 16, 'n_layer': 2,
+    'n_head': 2, 'n_positions': 20,
+}  # fmt: skip
+# By case: the class of transformers, and its config.json.
+CASES: dict[str, tuple[str, dict[str, Any]]] = {
+    'bert': ('BertModel', _BERT),
+    'bert_pretraining': ('BertForPreTraining', _BERT),
+    'bert_tanh': (
+        'BertForMaskedLM',
+        {**_BERT, 'hidden_act': 'gelu_new', 'hidden_size': 24,
+         'num_hidden_layers': 3, 'num_attention_heads': 3,
+         'layer_norm_eps': 1e-6},
+    ),
+    'bert_relu_next': (
+        'BertForNextSentencePrediction', {**_BERT, 'hidden_act': 'relu'}
+    ),
+    'bert_classes': (
+        'BertForSequenceClassification',
+        {**_BERT, 'id2label': {'0': 'no', '1': 'perhaps', '2': 'yes'},
+         'label2id': {'no': 0, 'perhaps': 1, 'yes': 2}},
+    ),
+    'bert_one_class': (
+        'BertForSequenceClassification',
+        {**_BERT, 'id2label': {'0': 'score'}, 'label2id': {'score': 0}},
+    ),
+    'distilbert': ('DistilBertForMaskedLM', _DISTIL),
+    'distilbert_classes': (
+        'DistilBertForSequenceClassification', {**_DISTIL, 'activation': 'relu'}
+    ),
+    'electra': ('ElectraForPreTraining', _ELECTRA),
+    'electra_wide': ('ElectraModel', {**_ELECTRA, 'embedding_size': 16}),
+    'electra_classes': ('ElectraForSequenceClassification', _ELECTRA),
+    'electra_generator': ('ElectraForMaskedLM', _ELECTRA),
+    'xlm_roberta': ('XLMRobertaForMaskedLM', _ROBERTA),
+    'xlm_roberta_classes': ('XLMRobertaForSequenceClassification', _ROBERTA),
+    'xlnet': ('XLNetLMHeadModel', _XLNET),
+    'xlnet_classes': ('XLNetForSequenceClassification', _XLNET),
+    'gpt': ('OpenAIGPTModel', _GPT),
+    'gpt_lm': ('OpenAIGPTLMHeadModel', _GPT),
+}  # fmt: skip
+HEADS = {
+    'logits': 'logits', 'prediction_logits': 'logits',
+    'seq_relationship_logits': 'next',
+}  # fmt: skip
+
+
+def weight(name: str, shape: tuple[int, ...]) -> np.ndarray:
+    """What a weight of this name is, the same everywhere."""
+    random = np.random.default_rng(zlib.crc32(name.encode()))
+    drawn = random.normal(0, 0.1, shape).astype(np.float32)
+    norm = any(part in name for part in ('LayerNorm', 'layer_norm', '.ln_'))
+    return drawn + 1 if norm and name.endswith('weight') else drawn
+
+
+def inputs(kind: str) -> dict[str, np.ndarray]:
+    """ids, attention_mask and token_type_ids [B, T] of a model_type.
+
+    XLNet reads the padding on its right as it is here; GPT has none.
+    """
+    random = np.random.default_rng(3)
+    ids = random.integers(5, V, (2, T))
+    real = np.arange(T) < np.array([[T], [PADDED]])
+    if kind == 'openai-gpt':
+        return {'input_ids': ids}
+    ids = np.where(real, ids, 1 if kind == 'xlm-roberta' else 0)
+    found = {'input_ids': ids, 'attention_mask': real.astype(np.int64)}
+    if kind in ('bert', 'electra'):
+        found['token_type_ids'] = (np.arange(T) >= 4).astype(np.int64) * real
+    if kind == 'xlnet':
+        segments = (np.arange(T) >= 4).astype(np.int64) * real
+        lengths = real.sum(axis=1)
+        segments[np.arange(2), lengths - 1] = 2
+        found['token_type_ids'] = segments
+    return found
+
+
+def run(model: Any, kind: str) -> dict[str, np.ndarray]:
+    """layers [L + 1, B, T, D] and what heads say; 0 where padding is."""
+    import torch
+
+    given = inputs(kind)
+    with torch.no_grad():
+        answers = model(
+            **{name: torch.tensor(array) for name, array in given.items()},
+            output_hidden_states=True,
+        )
+    real = given.get('attention_mask', np.ones((2, T)))[..., None]
+    layers = np.stack([x.numpy() for x in answers.hidden_states])
+    found = {'layers': (layers * real).astype(np.float32)}
+    for name, ours in HEADS.items():
+        if name in answers:
+            logits = answers[name].numpy()
+            if logits.ndim == 3:
+                logits = logits * real
+            elif kind == 'electra' and logits.shape == (2, T):
+                continue  # of the discriminator
+            found[ours] = logits.astype(np.float32)
+    return found
+
+
+def make() -> dict[str, np.ndarray]:
+    """By CASE/layers and the like what transformers answers.
+
+    CASE/weights is JSON as bytes: by name the weight that it is (its own, or
+    one that it is tied to) and its shape.
+    """
+    import torch
+    import transformers
+
+    arrays = {}
+    for case, (kind_of_model, config) in CASES.items():
+        values = {k: v for k, v in config.items() if k != 'model_type'}
+        kind = config['model_type']
+        settings = transformers.AutoConfig.for_model(kind, **values)
+        model = getattr(transformers, kind_of_model)(settings).eval()
+        first: dict[int, str] = {}  # of tied weights, by where they lie
+        whose, state = {}, {}
+        for key, value in model.state_dict().items():
+            if value.dtype == torch.float32:
+                name = first.setdefault(value.data_ptr(), key)
+                whose[key] = [name, list(value.shape)]
+                state[key] = torch.tensor(weight(name, tuple(value.shape)))
+        model.load_state_dict(state, strict=False)
+        arrays[f'{case}/weights'] = np.frombuffer(
+            json.dumps(whose).encode(), np.uint8
+        )
+        for part, array in run(model, kind).items():
+            arrays[f'{case}/{part}'] = array
+    return arrays
+
+
+def load(folders: pathlib.Path) -> float:
+    """What the folders that our converter wrote answer, beside the file.
+
+    Raises:
+        ValueError: transformers misses weights, has some over, or answers
+            otherwise.
+    """
+    import transformers
+
+    wanted, largest = frozen.read(frozen.FOLDER / 'huggingface.npz'), 0.0
+    for folder in sorted(folders.iterdir()):
+        case = folder.name
+        written = json.loads((folder / 'config.json').read_text())
+        (name,) = written['architectures']
+        model, report = getattr(transformers, name).from_pretrained(
+            folder, output_loading_info=True
+        )
+        # What we dropped is made anew: a pooler that no head reads.
+        bad = [
+            key
+            for key in [*report['missing_keys'], *report['unexpected_keys']]
+            if 'pooler' not in key
+        ]
+        if bad or report['mismatched_keys']:
+            raise ValueError(f'{case}: {bad}, {report["mismatched_keys"]}')
+        found = run(model.eval(), written['model_type'])
+        for part, array in found.items():
+            gap = np.abs(array - wanted[f'{case}/{part}']).max()
+            if not gap <= 1e-5:
+                raise ValueError(f'{case}/{part} differs by {gap:.1e}')
+            largest = max(largest, float(gap))
+        print(f'{case}: {", ".join(found)}')
+    return largest
+
+
+if __name__ == '__main__':
+    parser = argparse.ArgumentParser()
+    parser.add_argument('--folders', type=pathlib.Path)
+    given, rest = parser.parse_known_args()
+    if given.folders:
+        print(f'{load(given.folders):.1e} apart at most')
+    else:
+        sys.argv[1:] = rest
+        frozen.main('huggingface', make)

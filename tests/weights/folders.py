@@ -1,0 +1,120 @@
+"""Folders such as other people make, of tiny models, for tests."""
+
+import json
+import pathlib
+from typing import Any
+
+import numpy as np
+
+from infoword_tf import files
+from tests.oracles import frozen, huggingface
+
+FROZEN = frozen.FOLDER / 'huggingface.npz'
+SPECIALS = ['[PAD]', '[UNK]', '[CLS]', '[SEP]', '[MASK]']
+LETTERS = 'abcdefghijklmnopqrstuvwxyz'
+V = huggingface.V
+
+
+def answers(case: str) -> dict[str, np.ndarray]:
+    """What transformers said of a case, by part."""
+    return {
+        name.partition('/')[2]: array
+        for name, array in frozen.read(FROZEN).items()
+        if name.startswith(f'{case}/')
+    }
+
+
+def state(case: str) -> dict[str, np.ndarray]:
+    """Its weights, by the names of transformers."""
+    whose = json.loads(answers(case)['weights'].tobytes())
+    return {
+        name: huggingface.weight(drawn, tuple(shape))
+        for name, (drawn, shape) in whose.items()
+    }
+
+
+def vocabulary() -> list[str]:
+    """V pieces: specials, letters, letters that go on with a word."""
+    pieces = [*SPECIALS, *LETTERS, *(f'##{c}' for c in LETTERS)]
+    return [*pieces, '.', ',', '!'][:V]
+
+
+def unigram() -> dict[str, Any]:
+    """A tokenizer.json of XLM-R's kind, V pieces."""
+    pieces = [('<s>', 0.0), ('<pad>', 0.0), ('</s>', 0.0), ('<unk>', 0.0)]
+    pieces += [(f'\u2581{c}', -2.0 - i / 50) for i, c in enumerate(LETTERS)]
+    pieces += [(c, -3.0 - i / 50) for i, c in enumerate(LETTERS)]
+    pieces += [('.', -4.0), (',', -4.1), ('\u2581', -4.2)]
+    pieces = [*pieces[: V - 1], ('<mask>', 0.0)]
+    special = [0, 1, 2, 3, V - 1]
+    return {
+        'version': '1.0',
+        'added_tokens': [
+            {
+                'id': i, 'content': pieces[i][0], 'special': True,
+                'single_word': False, 'lstrip': False, 'rstrip': False,
+                'normalized': False,
+            }
+            for i in special
+        ],
+        'normalizer': None,
+        'pre_tokenizer': {
+            'type': 'Sequence',
+            'pretokenizers': [
+                {'type': 'WhitespaceSplit'},
+                {
+                    'type': 'Metaspace',
+                    'replacement': '\u2581',
+                    'prepend_scheme': 'always',
+                    'split': True,
+                },
+            ],
+        },
+        'model': {'type': 'Unigram', 'unk_id': 3, 'vocab': pieces},
+    }  # fmt: skip
+
+
+def write(
+    folder: pathlib.Path,
+    case: str,
+    tensors: dict[str, np.ndarray] | None = None,
+    **config: Any,
+) -> pathlib.Path:
+    """A folder of transformers.
+
+    Args:
+        folder: to make.
+        case: whose config.json, weights and kind of tokenizer.
+        tensors: other weights.
+        **config: other values.
+    """
+    folder.mkdir(parents=True)
+    name, values = huggingface.CASES[case]
+    values = {**values, 'architectures': [name], **config}
+    files.write_json(folder / 'config.json', values)
+    files.write_tensors(
+        folder / 'model.safetensors', tensors or state(case), {'format': 'pt'}
+    )
+    kind = values['model_type']
+    if kind == 'openai-gpt':
+        names = ['<unk>', *LETTERS, *(f'{c}</w>' for c in LETTERS)]
+        names += [f'{c}a' for c in LETTERS]
+        index = {piece: i for i, piece in enumerate(names[:V])}
+        files.write_json(folder / 'vocab.json', index)
+        (folder / 'merges.txt').write_text('#version: 0.2\n')
+    elif kind in ('xlm-roberta', 'xlnet'):
+        made = unigram()
+        if kind == 'xlnet':
+            names = {'<s>': '<cls>', '</s>': '<sep>'}
+            for entry in made['added_tokens']:
+                entry['content'] = names.get(
+                    entry['content'], entry['content']
+                )
+            made['model']['vocab'] = [
+                (names.get(piece, piece), score)
+                for piece, score in made['model']['vocab']
+            ]
+        files.write_json(folder / 'tokenizer.json', made)
+    else:
+        (folder / 'vocab.txt').write_text('\n'.join(vocabulary()) + '\n')
+    return folder

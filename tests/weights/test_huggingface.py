@@ -1,0 +1,151 @@
+"""Folders of transformers: what it answers, we answer, and back again."""
+
+import json
+import pathlib
+
+import numpy as np
+import tensorflow as tf
+from absl.testing import absltest, parameterized
+
+import infoword_tf
+from infoword_tf import convert, files
+from infoword_tf.encoders import Inputs
+from tests.oracles import huggingface
+from tests.weights import folders
+
+NEAR = 1e-5
+
+
+def layers_of(loaded, kind):
+    """[L + 1, B, T, D] of the oracle's inputs, 0 at padding."""
+    given = huggingface.inputs(kind)
+    ids = tf.constant(given['input_ids'], tf.int32)
+    real = given.get('attention_mask', np.ones(ids.shape))
+    more = {}
+    if 'token_type_ids' in given:
+        more['segment_ids'] = tf.constant(given['token_type_ids'], tf.int32)
+    encoded = loaded.encoder(
+        Inputs(ids, block_ids=tf.constant(1 - real, tf.int32), **more),
+        all_layers=True,
+    )
+    return np.stack(encoded.layers) * real[..., None], encoded.states
+
+
+class ParityTest(parameterized.TestCase):
+    def converted(self, case, **config):
+        root = pathlib.Path(self.create_tempdir().full_path)
+        source = folders.write(root / 'source', case, **config)
+        convert.convert(source, root / 'workdir')
+        return source, root / 'workdir'
+
+    @parameterized.parameters(*huggingface.CASES)
+    def test_all_layers_and_heads_are_those_of_transformers(self, case):
+        kind = huggingface.CASES[case][1]['model_type']
+        wanted = folders.answers(case)
+        _, workdir = self.converted(case)
+        loaded = infoword_tf.load(workdir)
+        layers, states = layers_of(loaded, kind)
+        if case.startswith('electra') and case != 'electra_wide':
+            # Theirs has the embeddings before they are widened.
+            np.testing.assert_allclose(
+                layers[1:], wanted['layers'][1:], atol=NEAR
+            )
+        else:
+            np.testing.assert_allclose(layers, wanted['layers'], atol=NEAR)
+        objectives = loaded.model.objectives
+        heads = 0
+        if 'next' in wanted:
+            scores = objectives['nsp'].class_scores(states[:, 0])
+            np.testing.assert_allclose(scores, wanted['next'], atol=NEAR)
+            heads += 1
+        logits = wanted.get('logits')
+        if logits is not None and case == 'bert_relu_next':
+            scores = objectives['nsp'].class_scores(states[:, 0])
+            np.testing.assert_allclose(scores, logits, atol=NEAR)
+            heads += 1
+        elif logits is not None and logits.ndim == 2:
+            lengths = tf.constant([huggingface.T, huggingface.PADDED])
+            given = huggingface.inputs(kind)
+            second = None
+            if 'token_type_ids' in given:
+                second = tf.constant([4, 4])
+            scores = loaded.class_scores(
+                tf.constant(given['input_ids'], tf.int32), lengths, second
+            )
+            # Theirs reads XLNet's last place, padding or not.
+            rows = slice(0, 1 if kind == 'xlnet' else 2)
+            np.testing.assert_allclose(
+                scores[rows], logits[rows], atol=NEAR
+            )
+            heads += 1
+        elif logits is not None and 'mlm' in objectives:
+            scores = objectives['mlm'].piece_scores(states, None)
+            real = np.any(logits, axis=-1)
+            np.testing.assert_allclose(
+                np.asarray(scores)[real], logits[real], atol=3 * NEAR
+            )
+            heads += 1
+        elif logits is not None and 'plm' in objectives:
+            table = loaded.encoder.embedding_table
+            scores = tf.matmul(states, table, transpose_b=True)
+            scores = scores + objectives['plm'].piece_bias
+            real = np.any(logits, axis=-1)
+            np.testing.assert_allclose(
+                np.asarray(scores)[real], logits[real], atol=3 * NEAR
+            )
+            heads += 1
+        has = {'Model': 0, 'ForPreTraining': 1 + (kind == 'bert')}
+        name = huggingface.CASES[case][0]
+        wanted_heads = next(
+            (n for end, n in has.items() if name.endswith(end)), 1
+        )
+        # GPT's and the discriminator's heads have no place here.
+        if case not in ('gpt_lm', 'electra', 'xlnet'):
+            self.assertEqual(heads, wanted_heads)
+
+    @parameterized.parameters(
+        *(c for c in huggingface.CASES if not c.startswith('gpt'))
+    )
+    def test_out_again_every_number_has_its_name(self, case):
+        source, workdir = self.converted(case)
+        output = workdir.with_name('output')
+        convert.give(workdir, output, 'huggingface')
+        wanted = folders.state(case)
+        found = files.read_tensors(output / 'model.safetensors')
+        bare = {n.split('.', 1)[1] if n.startswith(
+            ('bert.', 'roberta.', 'electra.', 'distilbert.', 'transformer.')
+        ) else n: n for n in wanted}  # fmt: skip
+        for name, array in found.items():
+            given = wanted[name] if name in wanted else wanted[bare[name]]
+            if name.endswith('position_embeddings.weight'):
+                array, given = array[2:], given[2:]  # two have no token
+            np.testing.assert_array_equal(array, given, name)
+        left = {
+            n for n in wanted
+            if n not in found and n.partition('.')[2] not in found
+        }  # fmt: skip
+        dropped = ('pooler.', 'discriminator_', 'decoder.', 'vocab_projector.w')
+        dropped += ('lm_loss.weight', 'generator_lm_head.weight', 'word_emb')
+        for name in left:
+            self.assertTrue(any(d in name for d in dropped), name)
+        before = json.loads((source / 'config.json').read_text())
+        after = json.loads((output / 'config.json').read_text())
+        for key, value in before.items():
+            if key == 'architectures' and 'electra' in case:
+                continue  # the discriminator's head is left out
+            if case == 'electra_wide' and key in (
+                'model_type', 'embedding_size'
+            ):
+                continue  # BERT's encoder by another name
+            self.assertEqual(after.get(key, value), value, key)
+
+    def test_gpt_takes_ids_alone(self):
+        _, workdir = self.converted('gpt')
+        loaded = infoword_tf.load(workdir)
+        with self.assertRaisesRegex(ValueError, 'byte-pair.*give ids'):
+            loaded.encode(['a text'], progress=False)
+        self.assertLen(loaded.states(tf.constant([[7, 8]]), [2])[0], 2)
+
+
+if __name__ == '__main__':
+    absltest.main()
