@@ -1,0 +1,254 @@
+"""What is wrong with a folder is one sentence, and nothing is written."""
+
+import json
+import pathlib
+
+import numpy as np
+from absl.testing import absltest, parameterized
+
+from infoword_tf import convert, files
+from tests.weights import folders
+
+NAME = 'encoder.layer.1.output.dense.weight'
+
+
+def change(path, **values):
+    """Sets values of a JSON file; None takes a key away."""
+    found = json.loads(path.read_text())
+    for key, value in values.items():
+        found[key] = value
+        if value is None:
+            del found[key]
+    path.write_text(json.dumps(found))
+
+
+def pieces(folder, count):
+    """A vocab.txt of so many lines."""
+    names = [*folders.vocabulary(), *(f'z{i}' for i in range(count))][:count]
+    (folder / 'vocab.txt').write_text('\n'.join(names))
+
+
+def tokenizer_json(folder, normalizer):
+    """A WordPiece in tokenizer.json."""
+    files.write_json(
+        folder / 'tokenizer.json',
+        {
+            'added_tokens': [],
+            'normalizer': normalizer,
+            'pre_tokenizer': {'type': 'BertPreTokenizer'},
+            'model': {
+                'type': 'WordPiece',
+                'vocab': {p: i for i, p in enumerate(folders.vocabulary())},
+            },
+        },
+    )
+
+
+def tensors(folder, changed):
+    """The weights, changed by a function."""
+    found = folders.state('bert')
+    changed(found)
+    files.write_tensors(
+        folder / 'model.safetensors', found, {'format': 'pt'}
+    )
+
+
+def flip(folder, byte, value=0xFF):
+    """One byte of the weights becomes another."""
+    path = folder / 'model.safetensors'
+    content = bytearray(path.read_bytes())
+    content[byte] = value
+    path.write_bytes(content)
+
+
+def exponent(folder):
+    """One bit of one number is another: its exponent is all ones."""
+
+    def changed(found):
+        array = np.full((16, 24), 1.5, np.float32)
+        array.view(np.uint32)[3, 4] |= 0x7F800000
+        found[NAME] = array
+
+    tensors(folder, changed)
+
+
+def shards(folder):
+    """Parts the weights, and loses a part."""
+    found = folders.state('bert')
+    (folder / 'model.safetensors').unlink()
+    names = sorted(found)
+    places = {}
+    for number, part in enumerate((names[:9], names[9:])):
+        shard = f'model-{number + 1:05}-of-00002.safetensors'
+        files.write_tensors(
+            folder / shard, {n: found[n] for n in part}, {'format': 'pt'}
+        )
+        places |= dict.fromkeys(part, shard)
+    files.write_json(
+        folder / 'model.safetensors.index.json', {'weight_map': places}
+    )
+    return folder / shard
+
+
+def pickled(folder):
+    """Weights as PyTorch pickles them."""
+    (folder / 'model.safetensors').rename(folder / 'pytorch_model.bin')
+
+
+FAULTS = {
+    'no_type': (
+        lambda f: change(f / 'config.json', model_type=None),
+        'no model_type; set it to one of bert, xlm-roberta',
+    ),
+    'other_type': (
+        lambda f: change(f / 'config.json', model_type='t5'),
+        "model_type 't5'; known are bert, ",
+    ),
+    'no_key': (
+        lambda f: change(f / 'config.json', hidden_size=None),
+        'has no hidden_size',
+    ),
+    'activation': (
+        lambda f: change(f / 'config.json', hidden_act='silu'),
+        "activation 'silu'; known are gelu",
+    ),
+    'relative_positions': (
+        lambda f: change(
+            f / 'config.json', position_embedding_type='relative_key'
+        ),
+        "only 'absolute' has a place",
+    ),
+    'no_config': (lambda f: (f / 'config.json').unlink(), 'has no config.json'),
+    'no_json': (
+        lambda f: (f / 'config.json').write_text('{'), 'config.json is no JSON'
+    ),
+    'no_weights': (
+        lambda f: (f / 'model.safetensors').unlink(),
+        'has no model.safetensors: it holds no weights',
+    ),
+    'pickled': (pickled, r'pickled \(pytorch_model.bin\).*save_pretrained'),
+    'cut': (
+        lambda f: (f / 'model.safetensors').write_bytes(
+            (f / 'model.safetensors').read_bytes()[:-100]
+        ),
+        'cut or damaged',
+    ),
+    'flipped_header': (lambda f: flip(f, 20), 'cut or damaged'),
+    'flipped_number': (exponent, 'not finite; the file is damaged'),
+    'lost_shard': (
+        lambda f: shards(f).unlink(),
+        'names the shard model-00002-of-00002.safetensors, which is not there',
+    ),
+    'missing': (
+        lambda f: tensors(f, lambda t: t.pop(NAME)),
+        f'lacks {NAME}',
+    ),
+    'unexpected': (
+        lambda f: tensors(f, lambda t: t.update(more=t[NAME])),
+        'has more, for which there is no place',
+    ),
+    'shape': (
+        lambda f: tensors(f, lambda t: t.update({NAME: t[NAME][:, :-1]})),
+        rf'{NAME} has the shape \(16, 23\).*asks for \(24, 16\)',
+    ),
+    'other_layers': (
+        lambda f: change(f / 'config.json', num_hidden_layers=3),
+        'lacks encoder.layer.2.',
+    ),
+    'fewer_layers': (
+        lambda f: change(f / 'config.json', num_hidden_layers=1),
+        'has encoder.layer.1.*no place here',
+    ),
+    'other_encoder': (
+        lambda f: tensors(
+            f, lambda t: t.clear() or t.update(a=np.ones(2, 'f4'))
+        ),
+        'not the weights of such an encoder',
+    ),
+    'longer_vocabulary': (
+        lambda f: pieces(f, 63),
+        '63 pieces, but the encoder has 60 embeddings',
+    ),
+    'no_specials': (
+        lambda f: (f / 'vocab.txt').write_text('a\nb\n'), 'vocabulary lacks'
+    ),
+    'no_tokenizer': (
+        lambda f: (f / 'vocab.txt').unlink(), 'has no tokenizer: none of'
+    ),
+    'normalizer': (
+        lambda f: tokenizer_json(f, {'type': 'NFKC'}),
+        r"normalises by \['NFKC'\]; only BertNormalizer",
+    ),
+}  # fmt: skip
+
+
+class ComplaintsTest(parameterized.TestCase):
+    def setUp(self):
+        super().setUp()
+        self.root = pathlib.Path(self.create_tempdir().full_path)
+
+    @parameterized.parameters(*FAULTS)
+    def test_a_fault_is_said(self, fault):
+        make, message = FAULTS[fault]
+        source = folders.write(self.root / 'source', 'bert')
+        make(source)
+        with self.assertRaisesRegex((ValueError, OSError), message):
+            convert.convert(source, self.root / 'workdir')
+        self.assertFalse((self.root / 'workdir').exists())
+
+    def test_shards_are_one_file(self):
+        source = folders.write(self.root / 'source', 'bert')
+        convert.convert(source, self.root / 'whole')
+        shards(source)
+        convert.convert(source, self.root / 'parts')
+        self.assertEqual(
+            *(
+                (self.root / name / 'weights.safetensors').read_bytes()
+                for name in ('whole', 'parts')
+            )
+        )
+
+    def test_what_is_there_stays(self):
+        source = folders.write(self.root / 'source', 'bert')
+        with self.assertRaisesRegex(FileNotFoundError, 'no such folder'):
+            convert.convert(self.root / 'nothing', self.root / 'workdir')
+        with self.assertRaisesRegex(FileExistsError, 'name a new folder'):
+            convert.convert(source, source)
+        convert.convert(source, self.root / 'workdir')
+        with self.assertRaisesRegex(FileExistsError, 'name a new folder'):
+            convert.give(self.root / 'workdir', source, 'huggingface')
+
+    def test_rows_beyond_the_vocabulary_have_no_text(self):
+        source = folders.write(self.root / 'source', 'bert')
+        pieces(source, 57)
+        convert.convert(source, self.root / 'workdir')
+        import infoword_tf
+
+        tokenizer = infoword_tf.load(self.root / 'workdir').tokenizer
+        self.assertLen(tokenizer, 60)
+        ids = tokenizer.tokenize(['[no 58] a']).to_list()[0]
+        self.assertLess(max(ids), 57)
+
+    def test_old_names_of_norms(self):
+        source = folders.write(self.root / 'source', 'bert')
+        convert.convert(source, self.root / 'new')
+
+        def rename(found):
+            for name in list(found):
+                if 'LayerNorm' in name:
+                    old = name.replace('.weight', '.gamma')
+                    old = old.replace('.bias', '.beta')
+                    found[old] = found.pop(name)
+
+        tensors(source, rename)
+        convert.convert(source, self.root / 'old')
+        self.assertEqual(
+            *(
+                (self.root / name / 'weights.safetensors').read_bytes()
+                for name in ('new', 'old')
+            )
+        )
+
+
+if __name__ == '__main__':
+    absltest.main()
