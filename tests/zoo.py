@@ -212,7 +212,10 @@ def make_windows(batch: int = 8, seed: int = 0) -> Windows:
 
 
 def make_documents(batch: int = 8, seed: int = 0) -> Documents:
-    """Random documents of two to five sentences, some of them cut."""
+    """Random documents of two to five sentences, some of them cut.
+
+    Their passages share rows, which two replicas do not divide.
+    """
     random = np.random.default_rng(seed)
     shape = (batch, T - 2)
     ids = random.choice(V, size=shape, p=frequencies()).astype(np.int32)
@@ -221,7 +224,7 @@ def make_documents(batch: int = 8, seed: int = 0) -> Documents:
     starts[:, [0, 5]] = True
     starts[:, 10:] = random.random((batch, T - 12)) < 0.1
     starts &= np.arange(T - 2) < lengths[:, None]
-    return Documents(ids, lengths, starts)
+    return Documents(ids, lengths, starts, -(-5 * batch // 8))
 
 
 def make_store(

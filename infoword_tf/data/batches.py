@@ -21,7 +21,11 @@ HELDOUT_BATCH = 32
 
 
 def open_source(
-    store: Store, reading: Reading, batch_size: int, seed: int
+    store: Store,
+    reading: Reading,
+    batch_size: int,
+    seed: int,
+    **arguments: Any,
 ) -> Source:
     """A source, read as a plan says.
 
@@ -30,6 +34,7 @@ def open_source(
         reading: which source, and how.
         batch_size: B.
         seed: of the order of the text.
+        arguments: of the source, beside those of the reading.
 
     Raises:
         ValueError: there is less text than a batch takes.
@@ -40,16 +45,26 @@ def open_source(
             f'{", ".join(SOURCES)}'
         )
     return SOURCES[reading.source](
-        store, batch_size=batch_size, seed=seed, **dict(reading.arguments)
+        store,
+        batch_size=batch_size,
+        seed=seed,
+        **dict(reading.arguments),
+        **arguments,
     )
 
 
 def open_sources(
     store: Store, plan: Plan, batch_size: int, seed: int
 ) -> dict[Reading, Source]:
-    """All that a plan reads; see `open_source`."""
+    """All that a plan reads, to be trained on; see `open_source`."""
     return {
-        reading: open_source(store, reading, batch_size, seed)
+        reading: open_source(
+            store,
+            reading,
+            batch_size,
+            seed,
+            **SOURCES[reading.source].in_training,
+        )
         for reading in plan.readings
     }
 

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from infoword_tf.data import store as stores
-from infoword_tf.data.batches import Batches, open_sources
+from infoword_tf.data.batches import Batches, open_source
 from infoword_tf.data.documents import Document
 from infoword_tf.data.windows import WindowSource
 from infoword_tf.plan import Plan
@@ -56,7 +56,10 @@ def make_views(
             tokenizer,
             progress=False,
         )
-        sources = open_sources(store, plan, BATCH, seed)
+        sources = {
+            reading: open_source(store, reading, BATCH, seed)
+            for reading in plan.readings
+        }
         for reading in sources:
             if reading.source == 'windows':
                 sources[reading] = FromTheBeginning(

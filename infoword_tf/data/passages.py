@@ -3,13 +3,17 @@
 Glossary of shapes: B documents, C tokens read of each.
 """
 
+import types
+
 import numpy as np
 
 from infoword_tf.data import store as stores
 from infoword_tf.data.order import visited
 from infoword_tf.data.source import Source
-from infoword_tf.views.cloze import Documents
+from infoword_tf.views.cloze import Documents, cloze, passage_sizes
+from infoword_tf.views.packed import fewest_rows
 
+SAMPLE = 64  # batches that say how many rows passages need
 _BLOCK = 1 << 24  # flags looked at at once
 
 
@@ -19,7 +23,13 @@ class DocumentSource(Source):
     One that fits is served whole. Of a longer one each visit reads C tokens
     from another sentence start, so that all of it is seen. Epochs visit the
     documents in a permutation of their own, as `windows.WindowSource` does.
+
+    In training two passages may share a row of their view. How many rows it
+    has is the same in every step: the fewest in which each of the first
+    batches fits.
     """
+
+    in_training = types.MappingProxyType({'packed': True})
 
     too_little = (
         'the held-out text of {tokens:,} tokens has no document of two '
@@ -27,15 +37,22 @@ class DocumentSource(Source):
     )
 
     def __init__(
-        self, store: stores.Store, length: int, batch_size: int, seed: int
+        self,
+        store: stores.Store,
+        length: int,
+        batch_size: int,
+        seed: int,
+        packed: bool = False,
     ):
-        """Args: C = length, B = batch_size.
+        """Args: C = length, B = batch_size; packed: whether passages share
+        rows, where there are so many short ones that it pays.
 
         Raises:
             ValueError: there are fewer such documents than one batch takes.
         """
         self.store, self.length = store, length
         self.batch_size, self.seed = batch_size, seed
+        self.rows: int | None = None
         sentences = count_sentences(store)
         self.documents = np.nonzero(sentences > 1)[0]
         self.single = len(sentences) - len(self.documents)
@@ -45,6 +62,20 @@ class DocumentSource(Source):
                 f'have two sentences, but a batch takes {batch_size}; give '
                 'more text, or lower --batch_size'
             )
+        if packed:
+            rows = fewest_rows(self._sizes(), length + 2)
+            # An empty place for a sentence costs a quarter of a row.
+            if 4 * (batch_size - rows) > 2 * rows - batch_size:
+                self.rows = rows
+
+    def _sizes(self) -> np.ndarray:
+        """[n, B]: tokens of the passages of some batches."""
+        found = []
+        for step in range(SAMPLE):
+            text = self.batch(step)
+            draw = cloze(text, np.random.default_rng(step))
+            found.append(passage_sizes(text, draw))
+        return np.array(found)
 
     @classmethod
     def room(cls, store: stores.Store, length: int) -> int:
@@ -69,7 +100,10 @@ class DocumentSource(Source):
         starts = real & (flags > 0)
         starts[:, 0] = True
         return Documents(
-            np.where(real, ids, 0), real.sum(axis=1).astype(np.int32), starts
+            np.where(real, ids, 0),
+            real.sum(axis=1).astype(np.int32),
+            starts,
+            self.rows,
         )
 
     def _sentence(self, begin: int, end: int, where: float) -> int:

@@ -1,6 +1,7 @@
 """What every source of text is: a global batch for every step."""
 
 import abc
+from collections.abc import Mapping
 from typing import Any, ClassVar
 
 from infoword_tf.data.store import Store
@@ -14,12 +15,15 @@ class Source(abc.ABC):
             (rows that go on with a memory); None: any.
         too_little: what is said of held-out text without room for one batch;
             {tokens} of it, {length} of a row.
+        in_training: arguments of the text that is trained on, beside those
+            that a plan names: how rows are filled, not what is read.
         single: documents of one sentence, which it leaves out; None: it
             leaves none out.
     """
 
     heldout_rows: ClassVar[int | None] = None
     too_little: ClassVar[str]
+    in_training: ClassVar[Mapping[str, Any]] = {}
     single: int | None = None
 
     @classmethod

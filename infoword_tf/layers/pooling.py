@@ -45,23 +45,27 @@ def pool(
 
     Args:
         states: [B, T, D].
-        real: [B, T] bool, False for padding.
+        real: [B, T] bool, False for padding; or [B, J, T], the tokens of
+            each of J texts that share a row.
         kernel: [D] float32, w of the weights exp(w . h); None: equal weights.
         prior: [B, T] float32, added to w . h where there is a kernel.
 
     Returns:
-        [B, D] float32.
+        [B, D] float32, or [B J, D].
     """
+    if len(real.shape) == 2:
+        real = real[:, None]
     states = ops.cast(states, 'float32')
     if kernel is None:
         weights = ops.cast(real, 'float32')
-        weights = weights / ops.sum(weights, axis=1, keepdims=True)
+        weights = weights / ops.sum(weights, axis=-1, keepdims=True)
     else:
         scores = ops.squeeze(ops.matmul(states, kernel[:, None]), -1)
         if prior is not None:
             scores = scores + prior
-        weights = ops.softmax(ops.where(real, scores, -1e30), axis=1)
-    pooled = ops.matmul(weights[:, None, :], states)  # [B, 1, D]
+        scores = ops.where(real, scores[:, None], -1e30)
+        weights = ops.softmax(scores, axis=-1)
+    pooled = ops.matmul(weights, states)  # [B, J, D]
     return ops.reshape(pooled, (-1, states.shape[-1]))
 
 

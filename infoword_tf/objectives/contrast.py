@@ -7,8 +7,8 @@
 (Kong et al. 2019, §4) with a sentence as the n-gram. One encoder for both
 views; f is the cosine times a learned scale.
 
-Glossary of shapes: B texts, T tokens, M candidates, D width, E width of words,
-V vocabulary.
+Glossary of shapes: B rows of a view, J texts of a row, N = B J texts, T tokens,
+M candidates, D width, E width of words, V vocabulary.
 """
 
 from collections.abc import Mapping
@@ -89,12 +89,12 @@ class SentenceContrast(Objective):
 
         Args:
             ids: [B, T] int32.
-            real: [B, T] bool, False for padding.
+            real: [B, T] bool, False for padding, or [B, J, T], see `pool`.
             states: [B, T, D] of the encoder.
             counts: [V], how often each piece is in the training text.
 
         Returns:
-            [B, D + E] float32: where there are words, both parts of length 1.
+            [B J, D + E] float32: where there are words, both parts of length 1.
         """
         kernel = ops.convert_to_tensor(self.pooling_kernel)
         found = pool(states, real, kernel)
@@ -114,12 +114,22 @@ class SentenceContrast(Objective):
         return ops.concatenate([about_unit(found), about_unit(words)], axis=1)
 
     def vectors(self, batch: Batch, side: str) -> Tensor:
-        """[B, D + E] of length 1, of a view."""
-        view = batch.views[side]
+        """[N, D + E] of length 1, of a view: N texts, some share a row."""
+        view, states = batch.views[side], batch.states(side)
+        *_, length, width = states.shape
+        ids, block_ids = (
+            ops.reshape(x, (-1, length)) for x in (view.ids, view.block_ids)
+        )
+        # Passages that share a row are its blocks; their sentences stand
+        # alone, as many to a row.
+        slots = view.targets[self.row].shape[1]
+        if len(view.ids.shape) == 3:
+            slots //= view.ids.shape[1]
+        number = ops.arange(slots, dtype='int32')[:, None]
         found = self.text_vectors(
-            view.ids,
-            ops.equal(view.block_ids, 0),
-            batch.states(side),
+            ids,
+            ops.equal(block_ids[:, None], number),  # [B, J, T]
+            ops.reshape(states, (-1, length, width)),
             batch.statistics.training,
         )
         return unit(found)
@@ -169,7 +179,7 @@ class SentenceContrast(Objective):
         candidates: dict[str, Pool],
         own: dict[str, Tensor],
     ) -> infonce.Outcome:
-        """Eq. 1 both ways; own: by side, vectors [B, ...] of length 1."""
+        """Eq. 1 both ways; own: by side, vectors [N, ...] of length 1."""
         scale = ops.minimum(
             FIRST_SCALE * ops.exp(self.log_scale), LARGEST_SCALE
         )
@@ -177,7 +187,7 @@ class SentenceContrast(Objective):
         outcomes = []
         for query, answer in (self.sides, self.sides[::-1]):
             view, others = batch.views[answer], candidates[answer]
-            targets = view.targets[self.row][:, 0]
+            targets = ops.reshape(view.targets[self.row], (-1,))
             scores = ops.matmul(
                 scale * own[query], ops.transpose(others.states)
             )  # [B, M]
@@ -185,10 +195,10 @@ class SentenceContrast(Objective):
                 infonce.contrast(
                     positive,
                     scores,
-                    others.others(view.sequences),
+                    others.others(ops.reshape(view.sequences, (-1,))),
                     ops.equal(others.ids[None, :], targets[:, None]),
-                    view.weights[self.row][:, 0],
-                    measured=view.measured[self.row][:, 0],
+                    ops.reshape(view.weights[self.row], (-1,)),
+                    measured=ops.reshape(view.measured[self.row], (-1,)),
                     drop_identical=True,
                 )
             )

@@ -274,12 +274,15 @@ def gather_pool(
         states: [B, P, D] of the candidates, or None.
     """
     targets = view.targets[row]
+    sequences = ops.reshape(view.sequences, (-1,))
+    if len(view.sequences.shape) == 1:
+        sequences = ops.repeat(sequences, targets.shape[1])
     if states is not None:
         states = ops.cast(states, 'float32')
         states = replicas.gather(ops.reshape(states, (-1, states.shape[-1])))
     return Pool(
         replicas.gather(ops.reshape(targets, (-1,))),
-        replicas.gather(ops.repeat(view.sequences, targets.shape[1])),
+        replicas.gather(sequences),
         replicas.gather(ops.reshape(view.weights[row], (-1,))),
         limit,
         states,

@@ -78,6 +78,24 @@ def check(
         )
 
 
+def share(x: tf.Tensor, replica: Any, count: int) -> tf.Tensor:
+    """The rows of a replica, of a part [B, ...] of the global batch's views.
+
+    Where texts share rows the replicas may not divide them: then zeros make up
+    the number, which weigh nothing.
+
+    Args:
+        x: of a size that is known.
+        replica: its number, an integer or a scalar tensor.
+        count: of the replicas.
+    """
+    size = -(-x.shape[0] // count)
+    if lacking := size * count - x.shape[0]:
+        x = tf.pad(x, [[0, lacking]] + [[0, 0]] * (x.shape.rank - 1))
+    begin = replica * size
+    return tf.ensure_shape(x[begin : begin + size], (size, *x.shape[1:]))
+
+
 def is_chief(strategy: tf.distribute.Strategy) -> bool:
     """Whether this process is the one that writes to the workdir."""
     if not isinstance(strategy, tf.distribute.MultiWorkerMirroredStrategy):

@@ -20,7 +20,7 @@ from infoword_tf.model import Model
 from infoword_tf.objectives import TABLE, Statistics
 from infoword_tf.objectives.infonce import Outcome
 from infoword_tf.training import optim
-from infoword_tf.training.distribution import StrategyReplicas
+from infoword_tf.training.distribution import StrategyReplicas, share
 from infoword_tf.training.state import State
 from infoword_tf.views import View, flatten, unflatten
 
@@ -86,7 +86,6 @@ class Trainer(orbit.StandardTrainer):
         self.model, self.strategy, self.optimizer = model, strategy, optimizer
         self.step, self.learning_rate = step, learning_rate
         self.statistics, self.seed = statistics, seed
-        self.share = batch_size // strategy.num_replicas_in_sync
         self.state = state or State(model, strategy, batch_size)
         self.rows = list(model.objectives)
         self.count_names = [
@@ -134,11 +133,8 @@ class Trainer(orbit.StandardTrainer):
     ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
         """Returns the global sums [rows, F], counts, whether it updated."""
         replicas = StrategyReplicas()
-        begin = replicas.id * self.share
         batch = {
-            name: tf.ensure_shape(
-                x[begin : begin + self.share], (self.share, *x.shape[1:])
-            )
+            name: share(x, replicas.id, replicas.count)
             for name, x in batch.items()
         }
         key = dropout.new_key(self.seed, step)

@@ -1,6 +1,11 @@
 """The views `passage` and `sentence`: a document, and one sentence of it.
 
-Glossary of shapes: B documents, C tokens read of each, T tokens with specials.
+Half of a passage's row would be padding where documents are docstrings, so in
+training two of them share one (`packed.folded`). The batch stays the same
+documents; only where they are computed changes.
+
+Glossary of shapes: B documents, C tokens read of each, T tokens with specials,
+R rows that the documents share.
 """
 
 from collections.abc import Mapping
@@ -8,6 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from infoword_tf.views.packed import folded, laid_out
 from infoword_tf.views.view import Draw, Specials, View, ViewSpec, numbered
 
 FIRST_SHARE, COMPLETE_SHARE = 0.5, 0.1  # of documents, see `cloze`
@@ -20,11 +26,14 @@ class Documents(NamedTuple):
         ids: [B, C] int32 pieces, from a sentence start on; zeros beyond.
         lengths: [B] int32, pieces of each.
         sentence_starts: [B, C] bool; every row begins with True.
+        rows: R, of the view `passage`, from B / 2 to B: two passages may
+            share one. None: each has its own.
     """
 
     ids: np.ndarray
     lengths: np.ndarray
     sentence_starts: np.ndarray
+    rows: int | None = None
 
     @property
     def tokens(self) -> np.ndarray:
@@ -116,6 +125,12 @@ def _enclosed(
     )
 
 
+def passage_sizes(documents: Documents, draw: Cloze) -> np.ndarray:
+    """[B] int32: tokens of each passage, with specials."""
+    gap = np.where(draw.complete, 0, draw.ends - draw.starts)
+    return documents.lengths - gap + 2
+
+
 def passage(
     documents: Documents,
     draw: Cloze,
@@ -127,6 +142,10 @@ def passage(
     One time in ten with it. Asked for by its sentence, from b to a, such a
     document weighs nothing: no measured one is whole, and candidates are to
     be drawn as those are.
+
+    Where passages share rows, each is a block: positions begin anew and
+    attention stays inside; block 2 is what is left over. Two that are too
+    long lose tokens at their ends, the longer one first, and are counted.
     """
     room = documents.ids.shape[1]
     gap = np.where(draw.complete, 0, draw.ends - draw.starts)[:, None]
@@ -134,9 +153,46 @@ def passage(
     after = (place >= draw.starts[:, None]) & (gap > 0)
     source = np.minimum(place + after * gap, room - 1)
     ids = np.take_along_axis(documents.ids, source, axis=1)
-    lengths = documents.lengths - gap[:, 0]
+    sizes = passage_sizes(documents, draw)
     counts = draw.usable & ~draw.complete
-    return _enclosed(ids, lengths, rows, draw, specials, counts)
+    if documents.rows is None:
+        return _enclosed(ids, sizes - 2, rows, draw, specials, counts)
+    slots = folded(sizes, documents.rows)
+    wanted = np.where(slots < 0, 0, sizes[slots])  # [R, 2], the longer first
+    short = np.minimum(wanted[:, 1], (room + 2) // 2)
+    short = np.where(wanted.sum(axis=1) > room + 2, short, wanted[:, 1])
+    long = np.minimum(wanted[:, 0], room + 2 - short)
+    own = np.stack([long, short], axis=1)
+    sizes[slots[slots >= 0]] = own[slots >= 0]
+    view = _enclosed(ids, sizes - 2, rows, draw, specials, counts)
+    text, column, block = laid_out(slots, own, room + 2)
+    left_over = block == 2
+    return _by_slot(view, slots)._replace(
+        ids=view.ids[text, column],
+        positions=np.where(left_over, 0, column).astype(np.int32),
+        block_ids=block.astype(np.int32),
+        counts={
+            'padding': left_over.sum(axis=1).astype(np.int32),
+            'cut_passages': (own < wanted).sum(axis=1).astype(np.int32),
+        },
+    )
+
+
+def _by_slot(view: View, slots: np.ndarray) -> View:
+    """What there is of each text once, [B, 1] -> [R, 2]; 0 where is none."""
+
+    def of(field: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+        return {
+            row: np.where(slots < 0, x.dtype.type(0), x[slots, 0])
+            for row, x in field.items()
+        }
+
+    return view._replace(
+        sequences=slots.astype(np.int32),
+        targets=of(view.targets),
+        weights=of(view.weights),
+        measured=of(view.measured),
+    )
 
 
 def sentence(
@@ -145,7 +201,10 @@ def sentence(
     rows: Mapping[str, str],
     specials: Specials,
 ) -> View:
-    """[CLS] the drawn sentence [SEP]: b of `ict`, cut to T / 4."""
+    """[CLS] the drawn sentence [SEP]: b of `ict`, cut to T / 4.
+
+    Beside passages that share rows there are two to a text, in their order.
+    """
     read = documents.ids.shape[1]
     room = max(1, (read + 2) // 4 - 2)
     source = np.minimum(draw.starts[:, None] + np.arange(room), read - 1)
@@ -154,7 +213,20 @@ def sentence(
     view = _enclosed(ids, lengths, rows, draw, specials, draw.usable)
     cut = (draw.ends - draw.starts > room) & draw.usable
     counts = {**view.counts, 'cut_sentences': cut.astype(np.int32)}
-    return view._replace(counts=counts)
+    if documents.rows is None:
+        return view._replace(counts=counts)
+    slots = folded(passage_sizes(documents, draw), documents.rows)
+    empty = slots < 0
+    return _by_slot(view, slots)._replace(
+        ids=np.where(empty[:, :, None], specials.sep_id, view.ids[slots]),
+        block_ids=np.where(empty[:, :, None], 1, view.block_ids[slots]),
+        counts={
+            name: np.where(empty, none, x[slots]).sum(axis=1, dtype=np.int32)
+            for (name, x), none in zip(
+                counts.items(), (room + 2, 0), strict=True
+            )
+        },
+    )
 
 
 def draw(settings: Mapping[str, Any]) -> Draw:

@@ -1,6 +1,9 @@
-"""Pairs that share rows: what `masked` makes of each, put side by side.
+"""Texts that share rows: what a view makes of each, put side by side.
 
-Glossary of shapes: B pairs, R rows, J pairs that a row has room for, T tokens
+`packed` does so with pairs, as many to a row as fit; `folded` with texts of
+which a batch has a fixed number, two to a row.
+
+Glossary of shapes: B texts, R rows, J texts that a row has room for, T tokens
 of a row with specials, P places.
 """
 
@@ -32,16 +35,10 @@ def packed(view: View, pairs: Pairs) -> View:
     tokens = view.ids.shape[1]
     rows, slots = pairs.slots.shape
     sizes = pairs.by_slot(pairs.firsts + pairs.seconds + 3)  # with specials
-    ends = np.cumsum(sizes, axis=1)
-    begins = ends - sizes
-    place = np.arange(tokens)
-    slot = (place[:, None] >= ends[:, None]).sum(axis=2)  # [R, T]
-    left_over = slot == slots
-    at = np.minimum(slot, slots - 1)
+    begins = np.cumsum(sizes, axis=1) - sizes
     pair = pairs.by_slot(np.arange(len(pairs.ids)))
-    pair = np.take_along_axis(pair, at, axis=1)
-    column = place - np.take_along_axis(begins, at, axis=1)
-    column[left_over] = tokens - 1  # a separator, whatever the pair
+    pair, column, slot = laid_out(pair, sizes, tokens)
+    left_over = slot == slots
 
     # What a row of the table wants of each pair, first what counts.
     room = packed_budget(tokens, slots)
@@ -75,6 +72,64 @@ def packed(view: View, pairs: Pairs) -> View:
         measured=gathered(view.measured),
         counts=counts | {'padding': left_over.sum(axis=1, dtype=np.int32)},
     )
+
+
+def laid_out(
+    texts: np.ndarray, sizes: np.ndarray, tokens: int
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Which place of which text stands where.
+
+    Args:
+        texts: [R, J], numbers of the texts of each row.
+        sizes: [R, J], how many tokens of each there are; 0 of none.
+        tokens: T.
+
+    Returns:
+        [R, T] the text of each place, the place there, and its slot. Slot J is
+        what is left over; it has the text's last place, a separator.
+    """
+    ends = np.cumsum(sizes, axis=1)
+    place = np.arange(tokens)
+    slot = (place[:, None] >= ends[:, None]).sum(axis=2)
+    at = np.minimum(slot, sizes.shape[1] - 1)
+    column = place - np.take_along_axis(ends - sizes, at, axis=1)
+    column[slot == sizes.shape[1]] = tokens - 1
+    return np.take_along_axis(texts, at, axis=1), column, slot
+
+
+def folded(sizes: np.ndarray, rows: int) -> np.ndarray:
+    """Which texts share a row, two of them: the longest with the shortest.
+
+    No other choice has a lower largest sum, so all fit if they ever do.
+
+    Args:
+        sizes: [..., B].
+        rows: R, from B / 2 to B.
+
+    Returns:
+        [..., R, 2] numbers of texts, the longer one first; -1 for none.
+    """
+    order = np.argsort(-sizes, axis=-1, kind='stable')
+    empty = np.full((*order.shape[:-1], 2 * rows - order.shape[-1]), -1)
+    order = np.concatenate([order, empty], axis=-1)
+    return np.stack([order[..., :rows], order[..., :rows-1:-1]], axis=-1)
+
+
+def fewest_rows(sizes: np.ndarray, room: int) -> int:
+    """R with which some batches all fit, folded: B at most.
+
+    Args:
+        sizes: [n, B] of the texts of n batches, none of them above the room.
+        room: T.
+    """
+    b = sizes.shape[1]
+    padded = np.pad(sizes, ((0, 0), (0, 1)))  # -1 is a text of nothing
+    for rows in range(-(-b // 2), b):
+        slots = folded(sizes, rows).reshape(len(sizes), -1)
+        sums = np.take_along_axis(padded, slots % (b + 1), axis=1)
+        if sums.reshape(len(sizes), rows, 2).sum(axis=2).max() <= room:
+            return rows
+    return b
 
 
 def _of_row(pairs: Pairs, values: np.ndarray) -> np.ndarray:

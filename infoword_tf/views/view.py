@@ -26,7 +26,8 @@ class View(NamedTuple):
     Attributes:
         ids: [B, T] int32.
         sequences: [B] int32: the number of the text each row is made from;
-            candidates of the same text are no negatives.
+            candidates of the same text are no negatives. [B, P] where rows
+            hold several texts, each with one place; -1 for none.
         positions, segment_ids, block_ids: [B, T] int32, or None for counting
             from 0, for 0 everywhere, for one block.
         ranks, sees: [B, T] int32: token i may look at token j where

@@ -3,8 +3,13 @@ import pathlib
 import numpy as np
 from absl.testing import absltest
 
-from infoword_tf.data import passages
+from infoword_tf import views
+from infoword_tf.data import batches, passages
 from infoword_tf.data import store as stores
+from infoword_tf.plan import make_plan
+from infoword_tf.views import cloze
+from infoword_tf.views.packed import fewest_rows
+from tests import zoo
 
 
 def make_store(documents):
@@ -70,6 +75,49 @@ class DocumentSourceTest(absltest.TestCase):
             self.assertGreaterEqual(text.sentence_starts[row].sum(), 2)
             begins.add(first // 5)
         self.assertEqual(begins, set(range(38)))
+
+    def test_rows_that_passages_share(self):
+        """Where it pays, and of the text that is trained on alone."""
+        short = make_store([[6, 7]] * 12 + [[25, 22]] * 4)
+        source = passages.DocumentSource(short, 50, 8, seed=0, packed=True)
+        self.assertBetween(source.rows, 4, 6)
+        text = source.batch(7)
+        self.assertEqual(text.rows, source.rows)
+        alone = passages.DocumentSource(short, 50, 8, seed=0)
+        self.assertIsNone(alone.batch(7).rows)
+        np.testing.assert_array_equal(text.ids, alone.batch(7).ids)
+        full = make_store([[10, 10, 10, 15]] * 9)
+        source = passages.DocumentSource(full, 46, 8, seed=0, packed=True)
+        self.assertIsNone(source.rows)
+
+    def test_all_of_the_first_batches_fit(self):
+        random = np.random.default_rng(0)
+        store = make_store(random.integers(1, 20, (100, 3)).tolist())
+        source = passages.DocumentSource(store, 62, 16, seed=0, packed=True)
+        sizes = []
+        for step in range(passages.SAMPLE):
+            text = source.batch(step)
+            draw = cloze.cloze(text, np.random.default_rng(step))
+            view = cloze.passage(
+                text, draw, {'ict': 'text'}, views.Specials(1, 2, 3, 10)
+            )
+            self.assertEqual(view.counts['cut_passages'].sum(), 0)
+            sizes.append(cloze.passage_sizes(text, draw))
+        self.assertEqual(fewest_rows(np.array(sizes), 64), source.rows)
+
+    def test_held_out_text_shares_none(self):
+        """Its figures are of the same candidates as ever."""
+        store = zoo.make_store(longest=7)
+        plan = make_plan({'ict': {'words': 0}}, 48)
+        training = batches.open_sources(store, plan, 8, 0)
+        made = batches.Batches(training, plan, zoo.SPECIALS, 0).views(0)
+        self.assertEqual(made['passage'].sequences.shape[1:], (2,))
+        self.assertLess(len(made['passage'].ids), 8)
+        made = batches.heldout_views(store, plan, zoo.SPECIALS)
+        for view in made.values():
+            np.testing.assert_array_equal(
+                view.sequences, np.arange(len(view.ids))
+            )
 
     def test_too_few_documents(self):
         store = make_store([[2, 3], [4], [1, 1]])

@@ -35,6 +35,27 @@ class RarityTest(absltest.TestCase):
         )
 
 
+class SharedRowTest(parameterized.TestCase):
+    @parameterized.parameters(False, True)
+    def test_texts_of_a_row_are_pooled_apart(self, weighted):
+        """Also beside a text of nothing, which has some finite vector."""
+        random = np.random.default_rng(0)
+        x = random.standard_normal((2, 5, 3)).astype(np.float32)
+        kernel = random.standard_normal(3).astype(np.float32)
+        kernel = kernel if weighted else None
+        block = np.array([[0, 0, 1, 1, 1], [0, 0, 1, 1, 2]])
+        real = block[:, None] == np.arange(2)[:, None]
+        found = pool(x, real, kernel)
+        self.assertEqual(found.shape, (4, 3))
+        for i in range(4):
+            row, own = i // 2, real[i // 2, i % 2]
+            alone = pool(x[row][None, own], np.ones((1, own.sum())), kernel)
+            np.testing.assert_allclose(found[i], alone[0], rtol=1e-5)
+        if weighted:
+            nothing = pool(x, np.zeros((2, 2, 5), bool), kernel)
+            self.assertTrue(np.isfinite(nothing).all())
+
+
 class UnitTest(parameterized.TestCase):
     # Rows beyond, within and at the ends of the vectors of a processor.
     @parameterized.product(

@@ -2,7 +2,7 @@
 
 import numpy as np
 import tensorflow as tf
-from absl.testing import absltest
+from absl.testing import absltest, parameterized
 from scipy import special
 
 from infoword_tf.model import Model
@@ -210,6 +210,85 @@ class ContrastTest(absltest.TestCase):
         np.testing.assert_allclose(
             sums(at_limit), sums(self.outcome()), rtol=1e-5
         )
+
+
+class SharedRowsTest(parameterized.TestCase):
+    """Passages that share rows: the numbers are those of rows of their own."""
+
+    def setUp(self):
+        super().setUp()
+        random = np.random.default_rng(0)
+        documents = zoo.make_documents()
+        short = np.minimum(documents.lengths, 10 + 4 * np.arange(8))
+        self.documents = documents._replace(
+            lengths=short.astype(np.int32),
+            sentence_starts=documents.sentence_starts
+            & (np.arange(zoo.T - 2) < short[:, None]),
+        )
+        self.draw = cloze.cloze(self.documents, random)
+
+    def views(self, rows, documents=None):
+        documents = documents or self.documents
+        arguments = (self.draw, {'ict': 'text'}, zoo.SPECIALS)
+        documents = documents._replace(rows=rows)
+        made = {
+            'passage': cloze.passage(documents, *arguments),
+            'sentence': cloze.sentence(documents, *arguments),
+        }
+        if rows:
+            self.assertEqual(made['passage'].counts['cut_passages'].sum(), 0)
+        return made
+
+    @parameterized.parameters(
+        ('ict', 5), ('ict', 8), ('ict_lookup', 6), ('ict_words', 5)
+    )
+    def test_losses_and_gradients(self, name, rows):
+        model = zoo.make_model(name, rate=0.0)
+        variables = {path: v.value for path, v in model.variables.items()}
+
+        def found(views):
+            with tf.GradientTape() as tape:
+                outcomes, _ = model.outcomes(views, zoo.statistics())
+                loss = model.loss(outcomes)
+            gradients = tape.gradient(
+                loss,
+                list(variables.values()),
+                unconnected_gradients=tf.UnconnectedGradients.ZERO,
+            )
+            gradients = [tf.convert_to_tensor(g) for g in gradients]
+            return sums(outcomes['ict']), gradients
+
+        alone, gradients = found(self.views(None))
+        shared, others = found(self.views(rows))
+        np.testing.assert_allclose(shared, alone, rtol=1e-5, atol=1e-5)
+        for path, one, other in zip(variables, gradients, others, strict=True):
+            np.testing.assert_allclose(
+                other, one, rtol=0, atol=1e-5, err_msg=path
+            )
+
+    def test_no_text_sees_another(self):
+        """The longest is read otherwise: no other vector moves."""
+        model = zoo.make_model('ict', rate=0.0)
+        objective = model.objectives['ict']
+
+        def vectors(documents):
+            views = self.views(5, documents)
+            batches, _ = model.batches(views, zoo.statistics())
+            return views['passage'].sequences, objective.vectors(
+                batches['ict'], 'passage'
+            )
+
+        slots, before = vectors(self.documents)
+        text = int(slots[0, 0])
+        ids = self.documents.ids.copy()
+        ids[text] = zoo.FIRST + (ids[text] - zoo.FIRST + 1) % 40
+        slots_after, after = vectors(self.documents._replace(ids=ids))
+        np.testing.assert_array_equal(slots_after, slots)
+        moved = np.abs(np.array(after) - before).max(axis=1)
+        own = slots.ravel() == text
+        self.assertGreater(moved[own][0], 1e-3)
+        there = (slots.ravel() >= 0) & ~own
+        np.testing.assert_array_equal(moved[there], 0.0)
 
 
 class WordsTest(absltest.TestCase):

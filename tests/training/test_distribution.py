@@ -36,9 +36,8 @@ def shares(strategy, flat):
 
     def rows(context):
         i = context.replica_id_in_sync_group
-        size = len(next(iter(flat.values()))) // count
         return {
-            name: tf.constant(array[i * size : (i + 1) * size])
+            name: distribution.share(tf.constant(array), i, count)
             for name, array in flat.items()
         }
 
@@ -96,6 +95,17 @@ def loss_and_gradients(replicas, name, batch, in_graph):
             for path, g in zip(variables, gradients, strict=True)
         },
     )
+
+
+class ShareTest(absltest.TestCase):
+    def test_all_rows_once_and_zeros(self):
+        x = tf.reshape(tf.range(1, 11), (5, 2))
+        parts = [distribution.share(x, i, 2) for i in range(2)]
+        self.assertEqual([part.shape for part in parts], [(3, 2)] * 2)
+        np.testing.assert_array_equal(
+            tf.concat(parts, 0), [*x.numpy(), [0, 0]]
+        )
+        np.testing.assert_array_equal(distribution.share(x, 0, 1), x)
 
 
 class SameAsOneTest(parameterized.TestCase):

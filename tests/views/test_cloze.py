@@ -127,6 +127,119 @@ class ViewsTest(absltest.TestCase):
         asked = cloze.sentence(*arguments).targets['ict'][:, 0]
         self.assertLen(set(asked.tolist()), 1)
 
+    def test_shared_rows_written_out(self):
+        """Passages of 4, 6, 4 and 2 tokens in two rows of 8."""
+        documents = self.documents._replace(rows=2)
+        arguments = (documents, self.draw, {'ict': 'text'}, zoo.SPECIALS)
+        view = cloze.passage(*arguments)
+        np.testing.assert_array_equal(
+            view.ids,
+            [
+                [CLS, 20, 21, 22, 23, SEP, CLS, SEP],
+                [CLS, 10, 11, SEP, CLS, 34, 35, SEP],
+            ],
+        )
+        np.testing.assert_array_equal(
+            view.positions, [[*range(6), 0, 1], [*range(4), *range(4)]]
+        )
+        np.testing.assert_array_equal(
+            view.block_ids, [[0] * 6 + [1] * 2, [0] * 4 + [1] * 4]
+        )
+        np.testing.assert_array_equal(view.sequences, [[1, 3], [0, 2]])
+        np.testing.assert_array_equal(view.weights['ict'], [[0, 0], [1, 1]])
+        np.testing.assert_array_equal(view.measured['ict'], [[0, 1], [1, 1]])
+        numbers = self.passage.targets['ict'][:, 0]
+        np.testing.assert_array_equal(
+            view.targets['ict'], numbers[view.sequences]
+        )
+        np.testing.assert_array_equal(view.counts['padding'], [0, 0])
+        np.testing.assert_array_equal(view.counts['cut_passages'], [0, 0])
+
+        view = cloze.sentence(*arguments)
+        np.testing.assert_array_equal(view.sequences, [[1, 3], [0, 2]])
+        np.testing.assert_array_equal(
+            view.ids, self.sentence.ids[view.sequences]
+        )
+        np.testing.assert_array_equal(view.weights['ict'], [[1, 0], [1, 1]])
+        np.testing.assert_array_equal(view.counts['padding'], [0, 0])
+        np.testing.assert_array_equal(view.counts['cut_sentences'], [0, 2])
+
+    def test_a_row_alone(self):
+        documents = self.documents._replace(rows=3)
+        arguments = (documents, self.draw, {'ict': 'text'}, zoo.SPECIALS)
+        passage = cloze.passage(*arguments)
+        sentence = cloze.sentence(*arguments)
+        for view in (passage, sentence):
+            np.testing.assert_array_equal(
+                view.sequences, [[1, -1], [0, -1], [2, 3]]
+            )
+            for field in (view.weights, view.measured, view.targets):
+                np.testing.assert_array_equal(field['ict'][:2, 1], [0, 0])
+        np.testing.assert_array_equal(
+            passage.block_ids,
+            [[0] * 6 + [2] * 2, [0] * 4 + [2] * 4, [0] * 4 + [1, 1, 2, 2]],
+        )
+        np.testing.assert_array_equal(passage.counts['padding'], [2, 4, 2])
+        np.testing.assert_array_equal(sentence.ids[:2, 1], [[SEP] * 3] * 2)
+        np.testing.assert_array_equal(sentence.block_ids[:2, 1], [[1] * 3] * 2)
+        np.testing.assert_array_equal(sentence.counts['padding'], [3, 3, 0])
+
+    def test_what_does_not_fit_loses_its_end(self):
+        """10 and 9 tokens in a row of 16, and 13 and 4."""
+        documents = make_documents([[3, 8], [1, 7], [5, 2], [1, 2]], 14)
+        draw = cloze.Cloze(
+            np.zeros(4, np.int32), np.array([3, 1, 5, 1], np.int32),
+            np.array([True, False, True, False]), np.ones(4, bool),
+        )  # fmt: skip
+        arguments = (draw, {'ict': 'text'}, zoo.SPECIALS)
+        view = cloze.passage(documents._replace(rows=2), *arguments)
+        np.testing.assert_array_equal(view.sequences, [[0, 3], [1, 2]])
+        np.testing.assert_array_equal(
+            view.ids[0],
+            [CLS, *range(10, 20), SEP, CLS, 41, 42, SEP],
+        )
+        # 9 and 9: both keep half a row.
+        np.testing.assert_array_equal(
+            view.ids[1],
+            [CLS, *range(21, 27), SEP, CLS, *range(30, 36), SEP],
+        )
+        np.testing.assert_array_equal(view.counts['cut_passages'], [1, 2])
+        np.testing.assert_array_equal(view.counts['padding'], [0, 0])
+        numbers = cloze.passage(documents, *arguments).targets['ict']
+        self.assertLen(set(view.targets['ict'].ravel().tolist()), 4)
+        self.assertLen(set(numbers.ravel().tolist()), 4)
+
+    def test_nothing_is_lost(self):
+        """Each text stands in one place, as it is alone."""
+        random = np.random.default_rng(0)
+        documents = make_documents(random.integers(1, 9, (16, 3)).tolist(), 26)
+        draw = cloze.cloze(documents, random)
+        arguments = (draw, {'ict': 'text'}, zoo.SPECIALS)
+        alone = cloze.passage(documents, *arguments)
+        view = cloze.passage(documents._replace(rows=10), *arguments)
+        self.assertEqual(view.ids.shape, (10, 28))
+        self.assertEqual(view.counts['cut_passages'].sum(), 0)
+        self.assertEqual(sorted(view.sequences[view.sequences >= 0]),
+                         list(range(16)))  # fmt: skip
+        for row, texts in enumerate(view.sequences):
+            for block, text in enumerate(texts):
+                own = view.block_ids[row] == block
+                if text < 0:
+                    self.assertFalse(own.any())
+                    continue
+                whole = alone.block_ids[text] == 0
+                np.testing.assert_array_equal(
+                    view.ids[row, own], alone.ids[text, whole]
+                )
+                np.testing.assert_array_equal(
+                    view.positions[row, own], np.arange(own.sum())
+                )
+        places = view.ids.size
+        self.assertEqual(
+            view.counts['padding'].sum() + 28 * 16 - places,
+            alone.counts['padding'].sum(),
+        )
+
     def test_of_a_text_there_is_all_or_nothing(self):
         with self.assertRaisesRegex(ValueError, 'the text alone'):
             cloze.passage(

@@ -10,6 +10,7 @@ from absl.testing import absltest, parameterized
 from infoword_tf.encoders import Inputs
 from infoword_tf.views.masked import masked
 from infoword_tf.views.masking import MASKINGS, masking, packed_budget
+from infoword_tf.views.packed import fewest_rows, folded
 from tests import zoo
 from tests.views import texts
 
@@ -41,6 +42,42 @@ def each(text):
             size = int(text.firsts[pair] + text.seconds[pair]) + 3
             yield pair, row, begin, size
             pair, begin = pair + 1, begin + size
+
+
+class FoldedTest(absltest.TestCase):
+    def test_the_longest_with_the_shortest(self):
+        sizes = np.array([3, 9, 5, 4, 8])
+        np.testing.assert_array_equal(
+            folded(sizes, 3), [[1, -1], [4, 0], [2, 3]]
+        )
+        np.testing.assert_array_equal(
+            folded(np.stack([sizes, sizes]), 5)[1],
+            [[1, -1], [4, -1], [2, -1], [3, -1], [0, -1]],
+        )
+
+    def test_no_other_choice_fits_where_it_does_not(self):
+        """All permutations of six texts, in 3 to 6 rows."""
+        random = np.random.default_rng(0)
+        orders = np.array(list(itertools.permutations(range(6))))
+        for _ in range(20):
+            sizes = random.integers(1, 10, 6)
+            for rows in range(3, 6):
+                padded = np.append(sizes, 0)
+                lowest = padded[folded(sizes, rows)].sum(axis=1).max()
+                # Slots of the rows: texts, and what is left empty.
+                slots = np.zeros((len(orders), 2 * rows), int)
+                slots[:, :rows] = sizes[orders[:, :rows]]
+                slots[:, rows:6] = sizes[orders[:, rows:]]
+                sums = slots[:, :rows] + slots[:, rows:]
+                self.assertEqual(lowest, sums.max(axis=1).min())
+
+    def test_fewest_rows(self):
+        self.assertEqual(fewest_rows(np.array([[5, 5, 5, 5]]), 10), 2)
+        self.assertEqual(fewest_rows(np.array([[6, 5, 5, 5]]), 10), 3)
+        self.assertEqual(fewest_rows(np.array([[6, 6, 6, 6]]), 10), 4)
+        # Of several batches all fit.
+        self.assertEqual(fewest_rows(np.array([[5] * 4, [6, 4, 6, 5]]), 10), 3)
+        self.assertEqual(fewest_rows(np.array([[7, 2, 3]]), 10), 2)
 
 
 class PackedTest(parameterized.TestCase):
