@@ -1,0 +1,201 @@
+"""Checkpoints of TensorFlow: Google's, and the Model Garden's."""
+
+import json
+import pathlib
+import re
+
+import numpy as np
+import tensorflow as tf
+from absl.testing import absltest
+
+import infoword_tf
+from infoword_tf import convert, files
+from infoword_tf.encoders import Inputs
+from tests.oracles import huggingface
+from tests.weights import folders
+
+
+def save(prefix, arrays):
+    """A checkpoint of TensorFlow 1: arrays by name."""
+    names = sorted(arrays)
+    tf.raw_ops.SaveV2(
+        prefix=str(prefix),
+        tensor_names=names,
+        shape_and_slices=[''] * len(names),
+        tensors=[tf.constant(arrays[name]) for name in names],
+    )
+
+
+def read(path):
+    """What a JSON file holds."""
+    return json.loads(path.read_text())
+
+
+def google_bert(state):
+    """Names and shapes as Google's BERT has them, of transformers' ones."""
+    found = {}
+    for name, array in state.items():
+        if 'decoder' in name:
+            continue
+        name = name.replace('.', '/')
+        name = re.sub(r'layer/(\d+)', r'layer_\1', name)
+        if 'LayerNorm' in name:
+            name = name.replace('/weight', '/gamma').replace('/bias', '/beta')
+        elif 'embeddings' in name:
+            name = name.removesuffix('/weight')
+        elif name.startswith('cls/seq_relationship'):
+            name = name.replace('/weight', '/output_weights')
+            name = name.replace('/bias', '/output_bias')
+        elif name == 'cls/predictions/bias':
+            name = 'cls/predictions/output_bias'
+        elif name.endswith('/weight'):
+            name, array = name.replace('/weight', '/kernel'), array.T
+        found[name] = array
+        found[f'{name}/adam_m'] = np.zeros_like(array)
+    found['global_step'] = np.int64(7)
+    return found
+
+
+def google_xlnet(state):
+    """Names and shapes as Google's XLNet has them."""
+    found, stacked = {}, {}
+    for name, array in state.items():
+        name = name.replace('transformer.', 'model/transformer/')
+        name = re.sub(r'layer\.(\d+)\.', r'layer_\1/', name)
+        match = re.search(r'layer_(\d)/rel_attn\.(r_.*|seg_embed)$', name)
+        if match:
+            stacked.setdefault(match[2], {})[int(match[1])] = array
+            continue
+        if name == 'lm_loss.weight':
+            continue
+        name = name.replace('lm_loss.bias', 'model/lm_loss/bias')
+        name = name.replace(
+            'word_embedding.weight', 'word_embedding/lookup_table'
+        )
+        name = name.replace('mask_emb', 'mask_emb/mask_emb')
+        name = name.replace('layer_norm.weight', 'LayerNorm/gamma')
+        name = name.replace('layer_norm.bias', 'LayerNorm/beta')
+        if re.search(r'ff\.layer_\d\.weight', name):
+            name, array = name.replace('.weight', '/kernel'), array.T
+        name = name.replace('.bias', '/bias').replace('.', '/')
+        if re.search(r'rel_attn/[qkvor]$', name):
+            name = f'{name}/kernel'
+        found[name] = array
+    for name, layers in stacked.items():
+        found[f'model/transformer/{name}'] = np.stack(
+            [layers[i] for i in sorted(layers)]
+        )
+    return found
+
+
+class GoogleTest(absltest.TestCase):
+    def setUp(self):
+        super().setUp()
+        self.root = pathlib.Path(self.create_tempdir().full_path)
+        self.source = self.root / 'google'
+        self.source.mkdir()
+
+    def tensors(self, source, name):
+        convert.convert(source, self.root / name)
+        return files.read_tensors(self.root / name / 'weights.safetensors')
+
+    def same(self, found, wanted):
+        self.assertEqual(set(found), set(wanted))
+        for path, array in wanted.items():
+            np.testing.assert_array_equal(found[path], array, path)
+
+    def test_bert_of_tensorflow_1(self):
+        case = 'bert_pretraining'
+        config = dict(huggingface.CASES[case][1])
+        del config['model_type']
+        files.write_json(self.source / 'bert_config.json', config)
+        (self.source / 'vocab.txt').write_text('\n'.join(folders.vocabulary()))
+        save(
+            self.source / 'bert_model.ckpt', google_bert(folders.state(case))
+        )
+        other = folders.write(self.root / 'other', case)
+        self.same(
+            self.tensors(self.source, 'a'), self.tensors(other, 'b')
+        )
+        loaded = infoword_tf.load(self.root / 'a')
+        self.assertEqual(loaded.encoder.arguments['gelu'], 'tanh')
+        self.assertEqual(set(loaded.model.objectives), {'mlm', 'nsp'})
+
+    def test_xlnet_of_tensorflow_1(self):
+        config = {
+            'n_token': 60, 'n_layer': 2, 'd_model': 16, 'n_head': 2,
+            'd_inner': 24, 'd_head': 8, 'ff_activation': 'gelu',
+            'untie_r': True,
+        }  # fmt: skip
+        files.write_json(self.source / 'xlnet_config.json', config)
+        other = folders.write(self.root / 'other', 'xlnet')
+        (other / 'tokenizer.json').rename(self.source / 'tokenizer.json')
+        files.write_json(other / 'tokenizer.json', read(self.source / 'tokenizer.json'))
+        save(
+            self.source / 'xlnet_model.ckpt',
+            google_xlnet(folders.state('xlnet')),
+        )
+        self.same(
+            self.tensors(self.source, 'a'), self.tensors(other, 'b')
+        )
+
+    def test_model_garden(self):
+        from official.nlp.configs import encoders
+
+        sizes = {
+            'vocab_size': 60, 'hidden_size': 16, 'num_layers': 2,
+            'num_attention_heads': 2, 'intermediate_size': 24,
+            'max_position_embeddings': 20,
+        }  # fmt: skip
+        encoder = encoders.build_encoder(
+            encoders.EncoderConfig(
+                type='bert', bert=encoders.BertEncoderConfig(**sizes)
+            )
+        )
+        random = np.random.default_rng(0)
+        encoder.set_weights(
+            [
+                random.normal(0, 0.2, w.shape).astype(np.float32)
+                for w in encoder.get_weights()
+            ]
+        )
+        tf.train.Checkpoint(encoder=encoder).write(
+            str(self.source / 'bert_model.ckpt')
+        )
+        config = dict(huggingface.CASES['bert'][1])
+        files.write_json(self.source / 'bert_config.json', config)
+        (self.source / 'vocab.txt').write_text('\n'.join(folders.vocabulary()))
+        self.tensors(self.source, 'a')
+        given = huggingface.inputs('bert')
+        ids, real, segments = (
+            given[name].astype(np.int32)
+            for name in ('input_ids', 'attention_mask', 'token_type_ids')
+        )
+        answers = encoder(
+            {
+                'input_word_ids': ids,
+                'input_mask': real,
+                'input_type_ids': segments,
+            }
+        )
+        wanted = answers['sequence_output'].numpy() * real[..., None]
+        encoded = infoword_tf.load(self.root / 'a').encoder(
+            Inputs(ids, segment_ids=segments, block_ids=1 - real)
+        )
+        found = encoded.states.numpy() * real[..., None]
+        np.testing.assert_allclose(found, wanted, atol=1e-5)
+
+    def test_complaints(self):
+        with self.assertRaisesRegex(FileNotFoundError, 'no config.json'):
+            convert.convert(self.source, self.root / 'a')
+        arrays = {'bert/embeddings/word_embeddings': np.ones((2, 2), 'f4')}
+        save(self.source / 'one.ckpt', arrays)
+        with self.assertRaisesRegex(FileNotFoundError, 'bert_config.json'):
+            convert.convert(self.source, self.root / 'a')
+        save(self.source / 'two.ckpt', arrays)
+        with self.assertRaisesRegex(ValueError, 'one.ckpt, two.ckpt.*leave'):
+            convert.convert(self.source, self.root / 'a')
+
+
+if __name__ == '__main__':
+    absltest.main()
