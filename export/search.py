@@ -157,7 +157,7 @@ def open_index(
                     line = json.dumps(passage._asdict()).encode() + b'\n'
                     offsets.append(end)
                     end += file.write(line)
-                vectors.append(embed([p.text for p in block]))
+                vectors.append(embed([p.text for p in block], 'passage'))
                 bar.update(len(block))
         if not vectors:
             raise commands.UsageError(
@@ -207,7 +207,7 @@ def answer(
     if not query.strip():
         return 'an empty query has no answer'
     depth = ranking.MERGED if hybrid else top_k
-    scores, numbers = index.search(embed([query]), depth, similarity)
+    scores, numbers = index.search(embed([query], 'query'), depth, similarity)
     if hybrid:
         by_words = index.words.search([query], depth)
         scores, numbers = ranking.merge([(scores, numbers), by_words], top_k)

@@ -14,6 +14,11 @@ from infoword_tf import files
 
 VERSION = 2
 FILE = 'config.json'
+# What prompts are called by what a text is for, the first that is there.
+ROLES = {
+    'query': ('query',),
+    'passage': ('passage', 'document', 'corpus'),
+}
 EXPORTED = f'assets.extra/{FILE}'  # in the folder of an export's version
 
 
@@ -113,6 +118,10 @@ class Config:
     def replace(self, **changes: Any) -> Self:
         """The same with other values."""
         return dataclasses.replace(self, **changes)
+
+    def prompt_for(self, role: str) -> str | None:
+        """The name of the prompt of a role in ROLES; None: the default."""
+        return next((n for n in ROLES[role] if n in self.prompts), None)
 
     def to_json(self) -> dict[str, Any]:
         """As `from_json` reads it: what JSON can hold, and nothing else."""

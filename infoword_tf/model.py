@@ -21,7 +21,6 @@ from infoword_tf.layers import dropout
 from infoword_tf.layers.block import take
 from infoword_tf.layers.dense import Dense
 from infoword_tf.objectives import (
-    TABLE,
     Batch,
     Companion,
     Objective,

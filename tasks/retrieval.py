@@ -16,7 +16,6 @@ The last line of the output is one JSON object, also in WORKDIR/metrics.json.
 """
 
 import collections
-import functools
 import gzip
 import itertools
 import json
@@ -29,7 +28,7 @@ import numpy as np
 from absl import flags
 
 from infoword_tf import commands
-from infoword_tf.config import read_exported
+from infoword_tf.config import ROLES, read_exported
 from tasks import ranking, words
 
 # ----------------------------------------------------------------------- flags
@@ -283,11 +282,14 @@ def _valid(text: str) -> str:
 
 # -------------------------------------------------------------------- encoders
 
-Encoder = Callable[[list[str]], np.ndarray]  # n texts -> [n, D] float32
+# n texts and their role (config.ROLES) -> [n, D] float32
+Encoder = Callable[[list[str], str], np.ndarray]
 
 
 def exported(folder: pathlib.Path, batch_size: int) -> tuple[Encoder, str]:
-    """The `embed` signature of an exported model, and its similarity.
+    """The `embed` signatures of an exported model, and its similarity.
+
+    Queries and passages go through those of their prompts, where it has them.
 
     Raises:
         FileNotFoundError: it is no such model.
@@ -301,7 +303,13 @@ def exported(folder: pathlib.Path, batch_size: int) -> tuple[Encoder, str]:
     if 'embed' not in model.signatures:
         raise ValueError(f'--model={folder} has no signature `embed`')
 
-    def embed(texts: list[str]) -> np.ndarray:
+    signatures = {}
+    for role in ROLES:
+        prompt = config.prompt_for(role)
+        name = 'embed' if prompt is None else f'embed_{prompt}'
+        signatures[role] = model.signatures[name]
+
+    def embed(texts: list[str], role: str = 'passage') -> np.ndarray:
         # Texts of like length together: less padding.
         order = sorted(range(len(texts)), key=lambda i: len(texts[i]))
         found = []
@@ -311,7 +319,7 @@ def exported(folder: pathlib.Path, batch_size: int) -> tuple[Encoder, str]:
                 texts[i].encode('utf-8', 'replace')
                 for i in order[begin : begin + batch_size]
             ]
-            made = model.signatures['embed'](texts=tf.constant(batch))
+            made = signatures[role](texts=tf.constant(batch))
             found.append(made['embeddings'].numpy())
         return np.concatenate(found)[np.argsort(order)]
 
@@ -327,7 +335,8 @@ def mean_of_embeddings(loaded: Any) -> Encoder:
 
     table = np.asarray(loaded.encoder.embedding_table, np.float32)
 
-    def embed(texts: list[str]) -> np.ndarray:
+    def embed(texts: list[str], role: str = 'passage') -> np.ndarray:
+        del role
         pieces = loaded.tokenizer.tokenize(texts)
         ids = np.asarray(pieces.flat_values)
         splits = np.asarray(pieces.row_splits)
@@ -353,13 +362,13 @@ def by_vectors(
 
     Args:
         task: what is to be found.
-        encode: texts to vectors.
+        encode: texts and their role to vectors.
         similarity: `cosine` or `dot`.
         label: of the progress bar.
     """
     import tqdm
 
-    queries = encode(task.queries)
+    queries = encode(task.queries, 'query')
     documents = task.documents()
     with tqdm.tqdm(total=task.size, desc=label, unit=' documents') as bar:
 
@@ -367,7 +376,7 @@ def by_vectors(
             while block := list(itertools.islice(documents, BLOCK)):
                 yield (
                     np.array([number for number, _ in block]),
-                    encode([text for _, text in block]),
+                    encode([text for _, text in block], 'passage'),
                 )
                 bar.update(len(block))
 
@@ -507,9 +516,15 @@ def decide_precision() -> str:
 
 
 def _encoder(loaded: Any) -> Encoder:
-    return functools.partial(
-        loaded.encode, batch_size=BATCH_SIZE.value, progress=False
-    )
+    def encode(texts: list[str], role: str) -> np.ndarray:
+        return loaded.encode(
+            texts,
+            batch_size=BATCH_SIZE.value,
+            progress=False,
+            prompt=loaded.config.prompt_for(role),
+        )
+
+    return encode
 
 
 if __name__ == '__main__':

@@ -48,7 +48,7 @@ class PassagesTest(absltest.TestCase):
         )
 
 
-def embed(texts):
+def embed(texts, role='passage'):
     """Lengths and letters: [n, 3]."""
     return np.array(
         [[len(t), t.count('a') + 1, t.count('d') + 1] for t in texts],
