@@ -124,6 +124,8 @@ def fit(
     table = dict.fromkeys(spelling.values(), unknown)
     table.update((c, spell(c)) for c in spaces | unseen | joined)
     table.update((c, ''.join(map(spell, forms[c]))) for c in forms)
+    # What is said to change costs time, a blank above all.
+    table = {c: form for c, form in table.items() if c != form}
     pieces = str.maketrans(spelling)
     return _model(table), [piece.translate(pieces) for piece in vocabulary]
 
