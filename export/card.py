@@ -233,7 +233,7 @@ def _limits(config: Config) -> str:
         f'* What comes after token {config.max_length} of a text is not '
         'read.',
         *_UNKNOWN[config.tokenizer.kind],
-        '* Bytes that are no UTF-8 are read as U+FFFD.',
+        '* A word with bytes that are no UTF-8 is unknown.',
         '* It repeats what its training text says, true or not, kind or not; '
         'the run has not looked into that.',
         '* The values above are all that the run has measured: no task, no '

@@ -81,6 +81,7 @@ def read(folder: pathlib.Path, vocab_size: int) -> Read:
             bool(settings.get('do_lower_case', True)),
             settings.get('strip_accents'),
             bool(settings.get('tokenize_chinese_chars', True)),
+            True,
             path,
         )
     elif (folder / _SHIFTED).is_file():
@@ -131,6 +132,7 @@ def _wordpiece(
     lower_case: bool,
     strip_accents: bool | None,
     chinese_characters: bool,
+    clean: bool,
     where: Any,
 ) -> tuple[Tokenizer, TokenizerConfig]:
     options: dict[str, Any] = {}
@@ -138,6 +140,8 @@ def _wordpiece(
         options['strip_accents'] = strip_accents
     if not chinese_characters:
         options['chinese_characters'] = False
+    if not clean:
+        options['clean'] = False
     vocabulary = vocabularies.check(pieces, str(where))
     return (
         WordPiece(vocabulary, lower_case, **options),
@@ -245,20 +249,21 @@ def _check_split(path: pathlib.Path, part: Mapping[str, Any] | None) -> None:
 
 def _bert_normalizer(
     path: pathlib.Path, part: Mapping[str, Any] | None
-) -> tuple[bool, bool | None, bool]:
-    """lower_case, strip_accents, chinese_characters."""
+) -> tuple[bool, bool | None, bool, bool]:
+    """lower_case, strip_accents, chinese_characters, clean."""
     steps = _steps(part, 'normalizers')
     kinds = [step['type'] for step in steps]
-    if kinds != ['BertNormalizer'] or not steps[0].get('clean_text', True):
+    if kinds != ['BertNormalizer']:
         raise ValueError(
             f'{path} normalises by {kinds or "nothing"}; only BertNormalizer '
-            'with clean_text can be kept beside WordPiece'
+            'can be kept beside WordPiece'
         )
     (step,) = steps
     return (
         bool(step.get('lowercase', True)),
         step.get('strip_accents'),
         bool(step.get('handle_chinese_chars', True)),
+        bool(step.get('clean_text', True)),
     )
 
 
@@ -496,6 +501,7 @@ def _fast_wordpiece(tokenizer: WordPiece, config: TokenizerConfig) -> Any:
         lowercase=config.lower_case,
         strip_accents=config.options.get('strip_accents'),
         handle_chinese_chars=config.options.get('chinese_characters', True),
+        clean_text=config.options.get('clean', True),
     )
     made.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
     made.add_special_tokens(list(vocabularies.SPECIALS))

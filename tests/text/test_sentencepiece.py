@@ -161,7 +161,7 @@ class TokenizeTest(parameterized.TestCase):
 
     @parameterized.parameters(
         (make(SPECIALS[:-1]), r'x.model: the model lacks \[MASK\] or <mask>'),
-        (make(('[UNK]', '[PAD]')), r'\[CLS\] or <cls>, \[SEP\] or <sep>, '),
+        (make(('[UNK]', '[PAD]')), r'\[CLS\] or <cls> or <s>, \[SEP\] or <sep>'),
         (make(types={'[MASK]': 4}), r'\[MASK\] is a piece that text can spell'),
         (make(treat_whitespace_as_suffix=True), 'marks the ends of words'),
         (make(pieces=('a', 'a')), 'x.model is no SentencePiece model'),
@@ -474,7 +474,8 @@ class RunTest(absltest.TestCase):
         self.assertFalse((self.workdir / 'vocab.txt').exists())
         config = json.loads((self.workdir / 'config.json').read_text())
         self.assertEqual(
-            config['tokenizer'], {'kind': 'sentencepiece', 'lower_case': True}
+            config['tokenizer'],
+            {'kind': 'sentencepiece', 'lower_case': True, 'options': {}},
         )
         self.assertLen(self.loaded.tokenizer, 600)
         self.assertIsInstance(self.loaded.tokenizer, SentencePiece)

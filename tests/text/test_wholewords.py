@@ -220,7 +220,8 @@ class RunTest(absltest.TestCase):
         self.assertFalse((self.workdir / 'vocab.txt').exists())
         config = json.loads((self.workdir / 'config.json').read_text())
         self.assertEqual(
-            config['tokenizer'], {'kind': 'words', 'lower_case': False}
+            config['tokenizer'],
+            {'kind': 'words', 'lower_case': False, 'options': {}},
         )
         self.assertIsInstance(self.loaded.tokenizer, WholeWords)
         self.assertLen(self.loaded.tokenizer, 600)
