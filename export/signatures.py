@@ -26,7 +26,7 @@ from infoword_tf.text import vocabulary
 
 ROWS = 256  # texts of a chunk, at most
 TOKENS = 32_768  # tokens of a chunk, at most: 256 texts of 128
-SORTED_TOKENS = 1024  # of a chunk of `embed`: its states stay in caches
+SORTED_TOKENS = 2048  # of a chunk of `embed`, about
 MASKS = 8  # of a text are answered
 ANSWERS = 10  # for each of them
 NOWHERE = -1  # offset of special pieces and padding
