@@ -3,6 +3,7 @@
 # make lint         ruff
 # make oracles [WRITE=1]   ask other people's programs again what tests expect
 # make serving-compat [MODEL=DIR/1]   run an export in TensorFlow 2.12 too
+# make bench-peers   other people's programs, for --peers of benchmarks
 # Each sets up .venv/ first, with the exact versions of constraints.txt; a
 # second run installs nothing. Another interpreter: make PYTHON=python3.12 ...
 
@@ -13,9 +14,9 @@ PYTHON ?= $(FOUND)
 PY := .venv/bin/python
 export TF_CPP_MIN_LOG_LEVEL ?= 3
 
-.PHONY: help setup quickstart test lint oracles serving-compat
+.PHONY: help setup quickstart test lint oracles serving-compat bench-peers
 help:
-	@sed -n '1,6s/^# //p' Makefile
+	@sed -n '1,7s/^# //p' Makefile
 
 setup: .venv/installed
 .venv/installed: setup.py pyproject.toml constraints.txt
@@ -59,6 +60,16 @@ oracles: setup .venv-oracles/installed
 	.venv-oracles/bin/python -m pip install --quiet \
 	  --disable-pip-version-check -c constraints.txt \
 	  numpy pytrec-eval-terrier torch transformers
+	@touch $@
+
+# What benchmarks/encode.py and benchmarks/serving.py compare with.
+bench-peers: .venv-peers/installed
+.venv-peers/installed: constraints.txt
+	$(PYTHON) -m venv .venv-peers
+	@echo '*' > .venv-peers/.gitignore
+	.venv-peers/bin/python -m pip install --quiet \
+	  --disable-pip-version-check numpy onnx onnxruntime \
+	  sentence-transformers tokenizers torch
 	@touch $@
 
 # TensorFlow Serving 2.12 to 2.19 links these versions; Python 3.11 is the

@@ -8,6 +8,12 @@ sorts them by length and fills batches with tokens. Both run the same graph on
 the same strings, tokenizing included, in turns; the table has the median rate
 of each and of the ratios of each turn.
 
+    python -m benchmarks.encode --init=W --peers=FOLDER --lines=FILE
+
+asks sentence-transformers and ONNX Runtime for the same vectors instead, each
+in a process of its own (`peers`); FOLDER is a sentence-transformers folder with
+the weights of the workdir.
+
 Glossary of shapes: n texts, B texts of a batch, T tokens, D width.
 """
 
@@ -28,11 +34,19 @@ TEXTS = flags.DEFINE_integer('texts', 5000, 'Sentences.', lower_bound=1)
 BATCH_SIZE = flags.DEFINE_integer(
     'batch_size', 32, 'Texts of a batch of the plain way.', lower_bound=1)
 ROUNDS = flags.DEFINE_integer('rounds', 3, 'Turns of each.', lower_bound=1)
+PEERS = flags.DEFINE_string(
+    'peers', None, 'A sentence-transformers folder with the same weights.')
+LINES = flags.DEFINE_multi_string(
+    'lines', [], 'Files with a sentence a line, up to a tab, for pydocs.')
 
 
 def sentences(count: int) -> list[str]:
-    """The first sentences of `pydocs`, all of each document."""
+    """The first sentences of --lines or of `pydocs`."""
+    from benchmarks import peers
     from infoword_tf.data import corpora
+
+    if LINES.value:
+        return peers.read_lines(LINES.value)[:count]
 
     found: list[str] = []
     for document in corpora.open_corpus('pydocs').train():
@@ -69,10 +83,31 @@ def plain(model: Any, texts: Sequence[str]) -> np.ndarray:
     return np.concatenate(vectors)
 
 
+def beside_peers() -> None:
+    """Prints how long each side takes for all texts."""
+    from benchmarks import peers
+
+    texts = sentences(TEXTS.value)
+    sides = [
+        peers.Side('encode', INIT.value),
+        peers.Side('sentence-transformers', PEERS.value),
+        peers.Side('onnxruntime', PEERS.value),
+    ]
+    seconds, apart = peers.in_turns(sides, [texts] * (1 + ROUNDS.value))
+    words = sum(len(text.split()) for text in texts) / len(texts)
+    print(f'{len(texts):,} sentences of {words:.1f} words on average')
+    print('\n'.join(peers.table(seconds, apart, len(texts))))
+    for side in sides:
+        side.close()
+
+
 def main(argv: Sequence[str]) -> None:
     """Measures and prints the table."""
     if len(argv) > 1:
         raise app.UsageError(f'{argv[1]!r} is no flag')
+    if PEERS.value:
+        beside_peers()
+        return
     import infoword_tf
 
     model = infoword_tf.load(INIT.value)

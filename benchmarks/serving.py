@@ -6,6 +6,12 @@ Exports the workdir and asks `embed` for the vectors of real sentences, one
 and 32 at a time, in turns with `Loaded.encode` on the same strings. The
 tokenizer is timed alone, in turns with both. A server adds its network and
 its queue to this.
+
+    python -m benchmarks.serving --init=W --peers=FOLDER --lines=FILE
+
+asks sentence-transformers and ONNX Runtime for the same vectors instead, each
+in a process of its own (`peers`), 32 texts of 100 words and one of 12 at a
+time; FOLDER is a sentence-transformers folder with the weights of the workdir.
 """
 
 import os
@@ -26,15 +32,24 @@ ROUNDS = flags.DEFINE_integer(
 PRECISION = flags.DEFINE_enum(
     'precision', 'float32', ['float32', 'mixed_bfloat16'],
     'What the encoder computes in, on both sides.')
+PEERS = flags.DEFINE_string(
+    'peers', None, 'A sentence-transformers folder with the same weights.')
+LINES = flags.DEFINE_multi_string(
+    'lines', [], 'Files with a sentence a line, up to a tab, for pydocs.')
 
 BATCHES = (1, 32)
+PEERS_BATCHES = {(32, 100): 0.1, (1, 12): 1}  # texts, words: share of --rounds
 WARM_UP = 20
 
 
 def read_sentences() -> list[str]:
-    """The reference of the language, sentence by sentence."""
+    """The reference of the language, sentence by sentence, or --lines."""
     from pydoc_data import topics
 
+    from benchmarks import peers
+
+    if LINES.value:
+        return peers.read_lines(LINES.value)
     from infoword_tf.data.documents import split_sentences
 
     return [
@@ -68,6 +83,36 @@ def in_turns(
     return {name: np.array(s[WARM_UP:]) for name, s in seconds.items()}
 
 
+def beside_peers() -> None:
+    """Exports the workdir and prints how long each side takes for a call."""
+    from benchmarks import peers
+    from export import bundle
+
+    words = ' '.join(read_sentences()).split()
+    kinds = ['sentence-transformers', 'onnxruntime']
+    if PRECISION.value != 'float32':
+        kinds.append('sentence-transformers-bfloat16')
+    with tempfile.TemporaryDirectory() as folder:
+        version = bundle.write(
+            INIT.value, pathlib.Path(folder), 1, PRECISION.value
+        )
+        sides = [peers.Side('savedmodel', str(version))]
+        sides += [peers.Side(kind, PEERS.value) for kind in kinds]
+        print(
+            f'{PRECISION.value}; seconds until a model is in memory: '
+            + ', '.join(f'{side.name} {side.ready:.1f}' for side in sides)
+        )
+        for (texts, length), share in PEERS_BATCHES.items():
+            warm_up = max(2, round(WARM_UP * share))
+            rounds = warm_up + max(5, round(ROUNDS.value * share))
+            batches = peers.batches_of(words, texts, length, rounds)
+            seconds, apart = peers.in_turns(sides, batches, warm_up)
+            print(f'{texts} texts of {length} words, {rounds - warm_up} calls')
+            print('\n'.join(peers.table(seconds, apart, texts)))
+        for side in sides:
+            side.close()
+
+
 def main(argv: Sequence[str]) -> None:
     """Measures and prints the table."""
     logging.set_verbosity(logging.WARNING)
@@ -75,6 +120,9 @@ def main(argv: Sequence[str]) -> None:
         raise app.UsageError(f'{argv[1]!r} is no flag; flags begin with --')
     if INIT.value is None:
         raise app.UsageError('--init is missing: name a workdir')
+    if PEERS.value:
+        beside_peers()
+        return
     import tensorflow as tf
 
     import infoword_tf

@@ -112,7 +112,7 @@ def describe(
     """What config.json of an export says beside the run's own config."""
     import tensorflow as tf
 
-    weights = signatures.weights.values()
+    weights = [*signatures.weights.values(), *signatures.constants.values()]
     return {
         'version': version,
         'precision': precision,

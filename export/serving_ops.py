@@ -20,24 +20,24 @@ from typing import Any
 
 # Of TensorFlow, in 2.12 as in 2.20.
 CORE = frozenset("""
-    Abs AddV2 All Assert AssignVariableOp BatchMatMulV2 BroadcastTo Cast
-    ConcatV2 Const Cumsum DecodeRaw DenseBincount DisableCopyOnRead Equal
-    Erf Exp ExpandDims Fill FloorDiv GatherV2 Greater GreaterEqual
+    Abs AddV2 All Assert AssignVariableOp BatchMatMulV2 BiasAdd BroadcastTo
+    Cast ConcatV2 Const Cumsum DecodeRaw DenseBincount DisableCopyOnRead
+    Equal Erf Exp ExpandDims Fill FloorDiv GatherV2 Greater GreaterEqual
     HashTableV2 Identity If Less LessEqual Log LogicalAnd LogicalNot
     LogicalOr LogSoftmax LookupTableFindV2 LookupTableImportV2 MatMul Max
     Maximum Mean MergeV2Checkpoints Min Minimum Mul Neg NoOp NotEqual Pack
     Pad PartitionedCall Placeholder Prod RaggedRange Range ReadVariableOp
-    RealDiv ReduceJoin Reshape RestoreV2 Rsqrt SaveV2 Select SelectV2 Shape
-    ShardedFilename Size Slice Softmax Split SplitV Square Squeeze
+    RealDiv ReduceJoin Relu Reshape RestoreV2 Rsqrt SaveV2 Select SelectV2
+    Shape ShardedFilename Size Slice Softmax Split SplitV Square Squeeze
     StatefulPartitionedCall StatelessIf StatelessWhile StaticRegexFullMatch
     StaticRegexReplace StridedSlice StringJoin StringLength StringLower
     StringSplitV2 Sub Sum Tanh TensorListConcatV2 TensorListReserve
-    TensorListSetItem TensorScatterUpdate Tile TopKV2 Transpose UpperBound
-    VarHandleOp Where While ZerosLike
+    TensorListSetItem TensorScatterUpdate Tile TopKV2 Transpose Unpack
+    UpperBound VarHandleOp Where While ZerosLike
 """.split())
 
-# Of tensorflow_text: `FastBertNormalizer` and `FastWordpieceTokenizer`, the model
-# of `SentencepieceTokenizer`, without and with offsets, and
+# Of tensorflow_text: `FastBertNormalizer` and `FastWordpieceTokenizer`, the
+# model of `SentencepieceTokenizer`, without and with offsets, and
 # `WhitespaceTokenizer`. They are in the parts fast_bert_normalizer,
 # fast_wordpiece_tokenizer, sentencepiece_tokenizer and whitespace_tokenizer_v2
 # below.

@@ -7,7 +7,9 @@
 
 They compute what `Loaded.encode`, `Loaded.states` and `Loaded.fill_mask`
 compute, through the same layers. A batch goes through the encoder in chunks,
-one after the other, so that memory does not grow with the batch.
+one after the other, so that memory does not grow with the batch. `embed` takes
+texts by their length: chunks are of equal length, nearly without padding, and
+small enough for the caches of a processor.
 
 Glossary of shapes: B texts of a call, C texts of a chunk, T tokens with
 specials, N pieces of all texts together, Q masks of a text, D width.
@@ -16,6 +18,7 @@ specials, N pieces of all texts together, Q masks of a text, D width.
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import keras
 import tensorflow as tf
 
 from infoword_tf.inference.loaded import Loaded
@@ -23,6 +26,7 @@ from infoword_tf.text import vocabulary
 
 ROWS = 256  # texts of a chunk, at most
 TOKENS = 32_768  # tokens of a chunk, at most: 256 texts of 128
+SORTED_TOKENS = 2048  # of a chunk of `embed`, about
 MASKS = 8  # of a text are answered
 ANSWERS = 10  # for each of them
 NOWHERE = -1  # offset of special pieces and padding
@@ -39,6 +43,7 @@ class Signatures:
         functions: by name, a concrete function of `texts` [B] string.
         weights: by path, the variables that they read; what only training
             needs is not among them.
+        constants: by path, the weights that are constants of the graphs.
     """
 
     def __init__(self, loaded: Loaded):
@@ -48,12 +53,14 @@ class Signatures:
         if loaded.fill_rows:
             wanted['fill_mask'] = self._fill_mask
         texts = tf.TensorSpec((None,), tf.string, name='texts')
-        self.functions = {
-            name: tf.function(
-                function, input_signature=[texts], autograph=False
-            ).get_concrete_function()
-            for name, function in wanted.items()
-        }
+        self.constants = _constants(loaded)
+        with _instead(loaded, self.constants):
+            self.functions = {
+                name: tf.function(
+                    function, input_signature=[texts], autograph=False
+                ).get_concrete_function()
+                for name, function in wanted.items()
+            }
         read = {
             variable.ref()
             for function in self.functions.values()
@@ -79,22 +86,35 @@ class Signatures:
     def _embed(self, texts: Tensor) -> dict[str, Tensor]:
         """One vector for each text, pooled as the config says."""
 
+        pieces = self.loaded.tokenizer.tokenize(texts)
+        ids, lengths = self._padded(pieces.flat_values, pieces.row_splits)
+        order = tf.argsort(lengths, stable=True)
+        ids, lengths = tf.gather(ids, order), tf.gather(lengths, order)
+
         def chunk(begin: Tensor, end: Tensor) -> tuple[Tensor, ...]:
-            pieces = self.loaded.tokenizer.tokenize(texts[begin:end])
-            ids, lengths = self._padded(pieces.flat_values, pieces.row_splits)
-            return (self.loaded.embed(ids, lengths),)
+            here = lengths[begin:end]
+            # Constants of the loop itself, not what is passed to it.
+            own = {k: tf.constant(v.numpy()) for k, v in self.constants.items()}
+            with _instead(self.loaded, own):
+                return (
+                    self.loaded.embed(ids[begin:end, : _longest(here)], here),
+                )
 
         (embeddings,) = _in_chunks(
-            tf.size(texts),
-            self._rows(),
+            _ends_by_tokens(
+                lengths, max(SORTED_TOKENS, self.loaded.max_length)
+            ),
             chunk,
             [((self.loaded.vector_width(),), tf.float32)],
         )
+        embeddings = tf.tensor_scatter_nd_update(
+            embeddings, order[:, None], embeddings
+        )  # as they came
         return {'embeddings': embeddings}
 
     def _tokens(self, texts: Tensor) -> dict[str, Tensor]:
         """The state of each token, and the bytes that it stands for."""
-        total, rows = tf.size(texts), self._rows()
+        ends = _ends(tf.size(texts), self._rows())
         room = self.loaded.room
 
         def tokenize(begin: Tensor, end: Tensor) -> tuple[Tensor, ...]:
@@ -107,9 +127,8 @@ class Signatures:
             return *flat, tf.minimum(splits[1:] - splits[:-1], room)
 
         # First all pieces, which say how long the longest text is.
-        pieces, starts, ends, sizes = _in_chunks(
-            total,
-            rows,
+        pieces, firsts, lasts, sizes = _in_chunks(
+            ends,
             tokenize,
             [((), tf.int32)] * 3 + [((), tf.int64)],
         )
@@ -126,15 +145,15 @@ class Signatures:
             return (tf.pad(states, [[0, 0], [0, longest - length], [0, 0]]),)
 
         (states,) = _in_chunks(
-            total, rows, encode, [((None, self._width()), tf.float32)]
+            ends, encode, [((None, self._width()), tf.float32)]
         )
         before = [NOWHERE] * len(self.loaded.before)
         after = [NOWHERE] * len(self.loaded.after)
         around = before, after, NOWHERE
         return {
             'states': states,
-            'starts': _laid_out(starts, splits, lengths, *around),
-            'ends': _laid_out(ends, splits, lengths, *around),
+            'starts': _laid_out(firsts, splits, lengths, *around),
+            'ends': _laid_out(lasts, splits, lengths, *around),
             'ids': ids,
             'lengths': lengths,
         }
@@ -164,8 +183,7 @@ class Signatures:
 
         # As many masks as an `embed` has texts: each costs V scores.
         tokens, scores, count = _in_chunks(
-            tf.size(texts),
-            max(1, self._rows() // MASKS),
+            _ends(tf.size(texts), max(1, self._rows() // MASKS)),
             chunk,
             [
                 ((MASKS, answers), tf.string),
@@ -268,6 +286,35 @@ class Signatures:
         )
 
 
+def _constants(loaded: Loaded) -> dict[str, Tensor]:
+    """By path, the encoder's kernels in bfloat16; none where it is float32.
+
+    A processor that multiplies in bfloat16 wants weights in an order of its
+    own. TensorFlow keeps constants in that order and brings variables into it
+    in each call, after casting them. In float32 the order depends on the
+    number of rows and there is nothing to gain.
+    """
+    dtype = loaded.encoder.compute_dtype
+    if dtype == 'float32':
+        return {}
+    # Those that layers cast at use: it is what they do in `embed` too.
+    return {
+        path: tf.constant(tf.cast(variable.value, dtype))
+        for path, variable in loaded.model.variables.items()
+        if path.startswith('encoder/') and path.endswith('_kernel')
+    }
+
+
+def _instead(
+    loaded: Loaded, constants: dict[str, Tensor]
+) -> keras.StatelessScope:
+    """Inside, weights have these values."""
+    scope = keras.StatelessScope()
+    for path, value in constants.items():
+        scope.add_update((loaded.model.variables[path], value))
+    return scope
+
+
 def _in_texts(splits: Tensor) -> tuple[Tensor, Tensor]:
     """Of each piece its text and its place there: [C + 1] -> [N], [N] int64."""
     everything = tf.range(splits[-1])
@@ -315,17 +362,35 @@ def _laid_out(
     return rows
 
 
+def _ends(total: Tensor, rows: int) -> Tensor:
+    """Chunks of `rows` of B texts: [] int32 -> [chunks] int32, see below."""
+    return tf.minimum(rows * (1 + tf.range((total + rows - 1) // rows)), total)
+
+
+def _ends_by_tokens(lengths: Tensor, tokens: int) -> Tensor:
+    """Chunks of about as many tokens each, which none is longer than.
+
+    Args:
+        lengths: [B] int32, at most `tokens` each.
+        tokens: of a chunk.
+
+    Returns:
+        [chunks] int32. None is empty: no text reaches over a whole chunk.
+    """
+    total = tf.cumsum(lengths)
+    chunks = (tf.reduce_sum(lengths) + tokens - 1) // tokens
+    return tf.searchsorted(total, tokens * (1 + tf.range(chunks)), 'right')
+
+
 def _in_chunks(
-    total: Tensor,
-    rows: int,
+    ends: Tensor,
     chunk: Callable[[Tensor, Tensor], tuple[Tensor, ...]],
     kinds: Sequence[tuple[tuple[int | None, ...], tf.DType]],
 ) -> list[Tensor]:
     """Computes parts of a batch one after the other and joins them.
 
     Args:
-        total: [] int32, B.
-        rows: of a part.
+        ends: [parts] int32, the row after the last of each part.
         chunk: from its first row and the row after its last to tensors whose
             first axes are joined.
         kinds: of each tensor the shape without the first axis, and the dtype.
@@ -334,11 +399,12 @@ def _in_chunks(
         The joined tensors. An empty batch is one empty part, so that its
         shapes are those of any other.
     """
-    count = tf.maximum((total + rows - 1) // rows, 1)
+    count = tf.maximum(tf.size(ends), 1)
+    bounds = tf.pad(ends, [[1, 0]])
+    bounds = tf.pad(bounds, [[0, count - tf.size(ends)]])
 
     def body(number: Tensor, *arrays: tf.TensorArray) -> tuple:
-        begin = number * rows
-        parts = chunk(begin, tf.minimum(begin + rows, total))
+        parts = chunk(bounds[number], bounds[number + 1])
         written = [
             array.write(number, part)
             for array, part in zip(arrays, parts, strict=True)

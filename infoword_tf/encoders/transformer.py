@@ -13,7 +13,7 @@ from keras import ops
 
 from infoword_tf.encoders.encoder import Encoded, Encoder, Inputs
 from infoword_tf.layers import dropout, norm
-from infoword_tf.layers.attention import causal_mask, project
+from infoword_tf.layers.attention import as_numbers, causal_mask, project
 from infoword_tf.layers.block import Block, take
 
 Tensor = Any
@@ -163,17 +163,25 @@ class Transformer(Encoder):
                     f'{self.max_length} positions'
                 )
         x = self.lookup(ids)  # [B, T, D]
+        # What is the same for all texts is summed first.
         if positions is None:
-            x = x + self.position_table[: ops.shape(ids)[1]]
+            places_of = self.position_table[: ops.shape(ids)[1]]  # [T, D]
         else:
-            x = x + ops.take(self.position_table, positions, axis=0)
+            places_of = ops.take(self.position_table, positions, axis=0)
         if self.segment_table is None:
             if segment_ids is not None:
                 raise ValueError('segment_ids for an encoder without segments')
+            x = x + places_of
         elif segment_ids is None:
-            x = x + self.segment_table[0]
+            x = x + (places_of + self.segment_table[0])
         else:
+            x = x + places_of
             x = x + ops.take(self.segment_table, segment_ids, axis=0)
+        rows = None
+        if key is None:
+            # Rows of one matrix from here on: no shape in between.
+            rows = ops.shape(ids)[1]
+            x = ops.reshape(x, (-1, self.embedding_width))
         keys = [None] * (len(self.blocks) + 1) if key is None else [
             dropout.fold_in(key, site) for site in range(len(self.blocks) + 1)
         ]
@@ -192,7 +200,7 @@ class Transformer(Encoder):
             x = ops.cast(x, self.compute_dtype)
         if self.embedding_width != self.width:
             x = project(x, ops.cast(self.projection_kernel, x.dtype))
-            x = x + ops.cast(self.projection_bias, x.dtype)
+            x = ops.add(x, ops.cast(self.projection_bias, x.dtype))
         allowed = None
         if block_ids is not None:
             allowed = ops.equal(
@@ -205,6 +213,8 @@ class Transformer(Encoder):
                 if allowed is None
                 else ops.logical_and(allowed, earlier)
             )
+        if key is None and allowed is not None:
+            allowed = as_numbers(allowed, self.compute_dtype)
         layers = [x]
         for i, block in enumerate(self.blocks):
             last = i == len(self.blocks) - 1 and not all_layers
@@ -213,6 +223,7 @@ class Transformer(Encoder):
                 allowed=allowed,
                 places=places if last else None,
                 key=keys[i],
+                length=rows,
             )
             layers.append(x)
         if self.pre_norm:
@@ -225,6 +236,13 @@ class Transformer(Encoder):
                 key=key,
             )
             layers[-1] = x
+        if rows is not None:
+            shape = (-1, rows, self.width)
+            if all_layers:
+                layers = [ops.reshape(states, shape) for states in layers]
+                x = layers[-1]
+            elif places is None:
+                x = ops.reshape(x, shape)
         if all_layers:
             states = x if places is None else take(x, places)
             return Encoded(states, layers)

@@ -381,7 +381,7 @@ class Loaded:
     def encode(
         self,
         texts: Sequence[str],
-        batch_size: int = 32,
+        batch_size: int = 8,
         pooling: str | None = None,
         normalize: bool = False,
         progress: bool = True,
@@ -397,7 +397,8 @@ class Loaded:
         Args:
             texts: n strings (or bytes, UTF-8).
             batch_size: a batch holds so many texts of `max_length`, or as
-                many tokens of shorter ones.
+                many tokens of shorter ones. Few, so that states stay in the
+                caches of a processor.
             pooling, layers: as in `embed`; one layer may be a number.
             normalize: to length 1.
             progress: shows a bar for more than one batch.

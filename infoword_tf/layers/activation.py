@@ -17,20 +17,22 @@ from infoword_tf.layers.fused import (
     sum_rows,
     to_float,
     upstream_of,
+    with_bias,
 )
 
 Tensor = Any
 
 
 def _tanh_part(x: Tensor) -> Tensor:
-    inner = math.sqrt(2.0 / math.pi) * (x + 0.044715 * x * x * x)
+    # Grappler knows this form of the cube, and of `_gelu`, not every other.
+    inner = math.sqrt(2.0 / math.pi) * (x + 0.044715 * (x * ops.square(x)))
     return ops.tanh(inner)
 
 
 def _gelu(x: Tensor, form: str) -> Tensor:
-    """x [...] float32. 'tanh' is Google's BERT, 'erf' Hugging Face's."""
+    """x [...]. 'tanh' is Google's BERT, 'erf' Hugging Face's."""
     if form == 'relu':
-        return ops.maximum(x, 0.0)
+        return ops.relu(x)
     if form == 'tanh':
         return 0.5 * x * (1.0 + _tanh_part(x))
     return 0.5 * x * (1.0 + ops.erf(x * math.sqrt(0.5)))
@@ -81,7 +83,7 @@ def bias_gelu(
         [..., D] in x's dtype.
     """
     if key is None:
-        return ops.cast(_gelu(to_float(x) + bias, form), x.dtype)
+        return _gelu(with_bias(x, bias), form)
 
     @ops.custom_gradient
     def function(x, bias):

@@ -22,6 +22,8 @@ def project(x: Tensor, kernel: Tensor) -> Tensor:
     A product of three dimensions by two would make the kernel's gradient once
     for each row of the batch and sum them.
     """
+    if len(x.shape) == 2:
+        return ops.matmul(x, kernel)
     shape = (-1,) + tuple(ops.shape(x)[1:-1]) + (kernel.shape[-1],)
     rows = ops.reshape(x, (-1, x.shape[-1]))
     return ops.reshape(ops.matmul(rows, kernel), shape)
@@ -35,6 +37,18 @@ def causal_mask(length: Any) -> Tensor:
     """
     i = ops.arange(length, dtype='int32')
     return ops.greater_equal(i[:, None], i)[None, None]
+
+
+def as_numbers(allowed: Tensor, dtype: str) -> Tensor:
+    """What `Attention` may add to scores: 0 where True, else -1e30.
+
+    Not -inf: a row without any place would be NaN.
+
+    Args:
+        allowed: [...] bool.
+        dtype: of the scores.
+    """
+    return ops.where(allowed, ops.cast(0.0, dtype), ops.cast(-1e30, dtype))
 
 
 class Attention(keras.layers.Layer):
@@ -73,28 +87,42 @@ class Attention(keras.layers.Layer):
         allowed: Tensor | None = None,
         queries: Tensor | None = None,
         key: Tensor | None = None,
+        length: Any = None,
     ) -> Tensor:
         """Mixes values by softmax(q k / sqrt(E)).
 
         Args:
-            x: [B, T, D] in the compute dtype.
+            x: [B, T, D] in the compute dtype, or its rows [B T, D] without a
+                key.
             allowed: [B or 1, 1, T or Q, T] bool, True where a query may attend
-                to a key; None: everywhere.
+                to a key; or of the compute dtype, what is added to the scores
+                (`as_numbers`); None: everywhere.
             queries: [B, Q, D], rows of x that attend to x; None: all of x.
             key: [2] uint32, or None for inference.
+            length: T, where x is rows.
 
         Returns:
-            [B, T or Q, D], without the output's bias.
+            [B, T or Q, D], without the output's bias; rows for rows.
         """
-        # 1/sqrt(E) goes into the query's weights, which are few numbers.
-        scale = np.ones(3 * self.width, 'float32')
-        scale[: self.width] = 1.0 / math.sqrt(self.width // self.heads)
-        kernel = self.kernel * ops.cast(scale, self.compute_dtype)
-        bias = self.bias * scale
+        root = 1.0 / math.sqrt(self.width // self.heads)
+        kernel, bias = self.kernel, self.bias
+        if key is not None:
+            # 1/sqrt(E) goes into the query's weights, which are few numbers.
+            # For few texts q is fewer, and a served graph has no weights but
+            # those that it was given.
+            scale = np.ones(3 * self.width, 'float32')
+            scale[: self.width] = root
+            kernel = kernel * ops.cast(scale, self.compute_dtype)
+            bias = bias * scale
         if queries is None:
             joined = project(x, kernel)  # [B, T, 3D]
             q, k, v = heads.split_heads(
-                joined, bias, heads=self.heads, parts=3, key=key
+                joined,
+                bias,
+                heads=self.heads,
+                parts=3,
+                key=key,
+                length=length,
             )  # [B, H, T, E] each
         else:
             q_kernel, kv_kernel = ops.split(kernel, [self.width], axis=-1)
@@ -112,15 +140,23 @@ class Attention(keras.layers.Layer):
                 heads=self.heads,
                 parts=2,
                 key=key,
+                length=length,
             )  # [B, H, T, E] each
+        if key is None:
+            q = q * root
         scores = ops.matmul(q, ops.swapaxes(k, -1, -2))  # [B, H, Q, T]
         if allowed is not None:
-            # Not -inf: a row without any place would be NaN.
-            blocked = ops.cast(-1e30, scores.dtype)
-            scores = ops.where(allowed, scores, blocked)
+            if keras.backend.standardize_dtype(allowed.dtype) == 'bool':
+                scores = ops.where(
+                    allowed, scores, ops.cast(-1e30, scores.dtype)
+                )
+            else:
+                scores = scores + allowed
         weights = heads.softmax_dropout(scores, key=key, rate=self.rate)
         mixed = ops.matmul(weights, v)  # [B, H, Q, E]
-        mixed = ops.transpose(mixed, (0, 2, 1, 3))
-        length = ops.shape(mixed)[1]
-        mixed = ops.reshape(mixed, (-1, length, self.width))  # [B, Q, D]
+        mixed = ops.transpose(mixed, (0, 2, 1, 3))  # [B, Q, H, E]
+        shape = (-1, ops.shape(mixed)[1], self.width)
+        if length is not None and queries is None:
+            shape = (-1, self.width)
+        mixed = ops.reshape(mixed, shape)  # [B, Q, D]
         return project(mixed, self.output_kernel)

@@ -69,19 +69,23 @@ class Block(keras.layers.Layer):
         allowed: Tensor | None = None,
         places: Tensor | None = None,
         key: Tensor | None = None,
+        length: Any = None,
     ) -> Tensor:
         """Runs the block, for all tokens or at some places only.
 
         Args:
-            x: [B, T, D].
+            x: [B, T, D]; without a key also its rows [B T, D], which makes
+                fewer operations.
             allowed: [B or 1, 1, T, T] bool, True where a token may attend to
-                another (see `attention.causal_mask`); None: everywhere.
+                another (see `attention.causal_mask`), or numbers (see
+                `attention.as_numbers`); None: everywhere.
             places: [B, Q] int32: only these states are wanted (the others
                 still serve as keys and values). None: all.
             key: [2] uint32, or None for inference.
+            length: T, where x is rows.
 
         Returns:
-            [B, T or Q, D].
+            [B, T or Q, D]; rows for rows, but [B, Q, D] at places.
         """
         keys = [None] * 3 if key is None else [
             dropout.fold_in(key, site) for site in range(3)
@@ -93,14 +97,16 @@ class Block(keras.layers.Layer):
             )
         queries, residual = None, x
         if places is not None:
-            queries = residual = take(x, places)
+            queries = residual = take(x, places, length)
             if self.pre_norm:
-                queries = take(inputs, places)
+                queries = take(inputs, places, length)
             if allowed is not None:
                 allowed = ops.take_along_axis(
                     allowed, places[:, None, :, None], axis=2
                 )  # [B, 1, Q, T]
-        mixed = self.attention(inputs, allowed, queries, key=keys[0])
+        mixed = self.attention(
+            inputs, allowed, queries, key=keys[0], length=length
+        )
         if self.pre_norm:
             x = norm.add(
                 mixed,
@@ -192,8 +198,14 @@ def make_feed_forward(
     layer.outer_beta = vector(layer, 'outer_norm_beta', d)
 
 
-def take(x: Tensor, places: Tensor) -> Tensor:
-    """Rows of each sequence: x [B, T, D], places [B, Q] -> [B, Q, D]."""
-    b, t = ops.shape(x)[0], ops.shape(x)[1]
+def take(x: Tensor, places: Tensor, length: Any = None) -> Tensor:
+    """Rows of each sequence: x [B, T, D], places [B, Q] -> [B, Q, D].
+
+    Args:
+        x: [B, T, D], or rows [B T, D].
+        places: [B, Q] int32.
+        length: T, where x is rows.
+    """
+    b, t = ops.shape(places)[0], ops.shape(x)[1] if length is None else length
     flat = places + t * ops.arange(b, dtype=places.dtype)[:, None]  # [B, Q]
     return ops.take(ops.reshape(x, (-1, x.shape[-1])), flat, axis=0)

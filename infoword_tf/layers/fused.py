@@ -12,8 +12,10 @@ are hashed again from the key).
 
 Every piece takes `key`: None runs the plain operations (held-out text, encode,
 export, where shapes are dynamic and a kernel must run anywhere); a key runs
-the fused form, also at rate 0. tests/layers holds each against plain
-operations and their automatic gradients.
+the fused form, also at rate 0. Plain operations are written in the forms that
+TensorFlow's own optimizer of graphs (Grappler) puts into the matrix products
+before them: bias, bias and GELU, bias and residual. tests/layers holds each
+against plain operations and their automatic gradients.
 
 Glossary of shapes: D width; `...` any.
 """
@@ -92,6 +94,15 @@ def read(weight: Tensor) -> Tensor:
 def plus_bias(x: Tensor, bias: Tensor | None) -> Tensor:
     """x [..., D] + bias [D] in float32; without a bias x alone."""
     return to_float(x) if bias is None else to_float(x) + bias
+
+
+def with_bias(x: Tensor, bias: Tensor | None) -> Tensor:
+    """x [..., D] + bias [D] float32, in x's dtype: for `key=None`.
+
+    `ops.add`, not `+`: under TensorFlow it adds biases by an operation of
+    their own, which the optimizer of graphs joins to the product before it.
+    """
+    return x if bias is None else ops.add(x, ops.cast(bias, x.dtype))
 
 
 def sum_rows(x: Tensor) -> Tensor:

@@ -18,6 +18,7 @@ from infoword_tf.layers.fused import (
     sum_rows,
     to_float,
     upstream_of,
+    with_bias,
 )
 
 Tensor = Any
@@ -46,27 +47,30 @@ def split_heads(
     heads: int,
     parts: int,
     key: Tensor | None = None,
+    length: Any = None,
 ) -> tuple[Tensor, ...]:
     """Adds the bias to joined projections and parts them into heads.
 
     Args:
-        x: [B, T, n D], n projections side by side, in the compute dtype.
+        x: [B, T, n D], n projections side by side, in the compute dtype; or
+            rows [B T, n D] without a key.
         bias: [n D] float32, or None.
         heads: H.
         parts: n.
         key: None runs plain operations (and allows a dynamic B and T).
+        length: T, where x is rows.
 
     Returns:
         n tensors [B, H, T, E] in x's dtype.
     """
     if key is None:
-        length, width = ops.shape(x)[1], x.shape[-1] // parts
-        split = ops.split(ops.cast(plus_bias(x, bias), x.dtype), parts, axis=-1)
-        shape = (-1, length, heads, width // heads)
-        return tuple(
-            ops.transpose(ops.reshape(part, shape), (0, 2, 1, 3))
-            for part in split
-        )
+        length = ops.shape(x)[1] if length is None else length
+        shape = (-1, length, parts, heads, x.shape[-1] // (parts * heads))
+        # One transpose: what is parted along the first axis is not copied.
+        y = ops.transpose(
+            ops.reshape(with_bias(x, bias), shape), (2, 0, 3, 1, 4)
+        )  # [n, B, H, T, E]
+        return tuple(ops.unstack(y, parts))
 
     @ops.custom_gradient
     def function(x, *bias):

@@ -21,13 +21,18 @@ from infoword_tf.layers.fused import (
     sum_rows,
     to_float,
     upstream_of,
+    with_bias,
 )
 
 Tensor = Any
 
 
 def _normalise(x: Tensor, epsilon: float) -> tuple[Tensor, Tensor]:
-    """x [..., D] float32 -> normalised [..., D], 1/sigma [..., 1]."""
+    """x [..., D] float32 -> normalised [..., D], 1/sigma [..., 1].
+
+    Squares of what is centred, not `ops.var`'s squared differences: of these
+    TensorFlow 2.20's Grappler makes a norm that forgets epsilon.
+    """
     centred = x - ops.mean(x, axis=-1, keepdims=True)
     variance = ops.mean(ops.square(centred), axis=-1, keepdims=True)
     inverse = ops.rsqrt(variance + epsilon)
@@ -88,7 +93,7 @@ def add_norm(
         [..., D] in x's dtype.
     """
     if key is None:
-        total = to_float(residual) + plus_bias(x, bias)
+        total = to_float(ops.add(with_bias(x, bias), residual))
         normalised, _ = _normalise(total, epsilon)
         return ops.cast(normalised * gamma + beta, x.dtype)
 
@@ -150,7 +155,7 @@ def add(
         [..., D] in x's dtype.
     """
     if key is None:
-        return ops.cast(to_float(residual) + plus_bias(x, bias), x.dtype)
+        return ops.add(with_bias(x, bias), residual)
 
     @ops.custom_gradient
     def function(x, residual, *bias):

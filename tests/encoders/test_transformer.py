@@ -88,6 +88,8 @@ class SizeTest(parameterized.TestCase):
                 'epsilon': 1e-12,
                 'causal': False,
                 'pre_norm': False,
+                'embedding_norm': True,
+                'embedding_width': None,
             },
         )
         again = Transformer(**encoder.arguments)
@@ -463,8 +465,8 @@ class ErrorTest(absltest.TestCase):
         )
 
     def test_gelu(self):
-        with self.assertRaisesRegex(ValueError, "'tanh' or 'erf'.*'relu'"):
-            make_encoder(gelu='relu')
+        with self.assertRaisesRegex(ValueError, "'erf' or 'relu', not 'elu'"):
+            make_encoder(gelu='elu')
 
     def test_heads(self):
         with self.assertRaisesRegex(ValueError, '3 heads .* width of 16'):

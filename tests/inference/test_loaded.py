@@ -190,8 +190,8 @@ class EncodeTest(parameterized.TestCase):
     def test_complaints(self):
         with self.assertRaisesRegex(TypeError, 'list of texts'):
             self.model.encode('one')
-        with self.assertRaisesRegex(ValueError, 'cls, mean, weighted'):
-            self.model.encode(['a'], pooling='max')
+        with self.assertRaisesRegex(ValueError, 'cls, last, mean, max'):
+            self.model.encode(['a'], pooling='median')
         with self.assertRaisesRegex(ValueError, 'layer 3: there are 0 to 2'):
             self.model.encode(['a'], layers=3)
         self.model.model.drop('ict')

@@ -161,7 +161,7 @@ class TokenizeTest(parameterized.TestCase):
 
     @parameterized.parameters(
         (make(SPECIALS[:-1]), r'x.model: the model lacks \[MASK\] or <mask>'),
-        (make(('[UNK]', '[PAD]')), r'\[CLS\] or <cls> or <s>, \[SEP\] or <sep>'),
+        (make(('[UNK]', '[PAD]')), r'\[CLS\] or <cls> or <s>, \[SEP\] or '),
         (make(types={'[MASK]': 4}), r'\[MASK\] is a piece that text can spell'),
         (make(treat_whitespace_as_suffix=True), 'marks the ends of words'),
         (make(pieces=('a', 'a')), 'x.model is no SentencePiece model'),

@@ -1,0 +1,194 @@
+"""One side of a comparison, alone in its process: texts in, seconds out.
+
+    python benchmarks/peers/side.py SIDE PATH [THREADS]
+
+Each line of standard input is {"texts": [...], "batch_size": n}, each line of
+standard output {"seconds": ..., "vectors": [first row, last row]}. It imports
+nothing of this project but what its side needs, since peers run in an
+environment of their own.
+"""
+
+import contextlib
+import json
+import os
+import sys
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+os.environ['KERAS_BACKEND'] = 'tensorflow'
+os.environ['TF_CPP_MIN_LOG_LEVEL'] = '3'
+os.environ['TOKENIZERS_PARALLELISM'] = 'true'
+
+Encode = Callable[[Sequence[str], int], np.ndarray]
+
+
+def encode(path: str, threads: int) -> Encode:
+    """`Loaded.encode` of a workdir."""
+    import tensorflow as tf
+
+    tf.config.threading.set_intra_op_parallelism_threads(threads)
+    import infoword_tf
+
+    loaded = infoword_tf.load(path)
+    return lambda texts, _: loaded.encode(texts, progress=False)
+
+
+def savedmodel(path: str, threads: int) -> Encode:
+    """The signature `embed` of an export, as a server runs it: in a session.
+
+    The whole list is one call.
+    """
+    import tensorflow as tf
+    import tensorflow_text  # noqa: F401  (its operations are in the graph)
+
+    v1 = tf.compat.v1
+    with tf.Graph().as_default():
+        session = v1.Session(
+            config=v1.ConfigProto(intra_op_parallelism_threads=threads)
+        )
+        signature = v1.saved_model.load(session, ['serve'], path).signature_def[
+            'embed'
+        ]
+    run = session.make_callable(
+        signature.outputs['embeddings'].name, [signature.inputs['texts'].name]
+    )
+    return lambda texts, _: run(np.array(texts, object))
+
+
+def sentence_transformers(
+    path: str, threads: int, precision: str = 'float32'
+) -> Encode:
+    """`SentenceTransformer.encode` of a folder."""
+    import torch
+    from sentence_transformers import SentenceTransformer
+
+    torch.set_num_threads(threads)
+    model = SentenceTransformer(
+        path,
+        device='cpu',
+        local_files_only=True,
+        model_kwargs={'dtype': getattr(torch, precision)},
+    )
+    return lambda texts, batch_size: model.encode(
+        list(texts), batch_size=batch_size, show_progress_bar=False
+    )
+
+
+def onnxruntime(path: str, threads: int) -> Encode:
+    """A graph with the fusions of BERT, `tokenizers`, mean over tokens.
+
+    PATH is a sentence-transformers folder; the graph is made beside this
+    process, in a temporary folder, and is float32.
+    """
+    import pathlib
+    import tempfile
+
+    import onnxruntime as runtime
+    import torch
+    from onnxruntime.transformers import optimizer
+    from tokenizers import Tokenizer
+    from transformers import AutoModel
+
+    folder = pathlib.Path(path)
+    model = AutoModel.from_pretrained(folder, attn_implementation='eager')
+    config = model.config
+    names = ['input_ids', 'attention_mask', 'token_type_ids']
+
+    class States(torch.nn.Module):
+        """The last layer alone."""
+
+        def __init__(self):
+            super().__init__()
+            self.model = model.eval()
+
+        def forward(self, ids, mask, segments):  # noqa: ANN001, ANN201, D102
+            return self.model(
+                input_ids=ids, attention_mask=mask, token_type_ids=segments
+            )[0]
+
+    ones = torch.ones(2, 16, dtype=torch.long)
+    with tempfile.TemporaryDirectory() as made:
+        plain, fused = f'{made}/plain.onnx', f'{made}/fused.onnx'
+        torch.onnx.export(
+            States(),
+            (ones, ones, ones * 0),
+            plain,
+            input_names=names,
+            output_names=['states'],
+            dynamic_axes={n: {0: 'b', 1: 't'} for n in (*names, 'states')},
+            opset_version=17,
+            dynamo=False,
+        )
+        optimizer.optimize_model(
+            plain,
+            model_type='bert',
+            num_heads=config.num_attention_heads,
+            hidden_size=config.hidden_size,
+            opt_level=1,
+            use_gpu=False,
+        ).save_model_to_file(fused)
+        options = runtime.SessionOptions()
+        options.intra_op_num_threads = threads
+        session = runtime.InferenceSession(
+            fused, options, providers=['CPUExecutionProvider']
+        )
+    tokenizer = Tokenizer.from_file(str(folder / 'tokenizer.json'))
+    limits = json.loads((folder / 'sentence_bert_config.json').read_text())
+    tokenizer.enable_truncation(limits['max_seq_length'])
+    tokenizer.enable_padding()
+
+    def batch(texts: Sequence[str]) -> np.ndarray:
+        rows = tokenizer.encode_batch(list(texts))
+        ids = np.array([row.ids for row in rows], np.int64)
+        mask = np.array([row.attention_mask for row in rows], np.int64)
+        given = dict(zip(names, (ids, mask, ids * 0), strict=True))
+        (states,) = session.run(None, given)
+        shares = mask / mask.sum(1, keepdims=True)
+        return np.matmul(shares[:, None].astype(np.float32), states)[:, 0]
+
+    def encode_all(texts: Sequence[str], batch_size: int) -> np.ndarray:
+        order = np.argsort([len(text) for text in texts], kind='stable')[::-1]
+        vectors = np.empty((len(texts), config.hidden_size), np.float32)
+        for begin in range(0, len(texts), batch_size):
+            rows = order[begin : begin + batch_size]
+            vectors[rows] = batch([texts[row] for row in rows])
+        return vectors
+
+    return encode_all
+
+
+SIDES: dict[str, Callable[[str, int], Encode]] = {
+    'encode': encode,
+    'savedmodel': savedmodel,
+    'sentence-transformers': sentence_transformers,
+    'sentence-transformers-bfloat16': lambda path, threads: (
+        sentence_transformers(path, threads, 'bfloat16')
+    ),
+    'onnxruntime': onnxruntime,
+}
+
+
+def serve(run: Encode, lines: Any, answers: Any) -> None:
+    """Answers every line until there are no more."""
+    for line in lines:
+        asked = json.loads(line)
+        began = time.perf_counter()
+        vectors = run(asked['texts'], asked['batch_size'])
+        seconds = time.perf_counter() - began
+        ends = np.asarray(vectors, np.float32)[[0, -1]].tolist()
+        answers.write(json.dumps({'seconds': seconds, 'vectors': ends}) + '\n')
+        answers.flush()
+
+
+if __name__ == '__main__':
+    # Whatever a library prints goes to the errors, answers alone out.
+    with contextlib.redirect_stdout(sys.stderr):
+        began = time.perf_counter()
+        run = SIDES[sys.argv[1]](sys.argv[2], int((sys.argv[3:] or [2])[0]))
+        ready = {'ready': time.perf_counter() - began}
+    sys.stdout.write(json.dumps(ready) + '\n')
+    sys.stdout.flush()
+    serve(run, sys.stdin, sys.stdout)
