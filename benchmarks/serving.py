@@ -30,7 +30,7 @@ INIT = flags.DEFINE_string('init', None, 'The workdir of a finished run.')
 ROUNDS = flags.DEFINE_integer(
     'rounds', 500, 'Calls of each kind.', lower_bound=10)
 PRECISION = flags.DEFINE_enum(
-    'precision', 'float32', ['float32', 'mixed_bfloat16'],
+    'precision', 'float32', ['float32', 'bfloat16'],
     'What the encoder computes in, on both sides.')
 PEERS = flags.DEFINE_string(
     'peers', None, 'A sentence-transformers folder with the same weights.')
@@ -128,7 +128,9 @@ def main(argv: Sequence[str]) -> None:
     import infoword_tf
     from export import bundle
 
-    loaded = infoword_tf.load(INIT.value, PRECISION.value)
+    loaded = infoword_tf.load(
+        INIT.value, bundle.POLICIES[PRECISION.value]
+    )
     with tempfile.TemporaryDirectory() as folder:
         version = bundle.write(
             INIT.value, pathlib.Path(folder), 1, PRECISION.value

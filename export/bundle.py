@@ -9,6 +9,7 @@ afterwards: servers look into DIR while it is written.
 """
 
 import errno
+import functools
 import json
 import os
 import pathlib
@@ -19,6 +20,9 @@ import infoword_tf
 from export import serving_ops, warmup
 from infoword_tf import files
 from infoword_tf.config import EXPORTED, Config
+
+# What Keras calls them: weights of a run stay float32 beside the others.
+POLICIES = {'float32': 'float32', 'bfloat16': 'mixed_bfloat16'}
 
 
 def check_free(output: pathlib.Path, version: int) -> None:
@@ -40,6 +44,7 @@ def write(
     output: str | pathlib.Path,
     version: int = 1,
     precision: str = 'float32',
+    sts: str | None = None,
 ) -> pathlib.Path:
     """Exports a workdir.
 
@@ -47,7 +52,9 @@ def write(
         init: the workdir of a finished run.
         output: what servers call the base path of the model.
         version: the number of the folder in it.
-        precision: what the encoder computes in; vectors are float32.
+        precision: 'float32' or 'bfloat16', what the encoder stores and
+            computes in; vectors are float32.
+        sts: a file of STS-B, on which the card shall say what that costs.
 
     Returns:
         The folder of the version.
@@ -64,7 +71,7 @@ def write(
     from export import card  # from here on what takes seconds
     from export.signatures import Signatures
 
-    loaded = infoword_tf.load(init, precision)
+    loaded = infoword_tf.load(init, POLICIES[precision])
     signatures = Signatures(loaded)
     output.mkdir(parents=True, exist_ok=True)
     partial = output / f'.{version}.{os.getpid()}'  # no number: not served
@@ -73,6 +80,8 @@ def write(
         names = ['serving_default', *signatures.functions]
         warmup.write(partial, names, loaded.max_length)
         described = describe(signatures, version, precision)
+        if sts is not None:
+            described['sts'] = measure(init, loaded, precision, sts)
         files.write_json(
             partial / EXPORTED, {**loaded.config.to_json(), 'export': described}
         )
@@ -104,6 +113,24 @@ def write(
     finally:
         shutil.rmtree(partial, ignore_errors=True)
     return final
+
+
+def measure(
+    init: pathlib.Path, loaded: Any, precision: str, sts: str
+) -> dict[str, Any]:
+    """Spearman x 100 on a file of STS-B, in this precision and in float32."""
+    from tasks import sts as task
+
+    pairs = task.read(pathlib.Path(sts))
+    found = {'data': pathlib.Path(sts).name, 'pairs': len(pairs.scores)}
+    exact = infoword_tf.load(init)
+    for name, model in (('float32', exact), (precision, loaded)):
+        found[name] = task.correlation(
+            pairs,
+            functools.partial(model.encode, progress=False),
+            model.config.similarity,
+        )
+    return found
 
 
 def describe(

@@ -5,9 +5,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from export import signatures as limits
-from export import warmup
 from infoword_tf.config import Config
-from infoword_tf.objectives import TABLE
+from infoword_tf.objectives import row_named
 from infoword_tf.text.layout import LAYOUTS
 
 _CORPORA = {
@@ -27,10 +26,13 @@ _POOLINGS = {
     'words': 'the mean of all states with learned weights, and beside it that '
     'of word vectors, rare ones first',
     'first_last': 'the mean of the states of the first and the last layer',
+    'last': 'the state of its last token',
+    'max': 'the maximum of the states of all tokens, number by number',
+    'by_position': 'the mean of all states with weights 1, 2, 3, ...',
 }
 _UNKNOWN = {
     'wordpiece': (
-        '* A word of more than 100 bytes, or of characters that the '
+        '* A word of more than 100 characters, or of some that the '
         'vocabulary lacks, is [UNK].',
     ),
     'words': (
@@ -49,6 +51,8 @@ _EXAMPLES = {
     'embed': ['strings in, vectors out', 'a second text'],
     'tokens': ['strings in, vectors out'],
     'fill_mask': ['read a [MASK] file'],
+    'classify': ['a text to classify'],
+    'classify_pairs': [{'texts': 'a question', 'pairs': 'a passage'}],
 }
 _MEANINGS = {
     'embeddings': 'one vector for each text',
@@ -61,6 +65,10 @@ _MEANINGS = {
     'tokens': 'the likeliest pieces for each [MASK], best first; empty '
     'strings where there is no mask',
     'scores': 'their log-probabilities (nats); 0 where there is no mask',
+    'label': 'the likeliest class',
+    'labels': 'all classes, in the order of their probabilities below',
+    'probabilities': 'of each class; of one class alone the logistic function '
+    'of its score',
     'count': f'masks in each text; the first {limits.MASKS} are answered',
 }
 
@@ -100,7 +108,7 @@ def _title(config: Config, export: Mapping[str, Any]) -> str:
         if name in sizes
     ]
     rows = ' and '.join(
-        f'`{row}` (weight {entry.weight:g}: {TABLE[row].relation})'
+        f'`{row}` (weight {entry.weight:g}: {row_named(row).relation})'
         for row, entry in config.rows.items()
     )
     lower_case = config.tokenizer.lower_case
@@ -110,6 +118,11 @@ def _title(config: Config, export: Mapping[str, Any]) -> str:
         case = 'lower-cased and without accents'
     else:
         case = 'with case and accents'
+    origin = f'Trained by {rows}.'
+    if source := config.run.get('source'):
+        origin = f'Converted from the weights `{source}`' + (
+            f', with the heads {rows}.' if rows else ', the encoder alone.'
+        )
     layout = LAYOUTS[config.layout]
     one = layout.shown.split()[0 if layout.first else -1]
     poolings = {**_POOLINGS, 'cls': f'the state of its {one}'}
@@ -118,26 +131,64 @@ def _title(config: Config, export: Mapping[str, Any]) -> str:
         '',
         f'A {encoder} ({", ".join(shape)}) with a '
         f'{config.tokenizer.kind} vocabulary of '
-        f'{sizes["vocab_size"]:,} pieces, {case}. Trained by {rows}.',
+        f'{sizes["vocab_size"]:,} pieces, {case}. {origin}',
         '',
         f'* Computes in {export["precision"]} and returns float32; it was '
-        f'trained in {config.precision}.',
+        f'trained in {config.precision}.'
+        if config.run.get('source') is None
+        else f'* Computes in {export["precision"]} and returns float32.',
+        *_measured(export),
         f'* {export["weights"]:,} weights. A text is read as '
         f'`{layout.shown}`, and cut at {config.max_length} tokens.',
         f"* A text's vector is {poolings[config.pooling]}; compare "
         f'vectors by {config.similarity}.',
+        *_behind(config),
         f'* Written by TensorFlow {export["tensorflow"]}, for TensorFlow '
         'Serving 2.12 to 2.20, or TensorFlow with tensorflow_text imported.',
     ]
     return '\n'.join(lines)
 
 
+def _measured(export: Mapping[str, Any]) -> list[str]:
+    """What less precision costs, where that was measured."""
+    if not (found := export.get('sts')):
+        return []
+    return [
+        f'* Spearman x 100 on `{found["data"]}` ({found["pairs"]:,} pairs): '
+        f'{found[export["precision"]]:.2f}, {found["float32"]:.2f} in float32.'
+    ]
+
+
+def _behind(config: Config) -> list[str]:
+    """What else happens to a text and to its vector."""
+    lines = []
+    if config.dense:
+        widths = ', '.join(
+            f'{layer.width} ({layer.activation})' for layer in config.dense
+        )
+        lines.append(f'* Dense layers follow, of widths {widths}.')
+    if config.normalize:
+        lines.append('* Vectors have length 1.')
+    for name, prompt in config.prompts.items():
+        always = ', and `embed`, too,' if name == config.prompt else ''
+        lines.append(
+            f'* `embed_{name}`{always} puts {json.dumps(prompt)} before each '
+            'text.'
+        )
+    return lines
+
+
 def _use(config: Config, export: Mapping[str, Any]) -> str:
     lines = [
         '## Signatures',
         '',
-        f'Each takes `{warmup.INPUT}` [B], UTF-8 strings; `serving_default` '
-        'is `embed`. An empty batch gives empty outputs.',
+        'Each takes `texts` [B], UTF-8 strings'
+        + (
+            ', `classify_pairs` as many `pairs` besides'
+            if 'classify_pairs' in export['signatures']
+            else ''
+        )
+        + '; `serving_default` is `embed`. An empty batch gives empty outputs.',
     ]
     for name, outputs in export['signatures'].items():
         lines += ['', f'### `{name}`', '', '| output | shape | | |',
@@ -147,9 +198,10 @@ def _use(config: Config, export: Mapping[str, Any]) -> str:
             sizes = [str(next(letters) if n is None else n) for n in shape]
             lines.append(
                 f'| `{output}` | [{", ".join(sizes)}] | {dtype} | '
-                f'{_MEANINGS[output]} |'
+                f'{_meaning(name, output)} |'
             )
-        request = {'signature_name': name, 'instances': _EXAMPLES[name]}
+        examples = _EXAMPLES['embed' if 'embed' in name else name]
+        request = {'signature_name': name, 'instances': examples}
         lines += ['', '```json', json.dumps(request), '```']
     if 'fill_mask' in export['signatures']:
         lines += [
@@ -159,6 +211,12 @@ def _use(config: Config, export: Mapping[str, Any]) -> str:
             'them, in their order.',
         ]
     return '\n'.join(lines)
+
+
+def _meaning(signature: str, output: str) -> str:
+    if output == 'scores' and signature.startswith('classify'):
+        return 'of each class, before they become probabilities'
+    return _MEANINGS[output]
 
 
 def _training(
@@ -212,11 +270,13 @@ def _values(config: Config, metrics: Mapping[str, Any]) -> str:
         ]
         shown = ['-' if v is None else f'{v:.3f}' for v in values]
         lines.append(
-            f'| `{row}` | {TABLE[row].a}, {TABLE[row].b} | '
+            f'| `{row}` | {row_named(row).a}, {row_named(row).b} | '
             f'{" | ".join(shown)} |'
         )
     loose = [
-        f'`{row}`' for row in config.rows if not TABLE[row].objective.bounded
+        f'`{row}`'
+        for row in config.rows
+        if not row_named(row).objective.bounded
     ]
     if loose:
         lines += [
@@ -244,7 +304,7 @@ def _limits(config: Config) -> str:
             '* Every text is read alone: the memory of the training is empty.'
         )
     ranks = (
-        TABLE[row].vector(entry.settings).rank
+        row_named(row).vector(entry.settings).rank
         for row, entry in config.rows.items()
     )
     if not any(ranks):

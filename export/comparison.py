@@ -14,7 +14,7 @@ import numpy as np
 
 from export import runner
 
-TOLERANCE = {'float32': 1e-5, 'mixed_bfloat16': 0.1}
+TOLERANCE = {'float32': 1e-5, 'bfloat16': 0.1}
 NASTY = (
     b'',
     b' \t\r\n ',
@@ -124,6 +124,14 @@ def in_python(
             found[f'{name}/embeddings'] = loaded.encode(
                 content, progress=False
             )
+        elif name.startswith('embed_'):
+            found[f'{name}/embeddings'] = loaded.encode(
+                content, progress=False, prompt=name.removeprefix('embed_')
+            )
+        elif name in ('classify', 'classify_pairs'):
+            pairs = content[::-1] if name == 'classify_pairs' else None
+            for output, value in _classify(loaded, content, pairs).items():
+                found[f'{name}/{output}'] = value
         elif name == 'tokens':
             for output, value in _tokens(loaded, content).items():
                 found[f'tokens/{output}'] = value
@@ -131,6 +139,17 @@ def in_python(
             for output, value in _fill_mask(loaded, content).items():
                 found[f'fill_mask/{output}'] = value
     return found
+
+
+def _classify(
+    loaded: Any, content: Sequence[bytes], pairs: Sequence[bytes] | None
+) -> dict[str, np.ndarray]:
+    """Outputs but the best label, which near scores may change."""
+    probabilities = loaded.classify(content, pairs)
+    names = np.array([label.encode() for label in loaded.config.labels])
+    labels = np.tile(names, (len(content), 1)) if content else None
+    found = {'probabilities': probabilities}
+    return found if labels is None else {**found, 'labels': labels}
 
 
 def _tokens(loaded: Any, content: Sequence[bytes]) -> dict[str, np.ndarray]:
@@ -221,6 +240,9 @@ def difference(
             differences[name] = (
                 float(gap.max(initial=0.0)) if finite else float('inf')
             )
+        elif value.dtype.kind == 'S' and not name.endswith('/tokens'):
+            same = np.array_equal(other, value)
+            differences[name] = 0.0 if same else float('inf')
         elif value.dtype.kind == 'S':
             scores = wanted[name.replace('/tokens', '/scores')]
             near = _near_a_neighbour(scores, tolerance) | np.isnan(scores)

@@ -47,7 +47,10 @@ def main(model: str, folder: str) -> None:
         texts = tf.constant(read_texts(path), tf.string)
         answers = {}
         for name, function in loaded.signatures.items():
-            for output, tensor in function(texts=texts).items():
+            given = {'texts': texts}
+            if 'pairs' in function.structured_input_signature[1]:
+                given['pairs'] = texts[::-1]
+            for output, tensor in function(**given).items():
                 value = tensor.numpy()
                 if value.dtype == object:  # pieces, which hold no NUL
                     value = value.astype('S')

@@ -27,8 +27,12 @@ VERSION = flags.DEFINE_integer(
     'version', 1, 'Its number: servers take the highest.', lower_bound=1,
     flag_values=FLAGS)
 PRECISION = flags.DEFINE_enum(
-    'precision', 'float32', ['float32', 'mixed_bfloat16'],
-    'What the encoder computes in; vectors are float32.', flag_values=FLAGS)
+    'precision', 'float32', ['float32', 'bfloat16'],
+    'What the encoder stores and computes in; vectors are float32.',
+    flag_values=FLAGS)
+STS = flags.DEFINE_string(
+    'sts', None, 'A file of STS-B, see tasks.sts: what --precision costs there '
+    'is then said on the card.', flag_values=FLAGS)
 
 
 def run() -> None:
@@ -42,7 +46,9 @@ def run() -> None:
     from export import bundle, serving_ops
 
     output = pathlib.Path(OUTPUT.value)
-    version = bundle.write(INIT.value, output, VERSION.value, PRECISION.value)
+    version = bundle.write(
+        INIT.value, output, VERSION.value, PRECISION.value, STS.value
+    )
     size = sum(p.stat().st_size for p in version.rglob('*') if p.is_file())
     signatures = serving_ops.read(version).signature_def
     names = [n for n in sorted(signatures) if not n.startswith('__saved')]

@@ -1,18 +1,23 @@
 """The signatures of an export: strings in, a graph of plain operations.
 
-    embed      texts [B] -> embeddings [B, D]
-    tokens     texts [B] -> states [B, T, D], starts, ends, ids [B, T],
-               lengths [B]
-    fill_mask  texts [B] -> tokens, scores [B, MASKS, ANSWERS], count [B]
+    embed           texts [B] -> embeddings [B, D]
+    embed_PROMPT    the same, of each text with that prompt before it
+    tokens          texts [B] -> states [B, T, D], starts, ends, ids [B, T],
+                    lengths [B]
+    fill_mask       texts [B] -> tokens, scores [B, MASKS, ANSWERS], count [B]
+    classify        texts [B] -> label [B], labels, probabilities, scores
+                    [B, C]
+    classify_pairs  texts, pairs [B] -> the same
 
-They compute what `Loaded.encode`, `Loaded.states` and `Loaded.fill_mask`
-compute, through the same layers. A batch goes through the encoder in chunks,
-one after the other, so that memory does not grow with the batch. `embed` takes
-texts by their length: chunks are of equal length, nearly without padding, and
-small enough for the caches of a processor.
+They compute what `Loaded.encode`, `Loaded.states`, `Loaded.fill_mask` and
+`Loaded.classify` compute, through the same layers. A batch goes through the
+encoder in chunks, one after the other, so that memory does not grow with the
+batch. `embed` and `classify` take texts by their length: chunks are of equal
+length, nearly without padding, and small enough for the caches of a processor.
 
 Glossary of shapes: B texts of a call, C texts of a chunk, T tokens with
-specials, N pieces of all texts together, Q masks of a text, D width.
+specials, N pieces of all texts together, Q masks of a text, D width, C also
+classes.
 """
 
 from collections.abc import Callable, Sequence
@@ -40,24 +45,47 @@ class Signatures:
 
     Attributes:
         loaded: the workdir.
-        functions: by name, a concrete function of `texts` [B] string.
+        functions: by name, a concrete function of `texts` [B] string, and of
+            `pairs` [B] string where it is about two texts.
         weights: by path, the variables that they read; what only training
             needs is not among them.
         constants: by path, the weights that are constants of the graphs.
+        narrow: by path, variables in bfloat16 that stand for those of the
+            workdir.
     """
 
     def __init__(self, loaded: Loaded):
         """Traces them."""
         self.loaded = loaded
-        wanted = {'embed': self._embed, 'tokens': self._tokens}
+        texts, pairs = (
+            tf.TensorSpec((None,), tf.string, name=name)
+            for name in ('texts', 'pairs')
+        )
+        # One graph, whatever stands before a text.
+        bare = tf.function(
+            self._embed, input_signature=[texts], autograph=False
+        )
+        wanted = {
+            'embed': self._prompted(bare, loaded.prompt_of()),
+            'tokens': self._tokens,
+        }
+        for name in loaded.config.prompts:
+            wanted[f'embed_{name}'] = self._prompted(
+                bare, loaded.prompt_of(name)
+            )
         if loaded.fill_rows:
             wanted['fill_mask'] = self._fill_mask
-        texts = tf.TensorSpec((None,), tf.string, name='texts')
-        self.constants = _constants(loaded)
-        with _instead(loaded, self.constants):
+        if 'label' in loaded.model.objectives:
+            wanted['classify'] = self._classify
+            wanted['classify_pairs'] = self._classify_pairs
+        inputs = {'classify_pairs': [texts, pairs]}
+        self.constants, self.narrow = _constants(loaded), _narrow(loaded)
+        with _instead(loaded, self.constants | self.narrow):
             self.functions = {
                 name: tf.function(
-                    function, input_signature=[texts], autograph=False
+                    function,
+                    input_signature=inputs.get(name, [texts]),
+                    autograph=False,
                 ).get_concrete_function()
                 for name, function in wanted.items()
             }
@@ -66,10 +94,14 @@ class Signatures:
             for function in self.functions.values()
             for variable in function.variables
         }
-        self.weights = {
+        held = {
             path: variable.value
             for path, variable in loaded.model.variables.items()
-            if variable.value.ref() in read
+        } | self.narrow
+        self.weights = {
+            path: variable
+            for path, variable in held.items()
+            if variable.ref() in read
         }
 
     def save(self, folder: str) -> None:
@@ -83,34 +115,99 @@ class Signatures:
 
     # ------------------------------------------------------- the signatures
 
+    def _prompted(self, embed: Callable, prompt: str) -> Callable:
+        """`embed` of texts with a prompt before each."""
+        if not prompt:
+            return embed
+        return lambda texts: embed(tf.strings.join([prompt, texts]))
+
     def _embed(self, texts: Tensor) -> dict[str, Tensor]:
         """One vector for each text, pooled as the config says."""
-
         pieces = self.loaded.tokenizer.tokenize(texts)
         ids, lengths = self._padded(pieces.flat_values, pieces.row_splits)
+        return {
+            'embeddings': self._by_length(
+                self.loaded.embed, self.loaded.vector_width(), ids, lengths
+            )
+        }
+
+    def _classify(self, texts: Tensor) -> dict[str, Tensor]:
+        """What each text is."""
+        pieces = self.loaded.tokenizer.tokenize(texts)
+        return self._classes(
+            *self._padded(pieces.flat_values, pieces.row_splits)
+        )
+
+    def _classify_pairs(
+        self, texts: Tensor, pairs: Tensor
+    ) -> dict[str, Tensor]:
+        """What each two texts are to each other."""
+        return self._classes(*self.loaded.laid_out(texts, pairs))
+
+    def _classes(
+        self, ids: Tensor, lengths: Tensor, *second: Tensor
+    ) -> dict[str, Tensor]:
+        """Scores of all classes, and the best one's name."""
+        labels = self.loaded.config.labels
+        names = tf.constant(labels)
+        scores = self._by_length(
+            self.loaded.class_scores, len(labels), ids, lengths, *second
+        )
+        count = tf.shape(scores)[0]
+        return {
+            'label': tf.gather(names, tf.argmax(scores, axis=1)),
+            'labels': tf.tile(names[None], [count, 1]),
+            'probabilities': self.loaded.probabilities_of(scores),
+            'scores': scores,
+        }
+
+    def _by_length(
+        self,
+        compute: Callable[..., Tensor],
+        width: int,
+        ids: Tensor,
+        lengths: Tensor,
+        *more: Tensor,
+    ) -> Tensor:
+        """Computes something of each text, those of like length together.
+
+        Args:
+            compute: of ids [C, T], lengths [C] and of `more` -> [C, width].
+            width: of what it gives.
+            ids: [B, T] int32.
+            lengths: [B] int32.
+            *more: [B] each.
+
+        Returns:
+            [B, width] float32 in the order of `ids`.
+        """
         order = tf.argsort(lengths, stable=True)
-        ids, lengths = tf.gather(ids, order), tf.gather(lengths, order)
+        ids, lengths, *more = (
+            tf.gather(x, order) for x in (ids, lengths, *more)
+        )
 
         def chunk(begin: Tensor, end: Tensor) -> tuple[Tensor, ...]:
             here = lengths[begin:end]
             # Constants of the loop itself, not what is passed to it.
             own = {k: tf.constant(v.numpy()) for k, v in self.constants.items()}
-            with _instead(self.loaded, own):
+            with _instead(self.loaded, own | self.narrow):
                 return (
-                    self.loaded.embed(ids[begin:end, : _longest(here)], here),
+                    compute(
+                        ids[begin:end, : _longest(here)],
+                        here,
+                        *(x[begin:end] for x in more),
+                    ),
                 )
 
-        (embeddings,) = _in_chunks(
+        (found,) = _in_chunks(
             _ends_by_tokens(
                 lengths, max(SORTED_TOKENS, self.loaded.max_length)
             ),
             chunk,
-            [((self.loaded.vector_width(),), tf.float32)],
+            [((width,), tf.float32)],
         )
-        embeddings = tf.tensor_scatter_nd_update(
-            embeddings, order[:, None], embeddings
-        )  # as they came
-        return {'embeddings': embeddings}
+        # As they came.
+        return tf.tensor_scatter_nd_update(found, order[:, None], found)
 
     def _tokens(self, texts: Tensor) -> dict[str, Tensor]:
         """The state of each token, and the bytes that it stands for."""
@@ -305,12 +402,28 @@ def _constants(loaded: Loaded) -> dict[str, Tensor]:
     }
 
 
+def _narrow(loaded: Loaded) -> dict[str, tf.Variable]:
+    """By path, the embeddings in bfloat16; none where it is float32.
+
+    They are looked up, not multiplied: as variables they are stored once.
+    """
+    dtype = loaded.encoder.compute_dtype
+    if dtype == 'float32':
+        return {}
+    table = loaded.encoder.embedding_table
+    return {
+        table.path: tf.Variable(
+            tf.cast(table.value, dtype), trainable=False, name='embeddings'
+        )
+    }
+
+
 def _instead(
-    loaded: Loaded, constants: dict[str, Tensor]
+    loaded: Loaded, values: dict[str, Tensor]
 ) -> keras.StatelessScope:
     """Inside, weights have these values."""
     scope = keras.StatelessScope()
-    for path, value in constants.items():
+    for path, value in values.items():
         scope.add_update((loaded.model.variables[path], value))
     return scope
 

@@ -39,7 +39,7 @@ def run() -> bool:
         model='the folder of a version, DIR/1',
         init='the workdir it was made from',
     )
-    from export import comparison, serving_ops
+    from export import bundle, comparison, serving_ops
     from infoword_tf.config import Config
 
     model, workdir = pathlib.Path(MODEL.value), pathlib.Path(INIT.value)
@@ -63,7 +63,7 @@ def run() -> bool:
 
     import infoword_tf
 
-    loaded = infoword_tf.load(workdir, export['precision'])
+    loaded = infoword_tf.load(workdir, bundle.POLICIES[export['precision']])
     tolerance = comparison.TOLERANCE[export['precision']]
     names = [*export['signatures'], 'serving_default']
     wanted = {

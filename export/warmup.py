@@ -17,7 +17,7 @@ from collections.abc import Sequence
 
 FOLDER, NAME = 'assets.extra', 'tf_serving_warmup_requests'
 MODEL = 'infoword'  # as in export/serving/models.config
-INPUT = 'texts'
+INPUTS = {'classify_pairs': ('texts', 'pairs')}  # others: texts alone
 
 
 def _field(number: int, payload: bytes) -> bytes:
@@ -40,8 +40,10 @@ def prediction_log(signature: str, texts: Sequence[str]) -> bytes:
 
     tensor = tf.make_tensor_proto(list(texts), tf.string, [len(texts)])
     spec = _field(1, MODEL.encode()) + _field(3, signature.encode())
-    entry = _field(1, INPUT.encode()) + _field(2, tensor.SerializeToString())
-    request = _field(1, spec) + _field(2, entry)
+    request = _field(1, spec)
+    for name in INPUTS.get(signature, ('texts',)):
+        entry = _field(1, name.encode())
+        request += _field(2, entry + _field(2, tensor.SerializeToString()))
     return _field(6, _field(1, request))
 
 

@@ -108,7 +108,8 @@ class Encoder(keras.layers.Layer):
 
         float32, since scores are.
         """
-        return ops.take(self.embedding_table, ids, axis=0)
+        # A table in bfloat16 is one of an export.
+        return ops.cast(ops.take(self.embedding_table, ids, axis=0), 'float32')
 
     def empty_state(self, batch: int, length: int) -> Any:
         """What remembers nothing yet: arrays in a named tuple or a dict.

@@ -526,7 +526,10 @@ class Loaded:
         self, ids: Tensor, lengths: Tensor, second: Tensor | None = None
     ) -> Tensor:
         """[B, C] float32 of `class_scores`; args as there."""
-        scores = self.class_scores(ids, lengths, second)
+        return self.probabilities_of(self.class_scores(ids, lengths, second))
+
+    def probabilities_of(self, scores: Tensor) -> Tensor:
+        """[B, C] scores of classes -> [B, C], see `classify`."""
         if scores.shape[-1] == 1:
             return ops.sigmoid(scores)
         return ops.softmax(scores, axis=-1)

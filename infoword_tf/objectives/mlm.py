@@ -88,7 +88,8 @@ class MaskedPieces(VocabularyPieces):
     def piece_scores(self, states: Tensor, counts: np.ndarray) -> Tensor:
         """f(a, .) over the vocabulary: states [B, Q, D] -> [B, Q, V]."""
         x = ops.cast(self.head(states), 'float32')
-        scores = ops.matmul(x, ops.transpose(self.encoder.embedding_table))
+        table = ops.cast(self.encoder.embedding_table, 'float32')
+        scores = ops.matmul(x, ops.transpose(table))
         return scores + self.piece_bias if self.transform else scores
 
     def score(self, batch: Batch, candidates: None) -> infonce.Outcome:
@@ -129,7 +130,8 @@ class NcePieces(Objective):
         it was trained on.
         """
         x = ops.cast(states, 'float32')
-        scores = ops.matmul(x, ops.transpose(self.encoder.embedding_table))
+        table = ops.cast(self.encoder.embedding_table, 'float32')
+        scores = ops.matmul(x, ops.transpose(table))
         frequencies = np.log(counts / counts.sum())
         return scores + frequencies.astype('float32')
 

@@ -119,6 +119,7 @@ def make(
         prompts=dict(vectors.prompts),
         prompt=vectors.prompt,
         labels=source.labels if 'label' in rows else (),
+        run={'source': pathlib.Path(source.where).name},
     )
     shapes = shapes_of(config, source.pieces.tokenizer.specials)
     own = {path: shape for path, shape in shapes.items()

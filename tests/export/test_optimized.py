@@ -87,7 +87,7 @@ class OptimizedTest(absltest.TestCase):
     def test_kernels_in_bfloat16_are_constants(self):
         with tempfile.TemporaryDirectory() as made:
             path = bundle.write(
-                workdirs.shared(), pathlib.Path(made), 1, 'mixed_bfloat16'
+                workdirs.shared(), pathlib.Path(made), 1, 'bfloat16'
             )
             nodes = optimized(str(path))
         products = [n for n in nodes.values() if 'FusedMatMul' in n.op]

@@ -1,0 +1,247 @@
+"""Exports of converted weights: classes, pairs, prompts, bfloat16."""
+
+import functools
+import pathlib
+import tempfile
+
+import numpy as np
+import tensorflow as tf
+from absl.testing import absltest, parameterized
+
+import infoword_tf
+from export import bundle, comparison
+from infoword_tf import convert
+from infoword_tf.config import read_exported
+from tests.weights import folders
+
+TEXTS = ['a cab. b', 'deaf bees', '', 'x y z ' * 20]
+PAIRS = ['bad', 'a b c d e f g h i j k l m n o p', 'z', '']
+KINDS = {
+    'classes': ('bert_classes', {}),
+    'one_class': ('bert_one_class', {}),
+    'roberta': ('xlm_roberta_classes', {}),
+    'xlnet': ('xlnet_classes', {}),
+    'prompts': ('bert', {'query': 'ask: ', 'passage': 'it says '}),
+    'masks': ('distilbert', {}),
+}
+
+
+@functools.cache
+def folder():
+    """Where all of them lie."""
+    return pathlib.Path(tempfile.mkdtemp())
+
+
+@functools.cache
+def workdir(kind):
+    """A converted workdir."""
+    case, prompts = KINDS[kind]
+    source = folders.write(folder() / kind / 'source', case)
+    convert.convert(source, folder() / kind / 'workdir', prompts=prompts)
+    return folder() / kind / 'workdir'
+
+
+@functools.cache
+def exported(kind, precision='float32'):
+    """A version of it."""
+    return bundle.write(
+        workdir(kind), folder() / kind / precision, 1, precision
+    )
+
+
+@functools.cache
+def served(kind):
+    """Its functions."""
+    import tensorflow_text  # noqa: F401  (its operations are in the graph)
+
+    return tf.saved_model.load(str(exported(kind))).signatures
+
+
+class ConvertedTest(parameterized.TestCase):
+    @parameterized.parameters('classes', 'one_class', 'roberta', 'xlnet')
+    def test_classes_of_texts_and_of_pairs(self, kind):
+        loaded = infoword_tf.load(workdir(kind))
+        texts, pairs = tf.constant(TEXTS), tf.constant(PAIRS)
+        for found, wanted in (
+            (
+                served(kind)['classify'](texts=texts),
+                loaded.classify(TEXTS),
+            ),
+            (
+                served(kind)['classify_pairs'](texts=texts, pairs=pairs),
+                loaded.classify(TEXTS, PAIRS),
+            ),
+        ):
+            np.testing.assert_allclose(
+                found['probabilities'], wanted, atol=1e-5
+            )
+            scores = found['scores'].numpy()
+            again = (
+                1 / (1 + np.exp(-scores))
+                if scores.shape[1] == 1
+                else np.exp(scores) / np.exp(scores).sum(1, keepdims=True)
+            )
+            np.testing.assert_allclose(wanted, again, atol=1e-5)
+            labels = [label.encode() for label in loaded.config.labels]
+            np.testing.assert_array_equal(found['labels'], [labels] * 4)
+            np.testing.assert_array_equal(
+                found['label'], [labels[i] for i in scores.argmax(1)]
+            )
+
+    def test_a_pair_is_laid_out_as_the_tokenizers_do(self):
+        loaded = infoword_tf.load(workdir('classes'))
+        index = loaded.tokenizer.vocabulary.index
+        ids, lengths, second = loaded.laid_out(
+            tf.constant(['a b', 'c']), tf.constant(['d', 'e f'])
+        )
+        cls, sep = index('[CLS]'), index('[SEP]')
+        a, b, c, d, e, f = map(index, 'abcdef')
+        np.testing.assert_array_equal(
+            ids, [[cls, a, b, sep, d, sep], [cls, c, sep, e, f, sep]]
+        )
+        np.testing.assert_array_equal(lengths, [6, 6])
+        np.testing.assert_array_equal(second, [4, 3])
+        loaded = infoword_tf.load(workdir('roberta'))
+        ids, lengths, second = loaded.laid_out(
+            tf.constant(['a']), tf.constant(['b'])
+        )
+        index = loaded.tokenizer.vocabulary.index
+        np.testing.assert_array_equal(
+            ids,
+            [[0, index('\u2581a'), 2, 2, index('\u2581b'), 2]],
+        )
+        np.testing.assert_array_equal(second, [4])
+
+    def test_the_longer_of_a_pair_is_cut_as_the_tokenizers_do(self):
+        """As `longest_first` of the package tokenizers."""
+        import tokenizers
+
+        loaded = infoword_tf.load(workdir('classes'))
+        path = folder() / 'classes' / 'out'
+        if not path.exists():
+            convert.give(workdir('classes'), path, 'huggingface')
+        other = tokenizers.Tokenizer.from_file(str(path / 'tokenizer.json'))
+        other.enable_truncation(loaded.max_length, strategy='longest_first')
+        sizes = (0, 1, 2, 8, 9, 16, 17, 30)
+        texts = ['a ' * n for n in sizes for _ in sizes]
+        pairs = ['b ' * n for _ in sizes for n in sizes]
+        ids, lengths, _ = loaded.laid_out(
+            tf.constant(texts), tf.constant(pairs)
+        )
+        for row, encoding in enumerate(
+            other.encode_batch(list(zip(texts, pairs, strict=True)))
+        ):
+            self.assertEqual(
+                list(ids[row, : lengths[row]].numpy()), encoding.ids
+            )
+
+    def test_prompts_are_signatures(self):
+        loaded = infoword_tf.load(workdir('prompts'))
+        texts = tf.constant(TEXTS)
+        for name, prompt in (('', ''), ('_query', 'ask: '),
+                             ('_passage', 'it says ')):  # fmt: skip
+            found = served('prompts')[f'embed{name}'](texts=texts)
+            wanted = loaded.encode(
+                [prompt + text for text in TEXTS], progress=False
+            )
+            np.testing.assert_allclose(
+                found['embeddings'], wanted, atol=1e-5
+            )
+
+    def test_masks_are_filled(self):
+        loaded = infoword_tf.load(workdir('masks'))
+        found = served('masks')['fill_mask'](texts=tf.constant(['a [MASK] b']))
+        wanted = loaded.fill_mask('a [MASK] b')[0]
+        np.testing.assert_allclose(
+            found['scores'][0, 0], [score for _, score in wanted], atol=1e-5
+        )
+
+    @parameterized.parameters(*KINDS)
+    def test_a_process_without_this_project(self, kind):
+        import sys
+
+        texts = [text.encode() for text in TEXTS]
+        batches = {'all': [*texts, *comparison.NASTY[:6]], 'none': []}
+        found, report = comparison.run_elsewhere(
+            exported(kind), batches, sys.executable
+        )
+        self.assertNotIn('infoword_tf', report['imported'])
+        _, described = read_exported(exported(kind))
+        loaded = infoword_tf.load(workdir(kind))
+        for batch, content in batches.items():
+            wanted = comparison.in_python(
+                loaded, content, [*described['signatures'], 'serving_default']
+            )
+            worst = comparison.difference(found[batch], wanted, 1e-5)
+            self.assertLessEqual(max(worst.values()), 1e-5, worst)
+
+    def test_bfloat16_is_what_is_stored(self):
+        version = exported('prompts', 'bfloat16')
+        names = tf.train.list_variables(str(version / 'variables/variables'))
+        reader = tf.train.load_checkpoint(str(version / 'variables/variables'))
+        table = [n for n, shape in names if shape == [60, 16]]
+        self.assertLen(table, 1)
+        self.assertEqual(
+            reader.get_variable_to_dtype_map()[table[0]], tf.bfloat16
+        )
+        found = tf.saved_model.load(str(version)).signatures['embed'](
+            texts=tf.constant(TEXTS)
+        )['embeddings']
+        self.assertEqual(found.dtype, tf.float32)
+        wanted = infoword_tf.load(workdir('prompts')).encode(
+            TEXTS, progress=False
+        )
+        gap = np.abs(found - wanted).max()
+        self.assertBetween(gap, 1e-6, 0.1)
+
+    def test_the_card(self):
+        exported('classes')
+        card = (folder() / 'classes/float32/MODEL_CARD.md').read_text()
+        for words in (
+            'Converted from the weights `source`, with the heads `label`',
+            '### `classify_pairs`',
+            'of each class, before they become probabilities',
+            '"pairs": "a passage"',
+        ):
+            self.assertIn(words, card)
+        exported('prompts')
+        card = (folder() / 'prompts/float32/MODEL_CARD.md').read_text()
+        self.assertIn('`embed_query` puts "ask: " before each text', card)
+        self.assertIn('the encoder alone.', card)
+
+    def test_what_less_precision_costs_is_said(self):
+        path = folder() / 'sts.csv'
+        rows = [
+            (5, 'a cab', 'a cab'), (1, 'bees', 'x y z'), (3, 'a b', 'a c'),
+            (2, 'deaf', 'cab cab'),
+        ]  # fmt: skip
+        path.write_text(
+            '\n'.join(f'g\tf\ty\t0\t{s}\t{a}\t{b}' for s, a, b in rows)
+        )
+        bundle.write(
+            workdir('prompts'), folder() / 'sts', 1, 'bfloat16', str(path)
+        )
+        card = (folder() / 'sts/MODEL_CARD.md').read_text()
+        self.assertRegex(
+            card,
+            r'Spearman x 100 on `sts.csv` \(4 pairs\): '
+            r'-?\d+\.\d\d, -?\d+\.\d\d in float32',
+        )
+
+    def test_warm_up_has_both_texts(self):
+        records = list(
+            tf.data.TFRecordDataset(
+                str(exported('classes') / 'assets.extra'
+                    / 'tf_serving_warmup_requests')
+            ).as_numpy_iterator()
+        )  # fmt: skip
+        pairs = [r for r in records if b'classify_pairs' in r]
+        self.assertLen(pairs, 2)
+        for record in pairs:
+            self.assertIn(b'\x0a\x05texts', record)
+            self.assertIn(b'\x0a\x05pairs', record)
+
+
+
+if __name__ == '__main__':
+    absltest.main()
