@@ -26,8 +26,8 @@ CORE = frozenset("""
     Greater GreaterEqual HashTableV2 Identity If Less LessEqual Log
     LogicalAnd LogicalNot LogicalOr LogSoftmax LookupTableFindV2
     LookupTableImportV2 MatMul Max Maximum Mean MergeV2Checkpoints Min
-    Minimum Mul Neg NoOp NotEqual Pack Pad PartitionedCall Placeholder Prod
-    RaggedGather RaggedRange RaggedTensorToTensor Range ReadVariableOp
+    Minimum Mul Neg NoOp NotEqual Pack Pad PadV2 PartitionedCall Placeholder
+    Prod RaggedGather RaggedRange RaggedTensorToTensor Range ReadVariableOp
     RealDiv ReduceJoin Relu Reshape RestoreV2 Rsqrt SaveV2 Select SelectV2
     Shape ShardedFilename Sigmoid Size Slice Softmax Split SplitV Sqrt
     Square Squeeze StatefulPartitionedCall StatelessIf StatelessWhile

@@ -120,11 +120,13 @@ class SetupTest(absltest.TestCase):
 
 
 def quoted_commands(text):
-    """Lines `python -m ...` and `make ...` of code blocks, joined at '\\'."""
+    """Lines `python -m ...`, `python FILE.py ...` and `make ...` of code
+    blocks, joined at '\\'.
+    """
     for block in re.findall(r'^```\w*\n(.*?)^```', text, re.M | re.S):
         for line in block.replace('\\\n', ' ').splitlines():
             line = line.split('  #')[0].strip()
-            if re.match(r'(\S*python\S* -m|make) ', line):
+            if re.match(r'(\S*python\S* (-m|\S+\.py)|make) ', line):
                 yield line
 
 
@@ -140,8 +142,11 @@ def known_flags(module):
     found = set()
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.Call) and node.args:
-            if ast.unparse(node.func).startswith('flags.DEFINE_'):
+            function = ast.unparse(node.func)
+            if function.startswith('flags.DEFINE_'):
                 found.add(ast.literal_eval(node.args[0]))
+            elif function.endswith('.add_argument'):
+                found.add(ast.literal_eval(node.args[0]).removeprefix('--'))
     return found
 
 
@@ -156,6 +161,8 @@ class CommandsTest(absltest.TestCase):
                 if '=' not in word:
                     self.assertIn(word, targets, command)
             return
+        if words[1].endswith('.py'):
+            words[1:2] = '-m', words[1].removesuffix('.py').replace('/', '.')
         module = words[words.index('-m') + 1]
         if module in ('pytest', 'ruff', 'pip', 'venv', 'tensorboard.main'):
             return

@@ -79,8 +79,11 @@ def join(
     ]
     rows = tf.concat(parts, axis=1)
     begins = len(before) + sizes[0] + len(between)
+    ids = rows.to_tensor(padding)
+    # Also where there are no texts: two columns, as anywhere.
+    lacking = tf.maximum(2 - tf.shape(ids)[1], 0)
     return (
-        rows.to_tensor(padding),
+        tf.pad(ids, [[0, 0], [0, lacking]], constant_values=padding),
         tf.cast(rows.row_lengths(), tf.int32),
         tf.cast(begins, tf.int32),
     )
