@@ -2,6 +2,7 @@
 # make test         run the tests
 # make lint         ruff
 # make oracles [WRITE=1]   ask other people's programs again what tests expect
+# make serve-check  run exports of every kind in C, with what servers link
 # make serving-compat [MODEL=DIR/1]   run an export in TensorFlow 2.12 too
 # make bench-peers   other people's programs, for --peers of benchmarks
 # Each sets up .venv/ first, with the exact versions of constraints.txt; a
@@ -14,7 +15,8 @@ PYTHON ?= $(FOUND)
 PY := .venv/bin/python
 export TF_CPP_MIN_LOG_LEVEL ?= 3
 
-.PHONY: help setup quickstart test lint oracles serving-compat bench-peers
+.PHONY: help setup quickstart test lint oracles serve-check serving-compat \
+  bench-peers
 help:
 	@sed -n '1,7s/^# //p' Makefile
 
@@ -51,8 +53,14 @@ oracles: setup .venv-oracles/installed
 	.venv-oracles/bin/python -m tests.oracles.xlnet $(if $(WRITE),--write)
 	.venv-oracles/bin/python -m tests.oracles.trec_eval \
 	  $(if $(WRITE),--write)
+	.venv-oracles/bin/python -m tests.oracles.huggingface \
+	  $(if $(WRITE),--write)
 	$(PY) -m pytest tests/oracles tests/tasks/test_ranking.py \
-	  tests/encoders/test_relative_encoder.py
+	  tests/encoders/test_relative_encoder.py tests/weights
+	rm -rf .venv-oracles/folders
+	$(PY) -m tests.oracles.folders --output=.venv-oracles/folders
+	.venv-oracles/bin/python -m tests.oracles.huggingface \
+	  --folders=.venv-oracles/folders
 
 .venv-oracles/installed: constraints.txt
 	$(PYTHON) -m venv .venv-oracles
@@ -77,6 +85,9 @@ bench-peers: .venv-peers/installed
 SERVING_PYTHON ?= $(shell for p in "$(PYTHON)" python3.11; do \
   $$p -c 'import sys; sys.exit(sys.version_info[:2] != (3, 11))' \
   >/dev/null 2>&1 && echo $$p && break; done)
+
+serve-check: setup
+	$(PY) -m pytest -n 2 tests/export/test_serving.py
 
 serving-compat: setup .venv-serving/installed
 	$(PY) -m export.compat $(if $(MODEL),--model=$(MODEL))

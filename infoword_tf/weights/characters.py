@@ -3,7 +3,8 @@
 XLNet's tokenizer changes a text before its model's own normalisation. Each
 change is one of a character alone (but for two quotes in a row), so both
 together are one table, which the model applies in the graph and maps offsets
-through.
+through. Hangul is read as SentencePiece reads it, whole; the package tokenizers
+takes its syllables apart, and then knows none of them.
 """
 
 import io
@@ -31,28 +32,32 @@ def table(
     own = sentencepiece.SentencePieceProcessor(
         model_proto=proto.SerializeToString()
     )
-    rules = []
-    if quotes:
-        rules += [('``', '"'), ("''", '"')]
-    for number in range(sys.maxunicode + 1):
-        if 0xD800 <= number < 0xE000:
-            continue
-        character = chr(number)
-        made = character
+    characters = [
+        chr(number)
+        for number in range(sys.maxunicode + 1)
+        if not 0xD800 <= number < 0xE000  # halves of pairs
+    ]
+
+    def changed(text: str) -> str:
         if strip_accents:
-            made = ''.join(
+            text = ''.join(
                 c
-                for c in unicodedata.normalize('NFKD', made)
+                for c in unicodedata.normalize('NFKD', text)
                 if not unicodedata.combining(c)
             )
-        if lower_case:
-            made = made.lower()
-        rules.append((character, made))
-    found = []
-    for before, after in rules:
-        made = _normalised(own, after)
-        if made != before:
-            found.append((before, made))
+        # Character by character: no other one decides.
+        return ''.join(map(str.lower, text)) if lower_case else text
+
+    alone = {c: _normalised(own, changed(c)) for c in characters}
+    found = [(c, made) for c, made in alone.items() if made != c]
+    # Characters in several parts, which the model puts together.
+    for character in characters:
+        parts = unicodedata.normalize('NFD', character)
+        made = _normalised(own, changed(parts)) if len(parts) > 1 else ''
+        if len(parts) > 1 and made != ''.join(map(alone.get, parts)):
+            found.append((parts, made))
+    if quotes:
+        found += [(pair, _normalised(own, '"')) for pair in ('``', "''")]
     lines = '\n'.join(
         ' '.join(f'{ord(c):X}' for c in before)
         + '\t'

@@ -1,8 +1,6 @@
 """Exports of converted weights: classes, pairs, prompts, bfloat16."""
 
-import functools
-import pathlib
-import tempfile
+import sys
 
 import numpy as np
 import tensorflow as tf
@@ -12,49 +10,10 @@ import infoword_tf
 from export import bundle, comparison
 from infoword_tf import convert
 from infoword_tf.config import read_exported
-from tests.weights import folders
+from tests.export.converted import KINDS, exported, folder, served, workdir
 
 TEXTS = ['a cab. b', 'deaf bees', '', 'x y z ' * 20]
 PAIRS = ['bad', 'a b c d e f g h i j k l m n o p', 'z', '']
-KINDS = {
-    'classes': ('bert_classes', {}),
-    'one_class': ('bert_one_class', {}),
-    'roberta': ('xlm_roberta_classes', {}),
-    'xlnet': ('xlnet_classes', {}),
-    'prompts': ('bert', {'query': 'ask: ', 'passage': 'it says '}),
-    'masks': ('distilbert', {}),
-}
-
-
-@functools.cache
-def folder():
-    """Where all of them lie."""
-    return pathlib.Path(tempfile.mkdtemp())
-
-
-@functools.cache
-def workdir(kind):
-    """A converted workdir."""
-    case, prompts = KINDS[kind]
-    source = folders.write(folder() / kind / 'source', case)
-    convert.convert(source, folder() / kind / 'workdir', prompts=prompts)
-    return folder() / kind / 'workdir'
-
-
-@functools.cache
-def exported(kind, precision='float32'):
-    """A version of it."""
-    return bundle.write(
-        workdir(kind), folder() / kind / precision, 1, precision
-    )
-
-
-@functools.cache
-def served(kind):
-    """Its functions."""
-    import tensorflow_text  # noqa: F401  (its operations are in the graph)
-
-    return tf.saved_model.load(str(exported(kind))).signatures
 
 
 class ConvertedTest(parameterized.TestCase):
@@ -158,8 +117,6 @@ class ConvertedTest(parameterized.TestCase):
 
     @parameterized.parameters(*KINDS)
     def test_a_process_without_this_project(self, kind):
-        import sys
-
         texts = [text.encode() for text in TEXTS]
         batches = {'all': [*texts, *comparison.NASTY[:6]], 'none': []}
         found, report = comparison.run_elsewhere(

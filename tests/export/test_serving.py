@@ -15,7 +15,7 @@ from google.protobuf import text_format
 
 import infoword_tf
 from export import bundle, comparison, runner, serving_ops
-from tests.export import protos, workdirs
+from tests.export import converted, protos, workdirs
 
 HERE = pathlib.Path(__file__).parent
 SERVING = HERE.parent.parent / 'export' / 'serving'
@@ -68,11 +68,13 @@ class CTest(parameterized.TestCase):
         )  # fmt: skip
         shutil.copytree(MODEL, cls.folder / 'moved')
 
-    def serve(self, texts, loaded, model='moved'):
-        """[n, D] of `embed`, and what the program says where it fails."""
+    def serve(
+        self, texts, loaded, model='moved', name='embed', output='embeddings'
+    ):
+        """[n, D] of a signature, and what the program says if it fails."""
         model = self.folder / model
-        signature = serving_ops.read(model).signature_def['embed']
-        output, index = signature.outputs['embeddings'].name.split(':')
+        signature = serving_ops.read(model).signature_def[name]
+        output, index = signature.outputs[output].name.split(':')
         runner.write_texts(self.folder / 'texts', texts)
         done = subprocess.run(
             [
@@ -114,6 +116,41 @@ class CTest(parameterized.TestCase):
         loaded = infoword_tf.load(run)
         wanted = loaded.encode(texts, progress=False)
         self.assertLess(np.abs(found - wanted).max(), 1e-5)
+
+    @parameterized.product(
+        serving=list(serving_ops.TEXT_LIBRARIES),
+        asked=[
+            ('classes', 'classify', 'probabilities'),
+            ('one_class', 'classify', 'scores'),
+            ('prompts', 'embed_query', 'embeddings'),
+            ('roberta', 'embed', 'embeddings'),
+            ('xlnet', 'embed', 'embeddings'),
+        ],
+    )
+    def test_converted(self, serving, asked):
+        kind, signature, output = asked
+        texts = [b'a cab.', b'', b'x y z ' * 40, *comparison.NASTY[:9]]
+        found, error = self.serve(
+            texts,
+            libraries(serving),
+            converted.exported(kind),
+            signature,
+            output,
+        )
+        self.assertEqual(error, '')
+        function = converted.served(kind)[signature]
+        wanted = function(texts=tf.constant(texts))[output]
+        self.assertLess(np.abs(found - wanted).max(), 1e-5)
+
+    @parameterized.parameters(*serving_ops.TEXT_LIBRARIES)
+    def test_bfloat16(self, serving):
+        texts = [b'a cab.', b'', b'x y z ' * 40]
+        version = converted.exported('prompts', 'bfloat16')
+        found, error = self.serve(texts, libraries(serving), version)
+        self.assertEqual(error, '')
+        function = converted.served('prompts')['embed']
+        wanted = function(texts=tf.constant(texts))['embeddings']
+        self.assertLess(np.abs(found - wanted).max(), 0.1)
 
     def test_no_texts(self):
         found, error = self.serve([], libraries('2.12 to 2.19'))

@@ -1,0 +1,51 @@
+"""Converted weights of several kinds, each exported once, for tests."""
+
+import functools
+import pathlib
+import tempfile
+
+import tensorflow as tf
+
+from export import bundle
+from infoword_tf import convert
+from tests.weights import folders
+
+KINDS = {
+    'classes': ('bert_classes', {}),
+    'one_class': ('bert_one_class', {}),
+    'roberta': ('xlm_roberta_classes', {}),
+    'xlnet': ('xlnet_classes', {}),
+    'prompts': ('bert', {'query': 'ask: ', 'passage': 'it says '}),
+    'masks': ('distilbert', {}),
+}
+
+
+@functools.cache
+def folder():
+    """Where all of them lie."""
+    return pathlib.Path(tempfile.mkdtemp())
+
+
+@functools.cache
+def workdir(kind):
+    """A converted workdir."""
+    case, prompts = KINDS[kind]
+    source = folders.write(folder() / kind / 'source', case)
+    convert.convert(source, folder() / kind / 'workdir', prompts=prompts)
+    return folder() / kind / 'workdir'
+
+
+@functools.cache
+def exported(kind, precision='float32'):
+    """A version of it."""
+    return bundle.write(
+        workdir(kind), folder() / kind / precision, 1, precision
+    )
+
+
+@functools.cache
+def served(kind):
+    """Its functions."""
+    import tensorflow_text  # noqa: F401  (its operations are in the graph)
+
+    return tf.saved_model.load(str(exported(kind))).signatures

@@ -1,0 +1,245 @@
+"""Tokenizers of other people's folders: equal ids, and back again."""
+
+import functools
+import io
+import json
+import pathlib
+import random
+import re
+from pydoc_data import topics
+
+import sentencepiece
+import tensorflow as tf
+import tokenizers
+from absl.testing import absltest, parameterized
+from sentencepiece import sentencepiece_model_pb2
+from tokenizers import models, normalizers, pre_tokenizers
+
+from infoword_tf import files
+from infoword_tf.text.wordpiece import WordPiece
+from infoword_tf.weights import pieces
+from tests.weights import folders
+
+NASTY = [
+    'naïve Straße ﬁne … ½ İstanbul', "``quoted'' 'n' ' '",
+    'e\u0301 a\u0308', '漢字かな交じり文 한국어', 'ｆｕｌｌ ﾊﾝｶｸ',
+    'שלום مرحبا', 'हिन्दी ไทย', 'emoji 😀👩\u200d💻',
+    'a\u00adb\u200bc \ufeff', '  many   blanks\tand tabs ', 'ΑΣ Ὀδυσσεύς',
+    'x', '', '²³ ™ ℃',
+]  # fmt: skip
+# A run of one character has several ways to part it, of equal scores.
+TIES = re.compile(r'(.)\1\1')
+
+
+@functools.cache
+def lines():
+    """Real lines but those with ties, and nasty ones."""
+    found = [
+        line
+        for text in topics.topics.values()
+        for line in text.splitlines()
+        if line.strip() and not TIES.search(line.strip())
+    ]
+    return [*random.Random(0).sample(found, 500), *NASTY]
+
+
+@functools.cache
+def trained(first):
+    """A unigram model whose specials are these, as others train them."""
+    model = io.BytesIO()
+    more = {'control_symbols': ['<cls>', '<sep>', '<pad>', '<mask>']}
+    sentencepiece.SentencePieceTrainer.train(
+        sentence_iterator=iter([*lines(), *NASTY]),
+        model_writer=model,
+        model_type='unigram',
+        vocab_size=600,
+        character_coverage=1.0,
+        hard_vocab_limit=False,
+        minloglevel=2,
+        **(more if first == 'xlnet' else {}),
+    )
+    return model.getvalue()
+
+
+def ids(tokenizer, texts):
+    """Ids of ours."""
+    return tokenizer.tokenize(tf.constant(texts)).to_list()
+
+
+def theirs(tokenizer, texts):
+    """Ids of the package tokenizers, without specials."""
+    found = tokenizer.encode_batch(texts, add_special_tokens=False)
+    return [encoding.ids for encoding in found]
+
+
+def rebuilt(proto, *before):
+    """The pipeline that transformers makes of a SentencePiece model."""
+    made = tokenizers.Tokenizer(
+        models.Unigram(
+            [(piece.piece, piece.score) for piece in proto.pieces],
+            next(i for i, p in enumerate(proto.pieces) if p.type == 2),
+            False,
+        )
+    )
+    made.normalizer = normalizers.Sequence(
+        [
+            *before,
+            normalizers.Precompiled(
+                proto.normalizer_spec.precompiled_charsmap
+            ),
+            normalizers.Replace(tokenizers.Regex(' {2,}'), ' '),
+        ]
+    )
+    made.pre_tokenizer = pre_tokenizers.Sequence(
+        [pre_tokenizers.WhitespaceSplit(), pre_tokenizers.Metaspace()]
+    )
+    return made
+
+
+def parsed(model):
+    """Its ModelProto."""
+    proto = sentencepiece_model_pb2.ModelProto()
+    proto.ParseFromString(model)
+    return proto
+
+
+class SentencePieceTest(parameterized.TestCase):
+    def setUp(self):
+        super().setUp()
+        self.folder = pathlib.Path(self.create_tempdir().full_path)
+
+    def test_ids_of_xlm_r_are_shifted(self):
+        model = trained('xlm-r')
+        path = self.folder / 'sentencepiece.bpe.model'
+        path.write_bytes(model)
+        proto = parsed(model)
+        size = len(proto.pieces) + 2
+        found = pieces.read(self.folder, size).tokenizer
+        own = sentencepiece.SentencePieceProcessor(model_proto=model)
+        for text, row in zip(
+            lines(), ids(found, lines()), strict=True
+        ):
+            # fairseq: one more than the model's, and 3 for the unknown.
+            wanted = [i + 1 if i else 3 for i in own.encode(text)]
+            self.assertEqual(row, wanted, text)
+        self.assertEqual(
+            (found.cls_id, found.pad_id, found.sep_id, found.unk_id,
+             found.mask_id),
+            (0, 1, 2, 3, size - 1),
+        )  # fmt: skip
+        self.assertEqual(pieces.unshifted(found.model), model)
+
+    def test_what_goes_out_gives_the_same_ids(self):
+        (self.folder / 'sentencepiece.bpe.model').write_bytes(trained('xlm-r'))
+        size = len(parsed(trained('xlm-r')).pieces) + 2
+        read = pieces.read(self.folder, size)
+        out = self.folder / 'out'
+        out.mkdir()
+        pieces.write(out, read.tokenizer, read.config, 'xlm-roberta', 40)
+        other = tokenizers.Tokenizer.from_file(str(out / 'tokenizer.json'))
+        self.assertEqual(
+            theirs(other, lines()), ids(read.tokenizer, lines())
+        )
+        # And in again, from tokenizer.json alone.
+        (out / 'sentencepiece.bpe.model').unlink()
+        again = pieces.read(out, size)
+        self.assertEqual(again.max_length, 40)
+        self.assertEqual(
+            ids(again.tokenizer, lines()), ids(read.tokenizer, lines())
+        )
+
+    @parameterized.parameters(
+        {}, {'do_lower_case': True}, {'keep_accents': True}
+    )
+    def test_xlnet_changes_text_first(self, **settings):
+        model = trained('xlnet')
+        (self.folder / 'spiece.model').write_bytes(model)
+        files.write_json(self.folder / 'tokenizer_config.json', settings)
+        proto = parsed(model)
+        found = pieces.read(self.folder, len(proto.pieces)).tokenizer
+        before = [
+            normalizers.Replace(quotes, '"') for quotes in ('``', "''")
+        ]
+        if not settings.get('keep_accents'):
+            before += [normalizers.NFKD(), normalizers.StripAccents()]
+        if settings.get('do_lower_case'):
+            before.append(normalizers.Lowercase())
+        other = rebuilt(proto, *before)
+        # Theirs takes Hangul apart.
+        texts = [text for text in lines() if '한' not in text]
+        for text, row, wanted in zip(
+            texts, ids(found, texts), theirs(other, texts), strict=True
+        ):
+            self.assertEqual(row, wanted, text)
+
+    def test_other_orders_are_refused(self):
+        with self.assertRaisesRegex(ValueError, 'not with <unk>, <s> and'):
+            pieces.shifted(folded(), 'x')
+
+    def test_what_cannot_be_kept(self):
+        made = folders.unigram()
+        made['normalizer'] = {'type': 'NFD'}
+        files.write_json(self.folder / 'tokenizer.json', made)
+        with self.assertRaisesRegex(ValueError, 'normalises by NFD'):
+            pieces.read(self.folder, folders.V)
+        made['normalizer'] = None
+        made['pre_tokenizer'] = {'type': 'ByteLevel'}
+        files.write_json(self.folder / 'tokenizer.json', made)
+        with self.assertRaisesRegex(ValueError, 'splits by ByteLevel'):
+            pieces.read(self.folder, folders.V)
+        made['pre_tokenizer'] = None
+        files.write_json(self.folder / 'tokenizer.json', made)
+        with self.assertRaisesRegex(ValueError, '60 pieces.*61 embeddings'):
+            pieces.read(self.folder, folders.V + 1)
+
+
+def folded():
+    """A model whose first pieces are others."""
+    proto = parsed(trained('xlm-r'))
+    proto.pieces[1].piece = '<cls>'
+    return proto.SerializeToString()
+
+
+class WordPieceTest(parameterized.TestCase):
+    @parameterized.parameters(
+        {},
+        {'do_lower_case': False},
+        {'strip_accents': False},
+        {'do_lower_case': False, 'strip_accents': True},
+        {'tokenize_chinese_chars': False},
+    )
+    def test_options_come_along_and_go_out(self, **settings):
+        folder = pathlib.Path(self.create_tempdir().full_path)
+        learned = WordPiece.learn(lines(), 400).vocabulary
+        learned = [*learned, 'É', 'é', '漢', '漢字', '##字']
+        learned = list(dict.fromkeys(learned))
+        (folder / 'vocab.txt').write_text('\n'.join(learned))
+        files.write_json(folder / 'tokenizer_config.json', settings)
+        read = pieces.read(folder, len(learned))
+        other = tokenizers.BertWordPieceTokenizer(
+            str(folder / 'vocab.txt'),
+            lowercase=settings.get('do_lower_case', True),
+            strip_accents=settings.get('strip_accents'),
+            handle_chinese_chars=settings.get('tokenize_chinese_chars', True),
+        )
+        texts = [*lines(), 'É é 漢字 a漢字']
+        self.assertEqual(
+            ids(read.tokenizer, texts), theirs(other, texts)
+        )
+        out = folder / 'out'
+        out.mkdir()
+        pieces.write(out, read.tokenizer, read.config, 'bert', 64)
+        written = json.loads((out / 'tokenizer_config.json').read_text())
+        for name, value in settings.items():
+            self.assertEqual(written[name], value)
+        again = pieces.read(out, len(learned))
+        self.assertEqual(ids(again.tokenizer, texts), theirs(other, texts))
+        (out / 'tokenizer.json').unlink()
+        again = pieces.read(out, len(learned))
+        self.assertEqual(ids(again.tokenizer, texts), theirs(other, texts))
+        self.assertEqual(again.config, read.config)
+
+
+
+if __name__ == '__main__':
+    absltest.main()
