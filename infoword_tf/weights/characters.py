@@ -23,7 +23,7 @@ def table(
 
     Args:
         proto: the ModelProto, with its own table.
-        strip_accents: NFKD, without combining marks.
+        strip_accents: NFKD, without marks of any kind.
         lower_case: character by character.
         quotes: `` and '' become ".
     """
@@ -43,7 +43,7 @@ def table(
             text = ''.join(
                 c
                 for c in unicodedata.normalize('NFKD', text)
-                if not unicodedata.combining(c)
+                if not unicodedata.category(c).startswith('M')
             )
         # Character by character: no other one decides.
         return ''.join(map(str.lower, text)) if lower_case else text
