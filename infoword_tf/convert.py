@@ -12,6 +12,7 @@ value silently: every name and every shape is checked.
 
 import dataclasses
 import json
+import math
 import os
 import pathlib
 import shutil
@@ -150,9 +151,9 @@ def convert(
         found = google.read(encoder)
     else:
         found = huggingface.read(encoder)
-    config, tensors, dropped = converted.make(found, vectors)
-    converted.write(workdir, config, tensors, found.pieces)
-    numbers = sum(array.size for array in tensors.values())
+    config, model, dropped = converted.make(found, vectors)
+    converted.write(workdir, config, model, found.pieces)
+    numbers = sum(math.prod(w.shape) for w in model.travelling.values())
     rows = ', '.join(config.rows) or 'none'
     print(
         f'{workdir}/: encoder {config.encoder.name}, '

@@ -12,6 +12,12 @@ from typing import Any
 import numpy as np
 
 DIGEST = 'blake2b'  # its name in a file's metadata
+_DTYPES = {
+    'bool': 'BOOL', 'uint8': 'U8', 'int8': 'I8', 'int16': 'I16',
+    'int32': 'I32', 'int64': 'I64', 'float16': 'F16', 'float32': 'F32',
+    'float64': 'F64', 'bfloat16': 'BF16', 'uint16': 'U16', 'uint32': 'U32',
+    'uint64': 'U64',
+}  # fmt: skip
 
 
 @contextlib.contextmanager
@@ -75,27 +81,36 @@ def write_json(path: pathlib.Path, value: Any) -> None:
 
 def write_tensors(
     path: pathlib.Path,
-    tensors: Mapping[str, np.ndarray],
+    tensors: Mapping[str, Any],
     metadata: Mapping[str, str] | None = None,
 ) -> None:
     """Writes named arrays with their digest, whole or not at all.
 
     The digest is all that its header has, unless `metadata` stands there
-    instead: equal arrays are equal bytes.
+    instead: equal arrays are equal bytes. What is no array yet (a variable)
+    becomes one when it is written.
     """
-    from safetensors import SafetensorError
-    from safetensors import numpy as safetensors
-
-    tensors = {k: np.asarray(v, order='C') for k, v in tensors.items()}
-    with written(path) as partial:
-        try:
-            safetensors.save_file(
-                tensors,
-                partial,
-                dict(metadata or {DIGEST: _digest(tensors)}),
-            )
-        except SafetensorError as error:
-            raise OSError(None, str(error)) from error
+    header: dict[str, Any] = {
+        '__metadata__': dict(metadata or {DIGEST: _digest(tensors)})
+    }
+    end = 0
+    for name in sorted(tensors):
+        array = np.asarray(tensors[name])
+        begin, end = end, end + array.nbytes
+        header[name] = {
+            'dtype': _DTYPES[array.dtype.name],
+            'shape': array.shape,
+            'data_offsets': [begin, end],
+        }
+    text = json.dumps(header, separators=(',', ':')).encode()
+    text += b' ' * (-len(text) % 8)
+    # By hand, one array after the other: the library makes bytes of all of
+    # them first, and so holds a model twice.
+    with written(path) as partial, open(partial, 'wb') as file:
+        file.write(len(text).to_bytes(8, 'little') + text)
+        for name in sorted(tensors):
+            array = np.ascontiguousarray(tensors[name])
+            file.write(array.reshape(-1).view(np.uint8))
 
 
 def read_tensor(path: pathlib.Path, name: str) -> np.ndarray | None:
@@ -136,7 +151,7 @@ def read_tensors(path: pathlib.Path) -> dict[str, np.ndarray]:
     return tensors
 
 
-def _digest(tensors: Mapping[str, np.ndarray]) -> str:
+def _digest(tensors: Mapping[str, Any]) -> str:
     """Of names, shapes and bytes."""
     found = hashlib.blake2b(digest_size=16)
     for name in sorted(tensors):

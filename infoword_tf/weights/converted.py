@@ -18,7 +18,7 @@ from infoword_tf.config import (
 from infoword_tf.model import Model
 from infoword_tf.plan import settings_of
 from infoword_tf.training.checkpoint import WEIGHTS
-from infoword_tf.weights.mapping import look, take
+from infoword_tf.weights.mapping import check, look, take
 from infoword_tf.weights.names import Naming
 from infoword_tf.weights.pieces import Read
 from infoword_tf.weights.tensors import Tensors
@@ -74,15 +74,15 @@ class Vectors:
 
 def make(
     source: Source, vectors: Vectors
-) -> tuple[Config, dict[str, np.ndarray], list[str]]:
+) -> tuple[Config, Model, list[str]]:
     """Reads the weights, every name and shape checked.
 
     Returns:
-        The config of a workdir, its weights by our paths, and what has no
-        place in it, for people.
+        The config of a workdir, its model, and what has no place in it, for
+        people.
 
     Raises:
-        ValueError: as `mapping.look` and `mapping.take`.
+        ValueError: as `mapping.look`, `mapping.check` and `mapping.take`.
     """
     held = look(source.naming, source.tensors)
     rows = {}
@@ -121,37 +121,35 @@ def make(
         labels=source.labels if 'label' in rows else (),
         run={'source': pathlib.Path(source.where).name},
     )
-    shapes = shapes_of(config, source.pieces.tokenizer.specials)
-    own = {path: shape for path, shape in shapes.items()
-           if not path.startswith('dense_')}  # fmt: skip
-    tensors, dropped = take(
+    model = Model(
+        config, source.pieces.tokenizer.specials, seed=None, companions=False
+    )
+    variables = model.travelling
+    own = [path for path in variables if not path.startswith('dense_')]
+    lines, dropped = check(
         source.naming, held, arguments['layers'], own, source.where
     )
-    for path in sorted(set(shapes) - set(own)):
-        array = vectors.tensors.get(path)
-        if array is None or array.shape != shapes[path]:
+    # One after the other: a model may fill half of a memory.
+    for line in lines:
+        variable = variables[line.ours]
+        shape = tuple(variable.shape)
+        variable.assign(take(line, held, shape, source.where))
+    for path in sorted(set(variables) - set(own)):
+        array, shape = vectors.tensors.get(path), tuple(variables[path].shape)
+        if array is None or array.shape != shape:
             raise ValueError(
                 f'{source.where}: {path} has the shape '
                 f'{None if array is None else array.shape}, its configuration '
-                f'asks for {shapes[path]}'
+                f'asks for {shape}'
             )
-        tensors[path] = array
-    return config, tensors, [*dropped, *source.pieces.said]
-
-
-def shapes_of(config: Config, specials: Any) -> dict[str, tuple[int, ...]]:
-    """By path, the shape of every weight of a workdir; none is kept."""
-    model = Model(config, specials, seed=None, companions=False)
-    return {
-        path: tuple(variable.shape)
-        for path, variable in model.travelling.items()
-    }
+        variables[path].assign(array)
+    return config, model, [*dropped, *source.pieces.said]
 
 
 def write(
     workdir: pathlib.Path,
     config: Config,
-    tensors: Mapping[str, np.ndarray],
+    model: Model,
     pieces: Read,
 ) -> None:
     """Makes the workdir; config.json, without which there is none, last.
@@ -166,5 +164,5 @@ def write(
     workdir.mkdir(parents=True, exist_ok=True)
     with files.written(workdir / pieces.tokenizer.file) as partial:
         pieces.tokenizer.write(partial)
-    files.write_tensors(workdir / WEIGHTS, tensors)
+    files.write_tensors(workdir / WEIGHTS, model.travelling)
     files.write_json(workdir / FILE, config.to_json())

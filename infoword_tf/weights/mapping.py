@@ -1,7 +1,7 @@
 """Puts weights under other names: theirs to ours, and ours to theirs."""
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -113,40 +113,41 @@ def look(naming: Naming, tensors: Tensors) -> Held:
     return Held(found, prefix, tuple(rows))
 
 
-def take(
+def check(
     naming: Naming,
     held: Held,
     layers: int,
-    shapes: Mapping[str, tuple[int, ...]],
+    paths: Collection[str],
     where: str,
-) -> tuple[dict[str, np.ndarray], list[str]]:
-    """Theirs to ours, each name and shape checked.
+) -> tuple[list[Line], list[str]]:
+    """Checks every name.
 
     Args:
         naming: what they are called.
         held: what there is.
         layers: L.
-        shapes: by our path, what the configuration asks for.
+        paths: of ours, what the configuration asks for.
         where: for complaints.
 
     Returns:
-        The arrays by our path, and what has no place here, for people.
+        What `take` makes each of ours of, and what has no place here, for
+        people.
 
     Raises:
-        ValueError: names that are missing, or that nobody knows; shapes that
-            the configuration contradicts; a tied weight that differs.
+        ValueError: names that are missing, or that nobody knows; a tied
+            weight that differs.
     """
     wanted = [
         line
         for line in lines(naming, held.prefix, layers, held.rows)
-        if line.ours in shapes
+        if line.ours in paths
     ]
     names = {_whole(name) for line in wanted for name in line.theirs}
     if lacking := sorted(names - set(held.tensors)):
         raise ValueError(
             f'{where} lacks {_some(lacking)}; config.json asks for them'
         )
-    if unmade := sorted(set(shapes) - {line.ours for line in wanted}):
+    if unmade := sorted(set(paths) - {line.ours for line in wanted}):
         raise ValueError(f'{where} has nothing for {_some(unmade)}')
     surplus = sorted(set(held.tensors) - names)
     copies = {
@@ -181,22 +182,36 @@ def take(
             f'{where} has {_some(unknown)}, for which there is no place here; '
             'is its model_type right?'
         )
-    found = {}
-    for line in wanted:
-        parts = [_part(held.tensors, name) for name in line.theirs]
-        try:
-            array = np.ascontiguousarray(line.form.read(parts))
-        except ValueError:
-            array = np.empty(0)
-        if array.shape != shapes[line.ours]:
-            raise ValueError(
-                f'{where}: {" and ".join(line.theirs)} '
-                f'{"has" if len(parts) == 1 else "have"} the shape '
-                f'{" and ".join(str(part.shape) for part in parts)}, but the '
-                f'configuration asks for {shapes[line.ours]} as {line.ours}'
-            )
-        found[line.ours] = array
-    return found, list(dropped)
+    return wanted, list(dropped)
+
+
+def take(
+    line: Line, held: Held, shape: tuple[int, ...], where: str
+) -> np.ndarray:
+    """One of ours.
+
+    Args:
+        line: of `check`.
+        held: what there is.
+        shape: that the configuration asks for.
+        where: for complaints.
+
+    Raises:
+        ValueError: they have another shape.
+    """
+    parts = [_part(held.tensors, name) for name in line.theirs]
+    try:
+        array = np.ascontiguousarray(line.form.read(parts))
+    except ValueError:
+        array = np.empty(0)
+    if array.shape != shape:
+        raise ValueError(
+            f'{where}: {" and ".join(line.theirs)} '
+            f'{"has" if len(parts) == 1 else "have"} the shape '
+            f'{" and ".join(str(part.shape) for part in parts)}, but the '
+            f'configuration asks for {shape} as {line.ours}'
+        )
+    return array
 
 
 def give(

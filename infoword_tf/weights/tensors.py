@@ -104,14 +104,20 @@ def _readers(path: pathlib.Path) -> dict[str, Callable[[], np.ndarray]]:
     from safetensors import SafetensorError, safe_open
 
     try:
-        file = safe_open(path, 'numpy')
-        names = list(file.keys())
+        with safe_open(path, 'numpy') as file:
+            names = list(file.keys())
     except (SafetensorError, OSError) as error:
         raise ValueError(
             f'{path} cannot be read ({error}); it is cut or damaged: fetch it '
             'again'
         ) from error
-    return {name: (lambda name=name: file.get_tensor(name)) for name in names}
+
+    def read(name: str) -> np.ndarray:
+        # Opened each time: what was read of an open file stays in memory.
+        with safe_open(path, 'numpy') as file:
+            return file.get_tensor(name)
+
+    return {name: (lambda name=name: read(name)) for name in names}
 
 
 def open_checkpoint(folder: pathlib.Path) -> tuple[Tensors, pathlib.Path]:

@@ -192,7 +192,7 @@ class ModulesTest(parameterized.TestCase):
                 loaded.encode(TEXTS, progress=False, prompt=prompt),
             )
         self.assertEqual(
-            again.config.to_json(), loaded.config.to_json()
+            again.config.replace(run={}), loaded.config.replace(run={})
         )
         written = json.loads(
             (self.root / 'output' / '3_Dense' / 'config.json').read_text()
