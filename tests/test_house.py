@@ -22,7 +22,7 @@ DIRECTIONS = {
 MASKED = ('layers', 'encoders', 'objectives')  # where scores are masked
 FREE = ('layers', 'encoders', 'objectives', 'views', 'model.py', 'plan.py',
         'resolve.py', 'config.py', 'settings.py', 'pictures', 'sizes.py')
-COMMANDS = ('train.py', 'show.py', 'commands.py')
+COMMANDS = ('train.py', 'show.py', 'convert.py', 'commands.py')
 
 
 @functools.cache
