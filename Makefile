@@ -58,7 +58,7 @@ oracles: setup .venv-oracles/installed
 	$(PY) -m pytest tests/oracles tests/tasks/test_ranking.py \
 	  tests/encoders/test_relative_encoder.py tests/weights
 	rm -rf .venv-oracles/folders
-	$(PY) -m tests.oracles.folders --output=.venv-oracles/folders
+	$(PY) -m tests.weights.written --output=.venv-oracles/folders
 	.venv-oracles/bin/python -m tests.oracles.huggingface \
 	  --folders=.venv-oracles/folders
 

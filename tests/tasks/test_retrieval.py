@@ -52,7 +52,7 @@ class StandIn:
     def __init__(self, seed=None, similarity='cosine'):
         self.config = counting.config(similarity, run={'seed': 7})
         random = np.random.default_rng(seed or 0)
-        self.seeds = []
+        self.seeds, self.prompts = [], set()
         self.weight = 1 if seed is None else random.standard_normal(BUCKETS)
         self.encoder = mock.Mock(
             embedding_table=random.standard_normal((BUCKETS, 5))
@@ -66,8 +66,9 @@ class StandIn:
             )
         )
 
-    def encode(self, texts, batch_size=32, progress=True):
+    def encode(self, texts, batch_size=32, progress=True, prompt=None):
         assert not progress
+        self.prompts.add((prompt, len(texts)))
         vectors = embed(tf.constant(texts)).numpy()
         return np.float32(vectors * self.weight)
 

@@ -1,6 +1,6 @@
-"""Every case of huggingface.py, brought in and written out again.
+"""Every case of oracles/huggingface.py, brought in and written out again.
 
-    python -m tests.oracles.folders --output=DIR
+    python -m tests.weights.written --output=DIR
 
 makes DIR/CASE, which `python -m tests.oracles.huggingface --folders=DIR` loads
 with transformers, in an environment of its own.
