@@ -141,6 +141,11 @@ class Config:
         """
         if not isinstance(values, Mapping):
             raise ValueError(f'{where} is no config: it holds no object')
+        if 'model_type' in values and 'encoder' not in values:
+            raise ValueError(
+                f'{where} is of a folder for transformers; bring it in with '
+                'python -m infoword_tf.convert --source=FOLDER --workdir=W'
+            )
         version = values.get('version')
         if version != VERSION:
             raise ValueError(

@@ -227,7 +227,9 @@ def open_tokenizer(sentences: Sequence[str]) -> Any:
     workdir = pathlib.Path(INIT.value)
     described = Config.read(workdir).tokenizer
     kind = TOKENIZERS[described.kind]
-    return kind.read(workdir / kind.file, described.lower_case)
+    return kind.read(
+        workdir / kind.file, described.lower_case, **described.options
+    )
 
 
 def show(texts: Sequence[str]) -> None:

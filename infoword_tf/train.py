@@ -251,7 +251,9 @@ def train() -> None:
         )
         config = resolved.config(
             len(tokenizer),
-            TokenizerConfig(tokenizer.kind, tokenizer.lower_case),
+            TokenizerConfig(
+                tokenizer.kind, tokenizer.lower_case, tokenizer.options
+            ),
             precision.decide(given['precision'], workdir),
             replicas,
         )

@@ -98,6 +98,11 @@ class Tokenizer(tf.Module, abc.ABC):
             ValueError: it is not what it should be, or lacks special pieces.
         """
 
+    @property
+    def options(self) -> dict[str, Any]:
+        """What `read` needs besides to make the same one again."""
+        return {}
+
     @abc.abstractmethod
     def write(self, path: str | pathlib.Path) -> None:
         """Writes the vocabulary."""

@@ -10,7 +10,7 @@ all strings together, V vocabulary.
 
 import pathlib
 from collections.abc import Iterable, Sequence
-from typing import Self
+from typing import Any, Self
 
 import tensorflow as tf
 import tensorflow_text as tf_text
@@ -115,6 +115,19 @@ class WordPiece(Tokenizer):
             chinese_characters,
             clean,
         )
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """As `Tokenizer.options`: those that are not the defaults."""
+        chosen = self.normalization
+        found: dict[str, Any] = {}
+        if chosen.strip_accents not in (None, self.lower_case):
+            found['strip_accents'] = chosen.strip_accents
+        if not chosen.chinese_characters:
+            found['chinese_characters'] = False
+        if not chosen.clean:
+            found['clean'] = False
+        return found
 
     def write(self, path: str | pathlib.Path) -> None:
         """Writes a `vocab.txt`."""

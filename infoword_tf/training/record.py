@@ -11,7 +11,7 @@ from typing import Any
 from infoword_tf import files
 from infoword_tf.commands import UsageError
 from infoword_tf.config import FILE, Config
-from infoword_tf.training.checkpoint import last_step
+from infoword_tf.training.checkpoint import WEIGHTS, last_step
 
 # Flags that change no weight (other replicas drop otherwise: that is said).
 FREE = (
@@ -86,9 +86,17 @@ def agree(workdir: pathlib.Path, config: Config, flagfile: str) -> None:
         flagfile: the flags that were given.
 
     Raises:
-        UsageError: the workdir is of a run with other flags.
+        UsageError: the workdir is of a run with other flags, or holds weights
+            that no run can go on with.
     """
-    if (workdir / FILE).exists() and last_step(workdir) is not None:
+    resumed = last_step(workdir) is not None
+    if (workdir / WEIGHTS).exists() and not resumed:
+        raise UsageError(
+            f'--workdir={workdir} holds weights, and no checkpoint to go on '
+            f'from; start from them with --init={workdir} and another '
+            '--workdir'
+        )
+    if (workdir / FILE).exists() and resumed:
         old = Config.read(workdir)
         shared = set(old.rows) & set(config.rows)
         differ = [

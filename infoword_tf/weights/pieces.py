@@ -135,17 +135,12 @@ def _wordpiece(
     clean: bool,
     where: Any,
 ) -> tuple[Tokenizer, TokenizerConfig]:
-    options: dict[str, Any] = {}
-    if strip_accents is not None and strip_accents != lower_case:
-        options['strip_accents'] = strip_accents
-    if not chinese_characters:
-        options['chinese_characters'] = False
-    if not clean:
-        options['clean'] = False
     vocabulary = vocabularies.check(pieces, str(where))
-    return (
-        WordPiece(vocabulary, lower_case, **options),
-        TokenizerConfig(WordPiece.kind, lower_case, options),
+    tokenizer = WordPiece(
+        vocabulary, lower_case, strip_accents, chinese_characters, clean
+    )
+    return tokenizer, TokenizerConfig(
+        WordPiece.kind, lower_case, tokenizer.options
     )
 
 

@@ -1,0 +1,95 @@
+"""A converted workdir is one like any other: trained on, shown, searched."""
+
+import json
+import pathlib
+
+import numpy as np
+import tensorflow as tf
+from absl.testing import absltest
+
+import infoword_tf
+from infoword_tf import convert, files
+from tests import quick
+from tests.corpus import write_topics
+from tests.weights import folders
+
+
+class OnwardTest(absltest.TestCase):
+    def setUp(self):
+        super().setUp()
+        self.root = pathlib.Path(self.create_tempdir().full_path)
+
+    def converted(self, case, **options):
+        source = folders.write(self.root / 'source', case)
+        files.write_json(source / 'tokenizer_config.json', options)
+        convert.convert(source, self.root / 'run')
+        return self.root / 'run'
+
+    def test_training_goes_on_from_it(self):
+        workdir = self.converted(
+            'bert_pretraining', do_lower_case=False, strip_accents=True
+        )
+        corpus, heldout = write_topics(self.root / 'text')
+        quick.run(
+            f'--corpus={corpus}', f'--heldout={heldout}',
+            f'--init={workdir}', '--objectives=mlm', '--mlm.transform',
+            '--seq_len=16', '--batch_size=2', '--steps=2', '--log_every=1',
+            '--learning_rate=0', f'--workdir={self.root}/on',
+        )  # fmt: skip
+        before, after = (
+            files.read_tensors(path / 'weights.safetensors')
+            for path in (workdir, self.root / 'on')
+        )
+        for path, array in after.items():
+            if path.startswith(('encoder/', 'objectives/mlm/')):
+                np.testing.assert_array_equal(array, before[path], path)
+        config = json.loads((self.root / 'on' / 'config.json').read_text())
+        self.assertEqual(
+            config['tokenizer'],
+            {
+                'kind': 'wordpiece',
+                'lower_case': False,
+                'options': {'strip_accents': True},
+            },
+        )
+        texts = tf.constant(['\u00e9 a B'])
+        found = [
+            infoword_tf.load(path).tokenizer.tokenize(texts).to_list()
+            for path in (workdir, self.root / 'on')
+        ]
+        self.assertEqual(*found)
+
+    def test_a_row_without_text_is_not_trained(self):
+        workdir = self.converted('bert_classes')
+        with self.assertRaisesRegex(Exception, 'comes with converted'):
+            quick.run(
+                f'--init={workdir}', '--objectives=label',
+                f'--workdir={self.root}/on',
+            )  # fmt: skip
+
+    def test_a_folder_of_others_is_no_workdir(self):
+        source = folders.write(self.root / 'source', 'bert')
+        with self.assertRaisesRegex(ValueError, 'infoword_tf.convert'):
+            infoword_tf.load(source)
+
+    def test_a_converted_workdir_is_no_run_to_go_on_with(self):
+        workdir = self.converted('bert')
+        corpus, heldout = write_topics(self.root / 'text')
+        before = files.read_tensors(workdir / 'weights.safetensors')
+        with self.assertRaisesRegex(Exception, '--init'):
+            quick.run(
+                f'--corpus={corpus}', f'--heldout={heldout}', '--steps=2',
+                '--objectives=mlm', f'--workdir={workdir}',
+            )  # fmt: skip
+        after = files.read_tensors(workdir / 'weights.safetensors')
+        for path, array in before.items():
+            np.testing.assert_array_equal(after[path], array)
+
+    def test_narrow_embeddings_are_scored_through_the_transform(self):
+        workdir = self.converted('electra_generator')
+        answers = infoword_tf.load(workdir).fill_mask('a [MASK]', top_k=3)
+        self.assertLen(answers[0], 3)
+
+
+if __name__ == '__main__':
+    absltest.main()
