@@ -17,6 +17,12 @@ GELUS = {
     'relu': 'relu',
 }
 _GELUS_OUT = {'erf': 'gelu', 'tanh': 'gelu_new', 'relu': 'relu'}
+# What encoders of others have of ours where no key says it.
+_ONLY = {
+    'causal': False, 'pre_norm': False, 'embedding_norm': True,
+    'embedding_width': None, 'clamp': -1, 'same_length': False, 'untie': True,
+    'scale_embeddings': False,
+}  # fmt: skip
 _BERT_KEYS = {
     'vocab_size': 'vocab_size',
     'layers': 'num_hidden_layers',
@@ -219,7 +225,7 @@ def config_of(kind: str, encoder: EncoderConfig) -> dict[str, Any]:
 
     Args:
         kind: the model_type.
-        encoder: it.
+        encoder: it, with all of its arguments.
 
     Raises:
         ValueError: it has what this kind has not.
@@ -234,9 +240,7 @@ def config_of(kind: str, encoder: EncoderConfig) -> dict[str, Any]:
         has['activation'] = has['activation'].removeprefix('gelu_')
     if kind == 'electra' and not has.get('embedding_width'):
         has['embedding_width'] = has['width']
-    defaults = {'causal': False, 'pre_norm': False, 'embedding_norm': True,
-                'embedding_width': None, 'clamp': -1, 'same_length': False,
-                'untie': True, 'scale_embeddings': False}  # fmt: skip
+    only = {**_ONLY, **architecture.fixed, 'inner_width': 4 * has['width']}
     for name, value in has.items():
         if name in architecture.keys:
             if name in ('gelu', 'activation'):
@@ -244,19 +248,9 @@ def config_of(kind: str, encoder: EncoderConfig) -> dict[str, Any]:
                 if kind == 'openai-gpt' and value == 'gelu_new':
                     value = 'gelu'
             config[architecture.keys[name]] = value
-        elif name == 'max_length' and 'max_length' in architecture.fixed:
-            continue
-        elif name == 'inner_width' and value == 4 * has['width']:
-            continue
-        else:
-            wanted = architecture.fixed.get(name, defaults.get(name))
-            if name in architecture.fixed and value != wanted or (
-                name not in architecture.fixed
-                and value != defaults.get(name)
-            ):
-                raise ValueError(
-                    f'{kind} has no encoder with {name} {value!r}'
-                )
+        # XLNet has no longest text.
+        elif value != only[name] and name != 'max_length':
+            raise ValueError(f'{kind} has no encoder with {name} {value!r}')
     # Theirs has dropout of attention weights by itself.
     for key in ('attention_probs_dropout_prob', 'attention_dropout',
                 'attn_pdrop'):  # fmt: skip

@@ -37,8 +37,6 @@ class Source:
         layout: of a text, name in text.layout.LAYOUTS.
         pooler: activation below the scores of the row `label`.
         labels: names of classes.
-        problem: what transformers says of the classes: 'regression' and the
-            like; None: nothing.
     """
 
     where: str

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from infoword_tf import files
-from infoword_tf.config import Config
+from infoword_tf.config import Config, EncoderConfig
 from infoword_tf.inference.loaded import Loaded
 from infoword_tf.weights import architectures, mapping, pieces
 from infoword_tf.weights.architectures import ARCHITECTURES
@@ -68,8 +68,10 @@ def write(folder: pathlib.Path, loaded: Loaded) -> list[str]:
     """
     config = loaded.config
     roberta = config.layout == 'roberta'
-    kind = architectures.kind_of(config.encoder, roberta)
-    values = architectures.config_of(kind, config.encoder)
+    # A config may leave out what is so by default.
+    encoder = EncoderConfig(config.encoder.name, loaded.encoder.arguments)
+    kind = architectures.kind_of(encoder, roberta)
+    values = architectures.config_of(kind, encoder)
     architecture, naming = ARCHITECTURES[kind], HUGGINGFACE[kind]
     rows = [row for row in loaded.model.objectives if _fits(row, kind, config)]
     dropped = [f'the row {r}' for r in loaded.model.objectives if r not in rows]
@@ -101,7 +103,7 @@ def write(folder: pathlib.Path, loaded: Loaded) -> list[str]:
         values['label2id'] = {
             label: i for i, label in enumerate(config.labels)
         }
-    arguments = config.encoder.arguments
+    arguments = encoder.arguments
     found = mapping.give(
         naming, tensors, arguments['layers'], arguments['heads'], rows
     )

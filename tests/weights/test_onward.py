@@ -11,6 +11,7 @@ import infoword_tf
 from infoword_tf import convert, files
 from tests import quick
 from tests.corpus import write_topics
+from tests.export import workdirs
 from tests.weights import folders
 
 
@@ -84,6 +85,34 @@ class OnwardTest(absltest.TestCase):
         after = files.read_tensors(workdir / 'weights.safetensors')
         for path, array in before.items():
             np.testing.assert_array_equal(after[path], array)
+
+    def test_a_workdir_of_our_own_goes_out_and_comes_back(self):
+        for rows, encoder in ((('mlm', 'nsp'), 'transformer'),
+                              (('plm',), 'relative')):  # fmt: skip
+            folder = self.root / encoder
+            folder.mkdir()
+            workdir = workdirs.write(
+                folder / 'own',
+                rows,
+                encoder,
+                kind='wordpiece' if encoder == 'transformer'
+                else 'sentencepiece',
+                settings={'mlm.transform': True} if 'mlm' in rows else {},
+            )  # fmt: skip
+            convert.give(workdir, folder / 'out', 'huggingface')
+            convert.convert(folder / 'out', folder / 'again')
+            own, again = (
+                infoword_tf.load(path) for path in (workdir, folder / 'again')
+            )
+            self.assertEqual(set(again.model.objectives), set(rows))
+            texts = ['read a file', 'Na\u00efve caf\u00e9', '']
+            np.testing.assert_array_equal(
+                own.encode(texts, progress=False),
+                again.encode(texts, progress=False),
+            )
+            config = json.loads((folder / 'out/config.json').read_text())
+            inner = config.get('intermediate_size', config.get('d_inner'))
+            self.assertEqual(inner, 4 * own.encoder.width)
 
     def test_narrow_embeddings_are_scored_through_the_transform(self):
         workdir = self.converted('electra_generator')
