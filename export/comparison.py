@@ -226,6 +226,8 @@ def difference(
 
     Whole numbers must be equal, and so must pieces, but for pairs whose
     scores are closer than `tolerance`; otherwise the difference is infinite.
+    Where the tolerance is one of bfloat16, gaps are shares of the output's
+    largest number, if that is above 1: states of some models are in the tens.
     So it is where `found` has NaN or infinity, whatever was wanted there. NaN
     in `wanted` is not compared.
     """
@@ -236,7 +238,11 @@ def difference(
             differences[name] = float('inf')
         elif value.dtype.kind == 'f':
             finite = bool(np.isfinite(other).all())  # NaN is above nothing
-            gap = np.abs(other - value)[~np.isnan(value)]
+            known = ~np.isnan(value)
+            gap = np.abs(other - value)[known]
+            if tolerance >= TOLERANCE['bfloat16']:
+                largest = np.abs(value[known]).max(initial=1.0)
+                gap = gap / largest
             differences[name] = (
                 float(gap.max(initial=0.0)) if finite else float('inf')
             )

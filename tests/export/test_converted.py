@@ -151,6 +151,17 @@ class ConvertedTest(parameterized.TestCase):
         gap = np.abs(found - wanted).max()
         self.assertBetween(gap, 1e-6, 0.1)
 
+    def test_gaps_in_bfloat16_are_shares_of_the_largest_number(self):
+        wanted = {'tokens/states': np.float32([40, -2, np.nan])}
+        found = {'tokens/states': np.float32([39, -2, 5])}
+        for tolerance, gap in ((1e-5, 1), (0.1, 1 / 40)):
+            self.assertAlmostEqual(
+                comparison.difference(found, wanted, tolerance)[
+                    'tokens/states'
+                ],
+                gap,
+            )
+
     def test_the_card(self):
         exported('classes')
         card = (folder() / 'classes/float32/MODEL_CARD.md').read_text()
