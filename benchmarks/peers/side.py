@@ -104,7 +104,8 @@ def onnxruntime(path: str, threads: int) -> Encode:
             super().__init__()
             self.model = model.eval()
 
-        def forward(self, ids, mask, segments):  # noqa: ANN001, ANN201, D102
+        def forward(self, ids: Any, mask: Any, segments: Any) -> Any:
+            """[B, T] each -> [B, T, D]."""
             return self.model(
                 input_ids=ids, attention_mask=mask, token_type_ids=segments
             )[0]

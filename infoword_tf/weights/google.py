@@ -14,7 +14,7 @@ from infoword_tf.weights.converted import Source
 from infoword_tf.weights.names import GARDEN, GOOGLE
 from infoword_tf.weights.tensors import open_checkpoint, read_json
 
-_GARDEN_MARK = 'layer_with_weights-0'
+_GARDEN_MARK = 'layer_with_weights-'
 
 
 def read(folder: pathlib.Path) -> Source:

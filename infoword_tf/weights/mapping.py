@@ -85,8 +85,7 @@ def look(naming: Naming, tensors: Tensors) -> Held:
     for name in tensors:
         now = name
         for old, new in naming.old.items():
-            if now.endswith(old):
-                now = now.removesuffix(old) + new
+            now = re.sub(old, new, now)
         renamed[now] = name
     found = Tensors(
         {

@@ -95,7 +95,8 @@ class Naming(NamedTuple):
             and slots of an optimizer.
         prefixes: that stand before the encoder's names, the first where they
             are written with a head.
-        old: parts of names that older files have, and what they are now.
+        old: regular expressions of what stands otherwise in some files, and
+            what it is here; in order.
     """
 
     encoder: Lines
@@ -108,7 +109,7 @@ class Naming(NamedTuple):
     old: Mapping[str, str] = {}
 
 
-_OLD = {'.gamma': '.weight', '.beta': '.bias'}
+_OLD = {r'\.gamma$': '.weight', r'\.beta$': '.bias'}
 _POOLER = {'pooler.': 'the pooler'}
 _BERT_LAYER = 'encoder.layer.{i}.'
 
@@ -144,23 +145,22 @@ def _embeddings(positions: Form = SAME) -> Lines:
     }
 
 
-def _joined(names: Sequence[str]) -> Lines:
-    return {
-        'attention/qkv_kernel': (
-            tuple(f'{name}.weight' for name in names),
-            JOINED_TURNED,
-        ),
-        'attention/qkv_bias': (tuple(f'{name}.bias' for name in names), JOINED),
-    }
+def _joined(
+    pattern: str,
+    parts: Sequence[str] = ('query', 'key', 'value'),
+    ends: tuple[str, str] = ('.weight', '.bias'),
+    forms: tuple[Form, Form] = (JOINED_TURNED, JOINED),
+) -> Lines:
+    """Three of theirs side by side; PART in the pattern is which."""
+    found = {}
+    for ours, end, form in zip(('kernel', 'bias'), ends, forms, strict=True):
+        names = tuple(pattern.replace('PART', part) + end for part in parts)
+        found[f'attention/qkv_{ours}'] = (names, form)
+    return found
 
 
 _LAYER: Lines = {
-    **_joined(
-        [
-            f'{_BERT_LAYER}attention.self.{name}'
-            for name in ('query', 'key', 'value')
-        ]
-    ),
+    **_joined(f'{_BERT_LAYER}attention.self.PART'),
     **_dense(
         f'{_BERT_LAYER}attention.output.dense',
         'attention/output_kernel',
@@ -237,12 +237,7 @@ _DISTILBERT = Naming(
         if name != 'segment_embeddings'
     },
     layer={
-        **_joined(
-            [
-                f'transformer.layer.{{i}}.attention.{name}_lin'
-                for name in 'qkv'
-            ]
-        ),
+        **_joined('transformer.layer.{i}.attention.PART_lin', 'qkv'),
         **_dense(
             'transformer.layer.{i}.attention.out_lin',
             'attention/output_kernel',
@@ -407,19 +402,10 @@ GOOGLE: dict[str, Naming] = {
             **_google_norm('norm', 'embeddings/LayerNorm'),
         },
         layer={
-            'attention/qkv_kernel': (
-                tuple(
-                    f'{_TF1}attention/self/{name}/kernel'
-                    for name in ('query', 'key', 'value')
-                ),
-                JOINED,
-            ),
-            'attention/qkv_bias': (
-                tuple(
-                    f'{_TF1}attention/self/{name}/bias'
-                    for name in ('query', 'key', 'value')
-                ),
-                JOINED,
+            **_joined(
+                f'{_TF1}attention/self/PART',
+                ends=('/kernel', '/bias'),
+                forms=(JOINED, JOINED),
             ),
             **_google_dense(
                 f'{_TF1}attention/output/dense',
@@ -519,19 +505,10 @@ GARDEN = Naming(
         **_google_norm('norm', 'layer_with_weights-3'),
     },
     layer={
-        'attention/qkv_kernel': (
-            tuple(
-                f'{_MULTIHEAD}_{name}_dense/kernel'
-                for name in ('query', 'key', 'value')
-            ),
-            JOINED_FLAT,
-        ),
-        'attention/qkv_bias': (
-            tuple(
-                f'{_MULTIHEAD}_{name}_dense/bias'
-                for name in ('query', 'key', 'value')
-            ),
-            JOINED_FLAT_BIAS,
+        **_joined(
+            f'{_MULTIHEAD}_PART_dense',
+            ends=('/kernel', '/bias'),
+            forms=(JOINED_FLAT, JOINED_FLAT_BIAS),
         ),
         'attention/output_kernel': (
             f'{_MULTIHEAD}_output_dense/kernel',
@@ -554,7 +531,21 @@ GARDEN = Naming(
             'piece_bias': ('masked_lm/output_bias', SAME),
         },
     },
-    dropped={'layer_with_weights-{last}/': 'the pooler'},
+    dropped={
+        'layer_with_weights-{last}/': 'the pooler',
+        'next_sentence': 'the head of the next sentence',
+        'classification_heads': 'a head of classes',
+    },
     unsaid=('save_counter', 'optimizer', 'global_step'),
-    prefixes=('encoder/', 'model/', 'model/encoder/', ''),
+    prefixes=('encoder/', 'model/', ''),
+    # Of a pretrainer, whole or in its parts. What two layers share is called
+    # by the first of them.
+    old={
+        r'^model/encoder_network/': 'encoder/',
+        r'^model/(masked_lm|classification_heads)/': r'\1/',
+        r'^masked_lm/embedding_table$': (
+            'encoder/layer_with_weights-0/embeddings'
+        ),
+        r'^masked_lm/output_bias\.Sbias$': 'masked_lm/output_bias',
+    },
 )

@@ -135,18 +135,22 @@ def open_checkpoint(folder: pathlib.Path) -> tuple[Tensors, pathlib.Path]:
     import tensorflow as tf
 
     found = sorted(folder.glob('*.index'))
-    if len(found) != 1:
+    if not found:
+        raise FileNotFoundError(
+            f'{folder} has no *.index: it holds no checkpoint'
+        )
+    if len(found) > 1:
         names = ', '.join(path.stem for path in found)
-        kind = ValueError if found else FileNotFoundError
-        raise kind(
-            f'{folder} holds {"several checkpoints" if found else "none"}'
-            f'{f" ({names}): leave one" if found else ": no *.index"}'
+        raise ValueError(
+            f'{folder} holds several checkpoints ({names}); leave one'
         )
     prefix = found[0].with_suffix('')
+    # What TensorFlow makes of them in Python.
+    damaged = tf.errors.OpError, RuntimeError, ValueError, IndexError
     try:
         reader = tf.train.load_checkpoint(str(prefix))
         names = reader.get_variable_to_shape_map()
-    except Exception as error:
+    except damaged as error:
         raise ValueError(
             f'{prefix} cannot be read ({error}); it is cut or damaged: fetch '
             'it again'
@@ -155,7 +159,7 @@ def open_checkpoint(folder: pathlib.Path) -> tuple[Tensors, pathlib.Path]:
     def read(name: str) -> np.ndarray:
         try:
             return reader.get_tensor(name)
-        except Exception as error:
+        except damaged as error:
             raise ValueError(
                 f'{prefix}: {name} cannot be read ({error}); the file is cut '
                 'or damaged: fetch it again'

@@ -14,6 +14,12 @@ from infoword_tf.encoders import Inputs
 from tests.oracles import huggingface
 from tests.weights import folders
 
+GARDEN = {
+    'vocab_size': 60, 'hidden_size': 16, 'num_layers': 2,
+    'num_attention_heads': 2, 'intermediate_size': 24,
+    'max_position_embeddings': 20,
+}  # fmt: skip
+
 
 def save(prefix, arrays):
     """A checkpoint of TensorFlow 1: arrays by name."""
@@ -136,14 +142,9 @@ class GoogleTest(absltest.TestCase):
     def test_model_garden(self):
         from official.nlp.configs import encoders
 
-        sizes = {
-            'vocab_size': 60, 'hidden_size': 16, 'num_layers': 2,
-            'num_attention_heads': 2, 'intermediate_size': 24,
-            'max_position_embeddings': 20,
-        }  # fmt: skip
         encoder = encoders.build_encoder(
             encoders.EncoderConfig(
-                type='bert', bert=encoders.BertEncoderConfig(**sizes)
+                type='bert', bert=encoders.BertEncoderConfig(**GARDEN)
             )
         )
         random = np.random.default_rng(0)
@@ -178,6 +179,77 @@ class GoogleTest(absltest.TestCase):
         )
         found = encoded.states.numpy() * real[..., None]
         np.testing.assert_allclose(found, wanted, atol=1e-5)
+
+    def test_model_garden_pretrainer(self):
+        """In its parts, as it is published, and whole."""
+        from official.modeling import tf_utils
+        from official.nlp.configs import encoders
+        from official.nlp.modeling import layers, models
+
+        encoder = encoders.build_encoder(
+            encoders.EncoderConfig(
+                type='bert', bert=encoders.BertEncoderConfig(**GARDEN)
+            )
+        )
+        head = layers.ClassificationHead(
+            16, 2, dropout_rate=0.0, name='next_sentence'
+        )
+        model = models.BertPretrainerV2(
+            encoder_network=encoder,
+            mlm_activation=tf_utils.get_activation('gelu'),
+            classification_heads=[head],
+        )
+        given = huggingface.inputs('bert')
+        asked = {
+            'input_word_ids': given['input_ids'].astype(np.int32),
+            'input_mask': given['attention_mask'].astype(np.int32),
+            'input_type_ids': given['token_type_ids'].astype(np.int32),
+            'masked_lm_positions': np.int32([[0, 3, 5]] * 2),
+        }
+        model(asked)
+        random = np.random.default_rng(1)
+        for weight in model.weights:
+            weight.assign(random.normal(0, 0.2, weight.shape))
+        wanted = model(asked)['mlm_logits']
+        for name, checkpoint in (
+            ('parts', tf.train.Checkpoint(**model.checkpoint_items)),
+            ('whole', tf.train.Checkpoint(model=model)),
+        ):
+            source = self.root / f'garden_{name}'
+            source.mkdir()
+            checkpoint.write(str(source / 'bert_model.ckpt'))
+            config = dict(huggingface.CASES['bert'][1])
+            files.write_json(source / 'bert_config.json', config)
+            (source / 'vocab.txt').write_text('\n'.join(folders.vocabulary()))
+            self.tensors(source, name)
+            loaded = infoword_tf.load(self.root / name)
+            states = loaded.encoder(
+                Inputs(
+                    asked['input_word_ids'],
+                    segment_ids=asked['input_type_ids'],
+                    block_ids=1 - asked['input_mask'],
+                ),
+                places=tf.constant(asked['masked_lm_positions']),
+            ).states
+            scores = loaded.model.objectives['mlm'].piece_scores(states, None)
+            np.testing.assert_allclose(scores, wanted, atol=3e-5)
+
+    def test_damaged_checkpoints(self):
+        for part in ('index', 'data-00000-of-00001'):
+            source = self.root / part
+            source.mkdir()
+            files.write_json(
+                source / 'bert_config.json', huggingface.CASES['bert'][1]
+            )
+            (source / 'vocab.txt').write_text('\n'.join(folders.vocabulary()))
+            state = folders.state('bert_pretraining')
+            save(source / 'one.ckpt', google_bert(state))
+            path = source / f'one.ckpt.{part}'
+            content = path.read_bytes()
+            path.write_bytes(content[: len(content) // 2])
+            with self.assertRaisesRegex(ValueError, 'cut or damaged'):
+                convert.convert(source, self.root / 'a')
+            self.assertFalse((self.root / 'a').exists())
 
     def test_complaints(self):
         with self.assertRaisesRegex(FileNotFoundError, 'no config.json'):
