@@ -1,141 +1,66 @@
-"""Scores of places to answers: the best spans, cut out of the original text.
+"""Scores of places to answers, their probabilities, and the files of them.
 
-As BERT's code (Devlin et al. 2019): of each window the best first and last
-places are paired; an answer begins where it has most context, and is not too
-long; of equal texts the best stays. Spans of all windows of a question compete,
-and "no answer" with them: its score is the lowest of all windows. XLNet's last
-places are scored for given first ones, so each of those has its own.
+What `inference.answers` makes of all windows of a file. Where no span is left
+the answer is ''.
 
-Unlike there only the context competes for the best places, and where no span
-is left the answer is ''.
-
-Glossary of shapes: n windows, N pieces of the contexts of all windows, K spans,
-S first places of a window, Q questions.
+Glossary of shapes: n windows, N pieces of the contexts of all windows, S first
+places of a window, K spans of a window.
 """
 
 import pathlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
+import tensorflow as tf
 
 from infoword_tf import files
+from infoword_tf.inference import answers as decoding
+from infoword_tf.inference.answers import LONGEST, N_BEST, SPANS, SURE, Spans
 from infoword_tf.objectives.infonce import NEVER
 from tasks.squad_data import Features, Questions
 
-N_BEST = 20  # first and last places of a window, and answers of a question
-AFTER_EACH = 5  # last places after each first one, with a conditional end
-LONGEST = 30  # pieces of an answer
 PREDICTIONS, BEST, ODDS = 'predictions.json', 'nbest.json', 'null_odds.json'
 _WINDOWS = 256  # at once
-_NO_SPAN = -NEVER  # odds of no answer where there is no other
 
 
-class Spans(NamedTuple):
-    """Spans of windows, in the order of these.
+def of_context(values: np.ndarray, view: Any, row: str = 'span') -> np.ndarray:
+    """What is known of the tokens of rows, of contexts: window by window.
 
-    Attributes:
-        windows: [K] int64.
-        firsts, lasts: [K] int64, places among the pieces of the window's
-            context.
-        scores: [K] float32, nats.
+    Args:
+        values: [R, T, ...].
+        view: the view `examples` of them.
+        row: whose candidates are the contexts.
+
+    Returns:
+        [N, ...].
     """
+    slot = view.candidates[row]  # [R, T]
+    number = np.take_along_axis(view.sequences, np.maximum(slot, 0), axis=1)
+    inside = slot >= 0
+    order = np.argsort(number[inside], kind='stable')
+    return values[inside][order]
 
-    windows: np.ndarray
-    firsts: np.ndarray
-    lasts: np.ndarray
-    scores: np.ndarray
 
+def spans(
+    features: Features,
+    predictions: Mapping[str, np.ndarray],
+    longest: int = LONGEST,
+    count: int = SPANS,
+) -> Spans:
+    """The best spans of every window.
 
-def of_context(features: Features, values: np.ndarray) -> np.ndarray:
-    """What is known of all tokens, of those of contexts: [tokens, ...] ->
-    [N, ...].
+    Args:
+        features: the windows.
+        predictions: as `objectives.span.Spans.predictions` names them; [N,
+            ...] what there is of tokens, [n, ...] what there is of examples.
+        longest: pieces of a span.
+        count: K.
+
+    Returns:
+        NumPy arrays.
     """
-    begins = features.examples.begins[:-1]
-    begins = begins + features.examples.candidates['span'][:, 0]
     sizes = features.sizes
-    ends = np.cumsum(sizes)
-    return values[np.arange(ends[-1]) + np.repeat(begins - ends + sizes, sizes)]
-
-
-def independent(
-    first: np.ndarray,
-    last: np.ndarray,
-    features: Features,
-    n_best: int = N_BEST,
-    longest: int = LONGEST,
-) -> Spans:
-    """Pairs the best first places with the best last ones.
-
-    Args:
-        first, last: [N] float32, scores of places of contexts.
-        features: the windows.
-        n_best: places of either kind in a window.
-        longest: pieces of a span.
-    """
-
-    def pairs(rows: slice, places: np.ndarray, inside: np.ndarray) -> tuple:
-        may_begin = inside & features.most[places]
-        begins, scores = _best(may_begin, first[places], n_best)
-        ends, more = _best(inside, last[places], n_best)
-        return begins[:, :, None], ends[:, None], (
-            scores[:, :, None] + more[:, None]
-        )
-
-    return _paired(features.sizes, pairs, longest)
-
-
-def conditional(
-    starts: np.ndarray,
-    first: np.ndarray,
-    last: np.ndarray,
-    features: Features,
-    n_best: int = AFTER_EACH,
-    longest: int = LONGEST,
-) -> Spans:
-    """Pairs first places with the best last ones after each.
-
-    Args:
-        starts: [n, S] int32, first places.
-        first: [n, S] float32, their scores; below NEVER / 2: there is none.
-        last: [N, S] float32, scores of last places after each.
-        features: the windows.
-        n_best: last places after a first one.
-        longest: as in `independent`.
-    """
-
-    def pairs(rows: slice, places: np.ndarray, inside: np.ndarray) -> tuple:
-        # What is no first place has no score, wherever it points.
-        begins = np.clip(starts[rows], 0, places.shape[1] - 1)
-        most = np.take_along_axis(inside & features.most[places], begins, 1)
-        scores = np.where(most, first[rows], NEVER)
-        column = np.arange(places.shape[1])
-        gap = column - begins[:, :, None]
-        fits = (gap >= 0) & (gap < longest) & inside[:, None]
-        ends, more = _best(fits, np.moveaxis(last[places], 2, 1), n_best)
-        return begins[:, :, None], ends, scores[:, :, None] + more
-
-    return _paired(features.sizes, pairs, longest)
-
-
-def _best(
-    candidates: np.ndarray, scores: np.ndarray, count: int
-) -> tuple[np.ndarray, np.ndarray]:
-    """The best along the last axis, and their scores; the first of equals."""
-    scores = np.where(candidates, scores, NEVER)
-    best = np.argsort(-scores, axis=-1, kind='stable')[..., :count]
-    return best, np.take_along_axis(scores, best, -1)
-
-
-def _paired(sizes: np.ndarray, pairs: Any, longest: int) -> Spans:
-    """Spans of all windows, some windows at a time.
-
-    Args:
-        sizes: [n] pieces of their contexts.
-        pairs: from some windows, numbers of their pieces among all and which
-            are no padding, to first places, last ones and scores.
-        longest: pieces of a span.
-    """
     begins = np.cumsum(sizes) - sizes
     found = []
     for begin in range(0, len(sizes), _WINDOWS):
@@ -143,11 +68,20 @@ def _paired(sizes: np.ndarray, pairs: Any, longest: int) -> Spans:
         column = np.arange(sizes[rows].max())
         inside = column < sizes[rows, None]
         places = np.where(inside, begins[rows, None] + column, 0)
-        firsts, lasts, scores = pairs(rows, places, inside)
-        gap = lasts - firsts
-        fits = (gap >= 0) & (gap < longest) & (scores > NEVER / 2)
-        parts = (np.broadcast_to(x, fits.shape)[fits] for x in (firsts, lasts))
-        found.append((np.nonzero(fits)[0] + begin, *parts, scores[fits]))
+        more = (
+            predictions['last'][places],
+            features.most[places],
+            sizes[rows].astype(np.int32),
+            longest,
+            count,
+        )
+        if 'starts' in predictions:
+            part = decoding.spans_after(
+                predictions['starts'][rows], predictions['first'][rows], *more
+            )
+        else:
+            part = decoding.spans(predictions['first'][places], *more)
+        found.append([x.numpy() for x in part])
     return Spans(*map(np.concatenate, zip(*found, strict=True)))
 
 
@@ -194,7 +128,7 @@ class Answers(NamedTuple):
 def answers(
     questions: Questions,
     features: Features,
-    spans: Spans,
+    found: Spans,
     nowhere: np.ndarray | None = None,
     n_best: int = N_BEST,
 ) -> Answers:
@@ -203,61 +137,60 @@ def answers(
     Args:
         questions: of the file.
         features: their windows.
-        spans: of these.
+        found: spans of these.
         nowhere: [n] float32, what "no answer" scores in each window; None:
             every question has one.
         n_best: answers of a question.
     """
-    question = features.questions[spans.windows]
-    piece = features.begins[questions.context[question]]
-    piece = piece + features.firsts[spans.windows]
-    begins = features.offsets[piece + spans.firsts, 0].tolist()
-    ends = features.offsets[piece + spans.lasts, 1].tolist()
-    # Of equal scores the earlier one first.
-    order = np.lexsort((-spans.scores, question))
-    numbers = np.arange(len(questions.ids) + 1)
-    bounds = np.searchsorted(question[order], numbers)
-    lowest = np.full(len(questions.ids), _NO_SPAN)
+    numbers = features.questions.astype(np.int64)
+    piece = features.begins[questions.context[numbers]] + features.firsts
+    # What is no span points anywhere.
+    last = len(features.offsets) - 1
+    places = (np.minimum(piece[:, None] + x, last) for x in found[1:])
+    begins, ends = (
+        features.offsets[x, i] for i, x in enumerate(places)
+    )
+    contexts = [questions.contexts.raw(i) for i in questions.context]
+    best = decoding.answers(
+        tf.constant(contexts, tf.string), numbers, found.scores, begins, ends,
+        n_best,
+    )  # fmt: skip
+    best = [x.numpy().tolist() for x in best[1:]]
+    lowest = None
     if nowhere is not None:
-        np.minimum.at(lowest, features.questions, nowhere)
-    found = Answers({}, {}, {})
-    for number in range(len(questions.ids)):
-        best: dict[str, tuple[float, int, int]] = {}
-        for k in order[bounds[number] : bounds[number + 1]]:
-            if len(best) == n_best:
-                break
-            begin, end = begins[k], ends[k]
-            text = questions.contexts.cut(
-                questions.context[number], begin, end
-            )
-            if text.strip() and text not in best:
-                best[text] = float(spans.scores[k]), begin, end
+        lowest = decoding.lowest(nowhere, numbers, len(contexts)).numpy()
+    made = Answers({}, {}, {})
+    for number, (scores, firsts, lasts) in enumerate(zip(*best, strict=True)):
         name = questions.ids[number]
-        found.texts[name] = next(iter(best), '')
-        if nowhere is not None:
+        kept = [
+            (questions.contexts.cut(questions.context[number], *places),
+             score, *places)
+            for score, *places in zip(scores, firsts, lasts, strict=True)
+            if score > NEVER / 2
+        ]  # fmt: skip
+        made.texts[name] = kept[0][0] if kept else ''
+        if lowest is not None:
             none = float(lowest[number])
-            found.null_odds[name] = _NO_SPAN
-            if best:
-                found.null_odds[name] = none - next(iter(best.values()))[0]
-            if none != _NO_SPAN:
-                best[''] = none, -1, -1
-        found.best[name] = _with_probabilities(best)
-    return found
+            made.null_odds[name] = none - kept[0][1] if kept else SURE
+            if none < SURE:
+                kept.append(('', none, *[decoding.NOWHERE] * 2))
+        made.best[name] = _with_probabilities(kept)
+    return made
 
 
 def _with_probabilities(
-    best: Mapping[str, tuple[float, int, int]],
+    found: Sequence[tuple[str, float, int, int]],
 ) -> list[Answer]:
-    """Sorted by score, with their softmax."""
-    ranked = sorted(best.items(), key=lambda item: -item[1][0])
-    if not ranked:
+    """Text, score, begin and end of each, sorted, with their softmax."""
+    if not found:
         return []
-    scores = np.array([score for _, (score, _, _) in ranked])
+    found = sorted(found, key=lambda answer: -answer[1])
+    scores = np.array([score for _, score, *_ in found])
     shares = np.exp(scores - scores[0])
     return [
-        Answer(text, float(share), score, begin, end)
-        for (text, (score, begin, end)), share in zip(
-            ranked, shares / shares.sum(), strict=True
+        Answer(text, float(share), score, *places)
+        for (text, score, *places), share in zip(
+            found, shares / shares.sum(), strict=True
         )
     ]
 

@@ -7,9 +7,12 @@ import types
 import numpy as np
 from absl.testing import absltest, parameterized
 
+from infoword_tf.data.examples import share_rows
+from infoword_tf.inference.answers import Spans
 from infoword_tf.objectives.infonce import NEVER
+from infoword_tf.views.examples import examples as make_view
 from tasks import squad_answers, squad_data
-from tasks.squad_answers import Spans
+from tests import zoo
 from tests.tasks.squad_files import WORDS, asked, loaded, question, write
 
 LENGTH = 24
@@ -100,11 +103,9 @@ class AnswersTest(parameterized.TestCase):
         super().setUp()
         self.folder = pathlib.Path(self.create_tempdir().full_path)
 
-    # There "no answer" takes one of the best places, which 20 can spare.
-    @parameterized.parameters(
-        (2, 3, False), (2, 30, False), (20, 3, True), (20, 30, True)
-    )
-    def test_what_bert_answers(self, n_best, longest, null):
+    @parameterized.product(longest=(3, 30), null=(False, True))
+    def test_what_bert_answers(self, longest, null):
+        """Of windows of fewer than 20 pieces: it pairs 20 with 20."""
         questions = draw_questions(self.folder)
         features = squad_data.features(
             questions, loaded(), LENGTH, null=True, stride=5
@@ -114,14 +115,14 @@ class AnswersTest(parameterized.TestCase):
         predicted, best, odds = bert_s(
             questions, features, first, last,
             nowhere if null else nowhere - 1e6,
-            n_best_size=n_best, max_answer_length=longest,
+            n_best_size=20, max_answer_length=longest,
             version_2_with_negative=null,
         )  # fmt: skip
-        spans = squad_answers.independent(
-            first, last, features, n_best, longest
+        spans = squad_answers.spans(
+            features, {'first': first, 'last': last}, longest, 200
         )
         found = squad_answers.answers(
-            questions, features, spans, nowhere if null else None, n_best
+            questions, features, spans, nowhere if null else None
         )
         self.assertGreater(len(set(predicted.values())), 5)
         self.assertEqual(found.predictions(), dict(predicted))
@@ -159,26 +160,36 @@ class AnswersTest(parameterized.TestCase):
         first = random.standard_normal((n, s)).astype(np.float32)
         first[np.arange(s) >= sizes[:, None]] = NEVER
         last = random.standard_normal((sizes.sum(), s)).astype(np.float32)
-        found = squad_answers.conditional(
-            starts, first, last, features, 3, longest
+        found = squad_answers.spans(
+            features,
+            {'starts': starts, 'first': first, 'last': last},
+            longest,
+            count=5,
         )
-        wanted = []
+        some = 0
         for i in range(n):
-            for j in range(s):
-                start = starts[i, j]
-                if first[i, j] < -1e29 or not features.most[begins[i] + start]:
-                    continue
-                ends = range(start, min(start + longest, sizes[i]))
-                ranked = sorted(ends, key=lambda e: -last[begins[i] + e, j])
-                wanted += [
-                    (i, start, end, first[i, j] + last[begins[i] + end, j])
-                    for end in ranked[:3]
-                ]
-        self.assertEqual(len(found.windows), len(wanted))
-        self.assertGreater(len(wanted), n)
-        np.testing.assert_allclose(
-            np.array(found, np.float64).T, wanted, rtol=1e-6
-        )
+            wanted = sorted(
+                (
+                    -float(first[i, j] + last[begins[i] + end, j]),
+                    starts[i, j],
+                    end,
+                )
+                for j in range(s)
+                if first[i, j] > -1e29
+                and features.most[begins[i] + starts[i, j]]
+                for end in range(
+                    starts[i, j], min(starts[i, j] + longest, sizes[i])
+                )
+            )[:5]
+            some += len(wanted)
+            scores = found.scores[i]
+            self.assertTrue((scores[len(wanted) :] < -1e29).all())
+            ours = zip(
+                -scores, found.firsts[i], found.lasts[i], strict=True
+            )
+            for one, other in zip(ours, wanted, strict=False):
+                np.testing.assert_allclose(one, other, rtol=1e-6)
+        self.assertGreater(some, n)
 
     def given(self, *answers, context='the cat saw the cat', **more):
         """One window, and spans of it: first, last, score."""
@@ -188,9 +199,10 @@ class AnswersTest(parameterized.TestCase):
         features = squad_data.features(questions, loaded(), 64)
         firsts, lasts, scores = np.array(answers).reshape(-1, 3).T
         spans = Spans(
-            np.zeros(len(firsts), int), firsts.astype(int),
-            lasts.astype(int), scores,
-        )  # fmt: skip
+            scores[None].astype(np.float32),
+            firsts[None].astype(np.int32),
+            lasts[None].astype(np.int32),
+        )
         return squad_answers.answers(questions, features, spans, **more)
 
     def test_equal_texts_are_one_answer(self):
@@ -208,13 +220,13 @@ class AnswersTest(parameterized.TestCase):
         found = self.given()
         self.assertEqual(found.predictions(), {'q': ''})
         self.assertEqual(found.best, {'q': []})
-        found = self.given(nowhere=np.array([-3.0]))
+        found = self.given(nowhere=np.array([-3.0], np.float32))
         self.assertEqual(found.predictions(threshold=1e9), {'q': ''})
         self.assertEqual([a.text for a in found.best['q']], [''])
         json.dumps(found.null_odds, allow_nan=False)
 
     def test_the_threshold(self):
-        found = self.given((1, 1, 2.0), nowhere=np.array([5.0]))
+        found = self.given((1, 1, 2.0), nowhere=np.array([5.0], np.float32))
         self.assertEqual(found.null_odds, {'q': 3.0})
         self.assertEqual(found.predictions(), {'q': ''})
         self.assertEqual(found.predictions(3.0), {'q': 'cat'})
@@ -228,23 +240,28 @@ class AnswersTest(parameterized.TestCase):
         )
         questions = squad_data.read(path)
         features = squad_data.features(questions, loaded(), 64, null=True)
-        spans = squad_answers.independent(
-            np.array([0.0, 1.0]), np.array([0.0, 1.0]), features
+        scores = np.array([0.0, 1.0], np.float32)
+        spans = squad_answers.spans(
+            features, {'first': scores, 'last': scores}
         )
         found = squad_answers.answers(
-            questions, features, spans, np.array([9.0])
+            questions, features, spans, np.array([9.0], np.float32)
         )
         self.assertEqual(found.predictions(7.0), {'a': '', 'b': 'cat'})
         self.assertEqual(found.best['a'], [])
 
     def test_tokens_of_contexts(self):
+        """Out of rows that windows share, in the order of these."""
         questions = draw_questions(self.folder)
         for layout in ('bert', 'xlnet'):
             features = squad_data.features(
-                questions, loaded(layout), LENGTH, stride=5
+                questions, loaded(layout), LENGTH, null=True, stride=5
             )
             examples = features.examples
-            found = squad_answers.of_context(features, examples.ids)
+            slots = share_rows(examples.sizes, 40)
+            text = examples.batch(np.arange(examples.size), slots, 40)
+            view = make_view(text, None, {'span': 'text'}, zoo.SPECIALS)
+            self.assertLess(len(view.ids), examples.size)
             wanted = [
                 examples.ids[start + begin : start + end]
                 for start, (begin, end) in zip(
@@ -253,11 +270,16 @@ class AnswersTest(parameterized.TestCase):
                     strict=True,
                 )
             ]
-            np.testing.assert_array_equal(found, np.concatenate(wanted))
+            np.testing.assert_array_equal(
+                squad_answers.of_context(view.ids, view),
+                np.concatenate(wanted),
+            )
 
     def test_files(self):
         found = self.given(
-            (1, 1, 2.0), context='caf\u00e9 cat', nowhere=np.array([5.0])
+            (1, 1, 2.0),
+            context='caf\u00e9 cat',
+            nowhere=np.array([5.0], np.float32),
         )
         folder = self.folder / 'out'
         squad_answers.write(folder, found, threshold=4.0)
