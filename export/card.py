@@ -6,7 +6,7 @@ from typing import Any
 
 from export import signatures as limits
 from infoword_tf.config import Config
-from infoword_tf.objectives import row_named
+from infoword_tf.objectives import TABLE
 from infoword_tf.text.layout import LAYOUTS
 
 _CORPORA = {
@@ -108,7 +108,7 @@ def _title(config: Config, export: Mapping[str, Any]) -> str:
         if name in sizes
     ]
     rows = ' and '.join(
-        f'`{row}` (weight {entry.weight:g}: {row_named(row).relation})'
+        f'`{row}` (weight {entry.weight:g}: {TABLE[row].relation})'
         for row, entry in config.rows.items()
     )
     lower_case = config.tokenizer.lower_case
@@ -270,13 +270,13 @@ def _values(config: Config, metrics: Mapping[str, Any]) -> str:
         ]
         shown = ['-' if v is None else f'{v:.3f}' for v in values]
         lines.append(
-            f'| `{row}` | {row_named(row).a}, {row_named(row).b} | '
+            f'| `{row}` | {TABLE[row].a}, {TABLE[row].b} | '
             f'{" | ".join(shown)} |'
         )
     loose = [
         f'`{row}`'
         for row in config.rows
-        if not row_named(row).objective.bounded
+        if not TABLE[row].objective.bounded
     ]
     if loose:
         lines += [
@@ -304,7 +304,7 @@ def _limits(config: Config) -> str:
             '* Every text is read alone: the memory of the training is empty.'
         )
     ranks = (
-        row_named(row).vector(entry.settings).rank
+        TABLE[row].vector(entry.settings).rank
         for row, entry in config.rows.items()
     )
     if not any(ranks):

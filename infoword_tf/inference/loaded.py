@@ -23,6 +23,7 @@ from infoword_tf.encoders import Inputs
 from infoword_tf.inference.pairs import join
 from infoword_tf.layers.block import take
 from infoword_tf.layers.pooling import (
+    LEARNED,
     POOLINGS,
     pool,
     pool_by_position,
@@ -350,7 +351,7 @@ class Loaded:
             raise ValueError(
                 f'pooling {pooling!r}: known are {", ".join(POOLINGS)}'
             )
-        if pooling not in ('weighted', 'words'):
+        if pooling not in LEARNED:
             return None
         for objective in self.model.objectives.values():
             if getattr(objective, 'pooling_kernel', None) is None:
@@ -533,23 +534,28 @@ class Loaded:
         return ops.softmax(scores, axis=-1)
 
     def laid_out(
-        self, texts: Tensor, pairs: Tensor | None = None
+        self,
+        texts: Tensor,
+        pairs: Tensor | None = None,
+        max_length: int | None = None,
     ) -> tuple[Tensor, Tensor, Tensor | None]:
         """Ids of texts, or of pairs of them; graph or eager.
 
         Args:
             texts, pairs: [B] string.
+            max_length: T at most; None: the model's.
 
         Returns:
             ids, lengths and second, as `states` takes them.
         """
+        max_length = max_length or self.max_length
         pieces = self.tokenizer.tokenize(texts)
         if pairs is not None:
             return join(
                 pieces,
                 self.tokenizer.tokenize(pairs),
                 (self.before, self.between, self.after),
-                self.max_length,
+                max_length,
                 self.tokenizer.pad_id,
             )
         nothing = tf.RaggedTensor.from_row_lengths(
@@ -559,7 +565,7 @@ class Loaded:
             pieces,
             nothing,
             (self.before, (), self.after),
-            self.max_length,
+            max_length,
             self.tokenizer.pad_id,
         )
         return ids, lengths, None
