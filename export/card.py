@@ -14,6 +14,7 @@ _CORPORA = {
     'packages beside it',
     'text': 'text files, one sentence or paragraph a line',
     'lines': 'text files, read as one text whose line ends count',
+    'tfds': 'of tensorflow-datasets',
 }
 _ENCODERS = {
     'transformer': 'transformer encoder',
@@ -235,11 +236,12 @@ def _training(
             + (f' ({about})' if about else '')
             + ('.' if pieces is None else f', {pieces:,} pieces to train on.')
         )
-        held = run.get('heldout')
-        lines.append(
-            f'Held out: `{held}`.' if held
-            else 'Held out: documents chosen by the hash of their text.'
-        )
+        held = 'documents chosen by the hash of their text'
+        if corpus.startswith('tfds:'):
+            held = f'its test or validation split, where it has none {held}'
+        if run.get('heldout'):
+            held = f'`{run["heldout"]}`'
+        lines.append(f'Held out: {held}.')
     if run.get('init'):
         lines.append(f'Started from the weights of `{run["init"]}`.')
     if metrics:

@@ -31,10 +31,11 @@ from infoword_tf.resolve import GELU, POSITIONS, Choices, resolve
 flags.DEFINE_string(
     'corpus', 'pydocs', 'pydocs, or text:GLOB (one sentence or paragraph a '
     'line, a blank line between documents, also .gz), or lines:GLOB (one text '
-    'whose line ends count; with --heldout).')
+    'whose line ends count; with --heldout), or tfds:NAME[/CONFIG][:FEATURE] '
+    '(what tensorflow-datasets has prepared).')
 flags.DEFINE_string(
-    'heldout', None, 'GLOB of held-out text; without it 1 document in 100, at '
-    'least one.')
+    'heldout', None, 'GLOB of held-out text, of tfds: a split; without it '
+    'what the corpus holds out by itself: 1 document in 100, at least one.')
 flags.DEFINE_enum(
     'tokenizer', None, ['wordpiece', 'sentencepiece', 'words'], 'How text '
     'becomes pieces; by default as --vocab is, else wordpiece.')
