@@ -6,7 +6,7 @@ from typing import Any
 
 from export import signatures as limits
 from infoword_tf.config import Config
-from infoword_tf.objectives import row_named
+from infoword_tf.objectives import TABLE
 from infoword_tf.text.layout import LAYOUTS
 
 _CORPORA = {
@@ -14,6 +14,7 @@ _CORPORA = {
     'packages beside it',
     'text': 'text files, one sentence or paragraph a line',
     'lines': 'text files, read as one text whose line ends count',
+    'tfds': 'of tensorflow-datasets',
 }
 _ENCODERS = {
     'transformer': 'transformer encoder',
@@ -108,7 +109,7 @@ def _title(config: Config, export: Mapping[str, Any]) -> str:
         if name in sizes
     ]
     rows = ' and '.join(
-        f'`{row}` (weight {entry.weight:g}: {row_named(row).relation})'
+        f'`{row}` (weight {entry.weight:g}: {TABLE[row].relation})'
         for row, entry in config.rows.items()
     )
     lower_case = config.tokenizer.lower_case
@@ -235,11 +236,12 @@ def _training(
             + (f' ({about})' if about else '')
             + ('.' if pieces is None else f', {pieces:,} pieces to train on.')
         )
-        held = run.get('heldout')
-        lines.append(
-            f'Held out: `{held}`.' if held
-            else 'Held out: documents chosen by the hash of their text.'
-        )
+        held = 'documents chosen by the hash of their text'
+        if corpus.startswith('tfds:'):
+            held = f'its test or validation split, where it has none {held}'
+        if run.get('heldout'):
+            held = f'`{run["heldout"]}`'
+        lines.append(f'Held out: {held}.')
     if run.get('init'):
         lines.append(f'Started from the weights of `{run["init"]}`.')
     if metrics:
@@ -270,13 +272,13 @@ def _values(config: Config, metrics: Mapping[str, Any]) -> str:
         ]
         shown = ['-' if v is None else f'{v:.3f}' for v in values]
         lines.append(
-            f'| `{row}` | {row_named(row).a}, {row_named(row).b} | '
+            f'| `{row}` | {TABLE[row].a}, {TABLE[row].b} | '
             f'{" | ".join(shown)} |'
         )
     loose = [
         f'`{row}`'
         for row in config.rows
-        if not row_named(row).objective.bounded
+        if not TABLE[row].objective.bounded
     ]
     if loose:
         lines += [
@@ -304,7 +306,7 @@ def _limits(config: Config) -> str:
             '* Every text is read alone: the memory of the training is empty.'
         )
     ranks = (
-        row_named(row).vector(entry.settings).rank
+        TABLE[row].vector(entry.settings).rank
         for row, entry in config.rows.items()
     )
     if not any(ranks):

@@ -37,8 +37,8 @@ FLAGS = flags.FLAGS if __name__ == '__main__' else flags.FlagValues()
 MODEL = flags.DEFINE_string(
     'model', None, 'An exported model, DIR/1.', flag_values=FLAGS)
 CORPUS = flags.DEFINE_string(
-    'corpus', 'pydocs', 'What to search: pydocs, or text:GLOB; all of it.',
-    flag_values=FLAGS)
+    'corpus', 'pydocs', 'What to search: pydocs, text:GLOB or '
+    'tfds:NAME[/CONFIG][:FEATURE]; all of it.', flag_values=FLAGS)
 TOP_K = flags.DEFINE_integer(
     'top_k', 5, 'Answers to a query.', lower_bound=1, flag_values=FLAGS)
 

@@ -54,6 +54,8 @@ def run() -> None:
     Raises:
         UsageError: flags that do not go together.
     """
+    # Nothing is multiplied here, and oneDNN's allocator keeps what it has had.
+    os.environ['TF_ENABLE_ONEDNN_OPTS'] = '0'
     if bool(SOURCE.value) == bool(INIT.value):
         raise commands.UsageError(
             'give --source and --workdir to bring weights in, or --init and '

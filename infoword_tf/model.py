@@ -21,12 +21,12 @@ from infoword_tf.layers import dropout
 from infoword_tf.layers.block import take
 from infoword_tf.layers.dense import Dense
 from infoword_tf.objectives import (
+    TABLE,
     Batch,
     Companion,
     Objective,
     Replicas,
     Statistics,
-    row_named,
 )
 from infoword_tf.objectives.infonce import Outcome
 from infoword_tf.views import VIEWS, Reads, Specials, View, root
@@ -105,10 +105,10 @@ class Model:
         for row, entry in config.rows.items():
             settings = {
                 name: entry.settings[name]
-                for name, setting in row_named(row).settings.items()
+                for name, setting in TABLE[row].settings.items()
                 if not setting.encoder
             }
-            objective = row_named(row).objective(
+            objective = TABLE[row].objective(
                 row,
                 self.encoder,
                 specials,
@@ -119,7 +119,7 @@ class Model:
                 objective.build()
             self.objectives[row] = objective
             self.weights[row] = entry.weight
-            self.reads[row] = row_named(row).reads(entry.settings)
+            self.reads[row] = TABLE[row].reads(entry.settings)
         self.dense: list[Dense] = []
         width = self.encoder.width
         for i, layer in enumerate(config.dense):
@@ -356,8 +356,14 @@ class Model:
         if memory is not None:
             more['state'] = memory
             more['advance'] = self.advance(name, view.ids.shape[1])
+        fields = {field: getattr(view, field) for field in Inputs._fields}
+        if name == 'examples':  # laid out for any encoder
+            if 'positions' not in self.encoders[encoder].reads:
+                del fields['positions']  # it knows distances
+            if self.encoders[encoder].arguments.get('segments', 0) < 2:
+                del fields['segment_ids']
         encoded = self.encoders[encoder](
-            Inputs(*(getattr(view, field) for field in Inputs._fields)),
+            Inputs(**fields),
             places=None if everywhere else ops.concatenate(some, axis=1),
             key=key,
             all_layers=all_layers,
@@ -501,7 +507,7 @@ def companions_of(rows: Mapping[str, Any]) -> dict[str, Companion]:
     """
     found: dict[str, Companion] = {}
     for row in rows:
-        for name, companion in row_named(row).companions.items():
+        for name, companion in TABLE[row].companions.items():
             if companion.momentum is not None and not companion.frozen:
                 raise ValueError(
                     f'{name!r} of {row} is an average and learns too: make it '

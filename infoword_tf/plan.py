@@ -8,7 +8,7 @@ draw alike in it share the draw.
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from infoword_tf.objectives import TABLE, row_named
+from infoword_tf.objectives import TABLE
 from infoword_tf.settings import Setting
 from infoword_tf.views import VIEWS, Draw, Reads, ViewSpec, root
 from infoword_tf.views.masking import MASKINGS
@@ -25,6 +25,11 @@ class Reading(NamedTuple):
 
     source: str
     arguments: tuple[tuple[str, Any], ...]
+
+    @property
+    def labelled(self) -> bool:
+        """Whether it reads labelled examples, and no text."""
+        return self.source == 'examples'
 
 
 class ViewPlan(NamedTuple):
@@ -60,6 +65,16 @@ class Plan(NamedTuple):
         """Every text that is read, once."""
         return list(dict.fromkeys(v.reading for v in self.views.values()))
 
+    @property
+    def labelled(self) -> bool:
+        """Whether some row reads labelled examples."""
+        return any(reading.labelled for reading in self.readings)
+
+    @property
+    def reads_text(self) -> bool:
+        """Whether some row reads text without labels."""
+        return not all(reading.labelled for reading in self.readings)
+
     def readers(self, reading: Reading) -> list[str]:
         """The rows that read a text, in order."""
         return list(
@@ -74,7 +89,7 @@ class Plan(NamedTuple):
 
 def settings_of(row: str) -> dict[str, Setting]:
     """All settings of a row: its own, and those of the views that it reads."""
-    entry = row_named(row)
+    entry = TABLE[row]
     found = dict(entry.settings)
     for view in entry.views:
         found.update(VIEWS[root(view)].settings)

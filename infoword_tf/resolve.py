@@ -12,6 +12,7 @@ from typing import Any
 from infoword_tf.commands import UsageError
 from infoword_tf.config import Config, EncoderConfig, RowConfig, TokenizerConfig
 from infoword_tf.encoders import ENCODERS
+from infoword_tf.layers.pooling import LEARNED
 from infoword_tf.model import companions_of
 from infoword_tf.objectives import SUMS, TABLE, Vector, parse
 from infoword_tf.plan import (
@@ -149,7 +150,7 @@ def resolve(choices: Choices, started: Config | None = None) -> Resolved:
         encoder=EncoderConfig(name, arguments),
         memory_length=_memory_length(choices, name),
         max_length=max(choices.seq_len, started.max_length if started else 0),
-        vector=_vector(choices, rows),
+        vector=_vector(choices, rows, started),
     )
 
 
@@ -370,7 +371,11 @@ def _memory_length(choices: Choices, encoder: str) -> int | None:
     return choices.memory_length
 
 
-def _vector(choices: Choices, rows: Mapping[str, RowConfig]) -> Vector:
+def _vector(
+    choices: Choices,
+    rows: Mapping[str, RowConfig],
+    started: Config | None,
+) -> Vector:
     """Of the row of the highest rank; all have one layout.
 
     Raises:
@@ -379,6 +384,17 @@ def _vector(choices: Choices, rows: Mapping[str, RowConfig]) -> Vector:
     vectors = {
         row: TABLE[row].vector(entry.settings) for row, entry in rows.items()
     }
+    if None in vectors.values():
+        own = Vector()
+        if started is not None:
+            learned = started.pooling in LEARNED  # by a row of that run
+            own = Vector(
+                'mean' if learned else started.pooling,
+                started.similarity,
+                started.layout,
+                rank=-1,
+            )
+        vectors = {row: vector or own for row, vector in vectors.items()}
     layouts = {vector.layout for vector in vectors.values()}
     if len(layouts) > 1:
         raise _complaint(

@@ -125,6 +125,11 @@ def make_pictures(
     """
     from infoword_tf.data.excerpt import make_views
 
+    if resolved.plan.labelled:
+        raise UsageError(
+            'label and score read labelled examples, which are shown as they '
+            'are: there is no view of a text to draw'
+        )
     if memory is None:
         memory = 0 if resolved.memory_length is None else length // 4
     advance = min(

@@ -7,11 +7,10 @@ r"""Trains rows of the table: raw text in, a workdir out.
 The same command resumes a run that was stopped (on a CPU bit for bit).
 """
 
-import contextlib
 import dataclasses
 import math
 import os
-import pathlib
+from collections.abc import Mapping
 from typing import Any
 
 from absl import flags
@@ -20,8 +19,8 @@ from absl import flags
 os.environ['KERAS_BACKEND'] = 'tensorflow'
 
 from infoword_tf import commands
-from infoword_tf.config import Config, TokenizerConfig
-from infoword_tf.data.opened import VOCAB_SIZE, TextChoices, open_text
+from infoword_tf.config import Config
+from infoword_tf.data.opened import VOCAB_SIZE, TextChoices
 from infoword_tf.objectives import TABLE
 from infoword_tf.plan import settings_of
 from infoword_tf.resolve import GELU, POSITIONS, Choices, resolve
@@ -32,10 +31,11 @@ from infoword_tf.resolve import GELU, POSITIONS, Choices, resolve
 flags.DEFINE_string(
     'corpus', 'pydocs', 'pydocs, or text:GLOB (one sentence or paragraph a '
     'line, a blank line between documents, also .gz), or lines:GLOB (one text '
-    'whose line ends count; with --heldout).')
+    'whose line ends count; with --heldout), or tfds:NAME[/CONFIG][:FEATURE] '
+    '(what tensorflow-datasets has prepared).')
 flags.DEFINE_string(
-    'heldout', None, 'GLOB of held-out text; without it 1 document in 100, at '
-    'least one.')
+    'heldout', None, 'GLOB of held-out text, of tfds: a split; without it '
+    'what the corpus holds out by itself: 1 document in 100, at least one.')
 flags.DEFINE_enum(
     'tokenizer', None, ['wordpiece', 'sentencepiece', 'words'], 'How text '
     'becomes pieces; by default as --vocab is, else wordpiece.')
@@ -100,7 +100,7 @@ flags.DEFINE_integer(
     'default.', lower_bound=0)
 flags.DEFINE_enum(
     'optimizer', 'infoword',
-    ['infoword', 'bert', 'xlnet', 'gpt', 'transformer_xl', 'elmo'],
+    ['infoword', 'adamw', 'bert', 'xlnet', 'gpt', 'transformer_xl', 'elmo'],
     'Whose: moments, decay, clip and the shape of the schedule as published.')
 flags.DEFINE_float(
     'weight_decay', None, 'Decoupled decay, not of biases and norms; by '
@@ -111,6 +111,12 @@ flags.DEFINE_float(
 flags.DEFINE_float(
     'init_deviation', None, 'Deviation of the first weights; 0.02 sqrt(768 / '
     'width) by default.', lower_bound=1e-6)
+flags.DEFINE_float(
+    'layer_decay', 1.0, 'Share of the learning rate that each layer leaves to '
+    'the one below it.', lower_bound=1e-6, upper_bound=1.0)
+flags.DEFINE_bool(
+    'freeze', False, 'Leave the encoder as --init has it; the rows alone are '
+    'trained.')
 flags.DEFINE_integer(
     'seed', 0, 'Of weights, text order, masks and dropout.', lower_bound=0)
 
@@ -158,10 +164,12 @@ def choices_of(given: dict[str, Any], kind: type) -> Any:
     return kind(**{k: v for k, v in given.items() if k in names})
 
 
-def choices() -> Choices:
+def choices(given: dict[str, Any] | None = None) -> Choices:
     """What the flags choose of model and batches."""
-    given = values()
+    given = values() if given is None else given
     settings = {n: given[n] for n in SETTINGS if given[n] is not None}
+    if given['freeze']:
+        given = {**given, 'dropout': 0.0}  # nothing there is trained
     return choices_of({**given, 'settings': settings}, Choices)
 
 
@@ -176,6 +184,10 @@ def check_brought(given: dict[str, Any]) -> None:
                 f'--{flag} is decided by --init={given["init"]}, which brings '
                 'its vocabulary; leave it out'
             )
+    if given['freeze'] and not given['init']:
+        raise commands.UsageError(
+            '--freeze leaves the encoder as --init has it; name one'
+        )
 
 
 def check_finite(given: dict[str, Any]) -> None:
@@ -185,174 +197,30 @@ def check_finite(given: dict[str, Any]) -> None:
             raise commands.UsageError(f'--{flag}={value} is no finite number')
 
 
-def train() -> None:
-    """The whole run, in order."""
-    given = values()
+def train(
+    labelled: Any = None, decided: Mapping[str, Any] | None = None
+) -> dict[str, Any]:
+    """The whole run, in order: training/run.py.
+
+    Args:
+        labelled: `training.run.Labelled`, of commands that have examples.
+        decided: by flag, values that such a command decides.
+
+    Returns:
+        What metrics.json holds.
+    """
+    given = {**values(), **(decided or {})}
     check_finite(given)
     commands.require(given, workdir='a folder for this run')
     check_brought(given)
-    workdir, init = pathlib.Path(given['workdir']), given['init']
-    resolved = resolve(choices(), Config.read(init) if init else None)
+    init = given['init']
+    resolved = resolve(choices(given), Config.read(init) if init else None)
 
-    # devices ------------------------------------------------------------------
-    import tensorflow as tf
+    from infoword_tf.training.run import run
 
-    from infoword_tf import files
-    from infoword_tf.training import distribution, precision
-
-    commands.hush_tensorflow()
-    strategy = distribution.make_strategy(
-        given['strategy'], given['logical_cpus']
+    return run(
+        given, resolved, choices_of(given, TextChoices), flagfile(), labelled
     )
-    replicas = strategy.num_replicas_in_sync
-    distribution.check(
-        replicas,
-        given['batch_size'],
-        one_cpu=given['logical_cpus'] > 1,
-        xla=given['xla'],
-    )
-    precision.check(given['precision'], given['strategy'])
-
-    # Every worker holds the same weights: one of them writes.
-    chief = distribution.is_chief(strategy)
-    with files.locked(workdir) if chief else contextlib.nullcontext():
-        # text -----------------------------------------------------------------
-        from infoword_tf.data import batches
-        from infoword_tf.inference.load import load
-
-        started = load(init) if init else None
-        text = open_text(
-            choices_of(given, TextChoices), started and started.tokenizer
-        )
-        tokenizer, plan, seed = text.tokenizer, resolved.plan, given['seed']
-        sources = batches.open_sources(
-            text.train, plan, given['batch_size'], seed
-        )
-        for reading, source in sources.items():
-            if source.single is not None:
-                print(
-                    f'{source.single:,} documents have one sentence and no '
-                    f'part in {", ".join(plan.readers(reading))}',
-                    flush=True,
-                )
-
-        # config ---------------------------------------------------------------
-        from infoword_tf.training import optim, record
-
-        rules = optim.chosen(
-            given['optimizer'], given['weight_decay'], given['clip_norm']
-        )
-        given |= {
-            'weight_decay': rules.weight_decay,
-            'clip_norm': rules.clip_norm,
-        }
-        warmup_steps = optim.warmup_steps(
-            given['warmup_steps'], given['steps'], rules
-        )
-        config = resolved.config(
-            len(tokenizer),
-            TokenizerConfig(
-                tokenizer.kind, tokenizer.lower_case, tokenizer.options
-            ),
-            precision.decide(given['precision'], workdir),
-            replicas,
-        )
-        config = config.replace(
-            run=record.run_record(
-                given, config, warmup_steps, text.fingerprint, text.vocabulary
-            )
-        )
-        if chief:
-            record.agree(workdir, config, flagfile())
-            with files.written(workdir / tokenizer.file) as partial:
-                tokenizer.write(partial)
-
-        # model, optimizer, and all else that lasts ----------------------------
-        from infoword_tf.model import Model
-        from infoword_tf.objectives import Statistics
-        from infoword_tf.training import checkpoint, fit, loop
-        from infoword_tf.training.state import State
-
-        with strategy.scope():
-            model = Model(
-                config, tokenizer.specials, seed,
-                deviation=given['init_deviation'],
-            )  # fmt: skip
-            optimizer = optim.AdamW(model.trainable, rules)
-        step = tf.Variable(0, dtype=tf.int64, trainable=False)
-        if started is not None:
-            print(f'--init={init}: {started.start(model)}', flush=True)
-        lasting = {f'model/{k}': v.value for k, v in model.lasting.items()}
-        lasting |= {f'optimizer/{k}': v for k, v in optimizer.slots.items()}
-        state = State(model, strategy, given['batch_size'])
-        checkpoints = checkpoint.Checkpoints(
-            workdir, given['keep_checkpoints'], chief
-        )
-        first = checkpoints.restore(lasting, state.parts())
-        state.share()
-        if first and state.is_local:
-            print(
-                'memory starts empty: that of several machines is not saved',
-                flush=True,
-            )
-        step.assign(first)
-        size = sum(int(tf.size(v)) for v in optimizer.variables.values())
-        print(
-            f'{given["objectives"]}: {size:,} weights, {config.precision}, '
-            f'{replicas} replica{"s" if replicas > 1 else ""}, '
-            f'{given["steps"]:,} steps of {given["batch_size"]} x '
-            f'{given["seq_len"]} tokens',
-            flush=True,
-        )
-
-        def write_weights(now: int) -> None:
-            """What travels."""
-            tensors = {k: v.numpy() for k, v in model.travelling.items()}
-            tensors['unigram'] = text.train.counts
-            checkpoint.write_weights(workdir, tensors, now)
-
-        def save(now: int) -> None:
-            """What a run resumes from, and what travels."""
-            checkpoints.save(now, lasting | state.parts())
-            write_weights(now)
-
-        # A run that was stopped between the two.
-        if chief and first and checkpoint.weights_step(workdir) != first:
-            write_weights(first)
-
-        # loop -----------------------------------------------------------------
-        counts, heldout_counts = text.train.counts, text.heldout.counts
-        dataset = batches.Batches(
-            sources, plan, tokenizer.specials, seed
-        ).dataset(first, max(given['steps'], first + 1))
-        trainer = loop.Trainer(
-            model,
-            dataset,
-            strategy,
-            optimizer,
-            step,
-            lambda s: optim.schedule(
-                s, given['learning_rate'], warmup_steps, given['steps'], rules
-            ),
-            Statistics(counts, counts),
-            seed,
-            given['batch_size'],
-            given['xla'],
-            state,
-        )
-        heldout = loop.Heldout(
-            model,
-            batches.heldout_views(text.heldout, plan, tokenizer.specials),
-            Statistics(counts, heldout_counts),
-        )
-        pace = fit.make_pace(
-            given['steps'],
-            given['log_every'],
-            given['eval_every'],
-            given['checkpoint_every'],
-        )
-        places = fit.places_of(dataset)
-        fit.fit(workdir, trainer, heldout, save, pace, places, chief)
 
 
 def flagfile() -> str:

@@ -44,11 +44,12 @@ INIT = flags.DEFINE_string(
     'init', None, 'The workdir of a finished run of transformer_xl.',
     flag_values=FLAGS)
 CORPUS = flags.DEFINE_string(
-    'corpus', None, 'pydocs, text:GLOB or lines:GLOB; its held-out part is '
-    'scored.', flag_values=FLAGS)
+    'corpus', None, 'pydocs, text:GLOB, lines:GLOB or '
+    'tfds:NAME[/CONFIG][:FEATURE]; its held-out part is scored.',
+    flag_values=FLAGS)
 HELDOUT = flags.DEFINE_string(
-    'heldout', None, 'GLOB of the text to score; without it 1 document in '
-    '100.', flag_values=FLAGS)
+    'heldout', None, 'GLOB of the text to score, of tfds: a split; without it '
+    'what the corpus holds out by itself.', flag_values=FLAGS)
 SEQ_LEN = flags.DEFINE_integer(
     'seq_len', None, "Pieces read at a time; by default the run's own.",
     lower_bound=1, flag_values=FLAGS)
@@ -244,7 +245,7 @@ def run() -> dict[str, Any]:
     commands.require(
         FLAGS.flag_values_dict(),
         init='the workdir of a finished run',
-        corpus='pydocs, text:GLOB or lines:GLOB',
+        corpus='pydocs, text:GLOB, lines:GLOB or tfds:NAME',
         workdir='a folder for metrics.json',
     )
     workdir = commands.result_folder(WORKDIR.value)

@@ -42,11 +42,11 @@ INIT = flags.DEFINE_string(
 MODEL = flags.DEFINE_string(
     'model', None, 'An exported model, DIR/1.', flag_values=FLAGS)
 CORPUS = flags.DEFINE_string(
-    'corpus', None, 'pydocs or text:GLOB: first sentences find the rest of '
-    'held-out documents.', flag_values=FLAGS)
+    'corpus', None, 'pydocs, text:GLOB or tfds:NAME[/CONFIG][:FEATURE]: first '
+    'sentences find the rest of held-out documents.', flag_values=FLAGS)
 HELDOUT = flags.DEFINE_string(
-    'heldout', None, 'GLOB of held-out text; without it 1 document in 100.',
-    flag_values=FLAGS)
+    'heldout', None, 'GLOB of held-out text, of tfds: a split; without it '
+    'what the corpus holds out by itself.', flag_values=FLAGS)
 DATA_DIR = flags.DEFINE_string(
     'data_dir', None, 'A BEIR folder: corpus.jsonl, queries.jsonl, qrels/.',
     flag_values=FLAGS)
@@ -448,8 +448,8 @@ def check_flags() -> pathlib.Path:
         )
     if (CORPUS.value is None) == (DATA_DIR.value is None):
         raise commands.UsageError(
-            'name either --corpus (pydocs, text:GLOB) or --data_dir (a BEIR '
-            'folder)'
+            'name either --corpus (pydocs, text:GLOB, tfds:NAME) or --data_dir '
+            '(a BEIR folder)'
         )
     for flag, other in (('heldout', 'corpus'), ('split', 'data_dir'),
                         ('seed', 'init'), ('precision', 'init')):

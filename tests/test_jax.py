@@ -102,7 +102,12 @@ def compute(folder):
     for name, case in json.loads((folder / 'cases.json').read_text()).items():
         with np.load(folder / f'{name}.npz') as file:
             given = dict(file)
-        statistics = Statistics(given.pop('training'), given.pop('measured'))
+        classes = given.pop('classes')
+        statistics = Statistics(
+            given.pop('training'),
+            given.pop('measured'),
+            own={'label': Statistics(classes, classes)},
+        )
         weights, flat = {}, {}
         for path, array in given.items():
             kind, _, path = path.partition(':')
@@ -149,7 +154,7 @@ def compute(folder):
             found[f'{way}:loss'] = np.asarray(value)
             for row, outcome in outcomes.items():
                 found[f'{way}:outcome:{row}'] = np.stack(
-                    [*outcome[:-1], *by_name(outcome.more)]
+                    [*outcome.sums, *by_name(outcome.more)]
                 )
         np.savez(folder / f'{name}.jax.npz', **found)
     assert not [m for m in sys.modules if m.split('.')[0] in FORBIDDEN]
@@ -204,7 +209,7 @@ def expected(name, way):
     return (
         loss.numpy(),
         {
-            row: np.array([*outcome[:-1], *by_name(outcome.more)])
+            row: np.array([*outcome.sums, *by_name(outcome.more)])
             for row, outcome in outcomes.items()
         },
         {
@@ -239,6 +244,7 @@ class JaxTest(absltest.TestCase):
                 folder / f'{name}.npz',
                 training=zoo.statistics().training,
                 measured=zoo.statistics().measured,
+                classes=zoo.statistics().own['label'].measured,
                 **{f'weight:{p}': v.numpy() for p, v in weights.items()},
                 **{f'view:{p}': array for p, array in flat.items()},
             )

@@ -18,6 +18,7 @@ import tensorflow as tf
 from infoword_tf import views
 from infoword_tf.config import Config
 from infoword_tf.data.batches import Batches
+from infoword_tf.data.examples import Examples
 from infoword_tf.data.pairs import NextPairSource, PairSource
 from infoword_tf.data.store import SENTENCE_START, SEPARATOR, WORD_START, Store
 from infoword_tf.model import Model
@@ -26,6 +27,7 @@ from infoword_tf.plan import encoder_arguments
 from infoword_tf.resolve import Choices, Resolved, resolve
 from infoword_tf.training import loop, optim
 from infoword_tf.views.cloze import Documents
+from infoword_tf.views.examples import Labelled
 from infoword_tf.views.masking import Pairs, Windows
 from infoword_tf.views.streams import Streams
 
@@ -133,6 +135,41 @@ CASES: dict[str, Case] = {
         encoder='relative',
         settings={'plm.order': 'strict', 'plm.k': 4},
     ),
+    'label': Case('label'),
+    'label_mix': Case(
+        'label',
+        settings={
+            'label.mix': True,
+            'label.texts': 'both_ways',
+            'label.pooler': 'tanh',
+        },
+        layers=2,
+    ),
+    'label_lookup': Case(
+        'label', encoder='lookup', settings={'label.pooler': 'gelu'}
+    ),
+    'label_relative': Case(
+        'label',
+        encoder='relative',
+        settings={'label.pooler': 'relu', 'label.texts': 'choices'},
+    ),
+    'score': Case('score'),
+    'score_mix': Case(
+        'score',
+        settings={
+            'score.mix': True,
+            'score.texts': 'both_ways',
+            'score.pooler': 'tanh',
+        },
+        layers=2,
+    ),
+    'score_lookup': Case(
+        'score', encoder='lookup', settings={'score.pooler': 'gelu'}
+    ),
+    'score_relative': Case(
+        'score', encoder='relative', settings={'score.pooler': 'relu'}
+    ),
+    'label_mlm': Case('label:1,mlm:0.1'),
     'infoword_ict': Case('bert_nce:1,dim:0.8,ict:1', masking='spans'),
 }
 
@@ -193,7 +230,9 @@ def frequencies() -> np.ndarray:
 def statistics() -> Statistics:
     """Of a text whose pieces are as frequent as that."""
     counts = 10_000 * frequencies()
-    return Statistics(counts, counts)
+    classes = np.array([3.0, 5.0])
+    own = {'label': Statistics(classes, classes)}
+    return Statistics(counts, counts, own=own)
 
 
 def make_windows(batch: int = 8, seed: int = 0) -> Windows:
@@ -269,6 +308,34 @@ def make_next_pairs(batch: int = 8, seed: int = 0) -> Pairs:
     return NextPairSource(make_store(seed), T - 2, batch, seed).batch(0)
 
 
+def make_examples(
+    batch: int = 8, seed: int = 0, texts: int = 1
+) -> Labelled:
+    """Random examples of as many texts, for every row that reads some.
+
+    They share rows, which two replicas do not divide.
+    """
+    random = np.random.default_rng(seed)
+    sizes = random.integers(4, T // 3 // texts, batch * texts)
+    ids = random.choice(V, size=sizes.sum(), p=frequencies()).astype(np.int32)
+    begins = np.concatenate([[0], np.cumsum(sizes)])
+    ids[begins[:-1]] = CLS
+    examples = Examples(
+        ids,
+        np.zeros(len(ids), np.int8),
+        begins,
+        np.zeros(batch * texts, np.int32),
+        {
+            'label': random.integers(0, 2, batch).astype(np.int32),
+            'score': random.standard_normal(batch).astype(np.float32),
+        },
+        texts=texts,
+    )
+    order = np.arange(-(-batch // 3) * 3)
+    slots = np.where(order < batch, order, -1).reshape(-1, 3)
+    return examples.batch(np.arange(batch), slots, T)
+
+
 def make_streams(
     batch: int = 8,
     seed: int = 0,
@@ -334,12 +401,19 @@ def views_of(
         'pairs': make_pairs,
         'next_pairs': make_next_pairs,
         'streams': make_streams,
+        'examples': make_examples,
     }
+    several = any(
+        row.settings.get('texts', 'joined') != 'joined'
+        for row in resolved.rows.values()
+    )
     sources = {}
     for reading in resolved.plan.readings:
         how = dict(reading.arguments)
         if reading.source != 'streams':
             del how['length']
+        if reading.labelled:
+            how['texts'] = 1 + several
         sources[reading] = Text(make[reading.source](batch, seed, **how))
     return Batches(sources, resolved.plan, SPECIALS, seed).views(0)
 

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from infoword_tf import views
+from infoword_tf.data.examples import Examples
 from infoword_tf.data.source import Source
 from infoword_tf.data.sources import SOURCES
 from infoword_tf.data.store import Store
@@ -21,7 +22,7 @@ HELDOUT_BATCH = 32
 
 
 def open_source(
-    store: Store,
+    store: Store | Examples,
     reading: Reading,
     batch_size: int,
     seed: int,
@@ -30,7 +31,7 @@ def open_source(
     """A source, read as a plan says.
 
     Args:
-        store: the text.
+        store: the text, or labelled examples.
         reading: which source, and how.
         batch_size: B.
         seed: of the order of the text.
@@ -54,12 +55,21 @@ def open_source(
 
 
 def open_sources(
-    store: Store, plan: Plan, batch_size: int, seed: int
+    store: Store | None,
+    plan: Plan,
+    batch_size: int,
+    seed: int,
+    examples: Examples | None = None,
 ) -> dict[Reading, Source]:
-    """All that a plan reads, to be trained on; see `open_source`."""
+    """All that a plan reads, to be trained on; see `open_source`.
+
+    Args:
+        store: the text; None where only examples are read.
+        examples: labelled ones, where they are read.
+    """
     return {
         reading: open_source(
-            store,
+            examples if reading.labelled else store,
             reading,
             batch_size,
             seed,
@@ -180,7 +190,10 @@ class Batches:
 
 
 def heldout_views(
-    store: Store, plan: Plan, specials: views.Specials
+    store: Store | None,
+    plan: Plan,
+    specials: views.Specials,
+    examples: Examples | None = None,
 ) -> dict[str, views.View]:
     """The held-out sequences, always the same ones: [E, ...] arrays.
 
@@ -190,6 +203,7 @@ def heldout_views(
     Args:
         store: held-out text.
         plan, specials: as in `Batches`.
+        examples: held-out ones, of which all are taken.
 
     Raises:
         ValueError: there is less text than one sequence.
@@ -199,23 +213,24 @@ def heldout_views(
     for reading in plan.readings:
         source = SOURCES[reading.source]
         arguments = dict(reading.arguments)
-        room = source.room(store, **arguments)
+        read = examples if reading.labelled else store
+        room = source.room(read, **arguments)
         if room < 1:
             raise ValueError(
                 source.too_little.format(
-                    tokens=len(store.ids), length=arguments['length']
+                    tokens=len(read.ids), length=arguments['length']
                 )
             )
-        batch = min(HELDOUT_BATCH, room)
+        batch = room if source.whole else min(HELDOUT_BATCH, room)
         if source.heldout_rows:
             batch = multiple = source.heldout_rows
         batches = Batches(
-            {reading: open_source(store, reading, batch, HELDOUT_SEED)},
+            {reading: open_source(read, reading, batch, HELDOUT_SEED)},
             plan,
             specials,
             HELDOUT_SEED,
         )
-        steps = min(HELDOUT_SEQUENCES, room) // batch
+        steps = max(1, min(HELDOUT_SEQUENCES, room) // batch)
         parts = [batches.draw(step) for step in range(steps)]
         for name in parts[0]:
             texts, draws = zip(*(part[name] for part in parts), strict=True)
@@ -241,7 +256,10 @@ def _padded(view: views.View, size: int) -> views.View:
         if '/weights/' in name or '/counts/' in name:
             more = np.zeros_like(more)
         flat[name] = np.concatenate([array, more])
-    flat['view/sequences'] = np.arange(size, dtype=np.int32)
+    if view.sequences.ndim == 1:
+        flat['view/sequences'] = np.arange(size, dtype=np.int32)
+    else:
+        flat['view/sequences'][-lacking:] = -1
     return views.unflatten(flat)['view']
 
 
@@ -250,8 +268,8 @@ def _joined(parts: Sequence[Any]) -> Any:
 
     None stays None.
     """
-    if parts[0] is None:
-        return None
+    if len(parts) == 1 or parts[0] is None:
+        return parts[0]
     if isinstance(parts[0], tuple):
         return type(parts[0])(*map(_joined, zip(*parts, strict=True)))
     return np.concatenate(parts)

@@ -1,4 +1,4 @@
-"""Corpora by name: `pydocs`, `text:GLOB`, `lines:GLOB`.
+"""Corpora by name: `pydocs`, `text:GLOB`, `lines:GLOB`, `tfds:NAME`.
 
 The part before the first colon is the kind of a corpus and selects a row of
 `CORPORA`; the rest is the kind's own.
@@ -11,7 +11,7 @@ import pathlib
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
-from infoword_tf.data import documents, pydocs, textfiles
+from infoword_tf.data import documents, prepared, pydocs, textfiles
 
 Document = documents.Document
 
@@ -39,11 +39,12 @@ def open_corpus(
     """Opens a corpus by its name.
 
     Args:
-      name: `pydocs` (built at the first use, in half a minute), `text:GLOB`
-        or `lines:GLOB`.
+      name: `pydocs` (built at the first use, in half a minute), `text:GLOB`,
+        `lines:GLOB`, or `tfds:NAME[/CONFIG][:VERSION][:FEATURE]`, a data set
+        that tensorflow-datasets has prepared.
       heldout: a second GLOB whose documents are held out instead of a part
-        of the corpus. Not for `pydocs`; `lines:` must have one, since lines
-        that are taken out would tear its text.
+        of the corpus, of `tfds:` a split. Not for `pydocs`; `lines:` must
+        have one, since lines that are taken out would tear its text.
       cache: folder for what is built; by default `cache_dir()`.
 
     Raises:
@@ -92,17 +93,24 @@ def _text(spec: str, heldout: str | None, cache: pathlib.Path) -> Corpus:
     del cache  # nothing is built: the files are the corpus
     if heldout is None:
         paths, every = _open_files('text', spec)
-        # Decided once, and where documents are wanted: it reads some of them.
-        split = functools.cache(
-            lambda: textfiles.split(every(), f'text:{spec}')
-        )
-        return Corpus(
-            f'text:{spec}',
-            _fingerprint('text, split', paths, []),
-            lambda: textfiles.train(every(), split()),
-            lambda: textfiles.heldout(every(), split()),
+        return _by_hash(
+            f'text:{spec}', _fingerprint('text, split', paths, []), every
         )
     return _two_globs('text', spec, heldout)
+
+
+def _by_hash(
+    name: str, fingerprint: str, every: Callable[[], Iterator[Document]]
+) -> Corpus:
+    """Documents of which some are held out by the hash of their text."""
+    # Decided once, and where documents are wanted: it reads some of them.
+    split = functools.cache(lambda: textfiles.split(every(), name))
+    return Corpus(
+        name,
+        fingerprint,
+        lambda: textfiles.train(every(), split()),
+        lambda: textfiles.heldout(every(), split()),
+    )
 
 
 def _lines(spec: str, heldout: str | None, cache: pathlib.Path) -> Corpus:
@@ -113,6 +121,39 @@ def _lines(spec: str, heldout: str | None, cache: pathlib.Path) -> Corpus:
             'itself: name held-out files with --heldout=GLOB'
         )
     return _two_globs('lines', spec, heldout)
+
+
+def _tfds(spec: str, heldout: str | None, cache: pathlib.Path) -> Corpus:
+    del cache  # TFDS has a folder of its own
+    name, feature = prepared.parse(spec, 'FEATURE')
+    found = prepared.open_prepared(name)
+    feature = prepared.text_feature(found, feature)
+    splits = found.splits
+    if heldout is None and len(splits) > 1:
+        heldout = next((s for s in prepared.HELDOUT if s in splits), None)
+    train = splits[0] if len(splits) == 1 else 'train'
+    for split in filter(None, (train, heldout)):
+        prepared.check_split(found, split)
+    if train == heldout:
+        raise ValueError(
+            f'tfds:{spec} is trained on its split {train}: --heldout={heldout} '
+            'must name another one'
+        )
+
+    def every(split: str) -> Iterator[Document]:
+        return prepared.read_documents(found, split, feature)
+
+    used = [split for split in (train, heldout) if split]
+    fingerprint = prepared.fingerprint(found, feature, used)
+    train_documents = functools.partial(every, train)
+    if heldout is None:
+        return _by_hash(f'tfds:{spec}', fingerprint, train_documents)
+    return Corpus(
+        f'tfds:{spec}',
+        fingerprint,
+        train_documents,
+        functools.partial(every, heldout),
+    )
 
 
 def _two_globs(kind: str, spec: str, heldout: str) -> Corpus:
@@ -158,4 +199,9 @@ def _fingerprint(
     return digest.hexdigest()
 
 
-CORPORA = {'pydocs': _pydocs, 'text': _text, 'lines': _lines}
+CORPORA = {
+    'pydocs': _pydocs,
+    'text': _text,
+    'lines': _lines,
+    'tfds': _tfds,
+}

@@ -24,7 +24,7 @@ class TextChoices:
 
     Attributes:
         corpus: as `corpora.open_corpus` takes it.
-        heldout: GLOB of held-out files.
+        heldout: GLOB of held-out files, or a split.
         tokenizer: name in TOKENIZERS.
         vocab: a vocabulary file.
         vocab_size: pieces to learn.

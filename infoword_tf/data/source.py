@@ -13,6 +13,7 @@ class Source(abc.ABC):
     Attributes:
         heldout_rows: B of held-out text, where that is part of what it is
             (rows that go on with a memory); None: any.
+        whole: whether held-out text is one batch of all that there is.
         too_little: what is said of held-out text without room for one batch;
             {tokens} of it, {length} of a row.
         in_training: arguments of the text that is trained on, beside those
@@ -22,6 +23,7 @@ class Source(abc.ABC):
     """
 
     heldout_rows: ClassVar[int | None] = None
+    whole: ClassVar[bool] = False
     too_little: ClassVar[str]
     in_training: ClassVar[Mapping[str, Any]] = {}
     single: int | None = None

@@ -1,5 +1,6 @@
 """The sources by name: what a batch of text is."""
 
+from infoword_tf.data.examples import ExampleSource
 from infoword_tf.data.pairs import NextPairSource, PairSource
 from infoword_tf.data.passages import DocumentSource
 from infoword_tf.data.source import Source
@@ -12,4 +13,5 @@ SOURCES: dict[str, type[Source]] = {
     'pairs': PairSource,
     'next_pairs': NextPairSource,
     'streams': StreamSource,
+    'examples': ExampleSource,
 }

@@ -16,7 +16,7 @@ from infoword_tf.config import FILE, Config
 from infoword_tf.encoders import ENCODERS
 from infoword_tf.inference.loaded import Loaded
 from infoword_tf.model import Model
-from infoword_tf.objectives import HEADS, TABLE
+from infoword_tf.objectives import TABLE
 from infoword_tf.plan import settings_of
 from infoword_tf.text.tokenizers import TOKENIZERS
 from infoword_tf.training import checkpoint
@@ -93,7 +93,7 @@ def _check_names(config: Config, path: pathlib.Path) -> None:
     for what, name, known in (
         ('encoder', config.encoder.name, ENCODERS),
         ('tokenizer', config.tokenizer.kind, TOKENIZERS),
-        *(('row', row, {*TABLE, *HEADS}) for row in config.rows),
+        *(('row', row, TABLE) for row in config.rows),
     ):
         if name not in known:
             raise ValueError(

@@ -11,6 +11,7 @@ L layers, V vocabulary.
 
 import functools
 from collections.abc import Mapping, Sequence
+from concurrent import futures
 from typing import Any
 
 import numpy as np
@@ -23,6 +24,7 @@ from infoword_tf.encoders import Inputs
 from infoword_tf.inference.pairs import join
 from infoword_tf.layers.block import take
 from infoword_tf.layers.pooling import (
+    LEARNED,
     POOLINGS,
     pool,
     pool_by_position,
@@ -39,6 +41,7 @@ from infoword_tf.training.checkpoint import WEIGHTS
 Tensor = Any
 FILL_ROWS = ('mlm', 'bert_nce')  # rows that can fill a blank, the first wins
 _TEXTS_A_CALL = 4096  # of the tokenizer
+_AT_A_TIME = 2  # batches: one computes where the other waits for a thread
 
 
 class Loaded:
@@ -350,7 +353,7 @@ class Loaded:
             raise ValueError(
                 f'pooling {pooling!r}: known are {", ".join(POOLINGS)}'
             )
-        if pooling not in ('weighted', 'words'):
+        if pooling not in LEARNED:
             return None
         for objective in self.model.objectives.values():
             if getattr(objective, 'pooling_kernel', None) is None:
@@ -391,8 +394,8 @@ class Loaded:
         """Vectors of texts, in their order.
 
         Texts are sorted by length and batched by tokens, so that hardly any
-        padding is computed. Longer ones than `max_length` are cut; `cut`
-        says how many.
+        padding is computed; two batches are computed at a time. Longer texts
+        than `max_length` are cut; `cut` says how many.
 
         Args:
             texts: n strings (or bytes, UTF-8).
@@ -424,31 +427,40 @@ class Loaded:
             if not -depth - 1 <= layer <= depth:
                 raise ValueError(f'layer {layer}: there are 0 to {depth}')
         texts = self._prompted(texts, prompt)
-        embed = self.graph(pooling, layers)
+        # Traced here: what surrounds the call is of this thread alone.
+        embed = self.graph(pooling, layers).get_concrete_function()
         ids, lengths = self._ids(texts)
         begins = np.cumsum(lengths) - lengths
         order = np.argsort(lengths, kind='stable')[::-1]
         width = self.vector_width(pooling)
         vectors = np.empty((len(texts), width), np.float32)
         tokens = batch_size * self.max_length
-        with tqdm.tqdm(
-            total=len(texts),
-            unit=' texts',
-            disable=not progress or lengths.sum() <= tokens,
-        ) as bar:
-            done = 0
-            while done < len(texts):
-                longest = lengths[order[done]]
-                rows = order[done : done + max(1, tokens // longest)]
-                column = np.arange(longest)
-                real = column < lengths[rows, None]
-                source = np.where(real, begins[rows, None] + column, 0)
-                padded = np.where(real, ids[source], self.tokenizer.pad_id)
-                vectors[rows] = embed(
-                    tf.constant(padded), tf.constant(lengths[rows], tf.int32)
-                )
-                done += len(rows)
-                bar.update(len(rows))
+        batches, done = [], 0
+        while done < len(texts):
+            longest = lengths[order[done]]
+            batches.append(order[done : done + max(1, tokens // longest)])
+            done += len(batches[-1])
+
+        def compute(rows: np.ndarray) -> int:
+            column = np.arange(lengths[rows[0]])
+            real = column < lengths[rows, None]
+            source = np.where(real, begins[rows, None] + column, 0)
+            padded = np.where(real, ids[source], self.tokenizer.pad_id)
+            vectors[rows] = embed(
+                tf.constant(padded), tf.constant(lengths[rows], tf.int32)
+            )
+            return len(rows)
+
+        with (
+            tqdm.tqdm(
+                total=len(texts),
+                unit=' texts',
+                disable=not progress or lengths.sum() <= tokens,
+            ) as bar,
+            futures.ThreadPoolExecutor(_AT_A_TIME) as threads,
+        ):
+            for count in threads.map(compute, batches):
+                bar.update(count)
         if normalize:
             norms = np.linalg.norm(vectors, axis=1, keepdims=True)
             vectors /= np.maximum(norms, 1e-12)
@@ -533,23 +545,28 @@ class Loaded:
         return ops.softmax(scores, axis=-1)
 
     def laid_out(
-        self, texts: Tensor, pairs: Tensor | None = None
+        self,
+        texts: Tensor,
+        pairs: Tensor | None = None,
+        max_length: int | None = None,
     ) -> tuple[Tensor, Tensor, Tensor | None]:
         """Ids of texts, or of pairs of them; graph or eager.
 
         Args:
             texts, pairs: [B] string.
+            max_length: T at most; None: the model's.
 
         Returns:
             ids, lengths and second, as `states` takes them.
         """
+        max_length = max_length or self.max_length
         pieces = self.tokenizer.tokenize(texts)
         if pairs is not None:
             return join(
                 pieces,
                 self.tokenizer.tokenize(pairs),
                 (self.before, self.between, self.after),
-                self.max_length,
+                max_length,
                 self.tokenizer.pad_id,
             )
         nothing = tf.RaggedTensor.from_row_lengths(
@@ -559,7 +576,7 @@ class Loaded:
             pieces,
             nothing,
             (self.before, (), self.after),
-            self.max_length,
+            max_length,
             self.tokenizer.pad_id,
         )
         return ids, lengths, None

@@ -71,14 +71,19 @@ class Attention(keras.layers.Layer):
     def build(self) -> None:
         """Makes the weights: query, key and value side by side, output."""
         d = self.width
-        self.kernel = self.add_weight(shape=(d, 3 * d), name='qkv_kernel')
+        # Zeros, until the model draws or reads them.
+        self.kernel = self.add_weight(
+            shape=(d, 3 * d), initializer='zeros', name='qkv_kernel'
+        )
         self.bias = self.add_weight(
             shape=(3 * d,),
             initializer='zeros',
             name='qkv_bias',
             autocast=False,
         )
-        self.output_kernel = self.add_weight(shape=(d, d), name='output_kernel')
+        self.output_kernel = self.add_weight(
+            shape=(d, d), initializer='zeros', name='output_kernel'
+        )
         self.built = True
 
     def call(

@@ -177,6 +177,13 @@ def vector(
     )
 
 
+def matrix(
+    layer: keras.layers.Layer, name: str, *shape: int
+) -> keras.Variable:
+    """A kernel of a layer: zeros, until the model draws or reads it."""
+    return layer.add_weight(shape=shape, initializer='zeros', name=name)
+
+
 def make_feed_forward(
     layer: keras.layers.Layer, width: int, inner_width: int
 ) -> None:
@@ -190,9 +197,9 @@ def make_feed_forward(
     d, f = width, inner_width
     layer.attention_gamma = vector(layer, 'attention_norm_gamma', d, 'ones')
     layer.attention_beta = vector(layer, 'attention_norm_beta', d)
-    layer.inner_kernel = layer.add_weight(shape=(d, f), name='inner_kernel')
+    layer.inner_kernel = matrix(layer, 'inner_kernel', d, f)
     layer.inner_bias = vector(layer, 'inner_bias', f)
-    layer.outer_kernel = layer.add_weight(shape=(f, d), name='outer_kernel')
+    layer.outer_kernel = matrix(layer, 'outer_kernel', f, d)
     layer.outer_bias = vector(layer, 'outer_bias', d)
     layer.outer_gamma = vector(layer, 'outer_norm_gamma', d, 'ones')
     layer.outer_beta = vector(layer, 'outer_norm_beta', d)

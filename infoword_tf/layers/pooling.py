@@ -15,6 +15,7 @@ POOLINGS = (
     'cls', 'last', 'mean', 'max', 'by_position', 'weighted', 'first_last',
     'words',
 )  # fmt: skip
+LEARNED = ('weighted', 'words')  # with weights of a row
 COMMON = 1e-3  # a piece of this frequency weighs half as much as a rare one
 
 

@@ -6,11 +6,10 @@
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from infoword_tf.layers.dense import ACTIVATIONS
-from infoword_tf.objectives import contrast, dim, infonce, lm, plm
+from infoword_tf.objectives import contrast, dim, infonce, label, lm, plm
 from infoword_tf.objectives.contrast import SentenceContrast
 from infoword_tf.objectives.dim import CRITICS, DeepInfoMax
-from infoword_tf.objectives.label import Labels
+from infoword_tf.objectives.label import Labels, Scores
 from infoword_tf.objectives.lm import NextPieces
 from infoword_tf.objectives.mlm import MaskedPieces, NcePieces
 from infoword_tf.objectives.nsp import NextSentence, NextSentenceNce
@@ -158,38 +157,40 @@ TABLE: dict[str, Row] = {
         encoders={'relative': {'segments': 2, 'causal': False}},
         vector=plm.vector,
     ),
-}
-
-# Rows that public weights bring along: nothing here reads labelled text, so
-# they have no views to be trained on.
-HEADS: dict[str, Row] = {
     'label': Row(
         objective=Labels,
         a='text, or two',
         b='its label',
         relation='the class that people gave it',
         candidates='all labels',
-        views={},
-        encoders={'transformer': {}, 'relative': {}},
+        views=label.READS,
+        encoders={'transformer': {}, 'relative': {}, 'lookup': {}},
         settings={
             'classes': Setting(2, 'How many labels there are.', at_least=1),
-            'pooler': Setting(
-                'tanh',
-                'Activation of the layer below the scores.',
-                choices=tuple(ACTIVATIONS),
+            **label.SETTINGS,
+            'texts': Setting(
+                'joined', label.TEXTS_HELP, choices=label.TEXTS
             ),
         },
+        vector=label.vector,
+    ),
+    'score': Row(
+        objective=Scores,
+        a='text, or two',
+        b='a number',
+        relation='the number that people gave it',
+        candidates='none: regression, without a bound',
+        views=label.READS,
+        encoders={'transformer': {}, 'relative': {}, 'lookup': {}},
+        settings={
+            **label.SETTINGS,
+            'texts': Setting(
+                'joined', label.TEXTS_HELP, choices=label.TEXTS[:2]
+            ),
+        },
+        vector=label.vector,
     ),
 }
-
-
-def row_named(name: str) -> Row:
-    """A row of TABLE, or one of HEADS.
-
-    Raises:
-        KeyError: there is none.
-    """
-    return TABLE[name] if name in TABLE else HEADS[name]
 
 
 class Sum(NamedTuple):
@@ -228,11 +229,6 @@ def parse(objectives: str) -> dict[str, float]:
                 f'--objectives={objectives}: {row!r} is the sum '
                 f'{SUMS[row].rows} and stands alone; write its rows instead'
             )
-        if row in HEADS:
-            raise ValueError(
-                f'--objectives={objectives}: {row!r} comes with converted '
-                'weights and has no text to be trained on; leave it out'
-            )
         if row not in TABLE:
             known = ', '.join([*TABLE, *SUMS])
             raise ValueError(
@@ -265,7 +261,6 @@ def parse(objectives: str) -> dict[str, float]:
 
 
 __all__ = [
-    'HEADS',
     'SUMS',
     'TABLE',
     'Batch',
@@ -280,5 +275,4 @@ __all__ = [
     'gather_pool',
     'infonce',
     'parse',
-    'row_named',
 ]

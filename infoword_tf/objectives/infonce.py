@@ -84,6 +84,9 @@ class Outcome(NamedTuple):
         measured: sum of the weights of those pairs.
         more: of held-out text, further sums over those pairs by name, see
             `Objective.more`.
+        predictions: of rows that read examples, by name, what the row says of
+            each: [R, J, ...], or [R, T, ...] of each token of their view. No
+            sums.
     """
 
     loss: Tensor
@@ -96,6 +99,15 @@ class Outcome(NamedTuple):
     chance: Tensor
     measured: Tensor
     more: Mapping[str, Tensor] = {}
+    predictions: Mapping[str, Tensor] = {}
+
+    @property
+    def sums(self) -> tuple[Tensor, ...]:
+        """Those that every row has, in the order of SUMS."""
+        return self[: len(SUMS)]
+
+
+SUMS = Outcome._fields[:-2]
 
 
 def infonce(
@@ -209,7 +221,7 @@ def average(*outcomes: Outcome) -> Outcome:
     def mean(*sums: Tensor) -> Tensor:
         return sum(sums[1:], sums[0]) / len(sums)
 
-    fields = (o[:-1] for o in outcomes)  # all but `more`
+    fields = (o.sums for o in outcomes)
     more = {
         name: mean(*(o.more[name] for o in outcomes))
         for name in outcomes[0].more

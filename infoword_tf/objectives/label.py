@@ -1,29 +1,73 @@
-"""The row `label`: the class of a text, or of two, among all classes.
+"""Rows whose b people gave: the class of a text, or a number.
 
-    row    a     b          candidates
-    label  text  its label  all labels
+    row    a             b          f(a, b)                    candidates
+    label  text, or two  its class  psi_b . g_omega(a)         all classes
+    score  text, or two  a number   -(w . g_omega(a) - b)^2    none: regression
 
-f(a, b) = psi_b . pooler(g_omega(a)) over the state that sums a text up: BERT's
-head for classification (Devlin et al. 2019, §4.1), and those of its relatives.
-Public weights bring it along; its score of one class alone is a logit.
+g_omega(a) is the state that sums a text up (Kong et al. 2019, §5.2; Devlin et
+al. 2019, §4.1), with BERT's dense layer over it where `pooler` asks for one.
+Cross-entropy over the classes is Eq. 1, so
 
-Glossary of shapes: B texts, D width, C classes.
+    I(text, label) >= H(label) - cross-entropy,
+
+with H(label) as ceiling; a critic that knows how frequent the classes are, and
+nothing else, has exactly 0. Regression bounds nothing.
+
+What an example of K texts comes to is `texts` (Radford et al. 2018, Fig. 1):
+'joined', one text, or two laid out as one; 'both_ways', two texts in both
+orders, whose states are added; 'choices', K texts of which b says one: each has
+a score, and the candidates are these.
+
+Glossary of shapes: R rows, J examples of a row, K texts of each, N = R J,
+D width, C classes, L layers.
 """
 
+from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
 from keras import ops
 
-from infoword_tf.layers.block import vector
+from infoword_tf.layers import block, dropout
 from infoword_tf.layers.dense import ACTIVATIONS
-from infoword_tf.objectives.objective import Objective
-from infoword_tf.views import Specials
+from infoword_tf.layers.mix import Mix
+from infoword_tf.objectives import infonce
+from infoword_tf.objectives.objective import Batch, Objective
+from infoword_tf.settings import Setting
+from infoword_tf.views import Reads, Specials
 
 Tensor = Any
+NO_POOLER = 'none'
+POOLERS = ('tanh', 'relu', 'gelu')
+TEXTS = ('joined', 'both_ways', 'choices')
+VIEW = 'examples'
+SETTINGS = {
+    'pooler': Setting(
+        NO_POOLER,
+        'Activation of a dense layer below the scores (BERT: tanh); none: '
+        'there is no such layer.',
+        choices=(NO_POOLER, *POOLERS),
+    ),
+    'mix': Setting(
+        False,
+        'Mix the states of all layers with learned weights (ELMo), instead '
+        'of taking the last.',
+    ),
+}
+TEXTS_HELP = (
+    'What an example comes to: one text, or two as one (joined), two in both '
+    'orders (both_ways), or several of which one is right (choices).'
+)
+READS = {VIEW: Reads('example', layers=('mix', True))}
 
 
-class Labels(Objective):
-    """`label`: a dense layer with an activation, and one score a class."""
+def vector(settings: Mapping[str, Any]) -> None:
+    """None: texts become vectors as --init has it."""
+    del settings
+
+
+class Head(Objective):
+    """Scores of a text: states, perhaps a dense layer, and C columns."""
 
     def __init__(
         self,
@@ -31,7 +75,8 @@ class Labels(Objective):
         encoder: Any,
         specials: Specials,
         classes: int = 2,
-        pooler: str = 'tanh',
+        pooler: str = NO_POOLER,
+        mix: bool = False,
         dtype: Any = None,
     ):
         """As `Objective`.
@@ -41,27 +86,173 @@ class Labels(Objective):
             classes: C.
             pooler: activation of the first layer, a name in
                 layers.dense.ACTIVATIONS (BERT: tanh, DistilBERT: relu,
-                ELECTRA: gelu).
+                ELECTRA: gelu), or 'none'.
+            mix: whether it reads the mix of all layers.
         """
         super().__init__(row, encoder, specials, dtype)
         self.classes, self.pooler = classes, pooler
+        self.mix = Mix(encoder.depth) if mix else None
 
     def build(self) -> None:
-        """Makes both layers."""
+        """Makes the layers."""
         d = self.encoder.width
-        self.pooler_kernel = self.add_weight(
-            shape=(d, d), name='pooler_kernel', autocast=False
-        )
-        self.pooler_bias = vector(self, 'pooler_bias', d)
+        if self.mix is not None:
+            self.mix.build()
+        if self.pooler != NO_POOLER:
+            self.pooler_kernel = self.add_weight(
+                shape=(d, d), name='pooler_kernel', autocast=False
+            )
+            self.pooler_bias = block.vector(self, 'pooler_bias', d)
         self.kernel = self.add_weight(
             shape=(d, self.classes), name='kernel', autocast=False
         )
-        self.bias = vector(self, 'bias', self.classes)
+        self.bias = block.vector(self, 'bias', self.classes)
         self.built = True
 
-    def class_scores(self, states: Tensor) -> Tensor:
-        """States that sum up texts, [B, D] -> [B, C] float32."""
+    def class_scores(
+        self, states: Tensor, key: Tensor | None = None
+    ) -> Tensor:
+        """States that sum up texts, [..., D] -> [..., C] float32.
+
+        Args:
+            states: of the last layer, or a list of those of all layers for a
+                head that mixes them.
+            key: [2] uint32 of dropout, or None for inference.
+        """
+        if self.mix is not None:
+            states = self.mix(states)
         x = ops.cast(states, 'float32')
-        x = ops.matmul(x, self.pooler_kernel) + self.pooler_bias
-        x = ACTIVATIONS[self.pooler](x)
+        if self.pooler != NO_POOLER:
+            x = ops.matmul(x, self.pooler_kernel) + self.pooler_bias
+            x = ACTIVATIONS[self.pooler](x)
+        x = dropout.drop(x, key=key, rate=self.encoder.arguments['rate'])
         return ops.matmul(x, self.kernel) + self.bias
+
+    def scored(self, batch: Batch) -> Tensor:
+        """[N, K, C] float32 of every slot of the view; of both ways K is 1."""
+        key = batch.fused
+        if key is not None:
+            key = dropout.fold_in(key, batch.replicas.id)
+        view = batch.views[VIEW]
+        slots = view.weights[self.row].shape[1]
+
+        def flat(states: Tensor) -> Tensor:
+            texts = states.shape[1] // slots
+            return ops.reshape(states, (-1, texts, states.shape[-1]))
+
+        if self.mix is not None:
+            states = [flat(x) for x in batch.layers(VIEW)]
+        else:
+            states = flat(batch.states(VIEW))
+        return self.class_scores(states, key)
+
+    def by_slot(self, batch: Batch, said: Tensor) -> dict[str, Tensor]:
+        """'scores': [N, ...] as [R, J, ...]."""
+        slots = batch.views[VIEW].weights[self.row].shape[1]
+        return {'scores': ops.reshape(said, (-1, slots, *said.shape[1:]))}
+
+    def flat_weights(self, batch: Batch) -> Tensor:
+        """[N] float32, 0 for an empty slot."""
+        return ops.reshape(batch.views[VIEW].weights[self.row], (-1,))
+
+    def flat_targets(self, batch: Batch) -> Tensor:
+        """[N], what people say."""
+        return ops.reshape(batch.views[VIEW].targets[self.row], (-1,))
+
+
+class Labels(Head):
+    """`label`: Eq. 1 over all classes."""
+
+    def __init__(
+        self,
+        row: str,
+        encoder: Any,
+        specials: Specials,
+        classes: int = 2,
+        pooler: str = NO_POOLER,
+        mix: bool = False,
+        texts: str = 'joined',
+        dtype: Any = None,
+    ):
+        """As `Head`; texts: what an example comes to, see the file."""
+        # Of choices each text has one score.
+        columns = 1 if texts == 'choices' else classes
+        super().__init__(row, encoder, specials, columns, pooler, mix, dtype)
+        self.texts = texts
+
+    def candidate_scores(self, batch: Batch) -> Tensor:
+        """[N, C] float32, of each example what its candidates score."""
+        scores = self.scored(batch)  # [N, K, C]
+        if self.texts == 'choices':
+            return scores[:, :, 0]
+        # Both ways: the head is linear in the sum of states, but for a
+        # pooler, which sees each order.
+        return ops.sum(scores, axis=1)
+
+    def score(self, batch: Batch, candidates: None) -> infonce.Outcome:
+        """Cross-entropy of the classes."""
+        scores = self.candidate_scores(batch)
+        targets = self.flat_targets(batch)
+        classes = scores.shape[1]
+        true = ops.one_hot(targets, classes, dtype='float32')
+        positive = ops.sum(scores * true, axis=1)
+        as_high = ops.greater_equal(scores, positive[:, None])
+        rank = ops.sum(ops.cast(as_high, 'float32') * (1 - true), axis=1)
+        own = batch.statistics.own[self.row]
+        uniform = np.full(classes, 1 / classes)
+        outcome = infonce.infonce(
+            infonce.Candidates(
+                positive,
+                ops.logsumexp(scores, axis=1),
+                float(np.log(classes)),
+                rank,
+            ),
+            self.flat_weights(batch),
+            own.marginal(self.row, targets, uniform),
+        )
+        return outcome._replace(predictions=self.by_slot(batch, scores))
+
+
+class Scores(Head):
+    """`score`: the squared distance to a number; no MI, no ceiling."""
+
+    bounded = False
+    ranked = False
+
+    def __init__(
+        self,
+        row: str,
+        encoder: Any,
+        specials: Specials,
+        pooler: str = NO_POOLER,
+        mix: bool = False,
+        texts: str = 'joined',
+        dtype: Any = None,
+    ):
+        """As `Labels`."""
+        super().__init__(row, encoder, specials, 1, pooler, mix, dtype)
+        self.texts = texts
+
+    def numbers(self, batch: Batch) -> Tensor:
+        """[N] float32; the sum over both ways."""
+        return ops.sum(self.scored(batch)[:, :, 0], axis=1)
+
+    def score(self, batch: Batch, candidates: None) -> infonce.Outcome:
+        """Squared errors."""
+        numbers = self.numbers(batch)
+        error = numbers - self.flat_targets(batch)
+        weights = self.flat_weights(batch)
+        total = ops.sum(weights)
+        none = ops.zeros_like(total)
+        return infonce.Outcome(
+            loss=ops.sum(weights * ops.square(error)),
+            weight=total,
+            mi=none,
+            ceiling=none,
+            log_candidates=none,
+            unigram_mi=none,
+            accuracy=none,
+            chance=none,
+            measured=total,
+            predictions=self.by_slot(batch, numbers),
+        )

@@ -86,7 +86,8 @@ class Row:
             row too, see `settings_of`.
         heldout_candidates: M of held-out text, None for the vocabulary, or
             where each batch holds each pair's own candidates.
-        vector: how a text becomes a vector, by the settings.
+        vector: how a text becomes a vector, by the settings; None as its
+            answer: as the encoder that the run started from has it.
         companions: by name, the encoders that it brings along.
     """
 
@@ -101,18 +102,25 @@ class Row:
     )
     settings: Mapping[str, Setting] = dataclasses.field(default_factory=dict)
     heldout_candidates: int | None = None
-    vector: Callable[[Mapping[str, Any]], Vector] = plain_vector
+    vector: Callable[[Mapping[str, Any]], Vector | None] = plain_vector
     companions: Mapping[str, Companion] = dataclasses.field(
         default_factory=dict
     )
 
     def reads(self, settings: Mapping[str, Any]) -> dict[str, Reads]:
         """Its views with these settings, by name."""
-        return {
-            view: reads
-            for view, reads in self.views.items()
-            if reads.when is None or settings[reads.when[0]] == reads.when[1]
-        }
+
+        def holds(condition: tuple[str, Any]) -> bool:
+            name, value = condition
+            return settings[name] == value
+
+        found = {}
+        for view, reads in self.views.items():
+            if isinstance(reads.layers, tuple):
+                reads = reads._replace(layers=holds(reads.layers))
+            if reads.when is None or holds(reads.when):
+                found[view] = reads
+        return found
 
 
 class Replicas:
@@ -139,11 +147,13 @@ class Statistics(NamedTuple):
             in training, the held-out text's otherwise.
         answers: by row, the commonest b among its measured pairs, where they
             are known beforehand (held-out text).
+        own: by row, those of b that are no pieces: of classes, say.
     """
 
     training: np.ndarray
     measured: np.ndarray
     answers: Mapping[str, int] = {}
+    own: Mapping[str, 'Statistics'] = {}
 
     @property
     def p(self) -> np.ndarray:
@@ -298,10 +308,13 @@ class Objective(keras.layers.Layer):
     Attributes:
         bounded: whether its loss bounds mutual information. Binary NCE does
             not: then MI and ceiling are left out of the metrics.
+        ranked: whether its answers are right or wrong; else there is no
+            accuracy, and the row is compared by its loss.
         more: names of what its outcomes of held-out text measure besides.
     """
 
     bounded: ClassVar[bool] = True
+    ranked: ClassVar[bool] = True
     more: ClassVar[tuple[str, ...]] = ()
 
     def __init__(

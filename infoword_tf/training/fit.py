@@ -5,7 +5,7 @@ import contextlib
 import io
 import pathlib
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import orbit
@@ -30,6 +30,40 @@ class Pace(NamedTuple):
     log: int
     evaluate: int
     save: int
+
+
+class Goal(NamedTuple):
+    """By what the weights that travel are chosen: the highest value.
+
+    Attributes:
+        name: of a held-out value, 'heldout/ROW/NAME'.
+        patience: held-out values without a better one after which a run ends;
+            None: it never ends early.
+    """
+
+    name: str
+    patience: int | None = None
+
+    def best(
+        self, records: Sequence[Mapping[str, Any]]
+    ) -> Mapping[str, Any] | None:
+        """The record with the highest value, the first of equal ones."""
+        found = [r for r in records if self.name in r]
+        return max(found, key=lambda r: r[self.name], default=None)
+
+    def reached(self, records: Sequence[Mapping[str, Any]]) -> bool:
+        """Whether nothing better has come for too long."""
+        if self.patience is None:
+            return False
+        found = [r for r in records if self.name in r]
+        best = self.best(found)
+        return best is not None and (
+            len(found) - 1 - found.index(best) >= self.patience
+        )
+
+
+class _Enough(Exception):
+    """A run ends before its last step."""
 
 
 def make_pace(
@@ -102,7 +136,9 @@ def fit(
     pace: Pace,
     places: Mapping[str, int],
     chief: bool = True,
-) -> None:
+    goal: Goal | None = None,
+    keep: Callable[[int], None] | None = None,
+) -> dict[str, Any]:
     """Trains to the last step; at logging steps the chief writes and shows.
 
     Args:
@@ -112,6 +148,11 @@ def fit(
         pace: how often.
         places: by view, those that a step computes: `places_of`.
         chief: whether this process is the one that writes.
+        goal: by what weights are chosen; None: the last ones are.
+        keep: keeps the weights that were best so far, of a goal.
+
+    Returns:
+        What metrics.json holds: the last record, or of a goal the best one.
     """
     first = int(trainer.step)
     rows = list(trainer.model.objectives)
@@ -139,11 +180,17 @@ def fit(
         }
         metrics.append(record)
         left = (pace.steps - now) / rate
-        line = report.progress_line(record, rows, pace.steps, left)
+        name = goal and goal.name
+        line = report.progress_line(record, rows, pace.steps, left, name)
         shown.write(line + '\n')
         shown.flush()
-        if now % pace.save == 0 or now == pace.steps:
+        if goal and goal.best(metrics.records) is metrics.records[-1]:
+            keep(now)
+        enough = goal is not None and goal.reached(metrics.records)
+        if now % pace.save == 0 or now == pace.steps or enough:
             save(now)
+        if enough:
+            raise _Enough
         clock.skip()
 
     controller = orbit.Controller(
@@ -158,14 +205,22 @@ def fit(
     )
     # Orbit prints lines of its own, with less in them than ours.
     shown = sys.stdout
-    with contextlib.redirect_stdout(io.StringIO()):
-        controller.train(pace.steps, checkpoint_at_completion=False)
+    done = goal is not None and goal.reached(metrics.records)
+    with (
+        contextlib.redirect_stdout(io.StringIO()),
+        contextlib.suppress(_Enough),
+    ):
+        if not done:
+            controller.train(pace.steps, checkpoint_at_completion=False)
     if not chief:
-        return
+        return {}
     last = dict(metrics.records[-1]) if metrics.records else {'step': first}
+    if goal is not None:
+        last = dict(goal.best(metrics.records) or last)
     if f'heldout/{rows[0]}/loss' not in last:
         last.update(heldout.evaluate())
     files.write_json(workdir / 'metrics.json', last)
     report.draw_bounds(workdir / 'bounds.png', metrics.records, rows)
     print(report.closing_table(last, rows))
     print(f'{workdir}/ holds the encoder, metrics.jsonl and bounds.png')
+    return last

@@ -6,6 +6,7 @@ Glossary of shapes: B sequences, E held-out sequences, M candidates.
 """
 
 import time
+import types
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -18,14 +19,17 @@ from infoword_tf.data.streams import StreamSource
 from infoword_tf.layers import dropout
 from infoword_tf.model import Model
 from infoword_tf.objectives import TABLE, Statistics
-from infoword_tf.objectives.infonce import Outcome
+from infoword_tf.objectives.infonce import SUMS
 from infoword_tf.training import optim
 from infoword_tf.training.distribution import StrategyReplicas, share
 from infoword_tf.training.state import State
 from infoword_tf.views import View, flatten, unflatten
 
 BOUNDS = 'mi', 'ceiling', 'log_candidates', 'unigram_mi'
-FIELDS = Outcome._fields[:-1]  # without `more`
+ANSWERS = 'accuracy', 'chance'
+# Of the predictions for all held-out examples, by name, and their view: what
+# they come to, by name.
+Measure = Callable[[dict[str, np.ndarray], View], dict[str, float]]
 
 
 class NonFiniteLoss(RuntimeError):
@@ -33,22 +37,23 @@ class NonFiniteLoss(RuntimeError):
 
 
 def summarise(row: str, sums: Sequence[float]) -> dict[str, float]:
-    """Means of an `Outcome` summed over batches and replicas.
+    """Means of `Outcome.sums` summed over batches and replicas.
 
-    Without what there is of bounds alone where the row bounds nothing.
+    Without what there is of bounds alone where the row bounds nothing, and of
+    answers where it gives none.
 
     Args:
         row: whose.
-        sums: by FIELDS, then those of `Objective.more`, if they are there.
+        sums: by SUMS, then those of `Objective.more`, if they are there.
     """
     objective = TABLE[row].objective
-    found = dict(zip((*FIELDS, *objective.more), sums, strict=False))
+    found = dict(zip((*SUMS, *objective.more), sums, strict=False))
     weight, measured = (
         max(found.pop(name), 1e-12) for name in ('weight', 'measured')
     )
-    if not objective.bounded:
-        for name in BOUNDS:
-            del found[name]
+    left_out = () if objective.bounded else BOUNDS
+    for name in left_out if objective.ranked else (*left_out, *ANSWERS):
+        del found[name]
     return {
         f'{row}/{name}': value / (weight if name == 'loss' else measured)
         for name, value in found.items()
@@ -91,7 +96,7 @@ class Trainer(orbit.StandardTrainer):
         self.count_names = [
             name for name in dataset.element_spec if '/counts/' in name
         ]
-        self.sums = tf.Variable(tf.zeros((len(self.rows), len(FIELDS))))
+        self.sums = tf.Variable(tf.zeros((len(self.rows), len(SUMS))))
         self.counts = tf.Variable(tf.zeros((len(self.count_names),)))
         self.failed_step = tf.Variable(-1, dtype=tf.int64)
         self.failed_rows = tf.Variable(tf.zeros((len(self.rows),), tf.bool))
@@ -177,7 +182,7 @@ class Trainer(orbit.StandardTrainer):
             list(self.optimizer.variables.values()),
             unconnected_gradients=tf.UnconnectedGradients.ZERO,
         )
-        sums = tf.stack([tf.stack(outcomes[row][:-1]) for row in self.rows])
+        sums = tf.stack([tf.stack(outcomes[row].sums) for row in self.rows])
         return [tf.convert_to_tensor(g) for g in gradients], sums, state
 
     def train_loop_end(self) -> dict[str, Any]:
@@ -218,12 +223,17 @@ class Heldout(orbit.AbstractEvaluator):
     """
 
     def __init__(
-        self, model: Model, views: Mapping[str, View], statistics: Statistics
+        self,
+        model: Model,
+        views: Mapping[str, View],
+        statistics: Statistics,
+        measures: Mapping[str, Measure] = types.MappingProxyType({}),
     ):
         """Args: views of all held-out sequences [E, ...]; the statistics of
-        their text.
+        their text; by row, what its predictions for all examples come to.
         """
-        self.model = model
+        self.model, self.measures = model, dict(measures)
+        self.examples = views.get('examples')
         self.statistics = statistics._replace(answers=commonest(views))
         flat = flatten(dict(views))
         sequences = len(next(iter(flat.values())))
@@ -284,7 +294,7 @@ class Heldout(orbit.AbstractEvaluator):
         batch: dict[str, tf.Tensor],
         candidates: dict[str, Any],
         state: dict[str, Any],
-    ) -> tuple[list[tf.Tensor], dict[str, Any]]:
+    ) -> tuple[list[tf.Tensor], dict[str, Any], dict[str, Any]]:
         outcomes, state = self.model.outcomes(
             unflatten(batch),
             self.statistics,
@@ -292,22 +302,31 @@ class Heldout(orbit.AbstractEvaluator):
             state=state,
         )
         sums = [
-            tf.stack([*o[:-1], *(o.more[x] for x in TABLE[row].objective.more)])
+            tf.stack([*o.sums, *(o.more[x] for x in TABLE[row].objective.more)])
             for row, o in outcomes.items()
         ]
-        return sums, state
+        said = {row: dict(outcomes[row].predictions) for row in self.measures}
+        return sums, state, said
 
     def evaluate(self, num_steps: tf.Tensor | None = None) -> dict[str, float]:
         """All held-out sequences; returns `heldout/ROW/...`."""
         candidates, state = self._candidates(), self.state
-        parts = []
+        parts, predicted = [], []
         for batch in self.batches:
-            sums, state = self._sums(batch, candidates, state)
+            sums, state, said = self._sums(batch, candidates, state)
             parts.append([x.numpy().astype(np.float64) for x in sums])
+            predicted.append(said)
         report = {}
         for row, *outcomes in zip(self.model.objectives, *parts, strict=True):
             for name, value in summarise(row, sum(outcomes).tolist()).items():
                 report[f'heldout/{name}'] = value
+        for row, measure in self.measures.items():
+            found = {
+                name: np.concatenate([said[row][name] for said in predicted])
+                for name in predicted[0][row]
+            }
+            for name, value in measure(found, self.examples).items():
+                report[f'heldout/{row}/{name}'] = value
         return report
 
 
@@ -316,6 +335,8 @@ def commonest(views: Mapping[str, View]) -> dict[str, int]:
     found = {}
     for view in views.values():
         for row, targets in view.targets.items():
+            if 'examples' in views and view is views['examples']:
+                continue  # counted by class, or no class at all
             weights = view.weights[row] * view.measured.get(row, 1.0)
             weights = np.broadcast_to(weights, np.shape(targets))
             counts = np.bincount(np.ravel(targets), np.ravel(weights))

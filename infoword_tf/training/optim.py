@@ -9,7 +9,9 @@ of replicas).
 """
 
 import math
-from collections.abc import Mapping, Sequence
+import re
+import types
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import keras
@@ -63,6 +65,8 @@ DEFAULT = 'infoword'
 PUBLISHED: dict[str, Published] = {
     # Kong et al. 2019, App. B; there is no official code.
     'infoword': Published(beta_2=0.98, epsilon=1e-6, lead=1),
+    # Loshchilov and Hutter 2019, with the values that PyTorch has.
+    'adamw': Published(),
     # google-research/bert, optimization.py.
     'bert': Published(epsilon=1e-6, corrected=False, from_start=True),
     # zihangdai/xlnet, model_utils.py.
@@ -143,6 +147,30 @@ def schedule(
     return peak * tf.clip_by_value(share, 0.0, 1.0)
 
 
+def layer_shares(
+    paths: Iterable[str], depth: int, decay: float
+) -> dict[str, float]:
+    """What layer-wise decay leaves of the learning rate.
+
+    1 for heads, then `decay` times less from each layer to the one below, the
+    embeddings below the first. It scales the rate: XLNet's code scales
+    gradients, which Adam divides out again.
+
+    Args:
+        paths: of weights.
+        depth: L.
+        decay: of a layer, as XLNet's 0.75 (Yang et al. 2019, App. A.4).
+    """
+    found = {}
+    for path in paths:
+        layer = re.match(r'encoder/layer_(\d+)/', path)
+        if layer:
+            found[path] = decay ** (depth - 1 - int(layer[1]))
+        elif path.startswith('encoder/'):
+            found[path] = decay**depth
+    return found
+
+
 class AdamW:
     """Decoupled weight decay (Loshchilov and Hutter 2019) beside Adam.
 
@@ -157,14 +185,17 @@ class AdamW:
         self,
         variables: Mapping[str, keras.Variable],
         rules: Published = PUBLISHED[DEFAULT],
+        shares: Mapping[str, float] = types.MappingProxyType({}),
     ):
         """Makes the moments; call it under the strategy's scope.
 
         Args:
             variables: trainable ones, by path.
             rules: what `chosen` gave.
+            shares: by path, of the learning rate that a variable has;
+                1 where nothing is said.
         """
-        self.rules = rules
+        self.rules, self.shares = rules, shares
         self.variables = {
             path: variable.value for path, variable in variables.items()
         }
@@ -207,7 +238,7 @@ class AdamW:
         if rules.corrected and rules.beta_2 is not None:
             count = tf.cast(step + 1, tf.float32)
             powers = (rules.beta_1**count, rules.beta_2**count)
-        decay = learning_rate * rules.weight_decay
+        decay = rules.weight_decay
         if rules.decay_corrected:
             decay *= tf.sqrt(1.0 - powers[1]) / (1.0 - powers[0])
 
@@ -217,17 +248,20 @@ class AdamW:
             ):
                 handle = variable.handle
                 gradient = tf.convert_to_tensor(gradient) * scale
+                rate = learning_rate
+                if path in self.shares:
+                    rate = learning_rate * self.shares[path]
                 if rules.weight_decay and rules.decays(path):
                     value = tf.raw_ops.ReadVariableOp(
                         resource=handle, dtype=tf.float32
                     )
                     tf.raw_ops.AssignVariableOp(
-                        resource=handle, value=value * (1.0 - decay)
+                        resource=handle, value=value * (1.0 - rate * decay)
                     )
                 v = self.slots[f'v/{path}'].handle
                 if rules.beta_2 is None:
                     tf.raw_ops.ResourceApplyAdagrad(
-                        var=handle, accum=v, lr=learning_rate, grad=gradient
+                        var=handle, accum=v, lr=rate, grad=gradient
                     )
                     continue
                 tf.raw_ops.ResourceApplyAdam(
@@ -236,7 +270,7 @@ class AdamW:
                     v=v,
                     beta1_power=powers[0],
                     beta2_power=powers[1],
-                    lr=learning_rate,
+                    lr=rate,
                     beta1=rules.beta_1,
                     beta2=rules.beta_2,
                     epsilon=rules.epsilon,

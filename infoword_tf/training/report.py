@@ -25,7 +25,11 @@ LEGEND = (
 
 
 def progress_line(
-    record: Mapping[str, Any], rows: Sequence[str], steps: int, left: float
+    record: Mapping[str, Any],
+    rows: Sequence[str],
+    steps: int,
+    left: float,
+    goal: str | None = None,
 ) -> str:
     """One line for a logging step.
 
@@ -34,6 +38,7 @@ def progress_line(
         rows: names of the rows.
         steps: of the whole run.
         left: seconds to go.
+        goal: name of what the best weights are chosen by, 'heldout/ROW/NAME'.
     """
     clock = f'{int(left) // 60}:{int(left) % 60:02d}'
     padding = record.get('padding', 0.0)
@@ -45,7 +50,10 @@ def progress_line(
     ]
     for row in rows:
         mi, ceiling = record.get(f'{row}/mi'), record.get(f'{row}/ceiling')
-        if mi is None:  # a binary row has no bound
+        if f'{row}/accuracy' not in record:  # regression
+            name, unit = 'loss', ''
+            part = f'{row} MI -, loss {record[f"{row}/loss"]:.3f}'
+        elif mi is None:  # a binary row has no bound
             name, unit = 'accuracy', ''
             part = f'{row} MI -, accuracy {record[f"{row}/accuracy"]:.3f}'
         else:
@@ -54,6 +62,8 @@ def progress_line(
         if f'heldout/{row}/{name}' in record:
             part += f', held out {record[f"heldout/{row}/{name}"]:.3f}'
         parts.append(part + unit)
+    if goal and goal in record:
+        parts.append(f'{goal.split("/")[-1]} {record[goal]:.4f}')
     return ' | '.join(parts)
 
 

@@ -2,6 +2,7 @@
 
 from infoword_tf.views.cloze import PASSAGE, SENTENCE
 from infoword_tf.views.draws import generator
+from infoword_tf.views.examples import EXAMPLES
 from infoword_tf.views.masked import JOINED, MASKED
 from infoword_tf.views.negatives import NEGATIVES
 from infoword_tf.views.ngrams import NGRAMS
@@ -26,6 +27,7 @@ VIEWS: dict[str, ViewSpec] = {
     'sentence': SENTENCE,
     'streamed': STREAMED,
     'permuted': PERMUTED,
+    'examples': EXAMPLES,
 }
 
 

@@ -38,12 +38,16 @@ class View(NamedTuple):
         places: by row, [B, P] int32: where its states are; not for a row that
             wants all.
         targets: by row, [B, P] int32: what is there in truth; equal numbers
-            mean the same b. Not for a row that finds only its a here.
+            mean the same b. Not for a row that finds only its a here. Of
+            labelled examples what people say of each, float32 where that is a
+            number.
         weights: by row, [B, P] float32: 0 where a place is padding; of the
             same rows as `targets`.
         measured: by row, [B, P] float32: 0 where a shows b, or b is a
             separator, which then counts in the loss alone; not for a row
             all of whose pairs count.
+        candidates: by row, [B, T] int32: of which of a row's texts a token is
+            a candidate, -1 for none; of a row whose b are places of the text.
         counts: by name, [B] int32: what is worth counting in the metrics.
             'padding', places that are computed for nothing, is a share of all
             places there. 'tokens', of the text, is added where batches are
@@ -62,6 +66,7 @@ class View(NamedTuple):
     targets: dict[str, Any] = {}
     weights: dict[str, Any] = {}
     measured: dict[str, Any] = {}
+    candidates: dict[str, Any] = {}
     counts: dict[str, Any] = {}
 
 
@@ -129,11 +134,13 @@ class Reads(NamedTuple):
         states: where: 'pieces', the places of what is predicted; 'queries',
             the query stream there, which knows the place and not the piece;
             'start', [CLS]; 'next', that and whether the second piece of text
-            follows the first; 'text', all tokens.
+            follows the first; 'example', what sums a labelled text up;
+            'text', all tokens.
         encoders: by name, those that encode it: 'encoder', or what the row
             brings along (`Row.companions`); none for a view that brings
             targets alone.
-        layers: whether it wants the states of all layers there too.
+        layers: whether it wants the states of all layers there too; or the
+            (setting of the row, its value) with which it does.
         passes: how often each encodes it, each time with other dropout.
         source: the one name in SOURCES that it can use; None: any.
         masking: the one name in MASKINGS that it can use; None: any.
@@ -143,7 +150,7 @@ class Reads(NamedTuple):
 
     states: str
     encoders: tuple[str, ...] = ('encoder',)
-    layers: bool = False
+    layers: bool | tuple[str, Any] = False
     passes: int = 1
     source: str | None = None
     masking: str | None = None

@@ -23,6 +23,8 @@ from infoword_tf.weights.names import Naming
 from infoword_tf.weights.pieces import Read
 from infoword_tf.weights.tensors import Tensors
 
+_PART = 2**24  # bytes that are assigned at a time
+
 
 @dataclasses.dataclass(frozen=True)
 class Source:
@@ -131,7 +133,7 @@ def make(
     for line in lines:
         variable = variables[line.ours]
         shape = tuple(variable.shape)
-        variable.assign(take(line, held, shape, source.where))
+        _assign(variable, take(line, held, shape, source.where))
     for path in sorted(set(variables) - set(own)):
         array, shape = vectors.tensors.get(path), tuple(variables[path].shape)
         if array is None or array.shape != shape:
@@ -142,6 +144,14 @@ def make(
             )
         variables[path].assign(array)
     return config, model, [*dropped, *source.pieces.said]
+
+
+def _assign(variable: Any, array: np.ndarray) -> None:
+    """Sets a variable row by row: TensorFlow copies what it is given twice."""
+    rows = max(1, len(array) * _PART // max(1, array.nbytes))
+    for begin in range(0, len(array), rows):
+        part = slice(begin, begin + rows)
+        variable.value[part].assign(array[part])
 
 
 def write(

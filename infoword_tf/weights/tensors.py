@@ -41,7 +41,9 @@ class Tensors(Mapping[str, np.ndarray]):
         array = np.asarray(self._readers[name]())
         if array.dtype.kind not in 'iub' and array.dtype != np.float32:
             array = array.astype(np.float32)
-        if array.dtype.kind == 'f' and not np.isfinite(array).all():
+        # Both are NaN where one is; a mask would be as long as the array.
+        ends = (array.min(), array.max()) if array.size else ()
+        if array.dtype.kind == 'f' and not np.isfinite(ends).all():
             raise ValueError(
                 f'{self.where}: {name} holds numbers that are not finite; the '
                 'file is damaged: fetch it again'

@@ -3,7 +3,7 @@
 And what Eq. 1 makes of one pair, in NumPy: sums of it are what rows report.
 
 Glossary of shapes: B sequences, P places, D width, M candidates, V vocabulary,
-F fields of an `Outcome` without `more`.
+F fields of an `Outcome` that are sums.
 """
 
 import math
@@ -16,10 +16,10 @@ from scipy import special
 from infoword_tf.encoders import Encoded
 from infoword_tf.layers import dropout
 from infoword_tf.objectives import Batch, Replicas, Statistics
-from infoword_tf.objectives.infonce import Outcome
+from infoword_tf.objectives.infonce import SUMS, Outcome
 from tests import zoo
 
-F = len(Outcome._fields) - 1
+F = len(SUMS)
 
 
 def batch_of(

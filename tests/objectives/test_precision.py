@@ -43,7 +43,13 @@ class PrecisionTest(parameterized.TestCase):
         batch = batch._replace(
             encoded={
                 view: {
-                    encoder: [e._replace(states=widen(e.states)) for e in turns]
+                    encoder: [
+                        e._replace(
+                            states=widen(e.states),
+                            layers=e.layers and list(map(widen, e.layers)),
+                        )
+                        for e in turns
+                    ]
                     for encoder, turns in by_encoder.items()
                 }
                 for view, by_encoder in batch.encoded.items()

@@ -25,6 +25,8 @@ BATCHES = [
     ('ict_lookup', 8, False),
     ('transformer_xl', 8, False),
     ('plm', 8, False),
+    ('label_mix', 8, False),
+    ('score', 8, False),
     # More targets than there are words: other columns.
     ('bert_nce', 24, False),
 ]

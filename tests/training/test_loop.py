@@ -37,7 +37,7 @@ class HeldoutTest(parameterized.TestCase):
         candidates = heldout._candidates()
         index = list(heldout.model.objectives).index(row)
         for batch in heldout.batches:
-            sums, _ = heldout._sums(batch, candidates, {})
+            sums, *_ = heldout._sums(batch, candidates, {})
             found = loop.summarise(row, sums[index].numpy())
             yield found[f'{row}/log_candidates'], found[f'{row}/chance']
 

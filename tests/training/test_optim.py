@@ -340,7 +340,7 @@ class RefusedTest(parameterized.TestCase):
             self.assertFalse(np.array_equal(array, before[path]), path)
 
 
-VECTORS = r'(bias|gamma|beta|log_scale)$'
+VECTORS = r'(bias|gamma|beta|log_scale|scales)$'
 
 
 class DecaysTest(parameterized.TestCase):

@@ -62,9 +62,9 @@ class OnwardTest(absltest.TestCase):
 
     def test_a_row_without_text_is_not_trained(self):
         workdir = self.converted('bert_classes')
-        with self.assertRaisesRegex(Exception, 'comes with converted'):
+        with self.assertRaisesRegex(Exception, 'reads labelled examples'):
             quick.run(
-                f'--init={workdir}', '--objectives=label',
+                f'--init={workdir}', '--objectives=label', '--seq_len=16',
                 f'--workdir={self.root}/on',
             )  # fmt: skip
 

@@ -1,0 +1,283 @@
+"""The source `examples`: labelled texts, addressed by step.
+
+An update has exactly B examples, and they share rows (`views.examples`). So
+that every update needs as many rows, an epoch is stratified by length: its
+examples, sorted by length, fall into B strata, and each update has one of each
+stratum, drawn at random. Long and short texts thus come in the same proportion
+in every update; each example is seen once an epoch, but for the rest of n / B,
+other ones each time.
+
+Glossary of shapes: n examples, K texts of each, B of an update, R rows, J
+examples that a row has room for, T tokens of a row.
+"""
+
+import bisect
+import functools
+import types
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from infoword_tf.data.source import Source
+from infoword_tf.views.examples import Labelled
+
+MULTIPLE = 8  # of which the tokens of a row are one
+
+
+class Examples(NamedTuple):
+    """n labelled examples in flat arrays.
+
+    Attributes:
+        ids: [tokens] int32, with specials, one text behind the other.
+        segments: [tokens] int8.
+        begins: [n K + 1] int64: text k of example i is `ids[begins[i K + k]:
+            begins[i K + k + 1]]`.
+        places: [n K] int32, where in each text the state is that sums it up.
+        targets: by row, [n, ...]: int32 or float32.
+        candidates: by row, [n, 2] int32, see `views.examples.Labelled`.
+        counts: by row, [C] int64: how often each b occurs.
+        texts: K.
+    """
+
+    ids: np.ndarray
+    segments: np.ndarray
+    begins: np.ndarray
+    places: np.ndarray
+    targets: dict[str, np.ndarray]
+    candidates: Mapping[str, np.ndarray] = types.MappingProxyType({})
+    counts: Mapping[str, np.ndarray] = types.MappingProxyType({})
+    texts: int = 1
+
+    @property
+    def size(self) -> int:
+        """n."""
+        return (len(self.begins) - 1) // self.texts
+
+    @property
+    def sizes(self) -> np.ndarray:
+        """[n] int64: tokens of each example."""
+        return np.diff(self.begins[:: self.texts])
+
+    def taken(self, numbers: np.ndarray) -> 'Examples':
+        """Some of them, in another order; `counts` are those of all."""
+        rows = (numbers[:, None] * self.texts + np.arange(self.texts)).ravel()
+        sizes = np.diff(self.begins)[rows]
+        begins = np.concatenate([[0], np.cumsum(sizes)])
+        source = np.arange(begins[-1]) + np.repeat(
+            self.begins[rows] - begins[:-1], sizes
+        )
+        return self._replace(
+            ids=self.ids[source],
+            segments=self.segments[source],
+            begins=begins,
+            places=self.places[rows],
+            targets={k: v[numbers] for k, v in self.targets.items()},
+            candidates={k: v[numbers] for k, v in self.candidates.items()},
+        )
+
+    def batch(
+        self, numbers: np.ndarray, slots: np.ndarray, width: int
+    ) -> Labelled:
+        """Some of them, padded, with the rows that they share.
+
+        Args:
+            numbers: [B].
+            slots: [R, J], which of the B; -1 for none.
+            width: T.
+        """
+        rows = numbers[:, None] * self.texts + np.arange(self.texts)  # [B, K]
+        begins = self.begins[rows]
+        lengths = self.begins[rows + 1] - begins
+        column = np.arange(lengths.max(initial=1))
+        source = begins[:, :, None] + np.minimum(
+            column, lengths[:, :, None] - 1
+        )
+        return Labelled(
+            ids=self.ids[source],
+            segments=self.segments[source].astype(np.int32),
+            lengths=lengths.astype(np.int32),
+            places=self.places[rows],
+            numbers=numbers.astype(np.int32),
+            targets={k: v[numbers] for k, v in self.targets.items()},
+            candidates={k: v[numbers] for k, v in self.candidates.items()},
+            slots=slots.astype(np.int32),
+            width=width,
+        )
+
+
+def lay_out(
+    loaded: Any,
+    texts: Sequence[Sequence[str]],
+    max_length: int,
+    targets: Mapping[str, np.ndarray],
+    counts: Mapping[str, np.ndarray] = types.MappingProxyType({}),
+    chunk: int = 4096,
+) -> tuple[Examples, int]:
+    """Examples of strings, as a workdir's model reads them.
+
+    Args:
+        loaded: what `infoword_tf.load` gave.
+        texts: K times (n first texts, n second ones or None).
+        max_length: T at most of each text; the longer one of two is cut first.
+        targets, counts: as in `Examples`.
+        chunk: texts that are tokenized at once.
+
+    Returns:
+        The examples, and how many texts were cut.
+    """
+    k, n = len(texts), len(texts[0][0])
+    layout = loaded.layout
+    ids, segments, lengths, cut = [], [], [], 0
+    for begin in range(0, n, chunk):
+        parts = []
+        for first, second in texts:
+            some = slice(begin, begin + chunk)
+            found = loaded.laid_out(
+                first[some], None if second is None else second[some],
+                max_length,
+            )  # fmt: skip
+            parts.append([None if x is None else x.numpy() for x in found])
+        width = max(part[0].shape[1] for part in parts)
+        column = np.arange(width)
+        rows = [
+            np.pad(part[0], [(0, 0), (0, width - part[0].shape[1])])
+            for part in parts
+        ]
+        sizes = np.stack([part[1] for part in parts], axis=1)  # [n, K]
+        seconds = np.stack(
+            [sz if s is None else s for _, sz, s in parts], axis=1
+        )
+        where = np.where(
+            column >= seconds[:, :, None], layout.second_segment, 0
+        )
+        last = column == sizes[:, :, None] - 1
+        if layout.last_segment:
+            where = np.where(last, layout.last_segment, where)
+        real = column < sizes[:, :, None]
+        ids.append(np.stack(rows, axis=1)[real])
+        segments.append(where[real])
+        lengths.append(sizes.ravel())
+        cut += int((sizes == max_length).sum())
+    sizes = np.concatenate(lengths) if lengths else np.zeros(0, np.int64)
+    places = np.zeros_like(sizes) if layout.first else sizes - 1
+    examples = Examples(
+        np.concatenate(ids).astype(np.int32),
+        np.concatenate(segments).astype(np.int8),
+        np.concatenate([[0], np.cumsum(sizes, dtype=np.int64)]),
+        places.astype(np.int32),
+        dict(targets),
+        counts=dict(counts),
+        texts=k,
+    )
+    return examples, cut
+
+
+class ExampleSource(Source):
+    """Examples of which B make an update, in R rows of T tokens.
+
+    Of held-out examples one batch has all.
+    """
+
+    whole = True
+    too_little = 'there is no held-out example'
+    in_training = types.MappingProxyType({'stratified': True})
+
+    def __init__(
+        self,
+        store: Examples,
+        length: int,
+        batch_size: int,
+        seed: int,
+        stratified: bool = False,
+    ):
+        """Args: the examples, T at most, B; stratified: whether updates have
+        one example of each stratum, or all come in their order.
+
+        Raises:
+            ValueError: there are fewer examples than an update takes, or a
+                longer one than a row.
+        """
+        self.store, self.seed, self.batch_size = store, seed, batch_size
+        self.stratified = stratified
+        sizes = store.sizes
+        if store.size < batch_size:
+            raise ValueError(
+                f'there are {store.size:,} examples, but an update takes '
+                f'{batch_size}; lower --batch_size'
+            )
+        longest = int(sizes.max())
+        if longest > length * store.texts:
+            raise ValueError(
+                f'an example has {longest} tokens, a row {length}; raise '
+                '--seq_len'
+            )
+        self.width = -(-longest // MULTIPLE) * MULTIPLE
+        if not stratified:
+            self.slots = share_rows(sizes[:batch_size], self.width)
+            return
+        # Of equal lengths, who comes first changes with the seed alone.
+        random = np.random.default_rng([seed, 5])
+        self.order = np.lexsort((random.random(store.size), sizes))
+        self.updates = store.size // batch_size  # of an epoch
+        # With others left out each time, a stratum's longest is this at most.
+        rest = store.size - self.updates * batch_size
+        ends = np.arange(1, batch_size + 1) * self.updates - 1 + rest
+        self.slots = share_rows(sizes[self.order][ends], self.width)
+        self.epoch = functools.lru_cache(2)(self._epoch)
+
+    @classmethod
+    def room(cls, store: Examples, length: int) -> int:
+        """Examples."""
+        del length
+        return store.size
+
+    def batch(self, step: int) -> Labelled:
+        """The global batch of a step."""
+        if not self.stratified:
+            begin = step * self.batch_size
+            numbers = np.arange(begin, begin + self.batch_size)
+            return self.store.batch(numbers, self.slots, self.width)
+        epoch, update = divmod(step, self.updates)
+        return self.store.batch(
+            self.epoch(epoch)[:, update], self.slots, self.width
+        )
+
+    def _epoch(self, epoch: int) -> np.ndarray:
+        """[B, updates]: which example each stratum gives each update."""
+        random = np.random.default_rng([self.seed, epoch, 6])
+        rest = self.store.size - self.updates * self.batch_size
+        left_out = random.choice(self.store.size, rest, replace=False)
+        kept = np.delete(self.order, left_out)
+        strata = kept.reshape(self.batch_size, self.updates)
+        return random.permuted(strata, axis=1)
+
+
+def share_rows(sizes: np.ndarray, room: int) -> np.ndarray:
+    """Which examples share a row: each, the longest first, goes where least
+    is left over.
+
+    Args:
+        sizes: [B] tokens of each, `room` at most.
+        room: T.
+
+    Returns:
+        [R, J] int32, numbers in the order of B; -1 for none.
+    """
+    rows: list[list[int]] = []
+    left: list[tuple[int, int]] = []  # what is left of each row, sorted
+    for number in np.argsort(-sizes, kind='stable').tolist():
+        size = int(sizes[number])
+        place = bisect.bisect_left(left, (size, -1))
+        if place == len(left):
+            rows.append([])
+            room_left, row = room, len(rows) - 1
+        else:
+            room_left, row = left.pop(place)
+        rows[row].append(number)
+        bisect.insort(left, (room_left - size, row))
+    most = max(map(len, rows), default=0)
+    found = np.full((len(rows), most), -1, np.int32)
+    for row, members in enumerate(rows):
+        found[row, : len(members)] = members
+    return found

@@ -1,0 +1,47 @@
+"""The scalar mix of an encoder's layers (Peters et al. 2018, "ELMo", Eq. 1).
+
+Glossary of shapes: L layers, D width.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import keras
+from keras import ops
+
+Tensor = Any
+
+
+class Mix(keras.layers.Layer):
+    """gamma sum_l softmax(s)_l h_l: l from the embeddings to the last layer.
+
+    It begins as the mean: s are zeros, gamma is one. A constant added to all s
+    changes nothing.
+    """
+
+    def __init__(self, depth: int, name: str = 'mix'):
+        """Args: L, without the embeddings; first part of the paths."""
+        super().__init__(name=name)
+        self.depth = depth
+
+    def build(self) -> None:
+        """Makes s and gamma."""
+        self.scales = self.add_weight(
+            shape=(self.depth + 1,),
+            initializer='zeros',
+            name='scales',
+            autocast=False,
+        )
+        self.gamma = self.add_weight(
+            shape=(1,), initializer='ones', name='gamma', autocast=False
+        )
+        self.built = True
+
+    def call(self, layers: Sequence[Tensor]) -> Tensor:
+        """L + 1 times [..., D] -> [..., D] float32."""
+        shares = ops.softmax(self.scales)
+        mixed = sum(
+            shares[i] * ops.cast(layer, 'float32')
+            for i, layer in enumerate(layers)
+        )
+        return self.gamma * mixed

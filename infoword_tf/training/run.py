@@ -1,0 +1,298 @@
+"""A run, in order: devices, text, config, model, loop.
+
+`infoword_tf.train` gives it the values of its flags; commands that train on
+labelled examples (tasks/finetune.py) give it those too.
+"""
+
+import contextlib
+import pathlib
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+import tensorflow as tf
+
+from infoword_tf import commands, files
+from infoword_tf.config import TokenizerConfig
+from infoword_tf.data import batches
+from infoword_tf.data.examples import Examples
+from infoword_tf.data.opened import TextChoices, open_text
+from infoword_tf.inference.load import load
+from infoword_tf.inference.loaded import Loaded
+from infoword_tf.model import Model
+from infoword_tf.objectives import Statistics
+from infoword_tf.resolve import Resolved
+from infoword_tf.training import (
+    checkpoint,
+    distribution,
+    fit,
+    loop,
+    optim,
+    precision,
+    record,
+)
+from infoword_tf.training.state import State
+
+
+class Labelled(NamedTuple):
+    """What a run is given besides text.
+
+    Attributes:
+        train, heldout: labelled examples.
+        fingerprint: changes when they do.
+        goal: by what the weights that travel are chosen.
+        measures: by row, what predictions for all held-out examples come to.
+        kept: fields of the config that serving wants: names of classes, say.
+        started: what --init holds, where it is in memory.
+    """
+
+    train: Examples
+    heldout: Examples
+    fingerprint: str
+    goal: fit.Goal
+    measures: Mapping[str, loop.Measure]
+    kept: Mapping[str, Any] = {}
+    started: Loaded | None = None
+
+    def statistics(self, counts: np.ndarray, heldout: bool) -> Statistics:
+        """Of pieces, and of what is said of examples.
+
+        Args:
+            counts: [V], of the text that is trained on.
+            heldout: whether held-out examples are measured.
+        """
+        measured = self.heldout if heldout else self.train
+        own = {
+            row: Statistics(found, measured.counts[row])
+            for row, found in self.train.counts.items()
+        }
+        return Statistics(counts, counts, own=own)
+
+
+def run(
+    given: Mapping[str, Any],
+    resolved: Resolved,
+    choices: TextChoices,
+    flagfile: str,
+    labelled: Labelled | None = None,
+) -> dict[str, Any]:
+    """The whole run.
+
+    Args:
+        given: by flag of `infoword_tf.train`, its value.
+        resolved: what they decide.
+        choices: what they choose of the text.
+        flagfile: the flags that were given, for people.
+        labelled: examples, where rows read them.
+
+    Returns:
+        What metrics.json holds.
+
+    Raises:
+        UsageError: what was asked for cannot be.
+        ValueError: the text or --init cannot be read.
+    """
+    given = dict(given)
+    workdir, init = pathlib.Path(given['workdir']), given['init']
+    if resolved.plan.labelled and labelled is None:
+        raise commands.UsageError(
+            f'--objectives={given["objectives"]} reads labelled examples; '
+            'train it with tasks.classify, tasks.glue or tasks.squad'
+        )
+
+    # devices ------------------------------------------------------------------
+    commands.hush_tensorflow()
+    strategy = distribution.make_strategy(
+        given['strategy'], given['logical_cpus']
+    )
+    replicas = strategy.num_replicas_in_sync
+    distribution.check(
+        replicas,
+        given['batch_size'],
+        one_cpu=given['logical_cpus'] > 1,
+        xla=given['xla'],
+    )
+    precision.check(given['precision'], given['strategy'])
+
+    # Every worker holds the same weights: one of them writes.
+    chief = distribution.is_chief(strategy)
+    with files.locked(workdir) if chief else contextlib.nullcontext():
+        # text -----------------------------------------------------------------
+        started = labelled.started if labelled else None
+        if init and started is None:
+            started = load(init)
+        tokenizer = started and started.tokenizer
+        text, plan, seed = None, resolved.plan, given['seed']
+        if plan.reads_text:
+            text = open_text(choices, tokenizer)
+            tokenizer = text.tokenizer
+        counts = np.zeros(len(tokenizer), np.int64)
+        if text is not None:
+            counts = text.train.counts
+        elif started.unigram is not None:
+            counts = started.unigram
+        examples = labelled and labelled.train
+        sources = batches.open_sources(
+            text and text.train, plan, given['batch_size'], seed, examples
+        )
+        for reading, source in sources.items():
+            if source.single is not None:
+                print(
+                    f'{source.single:,} documents have one sentence and no '
+                    f'part in {", ".join(plan.readers(reading))}',
+                    flush=True,
+                )
+
+        # config ---------------------------------------------------------------
+        rules = optim.chosen(
+            given['optimizer'], given['weight_decay'], given['clip_norm']
+        )
+        given |= {
+            'weight_decay': rules.weight_decay,
+            'clip_norm': rules.clip_norm,
+        }
+        warmup_steps = optim.warmup_steps(
+            given['warmup_steps'], given['steps'], rules
+        )
+        config = resolved.config(
+            len(tokenizer),
+            TokenizerConfig(
+                tokenizer.kind, tokenizer.lower_case, tokenizer.options
+            ),
+            precision.decide(given['precision'], workdir),
+            replicas,
+        )
+        fingerprints = [text.fingerprint] if text else []
+        if labelled is not None:
+            fingerprints.append(labelled.fingerprint)
+            config = config.replace(**labelled.kept)
+        config = config.replace(
+            run=record.run_record(
+                given,
+                config,
+                warmup_steps,
+                ' '.join(fingerprints),
+                text.vocabulary if text else 'of --init',
+            )
+        )
+        if chief:
+            record.agree(workdir, config, flagfile)
+            with files.written(workdir / tokenizer.file) as partial:
+                tokenizer.write(partial)
+
+        # model, optimizer, and all else that lasts ----------------------------
+        with strategy.scope():
+            model = Model(
+                config, tokenizer.specials, seed,
+                deviation=given['init_deviation'],
+            )  # fmt: skip
+            learning = {
+                path: variable
+                for path, variable in model.trainable.items()
+                if not (given['freeze'] and path.startswith('encoder/'))
+            }
+            shares = {}
+            if given['layer_decay'] != 1.0:
+                shares = optim.layer_shares(
+                    learning, model.encoder.depth, given['layer_decay']
+                )
+            optimizer = optim.AdamW(learning, rules, shares)
+        step = tf.Variable(0, dtype=tf.int64, trainable=False)
+        if started is not None:
+            print(f'--init={init}: {started.start(model)}', flush=True)
+        lasting = {f'model/{k}': v.value for k, v in model.lasting.items()}
+        lasting |= {f'optimizer/{k}': v for k, v in optimizer.slots.items()}
+        state = State(model, strategy, given['batch_size'])
+        checkpoints = checkpoint.Checkpoints(
+            workdir, given['keep_checkpoints'], chief
+        )
+        first = checkpoints.restore(lasting, state.parts())
+        state.share()
+        if first and state.is_local:
+            print(
+                'memory starts empty: that of several machines is not saved',
+                flush=True,
+            )
+        step.assign(first)
+        size = sum(int(tf.size(v)) for v in optimizer.variables.values())
+        print(
+            f'{given["objectives"]}: {size:,} weights, {config.precision}, '
+            f'{replicas} replica{"s" if replicas > 1 else ""}, '
+            f'{given["steps"]:,} steps of {given["batch_size"]} x '
+            f'{given["seq_len"]} tokens',
+            flush=True,
+        )
+
+        def write_weights(now: int) -> None:
+            """What travels."""
+            tensors = {k: v.numpy() for k, v in model.travelling.items()}
+            if counts.any():
+                tensors['unigram'] = counts
+            checkpoint.write_weights(workdir, tensors, now)
+
+        def save(now: int) -> None:
+            """What a run resumes from, and what travels."""
+            checkpoints.save(now, lasting | state.parts())
+            if labelled is None:
+                write_weights(now)
+
+        # A run that was stopped between the two.
+        stale = checkpoint.weights_step(workdir) != first
+        if chief and first and stale and labelled is None:
+            write_weights(first)
+
+        # loop -----------------------------------------------------------------
+        dataset = batches.Batches(
+            sources, plan, tokenizer.specials, seed
+        ).dataset(first, max(given['steps'], first + 1))
+        statistics = heldout_statistics = Statistics(counts, counts)
+        if labelled is not None:
+            statistics = labelled.statistics(counts, heldout=False)
+            heldout_statistics = labelled.statistics(counts, heldout=True)
+        if text is not None:
+            heldout_statistics = heldout_statistics._replace(
+                measured=text.heldout.counts
+            )
+        trainer = loop.Trainer(
+            model,
+            dataset,
+            strategy,
+            optimizer,
+            step,
+            lambda s: optim.schedule(
+                s, given['learning_rate'], warmup_steps, given['steps'], rules
+            ),
+            statistics,
+            seed,
+            given['batch_size'],
+            given['xla'],
+            state,
+        )
+        heldout = loop.Heldout(
+            model,
+            batches.heldout_views(
+                text and text.heldout,
+                plan,
+                tokenizer.specials,
+                labelled and labelled.heldout,
+            ),
+            heldout_statistics,
+            labelled.measures if labelled else {},
+        )
+        pace = fit.make_pace(
+            given['steps'],
+            given['log_every'],
+            given['eval_every'],
+            given['checkpoint_every'],
+        )
+        return fit.fit(
+            workdir,
+            trainer,
+            heldout,
+            save,
+            pace,
+            fit.places_of(dataset),
+            chief,
+            labelled and labelled.goal,
+            write_weights,
+        )

@@ -1,0 +1,147 @@
+"""The view `examples`: labelled texts, as many to a row as fit.
+
+An example is K texts, most often one (two sentences that are laid out together
+are one text). Each is a block of its row: positions begin anew in it and
+attention stays inside, so that what an example gives does not depend on what
+it shares a row with.
+
+Glossary of shapes: B examples, K texts of each, L tokens of the longest, R
+rows, J examples that a row has room for, T tokens of a row.
+"""
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from infoword_tf.views.packed import laid_out
+from infoword_tf.views.view import Specials, View, ViewSpec
+
+
+class Labelled(NamedTuple):
+    """A global batch of the source `examples`.
+
+    Attributes:
+        ids: [B, K, L] int32 with specials; anything beyond `lengths`.
+        segments: [B, K, L] int32.
+        lengths: [B, K] int32.
+        places: [B, K] int32, of the state that sums each text up.
+        numbers: [B] int32, which examples they are.
+        targets: by row, [B, ...] what people say: int32 or float32. Places of
+            the text for a row that has `candidates`.
+        candidates: by row, [B, 2] int32: of a row whose candidates are places
+            of the text, the first of them and the one after the last.
+        slots: [R, J] int32, which of the B are in each row; -1: none.
+        width: T.
+    """
+
+    ids: np.ndarray
+    segments: np.ndarray
+    lengths: np.ndarray
+    places: np.ndarray
+    numbers: np.ndarray
+    targets: dict[str, np.ndarray]
+    candidates: dict[str, np.ndarray]
+    slots: np.ndarray
+    width: int
+
+    @property
+    def sizes(self) -> np.ndarray:
+        """[R, J] int64: tokens of the examples of each row."""
+        return np.where(self.slots < 0, 0, self.lengths.sum(1)[self.slots])
+
+    @property
+    def tokens(self) -> np.ndarray:
+        """[R] int32: tokens of each row, specials among them."""
+        return self.sizes.sum(axis=1).astype(np.int32)
+
+
+def examples(
+    text: Labelled,
+    draw: None,
+    rows: Mapping[str, str],
+    specials: Specials,
+) -> View:
+    """The examples in their rows.
+
+    Rows of the table find places [R, J K], targets and weights [R, J], and
+    `sequences` [R, J], the number of each example.
+
+    Raises:
+        ValueError: a row wants what examples do not have.
+    """
+    del draw
+    if lacking := [row for row in rows if row not in text.targets]:
+        known = ', '.join(text.targets)
+        raise ValueError(
+            f'{", ".join(lacking)}: these examples are labelled for {known}'
+        )
+    b, k, longest = text.ids.shape
+    empty = text.slots < 0  # [R, J]
+    slots = np.where(empty, 0, text.slots)
+    r, j = slots.shape
+    texts = (slots[:, :, None] * k + np.arange(k)).reshape(r, j * k)
+    sizes = text.lengths.reshape(-1)[texts]
+    sizes = np.where(np.repeat(empty, k, axis=1), 0, sizes)
+    begins = np.cumsum(sizes, axis=1) - sizes  # [R, J K]
+    number, column, block = laid_out(texts, sizes, text.width)
+    left_over = block == j * k
+    column = np.where(left_over, 0, np.minimum(column, longest - 1))
+    ids = text.ids.reshape(b * k, longest)[number, column]
+    segments = text.segments.reshape(b * k, longest)[number, column]
+    places = text.places.reshape(-1)[texts]
+    places = np.where(sizes > 0, begins + places, 0).astype(np.int32)
+    weights = np.where(empty, 0, 1).astype(np.float32)
+    first = begins.reshape(r, j, k)[:, :, 0]  # where each example begins
+
+    targets, candidates = {}, {}
+    for row in rows:
+        found = text.targets[row][slots]  # [R, J, ...]
+        if row in text.candidates:
+            found = np.where(empty[:, :, None], 0, found + first[:, :, None])
+            begin, end = np.moveaxis(text.candidates[row][slots], -1, 0)
+            slot = np.minimum(block // k, j - 1)
+            inside = (column >= np.take_along_axis(begin, slot, axis=1)) & (
+                column < np.take_along_axis(end, slot, axis=1)
+            )
+            inside &= ~left_over
+            candidates[row] = np.where(inside, slot, -1).astype(np.int32)
+        targets[row] = found.astype(text.targets[row].dtype)
+    return View(
+        ids=np.where(left_over, specials.sep_id, ids).astype(np.int32),
+        sequences=np.where(empty, -1, text.numbers[slots]).astype(np.int32),
+        positions=column.astype(np.int32),
+        segment_ids=np.where(left_over, 0, segments).astype(np.int32),
+        block_ids=block.astype(np.int32),
+        places={row: places for row in rows if rows[row] != 'text'},
+        targets=targets,
+        weights=dict.fromkeys(rows, weights),
+        candidates=candidates,
+        counts={'padding': left_over.sum(axis=1).astype(np.int32)},
+    )
+
+
+def by_example(values: np.ndarray, view: View) -> np.ndarray:
+    """What there is of each slot, in the order of the examples.
+
+    Args:
+        values: [R, J, ...].
+        view: with the number of each.
+
+    Returns:
+        [n, ...].
+    """
+    number = view.sequences.ravel()
+    values = values.reshape(-1, *values.shape[2:])
+    found = np.empty((number.max() + 1, *values.shape[1:]), values.dtype)
+    found[number[number >= 0]] = values[number >= 0]
+    return found
+
+
+def reading(length: int, settings: Mapping[str, Any]) -> dict[str, Any]:
+    """T tokens at most, specials among them."""
+    del settings
+    return {'length': length}
+
+
+EXAMPLES = ViewSpec(make=examples, source='examples', reading=reading)

@@ -1,0 +1,339 @@
+"""What the commands that train on labelled examples share.
+
+Fine-tuning is a run of `infoword_tf.train` whose row reads examples: `label`,
+`score` or `span`, alone or in a sum (`--objectives=label:1,mlm:0.1` keeps
+pretraining). All flags of that command count here too; those of DEFAULTS begin
+elsewhere. The weights that stay are those of the best held-out score.
+"""
+
+import dataclasses
+import hashlib
+import json
+import math
+import pathlib
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from absl import flags
+
+from infoword_tf import commands, files, train
+from infoword_tf.data import corpora
+from infoword_tf.objectives import parse
+from tasks.measures import MEASURES
+from tasks.tables import Rows
+
+# Flags of the trainer that begin elsewhere (Devlin et al. 2019, App. A.3, but
+# for the optimizer, whose averages are corrected for their start: Mosbach et
+# al. 2021, §5, on small data).
+DEFAULTS = {
+    'corpus': None,
+    'optimizer': 'adamw',
+    'learning_rate': 3e-5,
+    'objectives': None,
+}
+EPOCHS = 3.0
+
+
+def define(values: flags.FlagValues) -> None:
+    """Defines the flags that such commands have besides the trainer's."""
+    flags.DEFINE_float(
+        'epochs', EPOCHS, 'How often each example is trained on; --steps '
+        'instead says it in updates.', lower_bound=0.0, flag_values=values)
+    flags.DEFINE_integer(
+        'patience_evals', None, 'End after so many held-out scores without a '
+        'better one.', lower_bound=1, flag_values=values)
+
+
+def set_defaults() -> None:
+    """Makes DEFAULTS those of the trainer's flags."""
+    for name, value in DEFAULTS.items():
+        flags.FLAGS.set_default(name, value)
+
+
+class Task(NamedTuple):
+    """What is asked of a text, or of two.
+
+    Attributes:
+        name: for people, and what a workdir is compared by.
+        metrics: names in MEASURES; the first chooses the weights.
+        labels: names of the classes in their order; none: a number is asked.
+    """
+
+    name: str
+    metrics: tuple[str, ...]
+    labels: tuple[str, ...] = ()
+
+    @property
+    def row(self) -> str:
+        """Of the table."""
+        return 'label' if self.labels else 'score'
+
+    def targets(self, rows: Rows) -> np.ndarray:
+        """[n]: int32 numbers of classes, or float32.
+
+        Raises:
+            ValueError: a label that is none of the task's.
+        """
+        if not self.labels:
+            return np.asarray(rows.scores, np.float32)
+        numbers = {label: i for i, label in enumerate(self.labels)}
+        for label, line in zip(rows.labels, rows.lines, strict=True):
+            if label not in numbers:
+                raise ValueError(
+                    f'{rows.where}, line {line}: the label {label!r}; known '
+                    f'are {", ".join(self.labels)}'
+                )
+        return np.array([numbers[x] for x in rows.labels], np.int32)
+
+
+def texts_of(rows: Rows, texts: str) -> list[tuple[list[str], Any]]:
+    """K times (n first texts, n second ones or None).
+
+    Args:
+        rows: of a table.
+        texts: in `objectives.label.TEXTS`.
+
+    Raises:
+        UsageError: two texts are asked for, and there is one.
+    """
+    if texts == 'choices':
+        if rows.choices is None:
+            raise commands.UsageError(
+                f'--label.texts=choices: {rows.where} has no choices; name '
+                'their columns with --choices'
+            )
+        return [(rows.first, choice) for choice in rows.choices]
+    if texts == 'both_ways':
+        if rows.second is None:
+            raise commands.UsageError(
+                f'texts in both ways: {rows.where} has one text a row; name '
+                'the column of the second with --pair'
+            )
+        return [(rows.first, rows.second), (rows.second, rows.first)]
+    return [(rows.first, rows.second)]
+
+
+def measure_of(task: Task) -> Callable[..., dict[str, float]]:
+    """What predictions for all held-out examples come to, by metric."""
+
+    def measure(predictions: dict[str, np.ndarray], view: Any) -> dict:
+        from infoword_tf.views.examples import by_example
+
+        said = by_example(predictions['scores'], view)
+        if task.labels:
+            said = said.argmax(axis=1)
+        true = by_example(view.targets[task.row], view)
+        return {name: MEASURES[name](said, true) for name in task.metrics}
+
+    return measure
+
+
+def own_text(parts: Mapping[str, Rows]) -> dict[str, str]:
+    """--corpus and --heldout of the examples' own texts.
+
+    For rows that read text without labels, where no corpus is named.
+
+    Args:
+        parts: 'train' and 'heldout'.
+    """
+    found = {}
+    digest = hashlib.blake2b(digest_size=10)
+    written = {}
+    for part, rows in parts.items():
+        both = zip(rows.first, rows.second or [''] * len(rows.first),
+                   strict=True)  # fmt: skip
+        written[part] = ''.join(
+            '\n'.join(' '.join(x.split()) for x in pair if x.strip()) + '\n\n'
+            for pair in both
+        )
+        digest.update(written[part].encode())
+    folder = corpora.cache_dir() / 'examples' / digest.hexdigest()
+    folder.mkdir(parents=True, exist_ok=True)
+    for part, text in written.items():
+        path = folder / f'{part}.txt'
+        if not path.exists():
+            with files.written(path) as partial:
+                partial.write_text(text, encoding='utf-8')
+        found[part] = str(path)
+    return {'corpus': f'text:{found["train"]}', 'heldout': found['heldout']}
+
+
+@dataclasses.dataclass(frozen=True)
+class Prepared:
+    """What a run of a task needs, made once for all runs of a sweep.
+
+    Attributes:
+        labelled: as `training.run.Labelled`.
+        decided: by flag of the trainer, what the task decides.
+    """
+
+    labelled: Any
+    decided: dict[str, Any]
+
+
+def prepare(
+    task: Task,
+    parts: Mapping[str, Rows],
+    given: Mapping[str, Any],
+) -> Prepared:
+    """Lays examples out as the model of --init reads them.
+
+    Args:
+        task: what is asked.
+        parts: 'train' and 'heldout'.
+        given: by flag of the trainer, its value.
+
+    Raises:
+        UsageError: --init is missing, or flags that do not go together.
+        ValueError: the rows or --init cannot be read.
+    """
+    commands.require(given, init='a workdir to start from')
+    row = task.row
+    objectives = given['objectives'] or row
+    if row not in parse(objectives):
+        raise commands.UsageError(
+            f'--objectives={objectives}: the task {task.name} trains {row}; '
+            f'write {row}:1 into the sum'
+        )
+    texts = given[f'{row}.texts'] or 'joined'
+    targets = {part: task.targets(rows) for part, rows in parts.items()}
+    alone = texts_of(parts['train'], texts)
+
+    import infoword_tf
+    from infoword_tf.data.examples import lay_out
+    from infoword_tf.training import fit
+    from infoword_tf.training.run import Labelled
+
+    loaded = infoword_tf.load(given['init'])
+    kept: dict[str, Any] = {}
+    decided: dict[str, Any] = {'objectives': objectives, 'task': task.name}
+    if task.labels:
+        kept['labels'] = task.labels
+        decided['label.classes'] = len(task.labels)
+        # Scores of other classes are no start.
+        if tuple(loaded.config.labels) != task.labels:
+            loaded.model.objectives.pop('label', None)
+    examples = {}
+    digest = hashlib.blake2b(digest_size=16)
+    for part, rows in parts.items():
+        counts = (
+            {row: np.bincount(targets[part], minlength=len(task.labels))}
+            if task.labels
+            else {row: np.zeros(0, np.int64)}
+        )
+        both = alone if part == 'train' else texts_of(rows, texts)
+        examples[part], cut = lay_out(
+            loaded, both, given['seq_len'], {row: targets[part]}, counts
+        )
+        if cut:
+            print(
+                f'{rows.where}: {cut:,} of {len(rows.first):,} texts are cut '
+                f'at --seq_len={given["seq_len"]} tokens',
+                flush=True,
+            )
+        for array in (examples[part].ids, examples[part].begins,
+                      targets[part]):  # fmt: skip
+            digest.update(np.ascontiguousarray(array).tobytes())
+    others = set(parse(objectives)) - {'label', 'score', 'span'}
+    if others and not given['corpus']:
+        decided |= own_text(parts)
+    goal = fit.Goal(f'heldout/{row}/{task.metrics[0]}')
+    return Prepared(
+        Labelled(
+            examples['train'],
+            examples['heldout'],
+            digest.hexdigest(),
+            goal,
+            {row: measure_of(task)},
+            kept,
+            loaded,
+        ),
+        decided,
+    )
+
+
+def pace(
+    examples: int, given: Mapping[str, Any], epochs: float
+) -> dict[str, Any]:
+    """--steps and --eval_every: an epoch between two held-out scores.
+
+    Args:
+        examples: n of an epoch.
+        given: by flag of the trainer, its value.
+        epochs: how many.
+    """
+    updates = max(1, examples // given['batch_size'])
+    steps = max(1, round(epochs * updates))
+    if flags.FLAGS['steps'].present:
+        steps = given['steps']
+    return {
+        'steps': steps,
+        'eval_every': given['eval_every'] or min(updates, steps),
+        'log_every': given['log_every'] or min(100, max(1, steps // 50)),
+    }
+
+
+def train_once(
+    prepared: Prepared,
+    own: Mapping[str, Any],
+    **decided: Any,
+) -> dict[str, Any]:
+    """One run.
+
+    Args:
+        prepared: what it needs.
+        own: flags of `define`, by name.
+        **decided: by flag of the trainer, what else is decided.
+
+    Returns:
+        The best record of metrics.jsonl.
+    """
+    given = {**train.values(), **prepared.decided, **decided}
+    labelled = prepared.labelled
+    found = pace(labelled.train.size, given, own['epochs'])
+    goal = labelled.goal._replace(patience=own['patience_evals'])
+    return train.train(
+        labelled._replace(goal=goal), {**prepared.decided, **found, **decided}
+    )
+
+
+def result(task: Task, best: Mapping[str, Any]) -> dict[str, Any]:
+    """What a command says of its best weights.
+
+    Args:
+        task: what was asked.
+        best: record of metrics.jsonl.
+    """
+    found = f'heldout/{task.row}/'
+    bound = {
+        name: round(best[f'{found}{name}'], 6)
+        for name in ('mi', 'ceiling', 'loss')
+        if f'{found}{name}' in best
+    }
+    return {
+        'task': task.name,
+        **{m: round(best[f'{found}{m}'], 6) for m in task.metrics},
+        **bound,
+        'step': best['step'],
+        'seconds': best.get('seconds'),
+    }
+
+
+def finish(
+    workdir: pathlib.Path, values: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Keeps a result beside all that was measured of it, and says it."""
+    path = workdir / 'metrics.json'
+    files.write_json(path, {**json.loads(path.read_text()), **values})
+    print(json.dumps(values), flush=True)
+    return dict(values)
+
+
+def spread(values: Sequence[float]) -> tuple[float, float]:
+    """Mean and standard deviation (of a sample) of some seeds."""
+    mean = math.fsum(values) / len(values)
+    if len(values) < 2:
+        return mean, 0.0
+    squares = math.fsum((v - mean) ** 2 for v in values)
+    return mean, math.sqrt(squares / (len(values) - 1))

@@ -1,0 +1,193 @@
+"""Measures of predictions, as GLUE defines them, and their confusion matrix."""
+
+import pathlib
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from infoword_tf import files
+from infoword_tf.pictures.palette import INK, LINE, QUIET
+
+MOST_CLASSES = 50  # of a picture; rarer ones are put together
+_FEW, _SOME = 8, 25  # classes: with counts and shares; with counts
+_LONGEST = 24  # letters of a name
+_COLOURS = ('#ffffff', '#8fb8de', '#3f6491')  # from none to all of a row
+
+
+def confusion(
+    predictions: np.ndarray, targets: np.ndarray, classes: int
+) -> np.ndarray:
+    """How often each class was taken for each.
+
+    Args:
+        predictions: [n] numbers of classes.
+        targets: [n].
+        classes: how many there are.
+
+    Returns:
+        [classes, classes] int64; rows are targets.
+    """
+    pairs = np.asarray(targets, np.int64) * classes + predictions
+    return np.bincount(pairs, minlength=classes**2).reshape(classes, classes)
+
+
+def accuracy(predictions: np.ndarray, targets: np.ndarray) -> float:
+    """The share of [n] predictions that are right."""
+    return float(np.mean(np.equal(predictions, targets)))
+
+
+def f1(predictions: np.ndarray, targets: np.ndarray) -> float:
+    """F1 of class 1: 2 tp / (2 tp + fp + fn); 0 where none is right."""
+    predicted, wanted = np.equal(predictions, 1), np.equal(targets, 1)
+    right = np.sum(predicted & wanted)
+    if not right:
+        return 0.0
+    return float(2 * right / (np.sum(predicted) + np.sum(wanted)))
+
+
+def matthews(predictions: np.ndarray, targets: np.ndarray) -> float:
+    """Matthews' correlation of [n] classes, of two or more (Gorodkin 2004).
+
+    0 where all predictions, or all targets, are one class.
+    """
+    classes = 1 + int(max(np.max(predictions), np.max(targets)))
+    counts = confusion(predictions, targets, classes).astype(np.float64)
+    total, right = counts.sum(), np.trace(counts)
+    predicted, wanted = counts.sum(0), counts.sum(1)
+    spread = (total**2 - predicted @ predicted) * (total**2 - wanted @ wanted)
+    if not spread:
+        return 0.0
+    return float((right * total - predicted @ wanted) / np.sqrt(spread))
+
+
+def pearson(predictions: np.ndarray, targets: np.ndarray) -> float:
+    """Pearson's correlation of [n] scores; 0 where either is constant."""
+    found = [np.asarray(x, np.float64) for x in (predictions, targets)]
+    if any(np.ptp(x) == 0 for x in found):
+        return 0.0
+    a, b = (x - x.mean() for x in found)
+    return float(np.clip(a @ b / np.sqrt((a @ a) * (b @ b)), -1, 1))
+
+
+def spearman(predictions: np.ndarray, targets: np.ndarray) -> float:
+    """Spearman's: Pearson's of ranks; equal scores share their mean rank."""
+    from scipy import stats
+
+    return pearson(stats.rankdata(predictions), stats.rankdata(targets))
+
+
+MEASURES = {
+    'accuracy': accuracy,
+    'f1': f1,
+    'matthews': matthews,
+    'pearson': pearson,
+    'spearman': spearman,
+}
+
+
+# ---------------------------------------------------------------------- picture
+
+
+def draw_confusion(
+    path: pathlib.Path,
+    names: Sequence[str],
+    targets: np.ndarray,
+    predictions: np.ndarray,
+) -> None:
+    """Draws a confusion matrix into a PNG: counts, and shares of each row.
+
+    Of many classes the commonest are shown, the others as one.
+
+    Args:
+        path: of the PNG.
+        names: of the classes.
+        targets: [n] numbers of classes.
+        predictions: [n].
+
+    Raises:
+        OSError: the PNG cannot be written.
+    """
+    from matplotlib.figure import Figure
+
+    counts = confusion(predictions, targets, len(names))
+    right = np.trace(counts)
+    short, counts = _commonest(list(map(_cut, names)), counts)
+    size, longest = len(short), max(map(len, short))
+    # Inches of a cell: that of few classes holds a count and a share.
+    cell = 0.85 if size <= _FEW else 0.45 if size <= _SOME else 0.2
+    is_flat = size <= _FEW and longest <= 13  # names below stand upright
+    side = max(size * cell, 2.4)
+    left = 0.55 + 0.075 * longest
+    bottom = 0.6 if is_flat else left - 0.1
+    figure = Figure((left + side + 0.3, bottom + side + 0.45), dpi=150)
+    width, height = figure.get_size_inches()
+    axes = figure.add_axes(
+        (left / width, bottom / height, side / width, side / height)
+    )
+    _fill(axes, counts)
+    axes.set_xticks(range(size), short, rotation=0 if is_flat else 90)
+    axes.set_yticks(range(size), short)
+    axes.set_xlabel('predicted', color=QUIET)
+    axes.set_ylabel('true', color=QUIET)
+    axes.set_title(
+        f'{right:,} of {len(targets):,} right ({right / len(targets):.1%})',
+        color=INK,
+        fontsize=10,
+    )
+    with files.written(path) as partial:
+        figure.savefig(partial, format='png')
+
+
+def _cut(name: str) -> str:
+    if len(name) > _LONGEST:
+        name = f'{name[: _LONGEST - 1]}…'
+    return name.replace('$', r'\$')  # between two there would be mathematics
+
+
+def _fill(axes: Any, counts: np.ndarray) -> None:
+    """Colours cells by their share of the row, and writes into them."""
+    from matplotlib.colors import LinearSegmentedColormap
+
+    size = len(counts)
+    shares = counts / np.maximum(counts.sum(1, keepdims=True), 1)
+    blues = LinearSegmentedColormap.from_list('shares', _COLOURS)
+    axes.imshow(shares, blues, vmin=0, vmax=1, aspect='auto')
+    for set_ticks in (axes.set_xticks, axes.set_yticks):
+        set_ticks(np.arange(size + 1) - 0.5, minor=True)
+    axes.grid(which='minor', color=LINE, linewidth=0.6)
+    axes.tick_params(which='minor', length=0)
+    axes.tick_params(
+        length=0, labelsize=8 if size <= _SOME else 6, labelcolor=INK
+    )
+    axes.spines[:].set_color(LINE)
+    for row, column in zip(*np.nonzero(counts), strict=True):
+        if size > _SOME:
+            break  # too small to be read
+        share = shares[row, column]
+        text = f'{counts[row, column]:,}'
+        axes.text(
+            column,
+            row,
+            f'{text}\n{share:.1%}' if size <= _FEW else text,
+            ha='center',
+            va='center',
+            fontsize=8 if size <= _FEW else 6,
+            color='white' if share > 0.6 else INK,
+        )
+
+
+def _commonest(
+    names: list[str], counts: np.ndarray
+) -> tuple[list[str], np.ndarray]:
+    """At most MOST_CLASSES classes; the last is all that are rarer."""
+    if len(names) <= MOST_CLASSES:
+        return names, counts
+    order = np.argsort(-counts.sum(1), kind='stable')
+    kept = np.sort(order[: MOST_CLASSES - 1])
+    place = np.full(len(names), MOST_CLASSES - 1)
+    place[kept] = np.arange(MOST_CLASSES - 1)
+    fewer = np.zeros((MOST_CLASSES, MOST_CLASSES), counts.dtype)
+    np.add.at(fewer, (place[:, None], place[None, :]), counts)
+    others = f'{len(names) - len(kept)} others'
+    return [*(names[number] for number in kept), others], fewer

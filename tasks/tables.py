@@ -1,0 +1,377 @@
+"""Labelled tables: TSV, CSV, JSON lines, or a data set of TFDS.
+
+    table = tables.open_table('reviews.csv.gz')
+    rows = tables.rows_of(table, text='review', label='stars')
+    classes = tables.classes(rows)
+    targets = tables.known_labels(rows, classes)
+
+The first line of TSV and CSV names the columns. A cell of TSV is what lies
+between tabs, whatever it holds; CSV knows quotes (RFC 4180). Of JSON lines the
+columns are the names of the first line's object. A file that ends in .gz is
+read as it is; every file is UTF-8 and read as a stream.
+"""
+
+import csv
+import gzip
+import itertools
+import json
+import pathlib
+import zlib
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, BinaryIO, NamedTuple
+
+import numpy as np
+
+Cells = tuple[str | None, ...]
+_LONGEST_CELL = 1 << 24  # characters; a quote that is never closed ends there
+_LARGEST = 3e38  # of float32
+
+
+class Table(NamedTuple):
+    """Rows of named columns, read once.
+
+    Attributes:
+        where: the file, or the data set and its split.
+        names: of the columns.
+        rows: (number of the line, from 1; a cell a column, None where it holds
+            nothing), in order. Of a data set lines count examples.
+    """
+
+    where: str
+    names: tuple[str, ...]
+    rows: Iterator[tuple[int, Cells]]
+
+
+class Rows(NamedTuple):
+    """n examples of a table.
+
+    Attributes:
+        first: texts.
+        second: texts; None: there is one text an example.
+        labels: names of classes; None: they are not known or not wanted.
+        scores: [n] float32; likewise.
+        where: as of the table.
+        lines: [n] int64 numbers of lines.
+    """
+
+    first: list[str]
+    second: list[str] | None
+    labels: list[str] | None
+    scores: np.ndarray | None
+    where: str
+    lines: np.ndarray
+
+
+# ---------------------------------------------------------------------- reading
+
+
+def open_table(
+    name: str,
+    names: Sequence[str] | None = None,
+    broken: Callable[[str], None] | None = None,
+) -> Table:
+    """Opens a table; what is wrong further down is said when it is read.
+
+    Args:
+        name: a path that ends in .tsv, .txt (as .tsv), .csv or .jsonl, perhaps
+            with .gz; or `tfds:NAME[/CONFIG][:SPLIT]`, by default its train.
+        names: of the columns, where a TSV or CSV has no line of names.
+        broken: takes the complaint of a line with too many or too few cells,
+            which is then left out; None: it is raised.
+
+    Raises:
+        FileNotFoundError: there is no such file.
+        ValueError: it is empty or malformed; with file and line.
+    """
+    if name.startswith('tfds:'):
+        return _open_tfds(name.removeprefix('tfds:'))
+    path = pathlib.Path(name).expanduser()
+    suffix = pathlib.Path(path.name.removesuffix('.gz')).suffix
+    if suffix not in _READERS:
+        raise ValueError(
+            f'{path}: its name must end in {", ".join(_READERS)} (or the same '
+            'and .gz), which says how to read it, or be tfds:NAME'
+        )
+    if not path.is_file():
+        raise FileNotFoundError(f'{path}: there is no such file')
+    rows = _READERS[suffix](path)
+    try:
+        first = next(rows)
+    except StopIteration:
+        raise ValueError(f'{path} is empty') from None
+    if suffix == '.jsonl':
+        found, rows = tuple(first[1]), itertools.chain([first], rows)
+        return Table(str(path), found, _by_name(rows, found, path))
+    if names is None:
+        found = tuple(first[1])
+    else:
+        found, rows = tuple(names), itertools.chain([first], rows)
+    return Table(str(path), found, _whole(rows, found, path, broken))
+
+
+def _whole(
+    rows: Iterable[tuple[int, Sequence[str]]],
+    names: Sequence[str],
+    path: pathlib.Path,
+    broken: Callable[[str], None] | None,
+) -> Iterator[tuple[int, Cells]]:
+    """Yields rows that have as many cells as there are names."""
+    for line, cells in rows:
+        if len(cells) == len(names):
+            yield line, tuple(cells)
+        elif len(cells) > 1 or (cells and cells[0].strip()):  # no blank line
+            complaint = (
+                f'{path}, line {line}: {len(cells)} cell(s), where there are '
+                f'{len(names)} columns ({", ".join(names)})'
+            )
+            if broken is None:
+                raise ValueError(complaint)
+            broken(complaint)
+
+
+def _by_name(
+    rows: Iterable[tuple[int, dict[str, Any]]],
+    names: Sequence[str],
+    path: pathlib.Path,
+) -> Iterator[tuple[int, Cells]]:
+    """Yields objects as rows."""
+    for line, record in rows:
+        cells = []
+        for name in names:
+            value = record.get(name)
+            if isinstance(value, str):
+                # Half a surrogate pair has no UTF-8.
+                value = value.encode('utf-8', 'replace').decode()
+            elif isinstance(value, dict | list):
+                value = None  # no cell; whoever wants it complains
+            elif value is not None:
+                value = json.dumps(value)
+            cells.append(value)
+        yield line, tuple(cells)
+
+
+def _lines(path: pathlib.Path) -> Iterator[str]:
+    """Yields lines with their ends, the first without a byte order mark."""
+    with _open(path) as file:
+        try:
+            for number, line in enumerate(file, 1):
+                try:
+                    text = line.decode()
+                except UnicodeDecodeError as error:
+                    raise ValueError(
+                        f'{path}, line {number} is not UTF-8: byte '
+                        f'0x{line[error.start]:02x} at {error.start:,} of it '
+                        f'({error.reason})'
+                    ) from None
+                yield text.removeprefix('\ufeff') if number == 1 else text
+        except (EOFError, gzip.BadGzipFile, zlib.error) as error:
+            raise ValueError(f'{path} is cut or damaged ({error})') from None
+
+
+def _open(path: pathlib.Path) -> BinaryIO:
+    return gzip.open(path) if path.suffix == '.gz' else open(path, 'rb')
+
+
+def _read_tsv(path: pathlib.Path) -> Iterator[tuple[int, list[str]]]:
+    for number, line in enumerate(_lines(path), 1):
+        yield number, line.removesuffix('\n').removesuffix('\r').split('\t')
+
+
+def _read_csv(path: pathlib.Path) -> Iterator[tuple[int, list[str]]]:
+    """Yields records with the line that each begins on."""
+    csv.field_size_limit(_LONGEST_CELL)
+    reader = csv.reader(_lines(path), strict=True)
+    begin = 1
+    while True:
+        try:
+            cells = next(reader)
+        except StopIteration:
+            return
+        except csv.Error as error:
+            raise ValueError(
+                f'{path}, line {begin}: no CSV ({error}); where quotes are '
+                'only characters the file is a .tsv'
+            ) from None
+        yield begin, cells
+        begin = reader.line_num + 1
+
+
+def _read_jsonl(path: pathlib.Path) -> Iterator[tuple[int, dict[str, Any]]]:
+    for number, line in enumerate(_lines(path), 1):
+        if not line.strip():
+            continue
+        try:
+            record = json.loads(line)
+        except ValueError as error:
+            why = getattr(error, 'msg', error)
+            raise ValueError(
+                f'{path}, line {number}: no JSON ({why})'
+            ) from None
+        if not isinstance(record, dict):
+            raise ValueError(f'{path}, line {number}: expected a JSON object')
+        yield number, record
+
+
+_READERS = {
+    '.tsv': _read_tsv,
+    '.txt': _read_tsv,
+    '.csv': _read_csv,
+    '.jsonl': _read_jsonl,
+}
+
+
+def _open_tfds(spec: str) -> Table:
+    """A split of a data set; a class is its name, -1 is no label."""
+    from infoword_tf.data import prepared
+
+    name, split = prepared.parse(spec, 'SPLIT')
+    found = prepared.open_prepared(name)
+    split = split or 'train'
+    prepared.check_split(found, split)
+    where = f'{found.name}:{split}'
+    names = tuple(found.features)
+
+    def cells() -> Iterator[tuple[int, Cells]]:
+        features = [found.features[name] for name in names]
+        rows = prepared.read(found, split, names)
+        for line, values in enumerate(rows, 1):
+            at = itertools.repeat(f'{where}, line {line}')
+            yield line, tuple(map(_cell, features, values, at))
+
+    return Table(where, names, cells())
+
+
+def _cell(feature: Any, value: Any, where: str) -> str | None:
+    from infoword_tf.data import prepared
+
+    if isinstance(value, bytes):
+        return prepared.text_of(value, where)
+    if hasattr(feature, 'int2str'):
+        return None if value < 0 else feature.int2str(int(value))
+    return str(value)
+
+
+# ------------------------------------------------------------------------- rows
+
+
+def rows_of(
+    table: Table,
+    text: str,
+    pair: str | None = None,
+    label: str | None = None,
+    regress: bool = False,
+) -> Rows:
+    """Reads what a task wants of a table.
+
+    Args:
+        table: read to its end.
+        text: column of the first text.
+        pair: column of the second; None: there is one.
+        label: column of the class or score; None: it is not read.
+        regress: labels are scores.
+
+    Raises:
+        ValueError: a column is missing, a row lacks a text or its label, a
+            score is no finite number, or there is no row; with file and line.
+    """
+    wanted = [text, *filter(None, (pair, label))]
+    places = [_place(table, name) for name in wanted]
+    columns: list[list[str]] = [[] for _ in wanted]
+    lines = []
+    for line, cells in table.rows:
+        for name, place, column in zip(wanted, places, columns, strict=True):
+            cell = cells[place]
+            if cell is None or (name == label and not cell.strip()):
+                what = 'label' if name == label else 'text'
+                raise ValueError(
+                    f'{table.where}, line {line}: there is no {what} in the '
+                    f'column {name}'
+                )
+            column.append(cell.strip() if name == label else cell)
+        lines.append(line)
+    if not lines:
+        raise ValueError(f'{table.where} has no rows')
+    labels = columns[-1] if label else None
+    scores = None
+    if regress and labels is not None:
+        found = map(_score, labels, lines, itertools.repeat(table.where))
+        scores, labels = np.fromiter(found, np.float32, len(labels)), None
+    return Rows(
+        columns[0],
+        columns[1] if pair else None,
+        labels,
+        scores,
+        table.where,
+        np.array(lines),
+    )
+
+
+def _place(table: Table, name: str) -> int:
+    """Which column has a name."""
+    if table.names.count(name) != 1:
+        how = 'no' if name not in table.names else 'more than one'
+        raise ValueError(
+            f'{table.where} has {how} column {name!r}: its columns are '
+            f'{", ".join(table.names)}'
+        )
+    return table.names.index(name)
+
+
+def _score(cell: str, line: int, where: str) -> float:
+    try:
+        score = float(cell)
+        if abs(score) < _LARGEST:  # and no NaN
+            return score
+    except ValueError:
+        pass
+    raise ValueError(
+        f'{where}, line {line}: {cell[:40]!r} is no score: expected a finite '
+        'number'
+    )
+
+
+def classes(rows: Rows) -> list[str]:
+    """The labels that occur, in order: of whole numbers theirs.
+
+    Raises:
+        ValueError: there is one alone, of which nothing can be learned.
+    """
+    found = set(rows.labels)
+    if len(found) == 1:
+        raise ValueError(
+            f'{rows.where}: every row is labelled {min(found)!r}; there is '
+            'nothing to tell apart'
+        )
+    try:
+        return sorted(found, key=lambda label: (int(label), label))
+    except ValueError:
+        return sorted(found)
+
+
+def known_labels(rows: Rows, known: Sequence[str]) -> np.ndarray:
+    """The numbers of the labels.
+
+    Args:
+        rows: labelled.
+        known: classes in order.
+
+    Returns:
+        [n] int32.
+
+    Raises:
+        ValueError: a label is not among them; with its line.
+    """
+    numbers = {label: number for number, label in enumerate(known)}
+    found = [numbers.get(label, -1) for label in rows.labels]
+    if -1 in found:
+        row = found.index(-1)
+        raise ValueError(
+            f'{rows.where}, line {rows.lines[row]}: the label '
+            f'{rows.labels[row]!r} is unknown: known are {_named(known)}'
+        )
+    return np.array(found, np.int32)
+
+
+def _named(labels: Sequence[str], most: int = 20) -> str:
+    more = f' and {len(labels) - most} more' if len(labels) > most else ''
+    return ', '.join(labels[:most]) + more

@@ -1,0 +1,205 @@
+"""Corpora of tensorflow-datasets, from builders of our own."""
+
+import pathlib
+import sys
+from unittest import mock
+
+import tensorflow as tf
+from absl.testing import absltest, parameterized
+
+from infoword_tf.data import corpora, opened, prepared
+from infoword_tf.data.documents import Document
+from tests import places
+from tests.data import datasets
+
+TEXT = datasets.kinds.Text()
+FOLDER = None
+
+
+def texts(*found):
+    return [{'text': text} for text in found]
+
+
+def setUpModule():
+    """Data sets of every kind, prepared once."""
+    global FOLDER
+    FOLDER = places.make()
+    plain = {'text': TEXT}
+    prepare = datasets.prepare
+    many = texts(*(f'Number {n} is here. So it is.' for n in range(300)))
+    held = texts('Ämter are held. Twice.\n\nBelow.', '  \n')
+    prepare(FOLDER, 'both', plain, {
+        'train': many, 'validation': texts('V.'), 'test': held})  # fmt: skip
+    prepare(FOLDER, 'validated', plain, {
+        'validation': texts('V.'), 'train': many})  # fmt: skip
+    prepare(FOLDER, 'alone', plain, {'train': many})
+    prepare(FOLDER, 'parts', plain, {'en': texts('A.'), 'de': texts('B.')})
+    prepare(FOLDER, 'named', {
+        'id': tf.int64,
+        'more': {'title': TEXT, 'body': TEXT},
+    }, {'train': [
+        {'id': n, 'more': {'title': f'Title {n}. A.', 'body': f'Body {n}. A.'}}
+        for n in range(2)
+    ]}, config='one')  # fmt: skip
+    prepare(FOLDER, 'numbers', {
+        'x': tf.float32, 'y': datasets.kinds.Tensor(shape=(2,), dtype=tf.string)
+    }, {'train': [{'x': 1.0, 'y': ['a', 'b']}]})  # fmt: skip
+    prepare(FOLDER, 'spoilt', plain, {'train': texts('fine', b'a\xff')})
+    prepare(FOLDER, 'records', plain, {'train': many, 'test': held},
+            file_format='array_record')  # fmt: skip
+
+
+class PreparedTest(parameterized.TestCase):
+    def setUp(self):
+        super().setUp()
+        self.enterContext(datasets.only(FOLDER))
+
+    @parameterized.parameters('both', 'records')
+    def test_documents(self, name):
+        """The test split is held out; blank texts are no documents."""
+        corpus = corpora.open_corpus(f'tfds:{name}')
+        self.assertEqual(corpus.name, f'tfds:{name}')
+        sentences = ('Ämter are held.', 'Twice.', 'Below.')
+        for _ in range(2):
+            (found,) = corpus.heldout()
+            self.assertEqual(found.sentences, sentences)
+            self.assertRegex(found.source, f'^tfds:{name}, test [01]$')
+            self.assertEqual(
+                {document.sentences for document in corpus.train()},
+                {(f'Number {n} is here.', 'So it is.') for n in range(300)},
+            )
+
+    def test_a_run_opens_it(self):
+        text = opened.open_text(
+            opened.TextChoices('tfds:both', tokenizer='words')
+        )
+        # Seven words and a [SEP] each, and five words.
+        self.assertLen(text.train.ids, 300 * 8)
+        self.assertLen(text.heldout.ids, 6)
+
+    def test_the_order_is_the_same_each_time(self):
+        corpus = corpora.open_corpus('tfds:both')
+        self.assertEqual(list(corpus.train()), list(corpus.train()))
+
+    @parameterized.parameters(
+        ('both', 'validation', 'V.'),
+        ('validated', None, 'V.'),
+        ('validated', 'validation', 'V.'),
+    )
+    def test_what_is_held_out(self, name, heldout, sentence):
+        corpus = corpora.open_corpus(f'tfds:{name}', heldout)
+        (found,) = corpus.heldout()
+        self.assertEqual(found.sentences, (sentence,))
+
+    def test_held_out_by_hash(self):
+        """As of text: the same documents are held out."""
+        corpus = corpora.open_corpus('tfds:alone')
+        train = {d.text for d in corpus.train()}
+        heldout = {d.text for d in corpus.heldout()}
+        self.assertLen(train | heldout, 300)
+        self.assertEmpty(train & heldout)
+        path = pathlib.Path(self.create_tempdir().full_path) / 'a.txt'
+        path.write_text(
+            '\n\n'.join(f'Number {n} is here. So it is.' for n in range(300))
+        )
+        same = corpora.open_corpus(f'text:{path}')
+        self.assertEqual(heldout, {d.text for d in same.heldout()})
+
+    @parameterized.parameters(
+        ('named/one:more/body', 'Body'),
+        ('named/one:more/title', 'Title'),
+        ('named/one:1.0.0:more/body', 'Body'),
+        ('validated:1.0.0:text', 'Number'),
+        ('validated:text', 'Number'),
+    )
+    def test_features(self, spec, begin):
+        corpus = corpora.open_corpus(f'tfds:{spec}')
+        self.assertEqual(corpus.name, f'tfds:{spec}')
+        self.assertEqual({d.text.split()[0] for d in corpus.train()}, {begin})
+
+    def test_fingerprints_differ(self):
+        """By data set, by feature, by what is held out; not by call."""
+        found = [
+            corpora.open_corpus(*given).fingerprint
+            for given in (
+                ('tfds:both',),
+                ('tfds:both', 'validation'),
+                ('tfds:alone',),
+                ('tfds:named/one:more/body',),
+                ('tfds:named/one:more/title',),
+            )
+        ]
+        self.assertLen(set(found), 5)
+        self.assertEqual(
+            found[0], corpora.open_corpus('tfds:both', 'test').fingerprint
+        )
+
+    def test_it_streams(self):
+        """The first document comes without the others being read."""
+        corpus = corpora.open_corpus('tfds:spoilt')
+        found = prepared.open_prepared('spoilt')
+        self.assertLen(list(prepared.read(found, 'train', ['text'])), 2)
+        with self.assertRaisesRegex(ValueError, 'train [01] is not UTF-8'):
+            list(corpus.train())
+
+    def test_long_texts_go_on(self):
+        found = prepared.Prepared('tfds:x', None, {})
+        with (
+            mock.patch.object(prepared, 'LONGEST', 10),
+            mock.patch.object(prepared, 'read', lambda *_: [(
+                b'Six of. Six of. Six of.\nSix of.',)]),
+        ):  # fmt: skip
+            parts = list(prepared.read_documents(found, 'train', 'text'))
+        self.assertEqual(
+            parts,
+            [Document(('Six of.',) * 2, 'tfds:x, train 0')] * 2,
+        )
+
+    @parameterized.parameters(
+        ('', 'tfds: is no name: expected tfds:NAME'),
+        ('a:b:c', 'is no name'),
+        ('alon', 'no data set of this name'),
+        ('huggingface:squad', 'no data set of this name'),
+        ('imbd_reviews', 'the nearest are imdb_reviews'),
+        ('glue/rte', r'never prepared: .*glue/rte/2.0.0 is not there.*'
+         r"builder\('glue/rte'\).download_and_prepare\(\).*TFDS_DATA_DIR"),
+        ('glue/xx', 'glue/xx cannot be opened .*BuilderConfig xx not found'),
+        ('glue/rte:0.0.1', 'glue/rte:0.0.1 cannot be opened'),
+        ('a b', 'cannot be opened .*a b'),
+        ('numbers', 'no text feature: its features are x, y'),
+        ('alone:words', "no text feature 'words': it has text"),
+        ('named/one', 'several text features: name one of more/body, '
+         'more/title after a colon'),
+        ('parts', "no split 'train': it has (de, en|en, de)"),
+    )  # fmt: skip
+    def test_complaints(self, spec, message):
+        with self.assertRaisesRegex(ValueError, message) as caught:
+            corpora.open_corpus(f'tfds:{spec}')
+        self.assertNotIn('\n', str(caught.exception))
+
+    @parameterized.parameters(
+        ('both', 'dev', "no split 'dev': it has"),
+        ('both', 'train', 'must name another one'),
+        ('alone', 'train', 'must name another one'),
+    )
+    def test_complaints_of_what_is_held_out(self, name, heldout, message):
+        with self.assertRaisesRegex(ValueError, message):
+            corpora.open_corpus(f'tfds:{name}', heldout)
+
+    def test_without_tensorflow_datasets(self):
+        with (
+            mock.patch.dict(sys.modules, {'tensorflow_datasets': None}),
+            self.assertRaisesRegex(ValueError, 'does not import .*pip install'),
+        ):
+            corpora.open_corpus('tfds:both')
+
+    def test_values_of_all_kinds(self):
+        found = prepared.open_prepared('named/one')
+        self.assertEqual(found.splits, ('train',))
+        self.assertCountEqual(found.features, ['id', 'more/title', 'more/body'])
+        rows = list(prepared.read(found, 'train', ['id', 'more/title']))
+        self.assertCountEqual(rows, [(0, b'Title 0. A.'), (1, b'Title 1. A.')])
+
+
+if __name__ == '__main__':
+    absltest.main()

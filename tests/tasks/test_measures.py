@@ -1,0 +1,152 @@
+"""tasks.measures on predictions whose measures are worked out by hand."""
+
+import math
+import pathlib
+import warnings
+from unittest import mock
+
+import numpy as np
+from absl.testing import absltest, parameterized
+from matplotlib import figure, image
+
+from tasks import measures
+
+# 3 true positives, 1 false negative, 1 false positive, 5 true negatives.
+TARGETS = np.array([1, 1, 1, 1, 0, 0, 0, 0, 0, 0])
+PREDICTIONS = np.array([1, 1, 1, 0, 1, 0, 0, 0, 0, 0])
+# Of targets 0, 1 and 2: (2, 1, 0), (0, 2, 0) and (0, 1, 2) are taken so.
+THREE = np.array([0, 0, 0, 1, 1, 2, 2, 2])
+TAKEN = np.array([0, 0, 1, 1, 1, 1, 2, 2])
+
+
+class MeasuresTest(parameterized.TestCase):
+    def setUp(self):
+        super().setUp()
+        self.enterContext(warnings.catch_warnings())
+        warnings.simplefilter('error')
+
+    @parameterized.parameters(
+        ('accuracy', PREDICTIONS, TARGETS, 0.8),
+        ('f1', PREDICTIONS, TARGETS, 2 * 3 / (2 * 3 + 1 + 1)),
+        ('f1', 1 - PREDICTIONS, 1 - TARGETS, 10 / 12),
+        # (3 * 5 - 1 * 1) / sqrt(4 * 4 * 6 * 6)
+        ('matthews', PREDICTIONS, TARGETS, 14 / 24),
+        ('matthews', 1 - PREDICTIONS, TARGETS, -14 / 24),
+        ('matthews', TARGETS, TARGETS, 1.0),
+        ('accuracy', TAKEN, THREE, 6 / 8),
+        # Predicted 2, 4, 2, wanted 3, 2, 3: of 8, 6 are right.
+        ('matthews', TAKEN, THREE, (6 * 8 - 20) / math.sqrt(
+            (64 - 24) * (64 - 22))),
+        # Deviations -3, -1, 1, 3 (halves) and -7, 1, -3, 9 (quarters).
+        ('pearson', [1, 2, 3, 4], [1, 3, 2, 5], 44 / math.sqrt(20 * 140)),
+        ('pearson', [1, 2, 3], [-1, -2, -3], -1.0),
+        # Ranks 1 2 3 4 and 1 3 2 4: 1 - 6 * 2 / (4 * 15).
+        ('spearman', [0.1, 0.2, 0.3, 9.0], [1, 3, 2, 5], 0.8),
+        # Ranks 1.5, 1.5, 3 and 1, 2, 3: 1.5 / sqrt(1.5 * 2).
+        ('spearman', [1, 1, 2], [4, 5, 6], math.sqrt(3) / 2),
+    )  # fmt: skip
+    def test_worked_by_hand(self, name, predictions, targets, expected):
+        measure = measures.MEASURES[name]
+        found = measure(np.array(predictions), np.array(targets))
+        self.assertIsInstance(found, float)
+        self.assertAlmostEqual(found, expected, places=12)
+
+    @parameterized.parameters('f1', 'matthews', 'pearson', 'spearman')
+    def test_constant_predictions(self, name):
+        """0, as GLUE has it, and no warning; also of constant targets."""
+        for constant in (0, 0.1, 7):
+            same = np.full(10, constant)
+            if name in ('f1', 'matthews'):
+                same = same.astype(int)
+            found = measures.MEASURES[name](same, TARGETS)
+            self.assertEqual(found, 0.0)
+            self.assertEqual(measures.MEASURES[name](TARGETS, same), 0.0)
+
+    def test_all_taken_for_the_positive(self):
+        ones = np.ones(10, int)
+        self.assertAlmostEqual(measures.f1(ones, TARGETS), 8 / 14)
+        self.assertEqual(measures.f1(ones, ones), 1.0)
+
+    def test_scores_of_one_precision_and_far_from_zero(self):
+        a = np.float32([1e4, 1e4 + 1, 1e4 + 2])
+        self.assertAlmostEqual(measures.pearson(a, [1, 2, 3]), 1.0, places=12)
+
+    def test_confusion(self):
+        np.testing.assert_array_equal(
+            measures.confusion(TAKEN, THREE, 4),
+            [[2, 1, 0, 0], [0, 2, 0, 0], [0, 1, 2, 0], [0, 0, 0, 0]],
+        )
+
+
+class PictureTest(parameterized.TestCase):
+    def setUp(self):
+        super().setUp()
+        self.path = pathlib.Path(self.create_tempdir().full_path) / 'a.png'
+
+    def drawn(self, *arguments):
+        """What is written into the picture: cells, names, the title."""
+        with mock.patch.object(
+            figure.Figure, 'savefig', autospec=True,
+            side_effect=figure.Figure.savefig,
+        ) as save:  # fmt: skip
+            measures.draw_confusion(self.path, *arguments)
+        (axes,) = save.call_args.args[0].axes
+        cells = {
+            tuple(map(int, text.get_position())): text.get_text()
+            for text in axes.texts
+        }
+        names = [label.get_text() for label in axes.get_yticklabels()]
+        return cells, names, axes.get_title()
+
+    def test_what_it_shows(self):
+        names = ['bad', '$1 or $2', 'good']
+        cells, shown, title = self.drawn(names, THREE, TAKEN)
+        self.assertEqual(
+            cells,
+            {
+                (0, 0): '2\n66.7%',
+                (1, 0): '1\n33.3%',
+                (1, 1): '2\n100.0%',
+                (1, 2): '1\n33.3%',
+                (2, 2): '2\n66.7%',
+            },
+        )
+        self.assertEqual(shown, ['bad', r'\$1 or \$2', 'good'])
+        self.assertEqual(title, '6 of 8 right (75.0%)')
+        height, width, _ = image.imread(self.path).shape
+        self.assertBetween(height, 400, 700)
+        self.assertBetween(width, 400, 700)
+
+    def test_many_classes(self):
+        """The 49 commonest, 10 to 58, and the rest as one."""
+        targets = np.concatenate([np.arange(80), np.arange(10, 59)])
+        predictions = np.where(targets < 10, 10, targets)
+        cells, shown, title = self.drawn(
+            [f'class {n}' + 'x' * 30 * (n == 10) for n in range(80)],
+            targets,
+            predictions,
+        )
+        self.assertLen(shown, 50)
+        self.assertEqual(shown[0], 'class 10' + 'x' * 15 + '…')
+        self.assertEqual(shown[-2:], ['class 58', '31 others'])
+        self.assertEmpty(cells)  # no room
+        self.assertEqual(title, '119 of 129 right (92.2%)')
+        counts = measures.confusion(predictions, targets, 80)
+        _, fewer = measures._commonest([''] * 80, counts)
+        self.assertEqual(fewer.sum(), 129)
+        self.assertEqual(fewer[49, 0], 10)
+        self.assertEqual(fewer[49, 49], 21)
+
+    def test_nothing_is_left_where_it_fails(self):
+        with (
+            mock.patch.object(
+                figure.Figure, 'savefig', side_effect=OSError(28, 'full')
+            ),
+            self.assertRaisesRegex(OSError, 'a.png could not be written'),
+        ):
+            measures.draw_confusion(self.path, ['a', 'b'], TARGETS, TARGETS)
+        self.assertEmpty(list(self.path.parent.iterdir()))
+
+
+if __name__ == '__main__':
+    absltest.main()

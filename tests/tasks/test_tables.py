@@ -1,0 +1,258 @@
+"""tasks.tables: every kind of table, and what is said of bad ones."""
+
+import gzip
+import itertools
+import json
+
+import numpy as np
+import tensorflow as tf
+from absl.testing import absltest, parameterized
+
+from tasks import tables
+from tests import places
+from tests.data import datasets, texts
+
+NAMES = ('stars', 'review', 'about')
+ROWS = [
+    ('1', 'bad "film"', 'one, two'), ('0', 'Größe\u2028', ''), ('1', 'x', 'y')
+]  # fmt: skip
+TSV = ''.join('\t'.join(row) + '\n' for row in [NAMES, *ROWS])
+CSV = (
+    'stars,review,about\r\n1,"bad ""film""","one, two"\r\n'
+    '0,Größe\u2028,\r\n1,x,y\r\n'
+)
+JSONL = ''.join(
+    json.dumps(dict(zip(NAMES, (int(row[0]), *row[1:]), strict=True))) + '\n'
+    for row in ROWS
+)  # fmt: skip
+
+
+class TablesTest(texts.Temporary):
+    def rows(self, name, content, **more):
+        path = self.write(name, content)
+        more = {'text': 'review', 'label': 'stars', **more}
+        return tables.rows_of(tables.open_table(str(path)), **more)
+
+    @parameterized.parameters(
+        ('a.tsv', TSV, [2, 3, 4]),
+        ('a.txt', TSV.replace('\n', '\r\n'), [2, 3, 4]),
+        ('a.tsv', '\ufeff' + TSV.rstrip('\n'), [2, 3, 4]),
+        ('a.tsv.gz', TSV, [2, 3, 4]),
+        ('a.csv', CSV, [2, 3, 4]),
+        ('a.csv', '\ufeff' + CSV.rstrip(), [2, 3, 4]),
+        ('a.csv.gz', CSV.replace('\r\n', '\n'), [2, 3, 4]),
+        ('a.jsonl', JSONL, [1, 2, 3]),
+        ('a.jsonl.gz', '\n' + JSONL, [2, 3, 4]),
+    )
+    def test_the_same_rows_of_all_kinds(self, name, content, lines):
+        content = content.encode()
+        if name.endswith('.gz'):
+            content = gzip.compress(content)
+        found = self.rows(name, content, pair='about')
+        self.assertEqual(found.first, [row[1] for row in ROWS])
+        self.assertEqual(found.second, [row[2] for row in ROWS])
+        self.assertEqual(found.labels, ['1', '0', '1'])
+        self.assertIsNone(found.scores)
+        np.testing.assert_array_equal(found.lines, lines)
+        self.assertEqual(found.where, str(self.folder / name))
+
+    def test_cells_over_several_lines(self):
+        """A record's line is that on which it begins."""
+        found = self.rows(
+            'a.csv', 'review,stars\n"a\nb, c",1\n\nd,0\n"e\n\nf",0\n'
+        )
+        self.assertEqual(found.first, ['a\nb, c', 'd', 'e\n\nf'])
+        np.testing.assert_array_equal(found.lines, [2, 5, 6])
+
+    def test_one_text_without_labels(self):
+        found = self.rows('a.tsv', 'review\na\n\nb\n', label=None)
+        self.assertEqual(found.first, ['a', '', 'b'])  # an empty text is one
+        self.assertIsNone(found.labels)
+        self.assertIsNone(found.second)
+
+    def test_scores(self):
+        found = self.rows(
+            'a.tsv', 'review\tstars\na\t1.5\nb\t -2e1 \n', regress=True
+        )
+        self.assertIsNone(found.labels)
+        self.assertEqual(found.scores.dtype, np.float32)
+        np.testing.assert_array_equal(found.scores, [1.5, -20])
+
+    def test_names_from_outside(self):
+        path = self.write('a.tsv', 'x\t1\ny\t0\n')
+        table = tables.open_table(str(path), ['review', 'stars'])
+        found = tables.rows_of(table, 'review', label='stars')
+        self.assertEqual(found.labels, ['1', '0'])
+        np.testing.assert_array_equal(found.lines, [1, 2])
+
+    def test_broken_lines_are_left_out(self):
+        path = self.write('a.tsv', 'review\tstars\na\t1\nb\nc\t0\t0\nd\t0\n')
+        complaints = []
+        table = tables.open_table(str(path), broken=complaints.append)
+        found = tables.rows_of(table, 'review', label='stars')
+        self.assertEqual(found.first, ['a', 'd'])
+        self.assertLen(complaints, 2)
+        self.assertIn('line 3: 1 cell(s), where there are 2', complaints[0])
+
+    def test_it_streams(self):
+        """Rows come before a bad line far below is read."""
+        good = 'review\tstars\n' + 'a\t1\n' * 100_000
+        path = self.write('a.tsv', good.encode() + b'\xff\t1\n')
+        table = tables.open_table(str(path))
+        some = itertools.islice(table.rows, 100_000)
+        self.assertEqual({cells for _, cells in some}, {('a', '1')})
+        with self.assertRaisesRegex(ValueError, 'line 100002 is not UTF-8'):
+            next(table.rows)
+
+    def test_other_values_of_json(self):
+        lines = [{'review': 2012, 'stars': True},
+                 {'stars': False, 'review': '\ud83d\ude00 \ud83d'}]  # fmt: skip
+        found = self.rows('a.jsonl', '\n'.join(map(json.dumps, lines)))
+        self.assertEqual(found.first, ['2012', '😀 ?'])
+        self.assertEqual(found.labels, ['true', 'false'])
+
+    @parameterized.parameters(
+        ('a.tsv', '', 'a.tsv is empty'),
+        ('a.csv', '', 'a.csv is empty'),
+        ('a.jsonl', '\n\n', 'a.jsonl is empty'),
+        ('a.tsv', 'review\tstars\n', 'a.tsv has no rows'),
+        ('a.tsv', 'text\tstars\na\t1\n',
+         "no column 'review': its columns are text, stars"),
+        ('a.tsv', 'review\treview\tstars\n', "more than one column 'review'"),
+        ('a.tsv', 'review\tstars\na\t1\nb\n',
+         r'a.tsv, line 3: 1 cell\(s\), where there are 2 columns'),
+        ('a.csv', 'review,stars\na,1\nb,c,1\n', r'line 3: 3 cell\(s\)'),
+        ('a.csv', 'review,stars\n"a"b,1\n', 'line 2: no CSV'),
+        ('a.csv', 'review,stars\na,1\n"b,1\nc,0\n', 'line 3: no CSV'),
+        ('a.tsv', b'review\tstars\na\t1\n\xe4\t1\n', 'line 3 is not UTF-8'),
+        ('a.csv', b'review,stars\na,1\n\xe4,1\n', 'line 3 is not UTF-8'),
+        ('a.tsv', 'review\tstars\na\t\n',
+         'line 2: there is no label in the column stars'),
+        ('a.jsonl', '{"review": "a", "stars": 1}\n{"review": "b"}\n',
+         'line 2: there is no label'),
+        ('a.jsonl', '{"review": "a", "stars": 1}\n{"stars": 1}\n',
+         'line 2: there is no text in the column review'),
+        ('a.jsonl', '{"review": ["a"], "stars": 1}\n',
+         'line 1: there is no text'),
+        ('a.jsonl', '{"review": "a", "stars": 1}\n{"review": \n',
+         r'line 2: no JSON \(Expecting value'),
+        ('a.jsonl', '[1]\n', 'line 1: expected a JSON object'),
+        ('a.xlsx', 'x', 'must end in .tsv, .txt, .csv, .jsonl'),
+        ('a.tsv.gz', 'review\tstars', 'a.tsv.gz is cut or damaged'),
+    )  # fmt: skip
+    def test_complaints(self, name, content, message):
+        with self.assertRaisesRegex(ValueError, message) as caught:
+            self.rows(name, content)
+        self.assertIn(name, str(caught.exception))
+
+    @parameterized.parameters('nan', 'good', 'inf', '1e39', '4,5')
+    def test_complaints_of_scores(self, score):
+        with self.assertRaisesRegex(
+            ValueError, f"a.tsv, line 3: '{score}' is no score"
+        ):
+            self.rows(
+                'a.tsv', f'review\tstars\na\t1\nb\t{score}\n', regress=True
+            )
+
+    def test_a_pair_without_its_second_column(self):
+        with self.assertRaisesRegex(ValueError, "no column 'about'"):
+            self.rows('a.tsv', 'review\tstars\na\t1\n', pair='about')
+
+    def test_no_file(self):
+        with self.assertRaisesRegex(FileNotFoundError, 'b.tsv: there is no'):
+            tables.open_table(str(self.folder / 'b.tsv'))
+
+    @parameterized.parameters(
+        ('10 2 10 1', ['1', '2', '10']),
+        ('no yes no', ['no', 'yes']),
+        ('1 +1 x', ['+1', '1', 'x']),
+    )
+    def test_classes(self, labels, expected):
+        rows = self.rows('a.tsv', 'review\tstars\n' + ''.join(
+            f'a\t{label}\n' for label in labels.split()))  # fmt: skip
+        self.assertEqual(tables.classes(rows), expected)
+        np.testing.assert_array_equal(
+            tables.known_labels(rows, expected),
+            [expected.index(label) for label in labels.split()],
+        )
+
+    def test_complaints_of_labels(self):
+        rows = self.rows('a.tsv', 'review\tstars\na\tno\nb\tno\nc\t maybe \n')
+        with self.assertRaisesRegex(
+            ValueError, "a.tsv, line 4: the label 'maybe' .* known are no, yes"
+        ):
+            tables.known_labels(rows, ['no', 'yes'])
+        rows = rows._replace(labels=['no'] * 3)
+        with self.assertRaisesRegex(ValueError, "every row is labelled 'no'"):
+            tables.classes(rows)
+        many = [str(n) for n in range(150)]
+        with self.assertRaisesRegex(ValueError, '19 and 130 more$'):
+            tables.known_labels(rows, many)
+
+
+class TfdsTest(parameterized.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        cls.folder = places.make(cls.addClassCleanup)
+        kinds = datasets.kinds
+        datasets.prepare(
+            cls.folder,
+            'rated',
+            {
+                'title': {'text': kinds.Text()},
+                'label': kinds.ClassLabel(names=['no', 'yes']),
+                'score': tf.float32,
+                'picture': kinds.Tensor(shape=(2,), dtype=tf.uint8),
+            },
+            {
+                split: [
+                    {'title': {'text': 'a'}, 'label': label, 'score': 3.8,
+                     'picture': [0, 0]}
+                    for label in labels
+                ]
+                for split, labels in (('train', [0, 1]), ('test', [1, -1]))
+            },
+            config='small',
+        )  # fmt: skip
+
+    def setUp(self):
+        super().setUp()
+        self.enterContext(datasets.only(self.folder))
+
+    def test_rows(self):
+        table = tables.open_table('tfds:rated/small')
+        self.assertEqual(table.names, ('label', 'score', 'title/text'))
+        found = tables.rows_of(table, 'title/text', label='label')
+        self.assertEqual(found.first, ['a', 'a'])
+        self.assertCountEqual(found.labels, ['no', 'yes'])
+        self.assertEqual(found.where, 'tfds:rated/small:train')
+        np.testing.assert_array_equal(found.lines, [1, 2])
+
+    def test_scores(self):
+        table = tables.open_table('tfds:rated/small:test')
+        found = tables.rows_of(table, 'title/text', None, 'score', True)
+        np.testing.assert_array_equal(found.scores, np.float32([3.8, 3.8]))
+
+    def test_unlabelled(self):
+        table = tables.open_table('tfds:rated/small:test')
+        with self.assertRaisesRegex(
+            ValueError, 'small:test, line [12]: there is no label'
+        ):
+            tables.rows_of(table, 'title/text', label='label')
+
+    @parameterized.parameters(
+        ('tfds:rated/small:dev', "no split 'dev': it has"),
+        ('tfds:rated/large', 'large cannot be opened|has no data set|never'),
+        ('tfds:rated/small:1.0.0:test', None),
+    )
+    def test_names(self, name, message):
+        if message is None:
+            self.assertLen(list(tables.open_table(name).rows), 2)
+        else:
+            with self.assertRaisesRegex(ValueError, message):
+                tables.open_table(name)
+
+
+if __name__ == '__main__':
+    absltest.main()
