@@ -15,6 +15,7 @@ setuptools.setup(
     python_requires='>=3.11,<3.13',
     install_requires=[
         'absl-py',
+        'importlib_resources',  # of tensorflow-datasets, which lacks it
         'keras==3.15.*',
         'matplotlib',
         'numpy',

@@ -8,6 +8,7 @@ elsewhere. The weights that stay are those of the best held-out score.
 
 import dataclasses
 import hashlib
+import itertools
 import json
 import math
 import pathlib
@@ -18,8 +19,10 @@ import numpy as np
 from absl import flags
 
 from infoword_tf import commands, files, train
+from infoword_tf.config import Config
 from infoword_tf.data import corpora
 from infoword_tf.objectives import parse
+from tasks import tables
 from tasks.measures import MEASURES
 from tasks.tables import Rows
 
@@ -33,6 +36,20 @@ DEFAULTS = {
     'objectives': None,
 }
 EPOCHS = 3.0
+# By flag, what is tried.
+GRIDS: dict[str, dict[str, tuple[float, ...]]] = {
+    # Kong et al. 2019, App. B; 10 epochs, 4 of CoLA, are its --epochs.
+    'infoword': {
+        'learning_rate': (5e-6, 1e-5, 2e-5, 3e-5, 5e-5),
+        'batch_size': (16, 32),
+    },
+    # Devlin et al. 2019, App. A.3.
+    'bert': {
+        'learning_rate': (5e-5, 3e-5, 2e-5),
+        'batch_size': (16, 32),
+        'epochs': (2, 3, 4),
+    },
+}
 
 
 def define(values: flags.FlagValues) -> None:
@@ -43,6 +60,12 @@ def define(values: flags.FlagValues) -> None:
     flags.DEFINE_integer(
         'patience_evals', None, 'End after so many held-out scores without a '
         'better one.', lower_bound=1, flag_values=values)
+    flags.DEFINE_enum(
+        'sweep', None, list(GRIDS), 'Train with every cell of a published '
+        'grid, and keep the best of all.', flag_values=values)
+    flags.DEFINE_integer(
+        'seeds', 1, 'Runs of each cell, from --seed on.', lower_bound=1,
+        flag_values=values)
 
 
 def set_defaults() -> None:
@@ -57,12 +80,20 @@ class Task(NamedTuple):
     Attributes:
         name: for people, and what a workdir is compared by.
         metrics: names in MEASURES; the first chooses the weights.
-        labels: names of the classes in their order; none: a number is asked.
+        labels: classes in their order, as the data write them; none: a number
+            is asked.
+        names: of the classes for people, where they are others.
     """
 
     name: str
     metrics: tuple[str, ...]
     labels: tuple[str, ...] = ()
+    names: tuple[str, ...] = ()
+
+    @property
+    def shown(self) -> tuple[str, ...]:
+        """The classes as people read them."""
+        return self.names or self.labels
 
     @property
     def row(self) -> str:
@@ -77,14 +108,7 @@ class Task(NamedTuple):
         """
         if not self.labels:
             return np.asarray(rows.scores, np.float32)
-        numbers = {label: i for i, label in enumerate(self.labels)}
-        for label, line in zip(rows.labels, rows.lines, strict=True):
-            if label not in numbers:
-                raise ValueError(
-                    f'{rows.where}, line {line}: the label {label!r}; known '
-                    f'are {", ".join(self.labels)}'
-                )
-        return np.array([numbers[x] for x in rows.labels], np.int32)
+        return tables.known_labels(rows, self.labels)
 
 
 def texts_of(rows: Rows, texts: str) -> list[tuple[list[str], Any]]:
@@ -189,6 +213,7 @@ def prepare(
         ValueError: the rows or --init cannot be read.
     """
     commands.require(given, init='a workdir to start from')
+    parts = {part: parts[part] for part in ('train', 'heldout')}
     row = task.row
     objectives = given['objectives'] or row
     if row not in parse(objectives):
@@ -197,6 +222,8 @@ def prepare(
             f'write {row}:1 into the sum'
         )
     texts = given[f'{row}.texts'] or 'joined'
+    if parts['train'].choices is not None:
+        texts = 'choices'
     targets = {part: task.targets(rows) for part, rows in parts.items()}
     alone = texts_of(parts['train'], texts)
 
@@ -206,13 +233,15 @@ def prepare(
     from infoword_tf.training.run import Labelled
 
     loaded = infoword_tf.load(given['init'])
-    kept: dict[str, Any] = {}
+    # What it is served with is what it was trained on.
+    kept: dict[str, Any] = {'max_length': given['seq_len']}
     decided: dict[str, Any] = {'objectives': objectives, 'task': task.name}
     if task.labels:
-        kept['labels'] = task.labels
+        kept['labels'] = task.shown
         decided['label.classes'] = len(task.labels)
+        decided['label.texts'] = texts
         # Scores of other classes are no start.
-        if tuple(loaded.config.labels) != task.labels:
+        if tuple(loaded.config.labels) != task.shown:
             loaded.model.objectives.pop('label', None)
     examples = {}
     digest = hashlib.blake2b(digest_size=16)
@@ -298,6 +327,94 @@ def train_once(
     )
 
 
+def train_all(
+    task: Task, parts: Mapping[str, Rows], own: Mapping[str, Any]
+) -> tuple[pathlib.Path, dict[str, Any]]:
+    """One run, or all of --sweep and --seeds.
+
+    Args:
+        task: what is asked.
+        parts: 'train' and 'heldout'.
+        own: flags of `define`, by name.
+
+    Returns:
+        The workdir whose weights were best, and what is said of them.
+    """
+    given = train.values()
+    prepared = prepare(task, parts, given)
+    grid = GRIDS[own['sweep']] if own['sweep'] else {}
+    seeds = range(given['seed'], given['seed'] + own['seeds'])
+    workdir = pathlib.Path(given['workdir'])
+    if not grid and len(seeds) == 1:
+        return workdir, result(task, train_once(prepared, own))
+    runs: dict[str, list[tuple[pathlib.Path, dict]]] = {}
+    cells = [
+        dict(zip(grid, values, strict=True))
+        for values in itertools.product(*grid.values())
+    ]
+    for cell in cells:
+        name = '-'.join(f'{key}={value:g}' for key, value in cell.items())
+        for seed in seeds:
+            folder = workdir / '-'.join(filter(None, (name, f'seed={seed}')))
+            best = done(folder, prepared)
+            if best is None:
+                print(f'{folder}:', flush=True)
+                best = train_once(
+                    prepared,
+                    {**own, **{k: v for k, v in cell.items() if k in own}},
+                    seed=seed,
+                    workdir=str(folder),
+                    **{k: v for k, v in cell.items() if k not in own},
+                )
+            runs.setdefault(name or 'all', []).append(
+                (folder, result(task, best))
+            )
+    metric = task.metrics[0]
+    table = {}
+    for name, found in runs.items():
+        mean, deviation = spread([values[metric] for _, values in found])
+        table[name] = {'mean': round(mean, 6), 'spread': round(deviation, 6)}
+        print(
+            f'{name}: {metric} {mean:.4f} +- {deviation:.4f} over '
+            f'{len(found)} seeds',
+            flush=True,
+        )
+    folder, values = max(
+        itertools.chain.from_iterable(runs.values()),
+        key=lambda run: run[1][metric],
+    )
+    return folder, {**values, 'best': folder.name, 'runs': table}
+
+
+def done(folder: pathlib.Path, prepared: Prepared) -> dict[str, Any] | None:
+    """The best record of a run of these examples that has ended, or None."""
+    path = folder / 'metrics.json'
+    if not path.is_file():
+        return None
+    config = Config.read(folder)
+    if prepared.labelled.fingerprint not in str(config.run):
+        raise commands.UsageError(
+            f'{folder} holds a run on other examples; take another --workdir'
+        )
+    return json.loads(path.read_text())
+
+
+def say(workdir: pathlib.Path, task: Task, rows: Rows) -> np.ndarray:
+    """What the weights of a workdir say of some rows.
+
+    Returns:
+        [n] int numbers of classes, or float32.
+    """
+    import infoword_tf
+
+    loaded = infoword_tf.load(workdir)
+    if not task.labels:
+        return loaded.rate(rows.first, rows.second)
+    if rows.choices is not None:
+        return loaded.choose(rows.first, rows.choices).argmax(axis=1)
+    return loaded.classify(rows.first, rows.second).argmax(axis=1)
+
+
 def result(task: Task, best: Mapping[str, Any]) -> dict[str, Any]:
     """What a command says of its best weights.
 
@@ -325,7 +442,8 @@ def finish(
 ) -> dict[str, Any]:
     """Keeps a result beside all that was measured of it, and says it."""
     path = workdir / 'metrics.json'
-    files.write_json(path, {**json.loads(path.read_text()), **values})
+    old = json.loads(path.read_text()) if path.is_file() else {}
+    files.write_json(path, {**old, **values})
     print(json.dumps(values), flush=True)
     return dict(values)
 

@@ -52,6 +52,8 @@ class Rows(NamedTuple):
         scores: [n] float32; likewise.
         where: as of the table.
         lines: [n] int64 numbers of lines.
+        choices: K times n texts, of which the label says one; None: the
+            classes are the same for all.
     """
 
     first: list[str]
@@ -60,6 +62,7 @@ class Rows(NamedTuple):
     scores: np.ndarray | None
     where: str
     lines: np.ndarray
+    choices: list[list[str]] | None = None
 
 
 # ---------------------------------------------------------------------- reading
@@ -260,6 +263,7 @@ def rows_of(
     pair: str | None = None,
     label: str | None = None,
     regress: bool = False,
+    choices: Sequence[str] = (),
 ) -> Rows:
     """Reads what a task wants of a table.
 
@@ -269,12 +273,13 @@ def rows_of(
         pair: column of the second; None: there is one.
         label: column of the class or score; None: it is not read.
         regress: labels are scores.
+        choices: columns of texts of which the label says one.
 
     Raises:
         ValueError: a column is missing, a row lacks a text or its label, a
             score is no finite number, or there is no row; with file and line.
     """
-    wanted = [text, *filter(None, (pair, label))]
+    wanted = [text, *choices, *filter(None, (pair, label))]
     places = [_place(table, name) for name in wanted]
     columns: list[list[str]] = [[] for _ in wanted]
     lines = []
@@ -298,11 +303,12 @@ def rows_of(
         scores, labels = np.fromiter(found, np.float32, len(labels)), None
     return Rows(
         columns[0],
-        columns[1] if pair else None,
+        columns[wanted.index(pair)] if pair else None,
         labels,
         scores,
         table.where,
         np.array(lines),
+        columns[1 : 1 + len(choices)] if choices else None,
     )
 
 

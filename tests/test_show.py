@@ -260,7 +260,9 @@ class CommandTest(parameterized.TestCase):
             with self.assertRaises(SystemExit):
                 self.run_here(f'--objectives={row}', *TWO)
 
-    @parameterized.parameters(*(x for x in (*TABLE, *SUMS) if x not in LABELLED))
+    @parameterized.parameters(
+        *(name for name in (*TABLE, *SUMS) if name not in LABELLED)
+    )
     def test_every_row(self, objectives):
         printed, made = self.run_here(f'--objectives={objectives}', *TWO)
         self.assertEqual(printed, f'{self.output}\n')

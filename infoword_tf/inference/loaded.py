@@ -20,7 +20,7 @@ from keras import ops
 
 from infoword_tf import files
 from infoword_tf.config import Config
-from infoword_tf.encoders import Inputs
+from infoword_tf.encoders import Encoded, Inputs
 from infoword_tf.inference.pairs import join
 from infoword_tf.layers.block import take
 from infoword_tf.layers.pooling import (
@@ -81,6 +81,7 @@ class Loaded:
         self.room = self.max_length - len(self.before) - len(self.after)
         self.cut = 0
         self._traced = functools.cache(self._trace)
+        self._traced_scores = functools.cache(self._trace_scores)
 
     @property
     def max_length(self) -> int:
@@ -170,6 +171,23 @@ class Loaded:
         Returns:
             [B, Q or T, D] float32.
         """
+        every = layers is not None
+        encoded = self._encoded(ids, lengths, every, places, second)
+        if layers is None:
+            return ops.cast(encoded.states, 'float32')
+        chosen = [ops.cast(encoded.layers[i], 'float32') for i in layers]
+        mean = sum(chosen) / len(chosen)
+        return mean if places is None else take(mean, places)
+
+    def _encoded(
+        self,
+        ids: Tensor,
+        lengths: Tensor,
+        all_layers: bool = False,
+        places: Tensor | None = None,
+        second: Tensor | None = None,
+    ) -> Encoded:
+        """What the encoder gives; args as in `states`."""
         padding = ops.logical_not(self._real(ids, lengths))
         segment_ids = None
         if self.layout.last_segment:
@@ -184,20 +202,15 @@ class Loaded:
                 if segment_ids is None
                 else ops.where(last, segment_ids, inside)
             )
-        encoded = self.encoder(
+        return self.encoder(
             Inputs(
                 ids,
                 segment_ids=segment_ids,
                 block_ids=ops.cast(padding, 'int32'),
             ),
             places=places,
-            all_layers=layers is not None,
+            all_layers=all_layers,
         )
-        if layers is None:
-            return ops.cast(encoded.states, 'float32')
-        chosen = [ops.cast(encoded.layers[i], 'float32') for i in layers]
-        mean = sum(chosen) / len(chosen)
-        return mean if places is None else take(mean, places)
 
     def embed(
         self,
@@ -248,12 +261,17 @@ class Loaded:
         return pool(states, real)
 
     def class_scores(
-        self, ids: Tensor, lengths: Tensor, second: Tensor | None = None
+        self,
+        ids: Tensor,
+        lengths: Tensor,
+        second: Tensor | None = None,
+        row: str = 'label',
     ) -> Tensor:
-        """What the classes of the row `label` score; graph or eager.
+        """What a row makes of the state that sums a text up; graph or eager.
 
         Args:
             ids, lengths, second: as in `states`.
+            row: 'label', or 'score', whose one number this is.
 
         Returns:
             [B, C] float32, one number each where there is one class.
@@ -261,10 +279,40 @@ class Loaded:
         Raises:
             ValueError: this model has no such row.
         """
-        if 'label' not in self.model.objectives:
-            raise ValueError(f'{self._rows} know no labels: that takes label')
-        states = self._summary(ids, lengths, None, self.layout.first, second)
-        return self.model.objectives['label'].class_scores(states)
+        head = self._head(row)
+        first = self.layout.first
+        if head.mix is None:
+            return head.class_scores(
+                self._summary(ids, lengths, None, first, second)
+            )
+        place = self._last(lengths)
+        place = ops.zeros_like(place) if first else place
+        encoded = self._encoded(ids, lengths, True, place, second)
+        return head.class_scores(
+            [take(layer, place)[:, 0] for layer in encoded.layers]
+        )
+
+    def text_scores(
+        self, texts: Tensor, pairs: Tensor | None = None, row: str = 'label'
+    ) -> Tensor:
+        """The same of strings; graph or eager.
+
+        Args:
+            texts, pairs: [B] string. Of a model that reads two texts in both
+                orders the sum of both.
+            row: as in `class_scores`.
+        """
+        scores = self.class_scores(*self.laid_out(texts, pairs), row)
+        if self._head(row).texts == 'both_ways':
+            scores += self.class_scores(*self.laid_out(pairs, texts), row)
+        return scores
+
+    def _head(self, row: str) -> Any:
+        """The objective of a row that reads labelled examples."""
+        if row not in self.model.objectives:
+            what = {'label': 'labels', 'score': 'scores'}[row]
+            raise ValueError(f'{self._rows} know no {what}: that takes {row}')
+        return self.model.objectives[row]
 
     def _summary(
         self,
@@ -516,21 +564,71 @@ class Loaded:
         Raises:
             ValueError: no such row; texts and pairs of different numbers.
         """
+        scores = self._text_scores(texts, pairs, 'label', batch_size)
+        return np.asarray(self.probabilities_of(scores))
+
+    def choose(
+        self,
+        texts: Sequence[str],
+        choices: Sequence[Sequence[str]],
+        batch_size: int = 32,
+    ) -> np.ndarray:
+        """Which of several second texts is right.
+
+        Args:
+            texts: n strings.
+            choices: K times n of them.
+            batch_size: texts that are computed together.
+
+        Returns:
+            float32 [n, K], the probability of each.
+        """
+        scores = [
+            self._text_scores(texts, choice, 'label', batch_size)
+            for choice in choices
+        ]
+        return np.asarray(ops.softmax(np.concatenate(scores, axis=1), axis=1))
+
+    def rate(
+        self,
+        texts: Sequence[str],
+        pairs: Sequence[str] | None = None,
+        batch_size: int = 32,
+    ) -> np.ndarray:
+        """float32 [n], the numbers of the row `score`; see `classify`."""
+        return self._text_scores(texts, pairs, 'score', batch_size)[:, 0]
+
+    def _text_scores(
+        self,
+        texts: Sequence[str],
+        pairs: Sequence[str] | None,
+        row: str,
+        batch_size: int,
+    ) -> np.ndarray:
+        """`text_scores` of any number of texts: [n, C] float32."""
+        columns = self._head(row).classes
         if pairs is not None and len(pairs) != len(texts):
             raise ValueError(f'{len(texts)} texts and {len(pairs)} pairs')
         sides = [texts] if pairs is None else [texts, pairs]
         # Those of like length together: hardly any padding is computed.
         sizes = [sum(map(len, row)) for row in zip(*sides, strict=True)]
         order = np.argsort(sizes)
-        found = np.zeros((len(texts), len(self.config.labels)), np.float32)
+        found = np.zeros((len(texts), columns), np.float32)
+        graph = self._traced_scores(row, len(sides))
         for begin in range(0, len(texts), batch_size):
-            rows = order[begin : begin + batch_size]
-            given = (
-                tf.constant([side[row] for row in rows], tf.string)
-                for side in sides
-            )
-            found[rows] = self.probabilities(*self.laid_out(*given))
+            some = order[begin : begin + batch_size]
+            found[some] = graph(
+                *(tf.constant([side[i] for i in some], tf.string)
+                  for side in sides)
+            )  # fmt: skip
         return found
+
+    def _trace_scores(self, row: str, sides: int) -> Any:
+        """`text_scores` as one graph for any number of texts."""
+        return tf.function(
+            lambda *texts: self.text_scores(*texts, row=row),
+            input_signature=[tf.TensorSpec((None,), tf.string)] * sides,
+        )
 
     def probabilities(
         self, ids: Tensor, lengths: Tensor, second: Tensor | None = None
