@@ -16,7 +16,8 @@ import tensorflow as tf
 
 from infoword_tf import files
 from infoword_tf.inference import answers as decoding
-from infoword_tf.inference.answers import LONGEST, N_BEST, SPANS, SURE, Spans
+from infoword_tf.inference.answers import N_BEST, SPANS, SURE, Spans
+from infoword_tf.inference.reader import Answer
 from infoword_tf.objectives.infonce import NEVER
 from tasks.squad_data import Features, Questions
 
@@ -45,7 +46,7 @@ def of_context(values: np.ndarray, view: Any, row: str = 'span') -> np.ndarray:
 def spans(
     features: Features,
     predictions: Mapping[str, np.ndarray],
-    longest: int = LONGEST,
+    longest: int,
     count: int = SPANS,
 ) -> Spans:
     """The best spans of every window.
@@ -83,23 +84,6 @@ def spans(
             part = decoding.spans(predictions['first'][places], *more)
         found.append([x.numpy() for x in part])
     return Spans(*map(np.concatenate, zip(*found, strict=True)))
-
-
-class Answer(NamedTuple):
-    """An answer of a question.
-
-    Attributes:
-        text: as the context has it; '': none.
-        probability: among the best answers of the question.
-        score: nats.
-        begin, end: bytes of the context; -1: none.
-    """
-
-    text: str
-    probability: float
-    score: float
-    begin: int
-    end: int
 
 
 class Answers(NamedTuple):

@@ -27,11 +27,12 @@ from infoword_tf.inference.windows import (
     question_room,
     windows,
 )
-from infoword_tf.objectives import span
+from infoword_tf.objectives import TABLE, span
 from infoword_tf.text import characters
 
-STRIDE = 128  # pieces from one window to the next (BERT)
-QUESTION = 64  # pieces of a question that are read (BERT)
+SETTINGS = {  # of the row, where a run does not choose
+    name: setting.default for name, setting in TABLE['span'].settings.items()
+}
 NONE, UNKNOWN = -1, -2  # instead of an answer's bytes
 _STRINGS_A_CALL = 4096  # of the tokenizer
 _SPACES = re.compile(r'[ \t\n\r]*')
@@ -63,6 +64,10 @@ class Strings:
         """n."""
         return len(self.begins) - 1
 
+    def __iter__(self) -> Iterator[str]:
+        """All of them."""
+        return (self[i] for i in range(len(self)))
+
     def __getitem__(self, number: int) -> str:
         """One of them."""
         return _decoded(self.raw(number))
@@ -70,6 +75,10 @@ class Strings:
     def raw(self, number: int) -> bytes:
         """The bytes of one of them."""
         return self.data[self.begins[number] : self.begins[number + 1]]
+
+    def some(self, numbers: np.ndarray) -> Self:
+        """Some of them."""
+        return type(self).of([self.raw(i) for i in numbers])
 
     def cut(self, number: int, begin: int, end: int) -> str:
         """Bytes of one of them, with all of the characters that they are of."""
@@ -120,21 +129,42 @@ class Questions:
     gold_begins: np.ndarray
     notes: tuple[str, ...] = ()
 
+    def some(self, count: int | None) -> Self:
+        """So many of them, from all parts of the file; None: all."""
+        total = len(self.ids)
+        if count is None or count >= total:
+            return self
+        numbers = np.arange(count) * total // count
+        kept, context = np.unique(self.context[numbers], return_inverse=True)
+        golds = [self.golds_of(i) for i in numbers]
+        return dataclasses.replace(
+            self,
+            contexts=self.contexts.some(kept),
+            ids=self.ids.some(numbers),
+            texts=self.texts.some(numbers),
+            context=context.astype(np.int32),
+            answers=self.answers[numbers],
+            golds=Strings.of([_encoded(x) for part in golds for x in part]),
+            gold_begins=np.cumsum([0, *map(len, golds)]),
+        )
+
+    @property
+    def golds_by_id(self) -> dict[str, list[str]]:
+        """By question, its answers."""
+        return {name: self.golds_of(i) for i, name in enumerate(self.ids)}
+
     def golds_of(self, number: int) -> list[str]:
         """The answers of a question."""
         begin, end = self.gold_begins[number : number + 2]
         return [self.golds[i] for i in range(begin, end)]
 
 
-def read(
-    path: pathlib.Path, version2: bool = False, most: int | None = None
-) -> Questions:
+def read(path: pathlib.Path, version2: bool = False) -> Questions:
     """Reads a file.
 
     Args:
         path: of SQuAD 1.1 or 2.0.
         version2: whether questions may have no answer.
-        most: questions that are read, the first ones; None: all.
 
     Raises:
         FileNotFoundError: there is none.
@@ -146,8 +176,6 @@ def read(
     lost: list[str] = []  # questions whose answer is elsewhere
     seen: set[bytes] = set()
     for where, paragraph in _paragraphs(path):
-        if most is not None and len(ids) >= most:
-            break
         text = _field(paragraph, 'context', str, where)
         raw = _encoded(text)
         contexts.append(raw)
@@ -181,17 +209,15 @@ def read(
             f'{path}: {len(lost):,} of {len(ids):,} answers are not where '
             f'their context should have them; the first: {lost[0]}'
         )
-    chosen = slice(most)
-    begins = np.array(gold_begins)
     return Questions(
         path,
         Strings.of(contexts),
-        Strings.of(ids[chosen]),
-        Strings.of(texts[chosen]),
-        np.array(context[chosen], np.int32),
-        np.array(answers[chosen], np.int64).reshape(-1, 2),
+        Strings.of(ids),
+        Strings.of(texts),
+        np.array(context, np.int32),
+        np.array(answers, np.int64),
         Strings.of(golds),
-        begins if most is None else begins[: most + 1],
+        np.array(gold_begins),
         tuple(notes),
     )
 
@@ -346,10 +372,8 @@ def features(
     questions: Questions,
     loaded: Any,
     max_length: int,
-    null: bool = False,
     training: bool = False,
-    stride: int = STRIDE,
-    longest_question: int = QUESTION,
+    **chosen: Any,
 ) -> Features:
     """What a model reads of questions.
 
@@ -361,17 +385,19 @@ def features(
         questions: with their contexts.
         loaded: what `infoword_tf.load` gave: tokenizer and layout count.
         max_length: T, of question and context together.
-        null: whether "nowhere" may be the answer.
         training: whether it is to be trained on.
-        stride: pieces from one window to the next.
-        longest_question: pieces of a question that are read.
+        **chosen: settings of the row, where they are not the defaults.
 
     Raises:
         ValueError: no window is left.
     """
+    settings = SETTINGS | chosen
+    null, stride = settings['null'], settings['stride']
     around = loaded.before, loaded.between, loaded.after
     room = max_length - sum(map(len, around))
-    longest = question_room(max_length, max_length - room, longest_question)
+    longest = question_room(
+        max_length, max_length - room, settings['question']
+    )
     ids, offsets, begins = _tokenized(loaded.tokenizer, questions.contexts)
     answers = _pieces_of(questions, offsets, begins)
     numbers = np.arange(len(questions.ids))

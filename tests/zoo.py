@@ -172,7 +172,15 @@ CASES: dict[str, Case] = {
     ),
     'label_mlm': Case('label:1,mlm:0.1'),
     'span': Case('span'),
-    'span_null': Case('span', settings={'span.null': True}),
+    'span_null': Case(
+        'span',
+        settings={
+            'span.null': True,
+            'span.stride': 16,
+            'span.question': 9,
+            'span.longest': 5,
+        },
+    ),
     'span_conditional': Case(
         'span',
         encoder='relative',

@@ -20,7 +20,6 @@ from infoword_tf.objectives.infonce import NEVER
 Tensor = Any
 N_BEST = 20
 SPANS = 40  # of a window: some of them are equal as texts
-LONGEST = 30
 NOWHERE = -1  # the bytes of no answer
 # Odds of no answer where there is no other: what JSON and thresholds can hold.
 SURE = -NEVER
@@ -45,7 +44,7 @@ def spans(
     last: Tensor,
     most: Tensor,
     sizes: Tensor,
-    longest: int = LONGEST,
+    longest: int,
     count: int = SPANS,
 ) -> Spans:
     """Spans of first and last places whose scores are added; graph or eager.
@@ -75,7 +74,7 @@ def spans_after(
     last: Tensor,
     most: Tensor,
     sizes: Tensor,
-    longest: int = LONGEST,
+    longest: int,
     count: int = SPANS,
 ) -> Spans:
     """The same where last places are scored for given first ones.

@@ -210,6 +210,18 @@ TABLE: dict[str, Row] = {
                 False,
                 'Whether a question may have no answer (SQuAD 2.0).',
             ),
+            'stride': Setting(
+                128,
+                'Pieces from one window over a long context to the next, at '
+                'most.',
+                at_least=1,
+            ),
+            'question': Setting(
+                64, 'Pieces of a question that are read.', at_least=1
+            ),
+            'longest': Setting(
+                30, 'Pieces of an answer, at most.', at_least=1
+            ),
         },
         vector=label.vector,
     ),

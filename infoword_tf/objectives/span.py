@@ -108,6 +108,9 @@ class Spans(Objective):
         specials: Specials,
         end: str = 'independent',
         null: bool = False,
+        stride: int = 128,
+        question: int = 64,
+        longest: int = 30,
         dtype: Any = None,
     ):
         """As `Objective`.
@@ -116,9 +119,14 @@ class Spans(Objective):
             row, encoder, specials, dtype: as there.
             end: in ENDS.
             null: whether "nowhere" is a candidate.
+            stride, question, longest: how it is read, for whoever lays
+                windows out and cuts answers out (inference/reader.py): pieces
+                from one window to the next, of a question, and of an answer.
         """
         super().__init__(row, encoder, specials, dtype)
         self.conditional, self.null = end == 'conditional', null
+        self.stride, self.question = stride, question
+        self.longest = longest
 
     def build(self) -> None:
         """Makes the weights: of both ends, or of one and then the other."""
@@ -247,9 +255,14 @@ class Spans(Objective):
                 found['nowhere'] = take(both, slots.nowhere)[:, :, 0]
             return found
         first = _log_softmax(slots.own, self.starts(x))  # [R, J, T]
-        best = ops.top_k(
-            ops.where(slots.context, first, NEVER), min(STARTS, x.shape[1])
+        # Beyond the last token there is none, and there may be fewer than S.
+        found = ops.pad(
+            ops.where(slots.context, first, NEVER),
+            [[0, 0], [0, 0], [0, STARTS]],
+            constant_values=NEVER,
         )
+        scores, places = ops.top_k(found, STARTS)
+        places = ops.minimum(places, ops.shape(x)[1] - 1)
 
         def last(firsts: Tensor) -> Tensor:
             """[R, T] log-probabilities of last places."""
@@ -258,11 +271,10 @@ class Spans(Objective):
             return scores - take(total[:, :, None], slots.token)[:, :, 0]
 
         found = {
-            'starts': best[1] - slots.first[:, :, None],
-            'first': best[0],
+            'starts': places - slots.first[:, :, None],
+            'first': scores,
             'last': ops.stack(
-                [last(best[1][:, :, i]) for i in range(best[1].shape[-1])],
-                axis=-1,
+                [last(places[:, :, i]) for i in range(STARTS)], axis=-1
             ),
         }
         if self.null:

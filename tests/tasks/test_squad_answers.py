@@ -242,7 +242,7 @@ class AnswersTest(parameterized.TestCase):
         features = squad_data.features(questions, loaded(), 64, null=True)
         scores = np.array([0.0, 1.0], np.float32)
         spans = squad_answers.spans(
-            features, {'first': scores, 'last': scores}
+            features, {'first': scores, 'last': scores}, 30
         )
         found = squad_answers.answers(
             questions, features, spans, np.array([9.0], np.float32)

@@ -86,10 +86,15 @@ class ReadTest(parameterized.TestCase):
         self.assertEqual(found.answers.tolist(), [[4, 7], [34, 37], [7, 10]])
         self.assertEqual(found.golds_of(1), ['cat', 'mat'])
         self.assertEqual(found.notes, ())
-        some = squad_data.read(self.path, most=1)
+        some = found.some(2)
+        self.assertEqual([*some.contexts], [*found.contexts][:1])
+        self.assertEqual(
+            some.golds_by_id, {'q': ['dog'], 'é': ['cat', 'mat']}
+        )
+        some = found.some(1)
         self.assertEqual(some.golds_of(0), ['dog'])
-        self.assertLen(some.ids, 1)
-        self.assertLen(some.answers, 1)
+        self.assertEqual(some.answers.tolist(), [[4, 7]])
+        self.assertIs(found.some(None), found)
 
     def test_the_order_of_fields_does_not_matter(self):
         """And the list is read article by article."""
@@ -245,7 +250,7 @@ class FeaturesTest(parameterized.TestCase):
         questions = self.read(*given)
         model = loaded(layout)
         found = squad_data.features(
-            questions, model, 48, null=null, stride=7, longest_question=9
+            questions, model, 48, null=null, stride=7, question=9
         )
         examples = found.examples
         self.assertLessEqual(examples.sizes.max(), 48)
@@ -293,7 +298,7 @@ class FeaturesTest(parameterized.TestCase):
         # Of these, what teaches something.
         some = squad_data.features(
             questions, model, 48, null=null, training=True, stride=7,
-            longest_question=9,
+            question=9,
         )  # fmt: skip
         kept = [
             i for i, text in enumerate(texts)
