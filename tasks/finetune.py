@@ -328,20 +328,19 @@ def train_once(
 
 
 def train_all(
-    task: Task, parts: Mapping[str, Rows], own: Mapping[str, Any]
+    task: Task, prepared: Prepared, own: Mapping[str, Any]
 ) -> tuple[pathlib.Path, dict[str, Any]]:
     """One run, or all of --sweep and --seeds.
 
     Args:
         task: what is asked.
-        parts: 'train' and 'heldout'.
+        prepared: what its runs need.
         own: flags of `define`, by name.
 
     Returns:
         The workdir whose weights were best, and what is said of them.
     """
     given = train.values()
-    prepared = prepare(task, parts, given)
     grid = GRIDS[own['sweep']] if own['sweep'] else {}
     seeds = range(given['seed'], given['seed'] + own['seeds'])
     workdir = pathlib.Path(given['workdir'])
