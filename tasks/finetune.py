@@ -234,7 +234,7 @@ def prepare(
     import infoword_tf
     from infoword_tf.data.examples import lay_out
     from infoword_tf.training import fit
-    from infoword_tf.training.run import Labelled
+    from infoword_tf.training.run import Labelled, Shared
 
     loaded = infoword_tf.load(given['init'])
     # What it is served with is what it was trained on.
@@ -281,6 +281,7 @@ def prepare(
             {row: measure_of(task)},
             kept,
             loaded,
+            Shared(),
         ),
         decided,
     )
