@@ -60,6 +60,10 @@ def define(values: flags.FlagValues) -> None:
     flags.DEFINE_integer(
         'patience_evals', None, 'End after so many held-out scores without a '
         'better one.', lower_bound=1, flag_values=values)
+    flags.DEFINE_integer(
+        'examples', None, 'Train on so many alone, drawn from all; of two '
+        'numbers the smaller are among the larger.', lower_bound=1,
+        flag_values=values)
     flags.DEFINE_enum(
         'sweep', None, list(GRIDS), 'Train with every cell of a published '
         'grid, and keep the best of all.', flag_values=values)
@@ -200,6 +204,7 @@ def prepare(
     task: Task,
     parts: Mapping[str, Rows],
     given: Mapping[str, Any],
+    count: int | None = None,
 ) -> Prepared:
     """Lays examples out as the model of --init reads them.
 
@@ -207,6 +212,7 @@ def prepare(
         task: what is asked.
         parts: 'train' and 'heldout'.
         given: by flag of the trainer, its value.
+        count: of examples to train on; None: all.
 
     Raises:
         UsageError: --init is missing, or flags that do not go together.
@@ -214,6 +220,7 @@ def prepare(
     """
     commands.require(given, init='a workdir to start from')
     parts = {part: parts[part] for part in ('train', 'heldout')}
+    parts['train'] = tables.some(parts['train'], count)
     row = task.row
     objectives = given['objectives'] or row
     if row not in parse(objectives):
@@ -230,7 +237,7 @@ def prepare(
     import infoword_tf
     from infoword_tf.data.examples import lay_out
     from infoword_tf.training import fit
-    from infoword_tf.training.run import Labelled
+    from infoword_tf.training.run import Labelled, Shared
 
     loaded = infoword_tf.load(given['init'])
     # What it is served with is what it was trained on.
@@ -277,6 +284,7 @@ def prepare(
             {row: measure_of(task)},
             kept,
             loaded,
+            Shared(),
         ),
         decided,
     )

@@ -41,12 +41,9 @@ DEV = flags.DEFINE_string(
     'dev', None, 'Another to choose the weights by.', flag_values=FLAGS)
 VERSION2 = flags.DEFINE_bool(
     'version2', False, 'Questions may have no answer.', flag_values=FLAGS)
-TRAIN_QUESTIONS = flags.DEFINE_integer(
-    'train_questions', None, 'So many of --train, from all of its parts.',
+DEV_EXAMPLES = flags.DEFINE_integer(
+    'dev_examples', None, 'Ask so many questions of --dev alone.',
     lower_bound=1, flag_values=FLAGS)
-DEV_QUESTIONS = flags.DEFINE_integer(
-    'dev_questions', None, 'So many of --dev, likewise.', lower_bound=1,
-    flag_values=FLAGS)
 finetune.define(FLAGS)
 
 # Of the trainer and of `finetune` (Devlin et al. 2019, §4.2, and its code).
@@ -169,7 +166,7 @@ def prepare(
 
     import infoword_tf
     from infoword_tf.training import fit
-    from infoword_tf.training.run import Labelled
+    from infoword_tf.training.run import Labelled, Shared
     from tasks import squad_data
 
     loaded = infoword_tf.load(given['init'])
@@ -213,6 +210,7 @@ def prepare(
             # What it is served with is what it was trained on.
             {'max_length': given['seq_len']},
             loaded,
+            Shared(),
         ),
         decided,
     )
@@ -263,8 +261,8 @@ def run() -> dict[str, Any]:
     given = train.values()
     commands.require(given, workdir='a folder for this run')
     parts = {
-        'train': read(TRAIN.value, TRAIN_QUESTIONS.value),
-        'heldout': read(DEV.value, DEV_QUESTIONS.value),
+        'train': read(TRAIN.value, own['examples']),
+        'heldout': read(DEV.value, DEV_EXAMPLES.value),
     }
     prepared = prepare(parts, given, VERSION2.value)
     workdir, values = finetune.train_all(Squad(), prepared, own)

@@ -29,6 +29,7 @@ from infoword_tf.inference.windows import (
 )
 from infoword_tf.objectives import TABLE, span
 from infoword_tf.text import characters
+from tasks.tables import subset
 
 SETTINGS = {  # of the row, where a run does not choose
     name: setting.default for name, setting in TABLE['span'].settings.items()
@@ -130,11 +131,10 @@ class Questions:
     notes: tuple[str, ...] = ()
 
     def some(self, count: int | None) -> Self:
-        """So many of them, from all parts of the file; None: all."""
-        total = len(self.ids)
-        if count is None or count >= total:
+        """So many of them, see `tables.subset`; None: all."""
+        if count is None or count >= len(self.ids):
             return self
-        numbers = np.arange(count) * total // count
+        numbers = subset(len(self.ids), count)
         kept, context = np.unique(self.context[numbers], return_inverse=True)
         golds = [self.golds_of(i) for i in numbers]
         return dataclasses.replace(

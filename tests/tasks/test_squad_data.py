@@ -86,14 +86,21 @@ class ReadTest(parameterized.TestCase):
         self.assertEqual(found.answers.tolist(), [[4, 7], [34, 37], [7, 10]])
         self.assertEqual(found.golds_of(1), ['cat', 'mat'])
         self.assertEqual(found.notes, ())
-        some = found.some(2)
-        self.assertEqual([*some.contexts], [*found.contexts][:1])
-        self.assertEqual(
-            some.golds_by_id, {'q': ['dog'], 'é': ['cat', 'mat']}
-        )
-        some = found.some(1)
-        self.assertEqual(some.golds_of(0), ['dog'])
-        self.assertEqual(some.answers.tolist(), [[4, 7]])
+        for count in (1, 2):
+            some = found.some(count)
+            self.assertLen(some.ids, count)
+            self.assertEqual(len(some.contexts), len(set(some.context)))
+            for i, name in enumerate(some.ids):
+                number = [*found.ids].index(name)
+                self.assertEqual(some.golds_of(i), found.golds_of(number))
+                self.assertEqual(
+                    some.contexts[some.context[i]],
+                    found.contexts[found.context[number]],
+                )
+                self.assertEqual(some.texts[i], found.texts[number])
+                self.assertEqual(
+                    some.answers[i].tolist(), found.answers[number].tolist()
+                )
         self.assertIs(found.some(None), found)
 
     def test_the_order_of_fields_does_not_matter(self):
