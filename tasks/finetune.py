@@ -60,6 +60,10 @@ def define(values: flags.FlagValues) -> None:
     flags.DEFINE_integer(
         'patience_evals', None, 'End after so many held-out scores without a '
         'better one.', lower_bound=1, flag_values=values)
+    flags.DEFINE_integer(
+        'examples', None, 'Train on so many alone, drawn from all; of two '
+        'numbers the smaller are among the larger.', lower_bound=1,
+        flag_values=values)
     flags.DEFINE_enum(
         'sweep', None, list(GRIDS), 'Train with every cell of a published '
         'grid, and keep the best of all.', flag_values=values)
@@ -230,7 +234,7 @@ def prepare(
     import infoword_tf
     from infoword_tf.data.examples import lay_out
     from infoword_tf.training import fit
-    from infoword_tf.training.run import Labelled
+    from infoword_tf.training.run import Labelled, Shared
 
     loaded = infoword_tf.load(given['init'])
     # What it is served with is what it was trained on.
@@ -277,6 +281,7 @@ def prepare(
             {row: measure_of(task)},
             kept,
             loaded,
+            Shared(),
         ),
         decided,
     )
@@ -341,6 +346,7 @@ def train_all(
         The workdir whose weights were best, and what is said of them.
     """
     given = train.values()
+    parts = {**parts, 'train': tables.some(parts['train'], own['examples'])}
     prepared = prepare(task, parts, given)
     grid = GRIDS[own['sweep']] if own['sweep'] else {}
     seeds = range(given['seed'], given['seed'] + own['seeds'])

@@ -33,6 +33,9 @@ TASK = flags.DEFINE_enum(
 DATA_DIR = flags.DEFINE_string(
     'data_dir', None, 'The folder that holds CoLA/, RTE/ and so on, or '
     'tfds:glue.', flag_values=FLAGS)
+TEST = flags.DEFINE_bool(
+    'test', True, 'Answer the test file too, where it is there.',
+    flag_values=FLAGS)
 finetune.define(FLAGS)
 
 
@@ -53,6 +56,8 @@ def parts_of(name: str, data_dir: str) -> dict[str, Any]:
     }
     for split in ('dev_mm', 'test', 'test_mm'):
         if split not in glue_layout.TASKS[name].files:
+            continue
+        if split.startswith('test') and not TEST.value:
             continue
         try:
             found[split] = glue_layout.read(name, data_dir, split)

@@ -24,6 +24,7 @@ import numpy as np
 
 Cells = tuple[str | None, ...]
 _LONGEST_CELL = 1 << 24  # characters; a quote that is never closed ends there
+_SUBSET_SEED = 0  # of `some`
 _LARGEST = 3e38  # of float32
 
 
@@ -309,6 +310,29 @@ def rows_of(
         table.where,
         np.array(lines),
         columns[1 : 1 + len(choices)] if choices else None,
+    )
+
+
+def some(rows: Rows, count: int | None) -> Rows:
+    """So many of some rows, in their order; None: all of them.
+
+    They are always the same; of two numbers the smaller are among the larger.
+    """
+    if count is None or count >= len(rows.first):
+        return rows
+    drawn = np.random.default_rng(_SUBSET_SEED).permutation(len(rows.first))
+    chosen = np.sort(drawn[:count])
+
+    def taken(values: Any) -> Any:
+        return None if values is None else [values[i] for i in chosen]
+
+    return rows._replace(
+        first=taken(rows.first),
+        second=taken(rows.second),
+        labels=taken(rows.labels),
+        scores=None if rows.scores is None else rows.scores[chosen],
+        lines=np.asarray(rows.lines)[chosen],
+        choices=rows.choices and [taken(choice) for choice in rows.choices],
     )
 
 

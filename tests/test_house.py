@@ -16,7 +16,7 @@ DIRECTIONS = {
     'infoword_tf': set(),
     'tasks': {'infoword_tf'},
     'export': {'tasks', 'infoword_tf'},
-    'benchmarks': {'export', 'infoword_tf'},
+    'benchmarks': {'export', 'tasks', 'infoword_tf'},
     'tests': {'benchmarks', 'export', 'tasks', 'infoword_tf'},
 }
 MASKED = ('layers', 'encoders', 'objectives')  # where scores are masked

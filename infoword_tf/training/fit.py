@@ -5,6 +5,7 @@ import contextlib
 import io
 import pathlib
 import sys
+import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -174,7 +175,9 @@ def fit(
         # Orbit writes `values` to TensorBoard afterwards.
         values['learning_rate'] = float(trainer.learning_rate(now - 1))
         if now % pace.evaluate == 0 or now == pace.steps:
+            began = time.monotonic()
             values.update(heldout.evaluate())
+            values['heldout_seconds'] = round(time.monotonic() - began, 3)
         record = {
             'step': now,
             'seconds': round(elapsed, 2),

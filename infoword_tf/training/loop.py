@@ -90,7 +90,8 @@ class Trainer(orbit.StandardTrainer):
         super().__init__(dataset)
         self.model, self.strategy, self.optimizer = model, strategy, optimizer
         self.step, self.learning_rate = step, learning_rate
-        self.statistics, self.seed = statistics, seed
+        self.statistics = statistics
+        self.seed = tf.Variable(seed, dtype=tf.int64, trainable=False)
         self.state = state or State(model, strategy, batch_size)
         self.rows = list(model.objectives)
         self.count_names = [
@@ -106,6 +107,16 @@ class Trainer(orbit.StandardTrainer):
             self.gradients = tf.function(
                 self._gradients, jit_compile=True, autograph=False
             )
+
+    def begin_again(self, dataset: tf.data.Dataset, seed: int) -> None:
+        """Trains on another dataset of the same shapes: another run.
+
+        Weights, moments, step and state are the caller's to set.
+        """
+        self.train_dataset = dataset
+        self.seed.assign(seed)
+        self.failed_step.assign(-1)
+        self.failed_rows.assign(tf.zeros_like(self.failed_rows))
 
     def train_loop_begin(self) -> None:
         """Forgets the sums of the last loop."""
@@ -142,7 +153,7 @@ class Trainer(orbit.StandardTrainer):
             name: share(x, replicas.id, replicas.count)
             for name, x in batch.items()
         }
-        key = dropout.new_key(self.seed, step)
+        key = dropout.new_key(self.seed.read_value(), step)
         gradients, sums, state = self.gradients(batch, key, self.state.read())
         counts = [
             tf.reduce_sum(tf.cast(batch[name], tf.float32))

@@ -202,14 +202,20 @@ class AdamW:
             path: variable.value for path, variable in variables.items()
         }
         self.slots: dict[str, tf.Variable] = {}
-        starts = {'m': 0.0, 'v': 0.0}
+        self.starts = {'m': 0.0, 'v': 0.0}
         if rules.beta_2 is None:
-            starts = {'v': 1.0}
+            self.starts = {'v': 1.0}
         for path, variable in self.variables.items():
-            for slot, start in starts.items():
+            for slot, start in self.starts.items():
                 self.slots[f'{slot}/{path}'] = tf.Variable(
                     tf.fill(variable.shape, start), trainable=False
                 )
+
+    def forget(self) -> None:
+        """Sets the moments as they were made."""
+        for path, slot in self.slots.items():
+            start = self.starts[path.split('/')[0]]
+            slot.assign(tf.fill(slot.shape, start))
 
     def apply(
         self,

@@ -19,7 +19,6 @@ from infoword_tf.data.examples import Examples
 from infoword_tf.data.opened import TextChoices, open_text
 from infoword_tf.inference.load import load
 from infoword_tf.inference.loaded import Loaded
-from infoword_tf.model import Model
 from infoword_tf.objectives import Statistics
 from infoword_tf.resolve import Resolved
 from infoword_tf.training import (
@@ -31,7 +30,7 @@ from infoword_tf.training import (
     precision,
     record,
 )
-from infoword_tf.training.state import State
+from infoword_tf.training.built import Shared, build, shape_of
 
 
 class Labelled(NamedTuple):
@@ -44,6 +43,7 @@ class Labelled(NamedTuple):
         measures: by row, what predictions for all held-out examples come to.
         kept: fields of the config that serving wants: names of classes, say.
         started: what --init holds, where it is in memory.
+        shared: with other runs on the same examples.
     """
 
     train: Examples
@@ -53,6 +53,7 @@ class Labelled(NamedTuple):
     measures: Mapping[str, loop.Measure]
     kept: Mapping[str, Any] = {}
     started: Loaded | None = None
+    shared: Shared | None = None
 
     def statistics(self, counts: np.ndarray, heldout: bool) -> Statistics:
         """Of pieces, and of what is said of examples.
@@ -102,9 +103,12 @@ def run(
 
     # devices ------------------------------------------------------------------
     commands.hush_tensorflow()
-    strategy = distribution.make_strategy(
-        given['strategy'], given['logical_cpus']
-    )
+    shared = (labelled and labelled.shared) or Shared()
+    if shared.strategy is None:
+        shared.strategy = distribution.make_strategy(
+            given['strategy'], given['logical_cpus']
+        )
+    strategy = shared.strategy
     replicas = strategy.num_replicas_in_sync
     distribution.check(
         replicas,
@@ -180,29 +184,56 @@ def run(
             with files.written(workdir / tokenizer.file) as partial:
                 tokenizer.write(partial)
 
-        # model, optimizer, and all else that lasts ----------------------------
-        with strategy.scope():
-            model = Model(
-                config, tokenizer.specials, seed,
-                deviation=given['init_deviation'],
-            )  # fmt: skip
-            learning = {
-                path: variable
-                for path, variable in model.trainable.items()
-                if not (given['freeze'] and path.startswith('encoder/'))
-            }
-            shares = {}
-            if given['layer_decay'] != 1.0:
-                shares = optim.layer_shares(
-                    learning, model.encoder.depth, given['layer_decay']
+        # model, graphs, and all that lasts from step to step ----------------
+        dataset_of = batches.Batches(
+            sources, plan, tokenizer.specials, seed
+        ).dataset
+        shape = shape_of(given, config, rules, warmup_steps)
+        built = shared.built.get(shape)
+        if built is None:
+            statistics = heldout_statistics = Statistics(counts, counts)
+            if labelled is not None:
+                statistics = labelled.statistics(counts, heldout=False)
+                heldout_statistics = labelled.statistics(counts, heldout=True)
+            if text is not None:
+                heldout_statistics = heldout_statistics._replace(
+                    measured=text.heldout.counts
                 )
-            optimizer = optim.AdamW(learning, rules, shares)
-        step = tf.Variable(0, dtype=tf.int64, trainable=False)
+            built = build(
+                given,
+                config,
+                tokenizer.specials,
+                strategy,
+                (rules, warmup_steps),
+                dataset_of(0, 1),
+                statistics,
+            )
+            built.heldout = loop.Heldout(
+                built.model,
+                batches.heldout_views(
+                    text and text.heldout,
+                    plan,
+                    tokenizer.specials,
+                    labelled and labelled.heldout,
+                ),
+                heldout_statistics,
+                labelled.measures if labelled else {},
+            )
+            if not built.state.parts():  # which begins empty
+                shared.built[shape] = built
+        else:
+            built.begin_again(
+                seed,
+                given['init_deviation'],
+                given['learning_rate'],
+                dataset_of(0, 1),
+            )
+        model, optimizer, state = built.model, built.optimizer, built.state
+        trainer = built.trainer
         if started is not None:
             print(f'--init={init}: {started.start(model)}', flush=True)
         lasting = {f'model/{k}': v.value for k, v in model.lasting.items()}
         lasting |= {f'optimizer/{k}': v for k, v in optimizer.slots.items()}
-        state = State(model, strategy, given['batch_size'])
         checkpoints = checkpoint.Checkpoints(
             workdir, given['keep_checkpoints'], chief
         )
@@ -213,7 +244,10 @@ def run(
                 'memory starts empty: that of several machines is not saved',
                 flush=True,
             )
-        step.assign(first)
+        trainer.step.assign(first)
+        trainer.train_dataset = dataset = dataset_of(
+            first, max(given['steps'], first + 1)
+        )
         size = sum(int(tf.size(v)) for v in optimizer.variables.values())
         print(
             f'{given["objectives"]}: {size:,} weights, {config.precision}, '
@@ -242,43 +276,6 @@ def run(
             write_weights(first)
 
         # loop -----------------------------------------------------------------
-        dataset = batches.Batches(
-            sources, plan, tokenizer.specials, seed
-        ).dataset(first, max(given['steps'], first + 1))
-        statistics = heldout_statistics = Statistics(counts, counts)
-        if labelled is not None:
-            statistics = labelled.statistics(counts, heldout=False)
-            heldout_statistics = labelled.statistics(counts, heldout=True)
-        if text is not None:
-            heldout_statistics = heldout_statistics._replace(
-                measured=text.heldout.counts
-            )
-        trainer = loop.Trainer(
-            model,
-            dataset,
-            strategy,
-            optimizer,
-            step,
-            lambda s: optim.schedule(
-                s, given['learning_rate'], warmup_steps, given['steps'], rules
-            ),
-            statistics,
-            seed,
-            given['batch_size'],
-            given['xla'],
-            state,
-        )
-        heldout = loop.Heldout(
-            model,
-            batches.heldout_views(
-                text and text.heldout,
-                plan,
-                tokenizer.specials,
-                labelled and labelled.heldout,
-            ),
-            heldout_statistics,
-            labelled.measures if labelled else {},
-        )
         pace = fit.make_pace(
             given['steps'],
             given['log_every'],
@@ -288,7 +285,7 @@ def run(
         return fit.fit(
             workdir,
             trainer,
-            heldout,
+            built.heldout,
             save,
             pace,
             fit.places_of(dataset),

@@ -1,0 +1,144 @@
+"""What a run builds once: a model, its graphs, and what lasts between steps.
+
+Runs of one process that differ in seed and learning rate alone, as those of a
+sweep, share it: the first of a shape traces and compiles for all.
+"""
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import tensorflow as tf
+
+from infoword_tf import files
+from infoword_tf.config import Config
+from infoword_tf.model import Model, initialise
+from infoword_tf.objectives import Statistics
+from infoword_tf.training import loop, optim
+from infoword_tf.training.state import State
+from infoword_tf.views import Specials
+
+# Flags that decide the graphs of a run, beside its config.
+SHAPE = 'batch_size', 'steps', 'xla', 'freeze', 'layer_decay', 'logical_cpus'
+
+
+class Shared:
+    """Devices, and for each shape of a run what was built."""
+
+    def __init__(self) -> None:
+        """Nothing yet."""
+        self.strategy: tf.distribute.Strategy | None = None
+        self.built: dict[str, Built] = {}
+
+
+class Built:
+    """A model, what lasts from step to step, and the graphs over both."""
+
+    def __init__(
+        self,
+        model: Model,
+        optimizer: optim.AdamW,
+        peak: tf.Variable,
+        state: State,
+        trainer: loop.Trainer,
+    ):
+        """Args: all fresh; `heldout` comes later."""
+        self.model, self.optimizer, self.peak = model, optimizer, peak
+        self.state, self.trainer = state, trainer
+        self.heldout: loop.Heldout | None = None
+        self.first = {
+            path: variable.numpy()
+            for path, variable in model.variables.items()
+            if len(variable.shape) < 2  # no matrix, which is drawn
+        }
+
+    def begin_again(
+        self,
+        seed: int,
+        deviation: float | None,
+        peak: float,
+        dataset: tf.data.Dataset,
+    ) -> None:
+        """As if all were made anew, for another seed and learning rate."""
+        files.assign(
+            {path: self.model.variables[path] for path in self.first},
+            self.first,
+            'the first weights',
+        )
+        initialise(
+            self.model.variables, seed, self.model.encoder.width, deviation
+        )
+        self.optimizer.forget()
+        self.peak.assign(peak)
+        self.trainer.step.assign(0)
+        self.trainer.begin_again(dataset, seed)
+
+
+def shape_of(
+    given: Mapping[str, Any],
+    config: Config,
+    rules: optim.Published,
+    warmup_steps: int,
+) -> str:
+    """What decides the graphs of a run; args as of `build`."""
+    flags = [given[name] for name in SHAPE]
+    values = config.replace(run={}).to_json()
+    return json.dumps([values, flags, rules, warmup_steps])
+
+
+def build(
+    given: Mapping[str, Any],
+    config: Config,
+    specials: Specials,
+    strategy: tf.distribute.Strategy,
+    pace: tuple[optim.Published, int],
+    dataset: tf.data.Dataset,
+    statistics: Statistics,
+) -> Built:
+    """Makes all of it.
+
+    Args:
+        given: by flag of `infoword_tf.train`, its value.
+        config: of the run.
+        specials: of the vocabulary.
+        strategy: of the run.
+        pace: rules of the optimizer, and updates of the climb.
+        dataset: of flat views, of the shapes of the run's.
+        statistics: of what is trained on.
+    """
+    rules, warmup_steps = pace
+    with strategy.scope():
+        model = Model(
+            config, specials, given['seed'], deviation=given['init_deviation']
+        )
+        learning = {
+            path: variable
+            for path, variable in model.trainable.items()
+            if not (given['freeze'] and path.startswith('encoder/'))
+        }
+        shares = {}
+        if given['layer_decay'] != 1.0:
+            shares = optim.layer_shares(
+                learning, model.encoder.depth, given['layer_decay']
+            )
+        optimizer = optim.AdamW(learning, rules, shares)
+    peak = tf.Variable(
+        given['learning_rate'], dtype=tf.float32, trainable=False
+    )
+    state = State(model, strategy, given['batch_size'])
+    trainer = loop.Trainer(
+        model,
+        dataset,
+        strategy,
+        optimizer,
+        tf.Variable(0, dtype=tf.int64, trainable=False),
+        lambda step: optim.schedule(
+            step, peak.read_value(), warmup_steps, given['steps'], rules
+        ),
+        statistics,
+        given['seed'],
+        given['batch_size'],
+        given['xla'],
+        state,
+    )
+    return Built(model, optimizer, peak, state, trainer)
