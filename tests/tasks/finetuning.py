@@ -1,4 +1,4 @@
-"""Commands that fine-tune, small: in this process, or as a program of their own.
+"""Commands that fine-tune, small: in this process, or as a program alone.
 
     python -m tests.tasks.finetuning tasks.classify --train=... --workdir=...
 
