@@ -223,7 +223,7 @@ def prepare(
     parts['train'] = tables.some(parts['train'], count)
     row = task.row
     objectives = given['objectives'] or row
-    if row not in parse(objectives):
+    if not parse(objectives).get(row):
         raise commands.UsageError(
             f'--objectives={objectives}: the task {task.name} trains {row}; '
             f'write {row}:1 into the sum'
@@ -264,7 +264,7 @@ def prepare(
         )
         if cut:
             print(
-                f'{rows.where}: {cut:,} of {len(rows.first):,} texts are cut '
+                f'{rows.where}: {cut:,} of {len(rows.first):,} rows are cut '
                 f'at --seq_len={given["seq_len"]} tokens',
                 flush=True,
             )

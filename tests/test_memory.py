@@ -415,7 +415,7 @@ class CommandCase(parameterized.TestCase):
             {
                 k: v
                 for k, v in json.loads(line).items()
-                if k != 'seconds' and not k.endswith('_per_second')
+                if not k.endswith(('seconds', '_per_second'))
             }
             for line in lines
         ]

@@ -324,7 +324,7 @@ class StrategyTest(absltest.TestCase):
             self.assertEqual(set(a), set(b))
             self.assertBetween(a['ngrams/padding'], 0.05, 0.6)
             for name, value in a.items():
-                if name != 'seconds' and not name.endswith('_per_second'):
+                if not name.endswith(('seconds', '_per_second')):
                     self.assertAlmostEqual(b[name], value, delta=1e-4)
         weights = [
             files.read_tensors(folder / n / 'weights.safetensors')

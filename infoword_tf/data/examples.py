@@ -124,20 +124,19 @@ def lay_out(
         chunk: texts that are tokenized at once.
 
     Returns:
-        The examples, and how many texts were cut.
+        The examples, and of how many a text was cut.
     """
     k, n = len(texts), len(texts[0][0])
     layout = loaded.layout
     ids, segments, lengths, cut = [], [], [], 0
     for begin in range(0, n, chunk):
-        parts = []
+        parts, longer = [], []
         for first, second in texts:
             some = slice(begin, begin + chunk)
-            found = loaded.laid_out(
-                first[some], None if second is None else second[some],
-                max_length,
-            )  # fmt: skip
+            sides = first[some], None if second is None else second[some]
+            found = loaded.laid_out(*sides, max_length)
             parts.append([None if x is None else x.numpy() for x in found])
+            longer.append(_cut(loaded, sides, parts[-1][1], max_length))
         width = max(part[0].shape[1] for part in parts)
         column = np.arange(width)
         rows = [
@@ -158,7 +157,7 @@ def lay_out(
         ids.append(np.stack(rows, axis=1)[real])
         segments.append(where[real])
         lengths.append(sizes.ravel())
-        cut += int((sizes == max_length).sum())
+        cut += int(np.any(longer, axis=0).sum())
     sizes = np.concatenate(lengths) if lengths else np.zeros(0, np.int64)
     places = np.zeros_like(sizes) if layout.first else sizes - 1
     examples = Examples(
@@ -171,6 +170,22 @@ def lay_out(
         texts=k,
     )
     return examples, cut
+
+
+def _cut(
+    loaded: Any,
+    sides: tuple[Sequence[str], Sequence[str] | None],
+    lengths: np.ndarray,
+    max_length: int,
+) -> np.ndarray:
+    """[n] bool: which texts were cut. One that is full may just fit."""
+    found = np.zeros(len(lengths), bool)
+    full = np.flatnonzero(lengths == max_length)
+    if len(full):
+        some = (None if x is None else [x[i] for i in full] for x in sides)
+        _, uncut, _ = loaded.laid_out(*some, max_length + 1)
+        found[full] = uncut.numpy() > max_length
+    return found
 
 
 class ExampleSource(Source):

@@ -617,14 +617,20 @@ class Loaded:
         batch_size: int,
     ) -> np.ndarray:
         """`text_scores` of any number of texts: [n, C] float32."""
-        columns = self._head(row).classes
+        head = self._head(row)
+        if isinstance(texts, str | bytes):
+            raise TypeError('this takes a list of texts, this is one string')
+        if pairs is None and head.texts == 'both_ways':
+            raise ValueError(
+                f'{row} reads two texts in both orders, there is one'
+            )
         if pairs is not None and len(pairs) != len(texts):
             raise ValueError(f'{len(texts)} texts and {len(pairs)} pairs')
         sides = [texts] if pairs is None else [texts, pairs]
         # Those of like length together: hardly any padding is computed.
         sizes = [sum(map(len, row)) for row in zip(*sides, strict=True)]
         order = np.argsort(sizes)
-        found = np.zeros((len(texts), columns), np.float32)
+        found = np.zeros((len(texts), head.classes), np.float32)
         graph = self._traced_scores(row, len(sides))
         for begin in range(0, len(texts), batch_size):
             some = order[begin : begin + batch_size]

@@ -13,7 +13,7 @@ import orbit
 import tensorflow as tf
 
 from infoword_tf import files
-from infoword_tf.training import loop, report
+from infoword_tf.training import checkpoint, loop, report
 from infoword_tf.training.checkpoint import Metrics
 
 
@@ -160,6 +160,10 @@ def fit(
     metrics = Metrics(workdir, first, chief)
     seconds = metrics.records[-1]['seconds'] if metrics.records else 0.0
     clock = loop.Clock(first, seconds)
+    # A run that was stopped between its checkpoint and its weights.
+    best = goal and goal.best(metrics.records)
+    if chief and best and best['step'] == first:
+        keep(first)
 
     def act(values: dict[str, Any]) -> None:
         if not chief:
@@ -187,11 +191,14 @@ def fit(
         line = report.progress_line(record, rows, pace.steps, left, name)
         shown.write(line + '\n')
         shown.flush()
-        if goal and goal.best(metrics.records) is metrics.records[-1]:
-            keep(now)
+        better = goal and goal.best(metrics.records) is record
         enough = goal is not None and goal.reached(metrics.records)
-        if now % pace.save == 0 or now == pace.steps or enough:
+        # Weights without a checkpoint would be those of another run.
+        lone = better and checkpoint.last_step(workdir) is None
+        if now % pace.save == 0 or now == pace.steps or enough or lone:
             save(now)
+        if better:
+            keep(now)
         if enough:
             raise _Enough
         clock.skip()
@@ -223,7 +230,9 @@ def fit(
     if f'heldout/{rows[0]}/loss' not in last:
         last.update(heldout.evaluate())
     files.write_json(workdir / 'metrics.json', last)
-    report.draw_bounds(workdir / 'bounds.png', metrics.records, rows)
+    report.draw_bounds(
+        workdir / 'bounds.png', metrics.records, rows, goal and goal.name
+    )
     print(report.closing_table(last, rows))
     print(f'{workdir}/ holds the encoder, metrics.jsonl and bounds.png')
     return last

@@ -166,6 +166,8 @@ def layer_shares(
         layer = re.match(r'encoder/layer_(\d+)/', path)
         if layer:
             found[path] = decay ** (depth - 1 - int(layer[1]))
+        elif path.startswith('encoder/last_'):
+            continue  # the norm above the last layer
         elif path.startswith('encoder/'):
             found[path] = decay**depth
     return found

@@ -1,0 +1,328 @@
+"""Labelled examples: rows that they share, strata, and how they are laid out.
+
+Glossary of shapes: n examples, B of an update, R rows, J examples of a row,
+T tokens of a row.
+"""
+
+import math
+from unittest import mock
+
+import numpy as np
+from absl.testing import absltest, parameterized
+
+from infoword_tf.data.examples import (
+    MULTIPLE,
+    Examples,
+    ExampleSource,
+    lay_out,
+    share_rows,
+)
+from infoword_tf.text.layout import LAYOUTS
+from tests.export import workdirs
+
+TEXTS = ['Yes.', 'the import statement finds a module', '',
+         'a class is an object, and so is its type', 'no']  # fmt: skip
+PAIRS = ['It is.', 'no', 'why not', '', 'the names in the class body']
+
+
+def make(sizes, texts=1):
+    """Examples of some sizes [n K]; their ids are 0, 1, 2, ..."""
+    begins = np.concatenate([[0], np.cumsum(sizes)])
+    n = len(sizes) // texts
+    return Examples(
+        np.arange(begins[-1], dtype=np.int32),
+        (np.arange(begins[-1]) % 3).astype(np.int8),
+        begins,
+        np.asarray(sizes, np.int32) - 1,
+        {'label': np.arange(n, dtype=np.int32)},
+        {'span': np.stack([np.arange(n), np.arange(n) + 1], 1)},
+        {'label': np.ones(n, np.int64)},
+        texts,
+    )
+
+
+SIZES = {
+    'all_equal': lambda random, n: np.full(n, 7),
+    'one_long': lambda random, n: np.where(np.arange(n) == n // 2, 64, 3),
+    'one_short': lambda random, n: np.where(np.arange(n) == 0, 1, 64),
+    'uniform': lambda random, n: random.integers(1, 65, n),
+    'two_kinds': lambda random, n: random.choice([31, 33], n),
+    'steps': lambda random, n: 1 + np.arange(n) % 64,
+}
+
+
+class ShareRowsTest(parameterized.TestCase):
+    def test_by_hand(self):
+        """5 with the first 3; 4 with the second, which leaves room for 1."""
+        found = share_rows(np.array([3, 5, 3, 1, 4]), 8)
+        np.testing.assert_array_equal(found, [[1, 0, -1], [4, 2, 3]])
+
+    @parameterized.parameters(*SIZES)
+    def test_all_are_there_once_and_fit(self, name):
+        for seed in range(5):
+            sizes = SIZES[name](np.random.default_rng(seed), 37)
+            slots = share_rows(sizes, 64)
+            self.assertEqual(slots.dtype, np.int32)
+            self.assertEqual(sorted(slots[slots >= 0]), list(range(37)))
+            tokens = np.where(slots < 0, 0, sizes[slots]).sum(axis=1)
+            self.assertLessEqual(tokens.max(), 64)
+            # Who fits best, the longest first, needs at most 11/9 of the rows
+            # that would do, and 6/9 of one (Dosa 2007).
+            fewest = math.ceil(sizes.sum() / 64)
+            fewest = max(fewest, (sizes > 32).sum())
+            self.assertLessEqual(len(slots), (11 * fewest + 6) / 9)
+
+    def test_rows_are_full(self):
+        """Of texts a quarter as long as a row hardly anything is left over."""
+        sizes = np.random.default_rng(0).integers(4, 33, 256)
+        slots = share_rows(sizes, 64)
+        self.assertGreater(sizes.sum() / (64 * len(slots)), 0.97)
+
+    def test_one_and_none(self):
+        np.testing.assert_array_equal(share_rows(np.array([8]), 8), [[0]])
+        self.assertEqual(share_rows(np.zeros(0, int), 8).shape, (0, 0))
+
+
+class SourceTest(parameterized.TestCase):
+    def source(self, sizes, batch_size=8, seed=0, texts=1, length=64):
+        return ExampleSource(
+            make(sizes, texts), length, batch_size, seed, stratified=True
+        )
+
+    @parameterized.product(name=list(SIZES), n=(8, 23, 40))
+    def test_every_epoch_has_each_once_and_every_update_each_stratum(
+        self, name, n
+    ):
+        for seed in range(3):
+            sizes = SIZES[name](np.random.default_rng(seed), n)
+            source = self.source(sizes, 8, seed)
+            updates = n // 8
+            seen = []
+            for epoch in range(4):
+                steps = range(epoch * updates, (epoch + 1) * updates)
+                numbers = [source.batch(step).numbers for step in steps]
+                everyone = np.concatenate(numbers)
+                self.assertLen(set(everyone.tolist()), 8 * updates)
+                seen.append(everyone)
+                # Strata: those kept, by length, in B equal parts.
+                kept = np.sort(sizes[everyone]).reshape(8, updates)
+                for found in numbers:
+                    lengths = sizes[found]
+                    self.assertTrue((kept[:, 0] <= lengths).all())
+                    self.assertTrue((lengths <= kept[:, -1]).all())
+            if n > 8:  # with one update there is one order
+                self.assertFalse(np.array_equal(*seen[:2]))
+            if n == 23:  # and others are left out
+                self.assertNotEqual(set(seen[0]), set(seen[1]))
+
+    @parameterized.parameters(*SIZES)
+    def test_rows_never_overflow(self, name):
+        for seed in range(4):
+            sizes = SIZES[name](np.random.default_rng(seed), 29)
+            source = self.source(sizes, 6, seed)
+            first = source.batch(0)
+            self.assertEqual(first.width, -(-sizes.max() // MULTIPLE) * 8)
+            for step in range(40):
+                batch = source.batch(step)
+                self.assertLessEqual(batch.tokens.max(), batch.width)
+                # A graph is traced for one shape.
+                self.assertEqual(batch.slots.shape, first.slots.shape)
+                self.assertEqual(batch.width, first.width)
+
+    def test_pure_in_seed_and_step(self):
+        sizes = np.random.default_rng(0).integers(1, 65, 50)
+        one, other = self.source(sizes), self.source(sizes)
+        steps = [9, 0, 30, 3]
+        found = {step: one.batch(step).numbers for step in steps}
+        for step in sorted(steps):
+            np.testing.assert_array_equal(
+                other.batch(step).numbers, found[step]
+            )
+        another = self.source(sizes, seed=1)
+        self.assertFalse(
+            np.array_equal(another.batch(0).numbers, found[0])
+        )
+
+    def test_equal_lengths_fall_into_other_strata_with_another_seed(self):
+        strata = [
+            self.source(np.full(40, 5), seed=seed).order[:5].tolist()
+            for seed in range(2)
+        ]
+        self.assertNotEqual(set(strata[0]), set(strata[1]))
+
+    def test_heldout_ones_are_all_there_in_order(self):
+        sizes = np.random.default_rng(0).integers(1, 65, 21)
+        source = ExampleSource(make(sizes), 64, 21, 0)
+        batch = source.batch(0)
+        np.testing.assert_array_equal(batch.numbers, np.arange(21))
+        np.testing.assert_array_equal(batch.slots, share_rows(sizes, 64))
+        self.assertEqual(ExampleSource.room(make(sizes), 64), 21)
+
+    def test_complaints(self):
+        with self.assertRaisesRegex(
+            ValueError,
+            'there are 7 examples, but an update takes 8; lower --batch_size',
+        ):
+            self.source([3] * 7)
+        with self.assertRaisesRegex(
+            ValueError, 'an example has 65 tokens, a row 64; raise --seq_len'
+        ):
+            self.source([65] * 8)
+        # Of two texts each may be as long.
+        source = self.source([40, 30] * 8, texts=2)
+        self.assertEqual(source.batch(0).width, 72)
+
+
+class ExamplesTest(absltest.TestCase):
+    def test_sizes(self):
+        found = make([2, 1, 3, 4, 1, 1], texts=2)
+        self.assertEqual(found.size, 3)
+        np.testing.assert_array_equal(found.sizes, [3, 7, 2])
+
+    def test_taken(self):
+        whole = make([2, 1, 3, 4, 1, 1], texts=2)
+        found = whole.taken(np.array([2, 0]))
+        np.testing.assert_array_equal(found.ids, [10, 11, 0, 1, 2])
+        np.testing.assert_array_equal(
+            found.segments, whole.segments[[10, 11, 0, 1, 2]]
+        )
+        np.testing.assert_array_equal(found.begins, [0, 1, 2, 4, 5])
+        np.testing.assert_array_equal(found.places, [0, 0, 1, 0])
+        np.testing.assert_array_equal(found.targets['label'], [2, 0])
+        np.testing.assert_array_equal(
+            found.candidates['span'], [[2, 3], [0, 1]]
+        )
+        self.assertIs(found.counts, whole.counts)
+        nobody = whole.taken(np.zeros(0, int))
+        self.assertEqual((nobody.size, len(nobody.ids)), (0, 0))
+
+    def test_batch(self):
+        whole = make([2, 1, 3, 4, 1, 1], texts=2)
+        slots = np.array([[1, 0, -1]])
+        found = whole.batch(np.array([1, 0]), slots, 16)
+        np.testing.assert_array_equal(found.lengths, [[3, 4], [2, 1]])
+        self.assertEqual(found.ids.shape, (2, 2, 4))
+        for b, k, ids in (
+            (0, 0, [3, 4, 5]), (0, 1, [6, 7, 8, 9]), (1, 0, [0, 1]),
+            (1, 1, [2]),
+        ):  # fmt: skip
+            np.testing.assert_array_equal(found.ids[b, k, : len(ids)], ids)
+            np.testing.assert_array_equal(
+                found.segments[b, k, : len(ids)], np.array(ids) % 3
+            )
+        np.testing.assert_array_equal(found.places, [[2, 3], [1, 0]])
+        np.testing.assert_array_equal(found.numbers, [1, 0])
+        np.testing.assert_array_equal(found.targets['label'], [1, 0])
+        np.testing.assert_array_equal(found.sizes, [[3, 7, 0]])
+        np.testing.assert_array_equal(found.tokens, [10])
+
+
+class LayOutTest(parameterized.TestCase):
+    """Against what the model itself reads when it is asked about strings."""
+
+    def setUp(self):
+        super().setUp()
+        self.loaded = workdirs.loaded()
+
+    def in_layout(self, name):
+        """The model as if its config said another layout."""
+        loaded = self.loaded
+        config = loaded.config.replace(layout=name)
+        return type(loaded)(
+            loaded.model, loaded.tokenizer, config, loaded.unigram
+        )
+
+    def read(self, loaded, first, second, max_length):
+        """By text, the ids and segments that the encoder gets, [T] each."""
+        ids, lengths, begins = loaded.laid_out(first, second, max_length)
+        encoder = mock.Mock()
+        encoder.arguments = {'segments': 3}
+        encoder.return_value.states = np.zeros(1)
+        with mock.patch.object(loaded, 'encoder', encoder):
+            loaded.states(ids, lengths, second=begins)
+        (inputs,), _ = encoder.call_args
+        segments = inputs.segment_ids
+        if segments is None:
+            segments = np.zeros_like(ids)
+        segments = np.broadcast_to(segments, ids.shape)
+        return [
+            (x[:n], s[:n])
+            for x, s, n in zip(ids.numpy(), segments, lengths, strict=True)
+        ]
+
+    @parameterized.product(layout=list(LAYOUTS), pairs=(False, True))
+    def test_equals_what_is_read(self, layout, pairs):
+        loaded = self.in_layout(layout)
+        second = PAIRS if pairs else None
+        found, _ = lay_out(
+            loaded, [(TEXTS, second)], 12, {'label': np.arange(5)}, chunk=2
+        )
+        expected = self.read(loaded, TEXTS, second, 12)
+        self.assertEqual(found.size, 5)
+        for i, (ids, segments) in enumerate(expected):
+            one = slice(found.begins[i], found.begins[i + 1])
+            np.testing.assert_array_equal(found.ids[one], ids)
+            np.testing.assert_array_equal(found.segments[one], segments)
+        last = np.array([len(ids) - 1 for ids, _ in expected])
+        places = np.zeros(5) if LAYOUTS[layout].first else last
+        np.testing.assert_array_equal(found.places, places)
+        self.assertEqual(found.texts, 1)
+        # Segments are there where the layout has some, and only there.
+        marked = LAYOUTS[layout].last_segment or (
+            pairs and LAYOUTS[layout].second_segment
+        )
+        self.assertEqual(found.segments.any(), bool(marked))
+
+    def test_several_texts(self):
+        found, _ = lay_out(
+            self.loaded,
+            [(TEXTS, PAIRS), (PAIRS, TEXTS)],
+            16,
+            {'label': np.arange(5)},
+            chunk=3,
+        )
+        self.assertEqual((found.size, found.texts), (5, 2))
+        for k, sides in enumerate([(TEXTS, PAIRS), (PAIRS, TEXTS)]):
+            expected = self.read(self.loaded, *sides, 16)
+            for i, (ids, segments) in enumerate(expected):
+                text = 2 * i + k
+                one = slice(found.begins[text], found.begins[text + 1])
+                np.testing.assert_array_equal(found.ids[one], ids)
+                np.testing.assert_array_equal(found.segments[one], segments)
+
+    def test_what_is_cut_is_counted(self):
+        """A text that just fits is not cut."""
+        whole, cut = lay_out(
+            self.loaded, [(TEXTS, None)], 64, {'label': np.arange(5)}
+        )
+        self.assertEqual(cut, 0)
+        sizes = np.sort(whole.sizes)
+        for length in (sizes[-1], sizes[-1] - 1, sizes[-2], sizes[-2] - 1):
+            found, cut = lay_out(
+                self.loaded, [(TEXTS, None)], length, {'label': np.arange(5)}
+            )
+            self.assertEqual(cut, (sizes > length).sum(), length)
+            self.assertEqual(found.sizes.max(), length)
+            # Its end is cut; [SEP] stays.
+            i = int(np.argmax(whole.sizes))
+            one = slice(found.begins[i], found.begins[i + 1])
+            left = whole.ids[whole.begins[i] :][: length - 1]
+            np.testing.assert_array_equal(
+                found.ids[one], [*left, self.loaded.tokenizer.sep_id]
+            )
+
+    def test_of_two_texts_an_example_is_cut_once(self):
+        _, cut = lay_out(
+            self.loaded,
+            [(TEXTS, PAIRS), (PAIRS, TEXTS)],
+            8,
+            {'label': np.arange(5)},
+        )
+        whole, _ = lay_out(
+            self.loaded, [(TEXTS, PAIRS)], 64, {'label': np.arange(5)}
+        )
+        self.assertEqual(cut, (whole.sizes > 8).sum())
+
+
+if __name__ == '__main__':
+    absltest.main()

@@ -1,0 +1,352 @@
+"""Rows whose b people gave, against NumPy; where their axis begins and ends.
+
+Glossary of shapes: R rows, J examples of a row, K texts of each, D width,
+C classes, L layers.
+"""
+
+import math
+import types
+
+import numpy as np
+from absl.testing import absltest, parameterized
+from scipy import special, stats
+
+from infoword_tf.encoders import Encoded
+from infoword_tf.layers import dropout
+from infoword_tf.layers.mix import Mix
+from infoword_tf.objectives import TABLE, Batch, Replicas, Statistics
+from infoword_tf.objectives.infonce import SUMS
+from infoword_tf.objectives.label import Labels, Scores
+from infoword_tf.views import View
+from tests import zoo
+from tests.eager import eagerly
+from tests.objectives import given
+
+R, J, D, C = 5, 3, 6, 4
+TRAINING, MEASURED = np.array([9, 2, 30, 5]), np.array([3, 1, 7, 2])
+ACTIVATIONS = {
+    'none': lambda x: x,
+    'tanh': np.tanh,
+    'relu': lambda x: np.maximum(x, 0),
+    'gelu': lambda x: x * stats.norm.cdf(x),
+}
+
+
+def make(kind, rate=0.0, depth=2, **settings):
+    """A head over D-wide states, all weights drawn."""
+    encoder = types.SimpleNamespace(
+        width=D, depth=depth, arguments={'rate': rate}
+    )
+    row = {Labels: 'label', Scores: 'score'}[kind]
+    if kind is Labels:
+        settings = {'classes': C, **settings}
+    head = kind(row, encoder, zoo.SPECIALS, **settings)
+    head.build()
+    random = np.random.default_rng(3)
+    for weight in head.weights:
+        weight.assign(random.standard_normal(weight.shape))
+    return head
+
+
+def weights_of(head):
+    """By the end of their path, NumPy."""
+    return {w.path.split('/')[-1]: w.numpy() for w in head.weights}
+
+
+def batch_of(row, states, targets, weights, key=None, layers=None, **more):
+    """What a head gets; states [R, J K, D], targets and weights [R, J]."""
+    rows, slots = np.shape(targets)
+    view = View(
+        ids=np.zeros((rows, 8), np.int32),
+        sequences=np.arange(rows * slots, dtype=np.int32).reshape(rows, slots),
+        targets={row: np.asarray(targets)},
+        weights={row: np.asarray(weights, np.float32)},
+    )
+    own = {row: Statistics(TRAINING, MEASURED)}
+    batch = Batch(
+        {'examples': view},
+        {'examples': {'encoder': [Encoded(states, layers)]}},
+        Statistics(np.ones(3), np.ones(3), own=own),
+        Replicas(),
+        dropout.new_key(0) if key is None else key,
+        training=key is not None,
+    )
+    return batch._replace(**more)
+
+
+def drawn(texts=1, seed=0):
+    """States, targets of C classes and weights; two slots are empty."""
+    random = np.random.default_rng(seed)
+    states = random.standard_normal((R, J * texts, D)).astype(np.float32)
+    targets = random.integers(0, C, (R, J)).astype(np.int32)
+    weights = np.ones((R, J), np.float32)
+    weights[1, 2] = weights[4, 1:] = 0
+    return states, targets, weights
+
+
+def whole_set():
+    """States, targets and weights of all that MEASURED counts."""
+    targets = np.repeat(np.arange(C), MEASURED)
+    lacking = -len(targets) % J
+    weights = np.pad(np.ones(len(targets)), (0, lacking))
+    targets = np.pad(targets, (0, lacking)).reshape(-1, J).astype(np.int32)
+    states = np.random.default_rng(0).standard_normal((len(targets), J, D))
+    return states.astype(np.float32), targets, weights.reshape(-1, J)
+
+
+def expected(scores, targets, weights):
+    """[F] sums of `label`, from scores [N, C] of each example."""
+    p = MEASURED / MEASURED.sum()
+    trained = (TRAINING + 1) / (TRAINING.sum() + C)
+    total = np.zeros(len(SUMS))
+    for s, b, w in zip(scores, targets.ravel(), weights.ravel(), strict=True):
+        loss = special.logsumexp(s) - s[b]
+        total += w * np.array([
+            loss,
+            1,
+            -math.log(p[b]) - loss,
+            -math.log(p[b]),
+            math.log(len(s)),
+            math.log(trained[b] / p[b]),
+            (np.delete(s, b) < s[b]).all(),
+            b == MEASURED.argmax(),
+            1,
+        ])  # fmt: skip
+    return total
+
+
+class Case(parameterized.TestCase):
+    def setUp(self):
+        super().setUp()
+        self.enterContext(eagerly())
+
+    def assert_sums(self, outcome, wanted):
+        np.testing.assert_allclose(
+            given.sums(outcome), wanted, rtol=1e-5, atol=1e-5
+        )
+
+
+class LabelTest(Case):
+    @parameterized.parameters(*ACTIVATIONS)
+    def test_equals_numpy(self, pooler):
+        """Of every pooler; what is in an empty slot counts nothing."""
+        head = make(Labels, pooler=pooler)
+        has = weights_of(head)
+        states, targets, weights = drawn()
+        x = states.reshape(-1, D).astype(float)
+        if pooler != 'none':
+            x = x @ has['pooler_kernel'] + has['pooler_bias']
+        x = ACTIVATIONS[pooler](x)
+        scores = x @ has['kernel'] + has['bias']
+        outcome = head.score(
+            batch_of('label', states, targets, weights), None
+        )
+        self.assert_sums(outcome, expected(scores, targets, weights))
+        np.testing.assert_allclose(
+            outcome.predictions['scores'], scores.reshape(R, J, C), atol=1e-5
+        )
+        empty = weights == 0
+        states[empty], targets[empty] = 1e3, (targets[empty] + 1) % C
+        again = head.score(batch_of('label', states, targets, weights), None)
+        np.testing.assert_array_equal(given.sums(again), given.sums(outcome))
+
+    def test_both_ways_add(self):
+        head = make(Labels, texts='both_ways')
+        has = weights_of(head)
+        states, targets, weights = drawn(texts=2)
+        both = states.reshape(-1, 2, D).sum(axis=1)
+        scores = both @ has['kernel'] + 2 * has['bias']
+        outcome = head.score(
+            batch_of('label', states, targets, weights), None
+        )
+        self.assert_sums(outcome, expected(scores, targets, weights))
+
+    def test_choices_are_the_candidates(self):
+        """K = C texts of an example, one score each."""
+        head = make(Labels, texts='choices')
+        has = weights_of(head)
+        self.assertEqual(has['kernel'].shape, (D, 1))
+        states, targets, weights = drawn(texts=C)
+        scores = (states.reshape(-1, C, D) @ has['kernel'])[:, :, 0]
+        outcome = head.score(
+            batch_of('label', states, targets, weights), None
+        )
+        self.assert_sums(outcome, expected(scores, targets, weights))
+        np.testing.assert_allclose(
+            outcome.predictions['scores'].numpy().reshape(-1, C),
+            scores + has['bias'],
+            atol=1e-5,
+        )
+
+    def test_two_alike_are_no_answer(self):
+        head = make(Labels)
+        for weight in head.weights:
+            weight.assign(np.zeros(weight.shape))
+        outcome = head.score(batch_of('label', *drawn()), None)
+        self.assertEqual(float(outcome.accuracy), 0)
+
+
+class ZeroTest(Case):
+    """Critics that look at no text."""
+
+    def score(self, bias, pooler='none'):
+        head = make(Labels, pooler=pooler)
+        for weight in head.weights:
+            weight.assign(np.zeros(weight.shape))
+        head.bias.assign(bias)
+        return given.mean(
+            head.score(batch_of('label', *whole_set()), None)
+        )
+
+    def test_frequencies_of_the_measured_set_are_0(self):
+        p = MEASURED / MEASURED.sum()
+        for constant in (0.0, 3.0):
+            found = self.score(np.log(p) + constant)
+            self.assertAlmostEqual(found.mi, 0, delta=1e-6)
+            entropy = -(p @ np.log(p))
+            self.assertAlmostEqual(found.ceiling, entropy, delta=1e-6)
+            self.assertAlmostEqual(found.loss, entropy, delta=1e-6)
+            # The best of such critics is right as often as `chance` says.
+            self.assertAlmostEqual(found.accuracy, p.max(), places=6)
+            self.assertAlmostEqual(found.chance, p.max(), places=6)
+        self.assertAlmostEqual(found.log_candidates, math.log(C), places=6)
+
+    def test_those_of_the_training_set_have_unigram_mi(self):
+        trained = (TRAINING + 1) / (TRAINING.sum() + C)
+        found = self.score(np.log(trained), 'tanh')
+        self.assertAlmostEqual(found.mi, found.unigram_mi, delta=1e-6)
+        p = MEASURED / MEASURED.sum()
+        self.assertAlmostEqual(
+            found.mi, -(p @ np.log(p / trained)), delta=1e-6
+        )
+        self.assertLess(found.mi, -0.01)
+
+    def test_who_knows_all_has_the_ceiling(self):
+        head = make(Labels)
+        states, targets, weights = whole_set()
+        head.kernel.assign(np.eye(D, C))
+        head.bias.assign(np.zeros(C))
+        states = 50 * np.eye(D, dtype=np.float32)[targets]
+        found = given.mean(
+            head.score(batch_of('label', states, targets, weights), None)
+        )
+        self.assertAlmostEqual(found.mi, found.ceiling, delta=1e-6)
+        self.assertEqual(found.accuracy, 1)
+
+
+class ScoreTest(Case):
+    @parameterized.parameters(('joined', 1), ('both_ways', 2))
+    def test_squared_errors(self, texts, count):
+        head = make(Scores, texts=texts, pooler='tanh')
+        has = weights_of(head)
+        states, _, weights = drawn(texts=count)
+        targets = np.linspace(-2, 5, R * J, dtype=np.float32).reshape(R, J)
+        x = np.tanh(states @ has['pooler_kernel'] + has['pooler_bias'])
+        numbers = (x @ has['kernel'] + has['bias']).reshape(R, J, count)
+        numbers = numbers.sum(axis=2)
+        outcome = head.score(
+            batch_of('score', states, targets, weights), None
+        )
+        found = dict(zip(SUMS, given.sums(outcome), strict=True))
+        errors = weights * (numbers - targets) ** 2
+        self.assertAlmostEqual(
+            found['loss'], errors.sum(), delta=1e-5 * errors.sum()
+        )
+        self.assertEqual(found['weight'], weights.sum())
+        self.assertEqual(found['measured'], weights.sum())
+        for name in set(found) - {'loss', 'weight', 'measured'}:
+            self.assertEqual(found[name], 0, name)
+        np.testing.assert_allclose(
+            outcome.predictions['scores'], numbers, atol=1e-5
+        )
+
+    def test_it_says_that_it_bounds_nothing(self):
+        self.assertTrue(TABLE['label'].objective.bounded)
+        self.assertFalse(TABLE['score'].objective.bounded)
+        self.assertFalse(TABLE['score'].objective.ranked)
+
+
+class MixTest(Case):
+    def layers(self, depth=2):
+        random = np.random.default_rng(1)
+        shape = (R, J, D)
+        return [
+            random.standard_normal(shape).astype(np.float32)
+            for _ in range(depth + 1)
+        ]
+
+    def test_it_begins_as_the_mean(self):
+        mix, layers = Mix(2), self.layers()
+        mix.build()
+        np.testing.assert_allclose(
+            mix(layers), np.mean(layers, axis=0), atol=1e-6
+        )
+
+    def test_written_out(self):
+        """gamma 2 and shares 1/6, 2/6, 3/6; a constant changes nothing."""
+        mix, layers = Mix(2), self.layers()
+        mix.build()
+        mix.gamma.assign([2.0])
+        expected = sum(
+            2 * share / 6 * layer
+            for share, layer in zip((1, 2, 3), layers, strict=True)
+        )
+        for constant in (0.0, 5.0):
+            mix.scales.assign(np.log([1, 2, 3]) + constant)
+            np.testing.assert_allclose(mix(layers), expected, atol=1e-6)
+
+    @parameterized.parameters(('label', Labels), ('score', Scores))
+    def test_a_head_reads_it(self, row, kind):
+        """And nothing of the last states."""
+        head = make(kind, mix=True)
+        has = weights_of(head)
+        layers = self.layers()
+        states, targets, weights = drawn()
+        if row == 'score':
+            targets = targets.astype(np.float32)
+        mixed = np.tensordot(
+            special.softmax(has['scales']), layers, axes=1
+        ) * has['gamma']
+        outcome = head.score(
+            batch_of(row, states, targets, weights, layers=layers), None
+        )
+        expected = mixed @ has['kernel'] + has['bias']
+        found = outcome.predictions['scores'].numpy()
+        np.testing.assert_allclose(
+            found.reshape(R, J, -1), expected, atol=1e-5
+        )
+
+    def test_rows_ask_for_layers_with_it_alone(self):
+        for row in ('label', 'score'):
+            for mix in (False, True):
+                reads = TABLE[row].reads({'mix': mix})
+                self.assertEqual(reads['examples'].layers, mix)
+
+
+class DropoutTest(Case):
+    def loss(self, head, key, replica=0):
+        replicas = Replicas()
+        replicas.id = replica
+        batch = batch_of('label', *drawn(), key=key, replicas=replicas)
+        return float(head.score(batch, None).loss)
+
+    def test_by_key_and_replica(self):
+        head = make(Labels, rate=0.5)
+        key, other = dropout.new_key(1), dropout.new_key(2)
+        self.assertEqual(self.loss(head, key), self.loss(head, key))
+        found = {
+            self.loss(head, key),
+            self.loss(head, other),
+            self.loss(head, key, replica=1),
+            self.loss(head, None),
+        }
+        self.assertLen(found, 4)
+
+    def test_of_rate_0_there_is_none(self):
+        head = make(Labels)
+        key = dropout.new_key(1)
+        self.assertEqual(self.loss(head, key), self.loss(head, None))
+
+
+if __name__ == '__main__':
+    absltest.main()

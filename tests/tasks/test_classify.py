@@ -1,0 +1,454 @@
+"""tasks.classify on small tables of real sentences: what a run leaves."""
+
+import json
+import pathlib
+import signal
+import subprocess
+import sys
+import time
+from unittest import mock
+
+import numpy as np
+from absl import flags
+from absl.testing import absltest, flagsaver, parameterized
+
+import infoword_tf
+from infoword_tf import commands, files, train
+from infoword_tf.config import Config
+from infoword_tf.training import checkpoint
+from tasks import classify, finetune, measures, tables
+from tests import places
+from tests.runs import ROOT, records
+from tests.tasks import finetuning
+from tests.tasks.command import Checks
+from tests.tasks.finetuning import last_line, write
+
+
+def setUpModule():
+    global FOLDER, TRAIN, DEV
+    FOLDER = places.make()
+    rows = finetuning.sentences()
+    TRAIN = write(FOLDER / 'train.tsv', ('text', 'label'), rows[:50])
+    DEV = write(FOLDER / 'dev.tsv', ('text', 'label'), rows[50:75])
+    finetuning.init()
+
+
+def run(name, *more, tables=None):
+    """The command; tables: train and dev."""
+    tables = tables or (TRAIN, DEV)
+    return finetuning.run(
+        classify,
+        f'--init={finetuning.init()}',
+        f'--train={tables[0]}',
+        f'--dev={tables[1]}',
+        f'--workdir={FOLDER / name}',
+        *more,
+    )
+
+
+def rows_of(path, **columns):
+    return tables.rows_of(tables.open_table(str(path)), **columns)
+
+
+def tensors(name, file='weights.safetensors'):
+    return files.read_tensors(FOLDER / name / file)
+
+
+class ClassesTest(Checks, absltest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        cls.done = run('classes', '--label.pooler=tanh')
+
+    def test_metrics_are_of_predictions_for_the_whole_dev_set(self):
+        self.assertEqual(self.done.status, 0, self.done.err)
+        said = last_line(self.done)
+        self.assertEqual(said['task'], 'classify')
+        rows = rows_of(DEV, text='text', label='label')
+        loaded = infoword_tf.load(FOLDER / 'classes')
+        self.assertEqual(loaded.config.labels, ('class', 'loop', 'text'))
+        p = loaded.classify(rows.first)
+        np.testing.assert_allclose(p.sum(axis=1), 1, atol=1e-6)
+        true = tables.known_labels(rows, loaded.config.labels)
+        found = p.argmax(axis=1)
+        self.assertEqual(
+            said['accuracy'], round(measures.accuracy(found, true), 6)
+        )
+        self.assertEqual(
+            said['matthews'], round(measures.matthews(found, true), 6)
+        )
+        # MI comes from sums, over the same weights and the same rows.
+        share = np.bincount(true) / len(true)
+        entropy = -(share @ np.log(share))
+        self.assertAlmostEqual(said['ceiling'], entropy, delta=2e-6)
+        loss = -np.log(p[np.arange(len(p)), true]).mean()
+        self.assertAlmostEqual(said['loss'], loss, delta=2e-5)
+        self.assertAlmostEqual(said['mi'], entropy - loss, delta=2e-5)
+
+    def test_the_best_record_and_its_weights_stay(self):
+        said, found = last_line(self.done), records(FOLDER / 'classes')
+        name = 'heldout/label/accuracy'
+        scores = {r['step']: r[name] for r in found if name in r}
+        self.assertEqual(list(scores), [6, 12])  # 50 // 8 updates an epoch
+        best = max(scores, key=scores.get)
+        self.assertEqual(said['step'], best)
+        self.assertEqual(
+            checkpoint.weights_step(FOLDER / 'classes'), best
+        )
+        self.assertEqual(said['accuracy'], round(scores[best], 6))
+        self.assertIn('heldout/label/mi', found[5])
+        kept = json.loads((FOLDER / 'classes' / 'metrics.json').read_text())
+        self.assertEqual(kept, {**found[best - 1], **said})
+
+    def test_pictures_and_the_progress(self):
+        for file in ('confusion.png', 'bounds.png'):
+            picture = (FOLDER / 'classes' / file).read_bytes()
+            self.assertEqual(picture[:4], b'\x89PNG')
+        self.assertRegex(
+            self.done.out, r'step 6/12 .*label MI .* nats \| accuracy 0\.\d{4}'
+        )
+
+    def test_what_serves_it_is_what_it_was_trained_on(self):
+        config = Config.read(FOLDER / 'classes')
+        self.assertEqual(config.max_length, 24)
+        self.assertEqual(config.pooling, 'cls')  # of --init
+        self.assertEqual(config.rows['label'].settings['classes'], 3)
+        self.assertEqual(config.run['task'], 'classify')
+
+    def test_again_it_trains_nothing(self):
+        before = tensors('classes')
+        lines = len(records(FOLDER / 'classes'))
+        with mock.patch('orbit.Controller.train') as trained:
+            done = run('classes', '--label.pooler=tanh')
+        for call in trained.call_args_list:
+            self.assertEqual(call.args[0], 12)  # where it is
+        self.assertEqual(last_line(done), last_line(self.done))
+        self.assertLen(records(FOLDER / 'classes'), lines)
+        for path, value in tensors('classes').items():
+            np.testing.assert_array_equal(value, before[path])
+
+    def test_a_workdir_of_other_flags_or_rows(self):
+        self.assert_complains(
+            run('classes'), '--label.pooler was tanh, is none'
+        )
+        self.assert_complains(
+            run('classes', '--label.pooler=tanh', tables=(DEV, TRAIN)),
+            'holds a run with other flags: .*corpus',
+        )
+
+    def test_a_fine_tuned_workdir_is_a_start(self):
+        """Of the same classes its head is taken, of others it is not."""
+        rows = finetuning.sentences()[:30]
+        swapped = [(text, f'of {kind}') for text, kind in rows]
+        for name, some, taken in (
+            ('same', rows, True), ('other', swapped, False)
+        ):  # fmt: skip
+            table = write(FOLDER / f'{name}.tsv', ('text', 'label'), some)
+            done = run(
+                f'from_{name}', f'--init={FOLDER}/classes', '--steps=1',
+                tables=(table, table),
+            )  # fmt: skip
+            self.assertEqual(done.status, 0, done.err)
+            line = next(
+                x for x in done.out.splitlines() if x.startswith('--init')
+            )
+            self.assertEqual('taken encoder, objectives/label' in line, taken)
+
+
+class WaysTest(Checks, parameterized.TestCase):
+    """Other rows and settings, an epoch each."""
+
+    def test_a_probe_leaves_the_encoder_as_it_was(self):
+        done = run('probe', '--freeze', '--label.mix', '--epochs=1')
+        self.assertEqual(done.status, 0, done.err)
+        found, before = tensors('probe'), tensors(
+            finetuning.init()
+        )
+        encoder = [path for path in found if path.startswith('encoder/')]
+        self.assertNotEmpty(encoder)
+        for path in encoder:
+            np.testing.assert_array_equal(found[path], before[path])
+        head = {p for p in found if p.startswith('objectives/label/')}
+        self.assertLen(head, 4)  # scores, and the mix
+        self.assertTrue(found['objectives/label/bias'].any())
+        scales = next(p for p in head if p.endswith('scales'))
+        self.assertTrue(found[scales].any())
+        # There are no moments of what is not trained, and no dropout.
+        (last,) = (FOLDER / 'probe/checkpoints').glob('step-*6.safetensors')
+        slots = {p for p in files.read_tensors(last) if '/m/' in p}
+        self.assertEqual(slots, {f'optimizer/m/{path}' for path in head})
+        self.assertEqual(Config.read(FOLDER / 'probe').run['dropout'], 0.0)
+
+    def test_layers_learn_less_the_lower_they_are(self):
+        done = run('decayed', '--layer_decay=0.01', '--steps=1',
+                   '--warmup_steps=1', '--weight_decay=0')  # fmt: skip
+        self.assertEqual(done.status, 0, done.err)
+        found, before = tensors('decayed'), tensors(finetuning.init())
+
+        def largest(path):
+            return np.abs(found[path] - before[path]).max()
+
+        # Adam's first update is the rate, of whatever gradient.
+        self.assertAlmostEqual(
+            largest('encoder/layer_0/inner_kernel'), 3e-3, delta=2e-5
+        )
+        self.assertAlmostEqual(
+            largest('encoder/word_embeddings'), 3e-5, delta=2e-6
+        )
+
+    def test_numbers_in_both_orders(self):
+        """Spearman chooses; what is said is what `rate` says."""
+        texts = [text for text, _ in finetuning.sentences()]
+        rows = [
+            (a, b, round(len(a) / 10 + i % 3, 2))
+            for i, (a, b) in enumerate(zip(texts, texts[7:], strict=False))
+        ]
+        names = ('a', 'b', 'grade')
+        pair = (write(FOLDER / 'grades.tsv', names, rows[:40]),
+                write(FOLDER / 'grades_dev.tsv', names, rows[40:60]))
+        done = run(
+            'grades', '--text=a', '--pair=b', '--label=grade', '--regress',
+            '--score.texts=both_ways', '--epochs=1', tables=pair,
+        )  # fmt: skip
+        self.assertEqual(done.status, 0, done.err)
+        said = last_line(done)
+        dev = rows_of(pair[1], text='a', pair='b', label='grade', regress=True)
+        loaded = infoword_tf.load(FOLDER / 'grades')
+        numbers = loaded.rate(dev.first, dev.second)
+        for name in ('spearman', 'pearson'):
+            found = measures.MEASURES[name](numbers, dev.scores)
+            self.assertAlmostEqual(said[name], found, delta=1e-5)
+        error = np.square(numbers - dev.scores).mean()
+        self.assertAlmostEqual(said['loss'], error, delta=1e-4)
+        self.assertNotIn('mi', said)
+        np.testing.assert_allclose(
+            numbers, loaded.rate(dev.second, dev.first), atol=1e-5
+        )
+        self.assertFalse((FOLDER / 'grades' / 'confusion.png').exists())
+        with self.assertRaisesRegex(ValueError, 'two texts in both orders'):
+            loaded.rate(dev.first)
+        with self.assertRaisesRegex(TypeError, 'list of texts'):
+            loaded.rate('one', 'string')
+        with self.assertRaisesRegex(ValueError, 'know no labels'):
+            loaded.classify(dev.first)
+
+    @parameterized.parameters((False,), (True,))
+    def test_choices(self, by_name):
+        """The label is a column, or its number."""
+        texts = [text for text, _ in finetuning.sentences()]
+        columns = ('one', 'two', 'three')
+        rows = [
+            (*texts[4 * i : 4 * i + 4], columns[i % 3] if by_name else i % 3)
+            for i in range(24)
+        ]
+        name = f'choices_{by_name}'
+        table = write(
+            FOLDER / f'{name}.tsv', ('text', *columns, 'label'), rows
+        )
+        done = run(name, '--choices=one,two,three', '--steps=1',
+                   tables=(table, table))  # fmt: skip
+        self.assertEqual(done.status, 0, done.err)
+        loaded = infoword_tf.load(FOLDER / name)
+        self.assertEqual(
+            loaded.config.labels, columns if by_name else ('0', '1', '2')
+        )
+        found = rows_of(table, text='text', choices=columns, label='label')
+        p = loaded.choose(found.first, found.choices)
+        self.assertEqual(p.shape, (24, 3))
+        np.testing.assert_allclose(p.sum(axis=1), 1, atol=1e-6)
+        right = np.mean(p.argmax(axis=1) == np.arange(24) % 3)
+        self.assertEqual(last_line(done)['accuracy'], round(float(right), 6))
+
+    def test_a_sum_reads_the_texts_of_the_examples(self):
+        done = run(
+            'sum', '--objectives=label:1,mlm:0.1', '--steps=2',
+            '--warmup_steps=1',
+        )  # fmt: skip
+        self.assertEqual(done.status, 0, done.err)
+        last = records(FOLDER / 'sum')[-1]
+        self.assertIn('heldout/mlm/mi', last)
+        self.assertIn('heldout/label/accuracy', last)
+        config = Config.read(FOLDER / 'sum')
+        self.assertEqual(config.rows['mlm'].weight, 0.1)
+        (written,) = (FOLDER / 'cache' / 'examples').glob('*/train.txt')
+        self.assertEqual(
+            written.read_text().split('\n\n')[:-1],
+            [text for text, _ in finetuning.sentences()[:50]],
+        )
+
+    def test_it_ends_early(self):
+        """Where nothing better comes: the rate is too small to move."""
+        done = run('early', '--learning_rate=1e-9', '--epochs=9',
+                   '--patience_evals=2', '--checkpoint_every=100')  # fmt: skip
+        self.assertEqual(done.status, 0, done.err)
+        self.assertEqual(records(FOLDER / 'early')[-1]['step'], 18)
+        self.assertEqual(last_line(done)['step'], 6)
+        self.assertEqual(checkpoint.weights_step(FOLDER / 'early'), 6)
+        again = run('early', '--learning_rate=1e-9', '--epochs=9',
+                    '--patience_evals=2', '--checkpoint_every=100')
+        self.assertEqual(last_line(again), last_line(done))
+
+
+class KilledTest(absltest.TestCase):
+    def test_in_mid_epoch(self):
+        """kill -9; there is no checkpoint but that of the first weights."""
+        more = ('--epochs=3', '--checkpoint_every=100')
+        self.assertEqual(run('whole', *more).status, 0)
+        workdir = FOLDER / 'broken'
+        process = subprocess.Popen(
+            [
+                sys.executable, '-m', 'tests.tasks.finetuning',
+                'tasks.classify', f'--init={finetuning.init()}',
+                f'--train={TRAIN}', f'--dev={DEV}', f'--workdir={workdir}',
+                *more,
+            ],
+            cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+        )  # fmt: skip
+        path = workdir / 'metrics.jsonl'
+        while not path.exists() or path.read_text().count('\n') < 8:
+            self.assertIsNone(process.poll(), 'the run ended by itself')
+            time.sleep(0.01)
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+        done = run('broken', *more)
+        self.assertRegex(done.out, r'resuming from .*\(step (6|12)\)')
+        for file in ('weights', 'checkpoints/step-000000018'):
+            found = tensors('broken', f'{file}.safetensors')
+            for name, value in tensors('whole', f'{file}.safetensors').items():
+                np.testing.assert_array_equal(found[name], value, name)
+        for a, b in zip(
+            records(FOLDER / 'whole'), records(workdir), strict=True
+        ):
+            for name in a:
+                if not name.endswith(('seconds', '_per_second')):
+                    self.assertEqual(a[name], b[name], name)
+
+    def test_between_the_checkpoint_and_the_first_weights(self):
+        real = checkpoint.write_weights
+        with mock.patch.object(
+            checkpoint, 'write_weights', side_effect=KeyboardInterrupt
+        ):
+            done = run('cut', '--epochs=1', '--checkpoint_every=100')
+        self.assertEqual(done.status, commands.INTERRUPTED)
+        self.assertEqual(checkpoint.last_step(FOLDER / 'cut'), 6)
+        self.assertIsNone(checkpoint.weights_step(FOLDER / 'cut'))
+        self.assertIs(checkpoint.write_weights, real)
+        done = run('cut', '--epochs=1', '--checkpoint_every=100')
+        self.assertEqual(done.status, 0, done.err)
+        self.assertEqual(checkpoint.weights_step(FOLDER / 'cut'), 6)
+
+
+class ComplaintsTest(Checks, parameterized.TestCase):
+    """Before anything is loaded, in one sentence."""
+
+    @parameterized.named_parameters(
+        ('no_init', ['--init='], '--init is missing: name a workdir'),
+        ('no_train', ['--train='], '--train is missing: name a table'),
+        ('no_dev', ['--dev='], '--dev is missing: name a table'),
+        ('no_workdir', ['--workdir='], '--workdir is missing: name a folder'),
+        ('freeze', ['--freeze', '--init='], '--init is missing'),
+        ('no_such_init', ['--init=nowhere'], 'nowhere'),
+        ('not_its_row', ['--objectives=mlm'],
+         'objectives=mlm: the task classify trains label; write label:1'),
+        ('its_row_without_weight', ['--objectives=label:0,mlm:1'],
+         'trains label; write label:1'),
+        ('another_row', ['--objectives=label:1,score:1'],
+         'score: these examples are labelled for label'),
+        ('metric', ['--metric=f1'],
+         '--metric=f1: here there are accuracy, matthews'),
+        ('no_pair', ['--label.texts=both_ways'],
+         'train.tsv has one text a row; name the column of the second'),
+        ('no_choices', ['--label.texts=choices'], 'has no choices'),
+        ('one_choice', ['--choices=text'], 'name two columns or more'),
+        ('choices_and_pair', ['--choices=text,label', '--pair=text'],
+         'leave out --pair and --regress'),
+        ('column', ['--text=body'],
+         "train.tsv has no column 'body': its columns are text, label"),
+        ('second_column', ['--pair=other'], "no column 'other'"),
+        ('not_a_number', ['--regress'],
+         "train.tsv, line 2: 'class' is no score: expected a finite number"),
+        ('batch', ['--batch_size=51'],
+         'there are 50 examples, but an update takes 51; lower --batch_size'),
+        ('nan', ['--learning_rate=nan'], 'learning_rate=nan is no finite'),
+        ('other_rows_setting', ['--score.pooler=tanh'],
+         '--score.pooler is for score, not for'),
+    )  # fmt: skip
+    def test_flags(self, more, message):
+        self.assert_complains(run('none', *more), message)
+
+    @parameterized.named_parameters(
+        ('one_class', 'text\tlabel\na\tx\nb\tx\n', None,
+         "train.tsv: every row is labelled 'x'; there is nothing to tell"),
+        ('unknown', None, 'text\tlabel\na\tclass\nb\tnew\n',
+         "dev.tsv, line 3: the label 'new' is unknown: known are class, loop"),
+        ('unlabelled', 'text\tlabel\na\tx\nb\t \n', None,
+         'train.tsv, line 3: there is no label in the column label'),
+        ('empty', '', None, 'train.tsv is empty'),
+        ('empty_dev', None, '', 'dev.tsv is empty'),
+        ('no_rows', 'text\tlabel\n', None, 'train.tsv has no rows'),
+        ('cells', 'text\tlabel\na\tx\tz\n', None, 'train.tsv, line 2: 3 cell'),
+    )  # fmt: skip
+    def test_tables(self, content, dev, message):
+        folder = pathlib.Path(self.create_tempdir().full_path)
+        both = [TRAIN, DEV]
+        for i, text in enumerate((content, dev)):
+            if text is not None:
+                both[i] = folder / ('train.tsv', 'dev.tsv')[i]
+                both[i].write_text(text)
+        self.assert_complains(run('none', tables=both), message)
+
+    def test_scores_that_are_none(self):
+        folder = pathlib.Path(self.create_tempdir().full_path)
+        table = write(folder / 't.tsv', ('text', 'label'),
+                      [('a', 1), ('b', 'nan')])  # fmt: skip
+        self.assert_complains(
+            run('none', '--regress', tables=(table, table)),
+            "t.tsv, line 3: 'nan' is no score: expected a finite number",
+        )
+
+    def test_the_trainer_alone(self):
+        """It has no examples, and --freeze wants something to freeze."""
+        for given, message in (
+            (['--objectives=label', f'--init={finetuning.init()}'],
+             'reads labelled examples; train it with tasks.classify'),
+            (['--freeze'], '--freeze leaves the encoder as --init has it'),
+        ):  # fmt: skip
+            with flagsaver.flagsaver():
+                flags.FLAGS(['train', f'--workdir={FOLDER}/none', *given])
+                with self.assertRaisesRegex(commands.UsageError, message):
+                    train.train()
+        self.assertFalse((FOLDER / 'none' / 'config.json').exists())
+
+    def test_rows_beyond_the_length_are_counted(self):
+        done = run('short', '--seq_len=8', '--steps=1')
+        self.assertRegex(
+            done.out, r'train.tsv: \d+ of 50 rows are cut at --seq_len=8'
+        )
+
+
+class PaceTest(absltest.TestCase):
+    def pace(self, examples, epochs, *more):
+        given = ['train', '--batch_size=32', *more]
+        with flagsaver.flagsaver():
+            flags.FLAGS(given)
+            return finetune.pace(examples, train.values(), epochs)
+
+    def test_epochs_are_updates(self):
+        """Of 100 examples 4 are left over."""
+        found = self.pace(100, 3)
+        self.assertEqual((found['steps'], found['eval_every']), (9, 3))
+        self.assertEqual(self.pace(100, 0.5)['steps'], 2)
+        self.assertEqual(self.pace(100, 0)['steps'], 1)
+        found = self.pace(100, 3, '--steps=50', '--eval_every=7')
+        self.assertEqual((found['steps'], found['eval_every']), (50, 7))
+        self.assertEqual(self.pace(67_349, 3)['log_every'], 100)
+
+    def test_spread(self):
+        self.assertEqual(finetune.spread([3.0]), (3.0, 0.0))
+        mean, deviation = finetune.spread([1.0, 2.0, 6.0])
+        self.assertAlmostEqual(mean, 3.0)
+        self.assertAlmostEqual(deviation, np.std([1, 2, 6], ddof=1))
+
+
+if __name__ == '__main__':
+    absltest.main()

@@ -1,0 +1,200 @@
+"""Labelled examples in their rows, written out; each as it is alone."""
+
+import dataclasses
+
+import numpy as np
+from absl.testing import absltest, parameterized
+
+from infoword_tf.data.examples import Examples, share_rows
+from infoword_tf.model import Model
+from infoword_tf.views import VIEWS
+from infoword_tf.views.examples import Labelled, by_example, examples
+from tests import zoo
+from tests.eager import eagerly
+from tests.zoo import CLS, SEP
+
+
+def three():
+    """T = 8: a row of examples 0 and 2, and one of example 1 alone."""
+    ids = np.full((3, 1, 5), -7, np.int32)  # beyond `lengths` is anything
+    segments = np.full((3, 1, 5), 9, np.int32)
+    for i, (text, kinds) in enumerate((
+        ([CLS, 10, SEP], [0, 0, 0]),
+        ([CLS, 20, 21, 22, SEP], [0, 0, 1, 1, 1]),
+        ([CLS, 30, 31, SEP], [0, 0, 0, 1]),
+    )):  # fmt: skip
+        ids[i, 0, : len(text)], segments[i, 0, : len(text)] = text, kinds
+    return Labelled(
+        ids,
+        segments,
+        lengths=np.array([[3], [5], [4]], np.int32),
+        places=np.array([[2], [4], [3]], np.int32),
+        numbers=np.array([7, 9, 5], np.int32),
+        targets={
+            'label': np.array([1, 0, 2], np.int32),
+            'score': np.array([0.5, -1, 3], np.float32),
+            'span': np.array([[1, 1], [2, 3], [2, 2]], np.int32),
+        },
+        candidates={'span': np.array([[1, 2], [1, 4], [2, 3]], np.int32)},
+        slots=np.array([[0, 2], [1, -1]], np.int32),
+        width=8,
+    )
+
+
+def make(text, **rows):
+    return examples(text, None, rows, zoo.SPECIALS)
+
+
+class WrittenOutTest(absltest.TestCase):
+    def test_tokens(self):
+        text = three()
+        view = make(text, label='example')
+        for found, expected in (
+            (view.ids, [[CLS, 10, SEP, CLS, 30, 31, SEP, SEP],
+                        [CLS, 20, 21, 22, SEP, SEP, SEP, SEP]]),
+            (view.positions, [[0, 1, 2, 0, 1, 2, 3, 0],
+                              [0, 1, 2, 3, 4, 0, 0, 0]]),
+            (view.segment_ids, [[0, 0, 0, 0, 0, 0, 1, 0],
+                                [0, 0, 1, 1, 1, 0, 0, 0]]),
+            (view.block_ids, [[0, 0, 0, 1, 1, 1, 1, 2],
+                              [0, 0, 0, 0, 0, 2, 2, 2]]),
+            (view.sequences, [[7, 5], [9, -1]]),
+            (view.counts['padding'], [1, 3]),
+            (text.tokens, [7, 5]),
+        ):  # fmt: skip
+            np.testing.assert_array_equal(found, expected)
+            self.assertEqual(found.dtype, np.int32)
+
+    def test_what_is_said(self):
+        view = make(three(), label='example', score='example')
+        for row in ('label', 'score'):
+            np.testing.assert_array_equal(view.places[row], [[2, 6], [4, 0]])
+            np.testing.assert_array_equal(view.weights[row], [[1, 1], [1, 0]])
+        real = view.weights['label'] > 0
+        self.assertEqual(view.targets['label'][real].tolist(), [1, 2, 0])
+        self.assertEqual(view.targets['label'].dtype, np.int32)
+        self.assertEqual(view.targets['score'][real].tolist(), [0.5, 3, -1])
+        self.assertEqual(view.targets['score'].dtype, np.float32)
+        self.assertEqual(view.candidates, {})
+
+    def test_places_of_the_text(self):
+        """Targets move with their text; candidates say whose they are."""
+        view = make(three(), span='text')
+        self.assertEqual(view.places, {})
+        np.testing.assert_array_equal(
+            view.targets['span'], [[[1, 1], [5, 5]], [[2, 3], [0, 0]]]
+        )
+        np.testing.assert_array_equal(
+            view.candidates['span'],
+            [[-1, 0, -1, -1, -1, 1, -1, -1], [-1, 0, 0, 0, -1, -1, -1, -1]],
+        )
+
+    def test_two_texts_of_an_example(self):
+        """Each is a block; the example has one target, and two places."""
+        text = Labelled(
+            ids=np.arange(12, dtype=np.int32).reshape(2, 2, 3),
+            segments=np.zeros((2, 2, 3), np.int32),
+            lengths=np.array([[2, 1], [1, 3]], np.int32),
+            places=np.array([[1, 0], [0, 2]], np.int32),
+            numbers=np.arange(2, dtype=np.int32),
+            targets={'label': np.array([4, 5], np.int32)},
+            candidates={},
+            slots=np.array([[1, 0]], np.int32),
+            width=8,
+        )
+        view = make(text, label='example')
+        np.testing.assert_array_equal(
+            view.ids, [[6, 9, 10, 11, 0, 1, 3, SEP]]
+        )
+        np.testing.assert_array_equal(
+            view.block_ids, [[0, 1, 1, 1, 2, 2, 3, 4]]
+        )
+        np.testing.assert_array_equal(
+            view.positions, [[0, 0, 1, 2, 0, 1, 0, 0]]
+        )
+        np.testing.assert_array_equal(view.places['label'], [[0, 3, 5, 6]])
+        np.testing.assert_array_equal(view.targets['label'], [[5, 4]])
+        np.testing.assert_array_equal(view.sequences, [[1, 0]])
+
+    def test_by_example(self):
+        view = make(three()._replace(numbers=np.array([2, 0, 1], np.int32)),
+                    label='example')  # fmt: skip
+        np.testing.assert_array_equal(view.sequences, [[2, 1], [0, -1]])
+        values = np.array([[[20.0, 21], [10, 11]], [[0, 1], [np.nan, 99]]])
+        np.testing.assert_array_equal(
+            by_example(values, view), [[0, 1], [10, 11], [20, 21]]
+        )
+        np.testing.assert_array_equal(
+            by_example(view.targets['label'], view), [0, 2, 1]
+        )
+
+    def test_a_row_that_they_are_not_labelled_for(self):
+        text = three()._replace(targets={'label': np.zeros(3, np.int32)})
+        with self.assertRaisesRegex(
+            ValueError, '^score: these examples are labelled for label$'
+        ):
+            make(text, label='example', score='example')
+
+    def test_the_view_is_there(self):
+        spec = VIEWS['examples']
+        self.assertIs(spec.make, examples)
+        self.assertEqual(spec.source, 'examples')
+        self.assertEqual(spec.reading(24, {}), {'length': 24})
+
+
+class AloneTest(parameterized.TestCase):
+    """An example gives the same whoever it shares a row with."""
+
+    @parameterized.named_parameters(
+        ('transformer', 'label', {}),
+        ('relative', 'label_relative', {}),
+        ('relative_with_segments', 'label_relative', {'segments': 2}),
+        ('lookup', 'label_lookup', {}),
+        ('mix_of_both_ways', 'label_mix', {}),
+    )
+    def test_scores(self, name, arguments):
+        config = zoo.config(name)
+        encoder = dataclasses.replace(
+            config.encoder,
+            arguments={**config.encoder.arguments, **arguments},
+        )
+        model = Model(config.replace(encoder=encoder), zoo.SPECIALS)
+        random = np.random.default_rng(0)
+        for path, variable in model.variables.items():
+            drawn = 0.3 * random.standard_normal(variable.shape)
+            variable.assign(drawn + path.endswith('gamma'))
+        texts = 1 if name in ('label', 'label_lookup') else 2
+        n = 9
+        sizes = random.integers(2, 13, n * texts)
+        begins = np.concatenate([[0], np.cumsum(sizes)])
+        whole = Examples(
+            random.integers(5, zoo.V, begins[-1]).astype(np.int32),
+            random.integers(0, 2, begins[-1]).astype(np.int8),
+            begins,
+            (sizes - 1).astype(np.int32),
+            {'label': random.integers(0, 2, n).astype(np.int32)},
+            texts=texts,
+        )
+        packed = share_rows(whole.sizes, 40)
+        self.assertLess(len(packed), n / 1.4)
+        longest = int(whole.sizes.max())
+        found = []
+        for slots, width in ((packed, 40), (np.arange(n)[:, None], longest)):
+            view = make(
+                whole.batch(np.arange(n), slots, width), label='example'
+            )
+            with eagerly():
+                outcomes, _ = model.outcomes(
+                    {'examples': view}, zoo.statistics()
+                )
+            scores = outcomes['label'].predictions['scores']
+            found.append(by_example(np.asarray(scores), view))
+        together, alone = found
+        self.assertEqual(alone.shape, (n, 2))
+        self.assertGreater(np.ptp(alone, axis=0).min(), 0.1)
+        near = 1e-6 * max(1, np.abs(alone).max())
+        np.testing.assert_allclose(together, alone, rtol=0, atol=near)
+
+
+if __name__ == '__main__':
+    absltest.main()
