@@ -37,10 +37,11 @@ COLUMNS = {
     'accuracy': 'accuracy',
     'chance': 'chance',
 }
+GLUE = {'sst-2': 'accuracy', 'cola': 'matthews', 'mrpc': 'f1'}
 MEMORIES = 0, 64, 128, 256  # tokens, with which a text is read
 
 TABLE = flags.DEFINE_string(
-    'table', None, 'Which table: rows, search or wikitext.')
+    'table', None, 'Which table: rows, search, wikitext or labels.')
 FLAGFILES = flags.DEFINE_list(
     'flagfiles', None, 'Others instead: names in tasks/flags, or files.')
 MINUTES = flags.DEFINE_float(
@@ -57,10 +58,12 @@ class Table(NamedTuple):
     Attributes:
         flagfiles: a run each; names in tasks/flags.
         ask: workdir -> further figures by the heads of their columns.
+        untrained: a flagfile whose first weights are asked too.
     """
 
     flagfiles: Sequence[str]
     ask: Callable[[pathlib.Path], dict[str, float]] | None = None
+    untrained: str | None = None
 
 
 def run(module: str, log: pathlib.Path, *given: str) -> None:
@@ -123,6 +126,29 @@ def memories(workdir: pathlib.Path) -> dict[str, float]:
     return found
 
 
+def labels(workdir: pathlib.Path) -> dict[str, float]:
+    """What the encoder is worth where labels are asked: score, and nats."""
+    found = {}
+    for task, metric in GLUE.items():
+        folder = workdir / task
+        if not (folder / 'metrics.json').exists():
+            run(
+                'tasks.glue',
+                folder.with_suffix('.log'),
+                f'--init={workdir}',
+                f'--task={task}',
+                '--data_dir=glue',
+                '--examples=6000',
+                '--learning_rate=3e-4',
+                '--notest',
+                f'--workdir={folder}',
+            )
+        one = read_json(folder / 'metrics.json')
+        found[f'{task} {metric}'] = one[metric]
+        found[f'{task} MI'] = one['mi']
+    return found
+
+
 TABLES = {
     'rows': Table(
         (
@@ -137,6 +163,11 @@ TABLES = {
     ),
     'search': Table(('ict_tiny', 'ict_lookup', 'quickstart'), retrieval),
     'wikitext': Table(('wikitext_0', 'wikitext_64', 'wikitext_128'), memories),
+    'labels': Table(
+        ('mlm_tiny', 'bert_nce_tiny', 'infoword_tiny', 'plm_tiny'),
+        labels,
+        untrained='mlm_tiny',
+    ),
 }
 
 
@@ -306,6 +337,11 @@ def main() -> None:
             train(flagfile, workdir, f'--steps={count}', f'--seed={seed}')
             workdirs.setdefault(name, []).append(workdir)
             print(f'{name}, seed {seed}: trained', flush=True)
+    for seed in range(SEEDS.value if table.untrained else 0):
+        workdir = folder / f'untrained_{seed}'
+        nothing = '--steps=1', '--learning_rate=0', '--log_every=1'
+        train(table.untrained, workdir, *nothing, f'--seed={seed}')
+        workdirs.setdefault('untrained', []).append(workdir)
     from infoword_tf.training import report
 
     some = next(iter(workdirs.values()))

@@ -91,6 +91,8 @@ class Config:
         prompt: name of the one that counts where none is asked for; None:
             nothing is put before it.
         labels: names of the classes of the row `label`.
+        null_threshold: of the row `span`, nats by which "no answer" has to
+            score more than the best one.
         replicas: that the run had.
         run: by flag, what decides the weights; compared on resume.
         version: of this format.
@@ -111,6 +113,7 @@ class Config:
     prompts: dict[str, str] = dataclasses.field(default_factory=dict)
     prompt: str | None = None
     labels: tuple[str, ...] = ()
+    null_threshold: float = 0.0
     replicas: int = 1
     run: dict[str, Any] = dataclasses.field(default_factory=dict)
     version: int = VERSION

@@ -114,7 +114,8 @@ def run() -> dict[str, Any]:
     commands.require(given, workdir='a folder for this run')
     parts = {'train': read(TRAIN.value), 'heldout': read(DEV.value)}
     task = task_of(parts['train'])
-    workdir, values = finetune.train_all(task, parts, own)
+    prepared = finetune.prepare(task, parts, given, own['examples'])
+    workdir, values = finetune.train_all(task, prepared, own)
     out = pathlib.Path(given['workdir'])
     if task.labels:
         measures.draw_confusion(

@@ -205,6 +205,7 @@ def prepare(
     task: Task,
     parts: Mapping[str, Rows],
     given: Mapping[str, Any],
+    count: int | None = None,
 ) -> Prepared:
     """Lays examples out as the model of --init reads them.
 
@@ -212,6 +213,7 @@ def prepare(
         task: what is asked.
         parts: 'train' and 'heldout'.
         given: by flag of the trainer, its value.
+        count: of examples to train on; None: all.
 
     Raises:
         UsageError: --init is missing, or flags that do not go together.
@@ -219,6 +221,7 @@ def prepare(
     """
     commands.require(given, init='a workdir to start from')
     parts = {part: parts[part] for part in ('train', 'heldout')}
+    parts['train'] = tables.some(parts['train'], count)
     row = task.row
     objectives = given['objectives'] or row
     if not parse(objectives).get(row):
@@ -334,21 +337,19 @@ def train_once(
 
 
 def train_all(
-    task: Task, parts: Mapping[str, Rows], own: Mapping[str, Any]
+    task: Task, prepared: Prepared, own: Mapping[str, Any]
 ) -> tuple[pathlib.Path, dict[str, Any]]:
     """One run, or all of --sweep and --seeds.
 
     Args:
         task: what is asked.
-        parts: 'train' and 'heldout'.
+        prepared: what its runs need.
         own: flags of `define`, by name.
 
     Returns:
         The workdir whose weights were best, and what is said of them.
     """
     given = train.values()
-    parts = {**parts, 'train': tables.some(parts['train'], own['examples'])}
-    prepared = prepare(task, parts, given)
     grid = GRIDS[own['sweep']] if own['sweep'] else {}
     seeds = range(given['seed'], given['seed'] + own['seeds'])
     workdir = pathlib.Path(given['workdir'])

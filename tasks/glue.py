@@ -123,7 +123,8 @@ def run() -> dict[str, Any]:
     out = pathlib.Path(given['workdir'])
     parts = parts_of(own['task'], own['data_dir'])
     task = task_of(own['task'])
-    workdir, values = finetune.train_all(task, parts, own)
+    prepared = finetune.prepare(task, parts, given, own['examples'])
+    workdir, values = finetune.train_all(task, prepared, own)
     values |= answer(workdir, own['task'], parts, out)
     return finetune.finish(out, values)
 

@@ -24,7 +24,7 @@ import numpy as np
 
 Cells = tuple[str | None, ...]
 _LONGEST_CELL = 1 << 24  # characters; a quote that is never closed ends there
-_SUBSET_SEED = 0  # of `some`
+_SUBSET_SEED = 0
 _LARGEST = 3e38  # of float32
 
 
@@ -313,15 +313,20 @@ def rows_of(
     )
 
 
-def some(rows: Rows, count: int | None) -> Rows:
-    """So many of some rows, in their order; None: all of them.
+def subset(total: int, count: int) -> np.ndarray:
+    """[count] int64, in order: numbers below `total`.
 
-    They are always the same; of two numbers the smaller are among the larger.
+    They are always the same; of two counts the smaller are among the larger.
     """
+    drawn = np.random.default_rng(_SUBSET_SEED).permutation(total)
+    return np.sort(drawn[:count])
+
+
+def some(rows: Rows, count: int | None) -> Rows:
+    """So many of some rows, in their order; None: all of them."""
     if count is None or count >= len(rows.first):
         return rows
-    drawn = np.random.default_rng(_SUBSET_SEED).permutation(len(rows.first))
-    chosen = np.sort(drawn[:count])
+    chosen = subset(len(rows.first), count)
 
     def taken(values: Any) -> Any:
         return None if values is None else [values[i] for i in chosen]

@@ -104,11 +104,14 @@ def compute(folder):
     for name, case in json.loads((folder / 'cases.json').read_text()).items():
         with np.load(folder / f'{name}.npz') as file:
             given = dict(file)
-        classes = given.pop('classes')
+        own = {
+            row: Statistics(*[given.pop(f'own:{row}')] * 2)
+            for row in ('label', 'span')
+        }
         statistics = Statistics(
             given.pop('training'),
             given.pop('measured'),
-            own={'label': Statistics(classes, classes)},
+            own=own,
         )
         weights, flat = {}, {}
         for path, array in given.items():
@@ -246,7 +249,10 @@ class JaxTest(absltest.TestCase):
                 folder / f'{name}.npz',
                 training=zoo.statistics().training,
                 measured=zoo.statistics().measured,
-                classes=zoo.statistics().own['label'].measured,
+                **{
+                    f'own:{row}': own.measured
+                    for row, own in zoo.statistics().own.items()
+                },
                 **{f'weight:{p}': v.numpy() for p, v in weights.items()},
                 **{f'view:{p}': array for p, array in flat.items()},
             )

@@ -23,6 +23,7 @@ from infoword_tf.data.pairs import NextPairSource, PairSource
 from infoword_tf.data.store import SENTENCE_START, SEPARATOR, WORD_START, Store
 from infoword_tf.model import Model
 from infoword_tf.objectives import Statistics, parse
+from infoword_tf.objectives.span import BINS
 from infoword_tf.plan import encoder_arguments
 from infoword_tf.resolve import Choices, Resolved, resolve
 from infoword_tf.training import loop, optim
@@ -170,6 +171,21 @@ CASES: dict[str, Case] = {
         'score', encoder='relative', settings={'score.pooler': 'relu'}
     ),
     'label_mlm': Case('label:1,mlm:0.1'),
+    'span': Case('span'),
+    'span_null': Case(
+        'span',
+        settings={
+            'span.null': True,
+            'span.stride': 16,
+            'span.question': 9,
+            'span.longest': 5,
+        },
+    ),
+    'span_conditional': Case(
+        'span',
+        encoder='relative',
+        settings={'span.end': 'conditional', 'span.null': True},
+    ),
     'infoword_ict': Case('bert_nce:1,dim:0.8,ict:1', masking='spans'),
 }
 
@@ -231,7 +247,11 @@ def statistics() -> Statistics:
     """Of a text whose pieces are as frequent as that."""
     counts = 10_000 * frequencies()
     classes = np.array([3.0, 5.0])
-    own = {'label': Statistics(classes, classes)}
+    answers = np.arange(2.0 * (BINS + 1))
+    own = {
+        'label': Statistics(classes, classes),
+        'span': Statistics(answers, answers),
+    }
     return Statistics(counts, counts, own=own)
 
 
@@ -320,6 +340,10 @@ def make_examples(
     ids = random.choice(V, size=sizes.sum(), p=frequencies()).astype(np.int32)
     begins = np.concatenate([[0], np.cumsum(sizes)])
     ids[begins[:-1]] = CLS
+    # Answers in all of the first text but its first token and its last.
+    context = sizes[::texts] - 2
+    first = random.integers(0, context)
+    last = random.integers(first, context)
     examples = Examples(
         ids,
         np.zeros(len(ids), np.int8),
@@ -328,7 +352,9 @@ def make_examples(
         {
             'label': random.integers(0, 2, batch).astype(np.int32),
             'score': random.standard_normal(batch).astype(np.float32),
+            'span': np.stack([first + 1, last + 1, 0 * last], axis=1),
         },
+        {'span': np.stack([np.ones_like(context), 1 + context], axis=1)},
         texts=texts,
     )
     order = np.arange(-(-batch // 3) * 3)

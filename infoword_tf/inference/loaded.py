@@ -22,6 +22,7 @@ from infoword_tf import files
 from infoword_tf.config import Config
 from infoword_tf.encoders import Encoded, Inputs
 from infoword_tf.inference.pairs import join
+from infoword_tf.inference.reader import Reader, Reply
 from infoword_tf.layers.block import take
 from infoword_tf.layers.pooling import (
     LEARNED,
@@ -82,6 +83,7 @@ class Loaded:
         self.cut = 0
         self._traced = functools.cache(self._trace)
         self._traced_scores = functools.cache(self._trace_scores)
+        self._reader = functools.cache(lambda: Reader(self))
 
     @property
     def max_length(self) -> int:
@@ -588,6 +590,15 @@ class Loaded:
             for choice in choices
         ]
         return np.asarray(ops.softmax(np.concatenate(scores, axis=1), axis=1))
+
+    def answer(
+        self,
+        questions: Sequence[str],
+        contexts: Sequence[str],
+        batch_size: int = 32,
+    ) -> list[Reply]:
+        """What the row `span` answers; see `reader.Reader.answer`."""
+        return self._reader().answer(questions, contexts, batch_size)
 
     def rate(
         self,

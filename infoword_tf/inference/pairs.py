@@ -37,6 +37,27 @@ def room_of(first: Tensor, second: Tensor, room: int) -> tuple[Tensor, Tensor]:
     )
 
 
+def lay_out(
+    first: tf.RaggedTensor,
+    second: tf.RaggedTensor,
+    around: tuple[Sequence[int], Sequence[int], Sequence[int]],
+) -> tf.RaggedTensor:
+    """Two texts and the special pieces around them; args as in `join`.
+
+    Returns:
+        [B, tokens] int32.
+    """
+    before, between, after = around
+    count = first.nrows()
+
+    def each(ids: Sequence[int]) -> tf.RaggedTensor:
+        same = tf.tile(tf.constant([list(ids)], tf.int32), [count, 1])
+        return tf.RaggedTensor.from_tensor(same)
+
+    parts = [each(before), first, each(between), second, each(after)]
+    return tf.concat(parts, axis=1)
+
+
 def join(
     first: tf.RaggedTensor,
     second: tf.RaggedTensor,
@@ -59,25 +80,13 @@ def join(
     before, between, after = around
     room = max_length - len(before) - len(between) - len(after)
     sizes = room_of(first.row_lengths(), second.row_lengths(), room)
-    count = first.nrows()
 
     def cut(pieces: tf.RaggedTensor, size: Tensor) -> tf.RaggedTensor:
         starts = pieces.row_starts()
         places = tf.ragged.range(starts, starts + size)
         return tf.gather(pieces.flat_values, places)
 
-    def each(ids: Sequence[int]) -> tf.RaggedTensor:
-        same = tf.tile(tf.constant([list(ids)], tf.int32), [count, 1])
-        return tf.RaggedTensor.from_tensor(same)
-
-    parts = [
-        each(before),
-        cut(first, sizes[0]),
-        each(between),
-        cut(second, sizes[1]),
-        each(after),
-    ]
-    rows = tf.concat(parts, axis=1)
+    rows = lay_out(cut(first, sizes[0]), cut(second, sizes[1]), around)
     begins = len(before) + sizes[0] + len(between)
     ids = rows.to_tensor(padding)
     # Also where there are no texts: two columns, as anywhere.

@@ -6,7 +6,7 @@
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from infoword_tf.objectives import contrast, dim, infonce, label, lm, plm
+from infoword_tf.objectives import contrast, dim, infonce, label, lm, plm, span
 from infoword_tf.objectives.contrast import SentenceContrast
 from infoword_tf.objectives.dim import CRITICS, DeepInfoMax
 from infoword_tf.objectives.label import Labels, Scores
@@ -24,6 +24,7 @@ from infoword_tf.objectives.objective import (
     gather_pool,
 )
 from infoword_tf.objectives.plm import PermutedPieces
+from infoword_tf.objectives.span import Spans
 from infoword_tf.settings import Setting
 from infoword_tf.views import Reads
 
@@ -186,6 +187,40 @@ TABLE: dict[str, Row] = {
             **label.SETTINGS,
             'texts': Setting(
                 'joined', label.TEXTS_HELP, choices=label.TEXTS[:2]
+            ),
+        },
+        vector=label.vector,
+    ),
+    'span': Row(
+        objective=Spans,
+        a='question and context',
+        b='where the answer begins, and ends',
+        relation='the answer that people marked',
+        candidates='places of the context',
+        views={'examples': Reads('text')},
+        encoders={'transformer': {}, 'relative': {}},
+        settings={
+            'end': Setting(
+                'independent',
+                'How the last place is scored: alone, or given the first '
+                '(XLNet).',
+                choices=span.ENDS,
+            ),
+            'null': Setting(
+                False,
+                'Whether a question may have no answer (SQuAD 2.0).',
+            ),
+            'stride': Setting(
+                128,
+                'Pieces from one window over a long context to the next, at '
+                'most.',
+                at_least=1,
+            ),
+            'question': Setting(
+                64, 'Pieces of a question that are read.', at_least=1
+            ),
+            'longest': Setting(
+                30, 'Pieces of an answer, at most.', at_least=1
             ),
         },
         vector=label.vector,

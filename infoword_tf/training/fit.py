@@ -230,7 +230,9 @@ def fit(
     if f'heldout/{rows[0]}/loss' not in last:
         last.update(heldout.evaluate())
     files.write_json(workdir / 'metrics.json', last)
-    report.draw_bounds(workdir / 'bounds.png', metrics.records, rows)
+    report.draw_bounds(
+        workdir / 'bounds.png', metrics.records, rows, goal and goal.name
+    )
     print(report.closing_table(last, rows))
     print(f'{workdir}/ holds the encoder, metrics.jsonl and bounds.png')
     return last

@@ -96,6 +96,7 @@ def draw_bounds(
     path: pathlib.Path,
     records: Sequence[Mapping[str, Any]],
     rows: Sequence[str],
+    goal: str | None = None,
 ) -> None:
     """Draws MI and ceiling of every row over steps into a PNG.
 
@@ -108,6 +109,8 @@ def draw_bounds(
         records: lines of metrics.jsonl.
         rows: names of the rows; one without a bound is left out, and where
             there is no other the picture says so.
+        goal: name of what weights are chosen by, 'heldout/ROW/NAME', which
+            then has a panel of its own.
     """
     import matplotlib
 
@@ -116,6 +119,13 @@ def draw_bounds(
 
     unbounded = ', '.join(rows)
     rows = [r for r in rows if any(f'{r}/mi' in x for x in records)]
+    scores = [(r['step'], r[goal]) for r in records if goal in r]
+    if not rows and scores:
+        figure, axis = pyplot.subplots(figsize=(5.4, 3.4))
+        _draw_scores(axis, goal, scores)
+        figure.tight_layout()
+        _save(figure, path)
+        return
     if not rows:
         figure = pyplot.figure(figsize=(5.4, 1.2))
         figure.text(
@@ -124,14 +134,19 @@ def draw_bounds(
         )  # fmt: skip
         _save(figure, path)
         return
+    columns = len(rows) + bool(scores)
     figure, axes = pyplot.subplots(
         2,
-        len(rows),
-        figsize=(5.4 * len(rows), 4.2),
+        columns,
+        figsize=(5.4 * columns, 4.2),
         height_ratios=(1, 4),
         sharex=True,
         squeeze=False,
     )
+    if scores:
+        axes[0, -1].remove()
+        _draw_scores(axes[1, -1], goal, scores)
+        axes = axes[:, :-1]
     texts = (
         ('', 'training', {'color': '0.6', 'linewidth': 1.3}),
         ('heldout/', 'held out', {'color': 'C0', 'marker': '.'}),
@@ -172,6 +187,21 @@ def draw_bounds(
         below.legend(frameon=False, fontsize=9, loc='lower right')
     figure.tight_layout()
     _save(figure, path)
+
+
+def _draw_scores(
+    axis: Any, goal: str, scores: Sequence[tuple[int, float]]
+) -> None:
+    """Draws what weights are chosen by over steps, the best one marked."""
+    _, row, name = goal.split('/')
+    best = max(scores, key=lambda point: point[1])  # the first of equal ones
+    axis.plot(*zip(*scores, strict=True), color='C0', marker='.')
+    axis.plot(*best, color='C3', marker='o', label=f'kept: {best[1]:.4f}')
+    axis.set_title(row, loc='left')
+    axis.set_ylabel(f'{name}, held out')
+    axis.set_xlabel('steps')
+    axis.spines[['top', 'right']].set_visible(False)
+    axis.legend(frameon=False, fontsize=9, loc='lower right')
 
 
 def _compare(

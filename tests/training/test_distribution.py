@@ -27,6 +27,7 @@ BATCHES = [
     ('plm', 8, False),
     ('label_mix', 8, False),
     ('score', 8, False),
+    ('span_conditional', 8, False),
     # More targets than there are words: other columns.
     ('bert_nce', 24, False),
 ]

@@ -1,0 +1,130 @@
+"""Contexts that are too long for a row: windows over them, beside a question.
+
+    bert    [CLS] question [SEP] context [SEP]
+    xlnet   context [SEP] question [SEP] [CLS]
+
+A window begins `stride` pieces behind the one before it, until one holds the
+last piece (Devlin et al. 2019, as its code has it). A piece that is in several
+windows is read best where it has most context; spans begin there alone.
+
+Glossary of shapes: B contexts, W windows, N pieces of all windows together.
+"""
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import tensorflow as tf
+
+from infoword_tf.inference.pairs import lay_out
+from infoword_tf.text.layout import Layout
+
+Tensor = Any
+
+
+class Windows(NamedTuple):
+    """Windows, in the order of their contexts.
+
+    Attributes:
+        contexts: [W] int64, the number of each one's context.
+        firsts: [W] int64, its first piece there.
+        sizes: [W] int64, how many pieces it has.
+    """
+
+    contexts: Tensor
+    firsts: Tensor
+    sizes: Tensor
+
+
+def windows(sizes: Tensor, rooms: Tensor, stride: int) -> Windows:
+    """Where windows lie; graph or eager.
+
+    Args:
+        sizes: [B] int64, pieces of each context; of none there is no window.
+        rooms: [B] int64, pieces that a window of it has room for, 1 or more.
+        stride: pieces between the beginnings of windows, at most.
+    """
+    steps = tf.minimum(rooms, tf.cast(stride, rooms.dtype))
+    beyond = tf.maximum(sizes - rooms, 0)
+    counts = tf.where(sizes > 0, 1 + (beyond + steps - 1) // steps, 0)
+    contexts = tf.repeat(tf.range(tf.size(sizes, tf.int64)), counts)
+    number = tf.range(tf.size(contexts, tf.int64)) - tf.gather(
+        tf.cumsum(counts, exclusive=True), contexts
+    )
+    firsts = number * tf.gather(steps, contexts)
+    return Windows(
+        contexts,
+        firsts,
+        tf.minimum(
+            tf.gather(rooms, contexts), tf.gather(sizes, contexts) - firsts
+        ),
+    )
+
+
+def most_context(found: Windows, sizes: Tensor) -> Tensor:
+    """Which pieces have nowhere more context than in this window.
+
+    The context of a piece is the smaller number of pieces on either side and
+    a hundredth of the window's length. Among equals it is the first window.
+
+    Args:
+        found: the windows.
+        sizes: [B] int64, as `windows` was given them.
+
+    Returns:
+        [N] bool, of the pieces of one window behind those of the other.
+    """
+    window = tf.repeat(tf.range(tf.size(found.sizes, tf.int64)), found.sizes)
+    begins = tf.cumsum(found.sizes, exclusive=True)
+    place = tf.range(tf.size(window, tf.int64)) - tf.gather(begins, window)
+    size = tf.gather(found.sizes, window)
+    context = 100 * tf.minimum(place, size - 1 - place) + size
+    rank = context * tf.size(found.sizes, tf.int64) - window
+    piece = place + tf.gather(
+        tf.gather(tf.cumsum(sizes, exclusive=True), found.contexts)
+        + found.firsts,
+        window,
+    )
+    best = tf.math.unsorted_segment_max(rank, piece, tf.reduce_sum(sizes))
+    return tf.equal(rank, tf.gather(best, piece))
+
+
+def question_room(max_length: int, specials: int, longest: int) -> int:
+    """How many pieces of a question are read.
+
+    Args:
+        max_length: T.
+        specials: how many stand around question and context.
+        longest: pieces that are read where there is room: half of a row at
+            most, so that the context always has some.
+    """
+    return min(longest, (max_length - specials) // 2)
+
+
+def context_first(layout: Layout) -> bool:
+    """Whether a context stands before its question."""
+    return 'cls' in layout.after
+
+
+def beside(
+    questions: tf.RaggedTensor,
+    contexts: tf.RaggedTensor,
+    layout: Layout,
+    around: tuple[Sequence[int], Sequence[int], Sequence[int]],
+) -> tuple[tf.RaggedTensor, Tensor, Tensor]:
+    """Lays questions and parts of contexts out.
+
+    Args:
+        questions, contexts: [W, pieces] int32.
+        layout: of the model.
+        around: special ids before, between and behind two texts.
+
+    Returns:
+        ids [W, tokens]; and [W] int64 where the second text of each begins,
+        and its context.
+    """
+    ahead = context_first(layout)
+    texts = (contexts, questions) if ahead else (questions, contexts)
+    before, between, _ = map(len, around)
+    second = before + texts[0].row_lengths() + between
+    first = tf.fill(tf.shape(second), tf.cast(before, second.dtype))
+    return lay_out(*texts, around), second, first if ahead else second

@@ -1,0 +1,68 @@
+"""Pieces as whole characters: what is cut out of a text is still text.
+
+A piece's bytes may end inside a character (of a vocabulary of bytes), or before
+the accents that follow one as characters of their own, which normalisation
+dropped. What is shown to people has all of them.
+
+Glossary of shapes: B strings, N pieces of all strings together, S characters
+of all strings together.
+"""
+
+import functools
+import sys
+import unicodedata
+
+import numpy as np
+import tensorflow as tf
+
+
+@functools.cache
+def marks() -> np.ndarray:
+    """Code points at which marks (categories M) begin and cease, in turn."""
+    mark = [
+        unicodedata.category(chr(code))[0] == 'M'
+        for code in range(sys.maxunicode + 1)
+    ]
+    return np.flatnonzero(np.diff(mark, prepend=False)).astype(np.int32)
+
+
+def widened(
+    strings: tf.Tensor, starts: tf.RaggedTensor, ends: tf.RaggedTensor
+) -> tuple[tf.RaggedTensor, tf.RaggedTensor]:
+    """Bytes of pieces, widened to whole characters with their marks.
+
+    Args:
+        strings: [B].
+        starts, ends: [B, pieces] int64, as `tokenize_with_offsets` has them.
+
+    Returns:
+        The same, widened; what has no bytes stays as it is.
+    """
+    codes, offsets = tf.strings.unicode_decode_with_offsets(strings, 'UTF-8')
+    lengths = tf.cast(tf.strings.length(strings, unit='BYTE'), tf.int64)
+    begins = tf.cumsum(lengths, exclusive=True)  # of strings among all bytes
+    row = _rows(starts.row_splits)
+    characters = offsets.values + tf.gather(begins, _rows(offsets.row_splits))
+    is_mark = tf.searchsorted(marks(), codes.values, 'right') % 2 == 1
+    solid = tf.boolean_mask(characters, ~is_mark)
+    begin, length = tf.gather(begins, row), tf.gather(lengths, row)
+    # The last character that begins at or before a piece does, and the first
+    # one without a mark at or after its end.
+    before = tf.searchsorted(characters, starts.values + begin, 'right') - 1
+    after = tf.searchsorted(solid, ends.values + begin, 'left')
+    characters = tf.concat([characters, [0]], axis=0)
+    solid = tf.concat([solid, [tf.int64.max]], axis=0)
+    first = tf.gather(characters, tf.maximum(before, 0)) - begin
+    last = tf.minimum(tf.gather(solid, after) - begin, length)
+    some = ends.values > starts.values
+    return (
+        starts.with_values(tf.where(some, first, starts.values)),
+        ends.with_values(tf.where(some, last, ends.values)),
+    )
+
+
+def _rows(splits: tf.Tensor) -> tf.Tensor:
+    """[B + 1] -> [N] int64: the string of each piece."""
+    return tf.searchsorted(
+        splits[1:], tf.range(splits[-1]), 'right', tf.int64
+    )

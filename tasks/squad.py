@@ -1,0 +1,288 @@
+r"""Questions that a context answers: SQuAD 1.1 and 2.0, or files like them.
+
+    python -m tasks.squad --init=runs/minilm --train=train-v1.1.json \
+        --dev=dev-v1.1.json --workdir=runs/squad
+    python -m tasks.squad --init=runs/minilm --train=train-v2.0.json \
+        --dev=dev-v2.0.json --version2 --workdir=runs/squad2
+
+Trains the row `span` and keeps the weights of the best F1 on --dev. With
+--version2 a question may have no answer: F1 is that at the best threshold of
+the odds that there is none, which the workdir keeps. All flags of
+`infoword_tf.train` count; --span.end=conditional is XLNet's head. In WORKDIR:
+
+    predictions.json   by question its answer, as the official scripts read it
+    nbest.json         its best answers, with probabilities and bytes
+    null_odds.json     how much more "no answer" scores (--version2)
+
+The last line of the output is one JSON object, also in WORKDIR/metrics.json.
+"""
+
+import hashlib
+import pathlib
+import types
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+from absl import flags
+
+from infoword_tf import commands, train
+from infoword_tf.config import Config
+from infoword_tf.objectives import parse
+from infoword_tf.resolve import resolve
+from tasks import finetune, squad_scores
+
+# Imported, they stand beside the trainer's, which have the same names.
+FLAGS = flags.FLAGS if __name__ == '__main__' else flags.FlagValues()
+
+TRAIN = flags.DEFINE_string(
+    'train', None, 'A file of SQuAD to train on.', flag_values=FLAGS)
+DEV = flags.DEFINE_string(
+    'dev', None, 'Another to choose the weights by.', flag_values=FLAGS)
+VERSION2 = flags.DEFINE_bool(
+    'version2', False, 'Questions may have no answer.', flag_values=FLAGS)
+DEV_EXAMPLES = flags.DEFINE_integer(
+    'dev_examples', None, 'Ask so many questions of --dev alone.',
+    lower_bound=1, flag_values=FLAGS)
+finetune.define(FLAGS)
+
+# Of the trainer and of `finetune` (Devlin et al. 2019, §4.2, and its code).
+SEQ_LEN, EPOCHS = 384, 2.0
+
+
+class Squad(NamedTuple):
+    """What is asked, as `finetune.Task` says it."""
+
+    name: str = 'squad'
+    metrics: tuple[str, ...] = ('f1', 'exact')
+    row: str = 'span'
+
+
+def set_defaults() -> None:
+    """Those of `finetune`, and longer texts."""
+    finetune.set_defaults()
+    flags.FLAGS.set_default('seq_len', SEQ_LEN)
+    FLAGS.set_default('epochs', EPOCHS)
+
+
+def read(path: str, count: int | None) -> Any:
+    """A file, or some of its questions, as the flags say; see `squad_data`."""
+    from tasks import squad_data
+
+    questions = squad_data.read(pathlib.Path(path), VERSION2.value)
+    return questions.some(count)
+
+
+def judged(
+    questions: Any, found: Any, version2: bool
+) -> tuple[dict[str, float], float]:
+    """What answers are worth, percent.
+
+    Args:
+        questions: as `squad_data.Questions`.
+        found: as `squad_answers.Answers`.
+        version2: whether a question may have no answer.
+
+    Returns:
+        'f1' and 'exact', with `version2` at the best threshold and for
+        questions with and without an answer too; and that threshold, nats.
+    """
+    golds = questions.golds_by_id
+    if not version2:
+        scores = squad_scores.scores(golds, found.texts)
+        return {'f1': scores['f1'], 'exact': scores['exact_match']}, 0.0
+    from infoword_tf.inference.answers import SURE
+
+    raw = squad_scores.raw_scores(golds, found.texts).f1
+    best = squad_scores.best_threshold(
+        golds, found.texts, raw, found.null_odds
+    )
+    threshold = -SURE if best.odds is None else best.odds
+    scores = squad_scores.scores2(golds, found.predictions(threshold))
+    return {
+        name: value
+        for name, value in scores.items()
+        if name.endswith(('f1', 'exact')) and not name.startswith('best')
+    }, threshold
+
+
+def measure_of(
+    questions: Any, features: Any, version2: bool, longest: int
+) -> Callable[..., dict[str, float]]:
+    """What predictions for all windows come to; args as in `judged`, and
+    `longest`, pieces of an answer.
+    """
+
+    def measure(predictions: dict[str, np.ndarray], view: Any) -> dict:
+        from infoword_tf.views.examples import by_example
+        from tasks import squad_answers
+
+        of_tokens = {'last'} if 'starts' in predictions else {'first', 'last'}
+        said = {
+            name: squad_answers.of_context(values, view)
+            if name in of_tokens
+            else by_example(values, view)
+            for name, values in predictions.items()
+        }
+        found = squad_answers.answers(
+            questions,
+            features,
+            squad_answers.spans(features, said, longest),
+            said.get('nowhere'),
+        )
+        return judged(questions, found, version2)[0]
+
+    return measure
+
+
+def prepare(
+    parts: dict[str, Any], given: dict[str, Any], version2: bool
+) -> finetune.Prepared:
+    """Windows over the contexts, as the model of --init reads them.
+
+    Args:
+        parts: 'train' and 'heldout', as `squad_data.Questions`.
+        given: by flag of the trainer, its value.
+        version2: whether a question may have no answer.
+
+    Raises:
+        UsageError: --init is missing, or flags that do not go together.
+        ValueError: --init cannot be read, or no question is left.
+    """
+    commands.require(given, init='a workdir to start from')
+    objectives = given['objectives'] or 'span'
+    if 'span' not in parse(objectives):
+        raise commands.UsageError(
+            f'--objectives={objectives}: the task squad trains span; write '
+            'span:1 into the sum'
+        )
+    decided = {
+        'objectives': objectives, 'task': 'squad', 'span.null': version2
+    }  # fmt: skip
+    resolved = resolve(
+        train.choices({**given, **decided}), Config.read(given['init'])
+    )
+    settings = resolved.rows['span'].settings
+
+    import infoword_tf
+    from infoword_tf.training import fit
+    from infoword_tf.training.run import Labelled, Shared
+    from tasks import squad_data
+
+    loaded = infoword_tf.load(given['init'])
+    features, digest = {}, hashlib.blake2b(digest_size=16)
+    for part, questions in parts.items():
+        features[part] = squad_data.features(
+            questions, loaded, given['seq_len'], part == 'train', **settings
+        )
+        examples = features[part].examples
+        notes = *features[part].notes, (
+            f'{questions.path}: {len(questions.ids):,} questions in '
+            f'{examples.size:,} windows'
+        )
+        print('\n'.join(notes), flush=True)
+        for array in (
+            examples.ids, examples.begins, examples.targets['span'],
+            examples.candidates['span'],
+        ):  # fmt: skip
+            digest.update(np.ascontiguousarray(array).tobytes())
+    if len(parse(objectives)) > 1 and not given['corpus']:
+        decided |= finetune.own_text({
+            part: types.SimpleNamespace(
+                first=[*questions.contexts], second=None
+            )
+            for part, questions in parts.items()
+        })  # fmt: skip
+    return finetune.Prepared(
+        Labelled(
+            features['train'].examples,
+            features['heldout'].examples,
+            digest.hexdigest(),
+            fit.Goal('heldout/span/f1'),
+            {
+                'span': measure_of(
+                    parts['heldout'],
+                    features['heldout'],
+                    version2,
+                    settings['longest'],
+                )
+            },
+            # What it is served with is what it was trained on.
+            {'max_length': given['seq_len']},
+            loaded,
+            Shared(),
+        ),
+        decided,
+    )
+
+
+def answered(workdir: pathlib.Path, questions: Any) -> Any:
+    """What the weights of a workdir answer, as `squad_answers.Answers`."""
+    import infoword_tf
+    from infoword_tf.inference.reader import Answer
+    from tasks.squad_answers import Answers
+
+    contexts = questions.contexts
+    replies = infoword_tf.load(workdir).answer(
+        [questions.texts.raw(i) for i in range(len(questions.ids))],
+        [contexts.raw(i) for i in questions.context],
+    )
+    found = Answers({}, {}, {})
+    for number, reply in enumerate(replies):
+        name = questions.ids[number]
+        # As the context has it, where it is no UTF-8 either.
+        best = [
+            answer._replace(
+                text=contexts.cut(
+                    questions.context[number], answer.begin, answer.end
+                )
+            )
+            for answer in reply.best
+        ]
+        found.texts[name] = best[0].text if best else ''
+        if reply.null_odds is not None:
+            found.null_odds[name] = reply.null_odds
+            if best:
+                rest = max(0.0, 1 - sum(a.probability for a in best))
+                score = best[0].score + reply.null_odds
+                best.append(Answer('', rest, score, -1, -1))
+        found.best[name] = sorted(best, key=lambda answer: -answer.score)
+    return found
+
+
+def run() -> dict[str, Any]:
+    """The whole command."""
+    own = FLAGS.flag_values_dict()
+    commands.require(
+        own,
+        train='a file of SQuAD to train on',
+        dev='a file of SQuAD to choose the weights by',
+    )
+    given = train.values()
+    commands.require(given, workdir='a folder for this run')
+    parts = {
+        'train': read(TRAIN.value, own['examples']),
+        'heldout': read(DEV.value, DEV_EXAMPLES.value),
+    }
+    prepared = prepare(parts, given, VERSION2.value)
+    workdir, values = finetune.train_all(Squad(), prepared, own)
+
+    from tasks import squad_answers
+
+    out = pathlib.Path(given['workdir'])
+    found = answered(workdir, parts['heldout'])
+    scores, threshold = judged(parts['heldout'], found, VERSION2.value)
+    values |= {name: round(value, 4) for name, value in scores.items()}
+    if VERSION2.value:
+        values['null_threshold'] = threshold
+        config = Config.read(workdir).replace(null_threshold=threshold)
+        config.write(workdir)
+    squad_answers.write(out, found, threshold)
+    return finetune.finish(out, values)
+
+
+if __name__ == '__main__':
+    set_defaults()
+    commands.start(
+        run, stopped='the same command goes on from the last checkpoint'
+    )

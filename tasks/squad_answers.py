@@ -1,0 +1,196 @@
+"""Scores of places to answers, their probabilities, and the files of them.
+
+What `inference.answers` makes of all windows of a file. Where no span is left
+the answer is ''.
+
+Glossary of shapes: n windows, N pieces of the contexts of all windows, S first
+places of a window, K spans of a window.
+"""
+
+import pathlib
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import tensorflow as tf
+
+from infoword_tf import files
+from infoword_tf.inference import answers as decoding
+from infoword_tf.inference.answers import N_BEST, SPANS, SURE, Spans
+from infoword_tf.inference.reader import Answer
+from infoword_tf.objectives.infonce import NEVER
+from tasks.squad_data import Features, Questions
+
+PREDICTIONS, BEST, ODDS = 'predictions.json', 'nbest.json', 'null_odds.json'
+_WINDOWS = 256  # at once
+
+
+def of_context(values: np.ndarray, view: Any, row: str = 'span') -> np.ndarray:
+    """What is known of the tokens of rows, of contexts: window by window.
+
+    Args:
+        values: [R, T, ...].
+        view: the view `examples` of them.
+        row: whose candidates are the contexts.
+
+    Returns:
+        [N, ...].
+    """
+    slot = view.candidates[row]  # [R, T]
+    number = np.take_along_axis(view.sequences, np.maximum(slot, 0), axis=1)
+    inside = slot >= 0
+    order = np.argsort(number[inside], kind='stable')
+    return values[inside][order]
+
+
+def spans(
+    features: Features,
+    predictions: Mapping[str, np.ndarray],
+    longest: int,
+    count: int = SPANS,
+) -> Spans:
+    """The best spans of every window.
+
+    Args:
+        features: the windows.
+        predictions: as `objectives.span.Spans.predictions` names them; [N,
+            ...] what there is of tokens, [n, ...] what there is of examples.
+        longest: pieces of a span.
+        count: K.
+
+    Returns:
+        NumPy arrays.
+    """
+    sizes = features.sizes
+    begins = np.cumsum(sizes) - sizes
+    found = []
+    for begin in range(0, len(sizes), _WINDOWS):
+        rows = slice(begin, begin + _WINDOWS)
+        column = np.arange(sizes[rows].max())
+        inside = column < sizes[rows, None]
+        places = np.where(inside, begins[rows, None] + column, 0)
+        more = (
+            predictions['last'][places],
+            features.most[places],
+            sizes[rows].astype(np.int32),
+            longest,
+            count,
+        )
+        if 'starts' in predictions:
+            part = decoding.spans_after(
+                predictions['starts'][rows], predictions['first'][rows], *more
+            )
+        else:
+            part = decoding.spans(predictions['first'][places], *more)
+        found.append([x.numpy() for x in part])
+    return Spans(*map(np.concatenate, zip(*found, strict=True)))
+
+
+class Answers(NamedTuple):
+    """What is answered, by question.
+
+    Attributes:
+        best: the best answers, '' among them where it may be one.
+        texts: the best one that is not ''; '' where there is none.
+        null_odds: where there may be no answer, how much more that scores
+            than the best one, nats.
+    """
+
+    best: dict[str, list[Answer]]
+    texts: dict[str, str]
+    null_odds: dict[str, float]
+
+    def predictions(self, threshold: float = 0.0) -> dict[str, str]:
+        """By question its answer, '' where the odds are above a threshold."""
+        found = dict(self.texts)
+        for name, odds in self.null_odds.items():
+            if odds > threshold:
+                found[name] = ''
+        return found
+
+
+def answers(
+    questions: Questions,
+    features: Features,
+    found: Spans,
+    nowhere: np.ndarray | None = None,
+    n_best: int = N_BEST,
+) -> Answers:
+    """The best answers of all questions.
+
+    Args:
+        questions: of the file.
+        features: their windows.
+        found: spans of these.
+        nowhere: [n] float32, what "no answer" scores in each window; None:
+            every question has one.
+        n_best: answers of a question.
+    """
+    numbers = features.questions.astype(np.int64)
+    piece = features.begins[questions.context[numbers]] + features.firsts
+    # What is no span points anywhere.
+    last = len(features.offsets) - 1
+    places = (np.minimum(piece[:, None] + x, last) for x in found[1:])
+    begins, ends = (
+        features.offsets[x, i] for i, x in enumerate(places)
+    )
+    contexts = [questions.contexts.raw(i) for i in questions.context]
+    best = decoding.answers(
+        tf.constant(contexts, tf.string), numbers, found.scores, begins, ends,
+        n_best,
+    )  # fmt: skip
+    best = [x.numpy().tolist() for x in best[1:]]
+    lowest = None
+    if nowhere is not None:
+        lowest = decoding.lowest(nowhere, numbers, len(contexts)).numpy()
+    made = Answers({}, {}, {})
+    for number, (scores, firsts, lasts) in enumerate(zip(*best, strict=True)):
+        name = questions.ids[number]
+        kept = [
+            (questions.contexts.cut(questions.context[number], *places),
+             score, *places)
+            for score, *places in zip(scores, firsts, lasts, strict=True)
+            if score > NEVER / 2
+        ]  # fmt: skip
+        made.texts[name] = kept[0][0] if kept else ''
+        if lowest is not None:
+            none = float(lowest[number])
+            made.null_odds[name] = none - kept[0][1] if kept else SURE
+            if none < SURE:
+                kept.append(('', none, *[decoding.NOWHERE] * 2))
+        made.best[name] = _with_probabilities(kept)
+    return made
+
+
+def _with_probabilities(
+    found: Sequence[tuple[str, float, int, int]],
+) -> list[Answer]:
+    """Text, score, begin and end of each, sorted, with their softmax."""
+    if not found:
+        return []
+    found = sorted(found, key=lambda answer: -answer[1])
+    scores = np.array([score for _, score, *_ in found])
+    shares = np.exp(scores - scores[0])
+    return [
+        Answer(text, float(share), score, *places)
+        for (text, score, *places), share in zip(
+            found, shares / shares.sum(), strict=True
+        )
+    ]
+
+
+def write(
+    folder: pathlib.Path, found: Answers, threshold: float = 0.0
+) -> None:
+    """Writes PREDICTIONS, BEST and, where there may be no answer, ODDS."""
+    folder.mkdir(parents=True, exist_ok=True)
+    files.write_json(folder / PREDICTIONS, found.predictions(threshold))
+    files.write_json(
+        folder / BEST,
+        {
+            name: [answer._asdict() for answer in best]
+            for name, best in found.best.items()
+        },
+    )
+    if found.null_odds:
+        files.write_json(folder / ODDS, found.null_odds)

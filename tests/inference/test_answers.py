@@ -1,0 +1,157 @@
+"""The best spans and answers, against loops in plain Python."""
+
+import itertools
+
+import numpy as np
+import tensorflow as tf
+from absl.testing import absltest, parameterized
+
+from infoword_tf.inference import answers
+from infoword_tf.inference.answers import NOWHERE, SURE
+from infoword_tf.objectives.infonce import NEVER
+
+W, T, S = 7, 13, 4
+
+
+def given(seed=0):
+    random = np.random.default_rng(seed)
+    first, last = random.standard_normal((2, W, T)).astype(np.float32)
+    sizes = random.integers(1, T + 1, W).astype(np.int32)
+    sizes[:2] = 1, T
+    return first, last, random.random((W, T)) < 0.7, sizes
+
+
+def same(test, found, wanted):
+    """Spans of a window: (score, first, last), the best first."""
+    for row, spans in enumerate(wanted):
+        spans = sorted(spans, key=lambda span: -span[0])
+        scores = found.scores[row].numpy()
+        spans = spans[: len(scores)]
+        np.testing.assert_allclose(
+            scores[: len(spans)], [score for score, *_ in spans], rtol=1e-6
+        )
+        test.assertTrue((scores[len(spans) :] < NEVER / 2).all())
+        for part, column in (('firsts', 1), ('lasts', 2)):
+            test.assertEqual(
+                getattr(found, part)[row, : len(spans)].numpy().tolist(),
+                [span[column] for span in spans],
+            )
+
+
+class SpansTest(parameterized.TestCase):
+    @parameterized.product(longest=(1, 4, 30), count=(3, 200))
+    def test_two_ends_that_are_added(self, longest, count):
+        first, last, most, sizes = given()
+        found = answers.spans(first, last, most, sizes, longest, count)
+        wanted = [
+            [
+                (first[row, i] + last[row, j], i, j)
+                for i, j in itertools.product(range(sizes[row]), repeat=2)
+                if most[row, i] and 0 <= j - i < longest
+            ]
+            for row in range(W)
+        ]
+        same(self, found, wanted)
+        self.assertEqual(found.scores.shape, [W, count])
+
+    @parameterized.product(longest=(1, 4, 30), count=(3, 200))
+    def test_last_ones_after_first_ones(self, longest, count):
+        _, _, most, sizes = given()
+        random = np.random.default_rng(1)
+        starts = np.stack([
+            np.resize(random.permutation(size), S) for size in sizes
+        ]).astype(np.int32)  # fmt: skip
+        first = random.standard_normal((W, S)).astype(np.float32)
+        first[np.arange(S) >= sizes[:, None]] = NEVER
+        last = random.standard_normal((W, T, S)).astype(np.float32)
+        found = answers.spans_after(
+            starts, first, last, most, sizes, longest, count
+        )
+        wanted = [
+            [
+                (first[row, k] + last[row, j, k], starts[row, k], j)
+                for k in range(min(S, sizes[row]))
+                for j in range(
+                    starts[row, k], min(starts[row, k] + longest, sizes[row])
+                )
+                if most[row, starts[row, k]]
+            ]
+            for row in range(W)
+        ]
+        same(self, found, wanted)
+
+    def test_in_a_graph_of_any_shape(self):
+        first, last, most, sizes = given()
+        run = tf.function(
+            lambda *given: answers.spans(*given, longest=4),
+            input_signature=[
+                tf.TensorSpec((None, None), tf.float32),
+                tf.TensorSpec((None, None), tf.float32),
+                tf.TensorSpec((None, None), tf.bool),
+                tf.TensorSpec((None,), tf.int32),
+            ],
+        )
+        for rows in (W, 0):
+            found = run(first[:rows], last[:rows], most[:rows], sizes[:rows])
+            wanted = answers.spans(first, last, most, sizes, 4)
+            for one, other in zip(found, wanted, strict=True):
+                np.testing.assert_array_equal(one, other[:rows])
+
+
+class AnswersTest(absltest.TestCase):
+    CONTEXTS = ['a cat, a café', 'a cat', '', 'x \U0001f600 y']
+
+    def answers(self, spans, count=3):
+        """Spans are (question, score, begin, end), one window each."""
+        questions, scores, begins, ends = zip(*spans, strict=True)
+        found = answers.answers(
+            tf.constant(self.CONTEXTS),
+            tf.constant(questions, tf.int64),
+            *(
+                tf.constant(x, dtype)[:, None]
+                for x, dtype in (
+                    (scores, tf.float32), (begins, tf.int32), (ends, tf.int32)
+                )
+            ),
+            count,
+        )  # fmt: skip
+        return found, [
+            [text.decode() for text in row] for row in found.texts.numpy()
+        ]
+
+    def test_the_best_of_equal_texts(self):
+        spans = [
+            (0, 1.0, 0, 1), (0, 2.0, 7, 8), (0, 3.0, 9, 14), (0, 0.0, 2, 5),
+            (0, -1.0, 2, 6), (1, 5.0, 0, 1), (3, 1.0, 2, 6), (0, NEVER, 0, 3),
+            (1, 6.0, 3, 3),
+        ]  # fmt: skip
+        found, texts = self.answers(spans)
+        self.assertEqual(
+            texts,
+            [['café', 'a', 'cat'], ['a', '', ''], [''] * 3,
+             ['\U0001f600', '', '']],
+        )  # fmt: skip
+        np.testing.assert_allclose(
+            found.scores,
+            [[3, 2, 0], [5, NEVER, NEVER], [NEVER] * 3, [1, NEVER, NEVER]],
+        )
+        self.assertEqual(
+            found.begins.numpy().tolist(),
+            [[9, 7, 2], [0, NOWHERE, NOWHERE], [NOWHERE] * 3,
+             [2, NOWHERE, NOWHERE]],
+        )  # fmt: skip
+        self.assertEqual(found.ends[0].numpy().tolist(), [14, 8, 5])
+
+    def test_of_equal_scores_the_first(self):
+        _, texts = self.answers([(0, 1.0, 2, 5), (0, 1.0, 0, 1)], 2)
+        self.assertEqual(texts[0], ['cat', 'a'])
+
+    def test_no_answer_is_the_lowest_of_all_windows(self):
+        found = answers.lowest(
+            tf.constant([3.0, 1.0, 5.0]), tf.constant([0, 0, 2], tf.int64), 3
+        )
+        np.testing.assert_allclose(found, [1, SURE, 5])
+
+
+if __name__ == '__main__':
+    absltest.main()

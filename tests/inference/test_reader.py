@@ -1,0 +1,236 @@
+"""Answers out of contexts of any length, against one window at a time."""
+
+import itertools
+import pathlib
+import tempfile
+
+import numpy as np
+import tensorflow as tf
+from absl.testing import absltest, parameterized
+from scipy import special
+
+import infoword_tf
+from infoword_tf.config import Config
+from infoword_tf.inference.answers import SURE
+from infoword_tf.objectives.span import STARTS
+from tests.export import workdirs
+
+LENGTH, STRIDE, LONGEST = 40, 9, 4
+CONTEXTS = [
+    'The statement is a name, or an expression list.',
+    'an object whose value can change is said to be mutable; ' * 6 + 'End.',
+    '',
+    'caf\u00e9, cafe\u0301 \U0001f600 names\u200b of the  module',
+    'x',
+]
+QUESTIONS = ['which value?', 'what is an object ' * 20, 'nothing?', '', 'x']
+KINDS = {
+    'plain': ('transformer', {}),
+    'null': ('transformer', {'span.null': True}),
+    'conditional': ('relative', {'span.end': 'conditional'}),
+    'conditional_null': (
+        'relative', {'span.end': 'conditional', 'span.null': True}
+    ),
+}  # fmt: skip
+
+
+def workdir(kind, folder):
+    encoder, settings = KINDS[kind]
+    settings = {
+        'span.stride': STRIDE, 'span.question': 8, 'span.longest': LONGEST,
+        **settings,
+    }  # fmt: skip
+    return workdirs.write(
+        pathlib.Path(folder) / kind, rows=('span',), encoder=encoder,
+        max_length=LENGTH, settings=settings,
+    )  # fmt: skip
+
+
+def plainly(loaded, question, context):
+    """Best score of every text, and the lowest score of nowhere."""
+    head, layout = loaded.model.objectives['span'], loaded.layout
+    tokenizer = loaded.tokenizer
+    asked = tokenizer.tokenize([question]).to_list()[0][:8]
+    pieces, starts, ends = (
+        x.to_list()[0] for x in tokenizer.tokenize_with_offsets([context])
+    )
+    raw = context.encode()
+    # Marks belong to what they follow.
+    ends = [
+        end + 2 if raw[end : end + 2] == '\u0301'.encode() else end
+        for end in ends
+    ]
+    room = LENGTH - 3 - len(asked)
+    spans, begin = [], 0
+    while begin < len(pieces):
+        spans.append((begin, min(room, len(pieces) - begin)))
+        if sum(spans[-1]) == len(pieces):
+            break
+        begin += min(room, STRIDE)
+    best, lowest = {}, float('inf')
+    for number, (begin, size) in enumerate(spans):
+        own = pieces[begin : begin + size]
+        cls, sep = [tokenizer.cls_id], [tokenizer.sep_id]
+        if layout.first:
+            ids, at = [*cls, *asked, *sep, *own, *sep], 0
+            offset = second = len(asked) + 2
+        else:
+            ids = [*own, *sep, *asked, *sep, *cls]
+            at, offset, second = len(ids) - 1, 0, size + 1
+        states = loaded.states(
+            tf.constant([ids]), tf.constant([len(ids)]),
+            second=tf.constant([second]),
+        )[0].numpy().astype(np.float64)  # fmt: skip
+        places = [offset + i for i in range(size)] + [at] * head.null
+        w = {v.name: v.numpy().astype(np.float64) for v in head.weights}
+
+        def after(first, states=states, w=w):
+            joined = np.concatenate(
+                [states, np.tile(states[first], (len(states), 1))], axis=1
+            )
+            inner = np.tanh(joined @ w['inner_kernel'] + w['inner_bias'])
+            inner -= inner.mean(axis=1, keepdims=True)
+            inner /= np.sqrt((inner**2).mean(axis=1, keepdims=True) + 1e-12)
+            inner = inner * w['norm_gamma'] + w['norm_beta']
+            return (inner @ w['end_kernel'])[:, 0]
+
+        if head.conditional:
+            first = special.log_softmax(
+                (states @ w['start_kernel'])[places, 0]
+            )
+            chosen = np.argsort(-first[:size])[:STARTS]
+            score = {
+                (i, j): first[i] + special.log_softmax(
+                    after(places[i])[places]
+                )[j]
+                for i in chosen
+                for j in range(size)
+            }  # fmt: skip
+            if head.null:
+                none = special.log_softmax(after(at)[places])[-1]
+                lowest = min(lowest, first[-1] + none)
+        else:
+            first, last = (states @ w['kernel'])[places].T
+            score = {
+                (i, j): first[i] + last[j]
+                for i, j in itertools.product(range(size), repeat=2)
+            }
+            if head.null:
+                lowest = min(lowest, first[-1] + last[-1])
+
+        def most(i, number=number, begin=begin):
+            context = [
+                min(begin + i - b, b + n - 1 - begin - i) + 0.01 * n
+                if b <= begin + i < b + n
+                else -1
+                for b, n in spans
+            ]
+            return context.index(max(context)) == number
+
+        for (i, j), value in score.items():
+            if 0 <= j - i < LONGEST and most(i):
+                text = raw[starts[begin + i] : ends[begin + j]].decode()
+                best[text] = max(best.get(text, -np.inf), value)
+    return best, lowest
+
+
+class ReaderTest(parameterized.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        cls.folder = cls.enterClassContext(tempfile.TemporaryDirectory())
+        cls.loaded = {}
+
+    def load(self, kind):
+        if kind not in self.loaded:
+            self.loaded[kind] = infoword_tf.load(workdir(kind, self.folder))
+        return self.loaded[kind]
+
+    @parameterized.parameters(*KINDS)
+    def test_one_window_after_the_other(self, kind):
+        loaded = self.load(kind)
+        found = loaded.answer(QUESTIONS, CONTEXTS)
+        null = loaded.model.objectives['span'].null
+        for question, context, reply in zip(
+            QUESTIONS, CONTEXTS, found, strict=True
+        ):
+            wanted, lowest = plainly(loaded, question, context)
+            ranked = sorted(wanted, key=lambda text: -wanted[text])[:20]
+            self.assertGreaterEqual(len(reply.best), min(10, len(wanted)))
+            for answer, text in zip(reply.best, ranked, strict=False):
+                self.assertAlmostEqual(
+                    answer.score, wanted[text], places=3
+                )
+                self.assertAlmostEqual(
+                    answer.score, wanted[answer.text], places=3
+                )
+                self.assertEqual(
+                    context.encode()[answer.begin : answer.end].decode(),
+                    answer.text,
+                )
+            scores = [answer.score for answer in reply.best]
+            if null:
+                odds = lowest - scores[0] if scores else SURE
+                self.assertAlmostEqual(
+                    reply.null_odds / SURE if odds == SURE
+                    else reply.null_odds - odds,
+                    float(odds == SURE), places=3,
+                )  # fmt: skip
+                scores += [lowest] * bool(scores)
+            else:
+                self.assertIsNone(reply.null_odds)
+            shares = [answer.probability for answer in reply.best]
+            np.testing.assert_allclose(
+                shares,
+                special.softmax(scores or [0])[: len(shares)],
+                atol=1e-3,
+            )
+            silent = not reply.best or (null and reply.null_odds > 0)
+            self.assertEqual(
+                reply.text, '' if silent else reply.best[0].text
+            )
+            self.assertEqual(reply.begin == -1, silent)
+
+    def test_the_threshold(self):
+        loaded = self.load('null')
+        (reply,) = loaded.answer(QUESTIONS[:1], CONTEXTS[:1])
+        for gap, wanted in ((-0.1, ''), (0.1, reply.best[0].text)):
+            folder = pathlib.Path(self.folder) / 'null'
+            config = Config.read(folder).replace(
+                null_threshold=reply.null_odds + gap
+            )
+            config.write(folder)
+            (again,) = infoword_tf.load(folder).answer(
+                QUESTIONS[:1], CONTEXTS[:1]
+            )
+            self.assertEqual(again.text, wanted)
+            self.assertEqual(len(again.best), len(reply.best))
+
+    def test_batches_change_nothing(self):
+        loaded = self.load('plain')
+        for one, two in zip(
+            loaded.answer(QUESTIONS, CONTEXTS, batch_size=1),
+            loaded.answer(QUESTIONS, CONTEXTS, batch_size=64),
+            strict=True,
+        ):
+            self.assertEqual(one.text, two.text)
+            np.testing.assert_allclose(
+                [a.score for a in one.best], [a.score for a in two.best],
+                atol=1e-4,
+            )  # fmt: skip
+
+    def test_none_at_all(self):
+        self.assertEqual(self.load('plain').answer([], []), [])
+        (reply,) = self.load('plain').answer(['what?'], [''])
+        self.assertEqual((reply.text, reply.best), ('', []))
+
+    def test_complaints(self):
+        with self.assertRaisesRegex(ValueError, '1 questions and 0 contexts'):
+            self.load('plain').answer(['a'], [])
+        other = infoword_tf.load(workdirs.shared())
+        with self.assertRaisesRegex(ValueError, 'that takes span'):
+            other.answer(['a'], ['b'])
+
+
+if __name__ == '__main__':
+    absltest.main()

@@ -1,0 +1,127 @@
+"""Windows over contexts, against BERT's loop in plain Python."""
+
+import tensorflow as tf
+from absl.testing import absltest, parameterized
+
+from infoword_tf.inference import windows
+from infoword_tf.text.layout import LAYOUTS
+
+SIZES = [0, 1, 9, 10, 11, 25, 40, 41]
+
+
+def plainly(size, room, stride):
+    """First piece and length of each window (run_squad.py)."""
+    found, begin = [], 0
+    while begin < size:
+        length = min(size - begin, room)
+        found.append((begin, length))
+        if begin + length == size:
+            break
+        begin += min(length, stride)
+    return found
+
+
+def most_plainly(spans, number, piece):
+    """Whether a piece of a window has most context there, likewise."""
+    scores = [
+        min(piece - begin, begin + length - 1 - piece) + 0.01 * length
+        if begin <= piece < begin + length
+        else -1
+        for begin, length in spans
+    ]
+    return scores.index(max(scores)) == number
+
+
+class WindowsTest(parameterized.TestCase):
+    @parameterized.parameters(1, 3, 8, 10, 30)
+    def test_against_a_loop(self, stride):
+        rooms = [10, 9, 10, 10, 10, 7, 10, 11]
+        sizes = tf.constant(SIZES, tf.int64)
+        found = windows.windows(sizes, tf.constant(rooms, tf.int64), stride)
+        most = windows.most_context(found, sizes).numpy().tolist()
+        wanted, best = [], []
+        for i, (size, room) in enumerate(zip(SIZES, rooms, strict=True)):
+            spans = plainly(size, room, stride)
+            wanted += [(i, *span) for span in spans]
+            for number, (begin, length) in enumerate(spans):
+                best += [
+                    most_plainly(spans, number, piece)
+                    for piece in range(begin, begin + length)
+                ]
+        self.assertEqual(
+            list(zip(*(x.numpy().tolist() for x in found), strict=True)),
+            wanted,
+        )
+        self.assertEqual(most, best)
+        # Each piece is read best in one window.
+        self.assertEqual(sum(most), sum(SIZES))
+
+    def test_no_contexts(self):
+        none = tf.zeros([0], tf.int64)
+        found = windows.windows(none, none, 3)
+        self.assertEqual(found.contexts.shape, [0])
+        self.assertEqual(windows.most_context(found, none).shape, [0])
+
+    def test_in_a_graph(self):
+        @tf.function(input_signature=[tf.TensorSpec([None], tf.int64)] * 2)
+        def run(sizes, rooms):
+            found = windows.windows(sizes, rooms, 4)
+            return *found, windows.most_context(found, sizes)
+
+        given = tf.constant([12, 5], tf.int64), tf.constant([6, 6], tf.int64)
+        contexts, firsts, sizes, most = run(*given)
+        self.assertEqual(contexts.numpy().tolist(), [0, 0, 0, 1])
+        self.assertEqual(firsts.numpy().tolist(), [0, 4, 8, 0])
+        self.assertEqual(sizes.numpy().tolist(), [6, 6, 4, 5])
+        self.assertEqual(int(tf.reduce_sum(tf.cast(most, tf.int32))), 17)
+
+    @parameterized.parameters((384, 64), (40, 18), (5, 1))
+    def test_half_a_row_is_the_context_s(self, max_length, wanted):
+        self.assertEqual(windows.question_room(max_length, 3, 64), wanted)
+
+    @parameterized.parameters(
+        ('bert', [2, 7, 8, 3, 9, 3], 4, 4),
+        ('roberta', [2, 7, 8, 3, 3, 9, 3], 5, 5),
+        ('end', [7, 8, 3, 9, 3], 3, 3),
+        ('xlnet', [9, 3, 7, 8, 3, 2], 2, 0),
+    )
+    def test_layouts(self, name, wanted, second, context):
+        layout = LAYOUTS[name]
+        ids = {'cls': 2, 'sep': 3}
+        around = tuple(
+            [ids[piece] for piece in part]
+            for part in (layout.before, layout.between, layout.after)
+        )
+        rows, seconds, contexts = windows.beside(
+            tf.ragged.constant([[7, 8]] * 2, tf.int32),
+            tf.ragged.constant([[9], []], tf.int32),
+            layout,
+            around,
+        )
+        self.assertEqual(rows[0].numpy().tolist(), wanted)
+        self.assertEqual(rows[1].numpy().tolist(),
+                         [i for i in wanted if i != 9])  # fmt: skip
+        self.assertEqual(int(seconds[0]), second)
+        self.assertEqual(contexts.numpy().tolist(), [context] * 2)
+
+    def test_the_loop_is_bert_s(self):
+        try:
+            from official.nlp.data import squad_lib
+        except ModuleNotFoundError:
+            self.skipTest('tf-models-official is not installed')
+        import collections
+
+        span = collections.namedtuple('DocSpan', ['start', 'length'])
+        for size in range(1, 60):
+            spans = plainly(size, 11, 4)
+            given = [span(*pair) for pair in spans]
+            for number, (begin, length) in enumerate(spans):
+                for piece in range(begin, begin + length):
+                    self.assertEqual(
+                        squad_lib._check_is_max_context(given, number, piece),
+                        most_plainly(spans, number, piece),
+                    )
+
+
+if __name__ == '__main__':
+    absltest.main()

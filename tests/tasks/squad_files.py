@@ -1,0 +1,68 @@
+"""Files of SQuAD as tests want them, and what reads them."""
+
+import functools
+import json
+import string
+import types
+
+from infoword_tf.text.layout import LAYOUTS
+from infoword_tf.text.wordpiece import WordPiece
+
+SPECIALS = ('[PAD]', '[UNK]', '[CLS]', '[SEP]', '[MASK]')
+WORDS = ('who', 'what', 'saw', 'the', 'cat', 'dog', 'on', 'mat', 'cafe')
+
+
+def question(name, text, *answers, **more):
+    """Answers are (text, first character)."""
+    given = [{'text': t, 'answer_start': start} for t, start in answers]
+    return {'id': name, 'question': text, 'answers': given, **more}
+
+
+def contents(*paragraphs, **more):
+    """Paragraphs are (context, questions); an article each."""
+    return {
+        'version': '1.1',
+        'data': [
+            {
+                'title': 'x',
+                'paragraphs': [{'context': context, 'qas': list(qas)}],
+            }
+            for context, *qas in paragraphs
+        ],
+        **more,
+    }
+
+
+def write(path, *paragraphs, **more):
+    """A file of them."""
+    path.write_text(json.dumps(contents(*paragraphs, **more)))
+    return path
+
+
+def asked(context, answer, text='who saw the cat', name='q'):
+    """A question whose answer is the first of its kind in a context."""
+    return question(name, text, (answer, context.index(answer)))
+
+
+@functools.cache
+def tokenizer():
+    """Some words, and letters for all others."""
+    letters = string.ascii_lowercase + string.digits + '.,!'
+    return WordPiece(
+        [*SPECIALS, *WORDS, *letters, *(f'##{c}' for c in letters)]
+    )
+
+
+def loaded(layout='bert', pieces=None):
+    """What features want of a model."""
+    pieces = pieces or tokenizer()
+    around = LAYOUTS[layout]
+    ids = {'cls': pieces.cls_id, 'sep': pieces.sep_id}
+    return types.SimpleNamespace(
+        tokenizer=pieces,
+        layout=around,
+        **{
+            part: [ids[name] for name in getattr(around, part)]
+            for part in ('before', 'between', 'after')
+        },
+    )

@@ -1,0 +1,302 @@
+"""Answers from scores: beside BERT's code, and loops in plain Python."""
+
+import json
+import pathlib
+import types
+
+import numpy as np
+from absl.testing import absltest, parameterized
+
+from infoword_tf.data.examples import share_rows
+from infoword_tf.inference.answers import Spans
+from infoword_tf.objectives.infonce import NEVER
+from infoword_tf.views.examples import examples as make_view
+from tasks import squad_answers, squad_data
+from tests import zoo
+from tests.tasks.squad_files import WORDS, asked, loaded, question, write
+
+LENGTH = 24
+
+
+def draw_questions(folder, seed=0, count=12):
+    """Contexts of words that are pieces, with one space between them."""
+    random = np.random.default_rng(seed)
+    paragraphs = []
+    for number in range(count):
+        size = int(random.integers(1, 60))
+        context = ' '.join(random.choice(WORDS, size))
+        paragraphs.append((
+            context,
+            *[
+                asked(context, context.split()[0], 'who saw',
+                      f'{number}-{i}')
+                for i in range(1 + number % 3)
+            ],
+        ))  # fmt: skip
+    return squad_data.read(write(folder / 'drawn.json', *paragraphs))
+
+
+def scores_of(features, seed=1):
+    """First and last, [N] float32, and those of nowhere [n]."""
+    random = np.random.default_rng(seed)
+    total, n = int(features.sizes.sum()), features.examples.size
+    first, last = random.standard_normal((2, total)).astype(np.float32)
+    return first, last, random.standard_normal(n).astype(np.float32)
+
+
+def bert_s(questions, features, first, last, nowhere, **settings):
+    """What squad_lib answers; None if it is not installed."""
+    try:
+        from official.nlp.data import squad_lib
+    except ModuleNotFoundError:
+        raise absltest.SkipTest('tf-models-official is not there') from None
+    examples = []
+    for number in range(len(questions.ids)):
+        context = questions.contexts[questions.context[number]]
+        examples.append(
+            squad_lib.SquadExample(
+                questions.ids[number], '', context.split()
+            )
+        )
+    found, results = [], []
+    begins = np.cumsum(features.sizes) - features.sizes
+    for i in range(features.examples.size):
+        begin, end = features.examples.candidates['span'][i]
+        number = int(features.questions[i])
+        words = examples[number].doc_tokens
+        of = {
+            int(begin + j): int(features.firsts[i] + j)
+            for j in range(end - begin)
+        }
+        most = features.most[begins[i] : begins[i] + end - begin]
+        # There all tokens compete for the best places.
+        scores = np.full((2, end + 1), -1e6)
+        scores[:, 0] = nowhere[i] / 2
+        here = slice(begins[i], begins[i] + end - begin)
+        scores[0, begin:end] = np.where(most, first[here], -1e6)
+        scores[1, begin:end] = last[here]
+        found.append(
+            types.SimpleNamespace(
+                unique_id=i,
+                example_index=number,
+                tokens=['-'] * begin + [words[of[j]] for j in of] + ['-'],
+                token_to_orig_map=of,
+                token_is_max_context={
+                    int(begin + j): bool(m) for j, m in enumerate(most)
+                },
+            )
+        )
+        results.append(
+            types.SimpleNamespace(
+                unique_id=i,
+                start_logits=scores[0].tolist(),
+                end_logits=scores[1].tolist(),
+            )
+        )
+    return squad_lib.postprocess_output(
+        examples, found, results, do_lower_case=True, **settings
+    )
+
+
+class AnswersTest(parameterized.TestCase):
+    def setUp(self):
+        super().setUp()
+        self.folder = pathlib.Path(self.create_tempdir().full_path)
+
+    @parameterized.product(longest=(3, 30), null=(False, True))
+    def test_what_bert_answers(self, longest, null):
+        """Of windows of fewer than 20 pieces: it pairs 20 with 20."""
+        questions = draw_questions(self.folder)
+        features = squad_data.features(
+            questions, loaded(), LENGTH, null=True, stride=5
+        )
+        self.assertGreater(features.examples.size, 2 * len(questions.ids))
+        first, last, nowhere = scores_of(features)
+        predicted, best, odds = bert_s(
+            questions, features, first, last,
+            nowhere if null else nowhere - 1e6,
+            n_best_size=20, max_answer_length=longest,
+            version_2_with_negative=null,
+        )  # fmt: skip
+        spans = squad_answers.spans(
+            features, {'first': first, 'last': last}, longest, 200
+        )
+        found = squad_answers.answers(
+            questions, features, spans, nowhere if null else None
+        )
+        self.assertGreater(len(set(predicted.values())), 5)
+        self.assertEqual(found.predictions(), dict(predicted))
+        self.assertEqual(set(found.null_odds), set(odds))
+        for name, value in odds.items():
+            self.assertAlmostEqual(found.null_odds[name], value, places=5)
+        for name, entries in best.items():
+            ours = found.best[name]
+            entries = [e for e in entries if e['text'] or null]
+            # And one of the best answers.
+            kept = {e['text'] for e in entries}
+            self.assertGreaterEqual({a.text for a in ours}, kept)
+            self.assertLessEqual(len(ours), len(kept) + 1)
+            if len(ours) > len(entries):
+                continue
+            for one, other in zip(ours, entries, strict=True):
+                self.assertEqual(one.text, other['text'])
+                self.assertAlmostEqual(
+                    one.probability, other['probability'], places=5
+                )
+
+    @parameterized.parameters(1, 3, 30)
+    def test_first_places_with_last_ones_of_their_own(self, longest):
+        questions = draw_questions(self.folder, seed=3)
+        features = squad_data.features(
+            questions, loaded('xlnet'), LENGTH, stride=5
+        )
+        random = np.random.default_rng(4)
+        n, s = features.examples.size, 4
+        sizes = features.sizes
+        begins = np.cumsum(sizes) - sizes
+        starts = np.stack([
+            np.resize(random.permutation(size), s) for size in sizes
+        ]).astype(np.int32)  # fmt: skip
+        first = random.standard_normal((n, s)).astype(np.float32)
+        first[np.arange(s) >= sizes[:, None]] = NEVER
+        last = random.standard_normal((sizes.sum(), s)).astype(np.float32)
+        found = squad_answers.spans(
+            features,
+            {'starts': starts, 'first': first, 'last': last},
+            longest,
+            count=5,
+        )
+        some = 0
+        for i in range(n):
+            wanted = sorted(
+                (
+                    -float(first[i, j] + last[begins[i] + end, j]),
+                    starts[i, j],
+                    end,
+                )
+                for j in range(s)
+                if first[i, j] > -1e29
+                and features.most[begins[i] + starts[i, j]]
+                for end in range(
+                    starts[i, j], min(starts[i, j] + longest, sizes[i])
+                )
+            )[:5]
+            some += len(wanted)
+            scores = found.scores[i]
+            self.assertTrue((scores[len(wanted) :] < -1e29).all())
+            ours = zip(
+                -scores, found.firsts[i], found.lasts[i], strict=True
+            )
+            for one, other in zip(ours, wanted, strict=False):
+                np.testing.assert_allclose(one, other, rtol=1e-6)
+        self.assertGreater(some, n)
+
+    def given(self, *answers, context='the cat saw the cat', **more):
+        """One window, and spans of it: first, last, score."""
+        questions = squad_data.read(
+            write(self.folder / 'one.json', (context, asked(context, 'cat')))
+        )
+        features = squad_data.features(questions, loaded(), 64)
+        firsts, lasts, scores = np.array(answers).reshape(-1, 3).T
+        spans = Spans(
+            scores[None].astype(np.float32),
+            firsts[None].astype(np.int32),
+            lasts[None].astype(np.int32),
+        )
+        return squad_answers.answers(questions, features, spans, **more)
+
+    def test_equal_texts_are_one_answer(self):
+        found = self.given((1, 1, 2.0), (4, 4, 3.0), (0, 1, 1.0), (3, 4, 1.5))
+        self.assertEqual(
+            [(a.text, a.score, a.begin, a.end) for a in found.best['q']],
+            [('cat', 3.0, 16, 19), ('the cat', 1.5, 12, 19)],
+        )
+        shares = np.exp([3.0, 1.5]) / np.exp([3.0, 1.5]).sum()
+        np.testing.assert_allclose(
+            [a.probability for a in found.best['q']], shares
+        )
+
+    def test_nothing_is_left(self):
+        found = self.given()
+        self.assertEqual(found.predictions(), {'q': ''})
+        self.assertEqual(found.best, {'q': []})
+        found = self.given(nowhere=np.array([-3.0], np.float32))
+        self.assertEqual(found.predictions(threshold=1e9), {'q': ''})
+        self.assertEqual([a.text for a in found.best['q']], [''])
+        json.dumps(found.null_odds, allow_nan=False)
+
+    def test_the_threshold(self):
+        found = self.given((1, 1, 2.0), nowhere=np.array([5.0], np.float32))
+        self.assertEqual(found.null_odds, {'q': 3.0})
+        self.assertEqual(found.predictions(), {'q': ''})
+        self.assertEqual(found.predictions(3.0), {'q': 'cat'})
+        self.assertEqual([a.text for a in found.best['q']], ['', 'cat'])
+
+    def test_a_question_without_a_window(self):
+        path = write(
+            self.folder / 'two.json',
+            ('', question('a', 'who', ('x', 0))),
+            ('a cat', asked('a cat', 'cat', name='b')),
+        )
+        questions = squad_data.read(path)
+        features = squad_data.features(questions, loaded(), 64, null=True)
+        scores = np.array([0.0, 1.0], np.float32)
+        spans = squad_answers.spans(
+            features, {'first': scores, 'last': scores}, 30
+        )
+        found = squad_answers.answers(
+            questions, features, spans, np.array([9.0], np.float32)
+        )
+        self.assertEqual(found.predictions(7.0), {'a': '', 'b': 'cat'})
+        self.assertEqual(found.best['a'], [])
+
+    def test_tokens_of_contexts(self):
+        """Out of rows that windows share, in the order of these."""
+        questions = draw_questions(self.folder)
+        for layout in ('bert', 'xlnet'):
+            features = squad_data.features(
+                questions, loaded(layout), LENGTH, null=True, stride=5
+            )
+            examples = features.examples
+            slots = share_rows(examples.sizes, 40)
+            text = examples.batch(np.arange(examples.size), slots, 40)
+            view = make_view(text, None, {'span': 'text'}, zoo.SPECIALS)
+            self.assertLess(len(view.ids), examples.size)
+            wanted = [
+                examples.ids[start + begin : start + end]
+                for start, (begin, end) in zip(
+                    examples.begins[:-1],
+                    examples.candidates['span'],
+                    strict=True,
+                )
+            ]
+            np.testing.assert_array_equal(
+                squad_answers.of_context(view.ids, view),
+                np.concatenate(wanted),
+            )
+
+    def test_files(self):
+        found = self.given(
+            (1, 1, 2.0),
+            context='caf\u00e9 cat',
+            nowhere=np.array([5.0], np.float32),
+        )
+        folder = self.folder / 'out'
+        squad_answers.write(folder, found, threshold=4.0)
+        self.assertEqual(
+            json.loads((folder / 'predictions.json').read_text()),
+            {'q': 'cat'},
+        )
+        odds = json.loads((folder / 'null_odds.json').read_text())
+        self.assertEqual(odds, {'q': 3.0})
+        best = json.loads((folder / 'nbest.json').read_text())
+        self.assertEqual([entry['text'] for entry in best['q']], ['', 'cat'])
+        self.assertEqual(
+            set(best['q'][0]), {'text', 'probability', 'score', 'begin', 'end'}
+        )
+        squad_answers.write(self.folder / 'more', self.given((1, 1, 2.0)))
+        self.assertFalse((self.folder / 'more' / 'null_odds.json').exists())
+
+
+if __name__ == '__main__':
+    absltest.main()

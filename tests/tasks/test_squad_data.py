@@ -1,0 +1,384 @@
+"""SQuAD files: what is read, where answers are, and the windows."""
+
+import functools
+import json
+import pathlib
+from pydoc_data import topics
+
+import numpy as np
+from absl.testing import absltest, parameterized
+
+from infoword_tf.objectives import span
+from infoword_tf.objectives.span import BINS
+from infoword_tf.text import sentencepiece
+from tasks import squad_data
+from tests.tasks.squad_files import (
+    asked,
+    contents,
+    loaded,
+    question,
+    tokenizer,
+    write,
+)
+
+CONTEXT = 'the dog saw the cat on the mat. a cat, a dog and a mat.'
+# What the tokenizer and JSON may stumble over.
+STRANGE = [
+    ('a \U0001f600 cat\U0001f600 dog', 'cat\U0001f600'),  # surrogate pairs
+    ('x\u200by\u200c z\u200d', 'x\u200by'),  # of no width
+    ('the cafe\u0301 on', 'cafe\u0301'),  # combining
+    ('\u00a0the\u2003cat \u0130stanbul', '\u0130stanbul'),
+    ('\u0e01\u0e33\u0e25\u0e31\u0e07 dog', '\u0e01\u0e33\u0e25\u0e31\u0e07'),
+    ('cat\ufe0f\u20e3 1\ufe0f\u20e3', '1\ufe0f\u20e3'),
+    ('\ud800 cat', 'cat'),  # half a pair
+    ('e\u0301\u0301 o', 'o'),
+]
+
+
+@functools.cache
+def learned():
+    texts = [' '.join(text.split()) for text in topics.topics.values()]
+    return sentencepiece.SentencePiece(sentencepiece.learn(texts, 400))
+
+
+def cut(questions, found, window, first, last):
+    """The bytes of a span of the tokens of a window."""
+    context = questions.context[found.questions[window]]
+    begin = found.examples.candidates['span'][window, 0]
+    piece = found.begins[context] + found.firsts[window] - begin
+    return questions.contexts.cut(
+        context,
+        found.offsets[piece + first, 0],
+        found.offsets[piece + last, 1],
+    )
+
+
+def answered(questions, found):
+    """By window, its answer as text; None: it has none."""
+    targets = found.examples.targets['span']
+    candidates = found.examples.candidates['span']
+    return [
+        cut(questions, found, i, first, last)
+        if candidates[i, 0] <= first < candidates[i, 1]
+        else None
+        for i, (first, last, _) in enumerate(targets)
+    ]
+
+
+class ReadTest(parameterized.TestCase):
+    def setUp(self):
+        super().setUp()
+        self.folder = pathlib.Path(self.create_tempdir().full_path)
+        self.path = self.folder / 'squad.json'
+
+    def test_a_file(self):
+        write(
+            self.path,
+            (CONTEXT, asked(CONTEXT, 'dog'),
+             question('é', 'what?', ('cat', 34), ('mat', 27))),
+            ('cafe\u0301 cat', asked('cafe\u0301 cat', 'cat', name='r')),
+        )  # fmt: skip
+        found = squad_data.read(self.path)
+        self.assertEqual([*found.contexts], [CONTEXT, 'cafe\u0301 cat'])
+        self.assertEqual([*found.ids], ['q', 'é', 'r'])
+        self.assertEqual(found.texts[1], 'what?')
+        self.assertEqual(found.context.tolist(), [0, 0, 1])
+        self.assertEqual(found.answers.tolist(), [[4, 7], [34, 37], [7, 10]])
+        self.assertEqual(found.golds_of(1), ['cat', 'mat'])
+        self.assertEqual(found.notes, ())
+        for count in (1, 2):
+            some = found.some(count)
+            self.assertLen(some.ids, count)
+            self.assertEqual(len(some.contexts), len(set(some.context)))
+            for i, name in enumerate(some.ids):
+                number = [*found.ids].index(name)
+                self.assertEqual(some.golds_of(i), found.golds_of(number))
+                self.assertEqual(
+                    some.contexts[some.context[i]],
+                    found.contexts[found.context[number]],
+                )
+                self.assertEqual(some.texts[i], found.texts[number])
+                self.assertEqual(
+                    some.answers[i].tolist(), found.answers[number].tolist()
+                )
+        self.assertIs(found.some(None), found)
+
+    def test_the_order_of_fields_does_not_matter(self):
+        """And the list is read article by article."""
+        given = contents((CONTEXT, asked(CONTEXT, 'dog')))
+        given = {'data': given['data'] * 2, 'more': [1, {'data': []}]}
+        text = json.dumps(given, indent=1).replace('}', '} ')
+        self.path.write_text('\ufeff' + text.replace('"q"', '"p"', 1))
+        self.assertEqual([*squad_data.read(self.path).ids], ['p', 'q'])
+
+    def test_answers_that_are_elsewhere(self):
+        write(
+            self.path,
+            (CONTEXT, question('a', 'who', ('dog', 5)),
+             question('b', 'who', ('bird', 0), ('cat', 16)),
+             question('c', 'who', ('', 0)), question('d', 'who', ('mat', -4))),
+        )  # fmt: skip
+        found = squad_data.read(self.path)
+        unknown = [squad_data.UNKNOWN] * 2
+        self.assertEqual(
+            found.answers.tolist(), [unknown, [16, 19], unknown, unknown]
+        )
+        (note,) = found.notes
+        self.assertIn('3 of 4 answers are not where their context', note)
+        self.assertIn("data[0].paragraphs[0].qas[0] ('dog')", note)
+
+    def test_questions_without_an_answer(self):
+        given = CONTEXT, asked(CONTEXT, 'dog'), question(
+            'b', 'who', is_impossible=True
+        ), question('c', 'who', ('dog', 4), is_impossible=True)
+        write(self.path, given)
+        found = squad_data.read(self.path, version2=True)
+        none = [squad_data.NONE] * 2
+        self.assertEqual(found.answers.tolist(), [[4, 7], none, none])
+        self.assertEqual([found.golds_of(i) for i in range(3)],
+                         [['dog'], [], []])  # fmt: skip
+        with self.assertRaisesRegex(ValueError, r'qas\[1\] .*--version2'):
+            squad_data.read(self.path)
+
+    @parameterized.parameters(
+        ('', 'line 1, column 1'),
+        ('[]', "Expecting '{'"),
+        ('{"data": [\n{"paragraphs": []},\n{]}', 'line 3, column 2'),
+        ('{"data": [] ', 'line 1'),
+        ('{"data": {}}', r"Expecting '\['"),
+        ('{"version": "1.1"}', "no list 'data'"),
+        ('{"data": []}', 'has no question'),
+        ('{}', 'no file of SQuAD'),
+        ('{"data": [1]}', r"data\[0\]: 'paragraphs' should be a list"),
+        ('{"data": [{"paragraphs": [{"qas": []}]}]}',
+         r"paragraphs\[0\]: 'context' should be a string"),
+    )  # fmt: skip
+    def test_what_is_no_such_file(self, text, message):
+        self.path.write_text(text)
+        with self.assertRaisesRegex(ValueError, f'squad.json.*{message}'):
+            squad_data.read(self.path)
+
+    @parameterized.parameters(
+        ({'id': 3}, r"qas\[0\]: 'id' should be a string"),
+        ({'question': None}, "'question' should be a string"),
+        ({'answers': {}}, "'answers' should be a list"),
+        ({'answers': []}, 'has no answer.*--version2'),
+        ({'answers': [{'text': 'dog'}]}, "'answer_start' should be a whole"),
+        ({'answers': ['dog']}, r"answers\[0\]: 'text' should be a string"),
+    )
+    def test_what_a_question_lacks(self, change, message):
+        write(self.path, (CONTEXT, {**asked(CONTEXT, 'dog'), **change}))
+        with self.assertRaisesRegex(ValueError, message):
+            squad_data.read(self.path)
+
+    def test_two_questions_of_one_name(self):
+        write(self.path, (CONTEXT, *[asked(CONTEXT, 'dog')] * 2))
+        with self.assertRaisesRegex(ValueError, r"qas\[1\].*its id, 'q'"):
+            squad_data.read(self.path)
+
+    def test_an_answer_that_is_promised(self):
+        write(self.path, (CONTEXT, question('q', 'x', is_impossible=False)))
+        with self.assertRaisesRegex(ValueError, 'says that it has'):
+            squad_data.read(self.path, version2=True)
+
+    def test_no_file(self):
+        with self.assertRaisesRegex(FileNotFoundError, 'no such file'):
+            squad_data.read(self.path)
+        self.path.write_bytes(b'{"data": "\xff"}')
+        with self.assertRaisesRegex(ValueError, 'no text in UTF-8: byte 10'):
+            squad_data.read(self.path)
+
+
+class FeaturesTest(parameterized.TestCase):
+    def setUp(self):
+        super().setUp()
+        self.folder = pathlib.Path(self.create_tempdir().full_path)
+        self.path = self.folder / 'squad.json'
+
+    def read(self, *paragraphs, **more):
+        return squad_data.read(write(self.path, *paragraphs), **more)
+
+    def tokens(self, found, number, pieces):
+        begin, end = found.examples.begins[number : number + 2]
+        ids = found.examples.ids[begin:end]
+        return ' '.join(pieces.vocabulary[i] for i in ids)
+
+    def test_a_short_context(self):
+        questions = self.read((CONTEXT, asked(CONTEXT, 'the cat')))
+        model = loaded()
+        found = squad_data.features(questions, model, 64)
+        examples = found.examples
+        self.assertEqual(examples.size, 1)
+        self.assertEqual(
+            self.tokens(found, 0, model.tokenizer),
+            '[CLS] who saw the cat [SEP] the dog saw the cat on the mat . '
+            'a cat , a dog a ##n ##d a mat . [SEP]',
+        )
+        self.assertEqual(examples.candidates['span'].tolist(), [[6, 26]])
+        self.assertEqual(examples.targets['span'].tolist(), [[9, 10, 0]])
+        self.assertEqual(examples.segments.tolist(), [0] * 6 + [1] * 21)
+        self.assertEqual(examples.places.tolist(), [0])
+        self.assertEqual(answered(questions, found), ['the cat'])
+        first, last = examples.counts['span'].reshape(2, BINS + 1)
+        self.assertEqual(np.nonzero(first)[0].tolist(), [3])
+        self.assertEqual(np.nonzero(last)[0].tolist(), [4])
+        self.assertTrue(found.most.all())
+
+    def test_the_layout_of_xlnet(self):
+        questions = self.read((CONTEXT, asked(CONTEXT, 'the cat')))
+        model = loaded('xlnet')
+        found = squad_data.features(questions, model, 64, null=True)
+        self.assertTrue(
+            self.tokens(found, 0, model.tokenizer).endswith(
+                'a mat . [SEP] who saw the cat [SEP] [CLS]'
+            )
+        )
+        examples = found.examples
+        self.assertEqual(examples.candidates['span'].tolist(), [[0, 20]])
+        self.assertEqual(examples.targets['span'].tolist(), [[3, 4, 26]])
+        self.assertEqual(
+            examples.segments.tolist(), [0] * 21 + [1] * 5 + [2]
+        )
+        self.assertEqual(answered(questions, found), ['the cat'])
+
+    @parameterized.product(
+        layout=('bert', 'roberta', 'end', 'xlnet'), null=(False, True)
+    )
+    def test_windows(self, layout, null):
+        """Each holds what it should, in all layouts."""
+        long = ' '.join([CONTEXT] * 4)
+        given = [
+            (long, asked(long, 'the cat', name='a'),
+             question('b', 'who ' * 30, ('a dog', 39)),
+             question('c', '', ('mat.', len(long) - 4))),
+            (CONTEXT, asked(CONTEXT, 'cat, a', name='d'),
+             question('e', 'the mat', ('elsewhere', 0))),
+        ]  # fmt: skip
+        questions = self.read(*given)
+        model = loaded(layout)
+        found = squad_data.features(
+            questions, model, 48, null=null, stride=7, question=9
+        )
+        examples = found.examples
+        self.assertLessEqual(examples.sizes.max(), 48)
+        self.assertEqual(set(found.questions), {0, 1, 2, 3, 4})
+        contexts = model.tokenizer.tokenize([long, CONTEXT]).to_list()
+        wanted = {'a': 'the cat', 'b': 'a dog', 'c': 'mat.', 'd': 'cat, a'}
+        texts = answered(questions, found)
+        for i in range(examples.size):
+            ids = examples.ids[examples.begins[i] : examples.begins[i + 1]]
+            begin, end = examples.candidates['span'][i]
+            own = contexts[questions.context[found.questions[i]]]
+            first = found.firsts[i]
+            self.assertEqual(
+                ids[begin:end].tolist(), own[first : first + end - begin]
+            )
+            name = questions.ids[found.questions[i]]
+            target = examples.targets['span'][i]
+            self.assertEqual(target[2], examples.places[i])
+            if texts[i] is not None:
+                self.assertEqual(texts[i], wanted[name])
+            elif name == 'e':
+                self.assertEqual(target[0], end)
+                self.assertEqual(ids[end], model.tokenizer.sep_id)
+            else:
+                self.assertEqual(target[0], target[2])
+            summed = ids[examples.places[i]]
+            wanted_id = model.tokenizer.cls_id
+            if layout == 'end':
+                wanted_id = model.tokenizer.sep_id
+            self.assertEqual(summed, wanted_id)
+        # Each answer is whole in some window.
+        named = {questions.ids[found.questions[i]]
+                 for i, text in enumerate(texts) if text}  # fmt: skip
+        self.assertEqual(named, set(wanted))
+        self.assertEqual(len(found.most), found.sizes.sum())
+        # Shares are of windows whose answer is a candidate.
+        known = sum(
+            text is not None or (null and found.questions[i] != 4)
+            for i, text in enumerate(texts)
+        )
+        self.assertEqual(examples.counts['span'].sum(), 2 * known)
+        notes = ' '.join(found.notes)
+        self.assertIn('1 of 5 questions are cut to their first 9', notes)
+
+        # Of these, what teaches something.
+        some = squad_data.features(
+            questions, model, 48, null=null, training=True, stride=7,
+            question=9,
+        )  # fmt: skip
+        kept = [
+            i for i, text in enumerate(texts)
+            if found.questions[i] != 4 and (null or text is not None)
+        ]  # fmt: skip
+        taken = examples.taken(np.array(kept))
+        np.testing.assert_array_equal(some.examples.ids, taken.ids)
+        np.testing.assert_array_equal(some.examples.segments, taken.segments)
+        np.testing.assert_array_equal(
+            some.examples.targets['span'], taken.targets['span']
+        )
+        np.testing.assert_array_equal(
+            some.examples.counts['span'], examples.counts['span']
+        )
+        self.assertEqual(len(some.most), some.sizes.sum())
+
+    @parameterized.product(
+        case=STRANGE, kind=('wordpiece', 'sentencepiece'), null=(False, True)
+    )
+    def test_the_exact_text_comes_out(self, case, kind, null):
+        context, answer = case
+        pieces = learned() if kind == 'sentencepiece' else tokenizer()
+        questions = self.read((context, asked(context, answer)))
+        found = squad_data.features(
+            questions, loaded(pieces=pieces), 64, null=null
+        )
+        self.assertEqual(answered(questions, found), [answer])
+        # Whatever span is cut out, it is in the context.
+        begin, end = found.examples.candidates['span'][0]
+        for first in range(begin, end):
+            for last in range(first, end):
+                text = cut(questions, found, 0, first, last)
+                self.assertIn(text, context)
+
+    def test_an_answer_inside_a_piece(self):
+        """Its piece is the answer, as BERT has it."""
+        questions = self.read(('the cats', question('q', 'who', ('at', 5))))
+        found = squad_data.features(questions, loaded(), 64)
+        self.assertEqual(answered(questions, found), ['cat'])
+
+    @parameterized.parameters('', ' \n', '\u200b')
+    def test_an_empty_context(self, context):
+        given = (context, question('a', 'who', ('\u200b', 0))), (
+            CONTEXT, asked(CONTEXT, 'dog'))  # fmt: skip
+        questions = self.read(*given)
+        found = squad_data.features(questions, loaded(), 64)
+        self.assertEqual(found.questions.tolist(), [1])
+        notes = ' '.join(found.notes)
+        self.assertIn('1 of 2 questions have a context without a piece', notes)
+        with self.assertRaisesRegex(ValueError, 'no question is left'):
+            squad_data.features(self.read(given[0]), loaded(), 64)
+
+    def test_a_question_of_many_pieces(self):
+        questions = self.read((CONTEXT, asked(CONTEXT, 'dog', 'who ' * 99)))
+        found = squad_data.features(questions, loaded(), 384)
+        self.assertEqual(found.examples.candidates['span'][0, 0], 66)
+        self.assertIn('first 64 pieces', found.notes[0])
+
+    def test_the_shares_give_no_information(self):
+        """Ends to end: counts and the row agree about the parts."""
+        long = ' '.join([CONTEXT] * 4)
+        questions = self.read((long, asked(long, 'dog'), question(
+            'b', 'who', ('mat.', len(long) - 4))))  # fmt: skip
+        examples = squad_data.features(questions, loaded(), 40).examples
+        known = examples.targets['span'][:, 0] > 0
+        np.testing.assert_array_equal(
+            examples.counts['span'],
+            span.counts_of(
+                examples.targets['span'][known],
+                examples.candidates['span'][known],
+            ),
+        )
+
+
+if __name__ == '__main__':
+    absltest.main()

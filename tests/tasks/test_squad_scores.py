@@ -1,0 +1,155 @@
+"""Exact match and F1 by hand, and beside the official scripts."""
+
+import importlib.util
+
+import numpy as np
+from absl.testing import absltest, parameterized
+
+from tasks import squad_scores
+
+WORDS = ['The', 'cat', 'sat', 'a', 'An', 'mat.', '"on"', 'Ünï', 'x-y', '3.5',
+         '!', 'the', 'theatre', '\u00a0', '\n', "dog's", '猫']  # fmt: skip
+
+
+def official(name):
+    """A script of the Model Garden, which has the official ones."""
+    path = f'official.nlp.tools.{name}'
+    try:
+        there = importlib.util.find_spec(path)
+    except ModuleNotFoundError:
+        there = None
+    if there is None:
+        raise absltest.SkipTest('tf-models-official is not installed')
+    return importlib.import_module(path)
+
+
+def drawn(seed, unanswerable):
+    """Golds and predictions of 300 questions that often agree."""
+    random = np.random.default_rng(seed)
+
+    def text():
+        return ' '.join(random.choice(WORDS, random.integers(0, 5)))
+
+    golds, answers, odds = {}, {}, {}
+    for number in range(300):
+        known = [text() for _ in range(random.integers(1, 4))]
+        if unanswerable and random.random() < 0.4:
+            known = []
+        name = f'q{number}'
+        golds[name] = known
+        kind = random.random()
+        if kind < 0.1:
+            continue  # no prediction
+        if known and kind < 0.5:
+            answers[name] = known[0]
+        else:
+            answers[name] = '' if kind > 0.85 else text()
+        odds[name] = float(random.integers(-5, 6) + number / 1000)
+    return golds, answers, odds
+
+
+def dataset_of(golds):
+    return [
+        {
+            'paragraphs': [
+                {
+                    'qas': [
+                        {'id': name, 'answers': [{'text': t} for t in known]}
+                    ]
+                }
+            ]
+        }
+        for name, known in golds.items()
+    ]
+
+
+class ScoresTest(parameterized.TestCase):
+    @parameterized.parameters(
+        ('The  Cat, sat!', 'cat sat'),
+        ('a an the', ''),
+        ("Theatre of the dog's", 'theatre of dogs'),
+        ('x-y (3.5)', 'xy 35'),
+        ('\u00a0Ünï\u2003the\n', 'ünï'),
+        ('“a” b', '“ ” b'),  # only ASCII's punctuation goes
+    )
+    def test_normalized(self, text, wanted):
+        self.assertEqual(squad_scores.normalized(text), wanted)
+
+    def test_by_hand(self):
+        golds = {
+            'right': ['the cat'],
+            'half': ['black cat sat', 'dog'],
+            'wrong': ['cat'],
+            'lacking': ['cat'],
+        }
+        answers = {'right': 'Cat.', 'half': 'cat', 'wrong': 'dog'}
+        # Half: precision 1, recall 1/3, so 1/2.
+        found = squad_scores.scores(golds, answers)
+        self.assertAlmostEqual(found['exact_match'], 25)
+        self.assertAlmostEqual(found['f1'], 100 * 1.5 / 4)
+        found = squad_scores.scores2(golds, answers)
+        self.assertAlmostEqual(found['exact'], 100 / 3)
+        self.assertAlmostEqual(found['f1'], 50)
+        self.assertEqual(found['total'], 3)
+
+    def test_nothing_to_say(self):
+        golds = {'none': [], 'articles': ['the'], 'cat': ['cat']}
+        answers = {'none': '', 'articles': 'a', 'cat': ''}
+        found = squad_scores.scores2(golds, answers)
+        self.assertAlmostEqual(found['exact'], 200 / 3)
+        self.assertEqual(found['NoAns_f1'], 100)
+        self.assertEqual(found['HasAns_f1'], 50)
+        # In 1.1 two answers of which nothing is left match, with F1 0.
+        found = squad_scores.scores({'articles': ['the']}, {'articles': 'a'})
+        self.assertEqual(found, {'exact_match': 100, 'f1': 0})
+
+    def test_the_best_threshold(self):
+        golds = {'a': ['x'], 'b': [], 'c': ['y'], 'd': []}
+        answers = {'a': 'x', 'b': 'no', 'c': 'y', 'd': 'no'}
+        raw = squad_scores.raw_scores(golds, answers).f1
+        odds = {'a': -3.0, 'c': -2.0, 'b': 1.0, 'd': 2.0}
+        self.assertEqual(
+            squad_scores.best_threshold(golds, answers, raw, odds),
+            (100.0, -2.0),
+        )
+        # With all of them wrong, none is worth saying.
+        raw = dict.fromkeys(raw, 0.0)
+        self.assertEqual(
+            squad_scores.best_threshold(golds, answers, raw, odds),
+            (50.0, None),
+        )
+
+    def test_no_predictions(self):
+        with self.assertRaisesRegex(ValueError, 'no question'):
+            squad_scores.scores2({'a': ['b']}, {})
+
+    @parameterized.parameters(range(4))
+    def test_the_script_of_1(self, seed):
+        script = official('squad_evaluate_v1_1')
+        golds, answers, _ = drawn(seed, unanswerable=False)
+        wanted = script.evaluate(dataset_of(golds), answers)
+        found = squad_scores.scores(golds, answers)
+        self.assertAlmostEqual(
+            found['exact_match'], 100 * wanted['exact_match'], places=10
+        )
+        self.assertAlmostEqual(found['f1'], 100 * wanted['final_f1'], places=10)
+        self.assertGreater(found['f1'], found['exact_match'] * 0.5)
+
+    @parameterized.product(seed=(0, 1, 2, 3), with_odds=(False, True))
+    def test_the_script_of_2(self, seed, with_odds):
+        script = official('squad_evaluate_v2_0')
+        golds, answers, odds = drawn(seed, unanswerable=True)
+        wanted = script.evaluate(
+            dataset_of(golds), answers, odds if with_odds else None
+        )
+        found = squad_scores.scores2(
+            golds, answers, odds if with_odds else None, threshold=1.0
+        )
+        for name, value in found.items():
+            other = name.replace('best_', 'final_')  # so it is called there
+            self.assertAlmostEqual(value, wanted[other], places=10, msg=name)
+        self.assertLen(found, 13)
+
+
+if __name__ == '__main__':
+    absltest.main()
