@@ -53,8 +53,8 @@ def spans(
 
     Args:
         features: the windows.
-        predictions: as `objectives.span.Spans.predictions` names them; [N,
-            ...] what there is of tokens, [n, ...] what there is of examples.
+        predictions: as `objectives.span.Spans.spans` names them; [N, ...]
+            what there is of tokens, [n, ...] what there is of examples.
         longest: pieces of a span.
         count: K.
 
