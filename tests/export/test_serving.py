@@ -147,7 +147,8 @@ class CTest(parameterized.TestCase):
         self.assertLess(np.abs(found - wanted).max(), 1e-5)
 
     @parameterized.product(
-        serving=list(serving_ops.TEXT_LIBRARIES), kind=list(answering.KINDS)
+        serving=list(serving_ops.TEXT_LIBRARIES),
+        kind=('null', 'conditional'),
     )
     def test_answers(self, serving, kind):
         """Out of texts, which are the questions too."""
