@@ -329,6 +329,7 @@ class KilledTest(absltest.TestCase):
         process.send_signal(signal.SIGKILL)
         process.wait()
         done = run('broken', *more)
+        self.assertEqual(done.status, 0, done.err)
         self.assertRegex(done.out, r'resuming from .*\(step (6|12)\)')
         for file in ('weights', 'checkpoints/step-000000018'):
             found = tensors('broken', f'{file}.safetensors')
@@ -427,7 +428,8 @@ class ComplaintsTest(Checks, parameterized.TestCase):
     def test_the_trainer_alone(self):
         """It has no examples, and --freeze wants something to freeze."""
         for given, message in (
-            (['--objectives=label', f'--init={finetuning.init()}'],
+            (['--objectives=label', f'--init={finetuning.init()}',
+              '--seq_len=24'],
              'reads labelled examples; train it with tasks.classify'),
             (['--freeze'], '--freeze leaves the encoder as --init has it'),
         ):  # fmt: skip
