@@ -3,8 +3,9 @@
    serve MODEL TEXTS VECTORS INPUT OUTPUT INDEX [LIBRARY ...]
 
    MODEL is a version's folder, TEXTS what export/runner.py's write_texts
-   wrote, INPUT and OUTPUT the operations of a signature and INDEX which output
-   of the latter; each LIBRARY brings operations. VECTORS gets two int64, rows
+   wrote, INPUT and OUTPUT the operations of a signature (several inputs with
+   commas between them all get the texts) and INDEX which output of the latter;
+   each LIBRARY brings operations. VECTORS gets two int64, rows
    and width, and then the rows in float32. */
 
 #include <stdint.h>
@@ -50,6 +51,8 @@ static TF_Tensor *read_texts(const char *path) {
   return tensor;
 }
 
+enum { INPUTS = 8 };
+
 static TF_Output find(TF_Graph *graph, const char *name, int index) {
   TF_Output output = {TF_GraphOperationByName(graph, name), index};
   if (!output.oper) fail("INPUT or OUTPUT is not in the graph");
@@ -70,11 +73,16 @@ int main(int argc, char **argv) {
       options, NULL, argv[1], tags, 1, graph, NULL, status);
   check(status, "loading");
 
-  TF_Output input = find(graph, argv[4], 0);
-  TF_Output output = find(graph, argv[5], atoi(argv[6]));
-  TF_Tensor *texts = read_texts(argv[2]), *vectors = NULL;
-  TF_SessionRun(session, NULL, &input, &texts, 1, &output, &vectors, 1, NULL,
-                0, NULL, status);
+  TF_Output inputs[INPUTS], output = find(graph, argv[5], atoi(argv[6]));
+  TF_Tensor *texts[INPUTS], *vectors = NULL;
+  int count = 0;
+  for (char *name = strtok(argv[4], ","); name; name = strtok(NULL, ",")) {
+    if (count == INPUTS) fail("INPUT has too many names");
+    texts[count] = read_texts(argv[2]);
+    inputs[count++] = find(graph, name, 0);
+  }
+  TF_SessionRun(session, NULL, inputs, texts, count, &output, &vectors, 1,
+                NULL, 0, NULL, status);
   check(status, "running");
 
   if (TF_TensorType(vectors) != TF_FLOAT || TF_NumDims(vectors) != 2)

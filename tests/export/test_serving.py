@@ -15,7 +15,7 @@ from google.protobuf import text_format
 
 import infoword_tf
 from export import bundle, comparison, runner, serving_ops
-from tests.export import converted, protos, workdirs
+from tests.export import answering, converted, protos, workdirs
 
 HERE = pathlib.Path(__file__).parent
 SERVING = HERE.parent.parent / 'export' / 'serving'
@@ -80,7 +80,11 @@ class CTest(parameterized.TestCase):
             [
                 self.folder / 'serve', model,
                 self.folder / 'texts', self.folder / 'vectors',
-                signature.inputs['texts'].name.split(':')[0], output, index,
+                ','.join(
+                    given.name.split(':')[0]
+                    for given in signature.inputs.values()
+                ),
+                output, index,
                 *loaded,
             ],
             capture_output=True,
@@ -141,6 +145,25 @@ class CTest(parameterized.TestCase):
         function = converted.served(kind)[signature]
         wanted = function(texts=tf.constant(texts))[output]
         self.assertLess(np.abs(found - wanted).max(), 1e-5)
+
+    @parameterized.product(
+        serving=list(serving_ops.TEXT_LIBRARIES), kind=list(answering.KINDS)
+    )
+    def test_answers(self, serving, kind):
+        """Out of texts, which are the questions too."""
+        texts = [b'a statement, or a name. ' * 9, b'', *comparison.NASTY[:9]]
+        found, error = self.serve(
+            texts,
+            libraries(serving),
+            answering.exported(kind),
+            'answer',
+            'scores',
+        )
+        self.assertEqual(error, '')
+        wanted = answering.served(kind)['answer'](
+            texts=tf.constant(texts), pairs=tf.constant(texts)
+        )
+        self.assertLess(np.abs(found - wanted['scores']).max(), 1e-5)
 
     @parameterized.parameters(*serving_ops.TEXT_LIBRARIES)
     def test_bfloat16(self, serving):
