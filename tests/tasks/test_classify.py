@@ -242,7 +242,7 @@ class WaysTest(Checks, parameterized.TestCase):
             numbers, loaded.rate(dev.second, dev.first), atol=1e-5
         )
         self.assertFalse((FOLDER / 'grades' / 'confusion.png').exists())
-        with self.assertRaisesRegex(ValueError, 'two texts in both orders'):
+        with self.assertRaisesRegex(ValueError, 'on examples of two texts'):
             loaded.rate(dev.first)
         with self.assertRaisesRegex(TypeError, 'list of texts'):
             loaded.rate('one', 'string')
