@@ -145,6 +145,9 @@ def known_flags(module):
             function = ast.unparse(node.func)
             if function.startswith('flags.DEFINE_'):
                 found.add(ast.literal_eval(node.args[0]))
+            elif function == 'finetune.define':  # which trains
+                for other in ('tasks.finetune', 'infoword_tf.train'):
+                    found |= known_flags(other)
             elif function.endswith('.add_argument'):
                 found.add(ast.literal_eval(node.args[0]).removeprefix('--'))
     return found
