@@ -470,7 +470,8 @@ def done(
     ]  # fmt: skip
     if prepared.labelled.fingerprint not in str(old):
         differ.append('other examples')
-    said = (*FREE, 'steps', 'seed')  # elsewhere, or of no account
+    # Elsewhere, or of no account.
+    said = (*FREE, 'steps', 'seed', 'seeds', 'epochs', 'test')
     now, then = (
         {
             line
