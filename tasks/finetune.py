@@ -12,6 +12,7 @@ import itertools
 import json
 import math
 import pathlib
+import shutil
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -348,11 +349,21 @@ def train_all(
 
     Returns:
         The workdir whose weights were best, and what is said of them.
+
+    Raises:
+        UsageError: --steps beside a grid of epochs.
     """
+    from infoword_tf.training import checkpoint
+
     given = train.values()
     grid = GRIDS[own['sweep']] if own['sweep'] else {}
     seeds = range(given['seed'], given['seed'] + own['seeds'])
     workdir = pathlib.Path(given['workdir'])
+    if 'epochs' in grid and flags.FLAGS['steps'].present:
+        raise commands.UsageError(
+            f'--sweep={own["sweep"]} tries numbers of epochs; leave out '
+            '--steps'
+        )
     if not grid and len(seeds) == 1:
         return workdir, result(task, train_once(prepared, own))
     runs: dict[str, list[tuple[pathlib.Path, dict]]] = {}
@@ -377,6 +388,8 @@ def train_all(
                 best = train_once(
                     prepared, here, seed=seed, workdir=str(folder), **decided
                 )
+                # It has ended, and a grid of them fills a disk.
+                shutil.rmtree(folder / checkpoint.FOLDER)
             runs.setdefault(name or 'all', []).append(
                 (folder, result(task, best))
             )

@@ -238,7 +238,7 @@ class InitTest(parameterized.TestCase):
         self.refused("^--init holds the encoder 'transformer', the rows want "
                      "'relative'", 'plm', config_of())
         self.refused("^--init holds the encoder 'lookup', the rows want "
-                     "'transformer'", 'ict',
+                     "'transformer'", 'mlm',
                      config_of('ict', encoder='lookup'))
 
     @parameterized.parameters(False, True)
