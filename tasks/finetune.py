@@ -20,7 +20,7 @@ import numpy as np
 from absl import flags
 
 from infoword_tf import commands, files, train
-from infoword_tf.config import Config
+from infoword_tf.config import Config, TaskConfig
 from infoword_tf.data import corpora
 from infoword_tf.objectives import parse
 from infoword_tf.training.record import FREE
@@ -234,6 +234,8 @@ def prepare(
     if parts['train'].choices is not None:
         texts = 'choices'
     targets = {part: task.targets(rows) for part, rows in parts.items()}
+    if task.labels:
+        check_classes(task, parts, targets)
     alone = texts_of(parts['train'], texts)
 
     import infoword_tf
@@ -243,7 +245,17 @@ def prepare(
 
     loaded = infoword_tf.load(given['init'])
     # What it is served with is what it was trained on.
-    kept: dict[str, Any] = {'max_length': given['seq_len']}
+    kept: dict[str, Any] = {
+        'max_length': given['seq_len'],
+        'task': TaskConfig(
+            task.name,
+            row,
+            any(second is not None for _, second in alone),
+            task.metrics,
+            {part: rows.where for part, rows in parts.items()},
+            {part: len(rows.first) for part, rows in parts.items()},
+        ),
+    }
     decided: dict[str, Any] = {'objectives': objectives, 'task': task.name}
     if task.labels:
         kept['labels'] = task.shown
@@ -290,6 +302,32 @@ def prepare(
         ),
         decided,
     )
+
+
+def check_classes(
+    task: Task,
+    parts: Mapping[str, Rows],
+    targets: Mapping[str, np.ndarray],
+) -> None:
+    """Complains of a class that is asked for and was never seen.
+
+    Nothing can be said of how frequent it is, and so of what a text tells.
+
+    Args:
+        task: what is asked.
+        parts: 'train' and 'heldout'.
+        targets: likewise, [n] numbers of classes.
+
+    Raises:
+        ValueError: there is one.
+    """
+    lacking = np.setdiff1d(targets['heldout'], targets['train'])
+    if lacking.size:
+        raise ValueError(
+            f'{parts["train"].where}: none of the {len(targets["train"]):,} '
+            f'examples is {task.shown[lacking[0]]!r}, which '
+            f'{parts["heldout"].where} has; take more of them'
+        )
 
 
 def pace(

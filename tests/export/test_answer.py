@@ -100,7 +100,7 @@ class AnswerTest(parameterized.TestCase):
 
     def test_the_card_says_what_goes_in_and_comes_out(self):
         card = (exported('null').parent / 'MODEL_CARD.md').read_text()
-        self.assertIn('`answer` questions in these', card)
+        self.assertIn('`answer` takes the contexts of these questions', card)
         self.assertIn('| `null_odds` | [B] | float32 |', card)
         self.assertIn('| `texts` | [B, 20] | string |', card)
         warm = pathlib.Path(
