@@ -15,6 +15,7 @@ class TypedTest(absltest.TestCase):
         typed = {
             'tasks.lm': ((), 'error: --init is missing'),
             'tasks.retrieval': ((), 'error: --workdir is missing'),
+            'tasks.squad': ((), 'error: --train is missing'),
             'tasks.figure1': ((), 'error: --task is missing'),
             'export.savedmodel': ((), 'error: --init is missing'),
             'export.verify': ((), 'error: --model is missing'),
