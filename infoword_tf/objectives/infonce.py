@@ -21,6 +21,7 @@ All of it is float32 whatever the model computes in. Nothing is masked with
 Glossary of shapes: N scored pairs, M candidates, V vocabulary.
 """
 
+import types
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
@@ -212,6 +213,38 @@ def contrast(
         marginal,
         measured,
         train_log_sum,
+    )
+
+
+def unbounded(
+    loss: Tensor,
+    weights: Tensor,
+    correct: Tensor | None = None,
+    commonest: Tensor | None = None,
+    predictions: Mapping[str, Tensor] = types.MappingProxyType({}),
+) -> Outcome:
+    """A loss that bounds nothing, summed over pairs.
+
+    Args:
+        loss, weights: [N] float32.
+        correct: [N] float32, 1 where the answer is right; None: there are no
+            answers.
+        commonest: [N] float32, 1 where the commonest answer is.
+        predictions: as in `Outcome`.
+    """
+    total = ops.sum(weights)
+    none = ops.zeros_like(total)
+    return Outcome(
+        loss=ops.sum(weights * loss),
+        weight=total,
+        mi=none,
+        ceiling=none,
+        log_candidates=none,
+        unigram_mi=none,
+        accuracy=none if correct is None else ops.sum(weights * correct),
+        chance=none if commonest is None else ops.sum(weights * commonest),
+        measured=total,
+        predictions=predictions,
     )
 
 
