@@ -54,6 +54,7 @@ _EXAMPLES = {
     'fill_mask': ['read a [MASK] file'],
     'classify': ['a text to classify'],
     'classify_pairs': [{'texts': 'a question', 'pairs': 'a passage'}],
+    'answer': [{'texts': 'a question', 'pairs': 'a context of any length'}],
 }
 _MEANINGS = {
     'embeddings': 'one vector for each text',
@@ -71,6 +72,19 @@ _MEANINGS = {
     'probabilities': 'of each class; of one class alone the logistic function '
     'of its score',
     'count': f'masks in each text; the first {limits.MASKS} are answered',
+}
+_ANSWERS = {
+    'text': 'the best answer, as its context has it; empty: there is none',
+    'score': 'nats, of its first place and its last',
+    'begin': 'its first byte in the context; -1: there is none',
+    'end': 'the byte after its last, alike',
+    'texts': 'the best answers, best first; empty strings beyond them',
+    'scores': 'theirs; -1e30 beyond them',
+    'probabilities': 'among these, and no answer where that may be',
+    'begins': 'their first bytes',
+    'ends': 'the bytes after their last',
+    'null_odds': 'how much more no answer scores than the best one, nats; '
+    'above the threshold of config.json `text` is empty',
 }
 
 
@@ -189,6 +203,11 @@ def _use(config: Config, export: Mapping[str, Any]) -> str:
             if 'classify_pairs' in export['signatures']
             else ''
         )
+        + (
+            ', `answer` questions in these and their contexts in `pairs`'
+            if 'answer' in export['signatures']
+            else ''
+        )
         + '; `serving_default` is `embed`. An empty batch gives empty outputs.',
     ]
     for name, outputs in export['signatures'].items():
@@ -217,6 +236,8 @@ def _use(config: Config, export: Mapping[str, Any]) -> str:
 def _meaning(signature: str, output: str) -> str:
     if output == 'scores' and signature.startswith('classify'):
         return 'of each class, before they become probabilities'
+    if signature == 'answer':
+        return _ANSWERS[output]
     return _MEANINGS[output]
 
 
@@ -305,11 +326,10 @@ def _limits(config: Config) -> str:
         lines.append(
             '* Every text is read alone: the memory of the training is empty.'
         )
-    ranks = (
-        TABLE[row].vector(entry.settings).rank
-        for row, entry in config.rows.items()
+    vectors = (
+        TABLE[row].vector(entry.settings) for row, entry in config.rows.items()
     )
-    if not any(ranks):
+    if not any(vector and vector.rank for vector in vectors):
         lines.append(
             '* No row of this run compares whole texts: their vectors are '
             'averages of what was learned for pieces.'

@@ -132,6 +132,9 @@ def in_python(
             pairs = content[::-1] if name == 'classify_pairs' else None
             for output, value in _classify(loaded, content, pairs).items():
                 found[f'{name}/{output}'] = value
+        elif name == 'answer':
+            for output, value in _answer(loaded, content).items():
+                found[f'answer/{output}'] = value
         elif name == 'tokens':
             for output, value in _tokens(loaded, content).items():
                 found[f'tokens/{output}'] = value
@@ -150,6 +153,27 @@ def _classify(
     labels = np.tile(names, (len(content), 1)) if content else None
     found = {'probabilities': probabilities}
     return found if labels is None else {**found, 'labels': labels}
+
+
+def _answer(loaded: Any, content: Sequence[bytes]) -> dict[str, np.ndarray]:
+    """Outputs but texts and bytes, which near scores may change.
+
+    Where there are fewer answers than columns scores are NaN.
+    """
+    from infoword_tf.inference.answers import N_BEST
+
+    shape = (len(content), N_BEST)
+    scores, shares = np.full(shape, np.nan, np.float32), np.zeros(shape, 'f')
+    replies = loaded.answer(content, content[::-1])
+    for row, reply in enumerate(replies):
+        for column, answer in enumerate(reply.best):
+            scores[row, column] = answer.score
+            shares[row, column] = answer.probability
+    found = {'scores': scores, 'probabilities': shares}
+    if loaded.reader.head.null:
+        odds = [reply.null_odds if reply.best else np.nan for reply in replies]
+        found['null_odds'] = np.array(odds, np.float32)
+    return found
 
 
 def _tokens(loaded: Any, content: Sequence[bytes]) -> dict[str, np.ndarray]:

@@ -52,8 +52,8 @@ def main(model: str, folder: str) -> None:
                 given['pairs'] = texts[::-1]
             for output, tensor in function(**given).items():
                 value = tensor.numpy()
-                if value.dtype == object:  # pieces, which hold no NUL
-                    value = value.astype('S')
+                if value.dtype == object:  # an answer may be a megabyte
+                    value = value.astype('S999')
                 answers[name + '/' + output] = value
         np.savez(path.with_suffix('.npz'), **answers)
     # TensorFlow imports Keras by itself; loading and running must not.

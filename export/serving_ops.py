@@ -20,21 +20,23 @@ from typing import Any
 
 # Of TensorFlow, in 2.12 as in 2.20.
 CORE = frozenset("""
-    Abs AddV2 All ArgMax Assert AssignVariableOp BatchMatMulV2 BiasAdd
-    BroadcastTo Cast ConcatV2 Const Cumsum DecodeRaw DenseBincount
-    DisableCopyOnRead Equal Erf Exp ExpandDims Fill FloorDiv GatherV2
-    Greater GreaterEqual HashTableV2 Identity If Less LessEqual Log
-    LogicalAnd LogicalNot LogicalOr LogSoftmax LookupTableFindV2
-    LookupTableImportV2 MatMul Max Maximum Mean MergeV2Checkpoints Min
-    Minimum Mul Neg NoOp NotEqual Pack Pad PadV2 PartitionedCall Placeholder
-    Prod RaggedGather RaggedRange RaggedTensorToTensor Range ReadVariableOp
-    RealDiv ReduceJoin Relu Reshape RestoreV2 Rsqrt SaveV2 Select SelectV2
-    Shape ShardedFilename Sigmoid Size Slice Softmax Split SplitV Sqrt
-    Square Squeeze StatefulPartitionedCall StatelessIf StatelessWhile
-    StaticRegexFullMatch StaticRegexReplace StridedSlice StringJoin
-    StringLength StringLower StringSplitV2 Sub Sum Tanh TensorListConcatV2
+    Abs AddV2 All ArgMax AsString Assert AssignVariableOp BatchMatMulV2
+    BiasAdd BroadcastTo Cast ConcatV2 Const Cumsum DecodeRaw DenseBincount
+    DisableCopyOnRead Equal Erf Exp ExpandDims Fill FloorDiv FloorMod
+    GatherV2 Greater GreaterEqual HashTableV2 Identity If IsFinite Less
+    LessEqual Log LogSoftmax LogicalAnd LogicalNot LogicalOr
+    LookupTableFindV2 LookupTableImportV2 LowerBound MatMul Max Maximum
+    Mean MergeV2Checkpoints Min Minimum Mul Neg NoOp NotEqual Pack Pad
+    PadV2 PartitionedCall Placeholder Prod RaggedGather RaggedRange
+    RaggedTensorToTensor Range ReadVariableOp RealDiv ReduceJoin Relu
+    Reshape RestoreV2 Rsqrt SaveV2 Select SelectV2 Shape ShardedFilename
+    Sigmoid Size Slice Softmax Split SplitV Sqrt Square Squeeze
+    StatefulPartitionedCall StatelessIf StatelessWhile StaticRegexFullMatch
+    StaticRegexReplace StopGradient StridedSlice StringJoin StringLength
+    StringLower StringSplitV2 Sub Substr Sum Tanh TensorListConcatV2
     TensorListReserve TensorListSetItem TensorScatterUpdate Tile TopKV2
-    Transpose Unpack UpperBound VarHandleOp Where While ZerosLike
+    Transpose UnicodeDecodeWithOffsets Unique Unpack UnsortedSegmentMax
+    UnsortedSegmentMin UpperBound VarHandleOp Where While ZerosLike
 """.split())
 
 # Of tensorflow_text: `FastBertNormalizer` and `FastWordpieceTokenizer`, the

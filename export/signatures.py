@@ -8,6 +8,9 @@
     classify        texts [B] -> label [B], labels, probabilities, scores
                     [B, C]
     classify_pairs  texts, pairs [B] -> the same
+    answer          texts (questions), pairs (contexts) [B] -> text, score,
+                    begin, end [B], texts, scores, probabilities, begins, ends
+                    [B, N], null_odds [B]
 
 They compute what `Loaded.encode`, `Loaded.states`, `Loaded.fill_mask` and
 `Loaded.classify` compute, through the same layers. A batch goes through the
@@ -79,6 +82,9 @@ class Signatures:
             wanted['classify'] = self._classify
             wanted['classify_pairs'] = self._classify_pairs
         inputs = {'classify_pairs': [texts, pairs]}
+        if 'span' in loaded.model.objectives:
+            wanted['answer'] = self._answer
+            inputs['answer'] = [texts, pairs]
         self.constants, self.narrow = _constants(loaded), _narrow(loaded)
         with _instead(loaded, self.constants | self.narrow):
             self.functions = {
@@ -161,6 +167,16 @@ class Signatures:
             'scores': scores,
         }
 
+    def _answer(self, texts: Tensor, pairs: Tensor) -> dict[str, Tensor]:
+        """What each context says to its question."""
+        reader = self.loaded.reader
+        pages = reader.pages(texts, pairs)
+        spans = self._by_length(
+            reader.spans, reader.width, pages.ids, pages.lengths, pages.second,
+            pages.begins, pages.sizes, pages.most,
+        )  # fmt: skip
+        return reader.replies(pairs, pages, spans)
+
     def _by_length(
         self,
         compute: Callable[..., Tensor],
@@ -176,7 +192,7 @@ class Signatures:
             width: of what it gives.
             ids: [B, T] int32.
             lengths: [B] int32.
-            *more: [B] each.
+            *more: [B, ...] each.
 
         Returns:
             [B, width] float32 in the order of `ids`.

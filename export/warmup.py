@@ -15,7 +15,8 @@ from collections.abc import Sequence
 from export.serving import client
 
 FOLDER, NAME = 'assets.extra', 'tf_serving_warmup_requests'
-INPUTS = {'classify_pairs': ('texts', 'pairs')}  # others: texts alone
+# Others take texts alone.
+INPUTS = {name: ('texts', 'pairs') for name in ('classify_pairs', 'answer')}
 
 
 def prediction_log(signature: str, texts: Sequence[str]) -> bytes:

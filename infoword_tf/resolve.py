@@ -142,7 +142,7 @@ def resolve(choices: Choices, started: Config | None = None) -> Resolved:
                 f'--batch_size={choices.batch_size}: the candidates of {row} '
                 'come from other sequences of the batch; take 2 or more'
             )
-    name = resolve_encoder(choices, rows)
+    name = resolve_encoder(choices, rows, started)
     arguments = _arguments(choices, rows, name, started)
     return Resolved(
         rows=rows,
@@ -207,8 +207,10 @@ def resolve_rows(choices: Choices) -> dict[str, RowConfig]:
     return rows
 
 
-def resolve_encoder(choices: Choices, rows: Mapping[str, Any]) -> str:
-    """The name of the encoder that all rows allow.
+def resolve_encoder(
+    choices: Choices, rows: Mapping[str, Any], started: Config | None = None
+) -> str:
+    """The name of the encoder that all rows allow, that of --init first.
 
     Raises:
         UsageError: there is none, or not the one that was chosen.
@@ -222,7 +224,8 @@ def resolve_encoder(choices: Choices, rows: Mapping[str, Any]) -> str:
                     f'{", ".join(encoders)} (there are {", ".join(ENCODERS)})'
                 )
         return choices.encoder
-    for name in ENCODERS:
+    first = [started.encoder.name] if started is not None else []
+    for name in [*first, *ENCODERS]:
         if all(name in encoders for encoders in allowed.values()):
             return name
     listed = (f'{row} allows {", ".join(e)}' for row, e in allowed.items())

@@ -254,6 +254,7 @@ def prepare(
         'teacher': f'{own["teacher"]} (weights {teacher.digest})',
         'layers': student.encoder.depth,
         'take': own['take'],
+        'patience': own['patience'],
     }
     prepared = finetune.prepare(
         task,

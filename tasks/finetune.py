@@ -22,6 +22,7 @@ from infoword_tf import commands, files, train
 from infoword_tf.config import Config
 from infoword_tf.data import corpora
 from infoword_tf.objectives import TABLE, built, parse
+from infoword_tf.training.record import FREE
 from tasks import tables
 from tasks.measures import MEASURES
 from tasks.tables import Rows
@@ -396,16 +397,19 @@ def train_all(
         name = '-'.join(f'{key}={value:g}' for key, value in cell.items())
         for seed in seeds:
             folder = workdir / '-'.join(filter(None, (name, f'seed={seed}')))
-            best = done(folder, prepared)
+            # As a program a command has the trainer's flags too.
+            decided = {k: v for k, v in cell.items() if k in given}
+            here = {**own, **cell}
+            steps = pace(
+                prepared.labelled.train.size,
+                {**given, **decided},
+                here['epochs'],
+            )['steps']
+            best = done(folder, prepared, steps)
             if best is None:
                 print(f'{folder}:', flush=True)
-                # What is the trainer's, and what is the command's.
-                decided = {k: v for k, v in cell.items() if k in given}
-                best = train_once(
-                    prepared,
-                    {**own, **cell},
-                    **{**decided, 'seed': seed, 'workdir': str(folder)},
-                )
+                decided |= {'seed': seed, 'workdir': str(folder)}
+                best = train_once(prepared, here, **decided)
             runs.setdefault(name or 'all', []).append(
                 (folder, result(task, best))
             )
@@ -426,15 +430,48 @@ def train_all(
     return folder, {**values, 'best': folder.name, 'runs': table}
 
 
-def done(folder: pathlib.Path, prepared: Prepared) -> dict[str, Any] | None:
-    """The best record of a run of these examples that has ended, or None."""
+def done(
+    folder: pathlib.Path, prepared: Prepared, steps: int
+) -> dict[str, Any] | None:
+    """The best record of a run of a sweep that has ended, or None.
+
+    Args:
+        folder: of the run.
+        prepared: what it would be trained on now.
+        steps: and for how many updates.
+
+    Raises:
+        UsageError: it was another run.
+    """
     path = folder / 'metrics.json'
     if not path.is_file():
         return None
-    config = Config.read(folder)
-    if prepared.labelled.fingerprint not in str(config.run):
+    old = Config.read(folder).run
+    differ = [] if old['steps'] == steps else [
+        f'--steps was {old["steps"]}, is {steps}'
+    ]  # fmt: skip
+    if prepared.labelled.fingerprint not in str(old):
+        differ.append('other examples')
+    differ += [
+        f'--{name} was {old.get(name)}, is {value}'
+        for name, value in prepared.decided.items()
+        if name not in train.values() and old.get(name) != value
+    ]
+    said = (*FREE, 'steps', 'seed')  # elsewhere, or of no account
+    now, then = (
+        {
+            line
+            for line in text.splitlines()
+            if line.lstrip('-').partition('=')[0] not in said
+        }
+        for text in (train.flagfile(), (folder / 'flags.txt').read_text())
+    )
+    differ += [f'{line} is new' for line in sorted(now - then)]
+    differ += [f'{line} is gone' for line in sorted(then - now)]
+    if differ:
         raise commands.UsageError(
-            f'{folder} holds a run on other examples; take another --workdir'
+            f'{folder} holds a run with other flags: {"; ".join(differ)}. '
+            'Give this sweep another --workdir, or the old flags'
         )
     return json.loads(path.read_text())
 

@@ -16,7 +16,7 @@ import tensorflow as tf
 
 from infoword_tf import files
 from infoword_tf.inference import answers as decoding
-from infoword_tf.inference.answers import N_BEST, SPANS, SURE, Spans
+from infoword_tf.inference.answers import AMONG, SPANS, SURE, Spans
 from infoword_tf.inference.reader import Answer
 from infoword_tf.objectives.infonce import NEVER
 from tasks.squad_data import Features, Questions
@@ -53,8 +53,8 @@ def spans(
 
     Args:
         features: the windows.
-        predictions: as `objectives.span.Spans.predictions` names them; [N,
-            ...] what there is of tokens, [n, ...] what there is of examples.
+        predictions: as `objectives.span.Spans.spans` names them; [N, ...]
+            what there is of tokens, [n, ...] what there is of examples.
         longest: pieces of a span.
         count: K.
 
@@ -114,7 +114,7 @@ def answers(
     features: Features,
     found: Spans,
     nowhere: np.ndarray | None = None,
-    n_best: int = N_BEST,
+    among: int = AMONG,
 ) -> Answers:
     """The best answers of all questions.
 
@@ -124,7 +124,7 @@ def answers(
         found: spans of these.
         nowhere: [n] float32, what "no answer" scores in each window; None:
             every question has one.
-        n_best: answers of a question.
+        among: as in `inference.answers.answers`.
     """
     numbers = features.questions.astype(np.int64)
     piece = features.begins[questions.context[numbers]] + features.firsts
@@ -137,7 +137,7 @@ def answers(
     contexts = [questions.contexts.raw(i) for i in questions.context]
     best = decoding.answers(
         tf.constant(contexts, tf.string), numbers, found.scores, begins, ends,
-        n_best,
+        among=among,
     )  # fmt: skip
     best = [x.numpy().tolist() for x in best[1:]]
     lowest = None

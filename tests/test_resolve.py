@@ -245,7 +245,7 @@ class InitTest(parameterized.TestCase):
         self.refused("^--init holds the encoder 'transformer', the rows want "
                      "'relative'", 'plm', config_of())
         self.refused("^--init holds the encoder 'lookup', the rows want "
-                     "'transformer'", 'ict',
+                     "'transformer'", 'mlm',
                      config_of('ict', encoder='lookup'))
 
     @parameterized.parameters(False, True)
@@ -433,6 +433,16 @@ class VectorTest(parameterized.TestCase):
     def test_layouts(self):
         self.assertEqual(config_of('transformer_xl').layout, 'end')
         self.assertEqual(config_of('plm').layout, 'xlnet')
+
+    def test_the_encoder_of_init_comes_first(self):
+        """`label` allows several; alone it takes the first of them."""
+        relative = config_of('plm')
+        for row in ('label', 'score'):
+            rows = resolving.resolve_rows(Choices(row))
+            found = resolving.resolve_encoder(Choices(row), rows)
+            self.assertEqual(found, 'transformer')
+            found = resolving.resolve_encoder(Choices(row), rows, relative)
+            self.assertEqual(found, 'relative')
 
     def test_ranks_are_distinct(self):
         """Else the order of the rows would decide; 0 is the plain vector."""

@@ -20,6 +20,7 @@ from infoword_tf.objectives.infonce import NEVER
 Tensor = Any
 N_BEST = 20
 SPANS = 40  # of a window: some of them are equal as texts
+AMONG = 100  # best spans of a question, of which answers are made
 NOWHERE = -1  # the bytes of no answer
 # Odds of no answer where there is no other: what JSON and thresholds can hold.
 SURE = -NEVER
@@ -135,6 +136,7 @@ def answers(
     begins: Tensor,
     ends: Tensor,
     count: int = N_BEST,
+    among: int = AMONG,
 ) -> Answers:
     """Spans of all windows as answers; graph or eager.
 
@@ -144,6 +146,7 @@ def answers(
         scores: [W, K] float32.
         begins, ends: [W, K] int32, bytes of the context.
         count: N.
+        among: so many of the best spans of a question become answers.
     """
     rows = tf.size(contexts)
     question = tf.repeat(questions, tf.shape(scores)[1])
@@ -159,9 +162,10 @@ def answers(
     order = tf.gather(
         order, tf.argsort(tf.gather(question, order), stable=True)
     )
-    question, scores, begins, ends = (
-        tf.gather(x, order) for x in (question, scores, begins, ends)
-    )
+    found = [tf.gather(x, order) for x in (question, scores, begins, ends)]
+    # A context may be a megabyte, and each span takes a copy of it.
+    kept = _places(found[0], contexts) < among
+    question, scores, begins, ends = (tf.boolean_mask(x, kept) for x in found)
     texts = tf.strings.substr(
         tf.gather(contexts, question), begins, ends - begins
     )
@@ -175,8 +179,7 @@ def answers(
         tf.boolean_mask(x, kept)
         for x in (question, scores, begins, ends, texts)
     )
-    begin = tf.searchsorted(question, tf.range(tf.size(contexts, tf.int64)))
-    place = tf.range(tf.size(question)) - tf.gather(begin, question)
+    place = _places(question, contexts)
     kept = place < count
     to = tf.stack([question, tf.cast(place, question.dtype)], axis=1)
     to = tf.boolean_mask(to, kept)
@@ -192,6 +195,12 @@ def answers(
         filled(begins, NOWHERE),
         filled(ends, NOWHERE),
     )
+
+
+def _places(questions: Tensor, contexts: Tensor) -> Tensor:
+    """Of each of the sorted numbers of questions, how many are before it."""
+    begins = tf.searchsorted(questions, tf.range(tf.size(contexts, tf.int64)))
+    return tf.range(tf.size(questions)) - tf.gather(begins, questions)
 
 
 def lowest(nowhere: Tensor, questions: Tensor, count: Tensor) -> Tensor:

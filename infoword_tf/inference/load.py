@@ -6,6 +6,7 @@ where they are asked for.
 
 import dataclasses
 import inspect
+import json
 import pathlib
 import warnings
 from collections.abc import Mapping
@@ -111,10 +112,16 @@ def _check_names(config: Config, path: pathlib.Path) -> None:
 
 
 def _compare_steps(workdir: pathlib.Path) -> None:
-    """Says when the weights are not those of the last checkpoint."""
+    """Says when the weights are not those of the last checkpoint.
+
+    Nor the best ones, of a run that ended and says so.
+    """
     weights, last = (
         checkpoint.weights_step(workdir), checkpoint.last_step(workdir)
     )  # fmt: skip
+    metrics = workdir / 'metrics.json'
+    if metrics.is_file():
+        last = json.loads(metrics.read_text()).get('step', last)
     if None not in (weights, last) and weights != last:
         warnings.warn(
             f'{workdir}/{WEIGHTS} is of step {weights}, its last checkpoint '

@@ -85,7 +85,6 @@ class Loaded:
         self.cut = 0
         self._traced = functools.cache(self._trace)
         self._traced_scores = functools.cache(self._trace_scores)
-        self._reader = functools.cache(lambda: Reader(self))
 
     @property
     def max_length(self) -> int:
@@ -642,7 +641,12 @@ class Loaded:
         batch_size: int = 32,
     ) -> list[Reply]:
         """What the row `span` answers; see `reader.Reader.answer`."""
-        return self._reader().answer(questions, contexts, batch_size)
+        return self.reader.answer(questions, contexts, batch_size)
+
+    @functools.cached_property
+    def reader(self) -> Reader:
+        """The row `span` at work; ValueError: there is none."""
+        return Reader(self)
 
     def rate(
         self,

@@ -86,7 +86,10 @@ class Reader:
     Attributes:
         loaded: the workdir.
         head: its row `span`.
+        width: 3 K + 1.
     """
+
+    width = 3 * answers.SPANS + 1
 
     def __init__(self, loaded: Any):
         """Finds the row.
@@ -285,7 +288,7 @@ class Reader:
             pages = self.pages(asked, given)
             # Those of like length together: hardly any padding is computed.
             order = np.argsort(pages.lengths.numpy(), kind='stable')
-            spans = np.zeros((len(order), 3 * answers.SPANS + 1), np.float32)
+            spans = np.zeros((len(order), self.width), np.float32)
             for start in range(0, len(order), batch_size):
                 rows = order[start : start + batch_size]
                 part = [tf.gather(x, rows) for x in pages[1:7]]

@@ -222,16 +222,23 @@ class Spans(Objective):
             ops.concatenate([ops.reshape(x, (-1,)) for x in both])
             for both in zip(*(part for _, *part in parts), strict=True)
         )
-        return infonce.infonce(
+        outcome = infonce.infonce(
             infonce.Candidates(positive, log_sum, log_size, rank),
             ops.concatenate([weights, weights]),
             infonce.Marginal(*marginal),
         )
+        if batch.training:
+            return outcome
+        return outcome._replace(predictions=self.spans(x, slots))
 
     # -------------------------------------------------------- what it predicts
 
-    def predictions(self, batch: Batch) -> dict[str, Tensor]:
+    def spans(self, x: Tensor, slots: _Slots) -> dict[str, Tensor]:
         """Scores of spans, nats: a first place's and a last one's are added.
+
+        Args:
+            x: [R, T, D] float32.
+            slots: what the examples of each row may answer.
 
         Returns:
             'first' and 'last' [R, T], f of each; or with a conditional end
@@ -240,13 +247,6 @@ class Spans(Objective):
             T, S], those of last places after each. Below `NEVER` / 2: there is
             none. With `null` also 'nowhere' [R, J], of that.
         """
-        view = batch.views[VIEW]
-        return self.spans(
-            ops.cast(batch.states(VIEW), 'float32'), self._slots(view)
-        )
-
-    def spans(self, x: Tensor, slots: _Slots) -> dict[str, Tensor]:
-        """`predictions` of states [R, T, D] float32."""
         if not self.conditional:
             first, last = self.ends(x)
             found = {'first': first, 'last': last}

@@ -146,6 +146,21 @@ class AnswersTest(absltest.TestCase):
         _, texts = self.answers([(0, 1.0, 2, 5), (0, 1.0, 0, 1)], 2)
         self.assertEqual(texts[0], ['cat', 'a'])
 
+    def test_many_spans_of_a_long_context(self):
+        """Of a megabyte no copies are made for each of thousands."""
+        context = 'ab ' * 300_000
+        places = 3 * np.arange(3000, dtype=np.int32)[:, None]
+        scores = np.arange(3000, dtype=np.float32)[:, None]
+        found = answers.answers(
+            tf.constant([context]),
+            tf.zeros(3000, tf.int64),
+            tf.constant(scores),
+            tf.constant(places),
+            tf.constant(places + 5),
+        )
+        self.assertEqual(found.texts[0, :2].numpy().tolist(), [b'ab ab', b''])
+        self.assertEqual(int(found.begins[0, 0]), 3 * 2999)
+
     def test_no_answer_is_the_lowest_of_all_windows(self):
         found = answers.lowest(
             tf.constant([3.0, 1.0, 5.0]), tf.constant([0, 0, 2], tf.int64), 3

@@ -88,6 +88,15 @@ def statistics_of(examples, training=None):
     return zoo.statistics()._replace(own={'span': own})
 
 
+def predicted(objective, examples, view, states):
+    batch = batch_of(
+        {'examples': view},
+        {'examples': states},
+        statistics=statistics_of(examples),
+    )
+    return objective.score(batch, None).predictions
+
+
 def weights_of(objective):
     return {v.name: v.numpy().astype(np.float64) for v in objective.weights}
 
@@ -191,21 +200,21 @@ class SpansTest(parameterized.TestCase):
                 statistics=statistics,
             )
             found = objective.score(batch, None)
-            return sums(found), objective.predictions(batch)
+            return sums(found), found.predictions
 
         together, shared = run(view, states)
         alone = np.zeros(9)
         for number, x in enumerate(own):
             one = examples.taken(np.array([number]))
             lone, _ = rows_of(one, len(x))
-            found, predicted = run(lone, x[None].astype(np.float32))
+            found, other_way = run(lone, x[None].astype(np.float32))
             alone += found
             row, slot = np.argwhere(slots == number)[0]
             begin = sum(len(own[n]) for n in slots[row, :slot])
             first, end_ = examples.candidates['span'][number]
             for name, array in shared.items():
                 array = np.asarray(array)[row]
-                other = np.asarray(predicted[name])[0]
+                other = np.asarray(other_way[name])[0]
                 if array.shape[0] == T:  # of tokens
                     array = array[begin + first : begin + end_]
                     other = other[first:end_]
@@ -294,9 +303,7 @@ class SpansTest(parameterized.TestCase):
         view, slots = rows_of(examples)
         own, states = states_of(examples, view, slots)
         objective = make_objective('conditional')
-        found = objective.predictions(
-            batch_of({'examples': view}, {'examples': states})
-        )
+        found = predicted(objective, examples, view, states)
         found = {name: np.asarray(x) for name, x in found.items()}
         for number, x in enumerate(own):
             row, slot = np.argwhere(slots == number)[0]
@@ -335,9 +342,7 @@ class SpansTest(parameterized.TestCase):
         view, slots = rows_of(examples)
         own, states = states_of(examples, view, slots)
         objective = make_objective()
-        found = objective.predictions(
-            batch_of({'examples': view}, {'examples': states})
-        )
+        found = predicted(objective, examples, view, states)
         self.assertEqual(set(found), {'first', 'last', 'nowhere'})
         both = states @ weights_of(objective)['kernel']
         np.testing.assert_allclose(found['first'], both[..., 0], rtol=1e-4)
@@ -348,9 +353,7 @@ class SpansTest(parameterized.TestCase):
             float(found['nowhere'][row, slot]), nowhere, places=4
         )
         without = make_objective(null=False)
-        found = without.predictions(
-            batch_of({'examples': view}, {'examples': states})
-        )
+        found = predicted(without, examples, view, states)
         self.assertEqual(set(found), {'first', 'last'})
 
     @parameterized.parameters(*span.ENDS)

@@ -1,4 +1,4 @@
-"""Commands that fine-tune, small: in this process, or as a program alone.
+"""Commands that fine-tune, small: in this process, or as a program.
 
     python -m tests.tasks.finetuning tasks.classify --train=... --workdir=...
 
@@ -12,11 +12,13 @@ import json
 import pathlib
 import sys
 from pydoc_data import topics
+from unittest import mock
 
 from absl import flags
 from absl.testing import flagsaver
 
-from tasks import finetune
+from infoword_tf.training import report
+from tasks import finetune, measures
 from tests import quick
 from tests.export import workdirs
 from tests.tasks import command
@@ -28,23 +30,26 @@ KINDS = {'class': 'assignment', 'text': 'strings', 'loop': 'specialattrs'}
 
 
 @contextlib.contextmanager
-def parsed(module, *arguments, eagerly=True):
+def parsed(module, *arguments):
     """Inside, the flags are these; gives those that are the module's own."""
 
     def is_own(argument):
         return argument[2:].partition('=')[0].removeprefix('no') in module.FLAGS
 
     own = [x for x in arguments if is_own(x)]
-    with quick.small(eagerly), flagsaver.flagsaver():
+    with quick.small(), flagsaver.flagsaver():
         finetune.set_defaults()
         flags.FLAGS(['train', *(x for x in arguments if not is_own(x))])
         yield own
 
 
-def run(module, *arguments, eagerly=True):
+def run(module, *arguments, pictures=False):
     """As whoever types it meets it; later flags win."""
-    given = (*SMALL, *arguments)
-    with parsed(module, *given, eagerly=eagerly) as own:
+    with contextlib.ExitStack() as stack:
+        own = stack.enter_context(parsed(module, *SMALL, *arguments))
+        if not pictures:  # half a second
+            stack.enter_context(mock.patch.object(report, 'draw_bounds'))
+            stack.enter_context(mock.patch.object(measures, 'draw_confusion'))
         return command.run(module, *own)
 
 

@@ -122,7 +122,7 @@ class AnswersTest(parameterized.TestCase):
             features, {'first': first, 'last': last}, longest, 200
         )
         found = squad_answers.answers(
-            questions, features, spans, nowhere if null else None
+            questions, features, spans, nowhere if null else None, 10_000
         )
         self.assertGreater(len(set(predicted.values())), 5)
         self.assertEqual(found.predictions(), dict(predicted))

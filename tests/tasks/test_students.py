@@ -219,7 +219,6 @@ class StudentTest(Checks, parameterized.TestCase):
             found = infoword_tf.load(folder).classify(rows.first)
             right = measures.accuracy(found.argmax(axis=1), true)
             self.assertAlmostEqual(said[name], right, places=6)
-        self.assertTrue((FOLDER / 'student' / 'confusion.png').exists())
 
     def test_who_equals_its_teacher_has_nothing_to_learn(self):
         """All layers and the head, and a rate of nothing."""

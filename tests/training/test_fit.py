@@ -41,5 +41,45 @@ class CountTest(absltest.TestCase):
         )
 
 
+class GoalTest(absltest.TestCase):
+    """By what weights are chosen, and when a run ends."""
+
+    def records(self, *values):
+        """A logging step each; None: nothing was measured."""
+        return [
+            {'step': i, 'loss': 0.0, **({} if v is None else {'score': v})}
+            for i, v in enumerate(values)
+        ]
+
+    def test_the_highest_and_of_equal_ones_the_first(self):
+        goal = fit.Goal('score')
+        for values, step in (
+            ((0.5,), 0),
+            ((0.1, None, 0.5, None, 0.3), 2),
+            ((None, 0.5, 0.5), 1),
+            ((-2.0, -1.0), 1),
+        ):
+            found = goal.best(self.records(*values))
+            self.assertEqual(found['step'], step)
+        self.assertIsNone(goal.best(self.records(None, None)))
+        self.assertIsNone(goal.best([]))
+
+    def test_patience(self):
+        """Held-out values without a better one; an equal one is none."""
+        for values, ended in (
+            ((), False),
+            ((0.5,), False),
+            ((0.5, 0.5), False),
+            ((0.5, None, None, 0.4), False),
+            ((0.5, None, 0.5, 0.4), True),
+            ((0.5, 0.4, 0.6), False),
+            ((0.5, 0.4, 0.6, 0.6, 0.1), True),
+        ):
+            records = self.records(*values)
+            goal = fit.Goal('score', patience=2)
+            self.assertEqual(goal.reached(records), ended, values)
+            self.assertFalse(fit.Goal('score').reached(records))
+
+
 if __name__ == '__main__':
     absltest.main()

@@ -4,15 +4,77 @@ import math
 
 import numpy as np
 from absl.testing import absltest, parameterized
+from scipy import special
 
+from infoword_tf.data.batches import HELDOUT_BATCH
 from infoword_tf.layers import dropout
 from infoword_tf.objectives import TABLE, Statistics
 from infoword_tf.training import loop
+from infoword_tf.views.examples import by_example
 from tests import zoo
 from tests.eager import eagerly
 from tests.objectives import given
 
 M = TABLE['dim'].heldout_candidates
+
+
+class MeasuresTest(absltest.TestCase):
+    """What predictions for all held-out examples come to."""
+
+    def test_they_get_all_in_the_order_of_examples(self):
+        """120 of them, in 40 rows: two batches."""
+        self.enterContext(eagerly())
+        model = zoo.make_model('label', rate=0.5)
+        views = zoo.make_views('label', 120)
+        self.assertGreater(len(views['examples'].ids), HELDOUT_BATCH)
+        given = []
+
+        def measure(predictions, view):
+            given.append((predictions, view))
+            return {'answer': 42.0, 'accuracy': 0.25}
+
+        heldout = loop.Heldout(
+            model, views, zoo.statistics(), {'label': measure}
+        )
+        self.assertLen(heldout.batches, 2)
+        found = heldout.evaluate()
+        ((predictions, view),) = given
+        self.assertEqual(set(predictions), {'scores'})
+        said = by_example(predictions['scores'], view)
+        self.assertEqual(said.shape, (120, 2))
+        outcomes, _ = model.outcomes(views, zoo.statistics())
+        whole = by_example(
+            np.asarray(outcomes['label'].predictions['scores']), view
+        )
+        np.testing.assert_allclose(said, whole, atol=1e-5)
+        true = by_example(view.targets['label'], view)
+        np.testing.assert_array_equal(view.sequences.max(), 119)
+        # Bounds are of sums; what a measure calls by a name of theirs is its.
+        loss = special.logsumexp(said, axis=1) - said[np.arange(120), true]
+        self.assertAlmostEqual(
+            found['heldout/label/loss'], loss.mean(), places=5
+        )
+        self.assertEqual(found['heldout/label/answer'], 42.0)
+        self.assertEqual(found['heldout/label/accuracy'], 0.25)
+
+    def test_without_them_accuracy_is_of_sums(self):
+        self.enterContext(eagerly())
+        model = zoo.make_model('label')
+        views = zoo.make_views('label', 24)
+        found = loop.Heldout(model, views, zoo.statistics()).evaluate()
+        outcomes, _ = model.outcomes(views, zoo.statistics())
+        said = by_example(
+            np.asarray(outcomes['label'].predictions['scores']),
+            views['examples'],
+        )
+        true = by_example(
+            views['examples'].targets['label'], views['examples']
+        )
+        self.assertAlmostEqual(
+            found['heldout/label/accuracy'],
+            np.mean(said.argmax(axis=1) == true),
+            places=6,
+        )
 
 
 class HeldoutTest(parameterized.TestCase):

@@ -23,6 +23,7 @@ DECAYING = ('encoder/word_embeddings', 'encoder/layer_0/inner_kernel')
 # By hand, of facts and code: beta_2, epsilon, bias correction, decay, clip.
 SETTINGS = {
     'infoword': (0.98, 1e-6, True, 0.01, 1.0),
+    'adamw': (0.999, 1e-8, True, 0.01, 1.0),
     'bert': (0.999, 1e-6, False, 0.01, 1.0),
     'xlnet': (0.999, 1e-8, False, 0.01, 1.0),
     'gpt': (0.999, 1e-8, True, 0.01, 1.0),
@@ -237,7 +238,8 @@ class PublishedTest(parameterized.TestCase):
     def test_first_updates_written_out(self):
         """Of a gradient of 1: with correction the rate, without 3.16 of it."""
         for name, expected in (
-            ('infoword', 1.0), ('gpt', 1.0), ('transformer_xl', 1.0),
+            ('infoword', 1.0), ('adamw', 1.0), ('gpt', 1.0),
+            ('transformer_xl', 1.0),
             ('bert', 0.1 / math.sqrt(0.001)),
             ('xlnet', 0.1 / math.sqrt(0.001)),
             ('elmo', 1 / math.sqrt(2)),
@@ -272,6 +274,82 @@ class PublishedTest(parameterized.TestCase):
         self.assertIn('optimizer', train.values())
         self.assertEqual(flag.default, optim.DEFAULT)
         self.assertEqual(flag.parser.enum_values, list(optim.PUBLISHED))
+
+
+class SharesTest(absltest.TestCase):
+    """Layer-wise decay of the rate, and no gradient of what is frozen."""
+
+    def test_written_out(self):
+        """Of three layers; 1 is not said."""
+        paths = [
+            'encoder/word_embeddings', 'encoder/norm_gamma',
+            'encoder/layer_0/inner_kernel', 'encoder/layer_1/inner_bias',
+            'encoder/layer_2/attention/qkv_kernel', 'encoder/last_norm_beta',
+            'objectives/label/kernel',
+        ]  # fmt: skip
+        found = optim.layer_shares(paths, 3, 0.5)
+        self.assertEqual(
+            [found.get(path, 1.0) for path in paths],
+            [0.125, 0.125, 0.25, 0.5, 1.0, 1.0, 1.0],
+        )
+        twelve = [f'encoder/layer_{i}/inner_kernel' for i in range(12)]
+        found = optim.layer_shares(twelve, 12, 0.75)
+        for i, path in enumerate(twelve):
+            self.assertAlmostEqual(found[path], 0.75 ** (11 - i))
+
+    def test_of_every_weight_of_a_model(self):
+        for name in ('label_mix', 'label_relative', 'label_lookup'):
+            model = zoo.make_model(name)
+            depth = model.encoder.depth
+            found = optim.layer_shares(model.trainable, depth, 0.5)
+            for path in model.trainable:
+                if path.startswith('objectives/'):
+                    self.assertNotIn(path, found)
+                elif f'/layer_{depth - 1}/' in path:
+                    self.assertEqual(found[path], 1.0)
+                elif path.endswith('embeddings'):
+                    self.assertEqual(found[path], 0.5**depth)
+
+    def test_it_is_the_rate_that_is_scaled(self):
+        """Of the gradient Adam would divide a factor out again.
+
+        Bit for bit the update of another rate, decay and moments too.
+        """
+        shares = {
+            'encoder/word_embeddings': 0.25,
+            'encoder/layer_0/inner_kernel': 0.5,
+            'encoder/layer_0/inner_bias': 0.5,
+        }
+        variables = {k: keras.Variable(w) for k, w in make_weights().items()}
+        scaled = optim.AdamW(variables, optim.chosen('adamw', 0.1), shares)
+        for share in (0.25, 0.5, 1.0):
+            plain = optim.AdamW(
+                {k: keras.Variable(w) for k, w in make_weights().items()},
+                optim.chosen('adamw', 0.1),
+            )
+            for step in range(3):
+                update(plain, make_gradients(step), 0.1 * share, step)
+                if share == 0.25:
+                    update(scaled, make_gradients(step), 0.1, step)
+            found, expected = state(scaled), state(plain)
+            for path in SHAPES:
+                if shares.get(path, 1.0) == share:
+                    for slot in ('', 'm/', 'v/'):
+                        np.testing.assert_array_equal(
+                            found[f'{slot}{path}'], expected[f'{slot}{path}']
+                        )
+
+    def test_forgotten_moments_are_as_they_were_made(self):
+        for name in ('adamw', 'elmo'):
+            optimizer = optim.AdamW(
+                {k: keras.Variable(w) for k, w in make_weights().items()},
+                optim.chosen(name),
+            )
+            before = {k: v.numpy() for k, v in optimizer.slots.items()}
+            update(optimizer, make_gradients(0), 0.1, 0)
+            optimizer.forget()
+            for path, slot in optimizer.slots.items():
+                np.testing.assert_array_equal(slot, before[path])
 
 
 class ClipTest(absltest.TestCase):

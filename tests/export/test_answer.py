@@ -1,0 +1,146 @@
+"""Answers out of an export: in this process, in another, and in C's."""
+
+import functools
+import pathlib
+import sys
+
+import numpy as np
+import tensorflow as tf
+from absl.testing import absltest, parameterized
+
+import infoword_tf
+from export import bundle, comparison, serving_ops
+from infoword_tf.config import read_exported
+from tests.export import workdirs
+
+KINDS = {
+    'plain': {},
+    'null': {'settings': {'span.null': True, 'span.longest': 5}},
+    'conditional': {
+        'encoder': 'relative',
+        'kind': 'sentencepiece',
+        'settings': {'span.end': 'conditional', 'span.null': True},
+    },
+}
+QUESTIONS = ['what is a name?', '', 'which value ' * 30, 'a\u0301']
+CONTEXTS = [
+    'a statement, or the name of an object. ' * 9,
+    'x', '', 'caf\u00e9 and cafe\u0301 \U0001f600, names\u200b of them',
+]  # fmt: skip
+
+
+@functools.cache
+def workdir(kind):
+    return workdirs.write(
+        workdirs.folder() / f'span_{kind}', rows=('span',), max_length=40,
+        **KINDS[kind],
+    )  # fmt: skip
+
+
+@functools.cache
+def exported(kind, precision='float32'):
+    return bundle.write(
+        workdir(kind), workdirs.folder() / f'answers_{kind}_{precision}', 1,
+        precision,
+    )  # fmt: skip
+
+
+@functools.cache
+def served(kind):
+    import tensorflow_text  # noqa: F401  (its operations are in the graph)
+
+    return tf.saved_model.load(str(exported(kind))).signatures
+
+
+class AnswerTest(parameterized.TestCase):
+    @parameterized.parameters(*KINDS)
+    def test_what_python_answers(self, kind):
+        loaded = infoword_tf.load(workdir(kind))
+        wanted = loaded.answer(QUESTIONS, CONTEXTS)
+        found = served(kind)['answer'](
+            texts=tf.constant(QUESTIONS), pairs=tf.constant(CONTEXTS)
+        )
+        found = {name: value.numpy() for name, value in found.items()}
+        null = loaded.model.objectives['span'].null
+        self.assertEqual('null_odds' in found, null)
+        for row, reply in enumerate(wanted):
+            self.assertEqual(found['text'][row].decode(), reply.text)
+            self.assertEqual(found['begin'][row], reply.begin)
+            self.assertEqual(found['end'][row], reply.end)
+            count = len(reply.best)
+            np.testing.assert_allclose(
+                found['scores'][row, :count],
+                [answer.score for answer in reply.best], atol=1e-5,
+            )  # fmt: skip
+            self.assertTrue((found['scores'][row, count:] < -1e29).all())
+            np.testing.assert_allclose(
+                found['probabilities'][row, :count],
+                [answer.probability for answer in reply.best], atol=1e-5,
+            )  # fmt: skip
+            raw = CONTEXTS[row].encode()
+            for text, begin, end in zip(
+                found['texts'][row], found['begins'][row], found['ends'][row],
+                strict=True,
+            ):  # fmt: skip
+                self.assertEqual(text, raw[begin:end] if begin >= 0 else b'')
+                text.decode()  # whole characters
+            if null and count:
+                self.assertAlmostEqual(
+                    float(found['null_odds'][row]), reply.null_odds, places=4
+                )
+
+    @parameterized.parameters(*KINDS)
+    def test_a_process_without_this_project(self, kind):
+        content = [
+            *(text.encode() for text in (*QUESTIONS, *CONTEXTS)),
+            *comparison.NASTY[:-2],
+            b'many short words ' * 3000,
+        ]
+        model = exported(kind)
+        self.assertEmpty(serving_ops.unservable(model))
+        _, export = read_exported(model)
+        names = [*export['signatures']]
+        self.assertIn('answer', names)
+        found, _ = comparison.run_elsewhere(
+            model, {'all': content, 'none': []}, sys.executable
+        )
+        loaded = infoword_tf.load(workdir(kind))
+        wanted = {
+            batch: comparison.in_python(loaded, texts, names)
+            for batch, texts in (('all', content), ('none', []))
+        }
+        gaps = comparison.largest(found, wanted, 1e-5)
+        self.assertIn('answer/scores', gaps)
+        self.assertLess(max(gaps.values()), 2e-5, gaps)
+
+    def test_bfloat16(self):
+        found = tf.saved_model.load(str(exported('null', 'bfloat16')))
+        found = found.signatures['answer'](
+            texts=tf.constant(QUESTIONS), pairs=tf.constant(CONTEXTS)
+        )
+        wanted = infoword_tf.load(workdir('null'), 'mixed_bfloat16').answer(
+            QUESTIONS, CONTEXTS
+        )
+        for row, reply in enumerate(wanted):
+            self.assertEqual(
+                (found['scores'][row] > -1e29).numpy().sum(), len(reply.best)
+            )
+            if reply.best:
+                self.assertLess(
+                    abs(float(found['scores'][row, 0]) - reply.best[0].score),
+                    0.2,
+                )
+
+    def test_the_card_says_what_goes_in_and_comes_out(self):
+        card = (exported('null').parent / 'MODEL_CARD.md').read_text()
+        self.assertIn('`answer` questions in these', card)
+        self.assertIn('| `null_odds` | [B] | float32 |', card)
+        self.assertIn('| `texts` | [B, 20] | string |', card)
+        warm = pathlib.Path(
+            exported('plain'), 'assets.extra', 'tf_serving_warmup_requests'
+        )
+        self.assertIn(b'pairs', warm.read_bytes())
+
+
+if __name__ == '__main__':
+    absltest.main()

@@ -1,0 +1,296 @@
+"""tasks.glue on small files of GLUE's layout, with real sentences."""
+
+import json
+import pathlib
+from unittest import mock
+
+import numpy as np
+from absl.testing import absltest, parameterized
+
+import infoword_tf
+from infoword_tf import files
+from infoword_tf.config import Config
+from tasks import finetune, glue, glue_layout, measures
+from tests import places
+from tests.runs import records
+from tests.tasks import finetuning
+from tests.tasks.command import Checks
+from tests.tasks.finetuning import last_line, write
+
+PAIR = ('index', 'sentence1', 'sentence2')
+LABELS = {
+    'RTE': ('entailment', 'not_entailment'),
+    'MNLI': ('neutral', 'contradiction', 'entailment'),
+}
+GRID = {'learning_rate': (1e-9, 0.01), 'batch_size': (8,)}
+
+
+def setUpModule():
+    global FOLDER, DATA
+    FOLDER = places.make()
+    DATA = FOLDER / 'glue'
+    texts = [text for text, _ in finetuning.sentences()]
+    for folder, label, splits in (
+        ('RTE', 'label', ('train', 'dev', 'test')),
+        ('MNLI', 'gold_label',
+         ('train', 'dev_matched', 'dev_mismatched', 'test_matched')),
+    ):  # fmt: skip
+        for number, split in enumerate(splits):
+            sizes = (32, 12, 9, 9)
+            rows = [
+                (i, texts[i + number], texts[-i - 1],
+                 LABELS[folder][i % len(LABELS[folder])])
+                for i in range(sizes[number])
+            ]  # fmt: skip
+            tested = split.startswith('test')
+            write(
+                DATA / folder / f'{split}.tsv',
+                PAIR if tested else (*PAIR, label),
+                [row[:3] for row in rows] if tested else rows,
+            )
+    for split, size in (('train', 24), ('dev', 12), ('test', 7)):
+        tested = split == 'test'
+        rows = [
+            (i, texts[i], texts[2 * i], round(5 * i / size, 3))
+            for i in range(size)
+        ]
+        write(
+            DATA / 'STS-B' / f'{split}.tsv',
+            PAIR if tested else (*PAIR, 'score'),
+            [row[:3] for row in rows] if tested else rows,
+        )
+    finetuning.init()
+
+
+def run(name, *more):
+    return finetuning.run(
+        glue,
+        f'--init={finetuning.init()}',
+        f'--data_dir={DATA}',
+        f'--workdir={FOLDER / name}',
+        *more,
+    )
+
+
+def predictions(path):
+    """What a file says, by number of its lines."""
+    names, *lines = pathlib.Path(path).read_text().splitlines()
+    assert names == 'index\tprediction', names
+    numbers, cells = zip(*(line.split('\t') for line in lines), strict=True)
+    assert numbers == tuple(map(str, range(len(lines))))
+    return list(cells)
+
+
+class GlueTest(Checks, absltest.TestCase):
+    def test_three_classes_and_two_dev_files(self):
+        done = run('mnli', '--task=mnli', '--epochs=1')
+        self.assertEqual(done.status, 0, done.err)
+        said = last_line(done)
+        self.assertEqual(said['task'], 'mnli')
+        kept = json.loads((FOLDER / 'mnli' / 'metrics.json').read_text())
+        self.assertEqual({**kept, **said}, kept)
+        task = glue_layout.TASKS['mnli']
+        loaded = infoword_tf.load(FOLDER / 'mnli')
+        self.assertEqual(loaded.config.labels, task.names)
+        for split, name in (('dev', 'accuracy'), ('dev_mm', 'mm_accuracy')):
+            rows = glue_layout.read('mnli', str(DATA), split)
+            found = loaded.classify(rows.first, rows.second).argmax(axis=1)
+            true = [task.labels.index(label) for label in rows.labels]
+            self.assertEqual(
+                said[name], round(measures.accuracy(found, true), 6)
+            )
+        rows = glue_layout.read('mnli', str(DATA), 'test')
+        found = loaded.classify(rows.first, rows.second).argmax(axis=1)
+        self.assertEqual(
+            predictions(FOLDER / 'mnli' / 'predictions.tsv'),
+            [task.labels[i] for i in found],
+        )
+        self.assertIn('mnli has no test_mm file: left out', done.out)
+        self.assertIn('9 predictions; GLUE wants them as MNLI-m.tsv', done.out)
+        self.assertFalse((FOLDER / 'mnli' / 'predictions_mm.tsv').exists())
+        picture = (FOLDER / 'mnli' / 'confusion.png').read_bytes()
+        self.assertEqual(picture[:4], b'\x89PNG')
+        # The workdir is that task's alone.
+        self.assert_complains(
+            run('mnli', '--task=rte', '--epochs=1'),
+            'holds a run with other flags: .*--task was mnli, is rte',
+        )
+
+    def test_scores(self):
+        done = run('sts-b', '--task=sts-b', '--epochs=1')
+        self.assertEqual(done.status, 0, done.err)
+        said = last_line(done)
+        rows = glue_layout.read('sts-b', str(DATA), 'dev')
+        loaded = infoword_tf.load(FOLDER / 'sts-b')
+        numbers = loaded.rate(rows.first, rows.second)
+        for name in ('pearson', 'spearman'):
+            found = measures.MEASURES[name](numbers, rows.scores)
+            self.assertAlmostEqual(said[name], found, delta=1e-5)
+        self.assertNotIn('accuracy', said)
+        self.assertIn('heldout/score/pearson', records(FOLDER / 'sts-b')[-1])
+        rows = glue_layout.read('sts-b', str(DATA), 'test')
+        numbers = np.clip(loaded.rate(rows.first, rows.second), 0, 5)
+        np.testing.assert_allclose(
+            np.float64(predictions(FOLDER / 'sts-b' / 'predictions.tsv')),
+            numbers,
+            atol=6e-4,
+        )
+
+    def test_the_second_text_has_its_segment(self):
+        """And what is trained on is what is read later."""
+        rows = glue_layout.read('rte', str(DATA), 'dev')
+        loaded = infoword_tf.load(finetuning.init())
+        given = {'init': str(finetuning.init()), 'objectives': None,
+                 'label.texts': None, 'seq_len': 24, 'corpus': None}
+        prepared = finetune.prepare(
+            glue.task_of('rte'), {'train': rows, 'heldout': rows}, given
+        )
+        found = prepared.labelled.heldout
+        ids, lengths, second = loaded.laid_out(rows.first, rows.second, 24)
+        for i in range(found.size):
+            one = slice(found.begins[i], found.begins[i + 1])
+            np.testing.assert_array_equal(found.ids[one], ids[i, : lengths[i]])
+            np.testing.assert_array_equal(
+                found.segments[one], np.arange(lengths[i]) >= second[i]
+            )
+        np.testing.assert_array_equal(
+            found.counts['label'], np.bincount(found.targets['label'])
+        )
+        self.assertEqual(prepared.decided['label.classes'], 2)
+        self.assertEqual(prepared.labelled.kept['max_length'], 24)
+
+
+class SweepTest(Checks, absltest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        cls.enterClassContext(
+            mock.patch.dict(finetune.GRIDS, {'infoword': GRID})
+        )
+        cls.flags = (
+            '--task=rte', '--sweep=infoword', '--seeds=2', '--epochs=1',
+            '--label.pooler=tanh',
+        )  # fmt: skip
+        cls.done = run('sweep', *cls.flags)
+        cls.folders = [
+            f'learning_rate={rate}-batch_size=8-seed={seed}'
+            for rate in ('1e-09', '0.01')
+            for seed in (0, 1)
+        ]
+
+    def scores(self):
+        """By folder, its best dev score."""
+        return {
+            folder: max(
+                r['heldout/label/accuracy']
+                for r in records(FOLDER / 'sweep' / folder)
+                if 'heldout/label/accuracy' in r
+            )
+            for folder in self.folders
+        }
+
+    def test_the_best_of_all(self):
+        self.assertEqual(self.done.status, 0, self.done.err)
+        said, scores = last_line(self.done), self.scores()
+        self.assertEqual(said['best'], max(scores, key=scores.get))
+        self.assertEqual(said['accuracy'], round(max(scores.values()), 6))
+        loaded = infoword_tf.load(FOLDER / 'sweep' / said['best'])
+        rows = glue_layout.read('rte', str(DATA), 'test')
+        found = loaded.classify(rows.first, rows.second).argmax(axis=1)
+        self.assertEqual(
+            predictions(FOLDER / 'sweep' / 'predictions.tsv'),
+            [LABELS['RTE'][i] for i in found],
+        )
+
+    def test_mean_and_spread_of_seeds(self):
+        scores = list(self.scores().values())
+        runs = last_line(self.done)['runs']
+        for rate, some in (('1e-09', scores[:2]), ('0.01', scores[2:])):
+            found = runs[f'learning_rate={rate}-batch_size=8']
+            self.assertAlmostEqual(found['mean'], np.mean(some), delta=1e-6)
+            self.assertAlmostEqual(
+                found['spread'], np.std(some, ddof=1), delta=1e-6
+            )
+
+    def test_again_it_trains_nothing(self):
+        with mock.patch(
+            'infoword_tf.train.train', side_effect=AssertionError
+        ):
+            again = run('sweep', *self.flags)
+        self.assertEqual(again.status, 0, again.err)
+        self.assertEqual(last_line(again), last_line(self.done))
+
+    def test_a_cell_is_the_run_alone(self):
+        """Whatever it shares with those before it; bit for bit."""
+        done = run(
+            'alone', '--task=rte', '--epochs=1', '--label.pooler=tanh',
+            '--learning_rate=0.01', '--seed=1',
+        )  # fmt: skip
+        self.assertEqual(done.status, 0, done.err)
+        alone = files.read_tensors(FOLDER / 'alone' / 'weights.safetensors')
+        cell = files.read_tensors(
+            FOLDER / 'sweep' / self.folders[-1] / 'weights.safetensors'
+        )
+        self.assertEqual(set(alone), set(cell))
+        for path, value in alone.items():
+            np.testing.assert_array_equal(cell[path], value, path)
+        run_alone = Config.read(FOLDER / 'alone').run
+        run_cell = Config.read(FOLDER / 'sweep' / self.folders[-1]).run
+        self.assertEqual(run_cell, run_alone)
+
+    def test_other_flags_or_rows(self):
+        flags = [x for x in self.flags if not x.startswith('--label')]
+        self.assert_complains(
+            run('sweep', *flags),
+            'seed=0 holds a run with other flags: --label.pooler=tanh is gone',
+        )
+        self.assert_complains(
+            run('sweep', *self.flags, '--epochs=2'), '--steps was 4, is 8'
+        )
+        self.assert_complains(
+            run('sweep', *self.flags, '--examples=16'),
+            'holds a run with other flags: .*other examples',
+        )
+
+
+class ComplaintsTest(Checks, parameterized.TestCase):
+    @parameterized.named_parameters(
+        ('no_task', [], '--task is missing: name one of GLUE'),
+        ('no_data', ['--task=rte', '--data_dir='], '--data_dir is missing'),
+        ('no_workdir', ['--task=rte', '--workdir='], '--workdir is missing'),
+        ('no_init', ['--task=rte', '--init='], '--init is missing'),
+        ('no_file', ['--task=cola'],
+         'CoLA/train.tsv: there is no such file; --data_dir is the folder'),
+        ('another_row', ['--task=sts-b', '--objectives=label'],
+         'the task sts-b trains score; write score:1 into the sum'),
+        ('pooler_of_another', ['--task=sts-b', '--label.pooler=tanh'],
+         '--label.pooler is for label, not for'),
+    )  # fmt: skip
+    def test_flags(self, more, message):
+        self.assert_complains(run('none', *more), message)
+
+    def test_a_label_that_is_none(self):
+        folder = pathlib.Path(self.create_tempdir().full_path)
+        for split in ('train', 'dev'):
+            write(
+                folder / 'RTE' / f'{split}.tsv', (*PAIR, 'label'),
+                [(0, 'a', 'b', 'entailment'),
+                 (1, 'a', 'b', 'maybe' if split == 'dev' else 'entailment')],
+            )  # fmt: skip
+        self.assert_complains(
+            run('none', '--task=rte', f'--data_dir={folder}'),
+            "RTE/dev.tsv, line 3: the label 'maybe' is unknown",
+        )
+
+    def test_no_second_column(self):
+        folder = pathlib.Path(self.create_tempdir().full_path)
+        write(folder / 'RTE' / 'train.tsv', ('index', 'sentence1', 'label'),
+              [(0, 'a', 'entailment')])  # fmt: skip
+        self.assert_complains(
+            run('none', '--task=rte', f'--data_dir={folder}'),
+            "RTE/train.tsv has no column 'sentence2'",
+        )
+
+
+if __name__ == '__main__':
+    absltest.main()
