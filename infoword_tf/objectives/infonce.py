@@ -21,7 +21,6 @@ All of it is float32 whatever the model computes in. Nothing is masked with
 Glossary of shapes: N scored pairs, M candidates, V vocabulary.
 """
 
-import types
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
@@ -221,7 +220,7 @@ def unbounded(
     weights: Tensor,
     correct: Tensor | None = None,
     commonest: Tensor | None = None,
-    predictions: Mapping[str, Tensor] = types.MappingProxyType({}),
+    predictions: Mapping[str, Tensor] | None = None,
 ) -> Outcome:
     """A loss that bounds nothing, summed over pairs.
 
@@ -230,7 +229,7 @@ def unbounded(
         correct: [N] float32, 1 where the answer is right; None: there are no
             answers.
         commonest: [N] float32, 1 where the commonest answer is.
-        predictions: as in `Outcome`.
+        predictions: as in `Outcome`; None: there are none.
     """
     total = ops.sum(weights)
     none = ops.zeros_like(total)
@@ -244,7 +243,7 @@ def unbounded(
         accuracy=none if correct is None else ops.sum(weights * correct),
         chance=none if commonest is None else ops.sum(weights * commonest),
         measured=total,
-        predictions=predictions,
+        predictions=predictions or {},  # no proxy: JAX returns it
     )
 
 
