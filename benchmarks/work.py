@@ -210,6 +210,11 @@ class Work:
         from infoword_tf.data.batches import Batches
 
         plan = self.resolved.plan
+        if plan.labelled:
+            raise ValueError(
+                f'{self.objectives} reads labelled examples; benchmarks.'
+                'finetune measures it'
+            )
         sources = {
             reading: Source(
                 functools.partial(

@@ -77,8 +77,12 @@ def write(
     partial = output / f'.{version}.{os.getpid()}'  # no number: not served
     try:
         signatures.save(str(partial))
-        names = ['serving_default', *signatures.functions]
-        warmup.write(partial, names, loaded.max_length)
+        inputs = signatures.inputs
+        warmup.write(
+            partial,
+            {'serving_default': inputs['embed'], **inputs},
+            loaded.max_length,
+        )
         described = describe(signatures, version, precision)
         if sts is not None:
             described['sts'] = measure(init, loaded, precision, sts)

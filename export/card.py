@@ -54,7 +54,16 @@ _EXAMPLES = {
     'fill_mask': ['read a [MASK] file'],
     'classify': ['a text to classify'],
     'classify_pairs': [{'texts': 'a question', 'pairs': 'a passage'}],
+    'regress': ['a text to score'],
+    'regress_pairs': [{'texts': 'a sentence', 'pairs': 'another'}],
+    'choose': [{'texts': 'a question', 'choices': ['one answer', 'another']}],
     'answer': [{'texts': 'a question', 'pairs': 'a context of any length'}],
+}
+_BESIDES = {  # what is asked for more than texts
+    'classify_pairs': 'as many `pairs`',
+    'regress_pairs': 'as many `pairs`',
+    'choose': '`choices` [B, K]',
+    'answer': 'the contexts of these questions as `pairs`',
 }
 _MEANINGS = {
     'embeddings': 'one vector for each text',
@@ -71,6 +80,8 @@ _MEANINGS = {
     'labels': 'all classes, in the order of their probabilities below',
     'probabilities': 'of each class; of one class alone the logistic function '
     'of its score',
+    'score': 'the number',
+    'choice': 'the likeliest choice, from 0',
     'count': f'masks in each text; the first {limits.MASKS} are answered',
 }
 _ANSWERS = {
@@ -106,6 +117,7 @@ def render(
     """
     parts = [
         _title(config, export),
+        *([_task(config, metrics)] if config.task else []),
         _use(config, export),
         _training(config, pieces, flags, metrics),
         _values(config, metrics),
@@ -142,7 +154,7 @@ def _title(config: Config, export: Mapping[str, Any]) -> str:
     one = layout.shown.split()[0 if layout.first else -1]
     poolings = {**_POOLINGS, 'cls': f'the state of its {one}'}
     lines = [
-        f'# Text encoder, version {export["version"]}',
+        f'# Text encoder{_fine_tuned(config)}, version {export["version"]}',
         '',
         f'A {encoder} ({", ".join(shape)}) with a '
         f'{config.tokenizer.kind} vocabulary of '
@@ -161,6 +173,52 @@ def _title(config: Config, export: Mapping[str, Any]) -> str:
         f'* Written by TensorFlow {export["tensorflow"]}, for TensorFlow '
         'Serving 2.12 to 2.20, or TensorFlow with tensorflow_text imported.',
     ]
+    return '\n'.join(lines)
+
+
+def _fine_tuned(config: Config) -> str:
+    return f' fine-tuned on {config.task.name}' if config.task else ''
+
+
+def _task(config: Config, metrics: Mapping[str, Any]) -> str:
+    """What it was taught, by what, and how well it knows it."""
+    task = config.task
+    chosen = config.rows[task.row].settings.get('texts') == 'choices'
+    of = 'a text and another' if task.pairs else 'a text'
+    asked = f'`{task.name}`: a number for {of}.'
+    if config.labels:
+        names = ', '.join(f'`{label}`' for label in config.labels)
+        asked = f'`{task.name}`: which label {of} has, of {names}.'
+    if task.row == 'span':
+        asked = f'`{task.name}`: which part of a context answers a question.'
+    elif chosen:
+        asked = f'`{task.name}`: which of several second texts goes with one.'
+    first = task.metrics[0]
+    lines = [
+        '## Task',
+        '',
+        asked,
+        f'Trained on {task.sizes["train"]:,} examples '
+        f'(`{task.data["train"]}`). The scores below are on '
+        f'{task.sizes["heldout"]:,} others (`{task.data["heldout"]}`), by '
+        f'whose {first} these weights were chosen: of new ones expect '
+        'slightly less.',
+    ]
+    found = f'heldout/{task.row}/'
+    if f'{found}{first}' not in metrics:
+        return '\n'.join(lines)
+    lines += ['', '| metric | held out |', '|---|---|']
+    lines += [
+        f'| {name} | {metrics[found + name]:.4f} |' for name in task.metrics
+    ]
+    mi, ceiling = (metrics.get(found + name) for name in ('mi', 'ceiling'))
+    if mi is not None and ceiling:
+        mi = max(mi, 0.0)  # which is a bound, too
+        lines += [
+            '',
+            f'It knows at least {mi:.3f} nats of a label, of {ceiling:.3f} '
+            f'that there are to know ({mi / ceiling:.0%}).',
+        ]
     return '\n'.join(lines)
 
 
@@ -198,15 +256,10 @@ def _use(config: Config, export: Mapping[str, Any]) -> str:
         '## Signatures',
         '',
         'Each takes `texts` [B], UTF-8 strings'
-        + (
-            ', `classify_pairs` as many `pairs` besides'
-            if 'classify_pairs' in export['signatures']
-            else ''
-        )
-        + (
-            ', `answer` questions in these and their contexts in `pairs`'
-            if 'answer' in export['signatures']
-            else ''
+        + ''.join(
+            f'; `{name}` takes {_BESIDES[name]} too'
+            for name in export['signatures']
+            if name in _BESIDES
         )
         + '; `serving_default` is `embed`. An empty batch gives empty outputs.',
     ]
@@ -214,7 +267,7 @@ def _use(config: Config, export: Mapping[str, Any]) -> str:
         lines += ['', f'### `{name}`', '', '| output | shape | | |',
                   '|---|---|---|---|']
         for output, (dtype, *shape) in outputs.items():
-            letters = iter('BT')
+            letters = iter('BK' if name == 'choose' else 'BT')
             sizes = [str(next(letters) if n is None else n) for n in shape]
             lines.append(
                 f'| `{output}` | [{", ".join(sizes)}] | {dtype} | '
@@ -238,6 +291,8 @@ def _meaning(signature: str, output: str) -> str:
         return 'of each class, before they become probabilities'
     if signature == 'answer':
         return _ANSWERS[output]
+    if signature == 'choose' and output == 'probabilities':
+        return 'of each choice'
     return _MEANINGS[output]
 
 
@@ -280,8 +335,8 @@ def _values(config: Config, metrics: Mapping[str, Any]) -> str:
         return '\n'.join([*lines, 'The run has left none.'])
     lines += [
         'A lower bound on the mutual information of the two views, in nats, '
-        'beside the highest value that its candidates allow. On held-out text '
-        'of the corpus above.',
+        'beside the highest value that its candidates allow. On held-out '
+        + ('examples.' if config.task else 'text of the corpus above.'),
         '',
         '| row | a, b | MI | ceiling | loss | accuracy |',
         '|---|---|---|---|---|---|',
@@ -319,8 +374,9 @@ def _limits(config: Config) -> str:
         '* A word with bytes that are no UTF-8 is unknown.',
         '* It repeats what its training text says, true or not, kind or not; '
         'the run has not looked into that.',
-        '* The values above are all that the run has measured: no task, no '
-        'other text.',
+        '* The values above are all that the run has measured: no '
+        + ('' if config.task else 'task, no ')
+        + 'other text.',
     ]
     if config.memory_length is not None:
         lines.append(
@@ -329,7 +385,12 @@ def _limits(config: Config) -> str:
     vectors = (
         TABLE[row].vector(entry.settings) for row, entry in config.rows.items()
     )
-    if not any(vector and vector.rank for vector in vectors):
+    if config.task:
+        lines.append(
+            '* Fine-tuning has changed its vectors, and nobody has measured '
+            'what they are worth since.'
+        )
+    elif not any(vector and vector.rank for vector in vectors):
         lines.append(
             '* No row of this run compares whole texts: their vectors are '
             'averages of what was learned for pieces.'

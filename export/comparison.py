@@ -132,6 +132,14 @@ def in_python(
             pairs = content[::-1] if name == 'classify_pairs' else None
             for output, value in _classify(loaded, content, pairs).items():
                 found[f'{name}/{output}'] = value
+        elif name in ('regress', 'regress_pairs'):
+            pairs = content[::-1] if name == 'regress_pairs' else None
+            found[f'{name}/score'] = loaded.rate(content, pairs)
+        elif name == 'choose':
+            # Near probabilities may change the choice, so it is not compared.
+            found['choose/probabilities'] = loaded.choose(
+                content, [content[::-1], content]
+            )
         elif name == 'answer':
             for output, value in _answer(loaded, content).items():
                 found[f'answer/{output}'] = value

@@ -48,8 +48,11 @@ def main(model: str, folder: str) -> None:
         answers = {}
         for name, function in loaded.signatures.items():
             given = {'texts': texts}
-            if 'pairs' in function.structured_input_signature[1]:
+            wanted = function.structured_input_signature[1]
+            if 'pairs' in wanted:
                 given['pairs'] = texts[::-1]
+            if 'choices' in wanted:
+                given['choices'] = tf.stack([texts[::-1], texts], axis=1)
             for output, tensor in function(**given).items():
                 value = tensor.numpy()
                 if value.dtype == object:  # an answer may be a megabyte

@@ -8,21 +8,27 @@
     classify        texts [B] -> label [B], labels, probabilities, scores
                     [B, C]
     classify_pairs  texts, pairs [B] -> the same
+    regress         texts [B] -> score [B]
+    regress_pairs   texts, pairs [B] -> the same
+    choose          texts [B], choices [B, K] -> choice [B], probabilities
+                    [B, K]
     answer          texts (questions), pairs (contexts) [B] -> text, score,
                     begin, end [B], texts, scores, probabilities, begins, ends
                     [B, N], null_odds [B]
 
-They compute what `Loaded.encode`, `Loaded.states`, `Loaded.fill_mask` and
-`Loaded.classify` compute, through the same layers. A batch goes through the
+They compute what `Loaded.encode`, `states`, `fill_mask`, `classify`, `rate`,
+`choose` and `answer` compute, through the same layers. A batch goes through the
 encoder in chunks, one after the other, so that memory does not grow with the
-batch. `embed` and `classify` take texts by their length: chunks are of equal
-length, nearly without padding, and small enough for the caches of a processor.
+batch. All but `tokens` and `fill_mask` take texts by their length: chunks are
+of equal length, nearly without padding, and small enough for the caches of a
+processor.
 
 Glossary of shapes: B texts of a call, C texts of a chunk, T tokens with
 specials, N pieces of all texts together, Q masks of a text, D width, C also
-classes.
+classes, K choices.
 """
 
+import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -49,7 +55,9 @@ class Signatures:
     Attributes:
         loaded: the workdir.
         functions: by name, a concrete function of `texts` [B] string, and of
-            `pairs` [B] string where it is about two texts.
+            `pairs` [B] where it is about two texts, of `choices` [B, K] where
+            it is about one of several.
+        inputs: by name, the names of what it takes.
         weights: by path, the variables that they read; what only training
             needs is not among them.
         constants: by path, the weights that are constants of the graphs.
@@ -64,6 +72,7 @@ class Signatures:
             tf.TensorSpec((None,), tf.string, name=name)
             for name in ('texts', 'pairs')
         )
+        choices = tf.TensorSpec((None, None), tf.string, name='choices')
         # One graph, whatever stands before a text.
         bare = tf.function(
             self._embed, input_signature=[texts], autograph=False
@@ -78,10 +87,22 @@ class Signatures:
             )
         if loaded.fill_rows:
             wanted['fill_mask'] = self._fill_mask
-        if 'label' in loaded.model.objectives:
-            wanted['classify'] = self._classify
-            wanted['classify_pairs'] = self._classify_pairs
-        inputs = {'classify_pairs': [texts, pairs]}
+        inputs = {}
+        for row, name, answer in (
+            ('label', 'classify', self._classify),
+            ('score', 'regress', self._regress),
+        ):
+            if row not in loaded.model.objectives:
+                continue
+            if loaded.model.objectives[row].texts == 'choices':
+                wanted['choose'] = self._choose
+                inputs['choose'] = [texts, choices]
+                continue
+            # Of what it was trained on.
+            for sides in loaded.sides(row):
+                full_name = name if sides == 1 else f'{name}_pairs'
+                wanted[full_name] = answer
+                inputs[full_name] = [texts, pairs][:sides]
         if 'span' in loaded.model.objectives:
             wanted['answer'] = self._answer
             inputs['answer'] = [texts, pairs]
@@ -95,6 +116,10 @@ class Signatures:
                 ).get_concrete_function()
                 for name, function in wanted.items()
             }
+        self.inputs = {
+            name: [spec.name for spec in inputs.get(name, [texts])]
+            for name in wanted
+        }
         read = {
             variable.ref()
             for function in self.functions.values()
@@ -137,28 +162,12 @@ class Signatures:
             )
         }
 
-    def _classify(self, texts: Tensor) -> dict[str, Tensor]:
-        """What each text is."""
-        pieces = self.loaded.tokenizer.tokenize(texts)
-        return self._classes(
-            *self._padded(pieces.flat_values, pieces.row_splits)
-        )
-
-    def _classify_pairs(
-        self, texts: Tensor, pairs: Tensor
+    def _classify(
+        self, texts: Tensor, pairs: Tensor | None = None
     ) -> dict[str, Tensor]:
-        """What each two texts are to each other."""
-        return self._classes(*self.loaded.laid_out(texts, pairs))
-
-    def _classes(
-        self, ids: Tensor, lengths: Tensor, *second: Tensor
-    ) -> dict[str, Tensor]:
-        """Scores of all classes, and the best one's name."""
-        labels = self.loaded.config.labels
-        names = tf.constant(labels)
-        scores = self._by_length(
-            self.loaded.class_scores, len(labels), ids, lengths, *second
-        )
+        """What each text is, or each two: all classes, the best one's name."""
+        names = tf.constant(self.loaded.config.labels)
+        scores = self._scores('label', texts, pairs)
         count = tf.shape(scores)[0]
         return {
             'label': tf.gather(names, tf.argmax(scores, axis=1)),
@@ -166,6 +175,44 @@ class Signatures:
             'probabilities': self.loaded.probabilities_of(scores),
             'scores': scores,
         }
+
+    def _regress(
+        self, texts: Tensor, pairs: Tensor | None = None
+    ) -> dict[str, Tensor]:
+        """The number of each text, or of each two."""
+        return {'score': self._scores('score', texts, pairs)[:, 0]}
+
+    def _choose(self, texts: Tensor, choices: Tensor) -> dict[str, Tensor]:
+        """Which of several second texts goes with each."""
+        shape = tf.shape(choices)
+        scores = self._scores(
+            'label', tf.repeat(texts, shape[1]), tf.reshape(choices, [-1])
+        )
+        probabilities = tf.nn.softmax(tf.reshape(scores, shape))
+        return {
+            'choice': tf.argmax(probabilities, axis=1, output_type=tf.int32),
+            'probabilities': probabilities,
+        }
+
+    def _scores(
+        self, row: str, texts: Tensor, pairs: Tensor | None = None
+    ) -> Tensor:
+        """[B, C] float32: `Loaded.text_scores`, in chunks."""
+        head = self.loaded.model.objectives[row]
+        compute = functools.partial(self.loaded.class_scores, row=row)
+        if pairs is None:
+            pieces = self.loaded.tokenizer.tokenize(texts)
+            padded = self._padded(pieces.flat_values, pieces.row_splits)
+            return self._by_length(compute, head.classes, *padded)
+
+        def one_way(first: Tensor, second: Tensor) -> Tensor:
+            laid_out = self.loaded.laid_out(first, second)
+            return self._by_length(compute, head.classes, *laid_out)
+
+        scores = one_way(texts, pairs)
+        if head.texts == 'both_ways':
+            scores += one_way(pairs, texts)
+        return scores
 
     def _answer(self, texts: Tensor, pairs: Tensor) -> dict[str, Tensor]:
         """What each context says to its question."""

@@ -10,31 +10,37 @@ requests as the client writes them:
 """
 
 import pathlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from export.serving import client
 
 FOLDER, NAME = 'assets.extra', 'tf_serving_warmup_requests'
-# Others take texts alone.
-INPUTS = {name: ('texts', 'pairs') for name in ('classify_pairs', 'answer')}
 
 
-def prediction_log(signature: str, texts: Sequence[str]) -> bytes:
-    """A PredictionLog with a request for one signature."""
-    inputs = {
-        name: [text.encode() for text in texts]
-        for name in INPUTS.get(signature, ('texts',))
+def prediction_log(
+    signature: str, inputs: Sequence[str], texts: Sequence[str]
+) -> bytes:
+    """A PredictionLog with a request: every input of a signature is `texts`."""
+    encoded = [text.encode() for text in texts]
+    values = {
+        name: [[t, t] for t in encoded] if name == 'choices' else encoded
+        for name in inputs
     }
-    request = client.predict_request(signature, inputs)
+    request = client.predict_request(signature, values)
     return client.field(6, client.field(1, request))
 
 
-def write(folder: pathlib.Path, signatures: Sequence[str], length: int) -> None:
+def write(
+    folder: pathlib.Path,
+    signatures: Mapping[str, Sequence[str]],
+    length: int,
+) -> None:
     """Writes the requests of a version.
 
     Args:
         folder: of the version.
-        signatures: their names; each is asked with one text and with 32.
+        signatures: by name, what they take; each is asked with one text and
+            with 32.
         length: the longest text, in words.
     """
     import tensorflow as tf
@@ -45,6 +51,6 @@ def write(folder: pathlib.Path, signatures: Sequence[str], length: int) -> None:
     many = [' '.join(['[MASK]', *['word'] * (n * length // 32)])
             for n in range(1, 33)]
     with tf.io.TFRecordWriter(str(path)) as writer:
-        for signature in signatures:
+        for signature, inputs in signatures.items():
             for texts in (one, many):
-                writer.write(prediction_log(signature, texts))
+                writer.write(prediction_log(signature, inputs, texts))

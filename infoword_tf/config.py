@@ -69,6 +69,27 @@ class DenseConfig:
 
 
 @dataclasses.dataclass(frozen=True)
+class TaskConfig:
+    """What a row was taught by labelled examples.
+
+    Attributes:
+        name: of the task.
+        row: which of the table.
+        pairs: whether an example has two texts.
+        metrics: what was measured; the first one chose the weights.
+        data: by 'train' and 'heldout', where the examples are from.
+        sizes: likewise, how many.
+    """
+
+    name: str
+    row: str
+    pairs: bool
+    metrics: tuple[str, ...]
+    data: dict[str, str]
+    sizes: dict[str, int]
+
+
+@dataclasses.dataclass(frozen=True)
 class Config:
     """All that decides what a model computes, and what it was trained by.
 
@@ -93,6 +114,7 @@ class Config:
         labels: names of the classes of the row `label`.
         null_threshold: of the row `span`, nats by which "no answer" has to
             score more than the best one.
+        task: what labelled examples taught; None: there were none here.
         replicas: that the run had.
         run: by flag, what decides the weights; compared on resume.
         version: of this format.
@@ -114,6 +136,7 @@ class Config:
     prompt: str | None = None
     labels: tuple[str, ...] = ()
     null_threshold: float = 0.0
+    task: TaskConfig | None = None
     replicas: int = 1
     run: dict[str, Any] = dataclasses.field(default_factory=dict)
     version: int = VERSION
@@ -170,6 +193,7 @@ class Config:
                         for layer in values.get('dense', ())
                     ),
                     'labels': tuple(values.get('labels', ())),
+                    'task': _task(values.get('task')),
                 }
             )
         except (KeyError, TypeError, AttributeError) as error:
@@ -200,6 +224,12 @@ class Config:
         except ValueError as error:
             raise ValueError(f'{path} is no JSON: {error}') from None
         return cls.from_json(values, str(path))
+
+
+def _task(values: Mapping[str, Any] | None) -> TaskConfig | None:
+    if values is None:
+        return None
+    return TaskConfig(**{**values, 'metrics': tuple(values['metrics'])})
 
 
 def read_exported(model: pathlib.Path) -> tuple[Config, dict[str, Any]]:

@@ -12,6 +12,7 @@ import itertools
 import json
 import math
 import pathlib
+import shutil
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -19,7 +20,7 @@ import numpy as np
 from absl import flags
 
 from infoword_tf import commands, files, train
-from infoword_tf.config import Config
+from infoword_tf.config import Config, TaskConfig
 from infoword_tf.data import corpora
 from infoword_tf.objectives import TABLE, built, parse
 from infoword_tf.training.record import FREE
@@ -255,6 +256,8 @@ def prepare(
     if parts['train'].choices is not None:
         texts = 'choices'
     targets = {part: task.targets(rows) for part, rows in parts.items()}
+    if task.labels:
+        check_classes(task, parts, targets)
     if extra is not None:
         nobody = np.full(len(extra.first), -1 if task.labels else np.nan)
         targets['train'] = np.concatenate(
@@ -271,7 +274,17 @@ def prepare(
 
     loaded = started or infoword_tf.load(given['init'])
     # What it is served with is what it was trained on.
-    kept: dict[str, Any] = {'max_length': given['seq_len']}
+    kept: dict[str, Any] = {
+        'max_length': given['seq_len'],
+        'task': TaskConfig(
+            task.name,
+            row,
+            any(second is not None for _, second in alone),
+            task.metrics,
+            {part: rows.where for part, rows in parts.items()},
+            {part: len(rows.first) for part, rows in parts.items()},
+        ),
+    }
     decided: dict[str, Any] = {'objectives': objectives, 'task': task.name}
     if task.labels:
         kept['labels'] = task.shown
@@ -321,6 +334,32 @@ def prepare(
         ),
         decided,
     )
+
+
+def check_classes(
+    task: Task,
+    parts: Mapping[str, Rows],
+    targets: Mapping[str, np.ndarray],
+) -> None:
+    """Complains of a class that is asked for and was never seen.
+
+    Nothing can be said of how frequent it is, and so of what a text tells.
+
+    Args:
+        task: what is asked.
+        parts: 'train' and 'heldout'.
+        targets: likewise, [n] numbers of classes.
+
+    Raises:
+        ValueError: there is one.
+    """
+    lacking = np.setdiff1d(targets['heldout'], targets['train'])
+    if lacking.size:
+        raise ValueError(
+            f'{parts["train"].where}: none of the {len(targets["train"]):,} '
+            f'examples is {task.shown[lacking[0]]!r}, which '
+            f'{parts["heldout"].where} has; take more of them'
+        )
 
 
 def pace(
@@ -381,11 +420,21 @@ def train_all(
 
     Returns:
         The workdir whose weights were best, and what is said of them.
+
+    Raises:
+        UsageError: --steps beside a grid of epochs.
     """
+    from infoword_tf.training import checkpoint
+
     given = train.values()
     grid = GRIDS[own['sweep']] if own['sweep'] else {}
     seeds = range(given['seed'], given['seed'] + own['seeds'])
     workdir = pathlib.Path(given['workdir'])
+    if 'epochs' in grid and flags.FLAGS['steps'].present:
+        raise commands.UsageError(
+            f'--sweep={own["sweep"]} tries numbers of epochs; leave out '
+            '--steps'
+        )
     if not grid and len(seeds) == 1:
         return workdir, result(task, train_once(prepared, own))
     runs: dict[str, list[tuple[pathlib.Path, dict]]] = {}
@@ -410,6 +459,8 @@ def train_all(
                 print(f'{folder}:', flush=True)
                 decided |= {'seed': seed, 'workdir': str(folder)}
                 best = train_once(prepared, here, **decided)
+                # It has ended, and a grid of them fills a disk.
+                shutil.rmtree(folder / checkpoint.FOLDER)
             runs.setdefault(name or 'all', []).append(
                 (folder, result(task, best))
             )

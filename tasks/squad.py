@@ -27,7 +27,7 @@ import numpy as np
 from absl import flags
 
 from infoword_tf import commands, train
-from infoword_tf.config import Config
+from infoword_tf.config import Config, TaskConfig
 from infoword_tf.objectives import parse
 from infoword_tf.resolve import resolve
 from tasks import finetune, squad_scores
@@ -208,7 +208,17 @@ def prepare(
                 )
             },
             # What it is served with is what it was trained on.
-            {'max_length': given['seq_len']},
+            {
+                'max_length': given['seq_len'],
+                'task': TaskConfig(
+                    'squad',
+                    'span',
+                    True,
+                    Squad().metrics,
+                    {part: str(asked.path) for part, asked in parts.items()},
+                    {part: len(asked.ids) for part, asked in parts.items()},
+                ),
+            },
             loaded,
             Shared(),
         ),

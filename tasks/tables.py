@@ -313,20 +313,22 @@ def rows_of(
     )
 
 
-def subset(total: int, count: int) -> np.ndarray:
+def subset(total: int, count: int, seed: int = 0) -> np.ndarray:
     """[count] int64, in order: numbers below `total`.
 
-    They are always the same; of two counts the smaller are among the larger.
+    Of a seed they are always the same; of two counts the smaller are among
+    the larger.
     """
-    drawn = np.random.default_rng(_SUBSET_SEED).permutation(total)
+    random = np.random.default_rng([_SUBSET_SEED, seed])
+    drawn = random.permutation(total)
     return np.sort(drawn[:count])
 
 
-def some(rows: Rows, count: int | None) -> Rows:
-    """So many of some rows, in their order; None: all of them."""
+def some(rows: Rows, count: int | None, seed: int = 0) -> Rows:
+    """So many of some rows, in their order; None: all. See `subset`."""
     if count is None or count >= len(rows.first):
         return rows
-    chosen = subset(len(rows.first), count)
+    chosen = subset(len(rows.first), count, seed)
 
     def taken(values: Any) -> Any:
         return None if values is None else [values[i] for i in chosen]

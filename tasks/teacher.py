@@ -68,6 +68,13 @@ class Teacher:
                 f'the data has {", ".join(task.shown)}; name a teacher of '
                 'the same labels, in the same order'
             )
+        known, names = self.loaded.config.task, {task.name}
+        names |= {known.name} if known else set()
+        if len(names - {'classify'}) > 1:  # which is of any table
+            raise commands.UsageError(
+                f'--teacher={folder} was fine-tuned on {known.name}, this is '
+                f'{task.name}; name a teacher of the same task'
+            )
         weights = (pathlib.Path(folder) / WEIGHTS).read_bytes()
         self.digest = hashlib.blake2b(weights, digest_size=10).hexdigest()
 

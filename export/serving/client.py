@@ -6,6 +6,7 @@
     python client.py --url=http://localhost:8501 --signature=embed "strings in"
     python client.py --url=grpc://localhost:8500 --signature=embed < lines
     python client.py --pair "a text<TAB>and its second"
+    python client.py --choices "a text<TAB>one choice<TAB>another"
 
 As a command it prints one JSON object for each text; without a text on the
 command line every line of standard input is one, and all are one request.
@@ -94,13 +95,14 @@ class Client:
         self._ask = kinds[parts.scheme](url, model, version, timeout)
 
     def call(
-        self, signature: str, /, **inputs: Sequence[str | bytes]
+        self, signature: str, /, **inputs: Sequence[Any]
     ) -> dict[str, Any]:
         """Asks once; nothing is tried again.
 
         Args:
             signature: embed, tokens, ...
-            **inputs: by name, texts; bytes need not be UTF-8.
+            **inputs: by name, texts, or of choices as many lists of them, all
+                of one length; bytes need not be UTF-8.
 
         Returns:
             The outputs by name: lists in lists, as the shape of the tensor
@@ -108,16 +110,22 @@ class Client:
 
         Raises:
             ServingError: there was no answer, or a refusal.
-            TypeError: an input is no list of str or bytes.
+            TypeError: an input is no list of str or bytes, nor of such lists.
             UnicodeEncodeError: a str has half a surrogate pair.
+            ValueError: lists of an input have different lengths.
         """
         return self._ask.predict(
             signature, {name: _encoded(name, v) for name, v in inputs.items()}
         )
 
 
-def _encoded(name: str, texts: Sequence[str | bytes]) -> list[bytes]:
-    """Texts as bytes."""
+def _encoded(name: str, texts: Sequence[Any]) -> list[Any]:
+    """Texts as bytes, or lists of them as such lists."""
+    nested = bool(texts) and all(isinstance(t, (list, tuple)) for t in texts)
+    if nested and isinstance(texts, (list, tuple)):
+        if len({len(row) for row in texts}) > 1:
+            raise ValueError(f'lists of {name} have different lengths')
+        return [_encoded(name, row) for row in texts]
     encoded = [t.encode() if isinstance(t, str) else t for t in texts]
     alone = isinstance(texts, (str, bytes))  # a list of its characters
     if alone or not all(isinstance(text, bytes) for text in encoded):
@@ -149,13 +157,10 @@ class _Rest:
         self.names: dict[str, str] = {}  # by signature, of an only output
 
     def predict(
-        self, signature: str, inputs: dict[str, list[bytes]]
+        self, signature: str, inputs: dict[str, list[Any]]
     ) -> dict[str, Any]:
         """All inputs in columns, and so the outputs."""
-        columns = {
-            name: [_json_text(text) for text in texts]
-            for name, texts in inputs.items()
-        }
+        columns = {name: _json_texts(texts) for name, texts in inputs.items()}
         body = {'signature_name': signature, 'inputs': columns}
         answer = self.load(':predict', json.dumps(body).encode())
         if not isinstance(answer, dict) or 'outputs' not in answer:
@@ -203,6 +208,13 @@ class _Rest:
             return _loads(answer)
         except ValueError:
             raise ServingError(f'{self.url} answered no JSON') from None
+
+
+def _json_texts(texts: list[Any]) -> list[Any]:
+    """Strings, or lists of them, as Serving reads them from JSON."""
+    return [
+        _json_texts(t) if isinstance(t, list) else _json_text(t) for t in texts
+    ]
 
 
 def _json_text(text: bytes) -> str | dict[str, str]:
@@ -271,7 +283,7 @@ class _Grpc:
         self.ask = channel.unary_unary(METHOD)
 
     def predict(
-        self, signature: str, inputs: dict[str, list[bytes]]
+        self, signature: str, inputs: dict[str, list[Any]]
     ) -> dict[str, Any]:
         """A PredictRequest, and what its PredictResponse holds."""
         request = predict_request(
@@ -298,7 +310,7 @@ class _Grpc:
 
 def predict_request(
     signature: str,
-    inputs: dict[str, list[bytes]],
+    inputs: dict[str, list[Any]],
     model: str = MODEL,
     version: int | None = None,
 ) -> bytes:
@@ -332,9 +344,13 @@ def field(number: int, payload: bytes) -> bytes:
     return _varint(number << 3 | 2) + _varint(len(payload)) + payload
 
 
-def _write_tensor(texts: Sequence[bytes]) -> bytes:
-    """A TensorProto of strings, of one axis."""
-    shape = field(2, _number(1, len(texts)))
+def _write_tensor(texts: Sequence[Any]) -> bytes:
+    """A TensorProto of strings: of one axis, of two where they lie in lists."""
+    sizes = [len(texts)]
+    if texts and isinstance(texts[0], list):
+        sizes.append(len(texts[0]))
+        texts = list(itertools.chain.from_iterable(texts))
+    shape = b''.join(field(2, _number(1, size)) for size in sizes)
     values = b''.join(field(8, text) for text in texts)
     return _number(1, _STRING) + field(2, shape) + values
 
@@ -440,8 +456,12 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument('--model', default=MODEL, help='(%(default)s)')
     parser.add_argument('--version', type=int, help='(the newest)')
     parser.add_argument('--signature', default=SIGNATURE, help='(%(default)s)')
-    parser.add_argument(
+    more = parser.add_mutually_exclusive_group()
+    more.add_argument(
         '--pair', action='store_true', help='texts are TEXT<TAB>SECOND')
+    more.add_argument(
+        '--choices', action='store_true',
+        help='texts are TEXT<TAB>CHOICE<TAB>CHOICE...')
     parser.add_argument(
         '--timeout', type=float, default=60.0, help='seconds (%(default)g)')
     parser.add_argument(
@@ -457,16 +477,18 @@ def main() -> None:
     if not texts:
         texts = [line.rstrip(b'\r\n') for line in sys.stdin.buffer]
     try:
-        inputs = {'texts': texts}
-        if given.pair:
-            parts = [text.split(b'\t', 1) for text in texts]
+        inputs: dict[str, list[Any]] = {'texts': texts}
+        if given.pair or given.choices:
+            parts = [t.split(b'\t', 1 if given.pair else -1) for t in texts]
             for number, part in enumerate(parts, 1):
                 if len(part) < 2:
-                    raise ValueError(f'text {number} has no tab, for --pair')
-            inputs = {
-                'texts': [first for first, _ in parts],
-                'pairs': [second for _, second in parts],
-            }
+                    flag = 'pair' if given.pair else 'choices'
+                    raise ValueError(f'text {number} has no tab, for --{flag}')
+            inputs = {'texts': [part[0] for part in parts]}
+            if given.pair:
+                inputs['pairs'] = [part[1] for part in parts]
+            else:
+                inputs['choices'] = [part[1:] for part in parts]
         client = Client(given.url, given.model, given.version, given.timeout)
         outputs = client.call(given.signature, **inputs)
     except (ServingError, ValueError, ImportError) as error:

@@ -352,6 +352,20 @@ class Loaded:
             scores += self.class_scores(*self.laid_out(pairs, texts), row)
         return scores
 
+    def sides(self, row: str) -> tuple[int, ...]:
+        """How many texts an example of `label` or `score` has.
+
+        Returns:
+            One of 1 and 2, or both where nobody says what it was trained on.
+
+        Raises:
+            ValueError: this model has no such row.
+        """
+        if self._head(row).texts != 'joined':
+            return (2,)
+        task = self.config.task
+        return (1, 2) if task is None else (1 + task.pairs,)
+
     def _head(self, row: str) -> Any:
         """The objective of a row that reads labelled examples."""
         if row not in self.model.objectives:
@@ -668,13 +682,12 @@ class Loaded:
         head = self._head(row)
         if isinstance(texts, str | bytes):
             raise TypeError('this takes a list of texts, this is one string')
-        if pairs is None and head.texts == 'both_ways':
-            raise ValueError(
-                f'{row} reads two texts in both orders, there is one'
-            )
         if pairs is not None and len(pairs) != len(texts):
             raise ValueError(f'{len(texts)} texts and {len(pairs)} pairs')
         sides = [texts] if pairs is None else [texts, pairs]
+        if len(sides) not in self.sides(row):
+            wanted = 'two texts' if pairs is None else 'one text'
+            raise ValueError(f'{row} was trained on examples of {wanted}')
         # Those of like length together: hardly any padding is computed.
         sizes = [sum(map(len, row)) for row in zip(*sides, strict=True)]
         order = np.argsort(sizes)

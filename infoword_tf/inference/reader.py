@@ -141,15 +141,16 @@ class Reader:
             loaded.layout,
             around,
         )
+        padding = loaded.tokenizer.pad_id
         return Pages(
             found.contexts,
-            rows.to_tensor(loaded.tokenizer.pad_id),
+            _table(rows, padding),
             *(
                 tf.cast(x, tf.int32)
                 for x in (rows.row_lengths(), second, begins, found.sizes)
             ),
-            places.with_values(most).to_tensor(),
-            *(part(x).to_tensor() for x in offsets),
+            _table(places.with_values(most), False),
+            *(_table(part(x), 0) for x in offsets),
         )
 
     def spans(
@@ -225,7 +226,7 @@ class Reader:
             for i in (1, 2)
         )
         # What is no span points anywhere.
-        most = tf.maximum(tf.shape(pages.starts)[1] - 1, 0)
+        most = tf.shape(pages.starts)[1] - 1
         begins, ends = (
             tf.gather(of, tf.minimum(places, most), batch_dims=1)
             for of, places in ((pages.starts, firsts), (pages.ends, lasts))
@@ -331,3 +332,10 @@ class Reader:
             best,
             None if odds is None else float(odds),
         )
+
+
+def _table(rows: tf.RaggedTensor, beyond: Any) -> Tensor:
+    """Rows of one length: two columns also where there are no rows."""
+    table = rows.to_tensor(beyond)
+    lacking = tf.maximum(2 - tf.shape(table)[1], 0)
+    return tf.pad(table, [[0, 0], [0, lacking]], constant_values=beyond)

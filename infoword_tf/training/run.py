@@ -101,6 +101,13 @@ def run(
             'train it with tasks.classify, tasks.glue or tasks.squad'
         )
 
+    patience = labelled and labelled.goal.patience
+    if patience and given['strategy'] == 'multiworker':
+        raise commands.UsageError(
+            '--patience_evals: one of several machines would end alone; leave '
+            'it out'
+        )
+
     # devices ------------------------------------------------------------------
     commands.hush_tensorflow()
     shared = (labelled and labelled.shared) or Shared()

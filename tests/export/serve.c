@@ -1,11 +1,14 @@
-/* Loads an export as a server does, without Python, and embeds texts.
+/* Loads an export as a server does, without Python, and asks it of texts.
 
-   serve MODEL TEXTS VECTORS INPUT OUTPUT INDEX [LIBRARY ...]
+   serve MODEL TEXTS VECTORS INPUTS OUTPUT INDEX [LIBRARY ...]
 
-   MODEL is a version's folder, TEXTS what export/runner.py's write_texts
-   wrote, INPUT and OUTPUT the operations of a signature and INDEX which output
-   of the latter; each LIBRARY brings operations. VECTORS gets two int64, rows
-   and width, and then the rows in float32. */
+   MODEL is a version's folder, INPUTS and OUTPUT are the operations of a
+   signature and INDEX which output of the latter; each LIBRARY brings
+   operations. INPUTS are one or more with commas between; TEXTS.0 holds what
+   export/runner.py's write_texts wrote for the first of them, TEXTS.1 for the
+   second. An input that has more texts than the first is a matrix of as many
+   rows. VECTORS gets two int64, rows and width, and then the rows in
+   float32. */
 
 #include <stdint.h>
 #include <stdio.h>
@@ -31,12 +34,16 @@ static uint64_t number(FILE *file) {
   return value;
 }
 
-static TF_Tensor *read_texts(const char *path) {
+static TF_Tensor *read_texts(const char *texts_of, int which, int64_t *rows) {
+  char path[4096];
+  snprintf(path, sizeof path, "%s.%d", texts_of, which);
   FILE *file = fopen(path, "rb");
   if (!file) fail("TEXTS cannot be read");
   int64_t count = (int64_t)number(file);
-  TF_Tensor *tensor =
-      TF_AllocateTensor(TF_STRING, &count, 1, count * sizeof(TF_TString));
+  if (which == 0) *rows = count;
+  int64_t shape[] = {*rows, *rows ? count / *rows : 0};
+  TF_Tensor *tensor = TF_AllocateTensor(
+      TF_STRING, shape, count == *rows ? 1 : 2, count * sizeof(TF_TString));
   TF_TString *texts = TF_TensorData(tensor);
   for (int64_t i = 0; i < count; ++i) {
     size_t size = number(file);
@@ -50,14 +57,16 @@ static TF_Tensor *read_texts(const char *path) {
   return tensor;
 }
 
+enum { INPUTS = 8 };
+
 static TF_Output find(TF_Graph *graph, const char *name, int index) {
   TF_Output output = {TF_GraphOperationByName(graph, name), index};
-  if (!output.oper) fail("INPUT or OUTPUT is not in the graph");
+  if (!output.oper) fail("INPUTS or OUTPUT is not in the graph");
   return output;
 }
 
 int main(int argc, char **argv) {
-  if (argc < 7) fail("serve MODEL TEXTS VECTORS INPUT OUTPUT INDEX [LIBRARY]");
+  if (argc < 7) fail("serve MODEL TEXTS VECTORS INPUTS OUTPUT INDEX [LIBRARY]");
   TF_Status *status = TF_NewStatus();
   for (int i = 7; i < argc; ++i) {
     TF_LoadLibrary(argv[i], status);
@@ -70,16 +79,24 @@ int main(int argc, char **argv) {
       options, NULL, argv[1], tags, 1, graph, NULL, status);
   check(status, "loading");
 
-  TF_Output input = find(graph, argv[4], 0);
-  TF_Output output = find(graph, argv[5], atoi(argv[6]));
-  TF_Tensor *texts = read_texts(argv[2]), *vectors = NULL;
-  TF_SessionRun(session, NULL, &input, &texts, 1, &output, &vectors, 1, NULL,
-                0, NULL, status);
+  TF_Output inputs[INPUTS], output = find(graph, argv[5], atoi(argv[6]));
+  TF_Tensor *texts[INPUTS], *vectors = NULL;
+  int count = 0;
+  int64_t rows = 0;
+  for (char *name = strtok(argv[4], ","); name; name = strtok(NULL, ",")) {
+    if (count == INPUTS) fail("there are too many INPUTS");
+    inputs[count] = find(graph, name, 0);
+    texts[count] = read_texts(argv[2], count, &rows);
+    ++count;
+  }
+  TF_SessionRun(session, NULL, inputs, texts, count, &output, &vectors, 1,
+                NULL, 0, NULL, status);
   check(status, "running");
 
-  if (TF_TensorType(vectors) != TF_FLOAT || TF_NumDims(vectors) != 2)
+  int axes = TF_NumDims(vectors);
+  if (TF_TensorType(vectors) != TF_FLOAT || axes < 1 || axes > 2)
     fail("the output is no matrix of float32");
-  int64_t shape[] = {TF_Dim(vectors, 0), TF_Dim(vectors, 1)};
+  int64_t shape[] = {TF_Dim(vectors, 0), axes == 2 ? TF_Dim(vectors, 1) : 1};
   FILE *file = fopen(argv[3], "wb");
   if (!file) fail("VECTORS cannot be written");
   size_t size = (size_t)(shape[0] * shape[1]);

@@ -50,6 +50,12 @@ OTHERS = {
         'joined': tf.strings.join([texts, '|', pairs]),
         'longer': tf.strings.length(texts) > tf.strings.length(pairs),
     },
+    'choose': lambda texts, choices: {
+        'joined': tf.strings.join(
+            [tf.repeat(texts[:, None], choices.shape[1], 1), '|', choices]
+        ),
+        'choice': tf.argmax(tf.strings.length(choices), 1, tf.int32),
+    },
     'echo': lambda texts: {
         'texts': texts,
         'sizes': tf.strings.length(texts) - 4,
@@ -112,14 +118,14 @@ class Rest(http.server.BaseHTTPRequestHandler):
             self.wfile.write(text.encode('utf-8', 'surrogateescape'))
 
     def predict(self, path, request):
-        inputs = {
-            name: [
-                base64.b64decode(text['b64'], validate=True)
-                if isinstance(text, dict) else text.encode()
-                for text in texts
-            ]
-            for name, texts in request['inputs'].items()
-        }
+        def value(given):
+            if isinstance(given, list):
+                return [value(item) for item in given]
+            if isinstance(given, dict):
+                return base64.b64decode(given['b64'], validate=True)
+            return given.encode()
+
+        inputs = {k: value(given) for k, given in request['inputs'].items()}
         outputs = predict(*model_of(path), request['signature_name'], inputs)
         columns = {name: column(tensor) for name, tensor in outputs.items()}
         if len(columns) == 1:
@@ -294,6 +300,30 @@ class ClientTest(parameterized.TestCase):
             },
         )
         self.assertIs(found['longer'][0], True)
+
+    @both
+    def test_choices(self, protocol):
+        found = client.Client(URLS[protocol]).call(
+            'choose', texts=['one', '二'], choices=[['of', b'\xff'], ('', 'b')]
+        )
+        self.assertEqual(
+            found,
+            {
+                'joined': [['one|of', b'one|\xff'], ['二|', '二|b']],
+                'choice': [0, 1],
+            },
+        )
+
+    @both
+    def test_choices_that_are_none(self, protocol):
+        asked = client.Client(URLS[protocol])
+        for choices, error, words in (
+            ([['a', 'b'], ['c']], ValueError, 'lists of choices have differe'),
+            (['a', ['b']], TypeError, 'choices has to be a list of'),
+            ([[1, 2]], TypeError, 'choices has to be a list of'),
+        ):
+            with self.assertRaisesRegex(error, words):
+                asked.call('choose', texts=['a', 'b'], choices=choices)
 
     @both
     def test_no_texts(self, protocol):
@@ -489,10 +519,26 @@ class CommandTest(parameterized.TestCase):
             ],
         )
 
+    def test_lines_of_choices(self):
+        done = self.run_copy(
+            f'--url={URLS["http"]}', '--signature=choose', '--choices',
+            input=b'one\tof\tmany\ntwo\tlasting\tof\n',
+        )  # fmt: skip
+        self.assertEqual(done.stderr, b'')
+        self.assertEqual(
+            [json.loads(line) for line in done.stdout.splitlines()],
+            [
+                {'joined': ['one|of', 'one|many'], 'choice': 1},
+                {'joined': ['two|lasting', 'two|of'], 'choice': 0},
+            ],
+        )
+
     def test_complaints(self):
         for arguments, words in (
             (('--signature=nope', 'a'), b'error: http.* signature name.*nope'),
             (('--pair', 'a\tb', 'c'), b'error: text 2 has no tab'),
+            (('--choices', 'a'), b'error: text 1 has no tab, for --choices'),
+            (('--choices', 'a\tb', 'c\td\te'), b'error: lists of choices'),
             (('--url=here', 'a'), b"error: 'here' is neither"),
         ):
             done = self.run_copy(f'--url={URLS["http"]}', *arguments)

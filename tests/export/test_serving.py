@@ -15,7 +15,7 @@ from google.protobuf import text_format
 
 import infoword_tf
 from export import bundle, comparison, runner, serving_ops
-from tests.export import converted, protos, workdirs
+from tests.export import answering, converted, finetuned, protos, workdirs
 
 HERE = pathlib.Path(__file__).parent
 SERVING = HERE.parent.parent / 'export' / 'serving'
@@ -69,18 +69,25 @@ class CTest(parameterized.TestCase):
         shutil.copytree(MODEL, cls.folder / 'moved')
 
     def serve(
-        self, texts, loaded, model='moved', name='embed', output='embeddings'
-    ):
-        """[n, D] of a signature, and what the program says if it fails."""
+        self, texts, loaded, model='moved', name='embed', output='embeddings',
+        **more,
+    ):  # fmt: skip
+        """[n, D] of a signature, and what the program says if it fails.
+
+        more: by name, texts of its second input: as many, or K times as many.
+        """
         model = self.folder / model
         signature = serving_ops.read(model).signature_def[name]
         output, index = signature.outputs[output].name.split(':')
-        runner.write_texts(self.folder / 'texts', texts)
+        inputs = {'texts': texts, **more}
+        for number, content in enumerate(inputs.values()):
+            runner.write_texts(self.folder / f'texts.{number}', content)
+        operations = [signature.inputs[n].name.split(':')[0] for n in inputs]
         done = subprocess.run(
             [
                 self.folder / 'serve', model,
                 self.folder / 'texts', self.folder / 'vectors',
-                signature.inputs['texts'].name.split(':')[0], output, index,
+                ','.join(operations), output, index,
                 *loaded,
             ],
             capture_output=True,
@@ -141,6 +148,62 @@ class CTest(parameterized.TestCase):
         function = converted.served(kind)[signature]
         wanted = function(texts=tf.constant(texts))[output]
         self.assertLess(np.abs(found - wanted).max(), 1e-5)
+
+    @parameterized.product(
+        serving=list(serving_ops.TEXT_LIBRARIES),
+        asked=[
+            ('classes', 'classify', 'probabilities'),
+            ('pairs', 'classify_pairs', 'probabilities'),
+            ('number', 'regress', 'score'),
+            ('choices', 'choose', 'probabilities'),
+        ],
+    )
+    def test_fine_tuned(self, serving, asked):
+        kind, signature, output = asked
+        texts = [b'a cab.', b'', b'x y z ' * 40, *comparison.NASTY[:9]]
+        pairs = texts[::-1]
+        loaded = infoword_tf.load(finetuned.workdir(kind))
+        more, wanted = {
+            'classes': lambda: ({}, loaded.classify(texts)),
+            'pairs': lambda: ({'pairs': pairs}, loaded.classify(texts, pairs)),
+            'number': lambda: ({}, loaded.rate(texts)[:, None]),
+            'choices': lambda: (
+                {'choices': [x for both in zip(pairs, texts, strict=True)
+                             for x in both]},
+                loaded.choose(texts, [pairs, texts]),
+            ),
+        }[kind]()  # fmt: skip
+        found, error = self.serve(
+            texts,
+            libraries(serving),
+            finetuned.exported(kind),
+            signature,
+            output,
+            **more,
+        )
+        self.assertEqual(error, '')
+        self.assertLess(np.abs(found - wanted).max(), 1e-5)
+
+    @parameterized.product(
+        serving=list(serving_ops.TEXT_LIBRARIES),
+        kind=('null', 'conditional'),
+    )
+    def test_answers(self, serving, kind):
+        """Out of texts, which are the questions too."""
+        texts = [b'a statement, or a name. ' * 9, b'', *comparison.NASTY[:9]]
+        found, error = self.serve(
+            texts,
+            libraries(serving),
+            answering.exported(kind),
+            'answer',
+            'scores',
+            pairs=texts,
+        )
+        self.assertEqual(error, '')
+        wanted = answering.served(kind)['answer'](
+            texts=tf.constant(texts), pairs=tf.constant(texts)
+        )
+        self.assertLess(np.abs(found - wanted['scores']).max(), 1e-5)
 
     @parameterized.parameters(*serving_ops.TEXT_LIBRARIES)
     def test_bfloat16(self, serving):

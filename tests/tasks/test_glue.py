@@ -62,13 +62,14 @@ def setUpModule():
     finetuning.init()
 
 
-def run(name, *more):
+def run(name, *more, **ways):
     return finetuning.run(
         glue,
         f'--init={finetuning.init()}',
         f'--data_dir={DATA}',
         f'--workdir={FOLDER / name}',
         *more,
+        **ways,
     )
 
 
@@ -83,7 +84,7 @@ def predictions(path):
 
 class GlueTest(Checks, absltest.TestCase):
     def test_three_classes_and_two_dev_files(self):
-        done = run('mnli', '--task=mnli', '--epochs=1')
+        done = run('mnli', '--task=mnli', '--epochs=1', pictures=True)
         self.assertEqual(done.status, 0, done.err)
         said = last_line(done)
         self.assertEqual(said['task'], 'mnli')

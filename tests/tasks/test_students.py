@@ -1,5 +1,6 @@
 """tasks.distill on small tables: what is kept of a teacher, its students."""
 
+import dataclasses
 import errno
 import json
 import math
@@ -325,6 +326,17 @@ class StudentTest(Checks, parameterized.TestCase):
         self.assertEqual(last_line(done)['task'], 'rte')
         kept = json.loads((FOLDER / 'rte2' / 'metrics.json').read_text())
         self.assertIn('teacher_accuracy', kept)
+        found = Config.read(rte)
+        learned = Config.read(FOLDER / 'rte2').task
+        learned = dataclasses.replace(learned, name='qnli')
+        found.replace(task=learned).write(rte)
+        self.assert_complains(
+            finetuning.run(
+                distill, f'--teacher={rte}', '--task=rte',
+                f'--data_dir={FOLDER}/glue', f'--workdir={FOLDER}/none',
+            ),
+            'was fine-tuned on qnli, this is rte; name a teacher of the same',
+        )  # fmt: skip
 
     def test_another_teacher_is_another_run(self):
         other = make('other')
@@ -360,6 +372,7 @@ class SweepTest(absltest.TestCase):
     def train(self, labelled, decided):
         del labelled
         self.given.append(decided)
+        (pathlib.Path(decided['workdir']) / 'checkpoints').mkdir(parents=True)
         best = {'accuracy': len(self.given) / 10, 'matthews': 0}
         named = {f'heldout/label/{k}': v for k, v in best.items()}
         return {**named, 'step': 1}

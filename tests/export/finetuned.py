@@ -1,0 +1,124 @@
+"""Workdirs of several tasks, each fine-tuned by the real command once.
+
+They start from a tiny converted encoder, whose words are letters.
+"""
+
+import atexit
+import functools
+import pathlib
+import shutil
+import tempfile
+
+import numpy as np
+import tensorflow as tf
+from absl import flags
+from absl.testing import flagsaver
+
+from export import bundle
+from infoword_tf import convert, files
+from tasks import classify, finetune
+from tests import quick
+from tests.tasks import command
+from tests.weights import folders
+
+COLUMNS = ('first', 'second', 'third', 'kind', 'grade', 'right')
+# By name: flags of the command, and of the trainer.
+KINDS = {
+    'classes': (('--text=first', '--label=kind'), ('--label.mix',)),
+    'pairs': (
+        ('--text=first', '--pair=second', '--label=kind'),
+        ('--label.texts=both_ways', '--label.pooler=tanh'),
+    ),
+    'number': (('--text=first', '--label=grade', '--regress'), ()),
+    'numbers': (
+        ('--text=first', '--pair=second', '--label=grade', '--regress'), ()
+    ),
+    'choices': (
+        ('--text=first', '--choices=second,third', '--label=right'), ()
+    ),
+}  # fmt: skip
+TRAINER = (
+    '--steps=4',
+    '--batch_size=8',
+    '--seq_len=16',
+    '--precision=float32',
+    '--learning_rate=0.01',
+    '--warmup_steps=0',
+)
+
+
+@functools.cache
+def folder():
+    """Where all of them lie, for as long as the process lives."""
+    made = tempfile.mkdtemp()
+    atexit.register(shutil.rmtree, made, ignore_errors=True)
+    return pathlib.Path(made)
+
+
+@functools.cache
+def data():
+    """Tables of all kinds in one: a training file and a dev file."""
+    random = np.random.default_rng(0)
+    paths = []
+    for name, count in (('train', 24), ('dev', 12)):
+        lines = ['\t'.join(COLUMNS)]
+        for number in range(count):
+            first, second, third = (
+                ' '.join(random.choice(list('abcdxyz'), random.integers(1, 9)))
+                for _ in range(3)
+            )
+            kind = ('bad', 'fair', 'good')[number % 3]
+            grade = f'{len(first) / 4:.2f}'
+            right = ('second', 'third')[number % 2]
+            cells = (first, second, third, kind, grade, right)
+            lines.append('\t'.join(cells))
+        paths.append(folder() / f'{name}.tsv')
+        paths[-1].write_text('\n'.join(lines) + '\n')
+    return paths
+
+
+@functools.cache
+def start():
+    """The workdir that all start from."""
+    source = folders.write(folder() / 'source', 'bert')
+    convert.convert(source, folder() / 'start')
+    return folder() / 'start'
+
+
+@functools.cache
+def workdir(kind):
+    """A fine-tuned workdir."""
+    task, trainer = KINDS[kind]
+    train, dev = data()
+    path = folder() / kind / 'workdir'
+    given = [f'--init={start()}', f'--workdir={path}', *TRAINER, *trainer]
+    with quick.small(), flagsaver.flagsaver():
+        finetune.set_defaults()
+        flags.FLAGS(['classify', *given])
+        done = command.run(
+            classify, f'--train={train}', f'--dev={dev}', *task
+        )
+    assert done.status == 0, done.err
+    # A few steps leave scores so close that mistakes would not be seen.
+    weights = files.read_tensors(path / 'weights.safetensors')
+    for name, value in weights.items():
+        if name.startswith('objectives/') and name.endswith('/kernel'):
+            weights[name] = value * 20
+    files.write_tensors(path / 'weights.safetensors', weights)
+    return path
+
+
+def exported(kind, precision='float32'):
+    """A version of it."""
+    path = folder() / kind / precision
+    if not path.exists():
+        bundle.write(workdir(kind), path, 1, precision)
+    return path / '1'
+
+
+@functools.cache
+def served(kind, precision='float32'):
+    """Its functions."""
+    import tensorflow_text  # noqa: F401  (its operations are in the graph)
+
+    return tf.saved_model.load(str(exported(kind, precision))).signatures

@@ -1,0 +1,264 @@
+"""Exports of fine-tuned workdirs: classes, numbers and choices of strings."""
+
+import sys
+
+import numpy as np
+import tensorflow as tf
+from absl.testing import absltest, parameterized
+
+import infoword_tf
+from export import card, comparison, serving_ops, verify
+from infoword_tf.config import Config, read_exported
+from tests.export import finetuned, protos
+from tests.tasks import command
+
+TEXTS = ['a c x', 'z b b y d', '', 'x y z ' * 20]
+PAIRS = ['b a', 'a b c d x y z x y z a b c d', 'z', '']
+# By kind, what its row answers.
+SIGNATURES = {
+    'classes': 'classify',
+    'pairs': 'classify_pairs',
+    'number': 'regress',
+    'numbers': 'regress_pairs',
+    'choices': 'choose',
+}
+
+
+def loaded(kind):
+    return infoword_tf.load(finetuned.workdir(kind))
+
+
+def ask(kind, texts=TEXTS, pairs=PAIRS, precision='float32'):
+    """What the export says of texts; the choices are the pair and the text."""
+    function = finetuned.served(kind, precision)[SIGNATURES[kind]]
+    given = {'texts': texts, 'pairs': pairs}
+    given['choices'] = list(zip(pairs, texts, strict=True))
+    names = function.structured_input_signature[1]
+    answer = function(**{n: tf.constant(given[n], tf.string) for n in names})
+    return {output: tensor.numpy() for output, tensor in answer.items()}
+
+
+def in_python(kind, texts=TEXTS, pairs=PAIRS):
+    """The same by `Loaded`: the name of an output, and its value."""
+    model = loaded(kind)
+    if kind == 'choices':
+        return 'probabilities', model.choose(texts, [pairs, texts])
+    second = pairs if kind in ('pairs', 'numbers') else None
+    if 'number' in kind:
+        return 'score', model.rate(texts, second)
+    return 'probabilities', model.classify(texts, second)
+
+
+class FinetunedTest(command.Checks, parameterized.TestCase):
+    @parameterized.parameters(*SIGNATURES)
+    def test_what_it_was_trained_on_is_asked(self, kind):
+        self.assertEqual(
+            set(finetuned.served(kind)),
+            {'serving_default', 'embed', 'tokens', SIGNATURES[kind]},
+        )
+        self.assertEmpty(serving_ops.unservable(finetuned.exported(kind)))
+        found = ask(kind)
+        output, wanted = in_python(kind)
+        np.testing.assert_allclose(found[output], wanted, atol=1e-5)
+        self.assertGreater(np.ptp(wanted), 1e-3)  # mistakes would be seen
+        if kind == 'choices':
+            np.testing.assert_array_equal(found['choice'], wanted.argmax(1))
+            self.assertEqual(found['choice'].dtype, np.int32)
+        elif 'labels' in found:
+            names = [b'bad', b'fair', b'good']
+            np.testing.assert_array_equal(found['labels'], [names] * 4)
+            np.testing.assert_array_equal(
+                found['label'], [names[i] for i in wanted.argmax(1)]
+            )
+
+    @parameterized.parameters(*SIGNATURES)
+    def test_no_texts(self, kind):
+        function = finetuned.served(kind)[SIGNATURES[kind]]
+        given = {
+            name: tf.zeros([0, 3][: len(spec.shape)], tf.string)
+            for name, spec in function.structured_input_signature[1].items()
+        }
+        for output, tensor in function(**given).items():
+            self.assertEqual(tensor.shape[0], 0, output)
+
+    def test_both_ways_are_summed(self):
+        """By its definition, from scores of each order."""
+        model = loaded('pairs')
+        a, b = tf.constant(TEXTS), tf.constant(PAIRS)
+        wanted = sum(
+            model.class_scores(*model.laid_out(*sides)).numpy()
+            for sides in ((a, b), (b, a))
+        )
+        np.testing.assert_allclose(ask('pairs')['scores'], wanted, atol=1e-5)
+        turned = ask('pairs', PAIRS, TEXTS)['scores']
+        np.testing.assert_allclose(turned, wanted, atol=1e-5)
+
+    def test_a_choice_is_by_the_score_of_its_text(self):
+        model = loaded('choices')
+        scores = [
+            model.text_scores(tf.constant(TEXTS), tf.constant(second))
+            for second in (PAIRS, TEXTS)
+        ]
+        odds = np.exp(np.concatenate(scores, axis=1))
+        np.testing.assert_allclose(
+            ask('choices')['probabilities'],
+            odds / odds.sum(axis=1, keepdims=True),
+            atol=1e-5,
+        )
+
+    def test_more_texts_than_a_chunk_holds(self):
+        texts, pairs = TEXTS * 300, PAIRS * 300
+        found = ask('pairs', texts, pairs)['scores']
+        wanted = np.tile(ask('pairs')['scores'], (300, 1))
+        np.testing.assert_allclose(found, wanted, atol=1e-5)
+
+    @parameterized.parameters('number', 'choices')
+    def test_a_process_without_this_project(self, kind):
+        batches = {
+            'all': [*(text.encode() for text in TEXTS), *comparison.NASTY[:6]],
+            'none': [],
+        }
+        found, report = comparison.run_elsewhere(
+            finetuned.exported(kind), batches, sys.executable
+        )
+        self.assertNotIn('infoword_tf', report['imported'])
+        names = [*finetuned.served(kind)]
+        for batch, content in batches.items():
+            wanted = comparison.in_python(loaded(kind), content, names)
+            gaps = comparison.difference(found[batch], wanted, 1e-5)
+            self.assertTrue(
+                any(name.startswith(SIGNATURES[kind]) for name in gaps)
+            )
+            self.assertLessEqual(max(gaps.values()), 1e-5, gaps)
+
+    def test_verify(self):
+        """Nasty texts and their pairs, where no project is."""
+        done = command.run(
+            verify, f'--model={finetuned.exported("pairs")}',
+            f'--init={finetuned.workdir("pairs")}', '--texts=20',
+        )  # fmt: skip
+        self.assertEqual(done.status, 0, done.out + done.err)
+        self.assertIn('classify_pairs/probabilities  ', done.out)
+
+    @parameterized.parameters('number', 'choices')
+    def test_other_weights_are_seen(self, kind):
+        """By what `verify` compares."""
+        model, name = loaded(kind), SIGNATURES[kind]
+        content = [text.encode() for text in TEXTS]
+        before = comparison.in_python(model, content, [name])
+        for path, variable in model.model.variables.items():
+            if path.startswith('objectives/') and path.endswith('/kernel'):
+                variable.assign(variable / 2)
+        after = comparison.in_python(model, content, [name])
+        gaps = comparison.difference(after, before, 1e-5)
+        self.assertLen(gaps, 1)
+        self.assertGreater(min(gaps.values()), 1e-3)
+
+    @parameterized.parameters('pairs', 'number')
+    def test_bfloat16(self, kind):
+        output, wanted = in_python(kind)
+        found = ask(kind, precision='bfloat16')[output]
+        self.assertEqual(found.dtype, np.float32)
+        gap = np.abs(found - wanted).max() / max(1, np.abs(wanted).max())
+        self.assertBetween(gap, 1e-6, 0.1)
+
+    def test_other_examples_than_those_it_was_trained_on(self):
+        for kind, call in (('classes', 'classify'), ('number', 'rate')):
+            with self.assertRaisesRegex(ValueError, 'examples of one text'):
+                getattr(loaded(kind), call)(TEXTS, PAIRS)
+        for kind, call in (('pairs', 'classify'), ('numbers', 'rate')):
+            with self.assertRaisesRegex(ValueError, 'examples of two texts'):
+                getattr(loaded(kind), call)(TEXTS)
+
+    def test_the_config_says_what_labels_taught(self):
+        config = Config.read(finetuned.workdir('numbers'))
+        train, dev = map(str, finetuned.data())
+        self.assertEqual(config.task.row, 'score')
+        self.assertTrue(config.task.pairs)
+        self.assertEqual(config.task.metrics, ('spearman', 'pearson'))
+        self.assertEqual(config.task.data, {'train': train, 'heldout': dev})
+        self.assertEqual(config.task.sizes, {'train': 24, 'heldout': 12})
+        self.assertEqual(Config.from_json(config.to_json()), config)
+        self.assertFalse(Config.read(finetuned.workdir('number')).task.pairs)
+        self.assertIsNone(Config.read(finetuned.start()).task)
+        with self.assertRaisesRegex(ValueError, 'is no config of version'):
+            Config.from_json({**config.to_json(), 'task': {'name': 'x'}})
+
+    @parameterized.parameters(*SIGNATURES)
+    def test_warm_up_asks_all(self, kind):
+        path = finetuned.exported(kind)
+        path /= 'assets.extra/tf_serving_warmup_requests'
+        asked = []
+        for record in tf.data.TFRecordDataset(str(path)).as_numpy_iterator():
+            log = protos.message('PredictionLog').FromString(record)
+            request = log.predict_log.request
+            name = request.model_spec.signature_name
+            if name != SIGNATURES[kind]:
+                continue
+            given = {k: tf.make_ndarray(v) for k, v in request.inputs.items()}
+            function = finetuned.served(kind)[name]
+            self.assertEqual(
+                {k: v.ndim for k, v in given.items()},
+                {k: len(spec.shape) for k, spec in
+                 function.structured_input_signature[1].items()},
+            )  # fmt: skip
+            function(**{k: tf.constant(v) for k, v in given.items()})
+            asked.append(len(given['texts']))
+        self.assertEqual(asked, [1, 32])
+
+    @parameterized.parameters(
+        ('classes', '`classify`: which label a text has, of `bad`, `fair`',
+         '"instances": ["a text to classify"]'),
+        ('pairs', '`classify`: which label a text and another has',
+         '`classify_pairs` takes as many `pairs` too'),
+        ('number', '`classify`: a number for a text.',
+         '| `score` | [B] | float32 | the number |'),
+        ('numbers', '`classify`: a number for a text and another.',
+         '`regress_pairs` takes as many `pairs` too'),
+        ('choices', '`classify`: which of several second texts goes with',
+         '| `probabilities` | [B, K] | float32 | of each choice |'),
+    )  # fmt: skip
+    def test_the_card(self, kind, asked, how):
+        text = (finetuned.exported(kind).parent / 'MODEL_CARD.md').read_text()
+        train, dev = finetuned.data()
+        for fact in (
+            '# Text encoder fine-tuned on classify, version 1',
+            asked,
+            how,
+            f'Trained on 24 examples (`{train}`)',
+            f'on 12 others (`{dev}`), by whose',
+            f'### `{SIGNATURES[kind]}`',
+            'On held-out examples.',
+            'Fine-tuning has changed its vectors',
+        ):
+            self.assertIn(fact, text)
+        bounded = 'number' not in kind
+        self.assertEqual('nats of a label' in text, bounded)
+        self.assertEqual('bounds no mutual information' in text, not bounded)
+        metrics = Config.read(finetuned.workdir(kind)).task.metrics
+        for metric in metrics:
+            self.assertRegex(text, rf'\| {metric} \| -?[01]\.\d{{4}} \|')
+
+    def test_the_card_has_nats_beside_their_ceiling(self):
+        config, export = read_exported(finetuned.exported('classes'))
+        for mi, said in (
+            (0.27, 'at least 0.270 nats of a label, of 1.080 that there are '
+             'to know (25%)'),
+            (-0.1, 'at least 0.000 nats of a label, of 1.080 that there are '
+             'to know (0%)'),
+        ):  # fmt: skip
+            metrics = {
+                'step': 3, 'heldout/label/mi': mi,
+                'heldout/label/ceiling': 1.08, 'heldout/label/accuracy': 0.5,
+                'heldout/label/matthews': 0.25,
+            }  # fmt: skip
+            text = card.render(config, export, None, '', metrics)
+            self.assertIn(said, text)
+            self.assertIn('| accuracy | 0.5000 |\n| matthews | 0.2500 |', text)
+        text = card.render(config, export, None, '', {})
+        self.assertIn('## Task', text)
+        self.assertNotIn('nats of a label', text)
+
+
+if __name__ == '__main__':
+    absltest.main()

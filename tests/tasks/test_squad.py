@@ -1,0 +1,224 @@
+"""tasks.squad on small files of real text: what a run leaves."""
+
+import importlib.util
+import json
+import re
+from pydoc_data import topics
+
+import numpy as np
+from absl import flags
+from absl.testing import absltest, flagsaver, parameterized
+
+import infoword_tf
+from infoword_tf import files
+from infoword_tf.config import Config
+from tasks import squad, squad_scores
+from tests import places
+from tests.runs import records
+from tests.tasks import finetuning
+from tests.tasks.command import Checks
+from tests.tasks.finetuning import last_line
+from tests.tasks.squad_files import asked, question, write
+
+SENTENCE = re.compile(r'[A-Z][^.]{20,120}\.')
+
+
+def paragraphs(topic, count, unanswered=0):
+    """Real ones; a question asks for the third word of a sentence."""
+    text = ' '.join(topics.topics[topic].split())
+    found = SENTENCE.findall(text)[: 3 * count]
+    for number in range(count):
+        three = found[3 * number : 3 * number + 3]
+        context = ' '.join(three)
+        words = three[number % 3].split()
+        name = f'{topic}-{number}'
+        qas = [asked(context, words[2], ' '.join(words[:2]), name)]
+        qas[0]['answers'][0]['answer_start'] = context.index(
+            words[2], context.index(three[number % 3])
+        )
+        if number < unanswered:
+            qas.append(question(f'{name}-none', 'why', is_impossible=True))
+        yield context, *qas
+
+
+def setUpModule():
+    global FOLDER
+    FOLDER = places.make()
+    write(FOLDER / 'train.json', *paragraphs('assignment', 8))
+    write(FOLDER / 'dev.json', *paragraphs('specialnames', 6))
+    write(FOLDER / 'train2.json', *paragraphs('assignment', 8, 4))
+    write(FOLDER / 'dev2.json', *paragraphs('specialnames', 6, 3))
+    finetuning.init()
+
+
+def run(name, *more, version='', train=None):
+    return finetuning.run(
+        squad,
+        f'--init={finetuning.init()}',
+        f'--train={train or FOLDER / f"train{version}.json"}',
+        f'--dev={FOLDER / f"dev{version}.json"}',
+        f'--workdir={FOLDER / name}',
+        '--seq_len=40',
+        '--span.stride=12',
+        '--batch_size=4',
+        *(['--version2'] if version else []),
+        *more,
+    )
+
+
+def read(name, file):
+    return json.loads((FOLDER / name / file).read_text())
+
+
+def dataset(version=''):
+    return json.loads((FOLDER / f'dev{version}.json').read_text())['data']
+
+
+def golds(version=''):
+    return {
+        qa['id']: [answer['text'] for answer in qa['answers']]
+        for article in dataset(version)
+        for paragraph in article['paragraphs']
+        for qa in paragraph['qas']
+    }
+
+
+class SquadTest(Checks, parameterized.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        cls.done = run('plain')
+
+    def test_scores_are_of_the_predictions_that_it_writes(self):
+        self.assertEqual(self.done.status, 0, self.done.err)
+        said = last_line(self.done)
+        found = read('plain', 'predictions.json')
+        scores = squad_scores.scores(golds(), found)
+        self.assertAlmostEqual(said['f1'], scores['f1'], places=3)
+        self.assertAlmostEqual(said['exact'], scores['exact_match'], places=3)
+        self.assertFalse((FOLDER / 'plain' / 'null_odds.json').exists())
+        # And they are those by which the weights were chosen.
+        best = max(
+            (r for r in records(FOLDER / 'plain') if 'heldout/span/f1' in r),
+            key=lambda record: record['heldout/span/f1'],
+        )
+        self.assertEqual(said['step'], best['step'])
+        self.assertAlmostEqual(said['f1'], best['heldout/span/f1'], places=3)
+        self.assertEqual(read('plain', 'metrics.json')['f1'], said['f1'])
+
+    def test_the_official_script_says_the_same(self):
+        if importlib.util.find_spec('official') is None:
+            self.skipTest('tf-models-official is not installed')
+        from official.nlp.tools import squad_evaluate_v1_1
+
+        said = last_line(self.done)
+        found = squad_evaluate_v1_1.evaluate(
+            dataset(), read('plain', 'predictions.json')
+        )
+        self.assertAlmostEqual(said['f1'], 100 * found['final_f1'], places=3)
+
+    def test_answers_are_parts_of_their_contexts(self):
+        best = read('plain', 'nbest.json')
+        for article in dataset():
+            for paragraph in article['paragraphs']:
+                raw = paragraph['context'].encode()
+                for qa in paragraph['qas']:
+                    self.assertNotEmpty(best[qa['id']])
+                    for answer in best[qa['id']]:
+                        self.assertEqual(
+                            raw[answer['begin'] : answer['end']].decode(),
+                            answer['text'],
+                        )
+                    shares = [a['probability'] for a in best[qa['id']]]
+                    self.assertAlmostEqual(sum(shares), 1, places=4)
+
+    def test_windows_are_said_and_mi_is_measured(self):
+        self.assertRegex(self.done.out, r'dev.json: 6 questions in \d+ windows')
+        said = last_line(self.done)
+        self.assertAlmostEqual(
+            said['mi'], said['ceiling'] - said['loss'], places=4
+        )
+        self.assertEqual(Config.read(FOLDER / 'plain').max_length, 40)
+
+    def test_the_same_command_trains_nothing(self):
+        before = files.read_tensors(FOLDER / 'plain' / 'weights.safetensors')
+        again = run('plain')
+        self.assertEqual(again.status, 0, again.err)
+        self.assertEqual(last_line(again)['f1'], last_line(self.done)['f1'])
+        after = files.read_tensors(FOLDER / 'plain' / 'weights.safetensors')
+        for path, value in before.items():
+            np.testing.assert_array_equal(value, after[path])
+
+    def test_questions_without_an_answer(self):
+        done = run('two', '--span.end=conditional', version='2')
+        self.assertEqual(done.status, 0, done.err)
+        said = last_line(done)
+        found, odds = (
+            read('two', name) for name in ('predictions.json', 'null_odds.json')
+        )
+        scores = squad_scores.scores2(golds('2'), found)
+        for name in ('f1', 'exact', 'HasAns_f1', 'NoAns_exact'):
+            self.assertAlmostEqual(said[name], scores[name], places=3)
+        threshold = Config.read(FOLDER / 'two').null_threshold
+        self.assertEqual(said['null_threshold'], threshold)
+        self.assertEqual(
+            {name: text == '' for name, text in found.items()},
+            {name: value > threshold for name, value in odds.items()},
+        )
+        # Whatever is served says nothing there too.
+        loaded = infoword_tf.load(FOLDER / 'two')
+        paragraph = dataset('2')[0]['paragraphs'][0]
+        for qa in paragraph['qas']:
+            (reply,) = loaded.answer([qa['question']], [paragraph['context']])
+            self.assertEqual(reply.text, found[qa['id']])
+            self.assertAlmostEqual(reply.null_odds, odds[qa['id']], places=4)
+        # The best threshold is no worse than any.
+        texts = {
+            name: next((a['text'] for a in best if a['text']), '')
+            for name, best in read('two', 'nbest.json').items()
+        }
+        for other in [*odds.values(), -1e30]:
+            kept = {n: '' if odds[n] > other else t for n, t in texts.items()}
+            self.assertLessEqual(
+                squad_scores.scores2(golds('2'), kept)['f1'],
+                said['f1'] + 1e-3,
+            )
+
+    def test_beside_other_rows(self):
+        """Their text is the contexts, where no corpus is named."""
+        done = run('sum', '--objectives=span:1,mlm:0.1', '--epochs=1')
+        self.assertEqual(done.status, 0, done.err)
+        self.assertIn('heldout/mlm/mi', read('sum', 'metrics.json'))
+
+    def test_some_of_the_questions(self):
+        done = run('some', '--examples=5', '--dev_examples=3', '--epochs=1')
+        self.assertIn('train.json: 5 questions', done.out)
+        self.assertLen(read('some', 'predictions.json'), 3)
+
+    @parameterized.parameters(
+        (['--objectives=mlm'], 'the task squad trains span'),
+        (['--init='], '--init is missing'),
+        (['--train='], '--train is missing'),
+        (['--dev=nowhere.json'], 'nowhere.json: there is no such file'),
+    )
+    def test_complaints(self, more, message):
+        self.assert_complains(run('never', *more), message)
+
+    def test_files_of_the_other_version(self):
+        done = run('never', train=FOLDER / 'train2.json')
+        self.assert_complains(done, r'train2.json, data\[0\].*--version2')
+
+    def test_a_workdir_of_another_task(self):
+        done = run('plain', '--version2', version='2')
+        self.assert_complains(done, 'other flags')
+
+    def test_defaults(self):
+        with flagsaver.flagsaver():
+            squad.set_defaults()
+            flags.FLAGS(['squad'])
+            self.assertEqual(flags.FLAGS.seq_len, 384)
+            self.assertEqual(flags.FLAGS.optimizer, 'adamw')
+
+
+if __name__ == '__main__':
+    absltest.main()
