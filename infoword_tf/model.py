@@ -120,6 +120,9 @@ class Model:
             self.objectives[row] = objective
             self.weights[row] = entry.weight
             self.reads[row] = TABLE[row].reads(entry.settings)
+        for row, objective in self.objectives.items():
+            if head := TABLE[row].head:
+                objective.score_with(self.objectives[head])
         self.dense: list[Dense] = []
         width = self.encoder.width
         for i, layer in enumerate(config.dense):
@@ -349,7 +352,8 @@ class Model:
             view = _one_by_one(view)
         some = [view.places[row] for row in rows if row in view.places]
         everywhere = len(some) < len(rows)
-        all_layers = any(reads.layers for reads in rows.values())
+        wanted = {reads.layers for reads in rows.values()}
+        all_layers = True in wanted or ('below' in wanted and 'below')
         more = {}  # what not every encoder has
         if any(reads.states == 'queries' for reads in rows.values()):
             more['queries'] = True
@@ -389,9 +393,10 @@ class Model:
                 states = states[:, begin:end]
             layers = None
             if reads.layers:
+                depth = self.encoders[encoder].depth
                 layers = [
                     parted(x if places is None else take(x, places))
-                    for x in encoded.layers
+                    for x in encoded.layers[: depth + (reads.layers is True)]
                 ]
             found[row] = Encoded(parted(states), layers)
         return found, encoded.state
@@ -417,7 +422,7 @@ class Model:
         own = None if key is None else dropout.fold_in(key, replicas.id)
         encoded, memories = self.encode(views, own, state)
         common = dropout.new_key(HELDOUT_KEY) if key is None else key
-        return {
+        found = {
             row: Batch(
                 views,
                 encoded[row],
@@ -429,7 +434,11 @@ class Model:
                 limit=(limits or {}).get(row),
             )
             for row in self.objectives
-        }, memories
+        }
+        for row in found:
+            if head := TABLE[row].head:
+                found[row] = found[row]._replace(head=found[head])
+        return found, memories
 
     def outcomes(
         self,

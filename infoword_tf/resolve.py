@@ -14,7 +14,7 @@ from infoword_tf.config import Config, EncoderConfig, RowConfig, TokenizerConfig
 from infoword_tf.encoders import ENCODERS
 from infoword_tf.layers.pooling import LEARNED
 from infoword_tf.model import companions_of
-from infoword_tf.objectives import SUMS, TABLE, Vector, parse
+from infoword_tf.objectives import SUMS, TABLE, Vector, built, parse
 from infoword_tf.plan import (
     Plan,
     encoder_arguments,
@@ -159,7 +159,7 @@ def _complaint(choices: Choices, message: str) -> UsageError:
 
 
 def resolve_rows(choices: Choices) -> dict[str, RowConfig]:
-    """The rows of a sum whose weight is above 0, with all their settings.
+    """The rows of a sum that are built, with all their settings.
 
     Those of a named sum are its publication's, where no flag says otherwise.
 
@@ -175,8 +175,7 @@ def resolve_rows(choices: Choices) -> dict[str, RowConfig]:
         row: RowConfig(
             weight, {name: s.default for name, s in settings_of(row).items()}
         )
-        for row, weight in sorted(weights.items())
-        if weight
+        for row, weight in sorted(built(weights).items())
     }
     named = SUMS.get(choices.objectives)
     chosen = {**(named.settings if named else {}), **choices.settings}

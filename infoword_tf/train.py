@@ -213,8 +213,12 @@ def train(
     check_finite(given)
     commands.require(given, workdir='a folder for this run')
     check_brought(given)
-    init = given['init']
-    resolved = resolve(choices(given), Config.read(init) if init else None)
+    init, started = given['init'], None
+    if labelled is not None and labelled.started is not None:
+        started = labelled.started.config
+    elif init:
+        started = Config.read(init)
+    resolved = resolve(choices(given), started)
 
     from infoword_tf.training.run import run
 

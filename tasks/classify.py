@@ -16,6 +16,7 @@ The last line of the output is one JSON object, also in WORKDIR/metrics.json.
 """
 
 import pathlib
+from collections.abc import Mapping
 from typing import Any
 
 from absl import flags
@@ -26,55 +27,94 @@ from tasks import finetune, measures, tables
 # Imported, they stand beside the trainer's, which have the same names.
 FLAGS = flags.FLAGS if __name__ == '__main__' else flags.FlagValues()
 
-TRAIN = flags.DEFINE_string(
-    'train', None, 'A table to train on.', flag_values=FLAGS)
-DEV = flags.DEFINE_string(
-    'dev', None, 'A table to choose the weights by.', flag_values=FLAGS)
-TEXT = flags.DEFINE_string(
-    'text', 'text', 'Column of the text.', flag_values=FLAGS)
-PAIR = flags.DEFINE_string(
-    'pair', None, 'Column of a second text.', flag_values=FLAGS)
-CHOICES = flags.DEFINE_list(
-    'choices', [], 'Columns of second texts of which one is right.',
-    flag_values=FLAGS)
-LABEL = flags.DEFINE_string(
-    'label', 'label', 'Column of the label.', flag_values=FLAGS)
-REGRESS = flags.DEFINE_bool(
-    'regress', False, 'Labels are numbers.', flag_values=FLAGS)
-METRIC = flags.DEFINE_enum(
-    'metric', None, list(measures.MEASURES), 'By what the weights are chosen; '
-    'by default accuracy, or spearman of numbers.', flag_values=FLAGS)
+
+
+def define(values: flags.FlagValues) -> None:
+    """Defines the flags that say which examples are read."""
+    flags.DEFINE_string(
+        'train', None, 'A table to train on.', flag_values=values)
+    flags.DEFINE_string(
+        'dev', None, 'A table to choose the weights by.', flag_values=values)
+    flags.DEFINE_string(
+        'text', 'text', 'Column of the text.', flag_values=values)
+    flags.DEFINE_string(
+        'pair', None, 'Column of a second text.', flag_values=values)
+    flags.DEFINE_list(
+        'choices', [], 'Columns of second texts of which one is right.',
+        flag_values=values)
+    flags.DEFINE_string(
+        'label', 'label', 'Column of the label.', flag_values=values)
+    flags.DEFINE_bool(
+        'regress', False, 'Labels are numbers.', flag_values=values)
+    flags.DEFINE_enum(
+        'metric', None, list(measures.MEASURES), 'By what the weights are '
+        'chosen; by default accuracy, or spearman of numbers.',
+        flag_values=values)
+
+
+define(FLAGS)
 finetune.define(FLAGS)
 
 
-def read(path: str) -> tables.Rows:
-    """A labelled table, as the flags say.
+def read(
+    path: str, own: Mapping[str, Any], labelled: bool = True
+) -> tables.Rows:
+    """A table, as the flags say.
+
+    Args:
+        path: of the table.
+        own: flags of `define`, by name.
+        labelled: whether its labels are read.
 
     Raises:
         UsageError: flags that do not go together.
         ValueError: the table cannot be read, with file and line.
     """
-    if CHOICES.value and (PAIR.value or REGRESS.value):
+    choices = own['choices']
+    if choices and (own['pair'] or own['regress']):
         raise commands.UsageError(
             '--choices says what the label is one of; leave out --pair and '
             '--regress'
         )
-    if len(CHOICES.value) == 1:
+    if len(choices) == 1:
         raise commands.UsageError(
-            f'--choices={CHOICES.value[0]}: name two columns or more'
+            f'--choices={choices[0]}: name two columns or more'
         )
     return tables.rows_of(
         tables.open_table(path),
-        TEXT.value,
-        PAIR.value,
-        LABEL.value,
-        REGRESS.value,
-        CHOICES.value,
+        own['text'],
+        own['pair'],
+        own['label'] if labelled else None,
+        own['regress'],
+        choices,
     )
 
 
-def task_of(rows: tables.Rows) -> finetune.Task:
+def parts_of(own: Mapping[str, Any]) -> dict[str, tables.Rows]:
+    """Training and dev examples.
+
+    Args:
+        own: flags of `define`, by name.
+
+    Raises:
+        UsageError: they do not say where; see `read`.
+    """
+    commands.require(
+        own,
+        train='a table to train on',
+        dev='a table to choose the weights by',
+    )
+    return {
+        'train': read(own['train'], own), 'heldout': read(own['dev'], own)
+    }  # fmt: skip
+
+
+def task_of(rows: tables.Rows, own: Mapping[str, Any]) -> finetune.Task:
     """What is asked of a table.
+
+    Args:
+        rows: to train on.
+        own: flags of `define`, by name.
 
     Raises:
         ValueError: it has one class alone.
@@ -82,18 +122,18 @@ def task_of(rows: tables.Rows) -> finetune.Task:
     """
     metrics = ('accuracy', 'f1', 'matthews')
     labels: tuple[str, ...] = ()
-    if REGRESS.value:
+    if own['regress']:
         metrics = ('spearman', 'pearson')
-    elif CHOICES.value:
-        numbers = [str(i) for i in range(len(CHOICES.value))]
+    elif own['choices']:
+        numbers = [str(i) for i in range(len(own['choices']))]
         named = set(rows.labels) - set(numbers)
-        labels = tuple(CHOICES.value if named else numbers)
+        labels = tuple(own['choices'] if named else numbers)
         metrics = ('accuracy',)
     else:
         labels = tuple(tables.classes(rows))
         if len(labels) > 2:
             metrics = ('accuracy', 'matthews')
-    best = METRIC.value or metrics[0]
+    best = own['metric'] or metrics[0]
     if best not in metrics:
         raise commands.UsageError(
             f'--metric={best}: here there are {", ".join(metrics)}'
@@ -102,21 +142,20 @@ def task_of(rows: tables.Rows) -> finetune.Task:
     return finetune.Task('classify', (best, *others), labels)
 
 
-def run() -> dict[str, Any]:
-    """The whole command."""
-    own = FLAGS.flag_values_dict()
-    commands.require(
-        own,
-        train='a table to train on',
-        dev='a table to choose the weights by',
-    )
-    given = train.values()
-    commands.require(given, workdir='a folder for this run')
-    parts = {'train': read(TRAIN.value), 'heldout': read(DEV.value)}
-    task = task_of(parts['train'])
-    prepared = finetune.prepare(task, parts, given, own['examples'])
-    workdir, values = finetune.train_all(task, prepared, own)
-    out = pathlib.Path(given['workdir'])
+def answer(
+    workdir: pathlib.Path,
+    task: finetune.Task,
+    parts: Mapping[str, tables.Rows],
+    out: pathlib.Path,
+) -> None:
+    """Draws what the weights that stayed take for what.
+
+    Args:
+        workdir: of the run that was best.
+        task: what was asked.
+        parts: as `parts_of`.
+        out: where confusion.png goes.
+    """
     if task.labels:
         measures.draw_confusion(
             out / 'confusion.png',
@@ -124,6 +163,18 @@ def run() -> dict[str, Any]:
             task.targets(parts['heldout']),
             finetune.say(workdir, task, parts['heldout']),
         )
+
+
+def run() -> dict[str, Any]:
+    """The whole command."""
+    own, given = FLAGS.flag_values_dict(), train.values()
+    commands.require(given, workdir='a folder for this run')
+    parts = parts_of(own)
+    task = task_of(parts['train'], own)
+    prepared = finetune.prepare(task, parts, given, own['examples'])
+    workdir, values = finetune.train_all(task, prepared, own)
+    out = pathlib.Path(given['workdir'])
+    answer(workdir, task, parts, out)
     return finetune.finish(out, values)
 
 

@@ -22,7 +22,7 @@ from absl import flags
 from infoword_tf import commands, files, train
 from infoword_tf.config import Config, TaskConfig
 from infoword_tf.data import corpora
-from infoword_tf.objectives import parse
+from infoword_tf.objectives import TABLE, built, parse
 from infoword_tf.training.record import FREE
 from tasks import tables
 from tasks.measures import MEASURES
@@ -51,11 +51,26 @@ GRIDS: dict[str, dict[str, tuple[float, ...]]] = {
         'batch_size': (16, 32),
         'epochs': (2, 3, 4),
     },
+    # Sun et al. 2019, §4.2; 4 epochs are its --epochs. Runs that differ in
+    # their rate alone, which share their graphs, follow each other.
+    'pkd': {
+        'temperature': (5, 10, 20),
+        'alpha': (0.2, 0.5, 0.7),
+        'beta': (10, 100, 500, 1000),
+        'learning_rate': (5e-5, 2e-5, 1e-5),
+    },
 }
 
 
-def define(values: flags.FlagValues) -> None:
-    """Defines the flags that such commands have besides the trainer's."""
+def define(
+    values: flags.FlagValues, grids: Sequence[str] = ('infoword', 'bert')
+) -> None:
+    """Defines the flags that such commands have besides the trainer's.
+
+    Args:
+        values: where they are defined.
+        grids: of GRIDS, those whose flags they are.
+    """
     flags.DEFINE_float(
         'epochs', EPOCHS, 'How often each example is trained on; --steps '
         'instead says it in updates.', lower_bound=0.0, flag_values=values)
@@ -67,7 +82,7 @@ def define(values: flags.FlagValues) -> None:
         'numbers the smaller are among the larger.', lower_bound=1,
         flag_values=values)
     flags.DEFINE_enum(
-        'sweep', None, list(GRIDS), 'Train with every cell of a published '
+        'sweep', None, list(grids), 'Train with every cell of a published '
         'grid, and keep the best of all.', flag_values=values)
     flags.DEFINE_integer(
         'seeds', 1, 'Runs of each cell, from --seed on.', lower_bound=1,
@@ -196,10 +211,13 @@ class Prepared:
     Attributes:
         labelled: as `training.run.Labelled`.
         decided: by flag of the trainer, what the task decides.
+        decide: from the command's own flags, which a sweep may vary, to more
+            of the same.
     """
 
     labelled: Any
     decided: dict[str, Any]
+    decide: Callable[[Mapping[str, Any]], dict[str, Any]] = lambda own: {}
 
 
 def prepare(
@@ -207,6 +225,8 @@ def prepare(
     parts: Mapping[str, Rows],
     given: Mapping[str, Any],
     count: int | None = None,
+    started: Any = None,
+    extra: Rows | None = None,
 ) -> Prepared:
     """Lays examples out as the model of --init reads them.
 
@@ -215,6 +235,8 @@ def prepare(
         parts: 'train' and 'heldout'.
         given: by flag of the trainer, its value.
         count: of examples to train on; None: all.
+        started: what --init holds, where it is in memory.
+        extra: texts without labels, to train on besides.
 
     Raises:
         UsageError: --init is missing, or flags that do not go together.
@@ -225,7 +247,7 @@ def prepare(
     parts['train'] = tables.some(parts['train'], count)
     row = task.row
     objectives = given['objectives'] or row
-    if not parse(objectives).get(row):
+    if row not in built(parse(objectives)):
         raise commands.UsageError(
             f'--objectives={objectives}: the task {task.name} trains {row}; '
             f'write {row}:1 into the sum'
@@ -236,14 +258,21 @@ def prepare(
     targets = {part: task.targets(rows) for part, rows in parts.items()}
     if task.labels:
         check_classes(task, parts, targets)
+    if extra is not None:
+        nobody = np.full(len(extra.first), -1 if task.labels else np.nan)
+        targets['train'] = np.concatenate(
+            [targets['train'], nobody.astype(targets['train'].dtype)]
+        )
+        parts['train'] = tables.joined(parts['train'], extra)
     alone = texts_of(parts['train'], texts)
 
     import infoword_tf
     from infoword_tf.data.examples import lay_out
     from infoword_tf.training import fit
     from infoword_tf.training.run import Labelled, Shared
+    from infoword_tf.views.examples import is_known
 
-    loaded = infoword_tf.load(given['init'])
+    loaded = started or infoword_tf.load(given['init'])
     # What it is served with is what it was trained on.
     kept: dict[str, Any] = {
         'max_length': given['seq_len'],
@@ -267,8 +296,9 @@ def prepare(
     examples = {}
     digest = hashlib.blake2b(digest_size=16)
     for part, rows in parts.items():
+        known = targets[part][is_known(targets[part])]
         counts = (
-            {row: np.bincount(targets[part], minlength=len(task.labels))}
+            {row: np.bincount(known, minlength=len(task.labels))}
             if task.labels
             else {row: np.zeros(0, np.int64)}
         )
@@ -285,7 +315,9 @@ def prepare(
         for array in (examples[part].ids, examples[part].begins,
                       targets[part]):  # fmt: skip
             digest.update(np.ascontiguousarray(array).tobytes())
-    others = set(parse(objectives)) - {'label', 'score', 'span'}
+    others = any(
+        set(TABLE[other].views) != {'examples'} for other in parse(objectives)
+    )
     if others and not given['corpus']:
         decided |= own_text(parts)
     goal = fit.Goal(f'heldout/{row}/{task.metrics[0]}')
@@ -366,12 +398,13 @@ def train_once(
     Returns:
         The best record of metrics.jsonl.
     """
-    given = {**train.values(), **prepared.decided, **decided}
+    decided = {**prepared.decided, **prepared.decide(own), **decided}
+    given = {**train.values(), **decided}
     labelled = prepared.labelled
     found = pace(labelled.train.size, given, own['epochs'])
     goal = labelled.goal._replace(patience=own['patience_evals'])
     return train.train(
-        labelled._replace(goal=goal), {**prepared.decided, **found, **decided}
+        labelled._replace(goal=goal), {**found, **decided}
     )
 
 
@@ -413,8 +446,9 @@ def train_all(
         name = '-'.join(f'{key}={value:g}' for key, value in cell.items())
         for seed in seeds:
             folder = workdir / '-'.join(filter(None, (name, f'seed={seed}')))
-            here = {**own, **{k: v for k, v in cell.items() if k in own}}
-            decided = {k: v for k, v in cell.items() if k not in own}
+            # As a program a command has the trainer's flags too.
+            decided = {k: v for k, v in cell.items() if k in given}
+            here = {**own, **cell}
             steps = pace(
                 prepared.labelled.train.size,
                 {**given, **decided},
@@ -423,9 +457,8 @@ def train_all(
             best = done(folder, prepared, steps)
             if best is None:
                 print(f'{folder}:', flush=True)
-                best = train_once(
-                    prepared, here, seed=seed, workdir=str(folder), **decided
-                )
+                decided |= {'seed': seed, 'workdir': str(folder)}
+                best = train_once(prepared, here, **decided)
                 # It has ended, and a grid of them fills a disk.
                 shutil.rmtree(folder / checkpoint.FOLDER)
             runs.setdefault(name or 'all', []).append(
@@ -470,6 +503,11 @@ def done(
     ]  # fmt: skip
     if prepared.labelled.fingerprint not in str(old):
         differ.append('other examples')
+    differ += [
+        f'--{name} was {old.get(name)}, is {value}'
+        for name, value in prepared.decided.items()
+        if name not in train.values() and old.get(name) != value
+    ]
     # Elsewhere, or of no account.
     said = (*FREE, 'steps', 'seed', 'seeds', 'epochs', 'test')
     now, then = (

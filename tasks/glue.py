@@ -17,6 +17,7 @@ The last line of the output is one JSON object, also in WORKDIR/metrics.json.
 """
 
 import pathlib
+from collections.abc import Mapping
 from typing import Any
 
 from absl import flags
@@ -27,15 +28,22 @@ from tasks import finetune, glue_layout, measures
 # Imported, they stand beside the trainer's, which have the same names.
 FLAGS = flags.FLAGS if __name__ == '__main__' else flags.FlagValues()
 
-TASK = flags.DEFINE_enum(
-    'task', None, list(glue_layout.TASKS), 'Which of the nine.',
-    flag_values=FLAGS)
-DATA_DIR = flags.DEFINE_string(
-    'data_dir', None, 'The folder that holds CoLA/, RTE/ and so on, or '
-    'tfds:glue.', flag_values=FLAGS)
-TEST = flags.DEFINE_bool(
-    'test', True, 'Answer the test file too, where it is there.',
-    flag_values=FLAGS)
+
+
+def define(values: flags.FlagValues) -> None:
+    """Defines the flags that say which examples are read."""
+    flags.DEFINE_enum(
+        'task', None, list(glue_layout.TASKS), 'Which of the nine.',
+        flag_values=values)
+    flags.DEFINE_string(
+        'data_dir', None, 'The folder that holds CoLA/, RTE/ and so on, or '
+        'tfds:glue.', flag_values=values)
+    flags.DEFINE_bool(
+        'test', True, 'Answer the test file too, where it is there.',
+        flag_values=values)
+
+
+define(FLAGS)
 finetune.define(FLAGS)
 
 
@@ -48,8 +56,21 @@ def task_of(name: str) -> finetune.Task:
     )
 
 
-def parts_of(name: str, data_dir: str) -> dict[str, Any]:
-    """Training and dev examples, and those of other files that are there."""
+def parts_of(own: Mapping[str, Any]) -> dict[str, Any]:
+    """Training and dev examples, and those of other files that are there.
+
+    Args:
+        own: flags of `define`, by name.
+
+    Raises:
+        UsageError: they do not say where.
+    """
+    commands.require(
+        own,
+        task='one of GLUE, rte say',
+        data_dir="the folder of GLUE's data, or tfds:glue",
+    )
+    name, data_dir = own['task'], own['data_dir']
     found = {
         'train': glue_layout.read(name, data_dir, 'train'),
         'heldout': glue_layout.read(name, data_dir, 'dev'),
@@ -57,7 +78,7 @@ def parts_of(name: str, data_dir: str) -> dict[str, Any]:
     for split in ('dev_mm', 'test', 'test_mm'):
         if split not in glue_layout.TASKS[name].files:
             continue
-        if split.startswith('test') and not TEST.value:
+        if split.startswith('test') and not own['test']:
             continue
         try:
             found[split] = glue_layout.read(name, data_dir, split)
@@ -112,16 +133,10 @@ def answer(
 
 def run() -> dict[str, Any]:
     """The whole command."""
-    own = FLAGS.flag_values_dict()
-    commands.require(
-        own,
-        task='one of GLUE, rte say',
-        data_dir="the folder of GLUE's data, or tfds:glue",
-    )
-    given = train.values()
+    own, given = FLAGS.flag_values_dict(), train.values()
     commands.require(given, workdir='a folder for this run')
+    parts = parts_of(own)
     out = pathlib.Path(given['workdir'])
-    parts = parts_of(own['task'], own['data_dir'])
     task = task_of(own['task'])
     prepared = finetune.prepare(task, parts, given, own['examples'])
     workdir, values = finetune.train_all(task, prepared, own)

@@ -343,6 +343,24 @@ def some(rows: Rows, count: int | None, seed: int = 0) -> Rows:
     )
 
 
+def joined(rows: Rows, more: Rows) -> Rows:
+    """Two tables of the same columns as one, without labels."""
+
+    def both(first: Any, second: Any) -> Any:
+        return None if first is None else [*first, *second]
+
+    return Rows(
+        both(rows.first, more.first),
+        both(rows.second, more.second),
+        None,
+        None,
+        rows.where,
+        np.concatenate([rows.lines, more.lines]),
+        rows.choices
+        and list(map(both, rows.choices, more.choices)),
+    )
+
+
 def _place(table: Table, name: str) -> int:
     """Which column has a name."""
     if table.names.count(name) != 1:

@@ -106,7 +106,7 @@ def compute(folder):
             given = dict(file)
         own = {
             row: Statistics(*[given.pop(f'own:{row}')] * 2)
-            for row in ('label', 'span')
+            for row in ('label', 'soft', 'span')
         }
         statistics = Statistics(
             given.pop('training'),

@@ -32,6 +32,8 @@ DOCUMENTS = [
     ROOT / 'WORKSPACE.md',
     *sorted((ROOT / 'docs').glob('*.md')),
 ]
+# Modules whose flags are those of other commands too.
+SHARED = ('infoword_tf.train', 'tasks.finetune', 'tasks.glue', 'tasks.classify')
 LONGEST_README = 250  # lines: it is a page for newcomers
 
 
@@ -137,7 +139,10 @@ def quoted_python(text):
 
 @functools.cache
 def known_flags(module):
-    """Names of the flags that a command defines, settings of rows aside."""
+    """Names of the flags that a command has, settings of rows aside.
+
+    Its own, and those of the modules that it shares them with.
+    """
     path = ROOT / (module.replace('.', '/') + '.py')
     found = set()
     for node in ast.walk(ast.parse(path.read_text())):
@@ -150,6 +155,11 @@ def known_flags(module):
                     found |= known_flags(other)
             elif function.endswith('.add_argument'):
                 found.add(ast.literal_eval(node.args[0]).removeprefix('--'))
+        elif isinstance(node, ast.ImportFrom):
+            for alias in node.names:
+                shared = f'{node.module}.{alias.name}'
+                if shared in SHARED:
+                    found |= known_flags(shared)
     return found
 
 

@@ -11,7 +11,14 @@ from infoword_tf import resolve as resolving
 from infoword_tf.commands import UsageError
 from infoword_tf.config import Config
 from infoword_tf.encoders import ENCODERS
-from infoword_tf.objectives import SUMS, TABLE, Companion, Vector, parse
+from infoword_tf.objectives import (
+    SUMS,
+    TABLE,
+    Companion,
+    Vector,
+    built,
+    parse,
+)
 from infoword_tf.plan import settings_of
 from infoword_tf.resolve import Choices, resolve
 from infoword_tf.sizes import SIZES
@@ -290,7 +297,7 @@ class DefaultsTest(parameterized.TestCase):
         found = config_of(objectives)
         self.assertEqual(
             {row: entry.weight for row, entry in found.rows.items()},
-            parse(objectives),
+            built(parse(objectives)),
         )
         named = SUMS[objectives].settings if objectives in SUMS else {}
         for row, entry in found.rows.items():

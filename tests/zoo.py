@@ -186,6 +186,23 @@ CASES: dict[str, Case] = {
         encoder='relative',
         settings={'span.end': 'conditional', 'span.null': True},
     ),
+    'soft': Case('soft'),
+    'soft_code': Case(
+        'soft', settings={'soft.temperature': 2.0, 'soft.reduction': 'code'}
+    ),
+    'soft_lookup': Case('soft', encoder='lookup'),
+    'soft_relative': Case('soft', encoder='relative'),
+    'soft_score': Case('soft_score'),
+    'soft_score_lookup': Case('soft_score', encoder='lookup'),
+    'soft_score_relative': Case('soft_score', encoder='relative'),
+    'patience': Case('patience', layers=2),
+    'patience_code': Case(
+        'patience',
+        settings={'patience.width': 24, 'patience.reduction': 'code'},
+        layers=2,
+    ),
+    'patience_relative': Case('patience', encoder='relative', layers=2),
+    'pkd': Case('label:0.3,soft:0.7,patience:0.1', layers=2),
     'infoword_ict': Case('bert_nce:1,dim:0.8,ict:1', masking='spans'),
 }
 
@@ -250,6 +267,7 @@ def statistics() -> Statistics:
     answers = np.arange(2.0 * (BINS + 1))
     own = {
         'label': Statistics(classes, classes),
+        'soft': Statistics(classes, classes),
         'span': Statistics(answers, answers),
     }
     return Statistics(counts, counts, own=own)
@@ -329,10 +347,11 @@ def make_next_pairs(batch: int = 8, seed: int = 0) -> Pairs:
 
 
 def make_examples(
-    batch: int = 8, seed: int = 0, texts: int = 1
+    batch: int = 8, seed: int = 0, texts: int = 1, width: int = 16
 ) -> Labelled:
     """Random examples of as many texts, for every row that reads some.
 
+    A teacher's states are `width` wide, of one layer.
     They share rows, which two replicas do not divide.
     """
     random = np.random.default_rng(seed)
@@ -353,6 +372,11 @@ def make_examples(
             'label': random.integers(0, 2, batch).astype(np.int32),
             'score': random.standard_normal(batch).astype(np.float32),
             'span': np.stack([first + 1, last + 1, 0 * last], axis=1),
+            'soft': random.standard_normal((batch, 2)).astype(np.float32),
+            'soft_score': random.standard_normal(batch).astype(np.float32),
+            'patience': random.standard_normal(
+                (batch, texts, 1, width)
+            ).astype(np.float16),
         },
         {'span': np.stack([np.ones_like(context), 1 + context], axis=1)},
         texts=texts,
@@ -433,6 +457,9 @@ def views_of(
         row.settings.get('texts', 'joined') != 'joined'
         for row in resolved.rows.values()
     )
+    wide = max(
+        row.settings.get('width', 0) for row in resolved.rows.values()
+    )
     sources = {}
     for reading in resolved.plan.readings:
         how = dict(reading.arguments)
@@ -440,6 +467,7 @@ def views_of(
             del how['length']
         if reading.labelled:
             how['texts'] = 1 + several
+            how['width'] = wide or 16
         sources[reading] = Text(make[reading.source](batch, seed, **how))
     return Batches(sources, resolved.plan, SPECIALS, seed).views(0)
 

@@ -34,7 +34,7 @@ class Examples(NamedTuple):
         begins: [n K + 1] int64: text k of example i is `ids[begins[i K + k]:
             begins[i K + k + 1]]`.
         places: [n K] int32, where in each text the state is that sums it up.
-        targets: by row, [n, ...]: int32 or float32.
+        targets: by row, [n, ...], see `views.examples.Labelled`.
         candidates: by row, [n, 2] int32, see `views.examples.Labelled`.
         counts: by row, [C] int64: how often each b occurs.
         texts: K.

@@ -43,8 +43,8 @@ class Encoded(NamedTuple):
 
     Attributes:
         states: [B, Q, D] at the places asked for, [B, T, D] without places.
-        layers: all states [B, T, D], embeddings first (L + 1 of them), or
-            None where they were not asked for.
+        layers: all states [B, T, D], embeddings first (L + 1 of them, or L
+            below the last), or None where they were not asked for.
         state: what the next step remembers, as `Encoder.empty_state` has it,
             where a state was given; else None.
     """
@@ -141,7 +141,7 @@ class Encoder(keras.layers.Layer):
         inputs: Inputs,
         places: Tensor | None = None,
         key: Tensor | None = None,
-        all_layers: bool = False,
+        all_layers: bool | str = False,
         state: Any = None,
         advance: int | None = None,
         queries: bool = False,
@@ -153,7 +153,9 @@ class Encoder(keras.layers.Layer):
             places: [B, Q] int32: where states are wanted; the last layer then
                 computes these alone. None: everywhere.
             key: [2] uint32 for dropout, or None for inference.
-            all_layers: whether to return every layer's states too.
+            all_layers: whether to return every layer's states too; 'below':
+                of those below the last alone, which may then compute
+                `places` alone.
             state: of the step before; None: nothing is remembered.
             advance: how many of the first tokens the next step has behind it
                 (XLNet's reuse); None: all.

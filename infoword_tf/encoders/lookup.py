@@ -60,7 +60,7 @@ class Lookup(Encoder):
         inputs: Inputs,
         places: Tensor | None = None,
         key: Tensor | None = None,
-        all_layers: bool = False,
+        all_layers: bool | str = False,
     ) -> Encoded:
         """As `Encoder.call`."""
         self.check_inputs(inputs)
@@ -70,4 +70,5 @@ class Lookup(Encoder):
             x = ops.where(kept, x / (1 - self.rate), 0.0)
         x = ops.cast(x, self.compute_dtype)
         states = x if places is None else take(x, places)
-        return Encoded(states, [x] if all_layers else None)
+        layers = [x] if all_layers is True else []
+        return Encoded(states, layers if all_layers else None)

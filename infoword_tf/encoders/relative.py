@@ -184,7 +184,7 @@ class RelativeTransformer(Encoder):
         inputs: Inputs,
         places: Tensor | None = None,
         key: Tensor | None = None,
-        all_layers: bool = False,
+        all_layers: bool | str = False,
         state: Memory | None = None,
         advance: int | None = None,
         queries: bool = False,
@@ -254,7 +254,7 @@ class RelativeTransformer(Encoder):
         below = []
         for i, block in enumerate(self.blocks):
             below.append(x)
-            last = i == len(self.blocks) - 1 and not all_layers
+            last = i == len(self.blocks) - 1 and all_layers is not True
             streams = [] if last and queries else [(x, everywhere)]
             if last and places is not None and not queries:
                 streams = [(take(x, places), at_places)]
@@ -271,12 +271,15 @@ class RelativeTransformer(Encoder):
             )
             x = made[0]
             g = made[-1]
-        if all_layers and places is not None and not queries:
+        if all_layers is True and places is not None and not queries:
             g = take(x, places)
         states = drop(g, 3)
+        layers = None
+        if all_layers:
+            layers = [*below, x] if all_layers is True else below
         return Encoded(
             states,
-            [*below, x] if all_layers else None,
+            layers,
             None if memory is None else self._remember(memory, below, advance),
         )
 

@@ -146,7 +146,7 @@ class Transformer(Encoder):
         inputs: Inputs,
         places: Tensor | None = None,
         key: Tensor | None = None,
-        all_layers: bool = False,
+        all_layers: bool | str = False,
     ) -> Encoded:
         """As `Encoder.call`.
 
@@ -217,7 +217,7 @@ class Transformer(Encoder):
             allowed = as_numbers(allowed, self.compute_dtype)
         layers = [x]
         for i, block in enumerate(self.blocks):
-            last = i == len(self.blocks) - 1 and not all_layers
+            last = i == len(self.blocks) - 1 and all_layers is not True
             x = block(
                 x,
                 allowed=allowed,
@@ -225,7 +225,8 @@ class Transformer(Encoder):
                 key=keys[i],
                 length=rows,
             )
-            layers.append(x)
+            if all_layers and not last:
+                layers.append(x)
         if self.pre_norm:
             x = norm.norm(
                 x,
@@ -235,15 +236,16 @@ class Transformer(Encoder):
                 dtype=self.compute_dtype,
                 key=key,
             )
-            layers[-1] = x
+            if all_layers is True:
+                layers[-1] = x
         if rows is not None:
             shape = (-1, rows, self.width)
             if all_layers:
                 layers = [ops.reshape(states, shape) for states in layers]
+            if all_layers is True:
                 x = layers[-1]
             elif places is None:
                 x = ops.reshape(x, shape)
-        if all_layers:
-            states = x if places is None else take(x, places)
-            return Encoded(states, layers)
-        return Encoded(x)
+        if all_layers is True and places is not None:
+            x = take(x, places)
+        return Encoded(x, layers if all_layers else None)

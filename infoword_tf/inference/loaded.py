@@ -9,7 +9,9 @@ Glossary of shapes: B texts of a batch, T tokens, Q places, n texts, D width,
 L layers, V vocabulary.
 """
 
+import dataclasses
 import functools
+import re
 from collections.abc import Mapping, Sequence
 from concurrent import futures
 from typing import Any
@@ -99,6 +101,48 @@ class Loaded:
         return Loaded(
             model, self.tokenizer, self.config, self.unigram, self.missing
         )
+
+    def shortened(self, numbers: Sequence[int]) -> 'Loaded':
+        """An encoder of some of the layers of this one, and no rows.
+
+        Args:
+            numbers: of the layers that stay, from 1 on.
+
+        Raises:
+            ValueError: it has no such layers.
+        """
+        depth = self.encoder.depth
+        if not set(numbers) <= set(range(1, depth + 1)):
+            raise ValueError(
+                f'layers {", ".join(map(str, numbers))} are asked for, but '
+                f'this encoder has {depth}'
+            )
+        encoder = self.config.encoder
+        arguments = {**encoder.arguments, 'layers': len(numbers)}
+        config = self.config.replace(
+            encoder=dataclasses.replace(encoder, arguments=arguments), rows={}
+        )
+        model = Model(
+            config.replace(precision=self.model.config.precision),
+            self.tokenizer.specials,
+            seed=None,
+            companions=False,
+        )
+
+        def origin(path: str) -> str:
+            layer = re.match(r'encoder/layer_(\d+)/', path)
+            if not layer:
+                return path
+            number = numbers[int(layer[1])] - 1
+            return f'encoder/layer_{number}/{path[layer.end() :]}'
+
+        old = self.model.variables
+        files.assign(
+            model.variables,
+            {path: old[origin(path)].numpy() for path in model.variables},
+            'the encoder with fewer layers',
+        )
+        return Loaded(model, self.tokenizer, config, self.unigram)
 
     def start(self, model: Model) -> str:
         """Copies what a fresh model can take from this one.

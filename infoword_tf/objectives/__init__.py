@@ -6,9 +6,19 @@
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from infoword_tf.objectives import contrast, dim, infonce, label, lm, plm, span
+from infoword_tf.objectives import (
+    contrast,
+    dim,
+    distill,
+    infonce,
+    label,
+    lm,
+    plm,
+    span,
+)
 from infoword_tf.objectives.contrast import SentenceContrast
 from infoword_tf.objectives.dim import CRITICS, DeepInfoMax
+from infoword_tf.objectives.distill import Patience, Soft, SoftScores
 from infoword_tf.objectives.label import Labels, Scores
 from infoword_tf.objectives.lm import NextPieces
 from infoword_tf.objectives.mlm import MaskedPieces, NcePieces
@@ -225,6 +235,40 @@ TABLE: dict[str, Row] = {
         },
         vector=label.vector,
     ),
+    'soft': Row(
+        objective=Soft,
+        a='text, or two',
+        b="a teacher's distribution",
+        relation='how likely a larger model finds each label (distillation)',
+        candidates='none: a divergence, without a bound',
+        views=distill.TARGETS,
+        encoders={'transformer': {}, 'relative': {}, 'lookup': {}},
+        settings=distill.SOFT,
+        vector=label.vector,
+        head='label',
+    ),
+    'soft_score': Row(
+        objective=SoftScores,
+        a='text, or two',
+        b="a teacher's number",
+        relation='the number that a larger model gives it',
+        candidates='none: regression, without a bound',
+        views=distill.TARGETS,
+        encoders={'transformer': {}, 'relative': {}, 'lookup': {}},
+        vector=label.vector,
+        head='score',
+    ),
+    'patience': Row(
+        objective=Patience,
+        a='text, or two',
+        b="a teacher's states",
+        relation='what a larger model makes of it, layer by layer (PKD)',
+        candidates='none: a distance, without a bound',
+        views=distill.BELOW,
+        encoders={'transformer': {}, 'relative': {}},
+        settings=distill.PATIENCE,
+        vector=label.vector,
+    ),
 }
 
 
@@ -295,6 +339,18 @@ def parse(objectives: str) -> dict[str, float]:
     return weights
 
 
+def built(weights: Mapping[str, float]) -> dict[str, float]:
+    """The rows of a sum that are built, with their weights.
+
+    Those of weight 0 are not, unless another row reads their scores.
+    """
+    found = {row: weight for row, weight in weights.items() if weight}
+    for row in list(found):
+        if head := TABLE[row].head:
+            found.setdefault(head, 0.0)
+    return found
+
+
 __all__ = [
     'SUMS',
     'TABLE',
@@ -307,6 +363,7 @@ __all__ = [
     'Statistics',
     'Sum',
     'Vector',
+    'built',
     'gather_pool',
     'infonce',
     'parse',

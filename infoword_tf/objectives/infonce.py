@@ -215,6 +215,38 @@ def contrast(
     )
 
 
+def unbounded(
+    loss: Tensor,
+    weights: Tensor,
+    correct: Tensor | None = None,
+    commonest: Tensor | None = None,
+    predictions: Mapping[str, Tensor] | None = None,
+) -> Outcome:
+    """A loss that bounds nothing, summed over pairs.
+
+    Args:
+        loss, weights: [N] float32.
+        correct: [N] float32, 1 where the answer is right; None: there are no
+            answers.
+        commonest: [N] float32, 1 where the commonest answer is.
+        predictions: as in `Outcome`; None: there are none.
+    """
+    total = ops.sum(weights)
+    none = ops.zeros_like(total)
+    return Outcome(
+        loss=ops.sum(weights * loss),
+        weight=total,
+        mi=none,
+        ceiling=none,
+        log_candidates=none,
+        unigram_mi=none,
+        accuracy=none if correct is None else ops.sum(weights * correct),
+        chance=none if commonest is None else ops.sum(weights * commonest),
+        measured=total,
+        predictions=predictions or {},  # no proxy: JAX returns it
+    )
+
+
 def average(*outcomes: Outcome) -> Outcome:
     """The mean of several outcomes of the same pairs."""
 

@@ -241,18 +241,8 @@ class Scores(Head):
         """Squared errors."""
         numbers = self.numbers(batch)
         error = numbers - self.flat_targets(batch)
-        weights = self.flat_weights(batch)
-        total = ops.sum(weights)
-        none = ops.zeros_like(total)
-        return infonce.Outcome(
-            loss=ops.sum(weights * ops.square(error)),
-            weight=total,
-            mi=none,
-            ceiling=none,
-            log_candidates=none,
-            unigram_mi=none,
-            accuracy=none,
-            chance=none,
-            measured=total,
+        return infonce.unbounded(
+            ops.square(error),
+            self.flat_weights(batch),
             predictions=self.by_slot(batch, numbers),
         )

@@ -68,18 +68,8 @@ class NextSentence(Objective):
         correct = ops.cast(ops.less(wrong, 0.0), 'float32')
         constant = batch.statistics.answers.get(self.row, 0)
         constant = ops.cast(ops.equal(random, constant), 'float32')
-        total = ops.sum(weights)
-        none = ops.zeros_like(total)
-        return infonce.Outcome(
-            loss=ops.sum(weights * ops.softplus(wrong)),
-            weight=total,
-            mi=none,
-            ceiling=none,
-            log_candidates=none,
-            unigram_mi=none,
-            accuracy=ops.sum(weights * correct),
-            chance=ops.sum(weights * constant),
-            measured=total,
+        return infonce.unbounded(
+            ops.softplus(wrong), weights, correct, constant
         )
 
 

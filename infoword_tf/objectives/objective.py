@@ -89,6 +89,8 @@ class Row:
         vector: how a text becomes a vector, by the settings; None as its
             answer: as the encoder that the run started from has it.
         companions: by name, the encoders that it brings along.
+        head: the row whose scores this one reads, see `Batch.head`. It is
+            built even where its weight is 0.
     """
 
     objective: type['Objective']
@@ -106,6 +108,7 @@ class Row:
     companions: Mapping[str, Companion] = dataclasses.field(
         default_factory=dict
     )
+    head: str | None = None
 
     def reads(self, settings: Mapping[str, Any]) -> dict[str, Reads]:
         """Its views with these settings, by name."""
@@ -205,6 +208,8 @@ class Batch(NamedTuple):
         state: what `Objective.remember` kept of the step before, by name.
         limit: of held-out text, M: each pair uses the first M candidates
             that come from other sequences. None: all.
+        head: of a row with a `Row.head`, what that row gets: its scores are
+            then the same, dropout and all.
     """
 
     views: Mapping[str, View]
@@ -215,6 +220,7 @@ class Batch(NamedTuple):
     training: bool = True
     state: Mapping[str, Tensor] = {}
     limit: int | None = None
+    head: Any = None
 
     def states(
         self, view: str, encoder: str = 'encoder', turn: int = 0
@@ -231,7 +237,10 @@ class Batch(NamedTuple):
     def layers(
         self, view: str, encoder: str = 'encoder', turn: int = 0
     ) -> list[Tensor]:
-        """L + 1 times [B, P, D], embeddings first, where `Reads.layers`."""
+        """L + 1 times [B, P, D], embeddings first, where `Reads.layers`.
+
+        L times where these are 'below'.
+        """
         return self.encoded[view][encoder][turn].layers
 
     @property
@@ -331,6 +340,11 @@ class Objective(keras.layers.Layer):
         super().__init__(dtype=dtype, name=row)
         self.row, self.encoder = row, _Unowned(encoder)
         self.specials = specials
+        self.scorer: Any = None
+
+    def score_with(self, head: 'Objective') -> None:
+        """Gives it the objective of `Row.head`, whose weights stay there."""
+        self.scorer = _Unowned(head)
 
     def build(self) -> None:
         """Makes the row's own weights; most have none."""
@@ -376,7 +390,7 @@ class Objective(keras.layers.Layer):
 
 
 class _Unowned:
-    """Holds the encoder without making its weights the objective's own."""
+    """Holds a layer without making its weights the objective's own."""
 
     def __init__(self, layer: Any):
         self._layer = layer

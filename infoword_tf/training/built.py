@@ -19,6 +19,7 @@ from infoword_tf.training.state import State
 from infoword_tf.views import Specials
 
 # Flags that decide the graphs of a run, beside its config.
+MOST = 6  # shapes that are kept: those of a published grid beside the rates
 SHAPE = 'batch_size', 'steps', 'xla', 'freeze', 'layer_decay', 'logical_cpus'
 
 
@@ -29,6 +30,12 @@ class Shared:
         """Nothing yet."""
         self.strategy: tf.distribute.Strategy | None = None
         self.built: dict[str, Built] = {}
+
+    def keep(self, shape: str, built: 'Built') -> None:
+        """Of a shape; the oldest goes, for each is as large as a run."""
+        if len(self.built) == MOST:
+            del self.built[next(iter(self.built))]
+        self.built[shape] = built
 
 
 class Built:

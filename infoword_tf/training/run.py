@@ -227,7 +227,7 @@ def run(
                 labelled.measures if labelled else {},
             )
             if not built.state.parts():  # which begins empty
-                shared.built[shape] = built
+                shared.keep(shape, built)
         else:
             built.begin_again(
                 seed,

@@ -27,8 +27,9 @@ class Labelled(NamedTuple):
         lengths: [B, K] int32.
         places: [B, K] int32, of the state that sums each text up.
         numbers: [B] int32, which examples they are.
-        targets: by row, [B, ...] what people say: int32 or float32. Places of
-            the text for a row that has `candidates`.
+        targets: by row, [B, ...] what people say: int32, or numbers. Places
+            of the text for a row that has `candidates`. A class of -1 and a
+            number that is NaN are not known.
         candidates: by row, [B, 2] int32: of a row whose candidates are places
             of the text, the first of them and the one after the last.
         slots: [R, J] int32, which of the B are in each row; -1: none.
@@ -65,7 +66,8 @@ def examples(
     """The examples in their rows.
 
     Rows of the table find places [R, J K], targets and weights [R, J], and
-    `sequences` [R, J], the number of each example.
+    `sequences` [R, J], the number of each example. An example of which nobody
+    told a row its b weighs nothing there.
 
     Raises:
         ValueError: a row wants what examples do not have.
@@ -94,9 +96,13 @@ def examples(
     weights = np.where(empty, 0, 1).astype(np.float32)
     first = begins.reshape(r, j, k)[:, :, 0]  # where each example begins
 
-    targets, candidates = {}, {}
+    targets, candidates, told = {}, {}, {}
     for row in rows:
         found = text.targets[row][slots]  # [R, J, ...]
+        told[row] = weights
+        if found.ndim == 2:
+            known = is_known(found)
+            found, told[row] = np.where(known, found, 0), weights * known
         if row in text.candidates:
             found = np.where(empty[:, :, None], 0, found + first[:, :, None])
             begin, end = np.moveaxis(text.candidates[row][slots], -1, 0)
@@ -115,10 +121,17 @@ def examples(
         block_ids=block.astype(np.int32),
         places={row: places for row in rows if rows[row] != 'text'},
         targets=targets,
-        weights=dict.fromkeys(rows, weights),
+        weights=told,
         candidates=candidates,
         counts={'padding': left_over.sum(axis=1).astype(np.int32)},
     )
+
+
+def is_known(targets: np.ndarray) -> np.ndarray:
+    """Which classes, or numbers, [...] somebody has told: the same, bool."""
+    if targets.dtype.kind == 'f':
+        return np.isfinite(targets)
+    return targets >= 0
 
 
 def by_example(values: np.ndarray, view: View) -> np.ndarray:

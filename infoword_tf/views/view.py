@@ -139,8 +139,9 @@ class Reads(NamedTuple):
         encoders: by name, those that encode it: 'encoder', or what the row
             brings along (`Row.companions`); none for a view that brings
             targets alone.
-        layers: whether it wants the states of all layers there too; or the
-            (setting of the row, its value) with which it does.
+        layers: whether it wants the states of all layers there too; 'below':
+            of those below the last alone; or the (setting of the row, its
+            value) with which it wants all.
         passes: how often each encodes it, each time with other dropout.
         source: the one name in SOURCES that it can use; None: any.
         masking: the one name in MASKINGS that it can use; None: any.
@@ -150,7 +151,7 @@ class Reads(NamedTuple):
 
     states: str
     encoders: tuple[str, ...] = ('encoder',)
-    layers: bool | tuple[str, Any] = False
+    layers: bool | str | tuple[str, Any] = False
     passes: int = 1
     source: str | None = None
     masking: str | None = None

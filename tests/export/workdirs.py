@@ -101,6 +101,7 @@ def write(
     layers=1,
     settings=None,
     without=(),
+    width=64,
 ):
     """Writes the files that an export reads; returns `folder`.
 
@@ -118,7 +119,7 @@ def write(
             memory_length=8 if encoder == 'relative' else None,
         )
     )
-    small = {'width': 64}
+    small = {'width': width}
     if encoder != 'lookup':
         small |= {'layers': layers, 'heads': 2}
     config = resolved.config(

@@ -29,32 +29,38 @@ class PrecisionTest(parameterized.TestCase):
         mixed = zoo.make_model(name, rate=0.0, precision='mixed_bfloat16')
         made = zoo.make_views(name)
         batches, _ = mixed.batches(made, zoo.statistics(), key)
-        ((row, batch),) = batches.items()
+        (row,) = zoo.CASES[name].rows
+        batch = batches[row]
         found = mixed.objectives[row]
         found = found.score(batch, found.candidates(batch))
 
         def widen(x):
             return x if x is None else tf.cast(x, tf.float32)
 
-        for by_encoder in batch.encoded.values():
-            for passes in by_encoder.values():
-                for encoded in passes:
-                    self.assertEqual(encoded.states.dtype, tf.bfloat16)
-        batch = batch._replace(
-            encoded={
-                view: {
-                    encoder: [
-                        e._replace(
-                            states=widen(e.states),
-                            layers=e.layers and list(map(widen, e.layers)),
-                        )
-                        for e in turns
-                    ]
-                    for encoder, turns in by_encoder.items()
-                }
-                for view, by_encoder in batch.encoded.items()
-            }
-        )
+        def widened(batch):
+            """The same states as numbers that scores are made of."""
+            for by_encoder in batch.encoded.values():
+                for passes in by_encoder.values():
+                    for encoded in passes:
+                        self.assertEqual(encoded.states.dtype, tf.bfloat16)
+            return batch._replace(
+                encoded={
+                    view: {
+                        encoder: [
+                            e._replace(
+                                states=widen(e.states),
+                                layers=e.layers and list(map(widen, e.layers)),
+                            )
+                            for e in turns
+                        ]
+                        for encoder, turns in by_encoder.items()
+                    }
+                    for view, by_encoder in batch.encoded.items()
+                },
+                head=batch.head and widened(batch.head),
+            )
+
+        batch = widened(batch)
         expected = exact.objectives[row]
         expected = expected.score(batch, expected.candidates(batch))
         for value in [*found[:F], *found.more.values()]:

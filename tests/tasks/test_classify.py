@@ -275,7 +275,10 @@ class WaysTest(Checks, parameterized.TestCase):
                 for labels, known in (
                     (['two', 'one'], columns), (['2', '0'], ('0', '1', '2')),
                 ):  # fmt: skip
-                    task = classify.task_of(found._replace(labels=labels))
+                    task = classify.task_of(
+                        found._replace(labels=labels),
+                        classify.FLAGS.flag_values_dict(),
+                    )
                     self.assertEqual(task.labels, known)
 
     def test_a_sum_reads_the_texts_of_the_examples(self):

@@ -13,6 +13,7 @@ class TypedTest(absltest.TestCase):
     def test_every_command_starts_and_complains(self):
         """All that a process of its own tells; the rest is tested without."""
         typed = {
+            'tasks.distill': ((), 'error: --teacher is missing'),
             'tasks.lm': ((), 'error: --init is missing'),
             'tasks.retrieval': ((), 'error: --workdir is missing'),
             'tasks.squad': ((), 'error: --train is missing'),

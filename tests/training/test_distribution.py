@@ -28,6 +28,8 @@ BATCHES = [
     ('label_mix', 8, False),
     ('score', 8, False),
     ('span_conditional', 8, False),
+    ('pkd', 8, False),
+    ('soft_score', 8, False),
     # More targets than there are words: other columns.
     ('bert_nce', 24, False),
 ]
@@ -128,7 +130,8 @@ class SameAsOneTest(parameterized.TestCase):
         np.testing.assert_array_less(
             np.abs(sums_2 - sums), 2e-6 * np.broadcast_to(sizes, sums.shape)
         )
-        weights = list(zoo.CASES[name].rows.values())
+        rows = zoo.CASES[name].resolved.rows
+        weights = [entry.weight for entry in rows.values()]
         self.assertAlmostEqual(
             loss, weights @ (sums[:, 0] / sums[:, 1]), delta=1e-6 * abs(loss)
         )

@@ -1,0 +1,233 @@
+"""Rows whose b a teacher gave: a larger model, fine-tuned on the same labels.
+
+    row         a             b                          loss
+    soft        text, or two  the teacher's classes      T^2 KL(p || q)
+    soft_score  text, or two  the teacher's number       (q - p)^2
+    patience    text, or two  states below its last      |h/|h| - t/|t||^2
+                              layer
+
+p and q are the distributions of teacher and student at temperature T (Hinton
+et al. 2015): scores over T. Their scores are those of `label` and `score`,
+which are in the sum with them, if need be at weight 0. h and t are states that
+sum a text up, of the student's layers 1 to k - 1 and of the teacher's that
+they follow (Sun et al. 2019, "patient knowledge distillation", §3.2): the last
+is left out, for what it knows is in the scores. So `patience` teaches nothing
+to the last layer, the pooler and the classes. None of the three is a bound.
+
+Sums are published in two forms. The paper adds up classes, layers and
+coordinates; its code takes their means, and is smaller by C in `soft` and by
+(k - 1) D in `patience`. A weight of the code, over that, is one of the paper.
+
+Glossary of shapes: R rows, J examples of a row, K texts of each, N = R J,
+C classes, D width of the student, W of the teacher, k layers of the student.
+"""
+
+from typing import Any
+
+from keras import ops
+
+from infoword_tf.layers.pooling import unit
+from infoword_tf.objectives import infonce
+from infoword_tf.objectives.objective import Batch, Objective
+from infoword_tf.settings import Setting
+from infoword_tf.views import Reads, Specials
+
+Tensor = Any
+VIEW = 'examples'
+TARGETS = {VIEW: Reads('example', encoders=())}  # states are the head's
+BELOW = {VIEW: Reads('example', layers='below')}
+PAPER, CODE = REDUCTIONS = ('paper', 'code')
+LAST, SKIP = MAPS = ('last', 'skip')
+REDUCTION = {
+    'reduction': Setting(
+        PAPER,
+        'Sums as in the paper, or means over what is summed, as in its code.',
+        choices=REDUCTIONS,
+    ),
+}
+SOFT = {
+    'temperature': Setting(
+        10.0,
+        'What the scores of both are divided by.',
+        at_least=1e-6,
+    ),
+    **REDUCTION,
+}
+PATIENCE = {
+    'width': Setting(
+        0,
+        "Width of the teacher's states, which the student's are then "
+        'projected to; 0: its own.',
+        at_least=0,
+    ),
+    **REDUCTION,
+}
+
+
+def followed(map_: str, teacher: int, student: int) -> tuple[int, ...]:
+    """The teacher's layers that the student's layers 1 to k - 1 follow.
+
+    Last: those right below the teacher's last, {7, ..., 11} of 12 for 6. Skip:
+    every n-th, {2, 4, 6, 8, 10}; layer i follows i L / k, rounded down where k
+    does not divide L.
+
+    Args:
+        map_: in MAPS.
+        teacher, student: how many layers they have, L and k.
+
+    Raises:
+        ValueError: there is nothing to follow, or not enough.
+    """
+    if student < 2:
+        raise ValueError(
+            f'a student of {student} layers has none below its last that '
+            'could follow its teacher; give it 2 or more, or no patience'
+        )
+    if student > teacher:
+        raise ValueError(
+            f'a student of {student} layers cannot follow a teacher of '
+            f'{teacher}; give it {teacher} layers or fewer, or no patience'
+        )
+    if map_ == LAST:
+        return tuple(range(teacher - student + 1, teacher))
+    return every(teacher, student)[:-1]
+
+
+def every(teacher: int, student: int) -> tuple[int, ...]:
+    """Every n-th of L layers: k of them, the last among them."""
+    return tuple(i * teacher // student for i in range(1, student + 1))
+
+
+def flat(x: Tensor) -> Tensor:
+    """[R, J, ...] -> [N, ...]."""
+    return ops.reshape(x, (-1, *x.shape[2:]))
+
+
+class Soft(Objective):
+    """`soft`: how far the classes' distribution is from the teacher's."""
+
+    bounded = False
+
+    def __init__(
+        self,
+        row: str,
+        encoder: Any,
+        specials: Specials,
+        temperature: float = 10.0,
+        reduction: str = PAPER,
+        dtype: Any = None,
+    ):
+        """As `Objective`.
+
+        Args:
+            row, encoder, specials, dtype: as there.
+            temperature: T.
+            reduction: in REDUCTIONS.
+        """
+        super().__init__(row, encoder, specials, dtype)
+        self.temperature, self.reduction = temperature, reduction
+
+    def score(self, batch: Batch, candidates: None) -> infonce.Outcome:
+        """KL divergences; right is who answers as the teacher does."""
+        scores = self.scorer.candidate_scores(batch.head)  # [N, C]
+        view = batch.views[VIEW]
+        taught = ops.cast(flat(view.targets[self.row]), 'float32')
+        log_p, log_q = (
+            ops.log_softmax(x / self.temperature, axis=1)
+            for x in (taught, scores)
+        )
+        loss = ops.sum(ops.exp(log_p) * (log_p - log_q), axis=1)
+        loss = self.temperature**2 * loss
+        classes = scores.shape[1]
+        if self.reduction == CODE:
+            loss = loss / classes
+        answers = ops.argmax(taught, axis=1)
+        true = ops.one_hot(answers, classes, dtype='float32')
+        positive = ops.sum(scores * true, axis=1)
+        as_high = ops.greater_equal(scores, positive[:, None])
+        rank = ops.sum(ops.cast(as_high, 'float32') * (1 - true), axis=1)
+        own = batch.statistics.own[self.row]
+        return infonce.unbounded(
+            loss,
+            flat(view.weights[self.row]),
+            ops.cast(ops.equal(rank, 0), 'float32'),
+            own.marginal(self.row, answers).commonest,
+        )
+
+
+class SoftScores(Objective):
+    """`soft_score`: the squared distance to the teacher's number."""
+
+    bounded = False
+    ranked = False
+
+    def score(self, batch: Batch, candidates: None) -> infonce.Outcome:
+        """Squared distances."""
+        view = batch.views[VIEW]
+        taught = ops.cast(flat(view.targets[self.row]), 'float32')
+        distance = self.scorer.numbers(batch.head) - taught
+        return infonce.unbounded(
+            ops.square(distance), flat(view.weights[self.row])
+        )
+
+
+class Patience(Objective):
+    """`patience`: how far normalised states are from the teacher's."""
+
+    bounded = False
+    ranked = False
+
+    def __init__(
+        self,
+        row: str,
+        encoder: Any,
+        specials: Specials,
+        width: int = 0,
+        reduction: str = PAPER,
+        dtype: Any = None,
+    ):
+        """As `Objective`.
+
+        Args:
+            row, encoder, specials, dtype: as there.
+            width: W; 0: D.
+            reduction: in REDUCTIONS.
+
+        Raises:
+            ValueError: the encoder has no layer below its last.
+        """
+        super().__init__(row, encoder, specials, dtype)
+        if encoder.depth < 2:
+            raise ValueError(
+                f'{row} compares layers below the last, and the encoder has '
+                f'{encoder.depth}; take 2 or more, or leave {row} out'
+            )
+        self.width, self.reduction = width or encoder.width, reduction
+
+    def build(self) -> None:
+        """Makes the projection, where widths differ."""
+        self.kernel = None
+        if self.width != self.encoder.width:
+            self.kernel = self.add_weight(
+                shape=(self.encoder.width, self.width),
+                name='kernel',
+                autocast=False,
+            )
+        self.built = True
+
+    def score(self, batch: Batch, candidates: None) -> infonce.Outcome:
+        """Squared distances, of K texts their mean."""
+        view = batch.views[VIEW]
+        taught = ops.cast(flat(view.targets[self.row]), 'float32')
+        below = batch.layers(VIEW)[1:]  # k - 1 times [R, J K, D]
+        states = ops.cast(ops.stack(below, axis=2), 'float32')
+        if self.kernel is not None:
+            states = ops.matmul(states, self.kernel)
+        states = ops.reshape(states, (-1, *taught.shape[1:]))
+        squares = ops.square(unit(states) - unit(taught))
+        loss = ops.sum(squares, axis=(2, 3))  # [N, K]
+        if self.reduction == CODE:
+            loss = loss / (len(below) * self.width)
+        return infonce.unbounded(
+            ops.mean(loss, axis=1), flat(view.weights[self.row])
+        )

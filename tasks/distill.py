@@ -1,0 +1,301 @@
+r"""A small student of a fine-tuned teacher (Sun et al. 2019, "PKD").
+
+    python -m tasks.distill --teacher=runs/rte --layers=3 --patience=last \
+        --task=rte --data_dir=glue --init=runs/minilm --workdir=runs/rte3
+    python -m tasks.distill --teacher=runs/mails --layers=3 --patience=skip \
+        --train=mails.csv --dev=mails_dev.csv --text=body --label=folder \
+        --extra=unlabelled.csv --workdir=runs/mails3
+
+The loss is (1 - alpha) label + alpha soft + beta patience: what people say, the
+teacher's distribution at --temperature, and its states layer by layer (see
+docs/rows.md). The student is the first --layers layers of --init (a pretrained
+workdir, as in the paper; by default of the teacher). Examples are those of
+tasks.glue (--task) or of tasks.classify (--train), with their flags; texts of
+--extra have no label, and the teacher alone teaches them. What the teacher
+makes of all of them is computed once and kept in the cache.
+
+--patience=none is plain distillation, with --alpha=0 plain fine-tuning.
+--sweep=pkd trains with every cell of the paper's grid, in the units of its
+code. The last line of the output is one JSON object, also in
+WORKDIR/metrics.json.
+"""
+
+import pathlib
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from absl import flags
+
+from infoword_tf import commands, train
+from infoword_tf.objectives.distill import CODE, MAPS, every, followed
+from tasks import classify, finetune, glue, glue_layout, measures, tables
+
+# Imported, they stand beside the trainer's, which have the same names.
+FLAGS = flags.FLAGS if __name__ == '__main__' else flags.FlagValues()
+NO_PATIENCE = 'none'
+FIRST, EVERY = TAKES = ('first', 'every')
+SOFT = {'label': 'soft', 'score': 'soft_score'}
+
+TEACHER = flags.DEFINE_string(
+    'teacher', None, 'A workdir that was fine-tuned on the same task.',
+    flag_values=FLAGS)
+LAYERS = flags.DEFINE_integer(
+    'layers', None, 'Layers of the student; all of --init by default.',
+    lower_bound=1, flag_values=FLAGS)
+TAKE = flags.DEFINE_enum(
+    'take', FIRST, TAKES, 'Which layers of --init: the first ones, or every '
+    'n-th.', flag_values=FLAGS)
+flags.DEFINE_enum(
+    'patience', 'last', (*MAPS, NO_PATIENCE), "Which of the teacher's layers "
+    "the student's follow: every n-th (skip), the last ones, or none.",
+    flag_values=FLAGS)
+flags.DEFINE_float(
+    'alpha', 0.7, "Weight of the teacher's distribution; labels have the "
+    'rest.', lower_bound=0.0, upper_bound=1.0, flag_values=FLAGS)
+flags.DEFINE_float(
+    'beta', 0.1, "Weight of the teacher's states.", lower_bound=0.0,
+    flag_values=FLAGS)
+flags.DEFINE_float(
+    'temperature', 10.0, 'What the scores of both are divided by.',
+    lower_bound=1e-6, flag_values=FLAGS)
+EXTRA = flags.DEFINE_string(
+    'extra', None, 'A table of texts without labels, to train on besides.',
+    flag_values=FLAGS)
+glue.define(FLAGS)
+classify.define(FLAGS)
+finetune.define(FLAGS, ('pkd', 'infoword', 'bert'))
+
+
+def sum_of(row: str, alpha: float, beta: float) -> str:
+    """The rows of a student with their weights, as --objectives has them.
+
+    Args:
+        row: 'label' or 'score'.
+        alpha: of the teacher's scores.
+        beta: of its states.
+    """
+    weights = {row: 1 - alpha, SOFT[row]: alpha, 'patience': beta}
+    return ','.join(
+        f'{name}:{weight:g}'
+        for name, weight in weights.items()
+        if weight or name == row
+    )
+
+
+def check(own: Mapping[str, Any], given: Mapping[str, Any]) -> None:
+    """Complains of flags that do not go together, before anything is read.
+
+    Args:
+        own: flags of this command, by name.
+        given: by flag of the trainer, its value.
+
+    Raises:
+        UsageError: they do not.
+    """
+    commands.require(own, teacher='a fine-tuned workdir')
+    commands.require(given, workdir='a folder for this run')
+    train.check_finite(dict(own))
+    for flag, says in {
+        'objectives': '--alpha, --beta and --patience',
+        'soft.temperature': '--temperature',
+        'patience.width': '--teacher',
+    }.items():
+        if given[flag] is not None:
+            raise commands.UsageError(
+                f'--{flag} is decided by {says}; leave it out'
+            )
+    if bool(own['task']) == bool(own['train']):
+        raise commands.UsageError(
+            'name the examples: --task of GLUE with --data_dir, or --train '
+            'and --dev'
+        )
+    if own['task'] and glue_layout.TASKS[own['task']].regress:
+        numbers = f'--task={own["task"]}'
+    else:
+        numbers = '--regress' if own['regress'] and not own['task'] else ''
+    if numbers and (FLAGS['temperature'].present or own['sweep'] == 'pkd'):
+        raise commands.UsageError(
+            f'{numbers} is of numbers, and they have no temperature; leave '
+            'out --temperature and --sweep=pkd'
+        )
+
+
+def extra_of(own: Mapping[str, Any]) -> tables.Rows | None:
+    """The texts of --extra, in the columns of the task."""
+    if not own['extra']:
+        return None
+    if own['task']:
+        text, pair, _ = glue_layout.TASKS[own['task']].columns
+        own = {**own, 'text': text, 'pair': pair}
+    return classify.read(own['extra'], own, labelled=False)
+
+
+def start_of(init: str, layers: int | None, take: str) -> Any:
+    """A student as it begins: a `Loaded`.
+
+    Args:
+        init: a workdir.
+        layers: k; None: all that there are, with their rows.
+        take: in TAKES.
+
+    Raises:
+        UsageError: there are not so many.
+    """
+    import infoword_tf
+
+    loaded = infoword_tf.load(init)
+    depth = loaded.encoder.depth
+    if layers is None or layers == depth:
+        return loaded
+    if layers > depth:
+        raise commands.UsageError(
+            f'--layers={layers}: --init={init} has {depth}; take fewer'
+        )
+    if take == FIRST:
+        return loaded.shortened(range(1, layers + 1))
+    return loaded.shortened(every(depth, layers))
+
+
+def taught(
+    prepared: finetune.Prepared,
+    teacher: Any,
+    task: finetune.Task,
+    layers: tuple[int, ...],
+) -> tuple[dict[str, Any], float]:
+    """Examples with the teacher's b beside those of people.
+
+    Args:
+        prepared: of `finetune.prepare`.
+        teacher: a `teacher.Teacher`.
+        task: what is asked.
+        layers: of the teacher, those that are followed.
+
+    Returns:
+        By field of `training.run.Labelled`, the examples and their
+        fingerprint; and how good the teacher is on the held-out ones.
+    """
+    found: dict[str, Any] = {}
+    fingerprints = [prepared.labelled.fingerprint]
+    for part in ('train', 'heldout'):
+        examples = getattr(prepared.labelled, part)
+        scores, states = teacher.outputs(examples, layers)
+        targets = {SOFT[task.row]: scores, 'patience': states}
+        counts = dict.fromkeys(targets, np.zeros(0, np.int64))
+        said = scores
+        if task.labels:
+            said = scores.argmax(axis=1)
+            counts['soft'] = np.bincount(said, minlength=scores.shape[1])
+        found[part] = examples._replace(
+            targets={**examples.targets, **targets},
+            counts={**examples.counts, **counts},
+        )
+        fingerprints.append(teacher.key(examples))
+    metric = measures.MEASURES[task.metrics[0]]
+    best = metric(said, examples.targets[task.row])
+    return {**found, 'fingerprint': ' '.join(fingerprints)}, best
+
+
+def prepare(
+    task: finetune.Task,
+    parts: Mapping[str, tables.Rows],
+    given: Mapping[str, Any],
+    own: Mapping[str, Any],
+) -> tuple[finetune.Prepared, dict[str, Any]]:
+    """A student before its training, and examples with the teacher's b.
+
+    Args:
+        task: what is asked.
+        parts: 'train' and 'heldout'.
+        given: by flag of the trainer, its value.
+        own: flags of this command, by name.
+
+    Returns:
+        What runs need, and what is said of the teacher.
+    """
+    from tasks.teacher import Teacher
+
+    row = task.row
+    teacher = Teacher(own['teacher'], task)
+    init = given['init'] or own['teacher']
+    student = start_of(init, own['layers'], own['take'])
+    texts = given[f'{row}.texts'] or teacher.texts
+    if parts['train'].choices is not None:
+        texts = 'choices'
+    teacher.check(student, given['seq_len'], texts)
+    layers: tuple[int, ...] = ()
+    if own['patience'] != NO_PATIENCE:
+        try:
+            layers = followed(
+                own['patience'], teacher.depth, student.encoder.depth
+            )
+        except ValueError as error:
+            raise commands.UsageError(
+                f'--patience={own["patience"]}: {error}'
+            ) from None
+
+    def decide(own: Mapping[str, Any]) -> dict[str, Any]:
+        beta = own['beta'] if layers else 0.0
+        found = {'objectives': sum_of(row, own['alpha'], beta)}
+        rows = found['objectives']
+        code = CODE if own['sweep'] == 'pkd' else None  # whose betas these are
+        if 'soft:' in rows:
+            found['soft.temperature'] = own['temperature']
+            found['soft.reduction'] = given['soft.reduction'] or code
+        if 'patience:' in rows:
+            found['patience.reduction'] = given['patience.reduction'] or code
+            if teacher.width != student.encoder.width:
+                found['patience.width'] = teacher.width
+        return found
+
+    decided = {
+        'init': init,
+        f'{row}.texts': texts,
+        'teacher': f'{own["teacher"]} (weights {teacher.digest})',
+        'layers': student.encoder.depth,
+        'take': own['take'],
+        'patience': own['patience'],
+    }
+    prepared = finetune.prepare(
+        task,
+        parts,
+        {**given, **decided, 'objectives': None},
+        own['examples'],
+        student,
+        extra_of(own),
+    )
+    labelled, said = prepared.labelled, {}
+    if own['sweep'] == 'pkd' or decide(own)['objectives'] != f'{row}:1':
+        changes, best = taught(prepared, teacher, task, layers)
+        labelled = labelled._replace(**changes)
+        said = {f'teacher_{task.metrics[0]}': round(best, 6)}
+    return (
+        finetune.Prepared(labelled, {**prepared.decided, **decided}, decide),
+        said,
+    )
+
+
+def run() -> dict[str, Any]:
+    """The whole command."""
+    own, given = FLAGS.flag_values_dict(), train.values()
+    check(own, given)
+    out = pathlib.Path(given['workdir'])
+    if own['task']:
+        parts, task = glue.parts_of(own), glue.task_of(own['task'])
+    else:
+        parts = classify.parts_of(own)
+        task = classify.task_of(parts['train'], own)
+    prepared, said = prepare(task, parts, given, own)
+    workdir, values = finetune.train_all(task, prepared, own)
+    if own['task']:
+        values |= glue.answer(workdir, own['task'], parts, out)
+    else:
+        classify.answer(workdir, task, parts, out)
+    return finetune.finish(out, {**values, **said})
+
+
+if __name__ == '__main__':
+    finetune.set_defaults()
+    commands.start(
+        run, stopped='the same command goes on from the last checkpoint'
+    )

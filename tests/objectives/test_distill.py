@@ -1,0 +1,403 @@
+"""Rows that a teacher teaches: worked values, and where gradients end.
+
+Glossary of shapes: N examples, C classes, D width, k layers of the student.
+"""
+
+import types
+
+import numpy as np
+import tensorflow as tf
+from absl.testing import absltest, parameterized
+from scipy import special
+
+from infoword_tf.encoders import Encoded
+from infoword_tf.layers import dropout
+from infoword_tf.model import Model
+from infoword_tf.objectives import (
+    TABLE,
+    Batch,
+    Replicas,
+    Statistics,
+    built,
+    parse,
+)
+from infoword_tf.objectives.distill import Patience, every, followed
+from infoword_tf.objectives.label import Labels, Scores
+from infoword_tf.views import View
+from infoword_tf.views.examples import examples
+from tests import zoo
+from tests.eager import eagerly
+from tests.objectives import given
+
+KEY = dropout.new_key(5)
+
+
+class MapsTest(parameterized.TestCase):
+    @parameterized.parameters(
+        ('skip', 12, 6, (2, 4, 6, 8, 10)),
+        ('last', 12, 6, (7, 8, 9, 10, 11)),
+        ('skip', 12, 3, (4, 8)),
+        ('last', 12, 3, (10, 11)),
+        ('skip', 24, 6, (4, 8, 12, 16, 20)),
+        ('last', 24, 6, (19, 20, 21, 22, 23)),
+        ('skip', 6, 3, (2, 4)),
+        ('last', 6, 3, (4, 5)),
+        ('skip', 12, 5, (2, 4, 7, 9)),
+        ('skip', 6, 4, (1, 3, 4)),
+        ('skip', 6, 6, (1, 2, 3, 4, 5)),
+        ('last', 6, 6, (1, 2, 3, 4, 5)),
+        ('skip', 2, 2, (1,)),
+    )
+    def test_index_sets(self, map_, teacher, student, layers):
+        self.assertEqual(followed(map_, teacher, student), layers)
+
+    def test_all_sizes(self):
+        """k - 1 layers in order, none of them the last."""
+        for teacher in range(2, 26):
+            for student in range(2, teacher + 1):
+                for map_ in ('skip', 'last'):
+                    found = followed(map_, teacher, student)
+                    self.assertLen(set(found), student - 1)
+                    self.assertEqual(sorted(found), list(found))
+                    self.assertBetween(min(found), 1, teacher - 1)
+                    self.assertLess(max(found), teacher)
+                self.assertEqual(every(teacher, student)[-1], teacher)
+
+    @parameterized.parameters(
+        (12, 1, 'a student of 1 layers has none below its last'),
+        (3, 4, 'of 4 layers cannot follow a teacher of 3; give it 3 layers'),
+    )
+    def test_too_few(self, teacher, student, message):
+        for map_ in ('skip', 'last'):
+            with self.assertRaisesRegex(ValueError, message):
+                followed(map_, teacher, student)
+
+
+def encoder_of(width, depth=2):
+    return types.SimpleNamespace(
+        width=width, depth=depth, arguments={'rate': 0.0}
+    )
+
+
+def batch_of(row, targets, own=None, **encoded):
+    """Of [1, N] examples; encoded: states, or layers, [1, N, D]."""
+    count = targets.shape[1]
+    view = View(
+        ids=np.zeros((1, 8), np.int32),
+        sequences=np.arange(count, dtype=np.int32)[None],
+        targets={row: targets},
+        weights={row: np.ones((1, count), np.float32)},
+    )
+    some = Encoded(encoded.get('states'), encoded.get('layers'))
+    return Batch(
+        {'examples': view},
+        {'examples': {'encoder': [some]}},
+        Statistics(np.ones(3), np.ones(3), own={} if own is None else own),
+        Replicas(),
+        dropout.new_key(0),
+        training=False,
+    )
+
+
+def soft(scores, taught, **settings):
+    """(sums of `soft`, of `label` with the true class 0) of [N, C] scores.
+
+    The states are the scores: the head's kernel is the identity.
+    """
+    count, classes = np.shape(scores)
+    label = Labels('label', encoder_of(classes), zoo.SPECIALS, classes)
+    label.build()
+    label.kernel.assign(np.eye(classes))
+    objective = TABLE['soft'].objective(
+        'soft', encoder_of(classes), zoo.SPECIALS, **settings
+    )
+    objective.build()
+    objective.score_with(label)
+    counts = np.ones(classes)
+    own = dict.fromkeys(('soft', 'label'), Statistics(counts, counts))
+    states = np.array(scores, np.float32)[None]
+    head = batch_of('label', np.zeros((1, count), np.int32), own, states=states)
+    batch = batch_of('soft', np.array(taught, np.float32)[None], own)
+    batch = batch._replace(head=head)
+    return (
+        given.mean(objective.score(batch, None)),
+        given.mean(label.score(head, None)),
+    )
+
+
+class SoftTest(parameterized.TestCase):
+    def setUp(self):
+        super().setUp()
+        self.enterContext(eagerly())
+
+    def test_worked_values(self):
+        """Student (1, 0), teacher (2, 0), T = 2, class 0."""
+        paper, label = soft([[1, 0]], [[2, 0]], temperature=2.0)
+        code, _ = soft([[1, 0]], [[2, 0]], temperature=2.0, reduction='code')
+        self.assertAlmostEqual(label.loss, 0.3132617, places=6)
+        self.assertAlmostEqual(paper.loss, 0.1053783, places=6)
+        self.assertAlmostEqual(code.loss, 0.0526892, places=6)
+        self.assertAlmostEqual(
+            0.5 * label.loss + 0.5 * paper.loss, 0.2093200, places=6
+        )
+        self.assertAlmostEqual(
+            0.5 * label.loss + 0.5 * code.loss, 0.1829754, places=6
+        )
+
+    @parameterized.parameters(1.0, 5.0, 20.0)
+    def test_equals_numpy(self, temperature):
+        random = np.random.default_rng(0)
+        scores, taught = 3 * random.standard_normal((2, 7, 4))
+        found, _ = soft(scores, taught, temperature=temperature)
+        p, q = (special.softmax(x / temperature, axis=1)
+                for x in (taught, scores))  # fmt: skip
+        wanted = temperature**2 * (p * np.log(p / q)).sum(axis=1).mean()
+        self.assertAlmostEqual(found.loss, wanted, delta=2e-5 * wanted)
+        agrees = scores.argmax(axis=1) == taught.argmax(axis=1)
+        self.assertAlmostEqual(found.accuracy, agrees.mean(), places=6)
+
+    def test_who_says_the_same_loses_nothing(self):
+        """Whatever is added to all scores."""
+        random = np.random.default_rng(1)
+        scores = random.standard_normal((5, 3))
+        found, _ = soft(scores + 7, scores)
+        self.assertAlmostEqual(found.loss, 0, delta=1e-4)
+        self.assertEqual(found.accuracy, 1)
+
+    def test_two_alike_are_no_answer(self):
+        found, _ = soft([[1, 1]], [[2, 0]])
+        self.assertEqual(found.accuracy, 0)
+
+    def test_of_a_number_the_squared_distance(self):
+        head = Scores('score', encoder_of(1), zoo.SPECIALS)
+        head.build()
+        head.kernel.assign([[1.0]])
+        objective = TABLE['soft_score'].objective(
+            'soft_score', encoder_of(1), zoo.SPECIALS
+        )
+        objective.score_with(head)
+        states = np.array([[[1.0], [2.0]]], np.float32)
+        batch = batch_of('soft_score', np.array([[3.0, 2.5]], np.float32))
+        batch = batch._replace(
+            head=batch_of(
+                'score', np.zeros((1, 2), np.float32), states=states
+            )
+        )
+        found = given.mean(objective.score(batch, None))
+        self.assertAlmostEqual(found.loss, (4 + 0.25) / 2, places=6)
+        self.assertFalse(objective.bounded or objective.ranked)
+
+
+def patience(states, taught, **settings):
+    """The loss of states [N, k - 1, D]; taught: [N, 1, k - 1, W]."""
+    states = np.asarray(states, np.float32)
+    width = states.shape[2]
+    encoder = encoder_of(width, states.shape[1] + 1)
+    objective = Patience('patience', encoder, zoo.SPECIALS, **settings)
+    objective.build()
+    if objective.kernel is not None:
+        objective.kernel.assign(np.eye(width, objective.width))
+    layers = [states[None, :, 0] * np.nan]  # embeddings count nothing
+    layers += [states[None, :, i] for i in range(states.shape[1])]
+    batch = batch_of('patience', np.asarray(taught)[None], layers=layers)
+    return given.mean(objective.score(batch, None)).loss
+
+
+class PatienceTest(parameterized.TestCase):
+    def setUp(self):
+        super().setUp()
+        self.enterContext(eagerly())
+
+    def test_orthogonal_states_of_768(self):
+        one, other = np.zeros((2, 1, 1, 768))
+        one[0, 0, 0], other[0, 0, 5] = 3, 0.1  # of any length
+        self.assertAlmostEqual(patience(one, other[:, None]), 2, places=5)
+        self.assertAlmostEqual(
+            patience(one, other[:, None], reduction='code'),
+            2 / 768,
+            places=8,
+        )
+
+    def drawn(self, n=5, layers=3, width=12):
+        random = np.random.default_rng(2)
+        return random.standard_normal((2, n, layers, width))
+
+    def test_equals_numpy_and_the_factor_between_the_forms(self):
+        """beta of the code / ((k - 1) D) is beta of the paper."""
+        states, taught = self.drawn()
+        unit = [x / np.linalg.norm(x, axis=-1, keepdims=True)
+                for x in (states, taught)]  # fmt: skip
+        wanted = np.square(unit[0] - unit[1]).sum(axis=(1, 2)).mean()
+        paper = patience(states, taught[:, None])
+        code = patience(states, taught[:, None], reduction='code')
+        self.assertAlmostEqual(paper, wanted, delta=1e-5 * wanted)
+        self.assertAlmostEqual(500 * code, 500 / (3 * 12) * paper, delta=1e-3)
+
+    def test_another_width_is_projected(self):
+        states, taught = self.drawn(width=8)
+        wide = np.pad(taught, [(0, 0), (0, 0), (0, 4)])
+        self.assertAlmostEqual(
+            patience(states, wide[:, None], width=12),
+            patience(states, taught[:, None]),
+            places=5,
+        )
+
+    def test_half_precision_changes_less_than_a_thousandth(self):
+        states, taught = self.drawn(n=20, width=384)
+        taught /= np.linalg.norm(taught, axis=-1, keepdims=True)
+        near = taught + 0.02 * states
+        for some in (states, near):
+            exact = patience(some, taught[:, None].astype(np.float32))
+            half = patience(some, taught[:, None].astype(np.float16))
+            self.assertAlmostEqual(half, exact, delta=1e-3 * exact)
+
+    def test_one_layer_is_too_few(self):
+        with self.assertRaisesRegex(ValueError, 'the encoder has 1; take 2'):
+            Patience('patience', encoder_of(4, 1), zoo.SPECIALS)
+
+
+def outcomes_of(model, views, key=None, **weights):
+    """Outcomes, and by path the gradient of a sum of their means."""
+    variables = {path: v.value for path, v in model.variables.items()}
+    model.weights = {row: weights.get(row, 0.0) for row in model.objectives}
+    with tf.GradientTape() as tape:
+        outcomes, _ = model.outcomes(views, zoo.statistics(), key)
+        loss = model.loss(outcomes)
+    gradients = tape.gradient(
+        loss,
+        list(variables.values()),
+        unconnected_gradients=tf.UnconnectedGradients.ZERO,
+    )
+    return outcomes, {
+        path: np.abs(tf.convert_to_tensor(g)).max()
+        for path, g in zip(variables, gradients, strict=True)
+    }
+
+
+class GradientTest(absltest.TestCase):
+    """Of a student of three layers with BERT's pooler."""
+
+    def setUp(self):
+        super().setUp()
+        self.enterContext(eagerly())
+        case = zoo.Case(
+            'label:0.3,soft:0.7,patience:1',
+            settings={'label.pooler': 'tanh'},
+            layers=3,
+        )
+        self.enterContext(
+            absltest.mock.patch.dict(zoo.CASES, student=case)
+        )
+        self.model = zoo.make_model('student', rate=0.0)
+        self.views = zoo.make_views('student')
+        view = self.views['examples']
+        shape = (*view.weights['patience'].shape, 1, 2, 16)
+        taught = np.random.default_rng(0).standard_normal(shape)
+        view.targets['patience'] = taught.astype(np.float16)
+
+    def test_patience_ends_below_the_last_layer(self):
+        _, found = outcomes_of(self.model, self.views, patience=1.0)
+        none = {p for p, g in found.items() if g == 0}
+        last = {p for p in found if p.startswith('encoder/layer_2/')}
+        head = {p for p in found if p.startswith('objectives/label/')}
+        self.assertLen(head, 4)
+        self.assertContainsSubset(last | head, none)
+        self.assertEqual(none - last - head, {
+            # Keys move all scores of a query alike.
+            p for p in none if p.endswith('key_bias')
+        })  # fmt: skip
+
+    def test_soft_reaches_all_and_label_of_weight_0_nothing(self):
+        _, found = outcomes_of(self.model, self.views, soft=1.0)
+        self.assertGreater(found['objectives/label/kernel'], 1e-3)
+        self.assertGreater(found['objectives/label/pooler_kernel'], 1e-3)
+        self.assertGreater(found['encoder/layer_2/inner_kernel'], 1e-4)
+        self.assertGreater(found['encoder/word_embeddings'], 1e-4)
+
+    def test_both_have_the_same_scores(self):
+        """One dropout: a teacher that says what the student says is right."""
+        model = zoo.make_model('student', rate=0.2)
+        batches, _ = model.batches(self.views, zoo.statistics(), KEY)
+        head = model.objectives['label']
+        said = head.candidate_scores(batches['label'])
+        view = self.views['examples']
+        shape = view.targets['soft'].shape
+        view.targets['soft'] = np.reshape(said, shape)
+        found, _ = outcomes_of(model, self.views, KEY, soft=1.0)
+        self.assertAlmostEqual(float(found['soft'].loss), 0, delta=1e-4)
+        self.assertEqual(float(found['soft'].accuracy), 8)
+
+    def test_nothing_of_another_row_s_weights_is_counted_twice(self):
+        soft = self.model.objectives['soft']
+        self.assertEmpty(soft.weights)
+        self.assertEmpty(self.model.objectives['patience'].weights)
+
+    def test_below_is_what_all_layers_have_below(self):
+        batches, _ = self.model.batches(self.views, zoo.statistics())
+        below = batches['patience'].layers('examples')
+        self.assertLen(below, 3)
+        reads = self.model.reads['patience']['examples']
+        self.model.reads['patience'] = {
+            'examples': reads._replace(layers=True)
+        }
+        again, _ = self.model.batches(self.views, zoo.statistics())
+        layers = again['patience'].layers('examples')
+        self.assertLen(layers, 4)
+        for one, other in zip(below, layers, strict=False):
+            np.testing.assert_allclose(one, other, atol=1e-6)
+        np.testing.assert_allclose(
+            batches['label'].states('examples'),
+            again['label'].states('examples'),
+            atol=1e-5,
+        )
+
+
+class HeadTest(absltest.TestCase):
+    def test_it_is_built_without_weight(self):
+        self.assertEqual(built(parse('soft')), {'soft': 1, 'label': 0})
+        self.assertEqual(
+            built(parse('soft_score:1,score:0')), {'soft_score': 1, 'score': 0}
+        )
+        self.assertEqual(built(parse('label:0,mlm:1')), {'mlm': 1})
+        self.assertEqual(
+            built(parse('soft:0.7,label:0.3')), {'soft': 0.7, 'label': 0.3}
+        )
+        model = Model(zoo.config('soft'), zoo.SPECIALS)
+        self.assertEqual(list(model.objectives), ['label', 'soft'])
+        self.assertEqual(model.weights, {'label': 0, 'soft': 1})
+
+
+class UnknownTest(absltest.TestCase):
+    """Examples that nobody has labelled."""
+
+    def test_they_weigh_nothing_in_their_row_alone(self):
+        text = zoo.make_examples()
+        text.targets['label'][[1, 5]] = -1
+        text.targets['score'][[0, 2]] = np.nan
+        rows = dict.fromkeys(('label', 'score', 'soft', 'patience'), 'example')
+        view = examples(text, None, rows, zoo.SPECIALS)
+        for row, nobody in (
+            ('label', {1, 5}), ('score', {0, 2}), ('soft', set()),
+            ('patience', set()),
+        ):  # fmt: skip
+            told = view.sequences[view.weights[row] > 0]
+            self.assertEqual(set(told.tolist()), set(range(8)) - nobody)
+            self.assertTrue(np.isfinite(view.targets[row]).all())
+        self.assertGreaterEqual(view.targets['label'].min(), 0)
+
+    def test_an_update_without_any_label(self):
+        text = zoo.make_examples()
+        text.targets['label'][:] = -1
+        rows = dict.fromkeys(('label', 'soft'), 'example')
+        view = examples(text, None, rows, zoo.SPECIALS)
+        model = zoo.make_model('soft')
+        found, gradients = outcomes_of(
+            model, {'examples': view}, label=0.5, soft=0.5
+        )
+        self.assertEqual(float(found['label'].weight), 0)
+        self.assertEqual(float(found['soft'].weight), 8)
+        self.assertGreater(gradients['objectives/label/kernel'], 1e-4)
+
+
+if __name__ == '__main__':
+    absltest.main()

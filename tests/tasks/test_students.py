@@ -1,0 +1,502 @@
+"""tasks.distill on small tables: what is kept of a teacher, its students."""
+
+import dataclasses
+import errno
+import json
+import math
+import pathlib
+from unittest import mock
+
+import numpy as np
+from absl.testing import absltest, parameterized
+from scipy import special
+
+import infoword_tf
+from infoword_tf import commands, files
+from infoword_tf.config import Config
+from infoword_tf.data.examples import lay_out
+from infoword_tf.training import built
+from tasks import classify, distill, finetune, measures, tables, teacher
+from tests import places
+from tests.export import workdirs
+from tests.runs import records
+from tests.tasks import finetuning
+from tests.tasks.command import Checks
+from tests.tasks.finetuning import last_line, write
+
+LABELS = ('class', 'loop', 'text')
+TASK = finetune.Task('classify', ('accuracy', 'matthews'), LABELS)
+
+
+def make(name, labels=LABELS, **more):
+    """A fine-tuned workdir of four layers, with random weights."""
+    rows = more.pop('rows', ('label',))
+    settings = {'label.classes': len(labels)} if 'label' in rows else {}
+    folder = workdirs.write(
+        FOLDER / name,
+        rows=rows,
+        pooling='cls',
+        **{'layers': 4, 'settings': settings, **more},
+    )
+    Config.read(folder).replace(labels=labels).write(folder)
+    return folder
+
+
+def setUpModule():
+    global FOLDER, TRAIN, DEV, EXTRA, TEACHER
+    FOLDER = places.make()
+    rows = finetuning.sentences()
+    TRAIN = write(FOLDER / 'train.tsv', ('text', 'label'), rows[:50])
+    DEV = write(FOLDER / 'dev.tsv', ('text', 'label'), rows[50:75])
+    EXTRA = write(FOLDER / 'extra.tsv', ('text',), [r[:1] for r in rows[75:99]])
+    TEACHER = make('teacher')
+
+
+def run(name, *more):
+    """The command; a student of two layers, one update."""
+    return finetuning.run(
+        distill,
+        f'--teacher={TEACHER}',
+        f'--train={TRAIN}',
+        f'--dev={DEV}',
+        '--layers=2',
+        '--steps=1',
+        f'--workdir={FOLDER / name}',
+        *more,
+    )
+
+
+def examples_of(loaded, table=None):
+    """The texts of a table, as a model reads them."""
+    rows = tables.rows_of(tables.open_table(str(table or TRAIN)), 'text')
+    count = len(rows.first)
+    targets = {'label': np.zeros(count, np.int32)}
+    found, _ = lay_out(loaded, [(rows.first, None)], 24, targets)
+    return rows.first, found
+
+
+class KeptTest(absltest.TestCase):
+    def setUp(self):
+        super().setUp()
+        self.cache = self.folder()
+        self.enterContext(
+            mock.patch.dict('os.environ', INFOWORD_CACHE=self.cache)
+        )
+        self.enterContext(mock.patch.object(teacher, 'PART', 16))
+        self.enterContext(mock.patch.object(teacher, 'BATCH', 8))
+        self.teacher = teacher.Teacher(str(TEACHER), TASK)
+
+    def folder(self):
+        return self.create_tempdir().full_path
+
+    def test_scores_and_states_are_those_of_the_model(self):
+        texts, examples = examples_of(self.teacher.loaded)
+        scores, states = self.teacher.outputs(examples, (1, 3))
+        self.assertEqual(scores.dtype, np.float32)
+        self.assertEqual(states.dtype, np.float16)
+        self.assertEqual(states.shape, (50, 1, 2, 64))
+        loaded = infoword_tf.load(TEACHER)
+        np.testing.assert_allclose(
+            special.softmax(scores, axis=1), loaded.classify(texts), atol=1e-5
+        )
+        ids, lengths, _ = loaded.laid_out(texts, None, 24)
+        for i, layer in enumerate((1, 3)):
+            wanted = loaded.states(ids, lengths, [layer]).numpy()[:, 0]
+            wanted /= np.linalg.norm(wanted, axis=1, keepdims=True)
+            np.testing.assert_allclose(states[:, 0, i], wanted, atol=3e-4)
+
+    def test_a_pass_that_was_stopped_goes_on(self):
+        _, examples = examples_of(self.teacher.loaded)
+        compute, done = self.teacher.computed, []
+
+        def twice(examples, numbers):
+            if len(done) == 2:
+                raise KeyboardInterrupt
+            done.append(len(numbers))
+            return compute(examples, numbers)
+
+        with mock.patch.object(self.teacher, 'computed', twice):
+            with self.assertRaises(KeyboardInterrupt):
+                self.teacher.outputs(examples, (2,))
+        self.assertEqual(done, [16, 16])
+        with mock.patch.object(
+            self.teacher, 'computed', side_effect=compute
+        ) as rest:
+            found = self.teacher.outputs(examples, (2,))
+        sizes = [len(call.args[1]) for call in rest.call_args_list]
+        self.assertEqual(sizes, [16, 2])
+        # Now all is there, for other layers too.
+        with mock.patch.object(self.teacher, 'computed') as none:
+            again = self.teacher.outputs(examples, (2, 3))
+        none.assert_not_called()
+        np.testing.assert_array_equal(found[0], again[0])
+        np.testing.assert_array_equal(found[1][:, :, 0], again[1][:, :, 0])
+
+    def test_another_teacher_and_other_examples_have_files_of_their_own(self):
+        _, examples = examples_of(self.teacher.loaded)
+        key = self.teacher.key(examples)
+        _, others = examples_of(self.teacher.loaded, DEV)
+        self.assertNotEqual(self.teacher.key(others), key)
+        folder = pathlib.Path(self.folder()) / 'changed'
+        folder.mkdir()
+        for file in TEACHER.iterdir():
+            (folder / file.name).write_bytes(file.read_bytes())
+        same = teacher.Teacher(str(folder), TASK)
+        self.assertEqual(same.key(examples), key)
+        tensors = files.read_tensors(folder / 'weights.safetensors')
+        tensors['objectives/label/bias'] = (
+            tensors['objectives/label/bias'] + 1e-3
+        )
+        files.write_tensors(folder / 'weights.safetensors', tensors)
+        changed = teacher.Teacher(str(folder), TASK)
+        self.assertNotEqual(changed.key(examples), key)
+
+    def test_a_full_disk(self):
+        _, examples = examples_of(self.teacher.loaded)
+        full = OSError(errno.ENOSPC, 'No space left on device')
+        with mock.patch('os.fsync', side_effect=full):
+            with self.assertRaisesRegex(
+                OSError, 'could not be written .*No space.*make room'
+            ):
+                self.teacher.outputs(examples)
+        cache = pathlib.Path(self.cache)
+        self.assertEmpty([p for p in cache.rglob('*') if p.is_file()])
+        self.teacher.outputs(examples)
+        self.assertLen(list(cache.rglob('*.safetensors')), 4)
+
+
+class ShortenedTest(absltest.TestCase):
+    def test_layers_and_nothing_else(self):
+        loaded = infoword_tf.load(TEACHER)
+        found = distill.start_of(str(TEACHER), 2, 'every')
+        self.assertEqual(found.encoder.depth, 2)
+        self.assertEqual(found.config.encoder.arguments['layers'], 2)
+        self.assertEqual(list(found.model.objectives), [])
+        old = loaded.model.variables
+        for path, variable in found.model.variables.items():
+            origin = path.replace('layer_1/', 'layer_3/')
+            origin = origin.replace('layer_0/', 'layer_1/')
+            np.testing.assert_array_equal(variable, old[origin], path)
+        # The first two compute what the teacher's second layer is.
+        first = distill.start_of(str(TEACHER), 2, 'first')
+        ids, lengths, _ = loaded.laid_out(['a short text'])
+        np.testing.assert_allclose(
+            first.states(ids, lengths),
+            loaded.states(ids, lengths, [2]),
+            atol=1e-5,
+        )
+        whole = distill.start_of(str(TEACHER), None, 'first')
+        self.assertEqual(list(whole.model.objectives), ['label'])
+        with self.assertRaisesRegex(ValueError, 'layers 0, 5 are asked for'):
+            loaded.shortened([0, 5])
+
+
+class StudentTest(Checks, parameterized.TestCase):
+    def test_what_a_run_leaves(self):
+        done = run('student', '--patience=skip', '--alpha=0.6', '--beta=0.3',
+                   '--temperature=5', '--epochs=1')  # fmt: skip
+        self.assertEqual(done.status, 0, done.err)
+        said = last_line(done)
+        config = Config.read(FOLDER / 'student')
+        self.assertEqual(
+            {row: entry.weight for row, entry in config.rows.items()},
+            {'label': 0.4, 'soft': 0.6, 'patience': 0.3},
+        )
+        self.assertEqual(config.rows['soft'].settings['temperature'], 5)
+        self.assertEqual(config.encoder.arguments['layers'], 2)
+        self.assertEqual(config.labels, LABELS)
+        self.assertStartsWith(config.run['teacher'], f'{TEACHER} (weights ')
+        self.assertEqual(config.run['take'], 'first')
+        (record,) = records(FOLDER / 'student')
+        for row in ('label', 'soft', 'patience'):
+            self.assertGreater(record[f'{row}/loss'], 0)
+            self.assertTrue(math.isfinite(record[f'heldout/{row}/loss']))
+        # How good the teacher is on the dev set, and what the student says.
+        rows = tables.rows_of(
+            tables.open_table(str(DEV)), 'text', label='label'
+        )
+        true = tables.known_labels(rows, LABELS)
+        for name, folder in (
+            ('teacher_accuracy', TEACHER), ('accuracy', FOLDER / 'student')
+        ):  # fmt: skip
+            found = infoword_tf.load(folder).classify(rows.first)
+            right = measures.accuracy(found.argmax(axis=1), true)
+            self.assertAlmostEqual(said[name], right, places=6)
+
+    def test_who_equals_its_teacher_has_nothing_to_learn(self):
+        """All layers and the head, and a rate of nothing."""
+        done = run('equal', '--layers=4', '--learning_rate=0',
+                   '--weight_decay=0')  # fmt: skip
+        self.assertEqual(done.status, 0, done.err)
+        (record,) = records(FOLDER / 'equal')
+        self.assertAlmostEqual(record['heldout/soft/loss'], 0, delta=1e-5)
+        self.assertEqual(record['heldout/soft/accuracy'], 1)
+        self.assertAlmostEqual(record['heldout/patience/loss'], 0, delta=1e-5)
+        said = last_line(done)
+        self.assertEqual(said['accuracy'], said['teacher_accuracy'])
+
+    def test_texts_without_labels(self):
+        done = run('extra', f'--extra={EXTRA}', '--patience=none',
+                   '--epochs=1', '--alpha=1')  # fmt: skip
+        self.assertEqual(done.status, 0, done.err)
+        config = Config.read(FOLDER / 'extra')
+        weights = {row: entry.weight for row, entry in config.rows.items()}
+        self.assertEqual(weights, {'label': 0, 'soft': 1})
+
+    def test_examples_with_and_without(self):
+        """24 of 74 are not labelled, and all are taught."""
+        own = {'text': 'text', 'pair': None, 'choices': [], 'regress': False,
+               'task': None, 'extra': str(EXTRA), 'label': 'label'}
+        rows = classify.read(str(TRAIN), own)
+        extra = distill.extra_of(own)
+        with finetuning.parsed(distill, f'--init={TEACHER}', '--seq_len=24'):
+            found = finetune.prepare(
+                TASK, {'train': rows, 'heldout': rows},
+                distill.train.values(), extra=extra,
+            ).labelled  # fmt: skip
+        self.assertEqual(found.train.size, 74)
+        targets = found.train.targets['label']
+        np.testing.assert_array_equal(targets[50:], -1)
+        self.assertEqual(targets[:50].min(), 0)
+        self.assertEqual(found.train.counts['label'].sum(), 50)
+
+    def test_plain_fine_tuning_asks_no_teacher(self):
+        with mock.patch.object(teacher.Teacher, 'outputs') as asked:
+            done = run('plain', '--patience=none', '--alpha=0')
+        self.assertEqual(done.status, 0, done.err)
+        asked.assert_not_called()
+        self.assertEqual(
+            list(Config.read(FOLDER / 'plain').rows), ['label']
+        )
+
+    def test_a_narrower_student_is_projected(self):
+        narrow = workdirs.write(
+            FOLDER / 'narrow', rows=('mlm',), pooling='cls', layers=3, width=32
+        )
+        done = run('projected', f'--init={narrow}', '--patience=last')
+        self.assertEqual(done.status, 0, done.err)
+        config = Config.read(FOLDER / 'projected')
+        self.assertEqual(config.rows['patience'].settings['width'], 64)
+        tensors = files.read_tensors(
+            FOLDER / 'projected' / 'weights.safetensors'
+        )
+        self.assertEqual(
+            tensors['objectives/patience/kernel'].shape, (32, 64)
+        )
+        infoword_tf.load(FOLDER / 'projected').classify(['a text'])
+
+    def test_numbers(self):
+        scored = make('scored', (), rows=('score',))
+        rows = [(t, i / 7) for i, (t, _) in enumerate(finetuning.sentences())]
+        pair = [write(FOLDER / f'{name}.tsv', ('text', 'label'), some)
+                for name, some in (('n', rows[:40]), ('nd', rows[40:60]))]
+        given = (f'--teacher={scored}', f'--train={pair[0]}',
+                 f'--dev={pair[1]}', '--regress')  # fmt: skip
+        done = run('numbers', *given)
+        self.assertEqual(done.status, 0, done.err)
+        config = Config.read(FOLDER / 'numbers')
+        self.assertEqual(
+            list(config.rows), ['patience', 'score', 'soft_score']
+        )
+        self.assertIn('teacher_spearman', last_line(done))
+        self.assert_complains(
+            run('none', *given, '--temperature=2'),
+            '--regress is of numbers, and they have no temperature',
+        )
+
+    def test_a_task_of_glue(self):
+        rte = make('rte', ('entailment', 'not_entailment'))
+        texts = [text for text, _ in finetuning.sentences()]
+        names = ('index', 'sentence1', 'sentence2', 'label')
+        rows = [
+            (i, texts[i], texts[i + 1], ('entailment', 'not_entailment')[i % 2])
+            for i in range(30)
+        ]
+        for split in ('train', 'dev'):
+            write(FOLDER / 'glue' / 'RTE' / f'{split}.tsv', names, rows)
+        extra = write(
+            FOLDER / 'pairs.tsv', names[1:3], [row[1:3] for row in rows[:9]]
+        )
+        done = finetuning.run(
+            distill, f'--teacher={rte}', '--task=rte', '--layers=2',
+            f'--data_dir={FOLDER}/glue', f'--extra={extra}', '--steps=1',
+            f'--workdir={FOLDER}/rte2',
+        )  # fmt: skip
+        self.assertEqual(done.status, 0, done.err)
+        self.assertEqual(last_line(done)['task'], 'rte')
+        kept = json.loads((FOLDER / 'rte2' / 'metrics.json').read_text())
+        self.assertIn('teacher_accuracy', kept)
+        found = Config.read(rte)
+        learned = Config.read(FOLDER / 'rte2').task
+        learned = dataclasses.replace(learned, name='qnli')
+        found.replace(task=learned).write(rte)
+        self.assert_complains(
+            finetuning.run(
+                distill, f'--teacher={rte}', '--task=rte',
+                f'--data_dir={FOLDER}/glue', f'--workdir={FOLDER}/none',
+            ),
+            'was fine-tuned on qnli, this is rte; name a teacher of the same',
+        )  # fmt: skip
+
+    def test_another_teacher_is_another_run(self):
+        other = make('other')
+        tensors = files.read_tensors(other / 'weights.safetensors')
+        path = 'objectives/label/bias'
+        tensors[path] = tensors[path] + 1
+        files.write_tensors(other / 'weights.safetensors', tensors)
+        given = ('--patience=none', f'--init={TEACHER}')
+        self.assertEqual(run('taught', *given).status, 0)
+        self.assert_complains(
+            run('taught', *given, f'--teacher={other}'),
+            'holds a run with other flags: .*--teacher was .*teacher .weights',
+        )
+
+
+class SweepTest(absltest.TestCase):
+    def setUp(self):
+        super().setUp()
+        self.given = []
+        grid = {
+            'temperature': (5, 20),
+            'alpha': (0.2, 1),
+            'beta': (10,),
+            'learning_rate': (5e-5, 1e-5),
+        }
+        self.enterContext(mock.patch.dict(finetune.GRIDS, pkd=grid))
+        self.enterContext(
+            mock.patch.object(distill.train, 'train', side_effect=self.train)
+        )
+        self.enterContext(mock.patch.object(classify, 'answer'))
+        self.enterContext(mock.patch.object(finetune, 'finish'))
+
+    def train(self, labelled, decided):
+        del labelled
+        self.given.append(decided)
+        (pathlib.Path(decided['workdir']) / 'checkpoints').mkdir(parents=True)
+        best = {'accuracy': len(self.given) / 10, 'matthews': 0}
+        named = {f'heldout/label/{k}': v for k, v in best.items()}
+        return {**named, 'step': 1}
+
+    def test_every_cell_is_a_run_of_its_own(self):
+        done = run('sweep', '--sweep=pkd')
+        self.assertEqual(done.status, 0, done.err)
+        self.assertLen(self.given, 8)
+        self.assertEqual(
+            [(d['soft.temperature'], d['objectives'], d['learning_rate'])
+             for d in self.given[:4]],
+            [(5, 'label:0.8,soft:0.2,patience:10', 5e-5),
+             (5, 'label:0.8,soft:0.2,patience:10', 1e-5),
+             (5, 'label:0,soft:1,patience:10', 5e-5),
+             (5, 'label:0,soft:1,patience:10', 1e-5)],
+        )  # fmt: skip
+        self.assertEqual(self.given[-1]['soft.temperature'], 20)
+        for decided in self.given:
+            # The grid's betas are of the code.
+            self.assertEqual(decided['soft.reduction'], 'code')
+            self.assertEqual(decided['patience.reduction'], 'code')
+        self.assertLen({d['workdir'] for d in self.given}, 8)
+
+    def test_typed_its_flags_are_the_trainer_s_too(self):
+        """As a program a command has both kinds in one place."""
+        prepared = finetune.Prepared(mock.MagicMock(), {})
+        prepared.labelled.train.size = 50
+        with finetuning.parsed(
+            classify, '--learning_rate=0.1', f'--workdir={FOLDER}/typed'
+        ):
+            own = {**distill.train.values(), 'epochs': 1, 'seeds': 1,
+                   'patience_evals': None, 'sweep': 'bert'}  # fmt: skip
+            finetune.train_all(TASK, prepared, own)
+        grid = finetune.GRIDS['bert']
+        self.assertLen(self.given, 18)
+        for name in ('learning_rate', 'batch_size'):
+            self.assertEqual(
+                {d[name] for d in self.given}, set(grid[name]), name
+            )
+        self.assertEqual(
+            {round(d['steps'] / (50 // d['batch_size'])) for d in self.given},
+            {2, 3, 4},
+        )
+
+    def test_few_shapes_are_kept(self):
+        shared = built.Shared()
+        for number in range(9):
+            shared.keep(str(number), mock.MagicMock())
+        self.assertEqual(list(shared.built), list('345678'))
+
+
+class ComplaintsTest(Checks, parameterized.TestCase):
+    @parameterized.named_parameters(
+        ('no_teacher', ['--teacher='], '--teacher is missing'),
+        ('no_workdir', ['--workdir='], '--workdir is missing'),
+        ('no_examples', ['--train='], 'name the examples: --task of GLUE'),
+        ('both', ['--task=rte'], 'name the examples: --task of GLUE'),
+        ('no_dev', ['--dev='], '--dev is missing'),
+        ('beta', ['--beta=nan'], '--beta=nan is no finite number'),
+        ('objectives', ['--objectives=label'],
+         '--objectives is decided by --alpha, --beta and --patience'),
+        ('temperature', ['--soft.temperature=3'], 'decided by --temperature'),
+        ('width', ['--patience.width=3'], 'decided by --teacher'),
+        ('deeper', ['--layers=5'], '--layers=5: --init=.* has 4; take fewer'),
+        ('one_layer', ['--layers=1'],
+         '--patience=last: a student of 1 layers has none below its last'),
+        ('not_tuned', [f'--teacher={finetuning.init()}'],
+         'was never fine-tuned: none of its rows knows labels'),
+        ('task', ['--regress', '--label=text'], 'is no score'),
+        ('texts', ['--label.texts=choices'],
+         'was fine-tuned with --label.texts=joined, this is choices'),
+        ('positions', ['--seq_len=65'], 'teacher has 64 positions; lower it'),
+        ('no_column', [f'--extra={__file__}.tsv'], 'there is no such file'),
+    )  # fmt: skip
+    def test_flags(self, more, message):
+        self.assert_complains(run('none', *more), message)
+
+    def test_other_labels_and_rows(self):
+        for name, rows, labels, message in (
+            ('two', ('label',), ('class', 'text'),
+             'knows the labels class, text, the data has class, loop, text'),
+            ('turned', ('label',), ('text', 'loop', 'class'),
+             'the same labels, in the same order'),
+            ('numbers_alone', ('score',), (),
+             'was fine-tuned for score, this task is of label'),
+        ):  # fmt: skip
+            folder = make(name, labels, rows=rows)
+            self.assert_complains(
+                run('none', f'--teacher={folder}'), message
+            )
+
+    def test_another_vocabulary(self):
+        other = workdirs.write(
+            FOLDER / 'words', rows=('mlm',), pooling='cls', layers=2,
+            kind='words',
+        )  # fmt: skip
+        self.assert_complains(
+            run('none', f'--init={other}'),
+            '--init reads text with another vocabulary than --teacher=',
+        )
+
+    def test_deeper_than_its_teacher(self):
+        deep = workdirs.write(
+            FOLDER / 'deep', rows=('mlm',), pooling='cls', layers=6
+        )
+        self.assert_complains(
+            run('none', f'--init={deep}', '--layers=5'),
+            'a student of 5 layers cannot follow a teacher of 4',
+        )
+
+    def test_out_of_range(self):
+        for flag in ('alpha=1.5', 'beta=-1', 'temperature=0', 'layers=0'):
+            with self.assertRaisesRegex(Exception, flag.split('=')[0]):
+                run('none', f'--{flag}')
+
+    def test_usage(self):
+        self.assertEqual(
+            distill.sum_of('label', 0.7, 0.1), 'label:0.3,soft:0.7,patience:0.1'
+        )
+        self.assertEqual(distill.sum_of('label', 1, 0), 'label:0,soft:1')
+        self.assertEqual(distill.sum_of('score', 0, 2), 'score:1,patience:2')
+        with self.assertRaises(commands.UsageError):
+            distill.start_of(str(TEACHER), 9, 'first')
+
+
+if __name__ == '__main__':
+    absltest.main()
