@@ -214,9 +214,10 @@ def _task(config: Config, metrics: Mapping[str, Any]) -> str:
     mi, ceiling = (metrics.get(found + name) for name in ('mi', 'ceiling'))
     if mi is not None and ceiling:
         mi = max(mi, 0.0)  # which is a bound, too
+        what = 'a place' if task.row == 'span' else 'a label'
         lines += [
             '',
-            f'It knows at least {mi:.3f} nats of a label, of {ceiling:.3f} '
+            f'It knows at least {mi:.3f} nats of {what}, of {ceiling:.3f} '
             f'that there are to know ({mi / ceiling:.0%}).',
         ]
     return '\n'.join(lines)

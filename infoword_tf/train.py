@@ -228,9 +228,17 @@ def train(
 
 
 def flagfile() -> str:
-    """The flags that were given, as a flagfile that runs this again."""
-    names = values()
-    given = (flags.FLAGS[name] for name in names if flags.FLAGS[name].present)
+    """The flags that were given, as a flagfile that runs this again.
+
+    Those of a command that has examples too.
+    """
+    given = {
+        flag
+        for module, found in flags.FLAGS.flags_by_module_dict().items()
+        if not module.startswith('absl')
+        for flag in found
+        if flag.present
+    }
     return '\n'.join(sorted(flag.serialize() for flag in given)) + '\n'
 
 

@@ -404,7 +404,7 @@ class ClientTest(parameterized.TestCase):
     @both
     def test_what_is_no_list_of_texts(self, protocol):
         asked = client.Client(URLS[protocol])
-        for texts in ('a text', b'a text', [1], [['a']]):
+        for texts in ('a text', b'a text', [1], [['a'], 'b'], [[1]]):
             with self.assertRaisesRegex(TypeError, 'texts has to be a list'):
                 asked.call('embed', texts=texts)
         with self.assertRaisesRegex(UnicodeEncodeError, 'surrogates'):
