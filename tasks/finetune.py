@@ -503,13 +503,8 @@ def done(
     ]  # fmt: skip
     if prepared.labelled.fingerprint not in str(old):
         differ.append('other examples')
-    differ += [
-        f'--{name} was {old.get(name)}, is {value}'
-        for name, value in prepared.decided.items()
-        if name not in train.values() and old.get(name) != value
-    ]
     # Elsewhere, or of no account.
-    said = (*FREE, 'steps', 'seed', 'seeds', 'epochs', 'test')
+    said = (*FREE, 'steps', 'seed', 'seeds', 'epochs', 'test', 'notest')
     now, then = (
         {
             line
