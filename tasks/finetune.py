@@ -291,8 +291,9 @@ def prepare(
         decided['label.classes'] = len(task.labels)
         decided['label.texts'] = texts
         # Scores of other classes are no start.
-        if tuple(loaded.config.labels) != task.shown:
-            loaded.model.objectives.pop('label', None)
+        other = tuple(loaded.config.labels) != task.shown
+        if other and 'label' in loaded.model.objectives:
+            loaded.model.drop('label')
     examples = {}
     digest = hashlib.blake2b(digest_size=16)
     for part, rows in parts.items():

@@ -63,11 +63,11 @@ def open_prepared(name: str) -> Prepared:
     """Opens a data set that lies in TFDS's folder.
 
     Args:
-      name: `NAME[/CONFIG][:VERSION]`, as TFDS takes it.
+        name: `NAME[/CONFIG][:VERSION]`, as TFDS takes it.
 
     Raises:
-      ValueError: there is none of this name, it was never prepared, or
-        tensorflow-datasets cannot be imported.
+        ValueError: there is none of this name, it was never prepared, or
+            tensorflow-datasets cannot be imported.
     """
     try:
         import tensorflow_datasets as tfds

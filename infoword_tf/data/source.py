@@ -38,5 +38,5 @@ class Source(abc.ABC):
         """The global batch of a step, a tuple of `views`.
 
         Its `tokens` [B] int32 are how many tokens of text each row has, no
-        specials, that no step before has had.
+        specials but those of labelled examples, that no step before has had.
         """

@@ -28,12 +28,12 @@ from keras import ops
 
 from infoword_tf.layers.pooling import unit
 from infoword_tf.objectives import infonce
+from infoword_tf.objectives.label import VIEW, flat
 from infoword_tf.objectives.objective import Batch, Objective
 from infoword_tf.settings import Setting
 from infoword_tf.views import Reads, Specials
 
 Tensor = Any
-VIEW = 'examples'
 TARGETS = {VIEW: Reads('example', encoders=())}  # states are the head's
 BELOW = {VIEW: Reads('example', layers='below')}
 PAPER, CODE = REDUCTIONS = ('paper', 'code')
@@ -98,11 +98,6 @@ def every(teacher: int, student: int) -> tuple[int, ...]:
     return tuple(i * teacher // student for i in range(1, student + 1))
 
 
-def flat(x: Tensor) -> Tensor:
-    """[R, J, ...] -> [N, ...]."""
-    return ops.reshape(x, (-1, *x.shape[2:]))
-
-
 class Soft(Objective):
     """`soft`: how far the classes' distribution is from the teacher's."""
 
@@ -138,14 +133,10 @@ class Soft(Objective):
         )
         loss = ops.sum(ops.exp(log_p) * (log_p - log_q), axis=1)
         loss = self.temperature**2 * loss
-        classes = scores.shape[1]
         if self.reduction == CODE:
-            loss = loss / classes
+            loss = loss / scores.shape[1]
         answers = ops.argmax(taught, axis=1)
-        true = ops.one_hot(answers, classes, dtype='float32')
-        positive = ops.sum(scores * true, axis=1)
-        as_high = ops.greater_equal(scores, positive[:, None])
-        rank = ops.sum(ops.cast(as_high, 'float32') * (1 - true), axis=1)
+        _, rank = infonce.of_classes(scores, answers)
         own = batch.statistics.own[self.row]
         return infonce.unbounded(
             loss,

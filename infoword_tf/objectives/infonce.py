@@ -215,6 +215,24 @@ def contrast(
     )
 
 
+def of_classes(scores: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
+    """The true class among all of them.
+
+    Args:
+        scores: [N, C] float32.
+        targets: [N] integers; what is no class, as -1, should weigh nothing.
+
+    Returns:
+        [N] float32 each: its score, and how many others score at least as
+        high.
+    """
+    true = ops.one_hot(targets, scores.shape[1], dtype='float32')
+    positive = ops.sum(scores * true, axis=1)
+    as_high = ops.greater_equal(scores, positive[:, None])
+    rank = ops.sum(ops.cast(as_high, 'float32') * (1 - true), axis=1)
+    return positive, rank
+
+
 def unbounded(
     loss: Tensor,
     weights: Tensor,

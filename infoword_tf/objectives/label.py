@@ -66,6 +66,11 @@ def vector(settings: Mapping[str, Any]) -> None:
     del settings
 
 
+def flat(x: Tensor) -> Tensor:
+    """[R, J, ...] -> [N, ...]."""
+    return ops.reshape(x, (-1, *x.shape[2:]))
+
+
 class Head(Objective):
     """Scores of a text: states, perhaps a dense layer, and C columns."""
 
@@ -151,14 +156,6 @@ class Head(Objective):
         slots = batch.views[VIEW].weights[self.row].shape[1]
         return {'scores': ops.reshape(said, (-1, slots, *said.shape[1:]))}
 
-    def flat_weights(self, batch: Batch) -> Tensor:
-        """[N] float32, 0 for an empty slot."""
-        return ops.reshape(batch.views[VIEW].weights[self.row], (-1,))
-
-    def flat_targets(self, batch: Batch) -> Tensor:
-        """[N], what people say."""
-        return ops.reshape(batch.views[VIEW].targets[self.row], (-1,))
-
 
 class Labels(Head):
     """`label`: Eq. 1 over all classes."""
@@ -192,12 +189,10 @@ class Labels(Head):
     def score(self, batch: Batch, candidates: None) -> infonce.Outcome:
         """Cross-entropy of the classes."""
         scores = self.candidate_scores(batch)
-        targets = self.flat_targets(batch)
+        view = batch.views[VIEW]
+        targets = flat(view.targets[self.row])
         classes = scores.shape[1]
-        true = ops.one_hot(targets, classes, dtype='float32')
-        positive = ops.sum(scores * true, axis=1)
-        as_high = ops.greater_equal(scores, positive[:, None])
-        rank = ops.sum(ops.cast(as_high, 'float32') * (1 - true), axis=1)
+        positive, rank = infonce.of_classes(scores, targets)
         own = batch.statistics.own[self.row]
         uniform = np.full(classes, 1 / classes)
         outcome = infonce.infonce(
@@ -207,7 +202,7 @@ class Labels(Head):
                 float(np.log(classes)),
                 rank,
             ),
-            self.flat_weights(batch),
+            flat(view.weights[self.row]),
             own.marginal(self.row, targets, uniform),
         )
         return outcome._replace(predictions=self.by_slot(batch, scores))
@@ -240,9 +235,10 @@ class Scores(Head):
     def score(self, batch: Batch, candidates: None) -> infonce.Outcome:
         """Squared errors."""
         numbers = self.numbers(batch)
-        error = numbers - self.flat_targets(batch)
+        view = batch.views[VIEW]
+        error = numbers - flat(view.targets[self.row])
         return infonce.unbounded(
             ops.square(error),
-            self.flat_weights(batch),
+            flat(view.weights[self.row]),
             predictions=self.by_slot(batch, numbers),
         )

@@ -18,8 +18,8 @@ from infoword_tf.training import loop, optim
 from infoword_tf.training.state import State
 from infoword_tf.views import Specials
 
-# Flags that decide the graphs of a run, beside its config.
 MOST = 6  # shapes that are kept: those of a published grid beside the rates
+# Flags that decide the graphs of a run, beside its config.
 SHAPE = 'batch_size', 'steps', 'xla', 'freeze', 'layer_decay', 'logical_cpus'
 
 
