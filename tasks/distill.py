@@ -5,14 +5,17 @@ r"""A small student of a fine-tuned teacher (Sun et al. 2019, "PKD").
     python -m tasks.distill --teacher=runs/mails --layers=3 --patience=skip \
         --train=mails.csv --dev=mails_dev.csv --text=body --label=folder \
         --extra=unlabelled.csv --workdir=runs/mails3
+    python -m tasks.distill --teacher=runs/squad --layers=3 --task=squad \
+        --train=train-v1.1.json --dev=dev-v1.1.json --workdir=runs/squad3
 
 The loss is (1 - alpha) label + alpha soft + beta patience: what people say, the
 teacher's distribution at --temperature, and its states layer by layer (see
 docs/rows.md). The student is the first --layers layers of --init (a pretrained
 workdir, as in the paper; by default of the teacher). Examples are those of
-tasks.glue (--task) or of tasks.classify (--train), with their flags; texts of
---extra have no label, and the teacher alone teaches them. What the teacher
-makes of all of them is computed once and kept in the cache.
+tasks.glue (--task), of tasks.classify (--train) or of tasks.squad
+(--task=squad with --train and --dev), with their flags; texts of --extra have
+no label, and the teacher alone teaches them. What the teacher makes of all of
+them is computed once and kept in the cache.
 
 --patience=none is plain distillation, with --alpha=0 plain fine-tuning.
 --sweep=pkd trains with every cell of the paper's grid, in the units of its
@@ -29,13 +32,14 @@ from absl import flags
 
 from infoword_tf import commands, train
 from infoword_tf.objectives.distill import CODE, MAPS, every, followed
-from tasks import classify, finetune, glue, glue_layout, measures, tables
+from tasks import classify, finetune, glue, glue_layout, measures, squad, tables
 
 # Imported, they stand beside the trainer's, which have the same names.
 FLAGS = flags.FLAGS if __name__ == '__main__' else flags.FlagValues()
 NO_PATIENCE = 'none'
 FIRST, EVERY = TAKES = ('first', 'every')
-SOFT = {'label': 'soft', 'score': 'soft_score'}
+SOFT = {'label': 'soft', 'score': 'soft_score', 'span': 'soft_span'}
+SQUAD = squad.Squad()
 
 TEACHER = flags.DEFINE_string(
     'teacher', None, 'A workdir that was fine-tuned on the same task.',
@@ -62,7 +66,8 @@ flags.DEFINE_float(
 EXTRA = flags.DEFINE_string(
     'extra', None, 'A table of texts without labels, to train on besides.',
     flag_values=FLAGS)
-glue.define(FLAGS)
+glue.define(FLAGS, SQUAD.name)
+squad.define(FLAGS)
 classify.define(FLAGS)
 finetune.define(FLAGS, ('pkd', 'infoword', 'bert'))
 
@@ -71,7 +76,7 @@ def sum_of(row: str, alpha: float, beta: float) -> str:
     """The rows of a student with their weights, as --objectives has them.
 
     Args:
-        row: 'label' or 'score'.
+        row: 'label', 'score' or 'span'.
         alpha: of the teacher's scores.
         beta: of its states.
     """
@@ -99,12 +104,20 @@ def check(own: Mapping[str, Any], given: Mapping[str, Any]) -> None:
     for flag, says in {
         'objectives': '--alpha, --beta and --patience',
         'soft.temperature': '--temperature',
+        'soft_span.temperature': '--temperature',
         'patience.width': '--teacher',
     }.items():
         if given[flag] is not None:
             raise commands.UsageError(
                 f'--{flag} is decided by {says}; leave it out'
             )
+    if own['task'] == SQUAD.name:
+        if own['extra']:
+            raise commands.UsageError(
+                '--extra is for classes and numbers; of --task=squad leave it '
+                'out'
+            )
+        return
     if bool(own['task']) == bool(own['train']):
         raise commands.UsageError(
             'name the examples: --task of GLUE with --data_dir, or --train '
@@ -160,9 +173,9 @@ def start_of(init: str, layers: int | None, take: str) -> Any:
 def taught(
     prepared: finetune.Prepared,
     teacher: Any,
-    task: finetune.Task,
+    task: Any,
     layers: tuple[int, ...],
-) -> tuple[dict[str, Any], float]:
+) -> tuple[dict[str, Any], np.ndarray]:
     """Examples with the teacher's b beside those of people.
 
     Args:
@@ -173,32 +186,52 @@ def taught(
 
     Returns:
         By field of `training.run.Labelled`, the examples and their
-        fingerprint; and how good the teacher is on the held-out ones.
+        fingerprint; and the teacher's scores of the held-out ones.
     """
     found: dict[str, Any] = {}
     fingerprints = [prepared.labelled.fingerprint]
     for part in ('train', 'heldout'):
         examples = getattr(prepared.labelled, part)
         scores, states = teacher.outputs(examples, layers)
-        targets = {SOFT[task.row]: scores, 'patience': states}
-        counts = dict.fromkeys(targets, np.zeros(0, np.int64))
-        said = scores
+        soft = {SOFT[task.row]: scores}
+        counts = dict.fromkeys([*soft, 'patience'], np.zeros(0, np.int64))
         if task.labels:
             said = scores.argmax(axis=1)
             counts['soft'] = np.bincount(said, minlength=scores.shape[1])
+        of_tokens = soft if task.row == 'span' else {}
+        of_texts = {} if of_tokens else soft
         found[part] = examples._replace(
-            targets={**examples.targets, **targets},
+            targets={**examples.targets, **of_texts, 'patience': states},
             counts={**examples.counts, **counts},
+            of_tokens=of_tokens,
         )
         fingerprints.append(teacher.key(examples))
-    metric = measures.MEASURES[task.metrics[0]]
-    best = metric(said, examples.targets[task.row])
-    return {**found, 'fingerprint': ' '.join(fingerprints)}, best
+    return {**found, 'fingerprint': ' '.join(fingerprints)}, scores
+
+
+def judged(
+    teacher: Any, task: Any, scores: np.ndarray, true: np.ndarray, asked: Any
+) -> float:
+    """How good the teacher is on held-out examples.
+
+    Args:
+        teacher: a `teacher.Teacher`.
+        task: what is asked.
+        scores: of `Teacher.outputs`.
+        true: what people say.
+        asked: of spans, the questions.
+    """
+    if task.row == 'span':
+        found = squad.answered(teacher.folder, asked)
+        null = teacher.settings['null']
+        return squad.judged(asked, found, null)[0][task.metrics[0]]
+    said = scores.argmax(axis=1) if task.labels else scores
+    return measures.MEASURES[task.metrics[0]](said, true)
 
 
 def prepare(
-    task: finetune.Task,
-    parts: Mapping[str, tables.Rows],
+    task: Any,
+    parts: Mapping[str, Any],
     given: Mapping[str, Any],
     own: Mapping[str, Any],
 ) -> tuple[finetune.Prepared, dict[str, Any]]:
@@ -219,10 +252,17 @@ def prepare(
     teacher = Teacher(own['teacher'], task)
     init = given['init'] or own['teacher']
     student = start_of(init, own['layers'], own['take'])
-    texts = given[f'{row}.texts'] or teacher.texts
-    if parts['train'].choices is not None:
-        texts = 'choices'
-    teacher.check(student, given['seq_len'], texts)
+    length = given['seq_len']
+    if row == 'span':
+        end = given['span.end'] or teacher.settings['end']
+        reads = {'null': own['version2'], 'end': end}
+        if not flags.FLAGS['seq_len'].present:
+            length = teacher.loaded.config.max_length
+    else:
+        reads = {'texts': given[f'{row}.texts'] or teacher.settings['texts']}
+        if parts['train'].choices is not None:
+            reads = {'texts': 'choices'}
+    teacher.check(student, length, **reads)
     layers: tuple[int, ...] = ()
     if own['patience'] != NO_PATIENCE:
         try:
@@ -239,8 +279,10 @@ def prepare(
         found = {'objectives': sum_of(row, own['alpha'], beta)}
         rows = found['objectives']
         code = CODE if own['sweep'] == 'pkd' else None  # whose betas these are
+        for soft in ('soft', 'soft_span'):
+            if f'{soft}:' in rows:
+                found[f'{soft}.temperature'] = own['temperature']
         if 'soft:' in rows:
-            found['soft.temperature'] = own['temperature']
             found['soft.reduction'] = given['soft.reduction'] or code
         if 'patience:' in rows:
             found['patience.reduction'] = given['patience.reduction'] or code
@@ -250,23 +292,25 @@ def prepare(
 
     decided = {
         'init': init,
-        f'{row}.texts': texts,
+        'seq_len': length,
+        **{f'{row}.{name}': value for name, value in reads.items()},
         'teacher': f'{own["teacher"]} (weights {teacher.digest})',
         'layers': student.encoder.depth,
         'take': own['take'],
         'patience': own['patience'],
     }
-    prepared = finetune.prepare(
-        task,
-        parts,
-        {**given, **decided, 'objectives': None},
-        own['examples'],
-        student,
-        extra_of(own),
-    )
+    given = {**given, **decided, 'objectives': None}
+    if row == 'span':
+        prepared = squad.prepare(parts, given, own['version2'], student)
+    else:
+        prepared = finetune.prepare(
+            task, parts, given, own['examples'], student, extra_of(own)
+        )
     labelled, said = prepared.labelled, {}
     if own['sweep'] == 'pkd' or decide(own)['objectives'] != f'{row}:1':
-        changes, best = taught(prepared, teacher, task, layers)
+        changes, scores = taught(prepared, teacher, task, layers)
+        true = labelled.heldout.targets[row]
+        best = judged(teacher, task, scores, true, parts['heldout'])
         labelled = labelled._replace(**changes)
         said = {f'teacher_{task.metrics[0]}': round(best, 6)}
     return (
@@ -280,14 +324,19 @@ def run() -> dict[str, Any]:
     own, given = FLAGS.flag_values_dict(), train.values()
     check(own, given)
     out = pathlib.Path(given['workdir'])
-    if own['task']:
+    if own['task'] == SQUAD.name:
+        parts, task = squad.parts_of(own), SQUAD
+    elif own['task']:
         parts, task = glue.parts_of(own), glue.task_of(own['task'])
     else:
         parts = classify.parts_of(own)
         task = classify.task_of(parts['train'], own)
     prepared, said = prepare(task, parts, given, own)
     workdir, values = finetune.train_all(task, prepared, own)
-    if own['task']:
+    if own['task'] == SQUAD.name:
+        asked = parts['heldout']
+        values |= squad.answer(workdir, asked, own['version2'], out)
+    elif own['task']:
         values |= glue.answer(workdir, own['task'], parts, out)
     else:
         classify.answer(workdir, task, parts, out)

@@ -30,11 +30,17 @@ FLAGS = flags.FLAGS if __name__ == '__main__' else flags.FlagValues()
 
 
 
-def define(values: flags.FlagValues) -> None:
-    """Defines the flags that say which examples are read."""
+def define(values: flags.FlagValues, *more: str) -> None:
+    """Defines the flags that say which examples are read.
+
+    Args:
+        values: where they are defined.
+        *more: tasks that are none of GLUE.
+    """
+    others = f', or {", ".join(more)}' if more else ''
     flags.DEFINE_enum(
-        'task', None, list(glue_layout.TASKS), 'Which of the nine.',
-        flag_values=values)
+        'task', None, [*glue_layout.TASKS, *more],
+        f'Which of the nine{others}.', flag_values=values)
     flags.DEFINE_string(
         'data_dir', None, 'The folder that holds CoLA/, RTE/ and so on, or '
         'tfds:glue.', flag_values=values)

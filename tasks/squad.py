@@ -20,7 +20,7 @@ The last line of the output is one JSON object, also in WORKDIR/metrics.json.
 import hashlib
 import pathlib
 import types
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -35,15 +35,23 @@ from tasks import finetune, squad_scores
 # Imported, they stand beside the trainer's, which have the same names.
 FLAGS = flags.FLAGS if __name__ == '__main__' else flags.FlagValues()
 
-TRAIN = flags.DEFINE_string(
+flags.DEFINE_string(
     'train', None, 'A file of SQuAD to train on.', flag_values=FLAGS)
-DEV = flags.DEFINE_string(
+flags.DEFINE_string(
     'dev', None, 'Another to choose the weights by.', flag_values=FLAGS)
-VERSION2 = flags.DEFINE_bool(
-    'version2', False, 'Questions may have no answer.', flag_values=FLAGS)
-DEV_EXAMPLES = flags.DEFINE_integer(
-    'dev_examples', None, 'Ask so many questions of --dev alone.',
-    lower_bound=1, flag_values=FLAGS)
+
+
+def define(values: flags.FlagValues) -> None:
+    """Defines the flags that say what is read of the two files."""
+    flags.DEFINE_bool(
+        'version2', False, 'Questions may have no answer.',
+        flag_values=values)
+    flags.DEFINE_integer(
+        'dev_examples', None, 'Ask so many questions of --dev alone.',
+        lower_bound=1, flag_values=values)
+
+
+define(FLAGS)
 finetune.define(FLAGS)
 
 # Of the trainer and of `finetune` (Devlin et al. 2019, §4.2, and its code).
@@ -56,6 +64,7 @@ class Squad(NamedTuple):
     name: str = 'squad'
     metrics: tuple[str, ...] = ('f1', 'exact')
     row: str = 'span'
+    labels: tuple[str, ...] = ()
 
 
 def set_defaults() -> None:
@@ -65,12 +74,30 @@ def set_defaults() -> None:
     FLAGS.set_default('epochs', EPOCHS)
 
 
-def read(path: str, count: int | None) -> Any:
-    """A file, or some of its questions, as the flags say; see `squad_data`."""
+def parts_of(own: Mapping[str, Any]) -> dict[str, Any]:
+    """Training and dev questions, as `squad_data.Questions`.
+
+    Args:
+        own: flags of this command, by name.
+
+    Raises:
+        UsageError: they do not say where.
+        ValueError: a file cannot be read.
+    """
+    commands.require(
+        own,
+        train='a file of SQuAD to train on',
+        dev='a file of SQuAD to choose the weights by',
+    )
     from tasks import squad_data
 
-    questions = squad_data.read(pathlib.Path(path), VERSION2.value)
-    return questions.some(count)
+    return {
+        part: squad_data.read(pathlib.Path(path), own['version2']).some(count)
+        for part, path, count in (
+            ('train', own['train'], own['examples']),
+            ('heldout', own['dev'], own['dev_examples']),
+        )
+    }
 
 
 def judged(
@@ -136,7 +163,10 @@ def measure_of(
 
 
 def prepare(
-    parts: dict[str, Any], given: dict[str, Any], version2: bool
+    parts: Mapping[str, Any],
+    given: Mapping[str, Any],
+    version2: bool,
+    started: Any = None,
 ) -> finetune.Prepared:
     """Windows over the contexts, as the model of --init reads them.
 
@@ -144,6 +174,7 @@ def prepare(
         parts: 'train' and 'heldout', as `squad_data.Questions`.
         given: by flag of the trainer, its value.
         version2: whether a question may have no answer.
+        started: what --init holds, where it is in memory.
 
     Raises:
         UsageError: --init is missing, or flags that do not go together.
@@ -159,9 +190,8 @@ def prepare(
     decided = {
         'objectives': objectives, 'task': 'squad', 'span.null': version2
     }  # fmt: skip
-    resolved = resolve(
-        train.choices({**given, **decided}), Config.read(given['init'])
-    )
+    config = started.config if started else Config.read(given['init'])
+    resolved = resolve(train.choices({**given, **decided}), config)
     settings = resolved.rows['span'].settings
 
     import infoword_tf
@@ -169,7 +199,7 @@ def prepare(
     from infoword_tf.training.run import Labelled, Shared
     from tasks import squad_data
 
-    loaded = infoword_tf.load(given['init'])
+    loaded = started or infoword_tf.load(given['init'])
     features, digest = {}, hashlib.blake2b(digest_size=16)
     for part, questions in parts.items():
         features[part] = squad_data.features(
@@ -260,34 +290,39 @@ def answered(workdir: pathlib.Path, questions: Any) -> Any:
     return found
 
 
-def run() -> dict[str, Any]:
-    """The whole command."""
-    own = FLAGS.flag_values_dict()
-    commands.require(
-        own,
-        train='a file of SQuAD to train on',
-        dev='a file of SQuAD to choose the weights by',
-    )
-    given = train.values()
-    commands.require(given, workdir='a folder for this run')
-    parts = {
-        'train': read(TRAIN.value, own['examples']),
-        'heldout': read(DEV.value, DEV_EXAMPLES.value),
-    }
-    prepared = prepare(parts, given, VERSION2.value)
-    workdir, values = finetune.train_all(Squad(), prepared, own)
+def answer(
+    workdir: pathlib.Path, questions: Any, version2: bool, out: pathlib.Path
+) -> dict[str, float]:
+    """What the weights that stayed answer, and what that is worth.
 
+    Args:
+        workdir: of the run that was best; it keeps the null threshold.
+        questions: as `squad_data.Questions`.
+        version2: whether a question may have no answer.
+        out: where predictions go.
+    """
     from tasks import squad_answers
 
-    out = pathlib.Path(given['workdir'])
-    found = answered(workdir, parts['heldout'])
-    scores, threshold = judged(parts['heldout'], found, VERSION2.value)
-    values |= {name: round(value, 4) for name, value in scores.items()}
-    if VERSION2.value:
+    found = answered(workdir, questions)
+    scores, threshold = judged(questions, found, version2)
+    values = {name: round(value, 4) for name, value in scores.items()}
+    if version2:
         values['null_threshold'] = threshold
         config = Config.read(workdir).replace(null_threshold=threshold)
         config.write(workdir)
     squad_answers.write(out, found, threshold)
+    return values
+
+
+def run() -> dict[str, Any]:
+    """The whole command."""
+    own, given = FLAGS.flag_values_dict(), train.values()
+    commands.require(given, workdir='a folder for this run')
+    parts = parts_of(own)
+    prepared = prepare(parts, given, own['version2'])
+    workdir, values = finetune.train_all(Squad(), prepared, own)
+    out = pathlib.Path(given['workdir'])
+    values |= answer(workdir, parts['heldout'], own['version2'], out)
     return finetune.finish(out, values)
 
 

@@ -1,9 +1,10 @@
 """A fine-tuned workdir as a teacher: what it makes of examples, kept on disk.
 
 A student's training needs the teacher's outputs alone, so they are computed
-once: for each example its scores, float32, and of each layer below the last
-the normalised state that sums each text up, float16 (which changes `patience`
-by less than a thousandth). They lie in the cache under a hash of the teacher's
+once: for each example its scores, float32, or of spans those of every token,
+float16, and of each layer below the last the normalised state that sums each
+text up, float16 (which changes `soft_span` and `patience` by less than a
+thousandth). They lie in the cache under a hash of the teacher's
 weights and of the examples, in parts: a pass that was stopped goes on with the
 next part. One pass serves every student.
 
@@ -34,7 +35,7 @@ class Teacher:
     Attributes:
         folder: the workdir.
         loaded: it in memory.
-        row: 'label' or 'score'.
+        row: 'label', 'score' or 'span'.
         digest: of its weights.
     """
 
@@ -79,9 +80,9 @@ class Teacher:
         self.digest = hashlib.blake2b(weights, digest_size=10).hexdigest()
 
     @property
-    def texts(self) -> str:
-        """What an example comes to, in `objectives.label.TEXTS`."""
-        return self.loaded.model.objectives[self.row].texts
+    def settings(self) -> dict[str, Any]:
+        """Of its row."""
+        return self.loaded.config.rows[self.row].settings
 
     @property
     def depth(self) -> int:
@@ -93,13 +94,13 @@ class Teacher:
         """W."""
         return self.loaded.encoder.width
 
-    def check(self, student: Any, length: int, texts: str) -> None:
+    def check(self, student: Any, length: int, **settings: Any) -> None:
         """Complains of a student that reads examples in another way.
 
         Args:
             student: a `Loaded`.
             length: T of its examples.
-            texts: what an example comes to for it.
+            **settings: of its row, which have to be the teacher's.
 
         Raises:
             UsageError: it does.
@@ -121,21 +122,27 @@ class Teacher:
                 f'--seq_len={length}: --teacher={self.folder} has {most} '
                 'positions; lower it'
             )
-        if texts != self.texts:
-            raise commands.UsageError(
-                f'--teacher={self.folder} was fine-tuned with --{self.row}.'
-                f'texts={self.texts}, this is {texts}; ask as it was asked'
-            )
+        for name, value in settings.items():
+            theirs = self.settings[name]
+            if value != theirs:
+                raise commands.UsageError(
+                    f'--teacher={self.folder} was fine-tuned with --{self.row}.'
+                    f'{name}={theirs}, this is {value}; ask as it was asked'
+                )
 
     def key(self, examples: Any) -> str:
         """Other weights, settings or examples have another."""
         config = self.loaded.config
         digest = hashlib.blake2b(self.digest.encode(), digest_size=10)
-        settings = config.rows[self.row].settings
-        arguments = [config.encoder.name, config.encoder.arguments, settings]
+        arguments = [
+            config.encoder.name, config.encoder.arguments, self.settings
+        ]  # fmt: skip
         digest.update(json.dumps(arguments, sort_keys=True).encode())
-        for array in (examples.ids, examples.segments, examples.begins,
-                      examples.places):  # fmt: skip
+        arrays = [examples.ids, examples.segments, examples.begins,
+                  examples.places]  # fmt: skip
+        if self.row == 'span':  # the last place after the true first one
+            arrays.append(examples.targets['span'])
+        for array in arrays:
             digest.update(np.ascontiguousarray(array).tobytes())
         return digest.hexdigest()
 
@@ -149,7 +156,8 @@ class Teacher:
             layers: whose states are wanted, from 1 to L - 1.
 
         Returns:
-            [n, C] float32 scores, of numbers [n]; [n, K, layers, W] float16.
+            [n, C] float32 scores, of numbers [n], of both ends of spans
+            [tokens, 2] float16; [n, K, layers, W] float16.
 
         Raises:
             OSError: the disk is full.
@@ -180,15 +188,20 @@ class Teacher:
                 bar.update(len(numbers))
         shape = (len(order), examples.texts, len(layers), self.width)
         states = np.empty(shape, np.float16)
-        scores: Any = [None] * len(order)
+        scores: Any = None
         for path, numbers in parts:
             found = files.read_tensor(path, 'scores')
-            for number, score in zip(numbers, found, strict=True):
-                scores[number] = score
+            where, count = numbers, len(order)
+            if self.row == 'span':
+                where = examples.tokens_of(numbers)
+                count = len(examples.ids)
+            if scores is None:
+                scores = np.empty((count, *found.shape[1:]), found.dtype)
+            scores[where] = found
             for i, layer in enumerate(layers):
                 found = files.read_tensor(path, f'layer_{layer}')
                 states[numbers, :, i] = found
-        return np.stack(scores), states
+        return scores, states
 
     def computed(
         self, examples: Any, numbers: np.ndarray
@@ -199,6 +212,7 @@ class Teacher:
         from infoword_tf.views.examples import EXAMPLES
 
         specials = self.loaded.tokenizer.specials
+        reads = self.loaded.model.reads[self.row]['examples']
         found: list[dict[str, np.ndarray]] = []
         for begin in range(0, len(numbers), BATCH):
             some = numbers[begin : begin + BATCH]
@@ -208,9 +222,12 @@ class Teacher:
                 np.arange(len(some))[:, None],  # each has a row of its own
                 -(-longest // MULTIPLE) * MULTIPLE,
             )
-            view = EXAMPLES.make(text, None, {self.row: 'example'}, specials)
+            view = EXAMPLES.make(text, None, {self.row: reads.states}, specials)
             made = self.graph(flatten({'examples': view}))
-            found.append({name: x.numpy() for name, x in made.items()})
+            made = {name: x.numpy() for name, x in made.items()}
+            if self.row == 'span':  # of each token
+                made['scores'] = made['scores'][view.block_ids == 0]
+            found.append(made)
         return {
             name: np.concatenate([part[name] for part in found])
             for name in found[0]
@@ -221,6 +238,7 @@ class Teacher:
         """Flat views to scores and states, as its own row reads them."""
         import tensorflow as tf
 
+        from infoword_tf.layers.block import take
         from infoword_tf.layers.pooling import unit
         from infoword_tf.objectives import Statistics
         from infoword_tf.views import unflatten
@@ -238,10 +256,16 @@ class Teacher:
             batch = batches[self.row]
             if self.row == 'label':
                 made = {'scores': head.candidate_scores(batch)}
-            else:
+            elif self.row == 'score':
                 made = {'scores': head.numbers(batch)}
+            else:
+                _, ends = head.both_ends(batch)
+                made = {'scores': tf.cast(tf.stack(ends, -1), tf.float16)}
             below = batch.layers('examples')[1:-1]  # [B, K, W] each
             for i, layer in enumerate(below):
+                if self.row == 'span':  # [B, T, W]: of the first token
+                    summed_up = batch.views['examples'].targets['span'][:, :, 2]
+                    layer = take(layer, summed_up)
                 state = unit(tf.cast(layer, tf.float32))
                 made[f'layer_{i + 1}'] = tf.cast(state, tf.float16)
             return made

@@ -195,6 +195,12 @@ CASES: dict[str, Case] = {
     'soft_score': Case('soft_score'),
     'soft_score_lookup': Case('soft_score', encoder='lookup'),
     'soft_score_relative': Case('soft_score', encoder='relative'),
+    'soft_span': Case('soft_span', settings={'soft_span.temperature': 2.0}),
+    'soft_span_conditional': Case(
+        'span:0.5,soft_span:0.5',
+        encoder='relative',
+        settings={'span.end': 'conditional', 'span.null': True},
+    ),
     'patience': Case('patience', layers=2),
     'patience_code': Case(
         'patience',
@@ -380,6 +386,11 @@ def make_examples(
         },
         {'span': np.stack([np.ones_like(context), 1 + context], axis=1)},
         texts=texts,
+        of_tokens={
+            'soft_span': random.standard_normal((len(ids), 2)).astype(
+                np.float16
+            ),
+        },
     )
     order = np.arange(-(-batch // 3) * 3)
     slots = np.where(order < batch, order, -1).reshape(-1, 3)

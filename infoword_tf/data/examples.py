@@ -38,6 +38,7 @@ class Examples(NamedTuple):
         candidates: by row, [n, 2] int32, see `views.examples.Labelled`.
         counts: by row, [C] int64: how often each b occurs.
         texts: K.
+        of_tokens: by row, [tokens, ...]: b that are of each token.
     """
 
     ids: np.ndarray
@@ -48,6 +49,7 @@ class Examples(NamedTuple):
     candidates: Mapping[str, np.ndarray] = types.MappingProxyType({})
     counts: Mapping[str, np.ndarray] = types.MappingProxyType({})
     texts: int = 1
+    of_tokens: Mapping[str, np.ndarray] = types.MappingProxyType({})
 
     @property
     def size(self) -> int:
@@ -59,14 +61,19 @@ class Examples(NamedTuple):
         """[n] int64: tokens of each example."""
         return np.diff(self.begins[:: self.texts])
 
+    def tokens_of(self, numbers: np.ndarray) -> np.ndarray:
+        """[tokens] int64: where those of some examples are."""
+        begins, sizes = self.begins[:: self.texts][numbers], self.sizes[numbers]
+        return np.arange(sizes.sum()) + np.repeat(
+            begins - np.cumsum(sizes) + sizes, sizes
+        )
+
     def taken(self, numbers: np.ndarray) -> 'Examples':
         """Some of them, in another order; `counts` are those of all."""
         rows = (numbers[:, None] * self.texts + np.arange(self.texts)).ravel()
         sizes = np.diff(self.begins)[rows]
         begins = np.concatenate([[0], np.cumsum(sizes)])
-        source = np.arange(begins[-1]) + np.repeat(
-            self.begins[rows] - begins[:-1], sizes
-        )
+        source = self.tokens_of(numbers)
         return self._replace(
             ids=self.ids[source],
             segments=self.segments[source],
@@ -74,6 +81,7 @@ class Examples(NamedTuple):
             places=self.places[rows],
             targets={k: v[numbers] for k, v in self.targets.items()},
             candidates={k: v[numbers] for k, v in self.candidates.items()},
+            of_tokens={k: v[source] for k, v in self.of_tokens.items()},
         )
 
     def batch(
@@ -101,6 +109,7 @@ class Examples(NamedTuple):
             numbers=numbers.astype(np.int32),
             targets={k: v[numbers] for k, v in self.targets.items()},
             candidates={k: v[numbers] for k, v in self.candidates.items()},
+            of_tokens={k: v[source] for k, v in self.of_tokens.items()},
             slots=slots.astype(np.int32),
             width=width,
         )

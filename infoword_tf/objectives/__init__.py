@@ -18,7 +18,12 @@ from infoword_tf.objectives import (
 )
 from infoword_tf.objectives.contrast import SentenceContrast
 from infoword_tf.objectives.dim import CRITICS, DeepInfoMax
-from infoword_tf.objectives.distill import Patience, Soft, SoftScores
+from infoword_tf.objectives.distill import (
+    Patience,
+    Soft,
+    SoftScores,
+    SoftSpans,
+)
 from infoword_tf.objectives.label import Labels, Scores
 from infoword_tf.objectives.lm import NextPieces
 from infoword_tf.objectives.mlm import MaskedPieces, NcePieces
@@ -257,6 +262,18 @@ TABLE: dict[str, Row] = {
         encoders={'transformer': {}, 'relative': {}, 'lookup': {}},
         vector=label.vector,
         head='score',
+    ),
+    'soft_span': Row(
+        objective=SoftSpans,
+        a='question and context',
+        b="a teacher's places",
+        relation='how likely a larger model finds each place',
+        candidates='none: a divergence, without a bound',
+        views=distill.TARGETS,
+        encoders={'transformer': {}, 'relative': {}},
+        settings=distill.TEMPERATURE,
+        vector=label.vector,
+        head='span',
     ),
     'patience': Row(
         objective=Patience,

@@ -3,23 +3,26 @@
     row         a             b                          loss
     soft        text, or two  the teacher's classes      T^2 KL(p || q)
     soft_score  text, or two  the teacher's number       (q - p)^2
+    soft_span   two texts     the teacher's places       T^2 KL(p || q)
     patience    text, or two  states below its last      |h/|h| - t/|t||^2
                               layer
 
 p and q are the distributions of teacher and student at temperature T (Hinton
-et al. 2015): scores over T. Their scores are those of `label` and `score`,
-which are in the sum with them, if need be at weight 0. h and t are states that
+et al. 2015): scores over T; of spans over the places of the context, of both
+ends the mean. Their scores are those of `label`, `score` and `span`, which are
+in the sum with them, if need be at weight 0. h and t are states that
 sum a text up, of the student's layers 1 to k - 1 and of the teacher's that
 they follow (Sun et al. 2019, "patient knowledge distillation", §3.2): the last
 is left out, for what it knows is in the scores. So `patience` teaches nothing
-to the last layer, the pooler and the classes. None of the three is a bound.
+to the last layer, the pooler and the classes. None of the four is a bound.
 
 Sums are published in two forms. The paper adds up classes, layers and
 coordinates; its code takes their means, and is smaller by C in `soft` and by
 (k - 1) D in `patience`. A weight of the code, over that, is one of the paper.
 
 Glossary of shapes: R rows, J examples of a row, K texts of each, N = R J,
-C classes, D width of the student, W of the teacher, k layers of the student.
+C classes, T tokens, D width of the student, W of the teacher, k layers of the
+student.
 """
 
 from typing import Any
@@ -30,6 +33,7 @@ from infoword_tf.layers.pooling import unit
 from infoword_tf.objectives import infonce
 from infoword_tf.objectives.label import VIEW, flat
 from infoword_tf.objectives.objective import Batch, Objective
+from infoword_tf.objectives.span import log_softmax
 from infoword_tf.settings import Setting
 from infoword_tf.views import Reads, Specials
 
@@ -45,14 +49,14 @@ REDUCTION = {
         choices=REDUCTIONS,
     ),
 }
-SOFT = {
+TEMPERATURE = {
     'temperature': Setting(
         10.0,
         'What the scores of both are divided by.',
         at_least=1e-6,
     ),
-    **REDUCTION,
 }
+SOFT = {**TEMPERATURE, **REDUCTION}
 PATIENCE = {
     'width': Setting(
         0,
@@ -160,6 +164,49 @@ class SoftScores(Objective):
         return infonce.unbounded(
             ops.square(distance), flat(view.weights[self.row])
         )
+
+
+class SoftSpans(Objective):
+    """`soft_span`: how far places of an answer are from the teacher's.
+
+    The targets of the view are [R, T, 2], f of the teacher for the first and
+    the last place of an answer.
+    """
+
+    bounded = False
+    ranked = False
+
+    def __init__(
+        self,
+        row: str,
+        encoder: Any,
+        specials: Specials,
+        temperature: float = 10.0,
+        dtype: Any = None,
+    ):
+        """As `Objective`.
+
+        Args:
+            row, encoder, specials, dtype: as there.
+            temperature: T.
+        """
+        super().__init__(row, encoder, specials, dtype)
+        self.temperature = temperature
+
+    def score(self, batch: Batch, candidates: None) -> infonce.Outcome:
+        """KL divergences, of both ends their mean."""
+        view = batch.views[VIEW]
+        slots, scores = self.scorer.both_ends(batch.head)
+        taught = ops.cast(view.targets[self.row], 'float32')
+        loss = 0.0
+        for end in range(2):
+            log_p, log_q = (
+                log_softmax(slots.own, x / self.temperature)
+                for x in (taught[:, :, end], scores[end])
+            )  # [R, J, T]
+            divergence = ops.sum(ops.exp(log_p) * (log_p - log_q), axis=2)
+            loss = loss + 0.5 * self.temperature**2 * divergence
+        return infonce.unbounded(flat(loss), flat(view.weights[self.row]))
 
 
 class Patience(Objective):

@@ -71,7 +71,7 @@ def counts_of(targets: np.ndarray, candidates: np.ndarray) -> np.ndarray:
     ])  # fmt: skip
 
 
-class _Slots(NamedTuple):
+class Slots(NamedTuple):
     """What each example of a row may answer.
 
     Attributes:
@@ -189,21 +189,29 @@ class Spans(Objective):
         )
         return ops.matmul(inner, self.end_kernel)[..., 0]
 
+    def both_ends(
+        self, batch: Batch
+    ) -> tuple[Slots, tuple[Tensor, Tensor]]:
+        """What each example may answer, and f of first and last places.
+
+        Returns:
+            The candidates, and twice [R, T] float32; of last places after the
+            true first one, where the end is conditional.
+        """
+        view = batch.views[VIEW]
+        slots = self._slots(view)
+        x = ops.cast(batch.states(VIEW), 'float32')
+        if not self.conditional:
+            return slots, self.ends(x)
+        firsts = view.targets[self.row][:, :, 0]
+        last = self.ends_after(x, firsts, slots.token, batch.fused)
+        return slots, (self.starts(x), last)
+
     def score(self, batch: Batch, candidates: None) -> infonce.Outcome:
         """Cross-entropy of the first and of the last place."""
         view = batch.views[VIEW]
-        slots = self._slots(view)
+        slots, scores = self.both_ends(batch)
         targets = view.targets[self.row]
-        x = ops.cast(batch.states(VIEW), 'float32')
-        if self.conditional:
-            scores = (
-                self.starts(x),
-                self.ends_after(
-                    x, targets[:, :, 0], slots.token, batch.fused
-                ),
-            )
-        else:
-            scores = self.ends(x)
         own = batch.statistics.own[self.row]
         training, measured = (
             np.reshape(np.asarray(counts, np.float64), (2, BINS + 1))
@@ -229,11 +237,12 @@ class Spans(Objective):
         )
         if batch.training:
             return outcome
+        x = ops.cast(batch.states(VIEW), 'float32')
         return outcome._replace(predictions=self.spans(x, slots))
 
     # -------------------------------------------------------- what it predicts
 
-    def spans(self, x: Tensor, slots: _Slots) -> dict[str, Tensor]:
+    def spans(self, x: Tensor, slots: Slots) -> dict[str, Tensor]:
         """Scores of spans, nats: a first place's and a last one's are added.
 
         Args:
@@ -254,7 +263,7 @@ class Spans(Objective):
                 both = (first + last)[:, :, None]
                 found['nowhere'] = take(both, slots.nowhere)[:, :, 0]
             return found
-        first = _log_softmax(slots.own, self.starts(x))  # [R, J, T]
+        first = log_softmax(slots.own, self.starts(x))  # [R, J, T]
         # Beyond the last token there is none, and there may be fewer than S.
         found = ops.pad(
             ops.where(slots.context, first, NEVER),
@@ -284,7 +293,7 @@ class Spans(Objective):
             found['nowhere'] = both
         return found
 
-    def _slots(self, view: View) -> _Slots:
+    def _slots(self, view: View) -> Slots:
         """What each example of the view may answer."""
         number = view.candidates[self.row]  # [R, T]
         nowhere = view.targets[self.row][:, :, 2]  # [R, J]
@@ -299,7 +308,7 @@ class Spans(Objective):
         )
 
 
-def slots_of(context: Tensor, nowhere: Tensor, tokens: Any) -> _Slots:
+def slots_of(context: Tensor, nowhere: Tensor, tokens: Any) -> Slots:
     """Examples by their contexts.
 
     Args:
@@ -313,7 +322,7 @@ def slots_of(context: Tensor, nowhere: Tensor, tokens: Any) -> _Slots:
         own = ops.logical_or(
             own, ops.equal(places[None, None, :], nowhere[:, :, None])
         )
-    return _Slots(
+    return Slots(
         context,
         own,
         nowhere,
@@ -324,7 +333,7 @@ def slots_of(context: Tensor, nowhere: Tensor, tokens: Any) -> _Slots:
 
 
 def _one_end(
-    slots: _Slots,
+    slots: Slots,
     scores: Tensor,
     targets: Tensor,
     training: np.ndarray,
@@ -374,7 +383,7 @@ def _one_end(
     )
 
 
-def _log_density(slots: _Slots, counts: np.ndarray) -> Tensor:
+def _log_density(slots: Slots, counts: np.ndarray) -> Tensor:
     """[R, J, T] float32: log p of every place, without its text.
 
     Args:
@@ -403,7 +412,7 @@ def _log_sum(own: Tensor, scores: Tensor) -> Tensor:
     return ops.logsumexp(scores, axis=2)
 
 
-def _log_softmax(own: Tensor, scores: Tensor) -> Tensor:
+def log_softmax(own: Tensor, scores: Tensor) -> Tensor:
     """The same, -> [R, J, T]; `NEVER` for what is no candidate."""
     total = _log_sum(own, scores)[:, :, None]
     return ops.where(own, scores[:, None, :] - total, NEVER)

@@ -9,6 +9,7 @@ Glossary of shapes: B examples, K texts of each, L tokens of the longest, R
 rows, J examples that a row has room for, T tokens of a row.
 """
 
+import types
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
@@ -34,6 +35,7 @@ class Labelled(NamedTuple):
             of the text, the first of them and the one after the last.
         slots: [R, J] int32, which of the B are in each row; -1: none.
         width: T.
+        of_tokens: by row, [B, K, L, ...] what a teacher says of each token.
     """
 
     ids: np.ndarray
@@ -45,6 +47,7 @@ class Labelled(NamedTuple):
     candidates: dict[str, np.ndarray]
     slots: np.ndarray
     width: int
+    of_tokens: Mapping[str, np.ndarray] = types.MappingProxyType({})
 
     @property
     def sizes(self) -> np.ndarray:
@@ -66,15 +69,17 @@ def examples(
     """The examples in their rows.
 
     Rows of the table find places [R, J K], targets and weights [R, J], and
-    `sequences` [R, J], the number of each example. An example of which nobody
-    told a row its b weighs nothing there.
+    `sequences` [R, J], the number of each example; targets [R, T, ...] where
+    they are of tokens. An example of which nobody told a row its b weighs
+    nothing there.
 
     Raises:
         ValueError: a row wants what examples do not have.
     """
     del draw
-    if lacking := [row for row in rows if row not in text.targets]:
-        known = ', '.join(text.targets)
+    named = {**text.targets, **text.of_tokens}
+    if lacking := [row for row in rows if row not in named]:
+        known = ', '.join(named)
         raise ValueError(
             f'{", ".join(lacking)}: these examples are labelled for {known}'
         )
@@ -98,8 +103,13 @@ def examples(
 
     targets, candidates, told = {}, {}, {}
     for row in rows:
-        found = text.targets[row][slots]  # [R, J, ...]
         told[row] = weights
+        if row in text.of_tokens:
+            found = text.of_tokens[row]
+            found = found.reshape(b * k, longest, *found.shape[3:])
+            targets[row] = found[number, column]  # [R, T, ...]
+            continue
+        found = text.targets[row][slots]  # [R, J, ...]
         if found.ndim == 2:
             known = is_known(found)
             found, told[row] = np.where(known, found, 0), weights * known

@@ -21,8 +21,14 @@ from infoword_tf.objectives import (
     built,
     parse,
 )
-from infoword_tf.objectives.distill import Patience, every, followed
+from infoword_tf.objectives.distill import (
+    Patience,
+    SoftSpans,
+    every,
+    followed,
+)
 from infoword_tf.objectives.label import Labels, Scores
+from infoword_tf.objectives.span import slots_of
 from infoword_tf.views import View
 from infoword_tf.views.examples import examples
 from tests import zoo
@@ -186,6 +192,75 @@ class SoftTest(parameterized.TestCase):
         found = given.mean(objective.score(batch, None))
         self.assertAlmostEqual(found.loss, (4 + 0.25) / 2, places=6)
         self.assertFalse(objective.bounded or objective.ranked)
+
+
+def log_softmax(scores):
+    return special.log_softmax(np.asarray(scores, np.float64))
+
+
+class SoftSpansTest(parameterized.TestCase):
+    """Two examples in a row of nine tokens: contexts at 2 to 4 and at 6 to 8,
+    'nowhere' at 0 and 5.
+    """
+
+    NOWHERE = np.array([[0, 5]], np.int32)
+    PLACES = ([2, 3, 4], [6, 7, 8])
+
+    def setUp(self):
+        super().setUp()
+        self.enterContext(eagerly())
+
+    def loss(self, scores, taught, temperature, null=False):
+        """Scores and taught: [9, 2], of both ends."""
+        context = np.zeros((1, 2, 9), bool)
+        for example, places in enumerate(self.PLACES):
+            context[0, example, places] = True
+        slots = slots_of(context, self.NOWHERE, 9 if null else None)
+        scores = np.asarray(scores, np.float32)[None]
+        head = types.SimpleNamespace(
+            both_ends=lambda batch: (slots, (scores[..., 0], scores[..., 1]))
+        )
+        objective = SoftSpans(
+            'soft_span', encoder_of(4), zoo.SPECIALS, temperature
+        )
+        objective.score_with(head)
+        self.assertFalse(objective.bounded or objective.ranked)
+        batch = batch_of('soft_span', np.asarray(taught)[None])
+        batch.views['examples'].weights['soft_span'] = np.ones((1, 2), 'f')
+        return given.mean(objective.score(batch, None)).loss
+
+    @parameterized.product(temperature=(1.0, 5.0), null=(False, True))
+    def test_equals_numpy(self, temperature, null):
+        random = np.random.default_rng(3)
+        scores, taught = 3 * random.standard_normal((2, 9, 2))
+        wanted = []
+        for example, places in enumerate(self.PLACES):
+            places = places + [self.NOWHERE[0, example]] * null
+            for end in range(2):
+                log_p, log_q = (log_softmax(x[places, end] / temperature)
+                                for x in (taught, scores))  # fmt: skip
+                wanted.append((np.exp(log_p) * (log_p - log_q)).sum())
+        wanted = temperature**2 * np.mean(wanted)
+        found = self.loss(scores, taught, temperature, null)
+        self.assertAlmostEqual(found, wanted, delta=1e-4 * wanted)
+
+    def test_who_says_the_same_loses_nothing(self):
+        """Whatever is said elsewhere, and added to all of a context."""
+        random = np.random.default_rng(4)
+        scores = random.standard_normal((9, 2))
+        taught = scores.copy()
+        taught[[0, 1, 5]] = 9
+        taught[2:5] += 3
+        self.assertAlmostEqual(self.loss(scores, taught, 1.0), 0, delta=1e-5)
+        self.assertGreater(self.loss(scores, taught, 1.0, null=True), 0.1)
+
+    def test_half_precision_changes_less_than_a_thousandth(self):
+        random = np.random.default_rng(5)
+        scores, taught = 8 * random.standard_normal((2, 9, 2))
+        for temperature in (1.0, 10.0):
+            exact = self.loss(scores, taught, temperature)
+            half = self.loss(scores, taught.astype(np.float16), temperature)
+            self.assertAlmostEqual(half, exact, delta=1e-3 * exact)
 
 
 def patience(states, taught, **settings):

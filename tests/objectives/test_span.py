@@ -418,7 +418,7 @@ class SpansTest(parameterized.TestCase):
             np.asarray(known['end_logits'])[:, inside],
             rtol=1e-4, atol=1e-5,
         )  # fmt: skip
-        first = span._log_softmax(slots.own, objective.starts(states))
+        first = span.log_softmax(slots.own, objective.starts(states))
         np.testing.assert_allclose(
             -np.sort(-np.asarray(first)[:, 0], axis=1)[:, : span.STARTS],
             best['start_top_predictions'],

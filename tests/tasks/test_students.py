@@ -20,7 +20,7 @@ from tasks import classify, distill, finetune, measures, tables, teacher
 from tests import places
 from tests.export import workdirs
 from tests.runs import records
-from tests.tasks import finetuning
+from tests.tasks import finetuning, squad_files
 from tests.tasks.command import Checks
 from tests.tasks.finetuning import last_line, write
 
@@ -337,6 +337,57 @@ class StudentTest(Checks, parameterized.TestCase):
             ),
             'was fine-tuned on qnli, this is rte; name a teacher of the same',
         )  # fmt: skip
+
+    def test_answers(self):
+        paragraphs = ('the cat saw the dog on a mat', 'dogs saw two cats now')
+        files_ = [
+            squad_files.write(
+                FOLDER / f'{part}.json',
+                *(
+                    (text, squad_files.asked(text, 'saw', name=f'{part}{i}'))
+                    for i, text in enumerate(paragraphs * 2)
+                ),
+            )
+            for part in ('asked', 'dev')
+        ]
+        tutor = make('tutor', (), rows=('span',))
+        given = (
+            f'--teacher={tutor}', '--task=squad', f'--train={files_[0]}',
+            f'--dev={files_[1]}', '--batch_size=2', '--steps=1', '--layers=4',
+            '--temperature=1', f'--workdir={FOLDER}/answers',
+        )  # fmt: skip
+        done = finetuning.run(
+            distill, *given, '--learning_rate=0', '--weight_decay=0'
+        )
+        self.assertEqual(done.status, 0, done.err)
+        # Who equals its teacher has nothing to learn of it.
+        (record,) = records(FOLDER / 'answers')
+        self.assertAlmostEqual(
+            record['heldout/soft_span/loss'], 0, delta=1e-4
+        )
+        self.assertAlmostEqual(record['heldout/patience/loss'], 0, delta=1e-5)
+        said = last_line(done)
+        self.assertAlmostEqual(said['f1'], said['teacher_f1'], places=3)
+        self.assertEqual(
+            len(json.loads((FOLDER / 'answers/predictions.json').read_text())),
+            4,
+        )
+        # One of two layers is another, and is taught.
+        done = finetuning.run(
+            distill, *given, '--layers=2', f'--workdir={FOLDER}/answers2'
+        )
+        self.assertEqual(done.status, 0, done.err)
+        (record,) = records(FOLDER / 'answers2')
+        self.assertGreater(record['heldout/soft_span/loss'], 1e-3)
+        for more, message in (
+            ([f'--extra={EXTRA}'], '--extra is for classes and numbers'),
+            (['--version2'], 'fine-tuned with --span.null=False, this is True'),
+            (['--dev='], '--dev is missing'),
+            ([f'--teacher={TEACHER}'], 'for label, this task is of span'),
+        ):
+            self.assert_complains(
+                finetuning.run(distill, *given, *more), message
+            )
 
     def test_another_teacher_is_another_run(self):
         other = make('other')
