@@ -14,20 +14,23 @@ Prints the table, the mean over the seeds (lowest-highest), and writes it and
 the curves of held-out mutual information to WORKDIR/table.md and curves.png.
 """
 
-import json
-import os
 import pathlib
 import statistics
-import subprocess
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from absl import flags
 
+from benchmarks.kept import (
+    ROOT,
+    begin,
+    commit,
+    read_json,
+    records_of,
+    run,
+)
 from infoword_tf import commands, files
 
-ROOT = pathlib.Path(__file__).parent.parent
 FOLDER = ROOT / 'tasks' / 'flags'
 RATE_STEPS, WARM_STEPS = 100, 10
 COLUMNS = {
@@ -64,30 +67,6 @@ class Table(NamedTuple):
     flagfiles: Sequence[str]
     ask: Callable[[pathlib.Path], dict[str, float]] | None = None
     untrained: str | None = None
-
-
-def run(module: str, log: pathlib.Path, *given: str) -> None:
-    """Runs a command in a process of its own; its output is in `log`.
-
-    Raises:
-        RuntimeError: it failed; the message has its last words.
-    """
-    log.parent.mkdir(parents=True, exist_ok=True)
-    with open(log, 'w') as out:
-        done = subprocess.run(
-            [sys.executable, '-m', module, *given],
-            stdout=out,
-            stderr=subprocess.STDOUT,
-            env={**os.environ, 'PYTHONPATH': str(ROOT)},
-            check=False,
-        )
-    if done.returncode:
-        raise RuntimeError(f'{module}, {log}: {log.read_text()[-1000:]}')
-
-
-def read_json(path: pathlib.Path) -> dict[str, Any]:
-    """One object."""
-    return json.loads(path.read_text())
 
 
 def retrieval(workdir: pathlib.Path) -> dict[str, float]:
@@ -209,12 +188,6 @@ def train(flagfile: str, workdir: pathlib.Path, *given: str) -> None:
     )
 
 
-def records_of(workdir: pathlib.Path) -> list[dict[str, Any]]:
-    """The lines of metrics.jsonl."""
-    lines = (workdir / 'metrics.jsonl').read_text().splitlines()
-    return [json.loads(line) for line in lines]
-
-
 def steps_of(flagfile: str, folder: pathlib.Path, minutes: float) -> int:
     """How many steps fit the time, by a run of a few; measured once."""
     workdir = folder / f'{name_of(flagfile)}_rate'
@@ -289,36 +262,6 @@ def made_of(workdirs: Mapping[str, Sequence[pathlib.Path]], ask: Any) -> str:
             cells = [f'`{name}`', f'`{row}`', *cells, *pace]
             lines.append(f'| {" | ".join(cells)} |')
     return '\n'.join(lines)
-
-
-def commit() -> str:
-    """Of the checkout, `+` behind it where files were changed since."""
-    done = subprocess.run(
-        ['git', 'describe', '--always', '--dirty=+', '--exclude=*'],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    return done.stdout.strip() or 'unknown'
-
-
-def begin(folder: pathlib.Path) -> None:
-    """Holds a folder to one commit: what is finished there is kept.
-
-    Raises:
-        UsageError: the table was begun at another.
-    """
-    path, now = folder / 'commit', commit()
-    if not path.exists():
-        folder.mkdir(parents=True, exist_ok=True)
-        with files.written(path) as partial:
-            partial.write_text(now)
-    elif (begun := path.read_text()) != now:
-        raise commands.UsageError(
-            f'--workdir={folder} was begun at commit {begun}, and this is '
-            f'{now}; take another folder, or go back to that commit'
-        )
 
 
 def main() -> None:

@@ -1,0 +1,72 @@
+"""What tables are made of: commands that were run, in folders of one commit."""
+
+import json
+import os
+import pathlib
+import subprocess
+import sys
+from typing import Any
+
+from infoword_tf import commands, files
+
+ROOT = pathlib.Path(__file__).parent.parent
+
+
+def run(module: str, log: pathlib.Path, *given: str) -> None:
+    """Runs a command in a process of its own; its output is in `log`.
+
+    Raises:
+        RuntimeError: it failed; the message has its last words.
+    """
+    log.parent.mkdir(parents=True, exist_ok=True)
+    with open(log, 'w') as out:
+        done = subprocess.run(
+            [sys.executable, '-m', module, *given],
+            stdout=out,
+            stderr=subprocess.STDOUT,
+            env={**os.environ, 'PYTHONPATH': str(ROOT)},
+            check=False,
+        )
+    if done.returncode:
+        raise RuntimeError(f'{module}, {log}: {log.read_text()[-1000:]}')
+
+
+def read_json(path: pathlib.Path) -> dict[str, Any]:
+    """One object."""
+    return json.loads(path.read_text())
+
+
+def records_of(workdir: pathlib.Path) -> list[dict[str, Any]]:
+    """The lines of metrics.jsonl."""
+    lines = (workdir / 'metrics.jsonl').read_text().splitlines()
+    return [json.loads(line) for line in lines]
+
+
+def commit() -> str:
+    """Of the checkout, `+` behind it where files were changed since."""
+    done = subprocess.run(
+        ['git', 'describe', '--always', '--dirty=+', '--exclude=*'],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    return done.stdout.strip() or 'unknown'
+
+
+def begin(folder: pathlib.Path) -> None:
+    """Holds a folder to one commit: what is finished there is kept.
+
+    Raises:
+        UsageError: the table was begun at another.
+    """
+    path, now = folder / 'commit', commit()
+    if not path.exists():
+        folder.mkdir(parents=True, exist_ok=True)
+        with files.written(path) as partial:
+            partial.write_text(now)
+    elif (begun := path.read_text()) != now:
+        raise commands.UsageError(
+            f'--workdir={folder} was begun at commit {begun}, and this is '
+            f'{now}; take another folder, or go back to that commit'
+        )
