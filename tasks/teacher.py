@@ -11,7 +11,6 @@ next part. One pass serves every student.
 Glossary of shapes: n examples, K texts of each, C classes, L layers, W width.
 """
 
-import functools
 import hashlib
 import json
 import pathlib
@@ -49,6 +48,7 @@ class Teacher:
         import infoword_tf
 
         self.folder, self.row = folder, task.row
+        self._graph: Any = None
         self.loaded = infoword_tf.load(folder)
         known = self.loaded.model.objectives
         heads = [row for row in ('label', 'score', 'span') if row in known]
@@ -207,23 +207,18 @@ class Teacher:
         self, examples: Any, numbers: np.ndarray
     ) -> dict[str, np.ndarray]:
         """Of some examples, sorted by length, what a file holds."""
-        from infoword_tf.data.examples import MULTIPLE
         from infoword_tf.views import flatten
-        from infoword_tf.views.examples import EXAMPLES
 
-        specials = self.loaded.tokenizer.specials
-        reads = self.loaded.model.reads[self.row]['examples']
+        if self._graph is None:
+            few = self.view(examples, numbers[:1])
+            more = self.view(examples, numbers[[0, 0]], 1)
+            self._graph = self.traced(
+                *(flatten({'examples': view}) for view in (few, more))
+            )
         found: list[dict[str, np.ndarray]] = []
         for begin in range(0, len(numbers), BATCH):
-            some = numbers[begin : begin + BATCH]
-            longest = int(examples.sizes[some].max())
-            text = examples.batch(
-                some,
-                np.arange(len(some))[:, None],  # each has a row of its own
-                -(-longest // MULTIPLE) * MULTIPLE,
-            )
-            view = EXAMPLES.make(text, None, {self.row: reads.states}, specials)
-            made = self.graph(flatten({'examples': view}))
+            view = self.view(examples, numbers[begin : begin + BATCH])
+            made = self._graph(flatten({'examples': view}))
             made = {name: x.numpy() for name, x in made.items()}
             if self.row == 'span':  # of each token
                 made['scores'] = made['scores'][view.block_ids == 0]
@@ -233,9 +228,36 @@ class Teacher:
             for name in found[0]
         }
 
-    @functools.cached_property
-    def graph(self) -> Any:
-        """Flat views to scores and states, as its own row reads them."""
+    def view(self, examples: Any, some: np.ndarray, wider: int = 0) -> Any:
+        """Some examples, each in a row of its own, as its row reads them.
+
+        Args:
+            examples: of which they are.
+            some: their numbers.
+            wider: by how many times MULTIPLE the rows are wider than need be.
+        """
+        from infoword_tf.data.examples import MULTIPLE
+        from infoword_tf.views.examples import EXAMPLES
+
+        longest = int(examples.sizes[some].max())
+        text = examples.batch(
+            some,
+            np.arange(len(some))[:, None],
+            (-(-longest // MULTIPLE) + wider) * MULTIPLE,
+        )
+        states = self.loaded.model.reads[self.row]['examples'].states
+        specials = self.loaded.tokenizer.specials
+        return EXAMPLES.make(text, None, {self.row: states}, specials)
+
+    def traced(self, few: dict[str, Any], more: dict[str, Any]) -> Any:
+        """Flat views to scores and states, for views of any shape.
+
+        One graph from the first call on: a pass that goes on computes bit for
+        bit what it would have computed.
+
+        Args:
+            few, more: flat views; where their shapes differ they may.
+        """
         import tensorflow as tf
 
         from infoword_tf.layers.block import take
@@ -270,4 +292,12 @@ class Teacher:
                 made[f'layer_{i + 1}'] = tf.cast(state, tf.float16)
             return made
 
-        return tf.function(compute, reduce_retracing=True)
+        shapes = {
+            name: tf.TensorSpec(
+                [n if n == m else None
+                 for n, m in zip(x.shape, more[name].shape, strict=True)],
+                x.dtype,
+            )
+            for name, x in few.items()
+        }  # fmt: skip
+        return tf.function(compute, input_signature=[shapes])

@@ -119,12 +119,18 @@ class KeptTest(absltest.TestCase):
             with self.assertRaises(KeyboardInterrupt):
                 self.teacher.outputs(examples, (2,))
         self.assertEqual(done, [16, 16])
+        again = teacher.Teacher(str(TEACHER), TASK)
         with mock.patch.object(
-            self.teacher, 'computed', side_effect=compute
+            again, 'computed', side_effect=again.computed
         ) as rest:
-            found = self.teacher.outputs(examples, (2,))
+            found = again.outputs(examples, (2,))
         sizes = [len(call.args[1]) for call in rest.call_args_list]
         self.assertEqual(sizes, [16, 2])
+        # Bit for bit what a pass that nothing stopped computes.
+        with mock.patch.dict('os.environ', INFOWORD_CACHE=self.folder()):
+            whole = teacher.Teacher(str(TEACHER), TASK).outputs(examples, (2,))
+        for one, other in zip(found, whole, strict=True):
+            np.testing.assert_array_equal(one, other)
         # Now all is there, for other layers too.
         with mock.patch.object(self.teacher, 'computed') as none:
             again = self.teacher.outputs(examples, (2, 3))
