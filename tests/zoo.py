@@ -128,7 +128,10 @@ CASES: dict[str, Case] = {
     'transformer_xl_published': Case(
         'transformer_xl',
         encoder='relative',
-        settings={'transformer_xl.published': True},
+        settings={
+            'transformer_xl.published': True,
+            'transformer_xl.sampled': 20,
+        },
     ),
     'plm': Case('plm', encoder='relative', layers=2),
     'plm_strict': Case(

@@ -40,6 +40,7 @@ from infoword_tf.objectives.objective import (
 )
 from infoword_tf.objectives.plm import PermutedPieces
 from infoword_tf.objectives.span import Spans
+from infoword_tf.objectives.vocabulary import SAMPLED
 from infoword_tf.settings import Setting
 from infoword_tf.views import Reads
 
@@ -160,6 +161,7 @@ TABLE: dict[str, Row] = {
                     True: {'scale_embeddings': True, 'activation': 'relu'},
                 },
             ),
+            'sampled': SAMPLED,
         },
         vector=lm.vector,
     ),
