@@ -29,7 +29,7 @@ import numpy as np
 from absl import flags
 
 from infoword_tf import commands
-from tasks import ranking, retrieval, words
+from tasks import bm25, ranking, retrieval
 
 # Imported, they stand beside the trainer's, which have the same names.
 FLAGS = flags.FLAGS if __name__ == '__main__' else flags.FlagValues()
@@ -106,13 +106,13 @@ class Index:
         return ranking.search(queries, blocks, top_k, similarity)
 
     @functools.cached_property
-    def words(self) -> words.Words:
+    def words(self) -> bm25.Words:
         """The words of the passages, counted at the first use, and kept."""
         folder = self.folder / 'words'
         if folder.is_dir():
-            return words.Words.load(folder)
+            return bm25.Words.load(folder)
         with open(self.folder / 'passages.jsonl', 'rb') as file:
-            found = words.Words(json.loads(line)['text'] for line in file)
+            found = bm25.Words(json.loads(line)['text'] for line in file)
         with tempfile.TemporaryDirectory(dir=self.folder) as partial:
             found.save(pathlib.Path(partial) / 'words')
             with contextlib.suppress(OSError):  # another process was first

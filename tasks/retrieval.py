@@ -29,7 +29,7 @@ from absl import flags
 
 from infoword_tf import commands
 from infoword_tf.config import ROLES, read_exported
-from tasks import ranking, words
+from tasks import bm25, ranking
 
 # ----------------------------------------------------------------------- flags
 
@@ -384,7 +384,7 @@ def by_vectors(
 
 
 def by_words(task: Task) -> Found:
-    """What BM25 finds, see `words.Words`."""
+    """What BM25 finds, see `bm25.Words`."""
     numbers = np.empty(task.size, np.int64)
 
     def texts() -> Iterator[str]:
@@ -392,7 +392,7 @@ def by_words(task: Task) -> Found:
             numbers[place] = number
             yield text
 
-    return words.Words(texts()).search(task.queries, DEPTH + 1, numbers)
+    return bm25.Words(texts()).search(task.queries, DEPTH + 1, numbers)
 
 
 def measure(task: Task, found: Found) -> dict[str, float]:

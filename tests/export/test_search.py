@@ -11,7 +11,7 @@ from absl.testing import absltest
 
 from export import search
 from infoword_tf import commands
-from tasks import ranking, retrieval, words
+from tasks import bm25, ranking, retrieval
 from tests import corpus
 from tests.export import workdirs
 from tests.tasks import command, counting
@@ -177,13 +177,13 @@ class CommandTest(command.Checks, absltest.TestCase):
             embed(['boats boats']), [(np.arange(3), embed(passages))], 3,
             similarity,
         )
-        by_words = words.Words(passages).search(['boats boats'], 3)
+        by_words = bm25.Words(passages).search(['boats boats'], 3)
         scores, numbers = ranking.merge([vectors, by_words], 3)
         self.assertEqual(texts, [passages[i] for i in numbers[0]])
         for line, score in zip(answers[::2], scores[0], strict=True):
             self.assertStartsWith(line, f'  {score:.3f}  ')
         # The second time words are read, not counted.
-        with mock.patch.object(words.Words, '__init__', self.fail):
+        with mock.patch.object(bm25.Words, '__init__', self.fail):
             self.assertEqual(self.run_it(*given, '--hybrid').out, done.out)
 
     def test_one_sentence(self):
