@@ -35,6 +35,9 @@ NOTHING_NEW = (
     'dim_one_mask', 'transformer_xl',  # as published: ReLU too
     # A mix, both ways, choices and three poolers are of one head.
     'label', 'label_mlm', 'score_mix', 'score_lookup', 'score_relative',
+    # What a teacher says is compared with a head's scores in any encoder.
+    'soft', 'soft_lookup', 'soft_relative', 'soft_score_lookup',
+    'soft_score_relative', 'soft_span', 'patience', 'patience_relative',
 )  # fmt: skip
 # Of the compiler: most of the time is its, and the cases are tiny.
 QUICK = (
