@@ -267,7 +267,9 @@ def prepare(
     labelled, said = prepared.labelled, {}
     if own['sweep'] == 'pkd' or decide(own)['objectives'] != f'{row}:1':
         changes, best = taught(prepared, teacher, task, layers)
-        labelled = labelled._replace(**changes)
+        known = teacher.described(task.metrics[0], best)
+        kept = {**labelled.kept, 'teacher': known}
+        labelled = labelled._replace(**changes, kept=kept)
         said = {f'teacher_{task.metrics[0]}': round(best, 6)}
     return (
         finetune.Prepared(labelled, {**prepared.decided, **decided}, decide),
