@@ -7,6 +7,8 @@ import setuptools
 # what tensorflow-datasets needs to prepare a data set and does not ask for.
 # (What the library requires is what the corpus pydocs reads.)
 TASKS = ['PyStemmer', 'bm25s', 'importlib_resources']
+# Runs what export.litert has written: all that a phone needs, and the tests.
+LITERT = ['ai-edge-litert', 'numpy']
 
 setuptools.setup(
     name='infoword_tf',
@@ -32,9 +34,10 @@ setuptools.setup(
         'tqdm',
     ],
     extras_require={
+        'litert': LITERT,
         # Other people's programs, for `make oracles`: what tests expect.
         'oracles': ['numpy', 'pytrec-eval-terrier', 'torch', 'transformers'],
         'tasks': TASKS,
-        'test': [*TASKS, 'jax', 'pytest', 'pytest-xdist', 'ruff'],
+        'test': [*LITERT, *TASKS, 'jax', 'pytest', 'pytest-xdist', 'ruff'],
     },
 )

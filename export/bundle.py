@@ -19,7 +19,7 @@ from typing import Any
 import infoword_tf
 from export import serving_ops, warmup
 from infoword_tf import files
-from infoword_tf.config import EXPORTED, Config
+from infoword_tf.config import EXPORTED, Config, read_exported
 
 # What Keras calls them: weights of a run stay float32 beside the others.
 POLICIES = {'float32': 'float32', 'bfloat16': 'mixed_bfloat16'}
@@ -37,6 +37,49 @@ def check_free(output: pathlib.Path, version: int) -> None:
             f'{output}/{version} is there already, and a version that may be '
             f'served is never changed; write --version={max(there) + 1}'
         )
+
+
+def check_same(
+    output: pathlib.Path, config: Config, described: dict[str, Any]
+) -> None:
+    """Complains of a version that would answer otherwise than another one.
+
+    Versions of a model share its name: who asks it need not know which one
+    answers. Names and types of outputs are compared, and labels; sizes of
+    vectors may differ, as those of a student from its teacher's.
+
+    Args:
+        output: the base path of the model.
+        config: of the workdir.
+        described: what `describe` gives.
+
+    Raises:
+        ValueError: it would.
+    """
+
+    def answers(config: Config, described: dict[str, Any]) -> dict[str, Any]:
+        found: dict[str, Any] = {'labels': list(config.labels)}
+        for name, outputs in described['signatures'].items():
+            found[name] = {o: kind for o, (kind, *_) in outputs.items()}
+        return found
+
+    for path in sorted(output.glob(f'*/{EXPORTED}')):
+        version = path.parent.parent
+        if not version.name.isdecimal():
+            continue
+        ours = answers(config, described)
+        theirs = answers(*read_exported(version))
+        differ = [
+            name
+            for name in sorted(ours.keys() | theirs.keys())
+            if ours.get(name) != theirs.get(name)
+        ]
+        if differ:
+            raise ValueError(
+                f'{version} has another {", ".join(differ)} than this '
+                'workdir gives, and versions of a model answer alike; name '
+                'another --output'
+            )
 
 
 def write(
@@ -62,7 +105,8 @@ def write(
     Raises:
         FileExistsError: the version is there.
         FileNotFoundError: `init` is no finished workdir.
-        ValueError: the graph holds what servers cannot run.
+        ValueError: the graph holds what servers cannot run, or another
+            version answers otherwise.
     """
     init, output = pathlib.Path(init), pathlib.Path(output)
     final = output / str(version)
@@ -73,6 +117,8 @@ def write(
 
     loaded = infoword_tf.load(init, POLICIES[precision])
     signatures = Signatures(loaded)
+    described = describe(signatures, version, precision)
+    check_same(output, loaded.config, described)
     output.mkdir(parents=True, exist_ok=True)
     partial = output / f'.{version}.{os.getpid()}'  # no number: not served
     try:
@@ -83,7 +129,6 @@ def write(
             {'serving_default': inputs['embed'], **inputs},
             loaded.max_length,
         )
-        described = describe(signatures, version, precision)
         if sts is not None:
             described['sts'] = measure(init, loaded, precision, sts)
         files.write_json(

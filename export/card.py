@@ -118,6 +118,7 @@ def render(
     parts = [
         _title(config, export),
         *([_task(config, metrics)] if config.task else []),
+        *lost(config, export['weights'], metrics),
         _use(config, export),
         _training(config, pieces, flags, metrics),
         _values(config, metrics),
@@ -221,6 +222,46 @@ def _task(config: Config, metrics: Mapping[str, Any]) -> str:
             f'that there are to know ({mi / ceiling:.0%}).',
         ]
     return '\n'.join(lines)
+
+
+def lost(
+    config: Config, weights: int, metrics: Mapping[str, Any]
+) -> list[str]:
+    """Whose student it is, what that saved and what it cost; if it is one.
+
+    Args:
+        config: of the run.
+        weights: that it computes with.
+        metrics: the last values of the run.
+
+    Returns:
+        A section, or nothing.
+    """
+    teacher = config.teacher
+    if not teacher:
+        return []
+    layers = config.encoder.arguments.get('layers', 0)
+    lines = [
+        '## Teacher',
+        '',
+        f'A student of `{teacher.name}` (weights {teacher.digest}).',
+        '',
+        '| | teacher | student | |',
+        '|---|---|---|---|',
+        f'| layers | {teacher.layers} | {layers} | |',
+        f'| weights | {teacher.weights:,} | {weights:,} | '
+        f'{weights / teacher.weights:.0%} |',
+        f'| MB in float32 | {4e-6 * teacher.weights:.1f} | '
+        f'{4e-6 * weights:.1f} | |',
+    ]
+    row = config.task.row if config.task else ''
+    score = metrics.get(f'heldout/{row}/{teacher.metric}')
+    if score is not None and teacher.score is not None:
+        lines.append(
+            f'| {teacher.metric}, held out | {teacher.score:.4f} | '
+            f'{score:.4f} | {score - teacher.score:+.4f} |'
+        )
+    return ['\n'.join(lines)]
 
 
 def _measured(export: Mapping[str, Any]) -> list[str]:

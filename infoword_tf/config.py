@@ -90,6 +90,28 @@ class TaskConfig:
 
 
 @dataclasses.dataclass(frozen=True)
+class TeacherConfig:
+    """The model that a student has learned from.
+
+    Attributes:
+        name: its workdir.
+        digest: of its weights.
+        layers: that it has.
+        weights: how many numbers.
+        metric: what both were measured by on held-out examples; None: nothing
+            was.
+        score: of the teacher there.
+    """
+
+    name: str
+    digest: str
+    layers: int
+    weights: int
+    metric: str | None = None
+    score: float | None = None
+
+
+@dataclasses.dataclass(frozen=True)
 class Config:
     """All that decides what a model computes, and what it was trained by.
 
@@ -115,6 +137,7 @@ class Config:
         null_threshold: of the row `span`, nats by which "no answer" has to
             score more than the best one.
         task: what labelled examples taught; None: there were none here.
+        teacher: whose student this is; None: nobody's.
         replicas: that the run had.
         run: by flag, what decides the weights; compared on resume.
         version: of this format.
@@ -137,6 +160,7 @@ class Config:
     labels: tuple[str, ...] = ()
     null_threshold: float = 0.0
     task: TaskConfig | None = None
+    teacher: TeacherConfig | None = None
     replicas: int = 1
     run: dict[str, Any] = dataclasses.field(default_factory=dict)
     version: int = VERSION
@@ -194,6 +218,7 @@ class Config:
                     ),
                     'labels': tuple(values.get('labels', ())),
                     'task': _task(values.get('task')),
+                    'teacher': _teacher(values.get('teacher')),
                 }
             )
         except (KeyError, TypeError, AttributeError) as error:
@@ -230,6 +255,10 @@ def _task(values: Mapping[str, Any] | None) -> TaskConfig | None:
     if values is None:
         return None
     return TaskConfig(**{**values, 'metrics': tuple(values['metrics'])})
+
+
+def _teacher(values: Mapping[str, Any] | None) -> TeacherConfig | None:
+    return None if values is None else TeacherConfig(**values)
 
 
 def read_exported(model: pathlib.Path) -> tuple[Config, dict[str, Any]]:

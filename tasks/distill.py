@@ -311,7 +311,9 @@ def prepare(
         changes, scores = taught(prepared, teacher, task, layers)
         true = labelled.heldout.targets[row]
         best = judged(teacher, task, scores, true, parts['heldout'])
-        labelled = labelled._replace(**changes)
+        known = teacher.described(task.metrics[0], best)
+        kept = {**labelled.kept, 'teacher': known}
+        labelled = labelled._replace(**changes, kept=kept)
         said = {f'teacher_{task.metrics[0]}': round(best, 6)}
     return (
         finetune.Prepared(labelled, {**prepared.decided, **decided}, decide),

@@ -13,6 +13,7 @@ Glossary of shapes: n examples, K texts of each, C classes, L layers, W width.
 
 import hashlib
 import json
+import math
 import pathlib
 from collections.abc import Sequence
 from typing import Any
@@ -20,6 +21,7 @@ from typing import Any
 import numpy as np
 
 from infoword_tf import commands, files
+from infoword_tf.config import TeacherConfig
 from infoword_tf.data import corpora
 from infoword_tf.training.checkpoint import WEIGHTS
 from tasks.finetune import Task
@@ -129,6 +131,24 @@ class Teacher:
                     f'--teacher={self.folder} was fine-tuned with --{self.row}.'
                     f'{name}={theirs}, this is {value}; ask as it was asked'
                 )
+
+    def described(
+        self, metric: str | None = None, score: float | None = None
+    ) -> TeacherConfig:
+        """What a student's config says of it.
+
+        Args:
+            metric, score: how good it is on held-out examples.
+        """
+        values = self.loaded.model.variables.values()
+        return TeacherConfig(
+            self.folder,
+            self.digest,
+            self.depth,
+            sum(math.prod(value.shape) for value in values),
+            metric,
+            None if score is None else round(float(score), 6),
+        )
 
     def key(self, examples: Any) -> str:
         """Other weights, settings or examples have another."""

@@ -241,7 +241,8 @@ class Loaded:
         knows = self.encoder.arguments.get('segments', 0) > 1
         if second is not None and self.layout.second_segment and knows:
             behind = ops.greater_equal(self._column(ids), second[:, None])
-            inside = self.layout.second_segment * ops.cast(behind, 'int32')
+            # No cast of booleans, which LiteRT's converter makes wrong here.
+            inside = ops.where(behind, self.layout.second_segment, 0)
             segment_ids = (
                 inside
                 if segment_ids is None

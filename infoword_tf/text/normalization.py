@@ -130,6 +130,31 @@ def fit(
     return _model(table), [piece.translate(pieces) for piece in vocabulary]
 
 
+def table(normalization: Normalization) -> dict[str, str]:
+    """The same for a program that looks characters up one by one.
+
+    Args:
+        normalization: of the text.
+
+    Returns:
+        What characters become, if not themselves. Then a word ends at a blank
+        and nowhere else: those that are words of their own have blanks around
+        them.
+    """
+    forms, chinese = _forms(normalization)
+    spaces, marks, _ = _classes()
+    apart = marks | chinese
+
+    def spell(character: str) -> str:
+        if character in spaces:
+            return ' '
+        return f' {character} ' if character in apart else character
+
+    found = {c: spell(c) for c in spaces | apart}
+    found.update((c, ''.join(map(spell, forms[c]))) for c in forms)
+    return {c: form for c, form in found.items() if c != form}
+
+
 def _characters() -> list[str]:
     """Those about which `tokenizers` is asked one by one."""
     return [

@@ -16,7 +16,7 @@ from absl.testing import flagsaver
 
 from export import bundle
 from infoword_tf import convert, files
-from tasks import classify, finetune
+from tasks import classify, distill, finetune
 from tests import quick
 from tests.tasks import command
 from tests.weights import folders
@@ -105,6 +105,29 @@ def workdir(kind):
         if name.startswith('objectives/') and name.endswith('/kernel'):
             weights[name] = value * 20
     files.write_tensors(path / 'weights.safetensors', weights)
+    return path
+
+
+@functools.cache
+def student():
+    """A workdir of one layer that has learned from that of 'classes'."""
+    train, dev = data()
+    path = folder() / 'student'
+    given = [f'--workdir={path}', *TRAINER]
+    with quick.small(), flagsaver.flagsaver():
+        finetune.set_defaults()
+        flags.FLAGS(['distill', *given])
+        done = command.run(
+            distill,
+            f'--teacher={workdir("classes")}',
+            f'--train={train}',
+            f'--dev={dev}',
+            '--text=first',
+            '--label=kind',
+            '--layers=1',
+            '--patience=none',
+        )
+    assert done.status == 0, done.err
     return path
 
 

@@ -184,6 +184,23 @@ class CTest(parameterized.TestCase):
         self.assertEqual(error, '')
         self.assertLess(np.abs(found - wanted).max(), 1e-5)
 
+    @parameterized.parameters(*serving_ops.TEXT_LIBRARIES)
+    def test_teacher_and_student(self, serving):
+        """Two versions of one model answer the same request."""
+        texts = [b'a cab.', b'', b'x y z ' * 40, *comparison.NASTY[:9]]
+        model = self.folder / 'versions'
+        workdirs_of = [finetuned.workdir('classes'), finetuned.student()]
+        for version, workdir in enumerate(workdirs_of, 1):
+            if not (model / str(version)).exists():
+                bundle.write(workdir, model, version)
+            found, error = self.serve(
+                texts, libraries(serving), model / str(version), 'classify',
+                'probabilities',
+            )  # fmt: skip
+            self.assertEqual(error, '')
+            wanted = infoword_tf.load(workdir).classify(texts)
+            self.assertLess(np.abs(found - wanted).max(), 1e-5)
+
     @parameterized.product(
         serving=list(serving_ops.TEXT_LIBRARIES),
         kind=('null', 'conditional'),

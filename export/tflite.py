@@ -1,0 +1,448 @@
+"""Writes a workdir for LiteRT: ids in, vectors or scores of classes out.
+
+    DIR/model.tflite      the graphs and their weights
+    DIR/model.json        what model.py needs to know
+    DIR/vocab.txt, characters.json   for its tokenizer
+    DIR/model.py          export/serving/model.py, which runs all that
+    DIR/MODEL_CARD.md     sizes, and what the precision costs
+
+A graph is of one text, or of two, and of one length: only where all shapes are
+known does XNNPACK take the whole of it. Those of several lengths share their
+weights. In int8 the kernels of dense layers and the embeddings are 8 bits with
+a scale for each column, and states are brought to 8 bits row by row as they
+are multiplied (dynamic range); sums stay float32.
+
+Glossary of shapes: T tokens, D width, C classes, n texts.
+"""
+
+import functools
+import itertools
+import json
+import os
+import pathlib
+import shutil
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+import infoword_tf
+from export.serving import model as standalone
+from infoword_tf import files
+from infoword_tf.config import Config
+
+PRECISIONS = ('int8', 'float16', 'float32')
+ENCODERS = ('transformer', 'lookup')
+# Others have no program of equal ids that needs neither TensorFlow nor much
+# code: the package sentencepiece decides between equal scores otherwise.
+TOKENIZER = 'wordpiece'
+SHORTEST = 16  # tokens of the shortest graph; others twice as many each
+HEADS = {'label': 'classify', 'score': 'regress'}  # by row, its signature
+_TEXTS = 200  # on which the card compares, beside nasty ones
+
+
+def check(config: Config, init: Any, output: pathlib.Path) -> None:
+    """Complains of what cannot be written, before TensorFlow starts.
+
+    Args:
+        config: of the workdir.
+        init: the workdir.
+        output: where it shall go.
+
+    Raises:
+        FileExistsError: something is there.
+        ValueError: an encoder, tokenizer or row that has no place in a file
+            of LiteRT.
+    """
+    if output.exists():
+        raise FileExistsError(
+            f'{output} is there already, and phones may have it; name '
+            'another --output'
+        )
+    if config.encoder.name not in ENCODERS:
+        raise ValueError(
+            f'--init={init} has a {config.encoder.name} encoder, and LiteRT '
+            f'gets {" or ".join(ENCODERS)}; export.savedmodel takes all'
+        )
+    if config.tokenizer.kind != TOKENIZER:
+        raise ValueError(
+            f'--init={init} has a tokenizer of the kind '
+            f'{config.tokenizer.kind}, and beside a file of LiteRT goes '
+            f'{TOKENIZER}; export.savedmodel takes all'
+        )
+    label = config.rows.get('label')
+    chooses = label and label.settings.get('texts') == 'choices'
+    if 'span' in config.rows or chooses:
+        row = 'span' if 'span' in config.rows else 'label of choices'
+        raise ValueError(
+            f'--init={init} was taught the row {row}, which gives a text '
+            'neither a vector nor classes; export.savedmodel serves it'
+        )
+
+
+def lengths_of(longest: int) -> list[int]:
+    """Of which lengths graphs are made: 16, 32, 64, ..., `longest`."""
+    doubled = (SHORTEST << i for i in itertools.count())
+    return [*itertools.takewhile(lambda n: n < longest, doubled), longest]
+
+
+def signatures_of(loaded: Any) -> dict[str, tuple[Callable, int, int]]:
+    """What a workdir answers.
+
+    Returns:
+        By name a function of ids [1, T], length [1] and, of two texts, second
+        [1]; how wide its answer is; and how many texts it takes.
+    """
+    found = {}
+    for row, name in HEADS.items():
+        if row not in loaded.model.objectives:
+            continue
+        width = loaded.model.objectives[row].classes
+        for sides in loaded.sides(row):
+            full_name = name if sides == 1 else f'{name}_pairs'
+            compute = functools.partial(loaded.class_scores, row=row)
+            found[full_name] = compute, width, sides
+    return found or {'embed': (loaded.embed, loaded.vector_width(), 1)}
+
+
+def convert(
+    loaded: Any, lengths: Sequence[int], precision: str
+) -> bytes:
+    """The content of model.tflite.
+
+    Args:
+        loaded: a workdir.
+        lengths: of its graphs.
+        precision: in PRECISIONS.
+
+    Raises:
+        ValueError: it computes what LiteRT cannot.
+    """
+    import tensorflow as tf
+    from tensorflow.lite.python.convert_phase import ConverterError
+
+    functions = {}
+    for name, (compute, _, sides) in signatures_of(loaded).items():
+        for length in lengths:
+            specs = [
+                tf.TensorSpec((1, length), tf.int32, 'ids'),
+                tf.TensorSpec((1,), tf.int32, 'length'),
+                tf.TensorSpec((1,), tf.int32, 'second'),
+            ]
+            functions[f'{name}_{length}'] = tf.function(
+                lambda *args, compute=compute: {'answer': compute(*args)},
+                input_signature=specs[: 1 + sides],
+                autograph=False,
+            ).get_concrete_function()
+    module = tf.Module()
+    module.weights = [v.value for v in loaded.model.variables.values()]
+    with tempfile.TemporaryDirectory() as folder:
+        tf.saved_model.save(module, folder, functions)
+        converter = tf.lite.TFLiteConverter.from_saved_model(
+            folder, signature_keys=list(functions)
+        )
+        converter.target_spec.supported_ops = [
+            tf.lite.OpsSet.TFLITE_BUILTINS
+        ]
+        if precision != 'float32':
+            converter.optimizations = [tf.lite.Optimize.DEFAULT]
+        if precision == 'float16':
+            converter.target_spec.supported_types = [tf.float16]
+        try:
+            return converter.convert()
+        except ConverterError as error:
+            # A line for each place; the first one says what it is.
+            said = str(error).strip().split('error: ')[-1].splitlines()[0]
+            raise ValueError(
+                f'LiteRT lacks what this model computes: {said}'
+            ) from None
+
+
+def write(
+    init: str | pathlib.Path,
+    output: str | pathlib.Path,
+    seq_len: int | None = None,
+    precision: str = 'int8',
+    dev: Any = None,
+    sts: str | None = None,
+) -> dict[str, Any]:
+    """Writes a folder, whole or not at all.
+
+    Args:
+        init: the workdir of a finished run.
+        output: the folder.
+        seq_len: T at most; None: what the model was trained on.
+        precision: in PRECISIONS.
+        dev: labelled texts (`tasks.tables.Rows`) that the card shall speak
+            of.
+        sts: a file of STS-B, likewise.
+
+    Returns:
+        What the card says, as numbers.
+
+    Raises:
+        FileExistsError, ValueError: as `check` and `convert`.
+    """
+    init, output = pathlib.Path(init), pathlib.Path(output)
+    config = Config.read(init)
+    check(config, init, output)
+    loaded = infoword_tf.load(init)
+    longest = min(seq_len or config.max_length, config.max_length)
+    if seq_len and seq_len > config.max_length:
+        raise ValueError(
+            f'--seq_len={seq_len}: this model reads {config.max_length} '
+            'tokens; lower it'
+        )
+    if longest < config.max_length:
+        loaded = type(loaded)(
+            loaded.model,
+            loaded.tokenizer,
+            config.replace(max_length=longest),
+            loaded.unigram,
+            loaded.missing,
+        )
+    lengths = lengths_of(longest)
+    content = convert(loaded, lengths, precision)
+    output.parent.mkdir(parents=True, exist_ok=True)
+    partial = output.parent / f'.{output.name}.{os.getpid()}'
+    try:
+        partial.mkdir()
+        (partial / 'model.tflite').write_bytes(content)
+        write_tokenizer(partial, loaded.tokenizer)
+        files.write_json(partial / 'model.json', told(loaded, lengths))
+        shutil.copy(standalone.__file__, partial / 'model.py')
+        found = compared(partial, loaded) | {
+            'precision': precision,
+            'lengths': lengths,
+            'bytes': len(content),
+            'weights': sum(
+                int(np.prod(v.shape)) for v in loaded.model.variables.values()
+            ),
+        }
+        runner = standalone.Model(partial)
+        if dev is not None:
+            found['dev'] = {
+                'data': dev.where,
+                'examples': len(dev.first),
+                'float32': scored(loaded, dev, config),
+                precision: scored(runner, dev, config),
+            }
+        if sts is not None:
+            found['sts'] = _correlations(sts, loaded, runner, precision)
+        metrics = init / 'metrics.json'
+        known = json.loads(metrics.read_text()) if metrics.is_file() else {}
+        (partial / 'MODEL_CARD.md').write_text(card(loaded, found, known))
+        os.rename(partial, output)
+    finally:
+        shutil.rmtree(partial, ignore_errors=True)
+    return found
+
+
+def told(loaded: Any, lengths: Sequence[int]) -> dict[str, Any]:
+    """model.json."""
+    config = loaded.config
+    return {
+        'signatures': {
+            name: width
+            for name, (_, width, _) in signatures_of(loaded).items()
+        },
+        'lengths': list(lengths),
+        'around': [loaded.before, loaded.between, loaded.after],
+        'padding': loaded.tokenizer.pad_id,
+        'prompts': dict(config.prompts),
+        'prompt': config.prompt or '',
+        'labels': list(config.labels),
+        'both_ways': any(
+            loaded.model.objectives[row].texts == 'both_ways'
+            for row in HEADS
+            if row in loaded.model.objectives
+        ),
+    }
+
+
+def write_tokenizer(folder: pathlib.Path, tokenizer: Any) -> None:
+    """What `model.read_tokenizer` reads."""
+    from infoword_tf.text import normalization
+
+    tokenizer.write(folder / 'vocab.txt')
+    table = normalization.table(tokenizer.normalization)
+    # Where a character is written `*`: what most of them become.
+    general = {c: form.replace(c, '*') for c, form in table.items()}
+    common = ('', ' ', ' * ')
+    runs: list[list[Any]] = []
+    for character in sorted(c for c in table if general[c] in common):
+        code, form = ord(character), general[character]
+        if runs and runs[-1][1:] == [code - 1, form]:
+            runs[-1][1] = code
+        else:
+            runs.append([code, code, form])
+    forms = {c: form for c, form in table.items() if general[c] not in common}
+    told = {'runs': runs, 'forms': dict(sorted(forms.items()))}
+    (folder / 'characters.json').write_text(
+        json.dumps(told, ensure_ascii=False), encoding='utf-8'
+    )
+
+
+def compared(folder: pathlib.Path, loaded: Any) -> dict[str, Any]:
+    """How far a folder's answers are from the workdir's.
+
+    Args:
+        folder: with model.tflite and what lies beside it.
+        loaded: the workdir.
+
+    Returns:
+        How many texts; and of each signature 'change', the largest of a number
+        of its answers, and of vectors 'cosine', the lowest; of classes 'same',
+        the share of texts with the same likeliest one.
+    """
+    from export import comparison
+
+    texts = []
+    for text in comparison.texts(_TEXTS):
+        try:
+            texts.append(text.decode())
+        except UnicodeDecodeError:
+            continue
+    model, found = standalone.Model(folder), {}
+    for name in signatures_of(loaded):
+        sides = [texts, texts[::-1]] if name.endswith('_pairs') else [texts]
+        call = {'embed': 'encode', 'regress': 'rate'}.get(
+            name.removesuffix('_pairs'), 'classify'
+        )
+        quiet = {'progress': False} if name == 'embed' else {}
+        ours = getattr(loaded, call)(*sides, **quiet)
+        theirs = getattr(model, call)(*sides)
+        said = {'change': float(np.abs(ours - theirs).max())}
+        if name == 'embed':
+            norms = np.linalg.norm([ours, theirs], axis=2)
+            cosine = (ours * theirs).sum(axis=1) / np.maximum(
+                norms.prod(axis=0), 1e-12
+            )
+            said['cosine'] = float(cosine.min())
+        elif name.startswith('classify') and ours.shape[1] > 1:
+            same = ours.argmax(axis=1) == theirs.argmax(axis=1)
+            said['same'] = float(same.mean())
+        found[name] = said
+    return {'texts': len(texts), 'signatures': found}
+
+
+def scored(model: Any, rows: Any, config: Config) -> dict[str, float]:
+    """How good a model is on labelled texts.
+
+    Args:
+        model: a `Loaded`, or a `Model` of model.py.
+        rows: a `tasks.tables.Rows`.
+        config: of the workdir.
+
+    Returns:
+        By metric of the task, its value; of a workdir without a task accuracy,
+        or Spearman's correlation of numbers.
+    """
+    from tasks import glue_layout, measures, tables
+
+    names = config.task.metrics if config.task else ()
+    labels = config.labels
+    if config.task and (glue := glue_layout.TASKS.get(config.task.name)):
+        labels = glue.labels  # as its files write them
+    if rows.scores is not None:
+        said, right = model.rate(rows.first, rows.second), rows.scores
+        names = names or ('spearman',)
+    else:
+        said = model.classify(rows.first, rows.second).argmax(axis=1)
+        right = tables.known_labels(rows, labels)
+        names = names or ('accuracy',)
+    return {n: float(measures.MEASURES[n](said, right)) for n in names}
+
+
+def _correlations(
+    sts: str, loaded: Any, model: Any, precision: str
+) -> dict[str, Any]:
+    """Spearman x 100 on a file of STS-B, of both."""
+    from tasks import sts as task
+
+    pairs = task.read(pathlib.Path(sts))
+    similarity = loaded.config.similarity
+    exact = functools.partial(loaded.encode, progress=False)
+    return {
+        'data': pathlib.Path(sts).name,
+        'pairs': len(pairs.scores),
+        'float32': task.correlation(pairs, exact, similarity),
+        precision: task.correlation(pairs, model.encode, similarity),
+    }
+
+
+def card(
+    loaded: Any, found: Mapping[str, Any], metrics: Mapping[str, Any]
+) -> str:
+    """MODEL_CARD.md: sizes, and what the precision costs.
+
+    Args:
+        loaded: the workdir.
+        found: as `write` gives it.
+        metrics: the last values of its run.
+    """
+    from export.card import lost
+
+    config, precision = loaded.config, found['precision']
+    sizes = config.encoder.arguments
+    shape = ', '.join(
+        f'{sizes[name]} {name}'
+        for name in ('layers', 'width', 'heads')
+        if name in sizes
+    )
+    whole = 4 * found['weights']
+    lines = [
+        f'# Text encoder for LiteRT, {precision}',
+        '',
+        f'A {config.encoder.name} encoder ({shape})'
+        + (f' fine-tuned on {config.task.name}.' if config.task else '.'),
+        '',
+        f'* model.tflite: {found["bytes"] / 1e6:.1f} MB for '
+        f'{found["weights"]:,} weights, {found["bytes"] / whole:.0%} of their '
+        f'{whole / 1e6:.1f} MB in float32.',
+        '* Signatures `NAME_T` of ids [1, T], length [1] and, of two texts, '
+        'second [1], int32: T is '
+        + ', '.join(map(str, found['lengths']))
+        + f'. What comes after token {found["lengths"][-1]} is not read.',
+        '* `Model` of model.py takes strings; its ids are those of the '
+        'workdir.',
+    ]
+    if config.labels:
+        names = ', '.join(f'`{label}`' for label in config.labels)
+        lines.append(f'* Labels: {names}.')
+    for section in lost(config, found['weights'], metrics):
+        lines += ['', section]
+    lines += [
+        '',
+        '## Beside float32',
+        '',
+        f'On {found["texts"]} texts, nasty ones among them:',
+        '',
+        '| signature | largest change of a number | |',
+        '|---|---|---|',
+    ]
+    for name, said in found['signatures'].items():
+        more = ''
+        if 'cosine' in said:
+            more = f'cosine {said["cosine"]:.4f} or more'
+        elif 'same' in said:
+            more = f'{said["same"]:.1%} have the same likeliest class'
+        lines.append(f'| `{name}` | {said["change"]:.4f} | {more} |')
+    if dev := found.get('dev'):
+        scores = ', '.join(
+            f'{name} {value:.4f} ({dev["float32"][name]:.4f} in float32)'
+            for name, value in dev[precision].items()
+        )
+        lines += [
+            '',
+            f'On `{dev["data"]}` ({dev["examples"]:,} examples): {scores}.',
+        ]
+    if sts := found.get('sts'):
+        lines += [
+            '',
+            f'Spearman x 100 on `{sts["data"]}` ({sts["pairs"]:,} pairs): '
+            f'{sts[precision]:.2f} ({sts["float32"]:.2f} in float32).',
+        ]
+    return '\n'.join(lines) + '\n'
+

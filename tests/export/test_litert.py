@@ -1,0 +1,352 @@
+"""export.litert: its file beside the workdir, its tokenizer beside ours."""
+
+import dataclasses
+import json
+import pathlib
+import subprocess
+import sys
+from unittest import mock
+
+import numpy as np
+import tensorflow as tf
+from absl.testing import absltest, parameterized
+from tensorflow.lite.python import convert_phase
+from tensorflow.lite.tools import flatbuffer_utils
+
+import infoword_tf
+from export import comparison, litert, tflite
+from export.serving import model as standalone
+from infoword_tf.config import Config
+from infoword_tf.inference import pairs as laid_out
+from infoword_tf.text import normalization
+from infoword_tf.text.wordpiece import WordPiece
+from tests import places
+from tests.export import finetuned, workdirs
+from tests.tasks import command
+
+# Beside those of `comparison`: what normalisation can get wrong.
+HARD = (
+    'ｈａｌｆ ｗｉｄｔｈ ﾊﾝｶｸ カタカナ 漢字かな交じり文',
+    'a\u00a0b\u3000c\u2028d\x85e\x1cf\tg\u200bh\u00adi\ufeffj\x00k\x7fl',
+    'İstanbul ΣΑΣ ὈΔΥΣΣΕΎΣ ǅ ﬁ ½ ª º ℃ Ⅷ K Å',
+    'e\u0301a\u0308\u0323 \u0904 नमस्ते กำลัง 한국어 \u1100\u1161 የኢትዮጵያ',
+    "don't [MASK] (e-mail: a@b.c) $5.00 +x=y~`^| «q» — … “z” ¿no?",
+    '😀👩\u200d🚀👍🏽🇩🇪❤\ufe0f1\ufe0f\u20e3 \U0001f9ff',
+    'private \ue000 \U000f0000 and new \U0001fae8',
+    '\U00020000\U0002a700\U0002b740\U00030000 \U000e0041 \U0001d400 𐐀',
+    'x' * 100 + ' ' + 'x' * 101 + ' ' + 'é' * 100 + ' ' + 'é' * 101,
+    'ab' * 60,
+    '  \n ',
+    '## ##ing [UNK] [CLS]',
+)
+
+
+def setUpModule():
+    global FOLDER
+    FOLDER = places.make()
+
+
+def texts(count=60):
+    """Real ones and nasty ones; what is no UTF-8 is no str."""
+    found = list(HARD)
+    for text in comparison.texts(count):
+        try:
+            found.append(text.decode())
+        except UnicodeDecodeError:
+            continue
+    return found
+
+
+def make(name, workdir, **more):
+    """What litert writes of a workdir."""
+    return tflite.write(workdir, FOLDER / name, **more)
+
+
+def operations(name):
+    """By operation of a file, the types of its second inputs."""
+    model = flatbuffer_utils.read_model(str(FOLDER / name / 'model.tflite'))
+    builtin = {
+        number: name
+        for name, number in vars(
+            flatbuffer_utils.schema_fb.BuiltinOperator
+        ).items()
+    }
+    types = {
+        number: name
+        for name, number in vars(flatbuffer_utils.schema_fb.TensorType).items()
+    }
+    found = {}
+    for graph in model.subgraphs:
+        for operation in graph.operators:
+            code = model.operatorCodes[operation.opcodeIndex]
+            kinds = found.setdefault(builtin[code.builtinCode], set())
+            if len(operation.inputs) > 1:
+                tensor = graph.tensors[operation.inputs[1]]
+                kinds.add(types[tensor.type])
+    return found
+
+
+class TokenizerTest(parameterized.TestCase):
+    @parameterized.product(
+        lower_case=(True, False),
+        options=(
+            {},
+            {'strip_accents': False},
+            {'chinese_characters': False},
+            {'clean': False},
+        ),
+    )
+    def test_ids_of_a_wordpiece_vocabulary(self, lower_case, options):
+        learned = workdirs.tokenizer_of('wordpiece').vocabulary
+        more = {
+            piece
+            for text in HARD
+            for character in text
+            for piece in (character, f'##{character}')
+            if character.strip() and character != '\0'
+        }
+        vocabulary = [*learned, *sorted(more - set(learned))]
+        tokenizer = WordPiece(vocabulary, lower_case, **options)
+        tflite.write_tokenizer(FOLDER, tokenizer)
+        ours = standalone.read_tokenizer(FOLDER)
+        wanted = tokenizer.tokenize(tf.constant(texts())).to_list()
+        for text, ids in zip(texts(), wanted, strict=True):
+            self.assertEqual(ours.ids(text), ids, text[:80])
+
+    def test_every_character_alone(self):
+        """The file has all that the table says, and nothing else."""
+        chosen = normalization.Normalization()
+        tokenizer = workdirs.tokenizer_of('wordpiece')
+        tflite.write_tokenizer(FOLDER, tokenizer)
+        told = json.loads((FOLDER / 'characters.json').read_text('utf-8'))
+        found = standalone._Characters(told)
+        table = normalization.table(chosen)
+        codes = set(range(0x20000))
+        for first, last, _ in told['runs']:
+            codes.update((first - 1, first, last, last + 1))
+        for code in codes & set(range(sys.maxunicode + 1)):
+            form = table.get(chr(code), chr(code))
+            if found[code] != form:
+                self.assertEqual(found[code], form, hex(code))
+
+    def test_how_two_texts_are_cut(self):
+        for room in (0, 1, 5, 8):
+            sizes = np.stack(
+                np.meshgrid(range(12), range(12)), axis=-1
+            ).reshape(-1, 2)
+            wanted = laid_out.room_of(*map(tf.constant, sizes.T), room)
+            for (first, second), *kept in zip(sizes, *wanted, strict=True):
+                self.assertEqual(
+                    standalone._room_of(first, second, room),
+                    tuple(map(int, kept)),
+                    (first, second, room),
+                )
+
+
+class VectorsTest(parameterized.TestCase):
+    @parameterized.parameters(*tflite.PRECISIONS)
+    def test_vectors(self, precision):
+        name = f'vectors_{precision}'
+        found = make(name, workdirs.shared(), precision=precision)
+        loaded = workdirs.loaded()
+        model = standalone.Model(FOLDER / name)
+        wanted = loaded.encode(texts(), progress=False)
+        gap = np.abs(model.encode(texts()) - wanted).max()
+        self.assertLess(gap, {'float32': 1e-5}.get(precision, 0.1))
+        self.assertEqual(found['lengths'], [16, 24])
+        self.assertEqual(model.encode([]).shape, (0, 64))
+        said = found['signatures']['embed']
+        self.assertGreater(said['cosine'], 0.98)
+        with self.assertRaisesRegex(ValueError, 'this model has embed, no cl'):
+            model.classify(['a'])
+        with self.assertRaisesRegex(TypeError, 'this is one string'):
+            model.encode('text')
+        with self.assertRaisesRegex(ValueError, "prompt 'query': .* has none"):
+            model.encode(['a'], prompt='query')
+
+    def test_operations(self):
+        """Dense layers multiply in int8; nothing needs TensorFlow."""
+        workdir = workdirs.write(FOLDER / 'wide', width=128)
+        sizes = {
+            precision: make(precision, workdir, precision=precision)['bytes']
+            for precision in ('int8', 'float32')
+        }
+        found = operations('int8')
+        self.assertNotIn('CUSTOM', found)
+        self.assertEqual(found['FULLY_CONNECTED'], {'INT8'})
+        self.assertEqual(operations('float32')['FULLY_CONNECTED'], {'FLOAT32'})
+        self.assertLess(sizes['int8'], 0.4 * sizes['float32'])
+        # Both lengths have one set of weights.
+        weights = infoword_tf.load(workdir).model.variables.values()
+        whole = 4 * sum(int(np.prod(w.shape)) for w in weights)
+        self.assertLess(sizes['float32'], 1.2 * whole)
+
+    def test_prompts_and_a_shorter_text(self):
+        workdir = workdirs.write(
+            FOLDER / 'prompted', ('ict',), 'lookup', 'weighted'
+        )
+        config = Config.read(workdir).replace(
+            prompts={'query': 'a question: ', 'passage': 'b '}, prompt='query'
+        )
+        config.write(workdir)
+        make('prompted_made', workdir, seq_len=20, precision='float32')
+        loaded = infoword_tf.load(workdir)
+        model = standalone.Model(FOLDER / 'prompted_made')
+        some = ['one two', 'three']
+        for prompt in (None, '', 'passage'):
+            np.testing.assert_allclose(
+                model.encode(some, prompt),
+                loaded.encode(some, progress=False, prompt=prompt),
+                atol=1e-5,
+            )
+        self.assertEqual(model.lengths, [16, 20])
+        config.replace(max_length=20).write(workdir)
+        long = ['word ' * 50]
+        np.testing.assert_allclose(
+            model.encode(long),
+            infoword_tf.load(workdir).encode(long, progress=False),
+            atol=1e-5,
+        )
+
+
+    def test_words(self):
+        """A pooling that counts pieces, and a norm with a large epsilon."""
+        workdir = workdirs.write(
+            FOLDER / 'words', ('ict',), pooling='words', settings={
+                'ict.words': 40
+            },
+        )  # fmt: skip
+        config = Config.read(workdir)
+        encoder = config.encoder
+        arguments = {**encoder.arguments, 'epsilon': 0.5, 'gelu': 'erf'}
+        config.replace(
+            encoder=dataclasses.replace(encoder, arguments=arguments)
+        ).write(workdir)
+        make('words_made', workdir, precision='float32')
+        np.testing.assert_allclose(
+            standalone.Model(FOLDER / 'words_made').encode(texts()),
+            infoword_tf.load(workdir).encode(texts(), progress=False),
+            atol=1e-5,
+        )
+        self.assertIn('GELU', operations('words_made'))
+
+
+class FineTunedTest(parameterized.TestCase):
+    @parameterized.parameters('pairs', 'number')
+    def test_beside_the_workdir(self, kind):
+        workdir = finetuned.workdir(kind)
+        found = make(kind, workdir, precision='float32')
+        loaded = infoword_tf.load(workdir)
+        model = standalone.Model(FOLDER / kind)
+        some = ['a b c', 'x', '', 'y z ' * 30, 'd a']
+        sides, call, name = {
+            'pairs': ([some, some[::-1]], 'classify', 'classify_pairs'),
+            'number': ([some], 'rate', 'regress'),
+        }[kind]
+        wanted = getattr(loaded, call)(*sides)
+        np.testing.assert_allclose(
+            getattr(model, call)(*sides), wanted, atol=2e-5
+        )
+        self.assertEqual(tuple(model.labels), loaded.config.labels)
+        self.assertEqual(set(found['signatures']), {name})
+
+    def test_the_command_and_what_it_costs(self):
+        workdir, (_, dev) = finetuned.workdir('classes'), finetuned.data()
+        done = command.run(
+            litert,
+            f'--init={workdir}',
+            f'--output={FOLDER / "said"}',
+            f'--dev={dev}',
+            '--text=first',
+            '--label=kind',
+        )
+        self.assertEqual(done.status, 0, done.err)
+        self.assertIn('/: classify; int8, ', done.out)
+        card = (FOLDER / 'said/MODEL_CARD.md').read_text()
+        self.assertIn('* Labels: `bad`, `fair`, `good`.', card)
+        loaded = infoword_tf.load(workdir)
+        lines = [line.split('\t') for line in dev.read_text().splitlines()[1:]]
+        right = [line[3] for line in lines]
+        said = loaded.classify([line[0] for line in lines]).argmax(axis=1)
+        score = np.mean([loaded.config.labels[i] for i in said] == np.array(
+            right))  # fmt: skip
+        self.assertIn(f'({score:.4f} in float32)', card)
+        self.assertIn('(12 examples): accuracy', card)
+
+    def test_alone(self):
+        """A moved folder, in a process that has not this project."""
+        if not (FOLDER / 'alone').exists():
+            make('alone', finetuned.workdir('classes'))
+        moved = FOLDER / 'moved'
+        (FOLDER / 'alone').rename(moved)
+        done = subprocess.run(
+            [sys.executable, '-I', moved / 'model.py', 'a b c', 'x'],
+            cwd=FOLDER,
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        found = [json.loads(line) for line in done.stdout.splitlines()]
+        wanted = standalone.Model(moved).classify(['a b c', 'x'])
+        for answer, odds in zip(found, wanted, strict=True):
+            self.assertEqual(list(answer), ['bad', 'fair', 'good'])
+            np.testing.assert_allclose(list(answer.values()), odds, atol=1e-6)
+
+
+class ComplaintsTest(command.Checks, absltest.TestCase):
+    def refuse(self, says, *flags, workdir=None, **changes):
+        workdir = workdir or workdirs.shared()
+        if changes:
+            config = Config.read(workdir).replace(**changes)
+            workdir = pathlib.Path(self.create_tempdir())
+            config.write(workdir)
+        done = command.run(
+            litert,
+            f'--init={workdir}',
+            f'--output={FOLDER / "never"}',
+            *flags,
+        )
+        self.assert_complains(done, says)
+        self.assertFalse((FOLDER / 'never').exists())
+
+    def test_complaints(self):
+        config = Config.read(workdirs.shared())
+        (FOLDER / 'there').mkdir()
+        self.refuse('there is there already', f'--output={FOLDER / "there"}')
+        self.refuse(
+            'has a relative encoder, and LiteRT gets transformer or lookup',
+            encoder=dataclasses.replace(config.encoder, name='relative'),
+        )
+        self.refuse(
+            'a tokenizer of the kind words, .* goes wordpiece',
+            tokenizer=dataclasses.replace(config.tokenizer, kind='words'),
+        )
+        self.refuse(
+            'was taught the row label of choices, which gives',
+            workdir=finetuned.workdir('choices'),
+        )
+        self.refuse('--seq_len=40: this model reads 24', '--seq_len=40')
+        self.refuse('--dev is of labelled texts', '--dev=a.tsv')
+        self.refuse(
+            '--sts is of vectors',
+            '--sts=sts.tsv',
+            workdir=finetuned.workdir('classes'),
+        )
+        self.refuse('has no config.json', workdir=FOLDER)
+
+    def test_what_cannot_be_converted(self):
+        failed = convert_phase.ConverterError('here: error: no Erfc\nnote: x')
+        with mock.patch.object(
+            tf.lite.TFLiteConverter, 'from_saved_model'
+        ) as made:
+            made.return_value.convert.side_effect = failed
+            self.refuse('LiteRT lacks what this model computes: no Erfc$')
+        self.assertEmpty(list(FOLDER.glob('.never*')))
+
+    def test_a_folder_without_a_model(self):
+        with self.assertRaisesRegex(FileNotFoundError, 'has no model.json'):
+            standalone.Model(FOLDER)
+
+
+if __name__ == '__main__':
+    absltest.main()

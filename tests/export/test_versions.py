@@ -1,0 +1,93 @@
+"""Several versions of one model: they answer alike, and a student's card."""
+
+import json
+
+from absl.testing import absltest
+
+from export import bundle, card
+from infoword_tf.config import Config, TeacherConfig, read_exported
+from tests import places
+from tests.export import finetuned, workdirs
+
+
+def setUpModule():
+    global FOLDER
+    FOLDER = places.make()
+
+
+class VersionsTest(absltest.TestCase):
+    def test_a_student_beside_its_teacher(self):
+        teacher, student = finetuned.workdir('classes'), finetuned.student()
+        folder = FOLDER / 'model'
+        first, second = (
+            read_exported(bundle.write(workdir, folder, version))
+            for version, workdir in ((1, teacher), (2, student))
+        )
+        self.assertEqual(first[1]['signatures'], second[1]['signatures'])
+        self.assertIsNone(first[0].teacher)
+        known, metrics = second[0].teacher, json.loads(
+            (student / 'metrics.json').read_text()
+        )  # fmt: skip
+        self.assertEqual(known.name, str(teacher))
+        self.assertIn(known.digest, second[0].run['teacher'])
+        self.assertEqual(known.layers, Config.read(
+            teacher).encoder.arguments['layers'])  # fmt: skip
+        self.assertEqual(known.metric, 'accuracy')
+        self.assertEqual(known.score, metrics['teacher_accuracy'])
+        said = (folder / 'MODEL_CARD.md').read_text()
+        self.assertIn(f'A student of `{teacher}`', said)
+        score = metrics['heldout/label/accuracy']
+        self.assertIn(
+            f'| accuracy, held out | {known.score:.4f} | {score:.4f} | '
+            f'{score - known.score:+.4f} |',
+            said,
+        )
+
+    def test_another_is_refused(self):
+        folder = FOLDER / 'mixed'
+        with workdirs.traced():
+            bundle.write(workdirs.shared(), folder)
+        for kind, lacks in (
+            ('classes', 'classify, fill_mask, labels'),
+            ('number', 'fill_mask, regress'),
+        ):
+            with self.assertRaisesRegex(
+                ValueError, f'mixed/1 has another {lacks} than this workdir'
+            ):
+                bundle.write(finetuned.workdir(kind), folder, 2)
+        # Neither a trace of it, nor of what is no version.
+        self.assertEqual(
+            {p.name for p in folder.iterdir()}, {'1', 'MODEL_CARD.md'}
+        )
+
+    def test_other_labels_are_refused_and_other_widths_are_not(self):
+        folder = FOLDER / 'labels'
+        bundle.write(finetuned.workdir('classes'), folder)
+        config, described = read_exported(folder / '1')
+        described['signatures']['embed']['embeddings'][-1] += 1
+        bundle.check_same(folder, config, described)
+        with self.assertRaisesRegex(ValueError, '1 has another labels than'):
+            bundle.check_same(
+                folder, config.replace(labels=('a', 'b', 'c')), described
+            )
+        described['signatures']['embed']['embeddings'][0] = 'float16'
+        with self.assertRaisesRegex(ValueError, '1 has another embed than'):
+            bundle.check_same(folder, config, described)
+
+    def test_the_card_of_a_student_that_nobody_scored(self):
+        config = Config.read(workdirs.shared()).replace(
+            teacher=TeacherConfig('runs/large', 'abc', 6, 2_000_000)
+        )
+        self.assertEqual(Config.from_json(config.to_json()), config)
+        _, described = read_exported(workdirs.exported())
+        said = card.render(
+            config, {**described, 'weights': 500_000}, None, '', {}
+        )
+        self.assertIn('| weights | 2,000,000 | 500,000 | 25% |', said)
+        self.assertIn('| MB in float32 | 8.0 | 2.0 | |', said)
+        self.assertIn('| layers | 6 | 1 | |', said)
+        self.assertNotIn('held out |', said)
+
+
+if __name__ == '__main__':
+    absltest.main()
