@@ -154,7 +154,9 @@ def make_pictures(
                 {row: reads.states for row, reads in readers.items()},
                 tokenizer.vocabulary,
                 tokenizer.specials,
-                resolved.encoder.arguments.get('causal', False),
+                resolved.encoder.arguments.get(
+                    'causal', ENCODERS[resolved.encoder.name].causal
+                ),
                 past[-memory:] if memory else [],
             )
         )

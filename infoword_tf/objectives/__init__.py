@@ -20,7 +20,7 @@ from infoword_tf.objectives.contrast import SentenceContrast
 from infoword_tf.objectives.dim import CRITICS, DeepInfoMax
 from infoword_tf.objectives.distill import Patience, Soft, SoftScores
 from infoword_tf.objectives.label import Labels, Scores
-from infoword_tf.objectives.lm import NextPieces
+from infoword_tf.objectives.lm import NextPieces, RecurrentPieces
 from infoword_tf.objectives.mlm import MaskedPieces, NcePieces
 from infoword_tf.objectives.nsp import NextSentence, NextSentenceNce
 from infoword_tf.objectives.objective import (
@@ -154,6 +154,31 @@ TABLE: dict[str, Row] = {
                     False: {'scale_embeddings': False},
                     True: {'scale_embeddings': True, 'activation': 'relu'},
                 },
+            ),
+        },
+        vector=lm.vector,
+    ),
+    'rnn_lm': Row(
+        objective=RecurrentPieces,
+        a='text so far',
+        b='next word',
+        relation='the word that follows, by an LSTM, GRU or plain recurrence',
+        candidates='vocabulary',
+        views={'streamed': Reads('text')},
+        encoders={'rnn': {}},
+        settings={
+            'cell': Setting(
+                'lstm',
+                'What carries the text so far from word to word.',
+                choices=('lstm', 'gru', 'plain'),
+                encoder={
+                    cell: {'cell': cell} for cell in ('lstm', 'gru', 'plain')
+                },
+            ),
+            'tied': Setting(
+                True,
+                'Score words with their input embeddings; no: with a table of '
+                'their own.',
             ),
         },
         vector=lm.vector,

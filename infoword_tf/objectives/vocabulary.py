@@ -40,6 +40,11 @@ class VocabularyPieces(Objective):
         self.piece_bias = vector(self, 'piece_bias', self.encoder.vocab_size)
         self.built = True
 
+    @property
+    def table(self) -> Any:
+        """[V, D] float32, g_psi of every piece."""
+        return self.encoder.embedding_table
+
     def among_all(
         self,
         batch: Batch,
@@ -58,7 +63,7 @@ class VocabularyPieces(Objective):
             bias: [V] float32 of each piece, or None.
         """
         x, targets, weights, _ = pairs(view, self.row, x)
-        table = ops.convert_to_tensor(self.encoder.embedding_table)
+        table = ops.convert_to_tensor(self.table)
         positive, log_sum, rank = vocabulary_scores(
             x, table, bias, targets, dtype=self.compute_dtype, key=batch.fused
         )
