@@ -103,8 +103,9 @@ class Model:
         self.weights: dict[str, float] = {}
         self.reads: dict[str, dict[str, Reads]] = {}
         for row, entry in config.rows.items():
+            # One that is newer than the workdir is as it was without it.
             settings = {
-                name: entry.settings[name]
+                name: entry.settings.get(name, setting.default)
                 for name, setting in TABLE[row].settings.items()
                 if not setting.encoder
             }

@@ -23,6 +23,7 @@ os.environ.setdefault('KERAS_BACKEND', 'numpy')
 from infoword_tf import commands, pictures
 from infoword_tf.commands import UsageError
 from infoword_tf.config import Config
+from infoword_tf.encoders import ENCODERS
 from infoword_tf.objectives import TABLE
 from infoword_tf.plan import settings_of
 from infoword_tf.resolve import Choices, Resolved, resolve

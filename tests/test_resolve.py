@@ -392,7 +392,7 @@ class DefaultsTest(parameterized.TestCase):
             },
         )  # fmt: skip
         self.assertEqual(found.rows['transformer_xl'].settings,
-                         {'published': True})
+                         {'published': True, 'sampled': 0})
         self.assertEqual(Config.from_json(found.to_json()), found)
         made = ENCODERS['relative'](**found.encoder.arguments)
         self.assertEqual(made.arguments['activation'], 'relu')

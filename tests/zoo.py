@@ -129,13 +129,20 @@ CASES: dict[str, Case] = {
     'transformer_xl_published': Case(
         'transformer_xl',
         encoder='relative',
-        settings={'transformer_xl.published': True},
+        settings={
+            'transformer_xl.published': True,
+            'transformer_xl.sampled': 20,
+        },
     ),
     'rnn_lm': Case('rnn_lm', encoder='rnn', layers=2),
     'rnn_lm_gru': Case(
         'rnn_lm',
         encoder='rnn',
-        settings={'rnn_lm.cell': 'gru', 'rnn_lm.tied': False},
+        settings={
+            'rnn_lm.cell': 'gru',
+            'rnn_lm.tied': False,
+            'rnn_lm.sampled': 24,
+        },
     ),
     'rnn_lm_plain': Case(
         'rnn_lm', encoder='rnn', settings={'rnn_lm.cell': 'plain'}

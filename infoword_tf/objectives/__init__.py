@@ -35,6 +35,7 @@ from infoword_tf.objectives.objective import (
 )
 from infoword_tf.objectives.plm import PermutedPieces
 from infoword_tf.objectives.span import Spans
+from infoword_tf.objectives.vocabulary import SAMPLED
 from infoword_tf.settings import Setting
 from infoword_tf.views import Reads
 
@@ -155,6 +156,7 @@ TABLE: dict[str, Row] = {
                     True: {'scale_embeddings': True, 'activation': 'relu'},
                 },
             ),
+            'sampled': SAMPLED,
         },
         vector=lm.vector,
     ),
@@ -180,6 +182,7 @@ TABLE: dict[str, Row] = {
                 'Score words with their input embeddings; no: with a table of '
                 'their own.',
             ),
+            'sampled': SAMPLED,
         },
         vector=lm.vector,
     ),

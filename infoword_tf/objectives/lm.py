@@ -18,7 +18,7 @@ from typing import Any
 
 from infoword_tf.objectives import infonce
 from infoword_tf.objectives.objective import Batch, Vector
-from infoword_tf.objectives.vocabulary import VocabularyPieces
+from infoword_tf.objectives.vocabulary import Drawn, VocabularyPieces
 from infoword_tf.views import Specials
 
 Tensor = Any
@@ -32,12 +32,15 @@ def vector(settings: Mapping[str, Any]) -> Vector:
 
 
 class NextPieces(VocabularyPieces):
-    """f over the whole vocabulary at every place."""
+    """Rows of next words: f over the vocabulary at every place."""
 
-    def score(self, batch: Batch, candidates: None) -> infonce.Outcome:
-        """Cross-entropy over V; MI leaves out the ends of documents."""
+    def score(
+        self, batch: Batch, candidates: Drawn | None
+    ) -> infonce.Outcome:
+        """Cross-entropy; MI leaves out the ends of documents."""
         view = batch.views[VIEW]
-        return self.among_all(
+        return self.among(
+            candidates,
             batch,
             view,
             batch.states(VIEW),

@@ -1,22 +1,82 @@
-"""Pieces against the whole vocabulary, for `mlm`, `transformer_xl` and `plm`.
+"""Pieces against the vocabulary: `mlm`, `plm`, and the rows of next words.
 
-Glossary of shapes: B sequences, P places, N = B P pairs, D width,
+Against all of it, or in training against some that are drawn (`sampled`). Each
+piece is then a candidate of a step by itself, with a probability w of its own,
+and its score counts 1 / w times:
+
+    log sum over V of exp f(a, v)  ~  log sum over B~ of exp f(a, v) / w(v)
+
+The true one, b, is always there, once, whether it was drawn or not. Both sums
+are equal on average, and the same where w is 1 throughout. With M the sum of w
+this is InfoNCE over candidates from q = w / M, less KL(p || q), and a bound
+whatever w is. For that E[exp f(a, b) / sum over B~], summed over all b, must be
+1 at most. As b is drawn with w(b), independently of the others, the mean with b
+always there is that of b's share of the sum, 0 where it is not drawn; and the
+shares of what is drawn sum to 1.
+
+Glossary of shapes: B sequences, P places, N = B P pairs, M candidates, D width,
 V vocabulary.
 """
 
 import math
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from keras import ops
 
+from infoword_tf.layers import dropout
 from infoword_tf.layers.block import vector
 from infoword_tf.layers.vocabulary_scores import vocabulary_scores
 from infoword_tf.objectives import infonce
 from infoword_tf.objectives.objective import Batch, Objective
-from infoword_tf.views import View
+from infoword_tf.settings import Setting
+from infoword_tf.views import Specials, View
 
 Tensor = Any
+SAMPLED = Setting(
+    0,
+    'Candidates of a training step, about so many, drawn anew for each; 0: '
+    'the whole vocabulary.',
+    at_least=0,
+)
+SPARE = 6  # deviations of how many are drawn, for which there is room
+
+
+class Drawn(NamedTuple):
+    """The candidates of a step, which all its pairs share.
+
+    Attributes:
+        ids: [K] int32 pieces, none twice.
+        there: [K] float32, 1 for those that were drawn; K has room to spare.
+        inclusion: [V] float64, NumPy: w, with which each is drawn.
+    """
+
+    ids: Tensor
+    there: Tensor
+    inclusion: np.ndarray
+
+
+def inclusion(counts: np.ndarray, size: int) -> np.ndarray:
+    """[V] float64: w, with which each piece is a candidate.
+
+    In proportion to the log-uniform distribution over ranks by frequency that
+    ELMo was trained with (Peters et al. 2018, their code), but 1 at most: the
+    commonest are always there. They sum to `size`.
+
+    Args:
+        counts: [V], how frequent each is.
+        size: M, at most V.
+    """
+    number = np.arange(len(counts))
+    q = np.log1p(1 / (number + 1))  # by rank, highest first
+    # So many are certain that the next one is not.
+    scale = (size - number) / np.cumsum(q[::-1])[::-1]
+    certain = np.argmax(scale * q <= 1 + 1e-9)
+    ranked = np.minimum(1, scale[certain] * q)
+    ranked[:certain] = 1
+    found = np.empty(len(counts))
+    found[np.argsort(-counts, kind='stable')] = ranked
+    return found
 
 
 def pairs(view: View, row: str, x: Tensor) -> tuple[Tensor, ...]:
@@ -35,6 +95,18 @@ def pairs(view: View, row: str, x: Tensor) -> tuple[Tensor, ...]:
 class VocabularyPieces(Objective):
     """Rows whose candidates are the vocabulary; g_psi is a lookup."""
 
+    def __init__(
+        self,
+        row: str,
+        encoder: Any,
+        specials: Specials,
+        dtype: Any = None,
+        sampled: int = 0,
+    ):
+        """As `Objective`; sampled: M of training, 0: the vocabulary."""
+        super().__init__(row, encoder, specials, dtype)
+        self.sampled = sampled
+
     def build(self) -> None:
         """Makes the bias of each piece."""
         self.piece_bias = vector(self, 'piece_bias', self.encoder.vocab_size)
@@ -44,6 +116,66 @@ class VocabularyPieces(Objective):
     def table(self) -> Any:
         """[V, D] float32, g_psi of every piece."""
         return self.encoder.embedding_table
+
+    def candidates(self, batch: Batch) -> Drawn | None:
+        """Some of the vocabulary in training, if they are to be drawn.
+
+        By the key of the step, so they are the same on all replicas.
+        """
+        if not self.sampled or not batch.training:
+            return None
+        counts = np.array(batch.statistics.training, float)
+        # It is not counted, and asked for as often as anything.
+        counts[self.specials.sep_id] = counts.max() + 1
+        found = inclusion(counts, min(self.sampled, len(counts)))
+        deviation = math.sqrt(found @ (1 - found))
+        room = math.ceil(found.sum() - 1e-6 + SPARE * deviation)
+        drawn = ops.less(
+            dropout.uniform(batch.key, found.shape), found.astype('float32')
+        )
+        # Of equal numbers the first come first.
+        there, ids = ops.top_k(
+            ops.cast(drawn, 'float32'), min(room, len(found))
+        )
+        return Drawn(ids, there, found)
+
+    def among(
+        self,
+        candidates: Drawn | None,
+        batch: Batch,
+        view: View,
+        x: Tensor,
+        measured: Tensor,
+        bias: Tensor,
+    ) -> infonce.Outcome:
+        """Eq. 1 over what was drawn, see above; over V where nothing was.
+
+        Args:
+            candidates: what `candidates` returned.
+            batch, view, x, measured, bias: as `among_all`.
+        """
+        if candidates is None:
+            return self.among_all(batch, view, x, measured, bias)
+        x, targets, weights, _ = pairs(view, self.row, x)
+        ids, there, w = candidates
+        table = self.table
+        bias = ops.convert_to_tensor(bias) - np.log(w).astype('float32')
+        positive = ops.sum(x * ops.take(table, targets, axis=0), axis=1)
+        scores = ops.matmul(x, ops.transpose(ops.take(table, ids, axis=0)))
+        identical = ops.equal(ids[None, :], targets[:, None])
+        found = infonce.counted(
+            positive + ops.take(bias, targets),
+            scores + ops.take(bias, ids),
+            ops.where(identical, 0.0, there[None, :]),
+            identical,
+        )
+        size = w.sum()
+        return infonce.infonce(
+            found._replace(log_size=math.log(size)),
+            weights,
+            batch.statistics.marginal(self.row, targets, q=w / size),
+            measured=ops.reshape(measured, (-1,)),
+        )
 
     def among_all(
         self,

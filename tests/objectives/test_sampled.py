@@ -1,0 +1,230 @@
+"""Candidates that are drawn from the vocabulary, against all of it."""
+
+import math
+
+import numpy as np
+import tensorflow as tf
+from absl.testing import absltest, parameterized
+from scipy import special
+
+from infoword_tf.encoders import Lookup
+from infoword_tf.layers import dropout
+from infoword_tf.objectives import Statistics
+from infoword_tf.objectives.lm import NextPieces
+from infoword_tf.objectives.vocabulary import inclusion
+from infoword_tf.views import View
+from tests import zoo
+from tests.objectives.given import batch_of, mean, sums
+
+V, D, B, T = zoo.V, 6, 4, 9
+ROW, VIEW = 'transformer_xl', 'streamed'
+
+
+def make_objective(sampled, scale=1.0):
+    encoder = Lookup(V, D)
+    encoder.build()
+    objective = NextPieces(ROW, encoder, zoo.SPECIALS, sampled=sampled)
+    objective.build()
+    random = np.random.default_rng(0)
+    for variable in (encoder.embedding_table, objective.piece_bias):
+        variable.assign(scale * random.standard_normal(variable.shape))
+    return objective
+
+
+def make_view():
+    random = np.random.default_rng(1)
+    targets = random.choice(V, (B, T), p=zoo.frequencies()).astype(np.int32)
+    targets[0, 3] = zoo.SEP
+    weights = np.ones((B, T), np.float32)
+    weights[1, 2] = 0
+    measured = (targets != zoo.SEP).astype(np.float32)
+    return View(
+        ids=targets, sequences=np.arange(B), targets={ROW: targets},
+        weights={ROW: weights}, measured={ROW: measured},
+    )  # fmt: skip
+
+
+STATES = np.random.default_rng(2).standard_normal((B, T, D))
+STATES = STATES.astype(np.float32)
+
+
+def outcome(objective, key):
+    batch = batch_of({VIEW: make_view()}, {VIEW: STATES}, key)
+    return objective.score(batch, objective.candidates(batch))
+
+
+class InclusionTest(parameterized.TestCase):
+    COUNTS = np.array([3, 50, 0, 7, 7, 1000, 1, 0])
+
+    @parameterized.parameters(1, 3, 5, 7, 8)
+    def test_in_proportion_and_one_at_most(self, size):
+        found = inclusion(self.COUNTS, size)
+        self.assertAlmostEqual(found.sum(), size)
+        order = [5, 1, 3, 4, 0, 6, 2, 7]  # equal ones as they stand
+        q = np.log(np.arange(2, 10) / np.arange(1, 9))
+        certain = (found[order] == 1).sum()
+        rest = (found[order] / q)[certain:]
+        np.testing.assert_allclose(rest, np.broadcast_to(rest[:1], rest.shape))
+        self.assertTrue((np.diff(found[order]) <= 0).all())
+        self.assertGreater(found.min(), 0)
+        if certain:  # none is, that would not have to be
+            scale = (size - certain + 1) / q[certain - 1 :].sum()
+            self.assertGreaterEqual(scale * q[certain - 1], 1 - 1e-9)
+
+    def test_by_hand(self):
+        """Of 1, log 2, log 3/2, log 4/3 ... of log 9; of 8, all."""
+        found = inclusion(self.COUNTS, 1)
+        self.assertAlmostEqual(found[5], math.log(2) / math.log(9))
+        self.assertAlmostEqual(found[7], math.log(9 / 8) / math.log(9))
+        np.testing.assert_array_equal(inclusion(self.COUNTS, 8), np.ones(8))
+
+
+class SampledTest(parameterized.TestCase):
+    def test_all_of_the_vocabulary_is_the_whole_loss(self):
+        for key in map(dropout.new_key, range(3)):
+            whole = sums(outcome(make_objective(0), key))
+            for size in (V, 5 * V):
+                found = sums(outcome(make_objective(size), key))
+                np.testing.assert_allclose(found, whole, rtol=1e-5)
+
+    def test_its_gradients_too(self):
+        gradients = []
+        for size in (0, V):
+            objective = make_objective(size)
+            weights = [objective.encoder.embedding_table, objective.piece_bias]
+            with tf.GradientTape() as tape:
+                loss = outcome(objective, dropout.new_key(0)).loss
+            found = tape.gradient(loss, [w.value for w in weights])
+            gradients.append(list(map(tf.convert_to_tensor, found)))
+        for one, two in zip(*gradients, strict=True):
+            np.testing.assert_allclose(one, two, rtol=1e-4, atol=1e-5)
+
+    def test_every_pair_by_itself(self):
+        objective, view = make_objective(12), make_view()
+        key = dropout.new_key(5)
+        batch = batch_of({VIEW: view}, {VIEW: STATES}, key)
+        ids, there, w = objective.candidates(batch)
+        drawn = np.asarray(ids)[np.asarray(there) > 0]
+        counts = np.array(zoo.statistics().training)
+        counts[zoo.SEP] = counts.max() + 1
+        np.testing.assert_allclose(w, inclusion(counts, 12))
+        scores = STATES @ np.asarray(objective.encoder.embedding_table).T
+        scores = scores + np.asarray(objective.piece_bias) - np.log(w)
+        p = counts / zoo.statistics().measured.sum()
+        wanted = np.zeros(9)
+        hits = 0
+        for i, j in np.argwhere(view.weights[ROW] > 0):
+            b = view.targets[ROW][i, j]
+            hits += b in drawn
+            others = scores[i, j, drawn[drawn != b]]
+            own = scores[i, j, b]
+            loss = special.logsumexp([own, *others]) - own
+            wanted[:2] += loss, 1
+            if b == zoo.SEP:
+                continue
+            most = math.log(w[b] / p[b])
+            wanted[2:5] += most - loss, most, math.log(12)
+            wanted[6] += (others < own).all()
+            wanted[8] += 1
+        found = sums(objective.score(batch, objective.candidates(batch)))
+        for place in (0, 1, 2, 3, 4, 6, 8):
+            np.testing.assert_allclose(
+                found[place], wanted[place], rtol=1e-5
+            )
+        self.assertBetween(hits, 1, found[1] - 1)
+
+    def test_tends_to_the_whole_as_it_grows(self):
+        """The mean over draws."""
+        full = mean(outcome(make_objective(0), dropout.new_key(0)))
+        gaps = []
+        for size in (5, 15, 45):
+            objective = make_objective(size)
+            found = [
+                mean(outcome(objective, dropout.new_key(1, i)))
+                for i in range(30)
+            ]
+            bounds = np.array([x.mi for x in found])
+            self.assertAlmostEqual(
+                found[0].log_candidates, math.log(size), places=5
+            )
+            gaps.append(full.mi - bounds.mean())
+            error = bounds.std() / math.sqrt(len(found))
+        self.assertLess(abs(gaps[-1]), 0.1 + 3 * error)
+        self.assertGreater(abs(gaps[0]), 3 * abs(gaps[-1]))
+
+    def test_the_bound_holds_for_the_best_critic(self):
+        """b copies a: of I = H(b) nats it never has more, on average."""
+        objective = make_objective(8)
+        encoder = Lookup(V, V)
+        encoder.build()
+        encoder.embedding_table.assign(np.eye(V))
+        objective.piece_bias.assign(np.zeros(V))
+        object.__setattr__(objective.encoder, '_layer', encoder)
+        view = make_view()
+        random = np.random.default_rng(0)
+        p = zoo.statistics().p
+        targets = random.choice(V, (1, 4000), p=p).astype(np.int32)
+        ones = np.ones((1, 4000), np.float32)
+        view = view._replace(
+            ids=targets, sequences=np.arange(1), targets={ROW: targets},
+            weights={ROW: ones}, measured={ROW: ones},
+        )  # fmt: skip
+        entropy = -(p[p > 0] @ np.log(p[p > 0]))
+        # f = log p(b | a) where b is a with probability s, else any.
+        for s in (0.0, 0.5, 0.9):
+            given = np.where(random.random(4000) < s, targets[0],
+                             random.choice(V, 4000, p=p))
+            likely = (1 - s) * np.maximum(p, 1e-9) + s * np.eye(V)[given]
+            states = np.log(likely)[None].astype(np.float32)
+            found = []
+            for i in range(20):
+                batch = batch_of(
+                    {VIEW: view}, {VIEW: states}, dropout.new_key(2, i)
+                )
+                candidates = objective.candidates(batch)
+                found.append(mean(objective.score(batch, candidates)).mi)
+            true = np.log(likely[np.arange(4000), targets[0]]).mean()
+            true -= np.log(p[targets[0]]).mean()
+            error = np.std(found) / math.sqrt(len(found))
+            self.assertLess(np.mean(found), true + 3 * error + 1e-3)
+            self.assertLess(true, entropy + 0.1)
+
+    def test_held_out_text_is_scored_against_all(self):
+        batch = batch_of({VIEW: make_view()}, {VIEW: STATES})
+        self.assertIsNone(make_objective(12).candidates(batch))
+        whole, drawn = (outcome(make_objective(m), None) for m in (0, 12))
+        np.testing.assert_array_equal(sums(whole), sums(drawn))
+
+    def test_another_step_draws_others(self):
+        """As often as is said, and with room for all."""
+        objective = make_objective(10)
+        counts = np.zeros(V)
+        sizes = []
+        for i in range(200):
+            batch = batch_of(
+                {VIEW: make_view()}, {VIEW: STATES}, dropout.new_key(i)
+            )
+            ids, there, w = objective.candidates(batch)
+            drawn = np.asarray(ids)[np.asarray(there) > 0]
+            self.assertLen(set(np.asarray(ids).tolist()), len(ids))
+            counts[drawn] += 1
+            sizes.append(len(drawn))
+        error = np.sqrt(w * (1 - w) / 200)
+        self.assertLess((np.abs(counts / 200 - w) - 5 * error).max(), 1e-9)
+        self.assertLess(max(sizes), len(ids))
+        self.assertAlmostEqual(np.mean(sizes), 10, delta=0.7)
+
+    def test_a_vocabulary_of_one_count(self):
+        """Text of which nothing is counted still draws everything."""
+        nothing = Statistics(np.zeros(V), np.zeros(V))
+        batch = batch_of(
+            {VIEW: make_view()}, {VIEW: STATES}, dropout.new_key(0),
+            statistics=nothing,
+        )
+        objective = make_objective(3)
+        found = objective.score(batch, objective.candidates(batch))
+        self.assertTrue(np.isfinite(sums(found)).all())
+
+
+if __name__ == '__main__':
+    absltest.main()
