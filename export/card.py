@@ -20,6 +20,7 @@ _ENCODERS = {
     'transformer': 'transformer encoder',
     'relative': 'relative-position transformer encoder',
     'lookup': 'table of embeddings',
+    'rnn': 'recurrent encoder',
 }
 _POOLINGS = {
     'mean': 'the mean of the states of all tokens, special pieces included',

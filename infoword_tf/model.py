@@ -228,14 +228,15 @@ class Model:
 
         Args:
             batch: B.
-            memory_length: tokens of memory; None: the config's. Nothing is
-                remembered where it is 0, the encoder has no memory, or no
-                view goes on.
+            memory_length: tokens of memory; None: the config's. An encoder
+                that has memory remembers nothing where it is 0, and none does
+                where no view goes on.
         """
         found = {}
         if memory_length is None:
             memory_length = self.config.memory_length or 0
-        if memory_length and self.encoder.remembers:
+        off = self.encoder.has_memory and not memory_length
+        if self.encoder.remembers and not off:
             for row in self.objectives:
                 for name, reads in self.reads[row].items():
                     source = reads.source or VIEWS[root(name)].source

@@ -360,12 +360,12 @@ def _memory_length(choices: Choices, encoder: str) -> int | None:
     Raises:
         UsageError: --memory_length for such an encoder.
     """
-    if not ENCODERS[encoder].remembers:
+    if not ENCODERS[encoder].has_memory:
         if choices.memory_length is not None:
             raise UsageError(
                 f'--memory_length={choices.memory_length}: the encoder '
                 f'{encoder} of --objectives={choices.objectives} has no '
-                'memory; leave it out'
+                'memory of tokens; leave it out'
             )
         return None
     if choices.memory_length is None:

@@ -23,6 +23,7 @@ os.environ.setdefault('KERAS_BACKEND', 'numpy')
 from infoword_tf import commands, pictures
 from infoword_tf.commands import UsageError
 from infoword_tf.config import Config
+from infoword_tf.encoders import ENCODERS
 from infoword_tf.objectives import TABLE
 from infoword_tf.plan import settings_of
 from infoword_tf.resolve import Choices, Resolved, resolve
@@ -154,7 +155,9 @@ def make_pictures(
                 {row: reads.states for row, reads in readers.items()},
                 tokenizer.vocabulary,
                 tokenizer.specials,
-                resolved.encoder.arguments.get('causal', False),
+                resolved.encoder.arguments.get(
+                    'causal', ENCODERS[resolved.encoder.name].causal
+                ),
                 past[-memory:] if memory else [],
             )
         )

@@ -232,7 +232,7 @@ def choose_memory(model: Any, config: Any) -> int:
     """
     if MEMORY_LENGTH.value is None:
         return config.memory_length or 0
-    if MEMORY_LENGTH.value and not model.encoder.remembers:
+    if MEMORY_LENGTH.value and not model.encoder.has_memory:
         raise commands.UsageError(
             f'--memory_length={MEMORY_LENGTH.value}: the encoder '
             f'{config.encoder.name} has no memory; leave it out'

@@ -46,6 +46,7 @@ ENCODERS: dict[str, dict[str, Any]] = {
         'max_length': POSITIONS,
     },
     'lookup': {'vocab_size': V, 'width': 16, 'max_length': POSITIONS},
+    'rnn': {'vocab_size': V, 'width': 16, 'max_length': POSITIONS},
     'relative': {
         'vocab_size': V,
         'width': 16,
@@ -132,6 +133,19 @@ CASES: dict[str, Case] = {
             'transformer_xl.published': True,
             'transformer_xl.sampled': 20,
         },
+    ),
+    'rnn_lm': Case('rnn_lm', encoder='rnn', layers=2),
+    'rnn_lm_gru': Case(
+        'rnn_lm',
+        encoder='rnn',
+        settings={
+            'rnn_lm.cell': 'gru',
+            'rnn_lm.tied': False,
+            'rnn_lm.sampled': 24,
+        },
+    ),
+    'rnn_lm_plain': Case(
+        'rnn_lm', encoder='rnn', settings={'rnn_lm.cell': 'plain'}
     ),
     'plm': Case('plm', encoder='relative', layers=2),
     'plm_strict': Case(

@@ -3,12 +3,14 @@
 from infoword_tf.encoders.encoder import Encoded, Encoder, Inputs
 from infoword_tf.encoders.lookup import Lookup
 from infoword_tf.encoders.relative import Memory, RelativeTransformer
+from infoword_tf.encoders.rnn import Rnn
 from infoword_tf.encoders.transformer import Transformer
 
 ENCODERS: dict[str, type[Encoder]] = {
     'transformer': Transformer,
     'relative': RelativeTransformer,
     'lookup': Lookup,
+    'rnn': Rnn,
 }
 
 __all__ = [
@@ -19,5 +21,6 @@ __all__ = [
     'Lookup',
     'Memory',
     'RelativeTransformer',
+    'Rnn',
     'Transformer',
 ]

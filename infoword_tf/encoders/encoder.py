@@ -61,6 +61,9 @@ class Encoder(keras.layers.Layer):
         arguments: of the constructor, as config.json keeps them.
         reads: names of `Inputs` that change its states.
         remembers: whether it has a state that goes on from step to step.
+        has_memory: whether that state is of a number of tokens, which a run
+            chooses; else it is of one size, and always there.
+        causal: whether no token reads a later one; some are told so.
         width: D.
         embedding_width: of `embedding_table`, D but where an encoder widens
             its embeddings.
@@ -73,6 +76,8 @@ class Encoder(keras.layers.Layer):
 
     reads: tuple[str, ...] = ('ids',)
     remembers: bool = False
+    has_memory: bool = False
+    causal: bool = False
 
     def __init__(
         self, arguments: dict[str, Any], dtype: Any = None,
@@ -116,7 +121,7 @@ class Encoder(keras.layers.Layer):
 
         Args:
             batch: B.
-            length: tokens that are remembered.
+            length: tokens that are remembered, where `has_memory`.
 
         Raises:
             ValueError: this encoder has no memory.

@@ -48,7 +48,7 @@ class RelativeTransformer(Encoder):
     reads = (
         'ids', 'segment_ids', 'block_ids', 'ranks', 'sees', 'directions'
     )  # fmt: skip
-    remembers = True
+    remembers = has_memory = True
 
     def __init__(
         self,

@@ -25,7 +25,7 @@ from infoword_tf.objectives.distill import (
     SoftSpans,
 )
 from infoword_tf.objectives.label import Labels, Scores
-from infoword_tf.objectives.lm import NextPieces
+from infoword_tf.objectives.lm import NextPieces, RecurrentPieces
 from infoword_tf.objectives.mlm import MaskedPieces, NcePieces
 from infoword_tf.objectives.nsp import NextSentence, NextSentenceNce
 from infoword_tf.objectives.objective import (
@@ -160,6 +160,32 @@ TABLE: dict[str, Row] = {
                     False: {'scale_embeddings': False},
                     True: {'scale_embeddings': True, 'activation': 'relu'},
                 },
+            ),
+            'sampled': SAMPLED,
+        },
+        vector=lm.vector,
+    ),
+    'rnn_lm': Row(
+        objective=RecurrentPieces,
+        a='text so far',
+        b='next word',
+        relation='the word that follows, by an LSTM, GRU or plain recurrence',
+        candidates='vocabulary',
+        views={'streamed': Reads('text')},
+        encoders={'rnn': {}},
+        settings={
+            'cell': Setting(
+                'lstm',
+                'What carries the text so far from word to word.',
+                choices=('lstm', 'gru', 'plain'),
+                encoder={
+                    cell: {'cell': cell} for cell in ('lstm', 'gru', 'plain')
+                },
+            ),
+            'tied': Setting(
+                True,
+                'Score words with their input embeddings; no: with a table of '
+                'their own.',
             ),
             'sampled': SAMPLED,
         },

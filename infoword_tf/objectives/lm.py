@@ -2,11 +2,13 @@
 
     row             a                            b          candidates
     transformer_xl  prefix, memory included      next word  the whole vocabulary
+    rnn_lm          prefix                       next word  the whole vocabulary
 
 g_omega is the state of a causal encoder at the last word of the prefix, g_psi
 its input embedding, f(a, b) their dot product plus a bias of each word (Dai et
-al. 2019; Kong et al. 2019, §3.1 names language models as instances). A word
-is a piece of the tokenizer. All places are scored.
+al. 2019; Mikolov et al. 2010; Kong et al. 2019, §3.1 names language models as
+instances). `rnn_lm` may have a table of its own for g_psi. A word is a piece
+of the tokenizer. All places are scored.
 
 Glossary of shapes: B rows, T tokens, D width, V vocabulary.
 """
@@ -17,6 +19,7 @@ from typing import Any
 from infoword_tf.objectives import infonce
 from infoword_tf.objectives.objective import Batch, Vector
 from infoword_tf.objectives.vocabulary import Drawn, VocabularyPieces
+from infoword_tf.views import Specials
 
 Tensor = Any
 VIEW = 'streamed'
@@ -44,3 +47,46 @@ class NextPieces(VocabularyPieces):
             view.measured[self.row],
             self.piece_bias,
         )
+
+
+class RecurrentPieces(NextPieces):
+    """`rnn_lm`, whose g_psi may be a table of its own."""
+
+    def __init__(
+        self,
+        row: str,
+        encoder: Any,
+        specials: Specials,
+        tied: bool = True,
+        **more: Any,
+    ):
+        """As `Objective`.
+
+        Args:
+            row, encoder, specials: as there.
+            tied: whether g_psi is the input embedding.
+            **more: of `NextPieces`.
+        """
+        super().__init__(row, encoder, specials, **more)
+        self.tied = tied
+
+    def build(self) -> None:
+        """Makes the row's own weights."""
+        super().build()
+        if not self.tied:
+            self.piece_table = piece_table(self, self.encoder.width)
+
+    @property
+    def table(self) -> Any:
+        """[V, D] float32, g_psi of every piece."""
+        return super().table if self.tied else self.piece_table
+
+
+def piece_table(row: VocabularyPieces, width: int) -> Any:
+    """A weight [V, width] of a row: g_psi that is no input embedding."""
+    return row.add_weight(
+        shape=(row.encoder.vocab_size, width),
+        initializer='zeros',
+        name='piece_embeddings',
+        autocast=False,
+    )

@@ -112,6 +112,11 @@ class VocabularyPieces(Objective):
         self.piece_bias = vector(self, 'piece_bias', self.encoder.vocab_size)
         self.built = True
 
+    @property
+    def table(self) -> Any:
+        """[V, D] float32, g_psi of every piece."""
+        return self.encoder.embedding_table
+
     def candidates(self, batch: Batch) -> Drawn | None:
         """Some of the vocabulary in training, if they are to be drawn.
 
@@ -153,7 +158,7 @@ class VocabularyPieces(Objective):
             return self.among_all(batch, view, x, measured, bias)
         x, targets, weights, _ = pairs(view, self.row, x)
         ids, there, w = candidates
-        table = self.encoder.embedding_table
+        table = self.table
         bias = ops.convert_to_tensor(bias) - np.log(w).astype('float32')
         positive = ops.sum(x * ops.take(table, targets, axis=0), axis=1)
         scores = ops.matmul(x, ops.transpose(ops.take(table, ids, axis=0)))
@@ -190,7 +195,7 @@ class VocabularyPieces(Objective):
             bias: [V] float32 of each piece, or None.
         """
         x, targets, weights, _ = pairs(view, self.row, x)
-        table = ops.convert_to_tensor(self.encoder.embedding_table)
+        table = ops.convert_to_tensor(self.table)
         positive, log_sum, rank = vocabulary_scores(
             x, table, bias, targets, dtype=self.compute_dtype, key=batch.fused
         )

@@ -29,6 +29,8 @@ OVER_VOCABULARY = (
     ('mlm_transform', 'mlm'),
     ('bert', 'mlm'),
     ('transformer_xl', 'transformer_xl'),
+    ('rnn_lm', 'rnn_lm'),
+    ('rnn_lm_gru', 'rnn_lm'),
     ('plm', 'plm'),
 )
 NEVER = -30.0  # log p of a piece that does not occur

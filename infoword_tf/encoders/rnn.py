@@ -1,0 +1,161 @@
+"""A recurrent encoder: layers of LSTM, GRU or plain recurrence, left to right.
+
+Each token's state has read all tokens before it, however far, through a state
+of one size that goes on from one text to the next (Mikolov et al. 2010; Zaremba
+et al. 2014 for the places of dropout: never in time).
+
+Glossary of shapes: B rows, T tokens, Q places, D width, L layers.
+"""
+
+from typing import Any
+
+from keras import ops
+
+from infoword_tf.encoders.encoder import Encoded, Encoder, Inputs
+from infoword_tf.layers import dropout
+from infoword_tf.layers.block import take
+from infoword_tf.layers.recurrent import Recurrent
+
+Tensor = Any
+
+
+class Rnn(Encoder):
+    """g_omega of `rnn_lm`."""
+
+    reads = ('ids', 'block_ids')
+    remembers = causal = True
+
+    def __init__(
+        self,
+        vocab_size: int,
+        layers: int,
+        width: int,
+        cell: str = 'lstm',
+        max_length: int = 512,
+        rate: float = 0.1,
+        dtype: Any = None,
+        name: str = 'encoder',
+    ):
+        """Sets the sizes; `build()` makes the weights.
+
+        Args:
+            vocab_size: V.
+            layers: L.
+            width: D, of embeddings and states alike.
+            cell: 'lstm', 'gru' or 'plain'.
+            max_length: the longest text where T is not known beforehand, as
+                in an export; elsewhere nothing here has a length.
+            rate: dropout of what each layer reads, and of the last states.
+            dtype: Keras dtype policy.
+            name: first part of every weight's path.
+
+        Raises:
+            ValueError: no such cell.
+        """
+        arguments = {
+            'vocab_size': vocab_size,
+            'layers': layers,
+            'width': width,
+            'cell': cell,
+            'max_length': max_length,
+            'rate': rate,
+        }
+        super().__init__(arguments, dtype=dtype, name=name)
+        self.rate = rate
+        self.blocks = [
+            Recurrent(cell, width, dtype=dtype, name=f'layer_{i}')
+            for i in range(layers)
+        ]
+
+    def build(self) -> None:
+        """Makes the weights."""
+        self.make_embedding_table()
+        for block in self.blocks:
+            block.build()
+        self.built = True
+
+    def empty_state(self, batch: int, length: int = 0) -> dict[str, Tensor]:
+        """Of rows that have read nothing: [L, B, D] by what a cell has."""
+        del length  # whatever was read, it is of one size
+        return stacked([block.empty_state(batch) for block in self.blocks])
+
+    def call(
+        self,
+        inputs: Inputs,
+        places: Tensor | None = None,
+        key: Tensor | None = None,
+        all_layers: bool | str = False,
+        state: dict[str, Tensor] | None = None,
+        advance: int | None = None,
+    ) -> Encoded:
+        """As `Encoder.call`. A block of a row begins with an empty state.
+
+        Raises:
+            ValueError: inputs that it does not read; an `advance` that is not
+                all of the text.
+        """
+        self.check_inputs(inputs)
+        check_advance(inputs.ids, advance)
+        keys = [
+            None if key is None else dropout.fold_in(key, site)
+            for site in range(len(self.blocks) + 1)
+        ]
+        keep = begins_anew(inputs.block_ids)
+        x = ops.cast(self.lookup(inputs.ids), self.compute_dtype)
+        layers, new = [x], []
+        for i, block in enumerate(self.blocks):
+            x, own = block(
+                dropout.drop(x, key=keys[i], rate=self.rate),
+                None if state is None else of_layer(state, i),
+                keep,
+                key,
+            )
+            layers.append(x)
+            new.append(own)
+        x = dropout.drop(
+            x if places is None else take(x, places),
+            key=keys[-1],
+            rate=self.rate,
+        )
+        return Encoded(
+            x,
+            layers[: None if all_layers is True else -1]
+            if all_layers
+            else None,
+            None if state is None else stacked(new),
+        )
+
+
+def begins_anew(block_ids: Tensor | None) -> Tensor | None:
+    """[B, T] -> [T, B, 1] float32: 0 where a block begins within a row."""
+    if block_ids is None:
+        return None
+    same = ops.equal(block_ids[:, 1:], block_ids[:, :-1])
+    same = ops.cast(ops.transpose(same), 'float32')
+    return ops.pad(same, ((1, 0), (0, 0)), constant_values=1.0)[:, :, None]
+
+
+def stacked(states: list[dict[str, Tensor]]) -> dict[str, Tensor]:
+    """States of L layers -> [L, B, ...] by name."""
+    return {
+        name: ops.stack([state[name] for state in states])
+        for name in states[0]
+    }
+
+
+def of_layer(state: dict[str, Tensor], number: int) -> dict[str, Tensor]:
+    """What `stacked` had of one layer."""
+    return {name: value[number] for name, value in state.items()}
+
+
+def check_advance(ids: Tensor, advance: int | None) -> None:
+    """Complains of a step that reads tokens again.
+
+    Raises:
+        ValueError: a recurrent state cannot go back to before them.
+    """
+    if advance not in (None, ids.shape[1]):
+        raise ValueError(
+            f'{ids.shape[1]} tokens, of which {advance} go on: a recurrent '
+            'state has read them all'
+        )

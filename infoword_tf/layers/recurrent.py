@@ -1,0 +1,469 @@
+"""Recurrence over the tokens of a text: LSTM, GRU and the plain one.
+
+    plain  h' = tanh(z + h U)                                  (Elman 1990)
+    gru    s, r = sigmoid of z + h U; n = tanh(z + r (h U))
+           h' = s h + (1 - s) n                          (Cho et al. 2014)
+    lstm   i, f, g, o of z + h U; c' = sigmoid(f + 1) c + sigmoid(i) tanh(g)
+           h' = sigmoid(o) tanh(c'), or that times P
+                              (Hochreiter and Schmidhuber 1997; Sak et al. 2014)
+
+z = x W + b is one product for all tokens, made before the loop; what is left to
+it is the product with the state, and what is element-wise. Gates lie beside
+each other in the order written above, as Keras has them (its `gru` is
+`reset_after`, and has a second bias beside h U).
+
+A fused piece, see `fused.py`: with a key the loop is one kernel, and so is the
+loop back in time. That one gives the gradient of z alone; those of W, U and P
+are one product each for all tokens, behind it.
+
+Glossary of shapes: B rows, T tokens, D width of a state, H of its cells (D
+without a projection), G gates.
+"""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import keras
+from keras import ops
+
+from infoword_tf.layers.attention import project
+from infoword_tf.layers.block import matrix, vector
+from infoword_tf.layers.fused import (
+    compiled,
+    read,
+    rounded,
+    sum_rows,
+    to_float,
+    upstream_of,
+    with_bias,
+)
+
+Tensor = Any
+
+
+class Cell(NamedTuple):
+    """What is element-wise in a step, [B, ...] float32.
+
+    Attributes:
+        gates: G, how many times H wide z is.
+        saved: how many times H wide is what the backward pass needs.
+        has_cells: whether c goes on beside h.
+        forward: (z, h U, h, c, clip) -> h' without projection, c', saved;
+            c is None where there is none.
+        backward: (saved, h, c, c', gradients of h' and c', clip) -> of z, of
+            h U (the same tensor where it is the same), of h beside that, of
+            c; None for 0.
+    """
+
+    gates: int
+    saved: int
+    has_cells: bool
+    forward: Callable[..., tuple]
+    backward: Callable[..., tuple]
+
+
+def _plain(z, product, h, c, clip):
+    out = ops.tanh(z + product)
+    return out, None, out
+
+
+def _plain_back(out, h, c, new_c, d_out, d_c, clip):
+    d_z = d_out * (1.0 - out * out)
+    return d_z, d_z, None, None
+
+
+def _gru(z, product, h, c, clip):
+    z_s, z_r, z_n = ops.split(z, 3, axis=-1)
+    p_s, p_r, p_n = ops.split(product, 3, axis=-1)
+    s, r = ops.sigmoid(z_s + p_s), ops.sigmoid(z_r + p_r)
+    n = ops.tanh(z_n + r * p_n)
+    saved = ops.concatenate([s, r, n, p_n], axis=-1)
+    return s * h + (1.0 - s) * n, None, saved
+
+
+def _gru_back(saved, h, c, new_c, d_out, d_c, clip):
+    s, r, n, p_n = ops.split(saved, 4, axis=-1)
+    d_s = d_out * (h - n) * s * (1.0 - s)
+    d_n = d_out * (1.0 - s) * (1.0 - n * n)
+    d_r = d_n * p_n * r * (1.0 - r)
+    return (
+        ops.concatenate([d_s, d_r, d_n], axis=-1),
+        ops.concatenate([d_s, d_r, d_n * r], axis=-1),
+        d_out * s,
+        None,
+    )
+
+
+def _lstm(z, product, h, c, clip):
+    i, f, g, o = ops.split(z + product, 4, axis=-1)
+    # Open at first: what a cell holds stays (Gers et al. 2000).
+    i, f, o = ops.sigmoid(i), ops.sigmoid(f + 1.0), ops.sigmoid(o)
+    g = ops.tanh(g)
+    c = _clipped(f * c + i * g, clip)
+    return o * ops.tanh(c), c, ops.concatenate([i, f, g, o], axis=-1)
+
+
+def _lstm_back(saved, h, c, new_c, d_out, d_c, clip):
+    i, f, g, o = ops.split(saved, 4, axis=-1)
+    open_c = ops.tanh(new_c)
+    d_c = d_c + d_out * o * (1.0 - open_c * open_c)
+    d_c = _within(d_c, new_c, clip)
+    d_z = ops.concatenate(
+        [
+            d_c * g * i * (1.0 - i),
+            d_c * c * f * (1.0 - f),
+            d_c * i * (1.0 - g * g),
+            d_out * open_c * o * (1.0 - o),
+        ],
+        axis=-1,
+    )
+    return d_z, d_z, None, d_c * f
+
+
+CELLS = {
+    'lstm': Cell(4, 4, True, compiled(_lstm), compiled(_lstm_back)),
+    'gru': Cell(3, 4, False, compiled(_gru), compiled(_gru_back)),
+    'plain': Cell(1, 1, False, compiled(_plain), compiled(_plain_back)),
+}
+# Numbers of a kernel up to which the whole loop is one XLA kernel. Beyond,
+# oneDNN's products are faster than XLA's by more than its loop costs.
+SMALL = 2**17
+
+
+def _clipped(x: Tensor, limit: float | None) -> Tensor:
+    return x if limit is None else ops.clip(x, -limit, limit)
+
+
+def _within(gradient: Tensor, clipped: Tensor, limit: float | None) -> Tensor:
+    """The gradient of what was clipped: 0 beyond the limit."""
+    if limit is None:
+        return gradient
+    return ops.where(ops.less(ops.abs(clipped), limit), gradient, 0.0)
+
+
+def _loop(z, h, c, keep, kernel, bias, projection, *, cell, clip, saved):
+    """The states of all tokens, and what they were made from.
+
+    Args:
+        z: [T, B, G H] float32.
+        h: [B, D] float32.
+        c: [B, H] float32, or None.
+        keep: [T, B, 1] float32, 0 where a row begins anew; None: nowhere.
+        kernel, bias, projection: [D, G H], [G H], [H, D] float32; the last two
+            may be None.
+        cell: in CELLS.
+        clip: of c' and of a projected h'; None: none.
+        saved: whether the backward pass comes.
+
+    Returns:
+        h' [T, B, D]; c' [T, B, H] where there are; saved [T, B, ...] where it
+        was asked for.
+    """
+    cell = CELLS[cell]
+    forward = cell.forward if saved else cell.forward.__wrapped__
+
+    def step(carry, given):
+        h, *cells = carry[: 1 + cell.has_cells]
+        z, *keep = given
+        if keep:
+            h, cells = h * keep[0], [c * keep[0] for c in cells]
+        product = _times(h, kernel)
+        if bias is not None:
+            product = product + bias
+        out, c, kept = forward(z, product, h, *(cells or [None]), clip)
+        if projection is not None:
+            out = _clipped(_times(out, projection), clip)
+        found = (out,) + (c,) * cell.has_cells + (kept,) * saved
+        # Keras under TensorFlow stacks what is like the carry.
+        return found, found
+
+    start = (h,) if c is None else (h, c)
+    if saved:
+        width = cell.saved * kernel.shape[1] // cell.gates
+        start += (ops.zeros((h.shape[0], width), 'float32'),)
+    given = (z,) if keep is None else (z, keep)
+    # Known, where it is: XLA wants to know how much the loop stores.
+    return ops.scan(step, start, given, length=z.shape[0])[1]
+
+
+def _loop_back(
+    d_states, h, c, keep, states, cells, saved, kernel, projection, *,
+    cell, clip,
+):  # fmt: skip
+    """Back in time; args as of `_loop`, which gave states, cells and saved.
+
+    Returns:
+        Gradients of z and, where it is another, of h U: [T, B, G H]; before
+        clipping of h', where it is projected: [T, B, D].
+    """
+    own = CELLS[cell]
+    two = cell == 'gru'
+
+    def step(carry, given):
+        d_h, *d_cells = carry[: 1 + own.has_cells]
+        given = list(given)
+        d_state, state, kept, h = (given.pop(0) for _ in range(4))
+        new_c, c = (given.pop(0), given.pop(0)) if d_cells else (None, None)
+        d_out = d_h + d_state
+        if projection is not None:
+            d_projected = _within(d_out, state, clip)
+            d_out = _times(d_projected, ops.transpose(projection))
+        d_z, d_product, beside, d_c = own.backward(
+            kept, h, c, new_c, d_out, *(d_cells or [None]), clip
+        )
+        d_h = _times(d_product, ops.transpose(kernel))
+        if beside is not None:
+            d_h = d_h + beside
+        if given:  # keep
+            d_h = d_h * given[0]
+            d_c = None if d_c is None else d_c * given[0]
+        found = (d_h,) + (d_c,) * own.has_cells + (d_z,) + (d_product,) * two
+        if projection is not None:
+            found += (d_projected,)
+        return found, found
+
+    rows, wide = h.shape[0], kernel.shape[1]
+    inputs = [d_states, states, saved, _before(h, states, keep)]
+    start = [ops.zeros_like(h)]
+    if c is not None:
+        inputs += [cells, _before(c, cells, keep)]
+        start.append(ops.zeros_like(c))
+    start += [ops.zeros((rows, wide), 'float32')] * (1 + two)
+    if projection is not None:
+        start.append(ops.zeros_like(h))
+    if keep is not None:
+        inputs.append(keep)
+    length = states.shape[0]
+    found = ops.scan(
+        step, tuple(start), tuple(inputs), length=length, reverse=True
+    )[1]
+    return found[1 + own.has_cells :]
+
+
+def _times(x: Tensor, kernel: Tensor) -> Tensor:
+    """[B, D] times [D, F] in the kernel's dtype -> [B, F] float32."""
+    return to_float(ops.matmul(ops.cast(x, kernel.dtype), kernel))
+
+
+def _before(first: Tensor, states: Tensor, keep: Tensor | None) -> Tensor:
+    """What each step finds of the one before it: [T, B, ...]."""
+    found = ops.concatenate([first[None], states[:-1]], axis=0)
+    return found if keep is None else found * keep
+
+
+_small_loop, _small_loop_back = compiled(_loop), compiled(_loop_back)
+
+
+def recur(
+    z: Tensor,
+    h: Tensor,
+    c: Tensor | None,
+    kernel: Tensor,
+    *,
+    cell: str,
+    bias: Tensor | None = None,
+    projection: Tensor | None = None,
+    keep: Tensor | None = None,
+    clip: float | None = None,
+    dtype: str = 'float32',
+    key: Tensor | None = None,
+) -> tuple[Tensor, Tensor | None]:
+    """Runs a cell over the tokens of B rows.
+
+    Gradients reach z and the weights. They go back through all T tokens, and
+    stop at the state that was given.
+
+    Args:
+        z: [T, B, G H] float32.
+        h: [B, D] float32, the state before the first token.
+        c: [B, H] float32 of `lstm`, else None.
+        kernel: [D, G H] float32.
+        cell: in CELLS.
+        bias: [G H] float32, beside the product with the state.
+        projection: [H, D] float32 of `lstm`.
+        keep: [T, B, 1] float32, 0 where a row forgets its state first.
+        clip: the largest |c'|, and |h'| where that is projected.
+        dtype: in which the products behind the loop are computed.
+        key: None runs plain operations.
+
+    Returns:
+        h' of all tokens [T, B, D], c' of the last one [B, H] or None; float32.
+    """
+    if key is None:
+        states, *cells = _loop(
+            z, h, c, keep, kernel, bias, projection,
+            cell=cell, clip=clip, saved=False,
+        )  # fmt: skip
+        return states, cells[0][-1] if cells else None
+    loop, loop_back = _loop, _loop_back
+    if kernel.shape[0] * kernel.shape[1] <= SMALL:
+        loop, loop_back = _small_loop, _small_loop_back
+        kernel = to_float(kernel)
+        projection = None if projection is None else to_float(projection)
+    weights = [kernel]
+    weights += [w for w in (bias, projection) if w is not None]
+
+    def named(weights):
+        kernel, *more = weights
+        own_bias = more.pop(0) if bias is not None else None
+        return kernel, own_bias, more[0] if more else None
+
+    @ops.custom_gradient
+    def function(z, *weights):
+        # Without this TensorFlow's tape would look into the loop.
+        z, *weights = map(ops.stop_gradient, (z, *weights))
+        kernel, own_bias, own_projection = named(weights)
+        states, *cells, saved = loop(
+            z, h, c, keep, kernel, own_bias, own_projection,
+            cell=cell, clip=clip, saved=True,
+        )  # fmt: skip
+
+        def grad(*args, upstream=None):
+            d_states, *_ = upstream_of(args, upstream)
+            d_z, *more = loop_back(
+                d_states, h, c, keep, states, cells[0] if cells else None,
+                saved, kernel, own_projection, cell=cell, clip=clip,
+            )  # fmt: skip
+            d_product = more.pop(0) if cell == 'gru' else d_z
+            before = _before(h, states, keep)
+            found = [d_z, _product(before, d_product, kernel.dtype, dtype)]
+            if own_bias is not None:
+                found.append(sum_rows(d_product))
+            if own_projection is not None:
+                o = ops.split(saved, 4, axis=-1)[3]
+                out = o * ops.tanh(cells[0])
+                found.append(_product(out, more[0], kernel.dtype, dtype))
+            return tuple(found)
+
+        return (states, *(c[-1] for c in cells)), grad
+
+    states, *last = function(z, *map(read, weights))
+    return states, last[0] if last else None
+
+
+def _product(x: Tensor, gradient: Tensor, kind: Any, dtype: str) -> Tensor:
+    """[T, B, D] and [T, B, F] -> [D, F]: the gradient of a kernel."""
+    x, gradient = (
+        rounded(ops.reshape(a, (-1, a.shape[-1])), dtype)
+        for a in (x, gradient)
+    )
+    return ops.cast(ops.matmul(ops.transpose(x), gradient), kind)
+
+
+class Recurrent(keras.layers.Layer):
+    """A layer of one direction: [B, T, F] -> [B, T, D]."""
+
+    def __init__(
+        self,
+        cell: str,
+        width: int,
+        cells: int | None = None,
+        clip: float | None = None,
+        backward: bool = False,
+        dtype: Any = None,
+        name: str = 'recurrent',
+    ):
+        """Sets the sizes; `build()` makes the weights.
+
+        Args:
+            cell: in CELLS.
+            width: D.
+            cells: H of an `lstm` whose states are projected to D; None: D,
+                and there is no projection.
+            clip: see `recur`.
+            backward: whether it reads from the last token to the first.
+            dtype: Keras dtype policy.
+            name: of the layer.
+
+        Raises:
+            ValueError: no such cell, or one that has no projection.
+        """
+        if cell not in CELLS:
+            raise ValueError(f'cell is one of {", ".join(CELLS)}, not {cell!r}')
+        if cells is not None and cell != 'lstm':
+            raise ValueError(f'the cell {cell} has no projection')
+        super().__init__(dtype=dtype, name=name)
+        self.cell, self.width, self.cells = cell, width, cells
+        self.clip, self.backward = clip, backward
+
+    def build(self, width: int | None = None) -> None:
+        """Makes the weights; args: F, D by default."""
+        gates = CELLS[self.cell].gates * (self.cells or self.width)
+        self.input_kernel = matrix(
+            self, 'input_kernel', width or self.width, gates
+        )
+        self.input_bias = vector(self, 'input_bias', gates)
+        self.state_kernel = matrix(self, 'state_kernel', self.width, gates)
+        self.state_bias = self.projection_kernel = None
+        if self.cell == 'gru':
+            self.state_bias = vector(self, 'state_bias', gates)
+        if self.cells:
+            self.projection_kernel = matrix(
+                self, 'projection_kernel', self.cells, self.width
+            )
+        self.built = True
+
+    def empty_state(self, batch: Any) -> dict[str, Tensor]:
+        """Of rows that have read nothing: 'hidden' [B, D], 'cells' [B, H]."""
+        found = {'hidden': ops.zeros((batch, self.width), 'float32')}
+        if CELLS[self.cell].has_cells:
+            cells = self.cells or self.width
+            found['cells'] = ops.zeros((batch, cells), 'float32')
+        return found
+
+    def call(
+        self,
+        x: Tensor,
+        state: dict[str, Tensor] | None = None,
+        keep: Tensor | None = None,
+        key: Tensor | None = None,
+    ) -> tuple[Tensor, dict[str, Tensor]]:
+        """Runs the layer.
+
+        Args:
+            x: [B, T, F] in the compute dtype.
+            state: as of `empty_state`, before the first token that is read;
+                None: empty.
+            keep: [T, B, 1] float32 in the order of the text: 0 where a row
+                forgets its state before that token is read.
+            key: [2] uint32 of training, None for inference.
+
+        Returns:
+            States [B, T, D] in the compute dtype; the state behind the last
+            token that is read, without a gradient.
+        """
+        if state is None:
+            state = self.empty_state(ops.shape(x)[0])
+        x = ops.transpose(x, (1, 0, 2))  # a step's rows beside each other
+        if self.backward:
+            x, keep = (
+                None if a is None else ops.flip(a, axis=0) for a in (x, keep)
+            )
+        z = to_float(
+            with_bias(project(x, ops.cast(self.input_kernel, x.dtype)),
+                      self.input_bias)
+        )  # fmt: skip
+        states, cells = recur(
+            z,
+            state['hidden'],
+            state.get('cells'),
+            ops.cast(self.state_kernel, x.dtype),
+            cell=self.cell,
+            bias=self.state_bias,
+            projection=None
+            if self.projection_kernel is None
+            else ops.cast(self.projection_kernel, x.dtype),
+            keep=keep,
+            clip=self.clip,
+            dtype=self.compute_dtype,
+            key=key,
+        )
+        new = {'hidden': states[-1]}
+        if cells is not None:
+            new['cells'] = cells
+        if self.backward:
+            states = ops.flip(states, axis=0)
+        return (
+            ops.cast(ops.transpose(states, (1, 0, 2)), self.compute_dtype),
+            {name: ops.stop_gradient(value) for name, value in new.items()},
+        )

@@ -1,0 +1,122 @@
+"""The recurrent encoder: who reads what, its state, and its places."""
+
+import keras
+import numpy as np
+import tensorflow as tf
+from absl.testing import absltest, parameterized
+
+from infoword_tf.encoders import Inputs, Rnn
+from infoword_tf.layers import dropout
+from infoword_tf.layers.recurrent import CELLS
+
+V, D, B, T = 40, 8, 3, 9
+KEY = dropout.new_key(5)
+
+
+def make_encoder(rate=0.0, dtype='float32', **given):
+    sizes = {'vocab_size': V, 'layers': 2, 'width': D, **given}
+    encoder = Rnn(**sizes, rate=rate, dtype=dtype)
+    encoder.build()
+    random = np.random.default_rng(2)
+    for weight in encoder.weights:
+        weight.assign(0.7 * random.standard_normal(weight.shape))
+    return encoder
+
+
+def make_ids(*shape, seed=0):
+    random = np.random.default_rng(seed)
+    return random.integers(5, V, size=shape).astype(np.int32)
+
+
+class RnnTest(parameterized.TestCase):
+    def test_is_layers_of_keras(self):
+        encoder, ids = make_encoder(), make_ids(B, T)
+        x = tf.gather(encoder.embedding_table.value, ids)
+        layers = [x]
+        for block in encoder.blocks:
+            theirs = keras.layers.LSTM(D, return_sequences=True)
+            theirs.build((B, T, D))
+            w, b, u = (weight.numpy() for weight in block.weights)
+            theirs.set_weights([w, u, b + np.repeat([0, 1, 0, 0], D)])
+            layers.append(theirs(layers[-1]))
+        for key in (None, KEY):
+            found = encoder(Inputs(ids), key=key, all_layers=True)
+            self.assertLen(found.layers, 3)
+            for mine, other in zip(found.layers, layers, strict=True):
+                np.testing.assert_allclose(mine, other, atol=1e-5)
+            np.testing.assert_allclose(found.states, layers[-1], atol=1e-5)
+            self.assertIsNone(found.state)
+        below = encoder(Inputs(ids), all_layers='below').layers
+        self.assertLen(below, 2)
+
+    @parameterized.product(cell=list(CELLS), key=[None, KEY])
+    def test_steps_with_state_are_one_long_pass(self, cell, key):
+        encoder, ids = make_encoder(cell=cell), make_ids(B, T)
+        whole = encoder(Inputs(ids), key=key).states
+        state, parts = encoder.empty_state(B), []
+        for begin, end in ((0, 4), (4, 5), (5, T)):
+            found = encoder(Inputs(ids[:, begin:end]), key=key, state=state)
+            parts.append(found.states)
+            state = found.state
+        np.testing.assert_allclose(tf.concat(parts, 1), whole, atol=1e-6)
+        last = whole[:, -1]
+        np.testing.assert_allclose(state['hidden'][-1], last, atol=1e-6)
+        self.assertEqual(
+            {name: x.shape for name, x in state.items()},
+            {name: x.shape for name, x in encoder.empty_state(B).items()},
+        )
+        self.assertEqual('cells' in state, cell == 'lstm')
+
+    @parameterized.parameters(*CELLS)
+    def test_later_tokens_change_nothing(self, cell):
+        encoder, ids = make_encoder(cell=cell), make_ids(B, T)
+        other = ids.copy()
+        other[:, 5] = 3
+        found, changed = (
+            encoder(Inputs(x)).states.numpy() for x in (ids, other)
+        )
+        np.testing.assert_array_equal(found[:, :5], changed[:, :5])
+        self.assertTrue((found[:, 5:] != changed[:, 5:]).any(axis=(0, 2)).all())
+
+    @parameterized.parameters([(None,), (KEY,)])
+    def test_blocks_of_a_row_are_texts_alone(self, key):
+        encoder, ids = make_encoder(), make_ids(B, T)
+        blocks = np.array([[0] * 4 + [1] * 5, [7] * 2 + [3] * 7, [1] * T])
+        found = encoder(Inputs(ids, block_ids=blocks), key=key).states
+        for row, cut in enumerate((4, 2, T)):
+            for part in (slice(0, cut), slice(cut, T)):
+                if ids[row, part].size:
+                    alone = encoder(Inputs(ids[row : row + 1, part])).states
+                    np.testing.assert_allclose(
+                        found[row, part], alone[0], atol=1e-6
+                    )
+
+    def test_places(self):
+        encoder, ids = make_encoder(), make_ids(B, T)
+        places = np.array([[0, 8], [3, 3], [5, 1]], np.int32)
+        every = encoder(Inputs(ids)).states.numpy()
+        found = encoder(Inputs(ids), places=places).states
+        expected = every[np.arange(B)[:, None], places]
+        np.testing.assert_array_equal(found, expected)
+
+    def test_dropout_is_between_layers(self):
+        """Of what layers read and of the last states, never in time."""
+        encoder, ids = make_encoder(rate=0.5), make_ids(B, T)
+        found = encoder(Inputs(ids), key=KEY, all_layers=True)
+        again = encoder(Inputs(ids), key=KEY)
+        np.testing.assert_array_equal(found.states, again.states)
+        zeros = [np.mean(np.asarray(x) == 0) for x in found.layers]
+        self.assertEqual(zeros, [0, 0, 0])
+        self.assertBetween(np.mean(found.states.numpy() == 0), 0.4, 0.6)
+
+    def test_what_it_does_not_take(self):
+        encoder, ids = make_encoder(), make_ids(B, T)
+        ones = np.ones((B, T), np.int32)
+        with self.assertRaisesRegex(ValueError, 'Rnn does not read ranks'):
+            encoder(Inputs(ids, ranks=ones, sees=ones))
+        with self.assertRaisesRegex(ValueError, '9 tokens, of which 4 go on'):
+            encoder(Inputs(ids), state=encoder.empty_state(B), advance=4)
+
+
+if __name__ == '__main__':
+    absltest.main()
