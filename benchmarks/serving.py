@@ -12,13 +12,20 @@ its queue to this.
 asks sentence-transformers and ONNX Runtime for the same vectors instead, each
 in a process of its own (`peers`), 32 texts of 100 words and one of 12 at a
 time; FOLDER is a sentence-transformers folder with the weights of the workdir.
+
+    python -m benchmarks.serving --init=TEACHER --student=STUDENT
+
+asks a student instead, as a SavedModel and in LiteRT in int8 with one thread
+and with two, one text of 12 words and one of 40 at a time; both workdirs give
+vectors.
 """
 
 import os
 import pathlib
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 from absl import app, flags, logging
@@ -34,11 +41,14 @@ PRECISION = flags.DEFINE_enum(
     'What the encoder computes in, on both sides.')
 PEERS = flags.DEFINE_string(
     'peers', None, 'A sentence-transformers folder with the same weights.')
+STUDENT = flags.DEFINE_string(
+    'student', None, 'A workdir that is small, for LiteRT.')
 LINES = flags.DEFINE_multi_string(
     'lines', [], 'Files with a sentence a line, up to a tab, for pydocs.')
 
 BATCHES = (1, 32)
 PEERS_BATCHES = {(32, 100): 0.1, (1, 12): 1}  # texts, words: share of --rounds
+STUDENTS_BATCHES = {(1, 12): 1, (1, 40): 1}
 WARM_UP = 20
 
 
@@ -102,15 +112,58 @@ def beside_peers() -> None:
             f'{PRECISION.value}; seconds until a model is in memory: '
             + ', '.join(f'{side.name} {side.ready:.1f}' for side in sides)
         )
-        for (texts, length), share in PEERS_BATCHES.items():
-            warm_up = max(2, round(WARM_UP * share))
-            rounds = warm_up + max(5, round(ROUNDS.value * share))
-            batches = peers.batches_of(words, texts, length, rounds)
-            seconds, apart = peers.in_turns(sides, batches, warm_up)
-            print(f'{texts} texts of {length} words, {rounds - warm_up} calls')
-            print('\n'.join(peers.table(seconds, apart, texts)))
-        for side in sides:
-            side.close()
+        ask(sides, words, PEERS_BATCHES)
+
+
+def beside_a_student() -> None:
+    """Exports both workdirs and prints how long each takes for a call."""
+    from benchmarks import peers
+    from export import bundle, tflite
+
+    words = ' '.join(read_sentences()).split()
+    with tempfile.TemporaryDirectory() as name:
+        folder = pathlib.Path(name)
+        sides = []
+        for side, init in (
+            ('teacher', INIT.value), ('student', STUDENT.value)
+        ):  # fmt: skip
+            version = bundle.write(init, folder / side)
+            sides.append(peers.Side('savedmodel', str(version), side))
+        found = tflite.write(STUDENT.value, folder / 'int8', 128)
+        sides += [
+            peers.Side('litert', str(folder / 'int8'), f'int8, {n} threads', n)
+            for n in (1, 2)
+        ]
+        print(
+            f'LiteRT in int8: {found["bytes"] / 1e6:.1f} MB, '
+            f'{found["bytes"] / (4 * found["weights"]):.0%} of float32'
+        )
+        ask(sides, words, STUDENTS_BATCHES)
+
+
+def ask(
+    sides: Sequence[Any],
+    words: Sequence[str],
+    kinds: Mapping[tuple[int, int], float],
+) -> None:
+    """Prints how long each side takes for a call, and ends them.
+
+    Args:
+        sides: `peers.Side`s.
+        words: what texts are made of.
+        kinds: by texts and words of each, the share of --rounds.
+    """
+    from benchmarks import peers
+
+    for (texts, length), share in kinds.items():
+        warm_up = max(2, round(WARM_UP * share))
+        rounds = warm_up + max(5, round(ROUNDS.value * share))
+        batches = peers.batches_of(words, texts, length, rounds)
+        seconds, apart = peers.in_turns(sides, batches, warm_up)
+        print(f'{texts} texts of {length} words, {rounds - warm_up} calls')
+        print('\n'.join(peers.table(seconds, apart, texts)))
+    for side in sides:
+        side.close()
 
 
 def main(argv: Sequence[str]) -> None:
@@ -122,6 +175,9 @@ def main(argv: Sequence[str]) -> None:
         raise app.UsageError('--init is missing: name a workdir')
     if PEERS.value:
         beside_peers()
+        return
+    if STUDENT.value:
+        beside_a_student()
         return
     import tensorflow as tf
 

@@ -47,7 +47,7 @@ class Side:
             FileNotFoundError: a peer without its environment.
             RuntimeError: it does not start.
         """
-        ours = kind in ('encode', 'savedmodel')
+        ours = kind in ('encode', 'savedmodel', 'litert')
         python = pathlib.Path(sys.executable) if ours else PYTHON
         if not python.exists():
             raise FileNotFoundError(f'{python} is missing: make bench-peers')

@@ -58,6 +58,14 @@ def savedmodel(path: str, threads: int) -> Encode:
     return lambda texts, _: run(np.array(texts, object))
 
 
+def litert(path: str, threads: int) -> Encode:
+    """model.py of a folder of export.litert, one text after the other."""
+    from export.serving.model import Model
+
+    model = Model(path, threads)
+    return lambda texts, _: model.encode(texts)
+
+
 def sentence_transformers(
     path: str, threads: int, precision: str = 'float32'
 ) -> Encode:
@@ -164,6 +172,7 @@ def onnxruntime(path: str, threads: int) -> Encode:
 SIDES: dict[str, Callable[[str, int], Encode]] = {
     'encode': encode,
     'savedmodel': savedmodel,
+    'litert': litert,
     'sentence-transformers': sentence_transformers,
     'sentence-transformers-bfloat16': lambda path, threads: (
         sentence_transformers(path, threads, 'bfloat16')
