@@ -17,7 +17,7 @@ The last line of the output is one JSON object, also in WORKDIR/metrics.json.
 """
 
 import pathlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from absl import flags
@@ -30,11 +30,16 @@ FLAGS = flags.FLAGS if __name__ == '__main__' else flags.FlagValues()
 
 
 
-def define(values: flags.FlagValues) -> None:
-    """Defines the flags that say which examples are read."""
+def define(values: flags.FlagValues, more: Sequence[str] = ()) -> None:
+    """Defines the flags that say which examples are read.
+
+    Args:
+        values: where they are defined.
+        more: tasks besides GLUE's.
+    """
     flags.DEFINE_enum(
-        'task', None, list(glue_layout.TASKS), 'Which of the nine.',
-        flag_values=values)
+        'task', None, [*glue_layout.TASKS, *more], ' or '.join(
+            ['Which of the nine', *more]) + '.', flag_values=values)
     flags.DEFINE_string(
         'data_dir', None, 'The folder that holds CoLA/, RTE/ and so on, or '
         'tfds:glue.', flag_values=values)

@@ -61,6 +61,7 @@ class Encoder(keras.layers.Layer):
         arguments: of the constructor, as config.json keeps them.
         reads: names of `Inputs` that change its states.
         remembers: whether it has a state that goes on from step to step.
+        contextual: whether a state depends on more than its own piece.
         width: D.
         embedding_width: of `embedding_table`, D but where an encoder widens
             its embeddings.
@@ -73,6 +74,7 @@ class Encoder(keras.layers.Layer):
 
     reads: tuple[str, ...] = ('ids',)
     remembers: bool = False
+    contextual: bool = True
 
     def __init__(
         self, arguments: dict[str, Any], dtype: Any = None,
