@@ -12,6 +12,8 @@ its queue to this.
 asks sentence-transformers and ONNX Runtime for the same vectors instead, each
 in a process of its own (`peers`), 32 texts of 100 words and one of 12 at a
 time; FOLDER is a sentence-transformers folder with the weights of the workdir.
+Where the workdir is a table lookup, FOLDER is its teacher, and model2vec makes
+a table of it too.
 
     python -m benchmarks.serving --init=TEACHER --student=STUDENT
 
@@ -54,20 +56,9 @@ WARM_UP = 20
 
 def read_sentences() -> list[str]:
     """The reference of the language, sentence by sentence, or --lines."""
-    from pydoc_data import topics
-
     from benchmarks import peers
 
-    if LINES.value:
-        return peers.read_lines(LINES.value)
-    from infoword_tf.data.documents import split_sentences
-
-    return [
-        sentence
-        for text in topics.topics.values()
-        for sentence in split_sentences(text)
-        if len(sentence.split()) > 3
-    ]
+    return peers.read_lines(LINES.value) if LINES.value else peers.reference()
 
 
 def in_turns(
@@ -97,10 +88,13 @@ def beside_peers() -> None:
     """Exports the workdir and prints how long each side takes for a call."""
     from benchmarks import peers
     from export import bundle
+    from infoword_tf.config import Config
 
     words = ' '.join(read_sentences()).split()
     kinds = ['sentence-transformers', 'onnxruntime']
-    if PRECISION.value != 'float32':
+    if Config.read(pathlib.Path(INIT.value)).encoder.name == 'lookup':
+        kinds = ['model2vec', 'sentence-transformers']
+    elif PRECISION.value != 'float32':
         kinds.append('sentence-transformers-bfloat16')
     with tempfile.TemporaryDirectory() as folder:
         version = bundle.write(

@@ -10,6 +10,12 @@ makes in that time, and is asked what the table asks. What a run learned
 depends on its steps and seed alone: what is finished is kept, so a table that
 was stopped goes on.
 
+    python -m benchmarks.tables --table=students --teacher=runs/minilm \
+        --peers=FOLDER --workdir=runs/students
+
+makes embedding students of a teacher instead, and asks each for its quality and
+its speed.
+
 Prints the table, the mean over the seeds (lowest-highest), and writes it and
 the curves of held-out mutual information to WORKDIR/table.md and curves.png.
 """
@@ -41,16 +47,23 @@ COLUMNS = {
     'chance': 'chance',
 }
 GLUE = {'sst-2': 'accuracy', 'cola': 'matthews', 'mrpc': 'f1'}
+STUDENTS = 'students'  # of one teacher: no flagfiles of equal time
 MEMORIES = 0, 64, 128, 256  # tokens, with which a text is read
 
 TABLE = flags.DEFINE_string(
-    'table', None, 'Which table: rows, search, wikitext or labels.')
+    'table', None, 'Which table: rows, search, wikitext, labels or students.')
 FLAGFILES = flags.DEFINE_list(
     'flagfiles', None, 'Others instead: names in tasks/flags, or files.')
 MINUTES = flags.DEFINE_float(
     'minutes', 1.0, 'Of training, for each run.', lower_bound=0.01)
 SEEDS = flags.DEFINE_integer(
     'seeds', 3, 'Runs of each flagfile: seeds 0, 1, ...', lower_bound=1)
+TEACHER = flags.DEFINE_string(
+    'teacher', None, 'Of --table=students: a workdir whose texts become '
+    'vectors.')
+PEERS = flags.DEFINE_string(
+    'peers', None, 'Likewise: a sentence-transformers folder with the weights '
+    'of --teacher, of which model2vec makes a table too.')
 WORKDIR = flags.DEFINE_string(
     'workdir', None, 'Where runs, table and picture go.')
 
@@ -264,6 +277,26 @@ def made_of(workdirs: Mapping[str, Sequence[pathlib.Path]], ask: Any) -> str:
     return '\n'.join(lines)
 
 
+def students(folder: pathlib.Path) -> None:
+    """The table of embedding students, and its picture.
+
+    Raises:
+        UsageError: no teacher is named.
+    """
+    from benchmarks import students as some
+
+    commands.require(
+        flags.FLAGS.flag_values_dict(), teacher='a workdir to learn from'
+    )
+    begin(folder)
+    found = some.measured(folder, TEACHER.value, PEERS.value, run, FOLDER)
+    text = f'{some.table(found)}\n\nCommit {commit()}.\n'
+    with files.written(folder / 'table.md') as partial:
+        partial.write_text(text)
+    some.draw(folder / 'students.png', found)
+    print(text)
+
+
 def main() -> None:
     """Measures rates, trains, asks, compares.
 
@@ -276,9 +309,13 @@ def main() -> None:
     )
     if bool(TABLE.value) == bool(FLAGFILES.value):
         raise commands.UsageError('give --table, or --flagfiles')
+    if TABLE.value == STUDENTS:
+        students(pathlib.Path(WORKDIR.value))
+        return
     if TABLE.value and TABLE.value not in TABLES:
+        known = ', '.join([*TABLES, STUDENTS])
         raise commands.UsageError(
-            f'--table={TABLE.value}: known are {", ".join(TABLES)}'
+            f'--table={TABLE.value}: known are {known}'
         )
     table = TABLES[TABLE.value] if TABLE.value else Table(FLAGFILES.value)
     folder = pathlib.Path(WORKDIR.value)

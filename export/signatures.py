@@ -67,7 +67,7 @@ class Signatures:
 
     def __init__(self, loaded: Loaded):
         """Traces them."""
-        self.loaded = loaded
+        self.loaded = loaded = loaded.folded
         texts, pairs = (
             tf.TensorSpec((None,), tf.string, name=name)
             for name in ('texts', 'pairs')
@@ -155,6 +155,8 @@ class Signatures:
     def _embed(self, texts: Tensor) -> dict[str, Tensor]:
         """One vector for each text, pooled as the config says."""
         pieces = self.loaded.tokenizer.tokenize(texts)
+        if self.loaded.is_table:
+            return {'embeddings': self.loaded.embed_pieces(pieces)}
         ids, lengths = self._padded(pieces.flat_values, pieces.row_splits)
         return {
             'embeddings': self._by_length(

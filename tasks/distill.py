@@ -17,6 +17,13 @@ tasks.glue (--task), of tasks.classify (--train) or of tasks.squad
 no label, and the teacher alone teaches them. What the teacher makes of all of
 them is computed once and kept in the cache.
 
+    python -m tasks.distill --task=embed --teacher=runs/minilm \
+        --student=lookup --corpus=pydocs --workdir=runs/lookup
+
+The teacher may be any workdir whose texts become vectors. Examples are then
+the sentences of a corpus, b is the teacher's vector (the rows `embed` and
+`embed_distance`), and the student its first --layers layers or a table lookup.
+
 --patience=none is plain distillation, with --alpha=0 plain fine-tuning.
 --sweep=pkd trains with every cell of the paper's grid, in the units of its
 code. The last line of the output is one JSON object, also in
@@ -31,15 +38,31 @@ import numpy as np
 from absl import flags
 
 from infoword_tf import commands, train
-from infoword_tf.objectives.distill import CODE, MAPS, every, followed
-from tasks import classify, finetune, glue, glue_layout, measures, squad, tables
+from infoword_tf.objectives import parse
+from infoword_tf.objectives.distill import CODE, MAPS, followed
+from tasks import (
+    classify,
+    embedding,
+    finetune,
+    glue,
+    glue_layout,
+    measures,
+    squad,
+    tables,
+)
+from tasks.student import FIRST, SIF, TAKES, WEIGHTINGS, start_of
 
 # Imported, they stand beside the trainer's, which have the same names.
 FLAGS = flags.FLAGS if __name__ == '__main__' else flags.FlagValues()
 NO_PATIENCE = 'none'
-FIRST, EVERY = TAKES = ('first', 'every')
 SOFT = {'label': 'soft', 'score': 'soft_score', 'span': 'soft_span'}
 SQUAD = squad.Squad()
+# Flags of examples with labels alone, and of vectors alone.
+OF_LABELS = (
+    'patience', 'alpha', 'beta', 'temperature', 'extra', 'data_dir', 'train',
+    'dev', 'sweep', 'seeds', 'regress', 'version2', 'dev_examples',
+)  # fmt: skip
+OF_VECTORS = ('student', 'width', 'weighting')
 
 TEACHER = flags.DEFINE_string(
     'teacher', None, 'A workdir that was fine-tuned on the same task.',
@@ -66,7 +89,17 @@ flags.DEFINE_float(
 EXTRA = flags.DEFINE_string(
     'extra', None, 'A table of texts without labels, to train on besides.',
     flag_values=FLAGS)
-glue.define(FLAGS, SQUAD.name)
+flags.DEFINE_enum(
+    'student', embedding.LAYERS, embedding.STUDENTS, 'Of an embedding model: '
+    'layers of --init, or a table lookup.', flag_values=FLAGS)
+flags.DEFINE_integer(
+    'width', 0, 'Width of a table lookup; 0: as its teacher.', lower_bound=0,
+    flag_values=FLAGS)
+flags.DEFINE_enum(
+    'weighting', SIF, WEIGHTINGS, 'What the pieces of a '
+    'table lookup weigh at first: a / (a + frequency), or log(1 + rank).',
+    flag_values=FLAGS)
+glue.define(FLAGS, SQUAD.name, embedding.TASK)
 squad.define(FLAGS)
 classify.define(FLAGS)
 finetune.define(FLAGS, ('pkd', 'infoword', 'bert'))
@@ -98,9 +131,17 @@ def check(own: Mapping[str, Any], given: Mapping[str, Any]) -> None:
     Raises:
         UsageError: they do not.
     """
-    commands.require(own, teacher='a fine-tuned workdir')
+    commands.require(own, teacher='a workdir to learn from')
     commands.require(given, workdir='a folder for this run')
     train.check_finite(dict(own))
+    if own['task'] == embedding.TASK:
+        check_embed(own, given)
+        return
+    for flag in OF_VECTORS:
+        if FLAGS[flag].present:
+            raise commands.UsageError(
+                f'--{flag} is for --task={embedding.TASK}; leave it out'
+            )
     for flag, says in {
         'objectives': '--alpha, --beta and --patience',
         'soft.temperature': '--temperature',
@@ -134,6 +175,42 @@ def check(own: Mapping[str, Any], given: Mapping[str, Any]) -> None:
         )
 
 
+def check_embed(own: Mapping[str, Any], given: Mapping[str, Any]) -> None:
+    """`check` with --task=embed."""
+    commands.require(given, corpus='text for the teacher to read')
+    for flag in OF_LABELS:
+        if FLAGS[flag].present:
+            raise commands.UsageError(
+                f'--{flag} is for labels, not for --task={embedding.TASK}; '
+                'leave it out'
+            )
+    other = ('layers', 'take') if own['student'] == embedding.LOOKUP else (
+        'width', 'weighting'
+    )  # fmt: skip
+    for flag in other:
+        if FLAGS[flag].present:
+            raise commands.UsageError(
+                f'--student={own["student"]} has no --{flag}; leave it out'
+            )
+    if own['student'] == embedding.LOOKUP and given['init']:
+        raise commands.UsageError(
+            '--student=lookup starts from pieces of --teacher; leave out '
+            '--init'
+        )
+    objectives = given['objectives'] or embedding.OBJECTIVES
+    for row in parse(objectives):
+        if row not in embedding.GOALS:
+            raise commands.UsageError(
+                f'--objectives={objectives}: {row} reads no vectors of a '
+                f'teacher; known are {", ".join(embedding.GOALS)}'
+            )
+        for setting in ('width', 'pooling'):
+            if given[f'{row}.{setting}'] is not None:
+                raise commands.UsageError(
+                    f'--{row}.{setting} is decided by --teacher; leave it out'
+                )
+
+
 def extra_of(own: Mapping[str, Any]) -> tables.Rows | None:
     """The texts of --extra, in the columns of the task."""
     if not own['extra']:
@@ -142,32 +219,6 @@ def extra_of(own: Mapping[str, Any]) -> tables.Rows | None:
         text, pair, _ = glue_layout.TASKS[own['task']].columns
         own = {**own, 'text': text, 'pair': pair}
     return classify.read(own['extra'], own, labelled=False)
-
-
-def start_of(init: str, layers: int | None, take: str) -> Any:
-    """A student as it begins: a `Loaded`.
-
-    Args:
-        init: a workdir.
-        layers: k; None: all that there are, with their rows.
-        take: in TAKES.
-
-    Raises:
-        UsageError: there are not so many.
-    """
-    import infoword_tf
-
-    loaded = infoword_tf.load(init)
-    depth = loaded.encoder.depth
-    if layers is None or layers == depth:
-        return loaded
-    if layers > depth:
-        raise commands.UsageError(
-            f'--layers={layers}: --init={init} has {depth}; take fewer'
-        )
-    if take == FIRST:
-        return loaded.shortened(range(1, layers + 1))
-    return loaded.shortened(every(depth, layers))
 
 
 def taught(
@@ -326,6 +377,12 @@ def run() -> dict[str, Any]:
     own, given = FLAGS.flag_values_dict(), train.values()
     check(own, given)
     out = pathlib.Path(given['workdir'])
+    if own['task'] == embedding.TASK:
+        if own['student'] == embedding.LOOKUP:
+            for flag, value in embedding.LOOKUP_DEFAULTS.items():
+                if not flags.FLAGS[flag].present:
+                    given[flag] = value
+        return embedding.run(own, given)
     if own['task'] == SQUAD.name:
         parts, task = squad.parts_of(own), SQUAD
     elif own['task']:

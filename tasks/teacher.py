@@ -1,21 +1,23 @@
-"""A fine-tuned workdir as a teacher: what it makes of examples, kept on disk.
+"""A workdir as a teacher: what it makes of examples, kept on disk.
 
 A student's training needs the teacher's outputs alone, so they are computed
-once: for each example its scores, float32, or of spans those of every token,
-float16, and of each layer below the last the normalised state that sums each
-text up, float16 (which changes `soft_span` and `patience` by less than a
-thousandth). They lie in the cache under a hash of the teacher's
-weights and of the examples, in parts: a pass that was stopped goes on with the
-next part. One pass serves every student.
+once. Of a fine-tuned one: for each example its scores, float32, or of spans
+those of every token, float16, and of each layer below the last the normalised
+state that sums each text up, float16 (which changes `soft_span` and `patience`
+by less than a thousandth). Of one whose texts become vectors: these, float16
+(which changes the losses as little). They lie in the cache under a hash of the
+teacher's weights and of the examples, in parts: a pass that was stopped goes on
+with the next part. One pass serves every student.
 
 Glossary of shapes: n examples, K texts of each, C classes, L layers, W width.
 """
 
 import hashlib
+import itertools
 import json
 import math
 import pathlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -28,6 +30,58 @@ from tasks.finetune import Task
 
 PART = 1024  # examples of a file
 BATCH = 32  # that are computed together
+
+
+def digest_of(folder: str) -> str:
+    """Of a workdir's weights."""
+    weights = (pathlib.Path(folder) / WEIGHTS).read_bytes()
+    return hashlib.blake2b(weights, digest_size=10).hexdigest()
+
+
+def parts_of(
+    teacher: str,
+    key: str,
+    order: np.ndarray,
+    compute: Callable[[np.ndarray], dict[str, np.ndarray]],
+) -> list[tuple[pathlib.Path, np.ndarray]]:
+    """The files of a teacher's outputs; computed where that was not done yet.
+
+    Args:
+        teacher: its workdir, for people.
+        key: of its weights and of the examples.
+        order: [n] numbers of the examples as they are computed.
+        compute: what a file holds of some of them.
+
+    Returns:
+        Each file, and the numbers of the examples that it holds.
+
+    Raises:
+        OSError: the disk is full.
+    """
+    import tqdm
+
+    folder = corpora.cache_dir() / 'teachers' / key
+    folder.mkdir(parents=True, exist_ok=True)
+    parts = [
+        (folder / f'{begin:09d}.safetensors', order[begin : begin + PART])
+        for begin in range(0, len(order), PART)
+    ]
+    lacking = [part for part in parts if not part[0].is_file()]
+    if lacking:
+        print(
+            f'--teacher={teacher}: what it makes of {len(order):,} examples '
+            f'is kept in {folder}',
+            flush=True,
+        )
+    with tqdm.tqdm(
+        total=sum(len(numbers) for _, numbers in lacking),
+        unit=' examples',
+        disable=len(lacking) < 2,
+    ) as bar:
+        for path, numbers in lacking:
+            files.write_tensors(path, compute(numbers))
+            bar.update(len(numbers))
+    return parts
 
 
 class Teacher:
@@ -78,8 +132,7 @@ class Teacher:
                 f'--teacher={folder} was fine-tuned on {known.name}, this is '
                 f'{task.name}; name a teacher of the same task'
             )
-        weights = (pathlib.Path(folder) / WEIGHTS).read_bytes()
-        self.digest = hashlib.blake2b(weights, digest_size=10).hexdigest()
+        self.digest = digest_of(folder)
 
     @property
     def settings(self) -> dict[str, Any]:
@@ -182,30 +235,13 @@ class Teacher:
         Raises:
             OSError: the disk is full.
         """
-        import tqdm
-
-        folder = corpora.cache_dir() / 'teachers' / self.key(examples)
-        folder.mkdir(parents=True, exist_ok=True)
         order = np.argsort(-examples.sizes, kind='stable')
-        parts = [
-            (folder / f'{begin:09d}.safetensors', order[begin : begin + PART])
-            for begin in range(0, len(order), PART)
-        ]
-        lacking = [part for part in parts if not part[0].is_file()]
-        if lacking:
-            print(
-                f'--teacher={self.folder}: what it makes of {len(order):,} '
-                f'examples is kept in {folder}',
-                flush=True,
-            )
-        with tqdm.tqdm(
-            total=sum(len(numbers) for _, numbers in lacking),
-            unit=' examples',
-            disable=len(lacking) < 2,
-        ) as bar:
-            for path, numbers in lacking:
-                files.write_tensors(path, self.computed(examples, numbers))
-                bar.update(len(numbers))
+        parts = parts_of(
+            self.folder,
+            self.key(examples),
+            order,
+            lambda numbers: self.computed(examples, numbers),
+        )
         shape = (len(order), examples.texts, len(layers), self.width)
         states = np.empty(shape, np.float16)
         scores: Any = None
@@ -321,3 +357,102 @@ class Teacher:
             for name, x in few.items()
         }  # fmt: skip
         return tf.function(compute, input_signature=[shapes])
+
+
+class Embedder:
+    """A workdir whose texts become vectors. It reads strings: its vocabulary
+    need not be its student's.
+
+    Attributes:
+        folder: the workdir.
+        loaded: it in memory.
+        digest: of its weights.
+        prompts: what it puts before texts, by turns; [''] where it has none.
+    """
+
+    def __init__(self, folder: str):
+        """Loads it.
+
+        Raises:
+            FileNotFoundError: it is no workdir.
+            UsageError: its texts become no vectors.
+        """
+        import infoword_tf
+
+        self.folder = folder
+        self.loaded = infoword_tf.load(folder)
+        config = self.loaded.config
+        try:
+            self.loaded.graph()
+        except ValueError as error:
+            raise commands.UsageError(
+                f'--teacher={folder} makes no vectors of texts: {error}'
+            ) from None
+        self.digest = digest_of(folder)
+        self.prompts = list(config.prompts.values()) or ['']
+
+    @property
+    def width(self) -> int:
+        """W."""
+        return self.loaded.vector_width()
+
+    def prompted(self, texts: Sequence[str]) -> list[str]:
+        """Texts with one of the prompts before each, in turn."""
+        turns = zip(itertools.cycle(self.prompts), texts, strict=False)
+        return [prompt + text for prompt, text in turns]
+
+    def key(self, what: str, *said: str) -> str:
+        """Of vectors; other weights, settings or texts have another."""
+        config = self.loaded.config.to_json()
+        named = ('encoder', 'max_length', 'layout', 'pooling', 'normalize')
+        settings = [config[name] for name in (*named, 'dense')]
+        digest = hashlib.blake2b(self.digest.encode(), digest_size=10)
+        for part in (what, json.dumps(settings, sort_keys=True), *said):
+            digest.update(part.encode() + b'\n')
+        return digest.hexdigest()
+
+    def vectors(self, texts: Sequence[str]) -> np.ndarray:
+        """Of texts, prompts and all: [n, W] float16; computed once.
+
+        Raises:
+            OSError: the disk is full.
+        """
+        return self._kept(
+            self.key('texts', *texts),
+            len(texts),
+            lambda numbers: self.loaded.encode(
+                [texts[i] for i in numbers], progress=False, prompt=''
+            ),
+        )
+
+    def pieces(self) -> np.ndarray:
+        """Of each piece of its vocabulary, alone in its layout: [V, W]."""
+        loaded = self.loaded
+        embed = loaded.graph()
+
+        def compute(numbers: np.ndarray) -> np.ndarray:
+            rows = [[*loaded.before, i, *loaded.after] for i in numbers]
+            ids = np.array(rows, np.int32)
+            lengths = np.full(len(ids), ids.shape[1], np.int32)
+            return embed(ids, lengths).numpy()
+
+        size = len(loaded.tokenizer)
+        return self._kept(self.key('pieces'), size, compute)
+
+    def _kept(
+        self,
+        key: str,
+        count: int,
+        compute: Callable[[np.ndarray], np.ndarray],
+    ) -> np.ndarray:
+        """[n, W] float16 of `count` things, by what computes some."""
+        parts = parts_of(
+            self.folder,
+            key,
+            np.arange(count),
+            lambda numbers: {'vectors': compute(numbers).astype(np.float16)},
+        )
+        found = np.empty((count, self.width), np.float16)
+        for path, numbers in parts:
+            found[numbers] = files.read_tensor(path, 'vectors')
+        return found

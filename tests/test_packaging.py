@@ -225,10 +225,17 @@ class CommandsTest(absltest.TestCase):
             text = path.read_text()
             header = re.match(r'(#.*\n)+', text)[0]
             name = path.relative_to(ROOT)
-            self.assertIn(f'python -m infoword_tf.train --flagfile={name}',
-                          header)
+            module = re.search(
+                rf'python -m (\S+) --flagfile={re.escape(str(name))}\n',
+                header,
+            )[1]
             for word in ('Hardware:', 'Time:', 'Score:'):
                 self.assertIn(word, header, path.name)
+            if module != 'infoword_tf.train':
+                given = text.removeprefix(header).replace('\n', ' ')
+                self.check(f'python -m {module} {given}')
+                self.assertIn(f' --workdir=runs/{path.stem} ', given)
+                continue
             with flagsaver.flagsaver():
                 flags.FLAGS(['train', f'--flagfile={path}'])
                 self.assertNotEmpty(resolve(train.choices()).rows)

@@ -225,6 +225,30 @@ CASES: dict[str, Case] = {
         layers=2,
     ),
     'patience_relative': Case('patience', encoder='relative', layers=2),
+    'embed': Case('embed'),
+    'embed_lookup': Case(
+        'embed',
+        encoder='lookup',
+        settings={'embed.temperature': 0.1, 'embed.width': 24},
+    ),
+    'embed_cls': Case('embed', settings={'embed.pooling': 'cls'}),
+    'embed_relative': Case(
+        'embed', encoder='relative', settings={'embed.pooling': 'last'}
+    ),
+    'embed_distance': Case('embed_distance'),
+    'embed_distance_lookup': Case(
+        'embed_distance',
+        encoder='lookup',
+        settings={
+            'embed_distance.distance': 'mse',
+            'embed_distance.width': 24,
+        },
+    ),
+    'embed_distance_relative': Case(
+        'embed_distance',
+        encoder='relative',
+        settings={'embed_distance.pooling': 'cls'},
+    ),
     'pkd': Case('label:0.3,soft:0.7,patience:0.1', layers=2),
     'infoword_ict': Case('bert_nce:1,dim:0.8,ict:1', masking='spans'),
 }
@@ -374,7 +398,7 @@ def make_examples(
 ) -> Labelled:
     """Random examples of as many texts, for every row that reads some.
 
-    A teacher's states are `width` wide, of one layer.
+    A teacher's states and vectors are `width` wide, states of one layer.
     They share rows, which two replicas do not divide.
     """
     random = np.random.default_rng(seed)
@@ -386,6 +410,7 @@ def make_examples(
     context = sizes[::texts] - 2
     first = random.integers(0, context)
     last = random.integers(first, context)
+    vectors = random.standard_normal((batch, width)).astype(np.float16)
     examples = Examples(
         ids,
         np.zeros(len(ids), np.int8),
@@ -400,6 +425,8 @@ def make_examples(
             'patience': random.standard_normal(
                 (batch, texts, 1, width)
             ).astype(np.float16),
+            'embed': vectors,
+            'embed_distance': vectors,
         },
         {'span': np.stack([np.ones_like(context), 1 + context], axis=1)},
         texts=texts,

@@ -12,6 +12,7 @@ import os
 import pathlib
 import subprocess
 import sys
+import tempfile
 from collections.abc import Mapping, Sequence
 
 import numpy as np
@@ -26,6 +27,7 @@ class Side:
 
     Attributes:
         ready: seconds from its imports to a model in memory.
+        megabytes: of its weights, where the side says it, else None.
     """
 
     def __init__(
@@ -61,7 +63,8 @@ class Side:
             text=True,
             env={**os.environ, 'PYTHONPATH': str(ROOT) if ours else ''},
         )  # fmt: skip
-        self.ready = self._answer()['ready']
+        answer = self._answer()
+        self.ready, self.megabytes = answer['ready'], answer['megabytes']
 
     def ask(
         self, texts: Sequence[str], batch_size: int = 32
@@ -74,6 +77,16 @@ class Side:
         vectors = np.array(answer['vectors'], np.float32)
         norms = np.linalg.norm(vectors, axis=1, keepdims=True)
         return answer['seconds'], vectors / norms
+
+    def vectors(self, texts: Sequence[str]) -> np.ndarray:
+        """All vectors of some texts, as they are: [n, D] float32."""
+        with tempfile.TemporaryDirectory() as folder:
+            file = f'{folder}/vectors.npy'
+            asked = {'texts': list(texts), 'batch_size': 32, 'file': file}
+            self._process.stdin.write(json.dumps(asked) + '\n')
+            self._process.stdin.flush()
+            self._answer()
+            return np.load(file)
 
     def _answer(self) -> dict:
         line = self._process.stdout.readline()
@@ -104,7 +117,7 @@ def in_turns(
 
     Returns:
         By side the seconds of each round, and how far its vectors were from
-        those of the first side at most.
+        those of the first side at most; nan where these are of another width.
     """
     seconds = {side.name: [] for side in sides}
     apart = {side.name: 0.0 for side in sides}
@@ -116,8 +129,11 @@ def in_turns(
             if number >= warm_up:
                 seconds[side.name].append(took)
         for name, vectors in found.items():
-            off = np.abs(vectors - found[sides[0].name]).max()
-            apart[name] = max(apart[name], float(off))
+            first = found[sides[0].name]
+            off = np.nan
+            if vectors.shape == first.shape:
+                off = np.abs(vectors - first).max()
+            apart[name] = float(np.maximum(apart[name], off))
     return {name: np.array(took) for name, took in seconds.items()}, apart
 
 
@@ -149,6 +165,20 @@ def read_lines(paths: Sequence[str]) -> list[str]:
         line.split('\t')[0]
         for path in paths
         for line in pathlib.Path(path).read_text().splitlines()
+    ]
+
+
+def reference() -> list[str]:
+    """The reference of the language, sentence by sentence."""
+    from pydoc_data import topics
+
+    from infoword_tf.data.documents import split_sentences
+
+    return [
+        sentence
+        for text in topics.topics.values()
+        for sentence in split_sentences(text)
+        if len(sentence.split()) > 3
     ]
 
 

@@ -3,7 +3,9 @@
     python benchmarks/peers/side.py SIDE PATH [THREADS]
 
 Each line of standard input is {"texts": [...], "batch_size": n}, each line of
-standard output {"seconds": ..., "vectors": [first row, last row]}. It imports
+standard output {"seconds": ..., "vectors": [first row, last row]}; with "file"
+all vectors go there, as .npy. The first line says how long loading took. It
+imports
 nothing of this project but what its side needs, since peers run in an
 environment of their own.
 """
@@ -169,6 +171,23 @@ def onnxruntime(path: str, threads: int) -> Encode:
     return encode_all
 
 
+def model2vec(path: str, threads: int) -> Encode:
+    """A `StaticModel`, distilled here of a sentence-transformers folder."""
+    import torch
+    from model2vec.distill import distill
+
+    torch.set_num_threads(threads)
+    model = distill(path)
+
+    def run(texts: Sequence[str], batch_size: int) -> np.ndarray:
+        return model.encode(
+            list(texts), batch_size=batch_size, show_progress_bar=False
+        )
+
+    run.megabytes = model.embedding.nbytes / 1e6
+    return run
+
+
 SIDES: dict[str, Callable[[str, int], Encode]] = {
     'encode': encode,
     'savedmodel': savedmodel,
@@ -178,6 +197,7 @@ SIDES: dict[str, Callable[[str, int], Encode]] = {
         sentence_transformers(path, threads, 'bfloat16')
     ),
     'onnxruntime': onnxruntime,
+    'model2vec': model2vec,
 }
 
 
@@ -188,6 +208,8 @@ def serve(run: Encode, lines: Any, answers: Any) -> None:
         began = time.perf_counter()
         vectors = run(asked['texts'], asked['batch_size'])
         seconds = time.perf_counter() - began
+        if asked.get('file'):
+            np.save(asked['file'], np.asarray(vectors, np.float32))
         ends = np.asarray(vectors, np.float32)[[0, -1]].tolist()
         answers.write(json.dumps({'seconds': seconds, 'vectors': ends}) + '\n')
         answers.flush()
@@ -198,7 +220,10 @@ if __name__ == '__main__':
     with contextlib.redirect_stdout(sys.stderr):
         began = time.perf_counter()
         run = SIDES[sys.argv[1]](sys.argv[2], int((sys.argv[3:] or [2])[0]))
-        ready = {'ready': time.perf_counter() - began}
+        ready = {
+            'ready': time.perf_counter() - began,
+            'megabytes': getattr(run, 'megabytes', None),
+        }
     sys.stdout.write(json.dumps(ready) + '\n')
     sys.stdout.flush()
     serve(run, sys.stdin, sys.stdout)

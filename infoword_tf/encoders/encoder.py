@@ -64,6 +64,7 @@ class Encoder(keras.layers.Layer):
         has_memory: whether that state is of a number of tokens, which a run
             chooses; else it is of one size, and always there.
         causal: whether no token reads a later one; some are told so.
+        contextual: whether a state depends on more than its own piece.
         width: D.
         embedding_width: of `embedding_table`, D but where an encoder widens
             its embeddings.
@@ -78,6 +79,7 @@ class Encoder(keras.layers.Layer):
     remembers: bool = False
     has_memory: bool = False
     causal: bool = False
+    contextual: bool = True
 
     def __init__(
         self, arguments: dict[str, Any], dtype: Any = None,

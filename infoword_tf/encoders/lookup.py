@@ -1,7 +1,9 @@
 """The cheapest encoder: every token is its own embedding, whatever is around.
 
 g_omega of Skip-gram (Mikolov et al. 2013), and of `ict` a bag of words whose
-weights the row learns.
+weights the row learns. `weighted` lets each piece have a learned weight of its
+own, so that the mean of a text's states is one over weighted pieces: what is
+common can be made small, and what stands around every text nothing.
 
 Glossary of shapes: B batch, T tokens, Q places, D width, V vocabulary.
 """
@@ -21,6 +23,7 @@ class Lookup(Encoder):
     """Embeddings alone, with dropout; only ids change the states."""
 
     reads = ('ids', 'positions', 'segment_ids', 'block_ids')
+    contextual = False
 
     def __init__(
         self,
@@ -28,6 +31,7 @@ class Lookup(Encoder):
         width: int = 256,
         max_length: int = 512,
         rate: float = 0.1,
+        weighted: bool = False,
         dtype: Any = None,
         name: str = 'encoder',
     ):
@@ -38,6 +42,7 @@ class Lookup(Encoder):
             width: D.
             max_length: the longest text, though nothing here has a length.
             rate: dropout of single numbers.
+            weighted: whether each piece has a weight.
             dtype: Keras dtype policy.
             name: first part of every weight's path.
         """
@@ -46,13 +51,21 @@ class Lookup(Encoder):
             'width': width,
             'max_length': max_length,
             'rate': rate,
+            'weighted': weighted,
         }
         super().__init__(arguments, dtype=dtype, name=name)
-        self.rate = rate
+        self.rate, self.weighted = rate, weighted
 
     def build(self) -> None:
-        """Makes the table."""
+        """Makes the table, and the weights, 1 at first."""
         self.make_embedding_table()
+        if self.weighted:
+            self.piece_weights = self.add_weight(
+                shape=(self.vocab_size,),
+                initializer='ones',
+                name='piece_weights',
+                autocast=False,
+            )
         self.built = True
 
     def call(
@@ -65,6 +78,8 @@ class Lookup(Encoder):
         """As `Encoder.call`."""
         self.check_inputs(inputs)
         x = self.lookup(inputs.ids)  # [B, T, D]
+        if self.weighted:
+            x = x * ops.take(self.piece_weights, inputs.ids)[..., None]
         if key is not None and self.rate:
             kept = dropout.keep_mask(key, ops.shape(x), self.rate)
             x = ops.where(kept, x / (1 - self.rate), 0.0)

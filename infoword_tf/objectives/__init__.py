@@ -10,6 +10,7 @@ from infoword_tf.objectives import (
     contrast,
     dim,
     distill,
+    embed,
     infonce,
     label,
     lm,
@@ -24,6 +25,7 @@ from infoword_tf.objectives.distill import (
     SoftScores,
     SoftSpans,
 )
+from infoword_tf.objectives.embed import Distance, Vectors
 from infoword_tf.objectives.label import Labels, Scores
 from infoword_tf.objectives.lm import NextPieces, RecurrentPieces
 from infoword_tf.objectives.mlm import MaskedPieces, NcePieces
@@ -312,6 +314,29 @@ TABLE: dict[str, Row] = {
         views=distill.BELOW,
         encoders={'transformer': {}, 'relative': {}},
         settings=distill.PATIENCE,
+        vector=label.vector,
+    ),
+    'embed': Row(
+        objective=Vectors,
+        a='text',
+        b="a teacher's vector",
+        relation='the vector that a larger model gives the text',
+        candidates="the teacher's vectors of the batch",
+        views=embed.READS,
+        encoders={'transformer': {}, 'relative': {}, 'lookup': {}},
+        settings=embed.EMBED,
+        heldout_candidates=512,
+        vector=label.vector,
+    ),
+    'embed_distance': Row(
+        objective=Distance,
+        a='text',
+        b="a teacher's vector",
+        relation='how far it is from the vector that a larger model gives',
+        candidates='none: a distance, without a bound',
+        views=embed.READS,
+        encoders={'transformer': {}, 'relative': {}, 'lookup': {}},
+        settings=embed.DISTANCE,
         vector=label.vector,
     ),
 }

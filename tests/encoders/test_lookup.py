@@ -48,6 +48,26 @@ class LookupTest(parameterized.TestCase):
             run(encoder, IDS, **given).states, run(encoder, IDS).states
         )
 
+    def test_weights_of_pieces(self):
+        """The state of a piece is its embedding times its weight."""
+        encoder = Lookup(V, D, rate=0.0, weighted=True)
+        encoder.build()
+        np.testing.assert_array_equal(encoder.piece_weights, np.ones(V))
+        random = np.random.default_rng(2)
+        encoder.embedding_table.assign(random.standard_normal((V, D)))
+        encoder.piece_weights.assign(random.standard_normal(V))
+        table = encoder.embedding_table.numpy()
+        weights = encoder.piece_weights.numpy()
+        np.testing.assert_array_equal(
+            run(encoder, IDS).states, table[IDS] * weights[IDS][..., None]
+        )
+        # Scores of lookup rows are of the table alone.
+        np.testing.assert_array_equal(encoder.lookup(IDS), table[IDS])
+        self.assertEqual(
+            [weight.path for weight in encoder.weights],
+            ['encoder/word_embeddings', 'encoder/piece_weights'],
+        )
+
     def test_dropout(self):
         """A share of single numbers, and the others are larger."""
         encoder, rate = make_encoder(rate=0.3), 0.3

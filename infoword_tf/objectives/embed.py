@@ -1,0 +1,212 @@
+"""Rows whose b is the vector that a teacher gives a text.
+
+    row             a     b                     loss
+    embed           text  the teacher's vector  Eq. 1 with f = cos(s P, t) / T
+    embed_distance  text  the teacher's vector  1 - cos(s P, t), or |s P - t|^2
+
+s is the student's vector of a text, pooled from its states, t the teacher's of
+the same text; P is a learned projection where widths differ, else the identity.
+It is left behind: what the student is asked for later is s, of its own width.
+
+Candidates of `embed` are the teacher's vectors of all texts of the global
+batch, so it bounds how many nats of the teacher's vector the student's knows,
+up to log M. `embed_distance` bounds nothing (Reimers & Gurevych 2020, Eq. 1).
+
+Glossary of shapes: R rows, J texts of a row, N = R J, T tokens, M candidates,
+D width of the student, W of the teacher.
+"""
+
+from typing import Any
+
+from keras import ops
+
+from infoword_tf.layers.pooling import unit
+from infoword_tf.objectives import infonce
+from infoword_tf.objectives.label import VIEW, flat
+from infoword_tf.objectives.objective import Batch, Objective, Pool
+from infoword_tf.settings import Setting
+from infoword_tf.views import Reads, Specials, View
+
+Tensor = Any
+READS = {VIEW: Reads('text')}
+MEAN, CLS, LAST = POOLINGS = ('mean', 'cls', 'last')
+COSINE, MSE = DISTANCES = ('cosine', 'mse')
+SETTINGS = {
+    'width': Setting(
+        0,
+        "Width of the teacher's vectors, which the student's are then "
+        'projected to; 0: its own.',
+        at_least=0,
+    ),
+    'pooling': Setting(
+        MEAN,
+        "How the student's states become a vector.",
+        choices=POOLINGS,
+    ),
+}
+EMBED = {
+    'temperature': Setting(
+        0.05, 'What a cosine is divided by.', at_least=1e-6
+    ),
+    **SETTINGS,
+}
+DISTANCE = {
+    'distance': Setting(
+        COSINE,
+        'One less the cosine, or the squared distance, summed over '
+        'coordinates.',
+        choices=DISTANCES,
+    ),
+    **SETTINGS,
+}
+
+
+def pooled(states: Tensor, view: View, texts: int, pooling: str) -> Tensor:
+    """The vector of each text that shares a row with others.
+
+    Args:
+        states: [R, T, D] of all tokens.
+        view: `examples`.
+        texts: J.
+        pooling: in POOLINGS.
+
+    Returns:
+        [N, D] float32, 0 for a slot without a text.
+    """
+    block_ids = view.block_ids
+    number = ops.arange(texts, dtype='int32')[:, None]
+    counted = ops.equal(block_ids[:, None], number)  # [R, J, T]
+    if pooling == CLS:
+        first = ops.equal(view.positions, 0)
+        counted = ops.logical_and(counted, first[:, None])
+    if pooling == LAST:
+        following = ops.pad(block_ids[:, 1:], [[0, 0], [0, 1]], 'constant', -1)
+        last = ops.not_equal(block_ids, following)
+        counted = ops.logical_and(counted, last[:, None])
+    weights = ops.cast(counted, 'float32')
+    total = ops.sum(weights, axis=-1, keepdims=True)
+    weights = weights / ops.maximum(total, 1.0)
+    return flat(ops.matmul(weights, ops.cast(states, 'float32')))
+
+
+class Taught(Objective):
+    """A student's vector beside its teacher's."""
+
+    def __init__(
+        self,
+        row: str,
+        encoder: Any,
+        specials: Specials,
+        width: int = 0,
+        pooling: str = MEAN,
+        dtype: Any = None,
+    ):
+        """As `Objective`.
+
+        Args:
+            row, encoder, specials, dtype: as there.
+            width: W; 0: D.
+            pooling: in POOLINGS.
+        """
+        super().__init__(row, encoder, specials, dtype)
+        self.width, self.pooling = width or encoder.width, pooling
+
+    def build(self) -> None:
+        """Makes P, where widths differ."""
+        self.kernel = None
+        if self.width != self.encoder.width:
+            self.kernel = self.add_weight(
+                shape=(self.encoder.width, self.width),
+                name='kernel',
+                autocast=False,
+            )
+        self.built = True
+
+    def sides(self, batch: Batch) -> tuple[Tensor, Tensor]:
+        """s P and t, [N, W] float32."""
+        view = batch.views[VIEW]
+        taught = ops.cast(flat(view.targets[self.row]), 'float32')
+        texts = view.weights[self.row].shape[1]
+        own = pooled(batch.states(VIEW), view, texts, self.pooling)
+        if self.kernel is not None:
+            own = ops.matmul(own, self.kernel)
+        return own, taught
+
+
+class Vectors(Taught):
+    """`embed`: which of the batch's vectors did the teacher give this text?"""
+
+    def __init__(
+        self,
+        row: str,
+        encoder: Any,
+        specials: Specials,
+        temperature: float = 0.05,
+        width: int = 0,
+        pooling: str = MEAN,
+        dtype: Any = None,
+    ):
+        """As `Taught`; temperature: T."""
+        super().__init__(row, encoder, specials, width, pooling, dtype)
+        self.temperature = temperature
+
+    def candidates(self, batch: Batch) -> Pool:
+        """The teacher's vectors of the global batch, of length 1."""
+        view, gather = batch.views[VIEW], batch.replicas.gather
+        sequences = gather(ops.reshape(view.sequences, (-1,)))
+        taught = ops.cast(flat(view.targets[self.row]), 'float32')
+        return Pool(
+            sequences,
+            sequences,
+            gather(ops.reshape(view.weights[self.row], (-1,))),
+            batch.limit,
+            gather(unit(taught)),
+        )
+
+    def score(self, batch: Batch, candidates: Pool) -> infonce.Outcome:
+        """Eq. 1, from the student's vector to the teacher's."""
+        view = batch.views[VIEW]
+        own, taught = map(unit, self.sides(batch))
+        own = own / self.temperature
+        sequences = ops.reshape(view.sequences, (-1,))
+        return infonce.contrast(
+            ops.sum(own * taught, axis=1),
+            ops.matmul(own, ops.transpose(candidates.states)),
+            candidates.others(sequences),
+            ops.equal(candidates.ids[None, :], sequences[:, None]),
+            ops.reshape(view.weights[self.row], (-1,)),
+            drop_identical=False,
+        )
+
+
+class Distance(Taught):
+    """`embed_distance`: how far a vector is from the teacher's."""
+
+    bounded = False
+    ranked = False
+    more = ('cosine',)
+
+    def __init__(
+        self,
+        row: str,
+        encoder: Any,
+        specials: Specials,
+        distance: str = COSINE,
+        width: int = 0,
+        pooling: str = MEAN,
+        dtype: Any = None,
+    ):
+        """As `Taught`; distance: in DISTANCES."""
+        super().__init__(row, encoder, specials, width, pooling, dtype)
+        self.distance = distance
+
+    def score(self, batch: Batch, candidates: None) -> infonce.Outcome:
+        """Distances; and cosines, whichever is trained."""
+        own, taught = self.sides(batch)
+        cosine = ops.sum(unit(own) * unit(taught), axis=1)
+        loss = 1 - cosine
+        if self.distance == MSE:
+            loss = ops.sum(ops.square(own - taught), axis=1)
+        weights = flat(batch.views[VIEW].weights[self.row])
+        found = infonce.unbounded(loss, weights)
+        return found._replace(more={'cosine': ops.sum(weights * cosine)})

@@ -1,0 +1,168 @@
+"""Students as they begin: layers of a workdir, or a table of pieces.
+
+The encoder `lookup` begins as model2vec makes a model (Tulkens & van Dongen
+2024): the teacher's own vectors of single pieces, their principal components,
+and weights by how rare a piece is.
+
+Glossary of shapes: n vectors, V vocabulary, W width of the teacher, D of the
+student.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from infoword_tf import commands
+from infoword_tf.config import Config, EncoderConfig
+from infoword_tf.layers.pooling import rarity
+from infoword_tf.objectives.distill import every
+from infoword_tf.objectives.embed import CLS, LAST, MEAN, POOLINGS
+from infoword_tf.text.layout import LAYOUTS
+from tasks.teacher import Embedder
+
+FIRST, EVERY = TAKES = ('first', 'every')
+SIF, ZIPF = WEIGHTINGS = ('sif', 'zipf')
+CHUNK = 4096  # texts that are tokenized at once
+
+
+def principal(vectors: np.ndarray, width: int) -> tuple[np.ndarray, np.ndarray]:
+    """What most of the variance of vectors is in.
+
+    Args:
+        vectors: [n, W].
+        width: D at most W. Where they are equal, directions stay as they are.
+
+    Returns:
+        [n, D] float32, their mean taken away; and the directions [D, W], of
+        length 1, each with its largest number positive.
+    """
+    x = np.asarray(vectors, np.float64)
+    x = x - x.mean(axis=0)
+    if width == x.shape[1]:
+        return x.astype(np.float32), np.eye(width, dtype=np.float32)
+    _, found = np.linalg.eigh(x.T @ x)
+    found = found[:, ::-1][:, :width].T
+    largest = np.abs(found).argmax(axis=1)
+    found *= np.sign(found[np.arange(width), largest])[:, None]
+    return (x @ found.T).astype(np.float32), found.astype(np.float32)
+
+
+def weights_of(
+    weighting: str, size: int, around: Sequence[int], counts: np.ndarray
+) -> np.ndarray:
+    """How much each piece begins to weigh in the mean of a text.
+
+    Args:
+        weighting: 'sif', a / (a + p) of Arora et al. 2017 ("A simple but
+            tough-to-beat baseline", §3); or 'zipf', log(1 + rank), for
+            vocabularies that are sorted by frequency.
+        size: V.
+        around: pieces that stand around every text and weigh nothing.
+        counts: [V], how often each occurs.
+
+    Returns:
+        [V] float32, 1 on average.
+    """
+    if weighting == ZIPF:
+        found = np.log1p(np.arange(1.0, size + 1))
+    else:
+        found = np.exp(rarity(counts))
+    found[list(around)] = 0
+    return (found / found.mean()).astype(np.float32)
+
+
+def lookup_of(
+    teacher: Embedder,
+    width: int,
+    weighting: str,
+    texts: Sequence[str],
+    rows: Mapping[str, Any],
+) -> Any:
+    """The encoder `lookup` as it begins: a `Loaded`.
+
+    Args:
+        teacher: whose pieces it takes.
+        width: D.
+        weighting: in WEIGHTINGS.
+        texts: that it will be trained on.
+        rows: by name, those that train it, whose projections begin as the way
+            back to the teacher's vectors.
+
+    Raises:
+        UsageError: it would be wider than its teacher.
+    """
+    from infoword_tf.inference.loaded import Loaded
+    from infoword_tf.model import Model
+
+    if width > teacher.width:
+        raise commands.UsageError(
+            f'--width={width}: the vectors of --teacher={teacher.folder} have '
+            f'{teacher.width} numbers; take as many, or fewer'
+        )
+    loaded = teacher.loaded
+    tokenizer, old = loaded.tokenizer, loaded.config
+    config = Config(
+        EncoderConfig(
+            'lookup',
+            {
+                'vocab_size': len(tokenizer),
+                'width': width,
+                'max_length': old.max_length,
+                'weighted': True,
+            },
+        ),
+        dict(rows),
+        max_length=old.max_length,
+        tokenizer=old.tokenizer,
+        layout=old.layout,
+        similarity=old.similarity,
+    )
+    table, directions = principal(teacher.pieces(), width)
+    around = [*loaded.before, *loaded.after]
+    counts = np.zeros(len(tokenizer), np.int64)
+    for begin in range(0, len(texts), CHUNK):
+        pieces = tokenizer.tokenize(texts[begin : begin + CHUNK])
+        counts += np.bincount(pieces.flat_values, minlength=len(counts))
+    weights = weights_of(weighting, len(tokenizer), around, counts)
+    model = Model(config, tokenizer.specials, companions=False)
+    model.encoder.embedding_table.assign(table)
+    model.encoder.piece_weights.assign(weights)
+    for objective in model.objectives.values():
+        if objective.kernel is not None:
+            objective.kernel.assign(directions)
+    return Loaded(model, tokenizer, config, counts)
+
+
+def pooling_of(config: Config) -> str:
+    """How a student's states become a vector: as its teacher's, where the rows
+    can, else their mean."""
+    if config.pooling == CLS and not LAYOUTS[config.layout].first:
+        return LAST
+    return config.pooling if config.pooling in POOLINGS else MEAN
+
+
+def start_of(init: str, layers: int | None, take: str) -> Any:
+    """A student as it begins: a `Loaded`.
+
+    Args:
+        init: a workdir.
+        layers: k; None: all that there are, with their rows.
+        take: in TAKES.
+
+    Raises:
+        UsageError: there are not so many.
+    """
+    import infoword_tf
+
+    loaded = infoword_tf.load(init)
+    depth = loaded.encoder.depth
+    if layers is None or layers == depth:
+        return loaded
+    if layers > depth:
+        raise commands.UsageError(
+            f'--layers={layers}: --init={init} has {depth}; take fewer'
+        )
+    if take == FIRST:
+        return loaded.shortened(range(1, layers + 1))
+    return loaded.shortened(every(depth, layers))

@@ -1,0 +1,135 @@
+"""Rows of a teacher's vectors: worked values, and texts that share a row.
+
+Glossary of shapes: N texts, W width of the teacher, D of the student.
+"""
+
+import numpy as np
+from absl.testing import absltest, parameterized
+from scipy import special
+
+from infoword_tf.layers import dropout
+from infoword_tf.objectives.embed import pooled
+from infoword_tf.views.examples import examples
+from tests import zoo
+from tests.eager import eagerly
+
+KEY = dropout.new_key(5)
+
+
+def length_1(x):
+    return x / np.linalg.norm(x, axis=-1, keepdims=True)
+
+
+class EmbedTest(parameterized.TestCase):
+    def setUp(self):
+        super().setUp()
+        self.enterContext(eagerly())
+
+    def found(self, case, taught=None, **limits):
+        """Outcomes, s and t of a row of a case; None: as drawn."""
+        model = zoo.make_model(case, rate=0.0)
+        (row,) = model.objectives
+        views = zoo.make_views(case)
+        view = views['examples']
+        if taught is not None:
+            shape = (*view.weights[row].shape, -1)
+            view.targets[row] = np.reshape(taught, shape)
+        batches, _ = model.batches(views, zoo.statistics(), limits=limits)
+        objective, batch = model.objectives[row], batches[row]
+        own, target = (np.array(x) for x in objective.sides(batch))
+        outcome = objective.score(batch, objective.candidates(batch))
+        return outcome, own, target, view
+
+    def test_pooled_as_if_each_text_stood_alone(self):
+        text = zoo.make_examples()
+        view = examples(text, None, {'embed': 'text'}, zoo.SPECIALS)
+        states = np.random.default_rng(0).standard_normal(
+            (*view.ids.shape, 5)
+        ).astype(np.float32)  # fmt: skip
+        for pooling, some in (
+            ('mean', slice(None)), ('cls', slice(1)), ('last', slice(-1, None))
+        ):  # fmt: skip
+            found = np.array(pooled(states, view, 3, pooling))
+            found = found.reshape(*view.weights['embed'].shape, 5)
+            for row, slot in np.ndindex(*view.sequences.shape):
+                own = states[row][view.block_ids[row] == slot]
+                wanted = own[some].mean(axis=0) if len(own) else np.zeros(5)
+                self.assertEqual(len(own) > 0, view.sequences[row, slot] >= 0)
+                np.testing.assert_allclose(
+                    found[row, slot], wanted, atol=1e-6
+                )
+
+    @parameterized.parameters(('embed', 0.05), ('embed_lookup', 0.1))
+    def test_infonce_over_the_teacher_s_vectors(self, case, temperature):
+        outcome, own, taught, view = self.found(case)
+        real = view.weights['embed'].ravel() > 0
+        own, taught = length_1(own[real]), length_1(taught[real])
+        scores = own @ taught.T / temperature
+        losses = special.logsumexp(scores, axis=1) - np.diag(scores)
+        self.assertLen(losses, 8)
+        self.assertAlmostEqual(float(outcome.weight), 8)
+        self.assertAlmostEqual(
+            float(outcome.loss), losses.sum(), delta=1e-3
+        )
+        self.assertAlmostEqual(
+            float(outcome.mi), (np.log(8) - losses).sum(), delta=1e-3
+        )
+        self.assertAlmostEqual(
+            float(outcome.ceiling), 8 * np.log(8), delta=1e-4
+        )
+        right = scores.argmax(axis=1) == np.arange(8)
+        self.assertEqual(float(outcome.accuracy), right.sum())
+
+    def test_candidates_of_held_out_text_are_limited(self):
+        outcome, *_ = self.found('embed', embed=4)
+        self.assertAlmostEqual(
+            float(outcome.ceiling), 8 * np.log(5), delta=1e-4
+        )
+
+    @parameterized.parameters(
+        'embed_distance', 'embed_distance_lookup', 'embed_distance_relative'
+    )
+    def test_distances(self, case):
+        outcome, own, taught, view = self.found(case)
+        real = view.weights['embed_distance'].ravel() > 0
+        own, taught = own[real], taught[real]
+        cosines = (length_1(own) * length_1(taught)).sum(axis=1)
+        losses = 1 - cosines
+        if case == 'embed_distance_lookup':
+            self.assertEqual(own.shape, (8, 24))
+            losses = np.square(own - taught).sum(axis=1)
+        np.testing.assert_allclose(outcome.loss, losses.sum(), rtol=1e-4)
+        np.testing.assert_allclose(
+            outcome.more['cosine'], cosines.sum(), rtol=1e-4, atol=1e-4
+        )
+
+    @parameterized.parameters('embed_distance', 'embed_distance_lookup')
+    def test_who_equals_its_teacher_has_nothing_to_learn(self, case):
+        _, own, _, view = self.found(case)
+        outcome, *_ = self.found(case, own)
+        self.assertAlmostEqual(float(outcome.loss), 0, delta=1e-4)
+        self.assertAlmostEqual(float(outcome.more['cosine']), 8, delta=1e-4)
+
+    @parameterized.parameters(
+        'embed', 'embed_lookup', 'embed_distance', 'embed_distance_lookup'
+    )
+    def test_float16_changes_the_loss_by_less_than_a_thousandth(self, case):
+        random = np.random.default_rng(1)
+        _, _, taught, _ = self.found(case)
+        taught = taught + 0.1 * random.standard_normal(taught.shape)
+        taught = length_1(taught)
+        exact, *_ = self.found(case, taught.astype(np.float32))
+        rounded, *_ = self.found(case, taught.astype(np.float16))
+        np.testing.assert_allclose(rounded.loss, exact.loss, rtol=1e-3)
+
+    def test_a_projection_is_there_where_widths_differ(self):
+        for case, shapes in (
+            ('embed', []), ('embed_lookup', [(16, 24)]),
+        ):  # fmt: skip
+            model = zoo.make_model(case)
+            found = [tuple(w.shape) for w in model.objectives['embed'].weights]
+            self.assertEqual(found, shapes)
+
+
+if __name__ == '__main__':
+    absltest.main()

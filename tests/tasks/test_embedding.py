@@ -1,0 +1,354 @@
+"""tasks.distill --task=embed: vectors that are kept, and who learns them."""
+
+import itertools
+import pathlib
+from unittest import mock
+
+import numpy as np
+import tensorflow as tf
+from absl.testing import absltest, parameterized
+
+import infoword_tf
+from export.signatures import Signatures
+from infoword_tf.config import Config
+from infoword_tf.training import checkpoint
+from tasks import distill, embedding, student, teacher
+from tests import places
+from tests.export import workdirs
+from tests.runs import records
+from tests.tasks import finetuning
+from tests.tasks.command import Checks
+from tests.tasks.finetuning import last_line
+
+LOOKUP = '--student=lookup'
+TEXTS = ['a text', 'another text of this kind', '', 'names ' * 99]
+
+
+def make(name, **more):
+    """A workdir whose texts become vectors."""
+    prompts = more.pop('prompts', {})
+    normalize = more.pop('normalize', True)
+    folder = workdirs.write(
+        FOLDER / name, rows=more.pop('rows', ('mlm',)), **{'layers': 4, **more}
+    )
+    config = Config.read(folder)
+    config.replace(prompts=prompts, normalize=normalize).write(folder)
+    return folder
+
+
+def setUpModule():
+    global FOLDER, TEXT, HELDOUT, TEACHER
+    FOLDER = places.make()
+    lines = [text for text, _ in finetuning.sentences()]
+    TEXT, HELDOUT = FOLDER / 'train.txt', FOLDER / 'heldout.txt'
+    TEXT.write_text('\n'.join(lines[:60] + lines[:9]) + '\n')
+    HELDOUT.write_text('\n'.join(lines[50:80]) + '\n')
+    TEACHER = make('teacher')
+
+
+def run(name, *more):
+    """The command: one update."""
+    return finetuning.run(
+        distill,
+        '--task=embed',
+        f'--teacher={TEACHER}',
+        f'--corpus=lines:{TEXT}',
+        f'--heldout={HELDOUT}',
+        '--steps=1',
+        f'--workdir={FOLDER / name}',
+        *more,
+    )
+
+
+class KeptTest(absltest.TestCase):
+    def setUp(self):
+        super().setUp()
+        self.cache = self.create_tempdir().full_path
+        self.enterContext(
+            mock.patch.dict('os.environ', INFOWORD_CACHE=self.cache)
+        )
+        self.enterContext(mock.patch.object(teacher, 'PART', 16))
+        self.texts = TEXT.read_text().splitlines()[:40]
+
+    def test_what_encode_gives_once(self):
+        one = teacher.Embedder(str(TEACHER))
+        wanted = infoword_tf.load(TEACHER).encode(self.texts)
+        encode, done = one.loaded.encode, []
+
+        def twice(texts, **given):
+            if len(done) == 2:
+                raise KeyboardInterrupt
+            done.append(len(texts))
+            return encode(texts, **given)
+
+        with mock.patch.object(one.loaded, 'encode', twice):
+            with self.assertRaises(KeyboardInterrupt):
+                one.vectors(self.texts)
+        with mock.patch.object(
+            one.loaded, 'encode', side_effect=encode
+        ) as rest:
+            found = one.vectors(self.texts)
+        self.assertEqual([len(c.args[0]) for c in rest.call_args_list], [8])
+        self.assertEqual(found.dtype, np.float16)
+        np.testing.assert_allclose(found, wanted, atol=3e-4)
+        with mock.patch.object(one.loaded, 'encode') as none:
+            np.testing.assert_array_equal(one.vectors(self.texts), found)
+        none.assert_not_called()
+
+    def test_keys(self):
+        one = teacher.Embedder(str(TEACHER))
+        key = one.key('texts', *self.texts)
+        self.assertEqual(
+            teacher.Embedder(str(TEACHER)).key('texts', *self.texts), key
+        )
+        self.assertNotEqual(one.key('texts', *self.texts[1:]), key)
+        self.assertNotEqual(one.key('pieces'), key)
+        config = one.loaded.config
+        one.loaded.config = config.replace(normalize=False)
+        self.assertNotEqual(one.key('texts', *self.texts), key)
+        one.loaded.config = config
+        one.digest = 'other'
+        self.assertNotEqual(one.key('texts', *self.texts), key)
+
+    def test_prompts_by_turns(self):
+        folder = make('prompted', prompts={'query': 'q: ', 'passage': 'p: '})
+        one = teacher.Embedder(str(folder))
+        self.assertEqual(
+            one.prompted(['a', 'b', 'c']), ['q: a', 'p: b', 'q: c']
+        )
+        self.assertEqual(
+            teacher.Embedder(str(TEACHER)).prompted(['a']), ['a']
+        )
+
+
+class StartTest(parameterized.TestCase):
+    def test_principal_components(self):
+        x = np.random.default_rng(0).standard_normal((50, 12)).cumsum(axis=1)
+        centred = x - x.mean(axis=0)
+        _, _, wanted = np.linalg.svd(centred, full_matrices=False)
+        found, directions = student.principal(x, 5)
+        signs = np.sign((directions * wanted[:5]).sum(axis=1))
+        np.testing.assert_allclose(
+            directions * signs[:, None], wanted[:5], atol=1e-5
+        )
+        np.testing.assert_allclose(found, centred @ directions.T, atol=1e-4)
+        largest = np.abs(directions).argmax(axis=1)
+        self.assertGreater(directions[np.arange(5), largest].min(), 0)
+        # As wide as they are, they stay where they are.
+        found, directions = student.principal(x, 12)
+        np.testing.assert_allclose(found, centred, atol=1e-6)
+        np.testing.assert_array_equal(directions, np.eye(12))
+
+    def test_weights(self):
+        counts = np.array([0, 999, 1, 0])
+        found = student.weights_of('sif', 4, [0], counts)
+        wanted = np.array([0, 1e-3 / (1e-3 + 0.999), 0.5, 1])
+        np.testing.assert_allclose(found, wanted / wanted.mean(), rtol=1e-5)
+        found = student.weights_of('zipf', 4, [0], counts)
+        wanted = np.log([1, 3, 4, 5])
+        np.testing.assert_allclose(found, wanted / wanted.mean(), rtol=1e-5)
+
+    @parameterized.parameters(16, 64)
+    def test_a_table_of_the_teacher_s_own_vectors(self, width):
+        one = teacher.Embedder(str(TEACHER))
+        texts = TEXT.read_text().splitlines()
+        found = student.lookup_of(one, width, 'sif', texts, {})
+        loaded = one.loaded
+        # Of each piece alone, by another way.
+        ids = np.array([[loaded.tokenizer.cls_id, i, loaded.tokenizer.sep_id]
+                        for i in range(len(loaded.tokenizer))])  # fmt: skip
+        pieces = loaded.embed(ids, np.full(len(ids), 3)).numpy()
+        centred = pieces - pieces.mean(axis=0)
+        table = found.encoder.embedding_table.numpy()
+        _, _, basis = np.linalg.svd(centred, full_matrices=False)
+        kept = centred @ basis[:width].T
+        np.testing.assert_allclose(table @ table.T, kept @ kept.T, atol=2e-3)
+        # A text is the mean of its pieces with their weights.
+        weights = found.encoder.piece_weights.numpy()
+        text = TEXTS[1]
+        ids = loaded.tokenizer.tokenize([text]).flat_values.numpy()
+        wanted = (table[ids] * weights[ids, None]).sum(axis=0) / (len(ids) + 2)
+        np.testing.assert_allclose(found.encode([text])[0], wanted, atol=1e-5)
+        self.assertEqual(weights[loaded.tokenizer.cls_id], 0)
+        counts = np.zeros(len(loaded.tokenizer), np.int64)
+        for text in texts:
+            ids = loaded.tokenizer.tokenize([text]).flat_values.numpy()
+            np.add.at(counts, ids, 1)
+        np.testing.assert_array_equal(found.unigram, counts)
+
+
+class TableTest(absltest.TestCase):
+    """Without padding the same comes out."""
+
+    def test_encode_and_export(self):
+        one = teacher.Embedder(str(TEACHER))
+        found = student.lookup_of(one, 64, 'sif', TEXTS[:2], {})
+        random = np.random.default_rng(0)
+        for variable in found.model.variables.values():
+            variable.assign(random.standard_normal(variable.shape))
+        found.config = found.config.replace(normalize=True)
+        ids, lengths = map(np.array, found.laid_out(TEXTS)[:2])
+        padded = found.embed(ids, lengths).numpy()
+        vectors = found.encode(TEXTS)
+        self.assertEqual(found.cut, 1)
+        np.testing.assert_allclose(vectors, padded, atol=1e-5)
+        np.testing.assert_allclose(
+            found.encode(TEXTS[::-1])[::-1], vectors, atol=1e-6
+        )
+        self.assertIs(found.folded.folded, found.folded)
+        self.assertEqual(
+            list(found.folded.model.variables), ['encoder/word_embeddings']
+        )
+        made = Signatures(found)
+        self.assertEqual(list(made.weights), ['encoder/word_embeddings'])
+        embed = made.functions['embed']
+        np.testing.assert_allclose(
+            embed(tf.constant(TEXTS))['embeddings'], vectors, atol=1e-5
+        )
+        none = embed(tf.constant([], tf.string))['embeddings']
+        self.assertEqual(none.shape, (0, 64))
+        self.assertEqual(found.encode([]).shape, (0, 64))
+        # Other poolings go the other way.
+        np.testing.assert_allclose(
+            found.encode(TEXTS, pooling='max'),
+            found.embed(ids, lengths, 'max'),
+            atol=1e-5,
+        )
+
+
+class CommandTest(Checks, parameterized.TestCase):
+    def test_lookup(self):
+        done = run('lookup', LOOKUP, '--width=16',
+                   '--objectives=embed:1,embed_distance:0.5')  # fmt: skip
+        self.assertEqual(done.status, 0, done.err)
+        said = last_line(done)
+        self.assertEqual(said['task'], 'embed')
+        (record,) = records(FOLDER / 'lookup')
+        self.assertAlmostEqual(record['heldout/embed/mi'], said['embed/mi'],
+                               delta=1e-5)  # fmt: skip
+        self.assertIn('embed_distance/cosine', said)
+        config = Config.read(FOLDER / 'lookup')
+        self.assertEqual(config.encoder.name, 'lookup')
+        self.assertTrue(config.encoder.arguments['weighted'])
+        self.assertTrue(config.normalize)
+        self.assertEqual(config.max_length, 24)
+        self.assertEqual(config.rows['embed'].settings['width'], 64)
+        self.assertStartsWith(config.run['teacher'], f'{TEACHER} (weights ')
+        loaded = infoword_tf.load(FOLDER / 'lookup')
+        vectors = loaded.encode(TEXTS[:2])
+        self.assertEqual(vectors.shape, (2, 16))
+        np.testing.assert_allclose(
+            np.linalg.norm(vectors, axis=1), 1, rtol=1e-5
+        )
+        self.assertEqual(
+            loaded.model.objectives['embed'].kernel.shape, (16, 64)
+        )
+        self.assertGreater(loaded.unigram.sum(), 100)
+
+    def test_it_begins_as_it_was_made(self):
+        done = run('untrained', LOOKUP, '--width=16', '--learning_rate=0')
+        self.assertEqual(done.status, 0, done.err)
+        one = teacher.Embedder(str(TEACHER))
+        texts = embedding.read(
+            {'corpus': f'lines:{TEXT}', 'heldout': str(HELDOUT)}
+        )
+        # Each once, and none that is held out.
+        train, heldout = map(set, (texts['train'], texts['heldout']))
+        self.assertLen(train, len(texts['train']))
+        self.assertBetween(len(train), 50, 60)
+        self.assertNoCommonElements(train, heldout)
+        start = student.lookup_of(one, 16, 'sif', texts['train'], {})
+        loaded = infoword_tf.load(FOLDER / 'untrained')
+        for path, variable in start.model.variables.items():
+            np.testing.assert_array_equal(
+                loaded.model.variables[path], variable
+            )
+        _, directions = student.principal(one.pieces(), 16)
+        np.testing.assert_array_equal(
+            loaded.model.objectives['embed_distance'].kernel, directions
+        )
+
+    def test_who_equals_its_teacher_has_nothing_to_learn(self):
+        done = run('equal', '--objectives=embed_distance', '--weight_decay=0',
+                   '--embed_distance.distance=mse', '--learning_rate=0')
+        self.assertEqual(done.status, 0, done.err)
+        (record,) = records(FOLDER / 'equal')
+        cosine = record['heldout/embed_distance/cosine']
+        self.assertAlmostEqual(cosine, 1, delta=1e-5)
+
+    def test_layers_of_a_teacher_with_prompts(self):
+        folder = make('asked', prompts={'query': 'query: '}, pooling='cls',
+                      normalize=False)  # fmt: skip
+        done = run('layers', f'--teacher={folder}', '--layers=2',
+                   '--take=every', '--objectives=embed')  # fmt: skip
+        self.assertEqual(done.status, 0, done.err)
+        config = Config.read(FOLDER / 'layers')
+        self.assertEqual(config.encoder.arguments['layers'], 2)
+        self.assertEqual(config.pooling, 'cls')
+        self.assertEqual(config.rows['embed'].settings['pooling'], 'cls')
+        self.assertEqual(config.prompts, {'query': 'query: '})
+        self.assertFalse(config.normalize)
+        infoword_tf.load(FOLDER / 'layers').encode(TEXTS, prompt='query')
+
+    def test_a_narrower_student_with_a_vocabulary_of_its_own(self):
+        """The teacher reads strings; the projection is left behind."""
+        other = workdirs.write(
+            FOLDER / 'other', rows=('mlm',), kind='sentencepiece', width=32
+        )
+        done = run('narrow', f'--init={other}', '--objectives=embed_distance')
+        self.assertEqual(done.status, 0, done.err)
+        loaded = infoword_tf.load(FOLDER / 'narrow')
+        self.assertEqual(loaded.tokenizer.kind, 'sentencepiece')
+        self.assertEqual(loaded.encode(TEXTS).shape, (4, 32))
+
+    def test_a_run_that_was_stopped_goes_on(self):
+        given = LOOKUP, '--steps=4', '--checkpoint_every=1', '--epochs=9'
+        self.assertEqual(run('whole', *given).status, 0)
+        save, numbers = checkpoint.Checkpoints.save, itertools.count()
+
+        def stopped(*args):
+            save(*args)
+            if next(numbers) == 1:
+                raise KeyboardInterrupt
+
+        with mock.patch.object(checkpoint.Checkpoints, 'save', stopped):
+            self.assertNotEqual(run('parts', *given).status, 0)
+        self.assertEqual(run('parts', *given).status, 0)
+        one, other = (
+            (FOLDER / name / 'weights.safetensors').read_bytes()
+            for name in ('whole', 'parts')
+        )
+        self.assertEqual(one, other)
+
+    def test_complaints(self):
+        cut = pathlib.Path(make('cut', rows=('ict',), pooling='weighted',
+                                without='objectives/'))  # fmt: skip
+        for given, message in (
+            (('--corpus=',), '--corpus is missing'),
+            ((f'--teacher={cut}',), 'makes no vectors of texts: pooling weig'),
+            ((f'--teacher={FOLDER}',), 'has no config.json'),
+            (('--width=16',), '--student=layers has no --width'),
+            ((LOOKUP, '--layers=2'), '--student=lookup has no --layers'),
+            ((LOOKUP, f'--init={TEACHER}'), 'starts from pieces of --teacher'),
+            ((LOOKUP, '--width=65'), '--width=65: the vectors of --teacher='),
+            (('--alpha=0.5',), '--alpha is for labels, not for --task=embed'),
+            (('--sweep=pkd',), '--sweep is for labels, not'),
+            (('--layers=5',), '--layers=5: --init='),
+            (('--objectives=mlm',), 'mlm reads no vectors of a teacher'),
+            (('--embed_distance.width=3',), 'distance.width is decided by'),
+            ((f'--heldout={TEXT}',), 'match both'),
+        ):
+            with self.subTest(message):
+                self.assert_complains(run('bad', *given), message)
+        self.assert_complains(
+            run('bad', '--task=rte', LOOKUP),
+            '--student is for --task=embed; leave it out',
+        )
+        self.assert_complains(
+            run('bad', '--heldout='), 'is one text, of which nothing is held'
+        )
+        self.assertFalse((FOLDER / 'bad' / 'config.json').exists())
+
+
+if __name__ == '__main__':
+    absltest.main()
