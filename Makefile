@@ -70,13 +70,13 @@ oracles: setup .venv-oracles/installed
 	  numpy pytrec-eval-terrier torch transformers
 	@touch $@
 
-# What benchmarks/encode.py and benchmarks/serving.py compare with.
+# What benchmarks/encode.py, serving.py and words.py compare with.
 bench-peers: .venv-peers/installed
 .venv-peers/installed: constraints.txt
 	$(PYTHON) -m venv .venv-peers
 	@echo '*' > .venv-peers/.gitignore
 	.venv-peers/bin/python -m pip install --quiet \
-	  --disable-pip-version-check 'model2vec[distill]' numpy onnx \
+	  --disable-pip-version-check 'model2vec[distill]' gensim numpy onnx \
 	  onnxruntime sentence-transformers tokenizers torch
 	@touch $@
 

@@ -398,6 +398,7 @@ def _values(config: Config, metrics: Mapping[str, Any]) -> str:
         f'`{row}`'
         for row in config.rows
         if not TABLE[row].objective.bounded
+        or config.rows[row].settings.get('loss') == 'binary'
     ]
     if loose:
         lines += [

@@ -563,6 +563,8 @@ def initialise(
         random = np.random.default_rng([seed, zlib.crc32(path.encode())])
         size = math.prod(variable.shape)
         drawn = random.standard_normal(size, np.float32)
-        while (far := np.nonzero(np.abs(drawn) > 2)[0]).size:
+        # Of a table of a million words there is no second copy of floats.
+        while (far := np.flatnonzero((drawn > 2) | (drawn < -2))).size:
             drawn[far] = random.standard_normal(far.size, np.float32)
-        variable.assign(deviation * drawn.reshape(variable.shape))
+        drawn *= deviation
+        variable.assign(drawn.reshape(variable.shape))

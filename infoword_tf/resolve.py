@@ -37,6 +37,7 @@ class Choices:
         masking: what is masked.
         encoder: another encoder, where the rows allow it.
         size: name in SIZES.
+        width: of vectors, of the encoder `lookup`.
         positions: of the encoder.
         dropout: share dropped of states and attention weights.
         gelu: 'tanh' or 'erf'.
@@ -51,6 +52,7 @@ class Choices:
     masking: str | None = None
     encoder: str | None = None
     size: str | None = None
+    width: int | None = None
     positions: int | None = None
     dropout: float = 0.1
     gelu: str | None = None
@@ -268,6 +270,18 @@ def _arguments(
             )
         if value is not None:
             fixed[flag] = value
+    if choices.width is not None:
+        if name != 'lookup':
+            raise UsageError(
+                f'--width={choices.width} is for the encoder lookup, not for '
+                f'{name}; leave it out'
+            )
+        if choices.size is not None:
+            raise UsageError(
+                f'--width={choices.width} and --size={choices.size} are both '
+                'a width; leave out one of the two'
+            )
+        fixed['width'] = choices.width
     if choices.same_length and not fixed.get('causal'):
         raise UsageError(
             '--same_length is for rows whose tokens see no later ones, not '
@@ -336,7 +350,7 @@ def _started(
             f'--init holds the encoder {started.encoder.name!r}, the rows '
             f'want {name!r}'
         )
-    for flag in ('positions', 'gelu', 'untie'):
+    for flag in ('positions', 'gelu', 'untie', 'width'):
         if getattr(choices, flag) is not None:
             raise UsageError(f'--{flag} is decided by --init; leave it out')
     taken = inspect.signature(ENCODERS[name].__init__).parameters

@@ -58,6 +58,9 @@ flags.DEFINE_enum(
     'default what the rows want, else tokens.')
 flags.DEFINE_string(
     'size', None, 'tiny, mini, small, medium, base or large; tiny by default.')
+flags.DEFINE_integer(
+    'width', None, 'Of vectors of the encoder lookup; 256 by default.',
+    lower_bound=1)
 flags.DEFINE_string(
     'encoder', None, 'Another encoder, where the rows allow it.')
 flags.DEFINE_integer(
@@ -100,7 +103,8 @@ flags.DEFINE_integer(
     'default.', lower_bound=0)
 flags.DEFINE_enum(
     'optimizer', 'infoword',
-    ['infoword', 'adamw', 'bert', 'xlnet', 'gpt', 'transformer_xl', 'elmo'],
+    ['infoword', 'adamw', 'bert', 'xlnet', 'gpt', 'transformer_xl', 'elmo',
+     'word2vec'],
     'Whose: moments, decay, clip and the shape of the schedule as published.')
 flags.DEFINE_float(
     'weight_decay', None, 'Decoupled decay, not of biases and norms; by '

@@ -406,7 +406,8 @@ class DocumentsTest(absltest.TestCase):
         for name, rules in optim.PUBLISHED.items():
             moments = f'{rules.beta_1}, {rules.beta_2} | {rules.epsilon:g}'
             if rules.beta_2 is None:
-                moments = 'Adagrad, from 1 | none'
+                start = ' by row, from 0' if rules.by_row else ', from 1'
+                moments = f'Adagrad{start} | none'
             corrected = rules.corrected and rules.beta_2 is not None
             self.assertStartsWith(
                 found[name],

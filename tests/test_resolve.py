@@ -22,7 +22,7 @@ from infoword_tf.objectives import (
 )
 from infoword_tf.plan import settings_of
 from infoword_tf.resolve import Choices, resolve
-from infoword_tf.sizes import SIZES
+from infoword_tf.sizes import DEFAULT_SIZES, SIZES
 from tests import zoo
 
 V = 100
@@ -186,6 +186,19 @@ class ComplaintsTest(parameterized.TestCase):
                 '--objectives=mlm has no memory', memory_length=length,
             )  # fmt: skip
 
+    def test_a_width_is_of_lookup_without_a_size(self):
+        found = resolve(Choices(objectives='cbow', width=100)).encoder
+        self.assertEqual(found.arguments['width'], 100)
+        for choices, message in (
+            (Choices(width=100), 'for the encoder lookup, not for transformer'),
+            (
+                Choices(objectives='cbow', width=100, size='tiny'),
+                '--width=100 and --size=tiny are both',
+            ),
+        ):
+            with self.assertRaisesRegex(UsageError, message):
+                resolve(choices)
+
     def test_an_unknown_size(self):
         self.refused('^--size=vast: known are tiny, ', size='vast')
 
@@ -314,7 +327,8 @@ class DefaultsTest(parameterized.TestCase):
         self.assertEqual(arguments['max_length'], 512)
         self.assertEqual(arguments['rate'], 0.1)
         taken = inspect.signature(ENCODERS[found.encoder.name]).parameters
-        size = {k: v for k, v in SIZES['tiny'].items() if k in taken}
+        size = DEFAULT_SIZES.get(found.encoder.name, SIZES['tiny'])
+        size = {k: v for k, v in size.items() if k in taken}
         self.assertContainsSubset(size, arguments)
         for row in found.rows:
             self.assertContainsSubset(

@@ -140,6 +140,8 @@ class CaseTest(parameterized.TestCase):
                 self.assertNotEmpty(paired)
                 # Of `ict` a document that stands whole is a alone.
                 weights = sum(v.weights[row].sum(axis=1) for v in paired)
+                if 'words' in made:
+                    weights = weights[:-2]  # a batch ends in padding
                 self.assertTrue((weights > 0).all())
             longest = max(view.ids.shape[1] for view in made.values())
             self.assertEqual(longest, zoo.T)

@@ -21,6 +21,7 @@ from infoword_tf.data.batches import Batches
 from infoword_tf.data.examples import Examples
 from infoword_tf.data.pairs import NextPairSource, PairSource
 from infoword_tf.data.store import SENTENCE_START, SEPARATOR, WORD_START, Store
+from infoword_tf.data.words import WordSource
 from infoword_tf.model import Model
 from infoword_tf.objectives import Statistics, parse
 from infoword_tf.objectives.span import BINS
@@ -31,6 +32,7 @@ from infoword_tf.views.cloze import Documents
 from infoword_tf.views.examples import Labelled
 from infoword_tf.views.masking import Pairs, Windows
 from infoword_tf.views.streams import Streams
+from infoword_tf.views.words import Words
 
 # T is long enough for two n-grams in many sequences.
 V, T, POSITIONS = 60, 48, 64
@@ -95,6 +97,36 @@ class Case(NamedTuple):
 
 
 CASES: dict[str, Case] = {
+    'skip_gram': Case('skip_gram', encoder='lookup'),
+    'skip_gram_vocabulary': Case(
+        'skip_gram',
+        encoder='lookup',
+        settings={'skip_gram.loss': 'vocabulary', 'skip_gram.window': 2},
+    ),
+    'skip_gram_binary': Case(
+        'skip_gram',
+        encoder='lookup',
+        settings={
+            'skip_gram.loss': 'binary',
+            'skip_gram.ratio': 3,
+            'skip_gram.negatives': 8,
+        },
+    ),
+    'cbow': Case('cbow', encoder='lookup'),
+    'cbow_vocabulary': Case(
+        'cbow',
+        encoder='lookup',
+        settings={'cbow.loss': 'vocabulary', 'cbow.window': 2},
+    ),
+    'cbow_binary': Case(
+        'cbow',
+        encoder='lookup',
+        settings={
+            'cbow.loss': 'binary',
+            'cbow.ratio': 3,
+            'cbow.negatives': 8,
+        },
+    ),
     'mlm': Case('mlm'),
     'mlm_transform': Case(
         'mlm', masking='words', settings={'mlm.transform': True}
@@ -441,6 +473,14 @@ def make_examples(
     return examples.batch(np.arange(batch), slots, T)
 
 
+def make_words(
+    batch: int = 8, seed: int = 0, length: int = T, **settings: Any
+) -> Words:
+    """What is left of random documents, in rows of T."""
+    store = make_store(seed, documents=20 * batch)
+    return WordSource(store, length, batch, seed, **settings).batch(0)
+
+
 def make_streams(
     batch: int = 8,
     seed: int = 0,
@@ -506,6 +546,7 @@ def views_of(
         'pairs': make_pairs,
         'next_pairs': make_next_pairs,
         'streams': make_streams,
+        'words': make_words,
         'examples': make_examples,
     }
     several = any(
@@ -518,7 +559,7 @@ def views_of(
     sources = {}
     for reading in resolved.plan.readings:
         how = dict(reading.arguments)
-        if reading.source != 'streams':
+        if reading.source not in ('streams', 'words'):
             del how['length']
         if reading.labelled:
             how['texts'] = 1 + several

@@ -15,7 +15,7 @@ from infoword_tf.data import store as stores
 from infoword_tf.data.batches import Batches, open_source
 from infoword_tf.data.documents import Document
 from infoword_tf.data.windows import WindowSource
-from infoword_tf.plan import Plan
+from infoword_tf.plan import Plan, Reading
 
 BATCH = 8  # rows that are made, so that there are others; one is drawn
 
@@ -57,7 +57,7 @@ def make_views(
             progress=False,
         )
         sources = {
-            reading: open_source(store, reading, BATCH, seed)
+            reading: open_source(store, _whole(reading), BATCH, seed)
             for reading in plan.readings
         }
         for reading in sources:
@@ -70,3 +70,11 @@ def make_views(
                 )
         batches = Batches(sources, plan, tokenizer.specials, seed)
         return [batches.views(step) for step in range(steps)]
+
+
+def _whole(reading: Reading) -> Reading:
+    """The same without words that are dropped: each is too frequent here."""
+    arguments = dict(reading.arguments)
+    if 'subsample' in arguments:
+        arguments['subsample'] = 0.0
+    return reading._replace(arguments=tuple(arguments.items()))

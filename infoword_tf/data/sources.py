@@ -6,6 +6,7 @@ from infoword_tf.data.passages import DocumentSource
 from infoword_tf.data.source import Source
 from infoword_tf.data.streams import StreamSource
 from infoword_tf.data.windows import WindowSource
+from infoword_tf.data.words import WordSource
 
 SOURCES: dict[str, type[Source]] = {
     'windows': WindowSource,
@@ -13,5 +14,6 @@ SOURCES: dict[str, type[Source]] = {
     'pairs': PairSource,
     'next_pairs': NextPairSource,
     'streams': StreamSource,
+    'words': WordSource,
     'examples': ExampleSource,
 }

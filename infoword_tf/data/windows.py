@@ -37,7 +37,7 @@ class WindowSource(Source):
         self.store, self.length = store, length
         self.batch_size, self.seed = batch_size, seed
         tokens = len(store.ids)
-        self.windows = self.room(store, length)
+        self.windows = WindowSource.room(store, length)
         if self.windows < batch_size:
             raise ValueError(
                 f'the text has {tokens:,} tokens: room for '

@@ -25,6 +25,7 @@ from infoword_tf.config import Config
 from infoword_tf.encoders import Encoded, Inputs
 from infoword_tf.inference.pairs import join
 from infoword_tf.inference.reader import Reader, Reply
+from infoword_tf.inference.wordvectors import WordVectors
 from infoword_tf.layers.block import take
 from infoword_tf.layers.pooling import (
     LEARNED,
@@ -558,6 +559,34 @@ class Loaded:
         )
 
     # ----------------------------------------------------------- strings
+
+    def word_vectors(self, words: Sequence[str] | None = None) -> WordVectors:
+        """Vectors of words.
+
+        Args:
+            words: of which; None: all pieces of the vocabulary that are not
+                special. Of a vocabulary of whole words those that it lacks
+                are left out.
+
+        Returns:
+            Input embeddings where a word is a piece of the vocabulary, or
+            none are named; of other vocabularies what `encode` makes of each
+            word alone.
+
+        Raises:
+            TypeError: one string instead of a sequence of them.
+        """
+        if isinstance(words, str | bytes):
+            raise TypeError('words are a list, this is one string')
+        if words is not None and self.tokenizer.kind != 'words':
+            return WordVectors(list(words), self.encode(words, progress=False))
+        index = {word: i for i, word in enumerate(self.tokenizer.vocabulary)}
+        for special in (*self.tokenizer.control_ids, self.tokenizer.unk_id):
+            index.pop(self.tokenizer.vocabulary[special], None)
+        if words is not None:
+            index = {word: index[word] for word in words if word in index}
+        table = np.asarray(self.encoder.embedding_table, np.float32)
+        return WordVectors(list(index), table[list(index.values())])
 
     def encode(
         self,

@@ -16,6 +16,7 @@ from infoword_tf.objectives import (
     lm,
     plm,
     span,
+    words,
 )
 from infoword_tf.objectives.contrast import SentenceContrast
 from infoword_tf.objectives.dim import CRITICS, DeepInfoMax
@@ -43,10 +44,31 @@ from infoword_tf.objectives.objective import (
 from infoword_tf.objectives.plm import PermutedPieces
 from infoword_tf.objectives.span import Spans
 from infoword_tf.objectives.vocabulary import SAMPLED
+from infoword_tf.objectives.words import ContinuousBag, SkipGram
 from infoword_tf.settings import Setting
 from infoword_tf.views import Reads
 
 TABLE: dict[str, Row] = {
+    'skip_gram': Row(
+        objective=SkipGram,
+        a='word',
+        b='word around it',
+        relation='a word of the same window (word2vec)',
+        candidates='drawn words, vocabulary, or none: binary, without a bound',
+        views={'words': Reads('around')},
+        encoders={'lookup': {}},
+        settings=words.SETTINGS,
+    ),
+    'cbow': Row(
+        objective=ContinuousBag,
+        a='words of a window',
+        b='word in their middle',
+        relation='the word that they stand around (word2vec)',
+        candidates='drawn words, vocabulary, or none: binary, without a bound',
+        views={'words': Reads('middle')},
+        encoders={'lookup': {}},
+        settings=words.SETTINGS,
+    ),
     'mlm': Row(
         objective=MaskedPieces,
         a='masked text',

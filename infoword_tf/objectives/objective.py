@@ -316,13 +316,14 @@ class Objective(keras.layers.Layer):
 
     Attributes:
         bounded: whether its loss bounds mutual information. Binary NCE does
-            not: then MI and ceiling are left out of the metrics.
+            not: then MI and ceiling are left out of the metrics. A row one
+            of whose settings decides it says so of its instance.
         ranked: whether its answers are right or wrong; else there is no
             accuracy, and the row is compared by its loss.
         more: names of what its outcomes of held-out text measure besides.
     """
 
-    bounded: ClassVar[bool] = True
+    bounded: bool = True
     ranked: ClassVar[bool] = True
     more: ClassVar[tuple[str, ...]] = ()
 

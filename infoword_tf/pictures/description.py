@@ -54,6 +54,9 @@ _WANTS = {
     'next': 'The state of [CLS] tells whether the second piece of text follows '
     'the first.',
     'text': 'All states are wanted: a mean of them stands for the text.',
+    'around': 'Each word is compared with those of a window around it.',
+    'middle': 'The mean of each window is compared with the word in its '
+    'middle.',
 }
 _FOLLOWS = 'Every state is compared with the word that comes next.'
 
@@ -108,7 +111,7 @@ def picture(
                 queried = [int(p) for p in places]
         elif row in view.places:
             starts += [int(p) for p in places]
-        elif row in view.targets:
+        elif what == 'text' and row in view.targets:
             targets = text_of(view.targets[row], number)
             if len(targets) == length:
                 line = _FOLLOWS

@@ -36,7 +36,9 @@ class NonFiniteLoss(RuntimeError):
     """A loss or gradient was not finite; no weight was changed by it."""
 
 
-def summarise(row: str, sums: Sequence[float]) -> dict[str, float]:
+def summarise(
+    row: str, sums: Sequence[float], bounded: bool | None = None
+) -> dict[str, float]:
     """Means of `Outcome.sums` summed over batches and replicas.
 
     Without what there is of bounds alone where the row bounds nothing, and of
@@ -45,13 +47,16 @@ def summarise(row: str, sums: Sequence[float]) -> dict[str, float]:
     Args:
         row: whose.
         sums: by SUMS, then those of `Objective.more`, if they are there.
+        bounded: whether its loss bounds anything; None: as its class says.
     """
     objective = TABLE[row].objective
     found = dict(zip((*SUMS, *objective.more), sums, strict=False))
     weight, measured = (
         max(found.pop(name), 1e-12) for name in ('weight', 'measured')
     )
-    left_out = () if objective.bounded else BOUNDS
+    if bounded is None:
+        bounded = objective.bounded
+    left_out = () if bounded else BOUNDS
     for name in left_out if objective.ranked else (*left_out, *ANSWERS):
         del found[name]
     return {
@@ -178,7 +183,7 @@ class Trainer(orbit.StandardTrainer):
         batch: Mapping[str, tf.Tensor],
         key: tf.Tensor,
         state: Mapping[str, Any],
-    ) -> tuple[list[tf.Tensor], tf.Tensor, dict[str, Any]]:
+    ) -> tuple[list[Any], tf.Tensor, dict[str, Any]]:
         """This replica's share of the gradient, its sums [rows, F], and its
         new state.
         """
@@ -194,7 +199,7 @@ class Trainer(orbit.StandardTrainer):
             unconnected_gradients=tf.UnconnectedGradients.ZERO,
         )
         sums = tf.stack([tf.stack(outcomes[row].sums) for row in self.rows])
-        return [tf.convert_to_tensor(g) for g in gradients], sums, state
+        return list(map(self.optimizer.gradient, gradients)), sums, state
 
     def train_loop_end(self) -> dict[str, Any]:
         """Means over the loop, by metric; raises if a step went wrong.
@@ -216,7 +221,8 @@ class Trainer(orbit.StandardTrainer):
         sums = self.sums.numpy()
         report: dict[str, Any] = {}
         for row, outcome in zip(self.rows, sums, strict=True):
-            report.update(summarise(row, outcome.tolist()))
+            bounded = self.model.objectives[row].bounded
+            report.update(summarise(row, outcome.tolist(), bounded))
         for name, count in zip(
             self.count_names, self.counts.numpy(), strict=True
         ):
@@ -329,8 +335,9 @@ class Heldout(orbit.AbstractEvaluator):
             predicted.append(said)
         report = {}
         for row, *outcomes in zip(self.model.objectives, *parts, strict=True):
-            for name, value in summarise(row, sum(outcomes).tolist()).items():
-                report[f'heldout/{name}'] = value
+            bounded = self.model.objectives[row].bounded
+            means = summarise(row, sum(outcomes).tolist(), bounded)
+            report |= {f'heldout/{name}': x for name, x in means.items()}
         for row, measure in self.measures.items():
             found = {
                 name: np.concatenate([said[row][name] for said in predicted])

@@ -41,6 +41,9 @@ class Published(NamedTuple):
             that it has gone on a while where the climb ends.
         floor: share of the peak that is left at the end.
         lead: update t, from 0 on, climbs to t + lead.
+        by_row: of Adagrad, whether a row of a table has one sum of squares,
+            from 0 on, that of their means; and of a table that is looked up
+            only rows that were read are touched.
     """
 
     beta_1: float = 0.9
@@ -55,6 +58,7 @@ class Published(NamedTuple):
     from_start: bool = False
     floor: float = 0.0
     lead: int = 0
+    by_row: bool = False
 
     def decays(self, path: str) -> bool:
         """Whether a weight decays."""
@@ -84,6 +88,17 @@ PUBLISHED: dict[str, Published] = {
     'elmo': Published(
         beta_2=None, weight_decay=0.0, clip_norm=10.0, fall='none'
     ),
+    # tmikolov/word2vec, word2vec.c: its fall from the first word on. It takes
+    # pairs one by one; a sum over thousands of one word's wants that word's
+    # own rate.
+    'word2vec': Published(
+        beta_2=None,
+        epsilon=1e-20,
+        weight_decay=0.0,
+        clip_norm=0.0,
+        floor=1e-4,
+        by_row=True,
+    ),
 }
 
 
@@ -110,7 +125,7 @@ def warmup_steps(
     """Updates of the climb: a tenth of all where nothing is chosen."""
     if chosen is not None:
         return chosen
-    return 0 if rules.fall == 'none' else max(1, steps // 10)
+    return 0 if rules.beta_2 is None else max(1, steps // 10)
 
 
 def schedule(
@@ -204,12 +219,26 @@ class AdamW:
         self.slots: dict[str, tf.Variable] = {}
         self.starts = {'m': 0.0, 'v': 0.0}
         if rules.beta_2 is None:
-            self.starts = {'v': 1.0}
+            self.starts = {'v': 0.0 if rules.by_row else 1.0}
         for path, variable in self.variables.items():
             for slot, start in self.starts.items():
                 self.slots[f'{slot}/{path}'] = tf.Variable(
-                    tf.fill(variable.shape, start), trainable=False
+                    tf.fill(self._slot_shape(variable), start),
+                    trainable=False,
                 )
+
+    def _slot_shape(self, variable: tf.Variable) -> tf.TensorShape:
+        return variable.shape[:1] if self.rules.by_row else variable.shape
+
+    def gradient(self, gradient: Any) -> Any:
+        """As `apply` takes it: dense, or rows alone where these are updated.
+
+        Args:
+            gradient: of a variable, a tensor or `tf.IndexedSlices`.
+        """
+        if self.rules.by_row and isinstance(gradient, tf.IndexedSlices):
+            return gradient
+        return tf.convert_to_tensor(gradient)
 
     def forget(self) -> None:
         """Sets the moments as they were made."""
@@ -227,7 +256,8 @@ class AdamW:
         """Updates every variable of the replica that runs, or none.
 
         Args:
-            gradients: in the order of the variables, summed over replicas.
+            gradients: in the order of the variables, summed over replicas,
+                each as `gradient` gives it.
             learning_rate: of this update.
             step: updates made so far.
             allowed: bool; False leaves everything as it is.
@@ -236,6 +266,10 @@ class AdamW:
             bool: whether the update was made, that is, it was allowed and
             the gradient's norm is finite.
         """
+        gradients = [
+            _distinct(g) if isinstance(g, tf.IndexedSlices) else g
+            for g in gradients
+        ]
         norm = tf.linalg.global_norm(gradients)
         sound = tf.logical_and(allowed, tf.math.is_finite(norm))
         scale = tf.constant(1.0)
@@ -255,10 +289,14 @@ class AdamW:
                 gradients, self.variables.items(), strict=True
             ):
                 handle = variable.handle
-                gradient = tf.convert_to_tensor(gradient) * scale
                 rate = learning_rate
                 if path in self.shares:
                     rate = learning_rate * self.shares[path]
+                if rules.by_row:
+                    shrink = rate * decay if rules.decays(path) else 0.0
+                    self._update_rows(path, gradient, scale, rate, shrink)
+                    continue
+                gradient = tf.convert_to_tensor(gradient) * scale
                 if rules.weight_decay and rules.decays(path):
                     value = tf.raw_ops.ReadVariableOp(
                         resource=handle, dtype=tf.float32
@@ -287,3 +325,58 @@ class AdamW:
             return tf.constant(True)
 
         return tf.cond(sound, update, lambda: tf.constant(False))
+
+    def _update_rows(
+        self,
+        path: str,
+        gradient: Any,
+        scale: tf.Tensor,
+        rate: tf.Tensor,
+        shrink: Any,
+    ) -> None:
+        """Adagrad with one sum of squares a row.
+
+        Args:
+            path: of the variable.
+            gradient: dense, or of distinct rows.
+            scale: of the gradient.
+            rate: learning rate.
+            shrink: share of the weights that decays; of a table that is
+                looked up, of the rows that were read.
+        """
+        raw = tf.raw_ops
+        of = {'resource': self.variables[path].handle}
+        squares = {'resource': self.slots[f'v/{path}'].handle}
+        sparse = isinstance(gradient, tf.IndexedSlices)
+        values = (gradient.values if sparse else gradient) * scale
+        axes = list(range(1, values.shape.rank))
+        new = tf.reduce_mean(tf.square(values), axes, keepdims=True)
+
+        def read(handle: dict[str, Any]) -> tf.Tensor:
+            if sparse:
+                return raw.ResourceGather(
+                    **handle, indices=gradient.indices, dtype=tf.float32
+                )
+            return raw.ReadVariableOp(**handle, dtype=tf.float32)
+
+        total = tf.reshape(read(squares), tf.shape(new)) + new
+        change = -rate * values * tf.math.rsqrt(total + self.rules.epsilon)
+        if self.rules.weight_decay:
+            change -= shrink * read(of)
+        total = tf.squeeze(total, axes)
+        if sparse:
+            rows = {'indices': gradient.indices}
+            raw.ResourceScatterUpdate(**squares, **rows, updates=total)
+            raw.ResourceScatterAdd(**of, **rows, updates=change)
+        else:
+            raw.AssignVariableOp(**squares, value=total)
+            raw.AssignAddVariableOp(**of, value=change)
+
+
+def _distinct(gradient: tf.IndexedSlices) -> tf.IndexedSlices:
+    """The same gradient with every row once: norms and squares are right."""
+    rows, places = tf.unique(gradient.indices)
+    values = tf.math.unsorted_segment_sum(
+        gradient.values, places, tf.size(rows)
+    )
+    return tf.IndexedSlices(values, rows, gradient.dense_shape)

@@ -17,6 +17,7 @@ from infoword_tf.views.view import (
     flatten,
     unflatten,
 )
+from infoword_tf.views.words import WORDS
 
 VIEWS: dict[str, ViewSpec] = {
     'masked': MASKED,
@@ -27,6 +28,7 @@ VIEWS: dict[str, ViewSpec] = {
     'sentence': SENTENCE,
     'streamed': STREAMED,
     'permuted': PERMUTED,
+    'words': WORDS,
     'examples': EXAMPLES,
 }
 

@@ -48,6 +48,10 @@ class View(NamedTuple):
             all of whose pairs count.
         candidates: by row, [B, T] int32: of which of a row's texts a token is
             a candidate, -1 for none; of a row whose b are places of the text.
+        mixes: by row, [B, T, J] float32: of a row whose a are means of tokens,
+            what each of the J around a place has of its own.
+        drawn: by row, [B, M] int32: pieces that all pairs of a sequence are
+            compared with.
         counts: by name, [B] int32: what is worth counting in the metrics.
             'padding', places that are computed for nothing, is a share of all
             places there. 'tokens', of the text, is added where batches are
@@ -67,6 +71,8 @@ class View(NamedTuple):
     weights: dict[str, Any] = {}
     measured: dict[str, Any] = {}
     candidates: dict[str, Any] = {}
+    mixes: dict[str, Any] = {}
+    drawn: dict[str, Any] = {}
     counts: dict[str, Any] = {}
 
 
@@ -135,7 +141,8 @@ class Reads(NamedTuple):
             the query stream there, which knows the place and not the piece;
             'start', [CLS]; 'next', that and whether the second piece of text
             follows the first; 'example', what sums a labelled text up;
-            'text', all tokens.
+            'text', all tokens; 'around', all words with those around each;
+            'middle', with each in the middle of those.
         encoders: by name, those that encode it: 'encoder', or what the row
             brings along (`Row.companions`); none for a view that brings
             targets alone.

@@ -89,6 +89,27 @@ def one_by_one(model, text, pooling=None, layers=None):
     return found.numpy()[0]
 
 
+class WordsTest(absltest.TestCase):
+    def test_pieces_and_words(self):
+        """Embeddings of pieces; of words what `encode` makes of each."""
+        loaded = infoword_tf.load(WORKDIR)
+        words, vectors = loaded.word_vectors()
+        self.assertEqual(
+            words, [p for p in PIECES if p not in vocabulary.SPECIALS]
+        )
+        table = loaded.encoder.embedding_table.numpy()
+        np.testing.assert_array_equal(
+            vectors, [table[PIECES.index(word)] for word in words]
+        )
+        words, vectors = loaded.word_vectors(['objects', 'naïve'])
+        self.assertEqual(words, ['objects', 'naïve'])
+        np.testing.assert_array_equal(
+            vectors, loaded.encode(['objects', 'naïve'])
+        )
+        with self.assertRaisesRegex(TypeError, 'a list'):
+            loaded.word_vectors('objects')
+
+
 class ReadmeTest(absltest.TestCase):
     def test_its_python_runs(self):
         """On a workdir of ours: names, arguments, types and shapes."""

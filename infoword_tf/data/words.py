@@ -1,0 +1,107 @@
+"""The source `words`: passages without some of their frequent words.
+
+Glossary of shapes: B rows, T words of each, L tokens of a passage, M draws.
+"""
+
+import math
+
+import numpy as np
+
+from infoword_tf.data import store as stores
+from infoword_tf.data.windows import WindowSource
+from infoword_tf.views.draws import generator
+from infoword_tf.views.words import Words, keep_probabilities, noise
+
+
+class WordSource(WindowSource):
+    """Rows of T words, filled one behind the other with what is left.
+
+    A step reads B passages of L tokens, in the order of `WindowSource`, and
+    drops words by chance. L is what leaves B T words less two roots of that
+    number: hardly a step has more, of which the last are lost, and at the
+    size of a batch that trains little is padding.
+    """
+
+    too_little = (
+        'the held-out text has {tokens:,} tokens, of which frequent words are '
+        'dropped: too few for two rows of {length}; hold out more '
+        '(--heldout), or lower --seq_len'
+    )
+
+    def __init__(
+        self,
+        store: stores.Store,
+        length: int,
+        batch_size: int,
+        seed: int,
+        subsample: float,
+        negatives: int,
+    ):
+        """Sets how the text is read.
+
+        Args:
+            store: the text.
+            length: T.
+            batch_size: B.
+            seed: of the order of the text, of what is dropped and drawn.
+            subsample: as in `keep_probabilities`, of this text's counts.
+            negatives: M.
+
+        Raises:
+            ValueError: the text is smaller than one batch, or has one word.
+        """
+        if np.count_nonzero(store.counts) < 2:
+            raise ValueError(
+                'the text has no two different words, so there is nothing to '
+                'tell one from; give more text, or a larger --vocab_size'
+            )
+        self.row, self.negatives = length, negatives
+        self.keep = keep_probabilities(store.counts, subsample)
+        self.edges = np.cumsum(noise(store.counts))
+        size = batch_size * length
+        size -= min(2 * math.sqrt(size), size / 2)
+        share = _kept(store, subsample) / len(store.ids)
+        passage = max(1, int(size / (share * batch_size)))
+        super().__init__(store, passage, batch_size, seed)
+
+    @classmethod
+    def room(
+        cls,
+        store: stores.Store,
+        length: int,
+        subsample: float,
+        negatives: int,
+    ) -> int:
+        """Rows of an epoch: one less than are filled, as in windows."""
+        del negatives
+        return int(_kept(store, subsample)) // length - 1
+
+    def batch(self, step: int) -> Words:
+        """The global batch of a step."""
+        random = generator(self.seed, step, 'dropped words')
+        place = self.starts(step)[:, None] + np.arange(self.length)
+        ids = self.store.ids[place]  # [B, L]
+        ends = (self.store.flags[place] & stores.SEPARATOR) > 0
+        kept = random.random(ids.shape) < self.keep[ids]
+        begins = ends.copy()
+        begins[:, 0] = True
+        shape = self.batch_size, self.row
+        size = math.prod(shape)
+        left = np.flatnonzero(kept & ~ends)[:size]
+        found = np.zeros(size, np.int32)
+        found[: len(left)] = ids.reshape(-1)[left]
+        texts = np.full(size, -1, np.int32)
+        texts[: len(left)] = np.cumsum(begins)[left]
+        u = random.random((self.batch_size, self.negatives))
+        drawn = np.searchsorted(self.edges, u * self.edges[-1], side='right')
+        return Words(
+            found.reshape(shape),
+            texts.reshape(shape),
+            drawn.astype(np.int32),
+            (~ends).sum(axis=1).astype(np.int32),
+        )
+
+
+def _kept(store: stores.Store, subsample: float) -> float:
+    """How many words are left of a text, to be expected."""
+    return float(store.counts @ keep_probabilities(store.counts, subsample))

@@ -1,0 +1,105 @@
+"""Vectors of words, and the text format of word2vec.
+
+The first line has the number of words and their width, each other line a word
+and its numbers, parted by single spaces.
+
+Glossary of shapes: V words, D width.
+"""
+
+import pathlib
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from infoword_tf import files
+
+
+class WordVectors(NamedTuple):
+    """Words, and a vector of each.
+
+    Attributes:
+        words: V, each once; of a vocabulary the commonest first.
+        vectors: [V, D] float32.
+    """
+
+    words: Sequence[str]
+    vectors: np.ndarray
+
+    def write(self, path: str | pathlib.Path) -> None:
+        """Writes the text format, whole or not at all.
+
+        Numbers have nine digits, so that they are read as they were.
+
+        Raises:
+            ValueError: a word has a space or a line end in it, or is empty.
+        """
+        for word in self.words:
+            if len(word.split()) != 1:
+                raise ValueError(
+                    f'{word!r} cannot be written as a word of a line'
+                )
+        line = ' '.join(['%s', *['%.9g'] * self.vectors.shape[1]]) + '\n'
+        path = pathlib.Path(path)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with (
+            files.written(path) as partial,
+            open(partial, 'w', encoding='utf-8', newline='\n') as file,
+        ):
+            file.write(f'{len(self.words)} {self.vectors.shape[1]}\n')
+            for word, vector in zip(self.words, self.vectors, strict=True):
+                file.write(line % (word, *vector.tolist()))
+
+
+def read(path: str | pathlib.Path) -> WordVectors:
+    """Reads the text format.
+
+    A word that is there twice keeps its first vector.
+
+    Raises:
+        FileNotFoundError: there is no such file.
+        ValueError: a line is not as it should be, or there are more or fewer
+            than the first one says; the message names file and line.
+    """
+    path = pathlib.Path(path)
+    if not path.is_file():
+        raise FileNotFoundError(f'{path}: there is no such file')
+    # Not by `splitlines`, to which more characters end a line.
+    with open(path, encoding='utf-8', newline='\n') as file:
+        head = file.readline()
+        try:
+            number, width = map(int, head.split())
+            vectors = np.empty((number, width), np.float32)
+        except ValueError:
+            raise ValueError(
+                f'{path}, line 1: no number of words and their width in '
+                f'{head[:60]!r}'
+            ) from None
+        words: dict[str, int] = {}
+        line = 1
+        for line, text in enumerate(file, 2):
+            word, *cells = text.rstrip().split(' ')
+            try:
+                vector = np.array(cells, np.float32)
+            except ValueError:
+                vector = np.empty(0)
+            if not word or len(vector) != width:
+                raise ValueError(
+                    f'{path}, line {line}: no word and {width} numbers in '
+                    f'{text[:60]!r}'
+                )
+            if not np.isfinite(vector).all():
+                raise ValueError(
+                    f'{path}, line {line}: not all numbers are finite'
+                )
+            if line - 1 > number:
+                break
+            if word not in words:
+                vectors[len(words)] = vector
+                words[word] = len(words)
+        if line - 1 != number:
+            raise ValueError(
+                f'{path}, line {line}: the first line says {number} words, '
+                f'there are {"more" if line - 1 > number else line - 1}'
+            )
+    return WordVectors(list(words), vectors[: len(words)])

@@ -1,0 +1,321 @@
+"""The rows `skip_gram` and `cbow`: a word and the words around it.
+
+    row        a                          b
+    skip_gram  a word                     a word around it
+    cbow       the mean of those around   the word
+
+g_omega is the encoder's table and g_psi one of the row's own, f their dot
+product (Mikolov et al. 2013; Kong et al. 2019, §3.1). Candidates are the true
+word and M that are drawn from q, unigram^0.75, or the whole vocabulary. The
+original loss is binary: it bounds nothing.
+
+All pairs of a row of the batch share its draws, so that scores are products of
+matrices: words [T, D] with draws [D, M], and with the words around in blocks,
+of which the pairs are a band. Each row of a table is read once a word.
+
+Glossary of shapes: B rows of the batch, T words, J = 2 w + 1 places of a window
+(1 of `cbow`), M candidates, D width, V vocabulary, S words of a block,
+K = T / S blocks.
+"""
+
+import math
+from typing import Any
+
+import numpy as np
+from keras import ops
+
+from infoword_tf.layers.fused import compiled, upstream_of
+from infoword_tf.objectives import infonce
+from infoword_tf.objectives.objective import Batch, Objective, Statistics
+from infoword_tf.settings import Setting
+from infoword_tf.views import Specials, View
+from infoword_tf.views.words import SUBSAMPLE, keep_probabilities, noise
+
+Tensor = Any
+VIEW = 'words'
+LOSSES = 'infonce', 'vocabulary', 'binary'
+SETTINGS = {
+    'loss': Setting(
+        'infonce',
+        'Among drawn words, among the vocabulary, or binary (word2vec).',
+        choices=LOSSES,
+    ),
+    'ratio': Setting(
+        5,
+        'Negatives that count for each pair, whatever is drawn (word2vec: '
+        'negative).',
+        at_least=1,
+        needs=('loss', 'binary'),
+    ),
+    'subsample': SUBSAMPLE,  # of its view too
+}
+BLOCK = 32  # words; more of them waste products, fewer read more rows
+
+
+class WindowWords(Objective):
+    """What both rows share: candidates, losses and the table of b."""
+
+    def __init__(
+        self,
+        row: str,
+        encoder: Any,
+        specials: Specials,
+        loss: str = 'infonce',
+        ratio: int = 5,
+        subsample: float = 1e-3,
+        dtype: Any = None,
+    ):
+        """As `Objective`, and how b are told apart.
+
+        Args:
+            row, encoder, specials, dtype: as in `Objective`.
+            loss: in LOSSES.
+            ratio: of the binary loss, negatives that count for each pair.
+            subsample: as the view has it.
+        """
+        super().__init__(row, encoder, specials, dtype)
+        self.loss, self.ratio, self.subsample = loss, ratio, subsample
+        self.bounded = loss != 'binary'
+
+    def build(self) -> None:
+        """Makes the table of b."""
+        self.outputs = self.add_weight(
+            shape=(self.encoder.vocab_size, self.encoder.embedding_width),
+            name='output_embeddings',
+            autocast=False,
+        )
+        self.built = True
+
+    def rows_of(self, ids: Tensor) -> Tensor:
+        """g_psi: ids [...] -> rows of the table [..., D]."""
+        return ops.take(self.outputs, ids, axis=0)
+
+    def statistics(self, counted: Statistics) -> Statistics:
+        """Of what is left of a text, where b come from."""
+
+        def left(counts: np.ndarray) -> np.ndarray:
+            return counts * keep_probabilities(counts, self.subsample)
+
+        return counted._replace(
+            training=left(counted.training), measured=left(counted.measured)
+        )
+
+    def among(
+        self, batch: Batch, x: Tensor, positive: Tensor, targets: Tensor
+    ) -> infonce.Outcome:
+        """Each pair among its candidates.
+
+        Args:
+            batch: of the step.
+            x: [B, T, D] float32, a of each place.
+            positive: [B, T, J] float32, f of its pairs.
+            targets: [B, T, J] int32, their b.
+        """
+        view = batch.views[VIEW]
+        size = self.encoder.vocab_size
+        if self.loss == 'vocabulary':
+            q = np.full(size, 1 / size)
+            rows = ops.convert_to_tensor(self.outputs)[None]  # [1, V, D]
+            copies = ops.zeros_like(positive)
+        else:
+            q = noise(batch.statistics.measured)
+            q = np.where(q > 0, q, 1.0)  # never drawn, and never a target
+            ids = view.drawn[self.row]  # [B, M]
+            rows = self.rows_of(ids)
+            copies = self.copies(view, ids, targets)
+        reduce = 'softplus' if self.loss == 'binary' else 'exp'
+        reduced, highest = (
+            part[:, :, None] for part in _reduced(x, rows, reduce, batch.fused)
+        )
+        # A copy of b is no other word, whatever rounding makes of its score.
+        own = copies + float(self.loss == 'vocabulary') > 0
+        margin = ops.where(own, 1e-5 * (1.0 + ops.abs(positive)), 0.0)
+        first = ops.cast(ops.greater(positive + margin, highest), 'float32')
+        weights = ops.reshape(view.weights[self.row], (-1,))
+        flat = ops.reshape(targets, (-1,))
+        marginal = self.statistics(batch.statistics).marginal(
+            self.row, flat, q
+        )
+        if self.loss == 'binary':
+            others = reduced - copies * ops.softplus(positive)
+            loss = ops.softplus(-positive)
+            loss = loss + others * (self.ratio / rows.shape[1])
+            return infonce.unbounded(
+                ops.reshape(loss, (-1,)),
+                weights,
+                ops.reshape(first, (-1,)),
+                marginal.commonest,
+            )
+        number = rows.shape[1]
+        if self.loss == 'vocabulary':
+            log_sum = ops.broadcast_to(reduced, positive.shape)
+        else:
+            log_sum = ops.logaddexp(reduced, positive)
+            number += 1
+        return infonce.infonce(
+            infonce.Candidates(
+                ops.reshape(positive, (-1,)),
+                ops.reshape(log_sum, (-1,)),
+                math.log(number),
+                ops.reshape(1 - first, (-1,)),
+                ops.reshape(ops.log1p(copies), (-1,)),
+            ),
+            weights,
+            marginal,
+        )
+
+    def copies(self, view: View, ids: Tensor, targets: Tensor) -> Tensor:
+        """[B, T, J] float32: how many of the draws [B, M] are b itself."""
+        same = ops.equal(view.ids[:, :, None], ids[:, None, :])
+        count = ops.sum(ops.cast(same, 'float32'), axis=2)  # [B, T]
+        return _frames(count, 1, targets.shape[2])
+
+
+class SkipGram(WindowWords):
+    """`skip_gram`: the words around a word."""
+
+    def score(self, batch: Batch, candidates: None) -> infonce.Outcome:
+        """Every pair of a window."""
+        view = batch.views[VIEW]
+        x = ops.cast(batch.states(VIEW), 'float32')
+        batch_size, length, width = x.shape
+        places = view.targets[self.row].shape[1] // length
+        block = _block(length)
+        # The rows of b: those of the block, and a margin on both sides.
+        around = _frames(view.ids, block, block + places - 1)  # [B, K, ...]
+        found = ops.matmul(
+            ops.reshape(x, (batch_size, -1, block, width)),
+            ops.transpose(self.rows_of(around), (0, 1, 3, 2)),
+        )
+        positive = ops.reshape(_band(found), (batch_size, length, places))
+        targets = ops.reshape(view.targets[self.row], positive.shape)
+        return self.among(batch, x, positive, targets)
+
+
+class ContinuousBag(WindowWords):
+    """`cbow`: a word from the mean of those around it."""
+
+    def score(self, batch: Batch, candidates: None) -> infonce.Outcome:
+        """Every word with some around it."""
+        view = batch.views[VIEW]
+        states = ops.cast(batch.states(VIEW), 'float32')
+        batch_size, length, width = states.shape
+        mixes = view.mixes[self.row]  # [B, T, J]
+        block = _block(length)
+        around = _frames(states, block, block + mixes.shape[2] - 1)
+        mixes = ops.reshape(mixes, (batch_size, -1, block, mixes.shape[2]))
+        x = ops.reshape(ops.matmul(_spread(mixes), around), states.shape)
+        positive = ops.sum(x * self.rows_of(view.ids), axis=2, keepdims=True)
+        return self.among(batch, x, positive, view.ids[:, :, None])
+
+
+def _block(length: int) -> int:
+    """S: the largest part of T that blocks may have."""
+    return next(s for s in range(min(BLOCK, length), 0, -1) if not length % s)
+
+
+def _reduced(
+    x: Tensor, rows: Tensor, how: str, key: Tensor | None
+) -> tuple[Tensor, Tensor]:
+    """All scores of each place, reduced: a fused piece, see `fused.py`.
+
+    Scores lie with the places in the last axis, along which sums over
+    candidates are fast.
+
+    Args:
+        x: [B, T, D] float32.
+        rows: [B or 1, M, D] float32, candidates.
+        how: 'exp', the log of the sum of exponentials; 'softplus', the sum of
+            those.
+        key: None runs plain operations.
+
+    Returns:
+        [B, T] float32 each: the reduced score, and the highest score, which
+        has no gradient.
+    """
+
+    def scores_of(x, rows):
+        return ops.matmul(rows, ops.transpose(x, (0, 2, 1)))  # [B, M, T]
+
+    if key is None:
+        scores = scores_of(x, rows)
+        reduced, highest = _reduce.__wrapped__(scores, how=how)
+        return reduced, ops.stop_gradient(highest)
+
+    @ops.custom_gradient
+    def function(x, rows):
+        scores = scores_of(x, rows)
+        reduced, highest = _reduce(scores, how=how)
+
+        def grad(*args, upstream=None):
+            d_reduced, _ = upstream_of(args, upstream)
+            total = _reduce_grad(scores, reduced, d_reduced, how=how)
+            d_rows = ops.matmul(total, x)
+            if rows.shape[0] == 1:
+                d_rows = ops.sum(d_rows, axis=0, keepdims=True)
+            return ops.matmul(ops.transpose(total, (0, 2, 1)), rows), d_rows
+
+        return (reduced, highest), grad
+
+    return function(x, rows)
+
+
+@compiled
+def _reduce(scores, *, how):
+    """[B, M, T] -> [B, T] each: reduced, highest."""
+    highest = ops.max(scores, axis=1)
+    if how == 'softplus':
+        return ops.sum(ops.softplus(scores), axis=1), highest
+    total = ops.sum(ops.exp(scores - highest[:, None]), axis=1)
+    return highest + ops.log(total), highest
+
+
+@compiled
+def _reduce_grad(scores, reduced, upstream, *, how):
+    """[B, M, T]: the gradient of `_reduce`'s first result."""
+    if how == 'softplus':
+        return ops.sigmoid(scores) * upstream[:, None]
+    return ops.exp(scores - reduced[:, None]) * upstream[:, None]
+
+
+def _frames(x: Tensor, step: int, size: int) -> Tensor:
+    """Blocks with what is around them: [B, T, ...] -> [B, T / step, size, ...].
+
+    Each is of `step` places and as many more as make up the size, half of them
+    before and half behind; zeros beyond the row.
+    """
+    margin = (size - step) // 2
+    parts = -(-size // step)
+    rest = ((0, 0),) * (len(x.shape) - 2)
+    length = x.shape[1]
+    behind = (parts - 1) * step - margin
+    padded = ops.pad(x, ((0, 0), (margin, behind), *rest))
+    found = []
+    for begin in range(0, size, step):
+        part = padded[:, begin : begin + length]
+        part = ops.reshape(
+            part, (x.shape[0], length // step, step, *x.shape[2:])
+        )
+        found.append(part[:, :, : min(step, size - begin)])
+    return found[0] if parts == 1 else ops.concatenate(found, axis=2)
+
+
+def _band(x: Tensor) -> Tensor:
+    """The diagonals of blocks: [..., S, C] -> [..., S, J], J = C - S + 1.
+
+    Row i has its places i to i + J - 1: with one more column that is the same
+    place in every row of the numbers in their order.
+    """
+    *rest, s, c = x.shape
+    flat = ops.reshape(x, (*rest, s * c))
+    flat = ops.pad(flat, ((0, 0),) * len(rest) + ((0, s),))
+    return ops.reshape(flat, (*rest, s, c + 1))[..., : c - s + 1]
+
+
+def _spread(x: Tensor) -> Tensor:
+    """What `_band` takes out, among zeros: [..., S, J] -> [..., S, C]."""
+    *rest, s, j = x.shape
+    c = s + j - 1
+    wide = ops.pad(x, ((0, 0),) * (len(rest) + 1) + ((0, c + 1 - j),))
+    flat = ops.reshape(wide, (*rest, s * (c + 1)))[..., : s * c]
+    return ops.reshape(flat, (*rest, s, c))

@@ -1,0 +1,92 @@
+"""Text without some of its frequent words, by step."""
+
+import numpy as np
+from absl.testing import absltest
+
+from infoword_tf.data.batches import heldout_views
+from infoword_tf.data.words import WordSource
+from infoword_tf.views.words import keep_probabilities, noise
+from tests import zoo
+
+
+def make_source(seed=0, batch=16, length=64, subsample=0.05, documents=2000):
+    store = zoo.make_store(0, documents)
+    return WordSource(store, length, batch, seed, subsample, negatives=32)
+
+
+class WordSourceTest(absltest.TestCase):
+    def test_a_batch_is_of_its_seed_and_step(self):
+        source, again = make_source(), make_source()
+        other = make_source(seed=1)
+        for step in (0, 7):
+            for one, two, three in zip(
+                source.batch(step), again.batch(step), other.batch(step),
+                strict=True,
+            ):  # fmt: skip
+                np.testing.assert_array_equal(one, two)
+                if one.ndim == 2:
+                    self.assertFalse(np.array_equal(one, three))
+        self.assertFalse(
+            np.array_equal(source.batch(0).ids, source.batch(1).ids)
+        )
+
+    def test_rows_are_full_of_what_is_left_in_its_order(self):
+        source = make_source(subsample=0.0)
+        text = source.batch(3)
+        self.assertEqual(text.ids.shape, (16, 64))
+        self.assertLess((text.texts < 0).mean(), 0.1)
+        # All words stay: passages, less their separators, one by one.
+        place = source.starts(3)[:, None] + np.arange(source.length)
+        passages = source.store.ids[place].ravel()
+        kept = passages[source.store.flags[place].ravel() & 4 == 0][:1024]
+        np.testing.assert_array_equal(text.ids.ravel()[: len(kept)], kept)
+        ends = source.store.flags[place] & 4 > 0
+        ends[:, 0] = True
+        texts = text.texts.ravel()[: len(kept)]
+        self.assertEqual(len(np.unique(texts)), ends.sum())
+        self.assertTrue((np.diff(texts) >= 0).all())
+        self.assertEqual(text.tokens.sum(), len(kept))
+
+    def test_how_many_are_dropped_and_what_is_drawn(self):
+        source = make_source(subsample=0.02)
+        counts = source.store.counts
+        left, read, drawn = np.zeros(zoo.V), np.zeros(zoo.V), np.zeros(zoo.V)
+        for step in range(20):
+            text = source.batch(step)
+            left += np.bincount(text.ids[text.texts >= 0], minlength=zoo.V)
+            place = source.starts(step)[:, None] + np.arange(source.length)
+            read += np.bincount(source.store.ids[place].ravel(), None, zoo.V)
+            drawn += np.bincount(text.drawn.ravel(), minlength=zoo.V)
+        keep = keep_probabilities(counts, 0.02)
+        for piece in np.flatnonzero(read > 500):
+            if piece != zoo.SEP:
+                self.assertAlmostEqual(
+                    left[piece] / read[piece], keep[piece], delta=0.05
+                )
+        self.assertLess(keep.min(), 0.7)
+        q = noise(counts)
+        error = (drawn - drawn.sum() * q) / np.sqrt(drawn.sum() * q + 1)
+        self.assertLess(np.abs(error).max(), 4.5)
+
+    def test_held_out_rows(self):
+        plan = zoo.CASES['skip_gram'].resolved.plan
+        made = heldout_views(zoo.make_store(3, 400), plan, zoo.SPECIALS)
+        again = heldout_views(zoo.make_store(3, 400), plan, zoo.SPECIALS)
+        np.testing.assert_array_equal(made['words'].ids, again['words'].ids)
+        self.assertGreater(made['words'].weights['skip_gram'].sum(), 100)
+
+    def test_complaints(self):
+        store = zoo.make_store()
+        one = np.zeros_like(store.counts)
+        one[7] = len(store.ids)
+        with self.assertRaisesRegex(ValueError, 'no two different words'):
+            WordSource(store._replace(counts=one), 8, 2, 0, 0.0, 4)
+        with self.assertRaisesRegex(ValueError, 'lower --batch_size'):
+            WordSource(store, 64, 4096, 0, 0.0, 4)
+        plan = zoo.CASES['skip_gram'].resolved.plan
+        with self.assertRaisesRegex(ValueError, 'frequent words are'):
+            heldout_views(zoo.make_store(0, 3), plan, zoo.SPECIALS)
+
+
+if __name__ == '__main__':
+    absltest.main()

@@ -1,0 +1,58 @@
+"""The text format of word2vec, out and in."""
+
+import pathlib
+
+import numpy as np
+from absl.testing import absltest, parameterized
+
+from infoword_tf.inference import wordvectors
+from infoword_tf.inference.wordvectors import WordVectors
+
+
+class WordVectorsTest(parameterized.TestCase):
+    def setUp(self):
+        super().setUp()
+        self.path = pathlib.Path(self.create_tempdir().full_path) / 'v.txt'
+
+    def test_out_and_in(self):
+        random = np.random.default_rng(0)
+        vectors = random.standard_normal((3, 4)).astype(np.float32)
+        vectors[0] *= 1e-30
+        made = WordVectors(['the', 'größe', 'x.y'], vectors)
+        made.write(self.path)
+        self.assertStartsWith(self.path.read_text(), '3 4\nthe ')
+        found = wordvectors.read(self.path)
+        self.assertEqual(found.words, made.words)
+        np.testing.assert_array_equal(found.vectors, vectors)
+
+    def test_as_word2vec_writes_it(self):
+        """A space at the end of each line; a word twice."""
+        self.path.write_text('3 2\n</s> 1 2 \ncat 3 4 \ncat 5 6 \n')
+        found = wordvectors.read(self.path)
+        self.assertEqual(found.words, ['</s>', 'cat'])
+        np.testing.assert_array_equal(found.vectors, [[1, 2], [3, 4]])
+
+    @parameterized.parameters(
+        ('', 'line 1: no number of words'),
+        ('cat 1 2\n', 'line 1: no number of words'),
+        ('2 2\ncat 1 2\ndog 1\n', "line 3: no word and 2 numbers in 'dog"),
+        ('1 2\ncat 1 x\n', 'line 2: no word and 2 numbers'),
+        ('1 2\ncat 1 nan\n', 'line 2: not all numbers are finite'),
+        ('2 2\ncat 1 2\n', 'line 2: the first line says 2 words, there are 1'),
+        ('1 1\ncat 1\ndog 2\n', 'line 3: .* says 1 words, there are more'),
+    )
+    def test_malformed(self, text, message):
+        self.path.write_text(text)
+        with self.assertRaisesRegex(ValueError, f'v.txt, {message}'):
+            wordvectors.read(self.path)
+
+    def test_other_complaints(self):
+        with self.assertRaises(FileNotFoundError):
+            wordvectors.read(self.path)
+        with self.assertRaisesRegex(ValueError, 'cannot be written'):
+            WordVectors(['two words'], np.ones((1, 2))).write(self.path)
+        self.assertFalse(self.path.exists())
+
+
+if __name__ == '__main__':
+    absltest.main()

@@ -1,0 +1,187 @@
+"""Skip-gram and CBOW against pairs that are scored one by one.
+
+Glossary of shapes: B rows, T words, J places of a window, M draws, D width,
+V vocabulary.
+"""
+
+import numpy as np
+import tensorflow as tf
+from absl.testing import absltest, parameterized
+from scipy import special
+
+from infoword_tf.layers import dropout
+from infoword_tf.model import Model
+from infoword_tf.objectives import Statistics, words
+from infoword_tf.training import loop
+from infoword_tf.views.words import keep_probabilities, noise
+from tests import zoo
+from tests.objectives import given
+
+KEY = dropout.new_key(0, 0)
+CASES = [name for name in zoo.CASES if name.startswith(('skip_gram', 'cbow'))]
+
+
+def pairs(model, view, row):
+    """Each pair with a weight: (state of a, b, row of the batch)."""
+    table = model.encoder.embedding_table.numpy().astype(np.float64)
+    batch, length = view.ids.shape
+    if row == 'cbow':
+        near = view.mixes[row] > 0
+    else:
+        near = view.weights[row].reshape(batch, length, -1) > 0
+    window = near.shape[2] // 2
+    for i in range(batch):
+        for t in range(length):
+            places = t + np.flatnonzero(near[i, t]) - window
+            if row == 'cbow' and len(places):
+                yield table[view.ids[i, places]].mean(axis=0), view.ids[i, t], i
+            elif row == 'skip_gram':
+                for place in places:
+                    yield table[view.ids[i, t]], view.ids[i, place], i
+
+
+def expected(name, model, view):
+    """Means by name, of what a reader of the definition would write."""
+    (row,) = zoo.CASES[name].rows
+    settings = zoo.CASES[name].settings_of(row)
+    outputs = model.objectives[row].outputs.numpy().astype(np.float64)
+    counts = zoo.statistics().training
+    left = counts * keep_probabilities(counts, settings['subsample'])
+    p, q = left / left.sum(), noise(counts)
+    sums = []
+    for a, b, i in pairs(model, view, row):
+        own = a @ outputs[b]
+        drawn = view.drawn[row][i]
+        others = outputs[drawn] @ a
+        copies = (drawn == b).sum()
+        right = (others[drawn != b] < own).all()
+        if settings['loss'] == 'binary':
+            loss = np.logaddexp(0, -own) + settings['ratio'] * np.sum(
+                np.logaddexp(0, others[drawn != b])
+            ) / len(drawn)
+            sums.append([loss, right, 0, 0])
+            continue
+        if settings['loss'] == 'vocabulary':
+            others, copies = outputs @ a, 0
+            right = others.argmax() == b
+            loss = special.logsumexp(others) - own
+            most = -np.log(p[b])
+        else:
+            loss = special.logsumexp([own, *others]) - own
+            most = np.log(1 + len(drawn)) - np.log(p[b] / q[b])
+        sums.append([loss, right, most - loss, most - np.log(1 + copies)])
+    return len(sums), np.mean(sums, axis=0)
+
+
+class PairsTest(parameterized.TestCase):
+    @parameterized.product(name=CASES, key=(None, KEY))
+    def test_one_by_one(self, name, key):
+        model = zoo.make_model(name, rate=0.0)
+        made = zoo.make_views(name)
+        (row,) = zoo.CASES[name].rows
+        outcomes, _ = model.outcomes(made, zoo.statistics(), key)
+        found = given.mean(outcomes[row])
+        number, (loss, right, mi, ceiling) = expected(
+            name, model, made['words']
+        )
+        self.assertEqual(float(outcomes[row].measured), number)
+        self.assertAlmostEqual(found.loss, loss, places=4)
+        self.assertAlmostEqual(found.accuracy, right, places=6)
+        self.assertAlmostEqual(found.mi, mi, places=4)
+        self.assertAlmostEqual(found.ceiling, ceiling, places=4)
+
+    @parameterized.parameters('skip_gram', 'cbow')
+    def test_more_draws_come_near_the_vocabulary(self, row):
+        """With scores less log q, that is: the best f is another."""
+        case = zoo.CASES[row]
+        model = zoo.make_model(row, rate=0.0)
+        made = zoo.make_views(row)
+        view = made['words']
+        random = np.random.default_rng(0)
+        q = noise(zoo.statistics().training)
+        objective = model.objectives[row]
+        table = model.encoder.embedding_table
+        # f + log q: one more axis, which is 1 in a and log q in b.
+        axis = np.where(q > 0, np.log(np.maximum(q, 1e-30)), -30.0)
+        outputs = objective.outputs.numpy()
+        table.assign(np.hstack([table[:, :-1], np.ones((zoo.V, 1))]))
+        losses = []
+        for size in (64, 4096):
+            drawn = random.choice(zoo.V, (8, size), p=q).astype(np.int32)
+            outputs[:, -1] = 0
+            objective.outputs.assign(outputs)
+            outcomes, _ = model.outcomes(
+                {'words': view._replace(drawn={row: drawn})}, zoo.statistics()
+            )
+            losses.append(given.mean(outcomes[row]).loss - np.log(size + 1))
+        outputs[:, -1] = axis
+        objective.outputs.assign(outputs)
+        objective.loss = 'vocabulary'
+        outcomes, _ = model.outcomes(made, zoo.statistics())
+        exact = given.mean(outcomes[row]).loss
+        # Less log q(b) of the pairs, which the positive has there.
+        weights = view.weights[row]
+        exact += np.sum(weights * axis[view.targets[row]]) / weights.sum()
+        self.assertLess(abs(losses[1] - exact), 0.02)
+        self.assertLess(abs(losses[1] - exact), abs(losses[0] - exact) + 0.02)
+        self.assertEqual(case.rows, {row: 1.0})
+
+    def test_who_knows_frequencies_alone_has_0(self):
+        """Scores log p(b) of what is left, among the vocabulary."""
+        name = 'cbow_vocabulary'
+        made = zoo.make_views(name, batch=24)
+        view = made['words']
+        targets = view.targets['cbow'][view.weights['cbow'] > 0]
+        keep = keep_probabilities(zoo.statistics().training, 1e-3)
+        counts = np.bincount(targets, minlength=zoo.V).astype(float)
+        counts = np.where(keep > 0, counts, 0.0)
+        model = zoo.make_model(name, rate=0.0)
+        model.objectives['cbow'].subsample = 0.0
+        scores = np.where(counts > 0, np.log(np.maximum(counts, 1)), -30.0)
+        model.encoder.embedding_table.assign(np.eye(16)[[0] * zoo.V])
+        model.objectives['cbow'].outputs.assign(np.outer(scores, np.eye(16)[0]))
+        outcomes, _ = model.outcomes(made, Statistics(counts, counts))
+        self.assertAlmostEqual(given.mean(outcomes['cbow']).mi, 0, places=5)
+
+
+class RowTest(parameterized.TestCase):
+    @parameterized.parameters(*CASES)
+    def test_what_a_run_reports(self, name):
+        """The binary loss bounds nothing: no MI, no ceiling."""
+        model = zoo.make_model(name)
+        (row,) = zoo.CASES[name].rows
+        heldout = loop.Heldout(model, zoo.make_views(name), zoo.statistics())
+        found = heldout.evaluate()
+        self.assertEqual(
+            f'heldout/{row}/mi' in found, 'binary' not in name, name
+        )
+        self.assertIn(f'heldout/{row}/accuracy', found)
+
+    def test_tables(self):
+        model = Model(zoo.config('skip_gram'), zoo.SPECIALS)
+        self.assertEqual(
+            list(model.variables),
+            [
+                'encoder/word_embeddings',
+                'objectives/skip_gram/output_embeddings',
+            ],
+        )
+
+    def test_bands(self):
+        for s, window in ((4, 1), (6, 3), (1, 2)):
+            c = s + 2 * window
+            x = np.arange(2.0 * s * c).reshape(2, s, c).astype('float32')
+            band = np.asarray(words._band(tf.constant(x)))
+            for i in range(s):
+                np.testing.assert_array_equal(
+                    band[:, i], x[:, i, i : i + 2 * window + 1]
+                )
+            spread = np.asarray(words._spread(tf.constant(band)))
+            np.testing.assert_array_equal(
+                np.asarray(words._band(tf.constant(spread))), band
+            )
+            self.assertEqual((spread != 0).sum(), (band != 0).sum())
+
+
+if __name__ == '__main__':
+    absltest.main()

@@ -1,0 +1,168 @@
+"""tasks.words on words whose meanings are angles."""
+
+import pathlib
+
+import numpy as np
+from absl.testing import absltest, parameterized
+
+import infoword_tf
+from infoword_tf.inference import wordvectors
+from infoword_tf.inference.wordvectors import WordVectors
+from tasks import words
+from tests import runs
+from tests.tasks import command
+
+# By word its angle in degrees; lengths differ.
+ANGLES = {'up': 90, 'high': 80, 'right': 0, 'down': -90, 'east': 5, 'low': -75}
+PAIRS = ['up\thigh\t9', 'right\tEast\t9.5', 'up\tright\t3', 'low\tup\t0.5',
+         'up\tnowhere\t4']  # fmt: skip
+
+
+def setUpModule():
+    runs.set_up()
+
+
+def vectors(angles=ANGLES):
+    a = np.radians(np.float32(list(angles.values())))
+    lengths = np.arange(1, len(a) + 1)[:, None]
+    return WordVectors(
+        list(angles),
+        (np.stack([np.cos(a), np.sin(a)], 1) * lengths).astype(np.float32),
+    )
+
+
+class WordsTest(parameterized.TestCase):
+    def setUp(self):
+        super().setUp()
+        self.folder = pathlib.Path(self.create_tempdir().full_path)
+        self.data = self.folder / 'data'
+        self.data.mkdir()
+        self.vectors = self.folder / 'vectors.txt'
+        vectors().write(self.vectors)
+
+    def test_pairs(self):
+        """Angles 10, 5, 90 and 165 rank as people say; one word is unknown."""
+        (self.data / 'pairs.txt').write_text('\n'.join(PAIRS) + '\n')
+        found = words.measure(words.read(self.data / 'pairs.txt'), vectors())
+        self.assertEqual(
+            found,
+            {
+                'spearman': 100.0,
+                'used': 4,
+                'left_out': 1,
+                'unknown_words': 1,
+            },
+        )
+
+    def test_one_swap_of_ranks(self):
+        """Among four: 1 - 6 * 2 / (4 * 15) = 0.8."""
+        swapped = ['up\thigh\t9.8', *PAIRS[1:]]
+        (self.data / 'pairs.txt').write_text('\n'.join(swapped))
+        found = words.measure(words.read(self.data / 'pairs.txt'), vectors())
+        self.assertEqual(found['spearman'], 80.0)
+
+    def test_questions(self):
+        """The nearest to b - a + c that is none of the three."""
+        made = WordVectors(
+            ['king', 'man', 'woman', 'queen', 'apple'],
+            np.float32(
+                [[1, 1, 0], [1, 0, 0], [1, 0, 1], [1, 1, 1], [0, 1, -1]]
+            ),
+        )
+        lines = [
+            ': royal', 'man king woman queen', 'king man queen woman',
+            ': fruit', 'man king woman apple', 'man king woman Pear',
+        ]  # fmt: skip
+        (self.data / 'questions.txt').write_text('\n'.join(lines))
+        found = words.measure(words.read(self.data / 'questions.txt'), made)
+        self.assertEqual(found['sections'], {'royal': 1.0, 'fruit': 0.0})
+        self.assertEqual(found['accuracy'], round(2 / 3, 4))
+        self.assertEqual(found['used'], 3)
+        self.assertEqual(found['left_out'], 1)
+
+    def test_question_words_are_no_answers(self):
+        """b - a + c is nearest to c itself where a and b are alike."""
+        units = np.float32([[1, 0], [1, 0.01], [0, 1], [0.1, 1]])
+        units /= np.linalg.norm(units, axis=1, keepdims=True)
+        np.testing.assert_array_equal(
+            words.answers(units, np.array([[0, 1, 2], [1, 0, 2]])), [3, 3]
+        )
+
+    def test_command(self):
+        (self.data / 'pairs.txt').write_text('\n'.join(PAIRS))
+        done = command.run(
+            words, f'--vectors={self.vectors}', f'--data_dir={self.data}',
+            f'--workdir={self.folder / "out"}',
+            f'--word2vec={self.folder / "again.txt"}',
+        )  # fmt: skip
+        self.assertEqual(done.status, 0, done.err)
+        self.assertIn('pairs: Spearman 100.00 of 4; 1 left out', done.out)
+        self.assertEqual(done.result['tests']['pairs']['unknown_words'], 1)
+        self.assertTrue((self.folder / 'out' / 'metrics.json').exists())
+        again = wordvectors.read(self.folder / 'again.txt')
+        np.testing.assert_array_equal(again.vectors, vectors().vectors)
+
+    def test_a_run_of_words(self):
+        """Trained, written, read: the tests find the same either way."""
+        workdir, found = self.folder / 'run', []
+        runs.run_here(
+            workdir, '--objectives=skip_gram', '--tokenizer=words',
+            '--optimizer=word2vec', '--width=16', '--dropout=0',
+            '--skip_gram.subsample=0', '--skip_gram.negatives=8',
+        )  # fmt: skip
+        last = runs.records(workdir)[-1]
+        self.assertLess(abs(last['heldout/skip_gram/mi']), 1)
+        loaded = infoword_tf.load(workdir)
+        made = loaded.word_vectors()
+        self.assertNotIn('[UNK]', made.words)
+        self.assertEqual(made.vectors.shape, (len(made.words), 16))
+        some = loaded.word_vectors([made.words[3], 'nothing', made.words[0]])
+        self.assertEqual(some.words, [made.words[3], made.words[0]])
+        np.testing.assert_array_equal(some.vectors, made.vectors[[3, 0]])
+        lines = [f'{made.words[i]}\t{made.words[2 * i + 1]}\t{i}'
+                 for i in range(9)]  # fmt: skip
+        (self.data / 'pairs.txt').write_text('\n'.join(lines))
+        written = self.folder / 'written.txt'
+        for given in (
+            [f'--init={workdir}', f'--word2vec={written}'],
+            [f'--vectors={written}'],
+        ):
+            done = command.run(
+                words, *given, f'--data_dir={self.data}',
+                f'--workdir={self.folder / "out"}',
+            )  # fmt: skip
+            self.assertEqual(done.status, 0, done.err)
+            found.append(done.result['tests'])
+        self.assertEqual(found[0], found[1])
+
+    @parameterized.parameters(
+        ('a\tb\n', 'pairs.txt, line 1: no two words and a score'),
+        ('a\tb\t1\na\tb\tc\n', 'pairs.txt, line 2: no two words and a score'),
+        (': x\na b c\n', 'pairs.txt, line 2: no four words'),
+        ('', 'neither pairs nor questions'),
+        ('a\tb\t1\n', 'no line has all its words among the 6'),
+    )
+    def test_bad_tests(self, text, message):
+        (self.data / 'pairs.txt').write_text(text)
+        done = command.run(
+            words, f'--vectors={self.vectors}', f'--data_dir={self.data}',
+            f'--workdir={self.folder / "out"}',
+        )  # fmt: skip
+        self.assertEqual(done.status, 1)
+        self.assertIn(message, done.err)
+
+    def test_bad_flags(self):
+        out = f'--workdir={self.folder / "out"}'
+        data = f'--data_dir={self.data}'
+        for given, message in (
+            ([data], '--workdir is missing'),
+            ([data, out], 'give --init or --vectors'),
+            ([data, out, '--vectors=x'], 'holds no *.txt'),
+        ):
+            done = command.run(words, *given)
+            self.assertEqual(done.status, 1)
+            self.assertIn(message, done.err)
+
+
+if __name__ == '__main__':
+    absltest.main()
