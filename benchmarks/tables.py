@@ -156,17 +156,46 @@ def labels(workdir: pathlib.Path) -> dict[str, float]:
     return found | {'squad f1': one['f1'], 'squad MI': one['mi']}
 
 
+def uses(workdir: pathlib.Path) -> dict[str, float]:
+    """What its vectors of words and of sentences are worth, percent."""
+    for task, given in (
+        ('words', '--data_dir=words'),
+        ('sts', '--data=sts/sts-dev.csv'),
+    ):
+        folder = workdir / task
+        if not (folder / 'metrics.json').exists():
+            run(
+                f'tasks.{task}',
+                folder.with_suffix('.log'),
+                f'--init={workdir}',
+                given,
+                f'--workdir={folder}',
+            )
+    words = read_json(workdir / 'words' / 'metrics.json')
+    pairs = read_json(workdir / 'sts' / 'metrics.json')
+    return {
+        'WS-353': words['tests']['EN-WS-353-ALL']['spearman'],
+        'STS-B dev': pairs['spearman'],
+    }
+
+
 TABLES = {
     'rows': Table(
         (
+            'skip_gram_tiny',
+            'cbow_tiny',
+            'rnn_lm_tiny',
+            'elmo_tiny',
+            'gpt_tiny',
+            'transformer_xl_tiny',
             'mlm_tiny',
             'bert_nce_tiny',
             'bert_tiny',
             'plm_tiny',
-            'transformer_xl_tiny',
             'infoword_tiny',
             'ict_tiny',
-        )
+        ),
+        uses,
     ),
     'search': Table(('ict_tiny', 'ict_lookup', 'quickstart'), retrieval),
     'wikitext': Table(('wikitext_0', 'wikitext_64', 'wikitext_128'), memories),
