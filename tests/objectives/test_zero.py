@@ -29,6 +29,7 @@ OVER_VOCABULARY = (
     ('mlm_transform', 'mlm'),
     ('bert', 'mlm'),
     ('transformer_xl', 'transformer_xl'),
+    ('gpt', 'gpt'),
     ('plm', 'plm'),
 )
 NEVER = -30.0  # log p of a piece that does not occur

@@ -24,6 +24,7 @@ BATCHES = [
     ('dim_cosine', 8, False),
     ('ict_lookup', 8, False),
     ('transformer_xl', 8, False),
+    ('gpt_pre_norm', 8, False),
     ('plm', 8, False),
     ('label_mix', 8, False),
     ('score', 8, False),
