@@ -476,7 +476,12 @@ class Loaded:
         ids = tf.concat([tf.RaggedTensor.from_tensor(ends), pieces], axis=1)
         ids = ids[:, -self.max_length :]
         lengths = tf.cast(ids.row_lengths(), tf.int32)
-        return ids.to_tensor(self.tokenizer.pad_id), lengths
+        # Two wide at least, also where there are no texts.
+        padding = self.tokenizer.pad_id
+        ids = ids.to_tensor(padding)
+        more = tf.maximum(0, 2 - tf.shape(ids)[1])
+        ids = tf.pad(ids, [[0, 0], [0, more]], constant_values=padding)
+        return ids, lengths
 
     def next_pieces(
         self, text: str | bytes, top_k: int = 10

@@ -232,6 +232,31 @@ class SignaturesTest(parameterized.TestCase):
         self.assertIn(f"A text's vector is the state of its {last};", card)
         self.assertIn('Every text is read alone', card)
 
+    def test_next_token(self):
+        """What Python says, of the end of a long text too; and its card."""
+        folder = pathlib.Path(self.create_tempdir().full_path)
+        workdir = workdirs.write(folder / 'run', ('gpt',))
+        model = bundle.write(workdir, folder / 'model')
+        self.assertEmpty(serving_ops.unservable(model))
+        loaded = infoword_tf.load(workdir)
+        served = tf.saved_model.load(str(model)).signatures['next_token']
+        texts = ['a list of', '', 'names refer to objects ' * 20 + 'that']
+        found = served(texts=tf.constant(texts))
+        for row, text in enumerate(texts):
+            wanted = loaded.next_pieces(text, ANSWERS)
+            self.assertEqual(
+                [x.decode() for x in found['tokens'][row].numpy()],
+                [piece for piece, _ in wanted],
+            )
+            np.testing.assert_allclose(
+                found['scores'][row], [s for _, s in wanted], atol=1e-5
+            )
+        none = served(texts=tf.constant([], tf.string))
+        self.assertEqual(none['tokens'].shape, (0, ANSWERS))
+        card = (folder / 'model/MODEL_CARD.md').read_text()
+        self.assertIn('the likeliest next pieces, best first', card)
+        self.assertIn('than 24 tokens `next_token` reads the end', card)
+
     @parameterized.parameters(
         ('mlm', ('objectives/',), {'mlm.transform': True},
          'mlm: weights.safetensors has no objectives/mlm/'),
