@@ -53,6 +53,7 @@ _EXAMPLES = {
     'embed': ['strings in, vectors out', 'a second text'],
     'tokens': ['strings in, vectors out'],
     'fill_mask': ['read a [MASK] file'],
+    'next_token': ['returns a list of'],
     'classify': ['a text to classify'],
     'classify_pairs': [{'texts': 'a question', 'pairs': 'a passage'}],
     'regress': ['a text to score'],
@@ -97,6 +98,13 @@ _ANSWERS = {
     'ends': 'the bytes after their last',
     'null_odds': 'how much more no answer scores than the best one, nats; '
     'above the threshold of config.json `text` is empty',
+}
+
+
+_NEXT = {
+    'tokens': 'the likeliest next pieces, best first; the end of a document '
+    'is one',
+    'scores': 'their log-probabilities (nats)',
 }
 
 
@@ -326,12 +334,20 @@ def _use(config: Config, export: Mapping[str, Any]) -> str:
             f'keeps its first {limits.MASKS} masks and the tokens nearest to '
             'them, in their order.',
         ]
+    if 'next_token' in export['signatures']:
+        lines += [
+            '',
+            f'Of a text longer than {config.max_length} tokens `next_token` '
+            'reads the end.',
+        ]
     return '\n'.join(lines)
 
 
 def _meaning(signature: str, output: str) -> str:
     if output == 'scores' and signature.startswith('classify'):
         return 'of each class, before they become probabilities'
+    if signature == 'next_token':
+        return _NEXT[output]
     if signature == 'answer':
         return _ANSWERS[output]
     if signature == 'choose' and output == 'probabilities':

@@ -149,6 +149,9 @@ def in_python(
         elif name == 'fill_mask':
             for output, value in _fill_mask(loaded, content).items():
                 found[f'fill_mask/{output}'] = value
+        elif name == 'next_token':
+            for output, value in _next_token(loaded, content).items():
+                found[f'next_token/{output}'] = value
     return found
 
 
@@ -247,6 +250,21 @@ def _fill_mask(
             tokens[row, place] = [piece.encode() for piece, _ in answer]
             scores[row, place] = [score for _, score in answer]
     return {'tokens': tokens, 'scores': scores, 'count': count}
+
+
+def _next_token(
+    loaded: Any, content: Sequence[bytes]
+) -> dict[str, np.ndarray]:
+    """`Loaded.next_pieces` of each text by itself."""
+    from export.signatures import ANSWERS
+
+    answers = [loaded.next_pieces(text, ANSWERS) for text in content]
+    shape = (len(content), min(ANSWERS, len(loaded.tokenizer)))
+    tokens, scores = np.full(shape, b'', 'S200'), np.zeros(shape, np.float32)
+    for row, answer in enumerate(answers):
+        tokens[row] = [piece.encode() for piece, _ in answer]
+        scores[row] = [score for _, score in answer]
+    return {'tokens': tokens, 'scores': scores}
 
 
 def difference(

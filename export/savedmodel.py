@@ -5,7 +5,8 @@
 `models/books/1/` needs nothing but TensorFlow and the operations of
 tensorflow_text, as TensorFlow Serving 2.12 to 2.20 link them. `embed` gives
 what `encode` gives; `tokens` the state of every token and its bytes;
-`fill_mask`, where a row fills blanks, what may stand at each [MASK]; and a
+`fill_mask`, where a row fills blanks, what may stand at each [MASK];
+`next_token`, of a row of next words, what may come next; and a
 fine-tuned workdir answers what it was taught: `classify`, `regress`, `choose`.
 """
 

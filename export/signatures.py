@@ -5,6 +5,7 @@
     tokens          texts [B] -> states [B, T, D], starts, ends, ids [B, T],
                     lengths [B]
     fill_mask       texts [B] -> tokens, scores [B, MASKS, ANSWERS], count [B]
+    next_token      texts [B] -> tokens, scores [B, ANSWERS]
     classify        texts [B] -> label [B], labels, probabilities, scores
                     [B, C]
     classify_pairs  texts, pairs [B] -> the same
@@ -16,12 +17,12 @@
                     begin, end [B], texts, scores, probabilities, begins, ends
                     [B, N], null_odds [B]
 
-They compute what `Loaded.encode`, `states`, `fill_mask`, `classify`, `rate`,
-`choose` and `answer` compute, through the same layers. A batch goes through the
-encoder in chunks, one after the other, so that memory does not grow with the
-batch. All but `tokens` and `fill_mask` take texts by their length: chunks are
-of equal length, nearly without padding, and small enough for the caches of a
-processor.
+They compute what `Loaded.encode`, `states`, `fill_mask`, `next_pieces`,
+`classify`, `rate`, `choose` and `answer` compute, through the same layers. A
+batch goes through the encoder in chunks, one after the other, so that memory
+does not grow with the batch. All but `tokens` and `fill_mask` take texts by
+their length: chunks are of equal length, nearly without padding, and small
+enough for the caches of a processor.
 
 Glossary of shapes: B texts of a call, C texts of a chunk, T tokens with
 specials, N pieces of all texts together, Q masks of a text, D width, C also
@@ -36,6 +37,7 @@ import keras
 import tensorflow as tf
 
 from infoword_tf.inference.loaded import Loaded
+from infoword_tf.objectives.lm import NextPieces
 from infoword_tf.text import vocabulary
 
 ROWS = 256  # texts of a chunk, at most
@@ -87,6 +89,11 @@ class Signatures:
             )
         if loaded.fill_rows:
             wanted['fill_mask'] = self._fill_mask
+        if any(
+            isinstance(objective, NextPieces)
+            for objective in loaded.model.objectives.values()
+        ):
+            wanted['next_token'] = self._next_token
         inputs = {}
         for row, name, answer in (
             ('label', 'classify', self._classify),
@@ -354,6 +361,28 @@ class Signatures:
             ],
         )
         return {'tokens': tokens, 'scores': scores, 'count': count}
+
+    def _next_token(self, texts: Tensor) -> dict[str, Tensor]:
+        """The likeliest pieces after each text."""
+        names = tf.constant(self.loaded.tokenizer.vocabulary)
+        answers = min(ANSWERS, len(self.loaded.tokenizer))
+
+        def best(ids: Tensor, lengths: Tensor) -> Tensor:
+            found = tf.math.top_k(
+                self.loaded.next_scores(ids, lengths), answers
+            )
+            # Ids are exact in float32: there are fewer than 2^24.
+            numbers = tf.cast(found.indices, tf.float32)
+            return tf.concat([found.values, numbers], axis=1)
+
+        found = self._by_length(
+            best, 2 * answers, *self.loaded.begun(texts)
+        )
+        scores, numbers = tf.split(found, 2, axis=1)
+        return {
+            'tokens': tf.gather(names, tf.cast(numbers, tf.int32)),
+            'scores': scores,
+        }
 
     # ----------------------------------------------------------- their parts
 

@@ -103,9 +103,8 @@ class Model:
         self.weights: dict[str, float] = {}
         self.reads: dict[str, dict[str, Reads]] = {}
         for row, entry in config.rows.items():
-            # One that is newer than the workdir is as it was without it.
             settings = {
-                name: entry.settings.get(name, setting.default)
+                name: entry.settings[name]
                 for name, setting in TABLE[row].settings.items()
                 if not setting.encoder
             }

@@ -23,8 +23,15 @@ then. [UNK] hides what it stands for, so how often it was scored is printed; a
 word `<unk>` of the text itself is one [UNK].
 
 The last line of the output is one JSON object, also in WORKDIR/metrics.json.
+
+    python -m tasks.lm --sample --init=runs/gpt --prompt='returns a list of' \
+        --tokens=50 --temperature=0.8 --top_p=0.9 --seed=1
+
+writes on instead, until a document ends: the same seed, the same text. The last
+line is one JSON object here too.
 """
 
+import json
 import math
 import pathlib
 import tempfile
@@ -41,7 +48,8 @@ from infoword_tf import commands
 FLAGS = flags.FLAGS if __name__ == '__main__' else flags.FlagValues()
 
 INIT = flags.DEFINE_string(
-    'init', None, 'The workdir of a finished run of transformer_xl.',
+    'init', None, 'The workdir of a finished run of a row of next words, such '
+    'as gpt or transformer_xl.',
     flag_values=FLAGS)
 CORPUS = flags.DEFINE_string(
     'corpus', None, 'pydocs, text:GLOB, lines:GLOB or '
@@ -72,6 +80,24 @@ PRECISION = flags.DEFINE_enum(
     flag_values=FLAGS)
 WORKDIR = flags.DEFINE_string(
     'workdir', None, 'Where metrics.json is written.', flag_values=FLAGS)
+SAMPLE = flags.DEFINE_bool(
+    'sample', False, 'Write on, instead of scoring a text.', flag_values=FLAGS)
+PROMPT = flags.DEFINE_string(
+    'prompt', '', 'The text that --sample goes on with.', flag_values=FLAGS)
+TOKENS = flags.DEFINE_integer(
+    'tokens', 50, 'Pieces that --sample writes, at most.', lower_bound=1,
+    flag_values=FLAGS)
+TEMPERATURE = flags.DEFINE_float(
+    'temperature', 1.0, 'What --sample divides scores by; 0: it takes the '
+    'likeliest piece.', lower_bound=0.0, flag_values=FLAGS)
+TOP_P = flags.DEFINE_float(
+    'top_p', 1.0, '--sample draws from the fewest pieces that have this share '
+    'of the probability.', lower_bound=1e-6, upper_bound=1.0,
+    flag_values=FLAGS)
+SEED = flags.DEFINE_integer(
+    'seed', 0, 'Of what --sample draws.', lower_bound=0, flag_values=FLAGS)
+# Of scoring alone.
+SCORING = 'corpus', 'heldout', 'seq_len', 'memory_length', 'workdir'
 
 
 # ------------------------------------------------------------------------ text
@@ -132,7 +158,12 @@ def next_piece_row(loaded: Any) -> str:
             return row
     raise commands.UsageError(
         f'--init={INIT.value} was trained on {", ".join(rows)}, which score '
-        'no next piece; name a run of transformer_xl'
+        'no next piece; name a run of '
+        + ' or '.join(
+            row
+            for row, entry in TABLE.items()
+            if issubclass(entry.objective, NextPieces)
+        )
     )
 
 
@@ -241,6 +272,53 @@ def choose_memory(model: Any, config: Any) -> int:
 
 
 def run() -> dict[str, Any]:
+    """The whole command: returns what its last line says."""
+    return sample() if SAMPLE.value else score_text()
+
+
+def sample() -> dict[str, Any]:
+    """Writes on.
+
+    Raises:
+        commands.UsageError: a flag of scoring; a model that cannot.
+    """
+    values = FLAGS.flag_values_dict()
+    commands.require(values, init='the workdir of a finished run')
+    for flag in SCORING:
+        if values[flag] is not None:
+            raise commands.UsageError(
+                f'--{flag} is not for --sample; leave one of the two out'
+            )
+    import tensorflow as tf
+
+    import infoword_tf
+    from infoword_tf.inference.continuing import continued
+
+    loaded = infoword_tf.load(INIT.value, 'float32', own_arguments())
+    next_piece_row(loaded)
+    tokenizer = loaded.tokenizer
+    ids = tokenizer.tokenize(tf.constant([PROMPT.value]))[0].numpy().tolist()
+    found = continued(
+        loaded, ids, TOKENS.value, TEMPERATURE.value, TOP_P.value, SEED.value
+    )
+    text = tokenizer.text([*ids, *found])
+    record = {
+        'task': 'lm',
+        'weights': INIT.value,
+        'prompt': PROMPT.value,
+        'text': text,
+        'tokens': len(found),
+        'ended': len(found) < TOKENS.value,
+        'temperature': TEMPERATURE.value,
+        'top_p': TOP_P.value,
+        'seed': SEED.value,
+    }
+    print(text)
+    print(json.dumps(record), flush=True)
+    return record
+
+
+def score_text() -> dict[str, Any]:
     """Scores the text; returns what metrics.json holds."""
     commands.require(
         FLAGS.flag_values_dict(),
@@ -265,6 +343,12 @@ def run() -> dict[str, Any]:
     row = next_piece_row(loaded)
     memory_length = choose_memory(model, loaded.config)
     length = SEQ_LEN.value or loaded.config.max_length
+    encoder = model.encoder
+    if 'positions' in encoder.reads and length > encoder.max_length:
+        raise commands.UsageError(
+            f'--seq_len={length}: the encoder has {encoder.max_length} '
+            'positions; lower it'
+        )
     documents = Counted(
         stores.peek(
             corpus.heldout(),

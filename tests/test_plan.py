@@ -46,6 +46,7 @@ class SourcesTest(parameterized.TestCase):
         ('nsp', {'masked': 'pairs'}),
         ('nsp_nce', {'masked': 'next_pairs', 'negatives': 'next_pairs'}),
         ('transformer_xl', {'streamed': 'streams'}),
+        ('gpt', {'streamed': 'streams'}),
         ('xlnet', {'permuted': 'streams'}),
     )
     def test_of_rows(self, objectives, wanted):

@@ -133,6 +133,8 @@ class ComplaintsTest(parameterized.TestCase):
         )  # fmt: skip
 
     def test_rows_that_fix_an_argument_differently(self):
+        self.refused('wants an encoder with causal (True|False).*train them a',
+                     'mlm,gpt')
         self.refused('transformer_xl wants an encoder with .*; train them a',
                      'transformer_xl,plm')
 
@@ -393,6 +395,18 @@ class DefaultsTest(parameterized.TestCase):
                 'scale_embeddings': False,
             },
         )  # fmt: skip
+
+    def test_labels_beside_next_words(self):
+        """GPT's fine-tuning: read at the last token, from such a start."""
+        started = config_of('gpt', settings={'gpt.pre_norm': True})
+        found = resolve(
+            Choices('label:1,gpt:0.5', settings={'gpt.pre_norm': True}),
+            started,
+        )
+        self.assertEqual(found.vector.layout, 'end')
+        self.assertTrue(found.encoder.arguments['causal'])
+        self.assertTrue(found.encoder.arguments['pre_norm'])
+        self.assertEqual(found.encoder.arguments['epsilon'], 1e-5)
 
     def test_settings_reach_the_encoder(self):
         given = {'transformer_xl.published': True}

@@ -157,6 +157,10 @@ CASES: dict[str, Case] = {
     'ict': Case('ict'),
     'ict_lookup': Case('ict', encoder='lookup'),
     'ict_words': Case('ict', settings={'ict.words': 24}),
+    'gpt': Case('gpt'),
+    'gpt_pre_norm': Case(
+        'gpt', settings={'gpt.pre_norm': True, 'gpt.sampled': 20}
+    ),
     'transformer_xl': Case('transformer_xl', encoder='relative'),
     'transformer_xl_published': Case(
         'transformer_xl',

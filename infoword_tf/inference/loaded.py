@@ -3,6 +3,7 @@
     model = infoword_tf.load('runs/quickstart')
     model.encode(['a sentence', 'another'])        # float32 [2, D]
     model.fill_mask('read a [MASK] file')
+    model.next_pieces('returns a list of')         # rows of next words
     model.classify(['a question'], ['a passage'])  # converted classifiers
 
 Glossary of shapes: B texts of a batch, T tokens, Q places, n texts, D width,
@@ -37,6 +38,7 @@ from infoword_tf.layers.pooling import (
 )
 from infoword_tf.model import Model
 from infoword_tf.objectives.infonce import NEVER
+from infoword_tf.objectives.lm import NextPieces
 from infoword_tf.text import vocabulary
 from infoword_tf.text.layout import LAYOUTS
 from infoword_tf.text.tokenizer import Tokenizer
@@ -496,6 +498,88 @@ class Loaded:
         never = np.zeros(len(self.tokenizer), 'float32')
         never[list(self.tokenizer.control_ids)] = NEVER
         return ops.log_softmax(scores + never, axis=-1)
+
+    def next_row(self) -> str:
+        """The row that scores the next piece.
+
+        Raises:
+            ValueError: no row of this model does.
+        """
+        for row, objective in self.model.objectives.items():
+            if isinstance(objective, NextPieces):
+                return row
+        raise ValueError(f'{self._rows} score no next piece')
+
+    def next_log_p(self, states: Tensor) -> Tensor:
+        """log p of the piece after a place; graph or eager.
+
+        Args:
+            states: [..., D], of that place.
+
+        Returns:
+            [..., V] float32. Of special pieces [UNK] and the end of a document,
+            [SEP], have one alone.
+        """
+        scores = self.model.objectives[self.next_row()].piece_scores(states)
+        never = np.zeros(len(self.tokenizer), 'float32')
+        never[list(self.tokenizer.control_ids)] = NEVER
+        never[self.tokenizer.sep_id] = 0
+        return ops.log_softmax(scores + never, axis=-1)
+
+    def next_scores(self, ids: Tensor, lengths: Tensor) -> Tensor:
+        """The same after each text, [B, V]; args as in `states`."""
+        place = self._last(lengths)
+        return self.next_log_p(self.states(ids, lengths, places=place)[:, 0])
+
+    def begun(self, texts: Tensor) -> tuple[Tensor, Tensor]:
+        """Ids of texts that shall go on; graph or eager.
+
+        A text begins behind the end of another, [SEP]; of one that is too long
+        the end stays.
+
+        Args:
+            texts: [B] string.
+
+        Returns:
+            ids [B, T] and lengths [B], as `next_scores` takes them.
+        """
+        pieces = self.tokenizer.tokenize(texts)
+        ends = tf.fill([pieces.nrows(), 1], self.tokenizer.sep_id)
+        ids = tf.concat([tf.RaggedTensor.from_tensor(ends), pieces], axis=1)
+        ids = ids[:, -self.max_length :]
+        lengths = tf.cast(ids.row_lengths(), tf.int32)
+        # Two wide at least, also where there are no texts.
+        padding = self.tokenizer.pad_id
+        ids = ids.to_tensor(padding)
+        more = tf.maximum(0, 2 - tf.shape(ids)[1])
+        ids = tf.pad(ids, [[0, 0], [0, more]], constant_values=padding)
+        return ids, lengths
+
+    def next_pieces(
+        self, text: str | bytes, top_k: int = 10
+    ) -> list[tuple[str, float]]:
+        """What may come next.
+
+        Args:
+            text: so far; of one that is too long its end is read.
+            top_k: answers.
+
+        Returns:
+            The best pieces with their log-probabilities (nats), best first;
+            '[SEP]' (as the vocabulary calls it) is the end.
+
+        Raises:
+            ValueError: no row of this model scores the next piece.
+        """
+        self.next_row()  # complains before the work
+        scores = self.next_scores(*self.begun(tf.constant([text])))[0]
+        best = tf.math.top_k(scores, min(top_k, len(self.tokenizer)))
+        return [
+            (self.tokenizer.vocabulary[i], float(value))
+            for value, i in zip(
+                best.values.numpy(), best.indices.numpy(), strict=True
+            )
+        ]
 
     def _real(self, ids: Tensor, lengths: Tensor) -> Tensor:
         """[B, T] bool: what is no padding."""

@@ -215,6 +215,35 @@ TABLE: dict[str, Row] = {
         },
         vector=lm.vector,
     ),
+    'gpt': Row(
+        objective=NextPieces,
+        a='text so far',
+        b='next word',
+        relation='the word that follows (language model)',
+        candidates='vocabulary',
+        views={'streamed': Reads('text')},
+        encoders={
+            'transformer': {
+                'causal': True,
+                'segments': 0,
+                'embedding_norm': False,
+                'epsilon': 1e-5,
+            }
+        },
+        settings={
+            'pre_norm': Setting(
+                False,
+                'Blocks begin with their norms, and one more follows the last '
+                '(GPT-2).',
+                encoder={
+                    False: {'pre_norm': False},
+                    True: {'pre_norm': True},
+                },
+            ),
+            'sampled': SAMPLED,
+        },
+        vector=lm.vector,
+    ),
     'plm': Row(
         objective=PermutedPieces,
         a='permuted text',

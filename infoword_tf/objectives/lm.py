@@ -1,20 +1,25 @@
 """Rows of next words: the word that follows, from all that came before.
 
     row             a                            b          candidates
-    transformer_xl  prefix, memory included      next word  the whole vocabulary
-    rnn_lm          prefix                       next word  the whole vocabulary
+    gpt             prefix of T words at most    next word  the vocabulary
+    transformer_xl  prefix, memory included      next word  the vocabulary
+    rnn_lm          prefix                       next word  the vocabulary
 
 g_omega is the state of a causal encoder at the last word of the prefix, g_psi
-its input embedding, f(a, b) their dot product plus a bias of each word (Dai et
-al. 2019; Mikolov et al. 2010; Kong et al. 2019, §3.1 names language models as
-instances). `rnn_lm` may have a table of its own for g_psi. A word is a piece
-of the tokenizer. All places are scored.
+its input embedding, f(a, b) their dot product plus a bias of each word (Radford
+et al. 2018, who have no bias; Dai et al. 2019; Mikolov et al. 2010; Kong et al.
+2019, §3.1 names language models as instances). `rnn_lm` may have a table of its
+own for g_psi. A word is a piece of the tokenizer. All places are scored, each
+word of the text once: rows of `gpt` read on where those of the step before
+ended, too, but without what was there.
 
 Glossary of shapes: B rows, T tokens, D width, V vocabulary.
 """
 
 from collections.abc import Mapping
 from typing import Any
+
+from keras import ops
 
 from infoword_tf.objectives import infonce
 from infoword_tf.objectives.objective import Batch, Vector
@@ -33,6 +38,12 @@ def vector(settings: Mapping[str, Any]) -> Vector:
 
 class NextPieces(VocabularyPieces):
     """Rows of next words: f over the vocabulary at every place."""
+
+    def piece_scores(self, states: Tensor) -> Tensor:
+        """f(a, .) over the vocabulary: states [..., D] -> [..., V]."""
+        table = ops.cast(self.encoder.embedding_table, 'float32')
+        scores = ops.matmul(ops.cast(states, 'float32'), ops.transpose(table))
+        return scores + self.piece_bias
 
     def score(
         self, batch: Batch, candidates: Drawn | None

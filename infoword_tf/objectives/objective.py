@@ -100,7 +100,7 @@ class Row:
     candidates: str
     views: Mapping[str, Reads]
     encoders: Mapping[str, Mapping[str, Any]] = dataclasses.field(
-        default_factory=lambda: {'transformer': {}}
+        default_factory=lambda: {'transformer': {'causal': False}}
     )
     settings: Mapping[str, Setting] = dataclasses.field(default_factory=dict)
     heldout_candidates: int | None = None

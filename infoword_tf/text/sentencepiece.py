@@ -175,6 +175,12 @@ class SentencePiece(Tokenizer):
         parts = tf.where(inside, parts, first)
         return self._joined(self._inside.tokenize(parts))[0]
 
+    def text(self, ids: Sequence[int]) -> str:
+        """As `Tokenizer.text`."""
+        kept = [int(i) for i in ids if i not in self.control_ids]
+        joined = self._tokenizer.detokenize(tf.constant(kept, tf.int32))
+        return joined.numpy().decode(errors='replace')
+
     def pieces(self, strings: Sequence[bytes]) -> Pieces:
         """As `Tokenizer.pieces`.
 

@@ -148,6 +148,16 @@ class Tokenizer(tf.Module, abc.ABC):
         del inside
         return self.tokenize(parts)
 
+    def text(self, ids: Sequence[int]) -> str:
+        """What pieces spell, as far as it is known: a text, not its bytes.
+
+        Args:
+            ids: of pieces; those that no text has are left out.
+        """
+        return ' '.join(
+            self.vocabulary[i] for i in ids if i not in self.control_ids
+        )
+
     @abc.abstractmethod
     def pieces(self, strings: Sequence[bytes]) -> Pieces:
         """Tokenizes strings whose words are parted by single spaces.

@@ -170,6 +170,11 @@ class WordPiece(Tokenizer):
         ends = tf.minimum(ends, tf.gather(lengths, row))  # if it is no UTF-8
         return tokens, tokens.with_values(starts), tokens.with_values(ends)
 
+    def text(self, ids: Sequence[int]) -> str:
+        """As `Tokenizer.text`; marks stand apart, as words do."""
+        joined = super().text(ids).replace(f' {_GOES_ON}', '')
+        return joined.removeprefix(_GOES_ON)
+
     def pieces(self, strings: Sequence[bytes]) -> Pieces:
         """As `Tokenizer.pieces`."""
         tokens, starts, _ = self._places(tf.constant(strings, tf.string))

@@ -163,6 +163,32 @@ ARCHITECTURES: dict[str, Architecture] = {
         fixed={'segments': 0, 'causal': True, 'embedding_norm': False},
         layout='end',
     ),
+    'gpt2': Architecture(
+        'transformer',
+        {
+            'vocab_size': 'vocab_size',
+            'layers': 'n_layer',
+            'width': 'n_embd',
+            'heads': 'n_head',
+            'max_length': 'n_positions',
+            'rate': 'resid_pdrop',
+            'gelu': 'activation_function',
+            'epsilon': 'layer_norm_epsilon',
+        },
+        {'rate': 0.1, 'gelu': 'gelu_new', 'epsilon': 1e-5, 'max_length': 1024},
+        'GPT2Model',
+        'GPT2ForSequenceClassification',
+        'GPT2LMHeadModel',
+        fixed={
+            'segments': 0, 'causal': True, 'embedding_norm': False,
+            'pre_norm': True,
+        },
+        refused={
+            'n_inner': None, 'add_cross_attention': False,
+            'scale_attn_by_inverse_layer_idx': False,
+        },
+        layout='end',
+    ),
 }  # fmt: skip
 
 
@@ -269,7 +295,7 @@ def kind_of(encoder: EncoderConfig, roberta: bool) -> str:
     if encoder.name == 'relative':
         return 'xlnet'
     if has.get('causal'):
-        return 'openai-gpt'
+        return 'gpt2' if has.get('pre_norm') else 'openai-gpt'
     if has.get('embedding_width'):
         return 'electra'
     if has.get('segments', 2) == 0:

@@ -360,6 +360,16 @@ _GPT = Naming(
     unsaid=('position_ids', 'h.{i}.attn.bias'),
     prefixes=('transformer.', ''),
 )
+# Radford et al. 2019: norms come first, and one more last.
+_GPT_2 = _GPT._replace(
+    encoder={
+        'word_embeddings': ('wte.weight', SAME),
+        'position_embeddings': ('wpe.weight', SAME),
+        **_norm('last_norm', 'ln_f'),
+    },
+    copies={'lm_head.weight': '{p}wte.weight'},
+    unsaid=('h.{i}.attn.bias', 'h.{i}.attn.masked_bias'),
+)
 
 # By `model_type` of config.json.
 HUGGINGFACE: dict[str, Naming] = {
@@ -371,6 +381,7 @@ HUGGINGFACE: dict[str, Naming] = {
     'electra': _ELECTRA,
     'xlnet': _XLNET,
     'openai-gpt': _GPT,
+    'gpt2': _GPT_2,
 }
 
 _SLOTS = ('global_step', 'beta1_power', 'beta2_power', 'good_steps',

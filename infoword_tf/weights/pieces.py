@@ -164,7 +164,8 @@ def _numbers(
     """For a byte-pair encoding; its specials are of no use here."""
     pieces = _filled(pieces, size, where, said)
     index = {piece: i for i, piece in enumerate(pieces)}
-    names = (('<pad>',), ('<unk>',), ('<s>', '</s>'), ('</s>',), ('<mask>',))
+    names = (('<pad>',), ('<unk>',), ('<s>', '</s>'),
+             ('</s>', '<|endoftext|>'), ('<mask>',))  # fmt: skip
     specials = [
         next((index[name] for name in known if name in index), 0)
         for known in names

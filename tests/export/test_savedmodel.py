@@ -202,7 +202,9 @@ class SignaturesTest(parameterized.TestCase):
         self.assertEmpty(serving_ops.unservable(model))
         loaded = infoword_tf.load(workdir)
         served = tf.saved_model.load(str(model)).signatures
-        self.assertEqual(set(served), {'serving_default', 'embed', 'tokens'})
+        wanted = {'serving_default', 'embed', 'tokens'}
+        wanted |= {'next_token'} if row == 'transformer_xl' else set()
+        self.assertEqual(set(served), wanted)
         for texts in (comparison.texts(40), [b'one text'], [b''], []):
             wanted = comparison.in_python(loaded, texts, list(served))
             found = {
@@ -229,6 +231,31 @@ class SignaturesTest(parameterized.TestCase):
         self.assertIn(f'A text is read as `{layout}`, and cut at 24', card)
         self.assertIn(f"A text's vector is the state of its {last};", card)
         self.assertIn('Every text is read alone', card)
+
+    def test_next_token(self):
+        """What Python says, of the end of a long text too; and its card."""
+        folder = pathlib.Path(self.create_tempdir().full_path)
+        workdir = workdirs.write(folder / 'run', ('gpt',))
+        model = bundle.write(workdir, folder / 'model')
+        self.assertEmpty(serving_ops.unservable(model))
+        loaded = infoword_tf.load(workdir)
+        served = tf.saved_model.load(str(model)).signatures['next_token']
+        texts = ['a list of', '', 'names refer to objects ' * 20 + 'that']
+        found = served(texts=tf.constant(texts))
+        for row, text in enumerate(texts):
+            wanted = loaded.next_pieces(text, ANSWERS)
+            self.assertEqual(
+                [x.decode() for x in found['tokens'][row].numpy()],
+                [piece for piece, _ in wanted],
+            )
+            np.testing.assert_allclose(
+                found['scores'][row], [s for _, s in wanted], atol=1e-5
+            )
+        none = served(texts=tf.constant([], tf.string))
+        self.assertEqual(none['tokens'].shape, (0, ANSWERS))
+        card = (folder / 'model/MODEL_CARD.md').read_text()
+        self.assertIn('the likeliest next pieces, best first', card)
+        self.assertIn('than 24 tokens `next_token` reads the end', card)
 
     @parameterized.parameters(
         ('mlm', ('objectives/',), {'mlm.transform': True},

@@ -25,7 +25,7 @@ def make_model(memory_length=None, rate=0.0, precision='float32'):
     arguments = {'vocab_size': V, 'width': D, 'causal': True, 'rate': rate}
     config = Config(
         EncoderConfig(remembering.NAME, arguments),
-        {'transformer_xl': RowConfig(1.0, {})},
+        {'transformer_xl': RowConfig(1.0, {'sampled': 0})},
         max_length=T,
         precision=precision,
         memory_length=memory_length,

@@ -46,6 +46,7 @@ _GPT = {
     'model_type': 'openai-gpt', 'vocab_size': V, 'n_embd': 16, 'n_layer': 2,
     'n_head': 2, 'n_positions': 20,
 }  # fmt: skip
+_GPT_2 = {**_GPT, 'model_type': 'gpt2'}
 # By case: the class of transformers, and its config.json.
 CASES: dict[str, tuple[str, dict[str, Any]]] = {
     'bert': ('BertModel', _BERT),
@@ -82,6 +83,8 @@ CASES: dict[str, tuple[str, dict[str, Any]]] = {
     'xlnet_classes': ('XLNetForSequenceClassification', _XLNET),
     'gpt': ('OpenAIGPTModel', _GPT),
     'gpt_lm': ('OpenAIGPTLMHeadModel', _GPT),
+    'gpt2': ('GPT2Model', _GPT_2),
+    'gpt2_lm': ('GPT2LMHeadModel', _GPT_2),
 }  # fmt: skip
 HEADS = {
     'logits': 'logits', 'prediction_logits': 'logits',
@@ -105,7 +108,7 @@ def inputs(kind: str) -> dict[str, np.ndarray]:
     random = np.random.default_rng(3)
     ids = random.integers(5, V, (2, T))
     real = np.arange(T) < np.array([[T], [PADDED]])
-    if kind == 'openai-gpt':
+    if kind in ('openai-gpt', 'gpt2'):
         return {'input_ids': ids}
     ids = np.where(real, ids, 1 if kind == 'xlm-roberta' else 0)
     found = {'input_ids': ids, 'attention_mask': real.astype(np.int64)}

@@ -55,7 +55,7 @@ class StandIn:
                 encoder,
                 {'vocab_size': V, 'width': D, 'max_length': 512, **sizes},
             ),
-            {row: RowConfig(1.0, {'transform': False})},
+            {row: RowConfig(1.0, {'transform': False, 'sampled': 0})},
             max_length=4,
             memory_length=6,
         )
@@ -218,6 +218,74 @@ class FiguresTest(CommandCase):
             self.assertEqual(counted.words, words)
             self.assertEqual(counted.unknown, unknown)
         self.assertEqual(counted.characters, 1_255_018)
+
+
+class SampleTest(command.Checks, parameterized.TestCase):
+    def setUp(self):
+        super().setUp()
+        self.folder = pathlib.Path(self.create_tempdir().full_path)
+        workdirs.write(self.folder / 'run', ('gpt',))
+
+    def run_here(self, *more):
+        return command.run(
+            lm, '--sample', f'--init={self.folder}/run', *more
+        )
+
+    def test_writes_on(self):
+        given = '--prompt=names refer to', '--tokens=6', '--top_p=0.9'
+        first, again, other = (
+            self.run_here(*given, f'--seed={seed}') for seed in (1, 1, 2)
+        )
+        self.assertEqual(first.status, 0, first.err)
+        self.assertEqual(first.out, again.out)
+        self.assertNotEqual(first.result['text'], other.result['text'])
+        text, record = first.out.splitlines()
+        self.assertEqual(json.loads(record), first.result)
+        self.assertEqual(first.result['text'], text)
+        self.assertStartsWith(text, 'names refer to')
+        self.assertLessEqual(first.result['tokens'], 6)
+
+    def test_the_likeliest(self):
+        texts = {
+            self.run_here(
+                '--temperature=0', '--tokens=3', f'--seed={seed}'
+            ).result['text']
+            for seed in range(3)
+        }
+        self.assertLen(texts, 1)
+
+    def test_flags_of_scoring(self):
+        for flag in lm.SCORING:
+            self.assert_complains(
+                self.run_here(f'--{flag}=3'), f'--{flag} is not for --sample'
+            )
+
+    def test_texts_longer_than_its_positions(self):
+        text = self.folder / 'text.txt'
+        text.write_text('names refer to objects\n')
+        train = self.folder / 'train.txt'
+        train.write_text('other names\n')
+        self.assert_complains(
+            command.run(
+                lm, f'--init={self.folder}/run', f'--corpus=lines:{train}',
+                f'--heldout={text}', f'--workdir={self.folder}/out',
+                '--seq_len=65',
+            ),
+            '--seq_len=65: the encoder has 64 positions; lower it',
+        )  # fmt: skip
+
+    def test_scores_a_text_without_memory(self):
+        text = self.folder / 'text.txt'
+        text.write_text('names refer to objects\n' * 8)
+        (self.folder / 'train.txt').write_text('other names\n')
+        done = command.run(
+            lm, f'--init={self.folder}/run',
+            f'--corpus=lines:{self.folder}/train.txt', f'--heldout={text}',
+            f'--workdir={self.folder}/out', '--seq_len=5',
+        )  # fmt: skip
+        self.assertEqual(done.status, 0, done.err)
+        self.assertEqual(done.result['memory_length'], 0)
+        self.assertEqual(done.result['words'], 40)
 
 
 class BadInputTest(CommandCase):

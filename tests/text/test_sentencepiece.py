@@ -539,6 +539,14 @@ class RunTest(absltest.TestCase):
                 self.loaded.encode([text])[0], vector, atol=1e-5
             )
 
+    def test_back_to_text(self):
+        tokenizer = self.loaded.tokenizer
+        ids = tokenizer.tokenize(['A list of names.'])[0].numpy().tolist()
+        self.assertEqual(
+            tokenizer.text([*ids, tokenizer.sep_id]), 'a list of names.'
+        )
+        self.assertEqual(tokenizer.text([]), '')
+
     def test_fill_mask(self):
         tokenizer = self.loaded.tokenizer
         before, after = (

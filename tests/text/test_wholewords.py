@@ -279,6 +279,12 @@ class RunTest(absltest.TestCase):
             with self.assertRaisesRegex((UsageError, ValueError), message):
                 self.train('bad', *more)
 
+    def test_back_to_text(self):
+        tokenizer = self.loaded.tokenizer
+        text = ' '.join(tokenizer.vocabulary[5:9])
+        ids = tokenizer.tokenize([text])[0].numpy().tolist()
+        self.assertEqual(tokenizer.text([*ids, tokenizer.sep_id]), text)
+
     def test_encode_and_fill_mask(self):
         texts = ['A list is a sequence.', '', 'x ' * 50]
         vectors = self.loaded.encode(texts)

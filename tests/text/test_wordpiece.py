@@ -70,6 +70,22 @@ class TokenizeTest(parameterized.TestCase):
             [19, 1, 20, 19, 1, 20, 19, 1, 20],
         )
 
+    def test_back_to_text(self):
+        for text, wanted in (
+            ('unwanted running', 'unwanted running'),
+            ('Café, a', 'cafe , a'),
+            ('', ''),
+        ):
+            ids = ids_of(self.uncased, text)
+            self.assertEqual(self.uncased.text(ids), wanted)
+        names = self.uncased.vocabulary
+        goes_on = next(i for i, x in enumerate(names) if x.startswith('##'))
+        self.assertEqual(self.uncased.text([goes_on]), names[goes_on][2:])
+        specials = self.uncased.specials
+        self.assertEqual(
+            self.uncased.text([specials.cls_id, 13, specials.sep_id]), 'a'
+        )
+
     def test_batches_are_ragged_int32(self):
         ragged = self.uncased.tokenize(['a b', '', 'unwanted'])
         self.assertEqual(ragged.dtype, tf.int32)

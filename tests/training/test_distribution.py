@@ -27,6 +27,7 @@ BATCHES = [
     ('skip_gram_binary', 8, False),
     ('cbow', 8, False),
     ('transformer_xl', 8, False),
+    ('gpt_pre_norm', 8, False),
     ('plm', 8, False),
     ('label_mix', 8, False),
     ('score', 8, False),

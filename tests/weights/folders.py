@@ -96,7 +96,7 @@ def write(
         folder / 'model.safetensors', tensors or state(case), {'format': 'pt'}
     )
     kind = values['model_type']
-    if kind == 'openai-gpt':
+    if kind in ('openai-gpt', 'gpt2'):
         names = ['<unk>', *LETTERS, *(f'{c}</w>' for c in LETTERS)]
         names += [f'{c}a' for c in LETTERS]
         index = {piece: i for i, piece in enumerate(names[:V])}

@@ -94,13 +94,22 @@ class ParityTest(parameterized.TestCase):
                 np.asarray(scores)[real], logits[real], atol=3 * NEAR
             )
             heads += 1
-        has = {'Model': 0, 'ForPreTraining': 1 + (kind == 'bert')}
+        elif logits is not None and case in ('gpt_lm', 'gpt2_lm'):
+            # The row `gpt` with no bias yet.
+            table = loaded.encoder.embedding_table
+            scores = tf.matmul(states, table, transpose_b=True)
+            np.testing.assert_allclose(scores, logits, atol=3 * NEAR)
+            heads += 1
+        has = {
+            'LMHeadModel': 1, 'Model': 0,
+            'ForPreTraining': 1 + (kind == 'bert'),
+        }  # fmt: skip
         name = huggingface.CASES[case][0]
         wanted_heads = next(
             (n for end, n in has.items() if name.endswith(end)), 1
         )
-        # GPT's and the discriminator's heads have no place here.
-        if case not in ('gpt_lm', 'electra', 'xlnet'):
+        # The discriminator's head has no place here.
+        if case != 'electra':
             self.assertEqual(heads, wanted_heads)
 
     @parameterized.parameters(
@@ -139,8 +148,9 @@ class ParityTest(parameterized.TestCase):
                 continue  # BERT's encoder by another name
             self.assertEqual(after.get(key, value), value, key)
 
-    def test_gpt_takes_ids_alone(self):
-        _, workdir = self.converted('gpt')
+    @parameterized.parameters('gpt', 'gpt2')
+    def test_gpt_takes_ids_alone(self, case):
+        _, workdir = self.converted(case)
         loaded = infoword_tf.load(workdir)
         with self.assertRaisesRegex(ValueError, 'byte-pair.*give ids'):
             loaded.encode(['a text'], progress=False)

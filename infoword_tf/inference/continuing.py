@@ -1,0 +1,140 @@
+"""Text that goes on: pieces drawn one after the other from what comes next.
+
+Where the encoder remembers, a piece is read once, and what came before it is
+the memory; elsewhere the last T pieces are read again for each new one.
+
+Glossary of shapes: T tokens, V vocabulary.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from infoword_tf.inference.loaded import Loaded
+from infoword_tf.objectives.lm import VIEW
+from infoword_tf.views import View
+
+
+def likeliest(p: np.ndarray, top_p: float) -> np.ndarray:
+    """The fewest pieces that have `top_p` of the probability, and no others.
+
+    (Holtzman et al. 2020, §3.1.)
+
+    Args:
+        p: [V] probabilities.
+        top_p: above 0; 1 or more: all.
+
+    Returns:
+        [V], which sums to 1. Of equal ones the first stay.
+    """
+    if top_p >= 1:
+        return p / p.sum()
+    order = np.argsort(-p, kind='stable')
+    before = np.cumsum(p[order]) - p[order]
+    kept = order[before < top_p * p.sum()]
+    found = np.zeros_like(p)
+    found[kept] = p[kept]
+    return found / found.sum()
+
+
+def choose(
+    log_p: np.ndarray, number: float, temperature: float, top_p: float
+) -> int:
+    """A piece, by a number in [0, 1).
+
+    Args:
+        log_p: [V] log-probabilities, nats.
+        number: that decides.
+        temperature: what they are divided by; 0: the likeliest piece.
+        top_p: as in `likeliest`, after the temperature.
+    """
+    if not temperature:
+        return int(np.argmax(log_p))
+    scores = np.asarray(log_p, np.float64) / temperature
+    p = likeliest(np.exp(scores - scores.max()), top_p)
+    total = np.cumsum(p)
+    return int(np.searchsorted(total, number * total[-1], 'right'))
+
+
+def continued(
+    loaded: Loaded,
+    ids: Sequence[int],
+    count: int,
+    temperature: float = 1.0,
+    top_p: float = 1.0,
+    seed: int = 0,
+) -> list[int]:
+    """What comes after some pieces, until a document ends.
+
+    A text begins behind the end of another, as in training.
+
+    Args:
+        loaded: a model with a row of next words.
+        ids: pieces of the text so far, without specials.
+        count: how many more, at most.
+        temperature, top_p: as in `choose`.
+        seed: the same one draws the same pieces.
+
+    Raises:
+        ValueError: no row of this model scores the next piece.
+    """
+    loaded.next_row()  # complains before the work
+    read = _reader(loaded)
+    given = [loaded.tokenizer.sep_id, *ids]
+    found: list[int] = []
+    numbers = np.random.default_rng(seed).random(count)
+    for number in numbers:
+        piece = choose(read(given), number, temperature, top_p)
+        if piece == loaded.tokenizer.sep_id:
+            break
+        found.append(piece)
+        given = [piece]
+    return found
+
+
+def _reader(loaded: Loaded) -> Callable[[Sequence[int]], np.ndarray]:
+    """A function of pieces that are new: log p [V] of the one after them."""
+    model = loaded.model
+    row = loaded.next_row()
+    state = {
+        name: entry.empty
+        for name, entry in model.empty_state(1).items()
+        if name == f'memory/{VIEW}'
+    }
+    if not state:
+        return _rereader(loaded)
+
+    @tf.function(autograph=False)
+    def step(ids: tf.Tensor, state: Any) -> tuple[tf.Tensor, Any]:
+        view = View(ids=ids, sequences=np.zeros(1, np.int32))
+        encoded, state = model.encode({VIEW: view}, state=state)
+        states = encoded[row][VIEW]['encoder'][0].states
+        return loaded.next_log_p(states[0, -1]), state
+
+    def read(ids: Sequence[int]) -> np.ndarray:
+        nonlocal state
+        log_p, state = step(tf.constant([ids], tf.int32), state)
+        return log_p.numpy()
+
+    return read
+
+
+def _rereader(loaded: Loaded) -> Callable[[Sequence[int]], np.ndarray]:
+    """The same without memory: a row of T places, the text at its left."""
+    length = loaded.max_length
+    text: list[int] = []
+
+    @tf.function(autograph=False)
+    def score(ids: tf.Tensor, size: tf.Tensor) -> tf.Tensor:
+        return loaded.next_scores(ids, size)[0]
+
+    def read(ids: Sequence[int]) -> np.ndarray:
+        text.extend(ids)
+        row = np.full((1, length), loaded.tokenizer.pad_id, np.int32)
+        last = text[-length:]
+        row[0, : len(last)] = last
+        return score(tf.constant(row), tf.constant([len(last)])).numpy()
+
+    return read

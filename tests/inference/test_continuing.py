@@ -1,0 +1,163 @@
+"""Text that goes on, with memory and without it, and what is drawn."""
+
+
+import numpy as np
+import tensorflow as tf
+from absl.testing import absltest, parameterized
+
+import infoword_tf
+from infoword_tf.inference import continuing
+from tests import places
+from tests.export import workdirs
+
+TEXT = 'a list of names'
+
+
+class ChooseTest(parameterized.TestCase):
+    P = np.array([0.1, 0.4, 0.2, 0.1, 0.2])
+
+    @parameterized.parameters(
+        (1.0, [0.1, 0.4, 0.2, 0.1, 0.2]),
+        (0.99, [0.1, 0.4, 0.2, 0.1, 0.2]),
+        (0.9, [0.1 / 0.9, 0.4 / 0.9, 0.2 / 0.9, 0, 0.2 / 0.9]),
+        (0.7, [0, 0.5, 0.25, 0, 0.25]),
+        (0.6, [0, 2 / 3, 1 / 3, 0, 0]),
+        (0.5, [0, 2 / 3, 1 / 3, 0, 0]),
+        (0.4, [0, 1, 0, 0, 0]),
+        (1e-6, [0, 1, 0, 0, 0]),
+    )
+    def test_the_fewest_that_have_the_share(self, top_p, wanted):
+        found = continuing.likeliest(self.P - 1e-12, top_p - 1e-9)
+        np.testing.assert_allclose(found, wanted, atol=1e-9)
+
+    def test_a_number_decides(self):
+        log_p = np.log(self.P)
+        for number, piece in (
+            (0.0, 0), (0.099, 0), (0.101, 1), (0.499, 1), (0.501, 2),
+            (0.799, 3), (0.801, 4), (1 - 1e-9, 4),
+        ):  # fmt: skip
+            self.assertEqual(
+                continuing.choose(log_p, number, 1.0, 1.0), piece
+            )
+            self.assertEqual(continuing.choose(log_p, number, 0.0, 1.0), 1)
+
+    def test_temperature_sharpens(self):
+        """0.5 squares: of .01, .16, .04, .01, .04 in .26."""
+        log_p = np.log(self.P) + 7  # sums do not matter
+        numbers = (np.arange(2600) + 0.5) / 2600
+        found = [continuing.choose(log_p, n, 0.5, 1.0) for n in numbers]
+        np.testing.assert_array_equal(
+            np.bincount(found), [100, 1600, 400, 100, 400]
+        )
+
+    def test_what_cannot_be_is_never_drawn(self):
+        log_p = np.array([-1e30, 0.0, -1e30], np.float32)
+        for number in (0.0, 0.5, 1 - 1e-12):
+            self.assertEqual(continuing.choose(log_p, number, 2.0, 0.9), 1)
+
+
+class ContinuedTest(parameterized.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        cls.loaded = {}
+        folder = places.make()
+        for row, encoder in (
+            ('gpt', 'transformer'), ('transformer_xl', 'relative'),
+            ('mlm', 'transformer'),
+        ):  # fmt: skip
+            workdirs.write(folder / row, (row,), encoder, layers=2)
+            cls.loaded[row] = infoword_tf.load(folder / row)
+
+    def pieces(self, loaded, text=TEXT):
+        return loaded.tokenizer.tokenize([text])[0].numpy().tolist()
+
+    def by_hand(self, loaded, ids):
+        """log p [V] after all of some ids, read at once."""
+        ids = tf.constant([[loaded.tokenizer.sep_id, *ids]])
+        return loaded.next_scores(ids, [ids.shape[1]])[0].numpy()
+
+    @parameterized.parameters('gpt', 'transformer_xl')
+    def test_greedy_is_the_likeliest_after_all_that_came(self, row):
+        """A memory is as good as the text, as long as it holds it.
+
+        The model's holds 8, and the prompt is read at once.
+        """
+        loaded = self.loaded[row]
+        ids = self.pieces(loaded)[:3]
+        count = 5 if row == 'transformer_xl' else 12
+        found = continuing.continued(loaded, ids, count, temperature=0)
+        self.assertNotEmpty(found)
+        for i, piece in enumerate(found):
+            wanted = self.by_hand(loaded, [*ids, *found[:i]])
+            self.assertEqual(np.argmax(wanted), piece)
+
+    @parameterized.parameters('gpt', 'transformer_xl')
+    def test_the_same_seed_the_same_text(self, row):
+        loaded = self.loaded[row]
+        ids = self.pieces(loaded)
+        texts = [
+            continuing.continued(loaded, ids, 6, seed=seed)
+            for seed in (1, 1, 2)
+        ]
+        self.assertEqual(texts[0], texts[1])
+        self.assertNotEqual(texts[0], texts[2])
+
+    def test_a_text_longer_than_the_encoder(self):
+        loaded = self.loaded['gpt']
+        ids = self.pieces(loaded, TEXT + ' to be found' * 10)
+        self.assertGreater(len(ids), loaded.max_length)
+        (found,) = continuing.continued(loaded, ids, 1, temperature=0)
+        last = tf.constant([ids[-loaded.max_length :]])
+        scores = loaded.next_scores(last, [loaded.max_length])
+        self.assertEqual(found, int(np.argmax(scores)))
+
+    def test_next_pieces(self):
+        for row in ('gpt', 'transformer_xl'):
+            loaded = self.loaded[row]
+            wanted = self.by_hand(loaded, self.pieces(loaded))
+            found = loaded.next_pieces(TEXT, 4)
+            names = loaded.tokenizer.vocabulary
+            order = np.argsort(-wanted)[:4]
+            self.assertEqual([p for p, _ in found], [names[i] for i in order])
+            np.testing.assert_allclose(
+                [score for _, score in found], wanted[order], atol=1e-5
+            )
+            self.assertAlmostEqual(np.exp(wanted).sum(), 1, places=5)
+            for special in ('[PAD]', '[CLS]', '[MASK]'):
+                self.assertLess(wanted[names.index(special)], -1e29)
+            self.assertGreater(wanted[names.index('[SEP]')], -100)
+        self.assertLen(loaded.next_pieces('', 3), 3)
+
+    def test_ends_with_the_document(self):
+        loaded = self.loaded['gpt']
+        bias = loaded.model.objectives['gpt'].piece_bias
+        before = bias.numpy()
+        try:
+            bias.assign(np.eye(len(before))[loaded.tokenizer.sep_id] * 1e4)
+            self.assertEmpty(continuing.continued(loaded, [], 9))
+        finally:
+            bias.assign(before)
+
+    def test_a_row_that_cannot(self):
+        loaded = self.loaded['mlm']
+        for ask in (
+            lambda: continuing.continued(loaded, [], 3),
+            lambda: loaded.next_pieces('text'),
+        ):
+            with self.assertRaisesRegex(ValueError, 'mlm score no next piece'):
+                ask()
+
+    @parameterized.parameters('gpt', 'transformer_xl')
+    def test_no_place_sees_what_comes_after_it(self, row):
+        loaded = self.loaded[row]
+        random = np.random.default_rng(0)
+        ids = random.integers(5, 300, (2, 12)).astype(np.int32)
+        ids[1, :7] = ids[0, :7]
+        one, two = loaded.states(tf.constant(ids), [12, 12]).numpy()
+        np.testing.assert_allclose(one[:7], two[:7], atol=1e-6)
+        self.assertGreater(np.abs(one[7:] - two[7:]).max(), 1e-3)
+
+
+if __name__ == '__main__':
+    absltest.main()
