@@ -33,6 +33,7 @@ NOTHING_NEW = (
     'mlm', 'nsp', 'bert_nce', 'bert_nce_drop_hits', 'dim', 'infoword', 'ict',
     'infoword_nsp', 'mlm_nsp_nce', 'dim_scaled', 'plm_strict',
     'dim_one_mask', 'transformer_xl',  # as published: ReLU too
+    'elmo_sampled',
     # A mix, both ways, choices and three poolers are of one head.
     'label', 'label_mlm', 'score_mix', 'score_lookup', 'score_relative',
 )  # fmt: skip

@@ -3,11 +3,13 @@
     row             a                            b          candidates
     transformer_xl  prefix, memory included      next word  the whole vocabulary
     rnn_lm          prefix                       next word  the whole vocabulary
+    elmo            what comes before, or after  next word, or the one before
 
 g_omega is the state of a causal encoder at the last word of the prefix, g_psi
 its input embedding, f(a, b) their dot product plus a bias of each word (Dai et
 al. 2019; Mikolov et al. 2010; Kong et al. 2019, §3.1 names language models as
-instances). `rnn_lm` may have a table of its own for g_psi. A word is a piece
+instances). `rnn_lm` may have a table of its own for g_psi; `elmo` has one, for
+both directions (Peters et al. 2018, Eq. 1). A word is a piece
 of the tokenizer. All places are scored.
 
 Glossary of shapes: B rows, T tokens, D width, V vocabulary.
@@ -15,6 +17,8 @@ Glossary of shapes: B rows, T tokens, D width, V vocabulary.
 
 from collections.abc import Mapping
 from typing import Any
+
+from keras import ops
 
 from infoword_tf.objectives import infonce
 from infoword_tf.objectives.objective import Batch, Vector
@@ -29,6 +33,12 @@ def vector(settings: Mapping[str, Any]) -> Vector:
     """The mean; a causal encoder knows a text at its end alone."""
     del settings
     return Vector(layout='end')
+
+
+def mixed_vector(settings: Mapping[str, Any]) -> Vector:
+    """The mean over tokens and layers: of a model that reads both ways."""
+    del settings
+    return Vector(pooling='mix', layout='end')
 
 
 class NextPieces(VocabularyPieces):
@@ -80,6 +90,35 @@ class RecurrentPieces(NextPieces):
     def table(self) -> Any:
         """[V, D] float32, g_psi of every piece."""
         return super().table if self.tied else self.piece_table
+
+
+class Neighbours(VocabularyPieces):
+    """`elmo`: the word after each place, and the one before it."""
+
+    def build(self) -> None:
+        """Makes the table and the bias of each piece, of both directions."""
+        super().build()
+        self.piece_table = piece_table(self, self.encoder.width // 2)
+
+    @property
+    def table(self) -> Any:
+        """[V, D / 2] float32, g_psi of every piece."""
+        return self.piece_table
+
+    def score(
+        self, batch: Batch, candidates: Drawn | None
+    ) -> infonce.Outcome:
+        """Cross-entropy; the mean over the pairs of both directions."""
+        view = batch.views['neighbours']
+        halves = ops.split(batch.states('neighbours'), 2, axis=-1)
+        return self.among(
+            candidates,
+            batch,
+            view,
+            ops.concatenate(halves, axis=1),  # [B, 2 T, D / 2]
+            view.measured[self.row],
+            self.piece_bias,
+        )
 
 
 def piece_table(row: VocabularyPieces, width: int) -> Any:

@@ -7,7 +7,7 @@ from infoword_tf.views.masked import JOINED, MASKED
 from infoword_tf.views.negatives import NEGATIVES
 from infoword_tf.views.ngrams import NGRAMS
 from infoword_tf.views.permuted import PERMUTED
-from infoword_tf.views.streams import STREAMED
+from infoword_tf.views.streams import NEIGHBOURS, STREAMED
 from infoword_tf.views.view import (
     Draw,
     Reads,
@@ -26,6 +26,7 @@ VIEWS: dict[str, ViewSpec] = {
     'passage': PASSAGE,
     'sentence': SENTENCE,
     'streamed': STREAMED,
+    'neighbours': NEIGHBOURS,
     'permuted': PERMUTED,
     'examples': EXAMPLES,
 }

@@ -31,6 +31,7 @@ OVER_VOCABULARY = (
     ('transformer_xl', 'transformer_xl'),
     ('rnn_lm', 'rnn_lm'),
     ('rnn_lm_gru', 'rnn_lm'),
+    ('elmo', 'elmo'),
     ('plm', 'plm'),
 )
 NEVER = -30.0  # log p of a piece that does not occur
