@@ -245,6 +245,9 @@ class Work:
             if self.encoder == 'relative':
                 found += self._relative(name, view, b, t, asking)
                 continue
+            if self.encoder in ('rnn', 'elmo'):
+                found += 3 * self._recurrent(view)
+                continue
             found += 3 * (self.layers - 1) * block_operations(
                 b, t, t, self.width
             ) + 3 * block_operations(b, t, asking, self.width)
@@ -279,6 +282,53 @@ class Work:
             else block(content=asking, queries=0)
         )
 
+    def _recurrent(self, view: View) -> int:
+        """Forward operations of a pass of the encoders `rnn` and `elmo`."""
+        sizes, d = self._sizes, self.width
+        if self.encoder == 'rnn':
+            gates = {'lstm': 4, 'gru': 3, 'plain': 1}[sizes['cell']]
+            return 2 * view.ids.size * self.layers * 2 * d * gates * d
+        p, cells = d // 2, sizes['inner_width']
+        direction = 2 * p * 4 * cells + cells * p
+        found = view.ids.size * self.layers * 2 * direction
+        return 2 * (found + self._pieces_read(view) * self._characters())
+
+    @property
+    def _sizes(self) -> dict[str, Any]:
+        """All arguments of the encoder, its defaults too."""
+        from infoword_tf.encoders import ENCODERS
+
+        given = self.resolved.encoder.arguments
+        return ENCODERS[self.encoder](**given).arguments
+
+    def _pieces_read(self, view: View) -> int:
+        """How many pieces `elmo` reads of a view, as it computes them."""
+        from infoword_tf.encoders.elmo import SHARES
+
+        sizes = (
+            min(self.vocab_size, math.ceil(share * view.ids.size))
+            for share in SHARES
+        )
+        count = len(np.unique(view.ids))
+        return next(size for size in sizes if size >= count)
+
+    def _characters(self) -> int:
+        """Multiplications of `elmo` for each piece that it reads."""
+        from infoword_tf.encoders.elmo import spelled
+
+        sizes = self._sizes
+        filters, width = sizes['filters'], sizes['character_width']
+        characters = spelled(self.specials, sizes['characters']).shape[1]
+        total = sum(filters)
+        return (
+            sum(
+                (characters - n + 1) * n * width * count
+                for n, count in enumerate(filters, 1)
+            )
+            + sizes['highways'] * total * 2 * total
+            + total * (self.width // 2)
+        )
+
     def score_operations(
         self, row: str, batch: Mapping[str, View]
     ) -> int:
@@ -289,6 +339,8 @@ class Work:
             batch: what `make_views` gives.
         """
         b, d = self.batch_size, self.width
+        if row == 'elmo':  # of both directions
+            d //= 2
         if row == 'nsp':  # pooler and two classes
             return 2 * b * d * (d + 2)
         if row == 'nsp_nce':  # psi and the true and three other pairs

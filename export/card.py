@@ -21,6 +21,7 @@ _ENCODERS = {
     'relative': 'relative-position transformer encoder',
     'lookup': 'table of embeddings',
     'rnn': 'recurrent encoder',
+    'elmo': 'recurrent encoder of both directions over characters',
 }
 _POOLINGS = {
     'mean': 'the mean of the states of all tokens, special pieces included',
@@ -28,6 +29,7 @@ _POOLINGS = {
     'words': 'the mean of all states with learned weights, and beside it that '
     'of word vectors, rare ones first',
     'first_last': 'the mean of the states of the first and the last layer',
+    'mix': 'the mean of the states of all layers',
     'last': 'the state of its last token',
     'max': 'the maximum of the states of all tokens, number by number',
     'by_position': 'the mean of all states with weights 1, 2, 3, ...',

@@ -29,12 +29,13 @@ CORE = frozenset("""
     Mean MergeV2Checkpoints Min Minimum Mul Neg NoOp NotEqual Pack Pad
     PadV2 PartitionedCall Placeholder Prod RaggedGather RaggedRange
     RaggedTensorToTensor Range ReadVariableOp RealDiv ReduceJoin Relu
-    Reshape RestoreV2 Rsqrt SaveV2 Select SelectV2 Shape ShardedFilename
-    Sigmoid Size Slice Softmax Split SplitV Sqrt Square Squeeze
+    Reshape RestoreV2 ReverseV2 Rsqrt SaveV2 Select SelectV2 Shape
+    ShardedFilename Sigmoid Size Slice Softmax Split SplitV Sqrt Square Squeeze
     StatefulPartitionedCall StatelessIf StatelessWhile StaticRegexFullMatch
     StaticRegexReplace StopGradient StridedSlice StringJoin StringLength
     StringLower StringSplitV2 Sub Substr Sum Tanh TensorListConcatV2
-    TensorListReserve TensorListSetItem TensorScatterUpdate Tile TopKV2
+    TensorListFromTensor TensorListGetItem TensorListReserve
+    TensorListSetItem TensorListStack TensorScatterUpdate Tile TopKV2
     Transpose UnicodeDecodeWithOffsets Unique Unpack UnsortedSegmentMax
     UnsortedSegmentMin UpperBound VarHandleOp Where While ZerosLike
 """.split())

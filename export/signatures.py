@@ -504,7 +504,9 @@ def _narrow(loaded: Loaded) -> dict[str, tf.Variable]:
     dtype = loaded.encoder.compute_dtype
     if dtype == 'float32':
         return {}
-    table = loaded.encoder.embedding_table
+    table = loaded.model.variables.get('encoder/word_embeddings')
+    if table is None:  # characters are read
+        return {}
     return {
         table.path: tf.Variable(
             tf.cast(table.value, dtype), trainable=False, name='embeddings'

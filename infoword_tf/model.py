@@ -97,6 +97,7 @@ class Model:
                 dtype=config.precision,
                 name=name,
             )
+            encoder.spell(specials)
             encoder.build()
             self.encoders[name] = encoder
         self.objectives: dict[str, Objective] = {}

@@ -10,6 +10,8 @@ SIZES: dict[str, dict[str, int]] = {
     'medium': {'layers': 8, 'width': 512, 'heads': 8},
     'base': {'layers': 12, 'width': 768, 'heads': 12},
     'large': {'layers': 24, 'width': 1024, 'heads': 16},
+    # Peters et al. 2018, both directions.
+    'elmo': {'layers': 2, 'width': 1024, 'heads': 16},
 }
 
 # Encoders that are another size than tiny where none is asked for.

@@ -57,7 +57,8 @@ flags.DEFINE_enum(
     'masking', None, ['spans', 'words', 'tokens'], 'What is masked; by '
     'default what the rows want, else tokens.')
 flags.DEFINE_string(
-    'size', None, 'tiny, mini, small, medium, base or large; tiny by default.')
+    'size', None, 'tiny, mini, small, medium, base, large or elmo; tiny by '
+    'default.')
 flags.DEFINE_integer(
     'width', None, 'Of vectors of the encoder lookup; 256 by default.',
     lower_bound=1)

@@ -405,6 +405,8 @@ class ExactResumeTest(parameterized.TestCase):
         ('pairs', '--objectives=bert_nce:1,nsp_nce:1',
          '--tokenizer=sentencepiece'),
         ('memory', '--objectives=transformer_xl', '--memory_length=8'),
+        ('state', '--objectives=rnn_lm'),
+        ('directions', '--objectives=elmo', '--precision=mixed_bfloat16'),
     )  # fmt: skip
     def test_the_same_bytes(self, *more):
         folder = pathlib.Path(self.create_tempdir().full_path)

@@ -49,6 +49,13 @@ ENCODERS: dict[str, dict[str, Any]] = {
     },
     'lookup': {'vocab_size': V, 'width': 16, 'max_length': POSITIONS},
     'rnn': {'vocab_size': V, 'width': 16, 'max_length': POSITIONS},
+    'elmo': {
+        'vocab_size': V,
+        'width': 16,
+        'inner_width': 24,
+        'filters': [3, 4, 5],
+        'max_length': POSITIONS,
+    },
     'relative': {
         'vocab_size': V,
         'width': 16,
@@ -182,6 +189,10 @@ CASES: dict[str, Case] = {
     ),
     'rnn_lm_plain': Case(
         'rnn_lm', encoder='rnn', settings={'rnn_lm.cell': 'plain'}
+    ),
+    'elmo': Case('elmo', encoder='elmo', layers=2),
+    'elmo_sampled': Case(
+        'elmo', encoder='elmo', settings={'elmo.sampled': 24}
     ),
     'plm': Case('plm', encoder='relative', layers=2),
     'plm_strict': Case(

@@ -1,5 +1,6 @@
 """Encoders: g_omega of the table. An encoder takes inputs, returns states."""
 
+from infoword_tf.encoders.elmo import Elmo
 from infoword_tf.encoders.encoder import Encoded, Encoder, Inputs
 from infoword_tf.encoders.lookup import Lookup
 from infoword_tf.encoders.relative import Memory, RelativeTransformer
@@ -11,10 +12,12 @@ ENCODERS: dict[str, type[Encoder]] = {
     'relative': RelativeTransformer,
     'lookup': Lookup,
     'rnn': Rnn,
+    'elmo': Elmo,
 }
 
 __all__ = [
     'ENCODERS',
+    'Elmo',
     'Encoded',
     'Encoder',
     'Inputs',

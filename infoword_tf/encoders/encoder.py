@@ -9,6 +9,8 @@ from typing import Any, NamedTuple
 import keras
 from keras import ops
 
+from infoword_tf.views import Specials
+
 Tensor = Any
 
 
@@ -100,6 +102,12 @@ class Encoder(keras.layers.Layer):
         self.vocab_size = arguments['vocab_size']
         self.max_length = arguments['max_length']
         self.depth = arguments.get('layers', 0)
+
+    def spell(self, specials: Specials) -> None:
+        """Says what pieces look like, to an encoder that reads characters.
+
+        Before it computes; most encoders know pieces by their numbers.
+        """
 
     def make_embedding_table(self) -> None:
         """Makes `embedding_table`, whose path says whose it is."""

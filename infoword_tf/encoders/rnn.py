@@ -7,6 +7,7 @@ et al. 2014 for the places of dropout: never in time).
 Glossary of shapes: B rows, T tokens, Q places, D width, L layers.
 """
 
+import math
 from typing import Any
 
 from keras import ops
@@ -61,6 +62,7 @@ class Rnn(Encoder):
             'rate': rate,
         }
         super().__init__(arguments, dtype=dtype, name=name)
+        self.autocast = False  # a state stays float32
         self.rate = rate
         self.blocks = [
             Recurrent(cell, width, dtype=dtype, name=f'layer_{i}')
@@ -101,7 +103,10 @@ class Rnn(Encoder):
             for site in range(len(self.blocks) + 1)
         ]
         keep = begins_anew(inputs.block_ids)
-        x = ops.cast(self.lookup(inputs.ids), self.compute_dtype)
+        # Of deviation 0.55 at first, whatever the width: what is much smaller
+        # leaves all gates where they are, and hardly anything to learn from.
+        x = self.lookup(inputs.ids) * math.sqrt(self.width)
+        x = ops.cast(x, self.compute_dtype)
         layers, new = [x], []
         for i, block in enumerate(self.blocks):
             x, own = block(
@@ -126,13 +131,19 @@ class Rnn(Encoder):
         )
 
 
-def begins_anew(block_ids: Tensor | None) -> Tensor | None:
-    """[B, T] -> [T, B, 1] float32: 0 where a block begins within a row."""
+def begins_anew(
+    block_ids: Tensor | None, backward: bool = False
+) -> Tensor | None:
+    """[B, T] -> [T, B, 1] float32: 0 where a block begins within a row.
+
+    Backward, where it ends.
+    """
     if block_ids is None:
         return None
     same = ops.equal(block_ids[:, 1:], block_ids[:, :-1])
     same = ops.cast(ops.transpose(same), 'float32')
-    return ops.pad(same, ((1, 0), (0, 0)), constant_values=1.0)[:, :, None]
+    ends = (0, 1) if backward else (1, 0)
+    return ops.pad(same, (ends, (0, 0)), constant_values=1.0)[:, :, None]
 
 
 def stacked(states: list[dict[str, Tensor]]) -> dict[str, Tensor]:

@@ -232,7 +232,7 @@ class Loaded:
         self,
         ids: Tensor,
         lengths: Tensor,
-        layers: Sequence[int] | None = None,
+        layers: Sequence[int] | str | None = None,
         places: Tensor | None = None,
         second: Tensor | None = None,
     ) -> Tensor:
@@ -242,7 +242,8 @@ class Loaded:
             ids: [B, T] int32, with specials.
             lengths: [B] int32; what follows in a row is padding.
             layers: of which layers the mean is taken, 0 the embeddings, -1
-                or L the last; None: the last.
+                or L the last; 'mix': of all, with the weights that a row has
+                learned for them, else alike (ELMo); None: the last.
             places: [B, Q] int32, or None for all.
             second: [B] int32, where the second of two texts begins; None:
                 there is one.
@@ -254,9 +255,19 @@ class Loaded:
         encoded = self._encoded(ids, lengths, every, places, second)
         if layers is None:
             return ops.cast(encoded.states, 'float32')
-        chosen = [ops.cast(encoded.layers[i], 'float32') for i in layers]
-        mean = sum(chosen) / len(chosen)
+        if layers == 'mix':
+            mean = self._mix(encoded.layers)
+        else:
+            chosen = [ops.cast(encoded.layers[i], 'float32') for i in layers]
+            mean = sum(chosen) / len(chosen)
         return mean if places is None else take(mean, places)
+
+    def _mix(self, layers: Sequence[Tensor]) -> Tensor:
+        """L + 1 times [B, T, D] -> [B, T, D] float32."""
+        for objective in self.model.objectives.values():
+            if getattr(objective, 'mix', None) is not None:
+                return objective.mix(layers)
+        return sum(ops.cast(x, 'float32') for x in layers) / len(layers)
 
     def _encoded(
         self,
@@ -297,7 +308,7 @@ class Loaded:
         ids: Tensor,
         lengths: Tensor,
         pooling: str | None = None,
-        layers: Sequence[int] | None = None,
+        layers: Sequence[int] | str | None = None,
     ) -> Tensor:
         """One vector for each text; graph or eager, any shape.
 
@@ -305,10 +316,10 @@ class Loaded:
             ids, lengths, layers: as in `states`.
             pooling: 'cls', 'last', 'mean', 'max', 'by_position' (the mean with
                 weights 1, 2, 3, ...), 'weighted' (weights that a row has
-                learned), 'first_last' (the mean over layers 1 and L) or
-                'words' (weighted, and beside it a row's words); None: the
-                config's, with the layers over it and the length 1 that the
-                config may ask for.
+                learned), 'first_last' (the mean over layers 1 and L), 'mix'
+                (over all layers, see `states`) or 'words' (weighted, and
+                beside it a row's words); None: the config's, with the layers
+                over it and the length 1 that the config may ask for.
 
         Returns:
             [B, `vector_width`] float32.
@@ -324,6 +335,8 @@ class Loaded:
         row = self._pooling_row(pooling)
         if pooling == 'first_last':
             layers = (1, -1) if layers is None else layers
+        if pooling == 'mix':
+            layers = 'mix' if layers is None else layers
         if pooling in ('cls', 'last'):
             return self._summary(
                 ids, lengths, layers, pooling == 'cls' and self.layout.first
@@ -638,9 +651,9 @@ class Loaded:
         layers: Sequence[int] | None = None,
     ) -> Any:
         """`embed` as one graph for all shapes: (ids, lengths) -> [B, D]."""
-        return self._traced(
-            pooling, None if layers is None else tuple(layers)
-        )
+        if layers not in (None, 'mix'):
+            layers = tuple(layers)
+        return self._traced(pooling, layers)
 
     # ----------------------------------------------------------- strings
 
@@ -679,7 +692,7 @@ class Loaded:
         pooling: str | None = None,
         normalize: bool = False,
         progress: bool = True,
-        layers: Sequence[int] | int | None = None,
+        layers: Sequence[int] | int | str | None = None,
         prompt: str | None = None,
     ) -> np.ndarray:
         """Vectors of texts, in their order.
@@ -713,7 +726,7 @@ class Loaded:
             raise TypeError('encode takes a list of texts, this is one string')
         if isinstance(layers, int):
             layers = (layers,)
-        for layer in layers or ():
+        for layer in () if layers in (None, 'mix') else layers:
             depth = self.encoder.depth
             if not -depth - 1 <= layer <= depth:
                 raise ValueError(f'layer {layer}: there are 0 to {depth}')

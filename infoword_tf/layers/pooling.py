@@ -13,7 +13,7 @@ from keras import ops
 Tensor = Any
 POOLINGS = (
     'cls', 'last', 'mean', 'max', 'by_position', 'weighted', 'first_last',
-    'words',
+    'words', 'mix',
 )  # fmt: skip
 LEARNED = ('weighted', 'words')  # with weights of a row
 COMMON = 1e-3  # a piece of this frequency weighs half as much as a rare one

@@ -48,16 +48,17 @@ class Cell(NamedTuple):
         gates: G, how many times H wide z is.
         saved: how many times H wide is what the backward pass needs.
         has_cells: whether c goes on beside h.
+        two: whether z and h U have gradients of their own.
         forward: (z, h U, h, c, clip) -> h' without projection, c', saved;
             c is None where there is none.
         backward: (saved, h, c, c', gradients of h' and c', clip) -> of z, of
-            h U (the same tensor where it is the same), of h beside that, of
-            c; None for 0.
+            h U, of h beside that, of c; None for 0.
     """
 
     gates: int
     saved: int
     has_cells: bool
+    two: bool
     forward: Callable[..., tuple]
     backward: Callable[..., tuple]
 
@@ -121,9 +122,11 @@ def _lstm_back(saved, h, c, new_c, d_out, d_c, clip):
 
 
 CELLS = {
-    'lstm': Cell(4, 4, True, compiled(_lstm), compiled(_lstm_back)),
-    'gru': Cell(3, 4, False, compiled(_gru), compiled(_gru_back)),
-    'plain': Cell(1, 1, False, compiled(_plain), compiled(_plain_back)),
+    'lstm': Cell(4, 4, True, False, compiled(_lstm), compiled(_lstm_back)),
+    'gru': Cell(3, 4, False, True, compiled(_gru), compiled(_gru_back)),
+    'plain': Cell(
+        1, 1, False, False, compiled(_plain), compiled(_plain_back)
+    ),
 }
 # Numbers of a kernel up to which the whole loop is one XLA kernel. Beyond,
 # oneDNN's products are faster than XLA's by more than its loop costs.
@@ -164,9 +167,10 @@ def _loop(z, h, c, keep, kernel, bias, projection, *, cell, clip, saved):
 
     def step(carry, given):
         h, *cells = carry[: 1 + cell.has_cells]
-        z, *keep = given
-        if keep:
-            h, cells = h * keep[0], [c * keep[0] for c in cells]
+        z = given
+        if keep is not None:
+            z, old = given[:, :-1], given[:, -1:]
+            h, cells = h * old, [c * old for c in cells]
         product = _times(h, kernel)
         if bias is not None:
             product = product + bias
@@ -181,7 +185,8 @@ def _loop(z, h, c, keep, kernel, bias, projection, *, cell, clip, saved):
     if saved:
         width = cell.saved * kernel.shape[1] // cell.gates
         start += (ops.zeros((h.shape[0], width), 'float32'),)
-    given = (z,) if keep is None else (z, keep)
+    # One array: of several Keras wants to know how long they are.
+    given = z if keep is None else ops.concatenate([z, keep], axis=-1)
     # Known, where it is: XLA wants to know how much the loop stores.
     return ops.scan(step, start, given, length=z.shape[0])[1]
 
@@ -197,7 +202,6 @@ def _loop_back(
         clipping of h', where it is projected: [T, B, D].
     """
     own = CELLS[cell]
-    two = cell == 'gru'
 
     def step(carry, given):
         d_h, *d_cells = carry[: 1 + own.has_cells]
@@ -217,7 +221,8 @@ def _loop_back(
         if given:  # keep
             d_h = d_h * given[0]
             d_c = None if d_c is None else d_c * given[0]
-        found = (d_h,) + (d_c,) * own.has_cells + (d_z,) + (d_product,) * two
+        found = (d_h,) + (d_c,) * own.has_cells
+        found += (d_z,) + (d_product,) * own.two
         if projection is not None:
             found += (d_projected,)
         return found, found
@@ -228,7 +233,7 @@ def _loop_back(
     if c is not None:
         inputs += [cells, _before(c, cells, keep)]
         start.append(ops.zeros_like(c))
-    start += [ops.zeros((rows, wide), 'float32')] * (1 + two)
+    start += [ops.zeros((rows, wide), 'float32')] * (1 + own.two)
     if projection is not None:
         start.append(ops.zeros_like(h))
     if keep is not None:
@@ -324,7 +329,7 @@ def recur(
                 d_states, h, c, keep, states, cells[0] if cells else None,
                 saved, kernel, own_projection, cell=cell, clip=clip,
             )  # fmt: skip
-            d_product = more.pop(0) if cell == 'gru' else d_z
+            d_product = more.pop(0) if CELLS[cell].two else d_z
             before = _before(h, states, keep)
             found = [d_z, _product(before, d_product, kernel.dtype, dtype)]
             if own_bias is not None:
@@ -382,7 +387,8 @@ class Recurrent(keras.layers.Layer):
             raise ValueError(f'cell is one of {", ".join(CELLS)}, not {cell!r}')
         if cells is not None and cell != 'lstm':
             raise ValueError(f'the cell {cell} has no projection')
-        super().__init__(dtype=dtype, name=name)
+        # A state stays float32.
+        super().__init__(dtype=dtype, name=name, autocast=False)
         self.cell, self.width, self.cells = cell, width, cells
         self.clip, self.backward = clip, backward
 

@@ -28,7 +28,7 @@ from infoword_tf.objectives.distill import (
 )
 from infoword_tf.objectives.embed import Distance, Vectors
 from infoword_tf.objectives.label import Labels, Scores
-from infoword_tf.objectives.lm import NextPieces, RecurrentPieces
+from infoword_tf.objectives.lm import Neighbours, NextPieces, RecurrentPieces
 from infoword_tf.objectives.mlm import MaskedPieces, NcePieces
 from infoword_tf.objectives.nsp import NextSentence, NextSentenceNce
 from infoword_tf.objectives.objective import (
@@ -243,6 +243,17 @@ TABLE: dict[str, Row] = {
             'sampled': SAMPLED,
         },
         vector=lm.vector,
+    ),
+    'elmo': Row(
+        objective=Neighbours,
+        a='what comes before, or after',
+        b='next word, or the one before',
+        relation='a word and all text on one side of it (ELMo)',
+        candidates='vocabulary',
+        views={'neighbours': Reads('text')},
+        encoders={'elmo': {}},
+        settings={'sampled': SAMPLED},
+        vector=lm.mixed_vector,
     ),
     'plm': Row(
         objective=PermutedPieces,

@@ -4,14 +4,16 @@
     gpt             prefix of T words at most    next word  the vocabulary
     transformer_xl  prefix, memory included      next word  the vocabulary
     rnn_lm          prefix                       next word  the vocabulary
+    elmo            what comes before, or after  next word, or the one before
 
 g_omega is the state of a causal encoder at the last word of the prefix, g_psi
 its input embedding, f(a, b) their dot product plus a bias of each word (Radford
 et al. 2018, who have no bias; Dai et al. 2019; Mikolov et al. 2010; Kong et al.
 2019, §3.1 names language models as instances). `rnn_lm` may have a table of its
-own for g_psi. A word is a piece of the tokenizer. All places are scored, each
-word of the text once: rows of `gpt` read on where those of the step before
-ended, too, but without what was there.
+own for g_psi; `elmo` has one, for both directions (Peters et al. 2018, Eq. 1).
+A word is a piece of the tokenizer. All places are scored, each word of the text
+once: rows of `gpt` read on where those of the step before ended, too, but
+without what was there.
 
 Glossary of shapes: B rows, T tokens, D width, V vocabulary.
 """
@@ -34,6 +36,12 @@ def vector(settings: Mapping[str, Any]) -> Vector:
     """The mean; a causal encoder knows a text at its end alone."""
     del settings
     return Vector(layout='end')
+
+
+def mixed_vector(settings: Mapping[str, Any]) -> Vector:
+    """The mean over tokens and layers: of a model that reads both ways."""
+    del settings
+    return Vector(pooling='mix', layout='end')
 
 
 class NextPieces(VocabularyPieces):
@@ -91,6 +99,35 @@ class RecurrentPieces(NextPieces):
     def table(self) -> Any:
         """[V, D] float32, g_psi of every piece."""
         return super().table if self.tied else self.piece_table
+
+
+class Neighbours(VocabularyPieces):
+    """`elmo`: the word after each place, and the one before it."""
+
+    def build(self) -> None:
+        """Makes the table and the bias of each piece, of both directions."""
+        super().build()
+        self.piece_table = piece_table(self, self.encoder.width // 2)
+
+    @property
+    def table(self) -> Any:
+        """[V, D / 2] float32, g_psi of every piece."""
+        return self.piece_table
+
+    def score(
+        self, batch: Batch, candidates: Drawn | None
+    ) -> infonce.Outcome:
+        """Cross-entropy; the mean over the pairs of both directions."""
+        view = batch.views['neighbours']
+        halves = ops.split(batch.states('neighbours'), 2, axis=-1)
+        return self.among(
+            candidates,
+            batch,
+            view,
+            ops.concatenate(halves, axis=1),  # [B, 2 T, D / 2]
+            view.measured[self.row],
+            self.piece_bias,
+        )
 
 
 def piece_table(row: VocabularyPieces, width: int) -> Any:

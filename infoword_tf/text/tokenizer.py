@@ -114,8 +114,14 @@ class Tokenizer(tf.Module, abc.ABC):
 
     @property
     def specials(self) -> Specials:
-        """What views and objectives need to know."""
-        return Specials(self.cls_id, self.sep_id, self.mask_id, len(self))
+        """What views, objectives and encoders need to know."""
+        return Specials(
+            self.cls_id,
+            self.sep_id,
+            self.mask_id,
+            len(self),
+            self.vocabulary,
+        )
 
     def __len__(self) -> int:
         """V."""

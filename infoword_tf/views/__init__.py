@@ -7,7 +7,7 @@ from infoword_tf.views.masked import JOINED, MASKED
 from infoword_tf.views.negatives import NEGATIVES
 from infoword_tf.views.ngrams import NGRAMS
 from infoword_tf.views.permuted import PERMUTED
-from infoword_tf.views.streams import STREAMED
+from infoword_tf.views.streams import NEIGHBOURS, STREAMED
 from infoword_tf.views.view import (
     Draw,
     Reads,
@@ -27,6 +27,7 @@ VIEWS: dict[str, ViewSpec] = {
     'passage': PASSAGE,
     'sentence': SENTENCE,
     'streamed': STREAMED,
+    'neighbours': NEIGHBOURS,
     'permuted': PERMUTED,
     'words': WORDS,
     'examples': EXAMPLES,

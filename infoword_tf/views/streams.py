@@ -1,4 +1,5 @@
-"""The view `streamed`: text as it stands, which goes on in the next step.
+"""Views `streamed`, `neighbours`: text as it stands, which goes on in the next
+step.
 
 Glossary of shapes: B rows, n tokens that a row reads in a step, T tokens.
 """
@@ -75,6 +76,40 @@ def streamed(
     )
 
 
+def neighbours(
+    streams: Streams,
+    draw: None,
+    rows: Mapping[str, str],
+    specials: Specials,
+) -> View:
+    """The same text, of which each token has two b: a and b of `elmo`.
+
+    The targets [B, 2 T] are the token that comes next, of every place, and
+    then the one before it. What is before the first place is of no weight: it
+    was read in another step.
+
+    Raises:
+        ValueError: as `streamed`.
+    """
+    view = streamed(streams, draw, rows, specials)
+    before = np.roll(streams.ids, 1, axis=1)
+    there = ~np.isin(before, (specials.cls_id, specials.mask_id))
+    there[:, 0] = False
+    measured = before != specials.sep_id
+
+    def both(following: dict[str, Any], preceding: np.ndarray) -> dict:
+        return {
+            row: np.hstack([x, preceding.astype(x.dtype)])
+            for row, x in following.items()
+        }
+
+    return view._replace(
+        targets=both(view.targets, before),
+        weights=both(view.weights, there),
+        measured=both(view.measured, measured),
+    )
+
+
 def reading(length: int, settings: Mapping[str, Any]) -> dict[str, Any]:
     """How the source is read: T tokens, none of them twice."""
     del settings
@@ -82,3 +117,4 @@ def reading(length: int, settings: Mapping[str, Any]) -> dict[str, Any]:
 
 
 STREAMED = ViewSpec(make=streamed, source='streams', reading=reading)
+NEIGHBOURS = ViewSpec(make=neighbours, source='streams', reading=reading)

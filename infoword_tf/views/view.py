@@ -9,7 +9,7 @@ Glossary of shapes: B sequences, T tokens with specials, P places, K texts of a
 sequence.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -77,12 +77,20 @@ class View(NamedTuple):
 
 
 class Specials(NamedTuple):
-    """What views need to know of the vocabulary."""
+    """What views and encoders need to know of the vocabulary.
+
+    Attributes:
+        cls_id, sep_id, mask_id: of special pieces.
+        size: V.
+        pieces: as they are written, in the order of their ids; none where
+            nobody knows.
+    """
 
     cls_id: int
     sep_id: int
     mask_id: int
     size: int
+    pieces: Sequence[str] = ()
 
 
 class Draw(NamedTuple):

@@ -31,7 +31,7 @@ def make_ids(*shape, seed=0):
 class RnnTest(parameterized.TestCase):
     def test_is_layers_of_keras(self):
         encoder, ids = make_encoder(), make_ids(B, T)
-        x = tf.gather(encoder.embedding_table.value, ids)
+        x = tf.gather(encoder.embedding_table.value, ids) * D**0.5
         layers = [x]
         for block in encoder.blocks:
             theirs = keras.layers.LSTM(D, return_sequences=True)

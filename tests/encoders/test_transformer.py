@@ -64,7 +64,8 @@ class SizeTest(parameterized.TestCase):
 
     def test_every_size_is_counted(self):
         self.assertEqual(
-            list(SIZES), ['tiny', 'mini', 'small', 'medium', 'base', 'large']
+            list(SIZES),
+            ['tiny', 'mini', 'small', 'medium', 'base', 'large', 'elmo'],
         )
 
     def test_heads_are_64_wide(self):

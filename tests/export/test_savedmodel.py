@@ -166,6 +166,9 @@ class SignaturesTest(parameterized.TestCase):
         ('transformer', 'dim', 'first_last', 2),
         ('lookup', 'ict', 'weighted'),
         ('transformer', 'ict', 'words', 1, {'ict.words': 40}),
+        ('rnn', 'rnn_lm', 'last', 2),
+        ('rnn', 'rnn_lm', 'mean', 1, {'rnn_lm.cell': 'gru'}),
+        ('elmo', 'elmo', 'mix', 2),
     )
     def test_other_encoders_rows_and_poolings(
         self, encoder, row, pooling, layers=1, settings=None

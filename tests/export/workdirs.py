@@ -121,7 +121,11 @@ def write(
     )
     small = {'width': width}
     if encoder != 'lookup':
-        small |= {'layers': layers, 'heads': 2}
+        small |= {'layers': layers}
+    if 'heads' in resolved.encoder.arguments:
+        small |= {'heads': 2}
+    if encoder == 'elmo':
+        small |= {'inner_width': 24, 'filters': [3, 4, 5]}
     config = resolved.config(
         len(tokenizer),
         TokenizerConfig(kind, lower_case=True),

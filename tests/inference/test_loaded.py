@@ -15,6 +15,7 @@ import infoword_tf
 from infoword_tf import files
 from infoword_tf.config import EncoderConfig, RowConfig
 from infoword_tf.encoders import Inputs
+from infoword_tf.layers.mix import Mix
 from infoword_tf.model import Model
 from infoword_tf.resolve import Choices, resolve
 from infoword_tf.text import vocabulary
@@ -171,10 +172,36 @@ class EncodeTest(parameterized.TestCase):
                 'mean': x.mean(0),
                 'weighted': p @ x / p.sum(),
                 'first_last': (layers[1][i, :n] + x).mean(0) / 2,
+                'mix': np.mean([y[i, :n] for y in layers], axis=(0, 1)),
             }
             for pooling, vector in expected.items():
                 found = self.model.embed(ids, lengths, pooling)[i]
                 np.testing.assert_allclose(found, vector, atol=1e-5)
+
+    def test_a_mix(self):
+        """Of all layers alike, or with what a row has learned for them."""
+        layers = [
+            self.model.encode(SENTENCES, pooling='mean', layers=i)
+            for i in range(3)
+        ]
+        found = self.model.encode(SENTENCES, pooling='mean', layers='mix')
+        np.testing.assert_allclose(found, np.mean(layers, axis=0), atol=1e-5)
+        mix = Mix(2)
+        mix.build()
+        self.model.model.objectives['mlm'].mix = mix.call
+        for scales in ([0.5, -1.0, 2.0], [3.5, 2.0, 5.0]):  # and a constant
+            mix.scales.assign(scales)
+            mix.gamma.assign([3.0])
+            shares = 3 * np.exp(scales) / np.exp(scales).sum()
+            ids, lengths = self.model.laid_out(tf.constant(SENTENCES))[:2]
+            np.testing.assert_allclose(
+                self.model.states(ids, lengths, 'mix'),
+                sum(
+                    share * self.model.states(ids, lengths, [i])
+                    for i, share in enumerate(shares)
+                ),
+                atol=1e-5,
+            )
 
     def test_words_stand_beside_the_states(self):
         folder = places.make()
@@ -250,7 +277,7 @@ class LayoutTest(parameterized.TestCase):
         )
         return [layer[0].numpy() for layer in encoded.layers]
 
-    @parameterized.parameters('transformer_xl', 'plm')
+    @parameterized.parameters('transformer_xl', 'rnn_lm', 'elmo', 'plm')
     def test_is_the_encoder_called_by_hand(self, row):
         """Texts beside each other as each alone, so padding is unseen."""
         model = self.load(row)
@@ -274,7 +301,7 @@ class LayoutTest(parameterized.TestCase):
             found, [(x[0][-1] + x[1][-1]) / 2 for x in layers], atol=1e-5
         )
 
-    @parameterized.parameters('transformer_xl', 'plm')
+    @parameterized.parameters('transformer_xl', 'rnn_lm', 'elmo', 'plm')
     def test_padding_in_a_batch(self, row):
         """Whatever stands there, and however much of it."""
         model = self.load(row)

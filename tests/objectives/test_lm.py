@@ -9,6 +9,7 @@ from absl.testing import absltest, parameterized
 from scipy import special
 
 from infoword_tf.config import Config, EncoderConfig, RowConfig
+from infoword_tf.encoders import Inputs
 from infoword_tf.layers import dropout, vocabulary_scores
 from infoword_tf.model import Model
 from infoword_tf.objectives import TABLE, Statistics
@@ -80,6 +81,62 @@ class NextPiecesTest(parameterized.TestCase):
             np.testing.assert_allclose(
                 sums(found['transformer_xl']), total, rtol=1e-5
             )
+
+    @parameterized.parameters('rnn_lm', 'rnn_lm_gru')
+    def test_a_table_of_its_own(self, name):
+        """Scores are with it, and not with the input embeddings."""
+        model = zoo.make_model(name, rate=0.0)
+        objective, own = model.objectives['rnn_lm'], name == 'rnn_lm_gru'
+        paths = set(model.variables)
+        self.assertEqual('objectives/rnn_lm/piece_embeddings' in paths, own)
+        views = zoo.make_views(name)
+        found, _ = model.outcomes(views, zoo.statistics())
+        view = views['streamed']
+        states = model.encoder(Inputs(view.ids)).states.numpy()
+        table = objective.piece_table if own else model.encoder.embedding_table
+        scores = states @ np.asarray(table).T + objective.piece_bias.numpy()
+        losses = special.logsumexp(scores, axis=-1) - np.take_along_axis(
+            scores, view.targets['rnn_lm'][..., None], axis=2
+        )[..., 0]
+        self.assertAlmostEqual(
+            float(found['rnn_lm'].loss / found['rnn_lm'].weight),
+            np.average(losses, weights=view.weights['rnn_lm']),
+            places=4,
+        )
+
+    def test_elmo_asks_both_ways(self):
+        """One table; each half of a state answers for its direction."""
+        model = zoo.make_model('elmo', rate=0.0)
+        self.assertEqual(
+            [p for p in model.variables if p.startswith('objectives/')],
+            ['objectives/elmo/piece_bias',
+             'objectives/elmo/piece_embeddings'],
+        )  # fmt: skip
+        objective, view = model.objectives['elmo'], zoo.make_views('elmo')
+        found, _ = model.outcomes(view, zoo.statistics())
+        view = view['neighbours']
+        left, right = np.split(
+            model.encoder(Inputs(view.ids)).states.numpy(), 2, axis=2
+        )
+        table = objective.piece_table.numpy()
+        bias = objective.piece_bias.numpy()
+        total = np.zeros(F)
+        for i, row in enumerate(view.ids):
+            for j in range(zoo.T):
+                after = view.targets['elmo'][i, j]
+                if zoo.SEP != after:
+                    total += of_piece(
+                        table @ left[i, j] + bias, after, zoo.statistics()
+                    )
+                if j and row[j - 1] != zoo.SEP:
+                    total += of_piece(
+                        table @ right[i, j] + bias, row[j - 1],
+                        zoo.statistics(),
+                    )  # fmt: skip
+        measured = sums(found['elmo'])
+        np.testing.assert_allclose(measured[2:], total[2:], rtol=1e-4)
+        # An end is in the loss alone, once for each direction.
+        self.assertEqual(measured[1], total[1] + 2)
 
     def test_a_model_that_knows_nothing(self):
         """Loss log V; of a text of equal frequencies MI 0."""

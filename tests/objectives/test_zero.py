@@ -32,6 +32,7 @@ OVER_VOCABULARY = (
     ('rnn_lm', 'rnn_lm'),
     ('rnn_lm_gru', 'rnn_lm'),
     ('gpt', 'gpt'),
+    ('elmo', 'elmo'),
     ('plm', 'plm'),
 )
 NEVER = -30.0  # log p of a piece that does not occur

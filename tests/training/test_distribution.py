@@ -28,6 +28,8 @@ BATCHES = [
     ('cbow', 8, False),
     ('transformer_xl', 8, False),
     ('gpt_pre_norm', 8, False),
+    ('rnn_lm', 8, True),
+    ('elmo', 8, False),
     ('plm', 8, False),
     ('label_mix', 8, False),
     ('score', 8, False),
@@ -146,7 +148,8 @@ class SameAsOneTest(parameterized.TestCase):
         # batch changes it as much on one device.
         sums_of_texts = {'dim', 'ict', 'nsp_nce'}
         alike = sums_of_texts.intersection(zoo.CASES[name].rows)
-        near = 1e-5 if alike else 1e-6
+        # In a graph the loop of `rnn_lm` is compiled, and sums otherwise.
+        near = 1e-5 if alike or name == 'rnn_lm' else 1e-6
         for path, (gradient,) in gradients.items():
             first, second = gradients_2[path]
             np.testing.assert_array_equal(first, second, path)

@@ -1,4 +1,4 @@
-"""The view `streamed`: text as it stands, each token followed by its target."""
+"""Views of text as it stands: each token and its neighbours are targets."""
 
 import numpy as np
 from absl.testing import absltest
@@ -6,7 +6,7 @@ from absl.testing import absltest
 from infoword_tf.data.batches import Batches
 from infoword_tf.data.streams import StreamSource
 from infoword_tf.plan import make_plan
-from infoword_tf.views.streams import Streams, streamed
+from infoword_tf.views.streams import Streams, neighbours, streamed
 from tests.data.test_streams import ROW, SPECIALS, make_store
 
 
@@ -46,8 +46,38 @@ class StreamedTest(absltest.TestCase):
 
     def test_it_is_wanted_whole(self):
         text = StreamSource(make_store(997), 20, 3, 0).batch(0)
-        with self.assertRaisesRegex(ValueError, 'the text alone'):
-            streamed(text, None, {'mlm': 'pieces'}, SPECIALS)
+        for view in (streamed, neighbours):
+            with self.assertRaisesRegex(ValueError, 'the text alone'):
+                view(text, None, {'mlm': 'pieces'}, SPECIALS)
+
+
+class NeighboursTest(absltest.TestCase):
+    def test_by_hand(self):
+        """2 and 4 are never asked for, 3 not measured."""
+        ids = np.array([[7, 2, 3, 4, 1]], np.int32)
+        flags = np.zeros_like(ids, bool)
+        text = Streams(
+            ids, flags, flags, flags, np.ones(1), np.array([8], np.int32)
+        )
+        view = neighbours(text, None, {ROW: 'text'}, SPECIALS)
+        np.testing.assert_array_equal(view.ids, ids)
+        after, before = [2, 3, 4, 1, 8], [1, 7, 2, 3, 4]
+        self.assertEqual(view.targets[ROW].tolist(), [after + before])
+        self.assertEqual(
+            view.weights[ROW].tolist(), [[0, 1, 0, 1, 1] + [0, 1, 0, 1, 0]]
+        )
+        self.assertEqual(
+            view.measured[ROW].tolist(), [[1, 0, 1, 1, 1] + [1, 1, 1, 0, 1]]
+        )
+        for part in (view.targets, view.weights, view.measured):
+            self.assertEqual(part[ROW].dtype.itemsize, 4)
+
+    def test_each_is_the_other_ones(self):
+        text = StreamSource(make_store(997), 20, 3, 0).batch(1)
+        view = neighbours(text, None, {ROW: 'text'}, SPECIALS)
+        after, before = np.split(view.targets[ROW], 2, axis=1)
+        np.testing.assert_array_equal(before[:, 1:], text.ids[:, :-1])
+        np.testing.assert_array_equal(after[:, :-1], text.ids[:, 1:])
 
 
 if __name__ == '__main__':

@@ -1,0 +1,403 @@
+"""ELMo's encoder (Peters et al. 2018): characters, LSTMs of both directions.
+
+A piece is read by its characters, whatever its number: convolutions over them,
+highway layers, a projection (Kim et al. 2016). Over pieces go layers of LSTM
+with projected states (Sak et al. 2014), one from the left and one from the
+right, which never meet: what stands in a state of the left half has not read
+what comes later. From the second layer on each adds to what it reads.
+
+    layer 0     [e, e]            e of the characters, D / 2 wide
+    layer i     [left, right]     states of both directions
+
+All as in allenai/bilm-tf, its characters too, but for dropout by key.
+
+Glossary of shapes: B rows, T tokens, Q places, N = B T, C characters of a
+piece, F filters, D width, P = D / 2 of a direction, H cells, L layers,
+V vocabulary.
+"""
+
+import functools
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import keras
+import numpy as np
+from keras import ops
+
+from infoword_tf.encoders.encoder import Encoded, Encoder, Inputs
+from infoword_tf.encoders.rnn import (
+    begins_anew,
+    check_advance,
+    of_layer,
+    stacked,
+)
+from infoword_tf.layers import dropout
+from infoword_tf.layers.attention import project
+from infoword_tf.layers.block import matrix, take, vector
+from infoword_tf.layers.fused import with_bias
+from infoword_tf.layers.recurrent import Recurrent
+from infoword_tf.views import Specials
+
+Tensor = Any
+CHARACTERS = 262  # 256 bytes and five marks, from 1 on; 0 is no word's
+# Of a text, of a piece, and what follows a piece.
+TEXT_BEGIN, TEXT_END, BEGIN, END, PADDING = 257, 258, 259, 260, 261
+FILTERS = (32, 32, 64, 128, 256, 512, 1024)  # of 1 to 7 characters, at 1,024
+PUBLISHED_WIDTH = 1024
+# Shares of a batch's tokens, for the first of which that holds all distinct
+# pieces the characters are read.
+SHARES = (0.25, 0.375, 0.5, 1.0)
+
+
+def spelled(
+    specials: Specials, longest: int = 50, reach: int = len(FILTERS)
+) -> np.ndarray:
+    """The characters of every piece: [V, C] int16.
+
+    Its bytes in UTF-8, each + 1, between two marks; of one with more than
+    `longest` - 2 bytes the first ones. [CLS] and [SEP] are the marks where a
+    text begins and ends. Where pieces are unknown, as in a model without a
+    tokenizer, they are spelled as their numbers.
+
+    C is no more than the longest piece and `reach` need: all that a filter
+    finds beyond is padding, which it has found once then.
+
+    Args:
+        specials: of the vocabulary.
+        longest: characters of a piece, marks among them.
+        reach: characters of the longest filter.
+    """
+    pieces = specials.pieces or map(str, range(specials.size))
+    marks = {specials.cls_id: TEXT_BEGIN, specials.sep_id: TEXT_END}
+    found = [
+        [marks[i]]
+        if i in marks
+        else [byte + 1 for byte in piece.encode()[: longest - 2]]
+        for i, piece in enumerate(pieces)
+    ]
+    most = min(longest, 2 + max(map(len, found)) + reach)
+    table = np.full((len(found), most), PADDING, np.int16)
+    for row, characters in zip(table, found, strict=True):
+        row[: len(characters) + 2] = [BEGIN, *characters, END]
+    return table
+
+
+class Directions(keras.layers.Layer):
+    """A layer of both directions."""
+
+    def __init__(
+        self, width: int, cells: int, clip: float | None, residual: bool,
+        dtype: Any = None, name: str = 'layer',
+    ):  # fmt: skip
+        """Args: P, H, as of `Recurrent`; whether it adds to what it reads."""
+        super().__init__(dtype=dtype, name=name, autocast=False)
+        self.residual = residual
+        self.left, self.right = (
+            Recurrent(
+                'lstm', width, cells, clip, backward=backward, dtype=dtype,
+                name='backward' if backward else 'forward',
+            )
+            for backward in (False, True)
+        )  # fmt: skip
+
+    def build(self) -> None:
+        """Makes the weights."""
+        self.left.build()
+        self.right.build()
+        self.built = True
+
+    def call(
+        self,
+        left: Tensor,
+        right: Tensor,
+        state: dict[str, Tensor] | None = None,
+        keeps: tuple[Tensor | None, Tensor | None] = (None, None),
+        key: Tensor | None = None,
+    ) -> tuple[Tensor, Tensor, dict[str, Tensor]]:
+        """Runs it.
+
+        Args:
+            left, right: [B, T, P], what each direction reads.
+            state: of the left one, before the first token.
+            keeps: of each, see `Recurrent`.
+            key: [2] uint32, or None for inference.
+
+        Returns:
+            The same of the layer; the state of the left one behind the last.
+        """
+        new_left, new = self.left(left, state, keeps[0], key)
+        new_right, _ = self.right(right, None, keeps[1], key)
+        if self.residual:
+            new_left, new_right = left + new_left, right + new_right
+        return new_left, new_right, new
+
+
+class Elmo(Encoder):
+    """g_omega of `elmo`."""
+
+    reads = ('ids', 'block_ids')
+    remembers = True
+
+    def __init__(
+        self,
+        vocab_size: int,
+        layers: int,
+        width: int,
+        inner_width: int | None = None,
+        characters: int = 50,
+        character_width: int = 16,
+        filters: Sequence[int] | None = None,
+        highways: int = 2,
+        clip: float = 3.0,
+        max_length: int = 512,
+        rate: float = 0.1,
+        dtype: Any = None,
+        name: str = 'encoder',
+    ):
+        """Sets the sizes; `build()` makes the weights.
+
+        Args:
+            vocab_size: V.
+            layers: L.
+            width: D, both directions; even.
+            inner_width: H, 4 D by default.
+            characters: the longest C, with two marks.
+            character_width: of a character's embedding.
+            filters: how many of 1, 2, 3, ... characters; None: the published
+                ones in the proportion of the width to 1,024.
+            highways: layers behind them.
+            clip: the largest number in a cell or a projected state.
+            max_length: the longest text where T is not known beforehand.
+            rate: dropout of what each layer reads, and of the last states.
+            dtype: Keras dtype policy.
+            name: first part of every weight's path.
+
+        Raises:
+            ValueError: an odd width, or filters longer than a piece may be.
+        """
+        if width % 2:
+            raise ValueError(f'width {width} is of two directions: take an '
+                             'even one')  # fmt: skip
+        filters = list(
+            filters or (max(1, n * width // PUBLISHED_WIDTH) for n in FILTERS)
+        )
+        if len(filters) > characters:
+            raise ValueError(
+                f'filters of {len(filters)} characters, but a piece has '
+                f'{characters}'
+            )
+        arguments = {
+            'vocab_size': vocab_size,
+            'layers': layers,
+            'width': width,
+            'inner_width': inner_width or 4 * width,
+            'characters': characters,
+            'character_width': character_width,
+            'filters': filters,
+            'highways': highways,
+            'clip': clip,
+            'max_length': max_length,
+            'rate': rate,
+        }
+        super().__init__(arguments, dtype=dtype, name=name)
+        self.autocast = False  # a state stays float32
+        self.embedding_width = width // 2
+        self.rate = rate
+        self.blocks = [
+            Directions(
+                width // 2,
+                inner_width or 4 * width,
+                clip,
+                residual=i > 0,
+                dtype=dtype,
+                name=f'layer_{i}',
+            )
+            for i in range(layers)
+        ]
+        self.spell(Specials(-1, -1, -1, vocab_size))
+
+    def spell(self, specials: Specials) -> None:
+        """As `Encoder.spell`: what the characters of each piece are."""
+        sizes = self.arguments
+        self.spelling = functools.cache(
+            lambda: spelled(specials, sizes['characters'],
+                            len(sizes['filters']))
+        )  # fmt: skip
+
+    def build(self) -> None:
+        """Makes the weights, each under an explicit path."""
+        sizes = self.arguments
+        size, filters = sizes['character_width'], sizes['filters']
+        self.character_table = matrix(
+            self, 'character_embeddings', CHARACTERS, size
+        )
+        self.filter_kernels = [
+            matrix(self, f'filter_{n}_kernel', n * size, count)
+            for n, count in enumerate(filters, 1)
+        ]
+        total = sum(filters)
+        self.filter_bias = vector(self, 'filter_bias', total)
+        self.highways = [
+            (
+                matrix(self, f'highway_{i}_kernel', total, 2 * total),
+                vector(self, f'highway_{i}_bias', 2 * total),
+            )
+            for i in range(sizes['highways'])
+        ]
+        self.projection_kernel = matrix(
+            self, 'projection_kernel', total, self.embedding_width
+        )
+        self.projection_bias = vector(
+            self, 'projection_bias', self.embedding_width
+        )
+        for block in self.blocks:
+            block.build()
+        self.built = True
+
+    def empty_state(self, batch: int, length: int = 0) -> dict[str, Tensor]:
+        """Of rows that have read nothing from the left: [L, B, ...]."""
+        del length
+        return stacked([block.left.empty_state(batch) for block in self.blocks])
+
+    @property
+    def embedding_table(self) -> Tensor:
+        """[V, P] float32: every piece by its characters, and nothing else."""
+        return self.lookup(np.arange(self.vocab_size, dtype='int32'))
+
+    def lookup(self, ids: Tensor) -> Tensor:
+        """ids [...] -> by their characters [..., P] float32.
+
+        Each piece is read once, however often it is there.
+        """
+        flat = ops.reshape(ids, (-1,))
+        number = flat.shape[0]
+        # Ascending, each once, then V.
+        ordered = ops.sort(flat)
+        first = ops.not_equal(ordered[1:], ordered[:-1])
+        first = ops.pad(first, ((1, 0),), constant_values=True)
+        pieces = ops.sort(ops.where(first, ordered, self.vocab_size))
+        count = ops.sum(ops.cast(first, 'int32'))
+        slots = ops.searchsorted(pieces, flat)
+        characters = self.characters(ops.minimum(pieces, self.vocab_size - 1))
+        if number is None:  # a graph of any shape
+            vectors = self.read(characters[:count])
+        else:
+            sizes = {
+                min(self.vocab_size, math.ceil(share * number))
+                for share in SHARES
+            }
+            vectors = self._read_some(characters, count, sorted(sizes))
+        shape = (*ops.shape(ids), self.embedding_width)
+        return ops.reshape(ops.take(vectors, slots, axis=0), shape)
+
+    def _read_some(
+        self, characters: Tensor, count: Tensor, sizes: Sequence[int]
+    ) -> Tensor:
+        """`read` of the first `count` of [N, C] at least.
+
+        Shapes are static: the first of the sizes that is enough is computed,
+        and what is left of [the last one, P] is zeros.
+        """
+        size, *larger = sizes
+
+        def read() -> Tensor:
+            short = sizes[-1] - size
+            found = self.read(characters[:size])
+            return ops.pad(found, ((0, short), (0, 0)))
+
+        if not larger:
+            return read()
+        return ops.cond(
+            ops.less_equal(count, size),
+            read,
+            lambda: self._read_some(characters, count, larger),
+        )
+
+    def characters(self, ids: Tensor) -> Tensor:
+        """ids [N] -> [N, C] int32, see `spelled`."""
+        table = ops.convert_to_tensor(self.spelling())
+        return ops.cast(ops.take(table, ids, axis=0), 'int32')
+
+    def read(self, characters: Tensor) -> Tensor:
+        """[N, C] -> [N, P] float32: each piece by its characters."""
+        sizes = self.arguments
+        x = ops.take(self.character_table, characters, axis=0)
+        # As large as published, of deviation 0.55, at any width.
+        x = ops.cast(x * math.sqrt(self.width), self.compute_dtype)
+        found = []
+        for n, kernel in enumerate(self.filter_kernels, 1):
+            places = characters.shape[1] - n + 1
+            beside = ops.concatenate(
+                [x[:, i : i + places] for i in range(n)], axis=-1
+            )  # [N, places, n times a character]
+            y = project(beside, ops.cast(kernel, x.dtype))
+            found.append(ops.max(y, axis=1))
+        x = ops.concatenate(found, axis=-1)  # [N, F]
+        x = ops.relu(with_bias(x, self.filter_bias))
+        for i in range(sizes['highways']):
+            kernel, bias = self.highways[i]
+            gate, y = ops.split(
+                with_bias(project(x, ops.cast(kernel, x.dtype)), bias),
+                2,
+                axis=-1,
+            )
+            # Closed at first: what comes is carried on.
+            gate = ops.sigmoid(gate - 2.0)
+            x = gate * ops.relu(y) + (1.0 - gate) * x
+        x = project(x, ops.cast(self.projection_kernel, x.dtype))
+        return ops.cast(with_bias(x, self.projection_bias), 'float32')
+
+    def call(
+        self,
+        inputs: Inputs,
+        places: Tensor | None = None,
+        key: Tensor | None = None,
+        all_layers: bool | str = False,
+        state: dict[str, Tensor] | None = None,
+        advance: int | None = None,
+    ) -> Encoded:
+        """As `Encoder.call`. A block of a row is a text by itself.
+
+        The left direction goes on from the state; the right one begins at the
+        end of each row: what follows is not known yet. (bilm reads another
+        text from the right, whose end is the beginning of its next step.)
+
+        Raises:
+            ValueError: as of `Rnn.call`.
+        """
+        self.check_inputs(inputs)
+        check_advance(inputs.ids, advance)
+        keys = [
+            None if key is None else dropout.fold_in(key, site)
+            for site in range(2 * len(self.blocks) + 1)
+        ]
+        keeps = tuple(
+            begins_anew(inputs.block_ids, backward)
+            for backward in (False, True)
+        )
+        left = right = ops.cast(self.lookup(inputs.ids), self.compute_dtype)
+        layers, new = [ops.concatenate([left, right], axis=-1)], []
+        for i, block in enumerate(self.blocks):
+            left, right, own = block(
+                dropout.drop(left, key=keys[2 * i], rate=self.rate),
+                dropout.drop(right, key=keys[2 * i + 1], rate=self.rate),
+                None if state is None else of_layer(state, i),
+                keeps,
+                key,
+            )
+            layers.append(ops.concatenate([left, right], axis=-1))
+            new.append(own)
+        x = layers[-1]
+        x = dropout.drop(
+            x if places is None else take(x, places),
+            key=keys[-1],
+            rate=self.rate,
+        )
+        return Encoded(
+            x,
+            layers[: None if all_layers is True else -1]
+            if all_layers
+            else None,
+            None if state is None else stacked(new),
+        )

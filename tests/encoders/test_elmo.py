@@ -1,0 +1,299 @@
+"""ELMo's encoder: characters, who reads what, its state, published counts."""
+
+from unittest import mock
+
+import keras
+import numpy as np
+import tensorflow as tf
+from absl.testing import absltest, parameterized
+
+from infoword_tf.encoders import Elmo, Inputs, elmo
+from infoword_tf.layers import dropout
+from infoword_tf.views import Specials
+
+V, D, B, T = 40, 8, 3, 9
+KEY = dropout.new_key(5)
+SEP = 3
+
+
+def make_encoder(rate=0.0, dtype='float32', **given):
+    sizes = {
+        'vocab_size': V,
+        'layers': 2,
+        'width': D,
+        'inner_width': 6,
+        'filters': [2, 3, 4],
+        **given,
+    }
+    encoder = Elmo(**sizes, rate=rate, dtype=dtype)
+    encoder.build()
+    random = np.random.default_rng(2)
+    for weight in encoder.weights:
+        weight.assign(0.5 * random.standard_normal(weight.shape))
+    return encoder
+
+
+def make_ids(*shape, seed=0):
+    random = np.random.default_rng(seed)
+    return random.integers(5, V, size=shape).astype(np.int32)
+
+
+def read(encoder, ids):
+    """Each by itself."""
+    return encoder.read(encoder.characters(np.asarray(ids)))
+
+
+def specials_of(*pieces):
+    return Specials(2, 3, 4, len(pieces), pieces)
+
+
+class SpelledTest(parameterized.TestCase):
+    def test_by_hand(self):
+        found = elmo.spelled(
+            specials_of('[PAD]', '[UNK]', '[CLS]', '[SEP]', 'é', '##s'), 50, 2
+        )
+        wide = 9  # the longest piece, two marks and the filter's reach
+        expected = [
+            [259, *(b + 1 for b in b'[PAD]'), 260],
+            [259, *(b + 1 for b in b'[UNK]'), 260],
+            [259, 257, 260],  # where a text begins
+            [259, 258, 260],  # where it ends
+            [259, 0xC3 + 1, 0xA9 + 1, 260],
+            [259, *(b + 1 for b in b'##s'), 260],
+        ]
+        self.assertEqual(
+            found.tolist(), [x + [261] * (wide - len(x)) for x in expected]
+        )
+        self.assertLess(found.max(), elmo.CHARACTERS)
+
+    def test_a_long_word_is_cut(self):
+        """As bilm cuts it: words that begin alike are then the same."""
+        long = 'x' * 48
+        found = elmo.spelled(
+            specials_of(long, long + 'y', long + 'zzz', 'x', 'y'), 50
+        )
+        self.assertEqual(found.shape, (5, 50))
+        np.testing.assert_array_equal(found[0], found[1])
+        self.assertEqual(found[0].tolist(), [259, *[121] * 48, 260])
+
+    def test_numbers_where_pieces_are_unknown(self):
+        found = elmo.spelled(Specials(2, 3, 4, 12), 50, 3)
+        self.assertEqual(
+            found[10].tolist(), [259, 50, 49, 260, 261, 261, 261]
+        )
+        self.assertEqual(found[3, 1], elmo.TEXT_END)
+
+    def test_padding_beyond_is_of_no_matter(self):
+        """What fewer columns leave out is what a filter has found already."""
+        encoder = make_encoder()
+        pieces = [f'word{i}' for i in range(V)]
+        encoder.spell(specials_of(*pieces))
+        found = read(encoder, np.arange(V))
+        whole = np.full((V, 50), elmo.PADDING, np.int16)
+        short = encoder.spelling()
+        self.assertEqual(short.shape[1], 6 + 2 + 3)
+        whole[:, : short.shape[1]] = short
+        with mock.patch.object(encoder, 'spelling', lambda: whole):
+            np.testing.assert_allclose(
+                read(encoder, np.arange(V)), found, atol=1e-6
+            )
+
+
+class CharactersTest(parameterized.TestCase):
+    def test_bilm_by_hand(self):
+        """Filters, their maximum, ReLU; highways; projection."""
+        encoder = make_encoder()
+        w = {
+            weight.name: weight.numpy()
+            for weight in encoder.weights
+            if weight.path.count('/') == 1  # and of no layer
+        }
+        ids = np.array([7, 23], np.int32)
+        x = w['character_embeddings'][encoder.spelling()[ids]] * np.sqrt(D)
+        found = []
+        for n in (1, 2, 3):
+            kernel = w[f'filter_{n}_kernel'].reshape(n, 16, -1)
+            places = [
+                np.einsum('bnc,ncf->bf', x[:, i : i + n], kernel)
+                for i in range(x.shape[1] - n + 1)
+            ]
+            found.append(np.max(places, axis=0))
+        y = np.maximum(np.hstack(found) + w['filter_bias'], 0)
+        for i in range(2):
+            z = y @ w[f'highway_{i}_kernel'] + w[f'highway_{i}_bias']
+            gate, new = np.split(z, 2, axis=1)
+            gate = 1 / (1 + np.exp(2 - gate))
+            y = gate * np.maximum(new, 0) + (1 - gate) * y
+        y = y @ w['projection_kernel'] + w['projection_bias']
+        np.testing.assert_allclose(read(encoder, ids), y, atol=1e-5)
+        np.testing.assert_allclose(encoder.lookup(ids), y, atol=1e-5)
+
+    @parameterized.parameters(1, 3, 6, 30, 200)
+    def test_each_piece_is_read_once(self, kinds):
+        """However many there are: a fitting share of the tokens."""
+        encoder, found = make_encoder(), []
+
+        def once(characters):
+            found.append(characters.shape[0])
+            return Elmo.read(encoder, characters)
+
+        ids = np.random.default_rng(3).permutation(
+            np.arange(36) % min(kinds, V)
+        ).reshape(4, 9).astype(np.int32)  # fmt: skip
+        expected = tf.stack([read(encoder, row) for row in ids])
+        with mock.patch.object(encoder, 'read', once):
+            np.testing.assert_allclose(
+                encoder.lookup(ids), expected, atol=1e-5
+            )
+            size = next(s for s in (9, 14, 18, 36) if s >= min(kinds, 36))
+            self.assertEqual(found, [size])
+            # A graph of any shape reads as many as there are.
+            graph = tf.function(
+                encoder.lookup,
+                input_signature=[tf.TensorSpec((None, None), tf.int32)],
+            )
+            for part in (ids, ids[:2, :3]):
+                np.testing.assert_allclose(
+                    graph(tf.constant(part)),
+                    expected[: part.shape[0], : part.shape[1]],
+                    atol=1e-5,
+                )
+
+    def test_no_more_than_the_vocabulary(self):
+        encoder = make_encoder(vocab_size=11)
+        ids = np.random.default_rng(0).integers(0, 11, (5, 8), np.int32)
+        expected = tf.stack([read(encoder, row) for row in ids])
+        np.testing.assert_allclose(encoder.lookup(ids), expected, atol=1e-5)
+
+    def test_gradients_pass(self):
+        """Those of a piece that is there twice are the sum."""
+        encoder = make_encoder()
+        kernel = encoder.projection_kernel.value
+        found = []
+        for ids, scale in (([[5, 5, 5]], 1.0), ([[5]], 3.0)):
+            with tf.GradientTape() as tape:
+                y = tf.reduce_sum(encoder.lookup(np.array(ids, np.int32)))
+            found.append(scale * tape.gradient(y, kernel))
+        np.testing.assert_allclose(found[0], found[1], rtol=1e-5)
+
+    def test_its_table(self):
+        encoder = make_encoder()
+        self.assertEqual(encoder.embedding_table.shape, (V, D // 2))
+        self.assertEqual(encoder.embedding_width, D // 2)
+
+
+class DirectionsTest(parameterized.TestCase):
+    @parameterized.product(key=[None, KEY], layer=[1, 2])
+    def test_neither_reads_what_the_other_does(self, key, layer):
+        encoder, ids = make_encoder(), make_ids(B, T)
+        other = ids.copy()
+        other[:, 4] = SEP
+        found, changed = (
+            encoder(Inputs(x), key=key, all_layers=True).layers[layer].numpy()
+            for x in (ids, other)
+        )
+        same = found == changed
+        left, right = same[..., : D // 2], same[..., D // 2 :]
+        self.assertTrue(left[:, :4].all())
+        self.assertFalse(left[:, 4:].any())
+        self.assertTrue(right[:, 5:].all())
+        self.assertFalse(right[:, :5].any())
+
+    def test_layers(self):
+        encoder, ids = make_encoder(), make_ids(B, T)
+        found = encoder(Inputs(ids), all_layers=True)
+        e = encoder.lookup(ids)
+        np.testing.assert_allclose(
+            found.layers[0], tf.concat([e, e], -1), atol=1e-6
+        )
+        left = right = e
+        for i, block in enumerate(encoder.blocks):
+            new = block.left(left)[0], block.right(right)[0]
+            if i:  # from the second on
+                new = left + new[0], right + new[1]
+            left, right = new
+            np.testing.assert_allclose(
+                found.layers[i + 1], tf.concat(new, -1), atol=1e-6
+            )
+        np.testing.assert_array_equal(found.states, found.layers[-1])
+        self.assertLen(encoder(Inputs(ids), all_layers='below').layers, 2)
+
+    @parameterized.product(key=[None, KEY])
+    def test_the_left_state_goes_on(self, key):
+        """Steps are one long pass from the left, and texts alone from the
+        right.
+        """
+        encoder, ids = make_encoder(), make_ids(B, T)
+        whole = encoder(Inputs(ids), key=key).states
+        state = encoder.empty_state(B)
+        for begin, end in ((0, 4), (4, T)):
+            part = ids[:, begin:end]
+            found = encoder(Inputs(part), key=key, state=state)
+            alone = encoder(Inputs(part), key=key).states
+            state = found.state
+            np.testing.assert_allclose(
+                found.states[..., : D // 2],
+                whole[:, begin:end, : D // 2],
+                atol=1e-6,
+            )
+            np.testing.assert_allclose(
+                found.states[..., D // 2 :], alone[..., D // 2 :], atol=1e-6
+            )
+        self.assertEqual(state['cells'].shape, (2, B, 6))
+
+    @parameterized.product(key=[None, KEY])
+    def test_blocks_of_a_row_are_texts_alone(self, key):
+        encoder, ids = make_encoder(), make_ids(B, T)
+        blocks = np.array([[0] * 4 + [1] * 5, [7] * 2 + [3] * 7, [1] * T])
+        found = encoder(Inputs(ids, block_ids=blocks), key=key).states
+        for row, cut in enumerate((4, 2, T)):
+            for part in (slice(0, cut), slice(cut, T)):
+                if ids[row, part].size:
+                    alone = encoder(Inputs(ids[row : row + 1, part])).states
+                    np.testing.assert_allclose(
+                        found[row, part], alone[0], atol=1e-6
+                    )
+
+    def test_places_and_dropout(self):
+        encoder, ids = make_encoder(rate=0.5), make_ids(B, T)
+        places = np.array([[0, 8], [3, 3], [5, 1]], np.int32)
+        every = encoder(Inputs(ids)).states.numpy()
+        found = encoder(Inputs(ids), places=places).states
+        expected = every[np.arange(B)[:, None], places]
+        np.testing.assert_array_equal(found, expected)
+        dropped = encoder(Inputs(ids), key=KEY).states.numpy()
+        self.assertBetween(np.mean(dropped == 0), 0.35, 0.65)
+
+
+class SizesTest(parameterized.TestCase):
+    def test_published_parameters(self):
+        """93.6 million, as allenai's table of models has it."""
+        shapes = []
+
+        def add_weight(layer, shape, **given):
+            shapes.append(tuple(shape))
+            return mock.MagicMock(shape=shape)
+
+        with mock.patch.object(keras.layers.Layer, 'add_weight', add_weight):
+            encoder = Elmo(793_471, 2, 1024)
+            encoder.build()
+        self.assertEqual(encoder.arguments['filters'], list(elmo.FILTERS))
+        self.assertEqual(sum(elmo.FILTERS), 2048)
+        self.assertEqual(encoder.arguments['inner_width'], 4096)
+        self.assertEqual(sum(map(np.prod, shapes)), 93_600_864)
+
+    def test_a_narrower_one(self):
+        self.assertEqual(
+            Elmo(V, 2, 128).arguments['filters'],
+            [4, 4, 8, 16, 32, 64, 128],
+        )
+
+    def test_what_it_cannot_be(self):
+        with self.assertRaisesRegex(ValueError, 'width 9 is of two dir'):
+            Elmo(V, 2, 9)
+        with self.assertRaisesRegex(ValueError, 'filters of 7 characters, but'):
+            Elmo(V, 2, 8, characters=6)
+
+
+if __name__ == '__main__':
+    absltest.main()
