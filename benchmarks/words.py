@@ -59,7 +59,7 @@ BATCH_SIZE = flags.DEFINE_integer('batch_size', 16, 'Rows.', lower_bound=1,
     flag_values=FLAGS)
 SEQ_LEN = flags.DEFINE_integer('seq_len', 512, 'Words of a row.',
     flag_values=FLAGS)
-LEARNING_RATE = flags.DEFINE_float('learning_rate', 0.05, 'Ours.',
+LEARNING_RATE = flags.DEFINE_float('learning_rate', 0.25, 'Ours.',
     flag_values=FLAGS)
 LOSS = flags.DEFINE_string('loss', 'infonce', 'Ours.',
     flag_values=FLAGS)
@@ -139,7 +139,8 @@ def ours(
         f'--{row}.negatives={DRAWS.value}', f'--{row}.loss={LOSS.value}',
         f'--precision={PRECISION.value}', f'--steps={steps}',
         f'--batch_size={BATCH_SIZE.value}', f'--seq_len={SEQ_LEN.value}',
-        f'--learning_rate={LEARNING_RATE.value}', f'--workdir={workdir}',
+        f'--learning_rate={LEARNING_RATE.value}', '--init_deviation=0.01',
+        f'--workdir={workdir}',
         f'--eval_every={steps}', f'--checkpoint_every={steps}',
         f'--log_every={max(1, steps // 10)}',
     )  # fmt: skip
