@@ -34,28 +34,44 @@ LEAST = 5  # occurrences of a word
 PARAGRAPHS = 200  # held out, and trained on too, since the peer has no such
 THREADS = 2
 
-FLAGS = flags.FLAGS
+# Imported, they stand beside the trainer's, which have the same names.
+FLAGS = flags.FLAGS if __name__ == '__main__' else flags.FlagValues()
 
 TEXT = flags.DEFINE_string(
-    'text', None, 'A file of text, also .gz: a paragraph a line.')
+    'text', None, 'A file of text, also .gz: a paragraph a line.',
+    flag_values=FLAGS)
 DATA_DIR = flags.DEFINE_string(
-    'data_dir', None, 'Tests, as tasks.words takes them.')
+    'data_dir', None, 'Tests, as tasks.words takes them.',
+    flag_values=FLAGS)
 WORKDIR = flags.DEFINE_string(
-    'workdir', None, 'Where all of it goes.')
-ROWS = flags.DEFINE_list('rows', ['skip_gram', 'cbow'], 'Of the two.')
-WIDTH = flags.DEFINE_integer('width', 100, 'Of vectors.', lower_bound=1)
+    'workdir', None, 'Where all of it goes.',
+    flag_values=FLAGS)
+ROWS = flags.DEFINE_list('rows', ['skip_gram', 'cbow'], 'Of the two.',
+    flag_values=FLAGS)
+WIDTH = flags.DEFINE_integer('width', 100, 'Of vectors.', lower_bound=1,
+    flag_values=FLAGS)
 NEGATIVES = flags.DEFINE_integer(
-    'negatives', 5, "The peer's.", lower_bound=1)
-DRAWS = flags.DEFINE_integer('draws', 64, 'Ours, of a row.', lower_bound=1)
-BATCH_SIZE = flags.DEFINE_integer('batch_size', 16, 'Rows.', lower_bound=1)
-SEQ_LEN = flags.DEFINE_integer('seq_len', 512, 'Words of a row.')
-LEARNING_RATE = flags.DEFINE_float('learning_rate', 0.05, 'Ours.')
-LOSS = flags.DEFINE_string('loss', 'infonce', 'Ours.')
-PRECISION = flags.DEFINE_string('precision', 'float32', 'Ours.')
-STEPS = flags.DEFINE_integer('steps', None, 'Updates instead of one epoch.')
-TURNS = flags.DEFINE_integer('turns', 1, 'Runs of each side.', lower_bound=1)
+    'negatives', 5, "The peer's.", lower_bound=1,
+    flag_values=FLAGS)
+DRAWS = flags.DEFINE_integer('draws', 64, 'Ours, of a row.', lower_bound=1,
+    flag_values=FLAGS)
+BATCH_SIZE = flags.DEFINE_integer('batch_size', 16, 'Rows.', lower_bound=1,
+    flag_values=FLAGS)
+SEQ_LEN = flags.DEFINE_integer('seq_len', 512, 'Words of a row.',
+    flag_values=FLAGS)
+LEARNING_RATE = flags.DEFINE_float('learning_rate', 0.25, 'Ours.',
+    flag_values=FLAGS)
+LOSS = flags.DEFINE_string('loss', 'infonce', 'Ours.',
+    flag_values=FLAGS)
+PRECISION = flags.DEFINE_string('precision', 'float32', 'Ours.',
+    flag_values=FLAGS)
+STEPS = flags.DEFINE_integer('steps', None, 'Updates instead of one epoch.',
+    flag_values=FLAGS)
+TURNS = flags.DEFINE_integer('turns', 1, 'Runs of each side.', lower_bound=1,
+    flag_values=FLAGS)
 PEER_PYTHON = flags.DEFINE_string(
-    'python', str(PYTHON), "The peer's interpreter.")
+    'python', str(PYTHON), "The peer's interpreter.",
+    flag_values=FLAGS)
 
 
 def prepare(path: pathlib.Path, folder: pathlib.Path) -> int:
@@ -123,8 +139,10 @@ def ours(
         f'--{row}.negatives={DRAWS.value}', f'--{row}.loss={LOSS.value}',
         f'--precision={PRECISION.value}', f'--steps={steps}',
         f'--batch_size={BATCH_SIZE.value}', f'--seq_len={SEQ_LEN.value}',
-        f'--learning_rate={LEARNING_RATE.value}', f'--workdir={workdir}',
+        f'--learning_rate={LEARNING_RATE.value}', '--init_deviation=0.01',
+        f'--workdir={workdir}',
         f'--eval_every={steps}', f'--checkpoint_every={steps}',
+        f'--log_every={max(1, steps // 10)}',
     )  # fmt: skip
     records = [
         json.loads(line)

@@ -14,7 +14,7 @@ from keras import ops
 
 from infoword_tf.encoders.encoder import Encoded, Encoder, Inputs
 from infoword_tf.layers import dropout
-from infoword_tf.layers.block import take
+from infoword_tf.layers.block import rows_of, take
 
 Tensor = Any
 
@@ -67,6 +67,10 @@ class Lookup(Encoder):
                 autocast=False,
             )
         self.built = True
+
+    def lookup(self, ids: Tensor) -> Tensor:
+        """As `Encoder.lookup`; the rest of the table is not touched."""
+        return ops.cast(rows_of(self.embedding_table, ids), 'float32')
 
     def call(
         self,

@@ -205,6 +205,21 @@ def make_feed_forward(
     layer.outer_beta = vector(layer, 'outer_norm_beta', d)
 
 
+def rows_of(table: Any, ids: Tensor) -> Tensor:
+    """Rows of a weight [V, D] of which only these are read: ids [...] ->
+    [..., D].
+
+    Under TensorFlow a table that rows are written to is copied whenever it is
+    read as a whole, which `ops.take` does.
+    """
+    value = getattr(table, 'value', table)
+    if hasattr(value, '_get'):  # of several replicas the one that runs
+        value = value._get()
+    if hasattr(value, 'sparse_read'):
+        return value.sparse_read(ids)
+    return ops.take(table, ids, axis=0)
+
+
 def take(x: Tensor, places: Tensor, length: Any = None) -> Tensor:
     """Rows of each sequence: x [B, T, D], places [B, Q] -> [B, Q, D].
 

@@ -24,6 +24,7 @@ from typing import Any
 import numpy as np
 from keras import ops
 
+from infoword_tf.layers.block import rows_of
 from infoword_tf.layers.fused import compiled, upstream_of
 from infoword_tf.objectives import infonce
 from infoword_tf.objectives.objective import Batch, Objective, Statistics
@@ -88,7 +89,7 @@ class WindowWords(Objective):
 
     def rows_of(self, ids: Tensor) -> Tensor:
         """g_psi: ids [...] -> rows of the table [..., D]."""
-        return ops.take(self.outputs, ids, axis=0)
+        return ops.cast(rows_of(self.outputs, ids), 'float32')
 
     def statistics(self, counted: Statistics) -> Statistics:
         """Of what is left of a text, where b come from."""
@@ -183,11 +184,12 @@ class SkipGram(WindowWords):
         block = _block(length)
         # The rows of b: those of the block, and a margin on both sides.
         around = _frames(view.ids, block, block + places - 1)  # [B, K, ...]
-        found = ops.matmul(
+        positive = _near(
             ops.reshape(x, (batch_size, -1, block, width)),
-            ops.transpose(self.rows_of(around), (0, 1, 3, 2)),
+            self.rows_of(around),
+            batch.fused,
         )
-        positive = ops.reshape(_band(found), (batch_size, length, places))
+        positive = ops.reshape(positive, (batch_size, length, places))
         targets = ops.reshape(view.targets[self.row], positive.shape)
         return self.among(batch, x, positive, targets)
 
@@ -202,7 +204,7 @@ class ContinuousBag(WindowWords):
         batch_size, length, width = states.shape
         mixes = view.mixes[self.row]  # [B, T, J]
         block = _block(length)
-        around = _frames(states, block, block + mixes.shape[2] - 1)
+        around = _around(states, block, mixes.shape[2] // 2, batch.fused)
         mixes = ops.reshape(mixes, (batch_size, -1, block, mixes.shape[2]))
         x = ops.reshape(ops.matmul(_spread(mixes), around), states.shape)
         positive = ops.sum(x * self.rows_of(view.ids), axis=2, keepdims=True)
@@ -298,6 +300,66 @@ def _frames(x: Tensor, step: int, size: int) -> Tensor:
         )
         found.append(part[:, :, : min(step, size - begin)])
     return found[0] if parts == 1 else ops.concatenate(found, axis=2)
+
+
+def _around(
+    x: Tensor, block: int, margin: int, key: Tensor | None
+) -> Tensor:
+    """`_frames` of states, with its gradient written out.
+
+    Args:
+        x: [B, T, D] float32.
+        block: S.
+        margin: places before, and behind.
+        key: None runs plain operations.
+    """
+    size = block + 2 * margin
+    if key is None or margin > block:
+        return _frames(x, block, size)
+
+    @ops.custom_gradient
+    def function(x):
+        def grad(*args, upstream=None):
+            (upstream,) = upstream_of(args, upstream)
+            rest = block - margin
+            own = upstream[:, :, margin : margin + block]
+            before = upstream[:, 1:, :margin]  # of the block behind
+            before = ops.pad(before, ((0, 0), (0, 1), (rest, 0), (0, 0)))
+            behind = upstream[:, :-1, margin + block :]
+            behind = ops.pad(behind, ((0, 0), (1, 0), (0, rest), (0, 0)))
+            return ops.reshape(own + before + behind, x.shape)
+
+        return _frames(x, block, size), grad
+
+    return function(x)
+
+
+def _near(x: Tensor, rows: Tensor, key: Tensor | None) -> Tensor:
+    """The band of a product: [B, K, S, D], [B, K, C, D] -> [B, K, S, J].
+
+    Its gradient needs no product that is transposed afterwards.
+
+    Args:
+        x, rows: float32.
+        key: None runs plain operations.
+    """
+
+    def turned(x):
+        return ops.transpose(x, (0, 1, 3, 2))
+
+    if key is None:
+        return _band(ops.matmul(x, turned(rows)))
+
+    @ops.custom_gradient
+    def function(x, rows):
+        def grad(*args, upstream=None):
+            (upstream,) = upstream_of(args, upstream)
+            total = _spread(upstream)
+            return ops.matmul(total, rows), ops.matmul(turned(total), x)
+
+        return _band(ops.matmul(x, turned(rows))), grad
+
+    return function(x, rows)
 
 
 def _band(x: Tensor) -> Tensor:

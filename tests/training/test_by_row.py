@@ -182,7 +182,8 @@ class TrainerTest(parameterized.TestCase):
             for output in op.outputs:
                 if output.shape.rank == 2 and output.shape[0] == zoo.V:
                     found.add(op.type)
-        self.assertLessEqual(found, {'ReadVariableOp', 'Placeholder'})
+        # Not even read: that would copy a table that rows are written to.
+        self.assertEmpty(found)
 
 
 if __name__ == '__main__':
