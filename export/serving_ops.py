@@ -30,9 +30,10 @@ CORE = frozenset("""
     PadV2 PartitionedCall Placeholder Prod RaggedGather RaggedRange
     RaggedTensorToTensor Range ReadVariableOp RealDiv ReduceJoin Relu
     Reshape RestoreV2 ReverseV2 Rsqrt SaveV2 Select SelectV2 Shape
-    ShardedFilename Sigmoid Size Slice Softmax Split SplitV Sqrt Square Squeeze
-    StatefulPartitionedCall StatelessIf StatelessWhile StaticRegexFullMatch
-    StaticRegexReplace StopGradient StridedSlice StringJoin StringLength
+    ShardedFilename Sigmoid Size Slice Softmax SparseSegmentSumWithNumSegments
+    Split SplitV Sqrt Square Squeeze StatefulPartitionedCall StatelessIf
+    StatelessWhile StaticRegexFullMatch StaticRegexReplace StopGradient
+    StridedSlice StringJoin StringLength
     StringLower StringSplitV2 Sub Substr Sum Tanh TensorListConcatV2
     TensorListFromTensor TensorListGetItem TensorListReserve
     TensorListSetItem TensorListStack TensorScatterUpdate Tile TopKV2

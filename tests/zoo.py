@@ -294,7 +294,10 @@ CASES: dict[str, Case] = {
     'embed_distance_relative': Case(
         'embed_distance',
         encoder='relative',
-        settings={'embed_distance.pooling': 'cls'},
+        settings={'embed_distance.pooling': 'last'},
+    ),
+    'embed_distance_cls': Case(
+        'embed_distance', settings={'embed_distance.pooling': 'cls'}
     ),
     'pkd': Case('label:0.3,soft:0.7,patience:0.1', layers=2),
     'infoword_ict': Case('bert_nce:1,dim:0.8,ict:1', masking='spans'),

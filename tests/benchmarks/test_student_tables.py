@@ -43,7 +43,7 @@ class StudentsTest(absltest.TestCase):
             '3 layers': {**QUALITY, 'texts/s': 200.0},
         }
         self.assertEqual(students.table(found).split('\n'), LINES)
-        path = pathlib.Path(self.create_tempfile().full_path)
+        path = pathlib.Path(self.create_tempdir().full_path) / 'p.png'
         students.draw(path, found)
         self.assertEqual(path.read_bytes()[:4], b'\x89PNG')
 

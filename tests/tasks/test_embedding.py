@@ -9,10 +9,11 @@ import tensorflow as tf
 from absl.testing import absltest, parameterized
 
 import infoword_tf
+from export import bundle
 from export.signatures import Signatures
 from infoword_tf.config import Config
 from infoword_tf.training import checkpoint
-from tasks import distill, embedding, student, teacher
+from tasks import distill, embedding, retrieval, student, teacher
 from tests import places
 from tests.export import workdirs
 from tests.runs import records
@@ -244,6 +245,11 @@ class CommandTest(Checks, parameterized.TestCase):
             loaded.model.objectives['embed'].kernel.shape, (16, 64)
         )
         self.assertGreater(loaded.unigram.sum(), 100)
+        # Servers can run its export, which has one table and no weights.
+        version = bundle.write(FOLDER / 'lookup', FOLDER / 'exported')
+        encode, similarity = retrieval.exported(version, 8)
+        self.assertEqual(similarity, 'cosine')
+        np.testing.assert_allclose(encode(TEXTS[:2]), vectors, atol=1e-5)
 
     def test_it_begins_as_it_was_made(self):
         done = run('untrained', LOOKUP, '--width=16', '--learning_rate=0')

@@ -36,6 +36,8 @@ BATCHES = [
     ('span_conditional', 8, False),
     ('pkd', 8, False),
     ('soft_score', 8, False),
+    ('embed', 8, False),
+    ('embed_distance_lookup', 8, False),
     # More targets than there are words: other columns.
     ('bert_nce', 24, False),
 ]
