@@ -55,11 +55,11 @@ NEGATIVES = flags.DEFINE_integer(
     flag_values=FLAGS)
 DRAWS = flags.DEFINE_integer('draws', 64, 'Ours, of a row.', lower_bound=1,
     flag_values=FLAGS)
-BATCH_SIZE = flags.DEFINE_integer('batch_size', 16, 'Rows.', lower_bound=1,
+BATCH_SIZE = flags.DEFINE_integer('batch_size', 8, 'Rows.', lower_bound=1,
     flag_values=FLAGS)
 SEQ_LEN = flags.DEFINE_integer('seq_len', 512, 'Words of a row.',
     flag_values=FLAGS)
-LEARNING_RATE = flags.DEFINE_float('learning_rate', 0.25, 'Ours.',
+LEARNING_RATE = flags.DEFINE_float('learning_rate', 0.1, 'Ours.',
     flag_values=FLAGS)
 LOSS = flags.DEFINE_string('loss', 'infonce', 'Ours.',
     flag_values=FLAGS)
