@@ -76,8 +76,8 @@ bench-peers: .venv-peers/installed
 	$(PYTHON) -m venv .venv-peers
 	@echo '*' > .venv-peers/.gitignore
 	.venv-peers/bin/python -m pip install --quiet \
-	  --disable-pip-version-check 'model2vec[distill]' gensim numpy onnx \
-	  onnxruntime sentence-transformers tokenizers torch
+	  --disable-pip-version-check gensim model2vec numpy onnx \
+	  onnxruntime sentence-transformers skeletoken tokenizers torch
 	@touch $@
 
 # TensorFlow Serving 2.12 to 2.19 links these versions; Python 3.11 is the
