@@ -47,6 +47,7 @@ def load(
     workdir = pathlib.Path(workdir)
     config = Config.read(workdir)
     _check_names(config, workdir / FILE)
+    config = _completed(config)
     _there(workdir / WEIGHTS)  # before the work
     encoder = config.encoder
     taken = inspect.signature(ENCODERS[encoder.name].__init__).parameters
@@ -101,14 +102,22 @@ def _check_names(config: Config, path: pathlib.Path) -> None:
                 f'{path} names the {what} {name!r}, which this code does not '
                 'have; load it with the code that wrote it'
             )
+
+
+def _completed(config: Config) -> Config:
+    """The same, with the defaults of settings that are newer than it."""
+    rows = {}
     for row, entry in config.rows.items():
         # Those of the encoder are among its arguments.
-        needed = {n for n, s in settings_of(row).items() if not s.encoder}
-        if lacking := needed - set(entry.settings):
-            raise ValueError(
-                f'{path}: {row} lacks the setting {min(lacking)!r}; load it '
-                'with the code that wrote it'
-            )
+        defaults = {
+            name: setting.default
+            for name, setting in settings_of(row).items()
+            if not setting.encoder
+        }
+        rows[row] = dataclasses.replace(
+            entry, settings={**defaults, **entry.settings}
+        )
+    return config.replace(rows=rows)
 
 
 def _compare_steps(workdir: pathlib.Path) -> None:

@@ -586,6 +586,17 @@ class LoadTest(CopyCase, parameterized.TestCase):
         with self.assertRaisesRegex(ValueError, message):
             infoword_tf.load(folder)
 
+    def test_a_setting_that_is_newer(self):
+        """Workdirs are loaded whose rows had fewer settings."""
+        folder = self.copy()
+        config = json.loads((folder / 'config.json').read_text())
+        (row, entry), *_ = config['rows'].items()
+        (name, value), *_ = entry['settings'].items()
+        del entry['settings'][name]
+        (folder / 'config.json').write_text(json.dumps(config))
+        found = infoword_tf.load(folder).config.rows[row].settings
+        self.assertEqual(found[name], value)
+
     def test_cut_weights(self):
         folder = self.copy()
         path = folder / 'weights.safetensors'
