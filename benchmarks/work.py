@@ -215,6 +215,11 @@ class Work:
                 f'{self.objectives} reads labelled examples; benchmarks.'
                 'finetune measures it'
             )
+        if any(reading.source == 'words' for reading in plan.readings):
+            raise ValueError(
+                f'{self.objectives} reads windows of words; benchmarks.words '
+                'measures it'
+            )
         sources = {
             reading: Source(
                 functools.partial(

@@ -29,8 +29,9 @@ CORE = frozenset("""
     Mean MergeV2Checkpoints Min Minimum Mul Neg NoOp NotEqual Pack Pad
     PadV2 PartitionedCall Placeholder Prod RaggedGather RaggedRange
     RaggedTensorToTensor Range ReadVariableOp RealDiv ReduceJoin Relu
-    Reshape RestoreV2 ReverseV2 Rsqrt SaveV2 Select SelectV2 Shape
-    ShardedFilename Sigmoid Size Slice Softmax SparseSegmentSumWithNumSegments
+    Reshape ResourceGather RestoreV2 ReverseV2 Rsqrt SaveV2 Select SelectV2
+    Shape ShardedFilename Sigmoid Size Slice Softmax
+    SparseSegmentSumWithNumSegments
     Split SplitV Sqrt Square Squeeze StatefulPartitionedCall StatelessIf
     StatelessWhile StaticRegexFullMatch StaticRegexReplace StopGradient
     StridedSlice StringJoin StringLength

@@ -62,7 +62,7 @@ OF_LABELS = (
     'patience', 'alpha', 'beta', 'temperature', 'extra', 'data_dir', 'train',
     'dev', 'sweep', 'seeds', 'regress', 'version2', 'dev_examples',
 )  # fmt: skip
-OF_VECTORS = ('student', 'width', 'weighting')
+OF_VECTORS = ('student', 'weighting')
 
 TEACHER = flags.DEFINE_string(
     'teacher', None, 'A workdir that was fine-tuned on the same task.',
@@ -92,9 +92,6 @@ EXTRA = flags.DEFINE_string(
 flags.DEFINE_enum(
     'student', embedding.LAYERS, embedding.STUDENTS, 'Of an embedding model: '
     'layers of --init, or a table lookup.', flag_values=FLAGS)
-flags.DEFINE_integer(
-    'width', 0, 'Width of a table lookup; 0: as its teacher.', lower_bound=0,
-    flag_values=FLAGS)
 flags.DEFINE_enum(
     'weighting', SIF, WEIGHTINGS, 'What the pieces of a '
     'table lookup weigh at first: a / (a + frequency), or log(1 + rank).',
@@ -185,13 +182,15 @@ def check_embed(own: Mapping[str, Any], given: Mapping[str, Any]) -> None:
                 'leave it out'
             )
     other = ('layers', 'take') if own['student'] == embedding.LOOKUP else (
-        'width', 'weighting'
+        'weighting',
     )  # fmt: skip
-    for flag in other:
-        if FLAGS[flag].present:
-            raise commands.UsageError(
-                f'--student={own["student"]} has no --{flag}; leave it out'
-            )
+    said = [flag for flag in other if FLAGS[flag].present]
+    if own['student'] != embedding.LOOKUP and given['width'] is not None:
+        said.append('width')
+    if said:
+        raise commands.UsageError(
+            f'--student={own["student"]} has no --{said[0]}; leave it out'
+        )
     if own['student'] == embedding.LOOKUP and given['init']:
         raise commands.UsageError(
             '--student=lookup starts from pieces of --teacher; leave out '

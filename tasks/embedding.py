@@ -105,7 +105,7 @@ def prepare(
     vectors = {part: teacher.vectors(some) for part, some in texts.items()}
     objectives = given['objectives'] or OBJECTIVES
     if own['student'] == LOOKUP:
-        width, pooling = own['width'] or teacher.width, MEAN
+        width, pooling = given['width'] or teacher.width, MEAN
         started = None
     else:
         started = start_of(
@@ -116,6 +116,7 @@ def prepare(
     rows = built(parse(objectives))
     decided: dict[str, Any] = {
         'objectives': objectives,
+        'width': None,  # it is that of the start
         'task': TASK,
         'student': own['student'],
         'init': given['init'] or teacher.folder,

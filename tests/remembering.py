@@ -32,7 +32,7 @@ class Memory(NamedTuple):
 class Remembering(Encoder):
     """x + attention to what came before: embeddings, and those remembered."""
 
-    remembers = True
+    remembers = has_memory = True
 
     def __init__(
         self,

@@ -39,7 +39,8 @@ NOTHING_NEW = (
     'label', 'label_mlm', 'score_mix', 'score_lookup', 'score_relative',
     # What a teacher says is compared with a head's scores in any encoder.
     'soft', 'soft_lookup', 'soft_relative', 'soft_score_lookup',
-    'soft_score_relative', 'soft_span', 'patience', 'patience_relative',
+    'soft_score_relative', 'soft_span', 'soft_span_relative', 'patience',
+    'patience_relative',
 )  # fmt: skip
 # Of the compiler: most of the time is its, and the cases are tiny.
 QUICK = (

@@ -260,6 +260,7 @@ CASES: dict[str, Case] = {
     'soft_score_lookup': Case('soft_score', encoder='lookup'),
     'soft_score_relative': Case('soft_score', encoder='relative'),
     'soft_span': Case('soft_span', settings={'soft_span.temperature': 2.0}),
+    'soft_span_relative': Case('soft_span', encoder='relative'),
     'soft_span_conditional': Case(
         'span:0.5,soft_span:0.5',
         encoder='relative',

@@ -50,6 +50,7 @@ SCORES = {
     # A pooler and two classes; psi, and four pairs of pieces for each text.
     'nsp': 2 * 128 * 130,
     'nsp_nce': 8 * 128,
+    'gpt': 2 * 22 * 128 * 500,
     'transformer_xl': 2 * 22 * 128 * 500,
     'rnn_lm': 2 * 22 * 128 * 500,
     'elmo': 2 * 2 * 22 * 64 * 500,
@@ -79,6 +80,7 @@ BY_HAND = {
     + SCORES['mlm'] + 6 * 128 * 128 + SCORES['nsp'],
     'infoword': 2 * (MASKED_ALL + MASKED_AT[4] + NGRAMS_ALL + NGRAMS_AT_3)
     + SCORES['bert_nce'] + SCORES['dim'],
+    'gpt': 2 * 2 * MASKED_ALL + SCORES['gpt'],
     'transformer_xl': 2 * 2 * STREAMED + SCORES['transformer_xl'],
     'rnn_lm': 2 * LSTM + SCORES['rnn_lm'],
     'elmo': 2 * BOTH + 44 * PIECE + SCORES['elmo'],
@@ -133,8 +135,10 @@ for objectives in sys.argv[1].split(','):
 '''
 
 
-# The others read labelled examples.
-READING = [row for row in TABLE if 'examples' not in TABLE[row].views]
+# The others read labelled examples, or have a benchmark of their own.
+READING = [
+    row for row in TABLE if not {'examples', 'words'} & set(TABLE[row].views)
+]
 
 
 class OperationsTest(parameterized.TestCase):
@@ -142,6 +146,11 @@ class OperationsTest(parameterized.TestCase):
     def test_by_hand(self, objectives):
         own = work.Work(objectives, **SMALL)
         self.assertEqual(own.operations(own.make_views()), by_hand(objectives))
+
+    def test_windows_of_words_are_measured_elsewhere(self):
+        own = work.Work('skip_gram', **SMALL)
+        with self.assertRaisesRegex(ValueError, 'benchmarks.words measures'):
+            own.make_views()
 
     def test_labels_are_no_text(self):
         own = work.Work('label', **SMALL)

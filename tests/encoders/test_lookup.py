@@ -1,5 +1,7 @@
 """The encoder that reads nothing but the token itself."""
 
+import inspect
+
 import numpy as np
 import tensorflow as tf
 from absl.testing import absltest, parameterized
@@ -94,7 +96,8 @@ class EncoderTest(parameterized.TestCase):
 
     @parameterized.parameters(*ENCODERS)
     def test_complains_of_what_it_does_not_read(self, name):
-        sizes = {'layers': 1, 'heads': 2} if name != 'lookup' else {}
+        taken = inspect.signature(ENCODERS[name]).parameters
+        sizes = {k: v for k, v in (('layers', 1), ('heads', 2)) if k in taken}
         encoder = ENCODERS[name](V, width=D, **sizes)
         encoder.build()
         kind = type(encoder)
@@ -103,7 +106,9 @@ class EncoderTest(parameterized.TestCase):
             (encoder.width, encoder.vocab_size, encoder.max_length),
             (D, V, 512),
         )
-        self.assertEqual(encoder.embedding_table.shape, (V, D))
+        self.assertEqual(
+            encoder.embedding_table.shape, (V, encoder.embedding_width)
+        )
         for field in ('positions', 'directions'):
             if field not in encoder.reads:
                 with self.assertRaisesRegex(

@@ -16,7 +16,7 @@ class TypedTest(absltest.TestCase):
             'tasks.distill': ((), 'error: --teacher is missing'),
             'tasks.lm': ((), 'error: --init is missing'),
             'tasks.retrieval': ((), 'error: --workdir is missing'),
-            'tasks.squad': ((), 'error: --train is missing'),
+            'tasks.squad': ((), 'error: --workdir is missing'),
             'tasks.figure1': ((), 'error: --task is missing'),
             'export.savedmodel': ((), 'error: --init is missing'),
             'export.verify': ((), 'error: --model is missing'),

@@ -5,7 +5,6 @@ import tensorflow as tf
 from absl.testing import absltest, parameterized
 
 from infoword_tf.text import vocabulary, wordpiece
-from infoword_tf.views import Specials
 
 SPECIALS = ['[PAD]', '[UNK]', '[CLS]', '[SEP]', '[MASK]']
 UNCASED = [
@@ -102,7 +101,7 @@ class TokenizeTest(parameterized.TestCase):
         tokenizer = wordpiece.WordPiece(
             ['a', '[MASK]', '[SEP]', 'b', '[UNK]', '[CLS]', '[PAD]']
         )
-        self.assertEqual(tokenizer.specials, Specials(5, 2, 1, 7))
+        self.assertEqual(tokenizer.specials[:4], (5, 2, 1, 7))
         self.assertEqual((tokenizer.pad_id, tokenizer.unk_id), (6, 4))
         self.assertLen(tokenizer, 7)
         self.assertEqual(ids_of(tokenizer, 'b a c'), [3, 0, 4])

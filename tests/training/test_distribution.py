@@ -33,7 +33,7 @@ BATCHES = [
     ('plm', 8, False),
     ('label_mix', 8, False),
     ('score', 8, False),
-    ('span_conditional', 8, False),
+    ('soft_span_conditional', 8, False),
     ('pkd', 8, False),
     ('soft_score', 8, False),
     ('embed', 8, False),
