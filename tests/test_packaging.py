@@ -33,7 +33,10 @@ DOCUMENTS = [
     *sorted((ROOT / 'docs').glob('*.md')),
 ]
 # Modules whose flags are those of other commands too.
-SHARED = ('infoword_tf.train', 'tasks.finetune', 'tasks.glue', 'tasks.classify')
+SHARED = (
+    'benchmarks.finetune', 'infoword_tf.train', 'tasks.classify',
+    'tasks.finetune', 'tasks.glue',
+)  # fmt: skip
 LONGEST_README = 280  # lines: it is a page for newcomers
 
 
