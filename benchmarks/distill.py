@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 from absl import flags
 
-from benchmarks import finetune, kept
+from benchmarks import kept, tuning
 from infoword_tf import commands, files
 from tasks import glue_layout
 
@@ -35,6 +35,8 @@ CALLS, WARM_UP = 200, 20
 
 FLAGS = flags.FLAGS
 
+TASKS = flags.DEFINE_list(
+    'tasks', ['sst-2', 'mrpc', 'rte'], 'Of GLUE, with classes.')
 LAYERS = flags.DEFINE_integer(
     'layers', 3, 'Of the students.', lower_bound=1)
 
@@ -51,37 +53,25 @@ def train(module: str, folder: pathlib.Path, *given: str) -> None:
     kept.run(
         module,
         folder.with_suffix('.log'),
-        f'--data_dir={finetune.DATA_DIR.value}',
-        f'--examples={finetune.EXAMPLES.value}',
-        f'--epochs={finetune.EPOCHS.value}',
-        f'--learning_rate={finetune.LEARNING_RATE.value}',
-        f'--batch_size={finetune.BATCH_SIZE.value}',
-        f'--seq_len={finetune.SEQ_LEN.value}',
-        f'--precision={finetune.PRECISION.value}',
-        f'--init={finetune.INIT.value}',
+        *tuning.given(),
+        f'--epochs={tuning.EPOCHS.value}',
         f'--workdir={folder}',
-        '--notest',
         *given,
     )
 
 
 def runs_of(folder: pathlib.Path) -> list[pathlib.Path]:
     """The folder of each seed."""
-    if finetune.SEEDS.value == 1:
+    if tuning.SEEDS.value == 1:
         return [folder]
-    return [folder / f'seed={seed}' for seed in range(finetune.SEEDS.value)]
+    return [folder / f'seed={seed}' for seed in range(tuning.SEEDS.value)]
 
 
 def scores_of(task: str, folder: pathlib.Path) -> list[float]:
     """The best dev score of each seed."""
-    layout = glue_layout.TASKS[task]
-    row = 'label' if layout.labels else 'score'
+    key = f'heldout/label/{glue_layout.TASKS[task].best}'
     return [
-        max(
-            record[f'heldout/{row}/{layout.best}']
-            for record in kept.records_of(run)
-            if f'heldout/{row}/{layout.best}' in record
-        )
+        max(one[key] for one in kept.records_of(run) if key in one)
         for run in runs_of(folder)
     ]
 
@@ -107,7 +97,7 @@ def served(
     import infoword_tf
     from export import bundle
 
-    rows = glue_layout.read(task, finetune.DATA_DIR.value, 'dev')
+    rows = glue_layout.read(task, tuning.DATA_DIR.value, 'dev')
     models, found = {}, {}
     for name, workdir in workdirs.items():
         version = folder / name / '1'
@@ -143,11 +133,17 @@ def run() -> dict[str, Any]:
         data_dir="GLUE's data",
         workdir='a folder for the table',
     )
-    out = pathlib.Path(finetune.WORKDIR.value)
+    for task in TASKS.value:
+        if task not in glue_layout.TASKS or glue_layout.TASKS[task].regress:
+            raise commands.UsageError(
+                f'--tasks={task}: take tasks of GLUE that have classes, sst-2 '
+                'say'
+            )
+    out = pathlib.Path(tuning.WORKDIR.value)
     kept.begin(out)
     head = ['task', 'score', 'teacher', *METHODS, 'an update, x']
     lines = [f'| {" | ".join(head)} |', '|---' * len(head) + '|']
-    for task in finetune.TASKS.value:
+    for task in TASKS.value:
         teacher = out / task / 'teacher'
         train('tasks.glue', teacher, f'--task={task}')
         cells, took = [], {}
@@ -159,11 +155,11 @@ def run() -> dict[str, Any]:
                 f'--task={task}',
                 f'--teacher={teacher}',
                 f'--layers={LAYERS.value}',
-                f'--seeds={finetune.SEEDS.value}',
+                f'--seeds={tuning.SEEDS.value}',
                 *given,
             )
             scores = scores_of(task, folder)
-            cells.append(finetune.shown(scores))
+            cells.append(tuning.shown(scores))
             took[method] = seconds_of(folder)
             print(f'{task}, {method}: {cells[-1]}', flush=True)
         best = glue_layout.TASKS[task].best
@@ -174,13 +170,13 @@ def run() -> dict[str, Any]:
         lines.append(f'| {" | ".join(cells)} |')
         with files.written(out / 'table.md') as partial:
             partial.write_text('\n'.join(lines) + '\n')
-    task = finetune.TASKS.value[0]
+    task = TASKS.value[0]
     student = runs_of(out / task / 'KD')[0]
     workdirs = {'teacher': out / task / 'teacher', 'student': student}
     lines += ['', *served(workdirs, out / 'models', task), '']
     lines.append(
-        f'Commit {kept.commit()}, seeds 0 to {finetune.SEEDS.value - 1}, '
-        f'{finetune.PRECISION.value}, students of {LAYERS.value} layers.'
+        f'Commit {kept.commit()}, seeds 0 to {tuning.SEEDS.value - 1}, '
+        f'{tuning.PRECISION.value}, students of {LAYERS.value} layers.'
     )
     with files.written(out / 'table.md') as partial:
         partial.write_text('\n'.join(lines) + '\n')
@@ -189,8 +185,4 @@ def run() -> dict[str, Any]:
 
 
 if __name__ == '__main__':
-    for flag, value in {
-        'tasks': ['sst-2', 'mrpc', 'rte'], 'peers': 'none'
-    }.items():  # fmt: skip
-        FLAGS.set_default(flag, value)
     commands.start(run, stopped='the same command goes on')

@@ -15,78 +15,47 @@ over updates, so that compiling does not count.
 """
 
 import json
-import os
 import pathlib
 import statistics
-import subprocess
-import sys
 from typing import Any
 
 import numpy as np
 from absl import flags
 
+from benchmarks import kept, tuning
 from infoword_tf import commands, files
 from tasks import glue_layout, tables
 from tasks.measures import MEASURES
 
-ROOT = pathlib.Path(__file__).parent.parent
-TRAINER = ROOT / 'benchmarks' / 'peers' / 'trainer.py'
-PYTHON = ROOT / '.venv-peers' / 'bin' / 'python'
+TRAINER = kept.ROOT / 'benchmarks' / 'peers' / 'trainer.py'
+PYTHON = kept.ROOT / '.venv-peers' / 'bin' / 'python'
 THREADS = 2
 WEIGHT_DECAY = 0.01
 SIDES = 'ours', 'peer'
 
 FLAGS = flags.FLAGS
 
-INIT = flags.DEFINE_string('init', None, 'A workdir.')
 PEERS = flags.DEFINE_string(
     'peers', None, 'A folder of transformers with the same weights.')
-DATA_DIR = flags.DEFINE_string(
-    'data_dir', None, "GLUE's data.")
-WORKDIR = flags.DEFINE_string(
-    'workdir', None, 'Where runs and the table go.')
 TASKS = flags.DEFINE_list(
     'tasks', ['cola', 'sst-2', 'mrpc', 'rte', 'sts-b'], 'Of GLUE.')
-SEEDS = flags.DEFINE_integer(
-    'seeds', 3, 'Runs of each.', lower_bound=1)
-EPOCHS = flags.DEFINE_integer(
-    'epochs', 3, 'Of each run.', lower_bound=1)
 STEPS = flags.DEFINE_integer(
-    'steps', None, 'Updates instead.', lower_bound=1)
-EXAMPLES = flags.DEFINE_integer(
-    'examples', 6000, 'Training examples at most.')
-LEARNING_RATE = flags.DEFINE_float(
-    'learning_rate', 5e-5, 'Its peak.')
-BATCH_SIZE = flags.DEFINE_integer(
-    'batch_size', 32, 'Examples of an update.')
-SEQ_LEN = flags.DEFINE_integer(
-    'seq_len', 128, 'Tokens of an example.')
-PRECISION = flags.DEFINE_enum(
-    'precision', 'float32', ['float32', 'mixed_bfloat16'], 'Of both sides.')
+    'steps', None, 'Updates instead of --epochs.', lower_bound=1)
 
 
 def ours(task: str, seed: int, folder: pathlib.Path, updates: int) -> dict:
     """Runs `tasks.glue`; returns its figures."""
     done = folder / 'metrics.json'
-    given = [
-        f'--task={task}', f'--init={INIT.value}',
-        f'--data_dir={DATA_DIR.value}', f'--workdir={folder}',
-        f'--seed={seed}', f'--examples={EXAMPLES.value}',
-        f'--steps={STEPS.value or EPOCHS.value * updates}',
-        f'--eval_every={min(updates, STEPS.value or updates)}',
-        f'--log_every={min(10, updates)}', f'--weight_decay={WEIGHT_DECAY}',
-        f'--learning_rate={LEARNING_RATE.value}',
-        f'--batch_size={BATCH_SIZE.value}', f'--seq_len={SEQ_LEN.value}',
-        f'--precision={PRECISION.value}', '--notest',
-    ]  # fmt: skip
-    if not done.exists() or 'task' not in json.loads(done.read_text()):
-        folder.mkdir(parents=True, exist_ok=True)
-        call([sys.executable, '-m', 'tasks.glue', *given], folder / 'log.txt')
-    best = json.loads(done.read_text())
-    records = [
-        json.loads(line)
-        for line in (folder / 'metrics.jsonl').read_text().splitlines()
-    ]
+    if not done.exists() or 'task' not in kept.read_json(done):
+        kept.run(
+            'tasks.glue', folder / 'log.txt', *tuning.given(),
+            f'--task={task}', f'--workdir={folder}', f'--seed={seed}',
+            f'--steps={STEPS.value or tuning.EPOCHS.value * updates}',
+            f'--eval_every={min(updates, STEPS.value or updates)}',
+            f'--log_every={min(10, updates)}',
+            f'--weight_decay={WEIGHT_DECAY}',
+        )  # fmt: skip
+    best, records = kept.read_json(done), kept.records_of(folder)
     rates = [r['steps_per_second'] for r in records[1:]] or [0.0]
     seconds = [
         r['heldout_seconds'] for r in records if 'heldout_seconds' in r
@@ -95,7 +64,7 @@ def ours(task: str, seed: int, folder: pathlib.Path, updates: int) -> dict:
         'score': best[glue_layout.TASKS[task].best],
         'mi': best.get('mi'),
         'ceiling': best.get('ceiling'),
-        'rate': statistics.median(rates) * BATCH_SIZE.value,
+        'rate': statistics.median(rates) * tuning.BATCH_SIZE.value,
         'evaluation': min(seconds),
         'seconds': records[-1]['seconds'],
     }
@@ -122,21 +91,23 @@ def peer(
                         for part in ('train', 'heldout')
                     },
                     'classes': len(layout.labels),
-                    'steps': STEPS.value or EPOCHS.value * updates,
+                    'steps': STEPS.value or tuning.EPOCHS.value * updates,
                     'evaluate': min(updates, STEPS.value or updates),
-                    'batch_size': BATCH_SIZE.value,
-                    'seq_len': SEQ_LEN.value,
-                    'learning_rate': LEARNING_RATE.value,
+                    'batch_size': tuning.BATCH_SIZE.value,
+                    'seq_len': tuning.SEQ_LEN.value,
+                    'learning_rate': tuning.LEARNING_RATE.value,
                     'weight_decay': WEIGHT_DECAY,
                     'seed': seed,
-                    'bf16': PRECISION.value != 'float32',
+                    'bf16': tuning.PRECISION.value != 'float32',
                     'threads': THREADS,
                 }
             )
         )
         partial = folder / 'said.partial'
-        call([str(PYTHON), str(TRAINER), str(spec), str(partial)],
-             folder / 'log.txt')  # fmt: skip
+        kept.call(
+            folder / 'log.txt', str(PYTHON), str(TRAINER), str(spec),
+            str(partial),
+        )  # fmt: skip
         partial.rename(found)
     told = json.loads(found.read_text())
     true = targets_of(task, parts['heldout'])
@@ -146,7 +117,8 @@ def peer(
         scores.append(MEASURES[layout.best](said, true))
     return {
         'score': max(scores),
-        'rate': BATCH_SIZE.value / statistics.median(told['step_seconds']),
+        'rate': tuning.BATCH_SIZE.value
+        / statistics.median(told['step_seconds']),
         'evaluation': min(told['evaluation_seconds']),
         'seconds': told['seconds'],
     }
@@ -156,33 +128,6 @@ def targets_of(task: str, rows: tables.Rows) -> np.ndarray:
     """[n], numbers of classes, or scores."""
     labels = glue_layout.TASKS[task].labels
     return tables.known_labels(rows, labels) if labels else rows.scores
-
-
-def call(command: list[str], log: pathlib.Path) -> None:
-    """Runs a process; its output is in `log`.
-
-    Raises:
-        RuntimeError: it failed; the message has its last words.
-    """
-    with open(log, 'w') as out:
-        done = subprocess.run(
-            command, stdout=out, stderr=subprocess.STDOUT, check=False,
-            env={**os.environ, 'PYTHONPATH': str(ROOT)}, cwd=ROOT,
-        )  # fmt: skip
-    if done.returncode:
-        words = log.read_text().strip().splitlines()[-1:]
-        raise RuntimeError(f'{log}: {" ".join(words)}')
-
-
-def shown(values: list[float], digits: int = 3) -> str:
-    """Mean (lowest-highest)."""
-    mean = statistics.fmean(values)
-    if len(values) == 1:
-        return f'{mean:.{digits}f}'
-    return (
-        f'{mean:.{digits}f} ({min(values):.{digits}f}-'
-        f'{max(values):.{digits}f})'
-    )
 
 
 def run() -> dict[str, Any]:
@@ -197,7 +142,7 @@ def run() -> dict[str, Any]:
     )
     if not PYTHON.exists():
         raise commands.UsageError(f'{PYTHON} is missing: make bench-peers')
-    out = pathlib.Path(WORKDIR.value)
+    out = pathlib.Path(tuning.WORKDIR.value)
     head = (
         'task', 'score', 'here', 'Trainer', 'MI of the label', 'ceiling',
         'updates', 'examples/s here', 'Trainer', 'x', 'evaluation x',
@@ -206,13 +151,14 @@ def run() -> dict[str, Any]:
     for task in TASKS.value:
         parts = {
             'train': tables.some(
-                glue_layout.read(task, DATA_DIR.value, 'train'), EXAMPLES.value
+                glue_layout.read(task, tuning.DATA_DIR.value, 'train'),
+                tuning.EXAMPLES.value,
             ),
-            'heldout': glue_layout.read(task, DATA_DIR.value, 'dev'),
+            'heldout': glue_layout.read(task, tuning.DATA_DIR.value, 'dev'),
         }
-        updates = len(parts['train'].first) // BATCH_SIZE.value
+        updates = len(parts['train'].first) // tuning.BATCH_SIZE.value
         found: dict[str, list[dict]] = {side: [] for side in SIDES}
-        for seed in range(SEEDS.value):
+        for seed in range(tuning.SEEDS.value):
             folder = out / task
             found['ours'].append(
                 ours(task, seed, folder / f'ours-{seed}', updates)
@@ -234,10 +180,10 @@ def run() -> dict[str, Any]:
         cells = [
             task,
             glue_layout.TASKS[task].best,
-            *(shown([r['score'] for r in found[s]]) for s in SIDES),
-            shown(bound) if bound else '-',
+            *(tuning.shown([r['score'] for r in found[s]]) for s in SIDES),
+            tuning.shown(bound) if bound else '-',
             f'{found["ours"][0]["ceiling"]:.3f}' if bound else '-',
-            f'{STEPS.value or EPOCHS.value * updates:,}',
+            f'{STEPS.value or tuning.EPOCHS.value * updates:,}',
             *(f'{rates[s]:,.0f}' for s in SIDES),
             f'{rates["ours"] / rates["peer"]:.2f}',
             f'{took["peer"] / took["ours"]:.2f}',

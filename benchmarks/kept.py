@@ -12,8 +12,8 @@ from infoword_tf import commands, files
 ROOT = pathlib.Path(__file__).parent.parent
 
 
-def run(module: str, log: pathlib.Path, *given: str) -> None:
-    """Runs a command in a process of its own; its output is in `log`.
+def call(log: pathlib.Path, *command: str) -> None:
+    """Runs a process that finds this project; its output is in `log`.
 
     Raises:
         RuntimeError: it failed; the message has its last words.
@@ -21,14 +21,19 @@ def run(module: str, log: pathlib.Path, *given: str) -> None:
     log.parent.mkdir(parents=True, exist_ok=True)
     with open(log, 'w') as out:
         done = subprocess.run(
-            [sys.executable, '-m', module, *given],
+            command,
             stdout=out,
             stderr=subprocess.STDOUT,
             env={**os.environ, 'PYTHONPATH': str(ROOT)},
             check=False,
         )
     if done.returncode:
-        raise RuntimeError(f'{module}, {log}: {log.read_text()[-1000:]}')
+        raise RuntimeError(f'{log}: {log.read_text()[-1000:]}')
+
+
+def run(module: str, log: pathlib.Path, *given: str) -> None:
+    """`call` of a command of this project."""
+    call(log, sys.executable, '-m', module, *given)
 
 
 def read_json(path: pathlib.Path) -> dict[str, Any]:

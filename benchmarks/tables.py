@@ -75,11 +75,13 @@ class Table(NamedTuple):
         flagfiles: a run each; names in tasks/flags.
         ask: workdir -> further figures by the heads of their columns.
         untrained: a flagfile whose first weights are asked too.
+        data: what that reads, beside whoever runs it.
     """
 
     flagfiles: Sequence[str]
     ask: Callable[[pathlib.Path], dict[str, float]] | None = None
     untrained: str | None = None
+    data: Sequence[str] = ()
 
 
 def retrieval(workdir: pathlib.Path) -> dict[str, float]:
@@ -196,13 +198,19 @@ TABLES = {
             'ict_tiny',
         ),
         uses,
+        data=('words', 'sts/sts-dev.csv'),
     ),
     'search': Table(('ict_tiny', 'ict_lookup', 'quickstart'), retrieval),
-    'wikitext': Table(('wikitext_0', 'wikitext_64', 'wikitext_128'), memories),
+    'wikitext': Table(
+        ('wikitext_0', 'wikitext_64', 'wikitext_128'),
+        memories,
+        data=('wikitext-2',),
+    ),
     'labels': Table(
         ('mlm_tiny', 'bert_nce_tiny', 'infoword_tiny', 'plm_tiny'),
         labels,
         untrained='mlm_tiny',
+        data=('glue', 'squad'),
     ),
 }
 
@@ -306,6 +314,20 @@ def made_of(workdirs: Mapping[str, Sequence[pathlib.Path]], ask: Any) -> str:
     return '\n'.join(lines)
 
 
+def check_there(data: Sequence[str | pathlib.Path]) -> None:
+    """Complains of data that are missing, before anything is trained.
+
+    Raises:
+        UsageError: they are.
+    """
+    for path in data:
+        if not pathlib.Path(path).exists():
+            raise commands.UsageError(
+                f'{path}: this table reads it and it is not here; put it, or '
+                'a link, into the folder where you run this'
+            )
+
+
 def students(folder: pathlib.Path) -> None:
     """The table of embedding students, and its picture.
 
@@ -317,6 +339,7 @@ def students(folder: pathlib.Path) -> None:
     commands.require(
         flags.FLAGS.flag_values_dict(), teacher='a workdir to learn from'
     )
+    check_there([some.STS, *(data for data, _ in some.BEIR.values())])
     begin(folder)
     found = some.measured(folder, TEACHER.value, PEERS.value, run, FOLDER)
     text = f'{some.table(found)}\n\nCommit {commit()}.\n'
@@ -347,6 +370,7 @@ def main() -> None:
             f'--table={TABLE.value}: known are {known}'
         )
     table = TABLES[TABLE.value] if TABLE.value else Table(FLAGFILES.value)
+    check_there(table.data)
     folder = pathlib.Path(WORKDIR.value)
     begin(folder)
     steps = {}

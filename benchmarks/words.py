@@ -18,18 +18,16 @@ import json
 import pathlib
 import re
 import statistics
-import subprocess
-import sys
 from typing import Any
 
 from absl import flags
 
+from benchmarks import kept
 from infoword_tf import commands
 from infoword_tf.text.vocabulary import SPECIALS
 
-ROOT = pathlib.Path(__file__).parent.parent
-PYTHON = ROOT / '.venv-peers' / 'bin' / 'python'
-PEER = ROOT / 'benchmarks' / 'peers' / 'wordvectors.py'
+PYTHON = kept.ROOT / '.venv-peers' / 'bin' / 'python'
+PEER = kept.ROOT / 'benchmarks' / 'peers' / 'wordvectors.py'
 LEAST = 5  # occurrences of a word
 PARAGRAPHS = 200  # held out, and trained on too, since the peer has no such
 THREADS = 2
@@ -92,20 +90,6 @@ def prepare(path: pathlib.Path, folder: pathlib.Path) -> int:
     return known + len(SPECIALS)
 
 
-def process(*command: str) -> str:
-    """Runs a process on the repository; returns what it printed.
-
-    Raises:
-        RuntimeError: it failed.
-    """
-    done = subprocess.run(
-        command, cwd=ROOT, capture_output=True, text=True, check=False
-    )
-    if done.returncode:
-        raise RuntimeError(f'{command[:4]}: {done.stdout}{done.stderr}')
-    return done.stdout
-
-
 def epoch(folder: pathlib.Path, row: str, size: int) -> int:
     """Updates in which all of the text is read once."""
     from infoword_tf.data.batches import open_sources
@@ -130,8 +114,8 @@ def ours(
     """Words a second, and the flag that names the vectors."""
     steps = STEPS.value or epoch(folder, row, size)
     workdir = folder / name
-    process(
-        sys.executable, '-m', 'infoword_tf.train',
+    kept.run(
+        'infoword_tf.train', folder / f'{name}.log',
         f'--corpus=text:{folder}/text.txt',
         f'--heldout={folder}/heldout.txt', '--tokenizer=words',
         f'--vocab_size={size}', f'--objectives={row}',
@@ -144,10 +128,7 @@ def ours(
         f'--eval_every={steps}', f'--checkpoint_every={steps}',
         f'--log_every={max(1, steps // 10)}',
     )  # fmt: skip
-    records = [
-        json.loads(line)
-        for line in (workdir / 'metrics.jsonl').read_text().splitlines()
-    ]
+    records = kept.records_of(workdir)
     rates = [r['tokens_per_second'] for r in records[1:] or records]
     # All steps are of one size: the mean over time.
     return statistics.harmonic_mean(rates), f'--init={workdir}'
@@ -161,21 +142,22 @@ def peer(row: str, folder: pathlib.Path, name: str) -> tuple[float, str]:
         'negative': NEGATIVES.value, 'sg': int(row == 'skip_gram'),
         'min_count': LEAST, 'workers': THREADS, 'seed': 1,
     }  # fmt: skip
-    out = process(
-        PEER_PYTHON.value, str(PEER), str(folder / 'text.txt'), str(vectors),
-        json.dumps(options),
+    log = folder / f'{name}.log'
+    kept.call(
+        log, PEER_PYTHON.value, str(PEER), str(folder / 'text.txt'),
+        str(vectors), json.dumps(options),
     )  # fmt: skip
-    found = json.loads(out.splitlines()[-1])
+    found = json.loads(log.read_text().splitlines()[-1])
     return found['words'] / found['seconds'], f'--vectors={vectors}'
 
 
 def measured(vectors: str, folder: pathlib.Path) -> dict[str, float]:
     """By test of tasks.words, its figure."""
-    process(
-        sys.executable, '-m', 'tasks.words', vectors,
+    kept.run(
+        'tasks.words', folder.with_suffix('.log'), vectors,
         f'--data_dir={DATA_DIR.value}', f'--workdir={folder}',
     )  # fmt: skip
-    found = json.loads((folder / 'metrics.json').read_text())['tests']
+    found = kept.read_json(folder / 'metrics.json')['tests']
     return {
         name: record.get('spearman', record.get('accuracy'))
         for name, record in found.items()

@@ -29,7 +29,6 @@ from tasks import finetune, glue_layout, measures
 FLAGS = flags.FLAGS if __name__ == '__main__' else flags.FlagValues()
 
 
-
 def define(values: flags.FlagValues, *more: str) -> None:
     """Defines the flags that say which examples are read.
 

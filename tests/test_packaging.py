@@ -34,7 +34,7 @@ DOCUMENTS = [
 ]
 # Modules whose flags are those of other commands too.
 SHARED = (
-    'benchmarks.finetune', 'infoword_tf.train', 'tasks.classify',
+    'benchmarks.tuning', 'infoword_tf.train', 'tasks.classify',
     'tasks.finetune', 'tasks.glue',
 )  # fmt: skip
 LONGEST_README = 280  # lines: it is a page for newcomers

@@ -29,12 +29,13 @@ from infoword_tf.encoders.encoder import Encoded, Encoder, Inputs
 from infoword_tf.encoders.rnn import (
     begins_anew,
     check_advance,
+    encoded,
     of_layer,
     stacked,
 )
 from infoword_tf.layers import dropout
 from infoword_tf.layers.attention import project
-from infoword_tf.layers.block import matrix, take, vector
+from infoword_tf.layers.block import matrix, vector
 from infoword_tf.layers.fused import with_bias
 from infoword_tf.layers.recurrent import Recurrent
 from infoword_tf.views import Specials
@@ -388,16 +389,11 @@ class Elmo(Encoder):
             )
             layers.append(ops.concatenate([left, right], axis=-1))
             new.append(own)
-        x = layers[-1]
-        x = dropout.drop(
-            x if places is None else take(x, places),
-            key=keys[-1],
-            rate=self.rate,
-        )
-        return Encoded(
-            x,
-            layers[: None if all_layers is True else -1]
-            if all_layers
-            else None,
+        return encoded(
+            layers,
+            places,
+            keys[-1],
+            self.rate,
+            all_layers,
             None if state is None else stacked(new),
         )

@@ -117,18 +117,37 @@ class Rnn(Encoder):
             )
             layers.append(x)
             new.append(own)
-        x = dropout.drop(
-            x if places is None else take(x, places),
-            key=keys[-1],
-            rate=self.rate,
-        )
-        return Encoded(
-            x,
-            layers[: None if all_layers is True else -1]
-            if all_layers
-            else None,
+        return encoded(
+            layers,
+            places,
+            keys[-1],
+            self.rate,
+            all_layers,
             None if state is None else stacked(new),
         )
+
+
+def encoded(
+    layers: list[Tensor],
+    places: Tensor | None,
+    key: Tensor | None,
+    rate: float,
+    all_layers: bool | str,
+    state: dict[str, Tensor] | None,
+) -> Encoded:
+    """What a recurrent encoder returns, its last states dropped.
+
+    Args:
+        layers: L + 1 times [B, T, D], embeddings first.
+        places, all_layers: as in `Encoder.call`.
+        key, rate: of dropout.
+        state: for the next step, or None.
+    """
+    last = layers[-1] if places is None else take(layers[-1], places)
+    found = None
+    if all_layers:
+        found = layers if all_layers is True else layers[:-1]
+    return Encoded(dropout.drop(last, key=key, rate=rate), found, state)
 
 
 def begins_anew(

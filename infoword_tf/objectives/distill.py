@@ -102,10 +102,57 @@ def every(teacher: int, student: int) -> tuple[int, ...]:
     return tuple(i * teacher // student for i in range(1, student + 1))
 
 
-class Soft(Objective):
-    """`soft`: how far the classes' distribution is from the teacher's."""
+class Softened(Objective):
+    """Scores beside a teacher's, both over a temperature."""
 
     bounded = False
+
+    def __init__(
+        self,
+        row: str,
+        encoder: Any,
+        specials: Specials,
+        temperature: float = 10.0,
+        dtype: Any = None,
+    ):
+        """As `Objective`; temperature: T."""
+        super().__init__(row, encoder, specials, dtype)
+        self.temperature = temperature
+
+
+class Projected(Objective):
+    """What is compared with a teacher's, projected where widths differ."""
+
+    def __init__(
+        self,
+        row: str,
+        encoder: Any,
+        specials: Specials,
+        width: int = 0,
+        dtype: Any = None,
+    ):
+        """As `Objective`; width: W, 0: D."""
+        super().__init__(row, encoder, specials, dtype)
+        self.width = width or encoder.width
+
+    def build(self) -> None:
+        """Makes the projection, where widths differ."""
+        self.kernel = None
+        if self.width != self.encoder.width:
+            self.kernel = self.add_weight(
+                shape=(self.encoder.width, self.width),
+                name='kernel',
+                autocast=False,
+            )
+        self.built = True
+
+    def projected(self, x: Tensor) -> Tensor:
+        """[..., D] -> [..., W]."""
+        return x if self.kernel is None else ops.matmul(x, self.kernel)
+
+
+class Soft(Softened):
+    """`soft`: how far the classes' distribution is from the teacher's."""
 
     def __init__(
         self,
@@ -116,15 +163,9 @@ class Soft(Objective):
         reduction: str = PAPER,
         dtype: Any = None,
     ):
-        """As `Objective`.
-
-        Args:
-            row, encoder, specials, dtype: as there.
-            temperature: T.
-            reduction: in REDUCTIONS.
-        """
-        super().__init__(row, encoder, specials, dtype)
-        self.temperature, self.reduction = temperature, reduction
+        """As `Softened`; reduction: in REDUCTIONS."""
+        super().__init__(row, encoder, specials, temperature, dtype)
+        self.reduction = reduction
 
     def score(self, batch: Batch, candidates: None) -> infonce.Outcome:
         """KL divergences; right is who answers as the teacher does."""
@@ -166,32 +207,14 @@ class SoftScores(Objective):
         )
 
 
-class SoftSpans(Objective):
+class SoftSpans(Softened):
     """`soft_span`: how far places of an answer are from the teacher's.
 
     The targets of the view are [R, T, 2], f of the teacher for the first and
     the last place of an answer.
     """
 
-    bounded = False
     ranked = False
-
-    def __init__(
-        self,
-        row: str,
-        encoder: Any,
-        specials: Specials,
-        temperature: float = 10.0,
-        dtype: Any = None,
-    ):
-        """As `Objective`.
-
-        Args:
-            row, encoder, specials, dtype: as there.
-            temperature: T.
-        """
-        super().__init__(row, encoder, specials, dtype)
-        self.temperature = temperature
 
     def score(self, batch: Batch, candidates: None) -> infonce.Outcome:
         """KL divergences, of both ends their mean."""
@@ -209,7 +232,7 @@ class SoftSpans(Objective):
         return infonce.unbounded(flat(loss), flat(view.weights[self.row]))
 
 
-class Patience(Objective):
+class Patience(Projected):
     """`patience`: how far normalised states are from the teacher's."""
 
     bounded = False
@@ -224,34 +247,22 @@ class Patience(Objective):
         reduction: str = PAPER,
         dtype: Any = None,
     ):
-        """As `Objective`.
+        """As `Projected`.
 
         Args:
-            row, encoder, specials, dtype: as there.
-            width: W; 0: D.
+            row, encoder, specials, width, dtype: as there.
             reduction: in REDUCTIONS.
 
         Raises:
             ValueError: the encoder has no layer below its last.
         """
-        super().__init__(row, encoder, specials, dtype)
+        super().__init__(row, encoder, specials, width, dtype)
         if encoder.depth < 2:
             raise ValueError(
                 f'{row} compares layers below the last, and the encoder has '
                 f'{encoder.depth}; take 2 or more, or leave {row} out'
             )
-        self.width, self.reduction = width or encoder.width, reduction
-
-    def build(self) -> None:
-        """Makes the projection, where widths differ."""
-        self.kernel = None
-        if self.width != self.encoder.width:
-            self.kernel = self.add_weight(
-                shape=(self.encoder.width, self.width),
-                name='kernel',
-                autocast=False,
-            )
-        self.built = True
+        self.reduction = reduction
 
     def score(self, batch: Batch, candidates: None) -> infonce.Outcome:
         """Squared distances, of K texts their mean."""
@@ -259,9 +270,7 @@ class Patience(Objective):
         taught = ops.cast(flat(view.targets[self.row]), 'float32')
         below = batch.layers(VIEW)[1:]  # k - 1 times [R, J K, D]
         states = ops.cast(ops.stack(below, axis=2), 'float32')
-        if self.kernel is not None:
-            states = ops.matmul(states, self.kernel)
-        states = ops.reshape(states, (-1, *taught.shape[1:]))
+        states = ops.reshape(self.projected(states), (-1, *taught.shape[1:]))
         squares = ops.square(unit(states) - unit(taught))
         loss = ops.sum(squares, axis=(2, 3))  # [N, K]
         if self.reduction == CODE:

@@ -22,8 +22,9 @@ from keras import ops
 
 from infoword_tf.layers.pooling import unit
 from infoword_tf.objectives import infonce
+from infoword_tf.objectives.distill import Projected
 from infoword_tf.objectives.label import VIEW, flat
-from infoword_tf.objectives.objective import Batch, Objective, Pool
+from infoword_tf.objectives.objective import Batch, Pool
 from infoword_tf.settings import Setting
 from infoword_tf.views import Reads, Specials, View
 
@@ -89,7 +90,7 @@ def pooled(states: Tensor, view: View, texts: int, pooling: str) -> Tensor:
     return flat(ops.matmul(weights, ops.cast(states, 'float32')))
 
 
-class Taught(Objective):
+class Taught(Projected):
     """A student's vector beside its teacher's."""
 
     def __init__(
@@ -101,26 +102,9 @@ class Taught(Objective):
         pooling: str = MEAN,
         dtype: Any = None,
     ):
-        """As `Objective`.
-
-        Args:
-            row, encoder, specials, dtype: as there.
-            width: W; 0: D.
-            pooling: in POOLINGS.
-        """
-        super().__init__(row, encoder, specials, dtype)
-        self.width, self.pooling = width or encoder.width, pooling
-
-    def build(self) -> None:
-        """Makes P, where widths differ."""
-        self.kernel = None
-        if self.width != self.encoder.width:
-            self.kernel = self.add_weight(
-                shape=(self.encoder.width, self.width),
-                name='kernel',
-                autocast=False,
-            )
-        self.built = True
+        """As `Projected`; pooling: in POOLINGS."""
+        super().__init__(row, encoder, specials, width, dtype)
+        self.pooling = pooling
 
     def sides(self, batch: Batch) -> tuple[Tensor, Tensor]:
         """s P and t, [N, W] float32."""
@@ -128,9 +112,7 @@ class Taught(Objective):
         taught = ops.cast(flat(view.targets[self.row]), 'float32')
         texts = view.weights[self.row].shape[1]
         own = pooled(batch.states(VIEW), view, texts, self.pooling)
-        if self.kernel is not None:
-            own = ops.matmul(own, self.kernel)
-        return own, taught
+        return self.projected(own), taught
 
 
 class Vectors(Taught):

@@ -5,7 +5,7 @@ import pathlib
 
 from absl.testing import absltest
 
-from benchmarks import words
+from benchmarks import kept, words
 
 
 class PrepareTest(absltest.TestCase):
@@ -24,9 +24,10 @@ class PrepareTest(absltest.TestCase):
         self.assertEqual(size, 4 + len(words.SPECIALS))
 
     def test_a_process_that_fails_says_why(self):
-        with self.assertRaisesRegex(RuntimeError, 'no such thing'):
-            words.process(
-                'python3', '-c', "raise SystemExit('no such thing')"
+        log = pathlib.Path(self.create_tempdir().full_path) / 'log'
+        with self.assertRaisesRegex(RuntimeError, 'log: no such thing'):
+            kept.call(
+                log, 'python3', '-c', "raise SystemExit('no such thing')"
             )
 
 

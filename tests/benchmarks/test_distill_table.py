@@ -77,6 +77,11 @@ class StudentsTableTest(absltest.TestCase):
         self.assertNotIn('CALL', again)
         self.assertIn(LINE, again)
 
+    def test_a_task_without_classes(self):
+        done = self.ran(self.create_tempdir().full_path, '--tasks=sts-b')
+        self.assertEqual(done.returncode, 1)
+        self.assertIn('error: --tasks=sts-b: take tasks of GLUE', done.stderr)
+
 
 if __name__ == '__main__':
     absltest.main()

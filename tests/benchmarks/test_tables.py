@@ -53,6 +53,7 @@ def run(module, log, *given):
     (workdir / 'metrics.json').write_text('{}')
 
 tables.run = run
+tables.TABLES['lacking'] = tables.Table(('slow',), data=('nowhere',))
 tables.TABLES['two'] = tables.Table(('slow', 'fast'), tables.retrieval)
 commands.start(tables.main)
 '''
@@ -111,6 +112,7 @@ class TablesTest(absltest.TestCase):
             ((), 'give --table, or --flagfiles'),
             (('--table=three',), '--table=three: known are rows, search, '),
             (('--table=two', '--flagfiles=slow'), 'give --table, or'),
+            (('--table=lacking',), 'nowhere: this table reads it and it is'),
         ):
             done = self.ran(*given)
             self.assertEqual(done.returncode, 1)

@@ -10,6 +10,7 @@ from absl.testing import absltest, parameterized
 from infoword_tf.encoders import Elmo, Inputs, elmo
 from infoword_tf.layers import dropout
 from infoword_tf.views import Specials
+from tests.encoders.calls import assert_blocks_are_alone
 
 V, D, B, T = 40, 8, 3, 9
 KEY = dropout.new_key(5)
@@ -243,16 +244,7 @@ class DirectionsTest(parameterized.TestCase):
 
     @parameterized.product(key=[None, KEY])
     def test_blocks_of_a_row_are_texts_alone(self, key):
-        encoder, ids = make_encoder(), make_ids(B, T)
-        blocks = np.array([[0] * 4 + [1] * 5, [7] * 2 + [3] * 7, [1] * T])
-        found = encoder(Inputs(ids, block_ids=blocks), key=key).states
-        for row, cut in enumerate((4, 2, T)):
-            for part in (slice(0, cut), slice(cut, T)):
-                if ids[row, part].size:
-                    alone = encoder(Inputs(ids[row : row + 1, part])).states
-                    np.testing.assert_allclose(
-                        found[row, part], alone[0], atol=1e-6
-                    )
+        assert_blocks_are_alone(make_encoder(), make_ids(B, T), key)
 
     def test_places_and_dropout(self):
         encoder, ids = make_encoder(rate=0.5), make_ids(B, T)
