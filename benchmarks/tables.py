@@ -17,7 +17,8 @@ makes embedding students of a teacher instead, and asks each for its quality and
 its speed.
 
 Prints the table, the mean over the seeds (lowest-highest), and writes it and
-the curves of held-out mutual information to WORKDIR/table.md and curves.png.
+the curves of held-out mutual information to WORKDIR/table.md and curves.png;
+of the table wikitext, of perplexity.
 """
 
 import pathlib
@@ -51,7 +52,8 @@ STUDENTS = 'students'  # of one teacher: no flagfiles of equal time
 MEMORIES = 0, 64, 128, 256  # tokens, with which a text is read
 
 TABLE = flags.DEFINE_string(
-    'table', None, 'Which table: rows, search, wikitext, labels or students.')
+    'table', None, 'Which table: rows, search, wikitext, memory, labels or '
+    'students.')
 FLAGFILES = flags.DEFINE_list(
     'flagfiles', None, 'Others instead: names in tasks/flags, or files.')
 MINUTES = flags.DEFINE_float(
@@ -76,12 +78,14 @@ class Table(NamedTuple):
         ask: workdir -> further figures by the heads of their columns.
         untrained: a flagfile whose first weights are asked too.
         data: what that reads, beside whoever runs it.
+        curves: what is drawn over minutes, bounds or perplexities.
     """
 
     flagfiles: Sequence[str]
     ask: Callable[[pathlib.Path], dict[str, float]] | None = None
     untrained: str | None = None
     data: Sequence[str] = ()
+    curves: str = 'bounds'
 
 
 def retrieval(workdir: pathlib.Path) -> dict[str, float]:
@@ -99,25 +103,36 @@ def retrieval(workdir: pathlib.Path) -> dict[str, float]:
     return {'MRR@10': found['mrr@10'], 'recall@10': found['recall@10']}
 
 
+def read(workdir: pathlib.Path, name: str, *given: str) -> float:
+    """Perplexity per word of WikiText-2's test text."""
+    folder = workdir / name
+    if not (folder / 'metrics.json').exists():
+        run(
+            'tasks.lm',
+            folder.with_suffix('.log'),
+            f'--init={workdir}',
+            '--corpus=lines:wikitext-2/train.txt',
+            '--heldout=wikitext-2/test.txt',
+            '--batch_size=16',
+            f'--workdir={folder}',
+            *given,
+        )
+    return read_json(folder / 'metrics.json')['perplexity_per_word']
+
+
 def memories(workdir: pathlib.Path) -> dict[str, float]:
     """Perplexity per word of the test text, read with other memories."""
-    found = {}
-    for length in MEMORIES:
-        folder = workdir / f'lm_{length}'
-        if not (folder / 'metrics.json').exists():
-            run(
-                'tasks.lm',
-                folder.with_suffix('.log'),
-                f'--init={workdir}',
-                '--corpus=lines:wikitext-2/train.txt',
-                '--heldout=wikitext-2/test.txt',
-                f'--memory_length={length}',
-                '--batch_size=16',
-                f'--workdir={folder}',
-            )
-        one = read_json(folder / 'metrics.json')
-        found[f'read with {length}'] = one['perplexity_per_word']
-    return found
+    return {
+        f'read with {length}': read(
+            workdir, f'lm_{length}', f'--memory_length={length}'
+        )
+        for length in MEMORIES
+    }
+
+
+def perplexity(workdir: pathlib.Path) -> dict[str, float]:
+    """Perplexity per word of the test text, read as in training."""
+    return {'perplexity of the test text': read(workdir, 'lm')}
 
 
 def labels(workdir: pathlib.Path) -> dict[str, float]:
@@ -202,6 +217,12 @@ TABLES = {
     ),
     'search': Table(('ict_tiny', 'ict_lookup', 'quickstart'), retrieval),
     'wikitext': Table(
+        ('wikitext_rnn_lm', 'wikitext_gpt', 'wikitext_64'),
+        perplexity,
+        data=('wikitext-2',),
+        curves='perplexities',
+    ),
+    'memory': Table(
         ('wikitext_0', 'wikitext_64', 'wikitext_128'),
         memories,
         data=('wikitext-2',),
@@ -404,7 +425,11 @@ def main() -> None:
     for name, some in workdirs.items():
         records = averaged([records_of(workdir) for workdir in some])
         drawn[name] = minutes_of(records), records
-    report.draw_runs(folder / 'curves.png', drawn)
+    draw = {
+        'bounds': report.draw_runs,
+        'perplexities': report.draw_perplexities,
+    }[table.curves]
+    draw(folder / 'curves.png', drawn)
     print(text)
 
 

@@ -31,16 +31,18 @@ TRAINED = 'dropout'  # of every case, with gradients; others once a kind
 # other cases, a factor, and another draw.
 NOTHING_NEW = (
     'mlm', 'nsp', 'bert_nce', 'bert_nce_drop_hits', 'dim', 'infoword', 'ict',
-    'infoword_nsp', 'mlm_nsp_nce', 'dim_scaled', 'plm_strict',
+    'infoword_nsp', 'infoword_ict', 'mlm_nsp_nce', 'dim_scaled', 'plm_strict',
     'dim_one_mask', 'transformer_xl',  # as published: ReLU too
     'cbow_binary', 'cbow_vocabulary',  # losses of `skip_gram`
     'gpt', 'elmo_sampled',
     # A mix, both ways, choices and three poolers are of one head.
-    'label', 'label_mlm', 'score_mix', 'score_lookup', 'score_relative',
+    'label', 'label_mlm', 'label_relative', 'score_mix', 'score_lookup',
+    'score_relative',
     # What a teacher says is compared with a head's scores in any encoder.
     'soft', 'soft_lookup', 'soft_relative', 'soft_score_lookup',
     'soft_score_relative', 'soft_span', 'soft_span_relative', 'patience',
-    'patience_relative',
+    'patience_relative', 'soft_code', 'patience_code',
+    'embed_distance_cls', 'embed_distance_relative',
 )  # fmt: skip
 # Of the compiler: most of the time is its, and the cases are tiny.
 QUICK = (
@@ -201,11 +203,13 @@ def expected(name, way):
 
     from infoword_tf.layers import dropout
     from tests import zoo
+    from tests.eager import eagerly
 
     precision, with_key = WAYS[way]
     model = zoo.make_model(name, RATE, precision)
     variables = [v.value for v in model.variables.values()]
-    with tf.GradientTape() as tape:
+    # Nothing compiled: that would take most of the time.
+    with eagerly(), tf.GradientTape() as tape:
         outcomes, _ = model.outcomes(
             zoo.make_views(name),
             zoo.statistics(),
@@ -214,9 +218,12 @@ def expected(name, way):
         loss = model.loss(outcomes)
     gradients = []
     if way == TRAINED:
-        gradients = tape.gradient(
-            loss, variables, unconnected_gradients=tf.UnconnectedGradients.ZERO
-        )
+        with eagerly():
+            gradients = tape.gradient(
+                loss,
+                variables,
+                unconnected_gradients=tf.UnconnectedGradients.ZERO,
+            )
     return (
         loss.numpy(),
         {

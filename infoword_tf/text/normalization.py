@@ -101,16 +101,49 @@ def fit(
         The model for `FastBertNormalizer`, [S] uint8, and the pieces as text
         that it has normalised spells them.
     """
+    known = frozenset().union(*vocabulary)
+    model, spelling = _fitted(
+        normalization,
+        known & _hidden(normalization),
+        frozenset(c for c in known if any(ord(c) in r for r in _PRIVATE)),
+    )
+    pieces = str.maketrans(spelling)
+    return model, [piece.translate(pieces) for piece in vocabulary]
+
+
+@functools.cache
+def _hidden(normalization: Normalization) -> frozenset[str]:
+    """Characters that tensorflow_text must not see as they are."""
+    _, chinese = _forms(normalization)
+    spaces, marks, parted = _classes()
+    return spaces | parted - marks - chinese
+
+
+@functools.lru_cache(maxsize=8)
+def _fitted(
+    normalization: Normalization,
+    spelled: frozenset[str],
+    taken: frozenset[str],
+) -> tuple[np.ndarray, dict[str, str]]:
+    """`fit`, for all vocabularies that have the same of two kinds.
+
+    Args:
+        normalization: of the text.
+        spelled: characters of pieces that need another spelling.
+        taken: private characters that pieces have.
+
+    Returns:
+        The model, and how pieces spell characters.
+    """
     forms, chinese = _forms(normalization)
     spaces, marks, parted = _classes()
     apart = marks | chinese
     unseen = apart - parted
     joined = parted - apart - spaces
-    known = set().union(*vocabulary)
-    private = (c for c in _private() if c not in known)
+    private = (c for c in _private() if c not in taken)
     unknown = next(private)  # no piece has it, so its word is [UNK]
     # No text spells a space like this, so pieces that have one stay unused.
-    spelling = {c: next(private) for c in sorted((joined | spaces) & known)}
+    spelling = {c: next(private) for c in sorted(spelled)}
 
     def spell(character: str) -> str:
         if character in spaces:
@@ -126,8 +159,7 @@ def fit(
     table.update((c, ''.join(map(spell, forms[c]))) for c in forms)
     # What is said to change costs time, a blank above all.
     table = {c: form for c, form in table.items() if c != form}
-    pieces = str.maketrans(spelling)
-    return _model(table), [piece.translate(pieces) for piece in vocabulary]
+    return _model(table), spelling
 
 
 def table(normalization: Normalization) -> dict[str, str]:

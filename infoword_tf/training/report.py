@@ -1,6 +1,7 @@
 """What a run shows: the progress line, the closing table, the picture."""
 
 import itertools
+import math
 import pathlib
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -248,20 +249,10 @@ def draw_runs(
         runs: by name, minutes of training and lines of metrics.jsonl. Rows
             without a bound are left out.
     """
-    import matplotlib
-
-    matplotlib.use('Agg')
-    from matplotlib import pyplot, ticker
-
-    figure, axis = pyplot.subplots(figsize=(8, 4.6))
+    figure, axis = _axis()
     ends = []
     for number, (name, (minutes, records)) in enumerate(runs.items()):
-        rows = dict.fromkeys(
-            key.split('/')[1]
-            for record in records
-            for key in record
-            if key.startswith('heldout/') and key.endswith('/mi')
-        )
+        rows = _heldout(records, 'mi')
         for style, row in zip(itertools.cycle(STYLES), rows, strict=False):
             x, y = zip(
                 *(
@@ -276,14 +267,92 @@ def draw_runs(
             label = name if name.startswith(row) else f'{name}: {row}'
             label += f'  {y[-1] * ceiling:.2f} of {ceiling:.2f} nats'
             ends.append((y[-1], x[-1], label, f'C{number}'))
+    from matplotlib import ticker
+
     axis.axhline(0, color='0.85', linewidth=0.8, zorder=0)
-    axis.set_xlabel('minutes of training')
     axis.set_ylabel(
         'mutual information of held-out text,\nlower bound, of the ceiling'
     )
     axis.yaxis.set_major_formatter(ticker.PercentFormatter(1.0))
+    _name_ends(axis, ends)
+    _save(figure, path)
+
+
+def draw_perplexities(
+    path: pathlib.Path,
+    runs: Mapping[str, tuple[Sequence[float], Sequence[Mapping[str, Any]]]],
+) -> None:
+    """Draws held-out perplexity of several runs of next pieces into one PNG.
+
+    Args:
+        path: of the picture.
+        runs: by name, minutes of training and lines of metrics.jsonl, whose
+            losses are nats a piece over the whole vocabulary.
+    """
+    figure, axis = _axis()
+    ends = []
+    for number, (name, (minutes, records)) in enumerate(runs.items()):
+        (row,) = _heldout(records, 'loss')
+        x, y = zip(
+            *(
+                (minute, record[f'heldout/{row}/loss'])
+                for minute, record in zip(minutes, records, strict=True)
+                if f'heldout/{row}/loss' in record
+            ),
+            strict=True,
+        )
+        axis.plot(x, y, color=f'C{number}', marker='.')
+        label = f'{name}  {math.exp(y[-1]):.0f}'
+        ends.append((y[-1], x[-1], label, f'C{number}'))
+    # Nats upwards, named as the perplexities that they are.
+    low, high = axis.get_ylim()
+    shown = [
+        one * 10**power
+        for power in range(7)
+        for one in (1, 1.5, 2, 3, 5, 7)
+        if low <= math.log(one * 10**power) <= high
+    ]
+    axis.set_yticks(
+        [math.log(one) for one in shown], [f'{one:,.0f}' for one in shown]
+    )
+    axis.set_ylabel('perplexity of held-out text, per piece')
+    _name_ends(axis, ends)
+    _save(figure, path)
+
+
+def _axis() -> tuple[Any, Any]:
+    """A figure for curves over minutes, and its axis."""
+    import matplotlib
+
+    matplotlib.use('Agg')
+    from matplotlib import pyplot
+
+    figure, axis = pyplot.subplots(figsize=(8, 4.6))
+    axis.set_xlabel('minutes of training')
     axis.spines[['top', 'right']].set_visible(False)
-    # Names stand at the ends of their curves, one line apart at least.
+    return figure, axis
+
+
+def _heldout(records: Sequence[Mapping[str, Any]], figure: str) -> list[str]:
+    """The rows that have such a held-out figure somewhere."""
+    keys = dict.fromkeys(
+        key
+        for record in records
+        for key in record
+        if key.startswith('heldout/') and key.endswith(f'/{figure}')
+    )
+    return [key.split('/')[1] for key in keys]
+
+
+def _name_ends(
+    axis: Any, ends: Sequence[tuple[float, float, str, str]]
+) -> None:
+    """Writes names at the ends of curves, one line apart at least.
+
+    Args:
+        axis: with all curves.
+        ends: of each curve, value, minutes, name and colour.
+    """
     low, high = axis.get_ylim()
     right = max((x for _, x, _, _ in ends), default=1.0)
     lowest = low
@@ -305,8 +374,7 @@ def draw_runs(
                 'relpos': (0, 0.5),
             },
         )
-    figure.tight_layout()
-    _save(figure, path)
+    axis.figure.tight_layout()
 
 
 def _save(figure: Any, path: pathlib.Path) -> None:
