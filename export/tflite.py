@@ -79,6 +79,12 @@ def check(config: Config, init: Any, output: pathlib.Path) -> None:
             f'--init={init} was taught the row {row}, which gives a text '
             'neither a vector nor classes; export.savedmodel serves it'
         )
+    for row, entry in config.rows.items():
+        if entry.settings.get('bilstm'):
+            raise ValueError(
+                f'--init={init} reads states by LSTMs (--{row}.bilstm), which '
+                'LiteRT does not get; export.savedmodel takes all'
+            )
 
 
 def lengths_of(longest: int) -> list[int]:

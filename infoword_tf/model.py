@@ -352,7 +352,12 @@ class Model:
         texts = tuple(view.ids.shape[1:-1])  # K of each sequence, or ()
         if texts:
             view = _one_by_one(view)
-        some = [view.places[row] for row in rows if row in view.places]
+        at = {
+            row: view.places[row]
+            for row, reads in rows.items()
+            if row in view.places and not reads.everywhere
+        }
+        some = list(at.values())
         everywhere = len(some) < len(rows)
         wanted = {reads.layers for reads in rows.values()}
         all_layers = True in wanted or ('below' in wanted and 'below')
@@ -387,7 +392,7 @@ class Model:
         found = {}
         end = 0
         for row, reads in rows.items():
-            states, places = encoded.states, view.places.get(row)
+            states, places = encoded.states, at.get(row)
             if places is not None and everywhere:
                 states = take(states, places)
             elif places is not None:

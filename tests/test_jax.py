@@ -36,8 +36,8 @@ NOTHING_NEW = (
     'cbow_binary', 'cbow_vocabulary',  # losses of `skip_gram`
     'gpt', 'elmo_sampled',
     # A mix, both ways, choices and three poolers are of one head.
-    'label', 'label_mlm', 'label_relative', 'score_mix', 'score_lookup',
-    'score_relative',
+    'label', 'label_mlm', 'label_relative', 'label_rnn', 'score_mix',
+    'score_lookup', 'score_relative', 'score_elmo', 'score_rnn',
     # What a teacher says is compared with a head's scores in any encoder.
     'soft', 'soft_lookup', 'soft_relative', 'soft_score_lookup',
     'soft_score_relative', 'soft_span', 'soft_span_relative', 'patience',

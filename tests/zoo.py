@@ -218,6 +218,12 @@ CASES: dict[str, Case] = {
         encoder='relative',
         settings={'label.pooler': 'relu', 'label.texts': 'choices'},
     ),
+    'label_elmo': Case(
+        'label',
+        encoder='elmo',
+        settings={'label.mix': True, 'label.bilstm': True},
+    ),
+    'label_rnn': Case('label', encoder='rnn'),
     'score': Case('score'),
     'score_mix': Case(
         'score',
@@ -233,6 +239,12 @@ CASES: dict[str, Case] = {
     ),
     'score_relative': Case(
         'score', encoder='relative', settings={'score.pooler': 'relu'}
+    ),
+    'score_elmo': Case('score', encoder='elmo'),
+    'score_rnn': Case(
+        'score',
+        encoder='rnn',
+        settings={'score.bilstm': True, 'score.pooler': 'tanh'},
     ),
     'label_mlm': Case('label:1,mlm:0.1'),
     'span': Case('span'),

@@ -27,7 +27,6 @@ from keras import ops
 
 from infoword_tf.encoders.encoder import Encoded, Encoder, Inputs
 from infoword_tf.encoders.rnn import (
-    begins_anew,
     check_advance,
     encoded,
     of_layer,
@@ -37,7 +36,7 @@ from infoword_tf.layers import dropout
 from infoword_tf.layers.attention import project
 from infoword_tf.layers.block import matrix, vector
 from infoword_tf.layers.fused import with_bias
-from infoword_tf.layers.recurrent import Recurrent
+from infoword_tf.layers.recurrent import Recurrent, begins_anew
 from infoword_tf.views import Specials
 
 Tensor = Any

@@ -15,7 +15,7 @@ from keras import ops
 from infoword_tf.encoders.encoder import Encoded, Encoder, Inputs
 from infoword_tf.layers import dropout
 from infoword_tf.layers.block import take
-from infoword_tf.layers.recurrent import Recurrent
+from infoword_tf.layers.recurrent import Recurrent, begins_anew
 
 Tensor = Any
 
@@ -148,21 +148,6 @@ def encoded(
     if all_layers:
         found = layers if all_layers is True else layers[:-1]
     return Encoded(dropout.drop(last, key=key, rate=rate), found, state)
-
-
-def begins_anew(
-    block_ids: Tensor | None, backward: bool = False
-) -> Tensor | None:
-    """[B, T] -> [T, B, 1] float32: 0 where a block begins within a row.
-
-    Backward, where it ends.
-    """
-    if block_ids is None:
-        return None
-    same = ops.equal(block_ids[:, 1:], block_ids[:, :-1])
-    same = ops.cast(ops.transpose(same), 'float32')
-    ends = (0, 1) if backward else (1, 0)
-    return ops.pad(same, (ends, (0, 0)), constant_values=1.0)[:, :, None]
 
 
 def stacked(states: list[dict[str, Tensor]]) -> dict[str, Tensor]:

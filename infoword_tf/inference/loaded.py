@@ -412,17 +412,18 @@ class Loaded:
             ValueError: this model has no such row.
         """
         head = self._head(row)
-        first = self.layout.first
-        if head.mix is None:
-            return head.class_scores(
-                self._summary(ids, lengths, None, first, second)
-            )
-        place = self._last(lengths)
-        place = ops.zeros_like(place) if first else place
-        encoded = self._encoded(ids, lengths, True, place, second)
-        return head.class_scores(
-            [take(layer, place)[:, 0] for layer in encoded.layers]
-        )
+        place = None
+        if head.bilstm is None:
+            place = self._last(lengths)
+            place = ops.zeros_like(place) if self.layout.first else place
+        every = head.mix is not None
+        encoded = self._encoded(ids, lengths, every, place, second)
+        layers = encoded.layers
+        if every and place is not None:
+            layers = [take(layer, place) for layer in layers]
+        padding = ops.cast(ops.logical_not(self._real(ids, lengths)), 'int32')
+        states = head.summed(encoded.states, layers, padding, texts=1)
+        return head.class_scores(states[:, 0])
 
     def text_scores(
         self, texts: Tensor, pairs: Tensor | None = None, row: str = 'label'

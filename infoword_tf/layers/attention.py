@@ -24,7 +24,8 @@ def project(x: Tensor, kernel: Tensor) -> Tensor:
     """
     if len(x.shape) == 2:
         return ops.matmul(x, kernel)
-    shape = (-1,) + tuple(ops.shape(x)[1:-1]) + (kernel.shape[-1],)
+    # No -1: one of its dimensions may be 0.
+    shape = (*ops.shape(x)[:-1], kernel.shape[-1])
     rows = ops.reshape(x, (-1, x.shape[-1]))
     return ops.reshape(ops.matmul(rows, kernel), shape)
 

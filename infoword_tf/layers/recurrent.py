@@ -473,3 +473,18 @@ class Recurrent(keras.layers.Layer):
             ops.cast(ops.transpose(states, (1, 0, 2)), self.compute_dtype),
             {name: ops.stop_gradient(value) for name, value in new.items()},
         )
+
+
+def begins_anew(
+    block_ids: Tensor | None, backward: bool = False
+) -> Tensor | None:
+    """[B, T] -> [T, B, 1] float32: 0 where a block begins within a row.
+
+    Backward, where it ends.
+    """
+    if block_ids is None:
+        return None
+    same = ops.equal(block_ids[:, 1:], block_ids[:, :-1])
+    same = ops.cast(ops.transpose(same), 'float32')
+    ends = (0, 1) if backward else (1, 0)
+    return ops.pad(same, (ends, (0, 0)), constant_values=1.0)[:, :, None]

@@ -272,7 +272,13 @@ TABLE: dict[str, Row] = {
         relation='the class that people gave it',
         candidates='all labels',
         views=label.READS,
-        encoders={'transformer': {}, 'relative': {}, 'lookup': {}},
+        encoders={
+            'transformer': {},
+            'relative': {},
+            'lookup': {},
+            'rnn': {},
+            'elmo': {},
+        },
         settings={
             'classes': Setting(2, 'How many labels there are.', at_least=1),
             **label.SETTINGS,
@@ -289,7 +295,13 @@ TABLE: dict[str, Row] = {
         relation='the number that people gave it',
         candidates='none: regression, without a bound',
         views=label.READS,
-        encoders={'transformer': {}, 'relative': {}, 'lookup': {}},
+        encoders={
+            'transformer': {},
+            'relative': {},
+            'lookup': {},
+            'rnn': {},
+            'elmo': {},
+        },
         settings={
             **label.SETTINGS,
             'texts': Setting(

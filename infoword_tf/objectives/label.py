@@ -29,6 +29,7 @@ import numpy as np
 from keras import ops
 
 from infoword_tf.layers import block, dropout
+from infoword_tf.layers.bilstm import BiLstm
 from infoword_tf.layers.dense import ACTIVATIONS
 from infoword_tf.layers.mix import Mix
 from infoword_tf.objectives import infonce
@@ -53,12 +54,21 @@ SETTINGS = {
         'Mix the states of all layers with learned weights (ELMo), instead '
         'of taking the last.',
     ),
+    'bilstm': Setting(
+        False,
+        'Read all states of a text by an LSTM of each direction, as wide as '
+        'the encoder, instead of taking one state (ELMo).',
+    ),
 }
 TEXTS_HELP = (
     'What an example comes to: one text, or two as one (joined), two in both '
     'orders (both_ways), or several of which one is right (choices).'
 )
-READS = {VIEW: Reads('example', layers=('mix', True))}
+READS = {
+    VIEW: Reads(
+        'example', layers=('mix', True), everywhere=('bilstm', True)
+    )
+}
 
 
 def vector(settings: Mapping[str, Any]) -> None:
@@ -82,6 +92,7 @@ class Head(Objective):
         classes: int = 2,
         pooler: str = NO_POOLER,
         mix: bool = False,
+        bilstm: bool = False,
         dtype: Any = None,
     ):
         """As `Objective`.
@@ -93,16 +104,21 @@ class Head(Objective):
                 layers.dense.ACTIVATIONS (BERT: tanh, DistilBERT: relu,
                 ELECTRA: gelu), or 'none'.
             mix: whether it reads the mix of all layers.
+            bilstm: whether LSTMs of both directions sum texts up.
         """
         super().__init__(row, encoder, specials, dtype)
         self.classes, self.pooler = classes, pooler
         self.mix = Mix(encoder.depth) if mix else None
+        self.bilstm = BiLstm(encoder.width, dtype) if bilstm else None
 
     def build(self) -> None:
         """Makes the layers."""
         d = self.encoder.width
         if self.mix is not None:
             self.mix.build()
+        if self.bilstm is not None:
+            self.bilstm.build(d)
+            d *= 2
         if self.pooler != NO_POOLER:
             self.pooler_kernel = self.add_weight(
                 shape=(d, d), name='pooler_kernel', autocast=False
@@ -117,21 +133,41 @@ class Head(Objective):
     def class_scores(
         self, states: Tensor, key: Tensor | None = None
     ) -> Tensor:
-        """States that sum up texts, [..., D] -> [..., C] float32.
+        """What sums texts up, [..., D] -> [..., C] float32.
 
         Args:
-            states: of the last layer, or a list of those of all layers for a
-                head that mixes them.
+            states: as `summed` has them.
             key: [2] uint32 of dropout, or None for inference.
         """
-        if self.mix is not None:
-            states = self.mix(states)
         x = ops.cast(states, 'float32')
         if self.pooler != NO_POOLER:
             x = ops.matmul(x, self.pooler_kernel) + self.pooler_bias
             x = ACTIVATIONS[self.pooler](x)
         x = dropout.drop(x, key=key, rate=self.encoder.arguments['rate'])
         return ops.matmul(x, self.kernel) + self.bias
+
+    def summed(
+        self,
+        states: Tensor,
+        layers: list[Tensor] | None,
+        block_ids: Tensor,
+        texts: int | None,
+        key: Tensor | None = None,
+    ) -> Tensor:
+        """One state for each text: [R, P, D], or 2 D of a BiLSTM.
+
+        Args:
+            states: [R, T, D] where a BiLSTM reads them, else [R, P, D].
+            layers: the same of all layers, for a head that mixes them.
+            block_ids: [R, T] int32, 0 to P - 1 by text, others are padding.
+            texts: P, which a BiLSTM must know.
+            key: [2] uint32 of training, None for inference.
+        """
+        if self.mix is not None:
+            states = self.mix(layers)
+        if self.bilstm is None:
+            return states
+        return self.bilstm(states, block_ids, texts=texts, key=key)
 
     def scored(self, batch: Batch) -> Tensor:
         """[N, K, C] float32 of every slot of the view; of both ways K is 1."""
@@ -140,15 +176,18 @@ class Head(Objective):
             key = dropout.fold_in(key, batch.replicas.id)
         view = batch.views[VIEW]
         slots = view.weights[self.row].shape[1]
-
-        def flat(states: Tensor) -> Tensor:
-            texts = states.shape[1] // slots
-            return ops.reshape(states, (-1, texts, states.shape[-1]))
-
-        if self.mix is not None:
-            states = [flat(x) for x in batch.layers(VIEW)]
-        else:
-            states = flat(batch.states(VIEW))
+        texts = None
+        if self.bilstm is not None:
+            texts = view.places[self.row].shape[1]
+        states = self.summed(
+            batch.states(VIEW),
+            batch.layers(VIEW),
+            view.block_ids,
+            texts,
+            batch.fused,
+        )
+        texts = states.shape[1] // slots
+        states = ops.reshape(states, (-1, texts, states.shape[-1]))
         return self.class_scores(states, key)
 
     def by_slot(self, batch: Batch, said: Tensor) -> dict[str, Tensor]:
@@ -168,13 +207,16 @@ class Labels(Head):
         classes: int = 2,
         pooler: str = NO_POOLER,
         mix: bool = False,
+        bilstm: bool = False,
         texts: str = 'joined',
         dtype: Any = None,
     ):
         """As `Head`; texts: what an example comes to, see the file."""
         # Of choices each text has one score.
         columns = 1 if texts == 'choices' else classes
-        super().__init__(row, encoder, specials, columns, pooler, mix, dtype)
+        super().__init__(
+            row, encoder, specials, columns, pooler, mix, bilstm, dtype
+        )
         self.texts = texts
 
     def candidate_scores(self, batch: Batch) -> Tensor:
@@ -221,11 +263,14 @@ class Scores(Head):
         specials: Specials,
         pooler: str = NO_POOLER,
         mix: bool = False,
+        bilstm: bool = False,
         texts: str = 'joined',
         dtype: Any = None,
     ):
         """As `Labels`."""
-        super().__init__(row, encoder, specials, 1, pooler, mix, dtype)
+        super().__init__(
+            row, encoder, specials, 1, pooler, mix, bilstm, dtype
+        )
         self.texts = texts
 
     def numbers(self, batch: Batch) -> Tensor:

@@ -121,6 +121,8 @@ class Row:
         for view, reads in self.views.items():
             if isinstance(reads.layers, tuple):
                 reads = reads._replace(layers=holds(reads.layers))
+            if isinstance(reads.everywhere, tuple):
+                reads = reads._replace(everywhere=holds(reads.everywhere))
             if reads.when is None or holds(reads.when):
                 found[view] = reads
         return found

@@ -157,6 +157,8 @@ class Reads(NamedTuple):
         layers: whether it wants the states of all layers there too; 'below':
             of those below the last alone; or the (setting of the row, its
             value) with which it wants all.
+        everywhere: whether it wants the states of all tokens, not of its
+            places alone; or the (setting of the row, its value) with which.
         passes: how often each encodes it, each time with other dropout.
         source: the one name in SOURCES that it can use; None: any.
         masking: the one name in MASKINGS that it can use; None: any.
@@ -167,6 +169,7 @@ class Reads(NamedTuple):
     states: str
     encoders: tuple[str, ...] = ('encoder',)
     layers: bool | str | tuple[str, Any] = False
+    everywhere: bool | tuple[str, Any] = False
     passes: int = 1
     source: str | None = None
     masking: str | None = None

@@ -34,7 +34,8 @@ KINDS = {
         ('--text=first', '--pair=second', '--label=grade', '--regress'), ()
     ),
     'choices': (
-        ('--text=first', '--choices=second,third', '--label=right'), ()
+        ('--text=first', '--choices=second,third', '--label=right'),
+        ('--label.bilstm',),
     ),
 }  # fmt: skip
 TRAINER = (

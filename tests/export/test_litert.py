@@ -325,6 +325,15 @@ class ComplaintsTest(command.Checks, absltest.TestCase):
             'was taught the row label of choices, which gives',
             workdir=finetuned.workdir('choices'),
         )
+        classes = Config.read(finetuned.workdir('classes')).rows['label']
+        self.refuse(
+            r'reads states by LSTMs \(--label.bilstm\)',
+            rows={
+                'label': dataclasses.replace(
+                    classes, settings={**classes.settings, 'bilstm': True}
+                )
+            },
+        )
         self.refuse('--seq_len=40: this model reads 24', '--seq_len=40')
         self.refuse('--dev is of labelled texts', '--dev=a.tsv')
         self.refuse(

@@ -202,6 +202,18 @@ class ProjectTest(absltest.TestCase):
             atol=1e-5,
         )
 
+    def test_of_nothing(self):
+        """As a served model's rows and tokens may be, in that order."""
+        @tf.function(
+            input_signature=[tf.TensorSpec((None, None, 3), tf.float32)]
+        )
+        def run(x):
+            return attention.project(x, tf.zeros((3, 5)))
+
+        for shape in ((0, 2, 3), (2, 0, 3)):
+            found = run(tf.zeros(shape))
+            self.assertEqual(tuple(found.shape), (*shape[:2], 5))
+
 
 if __name__ == '__main__':
     absltest.main()

@@ -316,11 +316,13 @@ class MixTest(Case):
             found.reshape(R, J, -1), expected, atol=1e-5
         )
 
-    def test_rows_ask_for_layers_with_it_alone(self):
-        for row in ('label', 'score'):
-            for mix in (False, True):
-                reads = TABLE[row].reads({'mix': mix})
-                self.assertEqual(reads['examples'].layers, mix)
+    @parameterized.product(
+        row=('label', 'score'), mix=(False, True), bilstm=(False, True)
+    )
+    def test_what_rows_ask_for(self, row, mix, bilstm):
+        reads = TABLE[row].reads({'mix': mix, 'bilstm': bilstm})['examples']
+        self.assertEqual(reads.layers, mix)
+        self.assertEqual(reads.everywhere, bilstm)
 
 
 class DropoutTest(Case):

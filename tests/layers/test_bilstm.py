@@ -1,0 +1,61 @@
+"""LSTMs of both directions over the texts of a row."""
+
+import numpy as np
+from absl.testing import absltest
+
+from infoword_tf.layers import dropout
+from infoword_tf.layers.bilstm import BiLstm
+
+WIDTH, F = 5, 7
+# Texts of 3, 4 and 1 tokens, then padding; a row of one text.
+BLOCKS = np.array(
+    [[0, 0, 0, 1, 1, 1, 1, 2, 3, 3], [0] * 10], np.int32
+)
+
+
+def make():
+    layer = BiLstm(WIDTH)
+    layer.build(F)
+    random = np.random.default_rng(1)
+    for weight in layer.weights:
+        weight.assign(random.standard_normal(weight.shape))
+    x = random.standard_normal((*BLOCKS.shape, F)).astype(np.float32)
+    return layer, x
+
+
+class BiLstmTest(absltest.TestCase):
+    def test_a_text_is_its_last_states_wherever_it_stands(self):
+        layer, x = make()
+        found = layer(x, BLOCKS, texts=3).numpy()
+        self.assertEqual(found.shape, (2, 3, 2 * WIDTH))
+        for row, text in ((0, 0), (0, 1), (0, 2), (1, 0)):
+            alone = x[row][BLOCKS[row] == text][None]
+            left, _ = layer.left(alone)
+            right, _ = layer.right(alone)
+            wanted = np.concatenate([left[0, -1], right[0, 0]])
+            np.testing.assert_allclose(found[row, text], wanted, atol=1e-6)
+
+    def test_every_token_of_a_text_counts_and_no_other(self):
+        layer, x = make()
+        before = layer(x, BLOCKS, texts=3).numpy()
+        for place in range(10):
+            changed = x.copy()
+            changed[0, place] += 1
+            after = layer(changed, BLOCKS, texts=3).numpy()
+            moved = (after != before).any(axis=-1)
+            wanted = np.zeros((2, 3), bool)
+            if BLOCKS[0, place] < 3:
+                wanted[0, BLOCKS[0, place]] = True
+            np.testing.assert_array_equal(moved, wanted)
+
+    def test_training_is_the_same(self):
+        layer, x = make()
+        np.testing.assert_allclose(
+            layer(x, BLOCKS, texts=3, key=dropout.new_key(0)),
+            layer(x, BLOCKS, texts=3),
+            atol=1e-6,
+        )
+
+
+if __name__ == '__main__':
+    absltest.main()
