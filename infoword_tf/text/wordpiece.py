@@ -8,6 +8,7 @@ Glossary of shapes: B strings, N pieces of all strings together, W words of
 all strings together, V vocabulary.
 """
 
+import functools
 import pathlib
 from collections.abc import Iterable, Sequence
 from typing import Any, Self
@@ -71,14 +72,7 @@ class WordPiece(Tokenizer):
         self._normalizer = tf_text.FastBertNormalizer(
             model_buffer=tf.constant(table)
         )
-        self._tokenizer = tf_text.FastWordpieceTokenizer(
-            vocab=pieces,
-            suffix_indicator=_GOES_ON,
-            # It counts bytes; `_shortened` counts characters.
-            max_bytes_per_word=_BYTES * _LONGEST_WORD,
-            token_out_type=tf.int32,
-            unknown_token=vocabularies.UNK,
-        )
+        self._tokenizer = _splitter(tuple(pieces))
         begins = [not piece.startswith(_GOES_ON) for piece in vocabulary]
         self._begins = tf.constant(begins)  # [V]
         self._lengths = tf.constant([  # [V] characters
@@ -253,6 +247,20 @@ class WordPiece(Tokenizer):
             tf.gather(count, splits),
             tf.gather(starts, kept),
             tf.gather(ends, kept),
+        )
+
+
+@functools.lru_cache(maxsize=8)
+def _splitter(pieces: tuple[str, ...]) -> tf_text.FastWordpieceTokenizer:
+    """Words to pieces. Kept: a process opens one vocabulary often."""
+    with tf.init_scope():
+        return tf_text.FastWordpieceTokenizer(
+            vocab=list(pieces),
+            suffix_indicator=_GOES_ON,
+            # It counts bytes; `_shortened` counts characters.
+            max_bytes_per_word=_BYTES * _LONGEST_WORD,
+            token_out_type=tf.int32,
+            unknown_token=vocabularies.UNK,
         )
 
 
