@@ -262,11 +262,11 @@ def draw_runs(
                 ),
                 strict=True,
             )
-            axis.plot(x, y, style, color=f'C{number}', marker='.')
+            axis.plot(x, y, style, color=_color(number), marker='.')
             ceiling = records[-1][f'heldout/{row}/ceiling']
             label = name if name.startswith(row) else f'{name}: {row}'
             label += f'  {y[-1] * ceiling:.2f} of {ceiling:.2f} nats'
-            ends.append((y[-1], x[-1], label, f'C{number}'))
+            ends.append((y[-1], x[-1], label, _color(number)))
     from matplotlib import ticker
 
     axis.axhline(0, color='0.85', linewidth=0.8, zorder=0)
@@ -301,9 +301,9 @@ def draw_perplexities(
             ),
             strict=True,
         )
-        axis.plot(x, y, color=f'C{number}', marker='.')
+        axis.plot(x, y, color=_color(number), marker='.')
         label = f'{name}  {math.exp(y[-1]):.0f}'
-        ends.append((y[-1], x[-1], label, f'C{number}'))
+        ends.append((y[-1], x[-1], label, _color(number)))
     # Nats upwards, named as the perplexities that they are.
     low, high = axis.get_ylim()
     shown = [
@@ -333,6 +333,13 @@ def _axis() -> tuple[Any, Any]:
     return figure, axis
 
 
+def _color(number: int) -> Any:
+    """Of a run: ten strong colours, then ten pale ones."""
+    import matplotlib
+
+    return matplotlib.colormaps['tab20'](2 * number % 20 + number // 10 % 2)
+
+
 def _heldout(records: Sequence[Mapping[str, Any]], figure: str) -> list[str]:
     """The rows that have such a held-out figure somewhere."""
     keys = dict.fromkeys(
@@ -345,7 +352,7 @@ def _heldout(records: Sequence[Mapping[str, Any]], figure: str) -> list[str]:
 
 
 def _name_ends(
-    axis: Any, ends: Sequence[tuple[float, float, str, str]]
+    axis: Any, ends: Sequence[tuple[float, float, str, Any]]
 ) -> None:
     """Writes names at the ends of curves, one line apart at least.
 
