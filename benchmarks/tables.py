@@ -414,9 +414,11 @@ def main() -> None:
     from infoword_tf.training import report
 
     some = next(iter(workdirs.values()))
+    last = SEEDS.value - 1
+    seeds = f'seeds 0 to {last}' if last else 'seed 0'
     text = (
         f'{made_of(workdirs, table.ask)}\n\n'
-        f'Commit {commit()}, seeds 0 to {SEEDS.value - 1}, '
+        f'Commit {commit()}, {seeds}, '
         f'{read_json(some[0] / "config.json")["precision"]}.\n'
     )
     with files.written(folder / 'table.md') as partial:
