@@ -42,7 +42,7 @@ NOTHING_NEW = (
     'soft', 'soft_lookup', 'soft_relative', 'soft_score_lookup',
     'soft_score_relative', 'soft_span', 'soft_span_relative', 'patience',
     'patience_relative', 'soft_code', 'patience_code',
-    'embed_distance_cls', 'embed_distance_relative',
+    'embed_cls', 'embed_distance_cls', 'embed_distance_relative',
 )  # fmt: skip
 # Of the compiler: most of the time is its, and the cases are tiny.
 QUICK = (

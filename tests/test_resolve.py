@@ -482,7 +482,7 @@ class VectorTest(parameterized.TestCase):
         vectors = {row: v for row, v in vectors.items() if v is not None}
         ranks = [v.rank for v in vectors.values() if v.rank]
         self.assertLen(set(ranks), len(ranks))
-        others = [e for row in TABLE if row != 'elmo'
+        others = [e for row in vectors if row != 'elmo'
                   for e in TABLE[row].encoders]  # fmt: skip
         self.assertNoCommonElements(TABLE['elmo'].encoders, others)
         for row, vector in vectors.items():

@@ -38,17 +38,20 @@ def setUpModule():
 
 class ResumeTest(parameterized.TestCase):
     @parameterized.named_parameters(
-        ('while_it_writes', (), True),
+        # Two rows, two views.
+        ('while_it_writes', ('--objectives=infoword',), True),
         # Replicas exchange nothing without graphs.
         (
             'two_replicas',
-            ('--strategy=mirrored', '--logical_cpus=2', '--graphs'),
+            (
+                '--strategy=mirrored', '--logical_cpus=2', '--graphs',
+                '--objectives=bert_nce',
+            ),
             False,
         ),
     )
     def test_killed_gives_the_same_weights(self, more, writing):
         """kill -9 at a random moment, or while a checkpoint is written."""
-        more += ('--objectives=infoword',)  # two rows, two views
         folder = pathlib.Path(self.create_tempdir().full_path)
         whole, broken = folder / 'whole', folder / 'broken'
         self._finish(whole, *more)

@@ -354,7 +354,7 @@ class StrategyTest(absltest.TestCase):
                         sys.executable, '-m', 'tests.quick', '--graphs',
                         *runs.arguments(
                             folder / str(index), '--strategy=multiworker',
-                            '--objectives=dim', '--steps=2',
+                            '--objectives=bert_nce', '--steps=2',
                         ),
                     ],
                     cwd=runs.ROOT,
@@ -374,15 +374,16 @@ class StrategyTest(absltest.TestCase):
         self.assertEmpty(found[1])
         # As one device has them: the workers were one.
         run_here(
-            folder / 'one', '--objectives=dim', '--steps=2', '--dropout=0.1'
-        )
+            folder / 'one', '--objectives=bert_nce', '--steps=2',
+            '--dropout=0.1',
+        )  # fmt: skip
         metrics = [
             json.loads((folder / n / 'metrics.json').read_text())
             for n in ('0', 'one')
         ]
         for name in ('ceiling', 'log_candidates'):
             self.assertEqual(
-                metrics[0][f'dim/{name}'], metrics[1][f'dim/{name}']
+                metrics[0][f'bert_nce/{name}'], metrics[1][f'bert_nce/{name}']
             )
 
 
