@@ -88,36 +88,42 @@ class Table(NamedTuple):
     curves: str = 'bounds'
 
 
-def retrieval(workdir: pathlib.Path) -> dict[str, float]:
-    """How well first sentences find the rest of their docstrings."""
-    folder = workdir / 'retrieval'
+def asked(folder: pathlib.Path, task: str, *given: str) -> dict[str, Any]:
+    """What a command of tasks/ says of a workdir, asked once.
+
+    Args:
+        folder: where it says it, in the workdir.
+        task: the command.
+        given: its other flags.
+    """
     if not (folder / 'metrics.json').exists():
         run(
-            'tasks.retrieval',
+            f'tasks.{task}',
             folder.with_suffix('.log'),
-            f'--init={workdir}',
-            '--corpus=pydocs',
+            f'--init={folder.parent}',
+            *given,
             f'--workdir={folder}',
         )
-    found = read_json(folder / 'metrics.json')
+    return read_json(folder / 'metrics.json')
+
+
+def retrieval(workdir: pathlib.Path) -> dict[str, float]:
+    """How well first sentences find the rest of their docstrings."""
+    found = asked(workdir / 'retrieval', 'retrieval', '--corpus=pydocs')
     return {'MRR@10': found['mrr@10'], 'recall@10': found['recall@10']}
 
 
 def read(workdir: pathlib.Path, name: str, *given: str) -> float:
     """Perplexity per word of WikiText-2's test text."""
-    folder = workdir / name
-    if not (folder / 'metrics.json').exists():
-        run(
-            'tasks.lm',
-            folder.with_suffix('.log'),
-            f'--init={workdir}',
-            '--corpus=lines:wikitext-2/train.txt',
-            '--heldout=wikitext-2/test.txt',
-            '--batch_size=16',
-            f'--workdir={folder}',
-            *given,
-        )
-    return read_json(folder / 'metrics.json')['perplexity_per_word']
+    found = asked(
+        workdir / name,
+        'lm',
+        '--corpus=lines:wikitext-2/train.txt',
+        '--heldout=wikitext-2/test.txt',
+        '--batch_size=16',
+        *given,
+    )
+    return found['perplexity_per_word']
 
 
 def memories(workdir: pathlib.Path) -> dict[str, float]:
@@ -139,57 +145,34 @@ def labels(workdir: pathlib.Path) -> dict[str, float]:
     """What the encoder is worth where labels are asked: score, and nats."""
     found = {}
     for task, metric in GLUE.items():
-        folder = workdir / task
-        if not (folder / 'metrics.json').exists():
-            run(
-                'tasks.glue',
-                folder.with_suffix('.log'),
-                f'--init={workdir}',
-                f'--task={task}',
-                '--data_dir=glue',
-                '--examples=6000',
-                '--learning_rate=3e-4',
-                '--notest',
-                f'--workdir={folder}',
-            )
-        one = read_json(folder / 'metrics.json')
+        one = asked(
+            workdir / task,
+            'glue',
+            f'--task={task}',
+            '--data_dir=glue',
+            '--examples=6000',
+            '--learning_rate=3e-4',
+            '--notest',
+        )
         found[f'{task} {metric}'] = one[metric]
         found[f'{task} MI'] = one['mi']
-    folder = workdir / 'squad'
-    if not (folder / 'metrics.json').exists():
-        run(
-            'tasks.squad',
-            folder.with_suffix('.log'),
-            f'--init={workdir}',
-            '--train=squad/train-v1.1.json',
-            '--dev=squad/dev-v1.1.json',
-            '--examples=2000',
-            '--dev_examples=1000',
-            '--seq_len=256',
-            '--learning_rate=3e-4',
-            f'--workdir={folder}',
-        )
-    one = read_json(folder / 'metrics.json')
+    one = asked(
+        workdir / 'squad',
+        'squad',
+        '--train=squad/train-v1.1.json',
+        '--dev=squad/dev-v1.1.json',
+        '--examples=2000',
+        '--dev_examples=1000',
+        '--seq_len=256',
+        '--learning_rate=3e-4',
+    )
     return found | {'squad f1': one['f1'], 'squad MI': one['mi']}
 
 
 def uses(workdir: pathlib.Path) -> dict[str, float]:
     """What its vectors of words and of sentences are worth, percent."""
-    for task, given in (
-        ('words', '--data_dir=words'),
-        ('sts', '--data=sts/sts-dev.csv'),
-    ):
-        folder = workdir / task
-        if not (folder / 'metrics.json').exists():
-            run(
-                f'tasks.{task}',
-                folder.with_suffix('.log'),
-                f'--init={workdir}',
-                given,
-                f'--workdir={folder}',
-            )
-    words = read_json(workdir / 'words' / 'metrics.json')
-    pairs = read_json(workdir / 'sts' / 'metrics.json')
+    words = asked(workdir / 'words', 'words', '--data_dir=words')
+    pairs = asked(workdir / 'sts', 'sts', '--data=sts/sts-dev.csv')
     return {
         'WS-353': words['tests']['EN-WS-353-ALL']['spearman'],
         'STS-B dev': pairs['spearman'],

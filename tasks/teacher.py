@@ -339,11 +339,16 @@ class Teacher:
             else:
                 _, ends = head.both_ends(batch)
                 made = {'scores': tf.cast(tf.stack(ends, -1), tf.float16)}
-            below = batch.layers('examples')[1:-1]  # [B, K, W] each
+            view = batch.views['examples']
+            places = None
+            if self.row == 'span':  # whose layers are of all tokens
+                places = view.targets['span'][:, :, 2]
+            elif reads.everywhere:  # likewise
+                places = view.places[self.row]
+            below = batch.layers('examples')[1:-1]  # [B, K or T, W] each
             for i, layer in enumerate(below):
-                if self.row == 'span':  # [B, T, W]: of the first token
-                    summed_up = batch.views['examples'].targets['span'][:, :, 2]
-                    layer = take(layer, summed_up)
+                if places is not None:
+                    layer = take(layer, places)
                 state = unit(tf.cast(layer, tf.float32))
                 made[f'layer_{i + 1}'] = tf.cast(state, tf.float16)
             return made

@@ -272,13 +272,7 @@ TABLE: dict[str, Row] = {
         relation='the class that people gave it',
         candidates='all labels',
         views=label.READS,
-        encoders={
-            'transformer': {},
-            'relative': {},
-            'lookup': {},
-            'rnn': {},
-            'elmo': {},
-        },
+        encoders=label.ENCODERS,
         settings={
             'classes': Setting(2, 'How many labels there are.', at_least=1),
             **label.SETTINGS,
@@ -295,13 +289,7 @@ TABLE: dict[str, Row] = {
         relation='the number that people gave it',
         candidates='none: regression, without a bound',
         views=label.READS,
-        encoders={
-            'transformer': {},
-            'relative': {},
-            'lookup': {},
-            'rnn': {},
-            'elmo': {},
-        },
+        encoders=label.ENCODERS,
         settings={
             **label.SETTINGS,
             'texts': Setting(

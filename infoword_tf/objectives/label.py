@@ -64,6 +64,9 @@ TEXTS_HELP = (
     'What an example comes to: one text, or two as one (joined), two in both '
     'orders (both_ways), or several of which one is right (choices).'
 )
+ENCODERS = {
+    name: {} for name in ('transformer', 'relative', 'lookup', 'rnn', 'elmo')
+}
 READS = {
     VIEW: Reads(
         'example', layers=('mix', True), everywhere=('bilstm', True)

@@ -90,12 +90,20 @@ class KeptTest(absltest.TestCase):
         return self.create_tempdir().full_path
 
     def test_scores_and_states_are_those_of_the_model(self):
-        texts, examples = examples_of(self.teacher.loaded)
-        scores, states = self.teacher.outputs(examples, (1, 3))
+        self.check_outputs(TEACHER)
+
+    def test_a_head_that_reads_all_states(self):
+        settings = {'label.classes': len(LABELS), 'label.bilstm': True}
+        self.check_outputs(make('bilstm', settings=settings))
+
+    def check_outputs(self, folder):
+        one = teacher.Teacher(str(folder), TASK)
+        texts, examples = examples_of(one.loaded)
+        scores, states = one.outputs(examples, (1, 3))
         self.assertEqual(scores.dtype, np.float32)
         self.assertEqual(states.dtype, np.float16)
         self.assertEqual(states.shape, (50, 1, 2, 64))
-        loaded = infoword_tf.load(TEACHER)
+        loaded = infoword_tf.load(folder)
         np.testing.assert_allclose(
             special.softmax(scores, axis=1), loaded.classify(texts), atol=1e-5
         )
