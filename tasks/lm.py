@@ -5,13 +5,13 @@
     python -m tasks.lm --init=runs/wikitext --corpus='lines:wiki.test.txt' \
         --seq_len=64 --memory_length=256 --workdir=runs/wikitext_lm
 
-All of --corpus is scored, or --heldout of it; of a corpus that --init was
-trained on what that run held out, and a line says so. The text is read as one
-stream, --seq_len pieces at a time, with
---memory_length tokens of memory; both may be longer than in training (Dai et
-al. 2019 give --clamp and --same_length then). Every piece is scored exactly
-once, the ends of documents (of `lines:`, of lines) among them; the first one
-follows such an end. Three figures say the same total in other units:
+All of --corpus is scored, or the files of --heldout. If --init was trained on
+that corpus, it is what was held out there; a line says which. The text is read
+as one stream, --seq_len pieces at a time, with --memory_length tokens of
+memory; both may be longer than in training (Dai et al. 2019 give --clamp and
+--same_length then). Every piece is scored exactly once, the ends of documents
+(of `lines:`, of lines) among them; the first one follows such an end. Three
+figures say the same total in other units:
 
     perplexity per piece    depends on the vocabulary of pieces
     perplexity per word     words between white space; each end is a word too
@@ -54,8 +54,8 @@ INIT = flags.DEFINE_string(
     flag_values=FLAGS)
 CORPUS = flags.DEFINE_string(
     'corpus', None, 'pydocs, text:GLOB, lines:GLOB or '
-    'tfds:NAME[/CONFIG][:FEATURE]: what is scored. Of a corpus that --init was '
-    'trained on what it held out, of tfds: a split that is held out.',
+    'tfds:NAME[/CONFIG][:FEATURE]: what is scored; if --init was trained on '
+    'it, what was held out there; of tfds: a held-out split.',
     flag_values=FLAGS)
 HELDOUT = flags.DEFINE_string(
     'heldout', None, 'GLOB of the text to score instead, of tfds: a split.',
