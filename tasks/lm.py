@@ -2,15 +2,16 @@
 
     python -m tasks.lm --init=runs/transformer_xl --corpus=pydocs \
         --workdir=runs/transformer_xl_lm
-    python -m tasks.lm --init=runs/wikitext --corpus='lines:wiki.train.txt' \
-        --heldout=wiki.test.txt --seq_len=64 --memory_length=256 \
-        --workdir=runs/wikitext_lm
+    python -m tasks.lm --init=runs/wikitext --corpus='lines:wiki.test.txt' \
+        --seq_len=64 --memory_length=256 --workdir=runs/wikitext_lm
 
-The held-out text is read as one stream, --seq_len pieces at a time, with
---memory_length tokens of memory; both may be longer than in training (Dai et
-al. 2019 give --clamp and --same_length then). Every piece is scored exactly
-once, the ends of documents (of `lines:`, of lines) among them; the first one
-follows such an end. Three figures say the same total in other units:
+All of --corpus is scored, or the files of --heldout. If --init was trained on
+that corpus, it is what was held out there; a line says which. The text is read
+as one stream, --seq_len pieces at a time, with --memory_length tokens of
+memory; both may be longer than in training (Dai et al. 2019 give --clamp and
+--same_length then). Every piece is scored exactly once, the ends of documents
+(of `lines:`, of lines) among them; the first one follows such an end. Three
+figures say the same total in other units:
 
     perplexity per piece    depends on the vocabulary of pieces
     perplexity per word     words between white space; each end is a word too
@@ -35,7 +36,7 @@ import json
 import math
 import pathlib
 import tempfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from absl import flags
@@ -53,11 +54,12 @@ INIT = flags.DEFINE_string(
     flag_values=FLAGS)
 CORPUS = flags.DEFINE_string(
     'corpus', None, 'pydocs, text:GLOB, lines:GLOB or '
-    'tfds:NAME[/CONFIG][:FEATURE]; its held-out part is scored.',
+    'tfds:NAME[/CONFIG][:FEATURE]: what is scored; if --init was trained on '
+    'it, what was held out there; of tfds: a held-out split.',
     flag_values=FLAGS)
 HELDOUT = flags.DEFINE_string(
-    'heldout', None, 'GLOB of the text to score, of tfds: a split; without it '
-    'what the corpus holds out by itself.', flag_values=FLAGS)
+    'heldout', None, 'GLOB of the text to score instead, of tfds: a split.',
+    flag_values=FLAGS)
 SEQ_LEN = flags.DEFINE_integer(
     'seq_len', None, "Pieces read at a time; by default the run's own.",
     lower_bound=1, flag_values=FLAGS)
@@ -101,6 +103,41 @@ SCORING = 'corpus', 'heldout', 'seq_len', 'memory_length', 'workdir'
 
 
 # ------------------------------------------------------------------------ text
+
+
+def part_of(
+    corpus: Any, config: Any
+) -> tuple[Callable[[], Iterator[Any]], str, str]:
+    """What of a corpus is scored.
+
+    Args:
+        corpus: as `corpora.open_corpus` gives it.
+        config: of the workdir that scores.
+
+    Returns:
+        Its documents, 'all' or 'heldout', and the same in words.
+    """
+    from infoword_tf.training import record
+
+    if corpus.every is None:
+        what = f'what {corpus.name} holds out'
+        if HELDOUT.value:
+            what = f'--heldout={HELDOUT.value}'
+        return corpus.heldout, 'heldout', what
+    # Of those that held out a part, not files.
+    runs = record.runs(config)
+    for run in (run for run in runs if not run.get('heldout')):
+        fingerprints = (run.get(record.FINGERPRINT) or '').split()
+        if run.get('corpus') == corpus.name or (
+            corpus.fingerprint in fingerprints
+        ):
+            what = f'what is held out of {corpus.name}'
+            why = 'was trained on the rest'
+            return corpus.heldout, 'heldout', f'{what}; {INIT.value} {why}'
+    why = 'does not say what it was trained on'
+    if texts := [run['corpus'] for run in runs if run.get('corpus')]:
+        why = f'was trained on {", ".join(dict.fromkeys(texts))}'
+    return corpus.every, 'all', f'all of {corpus.name}; {INIT.value} {why}'
 
 
 class Counted:
@@ -211,7 +248,7 @@ def score(
     state = {
         name: entry.empty
         for name, entry in model.empty_state(batch_size, memory_length).items()
-        if entry.by_row  # memory, that is; scoring needs no more
+        if name == f'memory/{VIEW}'  # scoring needs no more
     }
     nats, pieces = 0.0, 0
     with tqdm.tqdm(
@@ -330,7 +367,7 @@ def score_text() -> dict[str, Any]:
     from infoword_tf.data import corpora
     from infoword_tf.data import store as stores
 
-    corpus = corpora.open_corpus(CORPUS.value, HELDOUT.value)
+    corpus = corpora.open_corpus(CORPUS.value, HELDOUT.value, whole=True)
 
     import infoword_tf
     from infoword_tf.training import precision
@@ -349,11 +386,13 @@ def score_text() -> dict[str, Any]:
             f'--seq_len={length}: the encoder has {encoder.max_length} '
             'positions; lower it'
         )
+    read, part, what = part_of(corpus, loaded.config)
+    print(f'scored: {what}', flush=True)
     documents = Counted(
         stores.peek(
-            corpus.heldout(),
-            f'--corpus={CORPUS.value} has no held-out documents; give more '
-            'text, or name held-out files with --heldout=GLOB',
+            read(),
+            f'--corpus={CORPUS.value} has no documents to score; give more '
+            'text, or name files with --heldout=GLOB',
         )
     )
     with tempfile.TemporaryDirectory() as folder:
@@ -374,6 +413,7 @@ def score_text() -> dict[str, Any]:
         'task': 'lm',
         'corpus': CORPUS.value,
         'heldout': HELDOUT.value,
+        'part': part,
         'weights': INIT.value,
         'seq_len': length,
         'memory_length': memory_length,
@@ -393,13 +433,20 @@ def score_text() -> dict[str, Any]:
             None if tokenizer.lower_case else documents.characters,
         ),
     }
-    print(table(record))
+    print(table(record, memory_of(encoder, memory_length)))
     commands.record(workdir, record)
     return record
 
 
-def table(record: dict[str, Any]) -> str:
-    """What was measured, for people."""
+def memory_of(encoder: Any, length: int) -> str:
+    """What an encoder knows of the text before, for people."""
+    if encoder.remembers and not encoder.has_memory:
+        return 'its state goes on'
+    return f'{length} tokens of memory' if length else 'no memory'
+
+
+def table(record: dict[str, Any], memory: str) -> str:
+    """What was measured, for people; `memory` as of `memory_of`."""
     bits = 'none: the text was lower-cased'
     if 'bits_per_character' in record:
         bits = f'{record["bits_per_character"]:10.3f}'
@@ -407,7 +454,7 @@ def table(record: dict[str, Any]) -> str:
         [
             f'{record["pieces"]:,} pieces, {record["words"]:,} words, '
             f'{record["characters"]:,} characters; {record["seq_len"]} pieces '
-            f'at a time, {record["memory_length"]} tokens of memory',
+            f'at a time, {memory}',
             f'[UNK]: {record["unknown_pieces"]:,} of the pieces, '
             f'{record["unknown_words_of_the_text"]:,} of them written so in '
             'the text',

@@ -377,7 +377,7 @@ class PromisesTest(absltest.TestCase):
         """What is the same on all goes to all; what is of rows says so."""
         folder = pathlib.Path(self.create_tempdir().full_path)
         saved = {}
-        for replicas in (2, 1):
+        for replicas in (2, 1, 2):
             with zoo.strategy(replicas).scope():
                 model = zoo.make_model('toy_queue', 0.0)
             state = State(model, zoo.strategy(replicas), 8)
@@ -393,6 +393,13 @@ class PromisesTest(absltest.TestCase):
             self.assertEqual(set(found), set(saved))
             for path, value in saved.items():
                 np.testing.assert_array_equal(found[path], value, path)
+        # The second replica too, whose variables were never restored.
+        both = zoo.strategy(2).run(state.read)['objectives/queue']
+        for part, value in both.items():
+            for one in zoo.strategy(2).experimental_local_results(value):
+                np.testing.assert_array_equal(
+                    one, saved[f'state/objectives/queue/{part}']
+                )
 
     def test_killed_gives_the_same_weights(self):
         """kill -9 in the middle; then what is held out, and what travels."""

@@ -6,6 +6,7 @@ The part before the first colon is the kind of a corpus and selects a row of
 
 import functools
 import hashlib
+import itertools
 import os
 import pathlib
 from collections.abc import Callable, Iterator, Sequence
@@ -25,16 +26,22 @@ class Corpus(NamedTuple):
         from a corpus is kept under it.
       train: each call begins a new pass, in the same order.
       heldout: likewise; none of its documents is in `train`.
+      every: likewise, all of it in its order; None where what is held out
+        has a name of its own (files, a split).
     """
 
     name: str
     fingerprint: str
     train: Callable[[], Iterator[Document]]
     heldout: Callable[[], Iterator[Document]]
+    every: Callable[[], Iterator[Document]] | None = None
 
 
 def open_corpus(
-    name: str, heldout: str | None = None, cache: pathlib.Path | None = None
+    name: str,
+    heldout: str | None = None,
+    cache: pathlib.Path | None = None,
+    whole: bool = False,
 ) -> Corpus:
     """Opens a corpus by its name.
 
@@ -46,6 +53,7 @@ def open_corpus(
         of the corpus, of `tfds:` a split. Not for `pydocs`; `lines:` must
         have one, since lines that are taken out would tear its text.
       cache: folder for what is built; by default `cache_dir()`.
+      whole: whether `lines:` may come without one; nothing is held out then.
 
     Raises:
       ValueError: the name is unknown, nothing matches it, or what matches is
@@ -60,6 +68,11 @@ def open_corpus(
             f'Unknown corpus {name!r}: its kind must be one of {known}. '
             'Files of your own are text:GLOB, for example '
             "'text:books/**/*.txt'."
+        )
+    if kind == 'lines' and heldout is None and not whole:
+        raise ValueError(
+            f'{name} is one text, of which nothing is held out by itself: '
+            'name held-out files with --heldout=GLOB'
         )
     return CORPORA[kind](spec, heldout, cache or cache_dir())
 
@@ -81,11 +94,16 @@ def _pydocs(spec: str, heldout: str | None, cache: pathlib.Path) -> Corpus:
             f'(here {heldout!r}), which is for text:GLOB.'
         )
     folder = pydocs.prepare(cache)
+    train, held = (
+        functools.partial(pydocs.read, folder / f'{part}.jsonl')
+        for part in ('train', 'heldout')
+    )
     return Corpus(
         'pydocs',
         folder.name.removeprefix('pydocs-'),
-        functools.partial(pydocs.read, folder / 'train.jsonl'),
-        functools.partial(pydocs.read, folder / 'heldout.jsonl'),
+        train,
+        held,
+        lambda: itertools.chain(train(), held()),
     )
 
 
@@ -110,16 +128,16 @@ def _by_hash(
         fingerprint,
         lambda: textfiles.train(every(), split()),
         lambda: textfiles.heldout(every(), split()),
+        every,
     )
 
 
 def _lines(spec: str, heldout: str | None, cache: pathlib.Path) -> Corpus:
     del cache
     if heldout is None:
-        raise ValueError(
-            f'lines:{spec} is one text, of which nothing is held out by '
-            'itself: name held-out files with --heldout=GLOB'
-        )
+        paths, every = _open_files('lines', spec)
+        fingerprint = _fingerprint('lines', paths, [])
+        return Corpus(f'lines:{spec}', fingerprint, every, _nothing, every)
     return _two_globs('lines', spec, heldout)
 
 
@@ -154,6 +172,10 @@ def _tfds(spec: str, heldout: str | None, cache: pathlib.Path) -> Corpus:
         train_documents,
         functools.partial(every, heldout),
     )
+
+
+def _nothing() -> Iterator[Document]:
+    return iter(())
 
 
 def _two_globs(kind: str, spec: str, heldout: str) -> Corpus:

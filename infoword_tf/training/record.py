@@ -13,6 +13,8 @@ from infoword_tf.commands import UsageError
 from infoword_tf.config import FILE, Config
 from infoword_tf.training.checkpoint import WEIGHTS, last_step
 
+# Of a record, beside flags: the fingerprint of the text, of `data.corpora`.
+FINGERPRINT = 'corpus (its files, or packages that pydocs reads)'
 # Flags that change no weight (other replicas drop otherwise: that is said).
 FREE = (
     'workdir',
@@ -48,7 +50,7 @@ def run_record(
     arguments = config.encoder.arguments
     sizes = [arguments.get(name, 0) for name in ('layers', 'width', 'heads')]
     found |= {
-        'corpus (its files, or packages that pydocs reads)': fingerprint,
+        FINGERPRINT: fingerprint,
         'vocab': f'{flags["vocab"] or "learned"} (text {vocabulary})',
         'vocab_size': arguments['vocab_size'],
         'tokenizer': config.tokenizer.kind,
@@ -75,6 +77,22 @@ def run_record(
         for name, value in entry.settings.items()
     }
     return json.loads(json.dumps(found))
+
+
+def runs(config: Config) -> list[dict[str, Any]]:
+    """The records of a run and of those whose weights it began with.
+
+    The last one is of a run that began afresh, or of public weights, or its
+    --init is no longer there.
+    """
+    found, seen = [config.run], set()
+    while (init := found[-1].get('init')) and init not in seen:
+        seen.add(init)
+        try:
+            found.append(Config.read(init).run)
+        except (OSError, ValueError):
+            break
+    return found
 
 
 def agree(workdir: pathlib.Path, config: Config, flagfile: str) -> None:

@@ -26,13 +26,25 @@ class OpenCorpusTest(texts.Temporary):
         document = Document(('Größe is the size.', 'So it is.'), 'p/a.py:f')
         folder.mkdir()
         cache._write(folder / 'train.jsonl', [document])
-        cache._write(folder / 'heldout.jsonl', [])
+        held = Document(('It is held out.',), 'p/a.py:g')
+        cache._write(folder / 'heldout.jsonl', [held])
         with mock.patch.object(pydocs, 'prepare', return_value=folder):
             corpus = corpora.open_corpus('pydocs', cache=self.folder)
         self.assertEqual(corpus[:2], ('pydocs', '0123'))
         for _ in range(2):
             self.assertEqual(list(corpus.train()), [document])
-            self.assertEqual(list(corpus.heldout()), [])
+            self.assertEqual(list(corpus.heldout()), [held])
+            self.assertEqual(list(corpus.every()), [document, held])
+
+    def test_lines_beside_no_others(self):
+        """A text that is trained on needs what is held out."""
+        path = self.folder / 'x.txt'
+        path.write_text('one\n\ntwo\n')
+        corpus = corpora.open_corpus(f'lines:{path}', whole=True)
+        self.assertLen(list(corpus.every()), 3)
+        self.assertEmpty(list(corpus.heldout()))
+        with self.assertRaisesRegex(ValueError, r'x\.txt is one text, of'):
+            corpora.open_corpus(f'lines:{path}')
 
     def test_cache_dir(self):
         with mock.patch.dict(os.environ, HOME='/h', clear=True):

@@ -33,10 +33,12 @@ class LookupTest(parameterized.TestCase):
             self.assertLen(found.layers, 1)
             np.testing.assert_array_equal(found.layers[0], expected)
         places = np.int32([[3, 3], [0, 39], [1, 2], [5, 4], [7, 8]])
+        found = run(encoder, IDS, places=places, all_layers=True)
         np.testing.assert_array_equal(
-            run(encoder, IDS, places=places).states,
-            expected[np.arange(5)[:, None], places],
+            found.states, expected[np.arange(5)[:, None], places]
         )
+        # Of layers there are all states, whatever the places.
+        np.testing.assert_array_equal(found.layers[0], expected)
         self.assertEqual(
             [weight.path for weight in encoder.weights],
             ['encoder/word_embeddings'],

@@ -245,6 +245,14 @@ class SignaturesTest(parameterized.TestCase):
         served = tf.saved_model.load(str(model)).signatures['next_token']
         texts = ['a list of', '', 'names refer to objects ' * 20 + 'that']
         found = served(texts=tf.constant(texts))
+        *_, last = loaded.tokenizer.tokenize(texts).to_list()
+        self.assertGreater(len(last), loaded.max_length)
+        last = tf.constant([last[-loaded.max_length :]])
+        scores = loaded.next_scores(last, [loaded.max_length])
+        np.testing.assert_allclose(
+            found['scores'][2], np.sort(scores[0])[: -ANSWERS - 1 : -1],
+            atol=1e-5,
+        )  # fmt: skip
         for row, text in enumerate(texts):
             wanted = loaded.next_pieces(text, ANSWERS)
             self.assertEqual(

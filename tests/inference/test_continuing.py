@@ -129,6 +129,20 @@ class ContinuedTest(parameterized.TestCase):
             self.assertGreater(wanted[names.index('[SEP]')], -100)
         self.assertLen(loaded.next_pieces('', 3), 3)
 
+    def test_next_pieces_of_a_long_text(self):
+        """Of its last pieces, which are as many as a text may have."""
+        loaded = self.loaded['gpt']
+        text = TEXT + ' to be found' * 10 + ' where it is'
+        last = self.pieces(loaded, text)[-loaded.max_length :]
+        scores = loaded.next_scores(tf.constant([last]), [loaded.max_length])
+        found = loaded.next_pieces(text, 4)
+        best = np.argsort(-scores[0])[:4]
+        names = loaded.tokenizer.vocabulary
+        self.assertEqual([p for p, _ in found], [names[i] for i in best])
+        np.testing.assert_allclose(
+            [score for _, score in found], scores.numpy()[0, best], atol=1e-5
+        )
+
     def test_ends_with_the_document(self):
         loaded = self.loaded['gpt']
         bias = loaded.model.objectives['gpt'].piece_bias

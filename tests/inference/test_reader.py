@@ -3,6 +3,7 @@
 import itertools
 import pathlib
 import tempfile
+from unittest import mock
 
 import numpy as np
 import tensorflow as tf
@@ -11,6 +12,7 @@ from scipy import special
 
 import infoword_tf
 from infoword_tf.config import Config
+from infoword_tf.inference import reader
 from infoword_tf.inference.answers import SURE
 from infoword_tf.objectives.span import STARTS
 from tests.export import workdirs
@@ -207,13 +209,14 @@ class ReaderTest(parameterized.TestCase):
             self.assertEqual(len(again.best), len(reply.best))
 
     def test_batches_change_nothing(self):
+        """Nor does how many questions are looked up at once."""
         loaded = self.load('plain')
-        for one, two in zip(
-            loaded.answer(QUESTIONS, CONTEXTS, batch_size=1),
-            loaded.answer(QUESTIONS, CONTEXTS, batch_size=64),
-            strict=True,
-        ):
+        together = loaded.answer(QUESTIONS, CONTEXTS, batch_size=64)
+        with mock.patch.object(reader, '_QUESTIONS', 2):
+            parted = loaded.answer(QUESTIONS, CONTEXTS, batch_size=1)
+        for one, two in zip(parted, together, strict=True):
             self.assertEqual(one.text, two.text)
+            self.assertEqual((one.begin, one.end), (two.begin, two.end))
             np.testing.assert_allclose(
                 [a.score for a in one.best], [a.score for a in two.best],
                 atol=1e-4,

@@ -11,7 +11,9 @@ from absl.testing import absltest, parameterized
 import infoword_tf
 from export import bundle
 from export.signatures import Signatures
-from infoword_tf.config import Config
+from infoword_tf.config import Config, DenseConfig
+from infoword_tf.inference.loaded import Loaded
+from infoword_tf.model import Model
 from infoword_tf.training import checkpoint
 from tasks import distill, embedding, retrieval, student, teacher
 from tests import places
@@ -182,12 +184,18 @@ class TableTest(absltest.TestCase):
     """Without padding the same comes out."""
 
     def test_encode_and_export(self):
+        """With a layer behind the mean, and of any length."""
         one = teacher.Embedder(str(TEACHER))
-        found = student.lookup_of(one, 64, 'sif', TEXTS[:2], {})
+        made = student.lookup_of(one, 64, 'sif', TEXTS[:2], {})
+        config = made.config.replace(
+            normalize=False, dense=(DenseConfig(32, 'identity'),)
+        )
+        found = Loaded(
+            Model(config, made.tokenizer.specials), made.tokenizer, config
+        )
         random = np.random.default_rng(0)
         for variable in found.model.variables.values():
             variable.assign(random.standard_normal(variable.shape))
-        found.config = found.config.replace(normalize=True)
         ids, lengths = map(np.array, found.laid_out(TEXTS)[:2])
         padded = found.embed(ids, lengths).numpy()
         vectors = found.encode(TEXTS)
@@ -198,17 +206,18 @@ class TableTest(absltest.TestCase):
         )
         self.assertIs(found.folded.folded, found.folded)
         self.assertEqual(
-            list(found.folded.model.variables), ['encoder/word_embeddings']
+            list(found.folded.model.variables),
+            ['encoder/word_embeddings', 'dense_0/kernel', 'dense_0/bias'],
         )
         made = Signatures(found)
-        self.assertEqual(list(made.weights), ['encoder/word_embeddings'])
+        self.assertEqual(list(made.weights), list(found.folded.model.variables))
         embed = made.functions['embed']
         np.testing.assert_allclose(
             embed(tf.constant(TEXTS))['embeddings'], vectors, atol=1e-5
         )
         none = embed(tf.constant([], tf.string))['embeddings']
-        self.assertEqual(none.shape, (0, 64))
-        self.assertEqual(found.encode([]).shape, (0, 64))
+        self.assertEqual(none.shape, (0, 32))
+        self.assertEqual(found.encode([]).shape, (0, 32))
         # Other poolings go the other way.
         np.testing.assert_allclose(
             found.encode(TEXTS, pooling='max'),

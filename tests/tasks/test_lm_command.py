@@ -12,11 +12,13 @@ from absl.testing import absltest, parameterized
 
 import infoword_tf
 from infoword_tf.config import Config, EncoderConfig, RowConfig
+from infoword_tf.data import corpora
 from infoword_tf.data import store as stores
 from infoword_tf.encoders import Inputs
 from infoword_tf.model import Model
 from infoword_tf.text.wholewords import WholeWords
 from infoword_tf.text.wordpiece import WordPiece
+from infoword_tf.training.record import FINGERPRINT
 from tasks import lm
 from tests.export import workdirs
 from tests.tasks import command
@@ -128,6 +130,14 @@ class FiguresTest(CommandCase):
             record,
         )
         self.assertIn('[UNK]: 2 of the pieces, 2 of them written so', printed)
+        self.assertIn(f'scored: --heldout={self.text}\n', printed)
+        memory = record['memory_length']
+        self.assertIn(
+            f'at a time, {memory} tokens of memory\n'
+            if memory
+            else 'at a time, no memory\n',
+            printed,
+        )
 
     def test_words_are_what_is_published(self):
         """Every piece is a word or a line end, and `<unk>` is a type."""
@@ -198,6 +208,57 @@ class FiguresTest(CommandCase):
             record['characters'], len('The cat sat. The mat.|The cats|')
         )
         self.assertEqual(record['pieces'], 7 + 1 + 3 + 1)
+
+    def test_a_text_that_it_was_not_trained_on_is_scored_whole(self):
+        """Of one that it was trained on, what that run held out."""
+        self.text.write_text('the cat\n\nthe mat .\n\non the cats\n')
+        name = f'text:{self.text}'
+        opened = corpora.open_corpus(name)
+        # What a run says that began with the weights of another.
+        model = StandIn(uniform=True)
+        first = model.config.replace(run={'corpus': name, 'heldout': None})
+        first.write(self.folder)
+        other = {'corpus': 'pydocs', 'heldout': None}
+        same_files = {FINGERPRINT: f'0123 {opened.fingerprint}'}
+        rest = f'what is held out of {name}; runs/x was trained on the rest'
+        every = f'all of {name}; runs/x was trained on'
+        for run, wanted in (
+            ({}, f'all of {name}; runs/x does not say what it was trained on'),
+            (other, f'{every} pydocs'),
+            ({'corpus': name, 'heldout': 'x'}, f'{every} {name}'),
+            (first.run, rest),
+            (other | same_files, rest),
+            (other | {'init': str(self.folder)}, rest),
+            (other | {'init': 'nowhere'}, f'{every} pydocs'),
+        ):
+            with command.parsed(lm, '--init=runs/x'):
+                read, part, what = lm.part_of(opened, first.replace(run=run))
+            self.assertEqual(what, wanted)
+            self.assertEqual(part, 'heldout' if wanted == rest else 'all')
+            self.assertLen([*read()], 1 if wanted == rest else 3)
+        record, printed = self.run_here(
+            f'--corpus={name}', model=model, text=False
+        )
+        self.assertEqual((record['words'], record['part']), (11, 'all'))
+        self.assertIn(f'scored: all of {name}; somewhere does', printed)
+        # Lines are one text, which needs no other beside it.
+        self.text.write_text(TEXT)
+        record, _ = self.run_here(
+            f'--corpus=lines:{self.text}', model=model, text=False
+        )
+        self.assertEqual(record['words'], WORDS)
+        self.assertEqual(record['pieces'], PIECES)
+
+    def test_memory_alone_goes_on(self):
+        """One graph reads all, whatever else rows keep."""
+        model = StandIn()
+        row = model.model.objectives['transformer_xl']
+        with (
+            mock.patch.object(row, 'empty_state', lambda: {'x': np.zeros(2)}),
+            mock.patch.object(row, 'score', wraps=row.score) as score,
+        ):
+            self.run_here(model=model)
+        score.assert_called_once()
 
     @absltest.skipUnless(
         WIKITEXT.is_dir(), 'WIKITEXT names no folder of WikiText-2'
@@ -285,7 +346,26 @@ class SampleTest(command.Checks, parameterized.TestCase):
         )  # fmt: skip
         self.assertEqual(done.status, 0, done.err)
         self.assertEqual(done.result['memory_length'], 0)
+        self.assertIn('5 pieces at a time, no memory', done.out)
         self.assertEqual(done.result['words'], 40)
+
+    def test_a_state_that_goes_on(self):
+        """An LSTM has no memory of tokens, and does not begin anew."""
+        workdirs.write(self.folder / 'rnn', ('rnn_lm',), 'rnn')
+        text = self.folder / 'text.txt'
+        text.write_text('names refer to objects\n' * 8)
+        nats = []
+        for length in (2, 50):
+            done = command.run(
+                lm, f'--init={self.folder}/rnn', f'--corpus=text:{text}',
+                f'--workdir={self.folder}/out', f'--seq_len={length}',
+            )  # fmt: skip
+            self.assertEqual(done.status, 0, done.err)
+            self.assertIn(
+                f'{length} pieces at a time, its state goes on\n', done.out
+            )
+            nats.append(done.result['nats'])
+        np.testing.assert_allclose(*nats, rtol=1e-5)
 
 
 class BadInputTest(CommandCase):
@@ -328,10 +408,6 @@ class BadInputTest(CommandCase):
         )
 
     def test_no_text(self):
-        self.assert_complains(
-            self.try_here(f'--corpus=lines:{self.text}', text=False),
-            'name held-out files with',
-        )
         self.text.write_text('\n\n')
         self.assert_complains(self.try_here(), 'no text in the 1 file')
 

@@ -3,6 +3,7 @@
 import importlib.util
 import json
 import re
+import types
 from pydoc_data import topics
 
 import numpy as np
@@ -12,7 +13,8 @@ from absl.testing import absltest, flagsaver, parameterized
 import infoword_tf
 from infoword_tf import files
 from infoword_tf.config import Config
-from tasks import squad, squad_scores
+from infoword_tf.inference.answers import SURE
+from tasks import squad, squad_answers, squad_scores
 from tests import places
 from tests.runs import records
 from tests.tasks import finetuning
@@ -172,6 +174,17 @@ class SquadTest(Checks, parameterized.TestCase):
             (reply,) = loaded.answer([qa['question']], [paragraph['context']])
             self.assertEqual(reply.text, found[qa['id']])
             self.assertAlmostEqual(reply.null_odds, odds[qa['id']], places=4)
+        # "No answer" is one of the best, as likely as its score says.
+        for name, best in read('two', 'nbest.json').items():
+            self.assertIn('', [answer['text'] for answer in best])
+            scores = np.array([answer['score'] for answer in best])
+            self.assertTrue((np.diff(scores) <= 0).all(), name)
+            shares = np.exp(scores - scores.max())
+            np.testing.assert_allclose(
+                [answer['probability'] for answer in best],
+                shares / shares.sum(),
+                atol=1e-5,
+            )
         # The best threshold is no worse than any.
         texts = {
             name: next((a['text'] for a in best if a['text']), '')
@@ -183,6 +196,19 @@ class SquadTest(Checks, parameterized.TestCase):
                 squad_scores.scores2(golds('2'), kept)['f1'],
                 said['f1'] + 1e-3,
             )
+
+    @parameterized.parameters(
+        # Answered at 2, not at 0; no question is worth an answer; all are.
+        ({'a': 2.0, 'b': 3.0}, {'a': ['cat'], 'b': []}, 2.0),
+        ({'a': -1.0, 'b': -2.0}, {'a': [], 'b': []}, -SURE),
+        ({'a': 5.0, 'b': 7.0}, {'a': ['cat'], 'b': ['dog']}, 7.0),
+    )
+    def test_scores_at_the_best_threshold(self, odds, golds, threshold):
+        found = squad_answers.Answers({}, {'a': 'cat', 'b': 'dog'}, odds)
+        questions = types.SimpleNamespace(golds_by_id=golds)
+        scores, best = squad.judged(questions, found, version2=True)
+        self.assertEqual(best, threshold)
+        self.assertEqual((scores['f1'], scores['exact']), (100.0, 100.0))
 
     def test_beside_other_rows(self):
         """Their text is the contexts, where no corpus is named."""

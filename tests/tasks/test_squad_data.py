@@ -103,6 +103,22 @@ class ReadTest(parameterized.TestCase):
                 )
         self.assertIs(found.some(None), found)
 
+    def test_some_keep_all_of_their_answers(self):
+        """One to three of each, which say whose they are."""
+        write(self.path, (CONTEXT, *(
+            question(
+                str(i), 'who', *((f'{i}{c}', 0) for c in 'abc'[: 1 + i % 3])
+            )
+            for i in range(7)
+        )))  # fmt: skip
+        some = squad_data.read(self.path).some(5)
+        self.assertLen(some.ids, 5)
+        self.assertEqual(
+            some.golds_by_id,
+            {name: [name + c for c in 'abc'[: 1 + int(name) % 3]]
+             for name in some.ids},
+        )  # fmt: skip
+
     def test_the_order_of_fields_does_not_matter(self):
         """And the list is read article by article."""
         given = contents((CONTEXT, asked(CONTEXT, 'dog')))

@@ -89,6 +89,15 @@ class WrittenOutTest(absltest.TestCase):
             [[-1, 0, -1, -1, -1, 1, -1, -1], [-1, 0, 0, 0, -1, -1, -1, -1]],
         )
 
+    def test_a_context_that_comes_first(self):
+        """As XLNet's: what is left over of a row is no candidate."""
+        begins = np.array([[0, 2], [0, 3], [0, 2]], np.int32)
+        view = make(three()._replace(candidates={'span': begins}), span='text')
+        np.testing.assert_array_equal(
+            view.candidates['span'],
+            [[0, 0, -1, 1, 1, -1, -1, -1], [0, 0, 0, -1, -1, -1, -1, -1]],
+        )
+
     def test_two_texts_of_an_example(self):
         """Each is a block; the example has one target, and two places."""
         text = Labelled(
