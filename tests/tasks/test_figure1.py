@@ -8,9 +8,11 @@ from unittest import mock
 import numpy as np
 from absl.testing import absltest, parameterized
 
+from infoword_tf import files
 from infoword_tf.training import checkpoint
 from tasks import figure1, finetune, glue, squad_data, tables
 from tests import places
+from tests.runs import records
 from tests.tasks import finetuning, squad_files
 from tests.tasks.command import Checks
 from tests.tasks.finetuning import last_line
@@ -288,6 +290,26 @@ class RealTest(Checks, absltest.TestCase):
         self.assertAlmostEqual(
             cells['0.5']['mi']['mean'], best['heldout/label/mi'], places=5
         )
+        # Whatever it shares with the cells before it; bit for bit.
+        alone = finetuning.run(
+            glue, '--task=cola', f'--data_dir={FOLDER / "glue"}',
+            f'--init={finetuning.init()}', f'--workdir={FOLDER / "alone"}',
+            '--steps=2',
+        )  # fmt: skip
+        self.assertEqual(alone.status, 0, alone.err)
+        cell = FOLDER / 'real' / 'one-fraction=1-seed=0'
+        found, wanted = (
+            files.read_tensors(folder / 'weights.safetensors')
+            for folder in (cell, FOLDER / 'alone')
+        )
+        for path, value in wanted.items():
+            np.testing.assert_array_equal(found[path], value, path)
+        found, wanted = (
+            {k: v for k, v in record.items() if 'second' not in k}
+            for folder in (cell, FOLDER / 'alone')
+            for record in records(folder)[-1:]
+        )  # fmt: skip
+        self.assertEqual(found, wanted)
         with mock.patch.object(finetune, 'train_once', side_effect=OSError):
             again = run('real', *given)
             self.assertEqual(again.status, 0, again.err)
