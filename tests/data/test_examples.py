@@ -337,7 +337,7 @@ class LayOutTest(parameterized.TestCase):
         targets = {'label': np.arange(5)}
         whole, _ = lay_out(self.loaded, sides, 64, targets)
         sizes = np.diff(whole.begins).reshape(5, 2)
-        for length in (8, 10):
+        for length in (4, 6):
             longer = sizes > length
             self.assertFalse(longer[:, 0].all())
             self.assertTrue((longer[:, 1] > longer[:, 0]).any())
