@@ -290,7 +290,7 @@ class WaysTest(Checks, parameterized.TestCase):
         for name in ('spearman', 'pearson'):
             found = measures.MEASURES[name](numbers, dev.scores)
             self.assertAlmostEqual(said[name], found, delta=1e-5)
-            self.assertEqual(said[f'test_{name}'], round(found, 6))
+            self.assertAlmostEqual(said[f'test_{name}'], found, delta=1e-5)
         other = rows_of(pair[0], text='a', pair='b')
         names, cells = predictions('grades')
         self.assertEqual(names, ['line', 'score'])
@@ -459,6 +459,13 @@ class SeveralTest(absltest.TestCase):
                  'test_spread': round(np.std(test, ddof=1), 6)},
             )  # fmt: skip
         self.assertIn('test_accuracy 0.', done.out)
+        # Without --test nothing is left of the one before.
+        finetune.keep(FOLDER / 'several', {'step': 2})
+        kept = json.loads((FOLDER / 'several' / 'metrics.json').read_text())
+        self.assertEqual({**said, 'step': 2}, {**kept, **{
+            k: v for k, v in said.items() if k.startswith('test_')
+        }})  # fmt: skip
+        self.assertNotIn('test_accuracy', kept)
 
     def test_a_name_that_would_part_a_line(self):
         path = FOLDER / 'odd.tsv'
