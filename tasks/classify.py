@@ -7,26 +7,36 @@ r"""Classes, or numbers, of your own texts: any table, no code.
         --regress --workdir=runs/grades
 
 Tables are .tsv, .csv or .jsonl (also with .gz), or tfds:NAME[/CONFIG][:SPLIT].
---choices=a,b,c instead of --pair asks which of these columns' texts is right;
-the label is the column's name, or its number from 0. All flags of
+--columns=a,b,c names the columns of .tsv and .csv files whose first line does
+not. --choices=a,b,c instead of --pair asks which of these columns' texts is
+right; the label is the column's name, or its number from 0. All flags of
 `infoword_tf.train` count. The weights that stay are those of the best score on
 --dev. WORKDIR/confusion.png shows what was taken for what.
+
+By these weights --test scores a further table, and --predict answers one whose
+labels are not read, line by line in WORKDIR/predictions.tsv. A run that has
+ended takes both: the same command with them trains nothing. Of several runs
+(--seeds, --sweep) each has scores and answers of its own in its folder, and
+WORKDIR has those of the best.
 
 The last line of the output is one JSON object, also in WORKDIR/metrics.json.
 """
 
 import pathlib
+import shutil
 from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
 from absl import flags
 
-from infoword_tf import commands, train
+from infoword_tf import commands, files, train
 from tasks import finetune, measures, tables
 
 # Imported, they stand beside the trainer's, which have the same names.
 FLAGS = flags.FLAGS if __name__ == '__main__' else flags.FlagValues()
-
+PREDICTIONS = 'predictions.tsv'
+_ONE_CELL = str.maketrans('\t\n\r', '   ')
 
 
 def define(values: flags.FlagValues) -> None:
@@ -35,6 +45,10 @@ def define(values: flags.FlagValues) -> None:
         'train', None, 'A table to train on.', flag_values=values)
     flags.DEFINE_string(
         'dev', None, 'A table to choose the weights by.', flag_values=values)
+    flags.DEFINE_list(
+        'columns', [], 'Names of the columns of TSV and CSV files, in order, '
+        'where no first line has them; the label may be lacking where it is '
+        'not read.', flag_values=values)
     flags.DEFINE_string(
         'text', 'text', 'Column of the text.', flag_values=values)
     flags.DEFINE_string(
@@ -54,6 +68,12 @@ def define(values: flags.FlagValues) -> None:
 
 define(FLAGS)
 finetune.define(FLAGS)
+flags.DEFINE_string(
+    'test', None, 'A labelled table, to score the weights that stay.',
+    flag_values=FLAGS)
+flags.DEFINE_string(
+    'predict', None, 'A table whose labels are not read, for the weights that '
+    f'stay to answer: WORKDIR/{PREDICTIONS}.', flag_values=FLAGS)
 
 
 def read(
@@ -80,14 +100,28 @@ def read(
         raise commands.UsageError(
             f'--choices={choices[0]}: name two columns or more'
         )
-    return tables.rows_of(
-        tables.open_table(path),
-        own['text'],
-        own['pair'],
-        own['label'] if labelled else None,
-        own['regress'],
-        choices,
+    table = tables.open_table(
+        path,
+        own['columns'] or None,
+        lacking=None if labelled else own['label'],
     )
+    try:
+        return tables.rows_of(
+            table,
+            own['text'],
+            own['pair'],
+            own['label'] if labelled else None,
+            own['regress'],
+            choices,
+        )
+    except tables.NoColumn as error:
+        if not tables.begins_with_a_row(table):
+            raise
+        names = ','.join(['NAME'] * len(table.names))
+        raise ValueError(
+            f'{error}; its first line reads like a row: name the columns of '
+            f'such files with --columns={names}'
+        ) from None
 
 
 def parts_of(own: Mapping[str, Any]) -> dict[str, tables.Rows]:
@@ -107,6 +141,28 @@ def parts_of(own: Mapping[str, Any]) -> dict[str, tables.Rows]:
     return {
         'train': read(own['train'], own), 'heldout': read(own['dev'], own)
     }  # fmt: skip
+
+
+def others_of(
+    own: Mapping[str, Any], task: finetune.Task
+) -> dict[str, tables.Rows]:
+    """The tables of --test and --predict, by flag, of those that are named.
+
+    Args:
+        own: flags of this command, by name.
+        task: what is asked.
+
+    Raises:
+        ValueError: as `read`; or a label is none of the task's.
+    """
+    found = {
+        flag: read(own[flag], own, labelled=flag == 'test')
+        for flag in ('test', 'predict')
+        if own[flag]
+    }
+    if 'test' in found:
+        task.targets(found['test'])
+    return found
 
 
 def task_of(rows: tables.Rows, own: Mapping[str, Any]) -> finetune.Task:
@@ -165,16 +221,99 @@ def answer(
         )
 
 
+def tested(
+    folder: pathlib.Path,
+    task: finetune.Task,
+    others: Mapping[str, tables.Rows],
+) -> dict[str, float]:
+    """What the weights that a run keeps say of further tables.
+
+    Args:
+        folder: of the run, where predictions go.
+        task: what is asked.
+        others: as `others_of`.
+
+    Returns:
+        By 'test_' and metric, the scores of the table 'test'.
+    """
+    if not others:
+        return {}
+    import infoword_tf
+
+    loaded, scores = infoword_tf.load(folder), {}
+    if 'test' in others:
+        said = finetune.answers(loaded, task, others['test'])
+        if task.labels:
+            said = said.argmax(axis=1)
+        true = task.targets(others['test'])
+        scores = {
+            f'test_{name}': round(measures.MEASURES[name](said, true), 6)
+            for name in task.metrics
+        }
+    if 'predict' in others:
+        rows = others['predict']
+        said = finetune.answers(loaded, task, rows)
+        write_predictions(folder / PREDICTIONS, task, rows, said)
+        print(
+            f'{folder / PREDICTIONS}: {len(said):,} predictions for '
+            f'{rows.where}',
+            flush=True,
+        )
+    return scores
+
+
+def write_predictions(
+    path: pathlib.Path,
+    task: finetune.Task,
+    rows: tables.Rows,
+    said: np.ndarray,
+) -> None:
+    """Writes a TSV of what is said of some rows, whole or not at all.
+
+    A line of names, then a line a row: the number of its line in the table,
+    and the class with the probabilities of all, or a number.
+
+    Args:
+        path: of the file.
+        task: what was asked.
+        rows: of the table.
+        said: as `finetune.answers`.
+    """
+    if task.labels:
+        shown = [name.translate(_ONE_CELL) for name in task.shown]
+        names = ['label', *(f'p({name})' for name in shown)]
+        cells = [
+            [shown[best], *(f'{p:.6f}' for p in some)]
+            for best, some in zip(said.argmax(axis=1), said, strict=True)
+        ]
+    else:
+        names, cells = ['score'], [[f'{number:.7g}'] for number in said]
+    lines = [['line', *names]]
+    lines += [
+        [str(line), *some] for line, some in zip(rows.lines, cells, strict=True)
+    ]
+    with files.written(path) as partial:
+        text = '\n'.join(map('\t'.join, lines))
+        partial.write_text(f'{text}\n', encoding='utf-8')
+
+
 def run() -> dict[str, Any]:
     """The whole command."""
     own, given = FLAGS.flag_values_dict(), train.values()
     commands.require(given, workdir='a folder for this run')
     parts = parts_of(own)
     task = task_of(parts['train'], own)
+    others = others_of(own, task)
     prepared = finetune.prepare(task, parts, given, own['examples'])
-    workdir, values = finetune.train_all(task, prepared, own)
+    workdir, values = finetune.train_all(
+        task, prepared, own, lambda folder: tested(folder, task, others)
+    )
     out = pathlib.Path(given['workdir'])
     answer(workdir, task, parts, out)
+    if 'predict' in others and workdir != out:
+        with files.written(out / PREDICTIONS) as partial:
+            shutil.copyfile(workdir / PREDICTIONS, partial)
+        print(f'{out / PREDICTIONS}: those of {workdir.name}', flush=True)
     return finetune.finish(out, values)
 
 

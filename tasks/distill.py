@@ -61,6 +61,7 @@ SQUAD = squad.Squad()
 OF_LABELS = (
     'patience', 'alpha', 'beta', 'temperature', 'extra', 'data_dir', 'train',
     'dev', 'sweep', 'seeds', 'regress', 'version2', 'dev_examples',
+    'columns',
 )  # fmt: skip
 OF_VECTORS = ('student', 'weighting')
 

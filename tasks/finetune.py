@@ -410,7 +410,10 @@ def train_once(
 
 
 def train_all(
-    task: Task, prepared: Prepared, own: Mapping[str, Any]
+    task: Task,
+    prepared: Prepared,
+    own: Mapping[str, Any],
+    tested: Callable[[pathlib.Path], dict[str, Any]] = lambda folder: {},
 ) -> tuple[pathlib.Path, dict[str, Any]]:
     """One run, or all of --sweep and --seeds.
 
@@ -418,6 +421,8 @@ def train_all(
         task: what is asked.
         prepared: what its runs need.
         own: flags of `define`, by name.
+        tested: what else is said of the weights of a run, by 'test_' and
+            metric.
 
     Returns:
         The workdir whose weights were best, and what is said of them.
@@ -437,7 +442,8 @@ def train_all(
             '--steps'
         )
     if not grid and len(seeds) == 1:
-        return workdir, result(task, train_once(prepared, own))
+        best = train_once(prepared, own)
+        return workdir, {**result(task, best), **tested(workdir)}
     runs: dict[str, list[tuple[pathlib.Path, dict]]] = {}
     cells = [
         dict(zip(grid, values, strict=True))
@@ -462,18 +468,27 @@ def train_all(
                 best = train_once(prepared, here, **decided)
                 # It has ended, and a grid of them fills a disk.
                 shutil.rmtree(folder / checkpoint.FOLDER)
+            if more := tested(folder):
+                keep(folder, more)
             runs.setdefault(name or 'all', []).append(
-                (folder, result(task, best))
+                (folder, {**result(task, best), **more})
             )
     metric = task.metrics[0]
     table = {}
     for name, found in runs.items():
-        mean, deviation = spread([values[metric] for _, values in found])
-        table[name] = {'mean': round(mean, 6), 'spread': round(deviation, 6)}
+        table[name], shown = {}, []
+        for key, before in ((metric, ''), (f'test_{metric}', 'test_')):
+            numbers = [values[key] for _, values in found if key in values]
+            if not numbers:
+                continue
+            mean, deviation = spread(numbers)
+            table[name] |= {
+                f'{before}mean': round(mean, 6),
+                f'{before}spread': round(deviation, 6),
+            }
+            shown.append(f'{key} {mean:.4f} +- {deviation:.4f}')
         print(
-            f'{name}: {metric} {mean:.4f} +- {deviation:.4f} over '
-            f'{len(found)} seeds',
-            flush=True,
+            f'{name}: {", ".join(shown)} over {len(found)} seeds', flush=True
         )
     folder, values = max(
         itertools.chain.from_iterable(runs.values()),
@@ -505,7 +520,10 @@ def done(
     if prepared.labelled.fingerprint not in str(old):
         differ.append('other examples')
     # Elsewhere, or of no account.
-    said = (*FREE, 'steps', 'seed', 'seeds', 'epochs', 'test', 'notest')
+    said = (
+        *FREE, 'steps', 'seed', 'seeds', 'epochs', 'test', 'notest', 'predict',
+        'columns',
+    )  # fmt: skip
     now, then = (
         {
             line
@@ -524,6 +542,19 @@ def done(
     return json.loads(path.read_text())
 
 
+def answers(loaded: Any, task: Task, rows: Rows) -> np.ndarray:
+    """What a workdir in memory says of some rows.
+
+    Returns:
+        [n, C] float32 probabilities of the classes, or [n] numbers.
+    """
+    if not task.labels:
+        return loaded.rate(rows.first, rows.second)
+    if rows.choices is not None:
+        return loaded.choose(rows.first, rows.choices)
+    return loaded.classify(rows.first, rows.second)
+
+
 def say(workdir: pathlib.Path, task: Task, rows: Rows) -> np.ndarray:
     """What the weights of a workdir say of some rows.
 
@@ -532,12 +563,8 @@ def say(workdir: pathlib.Path, task: Task, rows: Rows) -> np.ndarray:
     """
     import infoword_tf
 
-    loaded = infoword_tf.load(workdir)
-    if not task.labels:
-        return loaded.rate(rows.first, rows.second)
-    if rows.choices is not None:
-        return loaded.choose(rows.first, rows.choices).argmax(axis=1)
-    return loaded.classify(rows.first, rows.second).argmax(axis=1)
+    found = answers(infoword_tf.load(workdir), task, rows)
+    return found.argmax(axis=1) if task.labels else found
 
 
 def result(task: Task, best: Mapping[str, Any]) -> dict[str, Any]:
@@ -566,11 +593,17 @@ def finish(
     workdir: pathlib.Path, values: Mapping[str, Any]
 ) -> dict[str, Any]:
     """Keeps a result beside all that was measured of it, and says it."""
-    path = workdir / 'metrics.json'
-    old = json.loads(path.read_text()) if path.is_file() else {}
-    files.write_json(path, {**old, **values})
+    keep(workdir, values)
     print(json.dumps(values), flush=True)
     return dict(values)
+
+
+def keep(folder: pathlib.Path, values: Mapping[str, Any]) -> None:
+    """Adds to metrics.json; what it had of a test may be of other weights."""
+    path = folder / 'metrics.json'
+    old = json.loads(path.read_text()) if path.is_file() else {}
+    old = {k: v for k, v in old.items() if not k.startswith('test_')}
+    files.write_json(path, {**old, **values})
 
 
 def spread(values: Sequence[float]) -> tuple[float, float]:

@@ -26,6 +26,13 @@ Cells = tuple[str | None, ...]
 _LONGEST_CELL = 1 << 24  # characters; a quote that is never closed ends there
 _SUBSET_SEED = 0
 _LARGEST = 3e38  # of float32
+# A first line is compared with so many that follow; a name of more words than
+# this, or of more letters, is cut or taken for a text.
+_NEXT, _WORDS, _LETTERS = 1000, 4, 40
+
+
+class NoColumn(ValueError):
+    """A table has no column of a name, or several."""
 
 
 class Table(NamedTuple):
@@ -36,11 +43,13 @@ class Table(NamedTuple):
         names: of the columns.
         rows: (number of the line, from 1; a cell a column, None where it holds
             nothing), in order. Of a data set lines count examples.
+        is_headed: whether the names are the first line of a file.
     """
 
     where: str
     names: tuple[str, ...]
     rows: Iterator[tuple[int, Cells]]
+    is_headed: bool = False
 
 
 class Rows(NamedTuple):
@@ -73,15 +82,18 @@ def open_table(
     name: str,
     names: Sequence[str] | None = None,
     broken: Callable[[str], None] | None = None,
+    lacking: str | None = None,
 ) -> Table:
     """Opens a table; what is wrong further down is said when it is read.
 
     Args:
         name: a path that ends in .tsv, .txt (as .tsv), .csv or .jsonl, perhaps
             with .gz; or `tfds:NAME[/CONFIG][:SPLIT]`, by default its train.
-        names: of the columns, where a TSV or CSV has no line of names.
+        names: of the columns, where a TSV or CSV has no line of names. (One
+            that is there all the same is no row.)
         broken: takes the complaint of a line with too many or too few cells,
             which is then left out; None: it is raised.
+        lacking: one of `names` that a file may be without.
 
     Raises:
         FileNotFoundError: there is no such file.
@@ -106,11 +118,15 @@ def open_table(
     if suffix == '.jsonl':
         found, rows = tuple(first[1]), itertools.chain([first], rows)
         return Table(str(path), found, _by_name(rows, found, path))
-    if names is None:
-        found = tuple(first[1])
-    else:
-        found, rows = tuple(names), itertools.chain([first], rows)
-    return Table(str(path), found, _whole(rows, found, path, broken))
+    found = tuple(first[1])
+    if names is not None:
+        if len(found) == len(names) - 1:
+            names = [name for name in names if name != lacking]
+        if found != tuple(names):
+            rows = itertools.chain([first], rows)
+        found = tuple(names)
+    rows = _whole(rows, found, path, broken)
+    return Table(str(path), found, rows, names is None)
 
 
 def _whole(
@@ -277,8 +293,9 @@ def rows_of(
         choices: columns of texts of which the label says one.
 
     Raises:
-        ValueError: a column is missing, a row lacks a text or its label, a
-            score is no finite number, or there is no row; with file and line.
+        NoColumn: a column is missing.
+        ValueError: a row lacks a text or its label, a score is no finite
+            number, or there is no row; with file and line.
     """
     wanted = [text, *choices, *filter(None, (pair, label))]
     places = [_place(table, name) for name in wanted]
@@ -365,11 +382,37 @@ def _place(table: Table, name: str) -> int:
     """Which column has a name."""
     if table.names.count(name) != 1:
         how = 'no' if name not in table.names else 'more than one'
-        raise ValueError(
-            f'{table.where} has {how} column {name!r}: its columns are '
-            f'{", ".join(table.names)}'
+        names = ', '.join(
+            name if len(name) <= _LETTERS else f'{name[: _LETTERS - 1]}…'
+            for name in table.names
+        )
+        raise NoColumn(
+            f'{table.where} has {how} column {name!r}: its columns are {names}'
         )
     return table.names.index(name)
+
+
+def begins_with_a_row(table: Table) -> bool:
+    """Whether what should be names reads like a row.
+
+    A cell of it is empty, a number or a text, or stands in its column again.
+
+    Args:
+        table: of which no row was read; some are then.
+    """
+
+    def is_no_name(cell: str) -> bool:
+        words = len(cell.split())
+        return not words or words > _WORDS or cell.strip('+-.,0123456789') == ''
+
+    if not table.is_headed:
+        return False
+    rows = (cells for _, cells in itertools.islice(table.rows, _NEXT))
+    return any(map(is_no_name, table.names)) or any(
+        name == cell
+        for cells in rows
+        for name, cell in zip(table.names, cells, strict=True)
+    )
 
 
 def _score(cell: str, line: int, where: str) -> float:

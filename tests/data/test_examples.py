@@ -143,6 +143,15 @@ class SourceTest(parameterized.TestCase):
             np.array_equal(another.batch(0).numbers, found[0])
         )
 
+    def test_another_seed_has_another_order(self):
+        """Also where the lengths alone decide the strata."""
+        one, other = (self.source(np.arange(1, 41), seed=s) for s in (0, 1))
+        np.testing.assert_array_equal(one.order, other.order)
+        for epoch in range(2):
+            self.assertFalse(
+                np.array_equal(one.epoch(epoch), other.epoch(epoch))
+            )
+
     def test_equal_lengths_fall_into_other_strata_with_another_seed(self):
         strata = [
             self.source(np.full(40, 5), seed=seed).order[:5].tolist()
@@ -322,6 +331,18 @@ class LayOutTest(parameterized.TestCase):
             self.loaded, [(TEXTS, PAIRS)], 64, {'label': np.arange(5)}
         )
         self.assertEqual(cut, (whole.sizes > 8).sum())
+
+    def test_whichever_of_its_texts_is_cut(self):
+        sides = [(TEXTS, None), (PAIRS, None)]
+        targets = {'label': np.arange(5)}
+        whole, _ = lay_out(self.loaded, sides, 64, targets)
+        sizes = np.diff(whole.begins).reshape(5, 2)
+        for length in (4, 6):
+            longer = sizes > length
+            self.assertFalse(longer[:, 0].all())
+            self.assertTrue((longer[:, 1] > longer[:, 0]).any())
+            _, cut = lay_out(self.loaded, sides, length, targets)
+            self.assertEqual(cut, longer.any(axis=1).sum())
 
 
 if __name__ == '__main__':

@@ -4,6 +4,7 @@ import contextlib
 import io
 import json
 import pathlib
+import shutil
 import signal
 import subprocess
 import sys
@@ -19,8 +20,9 @@ import infoword_tf
 from infoword_tf import commands, files, train
 from infoword_tf.config import Config
 from infoword_tf.training import checkpoint
-from tasks import classify, finetune, measures, tables
+from tasks import classify, distill, finetune, measures, tables
 from tests import places
+from tests.export import workdirs
 from tests.runs import ROOT, records
 from tests.tasks import command, finetuning
 from tests.tasks.command import Checks
@@ -28,9 +30,14 @@ from tests.tasks.finetuning import last_line, write
 
 
 def setUpModule():
-    global FOLDER, TRAIN, DEV
+    global FOLDER, TRAIN, DEV, TEST, TEXTS
     FOLDER = places.make()
     rows = finetuning.sentences()
+    TEST = write(FOLDER / 'test.tsv', ('text', 'label'), rows[75:94])
+    TEXTS = FOLDER / 'texts.csv'
+    TEXTS.write_text('id,text\n\n' + ''.join(
+        f'{i},"{text}"\n' for i, (text, _) in enumerate(rows[94:101])
+    ))  # fmt: skip
     TRAIN = write(FOLDER / 'train.tsv', ('text', 'label'), rows[:26])
     DEV = write(FOLDER / 'dev.tsv', ('text', 'label'), rows[50:75])
     finetuning.init()
@@ -52,6 +59,13 @@ def run(name, *more, tables=None, **ways):
 
 def rows_of(path, **columns):
     return tables.rows_of(tables.open_table(str(path)), **columns)
+
+
+def predictions(name):
+    """The names of a file's columns, and its rows."""
+    text = (FOLDER / name / classify.PREDICTIONS).read_text()
+    names, *rows = (line.split('\t') for line in text.splitlines())
+    return names, rows
 
 
 def tensors(name, file='weights.safetensors'):
@@ -120,9 +134,13 @@ class ClassesTest(Checks, absltest.TestCase):
         self.assertEqual(config.run['task'], 'classify')
 
     def test_again_it_trains_nothing(self):
+        """And answers further tables, and forgets them when none is named."""
         before = tensors('classes')
         lines = len(records(FOLDER / 'classes'))
         with mock.patch('orbit.Controller.train') as trained:
+            more = run('classes', '--label.pooler=tanh', f'--test={TEST}',
+                       f'--predict={TEXTS}')  # fmt: skip
+            self.check_further(more)
             done = run('classes', '--label.pooler=tanh')
         for call in trained.call_args_list:
             self.assertEqual(call.args[0], 6)  # where it is
@@ -131,14 +149,50 @@ class ClassesTest(Checks, absltest.TestCase):
         for path, value in tensors('classes').items():
             np.testing.assert_array_equal(value, before[path])
 
+    def check_further(self, done):
+        self.assertEqual(done.status, 0, done.err)
+        loaded = infoword_tf.load(FOLDER / 'classes')
+        rows = rows_of(TEST, text='text', label='label')
+        found = loaded.classify(rows.first).argmax(axis=1)
+        true = tables.known_labels(rows, loaded.config.labels)
+        more = {
+            f'test_{name}': round(measures.MEASURES[name](found, true), 6)
+            for name in ('accuracy', 'matthews')
+        }
+        self.assertEqual(last_line(done), {**last_line(self.done), **more})
+        kept = json.loads((FOLDER / 'classes' / 'metrics.json').read_text())
+        self.assertEqual({**kept, **more}, kept)
+        rows = rows_of(TEXTS, text='text')
+        p = loaded.classify(rows.first)
+        names, cells = predictions('classes')
+        self.assertEqual(
+            names, ['line', 'label', 'p(class)', 'p(loop)', 'p(text)']
+        )
+        self.assertEqual(
+            [row[:2] for row in cells],
+            [[str(3 + i), loaded.config.labels[k]]  # behind a blank line
+             for i, k in enumerate(p.argmax(axis=1))],
+        )  # fmt: skip
+        np.testing.assert_allclose(
+            np.float64([row[2:] for row in cells]), p, atol=1e-6
+        )
+        self.assertIn(f'predictions.tsv: 7 predictions for {TEXTS}', done.out)
+
     def test_a_workdir_of_other_flags_or_rows(self):
         self.assert_complains(
             run('classes'), '--label.pooler was tanh, is none'
         )
-        self.assert_complains(
-            run('classes', '--label.pooler=tanh', tables=(DEV, TRAIN)),
-            'holds a run with other flags: .*corpus',
-        )
+        rows = finetuning.sentences()[:26]
+        labels = [label for _, label in rows]
+        turned = write(  # as many of each
+            FOLDER / 'turned.tsv', ('text', 'label'),
+            [(text, labels[-i]) for i, (text, _) in enumerate(rows)],
+        )  # fmt: skip
+        for pair in ((DEV, TRAIN), (turned, DEV)):
+            self.assert_complains(
+                run('classes', '--label.pooler=tanh', tables=pair),
+                'holds a run with other flags: .*corpus',
+            )
 
     def test_a_fine_tuned_workdir_is_a_start(self):
         """Of the same classes its head is taken, of others it is not."""
@@ -225,7 +279,8 @@ class WaysTest(Checks, parameterized.TestCase):
                 write(FOLDER / 'grades_dev.tsv', names, rows[40:60]))
         done = run(
             'grades', '--text=a', '--pair=b', '--label=grade', '--regress',
-            '--score.texts=both_ways', '--epochs=1', tables=pair,
+            '--score.texts=both_ways', '--epochs=1', f'--test={pair[1]}',
+            f'--predict={pair[0]}', tables=pair,
         )  # fmt: skip
         self.assertEqual(done.status, 0, done.err)
         said = last_line(done)
@@ -235,6 +290,15 @@ class WaysTest(Checks, parameterized.TestCase):
         for name in ('spearman', 'pearson'):
             found = measures.MEASURES[name](numbers, dev.scores)
             self.assertAlmostEqual(said[name], found, delta=1e-5)
+            self.assertAlmostEqual(said[f'test_{name}'], found, delta=1e-5)
+        other = rows_of(pair[0], text='a', pair='b')
+        names, cells = predictions('grades')
+        self.assertEqual(names, ['line', 'score'])
+        np.testing.assert_allclose(
+            np.float64([row[1] for row in cells]),
+            loaded.rate(other.first, other.second),
+            rtol=1e-5,
+        )
         error = np.square(numbers - dev.scores).mean()
         self.assertAlmostEqual(said['loss'], error, delta=1e-4)
         self.assertNotIn('mi', said)
@@ -260,7 +324,8 @@ class WaysTest(Checks, parameterized.TestCase):
             FOLDER / 'choices.tsv', ('text', *columns, 'label'), rows
         )
         flag = '--choices=one,two,three'
-        done = run('choices', flag, '--steps=1', tables=(table, table))
+        done = run('choices', flag, '--steps=1', f'--predict={table}',
+                   f'--test={table}', tables=(table, table))  # fmt: skip
         self.assertEqual(done.status, 0, done.err)
         loaded = infoword_tf.load(FOLDER / 'choices')
         self.assertEqual(loaded.config.labels, columns)
@@ -270,6 +335,22 @@ class WaysTest(Checks, parameterized.TestCase):
         np.testing.assert_allclose(p.sum(axis=1), 1, atol=1e-6)
         right = np.mean(p.argmax(axis=1) == np.arange(24) % 3)
         self.assertEqual(last_line(done)['accuracy'], round(float(right), 6))
+        self.assertEqual(
+            last_line(done)['test_accuracy'], last_line(done)['accuracy']
+        )
+        names, cells = predictions('choices')
+        self.assertEqual(names[1:], ['label', *(f'p({c})' for c in columns)])
+        said = p.argmax(axis=1)
+        self.assertEqual([row[1] for row in cells], [columns[k] for k in said])
+        with mock.patch.object(measures, 'draw_confusion') as drawn:
+            task = finetune.Task('classify', ('accuracy',), columns)
+            classify.answer(
+                FOLDER / 'choices', task, {'heldout': found}, FOLDER
+            )
+        _, shown, true, taken = drawn.call_args.args
+        self.assertEqual(shown, columns)
+        np.testing.assert_array_equal(true, np.arange(24) % 3)
+        np.testing.assert_array_equal(taken, said)
         with finetuning.parsed(classify, flag) as own:
             with command.parsed(classify, *own):
                 for labels, known in (
@@ -308,6 +389,147 @@ class WaysTest(Checks, parameterized.TestCase):
         self.assertEqual(checkpoint.weights_step(FOLDER / 'early'), 3)
         with warnings.catch_warnings(action='error'):
             infoword_tf.load(FOLDER / 'early')  # whose checkpoint is later
+
+
+class SeveralTest(absltest.TestCase):
+    def test_the_best_of_all_and_what_each_says(self):
+        """The best run is neither the first nor of the best mean."""
+        scores = [0.2, 0.9, 0.6, 0.7]
+        kinds = 'class', 'loop', 'text'
+        start = workdirs.write(
+            FOLDER / 'start', rows=('label',), pooling='cls',
+            settings={'label.classes': 3},
+        )  # fmt: skip
+        config = Config.read(start).replace(labels=kinds)
+        weights = files.read_tensors(start / 'weights.safetensors')
+        made = []
+
+        def train_(labelled, decided):
+            """A run that says one kind of everything."""
+            del labelled
+            folder = pathlib.Path(decided['workdir'])
+            shutil.copytree(start, folder)
+            (folder / checkpoint.FOLDER).mkdir()
+            config.write(folder)
+            bias = 1e3 * np.eye(3, dtype=np.float32)[len(made) % 3]
+            files.write_tensors(
+                folder / 'weights.safetensors',
+                {**weights, 'objectives/label/bias': bias},
+            )
+            best = {'step': 1, 'heldout/label/accuracy': scores[len(made)],
+                    'heldout/label/matthews': 0.0}  # fmt: skip
+            files.write_json(folder / 'metrics.json', best)
+            made.append(folder)
+            return best
+
+        grid = {'learning_rate': (1.0, 2.0)}
+        with (
+            mock.patch.dict(finetune.GRIDS, infoword=grid),
+            mock.patch.object(train, 'train', side_effect=train_),
+        ):
+            done = run('several', '--sweep=infoword', '--seeds=2',
+                       f'--test={TEST}', f'--predict={TEXTS}')  # fmt: skip
+        self.assertEqual(done.status, 0, done.err)
+        said = last_line(done)
+        self.assertEqual(said['best'], 'learning_rate=1-seed=1')
+        self.assertEqual(said['accuracy'], 0.9)
+        labels = rows_of(TEST, text='text', label='label').labels
+        tested = []
+        for number, folder in enumerate(made):
+            kind = kinds[number % 3]
+            name = str(folder.relative_to(FOLDER))
+            _, cells = predictions(name)
+            self.assertEqual({row[1] for row in cells}, {kind})
+            tested.append(round(labels.count(kind) / len(labels), 6))
+            kept = json.loads((folder / 'metrics.json').read_text())
+            self.assertEqual(kept['test_accuracy'], tested[-1])
+        self.assertEqual(said['test_accuracy'], tested[1])
+        self.assertEqual(
+            predictions('several'), predictions('several/' + said['best'])
+        )
+        for name, both, test in (
+            ('learning_rate=1', scores[:2], tested[:2]),
+            ('learning_rate=2', scores[2:], tested[2:]),
+        ):
+            self.assertEqual(
+                said['runs'][name],
+                {'mean': round(np.mean(both), 6),
+                 'spread': round(np.std(both, ddof=1), 6),
+                 'test_mean': round(np.mean(test), 6),
+                 'test_spread': round(np.std(test, ddof=1), 6)},
+            )  # fmt: skip
+        self.assertIn('test_accuracy 0.', done.out)
+        # Without --test nothing is left of the one before.
+        finetune.keep(FOLDER / 'several', {'step': 2})
+        kept = json.loads((FOLDER / 'several' / 'metrics.json').read_text())
+        self.assertEqual({**said, 'step': 2}, {**kept, **{
+            k: v for k, v in said.items() if k.startswith('test_')
+        }})  # fmt: skip
+        self.assertNotIn('test_accuracy', kept)
+
+    def test_a_name_that_would_part_a_line(self):
+        path = FOLDER / 'odd.tsv'
+        rows = tables.Rows(['a'], None, None, None, 'a.csv', np.arange(1, 2))
+        classify.write_predictions(
+            path, finetune.Task('classify', (), ('a\tb', 'c\nd')), rows,
+            np.float32([[0.75, 0.25]]),
+        )  # fmt: skip
+        self.assertEqual(
+            path.read_text(),
+            'line\tlabel\tp(a b)\tp(c d)\n1\ta b\t0.750000\t0.250000\n',
+        )
+
+
+class ColumnsTest(Checks, absltest.TestCase):
+    def test_files_without_a_line_of_names(self):
+        """As with one; texts that nobody labelled may lack the label."""
+        texts = [text for text, _ in finetuning.sentences()]
+        rows = [(texts[i], 'ab'[i % 2], texts[-i]) for i in range(12)]
+        names = ('one', 'kind', 'two')
+        named = write(FOLDER / 'named.tsv', names, rows)
+        bare = FOLDER / 'bare.tsv'
+        bare.write_text(named.read_text().partition('\n')[2])
+        short = FOLDER / 'short.csv'
+        short.write_text(''.join(f'"{a}","{b}"\n' for a, _, b in rows))
+        given = (f'--columns={",".join(names)}', '--text=one', '--pair=two',
+                 '--label=kind')  # fmt: skip
+        with command.parsed(
+            distill, *given, f'--train={bare}', f'--dev={named}',
+            f'--extra={short}',
+        ):  # fmt: skip
+            own = distill.FLAGS.flag_values_dict()
+            parts = classify.parts_of(own)
+            extra = distill.extra_of(own)
+        for found in (*parts.values(), extra):
+            self.assertEqual(found.first, [row[0] for row in rows])
+            self.assertEqual(found.second, [row[2] for row in rows])
+        for found in parts.values():
+            self.assertEqual(found.labels, [row[1] for row in rows])
+        np.testing.assert_array_equal(parts['train'].lines, range(1, 13))
+        np.testing.assert_array_equal(parts['heldout'].lines, range(2, 14))
+        with command.parsed(
+            classify, *given, f'--test={bare}', f'--predict={short}'
+        ):
+            task = finetune.Task('classify', ('accuracy',), ('a', 'b'))
+            others = classify.others_of(
+                classify.FLAGS.flag_values_dict(), task
+            )
+        self.assertEqual(others['test'].labels, parts['train'].labels)
+        self.assertEqual(others['predict'].second, extra.second)
+        self.assertIsNone(others['predict'].labels)
+
+    def test_a_first_line_that_is_a_row(self):
+        bare = FOLDER / 'headless.tsv'
+        bare.write_text(DEV.read_text().partition('\n')[2])
+        first = finetuning.sentences()[50][0]
+        self.assert_complains(
+            run('none', tables=(TRAIN, bare)),
+            f"headless.tsv has no column 'text': its columns are {first[:39]}…,"
+            ' loop; its first line reads like a row: name the columns of such '
+            'files with --columns=NAME,NAME',
+        )
+        done = run('none', '--text=body')  # of a file that has names
+        self.assertNotIn('--columns', done.err)
 
 
 class KilledTest(absltest.TestCase):
@@ -394,6 +616,13 @@ class ComplaintsTest(Checks, parameterized.TestCase):
         ('nan', ['--learning_rate=nan'], 'learning_rate=nan is no finite'),
         ('other_rows_setting', ['--score.pooler=tanh'],
          '--score.pooler is for score, not for'),
+        ('one_of_several_machines',
+         ['--patience_evals=2', '--strategy=multiworker'],
+         '--patience_evals: one of several machines would end alone'),
+        ('no_test_file', ['--test=none.tsv'],
+         'none.tsv: there is no such file'),
+        ('no_file_to_answer', ['--predict=none.tsv'],
+         'none.tsv: there is no such file'),
     )  # fmt: skip
     def test_flags(self, more, message):
         self.assert_complains(run('none', *more), message)
@@ -418,6 +647,25 @@ class ComplaintsTest(Checks, parameterized.TestCase):
                 both[i] = folder / ('train.tsv', 'dev.tsv')[i]
                 both[i].write_text(text)
         self.assert_complains(run('none', tables=both), message)
+
+    def test_further_tables(self):
+        """They are read before anything is trained."""
+        folder = pathlib.Path(self.create_tempdir().full_path)
+        new = write(folder / 'new.tsv', ('text', 'label'),
+                    [('a', 'class'), ('b', 'new')])  # fmt: skip
+        with mock.patch.object(finetune, 'prepare', side_effect=OSError):
+            self.assert_complains(
+                run('none', f'--test={new}'),
+                "new.tsv, line 3: the label 'new' is unknown: known are class",
+            )
+            self.assert_complains(
+                run('none', f'--test={TEXTS}'),
+                "texts.csv has no column 'label': its columns are id, text$",
+            )
+            self.assert_complains(
+                run('none', '--pair=label', f'--predict={TEXTS}'),
+                "texts.csv has no column 'label'",
+            )
 
     def test_scores_that_are_none(self):
         folder = pathlib.Path(self.create_tempdir().full_path)

@@ -8,9 +8,11 @@ from unittest import mock
 import numpy as np
 from absl.testing import absltest, parameterized
 
+from infoword_tf import files
 from infoword_tf.training import checkpoint
 from tasks import figure1, finetune, glue, squad_data, tables
 from tests import places
+from tests.runs import records
 from tests.tasks import finetuning, squad_files
 from tests.tasks.command import Checks
 from tests.tasks.finetuning import last_line
@@ -274,20 +276,47 @@ class RealTest(Checks, absltest.TestCase):
     def test_a_study_goes_on(self):
         """Two runs of the real command, which then are there."""
         given = (
-            f'--inits=one={finetuning.init()}', '--fractions=0.5,1',
-            '--seeds=1', '--steps=2',
+            f'--inits=one={finetuning.init()}', '--fractions=0.5',
+            '--seeds=2', '--steps=2',
         )  # fmt: skip
         done = run('real', *given)
         self.assertEqual(done.status, 0, done.err)
         said = last_line(done)
-        cells = said['fractions']['one']
-        self.assertEqual([c['examples'] for c in cells.values()], [20, TOTAL])
-        folder = FOLDER / 'real' / 'one-fraction=0.5-seed=0'
-        self.assertFalse((folder / checkpoint.FOLDER).exists())
-        best = json.loads((folder / 'metrics.json').read_text())
-        self.assertAlmostEqual(
-            cells['0.5']['mi']['mean'], best['heldout/label/mi'], places=5
+        cell = said['fractions']['one']['0.5']
+        self.assertEqual(cell['examples'], 20)
+        mi = []
+        for seed in range(2):
+            folder = FOLDER / 'real' / f'one-fraction=0.5-seed={seed}'
+            self.assertFalse((folder / checkpoint.FOLDER).exists())
+            best = json.loads((folder / 'metrics.json').read_text())
+            mi.append(best['heldout/label/mi'])
+        self.assertAlmostEqual(cell['mi']['mean'], np.mean(mi), places=5)
+        # Each knows its own examples' classes, as the run alone; bit for bit.
+        drawn = FOLDER / 'drawn' / 'CoLA'
+        drawn.mkdir(parents=True)
+        for part, rows in (('train', tables.subset(TOTAL, 20, 1)),
+                           ('dev', range(20))):  # fmt: skip
+            lines = (FOLDER / 'glue/CoLA' / f'{part}.tsv').read_text()
+            lines = lines.splitlines(keepends=True)
+            (drawn / f'{part}.tsv').write_text(''.join(lines[i] for i in rows))
+        alone = finetuning.run(
+            glue, '--task=cola', f'--data_dir={drawn.parent}', '--steps=2',
+            f'--init={finetuning.init()}', f'--workdir={FOLDER / "alone"}',
+            '--seed=1',
+        )  # fmt: skip
+        self.assertEqual(alone.status, 0, alone.err)
+        found, wanted = (
+            files.read_tensors(at / 'weights.safetensors')
+            for at in (folder, FOLDER / 'alone')
         )
+        for path, value in wanted.items():
+            np.testing.assert_array_equal(found[path], value, path)
+        found, wanted = (
+            [{k: v for k, v in record.items() if 'second' not in k}
+             for record in records(at)]
+            for at in (folder, FOLDER / 'alone')
+        )  # fmt: skip
+        self.assertEqual(found, wanted)
         with mock.patch.object(finetune, 'train_once', side_effect=OSError):
             again = run('real', *given)
             self.assertEqual(again.status, 0, again.err)

@@ -1,5 +1,7 @@
 """tasks.glue on small files of GLUE's layout, with real sentences."""
 
+import contextlib
+import io
 import json
 import pathlib
 from unittest import mock
@@ -8,7 +10,7 @@ import numpy as np
 from absl.testing import absltest, parameterized
 
 import infoword_tf
-from infoword_tf import files
+from infoword_tf import files, train
 from infoword_tf.config import Config
 from tasks import finetune, glue, glue_layout, measures
 from tests import places
@@ -33,10 +35,11 @@ def setUpModule():
     for folder, label, splits in (
         ('RTE', 'label', ('train', 'dev', 'test')),
         ('MNLI', 'gold_label',
-         ('train', 'dev_matched', 'dev_mismatched', 'test_matched')),
+         ('train', 'dev_matched', 'dev_mismatched', 'test_matched',
+          'test_mismatched')),
     ):  # fmt: skip
         for number, split in enumerate(splits):
-            sizes = (32, 12, 9, 9)
+            sizes = (32, 12, 9, 9, 5)
             rows = [
                 (i, texts[i + number], texts[-i - 1],
                  LABELS[folder][i % len(LABELS[folder])])
@@ -100,15 +103,17 @@ class GlueTest(Checks, absltest.TestCase):
             self.assertEqual(
                 said[name], round(measures.accuracy(found, true), 6)
             )
-        rows = glue_layout.read('mnli', str(DATA), 'test')
-        found = loaded.classify(rows.first, rows.second).argmax(axis=1)
-        self.assertEqual(
-            predictions(FOLDER / 'mnli' / 'predictions.tsv'),
-            [task.labels[i] for i in found],
-        )
-        self.assertIn('mnli has no test_mm file: left out', done.out)
+        for split, file in (
+            ('test', 'predictions.tsv'), ('test_mm', 'predictions_mm.tsv')
+        ):  # fmt: skip
+            rows = glue_layout.read('mnli', str(DATA), split)
+            found = loaded.classify(rows.first, rows.second).argmax(axis=1)
+            self.assertEqual(
+                predictions(FOLDER / 'mnli' / file),
+                [task.labels[i] for i in found],
+            )
         self.assertIn('9 predictions; GLUE wants them as MNLI-m.tsv', done.out)
-        self.assertFalse((FOLDER / 'mnli' / 'predictions_mm.tsv').exists())
+        self.assertIn('5 predictions; GLUE wants them as MNLI-mm.ts', done.out)
         picture = (FOLDER / 'mnli' / 'confusion.png').read_bytes()
         self.assertEqual(picture[:4], b'\x89PNG')
         # The workdir is that task's alone.
@@ -159,6 +164,28 @@ class GlueTest(Checks, absltest.TestCase):
         )
         self.assertEqual(prepared.decided['label.classes'], 2)
         self.assertEqual(prepared.labelled.kept['max_length'], 24)
+
+
+class PartsTest(absltest.TestCase):
+    def test_files_that_are_not_there(self):
+        folder = pathlib.Path(self.create_tempdir().full_path)
+        for split in ('train', 'dev_matched', 'test_matched'):
+            source = DATA / 'MNLI' / f'{split}.tsv'
+            path = folder / 'MNLI' / source.name
+            path.parent.mkdir(exist_ok=True)
+            path.write_bytes(source.read_bytes())
+        own = {'task': 'mnli', 'data_dir': str(folder), 'test': True}
+        shown = io.StringIO()
+        with contextlib.redirect_stdout(shown):
+            found = glue.parts_of(own)
+        self.assertEqual(list(found), ['train', 'heldout', 'test'])
+        self.assertEqual(
+            shown.getvalue(),
+            'mnli has no dev_mm file: left out\n'
+            'mnli has no test_mm file: left out\n',
+        )
+        found = glue.parts_of({**own, 'test': False})
+        self.assertEqual(list(found), ['train', 'heldout'])
 
 
 class SweepTest(Checks, absltest.TestCase):
@@ -214,9 +241,15 @@ class SweepTest(Checks, absltest.TestCase):
             )
 
     def test_again_it_trains_nothing(self):
-        with mock.patch(
-            'infoword_tf.train.train', side_effect=AssertionError
-        ):
+        """Nor where a program was told what else to read."""
+        given = train.flagfile
+        with (
+            mock.patch.object(train, 'train', side_effect=AssertionError),
+            mock.patch.object(
+                train, 'flagfile',
+                lambda: given() + '--test=a\n--predict=b\n--columns=c,d\n',
+            ),
+        ):  # fmt: skip
             again = run('sweep', *self.flags)
         self.assertEqual(again.status, 0, again.err)
         self.assertEqual(last_line(again), last_line(self.done))
@@ -238,6 +271,21 @@ class SweepTest(Checks, absltest.TestCase):
         run_alone = Config.read(FOLDER / 'alone').run
         run_cell = Config.read(FOLDER / 'sweep' / self.folders[-1]).run
         self.assertEqual(run_cell, run_alone)
+
+    def test_a_cell_of_more_epochs_is_the_run_alone(self):
+        given = ('--task=rte', '--examples=8', '--warmup_steps=1')
+        with mock.patch.dict(finetune.GRIDS, infoword={'epochs': (1, 2)}):
+            done = run('epochs', *given, '--sweep=infoword')
+        self.assertEqual(done.status, 0, done.err)
+        done = run('two', *given, '--epochs=2')
+        self.assertEqual(done.status, 0, done.err)
+        cell, alone = (
+            [{k: v for k, v in record.items() if 'second' not in k}
+             for record in records(FOLDER / name)]
+            for name in ('epochs/epochs=2-seed=0', 'two')
+        )  # fmt: skip
+        self.assertLen(alone, 2)
+        self.assertEqual(cell, alone)
 
     def test_other_flags_or_rows(self):
         flags = [x for x in self.flags if not x.startswith('--label')]

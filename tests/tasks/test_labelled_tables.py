@@ -85,6 +85,39 @@ class TablesTest(texts.Temporary):
         self.assertEqual(found.labels, ['1', '0'])
         np.testing.assert_array_equal(found.lines, [1, 2])
 
+    @parameterized.parameters(
+        ('x\t1\ny\t0\n', ['x', 'y']),
+        ('review\tstars\nx\t1\n', ['x']),  # names after all
+        ('x\ny\n', ['x', 'y']),
+        ('review\nx\n', ['x']),
+    )
+    def test_names_of_which_one_may_be_lacking(self, content, texts):
+        path = str(self.write('a.tsv', content))
+        names = ['review', 'stars']
+        table = tables.open_table(path, names, lacking='stars')
+        self.assertEqual(tables.rows_of(table, 'review').first, texts)
+        for other in ('review', None):
+            if '\t' not in content:
+                table = tables.open_table(path, names, lacking=other)
+                with self.assertRaisesRegex(ValueError, 'no column|1 cell'):
+                    tables.rows_of(table, 'review')
+
+    @parameterized.parameters(
+        ('a.tsv', 'body\tgrade\na\tb\n', False),
+        ('a.tsv', 'a body\tgrade of it\nbody\ta\n', False),
+        ('a.tsv', 'body\t3\na\tb\n', True),
+        ('a.csv', 'body,-1.5\na,b\n', True),
+        ('a.csv', 'body,\na,b\n', True),
+        ('a.tsv', 'one two three four five\tno\na\tb\n', True),
+        ('a.tsv', 'body\tno\na\tyes\nb\tno\n', True),
+        ('a.jsonl', '{"1": 2}\n', False),
+    )
+    def test_a_first_line_that_reads_like_a_row(self, name, content, is_row):
+        table = tables.open_table(str(self.write(name, content)))
+        with self.assertRaisesRegex(tables.NoColumn, "no column 'review'"):
+            tables.rows_of(table, 'review')
+        self.assertEqual(tables.begins_with_a_row(table), is_row)
+
     def test_broken_lines_are_left_out(self):
         path = self.write('a.tsv', 'review\tstars\na\t1\nb\nc\t0\t0\nd\t0\n')
         complaints = []

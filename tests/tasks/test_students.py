@@ -260,7 +260,8 @@ class StudentTest(Checks, parameterized.TestCase):
     def test_examples_with_and_without(self):
         """24 of 74 are not labelled, and all are taught."""
         own = {'text': 'text', 'pair': None, 'choices': [], 'regress': False,
-               'task': None, 'extra': str(EXTRA), 'label': 'label'}
+               'task': None, 'extra': str(EXTRA), 'label': 'label',
+               'columns': []}
         rows = classify.read(str(TRAIN), own)
         extra = distill.extra_of(own)
         with finetuning.parsed(distill, f'--init={TEACHER}', '--seq_len=24'):
@@ -306,8 +307,20 @@ class StudentTest(Checks, parameterized.TestCase):
                 for name, some in (('n', rows[:40]), ('nd', rows[40:60]))]
         given = (f'--teacher={scored}', f'--train={pair[0]}',
                  f'--dev={pair[1]}', '--regress')  # fmt: skip
-        done = run('numbers', *given)
+        done = run(
+            'numbers', *given, f'--extra={EXTRA}', '--layers=4',
+            '--batch_size=64', '--learning_rate=0', '--weight_decay=0',
+            '--dropout=0',
+        )  # fmt: skip
         self.assertEqual(done.status, 0, done.err)
+        # Texts without a number are taught, and no part of its loss.
+        (record,) = records(FOLDER / 'numbers')
+        said = infoword_tf.load(scored).rate([text for text, _ in rows[:40]])
+        error = np.square(said - [number for _, number in rows[:40]])
+        np.testing.assert_allclose(
+            record['score/loss'], error.mean(), rtol=1e-5
+        )
+        self.assertAlmostEqual(record['soft_score/loss'], 0, delta=1e-5)
         config = Config.read(FOLDER / 'numbers')
         self.assertEqual(
             list(config.rows), ['patience', 'score', 'soft_score']
