@@ -393,9 +393,10 @@ class ExactResumeTest(parameterized.TestCase):
     """Stopped at a step and gone on with: the same bytes, of every kind."""
 
     @parameterized.named_parameters(
-        # The best weights are the first, those of the last step a checkpoint.
+        # At such a rate the best weights are the first, not the last.
         ('mixed', '--objectives=bert_nce:1,ict:1', '--best', '--eval_every=1',
-         '--precision=mixed_bfloat16', '--learning_rate=0.3'),
+         '--precision=mixed_bfloat16', '--learning_rate=10',
+         '--warmup_steps=1000'),
         ('pairs', '--objectives=bert_nce:1,nsp_nce:1',
          '--tokenizer=sentencepiece'),
         ('memory', '--objectives=transformer_xl', '--memory_length=8'),

@@ -16,6 +16,8 @@ from infoword_tf import files
 from infoword_tf.training import checkpoint, loop, report
 from infoword_tf.training.checkpoint import Metrics
 
+# Of held-out text, the loss of the sum: the rows' with their weights.
+LOSS = 'heldout_loss'
 # By what --minutes becomes steps: so many at a time, until they took a share of
 # the minutes or so long.
 TRIAL_STEPS, TRIAL_SHARE, TRIAL_SECONDS = 5, 0.05, 10.0
@@ -35,10 +37,6 @@ class Pace(NamedTuple):
     log: int
     evaluate: int
     save: int
-
-
-# Of held-out text, the loss of the sum: the rows' with their weights.
-LOSS = 'heldout_loss'
 
 
 class Goal(NamedTuple):
