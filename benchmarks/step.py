@@ -23,7 +23,6 @@ Glossary of shapes: B sequences, T tokens of each, D width, V vocabulary.
 import itertools
 import json
 import os
-import pathlib
 import platform
 import statistics
 import time
@@ -341,8 +340,6 @@ def run_rounds(
         Tokens a second [rounds, contestants]; by precision, the best rate of
         a matrix product in operations a second.
     """
-    from infoword_tf.training.precision import product_rates
-
     for contestant in contestants:
         for _ in range(2):
             contestant.step().numpy()
@@ -353,11 +350,34 @@ def run_rounds(
             who = (i + turn) % len(contestants)
             tokens = STEPS.value * contestants[who].tokens
             speeds[turn, who] = tokens / seconds_of(contestants[who])
-        dtypes = [p.removeprefix('mixed_') for p in rates]
-        measured = product_rates(dtypes, PRODUCT_SIZE, PRODUCT_REPEATS)
+        measured = product_rates([p.removeprefix('mixed_') for p in rates])
         for precision, rate in zip(rates, measured, strict=True):
             rates[precision] = max(rates[precision], rate)
     return speeds, rates
+
+
+def product_rates(dtypes: Sequence[str]) -> list[float]:
+    """Floating-point operations a second of one matrix product of each dtype.
+
+    The best of some repeats, taken in turns, so that a busy machine misleads
+    less.
+
+    Args:
+        dtypes: names of floating dtypes.
+    """
+    import tensorflow as tf
+
+    x = tf.random.stateless_normal((PRODUCT_SIZE, PRODUCT_SIZE), (1, 2))
+    product = tf.function(lambda a: tf.reduce_sum(tf.matmul(a, a)))
+    operands = [tf.cast(x, dtype) for dtype in dtypes]
+    best = [float('inf')] * len(operands)
+    for turn in range(PRODUCT_REPEATS + 1):
+        for i, operand in enumerate(operands):
+            began = time.perf_counter()
+            product(operand).numpy()
+            if turn:  # the first one traces
+                best[i] = min(best[i], time.perf_counter() - began)
+    return [2 * PRODUCT_SIZE**3 / seconds for seconds in best]
 
 
 def seconds_of(contestant: Contestant) -> float:
@@ -418,19 +438,21 @@ def score(
 
 def hardware() -> dict[str, Any]:
     """Processor, cores, bfloat16 instructions, versions, who else runs."""
-    path = pathlib.Path('/proc/cpuinfo')
+    from infoword_tf.training import precision
+
+    path = precision.CPUINFO
     text = path.read_text() if path.exists() else ''
     fields = dict(
         (part.strip() for part in line.split(':', 1))
         for line in text.splitlines()
         if ':' in line
     )
-    own = fields.get('flags', '').split()
+    own = precision.instructions() or ()
     packages = ('tensorflow', 'keras', 'tf_keras', 'tf-models-official')
     return {
         'processor': fields.get('model name') or platform.machine(),
         'cores': os.cpu_count(),
-        **{name: name in own for name in ('amx_bf16', 'avx512_bf16')},
+        **{name: name in own for name in precision.INSTRUCTIONS},
         **{name: metadata.version(name) for name in packages},
         'load before': round(os.getloadavg()[0], 2),
     }

@@ -383,7 +383,7 @@ def _training(
         lines.append(f'Started from the weights of `{run["init"]}`.')
     if metrics:
         seconds = metrics.get('seconds')
-        took = f' in {seconds:,.0f} s' if seconds else ''
+        took = f'; the run took {seconds:,.0f} s' if seconds else ''
         lines.append(f'{metrics["step"]:,} updates{took}.')
     if flags.strip():
         lines += ['', 'The flags of the run:', '', '```', flags.strip(), '```']

@@ -24,6 +24,7 @@ from infoword_tf.data.opened import VOCAB_SIZE, TextChoices
 from infoword_tf.objectives import TABLE
 from infoword_tf.plan import settings_of
 from infoword_tf.resolve import GELU, POSITIONS, Choices, resolve
+from infoword_tf.training.precision import HELP as AUTO
 
 # ----------------------------------------------------------------------- flags
 # Settings of rows are flags too, --ROW.NAME: `commands.define_settings`.
@@ -88,6 +89,9 @@ flags.DEFINE_string(
     'objectives of the same rows.')
 
 flags.DEFINE_integer('steps', 1000, 'Updates.', lower_bound=1)
+flags.DEFINE_float(
+    'minutes', None, 'Instead of --steps: as many as fit, by the rate of the '
+    'first ones; tracing and held-out values come on top.', lower_bound=1e-6)
 flags.DEFINE_integer(
     'batch_size', Choices.batch_size, 'Sequences of the global batch.',
     lower_bound=1)
@@ -138,6 +142,12 @@ flags.DEFINE_integer(
 flags.DEFINE_integer(
     'eval_every', None, 'Updates between held-out values, rounded up to a '
     'logging step; steps / 10 by default.', lower_bound=1)
+flags.DEFINE_bool(
+    'best', None, 'Keep the weights of the lowest held-out loss (of the sum, '
+    'as --objectives weighs it) instead of the last.')
+flags.DEFINE_integer(
+    'patience_evals', None, 'End after so many held-out values without a '
+    'better one.', lower_bound=1)
 
 flags.DEFINE_enum(
     'strategy', 'one', ['one', 'mirrored', 'multiworker', 'tpu'],
@@ -146,8 +156,7 @@ flags.DEFINE_integer(
     'logical_cpus', 1, 'Splits the CPU into devices, to try --strategy='
     'mirrored on.', lower_bound=1)
 flags.DEFINE_enum(
-    'precision', 'auto', ['auto', 'float32', 'mixed_bfloat16'],
-    'auto: bfloat16 where its matrix products are 1.5 times as fast.')
+    'precision', 'auto', ['auto', 'float32', 'mixed_bfloat16'], AUTO)
 flags.DEFINE_bool(
     'xla', False, 'Compile forward and backward pass whole; for GPU and TPU.')
 
@@ -202,6 +211,37 @@ def check_finite(given: dict[str, Any]) -> None:
             raise commands.UsageError(f'--{flag}={value} is no finite number')
 
 
+def check_end(given: dict[str, Any], labelled: bool) -> None:
+    """Complains of flags about the end of a run that do not go together."""
+    for flag, instead in (
+        ('minutes', '--steps or --epochs says how long'),
+        ('best', 'the weights of the best score are kept anyway'),
+    ):
+        if labelled and given[flag]:
+            raise commands.UsageError(
+                f'--{flag} is for runs on text alone; of labelled examples '
+                f'{instead}; leave it out'
+            )
+    if given['minutes'] is not None and flags.FLAGS['steps'].present:
+        raise commands.UsageError(
+            f'--minutes={given["minutes"]:g} and --steps={given["steps"]} both '
+            'say how long; leave out one of the two'
+        )
+    if given['patience_evals'] and not (given['best'] or labelled):
+        raise commands.UsageError(
+            f'--patience_evals={given["patience_evals"]} waits for better '
+            'weights, and the last ones are kept; give --best too'
+        )
+    if given['strategy'] == 'multiworker':
+        for flag, why in (
+            ('minutes', 'each machine has a rate of its own; give --steps'),
+            ('patience_evals', 'one of several machines would end alone; '
+             'leave it out'),
+        ):  # fmt: skip
+            if given[flag]:
+                raise commands.UsageError(f'--{flag}: {why}')
+
+
 def train(
     labelled: Any = None, decided: Mapping[str, Any] | None = None
 ) -> dict[str, Any]:
@@ -218,6 +258,7 @@ def train(
     check_finite(given)
     commands.require(given, workdir='a folder for this run')
     check_brought(given)
+    check_end(given, labelled is not None)
     init, started = given['init'], None
     if labelled is not None and labelled.started is not None:
         started = labelled.started.config

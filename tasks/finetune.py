@@ -75,9 +75,6 @@ def define(
         'epochs', EPOCHS, 'How often each example is trained on; --steps '
         'instead says it in updates.', lower_bound=0.0, flag_values=values)
     flags.DEFINE_integer(
-        'patience_evals', None, 'End after so many held-out scores without a '
-        'better one.', lower_bound=1, flag_values=values)
-    flags.DEFINE_integer(
         'examples', None, 'Train on so many alone, drawn from all; of two '
         'numbers the smaller are among the larger.', lower_bound=1,
         flag_values=values)
@@ -403,10 +400,7 @@ def train_once(
     given = {**train.values(), **decided}
     labelled = prepared.labelled
     found = pace(labelled.train.size, given, own['epochs'])
-    goal = labelled.goal._replace(patience=own['patience_evals'])
-    return train.train(
-        labelled._replace(goal=goal), {**found, **decided}
-    )
+    return train.train(labelled, {**found, **decided})
 
 
 def train_all(

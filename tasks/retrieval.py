@@ -29,6 +29,7 @@ from absl import flags
 
 from infoword_tf import commands
 from infoword_tf.config import ROLES, read_exported
+from infoword_tf.training.precision import HELP as AUTO
 from tasks import bm25, ranking
 
 # ----------------------------------------------------------------------- flags
@@ -62,8 +63,7 @@ BATCH_SIZE = flags.DEFINE_integer(
     flag_values=FLAGS)
 PRECISION = flags.DEFINE_enum(
     'precision', 'float32', ['auto', 'float32', 'mixed_bfloat16'],
-    'Of --init; auto: bfloat16 where its matrix products are 1.5 times as '
-    'fast.', flag_values=FLAGS)
+    f'Of --init; {AUTO}', flag_values=FLAGS)
 
 DEPTH = 1000  # documents of a ranking, as in BEIR
 BLOCK = 1024  # documents whose texts and vectors are held at a time

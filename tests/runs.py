@@ -32,7 +32,9 @@ def arguments(workdir, *more):
     text = (f'--corpus={TEXT["corpus"]}', f'--heldout={TEXT["heldout"]}')
     if not any(flag.startswith(('--init', '--vocab=')) for flag in more):
         text += ('--vocab_size=600',)
-    return [*SMALL, *text, f'--workdir={workdir}', *more]
+    timed = any(flag.startswith('--minutes') for flag in more)
+    small = [x for x in SMALL if not (timed and x.startswith('--steps'))]
+    return [*small, *text, f'--workdir={workdir}', *more]
 
 
 def run_here(workdir, *more, eagerly=True):

@@ -9,6 +9,7 @@ import pathlib
 import socket
 import subprocess
 import sys
+import warnings
 from unittest import mock
 
 import numpy as np
@@ -22,7 +23,14 @@ from infoword_tf.data.batches import Batches, open_sources
 from infoword_tf.data.opened import TextChoices, open_text
 from infoword_tf.data.store import SEPARATOR
 from infoword_tf.resolve import Choices, resolve
-from infoword_tf.training import distribution, loop, optim, precision
+from infoword_tf.training import (
+    checkpoint,
+    distribution,
+    fit,
+    loop,
+    optim,
+    precision,
+)
 from tests import runs, zoo
 from tests.runs import records, run_here
 
@@ -101,10 +109,12 @@ class TrainTest(absltest.TestCase):
             self.assertEqual(given['batch_size'], 8)
 
     def test_the_same_seed_gives_the_same_weights_and_init_takes_them(self):
+        """However steps are said: in `b` as the minutes that they take."""
         folder = pathlib.Path(self.create_tempdir().full_path)
-        few = ('--steps=3', '--objectives=mlm', '--mlm.transform')
-        for name, more in (('a', ()), ('b', ()), ('c', ('--seed=1',))):
-            run_here(folder / name, *few, *more)
+        few = ('--objectives=mlm', '--mlm.transform')
+        run_here(folder / 'a', '--steps=3', *few)
+        self.in_minutes(folder / 'b', *few)
+        run_here(folder / 'c', '--steps=3', '--seed=1', *few)
         a, b, c = (
             (folder / name / 'weights.safetensors').read_bytes()
             for name in 'abc'
@@ -137,6 +147,66 @@ class TrainTest(absltest.TestCase):
         ):
             with self.assertRaisesRegex(commands.UsageError, message):
                 run_here(folder / 'e', f'--init={folder}/a', flag)
+
+    def in_minutes(self, workdir, *more):
+        """A run of as many updates as fit, 3, stopped and gone on with."""
+        given = (workdir, '--minutes=0.001', *more)
+        tried, save = fit.steps_in, checkpoint.Checkpoints.save
+
+        def three(minutes, trainer):
+            self.assertEqual(minutes, 0.001)
+            self.assertGreater(tried(minutes, trainer), 0)
+            return 3
+
+        def stopped(self, step, variables):
+            if step == 3:
+                raise KeyboardInterrupt
+            save(self, step, variables)
+
+        with (
+            mock.patch.object(fit, 'TRIAL_STEPS', 1),
+            mock.patch.object(fit, 'steps_in', three),
+            mock.patch.object(checkpoint.Checkpoints, 'save', stopped),
+            self.assertRaises(KeyboardInterrupt),
+        ):
+            run_here(*given)
+        # Its steps are in its record: nothing is tried again.
+        with mock.patch.object(fit, 'steps_in', side_effect=Stop):
+            run_here(*given)
+            with self.assertRaisesRegex(
+                commands.UsageError, '--minutes was 0.001, is 5.0'
+            ):
+                run_here(*given, '--minutes=5')
+        self.assertEqual(Config.read(workdir).run['steps'], 3)
+        with self.assertRaisesRegex(
+            commands.UsageError, '--minutes=0.001 and --steps=7 both say how'
+        ):
+            run_here(*given, '--steps=7')
+
+    def test_the_best_weights_stay_and_the_run_ends(self):
+        """At a rate of 0.3 the loss of the sum rises from the start."""
+        workdir = pathlib.Path(self.create_tempdir().full_path)
+        run_here(
+            workdir, '--steps=20', '--objectives=mlm:1,bert_nce:0.5',
+            '--learning_rate=0.3', '--warmup_steps=0', '--eval_every=1',
+            '--best', '--patience_evals=2',
+        )  # fmt: skip
+        lines = records(workdir)
+        self.assertLen(lines, 3)
+        for line in lines:
+            self.assertAlmostEqual(
+                line['heldout_loss'],
+                line['heldout/mlm/loss'] + line['heldout/bert_nce/loss'] / 2,
+            )
+        self.assertLess(lines[0]['heldout_loss'], lines[1]['heldout_loss'])
+        # The seconds are of the run, the rest of the weights.
+        kept = json.loads((workdir / 'metrics.json').read_text())
+        self.assertEqual(kept, {**lines[0], 'seconds': lines[2]['seconds']})
+        self.assertGreater(kept['seconds'], lines[0]['seconds'])
+        with warnings.catch_warnings(action='error'):
+            infoword_tf.load(workdir)  # whose checkpoint is later
+        self.assertEqual(checkpoint.weights_step(workdir), 1)
+        self.assertEqual(checkpoint.last_step(workdir), 3)
 
     def test_xla_over_the_whole_step_changes_no_more_than_rounding(self):
         folder = pathlib.Path(self.create_tempdir().full_path)
@@ -215,10 +285,15 @@ class FlagsReachTest(absltest.TestCase):
         np.testing.assert_allclose(rates, [0.05, 0.4, 0.2], rtol=1e-6)
 
     def test_of_published_optimizers(self):
-        found = self.capture(
-            '--steps=20', '--learning_rate=0.4', '--optimizer=xlnet',
-            '--clip_norm=0.25',
-        )  # fmt: skip
+        processor = self.create_tempfile(content='flags : fpu amx_bf16\n')
+        path = pathlib.Path(processor.full_path)
+        with mock.patch.object(precision, 'CPUINFO', path):
+            found = self.capture(
+                '--steps=20', '--learning_rate=0.4', '--optimizer=xlnet',
+                '--clip_norm=0.25', '--precision=auto',
+            )  # fmt: skip
+        # Nothing is timed: the processor says it.
+        self.assertEqual(found['model'].encoder.compute_dtype, 'bfloat16')
         self.assertEqual(
             found['optimizer'].rules, optim.chosen('xlnet', clip_norm=0.25)
         )
@@ -295,15 +370,25 @@ class FlagsReachTest(absltest.TestCase):
         precision.check('float32', 'multiworker')
         precision.check('auto', 'mirrored')
 
-    def test_precision_is_what_is_fastest(self):
-        for rates, expected in (
-            ((100, 149), 'float32'),
-            ((100, 151), 'mixed_bfloat16'),
+    def test_what_cannot_end_a_run(self):
+        usual = train.values()
+        several, early = {'strategy': 'multiworker'}, {'patience_evals': 2}
+        for changes, labelled, message in (
+            (early, False, '--patience_evals=2 waits for better.*--best too'),
+            ({**early, **several, 'best': True}, False, 'would end alone'),
+            ({**early, **several}, True, 'would end alone'),
+            ({'minutes': 3.0, **several}, False, 'a rate of its own; give -'),
+            ({'minutes': 3.0}, True, '--minutes is .* or --epochs says'),
+            ({'best': True}, True, '--best is .* are kept anyway'),
         ):
-            with mock.patch.object(
-                precision, 'product_rates', return_value=rates
-            ):
-                self.assertEqual(precision.faster(), expected)
+            with self.assertRaisesRegex(commands.UsageError, message):
+                train.check_end({**usual, **changes}, labelled)
+        for changes, labelled in (
+            (early, True),
+            ({**early, 'best': True}, False),
+            ({'best': True, **several}, False),
+        ):
+            train.check_end({**usual, **changes}, labelled)
 
 
 class StrategyTest(absltest.TestCase):

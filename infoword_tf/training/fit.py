@@ -16,6 +16,12 @@ from infoword_tf import files
 from infoword_tf.training import checkpoint, loop, report
 from infoword_tf.training.checkpoint import Metrics
 
+# Of held-out text, the loss of the sum: the rows' with their weights.
+LOSS = 'heldout_loss'
+# By what --minutes becomes steps: so many at a time, until they took a share of
+# the minutes or so long.
+TRIAL_STEPS, TRIAL_SHARE, TRIAL_SECONDS = 5, 0.05, 10.0
+
 
 class Pace(NamedTuple):
     """How often things happen, in updates.
@@ -37,20 +43,23 @@ class Goal(NamedTuple):
     """By what the weights that travel are chosen: the highest value.
 
     Attributes:
-        name: of a held-out value, 'heldout/ROW/NAME'.
+        name: of a held-out value, 'heldout/ROW/NAME' or LOSS.
         patience: held-out values without a better one after which a run ends;
             None: it never ends early.
+        lowest: whether the lowest is the best, as of a loss.
     """
 
     name: str
     patience: int | None = None
+    lowest: bool = False
 
     def best(
         self, records: Sequence[Mapping[str, Any]]
     ) -> Mapping[str, Any] | None:
-        """The record with the highest value, the first of equal ones."""
+        """The record with the best value, the first of equal ones."""
         found = [r for r in records if self.name in r]
-        return max(found, key=lambda r: r[self.name], default=None)
+        choose = min if self.lowest else max
+        return choose(found, key=lambda r: r[self.name], default=None)
 
     def reached(self, records: Sequence[Mapping[str, Any]]) -> bool:
         """Whether nothing better has come for too long."""
@@ -92,6 +101,27 @@ def make_pace(
         rounded(evaluate or max(1, steps // 10)),
         rounded(save or min(1000, max(1, steps // 10))),
     )
+
+
+def steps_in(minutes: float, trainer: loop.Trainer) -> int:
+    """Updates that so many minutes have room for, by the rate of a few.
+
+    These are made, traced before the clock starts, so the trainer is of no
+    use afterwards: a run of that many updates makes another one.
+
+    Args:
+        minutes: of training alone.
+        trainer: fresh, of a dataset without end.
+    """
+    trainer.train(tf.constant(TRIAL_STEPS))
+    steps, seconds = 0, 0.0
+    enough = min(TRIAL_SECONDS, TRIAL_SHARE * 60 * minutes)
+    while not steps or seconds < enough:
+        began = time.monotonic()
+        trainer.train(tf.constant(TRIAL_STEPS))
+        seconds += time.monotonic() - began
+        steps += TRIAL_STEPS
+    return max(1, round(60 * minutes * steps / seconds))
 
 
 def places_of(dataset: tf.data.Dataset) -> dict[str, int]:
@@ -153,7 +183,8 @@ def fit(
         keep: keeps the weights that were best so far, of a goal.
 
     Returns:
-        What metrics.json holds: the last record, or of a goal the best one.
+        What metrics.json holds: the last record, or of a goal the best one,
+        with the seconds of the whole run.
     """
     first = int(trainer.step)
     rows = list(trainer.model.objectives)
@@ -177,6 +208,10 @@ def fit(
         if now % pace.evaluate == 0 or now == pace.steps:
             began = time.monotonic()
             values.update(heldout.evaluate())
+            values[LOSS] = sum(
+                weight * values[f'heldout/{row}/loss']
+                for row, weight in trainer.model.weights.items()
+            )
             values['heldout_seconds'] = round(time.monotonic() - began, 3)
         record = {
             'step': now,
@@ -225,14 +260,19 @@ def fit(
     if not chief:
         return {}
     last = dict(metrics.records[-1]) if metrics.records else {'step': first}
-    if goal is not None:
-        last = dict(goal.best(metrics.records) or last)
+    kept = goal and goal.best(metrics.records)
+    if kept:
+        last = {**kept, 'seconds': last['seconds']}
     if f'heldout/{rows[0]}/loss' not in last:
         last.update(heldout.evaluate())
     files.write_json(workdir / 'metrics.json', last)
     report.draw_bounds(
-        workdir / 'bounds.png', metrics.records, rows, goal and goal.name
+        workdir / 'bounds.png',
+        metrics.records,
+        rows,
+        kept and (goal.name, kept['step']),
     )
     print(report.closing_table(last, rows))
-    print(f'{workdir}/ holds the encoder, metrics.jsonl and bounds.png')
+    of = f' of step {kept["step"]:,}' if kept else ''
+    print(f'{workdir}/ holds the encoder{of}, metrics.jsonl and bounds.png')
     return last

@@ -1,56 +1,88 @@
-"""Which precision this machine multiplies matrices in fastest."""
+"""In which precision a run computes: read off the device, never timed.
+
+A race of two products can be turned by whatever else runs; so the same command
+on the same machine is the same run.
+"""
 
 import pathlib
-import time
-from collections.abc import Sequence
 
 from infoword_tf.commands import UsageError
 from infoword_tf.config import FILE, Config
 
-THRESHOLD = 1.5  # below it bfloat16's conversions eat its gain
+HELP = (
+    'auto: mixed_bfloat16 where the device multiplies matrices of bfloat16 '
+    'itself (AMX, AVX512-BF16, a GPU of compute capability 8.0 or more, a '
+    'TPU), else float32.'
+)
+CPUINFO = pathlib.Path('/proc/cpuinfo')
+# Products of bfloat16 by Linux's names. Emulated ones are slower than float32.
+INSTRUCTIONS = 'amx_bf16', 'avx512_bf16'
+CAPABILITY = 8, 0  # of the first GPUs of NVIDIA that have them
 
 
-def product_rates(
-    dtypes: Sequence[str], size: int = 1024, repeats: int = 10
-) -> list[float]:
-    """Floating-point operations a second of one matrix product of each dtype.
+def instructions() -> frozenset[str] | None:
+    """What the processor can do, by Linux's names.
 
-    The best of some repeats, taken in turns, so that a busy machine misleads
-    less.
+    None: nobody says, as on other systems.
+    """
+    try:
+        text = CPUINFO.read_text(errors='replace')
+    except OSError:
+        return None
+    for line in text.splitlines():
+        name, _, value = line.partition(':')
+        if name.strip() in ('flags', 'Features'):  # of x86, of ARM
+            return frozenset(value.split())
+    return None
+
+
+def _of_processor() -> tuple[str, bool]:
+    """What was found, for people, and whether it multiplies bfloat16."""
+    known = instructions()
+    if known is None:
+        return 'what the processor can do cannot be read here', False
+    found = [name for name in INSTRUCTIONS if name in known]
+    if not found:
+        return f'the processor has no {" and no ".join(INSTRUCTIONS)}', False
+    return f'the processor has {" and ".join(found)}', True
+
+
+def _of_gpus() -> tuple[str, bool]:
+    """Likewise, of the weakest of those that can be seen."""
+    import tensorflow as tf
+
+    details = [
+        tf.config.experimental.get_device_details(gpu)
+        for gpu in tf.config.get_visible_devices('GPU')
+    ]
+    weakest = min(details, key=lambda x: x.get('compute_capability', (0, 0)))
+    name = weakest.get('device_name', 'a GPU')
+    capability = weakest.get('compute_capability')
+    if capability is None:
+        return f'{name} says no compute capability', False
+    words = '.'.join(map(str, capability))
+    return f'{name} has compute capability {words}', capability >= CAPABILITY
+
+
+def faster(device: str | None = None) -> str:
+    """'mixed_bfloat16' where the device multiplies that itself.
 
     Args:
-        dtypes: names of floating dtypes.
-        size: rows and columns of the square matrices.
-        repeats: turns.
+        device: that computes, by TensorFlow's name; None: the one that it
+            takes by itself.
     """
     import tensorflow as tf
 
-    x = tf.random.stateless_normal((size, size), (1, 2))
-    product = tf.function(lambda a: tf.reduce_sum(tf.matmul(a, a)))
-    operands = [tf.cast(x, dtype) for dtype in dtypes]
-    best = [float('inf')] * len(operands)
-    for turn in range(repeats + 1):
-        for i, operand in enumerate(operands):
-            began = time.perf_counter()
-            product(operand).numpy()
-            if turn:  # the first one traces
-                best[i] = min(best[i], time.perf_counter() - began)
-    return [2 * size**3 / seconds for seconds in best]
-
-
-def faster() -> str:
-    """'mixed_bfloat16' where its products are 1.5 times as fast.
-
-    A fraction of a second; the run records the decision, so that resuming
-    keeps it.
-    """
-    single, half = product_rates(('float32', 'bfloat16'))
-    chosen = 'mixed_bfloat16' if half >= THRESHOLD * single else 'float32'
-    print(
-        f'precision: a bfloat16 product is {half / single:.1f} times as fast '
-        f'as a float32 one here: {chosen}',
-        flush=True,
-    )
+    if device is not None:
+        kind = tf.DeviceSpec.from_string(device).device_type
+    else:
+        kind = 'GPU' if tf.config.get_visible_devices('GPU') else 'CPU'
+    if kind == 'TPU':
+        found, has = 'a TPU multiplies bfloat16', True
+    else:
+        found, has = _of_gpus() if kind == 'GPU' else _of_processor()
+    chosen = 'mixed_bfloat16' if has else 'float32'
+    print(f'precision: {found}: {chosen}', flush=True)
     return chosen
 
 
@@ -70,15 +102,16 @@ def check(chosen: str, strategy: str) -> None:
         )
 
 
-def decide(chosen: str, workdir: pathlib.Path) -> str:
+def decide(chosen: str, workdir: pathlib.Path, device: str) -> str:
     """A precision, with `auto` decided once for a workdir.
 
     Args:
         chosen: 'auto', or a Keras dtype policy.
         workdir: of the run, which keeps what was decided.
+        device: that computes.
     """
     if chosen != 'auto':
         return chosen
     if (workdir / FILE).exists():
         return Config.read(workdir).precision
-    return faster()
+    return faster(device)

@@ -71,6 +71,8 @@ def run_record(
         'warmup_steps': warmup_steps,
         'precision': config.precision,
     }
+    if flags['best']:  # one of the held-out values
+        found['eval_every'] = flags['eval_every']
     found |= {
         f'{row}.{name}': value
         for row, entry in config.rows.items()
@@ -93,6 +95,23 @@ def runs(config: Config) -> list[dict[str, Any]]:
         except (OSError, ValueError):
             break
     return found
+
+
+def begun_steps(workdir: pathlib.Path, minutes: float) -> int | None:
+    """The updates that --minutes were when a run began.
+
+    None: no such run began here, or none whose flags count (`agree`).
+
+    Args:
+        workdir: of the run.
+        minutes: that it is to take.
+    """
+    if not (workdir / FILE).exists():
+        return None
+    old = Config.read(workdir).run
+    if last_step(workdir) is None and old.get('minutes') != minutes:
+        return None
+    return old.get('steps')
 
 
 def agree(workdir: pathlib.Path, config: Config, flagfile: str) -> None:

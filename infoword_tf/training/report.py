@@ -39,7 +39,7 @@ def progress_line(
         rows: names of the rows.
         steps: of the whole run.
         left: seconds to go.
-        goal: name of what the best weights are chosen by, 'heldout/ROW/NAME'.
+        goal: name of what the best weights are chosen by.
     """
     clock = f'{int(left) // 60}:{int(left) % 60:02d}'
     padding = record.get('padding', 0.0)
@@ -97,7 +97,7 @@ def draw_bounds(
     path: pathlib.Path,
     records: Sequence[Mapping[str, Any]],
     rows: Sequence[str],
-    goal: str | None = None,
+    goal: tuple[str, int] | None = None,
 ) -> None:
     """Draws MI and ceiling of every row over steps into a PNG.
 
@@ -110,8 +110,9 @@ def draw_bounds(
         records: lines of metrics.jsonl.
         rows: names of the rows; one without a bound is left out, and where
             there is no other the picture says so.
-        goal: name of what weights are chosen by, 'heldout/ROW/NAME', which
-            then has a panel of its own.
+        goal: what weights are chosen by, 'heldout/ROW/NAME' or
+            'heldout_loss', which then has a panel of its own, and the step of
+            those that are kept.
     """
     import matplotlib
 
@@ -120,7 +121,9 @@ def draw_bounds(
 
     unbounded = ', '.join(rows)
     rows = [r for r in rows if any(f'{r}/mi' in x for x in records)]
-    scores = [(r['step'], r[goal]) for r in records if goal in r]
+    scores = {}
+    if goal is not None:
+        scores = {r['step']: r[goal[0]] for r in records if goal[0] in r}
     if not rows and scores:
         figure, axis = pyplot.subplots(figsize=(5.4, 3.4))
         _draw_scores(axis, goal, scores)
@@ -191,14 +194,16 @@ def draw_bounds(
 
 
 def _draw_scores(
-    axis: Any, goal: str, scores: Sequence[tuple[int, float]]
+    axis: Any, goal: tuple[str, int], scores: Mapping[int, float]
 ) -> None:
-    """Draws what weights are chosen by over steps, the best one marked."""
-    _, row, name = goal.split('/')
-    best = max(scores, key=lambda point: point[1])  # the first of equal ones
-    axis.plot(*zip(*scores, strict=True), color='C0', marker='.')
-    axis.plot(*best, color='C3', marker='o', label=f'kept: {best[1]:.4f}')
-    axis.set_title(row, loc='left')
+    """Draws what weights are chosen by over steps, that of the kept marked."""
+    *row, name = goal[0].removeprefix('heldout')[1:].split('/')
+    best = scores[goal[1]]
+    axis.plot(*zip(*scores.items(), strict=True), color='C0', marker='.')
+    axis.plot(
+        goal[1], best, color='C3', marker='o', label=f'kept: {best:.4f}'
+    )
+    axis.set_title(''.join(row), loc='left')
     axis.set_ylabel(f'{name}, held out')
     axis.set_xlabel('steps')
     axis.spines[['top', 'right']].set_visible(False)

@@ -5,6 +5,7 @@ labelled examples (tasks/finetune.py) give it those too.
 """
 
 import contextlib
+import gc
 import pathlib
 from collections.abc import Mapping
 from typing import Any, NamedTuple
@@ -31,6 +32,8 @@ from infoword_tf.training import (
     record,
 )
 from infoword_tf.training.built import Shared, build, shape_of
+
+FAR = 1 << 40  # a step that no run reaches
 
 
 class Labelled(NamedTuple):
@@ -101,12 +104,11 @@ def run(
             'train it with tasks.classify, tasks.glue or tasks.squad'
         )
 
-    patience = labelled and labelled.goal.patience
-    if patience and given['strategy'] == 'multiworker':
-        raise commands.UsageError(
-            '--patience_evals: one of several machines would end alone; leave '
-            'it out'
-        )
+    goal = labelled and labelled.goal
+    if given['best']:
+        goal = fit.Goal(fit.LOSS, lowest=True)
+    if goal is not None:
+        goal = goal._replace(patience=given['patience_evals'])
 
     # devices ------------------------------------------------------------------
     commands.hush_tensorflow()
@@ -162,21 +164,57 @@ def run(
             'weight_decay': rules.weight_decay,
             'clip_norm': rules.clip_norm,
         }
-        warmup_steps = optim.warmup_steps(
-            given['warmup_steps'], given['steps'], rules
-        )
         config = resolved.config(
             len(tokenizer),
             TokenizerConfig(
                 tokenizer.kind, tokenizer.lower_case, tokenizer.options
             ),
-            precision.decide(given['precision'], workdir),
+            precision.decide(
+                given['precision'],
+                workdir,
+                strategy.extended.worker_devices[0],
+            ),
             replicas,
         )
         fingerprints = [text.fingerprint] if text else []
         if labelled is not None:
             fingerprints.append(labelled.fingerprint)
             config = config.replace(**labelled.kept)
+        dataset_of = batches.Batches(
+            sources, plan, tokenizer.specials, seed
+        ).dataset
+        minutes = given['minutes']
+        if minutes is not None:
+            given['steps'] = record.begun_steps(workdir, minutes)
+        if given['steps'] is None:
+            # Made for that alone: the run begins as if it had not been.
+            trial = build(
+                {**given, 'steps': 1, 'learning_rate': 0.0},
+                config,
+                tokenizer.specials,
+                strategy,
+                (rules, 0),
+                dataset_of(0, FAR),
+                Statistics(counts, counts),
+            )
+            given['steps'] = fit.steps_in(minutes, trial.trainer)
+            del trial
+            gc.collect()  # models are full of circles
+            print(
+                f'--minutes={minutes:g}: there is time for '
+                f'{given["steps"]:,} steps',
+                flush=True,
+            )
+        warmup_steps = optim.warmup_steps(
+            given['warmup_steps'], given['steps'], rules
+        )
+        pace = fit.make_pace(
+            given['steps'],
+            given['log_every'],
+            given['eval_every'],
+            given['checkpoint_every'],
+        )
+        given['eval_every'] = pace.evaluate
         config = config.replace(
             run=record.run_record(
                 given,
@@ -192,9 +230,6 @@ def run(
                 tokenizer.write(partial)
 
         # model, graphs, and all that lasts from step to step ----------------
-        dataset_of = batches.Batches(
-            sources, plan, tokenizer.specials, seed
-        ).dataset
         shape = shape_of(given, config, rules, warmup_steps)
         built = shared.built.get(shape)
         if built is None:
@@ -274,21 +309,15 @@ def run(
         def save(now: int) -> None:
             """What a run resumes from, and what travels."""
             checkpoints.save(now, lasting | state.parts())
-            if labelled is None:
+            if goal is None:
                 write_weights(now)
 
         # A run that was stopped between the two.
         stale = checkpoint.weights_step(workdir) != first
-        if chief and first and stale and labelled is None:
+        if chief and first and stale and goal is None:
             write_weights(first)
 
         # loop -----------------------------------------------------------------
-        pace = fit.make_pace(
-            given['steps'],
-            given['log_every'],
-            given['eval_every'],
-            given['checkpoint_every'],
-        )
         return fit.fit(
             workdir,
             trainer,
@@ -297,6 +326,6 @@ def run(
             pace,
             fit.places_of(dataset),
             chief,
-            labelled and labelled.goal,
+            goal,
             write_weights,
         )

@@ -422,7 +422,7 @@ class BundleTest(absltest.TestCase):
             '`text:books/*.txt`',
             '`books/held.txt`',
             f'{int(LOADED.unigram.sum()):,} pieces to train on',
-            '1,234 updates in 57 s',
+            '1,234 updates; the run took 57 s.',
             '--seed=7',
             '| `bert_nce` | masked text, masked word | 0.377 | 6.932 | 6.556 |',
             '| `mlm` | masked text, masked word | - | - | - | - |',

@@ -1,6 +1,7 @@
 """What a logging step makes of a loop's counts."""
 
 import types
+from unittest import mock
 
 import tensorflow as tf
 from absl.testing import absltest
@@ -62,6 +63,10 @@ class GoalTest(absltest.TestCase):
             found = goal.best(self.records(*values))
             self.assertEqual(found['step'], step)
         self.assertIsNone(goal.best(self.records(None, None)))
+        lowest = goal._replace(lowest=True)
+        self.assertEqual(
+            lowest.best(self.records(0.4, None, 0.2, 0.2, 0.3))['step'], 2
+        )
         self.assertIsNone(goal.best([]))
 
     def test_patience(self):
@@ -79,6 +84,32 @@ class GoalTest(absltest.TestCase):
             goal = fit.Goal('score', patience=2)
             self.assertEqual(goal.reached(records), ended, values)
             self.assertFalse(fit.Goal('score').reached(records))
+
+
+class StepsTest(absltest.TestCase):
+    """--minutes: by a clock that the trainer moves, after 30 s of tracing."""
+
+    def steps(self, minutes, seconds):
+        """Updates that fit, and those that were tried."""
+        clock, made = [0.0], []
+
+        def train(count):
+            clock[0] += int(count) * seconds + (0 if made else 30.0)
+            made.append(int(count))
+
+        trainer = types.SimpleNamespace(train=train)
+        with mock.patch.object(fit.time, 'monotonic', lambda: clock[0]):
+            return fit.steps_in(minutes, trainer), sum(made[1:])
+
+    def test_as_many_as_fit(self):
+        for minutes, seconds, steps, tried in (
+            (3, 0.125, 1440, 75),  # a twentieth of the time: 9 s
+            (60, 0.125, 28800, 80),  # or 10 s
+            (3, 4.0, 45, 5),
+            (0.01, 0.125, 5, 5),
+            (0.01, 4.0, 1, 5),  # one at least
+        ):
+            self.assertEqual(self.steps(minutes, seconds), (steps, tried))
 
 
 if __name__ == '__main__':

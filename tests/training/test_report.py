@@ -93,6 +93,25 @@ class PictureTest(absltest.TestCase):
         (text,) = self.drawn(report.draw_bounds, [RECORD], ['nsp']).texts
         self.assertIn('nsp: no bound', text.get_text())
 
+    def test_what_weights_are_chosen_by(self):
+        """A panel with the kept ones marked; a loss of the sum has no row."""
+        for goal, title, label in (
+            ('heldout/nsp/accuracy', 'nsp', 'accuracy, held out'),
+            ('heldout_loss', '', 'loss, held out'),
+        ):
+            records = [
+                {'step': step, goal: value}
+                for step, value in ((300, 0.5), (600, 0.25), (900, 0.75))
+            ]
+            (axis,) = self.drawn(
+                report.draw_bounds, records, ['nsp'], (goal, 600)
+            ).axes
+            self.assertEqual(axis.get_title(loc='left'), title)
+            self.assertEqual(axis.get_ylabel(), label)
+            _, kept = axis.lines
+            self.assertEqual(kept.get_label(), 'kept: 0.2500')
+            self.assertEqual(kept.get_xdata(), [600])
+
     def test_frequencies_alone_are_a_line(self):
         figure = self.drawn(report.draw_bounds, [RECORD], ['mlm'])
         _, below = figure.axes

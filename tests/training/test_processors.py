@@ -1,0 +1,113 @@
+"""--precision=auto by what a device says of itself, as files written out."""
+
+import contextlib
+import io
+import pathlib
+from unittest import mock
+
+import tensorflow as tf
+from absl.testing import absltest, parameterized
+
+from infoword_tf.training import precision
+
+# /proc/cpuinfo of one core of each, shortened; flags as they stand there.
+INTEL = '''processor\t: 0
+vendor_id\t: GenuineIntel
+model name\t: Intel(R) Xeon(R) Platinum 8481C CPU @ 2.70GHz
+flags\t\t: fpu sse4_2 avx2 avx512f avx512_vnni avx_vnni avx512_bf16 amx_bf16 \
+avx512_fp16 amx_tile amx_int8
+vmx flags\t: vnmi preemption_timer
+bugs\t\t: spectre_v1
+'''
+ICE_LAKE = '''vendor_id\t: GenuineIntel
+flags\t\t: fpu sse4_2 avx2 avx512f avx512_vnni
+'''
+ZEN4 = '''processor\t: 0
+vendor_id\t: AuthenticAMD
+model name\t: AMD EPYC 9B14
+flags\t\t: fpu sse4_2 avx2 avx512f avx512_bf16 avx512_vnni
+'''
+ZEN3 = '''processor\t: 0
+vendor_id\t: AuthenticAMD
+model name\t: AMD EPYC 7B13 \u00ae
+flags\t\t: fpu sse4_2 avx2 vaes vpclmulqdq rdpid fsrm
+bugs\t\t: avx512_bf16
+'''
+ARM = '''processor\t: 0
+BogoMIPS\t: 2000.00
+Features\t: fp asimd evtstrm aes bf16 i8mm sve svebf16
+CPU architecture: 8
+'''
+NEITHER = 'the processor has no amx_bf16 and no avx512_bf16: float32'
+UNREAD = 'what the processor can do cannot be read here: float32'
+
+
+class ProcessorTest(parameterized.TestCase):
+    @parameterized.named_parameters(
+        ('amx', INTEL, 'the processor has amx_bf16 and avx512_bf16: '
+         'mixed_bfloat16'),
+        ('zen4', ZEN4, 'the processor has avx512_bf16: mixed_bfloat16'),
+        ('zen3', ZEN3, NEITHER),
+        ('ice_lake', ICE_LAKE, NEITHER),
+        ('arm', ARM, NEITHER),
+        ('says_nothing', 'processor\t: 0\n', UNREAD),
+        ('no_such_file', None, UNREAD),
+    )  # fmt: skip
+    def test_by_its_instructions(self, text, said):
+        path = pathlib.Path(self.create_tempdir().full_path) / 'cpuinfo'
+        if text is not None:
+            path.write_text(text, encoding='latin-1')
+        with mock.patch.object(precision, 'CPUINFO', path):
+            for device in ('/cpu:0', None):
+                self.assertEqual(decided(device), f'precision: {said}\n')
+
+
+class DeviceTest(parameterized.TestCase):
+    """GPUs and TPUs that are not there: what TensorFlow would say of them."""
+
+    @parameterized.named_parameters(
+        ('new', [(9, 0)], 'GPU 0 has compute capability 9.0: mixed_bfloat16'),
+        ('least', [(8, 0)], 'GPU 0 has compute capability 8.0: '
+         'mixed_bfloat16'),
+        ('old', [(7, 5)], 'GPU 0 has compute capability 7.5: float32'),
+        ('weakest', [(8, 6), (7, 0)],
+         'GPU 1 has compute capability 7.0: float32'),
+        ('others', [None], 'GPU 0 says no compute capability: float32'),
+    )  # fmt: skip
+    def test_gpus(self, capabilities, said):
+        details = {
+            f'gpu{i}': {'device_name': f'GPU {i}'}
+            | ({'compute_capability': found} if found else {})
+            for i, found in enumerate(capabilities)
+        }
+        with (
+            mock.patch.object(
+                tf.config, 'get_visible_devices', return_value=list(details)
+            ),
+            mock.patch.object(
+                tf.config.experimental, 'get_device_details', details.get
+            ),
+        ):
+            for device in ('/job:localhost/replica:0/task:0/device:GPU:0',
+                           None):  # fmt: skip
+                self.assertEqual(decided(device), f'precision: {said}\n')
+
+    def test_tpus(self):
+        self.assertEqual(
+            decided('/job:worker/replica:0/task:0/device:TPU:0'),
+            'precision: a TPU multiplies bfloat16: mixed_bfloat16\n',
+        )
+
+
+def decided(device):
+    """What is printed, which ends in what is decided."""
+    shown = io.StringIO()
+    with contextlib.redirect_stdout(shown):
+        chosen = precision.faster(device)
+    line = shown.getvalue()
+    assert line.endswith(f': {chosen}\n'), (line, chosen)
+    return line
+
+
+if __name__ == '__main__':
+    absltest.main()
