@@ -397,17 +397,17 @@ class PromisesTest(absltest.TestCase):
             quick.run(
                 f'--objectives={toys.OBJECTIVES}', f'--corpus={text}',
                 f'--heldout={heldout}', f'--workdir={folder / name}',
-                '--vocab_size=600', '--steps=4', '--log_every=1',
-                '--checkpoint_every=2', '--eval_every=4', '--batch_size=8',
+                '--vocab_size=600', '--steps=2', '--log_every=1',
+                '--checkpoint_every=1', '--eval_every=2', '--batch_size=8',
                 '--seq_len=32', '--learning_rate=0.002',
                 '--precision=float32',
             )  # fmt: skip
             weights = folder / name / 'weights.safetensors'
             return weights.read_bytes()
 
-        with quick.stopped(at=4):
+        with quick.stopped(at=2):
             go_on('broken')
-        self.assertEqual(checkpoint.last_step(folder / 'broken'), 2)
+        self.assertEqual(checkpoint.last_step(folder / 'broken'), 1)
         self.assertEqual(go_on('broken'), go_on('complete'))
         last = json.loads((folder / 'broken' / 'metrics.json').read_text())
         for row in toys.ROWS:
