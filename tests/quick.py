@@ -17,6 +17,7 @@ from absl.testing import flagsaver
 
 from infoword_tf import sizes, train
 from infoword_tf.data import batches
+from infoword_tf.training import checkpoint
 
 TINY = {'layers': 1, 'width': 64, 'heads': 1}
 HELDOUT = 64
@@ -38,6 +39,24 @@ def small(eagerly: bool = True) -> Iterator[None]:
             yield
         finally:
             tf.config.run_functions_eagerly(before)
+
+
+@contextlib.contextmanager
+def stopped(at: int) -> Iterator[None]:
+    """A run inside is stopped before its checkpoint of a step."""
+    save = checkpoint.Checkpoints.save
+
+    def stop(self, step, variables):
+        if step == at:
+            raise KeyboardInterrupt
+        save(self, step, variables)
+
+    with (
+        mock.patch.object(checkpoint.Checkpoints, 'save', stop),
+        contextlib.suppress(KeyboardInterrupt),
+    ):
+        yield
+        raise AssertionError('the run was not stopped')
 
 
 def run(*given: str, eagerly: bool = True) -> None:

@@ -43,6 +43,7 @@ NOTHING_NEW = (
     'soft_score_relative', 'soft_span', 'soft_span_relative', 'patience',
     'patience_relative', 'soft_code', 'patience_code',
     'embed_cls', 'embed_distance_cls', 'embed_distance_relative',
+    'embed_lookup', 'embed_distance_lookup',  # the means of `label_lookup`
 )  # fmt: skip
 # Of the compiler: most of the time is its, and the cases are tiny.
 QUICK = (
@@ -174,7 +175,8 @@ def compute(folder):
 
 
 def ways_of_cases(names):
-    """Ways by case: all of them once an encoder and kind of state.
+    """Ways by case: plain operations once an encoder, bfloat16 once an
+    encoder and kind of state.
 
     And once with BERT's transform, which has fused pieces of its own: the
     rest of what a row adds is the same operations in every way.
@@ -192,8 +194,14 @@ def ways_of_cases(names):
         }
         if case.settings.get('mlm.transform'):
             kinds.add((case.encoder, 'transform'))
-        ways[name] = [TRAINED] if kinds <= seen else list(WAYS)
-        seen |= kinds
+        kinds |= {(case.encoder, 'plain')}
+        new, seen = kinds - seen, seen | kinds
+        plain = {kind for _, kind in new} & {'plain', 'transform'}
+        ways[name] = [
+            *(['plain'] if plain else []),
+            TRAINED,
+            *(['bfloat16'] if new else []),
+        ]
     return ways
 
 

@@ -24,6 +24,7 @@ from infoword_tf.plan import settings_of
 from infoword_tf.resolve import resolve
 from infoword_tf.training import optim
 from infoword_tf.views import VIEWS, Specials
+from tests.oracles import huggingface
 
 ROOT = pathlib.Path(__file__).parent.parent
 FLAGFILES = sorted((ROOT / 'tasks' / 'flags').glob('*.flags'))
@@ -420,6 +421,12 @@ class DocumentsTest(absltest.TestCase):
             )
         for flag in ('optimizer', 'init_deviation'):
             self.assertIn(f'`--{flag}`', text)
+
+    def test_weights_says_how_many_models_are_compared(self):
+        self.assertIn(
+            f'all layers and heads of {len(huggingface.CASES)} tiny models',
+            (ROOT / 'docs' / 'weights.md').read_text(),
+        )
 
     def test_links_lead_somewhere(self):
         for path in [*DOCUMENTS, ROOT / 'CHANGELOG.md']:

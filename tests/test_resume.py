@@ -5,7 +5,6 @@ import errno
 import io
 import os
 import pathlib
-import random
 import shutil
 import signal
 import subprocess
@@ -28,7 +27,7 @@ from infoword_tf.training import (
     optim,
     record,
 )
-from tests import places, runs, zoo
+from tests import places, quick, runs, zoo
 from tests.runs import ROOT, arguments, records, run, run_here
 
 
@@ -36,47 +35,36 @@ def setUpModule():
     runs.set_up()
 
 
-class ResumeTest(parameterized.TestCase):
-    @parameterized.named_parameters(
-        # Two rows, two views.
-        ('while_it_writes', ('--objectives=infoword',), True),
-        # Replicas exchange nothing without graphs.
-        (
-            'two_replicas',
-            (
-                '--strategy=mirrored', '--logical_cpus=2', '--graphs',
-                '--objectives=bert_nce',
-            ),
-            False,
-        ),
-    )
-    def test_killed_gives_the_same_weights(self, more, writing):
-        """kill -9 at a random moment, or while a checkpoint is written."""
+class KilledTest(absltest.TestCase):
+    """kill -9 while a checkpoint is written."""
+
+    def test_killed_gives_the_same_weights(self):
         folder = pathlib.Path(self.create_tempdir().full_path)
         whole, broken = folder / 'whole', folder / 'broken'
-        self._finish(whole, *more)
-        environment = dict(os.environ)
-        if writing:
-            environment['PYTHONPATH'] = str(self._slow_rename(folder))
+        steps = '--steps=4'
+        run_here(whole, steps)
+        hook, writing = self._stop_at_rename(folder)
         process = subprocess.Popen(
-            [sys.executable, '-m', 'tests.quick', *arguments(broken, *more)],
+            [sys.executable, '-m', 'tests.quick', *arguments(broken, steps)],
             cwd=ROOT,
-            env=environment,
+            env={**os.environ, 'PYTHONPATH': str(hook)},
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
         )
-        self._wait(process, broken, writing)
-        time.sleep(random.Random(len(more)).random() * 0.05)
+        while not writing.exists():
+            self.assertIsNone(process.poll(), 'the run ended by itself')
+            time.sleep(0.01)
         process.send_signal(signal.SIGKILL)
         process.wait()
-        output = self._finish(broken, *more)
-        self.assertRegex(output, r'resuming from .*step [24]\)')
+        shown = io.StringIO()
+        with contextlib.redirect_stdout(shown):
+            run_here(broken, steps)
+        self.assertRegex(shown.getvalue(), r'resuming from .*step 2\)')
         self.assertEqual(
             (whole / 'weights.safetensors').read_bytes(),
             (broken / 'weights.safetensors').read_bytes(),
         )
-        steps = [r['step'] for r in records(broken)]
-        self.assertEqual(steps, list(range(1, 7)))
+        self.assertEqual([r['step'] for r in records(broken)], [1, 2, 3, 4])
         seconds = [r['seconds'] for r in records(broken)]
         self.assertEqual(seconds, sorted(seconds), 'they never fall')
         for a, b in zip(records(whole), records(broken), strict=True):
@@ -84,52 +72,25 @@ class ResumeTest(parameterized.TestCase):
                 if not name.endswith(('seconds', '_per_second')):
                     self.assertEqual(a[name], b[name], name)
 
-    def _finish(self, workdir, *more):
-        """To the last step, in this process; what it printed."""
-        graphs = '--graphs' in more
-        strategy = zoo.strategy(2 if graphs else 1)
-        shown = io.StringIO()
-        with (
-            mock.patch.object(
-                distribution, 'make_strategy', return_value=strategy
-            ),
-            contextlib.redirect_stdout(shown),
-        ):
-            run_here(
-                workdir, *(x for x in more if x != '--graphs'),
-                eagerly=not graphs,
-            )  # fmt: skip
-        return shown.getvalue()
+    def _stop_at_rename(self, folder):
+        """A sitecustomize: the second checkpoint is never renamed.
 
-    def _slow_rename(self, folder):
-        """A sitecustomize: the second checkpoint takes a minute to rename.
-
-        Its bytes are on disk, and it has not its name yet.
+        Its bytes are on disk, and it has not its name yet. Returns the folder
+        of that, and a file that is there from then on.
         """
-        hook = folder / 'hook'
-        hook.mkdir(exist_ok=True)
+        hook, writing = folder / 'hook', folder / 'writing'
+        hook.mkdir()
         (hook / 'sitecustomize.py').write_text(
             'import os, time\n'
             'rename = os.replace\n'
-            'def slow(a, b, *rest, **more):\n'
+            'def stop(a, b, *rest, **more):\n'
             "    if 'step-000000004' in str(b):\n"
-            f"        open({str(folder / 'writing')!r}, 'w').close()\n"
-            '        time.sleep(60)\n'
+            f"        open({str(writing)!r}, 'w').close()\n"
+            '        time.sleep(600)\n'
             '    return rename(a, b, *rest, **more)\n'
-            'os.replace = slow\n'
+            'os.replace = stop\n'
         )
-        return hook
-
-    def _wait(self, process, workdir, writing):
-        """Until the run did something worth interrupting."""
-        written = workdir.parent / 'writing'
-        while not (written.exists() if writing else self._lines(workdir) > 2):
-            self.assertIsNone(process.poll(), 'the run ended by itself')
-            time.sleep(0.01)
-
-    def _lines(self, workdir):
-        path = workdir / 'metrics.jsonl'
-        return len(path.read_text().splitlines()) if path.exists() else 0
+        return hook, writing
 
 
 class CleanTest(absltest.TestCase):
@@ -407,34 +368,38 @@ class ExactResumeTest(parameterized.TestCase):
         folder = pathlib.Path(self.create_tempdir().full_path)
         self.check(folder, *more)
 
+    def test_of_two_replicas(self):
+        """In graphs, without which they exchange nothing."""
+        folder = pathlib.Path(self.create_tempdir().full_path)
+        with mock.patch.object(
+            distribution, 'make_strategy', return_value=zoo.strategy(2)
+        ):
+            self.check(folder, '--strategy=mirrored', eagerly=False)
+
     def test_of_a_run_that_began_with_another(self):
         folder = pathlib.Path(self.create_tempdir().full_path)
         run_here(folder / 'first', '--objectives=mlm', '--steps=1')
         self.check(folder, '--objectives=mlm', f'--init={folder}/first')
 
-    def check(self, folder, *more):
-        run_here(folder / 'complete', '--steps=4', *more)
-        real = checkpoint.Checkpoints.save
+    def check(self, folder, *more, eagerly=True):
+        def go_on(name):
+            run_here(
+                folder / name, '--steps=2', '--checkpoint_every=1',
+                '--seq_len=16', *more, eagerly=eagerly,
+            )  # fmt: skip
 
-        def stopped(self, step, variables):
-            if step == 4:
-                raise KeyboardInterrupt
-            real(self, step, variables)
-
-        with (
-            mock.patch.object(checkpoint.Checkpoints, 'save', stopped),
-            self.assertRaises(KeyboardInterrupt),
-        ):
-            run_here(folder / 'broken', '--steps=4', *more)
-        self.assertEqual(checkpoint.last_step(folder / 'broken'), 2)
-        run_here(folder / 'broken', '--steps=4', *more)
-        for name in ('weights', 'checkpoints/step-000000004'):
+        go_on('complete')
+        with quick.stopped(at=2):
+            go_on('broken')
+        self.assertEqual(checkpoint.last_step(folder / 'broken'), 1)
+        go_on('broken')
+        for name in ('weights', 'checkpoints/step-000000002'):
             complete, broken = (
                 (folder / run / f'{name}.safetensors').read_bytes()
                 for run in ('complete', 'broken')
             )
             self.assertEqual(complete, broken)
-        step = 1 if '--best' in more else 4
+        step = 1 if '--best' in more else 2
         self.assertEqual(checkpoint.weights_step(folder / 'broken'), step)
 
 
@@ -464,6 +429,7 @@ class NonFiniteTest(absltest.TestCase):
             (folder / 'whole' / 'weights.safetensors').read_bytes(),
             (folder / 'broken' / 'weights.safetensors').read_bytes(),
         )
+
 
 if __name__ == '__main__':
     absltest.main()

@@ -1,16 +1,12 @@
 """Rows that are to come, each as a toy: what a researcher writes, in full.
 
-Through public names only. `added()` puts them into the tables; as a program
-this is a small run of the trainer with all of them:
-
-    python -m tests.toys --objectives=drawn,early,late,queue ... --workdir=W
+Through public names only. `added()` puts them into the tables.
 
 Glossary of shapes: B sequences, P places, N = B P pairs, M candidates, D width,
 L layers, V vocabulary.
 """
 
 import contextlib
-import sys
 from unittest import mock
 
 import numpy as np
@@ -27,7 +23,7 @@ from infoword_tf.objectives import (
     gather_pool,
     infonce,
 )
-from tests import quick, zoo
+from tests import zoo
 
 OBJECTIVES = 'drawn,early,late,queue,every_layer,twice,taught'
 WORDS = 'a text', 'what belongs to it', 'a toy', 'see the class'
@@ -254,8 +250,3 @@ def added():
         mock.patch.dict(zoo.CASES, CASES),
     ):
         yield
-
-
-if __name__ == '__main__':
-    with added():
-        quick.run(*sys.argv[1:])

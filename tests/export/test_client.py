@@ -14,7 +14,6 @@ import subprocess
 import sys
 import tempfile
 import threading
-import time
 import unittest
 from unittest import mock
 
@@ -34,6 +33,7 @@ TEXTS = [text for text in comparison.NASTY if len(text) < 1000]
 MASKED = [text for text in comparison.MASKED if len(text) < 1000]
 PLAIN = ['strings in, vectors out', 'a second text', 'naïve 😀 Straße']
 LATE = 0.3  # seconds
+GIVEN_UP = threading.Event()  # until then nothing late is answered
 
 
 class Refusal(Exception):
@@ -64,7 +64,7 @@ OTHERS = {
         'cube': tf.reshape(tf.range(12.0, dtype=tf.float64), [2, 3, 2]),
     },
     'big': lambda texts: {'zeros': tf.zeros(1_500_000)},
-    'late': lambda texts: time.sleep(2 * LATE) or {'texts': texts},
+    'late': lambda texts: GIVEN_UP.wait() and {'texts': texts},
 }
 
 
@@ -361,15 +361,18 @@ class ClientTest(parameterized.TestCase):
 
     @both
     def test_no_server(self, protocol):
-        with socket.create_server(('127.0.0.1', 0)) as free:
-            url = f'{protocol}://127.0.0.1:{free.getsockname()[1]}'
-        with self.assertRaisesRegex(
-            client.ServingError, f'{url} cannot be reached: .*refused'
-        ):
-            client.Client(url).call('embed', texts=['a'])
+        with socket.socket() as taken:  # nobody listens, and nobody else will
+            taken.bind(('127.0.0.1', 0))
+            url = f'{protocol}://127.0.0.1:{taken.getsockname()[1]}'
+            with self.assertRaisesRegex(
+                client.ServingError, f'{url} cannot be reached: .*refused'
+            ):
+                client.Client(url).call('embed', texts=['a'])
 
     @both
     def test_timeout(self, protocol):
+        GIVEN_UP.clear()
+        self.addCleanup(GIVEN_UP.set)
         asked = client.Client(URLS[protocol], timeout=LATE)
         with self.assertRaisesRegex(
             client.ServingError,

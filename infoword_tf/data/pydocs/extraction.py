@@ -104,17 +104,32 @@ def _in_processes(
     root = pathlib.Path(__file__).resolve().parents[3]
     with contextlib.ExitStack() as stack:
         for _ in range(min(processes, len(batches))):
-            process = subprocess.Popen(
-                [sys.executable, '-c', _SERVE, str(root)],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                text=True,
-            )
-            # Leaving the context closes its input, at which it ends.
-            idle.put(stack.enter_context(process))
+            idle.put(stack.enter_context(_parser(root)))
         pool = concurrent.futures.ThreadPoolExecutor(processes)
         stack.callback(pool.shutdown, cancel_futures=True)
         yield from pool.map(ask, batches)
+
+
+@contextlib.contextmanager
+def _parser(root: pathlib.Path) -> Iterator[subprocess.Popen[str]]:
+    """A process that runs `_serve`, and ends with the context.
+
+    (Leaving a `Popen` as a context writes what is left to write: of a process
+    that has ended, that is an error which hides the one that says so.)
+    """
+    process = subprocess.Popen(
+        [sys.executable, '-c', _SERVE, str(root)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        yield process
+    finally:
+        process.stdout.close()
+        with contextlib.suppress(BrokenPipeError):
+            process.stdin.close()  # at which it ends
+        process.wait()
 
 
 _SERVE = """

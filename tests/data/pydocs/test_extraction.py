@@ -4,7 +4,7 @@ import subprocess
 import sys
 from unittest import mock
 
-from absl.testing import absltest
+from absl.testing import absltest, parameterized
 
 from infoword_tf.data.pydocs import extraction, packages
 from tests.data import texts
@@ -43,6 +43,14 @@ EXPECTED = [
     'p/a.py:Outer.method.inner',
     'p/a.py:g',
 ]
+
+
+class Ended(subprocess.Popen):
+    """A process that is handed over when it has ended."""
+
+    def __init__(self, *args, **kwargs):
+        super().__init__(*args, **kwargs)
+        self.wait()
 
 
 class ExtractTest(texts.Temporary):
@@ -95,10 +103,15 @@ class ExtractTest(texts.Temporary):
         self.assertGreater(len(one[0]), 120)
         self.assertEqual(one[1], 1)
 
-    def test_a_process_that_ends_is_an_error(self):
-        with mock.patch.object(extraction, '_SERVE', 'raise SystemExit(3)'):
-            with self.assertRaisesRegex(RuntimeError, 'exit status 3.*a.py'):
-                self.extract(self.files(a=SOURCE), 2)
+    @parameterized.parameters(subprocess.Popen, Ended)
+    def test_a_process_that_ends_is_an_error(self, popen):
+        """Whether it ends before it is asked, or after."""
+        with (
+            mock.patch.object(extraction, '_SERVE', 'raise SystemExit(3)'),
+            mock.patch.object(extraction.subprocess, 'Popen', popen),
+            self.assertRaisesRegex(RuntimeError, 'exit status 3.*a.py'),
+        ):
+            self.extract(self.files(a=SOURCE), 2)
 
     def test_extraction_does_not_import_tensorflow(self):
         code = (
