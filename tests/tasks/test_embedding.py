@@ -366,11 +366,13 @@ class CommandTest(Checks, parameterized.TestCase):
         other = workdirs.write(
             FOLDER / 'other', rows=('mlm',), kind='sentencepiece', width=32
         )
+        Config.read(other).replace(similarity='dot').write(other)
         done = run('narrow', f'--init={other}', '--objectives=embed_distance')
         self.assertEqual(done.status, 0, done.err)
         loaded = infoword_tf.load(FOLDER / 'narrow')
         self.assertEqual(loaded.tokenizer.kind, 'sentencepiece')
         self.assertEqual(loaded.encode(TEXTS).shape, (4, 32))
+        self.assertEqual(loaded.config.similarity, 'cosine')  # its teacher's
 
     def test_a_run_that_was_stopped_goes_on(self):
         given = LOOKUP, '--steps=4', '--checkpoint_every=1', '--epochs=9'
