@@ -106,12 +106,12 @@ def prepare(
     objectives = given['objectives'] or OBJECTIVES
     if own['student'] == LOOKUP:
         width, pooling = given['width'] or teacher.width, MEAN
-        started = None
+        started, source = None, f'pieces of --teacher={teacher.folder}'
     else:
         started = start_of(
             given['init'] or teacher.folder, own['layers'], own['take']
         )
-        width = started.encoder.width
+        width, source = started.encoder.width, ''
         pooling = pooling_of(started.config)
     rows = built(parse(objectives))
     decided: dict[str, Any] = {
@@ -168,6 +168,7 @@ def prepare(
             {},
             kept,
             started,
+            source=source,
         ),
         decided,
     )

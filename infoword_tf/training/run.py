@@ -47,6 +47,7 @@ class Labelled(NamedTuple):
         kept: fields of the config that serving wants: names of classes, say.
         started: what --init holds, where it is in memory.
         shared: with other runs on the same examples.
+        source: where `started` is from, for people; '': from --init.
     """
 
     train: Examples
@@ -57,6 +58,7 @@ class Labelled(NamedTuple):
     kept: Mapping[str, Any] = {}
     started: Loaded | None = None
     shared: Shared | None = None
+    source: str = ''
 
     def statistics(self, counts: np.ndarray, heldout: bool) -> Statistics:
         """Of pieces, and of what is said of examples.
@@ -273,7 +275,8 @@ def run(
         model, optimizer, state = built.model, built.optimizer, built.state
         trainer = built.trainer
         if started is not None:
-            print(f'--init={init}: {started.start(model)}', flush=True)
+            source = (labelled and labelled.source) or f'--init={init}'
+            print(f'{source}: {started.start(model)}', flush=True)
         lasting = {f'model/{k}': v.value for k, v in model.lasting.items()}
         lasting |= {f'optimizer/{k}': v for k, v in optimizer.slots.items()}
         checkpoints = checkpoint.Checkpoints(

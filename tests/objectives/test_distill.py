@@ -119,8 +119,9 @@ def soft(scores, taught, **settings):
     )
     objective.build()
     objective.score_with(label)
-    counts = np.ones(classes)
-    own = dict.fromkeys(('soft', 'label'), Statistics(counts, counts))
+    counts = np.arange(classes)  # of what the teacher says
+    own = {'soft': Statistics(counts, counts)}
+    own['label'] = Statistics(counts[::-1] + 1, counts[::-1] + 1)
     states = np.array(scores, np.float32)[None]
     head = batch_of('label', np.zeros((1, count), np.int32), own, states=states)
     batch = batch_of('soft', np.array(taught, np.float32)[None], own)
@@ -161,6 +162,9 @@ class SoftTest(parameterized.TestCase):
         self.assertAlmostEqual(found.loss, wanted, delta=2e-5 * wanted)
         agrees = scores.argmax(axis=1) == taught.argmax(axis=1)
         self.assertAlmostEqual(found.accuracy, agrees.mean(), places=6)
+        commonest = taught.argmax(axis=1) == 3
+        self.assertBetween(commonest.mean(), 0.1, 0.9)
+        self.assertAlmostEqual(found.chance, commonest.mean(), places=6)
 
     def test_who_says_the_same_loses_nothing(self):
         """Whatever is added to all scores."""

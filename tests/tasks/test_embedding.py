@@ -2,6 +2,7 @@
 
 import itertools
 import pathlib
+import types
 from unittest import mock
 
 import numpy as np
@@ -15,7 +16,14 @@ from infoword_tf.config import Config, DenseConfig
 from infoword_tf.inference.loaded import Loaded
 from infoword_tf.model import Model
 from infoword_tf.training import checkpoint
-from tasks import distill, embedding, retrieval, student, teacher
+from tasks import (
+    distill,
+    embedding,
+    finetune,
+    retrieval,
+    student,
+    teacher,
+)
 from tests import places
 from tests.export import workdirs
 from tests.runs import records
@@ -29,13 +37,15 @@ TEXTS = ['a text', 'another text of this kind', '', 'names ' * 99]
 
 def make(name, **more):
     """A workdir whose texts become vectors."""
-    prompts = more.pop('prompts', {})
-    normalize = more.pop('normalize', True)
+    served = {'normalize': True} | {
+        field: more.pop(field)
+        for field in ('prompts', 'prompt', 'normalize', 'similarity')
+        if field in more
+    }
     folder = workdirs.write(
         FOLDER / name, rows=more.pop('rows', ('mlm',)), **{'layers': 4, **more}
     )
-    config = Config.read(folder)
-    config.replace(prompts=prompts, normalize=normalize).write(folder)
+    Config.read(folder).replace(**served).write(folder)
     return folder
 
 
@@ -141,6 +151,15 @@ class StartTest(parameterized.TestCase):
         found, directions = student.principal(x, 12)
         np.testing.assert_allclose(found, centred, atol=1e-6)
         np.testing.assert_array_equal(directions, np.eye(12))
+
+    @parameterized.parameters(
+        ('bert', 'cls', 'cls'), ('xlnet', 'cls', 'last'),
+        ('xlnet', 'last', 'last'), ('bert', 'mean', 'mean'),
+        ('xlnet', 'mean', 'mean'), ('bert', 'max', 'mean'),
+    )  # fmt: skip
+    def test_states_become_a_vector_as_the_teacher_s(self, layout, own, found):
+        config = types.SimpleNamespace(layout=layout, pooling=own)
+        self.assertEqual(student.pooling_of(config), found)
 
     def test_weights(self):
         counts = np.array([0, 999, 1, 0])
@@ -260,9 +279,48 @@ class CommandTest(Checks, parameterized.TestCase):
         self.assertEqual(similarity, 'cosine')
         np.testing.assert_allclose(encode(TEXTS[:2]), vectors, atol=1e-5)
 
+    def prepared(self, *more):
+        """What the command would train where nothing else is said."""
+        with (
+            mock.patch.object(finetuning, 'SMALL', ('--seq_len=24',)),
+            mock.patch.object(finetune, 'train_once') as train,
+            mock.patch.object(finetune, 'finish'),
+        ):
+            train.return_value = {'step': 1}
+            done = run('untouched', *more)
+        self.assertEqual(done.status, 0, done.err)
+        return train.call_args.args[0]
+
+    def test_what_is_trained_where_nothing_else_is_said(self):
+        prepared = self.prepared(
+            LOOKUP, '--weighting=zipf', '--examples=20',
+            '--objectives=embed_distance:1,embed:1',
+        )  # fmt: skip
+        decided, labelled = prepared.decided, prepared.labelled
+        for flag, value in (
+            ('learning_rate', 1e-3), ('batch_size', 256), ('dropout', 0),
+            ('weighting', 'zipf'),
+        ):  # fmt: skip
+            self.assertEqual(decided[flag], value)
+        self.assertEqual(labelled.train.size, 20)
+        self.assertEqual(labelled.goal.name, 'heldout/embed/mi')
+        loaded = labelled.started
+        around = [*loaded.before, *loaded.after]
+        np.testing.assert_array_equal(
+            loaded.encoder.piece_weights,
+            student.weights_of(
+                'zipf', len(loaded.tokenizer), around, loaded.unigram
+            ),
+        )
+        # What is said counts.
+        decided = self.prepared(LOOKUP, '--batch_size=9').decided
+        self.assertEqual(decided['batch_size'], 9)
+
     def test_it_begins_as_it_was_made(self):
         done = run('untrained', LOOKUP, '--width=16', '--learning_rate=0')
         self.assertEqual(done.status, 0, done.err)
+        self.assertIn(f'pieces of --teacher={TEACHER}: taken enc', done.out)
+        self.assertNotIn('--init', done.out)
         one = teacher.Embedder(str(TEACHER))
         texts = embedding.read(
             {'corpus': f'lines:{TEXT}', 'heldout': str(HELDOUT)}
@@ -292,8 +350,8 @@ class CommandTest(Checks, parameterized.TestCase):
         self.assertAlmostEqual(cosine, 1, delta=1e-5)
 
     def test_layers_of_a_teacher_with_prompts(self):
-        folder = make('asked', prompts={'query': 'query: '}, pooling='cls',
-                      normalize=False)  # fmt: skip
+        folder = make('asked', prompts={'query': 'query: '}, prompt='query',
+                      pooling='cls', normalize=False, similarity='dot')
         done = run('layers', f'--teacher={folder}', '--layers=2',
                    '--take=every', '--objectives=embed')  # fmt: skip
         self.assertEqual(done.status, 0, done.err)
@@ -302,19 +360,28 @@ class CommandTest(Checks, parameterized.TestCase):
         self.assertEqual(config.pooling, 'cls')
         self.assertEqual(config.rows['embed'].settings['pooling'], 'cls')
         self.assertEqual(config.prompts, {'query': 'query: '})
+        self.assertEqual(config.prompt, 'query')
+        self.assertEqual(config.similarity, 'dot')
         self.assertFalse(config.normalize)
+        self.assertIn(f'--init={folder}: taken encoder and the', done.out)
         infoword_tf.load(FOLDER / 'layers').encode(TEXTS, prompt='query')
+        # A table is compared as its teacher is, too.
+        prepared = self.prepared(f'--teacher={folder}', LOOKUP)
+        self.assertEqual(prepared.labelled.started.config.similarity, 'dot')
+        self.assertEqual(prepared.labelled.kept['prompt'], 'query')
 
     def test_a_narrower_student_with_a_vocabulary_of_its_own(self):
         """The teacher reads strings; the projection is left behind."""
         other = workdirs.write(
             FOLDER / 'other', rows=('mlm',), kind='sentencepiece', width=32
         )
+        Config.read(other).replace(similarity='dot').write(other)
         done = run('narrow', f'--init={other}', '--objectives=embed_distance')
         self.assertEqual(done.status, 0, done.err)
         loaded = infoword_tf.load(FOLDER / 'narrow')
         self.assertEqual(loaded.tokenizer.kind, 'sentencepiece')
         self.assertEqual(loaded.encode(TEXTS).shape, (4, 32))
+        self.assertEqual(loaded.config.similarity, 'cosine')  # its teacher's
 
     def test_a_run_that_was_stopped_goes_on(self):
         given = LOOKUP, '--steps=4', '--checkpoint_every=1', '--epochs=9'

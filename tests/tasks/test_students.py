@@ -5,6 +5,7 @@ import errno
 import json
 import math
 import pathlib
+import types
 from unittest import mock
 
 import numpy as np
@@ -18,6 +19,7 @@ from infoword_tf.data.examples import lay_out
 from infoword_tf.training import built
 from tasks import classify, distill, finetune, measures, tables, teacher
 from tests import places
+from tests.eager import eagerly
 from tests.export import workdirs
 from tests.runs import records
 from tests.tasks import finetuning, squad_files
@@ -32,11 +34,13 @@ def make(name, labels=LABELS, **more):
     """A fine-tuned workdir of four layers, with random weights."""
     rows = more.pop('rows', ('label',))
     settings = {'label.classes': len(labels)} if 'label' in rows else {}
+    settings |= more.pop('settings', {})
     folder = workdirs.write(
         FOLDER / name,
         rows=rows,
         pooling='cls',
-        **{'layers': 4, 'settings': settings, **more},
+        settings=settings,
+        **{'layers': 4, **more},
     )
     Config.read(folder).replace(labels=labels).write(folder)
     return folder
@@ -66,6 +70,17 @@ def run(name, *more):
     )
 
 
+def texts_of(way):
+    """K times (24 first texts, 24 second ones or None)."""
+    first = [text for text, _ in finetuning.sentences()[:24]]
+    turned = [first[k:] + first[:k] for k in (7, 8, 9)]
+    return {
+        'joined': [(first, None)],
+        'both_ways': [(first, turned[0]), (turned[0], first)],
+        'choices': [(first, second) for second in turned],
+    }[way]
+
+
 def examples_of(loaded, table=None):
     """The texts of a table, as a model reads them."""
     rows = tables.rows_of(tables.open_table(str(table or TRAIN)), 'text')
@@ -75,7 +90,7 @@ def examples_of(loaded, table=None):
     return rows.first, found
 
 
-class KeptTest(absltest.TestCase):
+class KeptTest(parameterized.TestCase):
     def setUp(self):
         super().setUp()
         self.cache = self.folder()
@@ -89,29 +104,44 @@ class KeptTest(absltest.TestCase):
     def folder(self):
         return self.create_tempdir().full_path
 
-    def test_scores_and_states_are_those_of_the_model(self):
-        self.check_outputs(TEACHER)
-
-    def test_a_head_that_reads_all_states(self):
-        settings = {'label.classes': len(LABELS), 'label.bilstm': True}
-        self.check_outputs(make('bilstm', settings=settings))
-
-    def check_outputs(self, folder):
-        one = teacher.Teacher(str(folder), TASK)
-        texts, examples = examples_of(one.loaded)
+    @parameterized.named_parameters(
+        ('one_text', 'label', {}),
+        ('a_number', 'score', {'texts': 'both_ways'}),
+        ('all_states', 'label', {'texts': 'both_ways', 'bilstm': True}),
+        ('choices', 'label', {'texts': 'choices'}),
+    )
+    def test_scores_and_states_are_those_of_the_model(self, row, settings):
+        self.enterContext(eagerly(bool(settings)))  # graphs take seconds
+        folder, way = TEACHER, settings.get('texts', 'joined')
+        if settings:
+            named = {f'{row}.{name}': x for name, x in settings.items()}
+            folder = make(f'{row}_{way}', rows=(row,), settings=named)
+        labels = LABELS if row == 'label' else ()
+        task = finetune.Task('classify', ('accuracy',), labels)
+        one, texts = teacher.Teacher(str(folder), task), texts_of(way)
+        targets = {row: np.zeros(24, np.int32)}
+        examples, _ = lay_out(one.loaded, texts, 24, targets)
         scores, states = one.outputs(examples, (1, 3))
         self.assertEqual(scores.dtype, np.float32)
         self.assertEqual(states.dtype, np.float16)
-        self.assertEqual(states.shape, (50, 1, 2, 64))
+        self.assertEqual(states.shape, (24, len(texts), 2, 64))
         loaded = infoword_tf.load(folder)
-        np.testing.assert_allclose(
-            special.softmax(scores, axis=1), loaded.classify(texts), atol=1e-5
-        )
-        ids, lengths, _ = loaded.laid_out(texts, None, 24)
-        for i, layer in enumerate((1, 3)):
-            wanted = loaded.states(ids, lengths, [layer]).numpy()[:, 0]
-            wanted /= np.linalg.norm(wanted, axis=1, keepdims=True)
-            np.testing.assert_allclose(states[:, 0, i], wanted, atol=3e-4)
+        first, second = texts[0]
+        if row == 'score':
+            wanted = loaded.rate(first, second)
+        elif way == 'choices':
+            wanted = loaded.choose(first, [choice for _, choice in texts])
+        else:
+            wanted = loaded.classify(first, second)
+        found = special.softmax(scores, axis=1) if labels else scores
+        np.testing.assert_allclose(found, wanted, atol=1e-5)
+        for k, (first, second) in enumerate(texts):
+            ids, lengths, where = loaded.laid_out(first, second, 24)
+            for i, layer in enumerate((1, 3)):
+                wanted = loaded.states(ids, lengths, [layer], second=where)
+                wanted = wanted.numpy()[:, 0]
+                wanted /= np.linalg.norm(wanted, axis=1, keepdims=True)
+                np.testing.assert_allclose(states[:, k, i], wanted, atol=3e-4)
 
     def test_a_pass_that_was_stopped_goes_on(self):
         _, examples = examples_of(self.teacher.loaded)
@@ -164,6 +194,47 @@ class KeptTest(absltest.TestCase):
         files.write_tensors(folder / 'weights.safetensors', tensors)
         changed = teacher.Teacher(str(folder), TASK)
         self.assertNotEqual(changed.key(examples), key)
+
+    def test_each_thing_that_outputs_depend_on_is_in_their_key(self):
+        _, examples = examples_of(self.teacher.loaded)
+        config = self.teacher.loaded.config
+        encoder, label = config.encoder, config.rows['label']
+
+        def key(row='label', config=config, **arrays):
+            one = types.SimpleNamespace(
+                digest='', row=row, settings=config.rows['label'].settings,
+                loaded=types.SimpleNamespace(config=config),
+            )  # fmt: skip
+            return teacher.Teacher.key(one, examples._replace(**arrays))
+
+        def changed(what, **values):
+            return dataclasses.replace(what, **values)
+
+        rate = {**encoder.arguments, 'rate': 0.5}
+        tanh = {**label.settings, 'pooler': 'tanh'}
+        spans = {'span': np.zeros((50, 2), np.int32)}
+        others = {'span': np.ones((50, 2), np.int32)}
+        found = [
+            key(),
+            *(
+                key(config=config.replace(**values))
+                for values in (
+                    {'encoder': changed(encoder, name='relative')},
+                    {'encoder': changed(encoder, arguments=rate)},
+                    {'rows': {'label': changed(label, settings=tanh)}},
+                )
+            ),
+            *(
+                key(**{name: getattr(examples, name) + 1})
+                for name in ('ids', 'segments', 'begins', 'places')
+            ),
+            # Of answers the scores of the last place are those behind the
+            # true first one.
+            key('span', targets=spans),
+            key('span', targets=others),
+        ]
+        self.assertLen(set(found), len(found))
+        self.assertEqual(key(targets=others), found[0])
 
     def test_a_full_disk(self):
         _, examples = examples_of(self.teacher.loaded)
@@ -250,12 +321,20 @@ class StudentTest(Checks, parameterized.TestCase):
         self.assertEqual(said['accuracy'], said['teacher_accuracy'])
 
     def test_texts_without_labels(self):
+        """50 of 74 have one; who equals its teacher has nothing to learn of
+        the others either.
+        """
         done = run('extra', f'--extra={EXTRA}', '--patience=none',
-                   '--epochs=1', '--alpha=1')  # fmt: skip
+                   '--layers=4', '--alpha=1', '--batch_size=72',
+                   '--dropout=0')  # fmt: skip
         self.assertEqual(done.status, 0, done.err)
         config = Config.read(FOLDER / 'extra')
         weights = {row: entry.weight for row, entry in config.rows.items()}
         self.assertEqual(weights, {'label': 0, 'soft': 1})
+        self.assertEqual(config.task.sizes, {'train': 74, 'heldout': 25})
+        (record,) = records(FOLDER / 'extra')
+        self.assertAlmostEqual(record['soft/loss'], 0, delta=1e-5)
+        self.assertEqual(record['soft/accuracy'], 1)
 
     def test_examples_with_and_without(self):
         """24 of 74 are not labelled, and all are taught."""
@@ -320,12 +399,15 @@ class StudentTest(Checks, parameterized.TestCase):
         np.testing.assert_allclose(
             record['score/loss'], error.mean(), rtol=1e-5
         )
-        self.assertAlmostEqual(record['soft_score/loss'], 0, delta=1e-5)
-        config = Config.read(FOLDER / 'numbers')
-        self.assertEqual(
-            list(config.rows), ['patience', 'score', 'soft_score']
+        self.assertGreater(record['score/loss'], 1)
+        # As it begins it says what its teacher says.
+        for row in ('soft_score', 'patience'):
+            self.assertAlmostEqual(record[f'{row}/loss'], 0, delta=1e-5)
+        numbers = infoword_tf.load(scored).rate([t for t, _ in rows[40:60]])
+        wanted = measures.spearman(numbers, [x for _, x in rows[40:60]])
+        self.assertAlmostEqual(
+            last_line(done)['teacher_spearman'], wanted, places=6
         )
-        self.assertIn('teacher_spearman', last_line(done))
         self.assert_complains(
             run('none', *given, '--temperature=2'),
             '--regress is of numbers, and they have no temperature',
@@ -366,7 +448,7 @@ class StudentTest(Checks, parameterized.TestCase):
         )  # fmt: skip
 
     def test_answers(self):
-        paragraphs = ('the cat saw the dog on a mat', 'dogs saw two cats now')
+        paragraphs = ('the cat saw the dog on a mat', 'dogs saw two')
         files_ = [
             squad_files.write(
                 FOLDER / f'{part}.json',
@@ -377,7 +459,12 @@ class StudentTest(Checks, parameterized.TestCase):
             )
             for part in ('asked', 'dev')
         ]
-        tutor = make('tutor', (), rows=('span',))
+        tutor = make('tutor', (), rows=('span',), max_length=32)
+        tensors = files.read_tensors(tutor / 'weights.safetensors')
+        for path in tensors:
+            if path.startswith('objectives/'):
+                tensors[path] = 20 * tensors[path]  # of which it is sure
+        files.write_tensors(tutor / 'weights.safetensors', tensors)
         given = (
             f'--teacher={tutor}', '--task=squad', f'--train={files_[0]}',
             f'--dev={files_[1]}', '--batch_size=2', '--steps=1', '--layers=4',
@@ -399,13 +486,17 @@ class StudentTest(Checks, parameterized.TestCase):
             len(json.loads((FOLDER / 'answers/predictions.json').read_text())),
             4,
         )
-        # One of two layers is another, and is taught.
-        done = finetuning.run(
-            distill, *given, '--layers=2', f'--workdir={FOLDER}/answers2'
-        )
+        # One of two layers is another, and is taught. It reads windows as
+        # long as its teacher's where nothing else is said.
+        small = [x for x in finetuning.SMALL if '--seq_len' not in x]
+        with mock.patch.object(finetuning, 'SMALL', small):
+            done = finetuning.run(
+                distill, *given, '--layers=2', f'--workdir={FOLDER}/answers2'
+            )
         self.assertEqual(done.status, 0, done.err)
         (record,) = records(FOLDER / 'answers2')
-        self.assertGreater(record['heldout/soft_span/loss'], 1e-3)
+        self.assertGreater(record['heldout/soft_span/loss'], 0.1)
+        self.assertEqual(Config.read(FOLDER / 'answers2').max_length, 32)
         for more, message in (
             ([f'--extra={EXTRA}'], '--extra is for classes and numbers'),
             (['--version2'], 'fine-tuned with --span.null=False, this is True'),
@@ -541,6 +632,17 @@ class ComplaintsTest(Checks, parameterized.TestCase):
             self.assert_complains(
                 run('none', f'--teacher={folder}'), message
             )
+
+    def test_choices_of_a_teacher_of_classes(self):
+        rows = [(*'abcd', LABELS[i % 3]) for i in range(9)]
+        table = write(
+            FOLDER / 'choices.tsv', ('body', *LABELS, 'label'), rows
+        )
+        self.assert_complains(
+            run('none', f'--train={table}', f'--dev={table}', '--text=body',
+                f'--choices={",".join(LABELS)}'),
+            'fine-tuned with --label.texts=joined, this is choices',
+        )  # fmt: skip
 
     def test_another_vocabulary(self):
         other = workdirs.write(
