@@ -81,7 +81,6 @@ def run() -> None:
             LABEL.value,
             'score' in knows,
         )
-    commands.hush_tensorflow()
     found = tflite.write(
         INIT.value, output, SEQ_LEN.value, PRECISION.value, dev, STS.value
     )

@@ -220,6 +220,16 @@ class Prepared:
     decide: Callable[[Mapping[str, Any]], dict[str, Any]] = lambda own: {}
 
 
+def check_init(given: Mapping[str, Any]) -> None:
+    """Complains of --init before examples are read and TensorFlow starts.
+
+    Raises:
+        FileNotFoundError, ValueError: as `Config.read`.
+    """
+    if given['init']:
+        Config.read(given['init'])
+
+
 def prepare(
     task: Task,
     parts: Mapping[str, Rows],

@@ -295,10 +295,11 @@ def exported(folder: pathlib.Path, batch_size: int) -> tuple[Encoder, str]:
         FileNotFoundError: it is no such model.
         ValueError: its config cannot be read, or it has no such signature.
     """
+    config, _ = read_exported(folder)  # before TensorFlow is imported
+
     import tensorflow as tf
     import tensorflow_text  # noqa: F401  (its operations are in the graph)
 
-    config, _ = read_exported(folder)
     model = tf.saved_model.load(str(folder))
     if 'embed' not in model.signatures:
         raise ValueError(f'--model={folder} has no signature `embed`')
