@@ -169,7 +169,7 @@ def run() -> dict[str, Any]:
     """The whole command."""
     own, given = FLAGS.flag_values_dict(), train.values()
     commands.require(given, workdir='a folder for this run')
-    finetune.check_init(given)
+    finetune.check_inits(given['init'])
     parts = parts_of(own)
     task = task_of(parts['train'], own)
     prepared = finetune.prepare(task, parts, given, own['examples'])

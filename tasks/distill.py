@@ -38,7 +38,6 @@ import numpy as np
 from absl import flags
 
 from infoword_tf import commands, train
-from infoword_tf.config import Config
 from infoword_tf.objectives import parse
 from infoword_tf.objectives.settings import CODE, MAPS
 from tasks import (
@@ -377,8 +376,7 @@ def run() -> dict[str, Any]:
     """The whole command."""
     own, given = FLAGS.flag_values_dict(), train.values()
     check(own, given)
-    Config.read(own['teacher'])
-    finetune.check_init(given)
+    finetune.check_inits(own['teacher'], given['init'])
     out = pathlib.Path(given['workdir'])
     if own['task'] == embedding.TASK:
         if own['student'] == embedding.LOOKUP:

@@ -424,8 +424,7 @@ def run() -> dict[str, Any]:
     fractions = sorted(set(numbers('fractions', FRACTIONS.value, 1.0)))
     lambdas = numbers('lambdas', list(by_lambda), 1e6)
     out = commands.result_folder(given['workdir'])
-    for init in (*inits.values(), *by_lambda.values()):
-        Config.read(init)
+    finetune.check_inits(*inits.values(), *by_lambda.values())
     study = Study(
         asked(TASK.value, DATA_DIR.value), own, given, DEV_EXAMPLES.value
     )

@@ -220,14 +220,17 @@ class Prepared:
     decide: Callable[[Mapping[str, Any]], dict[str, Any]] = lambda own: {}
 
 
-def check_init(given: Mapping[str, Any]) -> None:
-    """Complains of --init before examples are read and TensorFlow starts.
+def check_inits(*inits: str | None) -> None:
+    """Complains of workdirs before examples are read and TensorFlow starts.
+
+    Args:
+        *inits: what was named, or None.
 
     Raises:
         FileNotFoundError, ValueError: as `Config.read`.
     """
-    if given['init']:
-        Config.read(given['init'])
+    for init in filter(None, inits):
+        Config.read(init)
 
 
 def prepare(
