@@ -24,10 +24,11 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from absl import app, flags
+from absl import flags
+
+from infoword_tf import commands
 
 os.environ['KERAS_BACKEND'] = 'tensorflow'
-os.environ.setdefault('TF_CPP_MIN_LOG_LEVEL', '3')
 
 INIT = flags.DEFINE_string('init', None, 'A workdir.', required=True)
 TEXTS = flags.DEFINE_integer('texts', 5000, 'Sentences.', lower_bound=1)
@@ -101,10 +102,8 @@ def beside_peers() -> None:
         side.close()
 
 
-def main(argv: Sequence[str]) -> None:
+def main() -> None:
     """Measures and prints the table."""
-    if len(argv) > 1:
-        raise app.UsageError(f'{argv[1]!r} is no flag')
     if PEERS.value:
         beside_peers()
         return
@@ -139,4 +138,4 @@ def main(argv: Sequence[str]) -> None:
 
 
 if __name__ == '__main__':
-    app.run(main)
+    commands.start(main)

@@ -22,12 +22,13 @@ import math
 import os
 import statistics
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
-from absl import app, flags
+from absl import flags
 
 from benchmarks import work
+from infoword_tf import commands
 
 # The backend is chosen before Keras is imported.
 os.environ['KERAS_BACKEND'] = 'jax'
@@ -210,10 +211,8 @@ def checked(loss: Any, step: int) -> float:
     return loss
 
 
-def main(argv: Sequence[str]) -> None:
+def main() -> None:
     """Compiles, runs, prints."""
-    if len(argv) > 1:
-        raise app.UsageError(f'{argv[1]!r} is no flag; flags begin with --')
     import jax
 
     device = jax.devices()[0]
@@ -290,4 +289,4 @@ def main(argv: Sequence[str]) -> None:
 
 
 if __name__ == '__main__':
-    app.run(main)
+    commands.start(main)

@@ -16,10 +16,11 @@ import time
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from absl import app, flags
+from absl import flags
+
+from infoword_tf import commands
 
 os.environ['KERAS_BACKEND'] = 'tensorflow'
-os.environ.setdefault('TF_CPP_MIN_LOG_LEVEL', '2')
 
 MEGABYTES = flags.DEFINE_float(
     'megabytes', 20.0, 'Text that is tokenized.', lower_bound=0.5)
@@ -143,10 +144,8 @@ def training_rate(
     return STEPS.value * BATCH_SIZE.value * SEQ_LEN.value / seconds
 
 
-def main(argv: Sequence[str]) -> None:
+def main() -> None:
     """Measures and prints the table."""
-    if len(argv) > 1:
-        raise app.UsageError(f'{argv[1]!r} is no flag; flags begin with --')
     from infoword_tf.data.store import write_store
     from infoword_tf.text import vocabulary
     from infoword_tf.text.wordpiece import WordPiece
@@ -198,4 +197,4 @@ def main(argv: Sequence[str]) -> None:
 
 
 if __name__ == '__main__':
-    app.run(main)
+    commands.start(main)

@@ -30,10 +30,11 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from absl import app, flags, logging
+from absl import flags
+
+from infoword_tf import commands
 
 os.environ['KERAS_BACKEND'] = 'tensorflow'
-os.environ.setdefault('TF_CPP_MIN_LOG_LEVEL', '3')
 
 INIT = flags.DEFINE_string('init', None, 'The workdir of a finished run.')
 ROUNDS = flags.DEFINE_integer(
@@ -160,13 +161,10 @@ def ask(
         side.close()
 
 
-def main(argv: Sequence[str]) -> None:
+def main() -> None:
     """Measures and prints the table."""
-    logging.set_verbosity(logging.WARNING)
-    if len(argv) > 1:
-        raise app.UsageError(f'{argv[1]!r} is no flag; flags begin with --')
     if INIT.value is None:
-        raise app.UsageError('--init is missing: name a workdir')
+        raise commands.UsageError('--init is missing: name a workdir')
     if PEERS.value:
         beside_peers()
         return
@@ -222,4 +220,4 @@ def main(argv: Sequence[str]) -> None:
 
 
 if __name__ == '__main__':
-    app.run(main)
+    commands.start(main)

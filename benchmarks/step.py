@@ -31,13 +31,13 @@ from importlib import metadata
 from typing import Any, NamedTuple
 
 import numpy as np
-from absl import app, flags
+from absl import flags
 
 from benchmarks import work
+from infoword_tf import commands
 
 # The backend is chosen before Keras is imported.
 os.environ['KERAS_BACKEND'] = 'tensorflow'
-os.environ.setdefault('TF_CPP_MIN_LOG_LEVEL', '2')
 
 # ----------------------------------------------------------------------- flags
 
@@ -501,10 +501,8 @@ def print_table(scores: Sequence[Score], rates: dict[str, float]) -> None:
         )
 
 
-def main(argv: Sequence[str]) -> None:
+def main() -> None:
     """Builds everything, runs the rounds, prints."""
-    if len(argv) > 1:
-        raise app.UsageError(f'{argv[1]!r} is no flag')
     machine = hardware()
     print_head(dict(machine))
     contestants = []
@@ -534,4 +532,4 @@ def main(argv: Sequence[str]) -> None:
 
 
 if __name__ == '__main__':
-    app.run(main)
+    commands.start(main)

@@ -17,6 +17,7 @@ from absl import flags
 
 from export.tflite import PRECISIONS
 from infoword_tf import commands
+from tasks import sts
 
 # Imported, they stand beside the trainer's, which have the same names.
 FLAGS = flags.FLAGS if __name__ == '__main__' else flags.FlagValues()
@@ -70,6 +71,8 @@ def run() -> None:
             f'--sts is of vectors, and --init={INIT.value} gives classes or '
             'numbers; --dev says what they are worth'
         )
+    if STS.value:
+        sts.read(pathlib.Path(STS.value))  # complains before the work
     dev = None
     if DEV.value:
         from tasks import tables
@@ -81,7 +84,6 @@ def run() -> None:
             LABEL.value,
             'score' in knows,
         )
-    commands.hush_tensorflow()
     found = tflite.write(
         INIT.value, output, SEQ_LEN.value, PRECISION.value, dev, STS.value
     )

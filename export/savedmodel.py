@@ -16,6 +16,7 @@ import time
 from absl import flags
 
 from infoword_tf import commands
+from tasks import sts
 
 # Imported, they stand beside the trainer's, which have the same names.
 FLAGS = flags.FLAGS if __name__ == '__main__' else flags.FlagValues()
@@ -44,6 +45,8 @@ def run() -> None:
         init='the workdir to export',
         output='a folder for the versions of this model',
     )
+    if STS.value:
+        sts.read(pathlib.Path(STS.value))  # complains before the work
     began = time.monotonic()
     from export import bundle, serving_ops
 

@@ -234,8 +234,8 @@ def run(queries: Sequence[str]) -> None:
         FLAGS.flag_values_dict(), model='an exported model, DIR/1'
     )
     path = pathlib.Path(MODEL.value)
-    embed, similarity = retrieval.exported(path, BATCH_SIZE)
     corpus = corpora.open_corpus(CORPUS.value)
+    embed, similarity = retrieval.exported(path, BATCH_SIZE)
 
     def documents() -> Iterator[Any]:
         yield from corpus.train()

@@ -12,7 +12,7 @@ import json
 import os
 import pathlib
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from absl import app, flags, logging
@@ -45,6 +45,9 @@ def start(
 ) -> None:
     """Parses the flags and runs a command; it does not return.
 
+    `--help` shows every flag of the command, those of the trainer and the
+    settings of rows too where it passes them on.
+
     Args:
         run: the command, called without arguments, or with `words`. What it
             returns is the exit status where that is False or True.
@@ -52,7 +55,28 @@ def start(
             a list; None: there are none.
         stopped: what Ctrl-C leaves, for people.
     """
-    app.run(lambda argv: guard(run, argv, words, stopped))
+    for flag in defined():
+        flags.FLAGS.register_key_flag_for_module(sys.argv[0], flag)
+    app.run(
+        lambda argv: guard(run, argv, words, stopped), flags_parser=_parse
+    )
+
+
+def defined() -> Iterator[flags.Flag]:
+    """All flags of this command: what absl brings along is none of them."""
+    for module, found in flags.FLAGS.flags_by_module_dict().items():
+        if not module.startswith('absl'):
+            yield from found
+
+
+def _parse(argv: Sequence[str]) -> list[str]:
+    """Gives what is no flag. Help that was asked for is no failure."""
+    try:
+        return flags.FLAGS(argv)
+    except SystemExit:  # absl has printed it
+        sys.exit(0)
+    except flags.Error:
+        return app.parse_flags_with_usage(argv)  # says it, and ends
 
 
 def guard(

@@ -126,6 +126,12 @@ def convert(
         raise FileExistsError(
             f'--workdir={workdir} is there and not empty; name a new folder'
         )
+    known = [source / name for name in ('config.json', 'modules.json')]
+    if not any(map(pathlib.Path.is_file, [*known, *source.glob('*.index')])):
+        raise FileNotFoundError(
+            f'--source={source} has no config.json, modules.json or *.index: '
+            'it holds no weights; name the folder with these files'
+        )
     began = time.monotonic()
     commands.hush_tensorflow()
     from infoword_tf.weights import (
@@ -186,11 +192,12 @@ def give(init: pathlib.Path, output: pathlib.Path, form: str) -> None:
         raise FileExistsError(
             f'--output={output} is there; name a new folder'
         )
-    commands.hush_tensorflow()
     import infoword_tf
-    from infoword_tf.weights import huggingface, sentence_transformers
 
     loaded = infoword_tf.load(init)
+
+    from infoword_tf.weights import huggingface, sentence_transformers
+
     write = {
         'huggingface': huggingface.write,
         'sentence_transformers': sentence_transformers.write,

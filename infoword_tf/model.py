@@ -23,12 +23,12 @@ from infoword_tf.layers.dense import Dense
 from infoword_tf.objectives import (
     TABLE,
     Batch,
-    Companion,
     Objective,
     Replicas,
     Statistics,
 )
 from infoword_tf.objectives.infonce import Outcome
+from infoword_tf.plan import companions_of
 from infoword_tf.views import VIEWS, Reads, Specials, View, root
 
 Tensor = Any
@@ -512,35 +512,6 @@ def _one_by_one(view: View) -> View:
         **{name: flat(x) for name, x in given.items() if x is not None},
         places={row: flat(x) for row, x in view.places.items()},
     )
-
-
-def companions_of(rows: Mapping[str, Any]) -> dict[str, Companion]:
-    """The encoders that rows bring along, by name.
-
-    Raises:
-        ValueError: two rows bring different ones of one name, or one is what
-            it cannot be.
-    """
-    found: dict[str, Companion] = {}
-    for row in rows:
-        for name, companion in TABLE[row].companions.items():
-            if companion.momentum is not None and not companion.frozen:
-                raise ValueError(
-                    f'{name!r} of {row} is an average and learns too: make it '
-                    'frozen, or leave out its momentum'
-                )
-            changes = companion.momentum is not None or not companion.frozen
-            if changes and not companion.saved:
-                raise ValueError(
-                    f'{name!r} of {row} changes, so a run goes on with it only '
-                    'where it is saved'
-                )
-            if found.setdefault(name, companion) != companion:
-                raise ValueError(
-                    f'{row} brings another {name!r} than the rows before it; '
-                    'train them apart'
-                )
-    return found
 
 
 def initialise(

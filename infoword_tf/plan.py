@@ -8,7 +8,7 @@ draw alike in it share the draw.
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from infoword_tf.objectives import TABLE
+from infoword_tf.objectives import TABLE, Companion
 from infoword_tf.settings import Setting
 from infoword_tf.views import VIEWS, Draw, Reads, ViewSpec, root
 from infoword_tf.views.masking import MASKINGS
@@ -179,6 +179,35 @@ def make_plan(
             '--masking'
         )
     return Plan(views, masking if masking in drawn else None)
+
+
+def companions_of(rows: Mapping[str, Any]) -> dict[str, Companion]:
+    """The encoders that rows bring along, by name.
+
+    Raises:
+        ValueError: two rows bring different ones of one name, or one is what
+            it cannot be.
+    """
+    found: dict[str, Companion] = {}
+    for row in rows:
+        for name, companion in TABLE[row].companions.items():
+            if companion.momentum is not None and not companion.frozen:
+                raise ValueError(
+                    f'{name!r} of {row} is an average and learns too: make it '
+                    'frozen, or leave out its momentum'
+                )
+            changes = companion.momentum is not None or not companion.frozen
+            if changes and not companion.saved:
+                raise ValueError(
+                    f'{name!r} of {row} changes, so a run goes on with it only '
+                    'where it is saved'
+                )
+            if found.setdefault(name, companion) != companion:
+                raise ValueError(
+                    f'{row} brings another {name!r} than the rows before it; '
+                    'train them apart'
+                )
+    return found
 
 
 def _check(row: str, view: str, reads: Reads) -> None:

@@ -11,12 +11,10 @@ from typing import Any
 
 from infoword_tf.commands import UsageError
 from infoword_tf.config import Config, EncoderConfig, RowConfig, TokenizerConfig
-from infoword_tf.encoders import ENCODERS
-from infoword_tf.layers.pooling import LEARNED
-from infoword_tf.model import companions_of
 from infoword_tf.objectives import SUMS, TABLE, Vector, built, parse
 from infoword_tf.plan import (
     Plan,
+    companions_of,
     encoder_arguments,
     make_plan,
     settings_of,
@@ -121,6 +119,13 @@ class Resolved:
         )
 
 
+def _encoders() -> dict[str, Any]:
+    """ENCODERS, and Keras with it: not before rows and settings are right."""
+    from infoword_tf.encoders import ENCODERS
+
+    return ENCODERS
+
+
 def resolve(choices: Choices, started: Config | None = None) -> Resolved:
     """Decides what the choices leave open, or says what does not go together.
 
@@ -221,13 +226,14 @@ def resolve_encoder(
     if choices.encoder is not None:
         for row, encoders in allowed.items():
             if choices.encoder not in encoders:
+                known = ', '.join(_encoders())
                 raise UsageError(
                     f'--encoder={choices.encoder}: {row} allows '
-                    f'{", ".join(encoders)} (there are {", ".join(ENCODERS)})'
+                    f'{", ".join(encoders)} (there are {known})'
                 )
         return choices.encoder
     first = [started.encoder.name] if started is not None else []
-    for name in [*first, *ENCODERS]:
+    for name in [*first, *_encoders()]:
         if all(name in encoders for encoders in allowed.values()):
             return name
     listed = (f'{row} allows {", ".join(e)}' for row, e in allowed.items())
@@ -250,7 +256,7 @@ def _arguments(
             has not or that --init or a row decides, a text beyond the
             positions.
     """
-    taken = inspect.signature(ENCODERS[name].__init__).parameters
+    taken = inspect.signature(_encoders()[name].__init__).parameters
     fixed: dict[str, Any] = {}
     for row, entry in rows.items():
         wanted = encoder_arguments(row, name, entry.settings)
@@ -353,7 +359,7 @@ def _started(
     for flag in ('positions', 'gelu', 'untie', 'width'):
         if getattr(choices, flag) is not None:
             raise UsageError(f'--{flag} is decided by --init; leave it out')
-    taken = inspect.signature(ENCODERS[name].__init__).parameters
+    taken = inspect.signature(_encoders()[name].__init__).parameters
     for row, entry in rows.items():
         for setting, value in entry.settings.items():
             fixed = settings_of(row)[setting].encoder.get(value, {})
@@ -374,7 +380,7 @@ def _memory_length(choices: Choices, encoder: str) -> int | None:
     Raises:
         UsageError: --memory_length for such an encoder.
     """
-    if not ENCODERS[encoder].has_memory:
+    if not _encoders()[encoder].has_memory:
         if choices.memory_length is not None:
             raise UsageError(
                 f'--memory_length={choices.memory_length}: the encoder '
@@ -401,6 +407,8 @@ def _vector(
         row: TABLE[row].vector(entry.settings) for row, entry in rows.items()
     }
     if None in vectors.values():
+        from infoword_tf.layers.pooling import LEARNED
+
         own = Vector()
         if started is not None:
             learned = started.pooling in LEARNED  # by a row of that run

@@ -23,7 +23,6 @@ os.environ.setdefault('KERAS_BACKEND', 'numpy')
 from infoword_tf import commands, pictures
 from infoword_tf.commands import UsageError
 from infoword_tf.config import Config
-from infoword_tf.encoders import ENCODERS
 from infoword_tf.objectives import TABLE
 from infoword_tf.plan import settings_of
 from infoword_tf.resolve import Choices, Resolved, resolve
@@ -75,7 +74,6 @@ def drawn_settings(row: str) -> dict[str, Setting]:
 SETTINGS = commands.define_settings(
     {row: drawn_settings(row) for row in TABLE}, FLAGS
 )
-flags.adopt_module_key_flags(commands, FLAGS)  # --help shows them
 
 
 # -------------------------------------------------------------------- the text
@@ -125,6 +123,7 @@ def make_pictures(
         memory: M of encoders that have one; None: T / 4.
     """
     from infoword_tf.data.excerpt import make_views
+    from infoword_tf.encoders import ENCODERS
 
     if resolved.plan.labelled:
         raise UsageError(

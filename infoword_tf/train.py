@@ -20,10 +20,16 @@ os.environ['KERAS_BACKEND'] = 'tensorflow'
 
 from infoword_tf import commands
 from infoword_tf.config import Config
-from infoword_tf.data.opened import VOCAB_SIZE, TextChoices
+from infoword_tf.data.opened import VOCAB_SIZE, TextChoices, check_text
 from infoword_tf.objectives import TABLE
 from infoword_tf.plan import settings_of
-from infoword_tf.resolve import GELU, POSITIONS, Choices, resolve
+from infoword_tf.resolve import (
+    GELU,
+    POSITIONS,
+    Choices,
+    resolve,
+    resolve_rows,
+)
 from infoword_tf.training.precision import HELP as AUTO
 
 # ----------------------------------------------------------------------- flags
@@ -161,7 +167,6 @@ flags.DEFINE_bool(
     'xla', False, 'Compile forward and backward pass whole; for GPU and TPU.')
 
 SETTINGS = commands.define_settings({row: settings_of(row) for row in TABLE})
-flags.adopt_module_key_flags(commands)  # --help shows them
 
 
 def values() -> dict[str, Any]:
@@ -264,13 +269,15 @@ def train(
         started = labelled.started.config
     elif init:
         started = Config.read(init)
+    text = choices_of(given, TextChoices)
+    if labelled is None:
+        resolve_rows(choices(given))
+        check_text(text)
     resolved = resolve(choices(given), started)
 
     from infoword_tf.training.run import run
 
-    return run(
-        given, resolved, choices_of(given, TextChoices), flagfile(), labelled
-    )
+    return run(given, resolved, text, flagfile(), labelled)
 
 
 def flagfile() -> str:
@@ -278,13 +285,7 @@ def flagfile() -> str:
 
     Those of a command that has examples too.
     """
-    given = {
-        flag
-        for module, found in flags.FLAGS.flags_by_module_dict().items()
-        if not module.startswith('absl')
-        for flag in found
-        if flag.present
-    }
+    given = {flag for flag in commands.defined() if flag.present}
     return '\n'.join(sorted(flag.serialize() for flag in given)) + '\n'
 
 

@@ -301,6 +301,7 @@ def run() -> dict[str, Any]:
     """The whole command."""
     own, given = FLAGS.flag_values_dict(), train.values()
     commands.require(given, workdir='a folder for this run')
+    finetune.check_inits(given['init'])
     parts = parts_of(own)
     task = task_of(parts['train'], own)
     others = others_of(own, task)

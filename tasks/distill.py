@@ -39,7 +39,7 @@ from absl import flags
 
 from infoword_tf import commands, train
 from infoword_tf.objectives import parse
-from infoword_tf.objectives.distill import CODE, MAPS, followed
+from infoword_tf.objectives.settings import CODE, MAPS
 from tasks import (
     classify,
     embedding,
@@ -297,6 +297,7 @@ def prepare(
     Returns:
         What runs need, and what is said of the teacher.
     """
+    from infoword_tf.objectives.distill import followed
     from tasks.teacher import Teacher
 
     row = task.row
@@ -376,6 +377,7 @@ def run() -> dict[str, Any]:
     """The whole command."""
     own, given = FLAGS.flag_values_dict(), train.values()
     check(own, given)
+    finetune.check_inits(own['teacher'], given['init'])
     out = pathlib.Path(given['workdir'])
     if own['task'] == embedding.TASK:
         if own['student'] == embedding.LOOKUP:

@@ -14,7 +14,7 @@ from typing import Any
 from infoword_tf import commands, train
 from infoword_tf.data import corpora
 from infoword_tf.objectives import built, parse
-from infoword_tf.objectives.embed import MEAN
+from infoword_tf.objectives.settings import MEAN
 from infoword_tf.resolve import resolve_rows
 from tasks import finetune, tables
 from tasks.student import lookup_of, pooling_of, start_of
@@ -82,12 +82,16 @@ def read(
 
 
 def prepare(
-    teacher: Embedder, given: Mapping[str, Any], own: Mapping[str, Any]
+    teacher: Embedder,
+    parts: Mapping[str, list[str]],
+    given: Mapping[str, Any],
+    own: Mapping[str, Any],
 ) -> finetune.Prepared:
     """A student before its training, and sentences with their vectors.
 
     Args:
         teacher: of `Embedder`.
+        parts: sentences, as `read` gives them.
         given: by flag of the trainer, its value.
         own: flags of the command, by name.
 
@@ -98,10 +102,7 @@ def prepare(
     from infoword_tf.training import fit
     from infoword_tf.training.run import Labelled
 
-    texts = {
-        part: teacher.prompted(some)
-        for part, some in read(given, own['examples']).items()
-    }
+    texts = {part: teacher.prompted(some) for part, some in parts.items()}
     vectors = {part: teacher.vectors(some) for part, some in texts.items()}
     objectives = given['objectives'] or OBJECTIVES
     if own['student'] == LOOKUP:
@@ -176,8 +177,9 @@ def prepare(
 
 def run(own: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
     """The command with --task=embed; args as in `prepare`."""
+    parts = read(given, own['examples'])  # before TensorFlow is imported
     teacher = Embedder(own['teacher'])
-    prepared = prepare(teacher, given, own)
+    prepared = prepare(teacher, parts, given, own)
     best = finetune.train_once(prepared, own)
     values = {
         name.removeprefix('heldout/'): round(value, 6)

@@ -32,7 +32,7 @@ from absl import flags
 from infoword_tf import commands, files, train
 from infoword_tf.config import Config
 from infoword_tf.pictures.palette import INK, LINE, QUIET
-from tasks import finetune, glue, glue_layout, squad, squad_data, tables
+from tasks import finetune, glue, glue_layout, squad, tables
 
 # Imported, they stand beside the trainer's, which have the same names.
 FLAGS = flags.FLAGS if __name__ == '__main__' else flags.FlagValues()
@@ -95,6 +95,8 @@ def asked(name: str, data_dir: str) -> Asked:
         FileNotFoundError, ValueError: its files cannot be read.
     """
     if name == SQUAD:
+        from tasks import squad_data
+
         folder = pathlib.Path(data_dir)
         parts = {
             part: squad_data.read(folder / f'{file}-v1.1.json', False)
@@ -422,6 +424,7 @@ def run() -> dict[str, Any]:
     fractions = sorted(set(numbers('fractions', FRACTIONS.value, 1.0)))
     lambdas = numbers('lambdas', list(by_lambda), 1e6)
     out = commands.result_folder(given['workdir'])
+    finetune.check_inits(*inits.values(), *by_lambda.values())
     study = Study(
         asked(TASK.value, DATA_DIR.value), own, given, DEV_EXAMPLES.value
     )

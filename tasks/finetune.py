@@ -217,6 +217,19 @@ class Prepared:
     decide: Callable[[Mapping[str, Any]], dict[str, Any]] = lambda own: {}
 
 
+def check_inits(*inits: str | None) -> None:
+    """Complains of workdirs before examples are read and TensorFlow starts.
+
+    Args:
+        *inits: what was named, or None.
+
+    Raises:
+        FileNotFoundError, ValueError: as `Config.read`.
+    """
+    for init in filter(None, inits):
+        Config.read(init)
+
+
 def prepare(
     task: Task,
     parts: Mapping[str, Rows],

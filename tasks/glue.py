@@ -140,6 +140,7 @@ def run() -> dict[str, Any]:
     """The whole command."""
     own, given = FLAGS.flag_values_dict(), train.values()
     commands.require(given, workdir='a folder for this run')
+    finetune.check_inits(given['init'])
     parts = parts_of(own)
     out = pathlib.Path(given['workdir'])
     task = task_of(own['task'])

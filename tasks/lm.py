@@ -326,13 +326,15 @@ def sample() -> dict[str, Any]:
             raise commands.UsageError(
                 f'--{flag} is not for --sample; leave one of the two out'
             )
-    import tensorflow as tf
-
     import infoword_tf
-    from infoword_tf.inference.continuing import continued
 
     loaded = infoword_tf.load(INIT.value, 'float32', own_arguments())
     next_piece_row(loaded)
+
+    import tensorflow as tf
+
+    from infoword_tf.inference.continuing import continued
+
     tokenizer = loaded.tokenizer
     ids = tokenizer.tokenize(tf.constant([PROMPT.value]))[0].numpy().tolist()
     found = continued(

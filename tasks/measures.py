@@ -1,7 +1,7 @@
 """Measures of predictions, as GLUE defines them, and their confusion matrix."""
 
 import pathlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -75,6 +75,48 @@ def spearman(predictions: np.ndarray, targets: np.ndarray) -> float:
     from scipy import stats
 
     return pearson(stats.rankdata(predictions), stats.rankdata(targets))
+
+
+def interval(correlation: float, count: int) -> tuple[float, float]:
+    """Where Spearman's of many more pairs lies in 95 cases of 100, about.
+
+    Fisher's z with the variance of Bonett & Wright (2000), (1 + r^2 / 2) /
+    (n - 3). A perfect order of few may be chance: r counts there as half a
+    swap of neighbours less.
+
+    Args:
+        correlation: r of the pairs that there are.
+        count: n.
+
+    Returns:
+        Lowest and highest.
+    """
+    if count < 4:
+        return -1.0, 1.0
+    most = 1 - 6 / (count * (count**2 - 1))
+    r = min(max(correlation, -most), most)
+    half = 1.96 * np.sqrt((1 + r**2 / 2) / (count - 3))
+    low, high = np.tanh(np.arctanh(r) + np.array([-half, half]))
+    return min(float(low), correlation), max(float(high), correlation)
+
+
+def ranked(predictions: np.ndarray, targets: np.ndarray) -> dict[str, Any]:
+    """Spearman's x 100 of [n] pairs, for JSON, and its `interval`."""
+    value = spearman(predictions, targets)
+    ends = interval(value, len(targets))
+    return {
+        'spearman': round(100 * value, 2),
+        'interval': [round(100 * end, 1) for end in ends],
+    }
+
+
+def said(record: Mapping[str, Any], pairs: int) -> str:
+    """What `ranked` gives of so many pairs, for people."""
+    low, high = record['interval']
+    return (
+        f'Spearman {record["spearman"]:.2f} of {pairs:,} pairs '
+        f'(95 %: {low:.1f} to {high:.1f})'
+    )
 
 
 MEASURES = {

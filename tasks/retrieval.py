@@ -80,9 +80,11 @@ class Task(NamedTuple):
         size: how many documents there are.
         documents: begins a new pass over (number, text).
         queries: their texts.
-        relevance: for each query, document -> grade.
+        relevance: for each query, document -> grade. A number from `size` on
+            is a document that is judged and not there: nobody finds it.
         own: for each query the document of the same id, which is no result
             of it, or -1.
+        absent: judgements of documents that are not there.
     """
 
     name: str
@@ -91,6 +93,7 @@ class Task(NamedTuple):
     queries: list[str]
     relevance: list[dict[int, int]]
     own: list[int]
+    absent: int = 0
 
 
 def corpus_task(name: str, heldout: str | None = None) -> Task:
@@ -146,12 +149,14 @@ def beir_task(folder: pathlib.Path, split: str = 'test') -> Task:
     """A folder as BEIR lays it out; .jsonl may be .jsonl.gz.
 
     Queries are those that the split judges. A document's text is its title, a
-    space, and its text.
+    space, and its text. What is judged and not there (as 5 documents of
+    BEIR's ArguAna) counts as not found, as trec_eval has it.
 
     Raises:
         FileNotFoundError: it is no such folder, or has no such split.
         ValueError: a line is malformed, an id occurs twice, or a judgement
-            names a document or a query that is not there; with file and line.
+            names a query that is not there, with file and line; or no
+            judgement names a document that is there.
     """
     corpus = _find(folder, 'corpus.jsonl')
     ids = sorted(name for name, _ in _texts(corpus, titled=True))
@@ -160,6 +165,12 @@ def beir_task(folder: pathlib.Path, split: str = 'test') -> Task:
     number = {name: place for place, name in enumerate(ids)}
     queries = dict(_texts(_find(folder, 'queries.jsonl')))
     relevance = _judgements(folder, split, number, queries)
+    absent = sum(n >= len(ids) for found in relevance.values() for n in found)
+    if absent == sum(map(len, relevance.values())):
+        raise ValueError(
+            f'{folder}: no document of {corpus.name} is judged in '
+            f'qrels/{split}.tsv; the two are not of one data set'
+        )
 
     def documents() -> Iterator[tuple[int, str]]:
         for name, text in _texts(corpus, titled=True):
@@ -172,6 +183,7 @@ def beir_task(folder: pathlib.Path, split: str = 'test') -> Task:
         [queries[query] for query in relevance],
         list(relevance.values()),
         [number.get(query, -1) for query in relevance],
+        absent,
     )
 
 
@@ -233,7 +245,10 @@ def _judgements(
     number: Mapping[str, int],
     queries: Mapping[str, str],
 ) -> dict[str, dict[int, int]]:
-    """Query -> document -> grade of qrels/SPLIT.tsv, in the file's order."""
+    """Query -> document -> grade of qrels/SPLIT.tsv, in the file's order.
+
+    Documents that are not there are numbered on from those that are.
+    """
     path = folder / 'qrels' / f'{split}.tsv'
     if not path.is_file():
         splits = sorted(p.stem for p in path.parent.glob('*.tsv'))
@@ -243,6 +258,7 @@ def _judgements(
                'where a BEIR folder says what is relevant')
         )
     relevance: dict[str, dict[int, int]] = {}
+    absent: dict[str, int] = {}
     with open(path, encoding='utf-8', errors='replace') as file:
         for line, row in enumerate(file, 1):
             where = f'{path}, line {line}'
@@ -260,12 +276,11 @@ def _judgements(
                 ) from None
             if query not in queries:
                 raise ValueError(f'{where}: no query has the _id {query!r}')
-            if document not in number:
-                raise ValueError(
-                    f'{where}: no document has the _id {document!r}'
-                )
+            place = number.get(document)
+            if place is None:
+                place = absent.setdefault(document, len(number) + len(absent))
             grades = relevance.setdefault(query, {})
-            if grades.setdefault(number[document], grade) != grade:
+            if grades.setdefault(place, grade) != grade:
                 raise ValueError(
                     f'{where}: {document!r} has another grade for {query!r} '
                     'further up'
@@ -295,10 +310,11 @@ def exported(folder: pathlib.Path, batch_size: int) -> tuple[Encoder, str]:
         FileNotFoundError: it is no such model.
         ValueError: its config cannot be read, or it has no such signature.
     """
+    config, _ = read_exported(folder)  # before TensorFlow is imported
+
     import tensorflow as tf
     import tensorflow_text  # noqa: F401  (its operations are in the graph)
 
-    config, _ = read_exported(folder)
     model = tf.saved_model.load(str(folder))
     if 'embed' not in model.signatures:
         raise ValueError(f'--model={folder} has no signature `embed`')
@@ -422,6 +438,12 @@ def table(task: Task, rows: Mapping[str, Mapping[str, float]]) -> str:
         f'{task.size:,} documents',
         ' ' * width + ''.join(f'{name:>12}' for name in ranking.MEASURES),
     ]
+    if task.absent:
+        lines.insert(
+            1,
+            f'{task.absent:,} judgements name documents that are not there: '
+            'they count as not found',
+        )
     for name, measures in rows.items():
         figures = ''.join(f'{measures[m]:>12.4f}' for m in ranking.MEASURES)
         lines.append(f'{LABELS[name]:<{width}}{figures}')
@@ -499,6 +521,7 @@ def run() -> dict[str, Any]:
         'task': task.name,
         'queries': len(task.queries),
         'documents': task.size,
+        'absent_judgements': task.absent,
         'weights': MODEL.value or INIT.value,
         **rows,
     }

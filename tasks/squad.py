@@ -89,6 +89,10 @@ def parts_of(own: Mapping[str, Any]) -> dict[str, Any]:
         train='a file of SQuAD to train on',
         dev='a file of SQuAD to choose the weights by',
     )
+    for path in (own['train'], own['dev']):
+        if not pathlib.Path(path).is_file():  # before TensorFlow is imported
+            raise FileNotFoundError(f'{path}: there is no such file')
+
     from tasks import squad_data
 
     return {
@@ -318,6 +322,7 @@ def run() -> dict[str, Any]:
     """The whole command."""
     own, given = FLAGS.flag_values_dict(), train.values()
     commands.require(given, workdir='a folder for this run')
+    finetune.check_inits(given['init'])
     parts = parts_of(own)
     prepared = prepare(parts, given, own['version2'])
     workdir, values = finetune.train_all(Squad(), prepared, own)

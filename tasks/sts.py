@@ -2,11 +2,18 @@ r"""Semantic textual similarity: do near vectors mean what people call similar?
 
     python -m tasks.sts --init=runs/minilm --data=STS-B/sts-test.csv \
         --workdir=runs/minilm/sts
+    python -m tasks.sts --init=runs/minilm --data=STS12-en-test \
+        --workdir=runs/minilm/sts12
 
 Spearman's rank correlation (x 100) between people's scores and the similarity
 of vectors, over all pairs of a file: of STS-B (Cer et al. 2017), as published
 (tab-separated: genre, file, year, number, score, sentence, sentence) or as GLUE
-has it (a line of names first, among them sentence1, sentence2, score). With
+has it (a line of names first, among them sentence1, sentence2, score), or of
+SICK (Marelli et al. 2014: sentence_A, sentence_B, relatedness_score). A folder
+is laid out as SentEval's of STS12 to STS16 are: STS.input.NAME.txt with two
+sentences a line, STS.gs.NAME.txt with their scores, an empty line for a pair
+without one. Of a folder each part counts, all of them as one (what papers since
+SimCSE report) and their mean (SentEval's, also weighted by their pairs). With
 `--model` the vectors are those of an export.
 """
 
@@ -18,6 +25,7 @@ import numpy as np
 from absl import flags
 
 from infoword_tf import commands
+from tasks import measures
 
 # Imported, they stand beside the trainer's, which have the same names.
 FLAGS = flags.FLAGS if __name__ == '__main__' else flags.FlagValues()
@@ -28,11 +36,23 @@ INIT = flags.DEFINE_string(
 MODEL = flags.DEFINE_string(
     'model', None, 'An export instead, DIR/1.', flag_values=FLAGS)
 DATA = flags.DEFINE_string(
-    'data', None, 'A file of STS-B with scores.', flag_values=FLAGS)
+    'data', None, 'A file of STS-B or SICK with scores, or a folder of STS12 '
+    'to STS16.', flag_values=FLAGS)
 WORKDIR = flags.DEFINE_string(
     'workdir', None, 'Where metrics.json goes.', flag_values=FLAGS)
 
-_SCORE, _FIRST, _SECOND = 4, 5, 6  # columns of the published file
+# Score and sentences: columns of the published file, and by their names.
+_PUBLISHED = (4, 5, 6)
+_NAMED = (
+    ('score', 'sentence1', 'sentence2'),
+    ('relatedness_score', 'sentence_A', 'sentence_B'),
+)
+_INPUT, _SCORES = 'STS.input.', 'STS.gs.'
+_EXPECTED = (
+    'expected are columns parted by tabs: genre, file, year, number, score, '
+    'sentence, sentence; or, where the first line names them, score, '
+    'sentence1 and sentence2, or relatedness_score, sentence_A and sentence_B'
+)
 
 
 class Pairs(NamedTuple):
@@ -41,52 +61,139 @@ class Pairs(NamedTuple):
     Attributes:
         first, second: n sentences each.
         scores: [n] float64, 0 (nothing in common) to 5 (the same).
+        parts: of a folder, by name how many of the pairs, in their order.
     """
 
     first: list[str]
     second: list[str]
     scores: np.ndarray
+    parts: dict[str, int] = {}
 
 
 def read(path: pathlib.Path) -> Pairs:
-    """Reads a file of STS-B.
+    """Reads a file of STS-B or SICK, or a folder of parts.
 
     Raises:
-        FileNotFoundError: there is none.
-        ValueError: a line has no score or no two sentences; there are fewer
-            than three lines.
+        FileNotFoundError: there is none, or the folder lacks a file.
+        ValueError: a line has no score or no two sentences, or there are
+            fewer than three pairs.
     """
+    if path.is_dir():
+        return _read_folder(path)
     if not path.is_file():
         raise FileNotFoundError(f'--data={path}: there is no such file')
-    lines = path.read_text(encoding='utf-8').splitlines()
-    places, begin = (_SCORE, _FIRST, _SECOND), 0
+    lines = _lines(path)
+    places, begin = _PUBLISHED, 0
     names = lines[0].split('\t') if lines else []
-    if 'sentence1' in names:
-        try:
-            places = tuple(
-                names.index(n) for n in ('score', 'sentence1', 'sentence2')
-            )
-        except ValueError:
-            raise ValueError(
-                f'{path}: its first line names no score and sentence2 beside '
-                'sentence1; GLUE keeps the scores of its test file back'
-            ) from None
-        begin = 1
-    first, second, scores = [], [], []
+    for wanted in _NAMED:
+        if wanted[1] in names:
+            lacking = [name for name in wanted if name not in names]
+            if lacking:
+                raise ValueError(
+                    f'{path}: its first line names no {" and ".join(lacking)} '
+                    f'beside {wanted[1]}; files for tests may keep the scores '
+                    'back'
+                )
+            places, begin = tuple(map(names.index, wanted)), 1
+    found = []
     for number, line in enumerate(lines[begin:], begin + 1):
         cells = line.split('\t')
         try:
-            scores.append(float(cells[places[0]]))
-            first.append(cells[places[1]].strip())
-            second.append(cells[places[2]].strip())
+            score, first, second = (cells[place] for place in places)
+            found.append((float(score), first.strip(), second.strip()))
         except (IndexError, ValueError):
             raise ValueError(
                 f'{path}, line {number}: no score and two sentences in '
-                f'{line[:60]!r}'
+                f'{line[:60]!r}; {_EXPECTED}'
             ) from None
-    if len(scores) < 3:
-        raise ValueError(f'{path} has {len(scores)} pairs: too few to rank')
-    return Pairs(first, second, np.array(scores))
+    return _pairs(path, found)
+
+
+def _read_folder(folder: pathlib.Path) -> Pairs:
+    """The parts of a folder, one after the other; see `read`."""
+    parts = {}
+    for path in sorted(folder.glob(f'{_INPUT}*.txt')):
+        name = path.name.removeprefix(_INPUT)
+        parts[name.removesuffix('.txt')] = _read_part(
+            path, folder / f'{_SCORES}{name}'
+        )
+    if not parts:
+        raise FileNotFoundError(
+            f'--data={folder} is a folder without {_INPUT}NAME.txt and '
+            f'{_SCORES}NAME.txt; name a folder that has them, or a file with '
+            'scores'
+        )
+    return Pairs(
+        [x for part in parts.values() for x in part.first],
+        [x for part in parts.values() for x in part.second],
+        np.concatenate([part.scores for part in parts.values()]),
+        {name: len(part.scores) for name, part in parts.items()},
+    )
+
+
+def _read_part(path: pathlib.Path, gold: pathlib.Path) -> Pairs:
+    """The pairs of two files that have a score; see `read`."""
+    if not gold.is_file():
+        raise FileNotFoundError(f'{path} has no {gold.name} beside it')
+    lines, scores = _lines(path), _lines(gold)
+    if len(lines) != len(scores):
+        raise ValueError(
+            f'{path} has {len(lines)} lines, {gold.name} has {len(scores)}: '
+            'a line there is the score of the same line here, or empty'
+        )
+    found = []
+    for number, (line, score) in enumerate(
+        zip(lines, scores, strict=True), 1
+    ):
+        if not score.strip():
+            continue
+        try:
+            found.append((float(score), *map(str.strip, line.split('\t')[:2])))
+        except ValueError:
+            raise ValueError(
+                f'{gold}, line {number}: {score[:60]!r} is no score'
+            ) from None
+        if len(found[-1]) < 3:
+            raise ValueError(
+                f'{path}, line {number}: no two sentences, parted by a tab, '
+                f'in {line[:60]!r}'
+            )
+    return _pairs(path, found)
+
+
+def _lines(path: pathlib.Path) -> list[str]:
+    # Sentences may hold what `splitlines` would part.
+    text = path.read_text(encoding='utf-8')
+    lines = text.removesuffix('\n').split('\n') if text else []
+    return [line.removesuffix('\r') for line in lines]
+
+
+def _pairs(path: pathlib.Path, found: list[tuple[float, str, str]]) -> Pairs:
+    if len(found) < 3:
+        raise ValueError(f'{path} has {len(found)} pairs: too few to rank')
+    scores, first, second = zip(*found, strict=True)
+    return Pairs(list(first), list(second), np.array(scores))
+
+
+def similarities(
+    pairs: Pairs,
+    encode: Callable[[Sequence[str]], np.ndarray],
+    similarity: str,
+) -> np.ndarray:
+    """[n] float64: how near the vectors of each pair are.
+
+    Args:
+        pairs: of sentences.
+        encode: n texts -> [n, D] float32.
+        similarity: 'cosine' or 'dot'.
+    """
+    texts = [*pairs.first, *pairs.second]
+    vectors = np.asarray(encode(texts), np.float64)
+    if similarity == 'cosine':
+        norms = np.linalg.norm(vectors, axis=1, keepdims=True)
+        vectors = vectors / np.maximum(norms, 1e-12)
+    half = len(pairs.first)
+    return np.einsum('nd,nd->n', vectors[:half], vectors[half:])
 
 
 def correlation(
@@ -94,23 +201,39 @@ def correlation(
     encode: Callable[[Sequence[str]], np.ndarray],
     similarity: str,
 ) -> float:
-    """Spearman's rank correlation x 100.
+    """Spearman's rank correlation x 100 over all pairs; args as there."""
+    found = similarities(pairs, encode, similarity)
+    return 100 * measures.spearman(found, pairs.scores)
+
+
+def measure(pairs: Pairs, found: np.ndarray) -> dict[str, Any]:
+    """What similarities are worth, for JSON.
 
     Args:
         pairs: with their scores.
-        encode: n texts -> [n, D] float32.
-        similarity: 'cosine' or 'dot'.
+        found: [n], as of `similarities`.
     """
-    from scipy import stats
 
-    texts = [*pairs.first, *pairs.second]
-    vectors = np.asarray(encode(texts), np.float64)
-    if similarity == 'cosine':
-        norms = np.linalg.norm(vectors, axis=1, keepdims=True)
-        vectors = vectors / np.maximum(norms, 1e-12)
-    half = len(pairs.first)
-    found = np.einsum('nd,nd->n', vectors[:half], vectors[half:])
-    return 100 * float(stats.spearmanr(found, pairs.scores).statistic)
+    def ranked(begin: int, count: int) -> dict[str, Any]:
+        some = slice(begin, begin + count)
+        value = measures.ranked(found[some], pairs.scores[some])
+        return {'pairs': count, **value}
+
+    record = ranked(0, len(pairs.scores))
+    if not pairs.parts:
+        return record
+    parts, begin = {}, 0
+    for name, count in pairs.parts.items():
+        parts[name] = ranked(begin, count)
+        begin += count
+    values = [part['spearman'] for part in parts.values()]
+    counts = list(pairs.parts.values())
+    return {
+        **record,
+        'mean': round(float(np.mean(values)), 2),
+        'weighted_mean': round(float(np.average(values, weights=counts)), 2),
+        'parts': parts,
+    }
 
 
 def run() -> dict[str, Any]:
@@ -121,7 +244,9 @@ def run() -> dict[str, Any]:
     """
     values = FLAGS.flag_values_dict()
     commands.require(
-        values, data='a file of STS-B', workdir='a folder for metrics.json'
+        values,
+        data='a file of STS-B or SICK, or a folder of STS12 to STS16',
+        workdir='a folder for metrics.json',
     )
     if bool(INIT.value) == bool(MODEL.value):
         raise commands.UsageError('give --init or --model')
@@ -136,12 +261,20 @@ def run() -> dict[str, Any]:
 
         loaded = infoword_tf.load(INIT.value)
         embed, similarity = loaded.encode, loaded.config.similarity
+    found = measure(pairs, similarities(pairs, embed, similarity))
+    for name, part in found.get('parts', {}).items():
+        print(f'{name}: {measures.said(part, part["pairs"])}')
+    if pairs.parts:
+        print(
+            f'mean of {len(pairs.parts)} parts {found["mean"]:.2f}, weighted '
+            f'by their pairs {found["weighted_mean"]:.2f}'
+        )
+    print(f'all: {measures.said(found, found["pairs"])}', flush=True)
     record = {
         'task': 'sts',
         'data': DATA.value,
-        'pairs': len(pairs.scores),
         'weights': MODEL.value or INIT.value,
-        'spearman': round(correlation(pairs, embed, similarity), 2),
+        **found,
     }
     commands.record(workdir, record)
     return record

@@ -15,9 +15,7 @@ import numpy as np
 
 from infoword_tf import commands
 from infoword_tf.config import Config, EncoderConfig
-from infoword_tf.layers.pooling import rarity
-from infoword_tf.objectives.distill import every
-from infoword_tf.objectives.embed import CLS, LAST, MEAN, POOLINGS
+from infoword_tf.objectives.settings import CLS, LAST_TOKEN, MEAN, POOLINGS
 from infoword_tf.text.layout import LAYOUTS
 from tasks.teacher import Embedder
 
@@ -64,6 +62,8 @@ def weights_of(
     Returns:
         [V] float32, 1 on average.
     """
+    from infoword_tf.layers.pooling import rarity
+
     if weighting == ZIPF:
         found = np.log1p(np.arange(1.0, size + 1))
     else:
@@ -138,7 +138,7 @@ def pooling_of(config: Config) -> str:
     """How a student's states become a vector: as its teacher's, where the rows
     can, else their mean."""
     if config.pooling == CLS and not LAYOUTS[config.layout].first:
-        return LAST
+        return LAST_TOKEN
     return config.pooling if config.pooling in POOLINGS else MEAN
 
 
@@ -165,4 +165,6 @@ def start_of(init: str, layers: int | None, take: str) -> Any:
         )
     if take == FIRST:
         return loaded.shortened(range(1, layers + 1))
+    from infoword_tf.objectives.distill import every
+
     return loaded.shortened(every(depth, layers))

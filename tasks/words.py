@@ -24,6 +24,7 @@ from absl import flags
 from infoword_tf import commands
 from infoword_tf.inference import wordvectors
 from infoword_tf.inference.wordvectors import WordVectors
+from tasks import measures
 
 # Imported, they stand beside the trainer's, which have the same names.
 FLAGS = flags.FLAGS if __name__ == '__main__' else flags.FlagValues()
@@ -106,21 +107,6 @@ def places(
     return found, (found >= 0).all(axis=1)
 
 
-def correlation(vectors: np.ndarray, scores: np.ndarray) -> float:
-    """Spearman's rank correlation x 100; 0 where all are of one rank.
-
-    Args:
-        vectors: [n, 2, D] of length 1.
-        scores: [n].
-    """
-    from scipy import stats
-
-    cosines = np.einsum('nd,nd->n', vectors[:, 0], vectors[:, 1])
-    if np.ptp(cosines) == 0 or np.ptp(scores) == 0:
-        return 0.0
-    return 100 * float(stats.spearmanr(cosines, scores).statistic)
-
-
 def answers(units: np.ndarray, questions: np.ndarray) -> np.ndarray:
     """[Q]: the number of the word nearest to b - a + c, none of these three.
 
@@ -166,9 +152,10 @@ def measure(test: Test, vectors: WordVectors) -> dict[str, Any]:
         'unknown_words': len(missing),
     }
     if test.scores is not None:
+        pairs = units[found[known]]
+        cosines = np.einsum('nd,nd->n', pairs[:, 0], pairs[:, 1])
         scores = np.array(test.scores)[known]
-        value = correlation(units[found[known]], scores)
-        return {'spearman': round(value, 2), **record}
+        return {**measures.ranked(cosines, scores), **record}
     right = answers(units, found[known][:, :3]) == found[known][:, 3]
     of = np.array(test.sections)[known]
     return {
@@ -184,12 +171,12 @@ def measure(test: Test, vectors: WordVectors) -> dict[str, Any]:
 def lines_of(name: str, record: Mapping[str, Any]) -> list[str]:
     """A result, for people."""
     if 'spearman' in record:
-        value = f'Spearman {record["spearman"]:.2f}'
+        value = measures.said(record, record["used"])
     else:
-        value = f'right {record["accuracy"]:.4f}'
+        value = f'right {record["accuracy"]:.4f} of {record["used"]:,}'
     shown = [
-        f'{name}: {value} of {record["used"]:,}; {record["left_out"]:,} left '
-        f'out, whose {record["unknown_words"]:,} words have no vector'
+        f'{name}: {value}; {record["left_out"]:,} left out, whose '
+        f'{record["unknown_words"]:,} words have no vector'
     ]
     for section, accuracy in record.get('sections', {}).items():
         shown.append(f'  {section}: {accuracy:.4f}')

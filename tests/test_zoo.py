@@ -6,7 +6,7 @@ from absl.testing import absltest, parameterized
 from infoword_tf import views
 from infoword_tf.encoders import ENCODERS
 from infoword_tf.objectives import SUMS, TABLE, parse
-from infoword_tf.objectives.dim import CRITICS
+from infoword_tf.objectives.settings import CRITICS
 from infoword_tf.plan import settings_of
 from infoword_tf.views.masking import MASKINGS
 from infoword_tf.views.permuted import ORDERS

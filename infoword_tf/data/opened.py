@@ -95,6 +95,20 @@ def choose_tokenizer(choices: TextChoices) -> str:
     return found
 
 
+def check_text(choices: TextChoices) -> None:
+    """Complains of files that are not there, before TensorFlow is imported.
+
+    What pydocs is built from is always there, and building takes its time.
+
+    Raises:
+        UsageError: as `choose_tokenizer`.
+        ValueError: there is no text.
+    """
+    choose_tokenizer(choices)
+    if choices.corpus != 'pydocs':
+        corpora.open_corpus(choices.corpus, choices.heldout or None)
+
+
 def open_tokenizer(
     choices: TextChoices, corpus: Any, cache: pathlib.Path
 ) -> Any:

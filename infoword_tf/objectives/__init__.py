@@ -6,71 +6,34 @@
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from infoword_tf.objectives import (
-    contrast,
-    dim,
-    distill,
-    embed,
-    infonce,
-    label,
-    lm,
-    plm,
-    span,
-    words,
-)
-from infoword_tf.objectives.contrast import SentenceContrast
-from infoword_tf.objectives.dim import CRITICS, DeepInfoMax
-from infoword_tf.objectives.distill import (
-    Patience,
-    Soft,
-    SoftScores,
-    SoftSpans,
-)
-from infoword_tf.objectives.embed import Distance, Vectors
-from infoword_tf.objectives.label import Labels, Scores
-from infoword_tf.objectives.lm import Neighbours, NextPieces, RecurrentPieces
-from infoword_tf.objectives.mlm import MaskedPieces, NcePieces
-from infoword_tf.objectives.nsp import NextSentence, NextSentenceNce
-from infoword_tf.objectives.objective import (
-    Batch,
-    Companion,
-    Objective,
-    Replicas,
-    Row,
-    Statistics,
-    Vector,
-    gather_pool,
-)
-from infoword_tf.objectives.plm import PermutedPieces
-from infoword_tf.objectives.span import Spans
-from infoword_tf.objectives.vocabulary import SAMPLED
-from infoword_tf.objectives.words import ContinuousBag, SkipGram
+from infoword_tf.objectives import settings
+from infoword_tf.objectives.row import Companion, Row, Vector
 from infoword_tf.settings import Setting
 from infoword_tf.views import Reads
 
 TABLE: dict[str, Row] = {
     'skip_gram': Row(
-        objective=SkipGram,
+        objective='words.SkipGram',
         a='word',
         b='word around it',
         relation='a word of the same window (word2vec)',
         candidates='drawn words, vocabulary, or none: binary, without a bound',
         views={'words': Reads('around')},
         encoders={'lookup': {}},
-        settings=words.SETTINGS,
+        settings=settings.WORDS,
     ),
     'cbow': Row(
-        objective=ContinuousBag,
+        objective='words.ContinuousBag',
         a='words of a window',
         b='word in their middle',
         relation='the word that they stand around (word2vec)',
         candidates='drawn words, vocabulary, or none: binary, without a bound',
         views={'words': Reads('middle')},
         encoders={'lookup': {}},
-        settings=words.SETTINGS,
+        settings=settings.WORDS,
     ),
     'mlm': Row(
-        objective=MaskedPieces,
+        objective='mlm.MaskedPieces',
         a='masked text',
         b='masked word',
         relation='the word that stood at the place (BERT)',
@@ -83,7 +46,7 @@ TABLE: dict[str, Row] = {
         },
     ),
     'bert_nce': Row(
-        objective=NcePieces,
+        objective='mlm.NcePieces',
         a='masked text',
         b='masked word',
         relation='the word that stood at the place, in spans',
@@ -97,7 +60,7 @@ TABLE: dict[str, Row] = {
         heldout_candidates=1024,
     ),
     'dim': Row(
-        objective=DeepInfoMax,
+        objective='dim.DeepInfoMax',
         a='masked text',
         b='masked n-gram',
         relation='an n-gram that is missing from the text',
@@ -114,7 +77,7 @@ TABLE: dict[str, Row] = {
                 'dot',
                 'How two states are compared; scaled: over the root of the '
                 'width.',
-                choices=CRITICS,
+                choices=settings.CRITICS,
             ),
             'temperature': Setting(
                 0.05,
@@ -128,10 +91,10 @@ TABLE: dict[str, Row] = {
             ),
         },
         heldout_candidates=128,
-        vector=dim.vector,
+        vector=settings.by_critic,
     ),
     'nsp': Row(
-        objective=NextSentence,
+        objective='nsp.NextSentence',
         a='first piece of a text',
         b='second piece',
         relation='the piece that follows, or half the time another (BERT)',
@@ -139,7 +102,7 @@ TABLE: dict[str, Row] = {
         views={'masked': Reads('next', source='pairs')},
     ),
     'nsp_nce': Row(
-        objective=NextSentenceNce,
+        objective='nsp.NextSentenceNce',
         a='first piece of a text',
         b='second piece',
         relation='the piece that follows',
@@ -150,7 +113,7 @@ TABLE: dict[str, Row] = {
         },
     ),
     'ict': Row(
-        objective=SentenceContrast,
+        objective='contrast.SentenceContrast',
         a='document without a sentence',
         b='that sentence',
         relation='a sentence and the text around it (inverse cloze task)',
@@ -166,10 +129,10 @@ TABLE: dict[str, Row] = {
             ),
         },
         heldout_candidates=128,
-        vector=contrast.vector,
+        vector=settings.weighted,
     ),
     'transformer_xl': Row(
-        objective=NextPieces,
+        objective='lm.NextPieces',
         a='text so far, with memory',
         b='next word',
         relation='the word that follows (language model)',
@@ -185,12 +148,12 @@ TABLE: dict[str, Row] = {
                     True: {'scale_embeddings': True, 'activation': 'relu'},
                 },
             ),
-            'sampled': SAMPLED,
+            'sampled': settings.SAMPLED,
         },
-        vector=lm.vector,
+        vector=settings.at_the_end,
     ),
     'rnn_lm': Row(
-        objective=RecurrentPieces,
+        objective='lm.RecurrentPieces',
         a='text so far',
         b='next word',
         relation='the word that follows, by an LSTM, GRU or plain recurrence',
@@ -211,12 +174,12 @@ TABLE: dict[str, Row] = {
                 'Score words with their input embeddings; no: with a table of '
                 'their own.',
             ),
-            'sampled': SAMPLED,
+            'sampled': settings.SAMPLED,
         },
-        vector=lm.vector,
+        vector=settings.at_the_end,
     ),
     'gpt': Row(
-        objective=NextPieces,
+        objective='lm.NextPieces',
         a='text so far',
         b='next word',
         relation='the word that follows (language model)',
@@ -240,66 +203,66 @@ TABLE: dict[str, Row] = {
                     True: {'pre_norm': True},
                 },
             ),
-            'sampled': SAMPLED,
+            'sampled': settings.SAMPLED,
         },
-        vector=lm.vector,
+        vector=settings.at_the_end,
     ),
     'elmo': Row(
-        objective=Neighbours,
+        objective='lm.Neighbours',
         a='what comes before, or after',
         b='next word, or the one before',
         relation='a word and all text on one side of it (ELMo)',
         candidates='vocabulary',
         views={'neighbours': Reads('text')},
         encoders={'elmo': {}},
-        settings={'sampled': SAMPLED},
-        vector=lm.mixed_vector,
+        settings={'sampled': settings.SAMPLED},
+        vector=settings.mixed,
     ),
     'plm': Row(
-        objective=PermutedPieces,
+        objective='plm.PermutedPieces',
         a='permuted text',
         b='next word of the order',
         relation='a word and what comes before it in a drawn order (XLNet)',
         candidates='vocabulary',
         views={'permuted': Reads('queries')},
         encoders={'relative': {'segments': 2, 'causal': False}},
-        vector=plm.vector,
+        vector=settings.as_xlnet,
     ),
     'label': Row(
-        objective=Labels,
+        objective='label.Labels',
         a='text, or two',
         b='its label',
         relation='the class that people gave it',
         candidates='all labels',
-        views=label.READS,
-        encoders=label.ENCODERS,
+        views=settings.EXAMPLES,
+        encoders=settings.LABELLED,
         settings={
             'classes': Setting(2, 'How many labels there are.', at_least=1),
-            **label.SETTINGS,
+            **settings.HEAD,
             'texts': Setting(
-                'joined', label.TEXTS_HELP, choices=label.TEXTS
+                'joined', settings.TEXTS_HELP, choices=settings.TEXTS
             ),
         },
-        vector=label.vector,
+        vector=settings.as_started,
     ),
     'score': Row(
-        objective=Scores,
+        objective='label.Scores',
         a='text, or two',
         b='a number',
         relation='the number that people gave it',
         candidates='none: regression, without a bound',
-        views=label.READS,
-        encoders=label.ENCODERS,
+        views=settings.EXAMPLES,
+        encoders=settings.LABELLED,
         settings={
-            **label.SETTINGS,
+            **settings.HEAD,
             'texts': Setting(
-                'joined', label.TEXTS_HELP, choices=label.TEXTS[:2]
+                'joined', settings.TEXTS_HELP, choices=settings.TEXTS[:2]
             ),
         },
-        vector=label.vector,
+        vector=settings.as_started,
     ),
     'span': Row(
-        objective=Spans,
+        objective='span.Spans',
         a='question and context',
         b='where the answer begins, and ends',
         relation='the answer that people marked',
@@ -311,7 +274,7 @@ TABLE: dict[str, Row] = {
                 'independent',
                 'How the last place is scored: alone, or given the first '
                 '(XLNet).',
-                choices=span.ENDS,
+                choices=settings.ENDS,
             ),
             'null': Setting(
                 False,
@@ -330,78 +293,87 @@ TABLE: dict[str, Row] = {
                 30, 'Pieces of an answer, at most.', at_least=1
             ),
         },
-        vector=label.vector,
+        vector=settings.as_started,
     ),
     'soft': Row(
-        objective=Soft,
+        objective='distill.Soft',
         a='text, or two',
         b="a teacher's distribution",
         relation='how likely a larger model finds each label (distillation)',
         candidates='none: a divergence, without a bound',
-        views=distill.TARGETS,
+        views=settings.TARGETS,
         encoders={'transformer': {}, 'relative': {}, 'lookup': {}},
-        settings=distill.SOFT,
-        vector=label.vector,
+        settings=settings.SOFT,
+        vector=settings.as_started,
         head='label',
     ),
     'soft_score': Row(
-        objective=SoftScores,
+        objective='distill.SoftScores',
         a='text, or two',
         b="a teacher's number",
         relation='the number that a larger model gives it',
         candidates='none: regression, without a bound',
-        views=distill.TARGETS,
+        views=settings.TARGETS,
         encoders={'transformer': {}, 'relative': {}, 'lookup': {}},
-        vector=label.vector,
+        vector=settings.as_started,
         head='score',
     ),
     'soft_span': Row(
-        objective=SoftSpans,
+        objective='distill.SoftSpans',
         a='question and context',
         b="a teacher's places",
         relation='how likely a larger model finds each place',
         candidates='none: a divergence, without a bound',
-        views=distill.TARGETS,
+        views=settings.TARGETS,
         encoders={'transformer': {}, 'relative': {}},
-        settings=distill.TEMPERATURE,
-        vector=label.vector,
+        settings=settings.TEMPERATURE,
+        vector=settings.as_started,
         head='span',
     ),
     'patience': Row(
-        objective=Patience,
+        objective='distill.Patience',
         a='text, or two',
         b="a teacher's states",
         relation='what a larger model makes of it, layer by layer (PKD)',
         candidates='none: a distance, without a bound',
-        views=distill.BELOW,
+        views=settings.BELOW,
         encoders={'transformer': {}, 'relative': {}},
-        settings=distill.PATIENCE,
-        vector=label.vector,
+        settings=settings.PATIENCE,
+        vector=settings.as_started,
     ),
     'embed': Row(
-        objective=Vectors,
+        objective='embed.Vectors',
         a='text',
         b="a teacher's vector",
         relation='the vector that a larger model gives the text',
         candidates="the teacher's vectors of the batch",
-        views=embed.READS,
+        views=settings.TEXT,
         encoders={'transformer': {}, 'relative': {}, 'lookup': {}},
-        settings=embed.EMBED,
+        settings=settings.EMBED,
         heldout_candidates=512,
-        vector=label.vector,
+        vector=settings.as_started,
     ),
     'embed_distance': Row(
-        objective=Distance,
+        objective='embed.Distance',
         a='text',
         b="a teacher's vector",
         relation='how far it is from the vector that a larger model gives',
         candidates='none: a distance, without a bound',
-        views=embed.READS,
+        views=settings.TEXT,
         encoders={'transformer': {}, 'relative': {}, 'lookup': {}},
-        settings=embed.DISTANCE,
-        vector=label.vector,
+        settings=settings.DISTANCE,
+        vector=settings.as_started,
     ),
 }
+
+
+def __getattr__(name: str) -> Any:
+    """What computes is imported when it is asked for, and Keras with it."""
+    if name not in __all__:
+        raise AttributeError(f'module {__name__!r} has no attribute {name!r}')
+    from infoword_tf.objectives import objective
+
+    return getattr(objective, name)
 
 
 class Sum(NamedTuple):
@@ -497,6 +469,5 @@ __all__ = [
     'Vector',
     'built',
     'gather_pool',
-    'infonce',
     'parse',
 ]

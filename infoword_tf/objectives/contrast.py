@@ -11,7 +11,6 @@ Glossary of shapes: B rows of a view, J texts of a row, N = B J texts, T tokens,
 M candidates, D width, E width of words, V vocabulary.
 """
 
-from collections.abc import Mapping
 from typing import Any
 
 from keras import ops
@@ -22,19 +21,12 @@ from infoword_tf.objectives.objective import (
     Batch,
     Objective,
     Pool,
-    Vector,
     gather_pool,
 )
 
 Tensor = Any
 FIRST_SCALE, LARGEST_SCALE = 20.0, 100.0
 _AROUND = -1e4  # exp of it is 0; above infonce.NEVER
-
-
-def vector(settings: Mapping[str, Any]) -> Vector:
-    """The mean with learned weights, or that and the words."""
-    pooling = 'words' if settings['words'] else 'weighted'
-    return Vector(pooling, 'cosine', rank=2)
 
 
 class SentenceContrast(Objective):

@@ -16,7 +16,6 @@ candidates, D width.
 """
 
 import math
-from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from keras import ops
@@ -27,19 +26,12 @@ from infoword_tf.objectives.objective import (
     Batch,
     Objective,
     Pool,
-    Vector,
     gather_pool,
 )
+from infoword_tf.objectives.settings import CRITICS
 from infoword_tf.views import Specials, View
 
 Tensor = Any
-CRITICS = ('dot', 'scaled', 'cosine')
-
-
-def vector(settings: Mapping[str, Any]) -> Vector:
-    """The state of [CLS], compared as the critic compares."""
-    cosine = settings['critic'] == 'cosine'
-    return Vector('cls', 'cosine' if cosine else 'dot', rank=1)
 
 
 class NGrams(NamedTuple):

@@ -33,39 +33,11 @@ from infoword_tf.layers.pooling import unit
 from infoword_tf.objectives import infonce
 from infoword_tf.objectives.label import VIEW, flat
 from infoword_tf.objectives.objective import Batch, Objective
+from infoword_tf.objectives.settings import CODE, LAST, PAPER
 from infoword_tf.objectives.span import log_softmax
-from infoword_tf.settings import Setting
-from infoword_tf.views import Reads, Specials
+from infoword_tf.views import Specials
 
 Tensor = Any
-TARGETS = {VIEW: Reads('example', encoders=())}  # states are the head's
-BELOW = {VIEW: Reads('example', layers='below')}
-PAPER, CODE = REDUCTIONS = ('paper', 'code')
-LAST, SKIP = MAPS = ('last', 'skip')
-REDUCTION = {
-    'reduction': Setting(
-        PAPER,
-        'Sums as in the paper, or means over what is summed, as in its code.',
-        choices=REDUCTIONS,
-    ),
-}
-TEMPERATURE = {
-    'temperature': Setting(
-        10.0,
-        'What the scores of both are divided by.',
-        at_least=1e-6,
-    ),
-}
-SOFT = {**TEMPERATURE, **REDUCTION}
-PATIENCE = {
-    'width': Setting(
-        0,
-        "Width of the teacher's states, which the student's are then "
-        'projected to; 0: its own.',
-        at_least=0,
-    ),
-    **REDUCTION,
-}
 
 
 def followed(map_: str, teacher: int, student: int) -> tuple[int, ...]:
@@ -76,7 +48,7 @@ def followed(map_: str, teacher: int, student: int) -> tuple[int, ...]:
     does not divide L.
 
     Args:
-        map_: in MAPS.
+        map_: in settings.MAPS.
         teacher, student: how many layers they have, L and k.
 
     Raises:
@@ -163,7 +135,7 @@ class Soft(Softened):
         reduction: str = PAPER,
         dtype: Any = None,
     ):
-        """As `Softened`; reduction: in REDUCTIONS."""
+        """As `Softened`; reduction: in settings.REDUCTIONS."""
         super().__init__(row, encoder, specials, temperature, dtype)
         self.reduction = reduction
 
@@ -251,7 +223,7 @@ class Patience(Projected):
 
         Args:
             row, encoder, specials, width, dtype: as there.
-            reduction: in REDUCTIONS.
+            reduction: in settings.REDUCTIONS.
 
         Raises:
             ValueError: the encoder has no layer below its last.

@@ -25,41 +25,16 @@ from infoword_tf.objectives import infonce
 from infoword_tf.objectives.distill import Projected
 from infoword_tf.objectives.label import VIEW, flat
 from infoword_tf.objectives.objective import Batch, Pool
-from infoword_tf.settings import Setting
-from infoword_tf.views import Reads, Specials, View
+from infoword_tf.objectives.settings import (
+    CLS,
+    COSINE,
+    LAST_TOKEN,
+    MEAN,
+    MSE,
+)
+from infoword_tf.views import Specials, View
 
 Tensor = Any
-READS = {VIEW: Reads('text')}
-MEAN, CLS, LAST = POOLINGS = ('mean', 'cls', 'last')
-COSINE, MSE = DISTANCES = ('cosine', 'mse')
-SETTINGS = {
-    'width': Setting(
-        0,
-        "Width of the teacher's vectors, which the student's are then "
-        'projected to; 0: its own.',
-        at_least=0,
-    ),
-    'pooling': Setting(
-        MEAN,
-        "How the student's states become a vector.",
-        choices=POOLINGS,
-    ),
-}
-EMBED = {
-    'temperature': Setting(
-        0.05, 'What a cosine is divided by.', at_least=1e-6
-    ),
-    **SETTINGS,
-}
-DISTANCE = {
-    'distance': Setting(
-        COSINE,
-        'One less the cosine, or the squared distance, summed over '
-        'coordinates.',
-        choices=DISTANCES,
-    ),
-    **SETTINGS,
-}
 
 
 def pooled(states: Tensor, view: View, texts: int, pooling: str) -> Tensor:
@@ -69,7 +44,7 @@ def pooled(states: Tensor, view: View, texts: int, pooling: str) -> Tensor:
         states: [R, T, D] of all tokens.
         view: `examples`.
         texts: J.
-        pooling: in POOLINGS.
+        pooling: in settings.POOLINGS.
 
     Returns:
         [N, D] float32, 0 for a slot without a text.
@@ -80,7 +55,7 @@ def pooled(states: Tensor, view: View, texts: int, pooling: str) -> Tensor:
     if pooling == CLS:
         first = ops.equal(view.positions, 0)
         counted = ops.logical_and(counted, first[:, None])
-    if pooling == LAST:
+    if pooling == LAST_TOKEN:
         following = ops.pad(block_ids[:, 1:], [[0, 0], [0, 1]], 'constant', -1)
         last = ops.not_equal(block_ids, following)
         counted = ops.logical_and(counted, last[:, None])
@@ -102,7 +77,7 @@ class Taught(Projected):
         pooling: str = MEAN,
         dtype: Any = None,
     ):
-        """As `Projected`; pooling: in POOLINGS."""
+        """As `Projected`; pooling: in settings.POOLINGS."""
         super().__init__(row, encoder, specials, width, dtype)
         self.pooling = pooling
 
@@ -178,7 +153,7 @@ class Distance(Taught):
         pooling: str = MEAN,
         dtype: Any = None,
     ):
-        """As `Taught`; distance: in DISTANCES."""
+        """As `Taught`; distance: in settings.DISTANCES."""
         super().__init__(row, encoder, specials, width, pooling, dtype)
         self.distance = distance
 

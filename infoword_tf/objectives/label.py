@@ -22,7 +22,6 @@ Glossary of shapes: R rows, J examples of a row, K texts of each, N = R J,
 D width, C classes, L layers.
 """
 
-from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -34,49 +33,11 @@ from infoword_tf.layers.dense import ACTIVATIONS
 from infoword_tf.layers.mix import Mix
 from infoword_tf.objectives import infonce
 from infoword_tf.objectives.objective import Batch, Objective
-from infoword_tf.settings import Setting
-from infoword_tf.views import Reads, Specials
+from infoword_tf.objectives.settings import NO_POOLER
+from infoword_tf.views import Specials
 
 Tensor = Any
-NO_POOLER = 'none'
-POOLERS = ('tanh', 'relu', 'gelu')
-TEXTS = ('joined', 'both_ways', 'choices')
 VIEW = 'examples'
-SETTINGS = {
-    'pooler': Setting(
-        NO_POOLER,
-        'Activation of a dense layer below the scores (BERT: tanh); none: '
-        'there is no such layer.',
-        choices=(NO_POOLER, *POOLERS),
-    ),
-    'mix': Setting(
-        False,
-        'Mix the states of all layers with learned weights (ELMo), instead '
-        'of taking the last.',
-    ),
-    'bilstm': Setting(
-        False,
-        'Read all states of a text by an LSTM of each direction, as wide as '
-        'the encoder, instead of taking one state (ELMo).',
-    ),
-}
-TEXTS_HELP = (
-    'What an example comes to: one text, or two as one (joined), two in both '
-    'orders (both_ways), or several of which one is right (choices).'
-)
-ENCODERS = {
-    name: {} for name in ('transformer', 'relative', 'lookup', 'rnn', 'elmo')
-}
-READS = {
-    VIEW: Reads(
-        'example', layers=('mix', True), everywhere=('bilstm', True)
-    )
-}
-
-
-def vector(settings: Mapping[str, Any]) -> None:
-    """None: texts become vectors as --init has it."""
-    del settings
 
 
 def flat(x: Tensor) -> Tensor:

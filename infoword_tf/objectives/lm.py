@@ -18,30 +18,17 @@ without what was there.
 Glossary of shapes: B rows, T tokens, D width, V vocabulary.
 """
 
-from collections.abc import Mapping
 from typing import Any
 
 from keras import ops
 
 from infoword_tf.objectives import infonce
-from infoword_tf.objectives.objective import Batch, Vector
+from infoword_tf.objectives.objective import Batch
 from infoword_tf.objectives.vocabulary import Drawn, VocabularyPieces
 from infoword_tf.views import Specials
 
 Tensor = Any
 VIEW = 'streamed'
-
-
-def vector(settings: Mapping[str, Any]) -> Vector:
-    """The mean; a causal encoder knows a text at its end alone."""
-    del settings
-    return Vector(layout='end')
-
-
-def mixed_vector(settings: Mapping[str, Any]) -> Vector:
-    """The mean over tokens and layers: of a model that reads both ways."""
-    del settings
-    return Vector(pooling='mix', layout='end')
 
 
 class NextPieces(VocabularyPieces):

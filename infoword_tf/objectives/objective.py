@@ -1,4 +1,4 @@
-"""The contract: what a row of the table is, and what it has to do.
+"""The contract: what a row of the table has to do.
 
 A row is data (`Row`, in TABLE) and an objective (a subclass of `Objective`, in
 a file of its own). The trainer draws the row's views, encodes each view once
@@ -8,8 +8,7 @@ Glossary of shapes: B sequences, P places, N = B P pairs, M candidates,
 D width, R replicas, V vocabulary.
 """
 
-import dataclasses
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any, ClassVar, NamedTuple
 
 import keras
@@ -18,114 +17,9 @@ from keras import ops
 
 from infoword_tf.encoders.encoder import Encoded
 from infoword_tf.objectives.infonce import Marginal, Outcome
-from infoword_tf.settings import Setting
-from infoword_tf.views import Reads, Specials, View
+from infoword_tf.views import Specials, View
 
 Tensor = Any
-
-
-class Vector(NamedTuple):
-    """How a text becomes a vector, and how two of them are compared.
-
-    Attributes:
-        pooling: in layers.pooling.POOLINGS.
-        similarity: 'cosine' or 'dot'.
-        layout: in text.layout.LAYOUTS, what stands around a text that is
-            encoded alone. All rows of a sum have the same.
-        rank: in a sum the row of the highest rank decides.
-    """
-
-    pooling: str = 'mean'
-    similarity: str = 'cosine'
-    layout: str = 'bert'
-    rank: int = 0
-
-
-def plain_vector(settings: Mapping[str, Any]) -> Vector:
-    """Of rows that compare no whole texts: the mean of the states."""
-    del settings
-    return Vector()
-
-
-class Companion(NamedTuple):
-    """An encoder that a row brings along, beside the one that is trained.
-
-    It has the trained one's sizes, and is never exported.
-
-    Attributes:
-        arguments: in which it differs from the trained encoder.
-        frozen: whether no gradient changes it.
-        momentum: it is an average of the trained encoder, which starts as its
-            copy and after each update moves by 1 - momentum; None: it is not.
-        dropout: whether it drops, as the trained one does.
-        saved: whether checkpoints hold it; one that is not is made anew from
-            the run's seed.
-    """
-
-    arguments: Mapping[str, Any] = {}
-    frozen: bool = True
-    momentum: float | None = None
-    dropout: bool = False
-    saved: bool = True
-
-
-@dataclasses.dataclass(frozen=True)
-class Row:
-    """One row of the table (Kong et al. 2019, Table 1).
-
-    Attributes:
-        objective: the class.
-        a, b, relation: the two views and p(a, b), in words.
-        candidates: B~, in words.
-        views: by name in VIEWS, what it wants there.
-        encoders: by name in ENCODERS, those that it allows, each with the
-            arguments that this row fixes. The default is the first of
-            ENCODERS that all rows of a sum allow.
-        settings: what a run may choose: arguments of the class, or what
-            fixes some of the encoder. Those of its views are settings of the
-            row too, see `settings_of`.
-        heldout_candidates: M of held-out text, None for the vocabulary, or
-            where each batch holds each pair's own candidates.
-        vector: how a text becomes a vector, by the settings; None as its
-            answer: as the encoder that the run started from has it.
-        companions: by name, the encoders that it brings along.
-        head: the row whose scores this one reads, see `Batch.head`. It is
-            built even where its weight is 0.
-    """
-
-    objective: type['Objective']
-    a: str
-    b: str
-    relation: str
-    candidates: str
-    views: Mapping[str, Reads]
-    encoders: Mapping[str, Mapping[str, Any]] = dataclasses.field(
-        default_factory=lambda: {'transformer': {'causal': False}}
-    )
-    settings: Mapping[str, Setting] = dataclasses.field(default_factory=dict)
-    heldout_candidates: int | None = None
-    vector: Callable[[Mapping[str, Any]], Vector | None] = plain_vector
-    companions: Mapping[str, Companion] = dataclasses.field(
-        default_factory=dict
-    )
-    head: str | None = None
-
-    def reads(self, settings: Mapping[str, Any]) -> dict[str, Reads]:
-        """Its views with these settings, by name."""
-
-        def holds(condition: tuple[str, Any]) -> bool:
-            name, value = condition
-            return settings[name] == value
-
-        found = {}
-        for view, reads in self.views.items():
-            if isinstance(reads.layers, tuple):
-                reads = reads._replace(layers=holds(reads.layers))
-            if isinstance(reads.everywhere, tuple):
-                reads = reads._replace(everywhere=holds(reads.everywhere))
-            if reads.when is None or holds(reads.when):
-                found[view] = reads
-        return found
 
 
 class Replicas:

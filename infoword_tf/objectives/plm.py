@@ -11,23 +11,16 @@ predicted, the last ones of the order; see `views.permuted`.
 Glossary of shapes: B sequences, P places, D width, V vocabulary.
 """
 
-from collections.abc import Mapping
 from typing import Any
 
 from keras import ops
 
 from infoword_tf.objectives import infonce
-from infoword_tf.objectives.objective import Batch, Vector
+from infoword_tf.objectives.objective import Batch
 from infoword_tf.objectives.vocabulary import VocabularyPieces
 
 Tensor = Any
 VIEW = 'permuted'
-
-
-def vector(settings: Mapping[str, Any]) -> Vector:
-    """The mean of a text that is laid out as XLNet's are."""
-    del settings
-    return Vector(layout='xlnet')
 
 
 class PermutedPieces(VocabularyPieces):

@@ -39,7 +39,6 @@ from infoword_tf.views import Specials, View
 
 Tensor = Any
 VIEW = 'examples'
-ENDS = ('independent', 'conditional')
 STARTS = 5
 BINS = 20  # that a context is parted into; the number of "nowhere" is the next
 _LEAST = 1e-6  # answers: so that no log is taken of none
@@ -117,7 +116,7 @@ class Spans(Objective):
 
         Args:
             row, encoder, specials, dtype: as there.
-            end: in ENDS.
+            end: in settings.ENDS.
             null: whether "nowhere" is a candidate.
             stride, question, longest: how it is read, for whoever lays
                 windows out and cuts answers out (inference/reader.py): pieces

@@ -29,16 +29,9 @@ from infoword_tf.layers.block import vector
 from infoword_tf.layers.vocabulary_scores import vocabulary_scores
 from infoword_tf.objectives import infonce
 from infoword_tf.objectives.objective import Batch, Objective
-from infoword_tf.settings import Setting
 from infoword_tf.views import Specials, View
 
 Tensor = Any
-SAMPLED = Setting(
-    0,
-    'Candidates of a training step, about so many, drawn anew for each; 0: '
-    'the whole vocabulary.',
-    at_least=0,
-)
 SPARE = 6  # deviations of how many are drawn, for which there is room
 
 

@@ -28,28 +28,11 @@ from infoword_tf.layers.block import rows_of
 from infoword_tf.layers.fused import compiled, upstream_of
 from infoword_tf.objectives import infonce
 from infoword_tf.objectives.objective import Batch, Objective, Statistics
-from infoword_tf.settings import Setting
 from infoword_tf.views import Specials, View
-from infoword_tf.views.words import SUBSAMPLE, keep_probabilities, noise
+from infoword_tf.views.words import keep_probabilities, noise
 
 Tensor = Any
 VIEW = 'words'
-LOSSES = 'infonce', 'vocabulary', 'binary'
-SETTINGS = {
-    'loss': Setting(
-        'infonce',
-        'Among drawn words, among the vocabulary, or binary (word2vec).',
-        choices=LOSSES,
-    ),
-    'ratio': Setting(
-        5,
-        'Negatives that count for each pair, whatever is drawn (word2vec: '
-        'negative).',
-        at_least=1,
-        needs=('loss', 'binary'),
-    ),
-    'subsample': SUBSAMPLE,  # of its view too
-}
 BLOCK = 32  # words; more of them waste products, fewer read more rows
 
 
@@ -70,7 +53,7 @@ class WindowWords(Objective):
 
         Args:
             row, encoder, specials, dtype: as in `Objective`.
-            loss: in LOSSES.
+            loss: in settings.LOSSES.
             ratio: of the binary loss, negatives that count for each pair.
             subsample: as the view has it.
         """

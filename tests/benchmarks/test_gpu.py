@@ -28,7 +28,7 @@ for name in list(flags.FLAGS):
     delattr(flags.FLAGS, name)
 from benchmarks import gpu
 flags.FLAGS(['gpu', *more])
-gpu.main(['gpu'])
+gpu.main()
 '''
 SMALL = {'size': 'tiny', 'batch_size': 2, 'seq_len': 32, 'vocab_size': 500}
 

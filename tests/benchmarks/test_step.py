@@ -16,8 +16,9 @@ CODE = '''
 import json, sys
 import numpy as np
 import tensorflow as tf
-from absl import app, flags
+from absl import flags
 from benchmarks import step
+from infoword_tf import commands
 
 tf.config.run_functions_eagerly(True)  # what is timed is no matter here
 for rows in ('dim,nothing', 'dim,dim'):
@@ -36,11 +37,11 @@ def ratios():
         print(json.dumps({s.name: [s.ratio, s.cost] for s in scores}))
         step.print_table(scores, rates)
 
-def main(argv):
+def main():
     ratios()
-    step.main(argv)
+    step.main()
 
-app.run(main)
+commands.start(main)
 '''
 
 

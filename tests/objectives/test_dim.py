@@ -9,7 +9,7 @@ from absl.testing import absltest, parameterized
 from infoword_tf import views
 from infoword_tf.layers import dropout
 from infoword_tf.objectives import TABLE, infonce
-from infoword_tf.objectives.dim import CRITICS
+from infoword_tf.objectives.settings import CRITICS
 from tests import zoo
 from tests.objectives.given import F, batch_of, mean, of_pair, sums
 

@@ -11,6 +11,7 @@ from scipy import special
 from infoword_tf.data.examples import Examples, share_rows
 from infoword_tf.layers import dropout
 from infoword_tf.objectives import Statistics, span
+from infoword_tf.objectives.settings import ENDS
 from infoword_tf.objectives.span import BINS, Spans
 from infoword_tf.views.examples import examples as make_view
 from tests import zoo
@@ -161,7 +162,7 @@ def outcome_of(objective, examples, x, number, training):
 
 class SpansTest(parameterized.TestCase):
     @parameterized.product(
-        end=span.ENDS, null=(False, True), key=(None, KEY), nowhere=(0, -1)
+        end=ENDS, null=(False, True), key=(None, KEY), nowhere=(0, -1)
     )
     def test_every_pair_by_itself(self, end, null, key, nowhere):
         examples = make_examples(nowhere=nowhere)
@@ -185,7 +186,7 @@ class SpansTest(parameterized.TestCase):
         self.assertEqual(wanted[1], 10 if null else 8)
         np.testing.assert_allclose(sums(found), wanted, rtol=1e-5, atol=1e-4)
 
-    @parameterized.parameters(*span.ENDS)
+    @parameterized.parameters(*ENDS)
     def test_what_shares_a_row_changes_nothing(self, end):
         examples = make_examples()
         objective = make_objective(end)
@@ -356,7 +357,7 @@ class SpansTest(parameterized.TestCase):
         found = predicted(without, examples, view, states)
         self.assertEqual(set(found), {'first', 'last'})
 
-    @parameterized.parameters(*span.ENDS)
+    @parameterized.parameters(*ENDS)
     def test_gradients_reach_candidates_alone(self, end):
         examples = make_examples()
         view, slots = rows_of(examples)

@@ -93,6 +93,7 @@ class Runs:
                 prepare=self.prepare,
                 done=self.done,
                 train_once=self.train_once,
+                check_inits=mock.DEFAULT,
             )
         )
         self.patches.enter_context(mock.patch.object(figure1, 'Config', self))
@@ -236,7 +237,8 @@ class FigureTest(Checks, parameterized.TestCase):
         (('--inits=a=b', '--lambdas=high=c'), "'high' is no number from"),
     )  # fmt: skip
     def test_complaints(self, given, message):
-        self.assert_complains(run('none', *given), message)
+        with mock.patch.object(finetune, 'check_inits'):
+            self.assert_complains(run('none', *given), message)
 
     def test_the_picture(self):
         def cells(*means):

@@ -62,6 +62,17 @@ class MeasuresTest(parameterized.TestCase):
             self.assertEqual(found, 0.0)
             self.assertEqual(measures.MEASURES[name](TARGETS, same), 0.0)
 
+    @parameterized.parameters(
+        (0.5, 103, 0.3287416, 0.6394221),  # tanh(atanh r +- 1.96 0.1060660)
+        (-0.5, 103, -0.6394221, -0.3287416),
+        (1.0, 4, -0.6916027, 1.0),  # r counts as 1 - 6 / 60
+        (0.5, 3, -1.0, 1.0),
+    )
+    def test_how_sure_a_correlation_is(self, value, count, low, high):
+        """Bonett & Wright 2000: (1 + r^2 / 2) / (n - 3) of Fisher's z."""
+        found = measures.interval(value, count)
+        np.testing.assert_allclose(found, (low, high), atol=1e-6)
+
     def test_all_taken_for_the_positive(self):
         ones = np.ones(10, int)
         self.assertAlmostEqual(measures.f1(ones, TARGETS), 8 / 14)

@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import math
 import pathlib
 from unittest import mock
 
@@ -121,6 +122,40 @@ class CommandTest(command.Checks, absltest.TestCase):
         self.assertEqual(record['bm25']['recall@100'], 0.66667)
         # All cosines of q2 are 0: ties, by id from the last on, q3 e c b a.
         self.assertEqual(record['model']['recall@10'], 1)
+
+    def test_judged_documents_that_are_not_there(self):
+        """They count as not found, also where a query has no other.
+
+        q1 finds a (grade 2) first, and of grades 2, 3 and 1 two are of
+        documents that are not there: nDCG is 2 / (3 + 2 / log2 3 + 1 / 2),
+        recall and MAP a third, the reciprocal rank 1. q4 finds nothing. Of q3,
+        which finds b, a document that is judged irrelevant is not there.
+        """
+        with open(self.data / 'qrels' / 'test.tsv', 'a') as file:
+            file.write('q1\tx\t3\nq1\ty\t1\nq4\tx\t1\nq3\tx\t0\n')
+        task = retrieval.beir_task(self.data)
+        self.assertEqual(task.absent, 4)
+        self.assertEqual(task.size, 5)
+        record, printed, _ = run(
+            '--init=any', f'--data_dir={self.data}', f'--workdir={self.out}'
+        )
+        self.assertIn(
+            '4 queries, 5 documents\n4 judgements name documents that are not '
+            'there: they count as not found\n',
+            printed,
+        )
+        self.assertEqual(record['absent_judgements'], 4)
+        ideal = 3 + 2 / math.log2(3) + 1 / 2
+        wanted = {
+            'ndcg@10': (2 / ideal + 0 + 1 + 0) / 4,
+            'recall@10': (1 / 3 + 0 + 1 + 0) / 4,
+            'recall@100': (1 / 3 + 0 + 1 + 0) / 4,
+            'map': (1 / 3 + 0 + 1 + 0) / 4,
+            'mrr@10': (1 + 0 + 1 + 0) / 4,
+        }
+        self.assertEqual(
+            record['bm25'], {name: round(x, 5) for name, x in wanted.items()}
+        )
 
     def test_packed_files_and_the_seed(self):
         packed = write_folder(self.folder / 'packed' / 'tiny', packed=True)
@@ -303,18 +338,11 @@ class FolderTest(parameterized.TestCase):
             '{"_id": "q1", "text": ""}',
             "queries.jsonl, line 2: _id 'q1' is that of line 1",
         ),
-        ('corpus.jsonl', 1, '', "line 2: no document has the _id 'a'"),
         (
             'qrels/test.tsv',
             2,
             'q9\ta\t1',
             "test.tsv, line 2: no query has the _id 'q9'",
-        ),
-        (
-            'qrels/test.tsv',
-            3,
-            'q1\tz\t1',
-            "test.tsv, line 3: no document has the _id 'z'",
         ),
         ('qrels/test.tsv', 2, 'q1 a 1', 'line 2: expected query-id, corpus-id'),
         ('qrels/test.tsv', 2, 'q1\t0\ta\t1', 'line 2: expected query-id'),
@@ -354,6 +382,12 @@ class FolderTest(parameterized.TestCase):
         folder = write_folder(self.create_tempdir().full_path)
         (folder / name).write_text('')
         with self.assertRaisesRegex(ValueError, message):
+            retrieval.beir_task(folder)
+
+    def test_judgements_of_another_data_set(self):
+        folder = write_folder(self.create_tempdir().full_path)
+        (folder / 'qrels' / 'test.tsv').write_text('q1\tx\t1\nq2\ty\t1\n')
+        with self.assertRaisesRegex(ValueError, 'not of one data set'):
             retrieval.beir_task(folder)
 
     def test_a_cut_gz(self):

@@ -19,6 +19,9 @@ PUBLISHED = ['main\tx\t2012\t{}\t{}\t{}\t{}'.format(i, *row)
 GLUE = ['index\tsentence1\tsentence2\tscore'] + [
     f'{i}\t{a}\t{b}\t{score}' for i, (score, a, b) in enumerate(ROWS)
 ]
+SICK = ['pair_ID\tsentence_A\tsentence_B\trelatedness_score\tjudgment'] + [
+    f'{i}\t{a}\t{b}\t{score}\tNEUTRAL' for i, (score, a, b) in enumerate(ROWS)
+]
 
 
 def angles(texts):
@@ -38,8 +41,8 @@ class StsTest(parameterized.TestCase):
         path.write_text('\n'.join(lines) + '\n')
         return path
 
-    @parameterized.parameters([PUBLISHED], [GLUE])
-    def test_both_layouts(self, lines):
+    @parameterized.parameters([PUBLISHED], [GLUE], [SICK])
+    def test_all_layouts(self, lines):
         pairs = sts.read(self.file(lines))
         self.assertEqual(pairs.first, [a for _, a, _ in ROWS])
         self.assertEqual(pairs.second, [b for _, _, b in ROWS])
@@ -59,6 +62,8 @@ class StsTest(parameterized.TestCase):
         (['a\tb'], 'line 1: no score and two sentences'),
         (PUBLISHED[:2], '2 pairs: too few'),
         (['id\tsentence1\tsentence2', '0\ta\tb'], 'names no score'),
+        (['pair\tsentence_A', '0\ta'], 'no relatedness_score and sentence_B'),
+        (['a\tb\t3'], 'genre, file, .* sentence1 .* or relatedness_score'),
     )
     def test_complaints(self, lines, message):
         with self.assertRaisesRegex(ValueError, message):
@@ -67,6 +72,52 @@ class StsTest(parameterized.TestCase):
     def test_no_file(self):
         with self.assertRaisesRegex(FileNotFoundError, 'no such file'):
             sts.read(self.folder / 'nothing')
+        with self.assertRaisesRegex(FileNotFoundError, 'a folder without STS'):
+            sts.read(self.folder)
+
+    def part(self, name, pairs, scores):
+        """Two files of a folder."""
+        lines = ''.join(f'{a}\t{b}\n' for a, b in pairs)
+        (self.folder / f'STS.input.{name}.txt').write_text(lines)
+        lines = ''.join(f'{score}\n' for score in scores)
+        (self.folder / f'STS.gs.{name}.txt').write_text(lines)
+
+    def test_the_parts_of_a_folder(self):
+        """Angles 1, 20, 85 and 90 rank as people say in one part; of the
+        other, 2, 40 and 60, the last two are swapped: 1 - 6 * 2 / 24.
+
+        As one, 1 2 20 40 60 85 90 have the ranks 1 2 3 6 5 4 7 of people:
+        1 - 6 * (2^2 + 2^2) / (7 * 48).
+        """
+        self.part(
+            'one', [(0, 1), (0, 20), (9, 9), (10, 95), (0, 90)],
+            [5, 4, '', 3, 0],
+        )  # fmt: skip
+        self.part('two', [(0, 2), (0, 40), (0, 60)], [4.9, 1, 2])
+        (self.folder / 'STS.gs.ALL.txt').write_text('5\n')  # as STS12 has it
+        pairs = sts.read(self.folder)
+        self.assertEqual(pairs.parts, {'one': 4, 'two': 3})
+        self.assertEqual(pairs.second[2:5], ['95', '90', '2'])
+        found = sts.measure(pairs, sts.similarities(pairs, angles, 'cosine'))
+        values = {name: x['spearman'] for name, x in found['parts'].items()}
+        self.assertEqual(values, {'one': 100.0, 'two': 50.0})
+        self.assertEqual(found['pairs'], 7)
+        self.assertEqual(found['spearman'], 85.71)
+        self.assertEqual(found['mean'], 75.0)
+        self.assertEqual(found['weighted_mean'], 78.57)  # 550 / 7
+
+    @parameterized.parameters(
+        ([1, 2], 'STS.input.x.txt has 3 lines, STS.gs.x.txt has 2'),
+        ([1, 2, 'much'], "STS.gs.x.txt, line 3: 'much' is no score"),
+        ([1, 2, ''], 'STS.input.x.txt has 2 pairs'),
+        (None, 'STS.input.x.txt has no STS.gs.x.txt beside it'),
+    )
+    def test_a_part_is_not_whole(self, scores, message):
+        self.part('x', [('a', 'b')] * 3, scores or [])
+        if scores is None:
+            (self.folder / 'STS.gs.x.txt').unlink()
+        with self.assertRaisesRegex((FileNotFoundError, ValueError), message):
+            sts.read(self.folder)
 
     def test_the_command(self):
         texts = ['a cab', 'bees', 'a b', 'deaf', 'x y']
@@ -94,6 +145,11 @@ class StsTest(parameterized.TestCase):
         ranks = np.argsort(np.argsort(cosines))
         wanted = 100 - 600 * ((ranks - np.arange(5)) ** 2).sum() / (5 * 24)
         self.assertIn(f'"spearman": {wanted:.1f}', done.out)
+        low, high = done.result['interval']
+        self.assertIn(
+            f'all: Spearman {wanted:.2f} of 5 pairs (95 %: {low} to {high})',
+            done.out,
+        )
 
     def test_one_model(self):
         done = command.run(

@@ -1,44 +1,203 @@
-"""Commands of tasks/ and export/ as they are typed."""
+"""Every command as it is typed: what needs no model is said at once.
 
+All run in one process where nothing that takes seconds can be imported; each
+has a fork of it to itself, since flags are made when a command is imported.
+"""
+
+import ast
+import io
+import json
+import os
 import pathlib
+import re
+import runpy
 import subprocess
 import sys
 
 from absl.testing import absltest
 
+from infoword_tf.resolve import Choices, resolve
+
 ROOT = pathlib.Path(__file__).parent.parent.parent
+HEAVY = ('tensorflow', 'tensorflow_text', 'keras', 'tf_keras', 'jax', 'scipy',
+         'matplotlib', 'pandas', 'safetensors.tensorflow')  # fmt: skip
+# Flags of the trainer, and of what fine-tunes.
+TRAINER = ('init', 'workdir', 'learning_rate', 'batch_size', 'steps', 'seq_len',
+           'precision', 'mlm.transform')  # fmt: skip
+LABELLED = (*TRAINER, 'epochs', 'examples', 'seeds', 'label.pooler')
+
+
+class Forbid:
+    """An import hook that forbids what takes seconds."""
+
+    def find_spec(self, name, path=None, target=None):
+        del path, target
+        if name.split('.')[0] in HEAVY:
+            raise ModuleNotFoundError(f'{name} is forbidden here', name=name)
+
+
+def run_all():
+    """The other process: runs [module, flags] of standard input, each forked.
+
+    Prints a line of JSON for each: exit status, output, errors.
+    """
+    sys.meta_path.insert(0, Forbid())
+    # Once for all that follow.
+    import infoword_tf.data.corpora
+    import infoword_tf.resolve
+    import infoword_tf.training.record
+    del infoword_tf
+
+    for module, *arguments in json.load(sys.stdin):
+        sys.stdout.flush()
+        child = os.fork()
+        if child:
+            os.waitpid(child, 0)
+            continue
+        out, err, status = io.StringIO(), io.StringIO(), None
+        printing, sys.stdout, sys.stderr = sys.stdout, out, err
+        sys.argv = [module, *arguments]
+        try:
+            runpy.run_module(module, run_name='__main__', alter_sys=True)
+        except SystemExit as done:
+            status = done.code or 0
+        except BaseException as error:
+            err.write(f'{type(error).__name__}: {error}')
+        print(
+            json.dumps([status, out.getvalue(), err.getvalue()]),
+            file=printing, flush=True,
+        )  # fmt: skip
+        os._exit(0)
+
+
+def answers(typed, cwd):
+    """What each of [module, flags] came to: exit status, output, errors."""
+    done = subprocess.run(
+        [sys.executable, '-c',
+         'from tests.tasks import test_typed; test_typed.run_all()'],
+        cwd=cwd,
+        env={**os.environ, 'PYTHONPATH': str(ROOT)},
+        input=json.dumps(typed),
+        capture_output=True,
+        text=True,
+        check=True,
+    )  # fmt: skip
+    found = list(map(json.loads, done.stdout.splitlines()))
+    assert len(found) == len(typed), done.stderr
+    return found
+
+
+def commands():
+    """The modules that end with `commands.start(...)`."""
+    for folder in ('infoword_tf', 'tasks', 'export', 'benchmarks'):
+        for path in sorted((ROOT / folder).glob('*.py')):
+            last = ast.parse(path.read_text()).body[-1]
+            if isinstance(last, ast.If) and 'start(' in ast.unparse(last):
+                yield f'{folder}.{path.stem}'
 
 
 class TypedTest(absltest.TestCase):
-    def test_every_command_starts_and_complains(self):
-        """All that a process of its own tells; the rest is tested without."""
+    def test_help(self):
+        """Every flag that a command reads or passes on, and no failure."""
+        wanted = {
+            'infoword_tf.train': TRAINER,
+            'tasks.classify': (*LABELLED, 'train', 'dev', 'sweep'),
+            'tasks.distill': (*LABELLED, 'teacher', 'task', 'dev', 'version2'),
+            'tasks.figure1': (*LABELLED, 'inits', 'fractions'),
+            'tasks.glue': (*LABELLED, 'task', 'data_dir'),
+            'tasks.squad': (*LABELLED, 'train', 'version2', 'span.end'),
+            'tasks.sts': ('init', 'model', 'data', 'workdir'),
+            'infoword_tf.show': ('objectives', 'dim.one_mask'),
+            'benchmarks.finetune': ('init', 'tasks', 'seeds'),
+        }
+        modules = list(commands())
+        self.assertContainsSubset(wanted, modules)
+        self.assertGreater(len(modules), 25)
+        found = answers([[m, '--help'] for m in modules], ROOT)
+        for module, (status, out, err) in zip(modules, found, strict=True):
+            with self.subTest(module):
+                self.assertEqual((status, err), (0, ''))
+                shown = re.findall(r'^  --(?:\[no\])?([\w.]+): ', out, re.M)
+                self.assertContainsSubset(wanted.get(module, ()), shown)
+                self.assertNotEmpty(shown)
+                self.assertNoCommonElements(shown, ('verbosity', 'pdb'))
+
+    def test_complaints(self):
+        """What is missing is said before TensorFlow is imported."""
+        folder = pathlib.Path(self.create_tempdir().full_path)
+        (folder / 'empty').mkdir()
+        (folder / 'one.txt').write_text('One document alone, no other.\n' * 9)
+        for name in ('a', 'b'):
+            (folder / f'{name}.csv').write_text('text,label\nx,1\ny,0\n')
+        (folder / 'run').mkdir()
+        resolve(Choices()).config(100).write(folder / 'run')
+        table = '--train=a.csv --dev=b.csv'
+        no_run = 'error: nowhere has no config.json: it is not the workdir'
+        no_file = 'error: no.json: there is no such file'
+        embed = 'tasks.distill --task=embed --workdir=w'
         typed = {
-            'tasks.distill': ((), 'error: --teacher is missing'),
-            'tasks.lm': ((), 'error: --init is missing'),
-            'tasks.retrieval': ((), 'error: --workdir is missing'),
-            'tasks.squad': ((), 'error: --workdir is missing'),
-            'tasks.figure1': ((), 'error: --task is missing'),
-            'export.savedmodel': ((), 'error: --init is missing'),
-            'export.verify': ((), 'error: --model is missing'),
-            'export.compat': (('--python=/none',), 'error: --python=/none'),
-            'export.search': (('a query',), 'error: --model is missing'),
+            'infoword_tf.train': 'error: --workdir is missing',
+            'infoword_tf.train tiny': "error: 'tiny' is no flag",
+            'infoword_tf.train --stepps=3':
+                "FATAL Flags parsing error: Unknown command line flag 'stepps'",
+            'infoword_tf.train --workdir=w --objectives=berta':
+                "error: --objectives=berta: there is no row 'berta'",
+            'infoword_tf.train --workdir=w --corpus=text:no*':
+                'error: .*no\\*',
+            'infoword_tf.train --workdir=w --init=nowhere': no_run,
+            'infoword_tf.convert --source=empty --workdir=w':
+                'error: --source=empty has no config.json',
+            'infoword_tf.convert --init=nowhere --output=w': no_run,
+            'tasks.classify --workdir=w': 'error: --train is missing',
+            f'tasks.classify --workdir=w --init=nowhere {table}': no_run,
+            'tasks.classify --workdir=w --train=no.csv --dev=b.csv':
+                'error: no.csv',
+            f'tasks.classify --workdir=w {table}': 'error: --init is missing',
+            'tasks.distill': 'error: --teacher is missing',
+            f'tasks.distill --workdir=w --teacher=nowhere {table}': no_run,
+            f'{embed} --teacher=nowhere --corpus=pydocs': no_run,
+            f'{embed} --teacher=run --corpus=lines:one.txt':
+                'error: .*name held-out files with --heldout=GLOB',
+            f'{embed} --teacher=run --corpus=text:one.txt':
+                'error: --corpus=text:one.txt has no sentence for train',
+            'tasks.figure1': 'error: --task is missing',
+            'tasks.figure1 --task=rte --data_dir=empty --inits=a=nowhere '
+            '--workdir=w': no_run,
+            'tasks.glue --task=rte --data_dir=empty --workdir=w':
+                'error: .*empty',
+            'tasks.glue --task=rte --workdir=w --init=nowhere': no_run,
+            'tasks.lm': 'error: --init is missing',
+            'tasks.lm --init=nowhere --sample': no_run,
+            'tasks.lm --init=nowhere --corpus=text:one.txt --heldout=one.txt '
+            '--workdir=w': 'error: .*one.txt',
+            'tasks.retrieval': 'error: --workdir is missing',
+            'tasks.retrieval --init=x --data_dir=empty --workdir=w':
+                'error: empty is no BEIR folder',
+            'tasks.squad': 'error: --workdir is missing',
+            'tasks.squad --train=no.json --dev=no.json --workdir=w': no_file,
+            'tasks.sts --init=x --data=no.json --workdir=w':
+                'error: --data=no.json: there is no such file',
+            'tasks.words --init=x --data_dir=empty --workdir=w':
+                'error: --data_dir=empty holds no',
+            'export.savedmodel': 'error: --init is missing',
+            'export.savedmodel --init=nowhere --output=w': no_run,
+            'export.litert --init=nowhere --output=w': no_run,
+            'export.verify': 'error: --model is missing',
+            'export.verify --model=empty --init=run':
+                'error: --model=empty is no version of an export',
+            'export.compat --python=/none': 'error: --python=/none',
+            'export.search a query': 'error: --model is missing',
+            'export.search --model=empty --corpus=text:one.txt query':
+                'error: --model=empty is no version of an export',
         }
-        started = {
-            module: subprocess.Popen(
-                [sys.executable, '-m', module, *arguments],
-                cwd=ROOT,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE,
-                text=True,
-            )
-            for module, (arguments, _) in typed.items()
-        }
-        for module, process in started.items():
-            out, err = process.communicate()
-            self.assertEqual(process.returncode, 1, err)
-            self.assertStartsWith(err, typed[module][1])
-            self.assertLen(err.splitlines(), 1)
-            self.assertEqual(out, '')
+        found = answers([line.split() for line in typed], folder)
+        for line, (status, out, err) in zip(typed, found, strict=True):
+            with self.subTest(line):
+                self.assertEqual((status, out), (1, ''), err)
+                self.assertRegex(err, f'^{typed[line]}')
+                if err.startswith('error'):
+                    self.assertLen(err.splitlines(), 1)
+        self.assertFalse((folder / 'w').exists())
 
 
 if __name__ == '__main__':

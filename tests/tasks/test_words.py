@@ -48,6 +48,7 @@ class WordsTest(parameterized.TestCase):
             found,
             {
                 'spearman': 100.0,
+                'interval': [-69.2, 100.0],
                 'used': 4,
                 'left_out': 1,
                 'unknown_words': 1,
@@ -96,7 +97,10 @@ class WordsTest(parameterized.TestCase):
             f'--word2vec={self.folder / "again.txt"}',
         )  # fmt: skip
         self.assertEqual(done.status, 0, done.err)
-        self.assertIn('pairs: Spearman 100.00 of 4; 1 left out', done.out)
+        self.assertIn(
+            'pairs: Spearman 100.00 of 4 pairs (95 %: -69.2 to 100.0); 1 left',
+            done.out,
+        )
         self.assertEqual(done.result['tests']['pairs']['unknown_words'], 1)
         self.assertTrue((self.folder / 'out' / 'metrics.json').exists())
         again = wordvectors.read(self.folder / 'again.txt')
