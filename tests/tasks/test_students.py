@@ -96,19 +96,25 @@ class KeptTest(absltest.TestCase):
         settings = {'label.classes': len(LABELS), 'label.bilstm': True}
         self.check_outputs(make('bilstm', settings=settings))
 
-    def check_outputs(self, folder):
+    def test_a_table(self):
+        """Training reads rows of several texts, `classify` each alone."""
+        self.check_outputs(make('table', encoder='lookup'), layers=())
+
+    def check_outputs(self, folder, layers=(1, 3)):
         one = teacher.Teacher(str(folder), TASK)
         texts, examples = examples_of(one.loaded)
-        scores, states = one.outputs(examples, (1, 3))
+        scores, states = one.outputs(examples, layers)
         self.assertEqual(scores.dtype, np.float32)
         self.assertEqual(states.dtype, np.float16)
-        self.assertEqual(states.shape, (50, 1, 2, 64))
+        self.assertEqual(states.shape, (50, 1, len(layers), 64))
         loaded = infoword_tf.load(folder)
+        said = loaded.classify(texts)
         np.testing.assert_allclose(
-            special.softmax(scores, axis=1), loaded.classify(texts), atol=1e-5
+            special.softmax(scores, axis=1), said, atol=1e-5
         )
+        self.assertGreater(np.ptp(said, axis=0).max(), 1e-3)
         ids, lengths, _ = loaded.laid_out(texts, None, 24)
-        for i, layer in enumerate((1, 3)):
+        for i, layer in enumerate(layers):
             wanted = loaded.states(ids, lengths, [layer]).numpy()[:, 0]
             wanted /= np.linalg.norm(wanted, axis=1, keepdims=True)
             np.testing.assert_allclose(states[:, 0, i], wanted, atol=3e-4)
