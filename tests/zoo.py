@@ -335,16 +335,19 @@ LESSONS: dict[str, Case] = {
         'embed:1,embed_distance:1',
         layers=2,
     ),
-    'gpt': Case('gpt'),
     'relative': Case(
-        'plm:1,label:1,score:1,span:1,soft:1,soft_score:1,soft_span:1,'
-        'patience:1,embed:1,embed_distance:1',
+        'label:1,score:1,span:1,soft:1,soft_score:1,soft_span:1,patience:1,'
+        'embed:1,embed_distance:1',
         encoder='relative',
         layers=2,
     ),
+    'rnn': Case('label:1,score:1', encoder='rnn'),
+    'elmo': Case('label:1,score:1', encoder='elmo'),
+    'gpt': Case('gpt'),
     'transformer_xl': Case('transformer_xl', encoder='relative'),
-    'rnn': Case('rnn_lm:1,label:1,score:1', encoder='rnn'),
-    'elmo': Case('elmo:1,label:1,score:1', encoder='elmo'),
+    'plm': Case('plm', encoder='relative'),
+    'rnn_lm': Case('rnn_lm', encoder='rnn'),
+    'neighbours': Case('elmo', encoder='elmo'),
 }
 
 
