@@ -120,7 +120,9 @@ class Model:
                 objective.build()
             self.objectives[row] = objective
             self.weights[row] = entry.weight
-            self.reads[row] = TABLE[row].reads(entry.settings)
+            self.reads[row] = TABLE[row].reads(
+                entry.settings, self.encoder.contextual
+            )
         for row, objective in self.objectives.items():
             if head := TABLE[row].head:
                 objective.score_with(self.objectives[head])

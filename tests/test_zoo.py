@@ -26,6 +26,12 @@ class CompleteTest(absltest.TestCase):
             if case.objectives not in SUMS
         }
         self.assertContainsSubset(wanted, listed)
+        learned = {
+            (row, case.encoder)
+            for case in zoo.LESSONS.values()
+            for row in case.rows
+        }
+        self.assertEqual(wanted, learned)
 
     def test_every_sum_that_has_a_name(self):
         """One that is another name of a row is that row's case."""

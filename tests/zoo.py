@@ -1,7 +1,11 @@
 """The one list that guarantees run over: every row and sum, tiny.
 
-A test of something that is promised for every row loops over `CASES`.
-test_zoo.py fails when the table or the encoders have one that is not here.
+A test of something that is promised for every row loops over `CASES`, and one
+of what rows learn over `LESSONS`. test_zoo.py fails when the table or the
+encoders have one that is not here.
+
+Text is random. With `kinds` above 1 each text is of one kind, and its pieces
+say which: no other kind has them.
 
 Glossary of shapes: B sequences, L tokens drawn, T = L + 2, V vocabulary.
 """
@@ -316,12 +320,48 @@ CASES: dict[str, Case] = {
     'infoword_ict': Case('bert_nce:1,dim:0.8,ict:1', masking='spans'),
 }
 
+# Every row over every encoder that it allows: a sum learns in one graph.
+KINDS = 4
+LESSONS: dict[str, Case] = {
+    'lookup': Case(
+        'skip_gram:1,cbow:1,ict:1,label:1,score:1,soft:1,soft_score:1,'
+        'embed:1,embed_distance:1',
+        encoder='lookup',
+    ),
+    'masked': Case('mlm:1,bert_nce:1,dim:1,nsp:1,ict:1', masking='spans'),
+    'nsp_nce': Case('nsp_nce'),
+    'transformer': Case(
+        'label:1,score:1,span:1,soft:1,soft_score:1,soft_span:1,patience:1,'
+        'embed:1,embed_distance:1',
+        layers=2,
+    ),
+    'relative': Case(
+        'label:1,score:1,span:1,soft:1,soft_score:1,soft_span:1,patience:1,'
+        'embed:1,embed_distance:1',
+        encoder='relative',
+        layers=2,
+    ),
+    'rnn': Case('label:1,score:1', encoder='rnn'),
+    'elmo': Case('label:1,score:1', encoder='elmo'),
+    'gpt': Case('gpt'),
+    'transformer_xl': Case('transformer_xl', encoder='relative'),
+    'plm': Case('plm', encoder='relative'),
+    'rnn_lm': Case('rnn_lm', encoder='rnn'),
+    'neighbours': Case('elmo', encoder='elmo'),
+}
+
 
 def config(
     name: str, rate: float = 0.1, precision: str = 'float32'
 ) -> Config:
     """What config.json would hold for a case, with a tiny encoder."""
-    case = CASES[name]
+    return config_of(CASES[name], rate, precision)
+
+
+def config_of(
+    case: Case, rate: float = 0.1, precision: str = 'float32'
+) -> Config:
+    """The same of a case that has no name."""
     found = case.resolved.config(V, precision=precision)
     arguments = {**ENCODERS[case.encoder], 'rate': rate}
     if case.encoder != 'lookup':
@@ -370,11 +410,30 @@ def frequencies() -> np.ndarray:
     return p / p.sum()
 
 
-def statistics() -> Statistics:
+def drawn(
+    random: np.random.Generator, shape: Any, kind: Any = 0, kinds: int = 1
+) -> np.ndarray:
+    """Random pieces, int32, of texts of some kind of so many."""
+    ids = random.choice(V, size=shape, p=frequencies()).astype(np.int32)
+    return of_kind(ids, kind, kinds)
+
+
+def of_kind(ids: np.ndarray, kind: Any, kinds: int) -> np.ndarray:
+    """Pieces as a text of that kind has them, as many as one of any other."""
+    if kinds == 1:
+        return ids
+    number = np.maximum(ids - FIRST, 0) % ((V - FIRST) // kinds)
+    return (FIRST + kinds * number + kind).astype(np.int32)
+
+
+def statistics(kinds: int = 1) -> Statistics:
     """Of a text whose pieces are as frequent as that."""
-    counts = 10_000 * frequencies()
-    classes = np.array([3.0, 5.0])
-    answers = np.arange(2.0 * (BINS + 1))
+    counts = np.zeros(V)
+    for kind in range(kinds):
+        pieces = of_kind(np.arange(V), kind, kinds)
+        np.add.at(counts, pieces, 10_000 * frequencies() / kinds)
+    classes = np.array([3.0, 5.0] if kinds == 1 else [4.0, 4.0])
+    answers = np.arange(2.0 * (BINS + 1)) ** (kinds == 1)
     own = {
         'label': Statistics(classes, classes),
         'soft': Statistics(classes, classes),
@@ -383,11 +442,13 @@ def statistics() -> Statistics:
     return Statistics(counts, counts, own=own)
 
 
-def make_windows(batch: int = 8, seed: int = 0) -> Windows:
+def make_windows(
+    batch: int = 8, seed: int = 0, kinds: int = 1
+) -> Windows:
     """Random text [B, L]; the first row has the end of a document in it."""
     random = np.random.default_rng(seed)
     shape = (batch, T - 2)
-    ids = random.choice(V, size=shape, p=frequencies()).astype(np.int32)
+    ids = drawn(random, shape, np.arange(batch)[:, None] % kinds, kinds)
     word_starts = random.random(shape) < 0.7
     word_starts[:, 0] = True
     separators = np.zeros(shape, bool)
@@ -398,14 +459,16 @@ def make_windows(batch: int = 8, seed: int = 0) -> Windows:
     )
 
 
-def make_documents(batch: int = 8, seed: int = 0) -> Documents:
+def make_documents(
+    batch: int = 8, seed: int = 0, kinds: int = 1
+) -> Documents:
     """Random documents of two to five sentences, some of them cut.
 
     Their passages share rows, which two replicas do not divide.
     """
     random = np.random.default_rng(seed)
     shape = (batch, T - 2)
-    ids = random.choice(V, size=shape, p=frequencies()).astype(np.int32)
+    ids = drawn(random, shape, np.arange(batch)[:, None] % kinds, kinds)
     lengths = random.integers(12, T - 1, batch).astype(np.int32)
     starts = np.zeros(shape, bool)
     starts[:, [0, 5]] = True
@@ -415,14 +478,14 @@ def make_documents(batch: int = 8, seed: int = 0) -> Documents:
 
 
 def make_store(
-    seed: int = 0, documents: int = 60, longest: int = 25
+    seed: int = 0, documents: int = 60, longest: int = 25, kinds: int = 1
 ) -> Store:
     """Random documents of one to six sentences, of 1 to 25 pieces each."""
     random = np.random.default_rng([seed, 1])
     ids, flags, begins = [], [], [0]
-    for _ in range(documents):
+    for number in range(documents):
         for size in random.integers(1, longest + 1, random.integers(1, 7)):
-            ids += random.choice(V, size, p=frequencies()).tolist()
+            ids += drawn(random, size, number % kinds, kinds).tolist()
             begin = [WORD_START | SENTENCE_START]
             flags += begin + [
                 WORD_START * int(x < 0.7) for x in random.random(size - 1)
@@ -441,23 +504,30 @@ def make_store(
 
 
 def make_pairs(
-    batch: int = 8, seed: int = 0, packed: bool = False
+    batch: int = 8, seed: int = 0, packed: bool = False, kinds: int = 1
 ) -> Pairs:
     """Pairs of random documents, some of them not consecutive.
 
     Those that share rows are short enough to do so.
     """
-    store = make_store(seed, longest=7 if packed else 25)
+    store = make_store(seed, longest=7 if packed else 25, kinds=kinds)
     return PairSource(store, T - 2, batch, seed, packed).batch(0)
 
 
-def make_next_pairs(batch: int = 8, seed: int = 0) -> Pairs:
+def make_next_pairs(
+    batch: int = 8, seed: int = 0, kinds: int = 1
+) -> Pairs:
     """Pairs of random documents, each with three negatives."""
-    return NextPairSource(make_store(seed), T - 2, batch, seed).batch(0)
+    store = make_store(seed, kinds=kinds)
+    return NextPairSource(store, T - 2, batch, seed).batch(0)
 
 
 def make_examples(
-    batch: int = 8, seed: int = 0, texts: int = 1, width: int = 16
+    batch: int = 8,
+    seed: int = 0,
+    texts: int = 1,
+    width: int = 16,
+    kinds: int = 1,
 ) -> Labelled:
     """Random examples of as many texts, for every row that reads some.
 
@@ -465,7 +535,8 @@ def make_examples(
     They share rows, which two replicas do not divide.
     """
     random = np.random.default_rng(seed)
-    sizes = random.integers(4, T // 3 // texts, batch * texts)
+    # Of kinds something is left beside an answer.
+    sizes = random.integers(4 + (kinds > 1), T // 3 // texts, batch * texts)
     ids = random.choice(V, size=sizes.sum(), p=frequencies()).astype(np.int32)
     begins = np.concatenate([[0], np.cumsum(sizes)])
     ids[begins[:-1]] = CLS
@@ -499,16 +570,57 @@ def make_examples(
             ),
         },
     )
+    if kinds > 1:
+        examples = by_kind(examples, kinds)
     order = np.arange(-(-batch // 3) * 3)
     slots = np.where(order < batch, order, -1).reshape(-1, 3)
     return examples.batch(np.arange(batch), slots, T)
 
 
+def by_kind(examples: Examples, kinds: int) -> Examples:
+    """Examples of one text whose kind says all: classes, numbers, vectors.
+
+    Of each two kinds one says the opposite of the other. An answer stands
+    where two pieces do that are nowhere else. [CLS] stands at both ends, and
+    the last one sums the text up, so that causal encoders have read it.
+    """
+    kind = np.arange(examples.size) % kinds
+    begins, sizes = examples.begins[:-1], examples.sizes
+    ids = of_kind(examples.ids, np.repeat(kind, sizes), kinds)
+    ids[begins] = ids[begins + sizes - 1] = CLS
+    first = np.minimum(examples.targets['span'][:, 0], sizes - 4)
+    marked = np.stack([begins + first, begins + first + 1])
+    ids[marked] = [[V - 2], [V - 1]]
+    places = np.zeros((len(ids), 2), np.float16)
+    places[marked, [[0], [1]]] = 40.0
+    said = (2 * (kind % 2) - 1).astype(np.float32)
+    vectors = said[:, None] * examples.targets['embed'][kind // 2]
+    return examples._replace(
+        ids=ids,
+        places=(sizes - 1).astype(np.int32),
+        targets={
+            'label': (kind % 2).astype(np.int32),
+            'score': said,
+            'span': np.stack([first, first + 1, sizes - 1], axis=1),
+            'soft': said[:, None] * np.float32([-3, 3]),
+            'soft_score': said,
+            'patience': vectors[:, None, None].astype(np.float16),
+            'embed': vectors,
+            'embed_distance': vectors,
+        },
+        of_tokens={'soft_span': places},
+    )
+
+
 def make_words(
-    batch: int = 8, seed: int = 0, length: int = T, **settings: Any
+    batch: int = 8,
+    seed: int = 0,
+    length: int = T,
+    kinds: int = 1,
+    **settings: Any,
 ) -> Words:
     """What is left of random documents, in rows of T."""
-    store = make_store(seed, documents=20 * batch)
+    store = make_store(seed, documents=20 * batch, kinds=kinds)
     return WordSource(store, length, batch, seed, **settings).batch(0)
 
 
@@ -518,12 +630,13 @@ def make_streams(
     length: int = T,
     advance: int | None = None,
     both_directions: bool = False,
+    kinds: int = 1,
 ) -> Streams:
     """Random text [B, n] that a row of streams reads in some way."""
     del advance
     random = np.random.default_rng(seed)
     shape = (batch, length + 1)
-    ids = random.choice(V, size=shape, p=frequencies()).astype(np.int32)
+    ids = drawn(random, shape, np.arange(batch)[:, None] % kinds, kinds)
     word_starts = random.random(shape) < 0.7
     separators = np.zeros(shape, bool)
     separators[0, 5] = True
@@ -568,7 +681,7 @@ class Text(NamedTuple):
 
 
 def views_of(
-    resolved: Resolved, batch: int = 8, seed: int = 0
+    resolved: Resolved, batch: int = 8, seed: int = 0, kinds: int = 1
 ) -> dict[str, views.View]:
     """The views that rows share, NumPy."""
     make = {
@@ -595,7 +708,8 @@ def views_of(
         if reading.labelled:
             how['texts'] = 1 + several
             how['width'] = wide or 16
-        sources[reading] = Text(make[reading.source](batch, seed, **how))
+        text = make[reading.source](batch, seed, kinds=kinds, **how)
+        sources[reading] = Text(text)
     return Batches(sources, resolved.plan, SPECIALS, seed).views(0)
 
 

@@ -399,7 +399,7 @@ class Loaded:
         second: Tensor | None = None,
         row: str = 'label',
     ) -> Tensor:
-        """What a row makes of the state that sums a text up; graph or eager.
+        """What a row makes of what sums a text up; graph or eager.
 
         Args:
             ids, lengths, second: as in `states`.
@@ -413,7 +413,7 @@ class Loaded:
         """
         head = self._head(row)
         place = None
-        if head.bilstm is None:
+        if not self.model.reads[row]['examples'].everywhere:
             place = self._last(lengths)
             place = ops.zeros_like(place) if self.layout.first else place
         every = head.mix is not None

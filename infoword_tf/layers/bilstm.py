@@ -13,6 +13,7 @@ import keras
 from keras import ops
 
 from infoword_tf.layers.block import take
+from infoword_tf.layers.pooling import of_texts
 from infoword_tf.layers.recurrent import Recurrent, begins_anew
 
 Tensor = Any
@@ -57,10 +58,7 @@ class BiLstm(keras.layers.Layer):
         x = ops.cast(x, self.compute_dtype)
         left, _ = self.left(x, None, begins_anew(block_ids), key)
         right, _ = self.right(x, None, begins_anew(block_ids, True), key)
-        own = ops.equal(
-            block_ids[:, None], ops.arange(texts, dtype='int32')[:, None]
-        )
-        own = ops.cast(own, 'int32')  # [R, P, T]
+        own = ops.cast(of_texts(block_ids, texts), 'int32')  # [R, P, T]
         first = ops.argmax(own, axis=-1)
         last = first + ops.maximum(ops.sum(own, axis=-1), 1) - 1
         ends = [take(left, last), take(right, ops.cast(first, 'int32'))]

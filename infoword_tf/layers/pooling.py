@@ -2,7 +2,8 @@
 
 Means cover [CLS] and [SEP]; padding never counts.
 
-Glossary of shapes: B texts, T tokens, D width, V vocabulary.
+Glossary of shapes: B texts or rows, J texts of a row, T tokens, D width,
+V vocabulary.
 """
 
 from typing import Any
@@ -36,6 +37,20 @@ def rarity(counts: np.ndarray) -> np.ndarray:
     return -np.log1p(p / COMMON).astype(np.float32)
 
 
+def of_texts(block_ids: Tensor, texts: int) -> Tensor:
+    """Which tokens of a row are of each of its texts.
+
+    Args:
+        block_ids: [B, T] int32: 0 to J - 1 by text, others are padding.
+        texts: J.
+
+    Returns:
+        [B, J, T] bool.
+    """
+    number = ops.arange(texts, dtype='int32')[:, None]
+    return ops.equal(block_ids[:, None], number)
+
+
 def pool(
     states: Tensor,
     real: Tensor,
@@ -52,14 +67,15 @@ def pool(
         prior: [B, T] float32, added to w . h where there is a kernel.
 
     Returns:
-        [B, D] float32, or [B J, D].
+        [B, D] float32, or [B J, D]; the mean of no token is 0.
     """
     if len(real.shape) == 2:
         real = real[:, None]
     states = ops.cast(states, 'float32')
     if kernel is None:
         weights = ops.cast(real, 'float32')
-        weights = weights / ops.sum(weights, axis=-1, keepdims=True)
+        total = ops.sum(weights, axis=-1, keepdims=True)
+        weights = weights / ops.maximum(total, 1.0)
     else:
         scores = ops.squeeze(ops.matmul(states, kernel[:, None]), -1)
         if prior is not None:

@@ -20,7 +20,7 @@ from typing import Any
 
 from keras import ops
 
-from infoword_tf.layers.pooling import unit
+from infoword_tf.layers.pooling import of_texts, pool, unit
 from infoword_tf.objectives import infonce
 from infoword_tf.objectives.distill import Projected
 from infoword_tf.objectives.label import VIEW, flat
@@ -50,8 +50,7 @@ def pooled(states: Tensor, view: View, texts: int, pooling: str) -> Tensor:
         [N, D] float32, 0 for a slot without a text.
     """
     block_ids = view.block_ids
-    number = ops.arange(texts, dtype='int32')[:, None]
-    counted = ops.equal(block_ids[:, None], number)  # [R, J, T]
+    counted = of_texts(block_ids, texts)  # [R, J, T]
     if pooling == CLS:
         first = ops.equal(view.positions, 0)
         counted = ops.logical_and(counted, first[:, None])
@@ -59,10 +58,7 @@ def pooled(states: Tensor, view: View, texts: int, pooling: str) -> Tensor:
         following = ops.pad(block_ids[:, 1:], [[0, 0], [0, 1]], 'constant', -1)
         last = ops.not_equal(block_ids, following)
         counted = ops.logical_and(counted, last[:, None])
-    weights = ops.cast(counted, 'float32')
-    total = ops.sum(weights, axis=-1, keepdims=True)
-    weights = weights / ops.maximum(total, 1.0)
-    return flat(ops.matmul(weights, ops.cast(states, 'float32')))
+    return pool(states, counted)
 
 
 class Taught(Projected):

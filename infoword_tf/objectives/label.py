@@ -5,7 +5,9 @@
     score  text, or two  a number   -(w . g_omega(a) - b)^2    none: regression
 
 g_omega(a) is the state that sums a text up (Kong et al. 2019, §5.2; Devlin et
-al. 2019, §4.1), with BERT's dense layer over it where `pooler` asks for one.
+al. 2019, §4.1), with BERT's dense layer over it where `pooler` asks for one. An
+encoder that is not `contextual` has no such state: of `lookup` it is the mean
+over the text's tokens, [CLS] and [SEP] among them, as `encode` pools.
 Cross-entropy over the classes is Eq. 1, so
 
     I(text, label) >= H(label) - cross-entropy,
@@ -31,6 +33,7 @@ from infoword_tf.layers import block, dropout
 from infoword_tf.layers.bilstm import BiLstm
 from infoword_tf.layers.dense import ACTIVATIONS
 from infoword_tf.layers.mix import Mix
+from infoword_tf.layers.pooling import of_texts, pool
 from infoword_tf.objectives import infonce
 from infoword_tf.objectives.objective import Batch, Objective
 from infoword_tf.objectives.settings import NO_POOLER
@@ -115,23 +118,27 @@ class Head(Objective):
         states: Tensor,
         layers: list[Tensor] | None,
         block_ids: Tensor,
-        texts: int | None,
+        texts: int,
         key: Tensor | None = None,
     ) -> Tensor:
         """One state for each text: [R, P, D], or 2 D of a BiLSTM.
 
         Args:
-            states: [R, T, D] where a BiLSTM reads them, else [R, P, D].
+            states: [R, T, D] where all are read (`Reads.everywhere`), else
+                [R, P, D].
             layers: the same of all layers, for a head that mixes them.
             block_ids: [R, T] int32, 0 to P - 1 by text, others are padding.
-            texts: P, which a BiLSTM must know.
+            texts: P.
             key: [2] uint32 of training, None for inference.
         """
         if self.mix is not None:
             states = self.mix(layers)
-        if self.bilstm is None:
+        if self.bilstm is not None:
+            return self.bilstm(states, block_ids, texts=texts, key=key)
+        if self.encoder.contextual:
             return states
-        return self.bilstm(states, block_ids, texts=texts, key=key)
+        found = pool(states, of_texts(block_ids, texts))
+        return ops.reshape(found, (-1, texts, states.shape[-1]))
 
     def scored(self, batch: Batch) -> Tensor:
         """[N, K, C] float32 of every slot of the view; of both ways K is 1."""
@@ -140,9 +147,7 @@ class Head(Objective):
             key = dropout.fold_in(key, batch.replicas.id)
         view = batch.views[VIEW]
         slots = view.weights[self.row].shape[1]
-        texts = None
-        if self.bilstm is not None:
-            texts = view.places[self.row].shape[1]
+        texts = view.places[self.row].shape[1]
         states = self.summed(
             batch.states(VIEW),
             batch.layers(VIEW),
@@ -150,8 +155,7 @@ class Head(Objective):
             texts,
             batch.fused,
         )
-        texts = states.shape[1] // slots
-        states = ops.reshape(states, (-1, texts, states.shape[-1]))
+        states = ops.reshape(states, (-1, texts // slots, states.shape[-1]))
         return self.class_scores(states, key)
 
     def by_slot(self, batch: Batch, said: Tensor) -> dict[str, Tensor]:

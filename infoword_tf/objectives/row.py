@@ -123,8 +123,16 @@ class Row:
     )
     head: str | None = None
 
-    def reads(self, settings: Mapping[str, Any]) -> dict[str, Reads]:
-        """Its views with these settings, by name."""
+    def reads(
+        self, settings: Mapping[str, Any], contextual: bool = True
+    ) -> dict[str, Reads]:
+        """Its views with these settings, by name.
+
+        Args:
+            settings: of the row.
+            contextual: whether the encoder is. Of one that is not no state
+                sums a text up: who wants that one gets those of all tokens.
+        """
 
         def holds(condition: tuple[str, Any]) -> bool:
             name, value = condition
@@ -136,6 +144,8 @@ class Row:
                 reads = reads._replace(layers=holds(reads.layers))
             if isinstance(reads.everywhere, tuple):
                 reads = reads._replace(everywhere=holds(reads.everywhere))
+            if reads.states == 'example' and not contextual:
+                reads = reads._replace(everywhere=True)
             if reads.when is None or holds(reads.when):
                 found[view] = reads
         return found

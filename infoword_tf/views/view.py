@@ -159,6 +159,7 @@ class Reads(NamedTuple):
             value) with which it wants all.
         everywhere: whether it wants the states of all tokens, not of its
             places alone; or the (setting of the row, its value) with which.
+            Of an encoder that is not contextual 'example' is all tokens.
         passes: how often each encodes it, each time with other dropout.
         source: the one name in SOURCES that it can use; None: any.
         masking: the one name in MASKINGS that it can use; None: any.

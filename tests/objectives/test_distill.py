@@ -81,7 +81,7 @@ class MapsTest(parameterized.TestCase):
 
 def encoder_of(width, depth=2):
     return types.SimpleNamespace(
-        width=width, depth=depth, arguments={'rate': 0.0}
+        width=width, depth=depth, arguments={'rate': 0.0}, contextual=True
     )
 
 
@@ -91,6 +91,7 @@ def batch_of(row, targets, own=None, **encoded):
     view = View(
         ids=np.zeros((1, 8), np.int32),
         sequences=np.arange(count, dtype=np.int32)[None],
+        places={row: np.zeros((1, count), np.int32)},
         targets={row: targets},
         weights={row: np.ones((1, count), np.float32)},
     )

@@ -1,7 +1,7 @@
 """Rows whose b people gave, against NumPy; where their axis begins and ends.
 
-Glossary of shapes: R rows, J examples of a row, K texts of each, D width,
-C classes, L layers.
+Glossary of shapes: R rows, J examples of a row, K texts of each, T tokens,
+D width, C classes, L layers.
 """
 
 import math
@@ -32,10 +32,10 @@ ACTIVATIONS = {
 }
 
 
-def make(kind, rate=0.0, depth=2, **settings):
+def make(kind, rate=0.0, depth=2, contextual=True, **settings):
     """A head over D-wide states, all weights drawn."""
     encoder = types.SimpleNamespace(
-        width=D, depth=depth, arguments={'rate': rate}
+        width=D, depth=depth, arguments={'rate': rate}, contextual=contextual
     )
     row = {Labels: 'label', Scores: 'score'}[kind]
     if kind is Labels:
@@ -53,12 +53,21 @@ def weights_of(head):
     return {w.path.split('/')[-1]: w.numpy() for w in head.weights}
 
 
-def batch_of(row, states, targets, weights, key=None, layers=None, **more):
-    """What a head gets; states [R, J K, D], targets and weights [R, J]."""
+def batch_of(
+    row, states, targets, weights, key=None, layers=None, block_ids=None,
+    texts=None, **more,
+):  # fmt: skip
+    """What a head gets; states [R, J K, D], targets and weights [R, J].
+
+    Or states [R, T, D] of all tokens, block_ids [R, T] and J K as `texts`.
+    """
     rows, slots = np.shape(targets)
+    places = np.zeros((rows, texts or states.shape[1]), np.int32)
     view = View(
         ids=np.zeros((rows, 8), np.int32),
         sequences=np.arange(rows * slots, dtype=np.int32).reshape(rows, slots),
+        block_ids=block_ids,
+        places={row: places},
         targets={row: np.asarray(targets)},
         weights={row: np.asarray(weights, np.float32)},
     )
@@ -184,6 +193,51 @@ class LabelTest(Case):
             weight.assign(np.zeros(weight.shape))
         outcome = head.score(batch_of('label', *drawn()), None)
         self.assertEqual(float(outcome.accuracy), 0)
+
+
+class BagTest(Case):
+    """Over an encoder whose states know their own piece alone."""
+
+    @parameterized.parameters(
+        ('label', Labels, 1, {}),
+        ('label', Labels, 2, {'texts': 'both_ways', 'pooler': 'tanh'}),
+        ('label', Labels, C, {'texts': 'choices', 'mix': True}),
+        ('score', Scores, 1, {'mix': True, 'pooler': 'gelu'}),
+    )
+    def test_a_text_is_the_mean_of_its_tokens(self, row, kind, count, settings):
+        """Of no other text of its row, and of no padding."""
+        head = make(kind, depth=0, contextual=False, **settings)
+        has = weights_of(head)
+        _, targets, weights = drawn(texts=count)
+        targets = targets.astype('int32' if row == 'label' else 'float32')
+        random = np.random.default_rng(4)
+        sizes = random.integers(1, 5, (R, J * count))
+        sizes[np.repeat(weights == 0, count, axis=1)] = 0
+        block_ids = np.full((R, sizes.sum(axis=1).max() + 3), J * count)
+        for own, size in zip(block_ids, sizes, strict=True):
+            own[: size.sum()] = np.repeat(np.arange(J * count), size)
+        states = random.standard_normal((*block_ids.shape, D))
+        states = states.astype(np.float32)
+        x = np.zeros((R, J * count, D))
+        for i, number in np.argwhere(sizes > 0):
+            x[i, number] = states[i, block_ids[i] == number].mean(axis=0)
+        x = x * has.get('gamma', 1.0)
+        if 'pooler' in settings:
+            x = x @ has['pooler_kernel'] + has['pooler_bias']
+            x = ACTIVATIONS[settings['pooler']](x)
+        scores = x @ has['kernel'] + has['bias']
+        scores = scores.reshape(R, J, count, -1)
+        both = settings.get('texts') != 'choices'
+        scores = scores.sum(axis=2) if both else scores[..., 0]
+        outcome = head.score(
+            batch_of(
+                row, states, targets, weights, layers=[states],
+                block_ids=block_ids.astype(np.int32), texts=J * count,
+            ),
+            None,
+        )  # fmt: skip
+        found = outcome.predictions['scores'].numpy().reshape(scores.shape)
+        np.testing.assert_allclose(found, scores, atol=1e-5)
 
 
 class ZeroTest(Case):
@@ -323,6 +377,8 @@ class MixTest(Case):
         reads = TABLE[row].reads({'mix': mix, 'bilstm': bilstm})['examples']
         self.assertEqual(reads.layers, mix)
         self.assertEqual(reads.everywhere, bilstm)
+        bag = TABLE[row].reads({'mix': mix, 'bilstm': bilstm}, False)
+        self.assertEqual(bag['examples'], reads._replace(everywhere=True))
 
 
 class DropoutTest(Case):

@@ -109,22 +109,32 @@ class KeptTest(parameterized.TestCase):
         ('a_number', 'score', {'texts': 'both_ways'}),
         ('all_states', 'label', {'texts': 'both_ways', 'bilstm': True}),
         ('choices', 'label', {'texts': 'choices'}),
+        # Training reads rows of several texts, `classify` each alone.
+        ('a_table', 'label', {'texts': 'both_ways'}, 'lookup'),
     )
-    def test_scores_and_states_are_those_of_the_model(self, row, settings):
+    def test_scores_and_states_are_those_of_the_model(
+        self, row, settings, encoder='transformer'
+    ):
         self.enterContext(eagerly(bool(settings)))  # graphs take seconds
         folder, way = TEACHER, settings.get('texts', 'joined')
+        layers = () if encoder == 'lookup' else (1, 3)
         if settings:
             named = {f'{row}.{name}': x for name, x in settings.items()}
-            folder = make(f'{row}_{way}', rows=(row,), settings=named)
+            folder = make(
+                f'{row}_{way}_{encoder}',
+                rows=(row,),
+                settings=named,
+                encoder=encoder,
+            )
         labels = LABELS if row == 'label' else ()
         task = finetune.Task('classify', ('accuracy',), labels)
         one, texts = teacher.Teacher(str(folder), task), texts_of(way)
         targets = {row: np.zeros(24, np.int32)}
         examples, _ = lay_out(one.loaded, texts, 24, targets)
-        scores, states = one.outputs(examples, (1, 3))
+        scores, states = one.outputs(examples, layers)
         self.assertEqual(scores.dtype, np.float32)
         self.assertEqual(states.dtype, np.float16)
-        self.assertEqual(states.shape, (24, len(texts), 2, 64))
+        self.assertEqual(states.shape, (24, len(texts), len(layers), 64))
         loaded = infoword_tf.load(folder)
         first, second = texts[0]
         if row == 'score':
@@ -137,7 +147,7 @@ class KeptTest(parameterized.TestCase):
         np.testing.assert_allclose(found, wanted, atol=1e-5)
         for k, (first, second) in enumerate(texts):
             ids, lengths, where = loaded.laid_out(first, second, 24)
-            for i, layer in enumerate((1, 3)):
+            for i, layer in enumerate(layers):
                 wanted = loaded.states(ids, lengths, [layer], second=where)
                 wanted = wanted.numpy()[:, 0]
                 wanted /= np.linalg.norm(wanted, axis=1, keepdims=True)

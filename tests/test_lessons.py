@@ -1,0 +1,126 @@
+"""Every row learns what its text says, over each encoder that it allows.
+
+Texts are of kinds, and a kind says all that is asked (zoo.py). Whoever reads
+them knows more than the best of constants does, after a few updates on one
+batch; whoever reads a constant never does.
+"""
+
+import tensorflow as tf
+from absl.testing import absltest, parameterized
+
+from infoword_tf import views
+from infoword_tf.encoders import Encoded
+from infoword_tf.model import Model
+from infoword_tf.training import loop, optim
+from tests import zoo
+from tests.objectives import given
+
+UPDATES, RATE = 60, 2e-2
+NATS = 0.5  # of MI; the kind alone is worth log 2 to log 4
+SHARE = 0.2  # of the answers, above chance
+LOSS = 0.5  # of the best constant's
+
+
+class Silent:
+    """An encoder that says 0 wherever it is asked, and learns nothing."""
+
+    def __init__(self, encoder):
+        self.encoder = encoder
+
+    def __getattr__(self, name):
+        return getattr(self.encoder, name)
+
+    def __call__(self, inputs, places=None, all_layers=False, **more):
+        del more
+        b, t = inputs.ids.shape
+        states = tf.zeros((b, t, self.width))
+        at = states if places is None else states[:, : places.shape[1]]
+        layers = [states] * (self.depth + 1) if all_layers else None
+        return Encoded(at, layers)
+
+
+def model_of(case, constant=False):
+    """A fresh model; constant: all that its encoder says is 0."""
+    model = Model(zoo.config_of(case, rate=0.0), zoo.SPECIALS)
+    if constant:
+        model.encoders['encoder'] = Silent(model.encoder)
+    return model
+
+
+def statistics_of(made):
+    """Of the text and of the answers in a batch."""
+    answers = loop.commonest(made)
+    return zoo.statistics(zoo.KINDS)._replace(answers=answers)
+
+
+def learn(model, made):
+    """By row, what it measures of the batch that it was trained on."""
+    optimizer = optim.AdamW(model.trainable, optim.chosen(weight_decay=0.0))
+    statistics = statistics_of(made)
+    flat = {k: tf.constant(x) for k, x in views.flatten(made).items()}
+
+    @tf.function(autograph=False)
+    def update(step):
+        with tf.GradientTape() as tape:
+            # Plain operations, which are traced fast.
+            found, _ = model.outcomes(views.unflatten(flat), statistics)
+            loss = model.loss(found)
+        gradients = tape.gradient(
+            loss,
+            list(optimizer.variables.values()),
+            unconnected_gradients=tf.UnconnectedGradients.ZERO,
+        )
+        optimizer.apply(gradients, tf.constant(RATE), step, tf.constant(True))
+        return found
+
+    for step in range(UPDATES):
+        found = update(tf.constant(step, tf.int64))
+    return {row: given.mean(outcome) for row, outcome in found.items()}
+
+
+def knows(objective, found, nothing):
+    """Whether a row says more than the best constant, and by how much.
+
+    Args:
+        objective: of the row.
+        found: means of its sums.
+        nothing: the loss of a model that says 0, where that is the best
+            constant: of rows without answers.
+    """
+    if objective.bounded:
+        return found.mi > NATS, f'{found.mi:.2f} nats'
+    if objective.ranked:
+        above = found.accuracy - found.chance
+        return above > SHARE, f'{above:.2f} above chance'
+    share = found.loss / nothing.loss
+    return share < LOSS, f"{share:.2f} of a constant's loss"
+
+
+class LessonsTest(parameterized.TestCase):
+    def marks(self, case, constant=False):
+        """By row, whether it knows more than a constant, and how much."""
+        made = zoo.views_of(case.resolved, kinds=zoo.KINDS)
+        deaf = model_of(case, constant=True)
+        nothing, _ = deaf.outcomes(made, statistics_of(made))
+        found = learn(model_of(case, constant), made)
+        self.assertEqual(set(found), set(case.rows))
+        return {
+            row: knows(objective, found[row], given.mean(nothing[row]))
+            for row, objective in deaf.objectives.items()
+        }
+
+    @parameterized.parameters(*zoo.LESSONS)
+    def test_every_row_learns(self, name):
+        for row, (passed, said) in self.marks(zoo.LESSONS[name]).items():
+            with self.subTest(row):
+                self.assertTrue(passed, f'{row} over {name}: {said}')
+
+    def test_who_reads_a_constant_does_not(self):
+        """Whatever is measured: MI, answers or the loss."""
+        case = zoo.Case('label:1,soft:1,score:1', encoder='lookup')
+        for row, (passed, said) in self.marks(case, constant=True).items():
+            self.assertFalse(passed, f'{row}: {said}')
+
+
+if __name__ == '__main__':
+    absltest.main()
