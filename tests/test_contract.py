@@ -106,6 +106,10 @@ class DrawnTest(absltest.TestCase):
         self.assertAlmostEqual(
             found.ceiling, np.mean(np.log(33 / (1 + copies))) - kl, places=4
         )
+        # The candidate of the highest p / q; here no draws are alike.
+        others = np.where(drawn == targets[:, None], 0, (p / q)[drawn])
+        right = others.max(axis=1) < (p / q)[targets]
+        self.assertAlmostEqual(found.chance, right.mean(), places=6)
         # A critic that knows the training text's frequencies, log p / q.
         expected = (1 + counts) / (1 + counts).sum()
         self.assertAlmostEqual(

@@ -58,12 +58,13 @@ class Marginal(NamedTuple):
             q of what candidates are drawn from.
         unigram: [N] or scalar, what a critic that knows the training text's
             frequencies alone makes of the pair, nats of MI.
-        commonest: [N] float32, 1 where b is the commonest of all.
+        chance: [N] float32, 1 where the best answer that does not look at a is
+            right; or how likely it is.
     """
 
     log_ratio: Tensor
     unigram: Tensor
-    commonest: Tensor
+    chance: Tensor
 
 
 class Outcome(NamedTuple):
@@ -80,7 +81,8 @@ class Outcome(NamedTuple):
         log_candidates: likewise, log|B~|.
         unigram_mi: likewise, of the training text's frequencies alone.
         chance: likewise, the accuracy of the best answer that does not look
-            at a: the commonest b, or any candidate.
+            at a: the commonest b; of candidates that are drawn from q the one
+            of the highest p / q; or any candidate.
         measured: sum of the weights of those pairs.
         more: of held-out text, further sums over those pairs by name, see
             `Objective.more`.
@@ -146,7 +148,7 @@ def infonce(
         log_candidates=ops.sum(counted * log_size),
         unigram_mi=ops.sum(counted * marginal.unigram),
         accuracy=ops.sum(counted * correct),
-        chance=ops.sum(counted * marginal.commonest),
+        chance=ops.sum(counted * marginal.chance),
         measured=ops.sum(counted),
     )
 
@@ -237,7 +239,7 @@ def unbounded(
     loss: Tensor,
     weights: Tensor,
     correct: Tensor | None = None,
-    commonest: Tensor | None = None,
+    chance: Tensor | None = None,
     predictions: Mapping[str, Tensor] | None = None,
 ) -> Outcome:
     """A loss that bounds nothing, summed over pairs.
@@ -246,7 +248,7 @@ def unbounded(
         loss, weights: [N] float32.
         correct: [N] float32, 1 where the answer is right; None: there are no
             answers.
-        commonest: [N] float32, 1 where the commonest answer is.
+        chance: [N] float32, as in `Marginal`; None: there is none.
         predictions: as in `Outcome`; None: there are none.
     """
     total = ops.sum(weights)
@@ -259,7 +261,7 @@ def unbounded(
         log_candidates=none,
         unigram_mi=none,
         accuracy=none if correct is None else ops.sum(weights * correct),
-        chance=none if commonest is None else ops.sum(weights * commonest),
+        chance=none if chance is None else ops.sum(weights * chance),
         measured=total,
         predictions=predictions or {},  # no proxy: JAX returns it
     )

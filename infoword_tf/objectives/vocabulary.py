@@ -173,7 +173,12 @@ class VocabularyPieces(Objective):
         return infonce.infonce(
             found._replace(log_size=math.log(size)),
             weights,
-            batch.statistics.marginal(self.row, targets, q=w / size),
+            batch.statistics.marginal(
+                self.row,
+                targets,
+                q=w / size,
+                drawn=ops.where(there > 0, ids, -1)[None, :],
+            ),
             measured=ops.reshape(measured, (-1,)),
         )
 

@@ -125,9 +125,10 @@ class SampledTest(parameterized.TestCase):
             most = math.log(w[b] / p[b])
             wanted[2:5] += most - loss, most, math.log(12)
             wanted[6] += (others < own).all()
+            wanted[7] += ((p / w)[drawn[drawn != b]] < (p / w)[b]).all()
             wanted[8] += 1
         found = sums(objective.score(batch, objective.candidates(batch)))
-        for place in (0, 1, 2, 3, 4, 6, 8):
+        for place in (0, 1, 2, 3, 4, 6, 7, 8):
             np.testing.assert_allclose(
                 found[place], wanted[place], rtol=1e-5
             )

@@ -13,11 +13,12 @@ from infoword_tf.layers import dropout
 from infoword_tf.model import Model
 from infoword_tf.objectives import Statistics, words
 from infoword_tf.training import loop
-from infoword_tf.views.words import keep_probabilities, noise
+from infoword_tf.views.words import keep_probabilities, known, noise
 from tests import zoo
 from tests.objectives import given
 
 KEY = dropout.new_key(0, 0)
+COUNTS = known(zoo.statistics().training, zoo.UNK)
 CASES = [name for name in zoo.CASES if name.startswith(('skip_gram', 'cbow'))]
 
 
@@ -45,9 +46,9 @@ def expected(name, model, view):
     (row,) = zoo.CASES[name].rows
     settings = zoo.CASES[name].settings_of(row)
     outputs = model.objectives[row].outputs.numpy().astype(np.float64)
-    counts = zoo.statistics().training
-    left = counts * keep_probabilities(counts, settings['subsample'])
-    p, q = left / left.sum(), noise(counts)
+    left = COUNTS * keep_probabilities(COUNTS, settings['subsample'])
+    p, q = left / left.sum(), noise(COUNTS)
+    likely = p / np.where(q > 0, q, 1)
     sums = []
     for a, b, i in pairs(model, view, row):
         own = a @ outputs[b]
@@ -55,21 +56,23 @@ def expected(name, model, view):
         others = outputs[drawn] @ a
         copies = (drawn == b).sum()
         right = (others[drawn != b] < own).all()
+        chance = (likely[drawn[drawn != b]] < likely[b]).all()
         if settings['loss'] == 'binary':
             loss = np.logaddexp(0, -own) + settings['ratio'] * np.sum(
                 np.logaddexp(0, others[drawn != b])
             ) / len(drawn)
-            sums.append([loss, right, 0, 0])
+            sums.append([loss, right, chance, 0, 0])
             continue
         if settings['loss'] == 'vocabulary':
             others, copies = outputs @ a, 0
-            right = others.argmax() == b
+            right, chance = others.argmax() == b, p.argmax() == b
             loss = special.logsumexp(others) - own
             most = -np.log(p[b])
         else:
             loss = special.logsumexp([own, *others]) - own
             most = np.log(1 + len(drawn)) - np.log(p[b] / q[b])
-        sums.append([loss, right, most - loss, most - np.log(1 + copies)])
+        ceiling = most - np.log(1 + copies)
+        sums.append([loss, right, chance, most - loss, ceiling])
     return len(sums), np.mean(sums, axis=0)
 
 
@@ -81,12 +84,13 @@ class PairsTest(parameterized.TestCase):
         (row,) = zoo.CASES[name].rows
         outcomes, _ = model.outcomes(made, zoo.statistics(), key)
         found = given.mean(outcomes[row])
-        number, (loss, right, mi, ceiling) = expected(
+        number, (loss, right, chance, mi, ceiling) = expected(
             name, model, made['words']
         )
         self.assertEqual(float(outcomes[row].measured), number)
         self.assertAlmostEqual(found.loss, loss, places=4)
         self.assertAlmostEqual(found.accuracy, right, places=6)
+        self.assertAlmostEqual(found.chance, chance, places=6)
         self.assertAlmostEqual(found.mi, mi, places=4)
         self.assertAlmostEqual(found.ceiling, ceiling, places=4)
 
@@ -98,7 +102,7 @@ class PairsTest(parameterized.TestCase):
         made = zoo.make_views(row)
         view = made['words']
         random = np.random.default_rng(0)
-        q = noise(zoo.statistics().training)
+        q = noise(COUNTS)
         objective = model.objectives[row]
         table = model.encoder.embedding_table
         # f + log q: one more axis, which is 1 in a and log q in b.
@@ -132,7 +136,7 @@ class PairsTest(parameterized.TestCase):
         made = zoo.make_views(name, batch=24)
         view = made['words']
         targets = view.targets['cbow'][view.weights['cbow'] > 0]
-        keep = keep_probabilities(zoo.statistics().training, 1e-3)
+        keep = keep_probabilities(COUNTS, 1e-3)
         counts = np.bincount(targets, minlength=zoo.V).astype(float)
         counts = np.where(keep > 0, counts, 0.0)
         model = zoo.make_model(name, rate=0.0)
@@ -142,6 +146,36 @@ class PairsTest(parameterized.TestCase):
         model.objectives['cbow'].outputs.assign(np.outer(scores, np.eye(16)[0]))
         outcomes, _ = model.outcomes(made, Statistics(counts, counts))
         self.assertAlmostEqual(given.mean(outcomes['cbow']).mi, 0, places=5)
+
+
+    @parameterized.parameters('skip_gram', 'cbow', 'cbow_binary')
+    def test_who_ranks_by_p_over_q_is_right_by_chance(self, name):
+        """Of the drawn words; that is more often than the commonest is b."""
+        (row,) = zoo.CASES[name].rows
+        left = COUNTS * keep_probabilities(COUNTS, 1e-3)
+        scores = np.log((left + 1e-9) / (noise(COUNTS) + 1e-9))
+        model = zoo.make_model(name, rate=0.0)
+        model.encoder.embedding_table.assign(np.eye(16)[[0] * zoo.V])
+        model.objectives[row].outputs.assign(np.outer(scores, np.eye(16)[0]))
+        made = zoo.make_views(name, batch=24)
+        found = loop.Heldout(model, made, zoo.statistics()).evaluate()
+        chance = found[f'heldout/{row}/chance']
+        self.assertEqual(found[f'heldout/{row}/accuracy'], chance)
+        view = made['words']
+        targets = view.targets[row][view.weights[row] > 0]
+        commonest = np.bincount(targets).max() / len(targets)
+        self.assertGreater(chance, 1.05 * commonest)
+
+    def test_chance_by_hand(self):
+        """p / q: 5/7, 3, 1; two pairs share each row of draws."""
+        statistics = Statistics(np.ones(3), np.array([5, 3, 2]))
+        found = statistics.marginal(
+            'any',
+            tf.constant([0, 1, 2, 0]),
+            np.array([0.7, 0.1, 0.2]),
+            tf.constant([[1, -1], [0, 0]]),
+        )
+        np.testing.assert_array_equal(found.chance, [0, 1, 1, 1])
 
 
 class RowTest(parameterized.TestCase):
@@ -156,6 +190,16 @@ class RowTest(parameterized.TestCase):
             f'heldout/{row}/mi' in found, 'binary' not in name, name
         )
         self.assertIn(f'heldout/{row}/accuracy', found)
+
+    @parameterized.parameters('skip_gram', 'cbow')
+    def test_unknown_words_are_in_no_pair(self, row):
+        view = zoo.make_views(row)['words']
+        weights = view.weights[row]
+        near = weights.reshape(*view.ids.shape, -1).any(axis=2)
+        for ids in (view.targets[row][weights > 0], view.ids[near],
+                    view.drawn[row]):  # fmt: skip
+            self.assertGreater(ids.size, 100)
+            self.assertNotIn(zoo.UNK, ids)
 
     def test_tables(self):
         model = Model(zoo.config('skip_gram'), zoo.SPECIALS)
