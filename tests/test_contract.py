@@ -106,7 +106,7 @@ class DrawnTest(absltest.TestCase):
         self.assertAlmostEqual(
             found.ceiling, np.mean(np.log(33 / (1 + copies))) - kl, places=4
         )
-        # The candidate of the highest p / q; here no draws are alike.
+        # Without a the candidate of the highest p / q is the best answer.
         others = np.where(drawn == targets[:, None], 0, (p / q)[drawn])
         right = others.max(axis=1) < (p / q)[targets]
         self.assertAlmostEqual(found.chance, right.mean(), places=6)
