@@ -10,6 +10,8 @@ taken on the very pairs that are measured, as the mean of log p(b) / q(b), so
 
 which for the whole vocabulary (q = 1/V) is mean[-log p(b)] - cross-entropy: a
 critic that knows p alone has exactly 0, whichever part of a text its row reads.
+(p is the whole text's: one that knows p', how frequent the measured b are
+themselves, has KL(p' || p), which docs/rows.md gives by row.)
 For candidates of the batch q is p, and the term is 0. A perfect critic still
 cannot tell the c copies of b among the candidates from b:
 
@@ -81,8 +83,8 @@ class Outcome(NamedTuple):
         log_candidates: likewise, log|B~|.
         unigram_mi: likewise, of the training text's frequencies alone.
         chance: likewise, the accuracy of the best answer that does not look
-            at a: the commonest b; of candidates that are drawn from q the one
-            of the highest p / q; or any candidate.
+            at a: the commonest b; where some pieces are drawn, as
+            `Statistics.marginal` says; or any candidate.
         measured: sum of the weights of those pairs.
         more: of held-out text, further sums over those pairs by name, see
             `Objective.more`.

@@ -179,11 +179,14 @@ class Statistics(NamedTuple):
         targets: Tensor,
         q: np.ndarray | None = None,
         drawn: Tensor | None = None,
+        inclusion: np.ndarray | None = None,
     ) -> Marginal:
         """What is known of pieces without their text.
 
-        Who does not see a takes the commonest of all pieces; among some that
-        are drawn, that of the highest p / q: nothing else tells b from them.
+        Who does not see a takes the commonest of all pieces; where each is a
+        candidate with a probability w, that of the highest p / w, which is as
+        likely as b is where it stands among them. (Copies are no wrong
+        answers, so that it is not p / q, from which it is far for many draws.)
 
         Args:
             row: whose they are.
@@ -193,6 +196,7 @@ class Statistics(NamedTuple):
             drawn: [K, M] int32, the draws from q that N / K pairs each, one
                 behind the other, have for candidates; -1 for none. None: all
                 pieces are candidates, or those of the batch.
+            inclusion: [V], w; None: of M draws, each from q.
         """
         # What is not counted (separators) is never measured, but stays finite.
         known = np.where(self.measured > 0, self.p, 1.0)
@@ -200,7 +204,9 @@ class Statistics(NamedTuple):
             answer = self.answers.get(row, int(np.argmax(self.measured)))
             right = ops.equal(targets, answer)
         else:
-            order = np.argsort(np.argsort(self.p / q, kind='stable'))
+            if inclusion is None:
+                inclusion = 1 - (1 - q) ** drawn.shape[1]
+            order = np.argsort(np.argsort(self.p / inclusion, kind='stable'))
             order = ops.convert_to_tensor(order.astype('int32'))
             others = ops.take(order, ops.maximum(drawn, 0))
             others = ops.max(ops.where(drawn < 0, -1, others), axis=1)

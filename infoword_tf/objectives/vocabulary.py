@@ -178,6 +178,7 @@ class VocabularyPieces(Objective):
                 targets,
                 q=w / size,
                 drawn=ops.where(there > 0, ids, -1)[None, :],
+                inclusion=w,
             ),
             measured=ops.reshape(measured, (-1,)),
         )

@@ -48,7 +48,8 @@ def expected(name, model, view):
     outputs = model.objectives[row].outputs.numpy().astype(np.float64)
     left = COUNTS * keep_probabilities(COUNTS, settings['subsample'])
     p, q = left / left.sum(), noise(COUNTS)
-    likely = p / np.where(q > 0, q, 1)
+    (drawn,) = view.drawn.values()
+    likely = p / (1 - (1 - np.where(q > 0, q, 1)) ** drawn.shape[1])
     sums = []
     for a, b, i in pairs(model, view, row):
         own = a @ outputs[b]
@@ -149,25 +150,34 @@ class PairsTest(parameterized.TestCase):
 
 
     @parameterized.parameters('skip_gram', 'cbow', 'cbow_binary')
-    def test_who_ranks_by_p_over_q_is_right_by_chance(self, name):
-        """Of the drawn words; that is more often than the commonest is b."""
+    def test_no_ranking_of_words_is_right_more_often_than_chance(self, name):
+        """By p / q, the best of few draws, and by p, the best of many."""
         (row,) = zoo.CASES[name].rows
-        left = COUNTS * keep_probabilities(COUNTS, 1e-3)
-        scores = np.log((left + 1e-9) / (noise(COUNTS) + 1e-9))
+        subsample = zoo.CASES[name].settings_of(row)['subsample']
+        p = COUNTS * keep_probabilities(COUNTS, subsample)
+        p, q = p / p.sum(), noise(COUNTS)
         model = zoo.make_model(name, rate=0.0)
         model.encoder.embedding_table.assign(np.eye(16)[[0] * zoo.V])
-        model.objectives[row].outputs.assign(np.outer(scores, np.eye(16)[0]))
-        made = zoo.make_views(name, batch=24)
-        found = loop.Heldout(model, made, zoo.statistics()).evaluate()
-        chance = found[f'heldout/{row}/chance']
-        self.assertEqual(found[f'heldout/{row}/accuracy'], chance)
-        view = made['words']
-        targets = view.targets[row][view.weights[row] > 0]
-        commonest = np.bincount(targets).max() / len(targets)
-        self.assertGreater(chance, 1.05 * commonest)
+        view = zoo.make_views(name, batch=24)['words']
+        random = np.random.default_rng(0)
+        for size in (4, 64):
+            drawn = random.choice(zoo.V, (24, size), p=q).astype(np.int32)
+            made = {'words': view._replace(drawn={row: drawn})}
+            right = []
+            for w in (1 - (1 - q) ** size, q, 1):
+                scores = np.log((p + 1e-9) / (w + 1e-9))
+                model.objectives[row].outputs.assign(
+                    np.outer(scores, np.eye(16)[0])
+                )
+                outcomes, _ = model.outcomes(made, zoo.statistics())
+                found = given.mean(outcomes[row])
+                right.append(found.accuracy)
+            self.assertEqual(found.chance, right[0])
+            self.assertEqual(found.chance, max(right))
+            self.assertLess(right[1 if size == 64 else 2], 0.95 * right[0])
 
     def test_chance_by_hand(self):
-        """p / q: 5/7, 3, 1; two pairs share each row of draws."""
+        """p / w: 0.55, 1.58, 0.56; two pairs share each row of draws."""
         statistics = Statistics(np.ones(3), np.array([5, 3, 2]))
         found = statistics.marginal(
             'any',
