@@ -3,13 +3,15 @@ r"""Words: are near vectors near in meaning, and do differences carry over?
     python -m tasks.words --init=runs/skip_gram --data_dir=words \
         --workdir=runs/skip_gram/words
 
-Each *.txt of a folder is a test. Pairs with people's scores, tab-separated and
-the score last (WS-353, Finkelstein et al. 2002; SimLex-999, Hill et al. 2015),
-are measured by Spearman's rank correlation (x 100) of cosines. Questions, "a b
-c d" below lines ": section", are answered by the word nearest to b - a + c
-among all but these three (3CosAdd; Mikolov et al. 2013). A pair or question
-with a word that has no vector is left out, and counted. A word that is not
-there as it is written is looked up in lower case.
+Each *.txt and *.tsv of a folder is a test. Pairs with people's scores, parted
+by tabs (WS-353, Finkelstein et al. 2002; SimLex-999, Hill et al. 2015), are
+measured by Spearman's rank correlation (x 100) of cosines: two words, and the
+first column of numbers behind them; a first line without a number there is a
+header. Questions, "a b c d" below lines ": section", are answered by the word
+nearest to b - a + c among all but these three (3CosAdd; Mikolov et al. 2013).
+Lines that begin with # are no part of either. A pair or question with a word
+that has no vector is left out, and counted. A word that is not there as it is
+written is looked up in lower case.
 
 Glossary of shapes: V words, D width, Q questions.
 """
@@ -36,7 +38,8 @@ VECTORS = flags.DEFINE_string(
     'vectors', None, "A file in word2vec's text format instead.",
     flag_values=FLAGS)
 DATA_DIR = flags.DEFINE_string(
-    'data_dir', None, 'A folder of tests, *.txt.', flag_values=FLAGS)
+    'data_dir', None, 'A folder of tests, *.txt and *.tsv.',
+    flag_values=FLAGS)
 WORD2VEC = flags.DEFINE_string(
     'word2vec', None, "Where to write the vectors, in word2vec's text format.",
     flag_values=FLAGS)
@@ -53,7 +56,7 @@ class Test(NamedTuple):
         name: of the file, without its ending.
         words: n of 2 or 4.
         scores: n, of pairs; None: these are questions.
-        sections: n, of questions.
+        sections: n, of questions; '' of pairs.
     """
 
     name: str
@@ -68,31 +71,62 @@ def read(path: pathlib.Path) -> Test:
     Raises:
         ValueError: a line is neither; there is no line.
     """
-    words, scores, sections, section = [], [], [], ''
-    lines = path.read_text(encoding='utf-8').splitlines()
-    questions = bool(lines) and lines[0].startswith(':')
-    for number, line in enumerate(lines, 1):
-        if questions and line.startswith(':'):
+    lines = [
+        (number, line.strip())
+        for number, line in enumerate(
+            path.read_text(encoding='utf-8').splitlines(), 1
+        )
+        if line.strip() and not line.startswith('#')
+    ]
+    questions = bool(lines) and lines[0][1].startswith(':')
+    found = _questions(path, lines) if questions else _pairs(path, lines)
+    if not found.words:
+        raise ValueError(f'{path} has neither pairs nor questions')
+    return found
+
+
+def _questions(path: pathlib.Path, lines: list[tuple[int, str]]) -> Test:
+    words, sections, section = [], [], ''
+    for number, line in lines:
+        if line.startswith(':'):
             section = line[1:].strip()
             continue
-        cells = line.split() if questions else line.strip().split('\t')
-        if not cells or cells == ['']:
-            continue
-        try:
-            if not questions:
-                scores.append(float(cells.pop()))
-            if len(cells) != (4 if questions else 2):
-                raise ValueError
-        except ValueError:
-            what = 'four words' if questions else 'two words and a score'
-            raise ValueError(
-                f'{path}, line {number}: no {what} in {line[:60]!r}'
-            ) from None
-        words.append(cells)
+        words.append(line.split())
         sections.append(section)
-    if not words:
-        raise ValueError(f'{path} has neither pairs nor questions')
-    return Test(path.stem, words, None if questions else scores, sections)
+        if len(words[-1]) != 4:
+            raise _wrong(path, number, 'four words', line)
+    return Test(path.stem, words, None, sections)
+
+
+def _pairs(path: pathlib.Path, lines: list[tuple[int, str]]) -> Test:
+    rows = [(number, line.split('\t')) for number, line in lines]
+    # Where scores are is seen below the line that may be a header.
+    cells = rows[min(1, len(rows) - 1)][1] if rows else []
+    places = (i for i in range(2, len(cells)) if _number(cells[i]) is not None)
+    place = next(places, 2)
+    words, scores = [], []
+    for number, cells in rows:
+        score = _number(cells[place]) if len(cells) > place else None
+        if score is not None:
+            words.append(cells[:2])
+            scores.append(score)
+        elif number != rows[0][0] or len(cells) <= place:
+            line = '\t'.join(cells)
+            raise _wrong(path, number, 'two words and a score', line)
+    return Test(path.stem, words, scores, [''] * len(words))
+
+
+def _number(cell: str) -> float | None:
+    try:
+        return float(cell)
+    except ValueError:
+        return None
+
+
+def _wrong(
+    path: pathlib.Path, number: int, what: str, line: str
+) -> ValueError:
+    return ValueError(f'{path}, line {number}: no {what} in {line[:60]!r}')
 
 
 def places(
@@ -204,15 +238,24 @@ def run() -> dict[str, Any]:
     """
     values = FLAGS.flag_values_dict()
     commands.require(
-        values, data_dir='a folder of *.txt', workdir='one for metrics.json'
+        values,
+        data_dir='a folder of *.txt and *.tsv',
+        workdir='one for metrics.json',
     )
     if bool(INIT.value) == bool(VECTORS.value):
         raise commands.UsageError('give --init or --vectors')
     workdir = commands.result_folder(WORKDIR.value)
-    paths = sorted(pathlib.Path(DATA_DIR.value).glob('*.txt'))
+    folder = pathlib.Path(DATA_DIR.value)
+    paths = sorted([*folder.glob('*.txt'), *folder.glob('*.tsv')])
     if not paths:
         raise commands.UsageError(
-            f'--data_dir={DATA_DIR.value} holds no *.txt'
+            f'--data_dir={DATA_DIR.value} holds no *.txt and no *.tsv'
+        )
+    names = [path.stem for path in paths]
+    if twice := [name for name in names if names.count(name) > 1]:
+        raise commands.UsageError(
+            f'--data_dir={DATA_DIR.value} holds two tests {twice[0]!r}: rename '
+            'one, results go by the name without its ending'
         )
     tests = [read(path) for path in paths]
     vectors = vectors_of(tests)

@@ -100,6 +100,11 @@ class DrawnTest(absltest.TestCase):
         self.assertAlmostEqual(
             found.ceiling, np.mean(np.log(33 / (1 + copies))) - kl, places=4
         )
+        # Without a the candidate of the highest p / w is the best answer.
+        likely = p / (1 - (1 - q) ** 32)
+        others = np.where(drawn == targets[:, None], 0, likely[drawn])
+        right = others.max(axis=1) < likely[targets]
+        self.assertAlmostEqual(found.chance, right.mean(), places=6)
         # A critic that knows the training text's frequencies, log p / q.
         expected = (1 + counts) / (1 + counts).sum()
         self.assertAlmostEqual(

@@ -77,7 +77,10 @@ class Drawn(Objective):
             identical,
             ops.reshape(view.weights[self.row], (-1,)),
             batch.statistics.marginal(
-                self.row, targets, self.q(batch.statistics)
+                self.row,
+                targets,
+                self.q(batch.statistics),
+                candidates[None, :],
             ),
             drop_identical=False,
         )

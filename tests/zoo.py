@@ -42,7 +42,7 @@ from infoword_tf.views.words import Words
 V, T, POSITIONS = 60, 48, 64
 UNK, CLS, SEP, MASK, FIRST = 1, 2, 3, 4, 5
 TRAINER_SEED = 3  # of dropout
-SPECIALS = views.Specials(CLS, SEP, MASK, V)
+SPECIALS = views.Specials(CLS, SEP, MASK, V, unk_id=UNK)
 
 ENCODERS: dict[str, dict[str, Any]] = {
     'transformer': {
@@ -500,6 +500,7 @@ def make_store(
         np.array(begins),
         np.bincount(ids, minlength=V),
         pathlib.Path('nowhere'),
+        UNK,
     )
 
 

@@ -179,7 +179,7 @@ def open_text(choices: TextChoices, tokenizer: Any = None) -> Text:
         ('heldout', corpus.heldout),
     ):
         if (folder / part).is_dir():
-            found[part] = stores.open_store(folder / part)
+            found[part] = stores.open_store(folder / part, tokenizer)
             continue
         what = 'training' if part == 'train' else 'held-out'
         some = stores.peek(

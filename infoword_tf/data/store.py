@@ -40,6 +40,7 @@ class Store(NamedTuple):
         documents: [documents + 1] int64 begins.
         counts: [V] int64, separators not counted.
         path: the folder.
+        unk_id: of [UNK] among the pieces; None: it is none of them.
     """
 
     ids: np.ndarray
@@ -47,10 +48,15 @@ class Store(NamedTuple):
     documents: np.ndarray
     counts: np.ndarray
     path: pathlib.Path
+    unk_id: int | None = None
 
 
-def open_store(path: str | pathlib.Path) -> Store:
+def open_store(path: str | pathlib.Path, tokenizer: Any) -> Store:
     """Opens a store that `write_store` made.
+
+    Args:
+        path: the folder.
+        tokenizer: that it was made with.
 
     Raises:
         ValueError: it is not one, or a file of it was cut.
@@ -81,6 +87,7 @@ def open_store(path: str | pathlib.Path) -> Store:
         documents,
         counts,
         path,
+        tokenizer.unk_id,
     )
 
 
@@ -227,7 +234,7 @@ def write_store(
         ) from error
     finally:
         shutil.rmtree(partial, ignore_errors=True)
-    return open_store(path)
+    return open_store(path, tokenizer)
 
 
 def _append(file: BinaryIO, array: np.ndarray) -> None:

@@ -1,4 +1,4 @@
-"""The source `words`: passages without some of their frequent words.
+"""The source `words`: passages of known words, without some frequent ones.
 
 Glossary of shapes: B rows, T words of each, L tokens of a passage, M draws.
 """
@@ -10,21 +10,21 @@ import numpy as np
 from infoword_tf.data import store as stores
 from infoword_tf.data.windows import WindowSource
 from infoword_tf.views.draws import generator
-from infoword_tf.views.words import Words, keep_probabilities, noise
+from infoword_tf.views.words import Words, keep_probabilities, known, noise
 
 
 class WordSource(WindowSource):
     """Rows of T words, filled one behind the other with what is left.
 
     A step reads B passages of L tokens, in the order of `WindowSource`, and
-    drops words by chance. L is what leaves B T words less two roots of that
-    number: hardly a step has more, of which the last are lost, and at the
-    size of a batch that trains little is padding.
+    drops [UNK] always and frequent words by chance. L is what leaves B T words
+    less two roots of that number: hardly a step has more, of which the last
+    are lost, and at the size of a batch that trains little is padding.
     """
 
     too_little = (
         'the held-out text has {tokens:,} tokens, of which frequent words are '
-        'dropped: too few for two rows of {length}; hold out more '
+        'dropped, and [UNK]: too few for two rows of {length}; hold out more '
         '(--heldout), or lower --seq_len'
     )
 
@@ -50,14 +50,16 @@ class WordSource(WindowSource):
         Raises:
             ValueError: the text is smaller than one batch, or has one word.
         """
-        if np.count_nonzero(store.counts) < 2:
+        counts = known(store.counts, store.unk_id)
+        if np.count_nonzero(counts) < 2:
             raise ValueError(
-                'the text has no two different words, so there is nothing to '
-                'tell one from; give more text, or a larger --vocab_size'
+                'the text has no two different words but [UNK], so there is '
+                'nothing to tell one from; give more text, or a larger '
+                '--vocab_size'
             )
         self.row, self.negatives = length, negatives
-        self.keep = keep_probabilities(store.counts, subsample)
-        self.edges = np.cumsum(noise(store.counts))
+        self.keep = keep_probabilities(counts, subsample)
+        self.edges = np.cumsum(noise(counts))
         size = batch_size * length
         size -= min(2 * math.sqrt(size), size / 2)
         share = _kept(store, subsample) / len(store.ids)
@@ -104,4 +106,5 @@ class WordSource(WindowSource):
 
 def _kept(store: stores.Store, subsample: float) -> float:
     """How many words are left of a text, to be expected."""
-    return float(store.counts @ keep_probabilities(store.counts, subsample))
+    counts = known(store.counts, store.unk_id)
+    return float(counts @ keep_probabilities(counts, subsample))

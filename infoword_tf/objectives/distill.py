@@ -159,7 +159,7 @@ class Soft(Softened):
             loss,
             flat(view.weights[self.row]),
             ops.cast(ops.equal(rank, 0), 'float32'),
-            own.marginal(self.row, answers).commonest,
+            own.marginal(self.row, answers).chance,
         )
 
 

@@ -10,6 +10,8 @@ taken on the very pairs that are measured, as the mean of log p(b) / q(b), so
 
 which for the whole vocabulary (q = 1/V) is mean[-log p(b)] - cross-entropy: a
 critic that knows p alone has exactly 0, whichever part of a text its row reads.
+(p is the whole text's: one that knows p', how frequent the measured b are
+themselves, has KL(p' || p), which docs/rows.md gives by row.)
 For candidates of the batch q is p, and the term is 0. A perfect critic still
 cannot tell the c copies of b among the candidates from b:
 
@@ -58,12 +60,13 @@ class Marginal(NamedTuple):
             q of what candidates are drawn from.
         unigram: [N] or scalar, what a critic that knows the training text's
             frequencies alone makes of the pair, nats of MI.
-        commonest: [N] float32, 1 where b is the commonest of all.
+        chance: [N] float32, 1 where the best answer that does not look at a is
+            right; or how likely it is.
     """
 
     log_ratio: Tensor
     unigram: Tensor
-    commonest: Tensor
+    chance: Tensor
 
 
 class Outcome(NamedTuple):
@@ -80,7 +83,8 @@ class Outcome(NamedTuple):
         log_candidates: likewise, log|B~|.
         unigram_mi: likewise, of the training text's frequencies alone.
         chance: likewise, the accuracy of the best answer that does not look
-            at a: the commonest b, or any candidate.
+            at a: the commonest b; where some pieces are drawn, as
+            `Statistics.marginal` says; or any candidate.
         measured: sum of the weights of those pairs.
         more: of held-out text, further sums over those pairs by name, see
             `Objective.more`.
@@ -146,7 +150,7 @@ def infonce(
         log_candidates=ops.sum(counted * log_size),
         unigram_mi=ops.sum(counted * marginal.unigram),
         accuracy=ops.sum(counted * correct),
-        chance=ops.sum(counted * marginal.commonest),
+        chance=ops.sum(counted * marginal.chance),
         measured=ops.sum(counted),
     )
 
@@ -237,7 +241,7 @@ def unbounded(
     loss: Tensor,
     weights: Tensor,
     correct: Tensor | None = None,
-    commonest: Tensor | None = None,
+    chance: Tensor | None = None,
     predictions: Mapping[str, Tensor] | None = None,
 ) -> Outcome:
     """A loss that bounds nothing, summed over pairs.
@@ -246,7 +250,7 @@ def unbounded(
         loss, weights: [N] float32.
         correct: [N] float32, 1 where the answer is right; None: there are no
             answers.
-        commonest: [N] float32, 1 where the commonest answer is.
+        chance: [N] float32, as in `Marginal`; None: there is none.
         predictions: as in `Outcome`; None: there are none.
     """
     total = ops.sum(weights)
@@ -259,7 +263,7 @@ def unbounded(
         log_candidates=none,
         unigram_mi=none,
         accuracy=none if correct is None else ops.sum(weights * correct),
-        chance=none if commonest is None else ops.sum(weights * commonest),
+        chance=none if chance is None else ops.sum(weights * chance),
         measured=total,
         predictions=predictions or {},  # no proxy: JAX returns it
     )

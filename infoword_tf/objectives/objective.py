@@ -68,25 +68,51 @@ class Statistics(NamedTuple):
         return (self.training + 1) / (self.training.sum() + len(self.training))
 
     def marginal(
-        self, row: str, targets: Tensor, q: np.ndarray | None = None
+        self,
+        row: str,
+        targets: Tensor,
+        q: np.ndarray | None = None,
+        drawn: Tensor | None = None,
+        inclusion: np.ndarray | None = None,
     ) -> Marginal:
         """What is known of pieces without their text.
+
+        Who does not see a takes the commonest of all pieces; where each is a
+        candidate with a probability w, that of the highest p / w, which is as
+        likely as b is where it stands among them. (Copies are no wrong
+        answers, so that it is not p / q, from which it is far for many draws.)
 
         Args:
             row: whose they are.
             targets: [N] int32.
             q: [V], what candidates are drawn from; None: from p(b). There no
                 score of b alone is better than 0.
+            drawn: [K, M] int32, the draws from q that N / K pairs each, one
+                behind the other, have for candidates; -1 for none. None: all
+                pieces are candidates, or those of the batch.
+            inclusion: [V], w; None: of M draws, each from q.
         """
         # What is not counted (separators) is never measured, but stays finite.
         known = np.where(self.measured > 0, self.p, 1.0)
-        commonest = self.answers.get(row, int(np.argmax(self.measured)))
-        commonest = ops.cast(ops.equal(targets, commonest), 'float32')
+        if drawn is None:
+            answer = self.answers.get(row, int(np.argmax(self.measured)))
+            right = ops.equal(targets, answer)
+        else:
+            if inclusion is None:
+                inclusion = 1 - (1 - q) ** drawn.shape[1]
+            order = np.argsort(np.argsort(self.p / inclusion, kind='stable'))
+            order = ops.convert_to_tensor(order.astype('int32'))
+            others = ops.take(order, ops.maximum(drawn, 0))
+            others = ops.max(ops.where(drawn < 0, -1, others), axis=1)
+            own = ops.reshape(ops.take(order, targets), (drawn.shape[0], -1))
+            # Equal are copies of b alone, which are no wrong answers.
+            right = ops.greater_equal(own, others[:, None])
+        chance = ops.cast(ops.reshape(right, (-1,)), 'float32')
         if q is None:
-            return Marginal(0.0, 0.0, commonest)
+            return Marginal(0.0, 0.0, chance)
         columns = np.stack([np.log(known / q), np.log(self.expected / known)])
         found = ops.take(columns.astype('float32'), targets, axis=1)
-        return Marginal(found[0], found[1], commonest)
+        return Marginal(found[0], found[1], chance)
 
 
 class Batch(NamedTuple):

@@ -166,7 +166,13 @@ class VocabularyPieces(Objective):
         return infonce.infonce(
             found._replace(log_size=math.log(size)),
             weights,
-            batch.statistics.marginal(self.row, targets, q=w / size),
+            batch.statistics.marginal(
+                self.row,
+                targets,
+                q=w / size,
+                drawn=ops.where(there > 0, ids, -1)[None, :],
+                inclusion=w,
+            ),
             measured=ops.reshape(measured, (-1,)),
         )
 

@@ -7,7 +7,8 @@
 g_omega is the encoder's table and g_psi one of the row's own, f their dot
 product (Mikolov et al. 2013; Kong et al. 2019, §3.1). Candidates are the true
 word and M that are drawn from q, unigram^0.75, or the whole vocabulary. The
-original loss is binary: it bounds nothing.
+original loss is binary: it bounds nothing. [UNK] is in no pair and among no
+draws. Both tables are drawn, where word2vec.c begins with zeros for b.
 
 All pairs of a row of the batch share its draws, so that scores are products of
 matrices: words [T, D] with draws [D, M], and with the words around in blocks,
@@ -29,7 +30,7 @@ from infoword_tf.layers.fused import compiled, upstream_of
 from infoword_tf.objectives import infonce
 from infoword_tf.objectives.objective import Batch, Objective, Statistics
 from infoword_tf.views import Specials, View
-from infoword_tf.views.words import keep_probabilities, noise
+from infoword_tf.views.words import keep_probabilities, known, noise
 
 Tensor = Any
 VIEW = 'words'
@@ -78,6 +79,7 @@ class WindowWords(Objective):
         """Of what is left of a text, where b come from."""
 
         def left(counts: np.ndarray) -> np.ndarray:
+            counts = known(counts, self.specials.unk_id)
             return counts * keep_probabilities(counts, self.subsample)
 
         return counted._replace(
@@ -98,11 +100,12 @@ class WindowWords(Objective):
         view = batch.views[VIEW]
         size = self.encoder.vocab_size
         if self.loss == 'vocabulary':
-            q = np.full(size, 1 / size)
+            q, ids = np.full(size, 1 / size), None
             rows = ops.convert_to_tensor(self.outputs)[None]  # [1, V, D]
             copies = ops.zeros_like(positive)
         else:
-            q = noise(batch.statistics.measured)
+            counts = batch.statistics.measured
+            q = noise(known(counts, self.specials.unk_id))
             q = np.where(q > 0, q, 1.0)  # never drawn, and never a target
             ids = view.drawn[self.row]  # [B, M]
             rows = self.rows_of(ids)
@@ -118,7 +121,7 @@ class WindowWords(Objective):
         weights = ops.reshape(view.weights[self.row], (-1,))
         flat = ops.reshape(targets, (-1,))
         marginal = self.statistics(batch.statistics).marginal(
-            self.row, flat, q
+            self.row, flat, q, ids
         )
         if self.loss == 'binary':
             others = reduced - copies * ops.softplus(positive)
@@ -128,7 +131,7 @@ class WindowWords(Objective):
                 ops.reshape(loss, (-1,)),
                 weights,
                 ops.reshape(first, (-1,)),
-                marginal.commonest,
+                marginal.chance,
             )
         number = rows.shape[1]
         if self.loss == 'vocabulary':

@@ -121,6 +121,7 @@ class Tokenizer(tf.Module, abc.ABC):
             self.mask_id,
             len(self),
             self.vocabulary,
+            self.unk_id,
         )
 
     def __len__(self) -> int:

@@ -29,7 +29,13 @@ class Words:
     @property
     def specials(self) -> Specials:
         """What views need to know."""
-        return Specials(self.cls_id, self.sep_id, self.mask_id, len(self))
+        return Specials(
+            self.cls_id,
+            self.sep_id,
+            self.mask_id,
+            len(self),
+            unk_id=self.unk_id,
+        )
 
     def __len__(self) -> int:
         """V."""

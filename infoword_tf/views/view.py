@@ -84,6 +84,8 @@ class Specials(NamedTuple):
         size: V.
         pieces: as they are written, in the order of their ids; none where
             nobody knows.
+        unk_id: of [UNK], which stands for what the vocabulary lacks; None:
+            there is none.
     """
 
     cls_id: int
@@ -91,6 +93,7 @@ class Specials(NamedTuple):
     mask_id: int
     size: int
     pieces: Sequence[str] = ()
+    unk_id: int | None = None
 
 
 class Draw(NamedTuple):

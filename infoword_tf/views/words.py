@@ -1,8 +1,9 @@
 """The view `words`: the words of a text and, around each, a window of others.
 
-Skip-gram and CBOW (Mikolov et al. 2013) as word2vec.c has them: words that are
-frequent leave the text with a probability, and only then windows are taken,
-each of a width of its own, uniform on 1 to w.
+Skip-gram and CBOW (Mikolov et al. 2013) as word2vec.c has them: words that the
+vocabulary lacks ([UNK]) leave the text, frequent ones with a probability, and
+only then windows are taken, each of a width of its own, uniform on 1 to w. They
+end with documents and with rows of the batch (the code's after 1,000 words).
 
 Glossary of shapes: B rows, T words, J = 2 w + 1 places of a window, M draws,
 V vocabulary.
@@ -44,20 +45,31 @@ class Words(NamedTuple):
     tokens: np.ndarray
 
 
+def known(counts: np.ndarray, unk_id: int | None) -> np.ndarray:
+    """[V]: the counts of a text, 0 of what stands for unknown words."""
+    counts = np.array(counts)
+    if unk_id is not None:
+        counts[unk_id] = 0
+    return counts
+
+
 def keep_probabilities(counts: np.ndarray, subsample: float) -> np.ndarray:
     """[V] float64: how likely an occurrence of a word stays in the text.
 
     min(1, sqrt(t / f) + t / f), f the word's share of the text, t the
-    threshold: as in the code, where the paper has sqrt(t / f).
+    threshold: as in the code, where the paper has sqrt(t / f). 0 of what is not
+    counted.
 
     Args:
         counts: [V], of the text.
-        subsample: t; 0: all stay.
+        subsample: t; 0: all stay that are counted.
     """
+    counted = (counts > 0).astype(np.float64)
     if not subsample:
-        return np.ones(len(counts))
+        return counted
     share = np.maximum(counts, 1) / max(1, counts.sum())
-    return np.minimum(1.0, np.sqrt(subsample / share) + subsample / share)
+    likely = np.sqrt(subsample / share) + subsample / share
+    return counted * np.minimum(1.0, likely)
 
 
 def noise(counts: np.ndarray) -> np.ndarray:

@@ -62,7 +62,7 @@ class WriteTest(StoreCase):
 
     def test_reopened_is_mapped_and_equal(self):
         made = self.write()
-        opened = store.open_store(str(self.path))
+        opened = store.open_store(str(self.path), self.tokenizer)
         for field in ('ids', 'flags', 'documents', 'counts'):
             np.testing.assert_array_equal(
                 getattr(opened, field), getattr(made, field)
@@ -220,7 +220,7 @@ class FailureTest(StoreCase):
         (self.path / name).write_bytes(data[:-1] if '.bin' in name else
                                        data[: len(data) // 2])  # fmt: skip
         with self.assertRaises(ValueError) as caught:
-            store.open_store(self.path)
+            store.open_store(self.path, self.tokenizer)
         # Of the folder at least, and that it can be deleted.
         self.assertIn(str(self.path), str(caught.exception))
         self.assertIn('delete', str(caught.exception))
@@ -234,13 +234,13 @@ class FailureTest(StoreCase):
         self.write()
         (self.path / name).unlink()
         with self.assertRaises(ValueError) as caught:
-            store.open_store(self.path)
+            store.open_store(self.path, self.tokenizer)
         self.assertIn(name, str(caught.exception))
         self.assertIn('delete', str(caught.exception))
 
     def test_no_store(self):
         with self.assertRaisesRegex(ValueError, 'is no whole token store'):
-            store.open_store(self.path)
+            store.open_store(self.path, self.tokenizer)
 
 
 class PeekTest(absltest.TestCase):

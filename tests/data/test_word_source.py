@@ -5,7 +5,7 @@ from absl.testing import absltest
 
 from infoword_tf.data.batches import heldout_views
 from infoword_tf.data.words import WordSource
-from infoword_tf.views.words import keep_probabilities, noise
+from infoword_tf.views.words import keep_probabilities, known, noise
 from tests import zoo
 
 
@@ -35,21 +35,21 @@ class WordSourceTest(absltest.TestCase):
         text = source.batch(3)
         self.assertEqual(text.ids.shape, (16, 64))
         self.assertLess((text.texts < 0).mean(), 0.1)
-        # All words stay: passages, less their separators, one by one.
+        # All words stay: passages, less separators and [UNK], one by one.
         place = source.starts(3)[:, None] + np.arange(source.length)
-        passages = source.store.ids[place].ravel()
-        kept = passages[source.store.flags[place].ravel() & 4 == 0][:1024]
-        np.testing.assert_array_equal(text.ids.ravel()[: len(kept)], kept)
+        passages = source.store.ids[place]
         ends = source.store.flags[place] & 4 > 0
+        kept = passages[~ends & (passages != zoo.UNK)][:1024]
+        np.testing.assert_array_equal(text.ids.ravel()[: len(kept)], kept)
+        self.assertEqual(text.tokens.sum(), (~ends).sum())
         ends[:, 0] = True
         texts = text.texts.ravel()[: len(kept)]
         self.assertEqual(len(np.unique(texts)), ends.sum())
         self.assertTrue((np.diff(texts) >= 0).all())
-        self.assertEqual(text.tokens.sum(), len(kept))
 
     def test_how_many_are_dropped_and_what_is_drawn(self):
         source = make_source(subsample=0.02)
-        counts = source.store.counts
+        counts = known(source.store.counts, zoo.UNK)
         left, read, drawn = np.zeros(zoo.V), np.zeros(zoo.V), np.zeros(zoo.V)
         for step in range(20):
             text = source.batch(step)
@@ -63,7 +63,9 @@ class WordSourceTest(absltest.TestCase):
                 self.assertAlmostEqual(
                     left[piece] / read[piece], keep[piece], delta=0.05
                 )
-        self.assertLess(keep.min(), 0.7)
+        self.assertLess(keep[counts > 0].min(), 0.7)
+        self.assertGreater(read[zoo.UNK], 500)
+        self.assertEqual((left[zoo.UNK], drawn[zoo.UNK]), (0, 0))
         q = noise(counts)
         error = (drawn - drawn.sum() * q) / np.sqrt(drawn.sum() * q + 1)
         self.assertLess(np.abs(error).max(), 4.5)
@@ -79,6 +81,7 @@ class WordSourceTest(absltest.TestCase):
         store = zoo.make_store()
         one = np.zeros_like(store.counts)
         one[7] = len(store.ids)
+        one[zoo.UNK] = 9
         with self.assertRaisesRegex(ValueError, 'no two different words'):
             WordSource(store._replace(counts=one), 8, 2, 0, 0.0, 4)
         with self.assertRaisesRegex(ValueError, 'lower --batch_size'):

@@ -99,18 +99,20 @@ class SampledTest(parameterized.TestCase):
         for one, two in zip(*gradients, strict=True):
             np.testing.assert_allclose(one, two, rtol=1e-4, atol=1e-5)
 
-    def test_every_pair_by_itself(self):
-        objective, view = make_objective(12), make_view()
+    @parameterized.parameters(12, 3)
+    def test_every_pair_by_itself(self, size):
+        objective, view = make_objective(size), make_view()
         key = dropout.new_key(5)
         batch = batch_of({VIEW: view}, {VIEW: STATES}, key)
         ids, there, w = objective.candidates(batch)
         drawn = np.asarray(ids)[np.asarray(there) > 0]
         counts = np.array(zoo.statistics().training)
         counts[zoo.SEP] = counts.max() + 1
-        np.testing.assert_allclose(w, inclusion(counts, 12))
+        np.testing.assert_allclose(w, inclusion(counts, size))
         scores = STATES @ np.asarray(objective.encoder.embedding_table).T
         scores = scores + np.asarray(objective.piece_bias) - np.log(w)
         p = counts / zoo.statistics().measured.sum()
+        likely = zoo.statistics().p / w  # a separator is never measured
         wanted = np.zeros(9)
         hits = 0
         for i, j in np.argwhere(view.weights[ROW] > 0):
@@ -123,11 +125,12 @@ class SampledTest(parameterized.TestCase):
             if b == zoo.SEP:
                 continue
             most = math.log(w[b] / p[b])
-            wanted[2:5] += most - loss, most, math.log(12)
+            wanted[2:5] += most - loss, most, math.log(size)
             wanted[6] += (others < own).all()
+            wanted[7] += (likely[drawn[drawn != b]] < likely[b]).all()
             wanted[8] += 1
         found = sums(objective.score(batch, objective.candidates(batch)))
-        for place in (0, 1, 2, 3, 4, 6, 8):
+        for place in (0, 1, 2, 3, 4, 6, 7, 8):
             np.testing.assert_allclose(
                 found[place], wanted[place], rtol=1e-5
             )

@@ -13,11 +13,12 @@ from infoword_tf.layers import dropout
 from infoword_tf.model import Model
 from infoword_tf.objectives import Statistics, words
 from infoword_tf.training import loop
-from infoword_tf.views.words import keep_probabilities, noise
+from infoword_tf.views.words import keep_probabilities, known, noise
 from tests import zoo
 from tests.objectives import given
 
 KEY = dropout.new_key(0, 0)
+COUNTS = known(zoo.statistics().training, zoo.UNK)
 CASES = [name for name in zoo.CASES if name.startswith(('skip_gram', 'cbow'))]
 
 
@@ -45,9 +46,10 @@ def expected(name, model, view):
     (row,) = zoo.CASES[name].rows
     settings = zoo.CASES[name].settings_of(row)
     outputs = model.objectives[row].outputs.numpy().astype(np.float64)
-    counts = zoo.statistics().training
-    left = counts * keep_probabilities(counts, settings['subsample'])
-    p, q = left / left.sum(), noise(counts)
+    left = COUNTS * keep_probabilities(COUNTS, settings['subsample'])
+    p, q = left / left.sum(), noise(COUNTS)
+    (drawn,) = view.drawn.values()
+    likely = p / (1 - (1 - np.where(q > 0, q, 1)) ** drawn.shape[1])
     sums = []
     for a, b, i in pairs(model, view, row):
         own = a @ outputs[b]
@@ -55,21 +57,23 @@ def expected(name, model, view):
         others = outputs[drawn] @ a
         copies = (drawn == b).sum()
         right = (others[drawn != b] < own).all()
+        chance = (likely[drawn[drawn != b]] < likely[b]).all()
         if settings['loss'] == 'binary':
             loss = np.logaddexp(0, -own) + settings['ratio'] * np.sum(
                 np.logaddexp(0, others[drawn != b])
             ) / len(drawn)
-            sums.append([loss, right, 0, 0])
+            sums.append([loss, right, chance, 0, 0])
             continue
         if settings['loss'] == 'vocabulary':
             others, copies = outputs @ a, 0
-            right = others.argmax() == b
+            right, chance = others.argmax() == b, p.argmax() == b
             loss = special.logsumexp(others) - own
             most = -np.log(p[b])
         else:
             loss = special.logsumexp([own, *others]) - own
             most = np.log(1 + len(drawn)) - np.log(p[b] / q[b])
-        sums.append([loss, right, most - loss, most - np.log(1 + copies)])
+        ceiling = most - np.log(1 + copies)
+        sums.append([loss, right, chance, most - loss, ceiling])
     return len(sums), np.mean(sums, axis=0)
 
 
@@ -81,12 +85,13 @@ class PairsTest(parameterized.TestCase):
         (row,) = zoo.CASES[name].rows
         outcomes, _ = model.outcomes(made, zoo.statistics(), key)
         found = given.mean(outcomes[row])
-        number, (loss, right, mi, ceiling) = expected(
+        number, (loss, right, chance, mi, ceiling) = expected(
             name, model, made['words']
         )
         self.assertEqual(float(outcomes[row].measured), number)
         self.assertAlmostEqual(found.loss, loss, places=4)
         self.assertAlmostEqual(found.accuracy, right, places=6)
+        self.assertAlmostEqual(found.chance, chance, places=6)
         self.assertAlmostEqual(found.mi, mi, places=4)
         self.assertAlmostEqual(found.ceiling, ceiling, places=4)
 
@@ -98,7 +103,7 @@ class PairsTest(parameterized.TestCase):
         made = zoo.make_views(row)
         view = made['words']
         random = np.random.default_rng(0)
-        q = noise(zoo.statistics().training)
+        q = noise(COUNTS)
         objective = model.objectives[row]
         table = model.encoder.embedding_table
         # f + log q: one more axis, which is 1 in a and log q in b.
@@ -132,7 +137,7 @@ class PairsTest(parameterized.TestCase):
         made = zoo.make_views(name, batch=24)
         view = made['words']
         targets = view.targets['cbow'][view.weights['cbow'] > 0]
-        keep = keep_probabilities(zoo.statistics().training, 1e-3)
+        keep = keep_probabilities(COUNTS, 1e-3)
         counts = np.bincount(targets, minlength=zoo.V).astype(float)
         counts = np.where(keep > 0, counts, 0.0)
         model = zoo.make_model(name, rate=0.0)
@@ -142,6 +147,45 @@ class PairsTest(parameterized.TestCase):
         model.objectives['cbow'].outputs.assign(np.outer(scores, np.eye(16)[0]))
         outcomes, _ = model.outcomes(made, Statistics(counts, counts))
         self.assertAlmostEqual(given.mean(outcomes['cbow']).mi, 0, places=5)
+
+
+    @parameterized.parameters('skip_gram', 'cbow', 'cbow_binary')
+    def test_no_ranking_of_words_is_right_more_often_than_chance(self, name):
+        """By p / q, the best of few draws, and by p, the best of many."""
+        (row,) = zoo.CASES[name].rows
+        subsample = zoo.CASES[name].settings_of(row)['subsample']
+        p = COUNTS * keep_probabilities(COUNTS, subsample)
+        p, q = p / p.sum(), noise(COUNTS)
+        model = zoo.make_model(name, rate=0.0)
+        model.encoder.embedding_table.assign(np.eye(16)[[0] * zoo.V])
+        view = zoo.make_views(name, batch=24)['words']
+        random = np.random.default_rng(0)
+        for size in (4, 64):
+            drawn = random.choice(zoo.V, (24, size), p=q).astype(np.int32)
+            made = {'words': view._replace(drawn={row: drawn})}
+            right = []
+            for w in (1 - (1 - q) ** size, q, 1):
+                scores = np.log((p + 1e-9) / (w + 1e-9))
+                model.objectives[row].outputs.assign(
+                    np.outer(scores, np.eye(16)[0])
+                )
+                outcomes, _ = model.outcomes(made, zoo.statistics())
+                found = given.mean(outcomes[row])
+                right.append(found.accuracy)
+            self.assertEqual(found.chance, right[0])
+            self.assertEqual(found.chance, max(right))
+            self.assertLess(right[1 if size == 64 else 2], 0.95 * right[0])
+
+    def test_chance_by_hand(self):
+        """p / w: 0.55, 1.58, 0.56; two pairs share each row of draws."""
+        statistics = Statistics(np.ones(3), np.array([5, 3, 2]))
+        found = statistics.marginal(
+            'any',
+            tf.constant([0, 1, 2, 0]),
+            np.array([0.7, 0.1, 0.2]),
+            tf.constant([[1, -1], [0, 0]]),
+        )
+        np.testing.assert_array_equal(found.chance, [0, 1, 1, 1])
 
 
 class RowTest(parameterized.TestCase):
@@ -156,6 +200,16 @@ class RowTest(parameterized.TestCase):
             f'heldout/{row}/mi' in found, 'binary' not in name, name
         )
         self.assertIn(f'heldout/{row}/accuracy', found)
+
+    @parameterized.parameters('skip_gram', 'cbow')
+    def test_unknown_words_are_in_no_pair(self, row):
+        view = zoo.make_views(row)['words']
+        weights = view.weights[row]
+        near = weights.reshape(*view.ids.shape, -1).any(axis=2)
+        for ids in (view.targets[row][weights > 0], view.ids[near],
+                    view.drawn[row]):  # fmt: skip
+            self.assertGreater(ids.size, 100)
+            self.assertNotIn(zoo.UNK, ids)
 
     def test_tables(self):
         model = Model(zoo.config('skip_gram'), zoo.SPECIALS)

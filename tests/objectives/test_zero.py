@@ -111,6 +111,14 @@ class ZeroTest(parameterized.TestCase):
         self.assertAlmostEqual(
             found['log_candidates'], math.log(len(p)), delta=2e-6
         )
+        # Who knows how frequent they are has their divergence from the text.
+        own = np.bincount(targets, minlength=len(p)) / len(targets)
+        there = own > 0
+        divergence = own[there] @ np.log(own[there] / p[there])
+        scores = np.where(there, np.log(np.maximum(own, 1e-30)), NEVER)
+        found = self.evaluate(heldout, row, scores)
+        self.assertAlmostEqual(found['mi'], divergence, delta=1e-5)
+        self.assertGreater(divergence, 1e-3)
 
     @parameterized.parameters(*OVER_VOCABULARY)
     def test_those_of_the_training_text_have_unigram_mi(self, name, row):

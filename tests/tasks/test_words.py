@@ -55,6 +55,44 @@ class WordsTest(parameterized.TestCase):
             },
         )
 
+    def test_other_layouts_of_pairs(self):
+        """Comments, headers, columns between words and score and behind it.
+
+        As gensim's copies, WS-353's own and SimLex-999's own have them.
+        """
+        path = self.data / 'pairs.tsv'
+        header = ['# A collection', '# Word 1\tWord 2\tHuman (mean)']
+        wide = [
+            '\t'.join([*pair.split('\t')[:2], 'N', pair.split('\t')[2], '1'])
+            for pair in PAIRS
+        ]
+        plain = words.read(self.write(path, PAIRS))
+        for lines in (
+            [*header, *PAIRS],
+            ['Word 1\tWord 2\tHuman (mean)', *PAIRS],
+            ['Word 1\tWord 2\tHuman (mean)\t1', *(f'{p}\t8' for p in PAIRS)],
+            ['word1\tword2\tPOS\tSimLex999\tSD(SimLex)', *wide],
+            [*PAIRS[:2], '', '# more', *PAIRS[2:]],
+        ):
+            self.assertEqual(words.read(self.write(path, lines)), plain)
+        self.assertEqual(plain.scores, [9, 9.5, 3, 0.5, 4])
+        questions = [*header, ': x', 'a b c d']
+        self.assertEqual(
+            words.read(self.write(path, questions)).words, [list('abcd')]
+        )
+
+    def write(self, path, lines):
+        path.write_text('\n'.join(lines) + '\n')
+        return path
+
+    def test_a_word_as_it_is_written_comes_first(self):
+        index = {'paris': 0, 'Paris': 1, 'rome': 2}
+        found, known = words.places(
+            [['Paris', 'paris'], ['PARIS', 'Rome'], ['Oslo', 'rome']], index
+        )
+        np.testing.assert_array_equal(found, [[1, 0], [0, 2], [-1, 2]])
+        np.testing.assert_array_equal(known, [True, True, False])
+
     def test_one_swap_of_ranks(self):
         """Among four: 1 - 6 * 2 / (4 * 15) = 0.8."""
         swapped = ['up\thigh\t9.8', *PAIRS[1:]]
@@ -142,6 +180,7 @@ class WordsTest(parameterized.TestCase):
     @parameterized.parameters(
         ('a\tb\n', 'pairs.txt, line 1: no two words and a score'),
         ('a\tb\t1\na\tb\tc\n', 'pairs.txt, line 2: no two words and a score'),
+        ('# x\n\na\tb\tc\na\tb\t1\na\t2\n', 'pairs.txt, line 5: no two words'),
         (': x\na b c\n', 'pairs.txt, line 2: no four words'),
         ('', 'neither pairs nor questions'),
         ('a\tb\t1\n', 'no line has all its words among the 6'),
@@ -166,6 +205,10 @@ class WordsTest(parameterized.TestCase):
             done = command.run(words, *given)
             self.assertEqual(done.status, 1)
             self.assertIn(message, done.err)
+        for ending in ('txt', 'tsv'):
+            (self.data / f'pairs.{ending}').touch()
+        done = command.run(words, data, out, '--vectors=x')
+        self.assertIn("holds two tests 'pairs': rename one", done.err)
 
 
 if __name__ == '__main__':

@@ -36,7 +36,7 @@ class ProbabilityTest(parameterized.TestCase):
 
     def test_none_is_dropped(self):
         np.testing.assert_array_equal(
-            keep_probabilities(np.array([9, 1, 0]), 0.0), 1.0
+            keep_probabilities(np.array([9, 1, 0]), 0.0), [1, 1, 0]
         )
 
     def test_noise_is_unigram_to_the_three_quarters(self):
