@@ -221,7 +221,7 @@ TABLE: dict[str, Row] = {
         b='next word',
         relation='the word that follows (language model)',
         candidates='vocabulary',
-        views={'streamed': Reads('text')},
+        views=lm.READS,
         encoders={
             'transformer': {
                 'causal': True,
@@ -240,6 +240,7 @@ TABLE: dict[str, Row] = {
                     True: {'pre_norm': True},
                 },
             ),
+            'reads': lm.SETTING,
             'sampled': SAMPLED,
         },
         vector=lm.vector,

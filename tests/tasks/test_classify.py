@@ -167,8 +167,8 @@ class ClassesTest(Checks, absltest.TestCase):
 
     def prepare(self, rows, labels, length=24):
         task = finetune.Task('classify', ('accuracy',), labels)
-        given = {'init': str(FOLDER / 'classes'), 'objectives': None,
-                 'label.texts': None, 'seq_len': length, 'corpus': None}
+        given = {**train.values(), 'init': str(FOLDER / 'classes'),
+                 'objectives': None, 'seq_len': length, 'corpus': None}
         return finetune.prepare(
             task, {'train': rows, 'heldout': rows}, given
         )

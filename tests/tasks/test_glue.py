@@ -8,7 +8,7 @@ import numpy as np
 from absl.testing import absltest, parameterized
 
 import infoword_tf
-from infoword_tf import files
+from infoword_tf import files, train
 from infoword_tf.config import Config
 from tasks import finetune, glue, glue_layout, measures
 from tests import places
@@ -141,8 +141,8 @@ class GlueTest(Checks, absltest.TestCase):
         """And what is trained on is what is read later."""
         rows = glue_layout.read('rte', str(DATA), 'dev')
         loaded = infoword_tf.load(finetuning.init())
-        given = {'init': str(finetuning.init()), 'objectives': None,
-                 'label.texts': None, 'seq_len': 24, 'corpus': None}
+        given = {**train.values(), 'init': str(finetuning.init()),
+                 'objectives': None, 'seq_len': 24, 'corpus': None}
         prepared = finetune.prepare(
             glue.task_of('rte'), {'train': rows, 'heldout': rows}, given
         )
