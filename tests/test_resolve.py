@@ -418,6 +418,9 @@ class DefaultsTest(parameterized.TestCase):
             self.assertTrue(found.encoder.arguments['causal'])
             self.assertTrue(found.encoder.arguments['pre_norm'])
             self.assertEqual(found.encoder.arguments['epsilon'], 1e-5)
+            choices = Choices(
+                'label:1,gpt:0.5', settings={'gpt.reads': reads}
+            )
             with self.assertRaisesRegex(UsageError, 'lay a text out diff'):
                 resolve(choices, config_of('mlm'))
         # What was taught so is read so, whatever it is taught next.
