@@ -185,7 +185,7 @@ def beside(objectives: str, given: Mapping[str, Any]) -> dict[str, Any]:
         given: by flag of the trainer, its value.
     """
     found = {}
-    for row in parse(objectives):
+    for row in built(parse(objectives)):
         reads = TABLE[row].views.get('examples')
         if reads and reads.when and not given['corpus']:
             name, value = reads.when

@@ -298,6 +298,18 @@ class WaysTest(Checks, parameterized.TestCase):
             [text for text, _ in finetuning.sentences()[:26]],
         )
 
+    def test_next_words_are_of_the_examples_where_no_corpus_is_named(self):
+        """The run itself is in tests/export/test_finetuned.py."""
+        for objectives, corpus, chosen, found in (
+            ('label:1,gpt:0.5', None, None, {'gpt.reads': 'examples'}),
+            ('label:1,gpt:0.5', None, 'stream', {'gpt.reads': 'stream'}),
+            ('label:1,gpt:0.5', 'pydocs', None, {}),
+            ('label:1,gpt:0', None, None, {}),
+            ('label:1,mlm:0.1', None, None, {}),
+        ):
+            given = {'corpus': corpus, 'gpt.reads': chosen}
+            self.assertEqual(finetune.beside(objectives, given), found)
+
     def test_it_ends_early(self):
         """Where nothing better comes: the rate is too small to move."""
         done = run('early', '--learning_rate=1e-9', '--epochs=9',
