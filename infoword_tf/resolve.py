@@ -20,6 +20,7 @@ from infoword_tf.plan import (
     settings_of,
 )
 from infoword_tf.sizes import DEFAULT_SIZES, SIZES
+from infoword_tf.text.layout import LAYOUTS
 
 POSITIONS, GELU = 512, 'tanh'
 WORDPIECE = TokenizerConfig('wordpiece', lower_case=True)
@@ -400,6 +401,9 @@ def _vector(
 ) -> Vector:
     """Of the row of the highest rank; all have one layout.
 
+    That of labelled texts is as --init has it, or as another row that reads
+    them wants it.
+
     Raises:
         UsageError: they have not.
     """
@@ -418,6 +422,11 @@ def _vector(
                 started.layout,
                 rank=-1,
             )
+        if started is None or not LAYOUTS[started.layout].first:
+            for row, vector in vectors.items():
+                reads = TABLE[row].reads(rows[row].settings)
+                if vector is not None and 'examples' in reads:
+                    own = own._replace(layout=vector.layout)
         vectors = {row: vector or own for row, vector in vectors.items()}
     layouts = {vector.layout for vector in vectors.values()}
     if len(layouts) > 1:

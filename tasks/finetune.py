@@ -23,6 +23,7 @@ from infoword_tf import commands, files, train
 from infoword_tf.config import Config, TaskConfig
 from infoword_tf.data import corpora
 from infoword_tf.objectives import TABLE, built, parse
+from infoword_tf.resolve import resolve
 from infoword_tf.training.record import FREE
 from tasks import tables
 from tasks.measures import MEASURES
@@ -171,6 +172,24 @@ def measure_of(task: Task) -> Callable[..., dict[str, float]]:
     return measure
 
 
+def beside(objectives: str, given: Mapping[str, Any]) -> dict[str, Any]:
+    """By flag, that rows read the examples which may (`gpt`).
+
+    Where no corpus is named, and nobody says otherwise.
+
+    Args:
+        objectives: the sum.
+        given: by flag of the trainer, its value.
+    """
+    found = {}
+    for row in built(parse(objectives)):
+        reads = TABLE[row].views.get('examples')
+        if reads and reads.when and not given['corpus']:
+            name, value = reads.when
+            found[f'{row}.{name}'] = given[f'{row}.{name}'] or value
+    return found
+
+
 def own_text(parts: Mapping[str, Rows]) -> dict[str, str]:
     """--corpus and --heldout of the examples' own texts.
 
@@ -304,6 +323,11 @@ def prepare(
         other = tuple(loaded.config.labels) != task.shown
         if other and 'label' in loaded.model.objectives:
             loaded.model.drop('label')
+    decided |= beside(objectives, given)
+    resolved = resolve(
+        train.choices({**given, **decided}), loaded.config
+    )
+    loaded = loaded.with_layout(resolved.vector.layout)
     examples = {}
     digest = hashlib.blake2b(digest_size=16)
     for part, rows in parts.items():
@@ -326,10 +350,7 @@ def prepare(
         for array in (examples[part].ids, examples[part].begins,
                       targets[part]):  # fmt: skip
             digest.update(np.ascontiguousarray(array).tobytes())
-    others = any(
-        set(TABLE[other].views) != {'examples'} for other in parse(objectives)
-    )
-    if others and not given['corpus']:
+    if resolved.plan.reads_text and not given['corpus']:
         decided |= own_text(parts)
     goal = fit.Goal(f'heldout/{row}/{task.metrics[0]}')
     return Prepared(

@@ -257,7 +257,7 @@ def score(
         for text, weights in streams.once(store, length, batch_size):
             view = views.VIEWS[VIEW].make(text, None, {row: 'text'}, specials)
             view = view._replace(weights={row: weights})
-            flat = views.flatten({VIEW: view})
+            flat = views.flatten({objective.view: view})
             loss, state = step(
                 {name: tf.constant(x) for name, x in flat.items()}, state
             )

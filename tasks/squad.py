@@ -194,6 +194,7 @@ def prepare(
     decided = {
         'objectives': objectives, 'task': 'squad', 'span.null': version2
     }  # fmt: skip
+    decided |= finetune.beside(objectives, given)
     config = started.config if started else Config.read(given['init'])
     resolved = resolve(train.choices({**given, **decided}), config)
     settings = resolved.rows['span'].settings
@@ -204,6 +205,7 @@ def prepare(
     from tasks import squad_data
 
     loaded = started or infoword_tf.load(given['init'])
+    loaded = loaded.with_layout(resolved.vector.layout)
     features, digest = {}, hashlib.blake2b(digest_size=16)
     for part, questions in parts.items():
         features[part] = squad_data.features(
@@ -220,7 +222,7 @@ def prepare(
             examples.candidates['span'],
         ):  # fmt: skip
             digest.update(np.ascontiguousarray(array).tobytes())
-    if len(parse(objectives)) > 1 and not given['corpus']:
+    if resolved.plan.reads_text and not given['corpus']:
         decided |= finetune.own_text({
             part: types.SimpleNamespace(
                 first=[*questions.contexts], second=None

@@ -34,7 +34,7 @@ NOTHING_NEW = (
     'infoword_nsp', 'infoword_ict', 'mlm_nsp_nce', 'dim_scaled', 'plm_strict',
     'dim_one_mask', 'transformer_xl',  # as published: ReLU too
     'cbow_binary', 'cbow_vocabulary',  # losses of `skip_gram`
-    'gpt', 'elmo_sampled',
+    'gpt', 'label_gpt', 'elmo_sampled',
     # A mix, both ways, choices and three poolers are of one head.
     'label', 'label_mlm', 'label_relative', 'label_rnn', 'score_mix',
     'score_lookup', 'score_relative', 'score_elmo', 'score_rnn',

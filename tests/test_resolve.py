@@ -397,16 +397,40 @@ class DefaultsTest(parameterized.TestCase):
         )  # fmt: skip
 
     def test_labels_beside_next_words(self):
-        """GPT's fine-tuning: read at the last token, from such a start."""
-        started = config_of('gpt', settings={'gpt.pre_norm': True})
-        found = resolve(
-            Choices('label:1,gpt:0.5', settings={'gpt.pre_norm': True}),
-            started,
+        """GPT's fine-tuning: read at the last token, from such a start.
+
+        The labelled texts are laid out for it where it reads them.
+        """
+        pre_norm = {'gpt.pre_norm': True}
+        started = config_of('gpt', settings=pre_norm)
+        self.assertEqual(started.layout, 'end')
+        for reads, layout, views in (
+            ('stream', 'end', {'streamed', 'examples'}),
+            ('examples', 'gpt', {'examples'}),
+        ):
+            choices = Choices(
+                'label:1,gpt:0.5', settings={**pre_norm, 'gpt.reads': reads}
+            )
+            found = resolve(choices, started)
+            self.assertEqual(found.vector.layout, layout)
+            self.assertEqual(set(found.plan.views), views)
+            self.assertEqual(found.plan.reads_text, reads == 'stream')
+            self.assertTrue(found.encoder.arguments['causal'])
+            self.assertTrue(found.encoder.arguments['pre_norm'])
+            self.assertEqual(found.encoder.arguments['epsilon'], 1e-5)
+            choices = Choices(
+                'label:1,gpt:0.5', settings={'gpt.reads': reads}
+            )
+            with self.assertRaisesRegex(UsageError, 'lay a text out diff'):
+                resolve(choices, config_of('mlm'))
+        # What was taught so is read so, whatever it is taught next.
+        taught = started.replace(layout='gpt')
+        self.assertEqual(
+            resolve(Choices('label'), taught).vector.layout, 'gpt'
         )
-        self.assertEqual(found.vector.layout, 'end')
-        self.assertTrue(found.encoder.arguments['causal'])
-        self.assertTrue(found.encoder.arguments['pre_norm'])
-        self.assertEqual(found.encoder.arguments['epsilon'], 1e-5)
+        self.assertEqual(
+            resolve(Choices('label'), started).vector.layout, 'end'
+        )
 
     def test_settings_reach_the_encoder(self):
         given = {'transformer_xl.published': True}

@@ -251,6 +251,7 @@ CASES: dict[str, Case] = {
         settings={'score.bilstm': True, 'score.pooler': 'tanh'},
     ),
     'label_mlm': Case('label:1,mlm:0.1'),
+    'label_gpt': Case('label:1,gpt:0.5', settings={'gpt.reads': 'examples'}),
     'span': Case('span'),
     'span_null': Case(
         'span',

@@ -61,6 +61,17 @@ class Examples(NamedTuple):
         """[n] int64: tokens of each example."""
         return np.diff(self.begins[:: self.texts])
 
+    def pieces(self, size: int, control_ids: Sequence[int]) -> np.ndarray:
+        """[V] int64: how often each piece occurs in the texts.
+
+        Args:
+            size: V.
+            control_ids: pieces that no text has, which are not counted.
+        """
+        counts = np.bincount(self.ids, minlength=size)
+        counts[list(control_ids)] = 0
+        return counts
+
     def tokens_of(self, numbers: np.ndarray) -> np.ndarray:
         """[tokens] int64: where those of some examples are."""
         begins, sizes = self.begins[:: self.texts][numbers], self.sizes[numbers]

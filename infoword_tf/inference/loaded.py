@@ -80,7 +80,11 @@ class Loaded:
         self.tokenizer, self.config = tokenizer, config
         self.unigram, self.missing = unigram, dict(missing or {})
         self.layout = LAYOUTS[config.layout]
-        ids = {'cls': tokenizer.cls_id, 'sep': tokenizer.sep_id}
+        ids = {
+            'cls': tokenizer.cls_id,
+            'sep': tokenizer.sep_id,
+            'mask': tokenizer.mask_id,
+        }
         self.before = [ids[name] for name in self.layout.before]
         self.between = [ids[name] for name in self.layout.between]
         self.after = [ids[name] for name in self.layout.after]
@@ -146,6 +150,19 @@ class Loaded:
             'the encoder with fewer layers',
         )
         return Loaded(model, self.tokenizer, config, self.unigram)
+
+    def with_layout(self, layout: str) -> 'Loaded':
+        """The same model, with other pieces around a text.
+
+        Args:
+            layout: a name in LAYOUTS.
+        """
+        if layout == self.config.layout:
+            return self
+        config = self.config.replace(layout=layout)
+        return Loaded(
+            self.model, self.tokenizer, config, self.unigram, self.missing
+        )
 
     @functools.cached_property
     def folded(self) -> 'Loaded':

@@ -184,7 +184,7 @@ TABLE: dict[str, Row] = {
         b='next word',
         relation='the word that follows (language model)',
         candidates='vocabulary',
-        views={'streamed': Reads('text')},
+        views=settings.FOLLOWING,
         encoders={
             'transformer': {
                 'causal': True,
@@ -203,6 +203,7 @@ TABLE: dict[str, Row] = {
                     True: {'pre_norm': True},
                 },
             ),
+            'reads': settings.READS,
             'sampled': settings.SAMPLED,
         },
         vector=settings.at_the_end,

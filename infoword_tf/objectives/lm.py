@@ -13,7 +13,8 @@ et al. 2018, who have no bias; Dai et al. 2019; Mikolov et al. 2010; Kong et al.
 own for g_psi; `elmo` has one, for both directions (Peters et al. 2018, Eq. 1).
 A word is a piece of the tokenizer. All places are scored, each word of the text
 once: rows of `gpt` read on where those of the step before ended, too, but
-without what was there.
+without what was there. Beside a row of labels `gpt` reads the labelled texts
+themselves (Radford et al. 2018, Eq. 5): `reads`.
 
 Glossary of shapes: B rows, T tokens, D width, V vocabulary.
 """
@@ -24,15 +25,36 @@ from keras import ops
 
 from infoword_tf.objectives import infonce
 from infoword_tf.objectives.objective import Batch
+from infoword_tf.objectives.settings import LABELLED_TEXTS, STREAM
 from infoword_tf.objectives.vocabulary import Drawn, VocabularyPieces
 from infoword_tf.views import Specials
 
 Tensor = Any
 VIEW = 'streamed'
+# By what is read, see `settings.READS`.
+VIEWS = {STREAM: VIEW, LABELLED_TEXTS: 'examples'}
 
 
 class NextPieces(VocabularyPieces):
     """Rows of next words: f over the vocabulary at every place."""
+
+    def __init__(
+        self,
+        row: str,
+        encoder: Any,
+        specials: Specials,
+        reads: str = STREAM,
+        **more: Any,
+    ):
+        """As `Objective`.
+
+        Args:
+            row, encoder, specials: as there.
+            reads: which text, a name in VIEWS.
+            **more: of `VocabularyPieces`.
+        """
+        super().__init__(row, encoder, specials, **more)
+        self.view = VIEWS[reads]
 
     def piece_scores(self, states: Tensor) -> Tensor:
         """f(a, .) over the vocabulary: states [..., D] -> [..., V]."""
@@ -43,13 +65,13 @@ class NextPieces(VocabularyPieces):
     def score(
         self, batch: Batch, candidates: Drawn | None
     ) -> infonce.Outcome:
-        """Cross-entropy; MI leaves out the ends of documents."""
-        view = batch.views[VIEW]
+        """Cross-entropy; MI leaves out the ends of texts."""
+        view = batch.views[self.view]
         return self.among(
             candidates,
             batch,
             view,
-            batch.states(VIEW),
+            batch.states(self.view),
             view.measured[self.row],
             self.piece_bias,
         )

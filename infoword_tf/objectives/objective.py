@@ -46,13 +46,18 @@ class Statistics(NamedTuple):
             in training, the held-out text's otherwise.
         answers: by row, the commonest b among its measured pairs, where they
             are known beforehand (held-out text).
-        own: by row, those of b that are no pieces: of classes, say.
+        own: by row, those of b that are no pieces: of classes, say; or of
+            pieces of other texts.
     """
 
     training: np.ndarray
     measured: np.ndarray
     answers: Mapping[str, int] = {}
     own: Mapping[str, 'Statistics'] = {}
+
+    def of(self, row: str) -> 'Statistics':
+        """Those of a row's b: its own, or these."""
+        return self.own.get(row, self)
 
     @property
     def p(self) -> np.ndarray:

@@ -39,6 +39,19 @@ SAMPLED = Setting(
     at_least=0,
 )
 
+STREAM, LABELLED_TEXTS = 'stream', 'examples'
+FOLLOWING = {
+    'streamed': Reads('text', when=('reads', STREAM)),
+    'examples': Reads('following', when=('reads', LABELLED_TEXTS)),
+}
+READS = Setting(
+    STREAM,
+    'Text that goes on from step to step (stream), or the labelled texts of '
+    'the rows beside it (examples), as fine-tuning does where no --corpus is '
+    'named.',
+    choices=(STREAM, LABELLED_TEXTS),
+)
+
 # --------------------------------------------------------- what people labelled
 
 NO_POOLER = 'none'
@@ -155,8 +168,8 @@ def weighted(settings: Mapping[str, Any]) -> Vector:
 
 def at_the_end(settings: Mapping[str, Any]) -> Vector:
     """The mean; a causal encoder knows a text at its end alone."""
-    del settings
-    return Vector(layout='end')
+    labelled = settings.get('reads') == LABELLED_TEXTS
+    return Vector(layout='gpt' if labelled else 'end')
 
 
 def mixed(settings: Mapping[str, Any]) -> Vector:

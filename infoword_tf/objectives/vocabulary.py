@@ -117,7 +117,8 @@ class VocabularyPieces(Objective):
         """
         if not self.sampled or not batch.training:
             return None
-        counts = np.array(batch.statistics.training, float)
+        statistics = batch.statistics.of(self.row)
+        counts = np.array(statistics.training, float)
         # It is not counted, and asked for as often as anything.
         counts[self.specials.sep_id] = counts.max() + 1
         found = inclusion(counts, min(self.sampled, len(counts)))
@@ -166,7 +167,7 @@ class VocabularyPieces(Objective):
         return infonce.infonce(
             found._replace(log_size=math.log(size)),
             weights,
-            batch.statistics.marginal(
+            batch.statistics.of(self.row).marginal(
                 self.row,
                 targets,
                 q=w / size,
@@ -202,7 +203,7 @@ class VocabularyPieces(Objective):
         return infonce.infonce(
             infonce.Candidates(positive, log_sum, math.log(size), rank),
             weights,
-            batch.statistics.marginal(
+            batch.statistics.of(self.row).marginal(
                 self.row, targets, q=np.full(size, 1 / size)
             ),
             measured=ops.reshape(measured, (-1,)),

@@ -3,6 +3,7 @@
     bert     [CLS] text [SEP]      [CLS] a [SEP] b [SEP]         first state
     roberta  [CLS] text [SEP]      [CLS] a [SEP] [SEP] b [SEP]   first state
     end      text [SEP]            a [SEP] b [SEP]               last state
+    gpt      [CLS] text [MASK]     [CLS] a [SEP] b [MASK]        last state
     xlnet    text [SEP] [CLS]      a [SEP] b [SEP] [CLS]         last state
 
 The state that is named sums a text up. In `bert` and `xlnet` the second text,
@@ -16,7 +17,7 @@ class Layout(NamedTuple):
     """Special pieces around a text.
 
     Attributes:
-        before, after: which ('cls' or 'sep'), in order.
+        before, after: which ('cls', 'sep' or 'mask'), in order.
         last_segment: segment of the last one; all others are in segment 0.
         first: whether the first state sums the text up (`cls`), or the last.
         between: which stand between two texts.
@@ -49,6 +50,9 @@ LAYOUTS = {
     ),
     # A causal encoder knows a text only at its end.
     'end': Layout((), ('sep',)),
+    # Radford et al. 2018, §3.3: a start, a delimiter and an end of their own,
+    # here pieces that no stream of text has, but for [SEP].
+    'gpt': Layout(('cls',), ('mask',)),
     # Yang et al. 2019, §2.5: segments 0 for text and [SEP], 2 for [CLS].
     'xlnet': Layout((), ('sep', 'cls'), last_segment=2, second_segment=1),
 }

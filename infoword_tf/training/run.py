@@ -7,7 +7,7 @@ labelled examples (tasks/finetune.py) give it those too.
 import contextlib
 import gc
 import pathlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -21,6 +21,7 @@ from infoword_tf.data.opened import TextChoices, open_text
 from infoword_tf.inference.load import load
 from infoword_tf.inference.loaded import Loaded
 from infoword_tf.objectives import Statistics
+from infoword_tf.plan import Plan
 from infoword_tf.resolve import Resolved
 from infoword_tf.training import (
     checkpoint,
@@ -32,6 +33,7 @@ from infoword_tf.training import (
     record,
 )
 from infoword_tf.training.built import Shared, build, shape_of
+from infoword_tf.views.examples import FOLLOWING
 
 FAR = 1 << 40  # a step that no run reaches
 
@@ -60,18 +62,32 @@ class Labelled(NamedTuple):
     shared: Shared | None = None
     source: str = ''
 
-    def statistics(self, counts: np.ndarray, heldout: bool) -> Statistics:
+    def statistics(
+        self,
+        counts: np.ndarray,
+        heldout: bool,
+        plan: Plan,
+        control_ids: Sequence[int],
+    ) -> Statistics:
         """Of pieces, and of what is said of examples.
 
         Args:
             counts: [V], of the text that is trained on.
             heldout: whether held-out examples are measured.
+            plan: which rows ask for pieces of the examples.
+            control_ids: pieces that no text has.
         """
         measured = self.heldout if heldout else self.train
         own = {
             row: Statistics(found, measured.counts[row])
             for row, found in self.train.counts.items()
         }
+        for row, reads in plan.views['examples'].rows.items():
+            if reads.states == FOLLOWING:
+                own[row] = Statistics(
+                    self.train.pieces(len(counts), control_ids),
+                    measured.pieces(len(counts), control_ids),
+                )
         return Statistics(counts, counts, own=own)
 
 
@@ -237,8 +253,12 @@ def run(
         if built is None:
             statistics = heldout_statistics = Statistics(counts, counts)
             if labelled is not None:
-                statistics = labelled.statistics(counts, heldout=False)
-                heldout_statistics = labelled.statistics(counts, heldout=True)
+                statistics, heldout_statistics = (
+                    labelled.statistics(
+                        counts, heldout, plan, tokenizer.control_ids
+                    )
+                    for heldout in (False, True)
+                )
             if text is not None:
                 heldout_statistics = heldout_statistics._replace(
                     measured=text.heldout.counts

@@ -18,6 +18,8 @@ import numpy as np
 from infoword_tf.views.packed import laid_out
 from infoword_tf.views.view import Specials, View, ViewSpec
 
+FOLLOWING = 'following'  # what rows of next words want
+
 
 class Labelled(NamedTuple):
     """A global batch of the source `examples`.
@@ -71,14 +73,15 @@ def examples(
     Rows of the table find places [R, J K], targets and weights [R, J], and
     `sequences` [R, J], the number of each example; targets [R, T, ...] where
     they are of tokens. An example of which nobody told a row its b weighs
-    nothing there.
+    nothing there. Rows of next words need no label, see `following`.
 
     Raises:
         ValueError: a row wants what examples do not have.
     """
     del draw
     named = {**text.targets, **text.of_tokens}
-    if lacking := [row for row in rows if row not in named]:
+    labelled = [row for row, wanted in rows.items() if wanted != FOLLOWING]
+    if lacking := [row for row in labelled if row not in named]:
         known = ', '.join(named)
         raise ValueError(
             f'{", ".join(lacking)}: these examples are labelled for {known}'
@@ -95,14 +98,20 @@ def examples(
     left_over = block == j * k
     column = np.where(left_over, 0, np.minimum(column, longest - 1))
     ids = text.ids.reshape(b * k, longest)[number, column]
+    ids = np.where(left_over, specials.sep_id, ids).astype(np.int32)
     segments = text.segments.reshape(b * k, longest)[number, column]
     places = text.places.reshape(-1)[texts]
     places = np.where(sizes > 0, begins + places, 0).astype(np.int32)
     weights = np.where(empty, 0, 1).astype(np.float32)
     first = begins.reshape(r, j, k)[:, :, 0]  # where each example begins
 
-    targets, candidates, told = {}, {}, {}
+    targets, candidates, told, measured = {}, {}, {}, {}
     for row in rows:
+        if rows[row] == FOLLOWING:
+            targets[row], told[row], measured[row] = following(
+                ids, np.where(left_over, -1, block), specials
+            )
+            continue
         told[row] = weights
         if row in text.of_tokens:
             found = text.of_tokens[row]
@@ -124,17 +133,47 @@ def examples(
             candidates[row] = np.where(inside, slot, -1).astype(np.int32)
         targets[row] = found.astype(text.targets[row].dtype)
     return View(
-        ids=np.where(left_over, specials.sep_id, ids).astype(np.int32),
+        ids=ids,
         sequences=np.where(empty, -1, text.numbers[slots]).astype(np.int32),
         positions=column.astype(np.int32),
         segment_ids=np.where(left_over, 0, segments).astype(np.int32),
         block_ids=block.astype(np.int32),
-        places={row: places for row in rows if rows[row] != 'text'},
+        places={
+            row: places
+            for row in rows
+            if rows[row] not in ('text', FOLLOWING)
+        },
         targets=targets,
         weights=told,
+        measured=measured,
         candidates=candidates,
         counts={'padding': left_over.sum(axis=1).astype(np.int32)},
     )
+
+
+def following(
+    ids: np.ndarray, texts: np.ndarray, specials: Specials
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """What comes after each token of a text: b of rows of next words.
+
+    Every token but the first is a target of the loss, with the special pieces
+    between and behind the texts (Radford et al. 2018, §3.2); those are none of
+    MI, whose p(b) has no specials but [UNK].
+
+    Args:
+        ids: [R, T] int32.
+        texts: [R, T], of which text each token is; -1: of none.
+        specials: of the vocabulary.
+
+    Returns:
+        [R, T] each: targets int32, weights and what is measured float32.
+    """
+    targets = np.roll(ids, -1, axis=1)
+    there = (np.roll(texts, -1, axis=1) == texts) & (texts >= 0)
+    there[:, -1] = False  # behind it is the row's first
+    special = (specials.cls_id, specials.sep_id, specials.mask_id)
+    measured = ~np.isin(targets, special)
+    return targets, there.astype(np.float32), measured.astype(np.float32)
 
 
 def is_known(targets: np.ndarray) -> np.ndarray:

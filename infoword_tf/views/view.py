@@ -152,7 +152,8 @@ class Reads(NamedTuple):
             the query stream there, which knows the place and not the piece;
             'start', [CLS]; 'next', that and whether the second piece of text
             follows the first; 'example', what sums a labelled text up;
-            'text', all tokens; 'around', all words with those around each;
+            'text', all tokens; 'following', those of labelled texts, each with
+            the one behind it; 'around', all words with those around each;
             'middle', with each in the middle of those.
         encoders: by name, those that encode it: 'encoder', or what the row
             brings along (`Row.companions`); none for a view that brings

@@ -1,6 +1,7 @@
 """Workdirs of several tasks, each fine-tuned by the real command once.
 
-They start from a tiny converted encoder, whose words are letters.
+They start from a tiny converted encoder, whose words are letters; one, whose
+row of next words goes on, from an encoder that looks back alone.
 """
 
 import atexit
@@ -18,6 +19,7 @@ from export import bundle
 from infoword_tf import convert, files
 from tasks import classify, distill, finetune
 from tests import quick
+from tests.export import workdirs
 from tests.tasks import command
 from tests.weights import folders
 
@@ -31,7 +33,8 @@ KINDS = {
     ),
     'number': (('--text=first', '--label=grade', '--regress'), ()),
     'numbers': (
-        ('--text=first', '--pair=second', '--label=grade', '--regress'), ()
+        ('--text=first', '--pair=second', '--label=grade', '--regress'),
+        ('--objectives=score:1,gpt:0.5',),
     ),
     'choices': (
         ('--text=first', '--choices=second,third', '--label=right'),
@@ -87,12 +90,19 @@ def start():
 
 
 @functools.cache
+def causal():
+    """The workdir that 'numbers' starts from."""
+    return workdirs.write(folder() / 'causal', ('gpt',))
+
+
+@functools.cache
 def workdir(kind):
     """A fine-tuned workdir."""
     task, trainer = KINDS[kind]
     train, dev = data()
     path = folder() / kind / 'workdir'
-    given = [f'--init={start()}', f'--workdir={path}', *TRAINER, *trainer]
+    init = causal() if kind == 'numbers' else start()
+    given = [f'--init={init}', f'--workdir={path}', *TRAINER, *trainer]
     with quick.small(), flagsaver.flagsaver():
         finetune.set_defaults()
         flags.FLAGS(['classify', *given])

@@ -1,5 +1,6 @@
 """Exports of fine-tuned workdirs: classes, numbers and choices of strings."""
 
+import json
 import sys
 
 import numpy as np
@@ -52,10 +53,10 @@ def in_python(kind, texts=TEXTS, pairs=PAIRS):
 class FinetunedTest(command.Checks, parameterized.TestCase):
     @parameterized.parameters(*SIGNATURES)
     def test_what_it_was_trained_on_is_asked(self, kind):
-        self.assertEqual(
-            set(finetuned.served(kind)),
-            {'serving_default', 'embed', 'tokens', SIGNATURES[kind]},
-        )
+        names = {'serving_default', 'embed', 'tokens', SIGNATURES[kind]}
+        if kind == 'numbers':
+            names.add('next_token')
+        self.assertEqual(set(finetuned.served(kind)), names)
         self.assertEmpty(serving_ops.unservable(finetuned.exported(kind)))
         found = ask(kind)
         output, wanted = in_python(kind)
@@ -92,6 +93,53 @@ class FinetunedTest(command.Checks, parameterized.TestCase):
         np.testing.assert_allclose(ask('pairs')['scores'], wanted, atol=1e-5)
         turned = ask('pairs', PAIRS, TEXTS)['scores']
         np.testing.assert_allclose(turned, wanted, atol=1e-5)
+
+    def test_next_words_are_those_of_the_examples(self):
+        """Metrics of `gpt` by hand: of the dev pairs, as they are served."""
+        workdir, model = finetuned.workdir('numbers'), loaded('numbers')
+        said = json.loads((workdir / 'metrics.json').read_text())
+        self.assertEmpty([x for x in said if x.startswith('streamed/')])
+        tokenizer, counts = model.tokenizer, []
+        ends = {tokenizer.sep_id, tokenizer.mask_id}
+        for path in finetuned.data():
+            lines = path.read_text().splitlines()[1:]
+            sides = list(zip(*(x.split('\t')[:2] for x in lines), strict=True))
+            ids, lengths, _ = model.laid_out(*sides)
+            a, b = (tokenizer.tokenize([x[0]])[0].numpy() for x in sides)
+            self.assertEqual(
+                ids[0, : lengths[0]].numpy().tolist(),
+                [tokenizer.cls_id, *a, tokenizer.sep_id, *b,
+                 tokenizer.mask_id],
+            )  # fmt: skip
+            targets = [
+                row[1:size] for row, size in zip(ids.numpy(), lengths.numpy(),
+                                                 strict=True)
+            ]  # fmt: skip
+            flat = np.concatenate(targets)
+            counted = flat[~np.isin(flat, [*ends])]
+            counts.append(np.bincount(counted, minlength=len(tokenizer)))
+        states = model.states(ids, lengths)
+        scores = model.model.objectives['gpt'].piece_scores(states)
+        log_p = tf.nn.log_softmax(scores).numpy()
+        losses = np.concatenate([
+            -x[np.arange(len(t)), t]
+            for x, t in zip(log_p, targets, strict=True)
+        ])
+        measured = ~np.isin(flat, [*ends])
+        self.assertAlmostEqual(
+            said['heldout/gpt/loss'], losses.mean(), delta=1e-4
+        )
+        training, heldout = counts
+        p = heldout[counted] / heldout.sum()
+        expected = (training + 1) / (training + 1).sum()
+        for name, value in (
+            ('mi', -np.log(p).mean() - losses[measured].mean()),
+            ('unigram_mi', np.log(expected[counted] / p).mean()),
+            ('chance', heldout.max() / heldout.sum()),
+        ):
+            self.assertAlmostEqual(
+                said[f'heldout/gpt/{name}'], value, delta=1e-4, msg=name
+            )
 
     def test_a_choice_is_by_the_score_of_its_text(self):
         model = loaded('choices')

@@ -82,6 +82,35 @@ class NextPiecesTest(parameterized.TestCase):
                 sums(found['transformer_xl']), total, rtol=1e-5
             )
 
+    def test_labelled_texts_each_as_if_alone(self):
+        """`gpt` beside `label`: as each text gives it without the others."""
+        model, text = zoo.make_model('label_gpt', rate=0.0), zoo.make_examples()
+        text.ids[0, 0, text.lengths[0, 0] - 1] = zoo.MASK
+        text.ids[4, 0, 2] = zoo.SEP
+        wanted = {'label': 'example', 'gpt': 'following'}
+        view = VIEWS['examples'].make(text, None, wanted, zoo.SPECIALS)
+        counts = np.arange(1.0, V + 1)
+        pieces = Statistics(counts, counts[::-1])
+        given = zoo.statistics()
+        given = given._replace(own={**given.own, 'gpt': pieces})
+        table = np.asarray(model.encoder.embedding_table)
+        bias = np.asarray(model.objectives['gpt'].piece_bias)
+        total, ends = np.zeros(F), 0
+        for ids, length in zip(text.ids[:, 0], text.lengths[:, 0], strict=True):
+            states = model.encoder(Inputs(ids[None, :length])).states[0]
+            for state, target in zip(states, ids[1:length], strict=False):
+                scores = table @ np.asarray(state) + bias
+                found = of_piece(scores, target, pieces)
+                if target in (zoo.SEP, zoo.MASK):  # in the loss alone
+                    found[2:] = 0
+                    ends += 1
+                total += found
+        self.assertEqual(ends, 2)
+        self.assertEqual(total[1], text.lengths.sum() - len(text.ids))
+        for key in (None, KEY):
+            found, _ = model.outcomes({'examples': view}, given, key)
+            np.testing.assert_allclose(sums(found['gpt']), total, rtol=1e-4)
+
     @parameterized.parameters('rnn_lm', 'rnn_lm_gru')
     def test_a_table_of_its_own(self, name):
         """Scores are with it, and not with the input embeddings."""

@@ -235,8 +235,8 @@ class ClassesTest(Checks, absltest.TestCase):
 
     def prepare(self, rows, labels, length=24):
         task = finetune.Task('classify', ('accuracy',), labels)
-        given = {'init': str(FOLDER / 'classes'), 'objectives': None,
-                 'label.texts': None, 'seq_len': length, 'corpus': None}
+        given = {**train.values(), 'init': str(FOLDER / 'classes'),
+                 'objectives': None, 'seq_len': length, 'corpus': None}
         return finetune.prepare(
             task, {'train': rows, 'heldout': rows}, given
         )
@@ -392,6 +392,18 @@ class WaysTest(Checks, parameterized.TestCase):
             written.read_text().split('\n\n')[:-1],
             [text for text, _ in finetuning.sentences()[:26]],
         )
+
+    def test_next_words_are_of_the_examples_where_no_corpus_is_named(self):
+        """The run itself is in tests/export/test_finetuned.py."""
+        for objectives, corpus, chosen, found in (
+            ('label:1,gpt:0.5', None, None, {'gpt.reads': 'examples'}),
+            ('label:1,gpt:0.5', None, 'stream', {'gpt.reads': 'stream'}),
+            ('label:1,gpt:0.5', 'pydocs', None, {}),
+            ('label:1,gpt:0', None, None, {}),
+            ('label:1,mlm:0.1', None, None, {}),
+        ):
+            given = {'corpus': corpus, 'gpt.reads': chosen}
+            self.assertEqual(finetune.beside(objectives, given), found)
 
     def test_it_ends_early(self):
         """Where nothing better comes: the rate is too small to move."""

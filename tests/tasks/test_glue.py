@@ -146,8 +146,8 @@ class GlueTest(Checks, absltest.TestCase):
         """And what is trained on is what is read later."""
         rows = glue_layout.read('rte', str(DATA), 'dev')
         loaded = infoword_tf.load(finetuning.init())
-        given = {'init': str(finetuning.init()), 'objectives': None,
-                 'label.texts': None, 'seq_len': 24, 'corpus': None}
+        given = {**train.values(), 'init': str(finetuning.init()),
+                 'objectives': None, 'seq_len': 24, 'corpus': None}
         prepared = finetune.prepare(
             glue.task_of('rte'), {'train': rows, 'heldout': rows}, given
         )

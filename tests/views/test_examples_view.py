@@ -11,7 +11,7 @@ from infoword_tf.views import VIEWS
 from infoword_tf.views.examples import Labelled, by_example, examples
 from tests import zoo
 from tests.eager import eagerly
-from tests.zoo import CLS, SEP
+from tests.zoo import CLS, MASK, SEP, UNK
 
 
 def three():
@@ -97,6 +97,35 @@ class WrittenOutTest(absltest.TestCase):
             view.candidates['span'],
             [[0, 0, -1, 1, 1, -1, -1, -1], [0, 0, 0, -1, -1, -1, -1, -1]],
         )
+
+    def test_what_follows(self):
+        """Every token of a text but its first is a b, of that text alone;
+        what stands between texts and behind them is of the loss alone.
+        """
+        text = three()
+        for i, ids in enumerate((
+            [CLS, 10, MASK], [CLS, 20, SEP, 22, MASK], [CLS, 30, UNK, MASK]
+        )):  # fmt: skip
+            text.ids[i, 0, : len(ids)] = ids
+        nobody = text._replace(targets={'label': np.full(3, -1, np.int32)})
+        view = make(nobody, label='example', gpt='following')
+        np.testing.assert_array_equal(
+            view.ids, [[CLS, 10, MASK, CLS, 30, UNK, MASK, SEP],
+                       [CLS, 20, SEP, 22, MASK, SEP, SEP, SEP]])  # fmt: skip
+        for found, expected in (
+            (view.targets['gpt'], [[10, MASK, 0, 30, UNK, MASK, 0, 0],
+                                   [20, SEP, 22, MASK, 0, 0, 0, 0]]),
+            (view.weights['gpt'], [[1, 1, 0, 1, 1, 1, 0, 0],
+                                   [1, 1, 1, 1, 0, 0, 0, 0]]),
+            (view.measured['gpt'], [[1, 0, 0, 1, 1, 0, 0, 0],
+                                    [1, 0, 1, 0, 0, 0, 0, 0]]),
+        ):  # fmt: skip
+            there = view.weights['gpt'] > 0
+            np.testing.assert_array_equal(np.where(there, found, 0), expected)
+        self.assertEqual(view.targets['gpt'].dtype, np.int32)
+        self.assertEqual(list(view.places), ['label'])
+        self.assertEqual(list(view.measured), ['gpt'])
+        self.assertFalse(view.weights['label'].any())  # nobody said it
 
     def test_two_texts_of_an_example(self):
         """Each is a block; the example has one target, and two places."""
