@@ -58,7 +58,10 @@ def check_same(
     """
 
     def answers(config: Config, described: dict[str, Any]) -> dict[str, Any]:
-        found: dict[str, Any] = {'labels': list(config.labels)}
+        found: dict[str, Any] = {
+            'labels': list(config.labels),
+            'serving_default': described.get('default', 'embed'),
+        }
         for name, outputs in described['signatures'].items():
             found[name] = {o: kind for o, (kind, *_) in outputs.items()}
         return found
@@ -126,7 +129,7 @@ def write(
         inputs = signatures.inputs
         warmup.write(
             partial,
-            {'serving_default': inputs['embed'], **inputs},
+            {'serving_default': inputs[signatures.default], **inputs},
             loaded.max_length,
         )
         if sts is not None:
@@ -194,6 +197,7 @@ def describe(
         'precision': precision,
         'tensorflow': tf.__version__,
         'weights': sum(int(weight.shape.num_elements()) for weight in weights),
+        'default': signatures.default,
         'signatures': {
             name: {
                 output: [tensor.dtype.name, *tensor.shape.as_list()]

@@ -48,8 +48,8 @@ class VersionsTest(absltest.TestCase):
         with workdirs.traced():
             bundle.write(workdirs.shared(), folder)
         for kind, lacks in (
-            ('classes', 'classify, fill_mask, labels'),
-            ('number', 'fill_mask, regress'),
+            ('classes', 'classify, fill_mask, labels, serving_default'),
+            ('number', 'fill_mask, regress, serving_default'),
         ):
             with self.assertRaisesRegex(
                 ValueError, f'mixed/1 has another {lacks} than this workdir'
