@@ -1,8 +1,12 @@
 """export.litert: its file beside the workdir, its tokenizer beside ours."""
 
+import contextlib
 import dataclasses
+import functools
+import io
 import json
 import pathlib
+import runpy
 import subprocess
 import sys
 from unittest import mock
@@ -20,6 +24,7 @@ from infoword_tf.config import Config
 from infoword_tf.inference import pairs as laid_out
 from infoword_tf.text import normalization
 from infoword_tf.text.wordpiece import WordPiece
+from tasks import sts, tables
 from tests import places
 from tests.export import finetuned, workdirs
 from tests.tasks import command
@@ -272,6 +277,86 @@ class FineTunedTest(parameterized.TestCase):
             right))  # fmt: skip
         self.assertIn(f'({score:.4f} in float32)', card)
         self.assertIn('(12 examples): accuracy', card)
+
+    def test_what_the_card_compares(self):
+        """The likeliest class, and labels as GLUE's files write them."""
+        workdir = finetuned.workdir('classes')
+        loaded = infoword_tf.load(workdir)
+        make('compared', workdir, precision='float32')
+        self.assertEqual(
+            tflite.compared(FOLDER / 'compared', loaded)['signatures'][
+                'classify'
+            ]['same'],
+            1.0,
+        )
+        with mock.patch.object(
+            standalone.Model,
+            'classify',
+            lambda self, texts: np.roll(loaded.classify(texts), 1, axis=1),
+        ):
+            found = tflite.compared(FOLDER / 'compared', loaded)
+        self.assertEqual(found['signatures']['classify']['same'], 0.0)
+
+        class Says:
+            def classify(self, first, second):
+                return np.array([[0.2, 0.8], [0.9, 0.1], [0.7, 0.3]])
+
+        glue = loaded.config.replace(
+            task=dataclasses.replace(
+                loaded.config.task, name='sst-2', metrics=('accuracy',)
+            ),
+            labels=('negative', 'positive'),
+        )
+        rows = tables.Rows(
+            ['a', 'b', 'c'], None, ['1', '0', '1'], None, 'dev.tsv',
+            np.arange(3),
+        )  # fmt: skip
+        self.assertAlmostEqual(
+            tflite.scored(Says(), rows, glue)['accuracy'], 2 / 3
+        )
+
+    def test_what_less_precision_costs(self):
+        """By the similarity of the workdir, as `tasks.sts` measures it."""
+        random = np.random.default_rng(0)
+        path = FOLDER / 'sts.csv'
+        path.write_text(
+            '\n'.join(
+                f'g\tf\ty\t0\t{random.integers(6)}\t{a}\t{b}'
+                for a, b in zip(HARD[4:10] * 2, texts()[20:32], strict=True)
+            )
+        )
+        workdir = workdirs.shared()
+        found = make('sts', workdir, precision='float32', sts=str(path))['sts']
+        pairs = sts.read(path)
+        encode = functools.partial(workdirs.loaded().encode, progress=False)
+        cosine, dot = (
+            sts.correlation(pairs, encode, similarity)
+            for similarity in ('cosine', 'dot')
+        )
+        self.assertNotAlmostEqual(cosine, dot)
+        self.assertAlmostEqual(found['float32'], cosine)
+        self.assertEqual(found['pairs'], len(pairs.scores))
+
+    def test_as_a_command(self):
+        """What model.py prints of vectors and of numbers."""
+        for name, workdir, said in (
+            ('vectors_command', workdirs.shared(), 'embedding'),
+            ('number_command', finetuned.workdir('number'), 'score'),
+        ):
+            make(name, workdir, precision='float32')
+            copy = runpy.run_path(str(FOLDER / name / 'model.py'))
+            shown = io.StringIO()
+            with contextlib.redirect_stdout(shown):
+                copy['main'](['a b c', 'x'])
+            model = standalone.Model(FOLDER / name)
+            call = model.encode if said == 'embedding' else model.rate
+            wanted = call(['a b c', 'x'])
+            for line, value in zip(
+                shown.getvalue().splitlines(), wanted, strict=True
+            ):
+                answer = json.loads(line)
+                self.assertEqual(list(answer), [said])
+                np.testing.assert_allclose(answer[said], value, atol=1e-6)
 
     def test_alone(self):
         """A moved folder, in a process that has not this project."""
