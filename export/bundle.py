@@ -45,8 +45,9 @@ def check_same(
     """Complains of a version that would answer otherwise than another one.
 
     Versions of a model share its name: who asks it need not know which one
-    answers. Names and types of outputs are compared, and labels; sizes of
-    vectors may differ, as those of a student from its teacher's.
+    answers. Names and types of outputs are compared, labels, and what answers
+    by default; sizes of vectors may differ, as those of a student from its
+    teacher's.
 
     Args:
         output: the base path of the model.

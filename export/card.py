@@ -103,15 +103,13 @@ _ANSWERS = {
     'null_odds': 'how much more no answer scores than the best one, nats; '
     'above the threshold of config.json `text` is empty',
 }
-
-
-# A path from the root, in a value; a URL is none.
-_ABSOLUTE = re.compile(r'(?<![\w/.*~])/(?!/)[^,;\n]*')
 _NEXT = {
     'tokens': 'the likeliest next pieces, best first; the end of a document '
     'is one',
     'scores': 'their log-probabilities (nats)',
 }
+# A path from the root, where a value or one of several begins; no URL.
+_ABSOLUTE = re.compile(r'(?<![^:=,;\s])/(?!/)[^,;\n]*')
 
 
 def render(
@@ -409,9 +407,8 @@ def _training(
         took = f' in {seconds:,.0f} s' if seconds else ''
         lines.append(f'{metrics["step"]:,} updates{took}.')
     if flags.strip():
-        lines += ['', 'The flags of the run:', '', '```']
-        lines += [portable(flag) for flag in flags.strip().splitlines()]
-        lines.append('```')
+        flags = portable(flags.strip())
+        lines += ['', 'The flags of the run:', '', '```', flags, '```']
     return '\n'.join(lines)
 
 

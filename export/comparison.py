@@ -138,8 +138,8 @@ def _answered(
     pairs = content[::-1] if kind != name else None
     if name == 'embed' or name.startswith('embed_'):
         prompt = name.removeprefix('embed').removeprefix('_') or None
-        more = {'prompt': prompt} if prompt else {}
-        return {'embeddings': loaded.encode(content, progress=False, **more)}
+        vectors = loaded.encode(content, progress=False, prompt=prompt)
+        return {'embeddings': vectors}
     if kind == 'classify':
         return _classify(loaded, content, pairs)
     if kind == 'regress':

@@ -223,5 +223,6 @@ class ConvertedTest(parameterized.TestCase):
             self.assertIn(b'\x0a\x05texts', record)
             self.assertIn(b'\x0a\x05pairs', record)
 
+
 if __name__ == '__main__':
     absltest.main()

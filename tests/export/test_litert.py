@@ -91,6 +91,29 @@ def operations(name):
     return found
 
 
+def people_say():
+    """A file of STS-B."""
+    random = np.random.default_rng(0)
+    lines = []
+    for number in range(12):
+        pair = (
+            ' '.join(random.choice(list('abcdxyz'), random.integers(1, 9)))
+            for _ in range(2)
+        )
+        lines.append('\t'.join(['g', 'f', 'y', 'n', str(number % 6), *pair]))
+    path = FOLDER / 'sts.csv'
+    path.write_text('\n'.join(lines))
+    return path
+
+
+def printed(name, texts):
+    """What model.py of a folder prints as a command, line by line."""
+    copy = runpy.run_path(str(FOLDER / name / 'model.py'))
+    with contextlib.redirect_stdout(io.StringIO()) as shown:
+        copy['main'](texts)
+    return [json.loads(line) for line in shown.getvalue().splitlines()]
+
+
 class TokenizerTest(parameterized.TestCase):
     @parameterized.product(
         lower_case=(True, False),
@@ -152,7 +175,10 @@ class VectorsTest(parameterized.TestCase):
     @parameterized.parameters(*tflite.PRECISIONS)
     def test_vectors(self, precision):
         name = f'vectors_{precision}'
-        found = make(name, workdirs.shared(), precision=precision)
+        people = people_say()
+        found = make(
+            name, workdirs.shared(), precision=precision, sts=str(people)
+        )
         loaded = workdirs.loaded()
         model = standalone.Model(FOLDER / name)
         wanted = loaded.encode(texts(), progress=False)
@@ -168,6 +194,24 @@ class VectorsTest(parameterized.TestCase):
             model.encode('text')
         with self.assertRaisesRegex(ValueError, "prompt 'query': .* has none"):
             model.encode(['a'], prompt='query')
+        vectors = model.encode(['a b c', 'x'])
+        for said, vector in zip(
+            printed(name, ['a b c', 'x']), vectors, strict=True
+        ):
+            self.assertEqual([*said], ['embedding'])
+            np.testing.assert_allclose(said['embedding'], vector, atol=1e-6)
+        # By the similarity of the workdir, as `tasks.sts` measures it.
+        pairs = sts.read(people)
+        for key, encode in (
+            ('float32', functools.partial(loaded.encode, progress=False)),
+            (precision, model.encode),
+        ):
+            cosine, dot = (
+                sts.correlation(pairs, encode, similarity)
+                for similarity in ('cosine', 'dot')
+            )
+            self.assertNotAlmostEqual(cosine, dot)
+            self.assertAlmostEqual(found['sts'][key], cosine)
 
     def test_operations(self):
         """Dense layers multiply in int8; nothing needs TensorFlow."""
@@ -254,6 +298,12 @@ class FineTunedTest(parameterized.TestCase):
         )
         self.assertEqual(tuple(model.labels), loaded.config.labels)
         self.assertEqual(set(found['signatures']), {name})
+        if kind == 'pairs':
+            with self.assertRaisesRegex(SystemExit, 'reads two texts'):
+                printed(kind, some)
+        else:
+            said = [answer['score'] for answer in printed(kind, some)]
+            np.testing.assert_allclose(said, wanted, atol=2e-5)
 
     def test_the_command_and_what_it_costs(self):
         workdir, (_, dev) = finetuned.workdir('classes'), finetuned.data()
@@ -280,22 +330,19 @@ class FineTunedTest(parameterized.TestCase):
 
     def test_what_the_card_compares(self):
         """The likeliest class, and labels as GLUE's files write them."""
-        workdir = finetuned.workdir('classes')
-        loaded = infoword_tf.load(workdir)
-        make('compared', workdir, precision='float32')
-        self.assertEqual(
-            tflite.compared(FOLDER / 'compared', loaded)['signatures'][
-                'classify'
-            ]['same'],
-            1.0,
-        )
-        with mock.patch.object(
-            standalone.Model,
-            'classify',
-            lambda self, texts: np.roll(loaded.classify(texts), 1, axis=1),
+        loaded = infoword_tf.load(finetuned.workdir('classes'))
+        few = [b'a b c', b'x', b'\xff']
+        with (
+            mock.patch.object(comparison, 'texts', lambda count: few),
+            mock.patch.object(standalone, 'Model') as made,
         ):
-            found = tflite.compared(FOLDER / 'compared', loaded)
-        self.assertEqual(found['signatures']['classify']['same'], 0.0)
+            for shift, same in ((0, 1.0), (1, 0.0)):
+                made.return_value.classify = lambda texts, shift=shift: (
+                    np.roll(loaded.classify(texts), shift, axis=1)
+                )
+                found = tflite.compared(FOLDER, loaded)
+                self.assertEqual(found['texts'], 2)
+                self.assertEqual(found['signatures']['classify']['same'], same)
 
         class Says:
             def classify(self, first, second):
@@ -314,49 +361,6 @@ class FineTunedTest(parameterized.TestCase):
         self.assertAlmostEqual(
             tflite.scored(Says(), rows, glue)['accuracy'], 2 / 3
         )
-
-    def test_what_less_precision_costs(self):
-        """By the similarity of the workdir, as `tasks.sts` measures it."""
-        random = np.random.default_rng(0)
-        path = FOLDER / 'sts.csv'
-        path.write_text(
-            '\n'.join(
-                f'g\tf\ty\t0\t{random.integers(6)}\t{a}\t{b}'
-                for a, b in zip(HARD[4:10] * 2, texts()[20:32], strict=True)
-            )
-        )
-        workdir = workdirs.shared()
-        found = make('sts', workdir, precision='float32', sts=str(path))['sts']
-        pairs = sts.read(path)
-        encode = functools.partial(workdirs.loaded().encode, progress=False)
-        cosine, dot = (
-            sts.correlation(pairs, encode, similarity)
-            for similarity in ('cosine', 'dot')
-        )
-        self.assertNotAlmostEqual(cosine, dot)
-        self.assertAlmostEqual(found['float32'], cosine)
-        self.assertEqual(found['pairs'], len(pairs.scores))
-
-    def test_as_a_command(self):
-        """What model.py prints of vectors and of numbers."""
-        for name, workdir, said in (
-            ('vectors_command', workdirs.shared(), 'embedding'),
-            ('number_command', finetuned.workdir('number'), 'score'),
-        ):
-            make(name, workdir, precision='float32')
-            copy = runpy.run_path(str(FOLDER / name / 'model.py'))
-            shown = io.StringIO()
-            with contextlib.redirect_stdout(shown):
-                copy['main'](['a b c', 'x'])
-            model = standalone.Model(FOLDER / name)
-            call = model.encode if said == 'embedding' else model.rate
-            wanted = call(['a b c', 'x'])
-            for line, value in zip(
-                shown.getvalue().splitlines(), wanted, strict=True
-            ):
-                answer = json.loads(line)
-                self.assertEqual(list(answer), [said])
-                np.testing.assert_allclose(answer[said], value, atol=1e-6)
 
     def test_alone(self):
         """A moved folder, in a process that has not this project."""

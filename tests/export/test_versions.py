@@ -92,6 +92,7 @@ class VersionsTest(absltest.TestCase):
             ('text:books/**/*.txt.gz', 'text:books/**/*.txt.gz'),
             ('../books/a.txt', '../books/a.txt'),
             ('~/books/a.txt', '~/books/a.txt'),
+            ('books (old)/a.txt', 'books (old)/a.txt'),
             ('https://books.org/a/b', 'https://books.org/a/b'),
             ('tfds:glue/cola', 'tfds:glue/cola'),
         ):
