@@ -45,8 +45,9 @@ def check_same(
     """Complains of a version that would answer otherwise than another one.
 
     Versions of a model share its name: who asks it need not know which one
-    answers. Names and types of outputs are compared, and labels; sizes of
-    vectors may differ, as those of a student from its teacher's.
+    answers. Names and types of outputs are compared, labels, and what answers
+    by default; sizes of vectors may differ, as those of a student from its
+    teacher's.
 
     Args:
         output: the base path of the model.
@@ -58,7 +59,10 @@ def check_same(
     """
 
     def answers(config: Config, described: dict[str, Any]) -> dict[str, Any]:
-        found: dict[str, Any] = {'labels': list(config.labels)}
+        found: dict[str, Any] = {
+            'labels': list(config.labels),
+            'serving_default': described.get('default', 'embed'),
+        }
         for name, outputs in described['signatures'].items():
             found[name] = {o: kind for o, (kind, *_) in outputs.items()}
         return found
@@ -126,7 +130,7 @@ def write(
         inputs = signatures.inputs
         warmup.write(
             partial,
-            {'serving_default': inputs['embed'], **inputs},
+            {'serving_default': inputs[signatures.default], **inputs},
             loaded.max_length,
         )
         if sts is not None:
@@ -194,6 +198,7 @@ def describe(
         'precision': precision,
         'tensorflow': tf.__version__,
         'weights': sum(int(weight.shape.num_elements()) for weight in weights),
+        'default': signatures.default,
         'signatures': {
             name: {
                 output: [tensor.dtype.name, *tensor.shape.as_list()]

@@ -1,6 +1,8 @@
 """MODEL_CARD.md of an export, from what its run wrote down and nothing else."""
 
 import json
+import pathlib
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -101,13 +103,13 @@ _ANSWERS = {
     'null_odds': 'how much more no answer scores than the best one, nats; '
     'above the threshold of config.json `text` is empty',
 }
-
-
 _NEXT = {
     'tokens': 'the likeliest next pieces, best first; the end of a document '
     'is one',
     'scores': 'their log-probabilities (nats)',
 }
+# A path from the root, where a value or one of several begins; no URL.
+_ABSOLUTE = re.compile(r'(?<![^:=,;\s])/(?!/)[^,;\n]*')
 
 
 def render(
@@ -138,6 +140,23 @@ def render(
     return '\n\n'.join(parts) + '\n'
 
 
+def portable(value: str) -> str:
+    """A value that names files, without the folders of this machine.
+
+    What is below the working directory is named from there on, of other
+    absolute paths the last part alone.
+    """
+
+    def shortened(found: re.Match[str]) -> str:
+        path = pathlib.PurePath(found[0])
+        here = pathlib.Path.cwd()
+        if path != here and path.is_relative_to(here):
+            return str(path.relative_to(here))
+        return f'.../{path.name}'
+
+    return _ABSOLUTE.sub(shortened, value)
+
+
 def _title(config: Config, export: Mapping[str, Any]) -> str:
     sizes = config.encoder.arguments
     encoder = _ENCODERS.get(config.encoder.name, config.encoder.name)
@@ -159,7 +178,7 @@ def _title(config: Config, export: Mapping[str, Any]) -> str:
         case = 'with case and accents'
     origin = f'Trained by {rows}.'
     if source := config.run.get('source'):
-        origin = f'Converted from the weights `{source}`' + (
+        origin = f'Converted from the weights `{portable(source)}`' + (
             f', with the heads {rows}.' if rows else ', the encoder alone.'
         )
     layout = LAYOUTS[config.layout]
@@ -211,8 +230,9 @@ def _task(config: Config, metrics: Mapping[str, Any]) -> str:
         '',
         asked,
         f'Trained on {task.sizes["train"]:,} examples '
-        f'(`{task.data["train"]}`). The scores below are on '
-        f'{task.sizes["heldout"]:,} others (`{task.data["heldout"]}`), by '
+        f'(`{portable(task.data["train"])}`). The scores below are on '
+        f'{task.sizes["heldout"]:,} others '
+        f'(`{portable(task.data["heldout"])}`), by '
         f'whose {first} these weights were chosen: of new ones expect '
         'slightly less.',
     ]
@@ -255,7 +275,7 @@ def lost(
     lines = [
         '## Teacher',
         '',
-        f'A student of `{teacher.name}` (weights {teacher.digest}).',
+        f'A student of `{portable(teacher.name)}` (weights {teacher.digest}).',
         '',
         '| | teacher | student | |',
         '|---|---|---|---|',
@@ -314,7 +334,8 @@ def _use(config: Config, export: Mapping[str, Any]) -> str:
             for name in export['signatures']
             if name in _BESIDES
         )
-        + '; `serving_default` is `embed`. An empty batch gives empty outputs.',
+        + f'; `serving_default` is `{export["default"]}`. An empty batch gives '
+        'empty outputs.',
     ]
     for name, outputs in export['signatures'].items():
         lines += ['', f'### `{name}`', '', '| output | shape | | |',
@@ -369,7 +390,7 @@ def _training(
     if corpus:
         about = _CORPORA.get(corpus.split(':')[0])
         lines.append(
-            f'Text: `{corpus}`'
+            f'Text: `{portable(corpus)}`'
             + (f' ({about})' if about else '')
             + ('.' if pieces is None else f', {pieces:,} pieces to train on.')
         )
@@ -377,16 +398,17 @@ def _training(
         if corpus.startswith('tfds:'):
             held = f'its test or validation split, where it has none {held}'
         if run.get('heldout'):
-            held = f'`{run["heldout"]}`'
+            held = f'`{portable(run["heldout"])}`'
         lines.append(f'Held out: {held}.')
     if run.get('init'):
-        lines.append(f'Started from the weights of `{run["init"]}`.')
+        lines.append(f'Started from the weights of `{portable(run["init"])}`.')
     if metrics:
         seconds = metrics.get('seconds')
         took = f'; the run took {seconds:,.0f} s' if seconds else ''
         lines.append(f'{metrics["step"]:,} updates{took}.')
     if flags.strip():
-        lines += ['', 'The flags of the run:', '', '```', flags.strip(), '```']
+        flags = portable(flags.strip())
+        lines += ['', 'The flags of the run:', '', '```', flags, '```']
     return '\n'.join(lines)
 
 

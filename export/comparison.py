@@ -7,7 +7,7 @@ import random
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -106,7 +106,10 @@ def run_elsewhere(
 
 
 def in_python(
-    loaded: Any, content: Sequence[bytes], names: Sequence[str]
+    loaded: Any,
+    content: Sequence[bytes],
+    names: Iterable[str],
+    default: str = 'embed',
 ) -> dict[str, np.ndarray]:
     """What `runner` gives for these texts, by the calls of `Loaded`.
 
@@ -114,45 +117,45 @@ def in_python(
         loaded: the workdir.
         content: the texts.
         names: the signatures that are wanted.
+        default: what `serving_default` is.
 
     Returns:
         Outputs by `signature/output`.
     """
     found = {}
     for name in names:
-        if name in ('embed', 'serving_default'):
-            found[f'{name}/embeddings'] = loaded.encode(
-                content, progress=False
-            )
-        elif name.startswith('embed_'):
-            found[f'{name}/embeddings'] = loaded.encode(
-                content, progress=False, prompt=name.removeprefix('embed_')
-            )
-        elif name in ('classify', 'classify_pairs'):
-            pairs = content[::-1] if name == 'classify_pairs' else None
-            for output, value in _classify(loaded, content, pairs).items():
-                found[f'{name}/{output}'] = value
-        elif name in ('regress', 'regress_pairs'):
-            pairs = content[::-1] if name == 'regress_pairs' else None
-            found[f'{name}/score'] = loaded.rate(content, pairs)
-        elif name == 'choose':
-            # Near probabilities may change the choice, so it is not compared.
-            found['choose/probabilities'] = loaded.choose(
-                content, [content[::-1], content]
-            )
-        elif name == 'answer':
-            for output, value in _answer(loaded, content).items():
-                found[f'answer/{output}'] = value
-        elif name == 'tokens':
-            for output, value in _tokens(loaded, content).items():
-                found[f'tokens/{output}'] = value
-        elif name == 'fill_mask':
-            for output, value in _fill_mask(loaded, content).items():
-                found[f'fill_mask/{output}'] = value
-        elif name == 'next_token':
-            for output, value in _next_token(loaded, content).items():
-                found[f'next_token/{output}'] = value
+        asked = default if name == 'serving_default' else name
+        outputs = _answered(loaded, content, asked)
+        found |= {f'{name}/{k}': value for k, value in outputs.items()}
     return found
+
+
+def _answered(
+    loaded: Any, content: Sequence[bytes], name: str
+) -> dict[str, np.ndarray]:
+    """Outputs of one signature by name."""
+    kind = name.removesuffix('_pairs')
+    pairs = content[::-1] if kind != name else None
+    if name == 'embed' or name.startswith('embed_'):
+        prompt = name.removeprefix('embed').removeprefix('_') or None
+        vectors = loaded.encode(content, progress=False, prompt=prompt)
+        return {'embeddings': vectors}
+    if kind == 'classify':
+        return _classify(loaded, content, pairs)
+    if kind == 'regress':
+        return {'score': loaded.rate(content, pairs)}
+    if name == 'choose':
+        # Near probabilities may change the choice, so it is not compared.
+        return {
+            'probabilities': loaded.choose(content, [content[::-1], content])
+        }
+    others = {
+        'answer': _answer,
+        'tokens': _tokens,
+        'fill_mask': _fill_mask,
+        'next_token': _next_token,
+    }
+    return others[name](loaded, content)
 
 
 def _classify(

@@ -17,7 +17,8 @@
                     begin, end [B], texts, scores, probabilities, begins, ends
                     [B, N], null_odds [B]
 
-They compute what `Loaded.encode`, `states`, `fill_mask`, `next_pieces`,
+`serving_default` is one of them, see `Signatures.default`. They compute what
+`Loaded.encode`, `states`, `fill_mask`, `next_pieces`,
 `classify`, `rate`, `choose` and `answer` compute, through the same layers. A
 batch goes through the encoder in chunks, one after the other, so that memory
 does not grow with the batch. All but `tokens` and `fill_mask` take texts by
@@ -45,6 +46,11 @@ TOKENS = 32_768  # tokens of a chunk, at most: 256 texts of 128
 SORTED_TOKENS = 2048  # of a chunk of `embed`, about
 MASKS = 8  # of a text are answered
 ANSWERS = 10  # for each of them
+# What people gave labels for; of single texts where pairs can be asked too.
+LABELLED = (
+    'answer', 'choose', 'classify', 'classify_pairs', 'regress',
+    'regress_pairs',
+)  # fmt: skip
 NOWHERE = -1  # offset of special pieces and padding
 _FAR = 2**30  # from every piece
 
@@ -62,6 +68,8 @@ class Signatures:
         inputs: by name, the names of what it takes.
         weights: by path, the variables that they read; what only training
             needs is not among them.
+        default: the one that answers where a request names none: what the
+            workdir was trained for, vectors where that was no label.
         constants: by path, the weights that are constants of the graphs.
         narrow: by path, variables in bfloat16 that stand for those of the
             workdir.
@@ -123,6 +131,7 @@ class Signatures:
                 ).get_concrete_function()
                 for name, function in wanted.items()
             }
+        self.default = next((n for n in LABELLED if n in wanted), 'embed')
         self.inputs = {
             name: [spec.name for spec in inputs.get(name, [texts])]
             for name in wanted
@@ -143,12 +152,12 @@ class Signatures:
         }
 
     def save(self, folder: str) -> None:
-        """Writes the SavedModel: `serving_default` is `embed`."""
+        """Writes the SavedModel: `serving_default` is what `default` names."""
         # What is saved are graphs and their weights, no layer of Keras.
         module = tf.Module(name='infoword')
         module.weights = self.weights
         module.tokenizer = self.loaded.tokenizer  # what it holds travels too
-        signatures = {'serving_default': self.functions['embed']}
+        signatures = {'serving_default': self.functions[self.default]}
         tf.saved_model.save(module, folder, signatures | self.functions)
 
     # ------------------------------------------------------- the signatures

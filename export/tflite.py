@@ -388,7 +388,7 @@ def card(
         found: as `write` gives it.
         metrics: the last values of its run.
     """
-    from export.card import lost
+    from export.card import lost, portable
 
     config, precision = loaded.config, found['precision']
     sizes = config.encoder.arguments
@@ -442,7 +442,8 @@ def card(
         )
         lines += [
             '',
-            f'On `{dev["data"]}` ({dev["examples"]:,} examples): {scores}.',
+            f'On `{portable(dev["data"])}` ({dev["examples"]:,} examples): '
+            f'{scores}.',
         ]
     if sts := found.get('sts'):
         lines += [

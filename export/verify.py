@@ -67,8 +67,9 @@ def run() -> bool:
     loaded = infoword_tf.load(workdir, bundle.POLICIES[export['precision']])
     tolerance = comparison.TOLERANCE[export['precision']]
     names = [*export['signatures'], 'serving_default']
+    default = export.get('default', 'embed')  # of older exports
     wanted = {
-        batch: comparison.in_python(loaded, texts, names)
+        batch: comparison.in_python(loaded, texts, names, default)
         for batch, texts in batches.items()
     }
     print(

@@ -455,7 +455,9 @@ def _arguments() -> argparse.Namespace:
         help='http://HOST:PORT or grpc://HOST:PORT (%(default)s)')
     parser.add_argument('--model', default=MODEL, help='(%(default)s)')
     parser.add_argument('--version', type=int, help='(the newest)')
-    parser.add_argument('--signature', default=SIGNATURE, help='(%(default)s)')
+    parser.add_argument(
+        '--signature', default=SIGNATURE,
+        help='(%(default)s, what the model was trained for)')
     more = parser.add_mutually_exclusive_group()
     more.add_argument(
         '--pair', action='store_true', help='texts are TEXT<TAB>SECOND')

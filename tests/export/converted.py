@@ -8,6 +8,7 @@ import tensorflow as tf
 
 from export import bundle
 from infoword_tf import convert
+from infoword_tf.config import Config
 from tests.weights import folders
 
 KINDS = {
@@ -31,8 +32,11 @@ def workdir(kind):
     """A converted workdir."""
     case, prompts = KINDS[kind]
     source = folders.write(folder() / kind / 'source', case)
-    convert.convert(source, folder() / kind / 'workdir', prompts=prompts)
-    return folder() / kind / 'workdir'
+    made = folder() / kind / 'workdir'
+    convert.convert(source, made, prompts=prompts)
+    if prompts:
+        Config.read(made).replace(prompt='query').write(made)
+    return made
 
 
 @functools.cache

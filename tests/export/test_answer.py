@@ -70,6 +70,7 @@ class AnswerTest(parameterized.TestCase):
         _, export = read_exported(model)
         names = [*export['signatures']]
         self.assertIn('answer', names)
+        self.assertEqual(export['default'], 'answer')
         batches = {'all': content, 'none': []}
         if kind == 'null':
             found, _ = comparison.run_elsewhere(

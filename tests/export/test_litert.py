@@ -1,8 +1,12 @@
 """export.litert: its file beside the workdir, its tokenizer beside ours."""
 
+import contextlib
 import dataclasses
+import functools
+import io
 import json
 import pathlib
+import runpy
 import subprocess
 import sys
 from unittest import mock
@@ -20,6 +24,7 @@ from infoword_tf.config import Config
 from infoword_tf.inference import pairs as laid_out
 from infoword_tf.text import normalization
 from infoword_tf.text.wordpiece import WordPiece
+from tasks import sts, tables
 from tests import places
 from tests.export import finetuned, workdirs
 from tests.tasks import command
@@ -86,6 +91,29 @@ def operations(name):
     return found
 
 
+def people_say():
+    """A file of STS-B."""
+    random = np.random.default_rng(0)
+    lines = []
+    for number in range(12):
+        pair = (
+            ' '.join(random.choice(list('abcdxyz'), random.integers(1, 9)))
+            for _ in range(2)
+        )
+        lines.append('\t'.join(['g', 'f', 'y', 'n', str(number % 6), *pair]))
+    path = FOLDER / 'sts.csv'
+    path.write_text('\n'.join(lines))
+    return path
+
+
+def printed(name, texts):
+    """What model.py of a folder prints as a command, line by line."""
+    copy = runpy.run_path(str(FOLDER / name / 'model.py'))
+    with contextlib.redirect_stdout(io.StringIO()) as shown:
+        copy['main'](texts)
+    return [json.loads(line) for line in shown.getvalue().splitlines()]
+
+
 class TokenizerTest(parameterized.TestCase):
     @parameterized.product(
         lower_case=(True, False),
@@ -147,7 +175,10 @@ class VectorsTest(parameterized.TestCase):
     @parameterized.parameters(*tflite.PRECISIONS)
     def test_vectors(self, precision):
         name = f'vectors_{precision}'
-        found = make(name, workdirs.shared(), precision=precision)
+        people = people_say()
+        found = make(
+            name, workdirs.shared(), precision=precision, sts=str(people)
+        )
         loaded = workdirs.loaded()
         model = standalone.Model(FOLDER / name)
         wanted = loaded.encode(texts(), progress=False)
@@ -163,6 +194,24 @@ class VectorsTest(parameterized.TestCase):
             model.encode('text')
         with self.assertRaisesRegex(ValueError, "prompt 'query': .* has none"):
             model.encode(['a'], prompt='query')
+        vectors = model.encode(['a b c', 'x'])
+        for said, vector in zip(
+            printed(name, ['a b c', 'x']), vectors, strict=True
+        ):
+            self.assertEqual([*said], ['embedding'])
+            np.testing.assert_allclose(said['embedding'], vector, atol=1e-6)
+        # By the similarity of the workdir, as `tasks.sts` measures it.
+        pairs = sts.read(people)
+        for key, encode in (
+            ('float32', functools.partial(loaded.encode, progress=False)),
+            (precision, model.encode),
+        ):
+            cosine, dot = (
+                sts.correlation(pairs, encode, similarity)
+                for similarity in ('cosine', 'dot')
+            )
+            self.assertNotAlmostEqual(cosine, dot)
+            self.assertAlmostEqual(found['sts'][key], cosine)
 
     def test_operations(self):
         """Dense layers multiply in int8; nothing needs TensorFlow."""
@@ -249,6 +298,12 @@ class FineTunedTest(parameterized.TestCase):
         )
         self.assertEqual(tuple(model.labels), loaded.config.labels)
         self.assertEqual(set(found['signatures']), {name})
+        if kind == 'pairs':
+            with self.assertRaisesRegex(SystemExit, 'reads two texts'):
+                printed(kind, some)
+        else:
+            said = [answer['score'] for answer in printed(kind, some)]
+            np.testing.assert_allclose(said, wanted, atol=2e-5)
 
     def test_the_command_and_what_it_costs(self):
         workdir, (_, dev) = finetuned.workdir('classes'), finetuned.data()
@@ -272,6 +327,40 @@ class FineTunedTest(parameterized.TestCase):
             right))  # fmt: skip
         self.assertIn(f'({score:.4f} in float32)', card)
         self.assertIn('(12 examples): accuracy', card)
+
+    def test_what_the_card_compares(self):
+        """The likeliest class, and labels as GLUE's files write them."""
+        loaded = infoword_tf.load(finetuned.workdir('classes'))
+        few = [b'a b c', b'x', b'\xff']
+        with (
+            mock.patch.object(comparison, 'texts', lambda count: few),
+            mock.patch.object(standalone, 'Model') as made,
+        ):
+            for shift, same in ((0, 1.0), (1, 0.0)):
+                made.return_value.classify = lambda texts, shift=shift: (
+                    np.roll(loaded.classify(texts), shift, axis=1)
+                )
+                found = tflite.compared(FOLDER, loaded)
+                self.assertEqual(found['texts'], 2)
+                self.assertEqual(found['signatures']['classify']['same'], same)
+
+        class Says:
+            def classify(self, first, second):
+                return np.array([[0.2, 0.8], [0.9, 0.1], [0.7, 0.3]])
+
+        glue = loaded.config.replace(
+            task=dataclasses.replace(
+                loaded.config.task, name='sst-2', metrics=('accuracy',)
+            ),
+            labels=('negative', 'positive'),
+        )
+        rows = tables.Rows(
+            ['a', 'b', 'c'], None, ['1', '0', '1'], None, 'dev.tsv',
+            np.arange(3),
+        )  # fmt: skip
+        self.assertAlmostEqual(
+            tflite.scored(Says(), rows, glue)['accuracy'], 2 / 3
+        )
 
     def test_alone(self):
         """A moved folder, in a process that has not this project."""

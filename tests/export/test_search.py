@@ -96,6 +96,11 @@ class IndexTest(absltest.TestCase):
             [p.name for p in self.folder.parent.iterdir()], ['search']
         )
 
+    def test_questions_and_passages_have_prompts_of_their_own(self):
+        search.answer('a d', self.open(), self.embed, 'dot', 2)
+        roles = [call.args[1] for call in self.embed.call_args_list]
+        self.assertEqual(roles, ['passage', 'query'])
+
     def test_a_failure_leaves_the_old_index(self):
         self.open()
         self.embed.side_effect = MemoryError
@@ -167,24 +172,50 @@ class CommandTest(command.Checks, absltest.TestCase):
         counting.save(path, 'cosine')
         given = (f'--model={path}', f'--corpus=text:{self.folder}/text.txt',
                  'boats boats')  # fmt: skip
-        done = self.run_it(*given, '--hybrid')
-        self.assertEqual(done.status, 0, done.err)
-        answers = done.out.splitlines()[1:]
-        texts = [line.strip() for line in answers[1::2]]
         embed, similarity = retrieval.exported(path, 2)
+
+        def check(passages):
+            done = self.run_it(*given, '--hybrid')
+            answers = done.out.splitlines()[1:]
+            vectors = ranking.search(
+                embed(['boats boats']),
+                [(np.arange(len(passages)), embed(passages))],
+                5,
+                similarity,
+            )
+            by_words = bm25.Words(passages).search(['boats boats'], 5)
+            scores, numbers = ranking.merge([vectors, by_words], 5)
+            self.assertEqual(
+                [line.strip() for line in answers[1::2]],
+                [passages[i] for i in numbers[0] if i >= 0],
+            )
+            for line, score in zip(answers[::2], scores[0], strict=False):
+                self.assertStartsWith(line, f'  {score:.3f}  ')
+            return done
+
         passages = ['boats boats cats', 'boats', 'boats cats']
-        vectors = ranking.search(
-            embed(['boats boats']), [(np.arange(3), embed(passages))], 3,
-            similarity,
-        )
-        by_words = bm25.Words(passages).search(['boats boats'], 3)
-        scores, numbers = ranking.merge([vectors, by_words], 3)
-        self.assertEqual(texts, [passages[i] for i in numbers[0]])
-        for line, score in zip(answers[::2], scores[0], strict=True):
-            self.assertStartsWith(line, f'  {score:.3f}  ')
+        first = check(passages)
         # The second time words are read, not counted.
         with mock.patch.object(bm25.Words, '__init__', self.fail):
-            self.assertEqual(self.run_it(*given, '--hybrid').out, done.out)
+            self.assertEqual(self.run_it(*given, '--hybrid').out, first.out)
+        # Of another text they are counted anew.
+        text = self.folder / 'text.txt'
+        text.write_text('boats boats boats\n\ncats\n')
+        check(['boats boats boats', 'cats'])
+
+    def test_another_version_has_an_index_of_its_own(self):
+        (self.folder / 'text.txt').write_text('boats\n\nboats boats cats\n')
+        for version, made in ((1, True), (1, False), (2, True), (1, True)):
+            path = self.folder / 'model' / str(version)
+            if not path.exists():
+                counting.save(path, 'cosine')
+                (path / 'note').write_text(str(version))
+            done = self.run_it(
+                f'--model={path}', f'--corpus=text:{self.folder}/text.txt',
+                'boats',
+            )  # fmt: skip
+            self.assertEqual(done.status, 0, done.err)
+            self.assertEqual('passages' in done.err, made, version)
 
     def test_one_sentence(self):
         for arguments, message in (

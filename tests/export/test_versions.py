@@ -1,6 +1,7 @@
 """Several versions of one model: they answer alike, and a student's card."""
 
 import json
+import pathlib
 
 from absl.testing import absltest
 
@@ -35,7 +36,8 @@ class VersionsTest(absltest.TestCase):
         self.assertEqual(known.metric, 'accuracy')
         self.assertEqual(known.score, metrics['teacher_accuracy'])
         said = (folder / 'MODEL_CARD.md').read_text()
-        self.assertIn(f'A student of `{teacher}`', said)
+        self.assertIn(f'A student of `.../{teacher.name}`', said)
+        self.assertNotIn(str(finetuned.folder()), said)
         score = metrics['heldout/label/accuracy']
         self.assertIn(
             f'| accuracy, held out | {known.score:.4f} | {score:.4f} | '
@@ -48,8 +50,8 @@ class VersionsTest(absltest.TestCase):
         with workdirs.traced():
             bundle.write(workdirs.shared(), folder)
         for kind, lacks in (
-            ('classes', 'classify, fill_mask, labels'),
-            ('number', 'fill_mask, regress'),
+            ('classes', 'classify, fill_mask, labels, serving_default'),
+            ('number', 'fill_mask, regress, serving_default'),
         ):
             with self.assertRaisesRegex(
                 ValueError, f'mixed/1 has another {lacks} than this workdir'
@@ -70,9 +72,39 @@ class VersionsTest(absltest.TestCase):
             bundle.check_same(
                 folder, config.replace(labels=('a', 'b', 'c')), described
             )
+        with self.assertRaisesRegex(ValueError, '1 has another labels than'):
+            bundle.check_same(
+                folder,
+                config.replace(labels=tuple(config.labels[::-1])),
+                described,
+            )
         described['signatures']['embed']['embeddings'][0] = 'float16'
         with self.assertRaisesRegex(ValueError, '1 has another embed than'):
             bundle.check_same(folder, config, described)
+
+    def test_a_card_names_no_folders_of_a_machine(self):
+        here = pathlib.Path.cwd()
+        for value, wanted in (
+            ('text:/home/anna/my books/*.txt', 'text:.../*.txt'),
+            ('--heldout=/home/anna/held.txt', '--heldout=.../held.txt'),
+            ('/srv/a/b.tsv,/srv/c.tsv', '.../b.tsv,.../c.tsv'),
+            (f'--init={here}/runs/a', '--init=runs/a'),
+            ('text:books/**/*.txt.gz', 'text:books/**/*.txt.gz'),
+            ('../books/a.txt', '../books/a.txt'),
+            ('~/books/a.txt', '~/books/a.txt'),
+            ('books (old)/a.txt', 'books (old)/a.txt'),
+            ('https://books.org/a/b', 'https://books.org/a/b'),
+            ('tfds:glue/cola', 'tfds:glue/cola'),
+        ):
+            self.assertEqual(card.portable(value), wanted)
+        config = Config.read(finetuned.workdir('classes'))
+        places = {'corpus': 'text:/srv/a.txt', 'heldout': '/srv/b.txt'}
+        _, described = read_exported(finetuned.exported('classes'))
+        for more in (places, {'init': '/srv/run'}, {'source': '/srv/model'}):
+            config = config.replace(run={**config.run, **more})
+            said = card.render(config, described, 5, '--init=/srv/x\n', {})
+            self.assertNotIn('/srv', said)
+            self.assertNotIn(str(finetuned.folder()), said)
 
     def test_the_card_of_a_student_that_nobody_scored(self):
         config = Config.read(workdirs.shared()).replace(

@@ -196,6 +196,26 @@ class ComplaintsTest(parameterized.TestCase):
             convert.convert(source, self.root / 'workdir')
         self.assertFalse((self.root / 'workdir').exists())
 
+    def test_a_copy_that_differs_is_no_copy(self):
+        """The decoder of masked words is the table of pieces, or refused."""
+        source = folders.write(self.root / 'source', 'bert_tanh')
+        name = 'cls.predictions.decoder.weight'
+
+        def copied(factor):
+            found = folders.state('bert_tanh')
+            table = found['bert.embeddings.word_embeddings.weight']
+            files.write_tensors(
+                source / 'model.safetensors',
+                {**found, name: factor * table},
+                {'format': 'pt'},
+            )
+
+        copied(np.float32(1.001))
+        with self.assertRaisesRegex(ValueError, f'{name} is not .* not tied'):
+            convert.convert(source, self.root / 'workdir')
+        copied(1)
+        convert.convert(source, self.root / 'workdir')
+
     def test_shards_are_one_file(self):
         source = folders.write(self.root / 'source', 'bert')
         convert.convert(source, self.root / 'whole')

@@ -10,6 +10,7 @@ from absl.testing import absltest, parameterized
 import infoword_tf
 from infoword_tf import convert, files
 from infoword_tf.encoders import Inputs
+from infoword_tf.weights.huggingface import labels_of
 from tests.oracles import huggingface
 from tests.weights import folders
 
@@ -147,6 +148,13 @@ class ParityTest(parameterized.TestCase):
             ):
                 continue  # BERT's encoder by another name
             self.assertEqual(after.get(key, value), value, key)
+
+    def test_classes_are_in_the_order_of_their_numbers(self):
+        """Neither of their names, nor of the digits of those numbers."""
+        names = 'lkjihgfedcba'
+        listed = {str(i): name for i, name in enumerate(names)}
+        config = {'id2label': dict(reversed(listed.items()))}
+        self.assertEqual(labels_of(config), tuple(names))
 
     @parameterized.parameters('gpt', 'gpt2')
     def test_gpt_takes_ids_alone(self, case):

@@ -165,6 +165,12 @@ class ModulesTest(parameterized.TestCase):
         )
         self.assertEqual(loaded.max_length, 6)
 
+    def test_the_tokenizer_says_how_long_a_text_may_be(self):
+        files.write_json(
+            self.source / 'tokenizer_config.json', {'model_max_length': 7}
+        )
+        self.assertEqual(self.converted().max_length, 7)
+
     def test_out_again_and_in_again(self):
         modules(
             self.source,
@@ -173,7 +179,11 @@ class ModulesTest(parameterized.TestCase):
             'Dense',
             'Dense',
             'Normalize',
-            settings={'prompts': {'query': 'ask: '}},
+            settings={
+                'prompts': {'query': 'ask: '},
+                'default_prompt_name': 'query',
+                'similarity_fn_name': 'dot',
+            },
         )
         pooling(self.source, pooling_mode_max_tokens=True)
         dense(self.source, 2, D)
@@ -186,6 +196,8 @@ class ModulesTest(parameterized.TestCase):
         )
         convert.convert(self.root / 'output', self.root / 'again')
         again = infoword_tf.load(self.root / 'again')
+        self.assertEqual(again.config.similarity, 'dot')
+        self.assertEqual(again.config.prompt, 'query')
         for prompt in ('', 'query'):
             np.testing.assert_array_equal(
                 again.encode(TEXTS, progress=False, prompt=prompt),
