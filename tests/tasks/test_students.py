@@ -97,7 +97,7 @@ class KeptTest(absltest.TestCase):
         self.check_outputs(make('bilstm', settings=settings))
 
     def test_a_table(self):
-        """Training reads rows of several texts, `classify` each alone."""
+        """What sums a text up is the same in training and in `classify`."""
         self.check_outputs(make('table', encoder='lookup'), layers=())
 
     def check_outputs(self, folder, layers=(1, 3)):
