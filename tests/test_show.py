@@ -18,12 +18,19 @@ from infoword_tf.config import (
     TokenizerConfig,
 )
 from infoword_tf.objectives import SUMS, TABLE
+from infoword_tf.plan import settings_of
 from infoword_tf.text.sentencepiece import SentencePiece
 
 ROOT = pathlib.Path(__file__).parent.parent
 FOX = 'The quick brown fox jumps over the lazy dog, and nobody notices it.'
 TWO = ('Reads a file into a table.', 'The separator may be any character.')
-LABELLED = [row for row in TABLE if 'examples' in TABLE[row].views]
+LABELLED = [
+    row
+    for row in TABLE
+    if 'examples' in TABLE[row].reads(
+        {name: setting.default for name, setting in settings_of(row).items()}
+    )
+]
 SPECIALS = views.Specials(2, 3, 4, 9)
 WORDS = ['[PAD]', '[UNK]', '[CLS]', '[SEP]', '[MASK]', 'a', 'b', 'c', 'd']
 
@@ -259,6 +266,8 @@ class CommandTest(parameterized.TestCase):
         for row in LABELLED:
             with self.assertRaises(SystemExit):
                 self.run_here(f'--objectives={row}', *TWO)
+        with self.assertRaises(SystemExit):
+            self.run_here('--objectives=gpt', '--gpt.reads=examples', *TWO)
 
     @parameterized.parameters(
         *(name for name in (*TABLE, *SUMS) if name not in LABELLED)
