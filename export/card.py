@@ -8,7 +8,7 @@ from typing import Any
 
 from export import signatures as limits
 from infoword_tf.config import Config
-from infoword_tf.objectives import TABLE
+from infoword_tf.objectives import TABLE, decided
 from infoword_tf.text.layout import LAYOUTS
 
 _CORPORA = {
@@ -467,7 +467,8 @@ def _limits(config: Config) -> str:
             '* Every text is read alone: the memory of the training is empty.'
         )
     vectors = (
-        TABLE[row].vector(entry.settings) for row, entry in config.rows.items()
+        decided(TABLE[row].vector, entry.settings)
+        for row, entry in config.rows.items()
     )
     if config.task:
         lines.append(

@@ -179,7 +179,8 @@ def define_settings(
 ) -> dict[str, flags.FlagHolder]:
     """Flags `--ROW.NAME` of every setting of every row.
 
-    None where one is not given, so that `resolve` knows what was chosen.
+    None where one is not given, so that `resolve` knows what was chosen. What
+    a command decides by other means has no flag.
 
     Args:
         rows: by row and name, its `settings.Setting`.
@@ -191,6 +192,8 @@ def define_settings(
     found = {}
     for row, settings in rows.items():
         for name, setting in settings.items():
+            if setting.decided_by:
+                continue
             found[f'{row}.{name}'] = _define(
                 f'{row}.{name}', setting, flag_values
             )

@@ -26,6 +26,7 @@ from infoword_tf.objectives import (
     Objective,
     Replicas,
     Statistics,
+    decided,
 )
 from infoword_tf.objectives.infonce import Outcome
 from infoword_tf.plan import companions_of
@@ -61,6 +62,8 @@ class Model:
         companions: by name, what the others are.
         objectives: by row, the objective layer.
         weights: by row, its factor in the sum.
+        reads: by row, the views that it reads and what it wants there.
+        heldout_candidates: by row, M of held-out text, see `Row`.
         dense: layers over the vector of a text.
     """
 
@@ -86,7 +89,8 @@ class Model:
             ValueError: two rows bring different encoders of one name.
         """
         self.config = config
-        self.companions = companions_of(config.rows) if companions else {}
+        settings = {row: entry.settings for row, entry in config.rows.items()}
+        self.companions = companions_of(settings) if companions else {}
         self.encoders: dict[str, Encoder] = {}
         for name in (MAIN, *self.companions):
             changes = {}
@@ -103,18 +107,16 @@ class Model:
         self.objectives: dict[str, Objective] = {}
         self.weights: dict[str, float] = {}
         self.reads: dict[str, dict[str, Reads]] = {}
+        self.heldout_candidates: dict[str, int | None] = {}
         for row, entry in config.rows.items():
-            settings = {
-                name: entry.settings[name]
-                for name, setting in TABLE[row].settings.items()
-                if not setting.encoder
+            kind = TABLE[row].objective
+            own = {
+                name: value
+                for name, value in entry.settings.items()
+                if name in kind.settings
             }
-            objective = TABLE[row].objective(
-                row,
-                self.encoder,
-                specials,
-                dtype=config.precision,
-                **settings,
+            objective = kind(
+                row, self.encoder, specials, dtype=config.precision, **own
             )
             with keras.name_scope('objectives'):
                 objective.build()
@@ -122,6 +124,9 @@ class Model:
             self.weights[row] = entry.weight
             self.reads[row] = TABLE[row].reads(
                 entry.settings, self.encoder.contextual
+            )
+            self.heldout_candidates[row] = decided(
+                TABLE[row].heldout_candidates, entry.settings
             )
         for row, objective in self.objectives.items():
             if head := TABLE[row].head:
@@ -155,6 +160,7 @@ class Model:
     def drop(self, row: str) -> None:
         """Does without a row, whose weights are not there."""
         del self.objectives[row], self.weights[row], self.reads[row]
+        del self.heldout_candidates[row]
 
     @property
     def encoder(self) -> Encoder:

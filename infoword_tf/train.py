@@ -22,7 +22,6 @@ from infoword_tf import commands
 from infoword_tf.config import Config
 from infoword_tf.data.opened import VOCAB_SIZE, TextChoices, check_text
 from infoword_tf.objectives import TABLE
-from infoword_tf.plan import settings_of
 from infoword_tf.resolve import (
     GELU,
     POSITIONS,
@@ -166,7 +165,7 @@ flags.DEFINE_enum(
 flags.DEFINE_bool(
     'xla', False, 'Compile forward and backward pass whole; for GPU and TPU.')
 
-SETTINGS = commands.define_settings({row: settings_of(row) for row in TABLE})
+SETTINGS = commands.define_settings({row: TABLE[row].settings for row in TABLE})
 
 
 def values() -> dict[str, Any]:
@@ -186,7 +185,11 @@ def choices_of(given: dict[str, Any], kind: type) -> Any:
 def choices(given: dict[str, Any] | None = None) -> Choices:
     """What the flags choose of model and batches."""
     given = values() if given is None else given
-    settings = {n: given[n] for n in SETTINGS if given[n] is not None}
+    # Those that a command decides have no flag.
+    settings = {
+        n: value for n, value in given.items()
+        if '.' in n and value is not None
+    }
     if given['freeze']:
         given = {**given, 'dropout': 0.0}  # nothing there is trained
     return choices_of({**given, 'settings': settings}, Choices)

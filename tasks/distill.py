@@ -39,7 +39,7 @@ from absl import flags
 
 from infoword_tf import commands, train
 from infoword_tf.objectives import parse
-from infoword_tf.objectives.settings import CODE, MAPS
+from infoword_tf.objectives.distill import CODE, MAPS
 from tasks import (
     classify,
     embedding,
@@ -140,16 +140,11 @@ def check(own: Mapping[str, Any], given: Mapping[str, Any]) -> None:
             raise commands.UsageError(
                 f'--{flag} is for --task={embedding.TASK}; leave it out'
             )
-    for flag, says in {
-        'objectives': '--alpha, --beta and --patience',
-        'soft.temperature': '--temperature',
-        'soft_span.temperature': '--temperature',
-        'patience.width': '--teacher',
-    }.items():
-        if given[flag] is not None:
-            raise commands.UsageError(
-                f'--{flag} is decided by {says}; leave it out'
-            )
+    if given['objectives'] is not None:
+        raise commands.UsageError(
+            '--objectives is decided by --alpha, --beta and --patience; leave '
+            'it out'
+        )
     if own['task'] == SQUAD.name:
         if own['extra']:
             raise commands.UsageError(
@@ -204,11 +199,6 @@ def check_embed(own: Mapping[str, Any], given: Mapping[str, Any]) -> None:
                 f'--objectives={objectives}: {row} reads no vectors of a '
                 f'teacher; known are {", ".join(embedding.GOALS)}'
             )
-        for setting in ('width', 'pooling'):
-            if given[f'{row}.{setting}'] is not None:
-                raise commands.UsageError(
-                    f'--{row}.{setting} is decided by --teacher; leave it out'
-                )
 
 
 def extra_of(own: Mapping[str, Any]) -> tables.Rows | None:

@@ -14,7 +14,7 @@ from typing import Any
 from infoword_tf import commands, train
 from infoword_tf.data import corpora
 from infoword_tf.objectives import built, parse
-from infoword_tf.objectives.settings import MEAN
+from infoword_tf.objectives.embed import MEAN
 from infoword_tf.resolve import resolve_rows
 from tasks import finetune, tables
 from tasks.student import lookup_of, pooling_of, start_of

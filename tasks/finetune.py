@@ -23,6 +23,7 @@ from infoword_tf import commands, files, train
 from infoword_tf.config import Config, TaskConfig
 from infoword_tf.data import corpora
 from infoword_tf.objectives import TABLE, built, parse
+from infoword_tf.objectives.lm import EXAMPLES
 from infoword_tf.resolve import resolve
 from infoword_tf.training.record import FREE
 from tasks import tables
@@ -183,10 +184,8 @@ def beside(objectives: str, given: Mapping[str, Any]) -> dict[str, Any]:
     """
     found = {}
     for row in built(parse(objectives)):
-        reads = TABLE[row].views.get('examples')
-        if reads and reads.when and not given['corpus']:
-            name, value = reads.when
-            found[f'{row}.{name}'] = given[f'{row}.{name}'] or value
+        if 'reads' in TABLE[row].settings and not given['corpus']:
+            found[f'{row}.reads'] = given[f'{row}.reads'] or EXAMPLES
     return found
 
 

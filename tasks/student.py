@@ -15,7 +15,7 @@ import numpy as np
 
 from infoword_tf import commands
 from infoword_tf.config import Config, EncoderConfig
-from infoword_tf.objectives.settings import CLS, LAST_TOKEN, MEAN, POOLINGS
+from infoword_tf.objectives.embed import CLS, LAST_TOKEN, MEAN, POOLINGS
 from infoword_tf.text.layout import LAYOUTS
 from tasks.teacher import Embedder
 

@@ -20,7 +20,6 @@ from absl.testing import absltest, flagsaver
 from infoword_tf import model, train
 from infoword_tf.encoders import ENCODERS
 from infoword_tf.objectives import SUMS, TABLE
-from infoword_tf.plan import settings_of
 from infoword_tf.resolve import resolve
 from infoword_tf.training import optim
 from infoword_tf.views import VIEWS, Specials
@@ -191,7 +190,10 @@ class CommandsTest(absltest.TestCase):
                 self.assertLen(rest, 1, command)
             return
         settings = {
-            f'{row}.{name}' for row in TABLE for name in settings_of(row)
+            f'{row}.{name}'
+            for row in TABLE
+            for name, setting in TABLE[row].settings.items()
+            if not setting.decided_by
         }
         for flag in re.findall(r'(?<=\s--)[\w.]+', command):
             known = known_flags(module) | settings
@@ -392,7 +394,8 @@ class DocumentsTest(absltest.TestCase):
             f'| `--{row}.{name}` | {" | ".join(map(str, values_of(setting)))} '
             f'| {setting.help} |'
             for row in TABLE
-            for name, setting in settings_of(row).items()
+            for name, setting in TABLE[row].settings.items()
+            if not setting.decided_by
         ]
         found = re.findall(r'^\| `--\w+\.\w+` \| .*$', text, re.M)
         self.assertEqual(found, wanted)

@@ -21,9 +21,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-import keras
 import numpy as np
-from keras import ops
 
 from infoword_tf.encoders.encoder import Encoded, Encoder, Inputs
 from infoword_tf.encoders.rnn import (
@@ -37,6 +35,7 @@ from infoword_tf.layers.attention import project
 from infoword_tf.layers.block import matrix, vector
 from infoword_tf.layers.fused import with_bias
 from infoword_tf.layers.recurrent import Recurrent, begins_anew
+from infoword_tf.lazy import Layer, ops
 from infoword_tf.views import Specials
 
 Tensor = Any
@@ -83,7 +82,7 @@ def spelled(
     return table
 
 
-class Directions(keras.layers.Layer):
+class Directions(Layer):
     """A layer of both directions."""
 
     def __init__(

@@ -6,9 +6,7 @@ V vocabulary.
 
 from typing import Any, NamedTuple
 
-import keras
-from keras import ops
-
+from infoword_tf.lazy import Layer, ops
 from infoword_tf.views import Specials
 
 Tensor = Any
@@ -56,7 +54,7 @@ class Encoded(NamedTuple):
     state: Any = None
 
 
-class Encoder(keras.layers.Layer):
+class Encoder(Layer):
     """g_omega of the table.
 
     Attributes:

@@ -10,11 +10,10 @@ Glossary of shapes: B batch, T tokens, Q places, D width, V vocabulary.
 
 from typing import Any
 
-from keras import ops
-
 from infoword_tf.encoders.encoder import Encoded, Encoder, Inputs
 from infoword_tf.layers import dropout
 from infoword_tf.layers.block import rows_of, take
+from infoword_tf.lazy import ops
 
 Tensor = Any
 

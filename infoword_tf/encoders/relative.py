@@ -13,8 +13,6 @@ L layers, V vocabulary.
 import math
 from typing import Any, NamedTuple
 
-from keras import ops
-
 from infoword_tf.encoders.encoder import Encoded, Encoder, Inputs
 from infoword_tf.layers import dropout
 from infoword_tf.layers.block import take
@@ -24,6 +22,7 @@ from infoword_tf.layers.relative import (
     sight,
     sinusoids,
 )
+from infoword_tf.lazy import ops
 
 Tensor = Any
 ACTIVATIONS = ('gelu_tanh', 'gelu_erf', 'relu')

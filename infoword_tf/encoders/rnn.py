@@ -10,12 +10,11 @@ Glossary of shapes: B rows, T tokens, Q places, D width, L layers.
 import math
 from typing import Any
 
-from keras import ops
-
 from infoword_tf.encoders.encoder import Encoded, Encoder, Inputs
 from infoword_tf.layers import dropout
 from infoword_tf.layers.block import take
 from infoword_tf.layers.recurrent import Recurrent, begins_anew
+from infoword_tf.lazy import ops
 
 Tensor = Any
 

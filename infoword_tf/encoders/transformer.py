@@ -9,12 +9,11 @@ V vocabulary.
 
 from typing import Any
 
-from keras import ops
-
 from infoword_tf.encoders.encoder import Encoded, Encoder, Inputs
 from infoword_tf.layers import dropout, norm
 from infoword_tf.layers.attention import as_numbers, causal_mask, project
 from infoword_tf.layers.block import Block, take
+from infoword_tf.lazy import ops
 
 Tensor = Any
 

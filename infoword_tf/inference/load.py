@@ -18,7 +18,6 @@ from infoword_tf.encoders import ENCODERS
 from infoword_tf.inference.loaded import Loaded
 from infoword_tf.model import Model
 from infoword_tf.objectives import TABLE
-from infoword_tf.plan import settings_of
 from infoword_tf.text.tokenizers import TOKENIZERS
 from infoword_tf.training import checkpoint
 from infoword_tf.training.checkpoint import WEIGHTS
@@ -111,7 +110,7 @@ def _completed(config: Config) -> Config:
         # Those of the encoder are among its arguments.
         defaults = {
             name: setting.default
-            for name, setting in settings_of(row).items()
+            for name, setting in TABLE[row].settings.items()
             if not setting.encoder
         }
         rows[row] = dataclasses.replace(

@@ -15,9 +15,9 @@ import math
 from typing import Any
 
 import numpy as np
-from keras import ops
 
 from infoword_tf.layers.fused import compiled, to_float, upstream_of
+from infoword_tf.lazy import ops
 
 Tensor = Any
 

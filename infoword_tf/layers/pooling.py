@@ -9,7 +9,8 @@ V vocabulary.
 from typing import Any
 
 import numpy as np
-from keras import ops
+
+from infoword_tf.lazy import ops
 
 Tensor = Any
 POOLINGS = (

@@ -15,11 +15,12 @@ Glossary of shapes: B pairs, K other second pieces of each, D width.
 
 from typing import Any
 
-from keras import ops
-
 from infoword_tf.layers.block import vector
+from infoword_tf.lazy import ops
 from infoword_tf.objectives import infonce
 from infoword_tf.objectives.objective import Batch, Objective
+from infoword_tf.objectives.row import Row
+from infoword_tf.views import Reads
 
 Tensor = Any
 
@@ -112,3 +113,24 @@ class NextSentenceNce(Objective):
             view.weights[self.row][:, 0],
             drop_identical=False,
         )
+
+
+NSP = Row(
+    objective=NextSentence,
+    a='first piece of a text',
+    b='second piece',
+    relation='the piece that follows, or half the time another (BERT)',
+    candidates='none: binary NCE, without a bound',
+    views={'masked': Reads('next', source='pairs')},
+)
+NSP_NCE = Row(
+    objective=NextSentenceNce,
+    a='first piece of a text',
+    b='second piece',
+    relation='the piece that follows',
+    candidates='the true one and 3 of other documents',
+    views={
+        'masked': Reads('start', source='next_pairs'),
+        'negatives': Reads('start'),
+    },
+)

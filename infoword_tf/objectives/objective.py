@@ -11,12 +11,12 @@ D width, R replicas, V vocabulary.
 from collections.abc import Mapping
 from typing import Any, ClassVar, NamedTuple
 
-import keras
 import numpy as np
-from keras import ops
 
-from infoword_tf.encoders.encoder import Encoded
+from infoword_tf.encoders.encoder import Encoded, Encoder
+from infoword_tf.lazy import Layer, ops
 from infoword_tf.objectives.infonce import Marginal, Outcome
+from infoword_tf.settings import Settled
 from infoword_tf.views import Specials, View
 
 Tensor = Any
@@ -235,16 +235,17 @@ def gather_pool(
     )
 
 
-class Objective(keras.layers.Layer):
+class Objective(Settled, Layer):
     """What a row adds to an encoder: its candidates and its scores.
 
     It owns only what it alone uses (a transform, a bias, a temperature);
-    g_psi of lookup rows is the encoder's input embedding.
+    g_psi of lookup rows is the encoder's input embedding. What a run may
+    choose are its fields, each a `settings.setting`.
 
     Attributes:
         bounded: whether its loss bounds mutual information. Binary NCE does
-            not: then MI and ceiling are left out of the metrics. A row one
-            of whose settings decides it says so of its instance.
+            not: then MI and ceiling are left out of the metrics. Where a
+            setting decides it, `build` sets it.
         ranked: whether its answers are right or wrong; else there is no
             accuracy, and the row is compared by its loss.
         more: names of what its outcomes of held-out text measure besides.
@@ -255,17 +256,28 @@ class Objective(keras.layers.Layer):
     more: ClassVar[tuple[str, ...]] = ()
 
     def __init__(
-        self, row: str, encoder: Any, specials: Specials, dtype: Any = None
+        self,
+        row: str,
+        encoder: Encoder,
+        specials: Specials,
+        *,
+        dtype: Any = None,
+        **chosen: Any,
     ):
-        """Sets what every row has; settings of a row come by keyword.
+        """Sets what every row has; the only constructor of an objective.
 
         Args:
             row: its name in TABLE.
             encoder: what it scores with.
             specials: of the vocabulary.
             dtype: Keras dtype policy.
+            **chosen: of its settings, those that are not as by default.
+
+        Raises:
+            TypeError, ValueError: as `Settled.settle`.
         """
         super().__init__(dtype=dtype, name=row)
+        self.settle(chosen)
         self.row, self.encoder = row, _Unowned(encoder)
         self.specials = specials
         self.scorer: Any = None

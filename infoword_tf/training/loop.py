@@ -268,7 +268,7 @@ class Heldout(orbit.AbstractEvaluator):
         # The first sequences, enough to hold M candidates besides one's own.
         most = 0
         for row in model.objectives:
-            wanted = TABLE[row].heldout_candidates or 0
+            wanted = model.heldout_candidates[row] or 0
             for view in views.values():
                 if wanted and row in view.weights:
                     each = np.sum(view.weights[row], axis=1)
@@ -279,7 +279,7 @@ class Heldout(orbit.AbstractEvaluator):
         read = {
             name
             for row in model.objectives
-            if TABLE[row].heldout_candidates is not None
+            if model.heldout_candidates[row] is not None
             for name in model.reads[row]
         }
         self.head = {
@@ -295,7 +295,7 @@ class Heldout(orbit.AbstractEvaluator):
         limits = {
             row: limit
             for row in self.model.objectives
-            if (limit := TABLE[row].heldout_candidates) is not None
+            if (limit := self.model.heldout_candidates[row]) is not None
         }
         if not limits:
             return {}
