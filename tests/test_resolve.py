@@ -18,6 +18,8 @@ from infoword_tf.objectives import (
     Companion,
     Vector,
     built,
+    decided,
+    lm,
     parse,
 )
 from infoword_tf.resolve import Choices, resolve

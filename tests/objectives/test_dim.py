@@ -503,7 +503,9 @@ class SettingsTest(parameterized.TestCase):
 
     @parameterized.parameters(0.0, -1.0, math.nan)
     def test_temperature(self, temperature):
-        with self.assertRaisesRegex(ValueError, '^--temperature=.*: it is 1e-06 or more$'):
+        with self.assertRaisesRegex(
+            ValueError, '^--temperature=.*: it is 1e-06 or more$'
+        ):
             make_objective('cosine', temperature)
 
     def test_of_the_paper(self):
