@@ -433,14 +433,33 @@ class Model:
         Returns:
             By row; and the new memories.
         """
-        replicas, state = replicas or Replicas(), state or {}
+        replicas = replicas or Replicas()
         own = None if key is None else dropout.fold_in(key, replicas.id)
         encoded, memories = self.encode(views, own, state)
+        found = self.unencoded(views, statistics, key, replicas, state, limits)
+        for row in found:
+            found[row] = found[row]._replace(encoded=encoded[row])
+        for row in found:
+            if head := TABLE[row].head:
+                found[row] = found[row]._replace(head=found[head])
+        return found, memories
+
+    def unencoded(
+        self,
+        views: Mapping[str, View],
+        statistics: Statistics,
+        key: Tensor | None = None,
+        replicas: Replicas | None = None,
+        state: Mapping[str, Any] | None = None,
+        limits: Mapping[str, int | None] | None = None,
+    ) -> dict[str, Batch]:
+        """What every row knows before anything is encoded; args as there."""
+        replicas, state = replicas or Replicas(), state or {}
         common = dropout.new_key(HELDOUT_KEY) if key is None else key
-        found = {
+        return {
             row: Batch(
                 views,
-                encoded[row],
+                {},
                 statistics,
                 replicas,
                 dropout.fold_in(common, zlib.crc32(row.encode())),
@@ -450,10 +469,6 @@ class Model:
             )
             for row in self.objectives
         }
-        for row in found:
-            if head := TABLE[row].head:
-                found[row] = found[row]._replace(head=found[head])
-        return found, memories
 
     def outcomes(
         self,

@@ -723,7 +723,11 @@ def make_views(
 
 
 def make_trainer(
-    name: str, replicas: int, steps: int, clip: float = 1.0
+    name: str,
+    replicas: int,
+    steps: int,
+    clip: float = 1.0,
+    microbatch: int | None = None,
 ) -> loop.Trainer:
     """A trainer of a case over as many batches, without dropout."""
     with strategy(replicas).scope():
@@ -742,4 +746,5 @@ def make_trainer(
         statistics(),
         seed=TRAINER_SEED,
         batch_size=8,
+        microbatch=microbatch,
     )

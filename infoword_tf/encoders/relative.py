@@ -214,6 +214,8 @@ class RelativeTransformer(Encoder):
 
         def drop(x: Tensor, site: int) -> Tensor:
             found = keys[len(self.blocks) + site]
+            if not site:  # distances, which all rows share
+                found = dropout.of_all(found)
             return dropout.drop(x, key=found, rate=self.rate)
 
         sizes = self.arguments

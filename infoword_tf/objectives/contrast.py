@@ -109,8 +109,11 @@ class SentenceContrast(Objective):
         )
         return ops.concatenate([about_unit(found), about_unit(words)], axis=1)
 
-    def vectors(self, batch: Batch, side: str) -> Tensor:
-        """[N, D + E] of length 1, of a view: N texts, some share a row."""
+    def vectors(self, batch: Batch) -> dict[str, Tensor]:
+        """[N, D + E] of length 1, by side: N texts, some share a row."""
+        return {side: self._side(batch, side) for side in self.sides}
+
+    def _side(self, batch: Batch, side: str) -> Tensor:
         view, states = batch.views[side], batch.states(side)
         *_, length, width = states.shape
         ids, block_ids = (
@@ -132,13 +135,14 @@ class SentenceContrast(Objective):
 
     def candidates(self, batch: Batch) -> dict[str, Pool]:
         """The vectors of the global batch, by side."""
+        vectors = self.compared(batch)
         return {
             side: gather_pool(
                 batch.views[side],
                 self.row,
                 batch.replicas,
                 batch.limit,
-                self.vectors(batch, side)[:, None],
+                vectors[side][:, None],
             )
             for side in self.sides
         }
@@ -151,7 +155,7 @@ class SentenceContrast(Objective):
         Where there are words the states alone must answer, too: the loss is
         the sum of both, all else is of the whole vectors.
         """
-        own = {side: self.vectors(batch, side) for side in self.sides}
+        own = self.compared(batch)
         found = self._contrast(batch, candidates, own)
         if not self.words:
             return found
@@ -173,7 +177,7 @@ class SentenceContrast(Objective):
         self,
         batch: Batch,
         candidates: dict[str, Pool],
-        own: dict[str, Tensor],
+        own: Mapping[str, Tensor],
     ) -> infonce.Outcome:
         """Eq. 1 both ways; own: by side, vectors [N, ...] of length 1."""
         scale = ops.minimum(

@@ -78,6 +78,11 @@ class DeepInfoMax(Objective):
         False, 'Show one [MASK] for an n-gram, which hides its length.'
     )
 
+    def vectors(self, batch: Batch) -> dict[str, Tensor]:
+        """States of [CLS]: of texts [B, 1, D], of n-grams [B, S, D]."""
+        text = 'joined' if self.one_mask else 'masked'
+        return {'a': batch.states(text), 'b': batch.states('ngrams')}
+
     def candidates(self, batch: Batch) -> NGrams:
         """The encoded n-grams of the global batch."""
         view = batch.views['ngrams']
@@ -86,7 +91,7 @@ class DeepInfoMax(Objective):
             self.row,
             batch.replicas,
             batch.limit,
-            batch.states('ngrams'),
+            self.compared(batch)['b'],
         )
         slots = view.targets[self.row].shape[1]
         lengths = ops.reshape(ngram_lengths(view, slots), (-1,))
@@ -100,9 +105,8 @@ class DeepInfoMax(Objective):
         """
         view = batch.views['ngrams']
         targets = ops.reshape(view.targets[self.row], (-1,))  # [N]
-        text = 'joined' if self.one_mask else 'masked'
-        a = ops.cast(batch.states(text), 'float32')  # [B, 1, D]
-        b = ops.cast(batch.states('ngrams'), 'float32')  # [B, S, D]
+        compared = self.compared(batch)
+        a, b = (ops.cast(compared[x], 'float32') for x in 'ab')
         pool = candidates.pool
         c = pool.states  # [M, D]
         slots, width = b.shape[1:]

@@ -67,13 +67,17 @@ class Taught(Projected):
         decided_by='--teacher of tasks.distill',
     )
 
-    def sides(self, batch: Batch) -> tuple[Tensor, Tensor]:
-        """s P and t, [N, W] float32."""
+    def own(self, batch: Batch) -> Tensor:
+        """s P, [N, W] float32."""
         view = batch.views[VIEW]
-        taught = ops.cast(flat(view.targets[self.row]), 'float32')
         texts = view.weights[self.row].shape[1]
         own = pooled(batch.states(VIEW), view, texts, self.pooling)
-        return self.projected(own), taught
+        return self.projected(own)
+
+    def taught(self, batch: Batch) -> Tensor:
+        """t, [N, W] float32."""
+        targets = batch.views[VIEW].targets[self.row]
+        return ops.cast(flat(targets), 'float32')
 
 
 class Vectors(Taught):
@@ -87,7 +91,7 @@ class Vectors(Taught):
         """The teacher's vectors of the global batch, of length 1."""
         view, gather = batch.views[VIEW], batch.replicas.gather
         sequences = gather(ops.reshape(view.sequences, (-1,)))
-        taught = ops.cast(flat(view.targets[self.row]), 'float32')
+        taught = self.taught(batch)
         return Pool(
             sequences,
             sequences,
@@ -99,7 +103,7 @@ class Vectors(Taught):
     def score(self, batch: Batch, candidates: Pool) -> infonce.Outcome:
         """Eq. 1, from the student's vector to the teacher's."""
         view = batch.views[VIEW]
-        own, taught = map(unit, self.sides(batch))
+        own, taught = unit(self.own(batch)), unit(self.taught(batch))
         own = own / self.temperature
         sequences = ops.reshape(view.sequences, (-1,))
         return infonce.contrast(
@@ -127,7 +131,7 @@ class Distance(Taught):
 
     def score(self, batch: Batch, candidates: None) -> infonce.Outcome:
         """Distances; and cosines, whichever is trained."""
-        own, taught = self.sides(batch)
+        own, taught = self.own(batch), self.taught(batch)
         cosine = ops.sum(unit(own) * unit(taught), axis=1)
         loss = 1 - cosine
         if self.distance == MSE:

@@ -90,6 +90,10 @@ class NextSentenceNce(Objective):
         )
         self.built = True
 
+    def weight(self, batch: Batch) -> Tensor:
+        """As `Objective.weight`; the other pieces are no pairs."""
+        return ops.sum(batch.views['negatives'].weights[self.row][:, 0])
+
     def score(self, batch: Batch, candidates: None) -> infonce.Outcome:
         """Eq. 1 over each pair's own candidates."""
         view = batch.views['negatives']

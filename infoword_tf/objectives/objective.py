@@ -137,6 +137,9 @@ class Batch(NamedTuple):
             that come from other sequences. None: all.
         head: of a row with a `Row.head`, what that row gets: its scores are
             then the same, dropout and all.
+        vectors: of a batch that was encoded in parts, what
+            `Objective.vectors` made of them, one behind the other; then
+            nothing is `encoded`.
     """
 
     views: Mapping[str, View]
@@ -148,6 +151,7 @@ class Batch(NamedTuple):
     state: Mapping[str, Tensor] = {}
     limit: int | None = None
     head: Any = None
+    vectors: Mapping[str, Tensor] | None = None
 
     def states(
         self, view: str, encoder: str = 'encoder', turn: int = 0
@@ -295,6 +299,40 @@ class Objective(Settled, Layer):
         replicas; nothing for most rows.
         """
         return {}
+
+    def vectors(self, batch: Batch) -> dict[str, Tensor]:
+        """What this row compares across the global batch, by name.
+
+        A row whose candidates are encoded has it; ask for it with `compared`.
+        It is of each text or pair by itself: with it alone, and no state, the
+        row can score a batch that was encoded in parts. Other rows score the
+        parts one by one: their candidates depend on no state.
+
+        Returns:
+            [n, ...] each, n a multiple of the rows of the views.
+        """
+        raise NotImplementedError
+
+    @property
+    def compares(self) -> bool:
+        """Whether it has `vectors`."""
+        return type(self).vectors is not Objective.vectors
+
+    def compared(self, batch: Batch) -> Mapping[str, Tensor]:
+        """The `vectors` of a batch, also where it was encoded in parts."""
+        return self.vectors(batch) if batch.vectors is None else batch.vectors
+
+    def weight(self, batch: Batch) -> Tensor:
+        """The sum of the weights of this replica's pairs: `Outcome.weight`.
+
+        Known before anything is encoded.
+        """
+        weights = next(
+            view.weights[self.row]
+            for view in batch.views.values()
+            if self.row in view.weights
+        )
+        return ops.sum(weights)
 
     def candidates(self, batch: Batch) -> Any:
         """What all pairs of a global batch are compared with.

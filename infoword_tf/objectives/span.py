@@ -210,6 +210,15 @@ class Spans(Objective):
         last = self.ends_after(x, firsts, slots.token, batch.fused)
         return slots, (self.starts(x), last)
 
+    def weight(self, batch: Batch) -> Tensor:
+        """As `Objective.weight`: of answers that are candidates, both ends."""
+        view = batch.views[VIEW]
+        targets, own = view.targets[self.row], self._slots(view).own
+        known = ops.logical_and(
+            *(_known(own, targets[:, :, i]) for i in range(2))
+        )
+        return 2 * ops.sum(ops.where(known, view.weights[self.row], 0.0))
+
     def score(self, batch: Batch, candidates: None) -> infonce.Outcome:
         """Cross-entropy of the first and of the last place."""
         view = batch.views[VIEW]
@@ -333,6 +342,13 @@ def slots_of(context: Tensor, nowhere: Tensor, tokens: Any) -> Slots:
         ops.sum(ops.cast(context, 'int32'), axis=2),
         ops.cast(ops.argmax(own, axis=1), 'int32'),
     )
+
+
+def _known(own: Tensor, targets: Tensor) -> Tensor:
+    """[R, J] bool: whether the target [R, J] is a candidate [R, J, T]."""
+    column = ops.arange(own.shape[2], dtype='int32')[None, None, :]
+    true = ops.equal(column, targets[:, :, None])
+    return ops.any(ops.logical_and(own, true), axis=2)
 
 
 def _one_end(
