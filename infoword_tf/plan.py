@@ -192,6 +192,11 @@ def companions_of(
                     f'{name!r} of {row} is an average and learns too: make it '
                     'frozen, or leave out its momentum'
                 )
+            if companion.momentum is not None and companion.workdir:
+                raise ValueError(
+                    f'{name!r} of {row} is an average of the trained encoder '
+                    f'and begins as its copy, not with {companion.workdir}'
+                )
             changes = companion.momentum is not None or not companion.frozen
             if changes and not companion.saved:
                 raise ValueError(

@@ -27,6 +27,8 @@ class Inputs(NamedTuple):
             and always itself; a query by the former alone. None: all.
         directions: [B] int32, -1 for rows whose text is reversed, so that
             distances are those of the text; None: all 1.
+        first: [B, D], what stands in place of the first token's embedding,
+            with its position and segment; None: that.
     """
 
     ids: Tensor
@@ -36,6 +38,7 @@ class Inputs(NamedTuple):
     ranks: Tensor | None = None
     sees: Tensor | None = None
     directions: Tensor | None = None
+    first: Tensor | None = None
 
 
 class Encoded(NamedTuple):
@@ -123,6 +126,14 @@ class Encoder(Layer):
         """
         # A table in bfloat16 is one of an export.
         return ops.cast(ops.take(self.embedding_table, ids, axis=0), 'float32')
+
+    def embedded(self, inputs: Inputs) -> Tensor:
+        """What stands for each token before anything is added: [B, T, D]."""
+        x = self.lookup(inputs.ids)
+        if inputs.first is None:
+            return x
+        first = ops.cast(inputs.first, x.dtype)[:, None]
+        return ops.concatenate([first, x[:, 1:]], axis=1)
 
     def empty_state(self, batch: int, length: int) -> Any:
         """What remembers nothing yet: arrays in a named tuple or a dict.

@@ -45,7 +45,8 @@ class RelativeTransformer(Encoder):
     """g_omega of `transformer_xl` and `plm`."""
 
     reads = (
-        'ids', 'segment_ids', 'block_ids', 'ranks', 'sees', 'directions'
+        'ids', 'segment_ids', 'block_ids', 'ranks', 'sees', 'directions',
+        'first',
     )  # fmt: skip
     remembers = has_memory = True
 
@@ -198,7 +199,7 @@ class RelativeTransformer(Encoder):
             ValueError: what does not fit together, or this encoder.
         """
         self.check_inputs(inputs)
-        ids, _, segment_ids, block_ids, ranks, sees, directions = inputs
+        ids, _, segment_ids, block_ids, ranks, sees, directions, _ = inputs
         memory = state
         self._check(inputs, places, queries)
         length = ids.shape[1] or ops.shape(ids)[1]
@@ -243,7 +244,7 @@ class RelativeTransformer(Encoder):
             longest=sizes['max_length'],
         )
         distances = drop(ops.convert_to_tensor(distances), 0)
-        x = self.lookup(ids)  # [B, T, D]
+        x = self.embedded(inputs)  # [B, T, D]
         if sizes['scale_embeddings']:
             x = x * math.sqrt(self.width)
         x = ops.cast(drop(x, 1), self.compute_dtype)

@@ -21,7 +21,7 @@ Tensor = Any
 class Transformer(Encoder):
     """g_omega of BERT, BERT-NCE and InfoWord."""
 
-    reads = ('ids', 'positions', 'segment_ids', 'block_ids')
+    reads = ('ids', 'positions', 'segment_ids', 'block_ids', 'first')
 
     def __init__(
         self,
@@ -161,7 +161,7 @@ class Transformer(Encoder):
                     f'{length} tokens a sequence, but the encoder has '
                     f'{self.max_length} positions'
                 )
-        x = self.lookup(ids)  # [B, T, D]
+        x = self.embedded(inputs)  # [B, T, D]
         # What is the same for all texts is summed first.
         if positions is None:
             places_of = self.position_table[: ops.shape(ids)[1]]  # [T, D]

@@ -44,6 +44,11 @@ def _mix(x: Tensor, salt: Tensor) -> Tensor:
     return _shift(x, 16)
 
 
+def mixed(x: Tensor, salt: Tensor) -> Tensor:
+    """A hash of uint32 [...] with a salt of the same shape."""
+    return _mix(ops.multiply(x, _GOLDEN), salt)
+
+
 def fold_in(key: Tensor, number: Tensor | int) -> Tensor:
     """Derives the key of a part (a step, a view, a replica, a site).
 

@@ -22,9 +22,14 @@ from infoword_tf.objectives import (
 from infoword_tf.objectives.objective import (
     Batch,
     Objective,
+    Pool,
     Replicas,
+    Ring,
+    Rows,
     Statistics,
     gather_pool,
+    joined,
+    text_ids,
 )
 from infoword_tf.objectives.row import Companion, Row, Vector, decided
 from infoword_tf.views import Reads
@@ -140,14 +145,19 @@ __all__ = [
     'Batch',
     'Companion',
     'Objective',
+    'Pool',
     'Reads',
     'Replicas',
+    'Ring',
     'Row',
+    'Rows',
     'Statistics',
     'Sum',
     'Vector',
     'built',
     'decided',
     'gather_pool',
+    'joined',
     'parse',
+    'text_ids',
 ]

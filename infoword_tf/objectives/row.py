@@ -46,18 +46,24 @@ def as_started(settings: Settings) -> None:
 class Companion(NamedTuple):
     """An encoder that a row brings along, beside the one that is trained.
 
-    It has the trained one's sizes, and is never exported.
+    It has the trained one's sizes, or those of its workdir, and is never
+    exported.
 
     Attributes:
-        arguments: in which it differs from the trained encoder.
+        workdir: where it begins, with that one's sizes and rows, whose scores
+            are `Objective.heads`. None: it begins as an average does, or drawn
+            anew.
+        arguments: in which it differs from the trained encoder, or from that
+            of its workdir.
         frozen: whether no gradient changes it.
         momentum: it is an average of the trained encoder, which starts as its
             copy and after each update moves by 1 - momentum; None: it is not.
         dropout: whether it drops, as the trained one does.
-        saved: whether checkpoints hold it; one that is not is made anew from
-            the run's seed.
+        saved: whether checkpoints hold it; one that is not is made anew, from
+            its workdir or the run's seed.
     """
 
+    workdir: str | None = None
     arguments: Mapping[str, Any] = {}
     frozen: bool = True
     momentum: float | None = None

@@ -128,7 +128,7 @@ def build(
             shares = optim.layer_shares(
                 learning, model.encoder.depth, given['layer_decay']
             )
-        optimizer = optim.AdamW(learning, rules, shares)
+        optimizer = optim.AdamW(learning, rules, shares, model.spared)
     peak = tf.Variable(
         given['learning_rate'], dtype=tf.float32, trainable=False
     )
