@@ -207,6 +207,8 @@ def _define(name: str, setting: Any, flag_values: Any) -> flags.FlagHolder:
         return flags.DEFINE_bool(name, None, text, **more)
     if setting.choices:
         return flags.DEFINE_enum(name, None, setting.choices, text, **more)
+    if isinstance(setting.default, str):
+        return flags.DEFINE_string(name, None, text, **more)
     more['lower_bound'] = setting.at_least
     if isinstance(setting.default, int):
         return flags.DEFINE_integer(name, None, text, **more)

@@ -28,6 +28,7 @@ from infoword_tf.objectives.objective import (
     Rows,
     Statistics,
     gather_pool,
+    gathered,
     joined,
     text_ids,
 )
@@ -157,6 +158,7 @@ __all__ = [
     'built',
     'decided',
     'gather_pool',
+    'gathered',
     'joined',
     'parse',
     'text_ids',

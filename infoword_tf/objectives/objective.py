@@ -252,6 +252,28 @@ def gather_pool(
     )
 
 
+def gathered(
+    batch: Batch, ids: Tensor, sequences: Tensor, states: Tensor
+) -> Pool:
+    """Vectors of the global batch as candidates, all of them.
+
+    Args:
+        batch: of the step.
+        ids: [n] int32, of this replica, equal where candidates are the same b.
+        sequences: [n] int32, -1 for those of no sequence.
+        states: [n, D] float32.
+    """
+    gather = batch.replicas.gather
+    ids, sequences = gather(ids), gather(sequences)
+    return Pool(
+        ids,
+        sequences,
+        ops.ones_like(ids, 'float32'),
+        batch.limit,
+        gather(states),
+    )
+
+
 def joined(*pools: Pool) -> Pool:
     """All candidates of several pools, in order; the limit is the first's."""
     ids, sequences, weights, _, states = zip(*pools, strict=True)
