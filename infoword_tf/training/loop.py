@@ -22,7 +22,7 @@ from infoword_tf.objectives import TABLE, Statistics
 from infoword_tf.objectives.infonce import SUMS
 from infoword_tf.training import optim, parts
 from infoword_tf.training.distribution import StrategyReplicas, share
-from infoword_tf.training.state import State
+from infoword_tf.training.state import State, whole
 from infoword_tf.views import View, flatten, unflatten
 
 BOUNDS = 'mi', 'ceiling', 'log_candidates', 'unigram_mi'
@@ -329,12 +329,13 @@ class Heldout(orbit.AbstractEvaluator):
         candidates: dict[str, Any],
         state: dict[str, Any],
     ) -> tuple[list[tf.Tensor], dict[str, Any], dict[str, Any]]:
-        outcomes, state = self.model.outcomes(
+        outcomes, new = self.model.outcomes(
             unflatten(batch),
             self.statistics,
             candidates=candidates,
             state=state,
         )
+        state = whole(state, new)
         sums = [
             tf.stack([*o.sums, *(o.more[x] for x in TABLE[row].objective.more)])
             for row, o in outcomes.items()

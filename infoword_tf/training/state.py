@@ -28,6 +28,22 @@ def _like(value: Any, arrays: Mapping[str, Any]) -> Any:
     return type(value)(**arrays)
 
 
+def whole(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, Any]:
+    """A new state in which rows that changed stand among those that stay."""
+    found = dict(new)
+    for name, arrays in new.items():
+        if isinstance(arrays, Mapping):
+            found[name] = {
+                part: tf.tensor_scatter_nd_update(
+                    old[name][part], value.places[:, None], value.values
+                )
+                if isinstance(value, Rows)
+                else value
+                for part, value in arrays.items()
+            }
+    return found
+
+
 def _write_rows(
     variable: tf.Variable, rows: Rows, allowed: tf.Tensor
 ) -> None:
