@@ -5,7 +5,6 @@ A choice is named as its flag; None was not chosen.
 """
 
 import dataclasses
-import inspect
 from collections.abc import Mapping
 from typing import Any
 
@@ -261,7 +260,7 @@ def _arguments(
             has not or that --init or a row decides, a text beyond the
             positions.
     """
-    taken = inspect.signature(ENCODERS[name].__init__).parameters
+    taken = ENCODERS[name].settings
     fixed: dict[str, Any] = {}
     for row, entry in rows.items():
         wanted = encoder_arguments(row, name, entry.settings)
@@ -364,7 +363,7 @@ def _started(
     for flag in ('positions', 'gelu', 'untie', 'width'):
         if getattr(choices, flag) is not None:
             raise UsageError(f'--{flag} is decided by --init; leave it out')
-    taken = inspect.signature(ENCODERS[name].__init__).parameters
+    taken = ENCODERS[name].settings
     for row, entry in rows.items():
         for setting, value in entry.settings.items():
             fixed = TABLE[row].settings[setting].encoder.get(value, {})

@@ -16,6 +16,7 @@ class Setting:
 
     Attributes:
         default: its value where nothing is chosen; its type is the setting's.
+            None: what that means is the class's.
         help: one sentence for --help.
         choices: all values of a string.
         at_least: the smallest number.
@@ -24,6 +25,7 @@ class Setting:
         encoder: by value, the encoder's arguments that it fixes.
         decided_by: what decides it, where no flag of its own does: other
             flags of a command, or the data.
+        kind: its type, where the default is None.
     """
 
     default: Any
@@ -35,6 +37,7 @@ class Setting:
         default_factory=dict
     )
     decided_by: str = ''
+    kind: type | None = None
 
     def check(self, flag: str, value: Any) -> Any:
         """A value that was chosen, as the type of the default.
@@ -46,11 +49,15 @@ class Setting:
         Raises:
             ValueError: it is out of bounds.
         """
+        if value is None and self.default is None:
+            return None
+        kind = self.kind or type(self.default)
         try:
-            value = type(self.default)(value)
+            value = kind(value)
         except (TypeError, ValueError):
-            kind = type(self.default).__name__
-            raise ValueError(f'--{flag}={value!r} is no {kind}') from None
+            raise ValueError(
+                f'--{flag}={value!r} is no {kind.__name__}'
+            ) from None
         if self.choices and value not in self.choices:
             raise ValueError(
                 f'--{flag}={value}: known are {", ".join(self.choices)}'

@@ -7,6 +7,7 @@ V vocabulary.
 from typing import Any, NamedTuple
 
 from infoword_tf.lazy import Layer, ops
+from infoword_tf.settings import Settled, setting
 from infoword_tf.views import Specials
 
 Tensor = Any
@@ -57,23 +58,17 @@ class Encoded(NamedTuple):
     state: Any = None
 
 
-class Encoder(Layer):
-    """g_omega of the table.
+class Encoder(Settled, Layer):
+    """g_omega of the table; its fields are its arguments.
 
     Attributes:
-        arguments: of the constructor, as config.json keeps them.
+        arguments: by name, as config.json keeps them.
         reads: names of `Inputs` that change its states.
         remembers: whether it has a state that goes on from step to step.
         has_memory: whether that state is of a number of tokens, which a run
             chooses; else it is of one size, and always there.
         causal: whether no token reads a later one; some are told so.
         contextual: whether a state depends on more than its own piece.
-        width: D.
-        embedding_width: of `embedding_table`, D but where an encoder widens
-            its embeddings.
-        vocab_size: V.
-        max_length: the longest T.
-        depth: L.
         embedding_table: [V, D] float32, the input embeddings: g_psi of the
             lookup rows.
     """
@@ -83,26 +78,51 @@ class Encoder(Layer):
     has_memory: bool = False
     causal: bool = False
     contextual: bool = True
+    vocab_size: int = setting(0, 'V.')
+    width: int = setting(128, 'D.', at_least=1)
+    max_length: int = setting(512, 'The longest text.', at_least=1)
+    rate: float = setting(0.1, 'Dropout.', at_least=0.0)
 
     def __init__(
-        self, arguments: dict[str, Any], dtype: Any = None,
-        name: str = 'encoder',
-    ):  # fmt: skip
-        """Sets what every encoder has; `build()` makes the weights.
+        self, *, dtype: Any = None, name: str = 'encoder', **chosen: Any
+    ):
+        """The only constructor of an encoder; `build()` makes the weights.
 
         Args:
-            arguments: all of the constructor's, with `vocab_size`, `width`
-                and `max_length`.
             dtype: Keras dtype policy.
             name: first part of every weight's path.
+            **chosen: of the arguments, those that are not as by default.
+
+        Raises:
+            TypeError, ValueError: arguments that there are not, or that do
+                not fit together.
         """
         super().__init__(dtype=dtype, name=name)
-        self.arguments = arguments
-        self.width = arguments['width']
-        self.embedding_width = arguments.get('embedding_width') or self.width
-        self.vocab_size = arguments['vocab_size']
-        self.max_length = arguments['max_length']
-        self.depth = arguments.get('layers', 0)
+        self.settle(chosen)
+        self.blocks: list[Any] = []
+        self.make_blocks()
+        self.arguments = {
+            name: list(value) if isinstance(value, list) else value
+            for name in self.settings
+            for value in [getattr(self, name)]
+        }
+
+    @property
+    def embedding_width(self) -> int:
+        """D, but where an encoder widens its embeddings."""
+        return self.width
+
+    @property
+    def depth(self) -> int:
+        """L."""
+        return len(self.blocks)
+
+    def make_blocks(self) -> None:
+        """Completes what the arguments leave open, and makes the layers.
+
+        Raises:
+            ValueError: arguments that do not fit together.
+        """
 
     def spell(self, specials: Specials) -> None:
         """Says what pieces look like, to an encoder that reads characters.

@@ -5,7 +5,6 @@ where they are asked for.
 """
 
 import dataclasses
-import inspect
 import json
 import pathlib
 import warnings
@@ -49,7 +48,7 @@ def load(
     config = _completed(config)
     _there(workdir / WEIGHTS)  # before the work
     encoder = config.encoder
-    taken = inspect.signature(ENCODERS[encoder.name].__init__).parameters
+    taken = ENCODERS[encoder.name].settings
     for name in arguments or {}:
         if name not in taken:
             raise ValueError(

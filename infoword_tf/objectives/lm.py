@@ -22,6 +22,7 @@ Glossary of shapes: B rows, T tokens, D width, V vocabulary.
 from collections.abc import Mapping
 from typing import Any
 
+from infoword_tf.encoders.rnn import CELLS
 from infoword_tf.lazy import ops
 from infoword_tf.objectives import infonce
 from infoword_tf.objectives.objective import Batch
@@ -38,7 +39,6 @@ Tensor = Any
 VIEW = 'streamed'
 STREAM, EXAMPLES = 'stream', 'examples'
 VIEWS = {STREAM: VIEW, EXAMPLES: 'examples'}  # by `CausalPieces.reads`
-CELLS = ('lstm', 'gru', 'plain')
 
 
 class NextPieces(SampledPieces):
