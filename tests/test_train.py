@@ -45,7 +45,9 @@ def setUpModule():
 class TrainTest(absltest.TestCase):
     def test_a_run_leaves_a_workdir(self):
         workdir = pathlib.Path(self.create_tempdir().full_path) / 'run'
-        run_here(workdir, '--objectives=bert_nce:1,mlm:0.5')
+        run_here(
+            workdir, '--objectives=bert_nce:1,mlm:0.5', pictures=True
+        )
         found = {path.name for path in workdir.iterdir()}
         self.assertContainsSubset(
             {
@@ -601,7 +603,7 @@ class NspTest(parameterized.TestCase):
     def test_nsp_alone(self):
         """Without a bound there is a picture that says so."""
         workdir = pathlib.Path(self.create_tempdir().full_path)
-        run_here(workdir, '--objectives=nsp', '--steps=3')
+        run_here(workdir, '--objectives=nsp', '--steps=1', pictures=True)
         self.assertTrue((workdir / 'bounds.png').is_file())
 
     def test_both_contradict_each_other(self):
