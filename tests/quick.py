@@ -6,6 +6,8 @@ program it is one such run, in a process of its own; --graphs for graphs.
 """
 
 import contextlib
+import pathlib
+import shutil
 import sys
 from collections.abc import Iterator
 from unittest import mock
@@ -39,28 +41,31 @@ def small(eagerly: bool = True, pictures: bool = False) -> Iterator[None]:
         ):
             stack.enter_context(changed)
         if eagerly:  # runs of columns are there for the compiler
-            stack.enter_context(mock.patch.object(vocabulary_scores, 'LANES', 1))
+            one = mock.patch.object(vocabulary_scores, 'LANES', 1)
+            stack.enter_context(one)
         if not pictures:
             stack.enter_context(mock.patch.object(report, 'draw_bounds'))
         yield
 
 
 @contextlib.contextmanager
-def stopped(at: int) -> Iterator[None]:
-    """A run inside is stopped before its checkpoint of a step."""
+def kept(workdir: pathlib.Path, copy: pathlib.Path, at: int) -> Iterator[None]:
+    """Of a run inside there is a copy, as a kill leaves it before a checkpoint.
+
+    Args:
+        workdir: of the run.
+        copy: where the copy goes.
+        at: the step of the checkpoint that it lacks.
+    """
     save = checkpoint.Checkpoints.save
 
-    def stop(self, step, variables):
+    def keep(self, step, variables):
         if step == at:
-            raise KeyboardInterrupt
+            shutil.copytree(workdir, copy)
         save(self, step, variables)
 
-    with (
-        mock.patch.object(checkpoint.Checkpoints, 'save', stop),
-        contextlib.suppress(KeyboardInterrupt),
-    ):
+    with mock.patch.object(checkpoint.Checkpoints, 'save', keep):
         yield
-        raise AssertionError('the run was not stopped')
 
 
 def run(*given: str, **ways: bool) -> None:

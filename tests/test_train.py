@@ -215,8 +215,8 @@ class TrainTest(absltest.TestCase):
 
     def test_xla_over_the_whole_step_changes_no_more_than_rounding(self):
         folder = pathlib.Path(self.create_tempdir().full_path)
-        few = ('--steps=3', '--log_every=1', '--objectives=bert_nce:1,mlm:1')
-        run_here(folder / 'plain', *few, eagerly=False)
+        few = ('--steps=2', '--log_every=1', '--objectives=bert_nce:1,mlm:1')
+        run_here(folder / 'plain', *few)
         run_here(folder / 'xla', *few, '--xla', eagerly=False)
         for a, b in zip(
             records(folder / 'plain'), records(folder / 'xla'), strict=True

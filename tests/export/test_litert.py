@@ -330,7 +330,7 @@ class FineTunedTest(parameterized.TestCase):
 
     def test_what_the_card_compares(self):
         """The likeliest class, and labels as GLUE's files write them."""
-        loaded = infoword_tf.load(finetuned.workdir('classes'))
+        loaded = finetuned.loaded('classes')
         few = [b'a b c', b'x', b'\xff']
         with (
             mock.patch.object(comparison, 'texts', lambda count: few),
