@@ -508,7 +508,7 @@ class IctTest(parameterized.TestCase):
         workdir = pathlib.Path(self.create_tempdir().full_path)
         shown = io.StringIO()
         with contextlib.redirect_stdout(shown):
-            run_here(workdir, *more)
+            run_here(workdir, '--steps=2', *more)
         self.assertRegex(
             shown.getvalue(), r'\d+ documents have one sentence and no part '
             r'in ict\n',
@@ -550,7 +550,7 @@ class NspTest(parameterized.TestCase):
         workdir = pathlib.Path(self.create_tempdir().full_path)
         shown = io.StringIO()
         with contextlib.redirect_stdout(shown):
-            run_here(workdir, '--objectives=bert')
+            run_here(workdir, '--objectives=bert', '--steps=2')
         self.assertRegex(
             shown.getvalue(),
             r'\d+ documents have one sentence and no part in mlm, nsp\n',
@@ -587,7 +587,7 @@ class NspTest(parameterized.TestCase):
     )
     def test_nsp_nce(self, objectives, masking):
         workdir = pathlib.Path(self.create_tempdir().full_path)
-        run_here(workdir, f'--objectives={objectives}', '--steps=6')
+        run_here(workdir, f'--objectives={objectives}', '--steps=2')
         config = Config.read(workdir)
         self.assertEqual(config.masking, masking)
         last = records(workdir)[-1]
@@ -648,7 +648,7 @@ class DimTest(parameterized.TestCase):
     @parameterized.parameters('dot', 'cosine')
     def test_alone(self, critic):
         workdir = pathlib.Path(self.create_tempdir().full_path)
-        given = ('--objectives=dim', '--steps=6')
+        given = ('--objectives=dim', '--steps=2')
         if critic != 'dot':
             given += (f'--dim.critic={critic}', '--dim.temperature=0.1')
         run_here(workdir, *given)

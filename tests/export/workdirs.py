@@ -24,6 +24,7 @@ from infoword_tf.model import Model
 from infoword_tf.resolve import Choices, resolve
 from infoword_tf.text.tokenizers import TOKENIZERS
 
+READ = tf.saved_model.load  # which `answers` replaces
 FLAGS = '--corpus=text:books/*.txt\n--seed=7\n--steps=1234\n'
 METRICS = {
     'step': 1234,
@@ -60,7 +61,7 @@ def serve(version):
     """A version, by its path as a string, as TensorFlow loads it."""
     import tensorflow_text  # noqa: F401  (its operations are in the graph)
 
-    return tf.saved_model.load(version)
+    return READ(version)
 
 
 def loaded():
