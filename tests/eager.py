@@ -4,10 +4,17 @@ Tracing and compiling a graph takes far longer than a tiny model does.
 """
 
 import contextlib
+import functools
 import warnings
 from collections.abc import Iterator
+from typing import Any
 
+import numpy as np
 import tensorflow as tf
+
+from infoword_tf.layers import dropout
+
+KEY = tf.TensorSpec([2], tf.uint32)
 
 
 @contextlib.contextmanager
@@ -22,3 +29,33 @@ def eagerly(wanted: bool = True) -> Iterator[None]:
             yield
         finally:
             tf.config.run_functions_eagerly(before)
+
+
+def keys_at_once() -> None:
+    """From now on keys and their bits are one operation each.
+
+    The same functions, traced once: they are dozens of operations on two
+    numbers, which to trace or to run one by one takes longer than a tiny model.
+    """
+
+    @functools.cache
+    def traced(function: Any, *more: Any) -> Any:
+        with tf.init_scope():
+            return tf.function(function, autograph=False).get_concrete_function(
+                KEY, *more
+            )
+
+    def fold_in(key: Any, number: Any, whole: Any = dropout.fold_in) -> Any:
+        if isinstance(number, int | np.integer):
+            number = np.uint32(int(number) & 0xFFFFFFFF)
+        number = tf.cast(number, tf.uint32)
+        return traced(whole, tf.TensorSpec([], tf.uint32))(
+            tf.convert_to_tensor(key), number
+        )
+
+    def random_bits(
+        key: Any, shape: tuple[int, ...], whole: Any = dropout.random_bits
+    ) -> Any:
+        return traced(whole, tuple(map(int, shape)))(tf.convert_to_tensor(key))
+
+    dropout.fold_in, dropout.random_bits = fold_in, random_bits

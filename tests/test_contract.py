@@ -577,10 +577,10 @@ class PromisesTest(absltest.TestCase):
             weights = folder / name / 'weights.safetensors'
             return weights.read_bytes()
 
-        with quick.stopped(at=2):
-            go_on('broken')
+        with quick.kept(folder / 'complete', folder / 'broken', at=2):
+            complete = go_on('complete')
         self.assertEqual(checkpoint.last_step(folder / 'broken'), 1)
-        self.assertEqual(go_on('broken'), go_on('complete'))
+        self.assertEqual(go_on('broken'), complete)
         last = json.loads((folder / 'broken' / 'metrics.json').read_text())
         for row in toys.ROWS:
             self.assertTrue(np.isfinite(last[f'heldout/{row}/mi']), row)

@@ -413,9 +413,8 @@ class ExactResumeTest(parameterized.TestCase):
                 '--seq_len=16', *more, eagerly=eagerly,
             )  # fmt: skip
 
-        go_on('complete')
-        with quick.stopped(at=2):
-            go_on('broken')
+        with quick.kept(folder / 'complete', folder / 'broken', at=2):
+            go_on('complete')
         self.assertEqual(checkpoint.last_step(folder / 'broken'), 1)
         go_on('broken')
         for name in ('weights', 'checkpoints/step-000000002'):

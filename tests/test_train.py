@@ -45,7 +45,9 @@ def setUpModule():
 class TrainTest(absltest.TestCase):
     def test_a_run_leaves_a_workdir(self):
         workdir = pathlib.Path(self.create_tempdir().full_path) / 'run'
-        run_here(workdir, '--objectives=bert_nce:1,mlm:0.5')
+        run_here(
+            workdir, '--objectives=bert_nce:1,mlm:0.5', pictures=True
+        )
         found = {path.name for path in workdir.iterdir()}
         self.assertContainsSubset(
             {
@@ -213,8 +215,8 @@ class TrainTest(absltest.TestCase):
 
     def test_xla_over_the_whole_step_changes_no_more_than_rounding(self):
         folder = pathlib.Path(self.create_tempdir().full_path)
-        few = ('--steps=3', '--log_every=1', '--objectives=bert_nce:1,mlm:1')
-        run_here(folder / 'plain', *few, eagerly=False)
+        few = ('--steps=2', '--log_every=1', '--objectives=bert_nce:1,mlm:1')
+        run_here(folder / 'plain', *few)
         run_here(folder / 'xla', *few, '--xla', eagerly=False)
         for a, b in zip(
             records(folder / 'plain'), records(folder / 'xla'), strict=True
@@ -506,7 +508,7 @@ class IctTest(parameterized.TestCase):
         workdir = pathlib.Path(self.create_tempdir().full_path)
         shown = io.StringIO()
         with contextlib.redirect_stdout(shown):
-            run_here(workdir, *more)
+            run_here(workdir, '--steps=2', *more)
         self.assertRegex(
             shown.getvalue(), r'\d+ documents have one sentence and no part '
             r'in ict\n',
@@ -548,7 +550,7 @@ class NspTest(parameterized.TestCase):
         workdir = pathlib.Path(self.create_tempdir().full_path)
         shown = io.StringIO()
         with contextlib.redirect_stdout(shown):
-            run_here(workdir, '--objectives=bert')
+            run_here(workdir, '--objectives=bert', '--steps=2')
         self.assertRegex(
             shown.getvalue(),
             r'\d+ documents have one sentence and no part in mlm, nsp\n',
@@ -585,7 +587,7 @@ class NspTest(parameterized.TestCase):
     )
     def test_nsp_nce(self, objectives, masking):
         workdir = pathlib.Path(self.create_tempdir().full_path)
-        run_here(workdir, f'--objectives={objectives}', '--steps=6')
+        run_here(workdir, f'--objectives={objectives}', '--steps=2')
         config = Config.read(workdir)
         self.assertEqual(config.masking, masking)
         last = records(workdir)[-1]
@@ -601,7 +603,7 @@ class NspTest(parameterized.TestCase):
     def test_nsp_alone(self):
         """Without a bound there is a picture that says so."""
         workdir = pathlib.Path(self.create_tempdir().full_path)
-        run_here(workdir, '--objectives=nsp', '--steps=3')
+        run_here(workdir, '--objectives=nsp', '--steps=1', pictures=True)
         self.assertTrue((workdir / 'bounds.png').is_file())
 
     def test_both_contradict_each_other(self):
@@ -646,7 +648,7 @@ class DimTest(parameterized.TestCase):
     @parameterized.parameters('dot', 'cosine')
     def test_alone(self, critic):
         workdir = pathlib.Path(self.create_tempdir().full_path)
-        given = ('--objectives=dim', '--steps=6')
+        given = ('--objectives=dim', '--steps=2')
         if critic != 'dot':
             given += (f'--dim.critic={critic}', '--dim.temperature=0.1')
         run_here(workdir, *given)

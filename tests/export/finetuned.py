@@ -11,7 +11,6 @@ import shutil
 import tempfile
 
 import numpy as np
-import tensorflow as tf
 from absl import flags
 from absl.testing import flagsaver
 
@@ -150,9 +149,11 @@ def exported(kind, precision='float32'):
     return path / '1'
 
 
-@functools.cache
-def served(kind, precision='float32'):
-    """Its functions."""
-    import tensorflow_text  # noqa: F401  (its operations are in the graph)
+def loaded(kind):
+    """The workdir in memory."""
+    return workdirs.load(workdir(kind))
 
-    return tf.saved_model.load(str(exported(kind, precision))).signatures
+
+def served(kind, precision='float32'):
+    """Functions of the version."""
+    return workdirs.serve(str(exported(kind, precision))).signatures

@@ -17,7 +17,6 @@ from unittest import mock
 from absl import flags
 from absl.testing import flagsaver
 
-from infoword_tf.training import report
 from tasks import finetune, measures
 from tests import quick
 from tests.export import workdirs
@@ -30,14 +29,14 @@ KINDS = {'class': 'assignment', 'text': 'strings', 'loop': 'specialattrs'}
 
 
 @contextlib.contextmanager
-def parsed(module, *arguments):
+def parsed(module, *arguments, pictures=False):
     """Inside, the flags are these; gives those that are the module's own."""
 
     def is_own(argument):
         return argument[2:].partition('=')[0].removeprefix('no') in module.FLAGS
 
     own = [x for x in arguments if is_own(x)]
-    with quick.small(), flagsaver.flagsaver():
+    with quick.small(pictures=pictures), flagsaver.flagsaver():
         finetune.set_defaults()
         flags.FLAGS(['train', *(x for x in arguments if not is_own(x))])
         yield own
@@ -46,9 +45,10 @@ def parsed(module, *arguments):
 def run(module, *arguments, pictures=False):
     """As whoever types it meets it; later flags win."""
     with contextlib.ExitStack() as stack:
-        own = stack.enter_context(parsed(module, *SMALL, *arguments))
-        if not pictures:  # half a second
-            stack.enter_context(mock.patch.object(report, 'draw_bounds'))
+        own = stack.enter_context(
+            parsed(module, *SMALL, *arguments, pictures=pictures)
+        )
+        if not pictures:
             stack.enter_context(mock.patch.object(measures, 'draw_confusion'))
         return command.run(module, *own)
 

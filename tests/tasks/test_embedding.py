@@ -43,7 +43,7 @@ def make(name, **more):
         if field in more
     }
     folder = workdirs.write(
-        FOLDER / name, rows=more.pop('rows', ('mlm',)), **{'layers': 4, **more}
+        FOLDER / name, rows=more.pop('rows', ('mlm',)), **more
     )
     Config.read(folder).replace(**served).write(folder)
     return folder
@@ -351,7 +351,8 @@ class CommandTest(Checks, parameterized.TestCase):
 
     def test_layers_of_a_teacher_with_prompts(self):
         folder = make('asked', prompts={'query': 'query: '}, prompt='query',
-                      pooling='cls', normalize=False, similarity='dot')
+                      layers=4, pooling='cls', normalize=False,
+                      similarity='dot')  # fmt: skip
         done = run('layers', f'--teacher={folder}', '--layers=2',
                    '--take=every', '--objectives=embed')  # fmt: skip
         self.assertEqual(done.status, 0, done.err)
