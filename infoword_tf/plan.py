@@ -5,7 +5,7 @@ agree. Views that read one source in one way share its text, and those that
 draw alike in it share the draw.
 """
 
-from collections.abc import Mapping
+from collections.abc import Container, Iterable, Mapping
 from typing import Any, NamedTuple
 
 from infoword_tf.objectives import TABLE, Companion
@@ -94,6 +94,17 @@ def settings_of(row: str) -> dict[str, Setting]:
     for view in entry.views:
         found.update(VIEWS[root(view)].settings)
     return found
+
+
+def answering(
+    answers: Container[str], rows: Iterable[str] = TABLE
+) -> list[str]:
+    """Those of some rows that give one of these answers (`Row.answers`)."""
+    return [
+        row
+        for row in rows
+        if row in TABLE and any(a in answers for a in TABLE[row].answers)
+    ]
 
 
 def encoder_arguments(

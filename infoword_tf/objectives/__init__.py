@@ -44,6 +44,7 @@ TABLE: dict[str, Row] = {
                 False, "BERT's transform and piece bias over the states."
             ),
         },
+        answers=('blanks',),
     ),
     'bert_nce': Row(
         objective='mlm.NcePieces',
@@ -58,6 +59,7 @@ TABLE: dict[str, Row] = {
             ),
         },
         heldout_candidates=1024,
+        answers=('blanks_by_counts',),
     ),
     'dim': Row(
         objective='dim.DeepInfoMax',
@@ -130,6 +132,7 @@ TABLE: dict[str, Row] = {
         },
         heldout_candidates=128,
         vector=settings.weighted,
+        answers=('vectors',),
     ),
     'transformer_xl': Row(
         objective='lm.NextPieces',
@@ -151,6 +154,7 @@ TABLE: dict[str, Row] = {
             'sampled': settings.SAMPLED,
         },
         vector=settings.at_the_end,
+        answers=('next',),
     ),
     'rnn_lm': Row(
         objective='lm.RecurrentPieces',
@@ -177,6 +181,7 @@ TABLE: dict[str, Row] = {
             'sampled': settings.SAMPLED,
         },
         vector=settings.at_the_end,
+        answers=('next',),
     ),
     'gpt': Row(
         objective='lm.NextPieces',
@@ -207,6 +212,7 @@ TABLE: dict[str, Row] = {
             'sampled': settings.SAMPLED,
         },
         vector=settings.at_the_end,
+        answers=('next',),
     ),
     'elmo': Row(
         objective='lm.Neighbours',
@@ -245,6 +251,7 @@ TABLE: dict[str, Row] = {
             ),
         },
         vector=settings.as_started,
+        answers=('classes',),
     ),
     'score': Row(
         objective='label.Scores',
@@ -261,6 +268,7 @@ TABLE: dict[str, Row] = {
             ),
         },
         vector=settings.as_started,
+        answers=('numbers',),
     ),
     'span': Row(
         objective='span.Spans',
@@ -295,6 +303,7 @@ TABLE: dict[str, Row] = {
             ),
         },
         vector=settings.as_started,
+        answers=('spans',),
     ),
     'soft': Row(
         objective='distill.Soft',

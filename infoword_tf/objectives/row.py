@@ -8,6 +8,18 @@ from typing import Any, NamedTuple
 from infoword_tf.settings import Setting
 from infoword_tf.views import Reads
 
+# What a model can be asked because of a row; and of a model without such rows,
+# for complaints, what they do. Vectors of texts all models give.
+ANSWERS = {
+    'vectors': 'have learned no weights',  # of states, for their mean
+    'blanks': 'fill no blanks',
+    'blanks_by_counts': 'fill no blanks',  # with those of the training text
+    'next': 'score no next piece',
+    'classes': 'know no labels',
+    'numbers': 'know no scores',
+    'spans': 'answer nothing',
+}
+
 
 class Vector(NamedTuple):
     """How a text becomes a vector, and how two of them are compared.
@@ -104,6 +116,7 @@ class Row:
         companions: by name, the encoders that it brings along.
         head: the row whose scores this one reads, see `Batch.head`. It is
             built even where its weight is 0.
+        answers: in ANSWERS, what a trained model can be asked because of it.
     """
 
     objective: Any = _Named()
@@ -122,6 +135,7 @@ class Row:
         default_factory=dict
     )
     head: str | None = None
+    answers: tuple[str, ...] = ()
 
     def reads(
         self, settings: Mapping[str, Any], contextual: bool = True
