@@ -37,12 +37,16 @@ import math
 import pathlib
 import tempfile
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from absl import flags
 
 from infoword_tf import commands
+from infoword_tf.plan import answering
 from infoword_tf.training.precision import HELP as AUTO
+
+if TYPE_CHECKING:  # it imports TensorFlow
+    from infoword_tf.inference.loaded import Loaded
 
 # ----------------------------------------------------------------------- flags
 
@@ -175,32 +179,24 @@ class Counted:
 # --------------------------------------------------------------------- scoring
 
 
-def next_piece_row(loaded: Any) -> str:
+def next_piece_row(loaded: 'Loaded') -> str:
     """The row of a workdir that scores the next piece.
 
     Raises:
         commands.UsageError: it has none, or its weights are missing.
     """
-    from infoword_tf.objectives import TABLE
-    from infoword_tf.objectives.lm import NextPieces
-
     rows = loaded.config.rows
-    for row in rows:
-        if issubclass(TABLE[row].objective, NextPieces):
-            if row in loaded.missing:
-                raise commands.UsageError(
-                    f'--init={INIT.value} cannot score the next piece: '
-                    f'{loaded.missing[row]}'
-                )
-            return row
+    for row in answering(('next',), rows):
+        if row in loaded.missing:
+            raise commands.UsageError(
+                f'--init={INIT.value} cannot score the next piece: '
+                f'{loaded.missing[row]}'
+            )
+        return row
     raise commands.UsageError(
         f'--init={INIT.value} was trained on {", ".join(rows)}, which score '
         'no next piece; name a run of '
-        + ' or '.join(
-            row
-            for row, entry in TABLE.items()
-            if issubclass(entry.objective, NextPieces)
-        )
+        + ' or '.join(answering(('next',)))
     )
 
 

@@ -6,17 +6,13 @@ Glossary of shapes: B texts or rows, J texts of a row, T tokens, D width,
 V vocabulary.
 """
 
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 from keras import ops
 
 Tensor = Any
-POOLINGS = (
-    'cls', 'last', 'mean', 'max', 'by_position', 'weighted', 'first_last',
-    'words', 'mix',
-)  # fmt: skip
-LEARNED = ('weighted', 'words')  # with weights of a row
 COMMON = 1e-3  # a piece of this frequency weighs half as much as a rare one
 
 
@@ -136,3 +132,33 @@ def unit(x: Tensor) -> Tensor:
     """
     squares = ops.sum(ops.square(x), axis=-1, keepdims=True)
     return x / ops.maximum(ops.sqrt(ops.maximum(squares, 1e-24)), 1e-12)
+
+
+class Pooling(NamedTuple):
+    """One way from the states of a text to its vector.
+
+    Attributes:
+        compute: of states [B, T, D] and real [B, T], as `pool`; None: one
+            state is the vector.
+        layers: whose states these are the mean of, where nobody says: numbers
+            from 0, the embeddings, on; 'mix': all; None: the last alone.
+        learned: what of a row it needs; '': nothing.
+    """
+
+    compute: Callable[..., Tensor] | None = None
+    layers: Sequence[int] | str | None = None
+    learned: str = ''
+
+
+POOLINGS = {
+    'cls': Pooling(),
+    'last': Pooling(),
+    'mean': Pooling(pool),
+    'max': Pooling(pool_highest),
+    'by_position': Pooling(pool_by_position),
+    'weighted': Pooling(pool, learned='weights'),
+    'first_last': Pooling(pool, layers=(1, -1)),
+    'words': Pooling(pool, learned='words'),
+    'mix': Pooling(pool, layers='mix'),
+}
+LEARNED = [name for name, how in POOLINGS.items() if how.learned]
