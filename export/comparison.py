@@ -200,29 +200,20 @@ def _tokens(
 ) -> dict[str, np.ndarray]:
     import tensorflow as tf
 
-    tokenizer, room = loaded.tokenizer, loaded.room
-    ids, starts, ends = (
-        [row[:room] for row in part.to_list()]
-        for part in tokenizer.tokenize_with_offsets(
-            tf.constant(content, tf.string)
-        )
-    )
-    ids = [[*loaded.before, *row, *loaded.after] for row in ids]
+    from infoword_tf.text.frame import lay_out, table
+
+    texts = tf.constant(content, tf.string)
+    _, *offsets = loaded.tokenizer.tokenize_with_offsets(texts)
     before, after = [-1] * len(loaded.before), [-1] * len(loaded.after)
     starts, ends = (
-        [[*before, *row, *after] for row in x] for x in (starts, ends)
+        table(
+            lay_out(before, tf.cast(x, tf.int32)[:, : loaded.room], after), -1
+        ).numpy()
+        for x in offsets
     )
-    lengths = np.array([len(row) for row in ids], np.int32)
-    shape = (len(ids), int(lengths.max(initial=2)))
-
-    def laid_out(rows: list[list[int]], beyond: int) -> np.ndarray:
-        table = np.full(shape, beyond, np.int32)
-        for row, values in zip(table, rows, strict=True):
-            row[: len(values)] = values
-        return table
-
-    padded = laid_out(ids, tokenizer.pad_id)
-    states = np.zeros((*shape, loaded.encoder.width), np.float32)
+    padded, lengths, _ = loaded.laid_out(texts)
+    padded, lengths = padded.numpy(), lengths.numpy()
+    states = np.zeros((*padded.shape, loaded.encoder.width), np.float32)
     order = np.argsort(lengths, kind='stable')
     for begin in range(0, len(order), 64):  # another padding than the graph's
         rows = order[begin : begin + 64]
@@ -234,8 +225,8 @@ def _tokens(
         states[rows, :longest] = made
     return {
         'states': states,
-        'starts': laid_out(starts, -1),
-        'ends': laid_out(ends, -1),
+        'starts': starts,
+        'ends': ends,
         'ids': padded,
         'lengths': lengths,
     }

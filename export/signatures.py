@@ -315,7 +315,7 @@ class Signatures:
             return (tf.pad(states, [[0, 0], [0, longest - length], [0, 0]]),)
 
         (states,) = chunks.in_chunks(
-            ends, encode, [((None, self._width()), tf.float32)]
+            ends, encode, [((None, self.loaded.encoder.width), tf.float32)]
         )
         before = [NOWHERE] * len(self.loaded.before)
         after = [NOWHERE] * len(self.loaded.after)
@@ -393,9 +393,6 @@ class Signatures:
     def _rows(self) -> int:
         """How many texts make a chunk."""
         return max(1, min(ROWS, TOKENS // self.loaded.max_length))
-
-    def _width(self) -> int:
-        return self.loaded.encoder.width
 
     def _padded(self, pieces: tf.RaggedTensor) -> tuple[Tensor, Tensor]:
         """Ids [C, T] and lengths [C] of texts in their layout, cut."""

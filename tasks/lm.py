@@ -45,8 +45,11 @@ from infoword_tf import commands
 from infoword_tf.plan import answering
 from infoword_tf.training.precision import HELP as AUTO
 
-if TYPE_CHECKING:  # it imports TensorFlow
+if TYPE_CHECKING:  # they import TensorFlow, or Keras
+    from infoword_tf.config import Config
+    from infoword_tf.encoders import Encoder
     from infoword_tf.inference.loaded import Loaded
+    from infoword_tf.model import Model
 
 # ----------------------------------------------------------------------- flags
 
@@ -201,7 +204,7 @@ def next_piece_row(loaded: 'Loaded') -> str:
 
 
 def score(
-    model: Any,
+    model: 'Model',
     row: str,
     specials: Any,
     store: Any,
@@ -288,7 +291,7 @@ def own_arguments() -> dict[str, Any]:
     }
 
 
-def choose_memory(model: Any, config: Any) -> int:
+def choose_memory(model: 'Model', config: 'Config') -> int:
     """--memory_length, or the run's own.
 
     Raises:
@@ -436,7 +439,7 @@ def score_text() -> dict[str, Any]:
     return record
 
 
-def memory_of(encoder: Any, length: int) -> str:
+def memory_of(encoder: 'Encoder', length: int) -> str:
     """What an encoder knows of the text before, for people."""
     if encoder.remembers and not encoder.has_memory:
         return 'its state goes on'

@@ -145,9 +145,7 @@ def near_masks(
         room: pieces that stay.
     """
     text = pieces.value_rowids()
-    place = tf.range(tf.size(text, tf.int64)) - tf.gather(
-        pieces.row_starts(), text
-    )
+    place = tf.ragged.range(pieces.row_lengths()).flat_values
     far = tf.cast(place, tf.int32)[:, None] - tf.gather(masks, text)  # [N, Q]
     far = tf.cast(tf.reduce_min(tf.abs(far), axis=1), tf.int64)
     order = tf.argsort(text * 2**32 + far, stable=True)

@@ -20,36 +20,13 @@ from infoword_tf.model import Model
 from infoword_tf.objectives.infonce import NEVER
 from infoword_tf.objectives.row import ANSWERS
 from infoword_tf.plan import answering
-from infoword_tf.text.frame import Frame
-from infoword_tf.text.layout import LAYOUTS
 from infoword_tf.training.workdir import Workdir
 
 Tensor = Any
 
 
 class States(Workdir):
-    """A workdir that reads texts.
-
-    Attributes:
-        layout: what stands around a text.
-        frame: the same as ids, and what lays texts out.
-        before, between, after: its ids.
-        room: pieces of a text that fit between them.
-    """
-
-    def __init__(self, *args: Any, **kwargs: Any):
-        """As `Workdir`."""
-        super().__init__(*args, **kwargs)
-        self.layout = LAYOUTS[self.config.layout]
-        self.frame = Frame(self.tokenizer, self.layout)
-        self.before, self.between = self.frame.before, self.frame.between
-        self.after = self.frame.after
-        self.room = self.frame.room(self.max_length)
-
-    @property
-    def max_length(self) -> int:
-        """T: the longest that it was trained on, with specials."""
-        return self.config.max_length
+    """A workdir that reads texts."""
 
     # ------------------------------------------------------------ variants
 

@@ -20,8 +20,8 @@ from keras import ops
 
 from infoword_tf.inference.states import States, last_places, real_places
 from infoword_tf.inference.wordvectors import WordVectors
-from infoword_tf.layers.pooling import POOLINGS, pool, unit
-from infoword_tf.objectives import Objective
+from infoword_tf.layers.pooling import LAYERS, LEARNED, POOLINGS, unit
+from infoword_tf.objectives.contrast import SentenceContrast
 
 Tensor = Any
 _TEXTS_A_CALL = 4096  # of the tokenizer
@@ -67,9 +67,9 @@ class Vectors(States):
             return self._finished(
                 self.embed(ids, lengths, self.config.pooling, layers)
             )
-        row, how = self._pooling_row(pooling), POOLINGS[pooling]
-        layers = how.layers if layers is None else layers
-        if how.compute is None:
+        row, compute = self._pooling_row(pooling), POOLINGS[pooling]
+        layers = LAYERS.get(pooling) if layers is None else layers
+        if compute is None:
             place = last_places(lengths)
             if pooling == 'cls' and self.layout.first:
                 place = ops.zeros_like(place)
@@ -77,11 +77,11 @@ class Vectors(States):
             return self.states(ids, lengths, layers, place)[:, 0]
         states = self.states(ids, lengths, layers)
         real = real_places(ids, lengths)
-        if how.learned == 'words':
+        if pooling == 'words':
             return row.text_vectors(ids, real, states, self.unigram)
-        if how.learned:
-            return pool(states, real, ops.convert_to_tensor(row.pooling_kernel))
-        return how.compute(states, real)
+        if row is None:
+            return compute(states, real)
+        return compute(states, real, ops.convert_to_tensor(row.pooling_kernel))
 
     def _finished(self, pooled: Tensor) -> Tensor:
         """What the config says of vectors that are pooled."""
@@ -89,24 +89,23 @@ class Vectors(States):
             pooled = layer(pooled)
         return unit(pooled) if self.config.normalize else pooled
 
-    def _pooling_row(self, pooling: str) -> Objective | None:
+    def _pooling_row(self, pooling: str) -> SentenceContrast | None:
         """The row whose weights a pooling needs; None: it needs none."""
         if pooling not in POOLINGS:
             raise ValueError(
                 f'pooling {pooling!r}: known are {", ".join(POOLINGS)}'
             )
-        learned = POOLINGS[pooling].learned
-        if not learned:
+        if pooling not in LEARNED:
             return None
         for row in self.rows_that('vectors'):
             objective = self.model.objectives[row]
-            if learned == 'weights' or (
+            if pooling == 'weighted' or (
                 objective.words and self.unigram is not None
             ):
                 return objective
         raise ValueError(
-            f'pooling {pooling}: {self._rows} have learned no {learned}; take '
-            'cls, mean or first_last'
+            f'pooling {pooling}: {self._rows} have learned no '
+            f'{LEARNED[pooling]}; take cls, mean or first_last'
         )
 
     def vector_width(self, pooling: str | None = None) -> int:

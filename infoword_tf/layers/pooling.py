@@ -6,8 +6,7 @@ Glossary of shapes: B texts or rows, J texts of a row, T tokens, D width,
 V vocabulary.
 """
 
-from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from keras import ops
@@ -134,31 +133,17 @@ def unit(x: Tensor) -> Tensor:
     return x / ops.maximum(ops.sqrt(ops.maximum(squares, 1e-24)), 1e-12)
 
 
-class Pooling(NamedTuple):
-    """One way from the states of a text to its vector.
-
-    Attributes:
-        compute: of states [B, T, D] and real [B, T], as `pool`; None: one
-            state is the vector.
-        layers: whose states these are the mean of, where nobody says: numbers
-            from 0, the embeddings, on; 'mix': all; None: the last alone.
-        learned: what of a row it needs; '': nothing.
-    """
-
-    compute: Callable[..., Tensor] | None = None
-    layers: Sequence[int] | str | None = None
-    learned: str = ''
-
-
-POOLINGS = {
-    'cls': Pooling(),
-    'last': Pooling(),
-    'mean': Pooling(pool),
-    'max': Pooling(pool_highest),
-    'by_position': Pooling(pool_by_position),
-    'weighted': Pooling(pool, learned='weights'),
-    'first_last': Pooling(pool, layers=(1, -1)),
-    'words': Pooling(pool, learned='words'),
-    'mix': Pooling(pool, layers='mix'),
+POOLINGS = {  # what is computed of states; None: one of them is the vector
+    'cls': None,
+    'last': None,
+    'mean': pool,
+    'max': pool_highest,
+    'by_position': pool_by_position,
+    'weighted': pool,
+    'first_last': pool,
+    'words': pool,
+    'mix': pool,
 }
-LEARNED = [name for name, how in POOLINGS.items() if how.learned]
+LEARNED = {'weighted': 'weights', 'words': 'words'}  # what of a row these need
+# Layers whose mean these take, where nobody says; others the last.
+LAYERS = {'first_last': (1, -1), 'mix': 'mix'}

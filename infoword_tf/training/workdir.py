@@ -20,6 +20,8 @@ from infoword_tf.encoders import ENCODERS
 from infoword_tf.model import Model
 from infoword_tf.objectives import TABLE
 from infoword_tf.plan import settings_of
+from infoword_tf.text.frame import Frame
+from infoword_tf.text.layout import LAYOUTS
 from infoword_tf.text.tokenizer import Tokenizer
 from infoword_tf.text.tokenizers import TOKENIZERS
 from infoword_tf.training import checkpoint
@@ -37,6 +39,10 @@ class Workdir:
         unigram: [V] int64, how often each piece was in the training text;
             None where the workdir does not say it.
         missing: by row of the config that is not in the model, why.
+        layout: what stands around a text.
+        frame: what lays texts out so.
+        before, between, after: ids of what stands around them.
+        room: pieces of a text that fit between them.
     """
 
     def __init__(
@@ -47,10 +53,14 @@ class Workdir:
         unigram: np.ndarray | None = None,
         missing: Mapping[str, str] | None = None,
     ):
-        """Args: as the attributes."""
+        """Args: as the attributes; the layout is the config's."""
         self.model, self.encoder = model, model.encoder
         self.tokenizer, self.config = tokenizer, config
         self.unigram, self.missing = unigram, dict(missing or {})
+        self.layout = LAYOUTS[config.layout]
+        self.frame = frame = Frame(tokenizer, self.layout)
+        self.before, self.between = frame.before, frame.between
+        self.after, self.room = frame.after, frame.room(self.max_length)
 
     @classmethod
     def read(
@@ -150,6 +160,11 @@ class Workdir:
             f'fresh {parts([p for p in new if p not in old])}; '
             f'dropped {parts([p for p in old if p not in new])}'
         )
+
+    @property
+    def max_length(self) -> int:
+        """T: the longest that it was trained on, with specials."""
+        return self.config.max_length
 
     @property
     def training_pieces(self) -> int | None:
