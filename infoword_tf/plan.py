@@ -5,7 +5,7 @@ agree. Views that read one source in one way share its text, and those that
 draw alike in it share the draw.
 """
 
-from collections.abc import Mapping
+from collections.abc import Container, Iterable, Mapping
 from typing import Any, NamedTuple
 
 from infoword_tf.objectives import TABLE, Companion, decided
@@ -84,6 +84,17 @@ class Plan(NamedTuple):
                 for row in view.rows
             )
         )
+
+
+def answering(
+    answers: Container[str], rows: Iterable[str] = TABLE
+) -> list[str]:
+    """Those of some rows that give one of these answers (`Row.answers`)."""
+    return [
+        row
+        for row in rows
+        if row in TABLE and any(a in answers for a in TABLE[row].answers)
+    ]
 
 
 def encoder_arguments(

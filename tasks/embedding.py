@@ -142,7 +142,7 @@ def prepare(
     examples, digest = {}, hashlib.blake2b(digest_size=16)
     for part, some in texts.items():
         examples[part], cut = lay_out(
-            started,
+            started.frame,
             [(some, None)],
             given['seq_len'],
             dict.fromkeys(rows, vectors[part]),

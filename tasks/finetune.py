@@ -14,7 +14,7 @@ import math
 import pathlib
 import shutil
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from absl import flags
@@ -29,6 +29,9 @@ from infoword_tf.training.record import FREE
 from tasks import tables
 from tasks.measures import MEASURES
 from tasks.tables import Rows
+
+if TYPE_CHECKING:  # it imports TensorFlow
+    from infoword_tf.inference.loaded import Loaded
 
 # Flags of the trainer that begin elsewhere (Devlin et al. 2019, App. A.3, but
 # for the optimizer, whose averages are corrected for their start: Mosbach et
@@ -253,7 +256,7 @@ def prepare(
     parts: Mapping[str, Rows],
     given: Mapping[str, Any],
     count: int | None = None,
-    started: Any = None,
+    started: 'Loaded | None' = None,
     extra: Rows | None = None,
 ) -> Prepared:
     """Lays examples out as the model of --init reads them.
@@ -338,7 +341,7 @@ def prepare(
         )
         both = alone if part == 'train' else texts_of(rows, texts)
         examples[part], cut = lay_out(
-            loaded, both, given['seq_len'], {row: targets[part]}, counts
+            loaded.frame, both, given['seq_len'], {row: targets[part]}, counts
         )
         if cut:
             print(
@@ -569,7 +572,7 @@ def done(
     return json.loads(path.read_text())
 
 
-def answers(loaded: Any, task: Task, rows: Rows) -> np.ndarray:
+def answers(loaded: 'Loaded', task: Task, rows: Rows) -> np.ndarray:
     """What a workdir in memory says of some rows.
 
     Returns:

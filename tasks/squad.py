@@ -21,7 +21,7 @@ import hashlib
 import pathlib
 import types
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from absl import flags
@@ -31,6 +31,9 @@ from infoword_tf.config import Config, TaskConfig
 from infoword_tf.objectives import parse
 from infoword_tf.resolve import resolve
 from tasks import finetune, squad_scores
+
+if TYPE_CHECKING:  # it imports TensorFlow
+    from infoword_tf.inference.loaded import Loaded
 
 # Imported, they stand beside the trainer's, which have the same names.
 FLAGS = flags.FLAGS if __name__ == '__main__' else flags.FlagValues()
@@ -170,7 +173,7 @@ def prepare(
     parts: Mapping[str, Any],
     given: Mapping[str, Any],
     version2: bool,
-    started: Any = None,
+    started: 'Loaded | None' = None,
 ) -> finetune.Prepared:
     """Windows over the contexts, as the model of --init reads them.
 
@@ -209,7 +212,11 @@ def prepare(
     features, digest = {}, hashlib.blake2b(digest_size=16)
     for part, questions in parts.items():
         features[part] = squad_data.features(
-            questions, loaded, given['seq_len'], part == 'train', **settings
+            questions,
+            loaded.frame,
+            given['seq_len'],
+            part == 'train',
+            **settings,
         )
         examples = features[part].examples
         notes = *features[part].notes, (

@@ -9,7 +9,7 @@ student.
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -18,6 +18,9 @@ from infoword_tf.config import Config, EncoderConfig
 from infoword_tf.objectives.embed import CLS, LAST_TOKEN, MEAN, POOLINGS
 from infoword_tf.text.layout import LAYOUTS
 from tasks.teacher import Embedder
+
+if TYPE_CHECKING:  # it imports TensorFlow
+    from infoword_tf.inference.loaded import Loaded
 
 FIRST, EVERY = TAKES = ('first', 'every')
 SIF, ZIPF = WEIGHTINGS = ('sif', 'zipf')
@@ -78,8 +81,8 @@ def lookup_of(
     weighting: str,
     texts: Sequence[str],
     rows: Mapping[str, Any],
-) -> Any:
-    """The encoder `lookup` as it begins: a `Loaded`.
+) -> 'Loaded':
+    """The encoder `lookup` as it begins.
 
     Args:
         teacher: whose pieces it takes.
@@ -142,8 +145,8 @@ def pooling_of(config: Config) -> str:
     return config.pooling if config.pooling in POOLINGS else MEAN
 
 
-def start_of(init: str, layers: int | None, take: str) -> Any:
-    """A student as it begins: a `Loaded`.
+def start_of(init: str, layers: int | None, take: str) -> 'Loaded':
+    """A student as it begins.
 
     Args:
         init: a workdir.

@@ -18,15 +18,19 @@ import json
 import math
 import pathlib
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from infoword_tf import commands, files
 from infoword_tf.config import TeacherConfig
 from infoword_tf.data import corpora
+from infoword_tf.plan import answering
 from infoword_tf.training.checkpoint import WEIGHTS
 from tasks.finetune import Task
+
+if TYPE_CHECKING:  # it imports TensorFlow
+    from infoword_tf.inference.loaded import Loaded
 
 PART = 1024  # examples of a file
 BATCH = 32  # that are computed together
@@ -107,7 +111,7 @@ class Teacher:
         self._graph: Any = None
         self.loaded = infoword_tf.load(folder)
         known = self.loaded.model.objectives
-        heads = [row for row in ('label', 'score', 'span') if row in known]
+        heads = answering(('classes', 'numbers', 'spans'), known)
         if not heads:
             raise commands.UsageError(
                 f'--teacher={folder} was never fine-tuned: none of its rows '
@@ -149,11 +153,11 @@ class Teacher:
         """W."""
         return self.loaded.encoder.width
 
-    def check(self, student: Any, length: int, **settings: Any) -> None:
+    def check(self, student: 'Loaded', length: int, **settings: Any) -> None:
         """Complains of a student that reads examples in another way.
 
         Args:
-            student: a `Loaded`.
+            student: it in memory.
             length: T of its examples.
             **settings: of its row, which have to be the teacher's.
 
@@ -161,7 +165,7 @@ class Teacher:
             UsageError: it does.
         """
 
-        def reads(loaded: Any) -> tuple[Any, ...]:
+        def reads(loaded: 'Loaded') -> tuple[Any, ...]:
             tokenizer = loaded.tokenizer
             return tokenizer.identity, tokenizer.lower_case, loaded.layout
 

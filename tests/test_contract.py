@@ -9,9 +9,9 @@ import numpy as np
 import tensorflow as tf
 from absl.testing import absltest, parameterized
 
+import infoword_tf
 from infoword_tf import commands, files
 from infoword_tf.encoders import Inputs
-from infoword_tf.inference.load import load
 from infoword_tf.layers import dropout
 from infoword_tf.layers.pooling import unit
 from infoword_tf.model import Model
@@ -590,7 +590,7 @@ class PromisesTest(absltest.TestCase):
         path = folder / 'broken' / 'weights.safetensors'
         parts = {name.split('/')[0] for name in files.read_tensors(path)}
         self.assertEqual(parts, {'encoder', 'unigram', 'step'})
-        model = load(folder / 'broken')
+        model = infoword_tf.load(folder / 'broken')
         self.assertEqual(model.encode(['a text']).shape, (1, 64))
 
 

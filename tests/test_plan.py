@@ -8,7 +8,8 @@ from absl.testing import absltest, parameterized
 
 from infoword_tf.data.sources import SOURCES
 from infoword_tf.objectives import SUMS, TABLE, parse
-from infoword_tf.plan import Reading, make_plan
+from infoword_tf.objectives.row import ANSWERS
+from infoword_tf.plan import Reading, answering, make_plan
 from infoword_tf.views import VIEWS, Reads
 from infoword_tf.views.cloze import cloze
 from infoword_tf.views.masking import MASKINGS
@@ -362,6 +363,22 @@ class DrawsTest(parameterized.TestCase):
         text = zoo.make_streams(**dict(reading.arguments))
         self.assertEqual(
             drawn(found, 'permuted', text).places.shape, (8, targets)
+        )
+
+
+class AnswersTest(absltest.TestCase):
+    def test_rows_name_what_there_is(self):
+        named = {name for row in TABLE.values() for name in row.answers}
+        self.assertEqual(named, set(ANSWERS))
+
+    def test_who_gives_them(self):
+        """Also of a row that this code does not have."""
+        rows = ['span', 'gone', 'nsp', 'label']
+        self.assertEqual(
+            answering(('classes', 'spans'), rows), ['span', 'label']
+        )
+        self.assertCountEqual(
+            answering(('next',)), ['transformer_xl', 'rnn_lm', 'gpt']
         )
 
 

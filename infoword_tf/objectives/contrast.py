@@ -221,4 +221,5 @@ ICT = Row(
     encoders={'transformer': {}, 'lookup': {}},
     heldout_candidates=128,
     vector=_vector,
+    answers=('vectors',),
 )

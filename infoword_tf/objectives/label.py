@@ -258,6 +258,7 @@ LABEL = Row(
     views={VIEW: _example},
     encoders=_ENCODERS,
     vector=as_started,
+    answers=('classes',),
 )
 SCORE = Row(
     objective=Scores,
@@ -268,4 +269,5 @@ SCORE = Row(
     views={VIEW: _example},
     encoders=_ENCODERS,
     vector=as_started,
+    answers=('numbers',),
 )

@@ -190,6 +190,7 @@ TRANSFORMER_XL = Row(
     views={VIEW: Reads('text')},
     encoders={'relative': {'causal': True}},
     vector=Vector(layout='end'),
+    answers=('next',),
 )
 RNN_LM = Row(
     objective=RecurrentPieces,
@@ -200,6 +201,7 @@ RNN_LM = Row(
     views={VIEW: Reads('text')},
     encoders={'rnn': {}},
     vector=Vector(layout='end'),
+    answers=('next',),
 )
 GPT = Row(
     objective=CausalPieces,
@@ -217,6 +219,7 @@ GPT = Row(
         }
     },
     vector=_at_the_end,
+    answers=('next',),
 )
 ELMO = Row(
     objective=Neighbours,

@@ -184,6 +184,7 @@ MLM = Row(
     relation='the word that stood at the place (BERT)',
     candidates='vocabulary',
     views={VIEW: Reads('pieces')},
+    answers=('blanks',),
 )
 BERT_NCE = Row(
     objective=NcePieces,
@@ -193,4 +194,5 @@ BERT_NCE = Row(
     candidates='masked words of other sequences',
     views={VIEW: Reads('pieces', masking='spans')},
     heldout_candidates=1024,
+    answers=('blanks_by_counts',),
 )

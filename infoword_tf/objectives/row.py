@@ -20,6 +20,18 @@ def decided(value: Decided[T], settings: Settings) -> T:
     """What it is with these settings of the row."""
     return value(settings) if callable(value) else value
 
+# What a model can be asked because of a row; and of a model without such rows,
+# for complaints, what they do. Vectors of texts all models give.
+ANSWERS = {
+    'vectors': 'have learned no weights',  # of states, for their mean
+    'blanks': 'fill no blanks',
+    'blanks_by_counts': 'fill no blanks',  # with those of the training text
+    'next': 'score no next piece',
+    'classes': 'know no labels',
+    'numbers': 'know no scores',
+    'spans': 'answer nothing',
+}
+
 
 class Vector(NamedTuple):
     """How a text becomes a vector, and how two of them are compared.
@@ -93,6 +105,7 @@ class Row:
         companions: by name, the encoders that it brings along.
         head: the row whose scores this one reads, see `Batch.head`. It is
             built even where its weight is 0.
+        answers: in ANSWERS, what a trained model can be asked because of it.
     """
 
     objective: 'type[Objective]'
@@ -110,6 +123,7 @@ class Row:
         default_factory=dict
     )
     head: str | None = None
+    answers: tuple[str, ...] = ()
 
     @property
     def settings(self) -> dict[str, Setting]:

@@ -452,4 +452,5 @@ ROW = Row(
     views={VIEW: Reads('text')},
     encoders={'transformer': {}, 'relative': {}},
     vector=as_started,
+    answers=('spans',),
 )

@@ -18,8 +18,6 @@ from infoword_tf.config import TokenizerConfig
 from infoword_tf.data import batches
 from infoword_tf.data.examples import Examples
 from infoword_tf.data.opened import TextChoices, open_text
-from infoword_tf.inference.load import load
-from infoword_tf.inference.loaded import Loaded
 from infoword_tf.objectives import Statistics
 from infoword_tf.plan import Plan
 from infoword_tf.resolve import Resolved
@@ -33,6 +31,7 @@ from infoword_tf.training import (
     record,
 )
 from infoword_tf.training.built import Shared, build, shape_of
+from infoword_tf.training.workdir import Workdir
 from infoword_tf.views.examples import FOLLOWING
 
 FAR = 1 << 40  # a step that no run reaches
@@ -58,7 +57,7 @@ class Labelled(NamedTuple):
     goal: fit.Goal
     measures: Mapping[str, loop.Measure]
     kept: Mapping[str, Any] = {}
-    started: Loaded | None = None
+    started: Workdir | None = None
     shared: Shared | None = None
     source: str = ''
 
@@ -151,7 +150,7 @@ def run(
         # text -----------------------------------------------------------------
         started = labelled.started if labelled else None
         if init and started is None:
-            started = load(init)
+            started = Workdir.read(init)
         tokenizer = started and started.tokenizer
         text, plan, seed = None, resolved.plan, given['seed']
         if plan.reads_text:

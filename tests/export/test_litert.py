@@ -22,8 +22,7 @@ import infoword_tf
 from export import comparison, litert, tflite
 from export.serving import model as standalone
 from infoword_tf.config import Config
-from infoword_tf.inference import pairs as laid_out
-from infoword_tf.text import normalization
+from infoword_tf.text import frame, normalization
 from infoword_tf.text.wordpiece import WordPiece
 from tasks import sts, tables
 from tests import places
@@ -191,7 +190,7 @@ class TokenizerTest(parameterized.TestCase):
             sizes = np.stack(
                 np.meshgrid(range(12), range(12)), axis=-1
             ).reshape(-1, 2)
-            wanted = laid_out.room_of(*map(tf.constant, sizes.T), room)
+            wanted = frame.room_of(*map(tf.constant, sizes.T), room)
             for (first, second), *kept in zip(sizes, *wanted, strict=True):
                 self.assertEqual(
                     standalone._room_of(first, second, room),

@@ -15,7 +15,6 @@ import infoword_tf
 from infoword_tf import files
 from infoword_tf.config import EncoderConfig, RowConfig
 from infoword_tf.encoders import Inputs
-from infoword_tf.layers.mix import Mix
 from infoword_tf.model import Model
 from infoword_tf.resolve import Choices, resolve
 from infoword_tf.text import vocabulary
@@ -186,18 +185,19 @@ class EncodeTest(parameterized.TestCase):
         ]
         found = self.model.encode(SENTENCES, pooling='mean', layers='mix')
         np.testing.assert_allclose(found, np.mean(layers, axis=0), atol=1e-5)
-        mix = Mix(2)
-        mix.build()
-        self.model.model.objectives['mlm'].mix = mix.call
+        model = infoword_tf.load(
+            write_workdir(places.make() / 'run', 'label_mix')
+        )
+        mix = model.model.objectives['label'].mix
         for scales in ([0.5, -1.0, 2.0], [3.5, 2.0, 5.0]):  # and a constant
             mix.scales.assign(scales)
             mix.gamma.assign([3.0])
             shares = 3 * np.exp(scales) / np.exp(scales).sum()
-            ids, lengths = self.model.laid_out(tf.constant(SENTENCES))[:2]
+            ids, lengths, _ = model.laid_out(tf.constant(SENTENCES))
             np.testing.assert_allclose(
-                self.model.states(ids, lengths, 'mix'),
+                model.states(ids, lengths, 'mix'),
                 sum(
-                    share * self.model.states(ids, lengths, [i])
+                    share * model.states(ids, lengths, [i])
                     for i, share in enumerate(shares)
                 ),
                 atol=1e-5,

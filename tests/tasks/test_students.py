@@ -86,7 +86,7 @@ def examples_of(loaded, table=None):
     rows = tables.rows_of(tables.open_table(str(table or TRAIN)), 'text')
     count = len(rows.first)
     targets = {'label': np.zeros(count, np.int32)}
-    found, _ = lay_out(loaded, [(rows.first, None)], 24, targets)
+    found, _ = lay_out(loaded.frame, [(rows.first, None)], 24, targets)
     return rows.first, found
 
 
@@ -130,7 +130,7 @@ class KeptTest(parameterized.TestCase):
         task = finetune.Task('classify', ('accuracy',), labels)
         one, texts = teacher.Teacher(str(folder), task), texts_of(way)
         targets = {row: np.zeros(24, np.int32)}
-        examples, _ = lay_out(one.loaded, texts, 24, targets)
+        examples, _ = lay_out(one.loaded.frame, texts, 24, targets)
         scores, states = one.outputs(examples, layers)
         self.assertEqual(scores.dtype, np.float32)
         self.assertEqual(states.dtype, np.float16)
