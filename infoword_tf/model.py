@@ -6,6 +6,7 @@ Glossary of shapes: B sequences, T tokens, Q places of all rows, P of one,
 D width, V vocabulary.
 """
 
+import copy
 import math
 import zlib
 from collections.abc import Mapping
@@ -149,12 +150,25 @@ class Model:
     def copy_averages(self) -> None:
         """Makes averages of the encoder what it is now."""
         for copies in self.averages.values():
-            for copy, source in copies:
-                copy.assign(source)
+            for average, source in copies:
+                average.assign(source)
 
     def drop(self, row: str) -> None:
         """Does without a row, whose weights are not there."""
         del self.objectives[row], self.weights[row], self.reads[row]
+
+    def alone(self, row: str, reads: Mapping[str, Reads]) -> 'Model':
+        """The same weights with one row, which reads otherwise.
+
+        Args:
+            row: that stays.
+            reads: by view, what it reads.
+        """
+        found = copy.copy(self)
+        found.objectives = {row: self.objectives[row]}
+        found.weights = {row: self.weights[row]}
+        found.reads = {row: dict(reads)}
+        return found
 
     @property
     def encoder(self) -> Encoder:

@@ -42,7 +42,7 @@ from typing import Any
 from absl import flags
 
 from infoword_tf import commands
-from infoword_tf.training.precision import HELP as AUTO
+from infoword_tf.choices import AUTO
 
 # ----------------------------------------------------------------------- flags
 

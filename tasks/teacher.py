@@ -321,11 +321,11 @@ class Teacher:
         from infoword_tf.objectives import Statistics
         from infoword_tf.views import unflatten
 
-        model = self.loaded.model
-        for row in set(model.objectives) - {self.row}:
-            model.drop(row)  # they have no b here
-        reads = model.reads[self.row]['examples']
-        model.reads[self.row] = {'examples': reads._replace(layers=True)}
+        reads = self.loaded.model.reads[self.row]['examples']
+        # The other rows have no b here.
+        model = self.loaded.model.alone(
+            self.row, {'examples': reads._replace(layers=True)}
+        )
         head = model.objectives[self.row]
         nothing = Statistics(np.ones(1), np.ones(1))
 

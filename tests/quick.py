@@ -9,13 +9,14 @@ import contextlib
 import sys
 import warnings
 from collections.abc import Iterator
+from typing import Any
 from unittest import mock
 
 import tensorflow as tf
-from absl import flags
-from absl.testing import flagsaver
 
-from infoword_tf import sizes, train
+import infoword_tf
+from infoword_tf import commands, sizes
+from infoword_tf.choices import RunChoices
 from infoword_tf.data import batches
 from infoword_tf.training import checkpoint
 
@@ -59,14 +60,17 @@ def stopped(at: int) -> Iterator[None]:
         raise AssertionError('the run was not stopped')
 
 
-def run(*given: str, eagerly: bool = True) -> None:
+def given(*arguments: str, kind: type = RunChoices) -> Any:
+    """All choices, these flags among them."""
+    return kind(**commands.parse(kind, arguments))
+
+
+def run(*arguments: str, eagerly: bool = True) -> None:
     """`python -m infoword_tf.train` with these flags, small, in-process."""
-    with small(eagerly), flagsaver.flagsaver():
-        flags.FLAGS(['train', *given])
-        train.train()
+    with small(eagerly):
+        infoword_tf.train(**commands.parse(RunChoices, arguments))
 
 
 if __name__ == '__main__':
     graphs = '--graphs' in sys.argv
-    given = [flag for flag in sys.argv[1:] if flag != '--graphs']
-    run(*given, eagerly=not graphs)
+    run(*[x for x in sys.argv[1:] if x != '--graphs'], eagerly=not graphs)

@@ -18,7 +18,8 @@ import tensorflow as tf
 from absl.testing import absltest, parameterized
 
 import infoword_tf
-from infoword_tf import commands, files, train
+from infoword_tf import commands, files
+from infoword_tf.choices import RunChoices, flags_of
 from infoword_tf.config import TokenizerConfig
 from infoword_tf.resolve import Choices, resolve
 from infoword_tf.training import (
@@ -282,25 +283,25 @@ class FlagsTest(absltest.TestCase):
             'eval_every', 'strategy', 'logical_cpus',
         }  # fmt: skip
         self.assertEqual(set(record.FREE), free)
-        given = train.values()
+        given = set(flags_of(RunChoices))
         resolved = resolve(Choices('dim:1,mlm:1,plm:0'))
         config = resolved.config(600)
 
         def written(**changes):
             return record.run_record(
-                {**given, **changes}, config, 1, 'text', 'pieces'
+                RunChoices(**changes), config, 1, 'text', 'pieces'
             )
 
-        decided = set(written()) - set(given)
+        decided = set(written()) - given
         self.assertEqual(
             decided,
             {
                 'corpus (its files, or packages that pydocs reads)',
-                'dim.critic', 'dim.temperature', 'mlm.transform',
-            } - set(given),
+                'dim.critic', 'dim.temperature', 'dim.one_mask',
+                'mlm.transform',
+            },
         )  # fmt: skip
-        of_rows = {name for name in given if '.' in name}
-        self.assertEqual(set(given) - set(written()) - of_rows, free)
+        self.assertEqual(given - set(written()), free)
         # Each has a value that changes what is written, by itself or by what
         # it leads to.
         by_meaning = {
@@ -309,7 +310,7 @@ class FlagsTest(absltest.TestCase):
             'warmup_steps', 'precision', 'tokenizer', 'lower_case',
             'vocab_size',
         }  # fmt: skip
-        for name in set(written()) & set(given) - by_meaning - of_rows:
+        for name in set(written()) & given - by_meaning:
             self.assertNotEqual(written(**{name: 'other'}), written(), name)
 
     def test_what_flags_lead_to_is_compared(self):
@@ -330,7 +331,7 @@ class FlagsTest(absltest.TestCase):
             )
             warmup = chosen.get('warmup_steps', 1)
             return record.run_record(
-                train.values(), config, warmup, 'text', 'pieces'
+                RunChoices(), config, warmup, 'text', 'pieces'
             )
 
         usual = written()

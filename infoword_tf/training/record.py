@@ -5,10 +5,12 @@ A run goes on only with the flags it began with, compared by what they mean.
 
 import json
 import pathlib
+import types
 from collections.abc import Mapping
 from typing import Any
 
 from infoword_tf import files
+from infoword_tf.choices import RunChoices, flags_of
 from infoword_tf.commands import UsageError
 from infoword_tf.config import FILE, Config
 from infoword_tf.training.checkpoint import WEIGHTS, last_step
@@ -28,30 +30,32 @@ FREE = (
 
 
 def run_record(
-    flags: Mapping[str, Any],
+    given: RunChoices,
     config: Config,
     warmup_steps: int,
     fingerprint: str,
     vocabulary: str,
+    more: Mapping[str, Any] = types.MappingProxyType({}),
 ) -> dict[str, Any]:
     """Every flag but FREE, those with a meaning of their own by that.
 
     Args:
-        flags: of the run, by name.
-        config: that they led to.
-        warmup_steps: that they led to.
+        given: what was chosen.
+        config: that it led to.
+        warmup_steps: that it led to.
         fingerprint, vocabulary: of the text.
+        more: by flag, what else decides the weights.
     """
     found = {
-        name: value
-        for name, value in flags.items()
-        if name not in FREE and '.' not in name
-    }
+        name: getattr(given, name)
+        for name in flags_of(RunChoices)
+        if name not in FREE
+    } | dict(more)
     arguments = config.encoder.arguments
     sizes = [arguments.get(name, 0) for name in ('layers', 'width', 'heads')]
     found |= {
         FINGERPRINT: fingerprint,
-        'vocab': f'{flags["vocab"] or "learned"} (text {vocabulary})',
+        'vocab': f'{given.vocab or "learned"} (text {vocabulary})',
         'vocab_size': arguments['vocab_size'],
         'tokenizer': config.tokenizer.kind,
         'lower_case': config.tokenizer.lower_case,
@@ -71,8 +75,8 @@ def run_record(
         'warmup_steps': warmup_steps,
         'precision': config.precision,
     }
-    if flags['best']:  # one of the held-out values
-        found['eval_every'] = flags['eval_every']
+    if given.best:  # one of the held-out values
+        found['eval_every'] = given.eval_every
     found |= {
         f'{row}.{name}': value
         for row, entry in config.rows.items()
