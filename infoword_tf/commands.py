@@ -36,6 +36,9 @@ NO_MEMORY = (
     'error: there is not memory enough; lower --batch_size, --seq_len or '
     '--size'
 )
+# What Ctrl-C leaves.
+NOTHING = 'nothing was written'
+GOES_ON = 'the same command goes on from the last checkpoint'
 NO_FLAG = '{!r} is no flag; flags begin with --'
 INTERRUPTED = 130  # as a shell has it: 128 and SIGINT
 
@@ -47,7 +50,7 @@ class UsageError(Exception):
 def start(
     run: Callable[..., Any],
     words: str | None = None,
-    stopped: str = 'nothing was written',
+    stopped: str | None = None,
 ) -> None:
     """Parses the flags and runs a command; it does not return.
 
@@ -62,14 +65,16 @@ def start(
         stopped: what Ctrl-C leaves, for people.
     """
     kind = getattr(run, 'choices', None)
-    if kind is not None:
+    if kind is not None:  # it trains
         define(kind, flags.FLAGS)
+        stopped = stopped or GOES_ON
     for flag in _defined():
         flags.FLAGS.register_key_flag_for_module(sys.argv[0], flag)
 
     def main(argv: Sequence[str]) -> None:
         given = chosen(kind, flags.FLAGS) if kind is not None else {}
-        guard(functools.partial(run, **given), argv, words, stopped)
+        done = functools.partial(run, **given)
+        guard(done, argv, words, stopped or NOTHING)
 
     app.run(main, flags_parser=_parse)
 
@@ -95,7 +100,7 @@ def guard(
     run: Callable[..., Any],
     argv: Sequence[str],
     words: str | None = None,
-    stopped: str = 'nothing was written',
+    stopped: str = NOTHING,
 ) -> None:
     """Runs a command whose flags are parsed; see `start`.
 
@@ -289,10 +294,10 @@ _DEFINE = {
 
 def chosen(kind: type, values: flags.FlagValues) -> dict[str, Any]:
     """What was typed, by name, as functions that `takes` made want it."""
-    typed = {name: values[name].value for name in values
-             if values[name].present}  # fmt: skip
-    found = {name: typed[name] for name in flags_of(kind) if name in typed}
-    settings = {k: v for k, v in typed.items() if '.' in k}
+    present = {name: values[name].value for name in values
+               if values[name].present}  # fmt: skip
+    found = {k: present[k] for k in flags_of(kind) if k in present}
+    settings = {k: v for k, v in present.items() if '.' in k}
     return {**found, SETTINGS: settings} if settings else found
 
 

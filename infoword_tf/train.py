@@ -7,20 +7,13 @@ r"""Trains rows of the table: raw text in, a workdir out.
 The same command resumes a run that was stopped (on a CPU bit for bit).
 """
 
-import os
-
 if __name__ == 'infoword_tf.train':  # it would hide the function
     raise ImportError(
         'infoword_tf.train is a command, and in Python a function: '
         'import infoword_tf, and call infoword_tf.train(...)'
     )
 
-# The backend is chosen before Keras is imported; this program is TensorFlow's.
-os.environ['KERAS_BACKEND'] = 'tensorflow'
-
 from infoword_tf import commands, train
 
 if __name__ == '__main__':
-    commands.start(
-        train, stopped='the same command goes on from the last checkpoint'
-    )
+    commands.start(train)

@@ -311,6 +311,4 @@ def run(given: Choices, chosen: Mapping[str, Any]) -> dict[str, Any]:
 
 
 if __name__ == '__main__':
-    commands.start(
-        run, stopped='the same command goes on from the last checkpoint'
-    )
+    commands.start(run)

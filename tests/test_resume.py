@@ -4,6 +4,7 @@ import contextlib
 import errno
 import functools
 import io
+import json
 import os
 import pathlib
 import shutil
@@ -142,6 +143,22 @@ class DamageTest(absltest.TestCase):
         super().setUp()
         self.workdir = pathlib.Path(self.create_tempdir().full_path) / 'run'
         shutil.copytree(finished(), self.workdir)
+
+    def test_a_run_that_is_older_than_a_choice(self):
+        """It was as it is by default."""
+        path = self.workdir / 'config.json'
+        config = json.loads(path.read_text())
+        for name in ('layer_decay', 'bert_nce.drop_hits'):
+            del config['run'][name]
+        path.write_text(json.dumps(config))
+        run_here(self.workdir, '--steps=4')
+        path.write_text(json.dumps(config))
+        for more, message in (
+            ('--layer_decay=0.5', 'layer_decay was 1.0, is 0.5'),
+            ('--bert_nce.drop_hits', 'drop_hits was False, is True'),
+        ):
+            with self.assertRaisesRegex(commands.UsageError, message):
+                run_here(self.workdir, '--steps=4', more)
 
     def test_a_cut_checkpoint_is_skipped_and_said(self):
         weights = (self.workdir / 'weights.safetensors').read_bytes()

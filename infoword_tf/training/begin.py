@@ -2,6 +2,7 @@
 """
 
 import math
+import os
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -88,6 +89,8 @@ def begin(
         UsageError: what was chosen cannot be; the message says what to do.
         ValueError: the text or --init cannot be read.
     """
+    # Before Keras is imported: what trains is TensorFlow's.
+    os.environ['KERAS_BACKEND'] = 'tensorflow'
     check_finite(given)
     commands.require(vars(given), workdir='a folder for this run')
     check_brought(given)

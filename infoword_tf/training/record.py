@@ -13,6 +13,7 @@ from infoword_tf import files
 from infoword_tf.choices import RunChoices, flags_of
 from infoword_tf.commands import UsageError
 from infoword_tf.config import FILE, Config
+from infoword_tf.plan import settings_of
 from infoword_tf.training.checkpoint import WEIGHTS, last_step
 
 # Of a record, beside flags: the fingerprint of the text, of `data.corpora`.
@@ -140,10 +141,17 @@ def agree(workdir: pathlib.Path, config: Config, flagfile: str) -> None:
     if (workdir / FILE).exists() and resumed:
         old = Config.read(workdir)
         shared = set(old.rows) & set(config.rows)
+        # Choices that are newer than that run were as they are by default.
+        begun = {name: getattr(RunChoices, name) for name in config.run
+                 if name in flags_of(RunChoices)}  # fmt: skip
+        for row in shared:
+            for name, setting in settings_of(row).items():
+                begun[f'{row}.{name}'] = setting.default
+        begun |= old.run
         differ = [
-            f'--{name} was {old.run.get(name)}, is {config.run.get(name)}'
+            f'--{name} was {begun.get(name)}, is {config.run.get(name)}'
             for name in dict.fromkeys([*config.run, *old.run])
-            if old.run.get(name) != config.run.get(name)
+            if begun.get(name) != config.run.get(name)
             # Settings of rows that one of the two has not go without saying.
             and ('.' not in name or name.split('.')[0] in shared)
         ]

@@ -96,43 +96,31 @@ class Labelled(NamedTuple):
 
 
 class Run:
-    """The stages of a run; each uses what those before it have left here.
+    """The stages of a run; each uses what those before it have left here."""
 
-    Attributes:
-        given: what was chosen; from `decide` on with its steps, and with the
-            optimizer's numbers.
-        plan, labelled, shared, workdir: of the run.
-        strategy: over `replicas`.
-        chief: whether this process is the one that writes to the workdir.
-        started: what --init holds, or None.
-        text: the corpus, where rows read one.
-        tokenizer: of all that is read.
-        counts: [V], how often each piece occurs in what is trained on.
-        dataset: (first step, step behind the last) -> global batches.
-        config: of the workdir.
-        rules, warmup_steps: of the optimizer.
-        pace: how often things happen.
-        built: model, graphs, and all that lasts from step to step.
-    """
-
+    # Of `open_devices`.
     strategy: tf.distribute.Strategy
     replicas: int
-    chief: bool
-    started: Loaded | None
-    text: Text | None
+    chief: bool  # whether this process is the one that writes to the workdir
+    # Of `open_text`.
+    started: Loaded | None  # what --init holds
+    text: Text | None  # the corpus, where rows read one
     tokenizer: Any
-    counts: np.ndarray
+    counts: np.ndarray  # [V], of pieces in what is trained on
+    # (first step, step behind the last) -> global batches
     dataset: Callable[[int, int], tf.data.Dataset]
+    # Of `decide`; then `given` has its steps and the optimizer's numbers too.
     config: Config
     rules: optim.Published
     warmup_steps: int
     pace: fit.Pace
+    # Of `build`.
     built: Built
 
     def __init__(
         self, given: RunChoices, plan: Plan, labelled: Labelled | None = None
     ):
-        """Args: as the attributes.
+        """Args: what was chosen, what its rows read, and their examples.
 
         Raises:
             UsageError: the rows read examples, and there are none.
