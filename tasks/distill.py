@@ -33,7 +33,7 @@ WORKDIR/metrics.json.
 import dataclasses
 import pathlib
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -53,10 +53,13 @@ from tasks import (
     tables,
 )
 from tasks.student import FIRST, SIF, TAKES, WEIGHTINGS, start_of
+from tasks.teacher import Teacher
+
+if TYPE_CHECKING:
+    from infoword_tf.inference.loaded import Loaded
 
 NO_PATIENCE = 'none'
 SOFT = {'label': 'soft', 'score': 'soft_score', 'span': 'soft_span'}
-SQUAD = squad.Squad()
 # Flags of examples with labels alone, and of vectors alone.
 OF_LABELS = (
     'patience', 'alpha', 'beta', 'temperature', 'extra', 'data_dir', 'train',
@@ -72,8 +75,8 @@ class Choices(glue.Tables, classify.Tables, squad.Choices):
 
     task: str | None = again(
         glue.Tables, 'task', None, choices=(
-            *glue_layout.TASKS, SQUAD.name, embedding.TASK),
-        help=f'Which of the nine, or {SQUAD.name}, {embedding.TASK}.')
+            *glue_layout.TASKS, squad.TASK.name, embedding.TASK),
+        help=f'Which of the nine, or {squad.TASK.name}, {embedding.TASK}.')
     seq_len: int | None = again(
         finetune.Choices, 'seq_len', None, shown=finetune.Choices.seq_len)
     epochs: float = again(finetune.Choices, 'epochs', finetune.Choices.epochs)
@@ -152,7 +155,7 @@ def check(given: Choices, chosen: Mapping[str, Any]) -> None:
             raise commands.UsageError(
                 f'--{name} is decided by {says}; leave it out'
             )
-    if given.task == SQUAD.name:
+    if given.task == squad.TASK.name:
         if given.extra:
             raise commands.UsageError(
                 '--extra is for classes and numbers; of --task=squad leave it '
@@ -223,15 +226,15 @@ def extra_of(given: Choices) -> tables.Rows | None:
 
 def taught(
     prepared: finetune.Prepared,
-    teacher: Any,
-    task: Any,
+    teacher: Teacher,
+    task: finetune.Task,
     layers: tuple[int, ...],
 ) -> tuple[dict[str, Any], np.ndarray]:
     """Examples with the teacher's b beside those of people.
 
     Args:
         prepared: of `finetune.prepare`.
-        teacher: a `teacher.Teacher`.
+        teacher: of the student.
         task: what is asked.
         layers: of the teacher, those that are followed.
 
@@ -261,12 +264,16 @@ def taught(
 
 
 def judged(
-    teacher: Any, task: Any, scores: np.ndarray, true: np.ndarray, asked: Any
+    teacher: Teacher,
+    task: finetune.Task,
+    scores: np.ndarray,
+    true: np.ndarray,
+    asked: Any,
 ) -> float:
     """How good the teacher is on held-out examples.
 
     Args:
-        teacher: a `teacher.Teacher`.
+        teacher: of the student.
         task: what is asked.
         scores: of `Teacher.outputs`.
         true: what people say.
@@ -281,7 +288,7 @@ def judged(
 
 
 def followed_by(
-    student: Any, teacher: Any, patience: str
+    student: 'Loaded', teacher: Teacher, patience: str
 ) -> tuple[int, ...]:
     """The teacher's layers that the student's follow, () of none.
 
@@ -299,7 +306,7 @@ def followed_by(
 
 
 def prepare(
-    task: Any, parts: Mapping[str, Any], given: Choices
+    task: finetune.Task, parts: Mapping[str, Any], given: Choices
 ) -> tuple[finetune.Prepared, dict[str, Any]]:
     """A student before its training, and examples with the teacher's b.
 
@@ -311,8 +318,6 @@ def prepare(
     Returns:
         What runs need, and what is said of the teacher.
     """
-    from tasks.teacher import Teacher
-
     row, settings = task.row, given.settings
     teacher = Teacher(given.teacher, task)
     init = given.init or given.teacher
@@ -386,8 +391,8 @@ def run(given: Choices, chosen: Mapping[str, Any]) -> dict[str, Any]:
     if given.task == embedding.TASK:
         return embedding.run(given, chosen)
     out = pathlib.Path(given.workdir)
-    if given.task == SQUAD.name:
-        parts, task = squad.parts_of(given), SQUAD
+    if given.task == squad.TASK.name:
+        parts, task = squad.parts_of(given), squad.TASK
     elif given.task:
         parts, task = glue.parts_of(given), glue.task_of(given.task)
     else:
@@ -395,7 +400,7 @@ def run(given: Choices, chosen: Mapping[str, Any]) -> dict[str, Any]:
         task = classify.task_of(parts['train'], given)
     prepared, said = prepare(task, parts, given)
     workdir, values = finetune.train_all(task, prepared, chosen)
-    if given.task == SQUAD.name:
+    if given.task == squad.TASK.name:
         asked = parts['heldout']
         values |= squad.answer(workdir, asked, given.version2, out)
     elif given.task:

@@ -96,7 +96,7 @@ def asked(name: str, data_dir: str) -> Asked:
             for part, file in (('train', 'train'), ('heldout', 'dev'))
         }
         return Asked(
-            squad.Squad(),
+            squad.TASK,
             parts,
             len(parts['train'].ids),
             lambda questions, count, seed=0: questions.some(count, seed),

@@ -14,7 +14,7 @@ import math
 import pathlib
 import shutil
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -29,6 +29,11 @@ from infoword_tf.training.record import FREE
 from tasks import tables
 from tasks.measures import MEASURES
 from tasks.tables import Rows
+
+if TYPE_CHECKING:
+    from infoword_tf.data.examples import Examples
+    from infoword_tf.inference.loaded import Loaded
+    from infoword_tf.training.run import Labelled
 
 # By flag, what is tried.
 GRIDS: dict[str, dict[str, tuple[float, ...]]] = {
@@ -212,7 +217,7 @@ class Part(NamedTuple):
     """Some examples, as a model reads them.
 
     Attributes:
-        examples: `data.examples.Examples`.
+        examples: of the part.
         said: what people say of them, as a fingerprint takes it.
         where, size: the file, for people, and how many it has.
         texts: all of them, for rows that read text alone: first ones, and
@@ -220,7 +225,7 @@ class Part(NamedTuple):
         measure: what predictions for all of them come to, by metric.
     """
 
-    examples: Any
+    examples: 'Examples'
     said: Sequence[np.ndarray]
     where: str
     size: int
@@ -233,13 +238,13 @@ class Prepared:
     """What a run of a task needs, made once for all runs of a sweep.
 
     Attributes:
-        labelled: as `training.run.Labelled`.
+        labelled: the examples, and what is made of them.
         given: what was chosen, with what the task decides.
         resolved: what that leads to; None: it is not known yet.
         decide: more of the same, from what a sweep varies.
     """
 
-    labelled: Any
+    labelled: 'Labelled'
     given: Choices
     resolved: Resolved | None = None
     decide: Callable[[Choices], Choices] = lambda given: given
@@ -259,13 +264,13 @@ def check_inits(*inits: str | None) -> None:
 
 
 def lay_out(
-    loaded: Any,
+    loaded: 'Loaded',
     texts: Sequence[Any],
     length: int,
     where: str,
     *said: Any,
     what: str = 'rows',
-) -> Any:
+) -> 'Examples':
     """`data.examples.lay_out`, which says how many texts are cut.
 
     Args:
@@ -285,17 +290,17 @@ def lay_out(
 
 
 def prepare_task(
-    task: Any,
+    task: Task,
     given: Choices,
-    read: Callable[[Any, Mapping[str, Any]], Mapping[str, Part]],
-    started: Any = None,
+    read: Callable[['Loaded', Mapping[str, Any]], Mapping[str, Part]],
+    started: 'Loaded | None' = None,
     pairs: bool = True,
     **kept: Any,
 ) -> Prepared:
     """Lays examples out as the model of --init reads them.
 
     Args:
-        task: what is asked: `Task`, or the like.
+        task: what is asked.
         given: what was chosen, as `asked` of the task gives it.
         read: (model, settings of its row) -> 'train' and 'heldout'.
         started: what --init holds, where it is in memory.
@@ -347,11 +352,11 @@ def prepare_task(
     return Prepared(labelled, given, resolved)
 
 
-def asked(task: Any, given: Choices, **settings: Any) -> Choices:
+def asked(task: Task, given: Choices, **settings: Any) -> Choices:
     """What was chosen, with the sum that trains a task.
 
     Args:
-        task: what is asked: `Task`, or the like.
+        task: what is asked.
         given: what was chosen.
         **settings: of its row, that the task decides.
 
@@ -375,7 +380,7 @@ def prepare(
     task: Task,
     parts: Mapping[str, Rows],
     given: Choices,
-    started: Any = None,
+    started: 'Loaded | None' = None,
     extra: Rows | None = None,
 ) -> Prepared:
     """What runs on the rows of tables need.
@@ -413,7 +418,9 @@ def prepare(
         parts['train'] = tables.joined(parts['train'], extra)
     ways = {part: texts_of(rows, texts) for part, rows in parts.items()}
 
-    def read(loaded: Any, settings: Mapping[str, Any]) -> dict[str, Part]:
+    def read(
+        loaded: 'Loaded', settings: Mapping[str, Any]
+    ) -> dict[str, Part]:
         del settings
         from infoword_tf.views.examples import is_known
 
@@ -639,7 +646,7 @@ def done(
     return json.loads(path.read_text())
 
 
-def answers(loaded: Any, task: Task, rows: Rows) -> np.ndarray:
+def answers(loaded: 'Loaded', task: Task, rows: Rows) -> np.ndarray:
     """What a workdir in memory says of some rows.
 
     Returns:

@@ -20,7 +20,7 @@ The last line of the output is one JSON object, also in WORKDIR/metrics.json.
 import dataclasses
 import pathlib
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -28,6 +28,11 @@ from infoword_tf import commands
 from infoword_tf.choices import again, flag
 from infoword_tf.config import Config
 from tasks import finetune, squad_scores
+
+if TYPE_CHECKING:
+    from infoword_tf.inference.loaded import Loaded
+    from tasks.squad_answers import Answers
+    from tasks.squad_data import Features, Questions
 
 SEQ_LEN = 384  # Devlin et al. 2019, §4.2, and its code; the epochs too
 
@@ -45,17 +50,20 @@ class Choices(finetune.Choices):
     epochs: float = again(finetune.Choices, 'epochs', 2.0)
 
 
-class Squad(NamedTuple):
-    """What is asked, as `finetune.Task` says it."""
+class Squad(finetune.Task):
+    """Its row is `span`."""
 
-    name: str = 'squad'
-    metrics: tuple[str, ...] = ('f1', 'exact')
-    row: str = 'span'
-    labels: tuple[str, ...] = ()
+    @property
+    def row(self) -> str:
+        """Of the table."""
+        return 'span'
 
 
-def parts_of(own: Choices) -> dict[str, Any]:
-    """Training and dev questions, as `squad_data.Questions`.
+TASK = Squad('squad', ('f1', 'exact'))
+
+
+def parts_of(own: Choices) -> 'dict[str, Questions]':
+    """Training and dev questions.
 
     Args:
         own: what was chosen.
@@ -85,13 +93,13 @@ def parts_of(own: Choices) -> dict[str, Any]:
 
 
 def judged(
-    questions: Any, found: Any, version2: bool
+    questions: 'Questions', found: 'Answers', version2: bool
 ) -> tuple[dict[str, float], float]:
     """What answers are worth, percent.
 
     Args:
-        questions: as `squad_data.Questions`.
-        found: as `squad_answers.Answers`.
+        questions: that were asked.
+        found: their answers.
         version2: whether a question may have no answer.
 
     Returns:
@@ -118,7 +126,7 @@ def judged(
 
 
 def measure_of(
-    questions: Any, features: Any, version2: bool, longest: int
+    questions: 'Questions', features: 'Features', version2: bool, longest: int
 ) -> Callable[..., dict[str, float]]:
     """What predictions for all windows come to; args as in `judged`, and
     `longest`, pieces of an answer.
@@ -147,15 +155,15 @@ def measure_of(
 
 
 def prepare(
-    parts: Mapping[str, Any],
+    parts: 'Mapping[str, Questions]',
     given: finetune.Choices,
     version2: bool,
-    started: Any = None,
+    started: 'Loaded | None' = None,
 ) -> finetune.Prepared:
     """Windows over the contexts, as the model of --init reads them.
 
     Args:
-        parts: 'train' and 'heldout', as `squad_data.Questions`.
+        parts: 'train' and 'heldout'.
         given: what was chosen.
         version2: whether a question may have no answer.
         started: what --init holds, where it is in memory.
@@ -164,10 +172,10 @@ def prepare(
         UsageError: --init is missing, or choices that do not go together.
         ValueError: --init cannot be read, or no question is left.
     """
-    given = finetune.asked(Squad(), given, null=version2)
+    given = finetune.asked(TASK, given, null=version2)
 
     def read(
-        loaded: Any, settings: Mapping[str, Any]
+        loaded: 'Loaded', settings: Mapping[str, Any]
     ) -> dict[str, finetune.Part]:
         from tasks import squad_data
 
@@ -192,11 +200,11 @@ def prepare(
             )
         return found
 
-    return finetune.prepare_task(Squad(), given, read, started)
+    return finetune.prepare_task(TASK, given, read, started)
 
 
-def answered(workdir: pathlib.Path, questions: Any) -> Any:
-    """What the weights of a workdir answer, as `squad_answers.Answers`."""
+def answered(workdir: pathlib.Path, questions: 'Questions') -> 'Answers':
+    """What the weights of a workdir answer."""
     import infoword_tf
     from infoword_tf.inference.reader import Answer
     from tasks.squad_answers import Answers
@@ -230,13 +238,16 @@ def answered(workdir: pathlib.Path, questions: Any) -> Any:
 
 
 def answer(
-    workdir: pathlib.Path, questions: Any, version2: bool, out: pathlib.Path
+    workdir: pathlib.Path,
+    questions: 'Questions',
+    version2: bool,
+    out: pathlib.Path,
 ) -> dict[str, float]:
     """What the weights that stayed answer, and what that is worth.
 
     Args:
         workdir: of the run that was best; it keeps the null threshold.
-        questions: as `squad_data.Questions`.
+        questions: that were asked.
         version2: whether a question may have no answer.
         out: where predictions go.
     """
@@ -260,7 +271,7 @@ def run(given: Choices, chosen: Mapping[str, Any]) -> dict[str, Any]:
     finetune.check_inits(given.init)
     parts = parts_of(given)
     prepared = prepare(parts, given, given.version2)
-    workdir, values = finetune.train_all(Squad(), prepared, chosen)
+    workdir, values = finetune.train_all(TASK, prepared, chosen)
     out = pathlib.Path(given.workdir)
     values |= answer(workdir, parts['heldout'], given.version2, out)
     return finetune.finish(out, values)
