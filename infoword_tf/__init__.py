@@ -6,6 +6,16 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from infoword_tf.inference.loaded import Loaded
+    from infoword_tf.training.begin import train as train
+
+
+def __getattr__(name: str) -> Any:
+    """`train`, once it is asked for; see `infoword_tf.training.begin`."""
+    if name != 'train':
+        raise AttributeError(f'module {__name__!r} has no attribute {name!r}')
+    from infoword_tf.training.begin import train
+
+    return train
 
 
 def load(

@@ -7,6 +7,7 @@ D width, V vocabulary.
 """
 
 import contextlib
+import copy
 import math
 import pathlib
 import zlib
@@ -149,18 +150,29 @@ class Model:
             self.dense[-1].build()
             width = layer.width
         if seed is not None:
-            initialise(
-                self.variables, seed, self.encoder.width, deviation
+            self.begin(seed, deviation)
+
+    def begin(self, seed: int, deviation: float | None = None) -> None:
+        """Draws all matrices anew, and sets what begins elsewhere.
+
+        Args:
+            seed: of the drawn ones.
+            deviation: as in `initialise`.
+
+        Raises:
+            ValueError, FileNotFoundError: a workdir that a row or a companion
+                begins with cannot be read, or does not fit.
+        """
+        initialise(self.variables, seed, self.encoder.width, deviation)
+        for objective in self.objectives.values():
+            first = objective.first_weights()
+            files.assign(
+                {path: self.variables[path] for path in first},
+                first,
+                f'what {objective.row} begins with',
             )
-            for objective in self.objectives.values():
-                first = objective.first_weights()
-                files.assign(
-                    {path: self.variables[path] for path in first},
-                    first,
-                    f'what {objective.row} begins with',
-                )
-            self.read_companions()
-            self.copy_averages()
+        self.read_companions()
+        self.copy_averages()
 
     def read_companions(self) -> None:
         """Gives companions of a workdir its weights.
@@ -186,13 +198,26 @@ class Model:
     def copy_averages(self) -> None:
         """Makes averages of the encoder what it is now."""
         for copies in self.averages.values():
-            for copy, source in copies:
-                copy.assign(source)
+            for average, source in copies:
+                average.assign(source)
 
     def drop(self, row: str) -> None:
         """Does without a row, whose weights are not there."""
         del self.objectives[row], self.weights[row], self.reads[row]
         del self.heldout_candidates[row]
+
+    def alone(self, row: str, reads: Mapping[str, Reads]) -> 'Model':
+        """The same weights with one row, which reads otherwise.
+
+        Args:
+            row: that stays.
+            reads: by view, what it reads.
+        """
+        found = copy.copy(self)
+        found.objectives = {row: self.objectives[row]}
+        found.weights = {row: self.weights[row]}
+        found.reads = {row: dict(reads)}
+        return found
 
     @property
     def encoder(self) -> Encoder:

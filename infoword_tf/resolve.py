@@ -8,6 +8,7 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
+from infoword_tf.choices import GELU, POSITIONS, Choices
 from infoword_tf.commands import UsageError
 from infoword_tf.config import Config, EncoderConfig, RowConfig, TokenizerConfig
 from infoword_tf.encoders import ENCODERS
@@ -28,45 +29,7 @@ from infoword_tf.plan import (
 from infoword_tf.sizes import DEFAULT_SIZES, SIZES
 from infoword_tf.text.layout import LAYOUTS
 
-POSITIONS, GELU = 512, 'tanh'
 WORDPIECE = TokenizerConfig('wordpiece', lower_case=True)
-
-
-@dataclasses.dataclass(frozen=True)
-class Choices:
-    """What a run may choose of its model and of its batches.
-
-    Attributes:
-        objectives: a named sum, or weighted rows.
-        settings: by 'ROW.NAME', of rows and their views.
-        masking: what is masked.
-        encoder: another encoder, where the rows allow it.
-        size: name in SIZES.
-        width: of vectors, of the encoder `lookup`.
-        positions: of the encoder.
-        dropout: share dropped of states and attention weights.
-        gelu: 'tanh' or 'erf'.
-        untie, clamp, same_length: arguments of the encoder `relative`.
-        seq_len: T, with specials.
-        batch_size: B of the global batch.
-        memory_length: tokens of the steps before that are remembered.
-    """
-
-    objectives: str = 'bert_nce'
-    settings: Mapping[str, Any] = dataclasses.field(default_factory=dict)
-    masking: str | None = None
-    encoder: str | None = None
-    size: str | None = None
-    width: int | None = None
-    positions: int | None = None
-    dropout: float = 0.1
-    gelu: str | None = None
-    untie: bool | None = None
-    clamp: int | None = None
-    same_length: bool | None = None
-    seq_len: int = 128
-    batch_size: int = 32
-    memory_length: int | None = None
 
 
 @dataclasses.dataclass(frozen=True)

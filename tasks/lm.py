@@ -42,8 +42,8 @@ from typing import TYPE_CHECKING, Any
 from absl import flags
 
 from infoword_tf import commands
+from infoword_tf.choices import AUTO
 from infoword_tf.plan import answering
-from infoword_tf.training.precision import HELP as AUTO
 
 if TYPE_CHECKING:  # they import TensorFlow, or Keras
     from infoword_tf.config import Config

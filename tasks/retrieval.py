@@ -28,8 +28,8 @@ import numpy as np
 from absl import flags
 
 from infoword_tf import commands
+from infoword_tf.choices import AUTO
 from infoword_tf.config import ROLES, read_exported
-from infoword_tf.training.precision import HELP as AUTO
 from tasks import bm25, ranking
 
 if TYPE_CHECKING:  # it imports TensorFlow

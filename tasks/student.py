@@ -9,17 +9,17 @@ student.
 """
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from infoword_tf import commands
-from infoword_tf.config import Config, EncoderConfig
+from infoword_tf.config import Config, EncoderConfig, RowConfig
 from infoword_tf.objectives.embed import CLS, LAST_TOKEN, MEAN, POOLINGS
 from infoword_tf.text.layout import LAYOUTS
 from tasks.teacher import Embedder
 
-if TYPE_CHECKING:  # it imports TensorFlow
+if TYPE_CHECKING:
     from infoword_tf.inference.loaded import Loaded
 
 FIRST, EVERY = TAKES = ('first', 'every')
@@ -80,7 +80,7 @@ def lookup_of(
     width: int,
     weighting: str,
     texts: Sequence[str],
-    rows: Mapping[str, Any],
+    rows: Mapping[str, RowConfig],
 ) -> 'Loaded':
     """The encoder `lookup` as it begins.
 

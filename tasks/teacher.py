@@ -29,8 +29,10 @@ from infoword_tf.plan import answering
 from infoword_tf.training.checkpoint import WEIGHTS
 from tasks.finetune import Task
 
-if TYPE_CHECKING:  # it imports TensorFlow
+if TYPE_CHECKING:
+    from infoword_tf.data.examples import Examples
     from infoword_tf.inference.loaded import Loaded
+    from infoword_tf.views import View
 
 PART = 1024  # examples of a file
 BATCH = 32  # that are computed together
@@ -157,7 +159,7 @@ class Teacher:
         """Complains of a student that reads examples in another way.
 
         Args:
-            student: it in memory.
+            student: as it begins.
             length: T of its examples.
             **settings: of its row, which have to be the teacher's.
 
@@ -207,7 +209,7 @@ class Teacher:
             None if score is None else round(float(score), 6),
         )
 
-    def key(self, examples: Any) -> str:
+    def key(self, examples: 'Examples') -> str:
         """Other weights, settings or examples have another."""
         config = self.loaded.config
         digest = hashlib.blake2b(self.digest.encode(), digest_size=10)
@@ -224,12 +226,12 @@ class Teacher:
         return digest.hexdigest()
 
     def outputs(
-        self, examples: Any, layers: Sequence[int] = ()
+        self, examples: 'Examples', layers: Sequence[int] = ()
     ) -> tuple[np.ndarray, np.ndarray]:
         """What it makes of examples; computed where that was not done yet.
 
         Args:
-            examples: `data.examples.Examples`, labelled or not.
+            examples: labelled or not.
             layers: whose states are wanted, from 1 to L - 1.
 
         Returns:
@@ -264,7 +266,7 @@ class Teacher:
         return scores, states
 
     def computed(
-        self, examples: Any, numbers: np.ndarray
+        self, examples: 'Examples', numbers: np.ndarray
     ) -> dict[str, np.ndarray]:
         """Of some examples, sorted by length, what a file holds."""
         from infoword_tf.views import flatten
@@ -288,7 +290,9 @@ class Teacher:
             for name in found[0]
         }
 
-    def view(self, examples: Any, some: np.ndarray, wider: int = 0) -> Any:
+    def view(
+        self, examples: 'Examples', some: np.ndarray, wider: int = 0
+    ) -> 'View':
         """Some examples, each in a row of its own, as its row reads them.
 
         Args:
@@ -325,11 +329,11 @@ class Teacher:
         from infoword_tf.objectives import Statistics
         from infoword_tf.views import unflatten
 
-        model = self.loaded.model
-        for row in set(model.objectives) - {self.row}:
-            model.drop(row)  # they have no b here
-        reads = model.reads[self.row]['examples']
-        model.reads[self.row] = {'examples': reads._replace(layers=True)}
+        reads = self.loaded.model.reads[self.row]['examples']
+        # The other rows have no b here.
+        model = self.loaded.model.alone(
+            self.row, {'examples': reads._replace(layers=True)}
+        )
         head = model.objectives[self.row]
         nothing = Statistics(np.ones(1), np.ones(1))
 

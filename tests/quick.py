@@ -10,12 +10,12 @@ import pathlib
 import shutil
 import sys
 from collections.abc import Iterator
+from typing import Any
 from unittest import mock
 
-from absl import flags
-from absl.testing import flagsaver
-
-from infoword_tf import sizes, train
+import infoword_tf
+from infoword_tf import commands, sizes
+from infoword_tf.choices import RunChoices
 from infoword_tf.data import batches
 from infoword_tf.layers import vocabulary_scores
 from infoword_tf.training import checkpoint, report
@@ -68,15 +68,18 @@ def kept(workdir: pathlib.Path, copy: pathlib.Path, at: int) -> Iterator[None]:
         yield
 
 
-def run(*given: str, **ways: bool) -> None:
+def given(*arguments: str, kind: type = RunChoices) -> Any:
+    """All choices, these flags among them."""
+    return kind(**commands.parse(kind, arguments))
+
+
+def run(*arguments: str, **ways: bool) -> None:
     """`python -m infoword_tf.train` with these flags, `small`, in-process."""
-    with small(**ways), flagsaver.flagsaver():
-        flags.FLAGS(['train', *given])
-        train.train()
+    with small(**ways):
+        infoword_tf.train(**commands.parse(RunChoices, arguments))
 
 
 if __name__ == '__main__':
     graphs = '--graphs' in sys.argv
-    given = [flag for flag in sys.argv[1:] if flag != '--graphs']
     eager.keys_at_once()
-    run(*given, eagerly=not graphs)
+    run(*[x for x in sys.argv[1:] if x != '--graphs'], eagerly=not graphs)

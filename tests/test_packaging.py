@@ -2,6 +2,7 @@
 
 import ast
 import functools
+import importlib
 import math
 import pathlib
 import re
@@ -14,15 +15,16 @@ import zipfile
 from unittest import mock
 
 import setuptools
-from absl import flags
-from absl.testing import absltest, flagsaver
+from absl.testing import absltest
 
-from infoword_tf import model, train
+import infoword_tf
+from infoword_tf import commands, model
 from infoword_tf.encoders import ENCODERS
 from infoword_tf.objectives import SUMS, TABLE
 from infoword_tf.resolve import resolve
 from infoword_tf.training import optim
 from infoword_tf.views import VIEWS, Specials
+from tests import quick
 from tests.oracles import huggingface
 
 ROOT = pathlib.Path(__file__).parent.parent
@@ -33,10 +35,7 @@ DOCUMENTS = [
     *sorted((ROOT / 'docs').glob('*.md')),
 ]
 # Modules whose flags are those of other commands too.
-SHARED = (
-    'benchmarks.tuning', 'infoword_tf.train', 'tasks.classify',
-    'tasks.finetune', 'tasks.glue',
-)  # fmt: skip
+SHARED = ('benchmarks.tuning',)
 LONGEST_README = 280  # lines: it is a page for newcomers
 
 
@@ -153,9 +152,6 @@ def known_flags(module):
             function = ast.unparse(node.func)
             if function.startswith('flags.DEFINE_'):
                 found.add(ast.literal_eval(node.args[0]))
-            elif function == 'finetune.define':  # which trains
-                for other in ('tasks.finetune', 'infoword_tf.train'):
-                    found |= known_flags(other)
             elif function.endswith('.add_argument'):
                 found.add(ast.literal_eval(node.args[0]).removeprefix('--'))
         elif isinstance(node, ast.ImportFrom):
@@ -184,10 +180,11 @@ class CommandsTest(absltest.TestCase):
             return
         path = ROOT / (module.replace('.', '/') + '.py')
         self.assertTrue(path.is_file(), command)
-        if module == 'infoword_tf.train':
-            with flagsaver.flagsaver():
-                rest = flags.FLAGS(['train', *words[words.index('-m') + 2 :]])
-                self.assertLen(rest, 1, command)
+        run = infoword_tf.train if module == 'infoword_tf.train' else None
+        if '@commands.takes(' in path.read_text():
+            run = importlib.import_module(module).run
+        if run is not None:
+            commands.parse(run.choices, words[words.index('-m') + 2 :])
             return
         settings = {
             f'{row}.{name}'
@@ -242,12 +239,9 @@ class CommandsTest(absltest.TestCase):
                 self.check(f'python -m {module} {given}')
                 self.assertIn(f' --workdir=runs/{path.stem} ', given)
                 continue
-            with flagsaver.flagsaver():
-                flags.FLAGS(['train', f'--flagfile={path}'])
-                self.assertNotEmpty(resolve(train.choices()).rows)
-                self.assertEqual(
-                    train.values()['workdir'], f'runs/{path.stem}', path.name
-                )
+            given = quick.given(f'--flagfile={path}')
+            self.assertNotEmpty(resolve(given).rows)
+            self.assertEqual(given.workdir, f'runs/{path.stem}', path.name)
 
     def test_published_sizes(self):
         """Appendix B of Kong et al. 2019, and BERT's weights without pooler.
@@ -261,10 +255,8 @@ class CommandsTest(absltest.TestCase):
         ):
             path = ROOT / 'tasks' / 'flags' / f'infoword_{size}.flags'
             self.assertIn('not run here', path.read_text())
-            with flagsaver.flagsaver():
-                flags.FLAGS(['train', f'--flagfile={path}'])
-                given = train.values()
-                resolved = resolve(train.choices())
+            given = quick.given(f'--flagfile={path}')
+            resolved = resolve(given)
             wanted = {
                 'batch_size': 1024,
                 'seq_len': 512,
@@ -275,13 +267,14 @@ class CommandsTest(absltest.TestCase):
                 'init_deviation': 0.02,
                 'weight_decay': None,
             }
-            self.assertEqual({name: given[name] for name in wanted}, wanted)
+            found = {name: getattr(given, name) for name in wanted}
+            self.assertEqual(found, wanted)
             self.assertEqual(
                 {row: entry.weight for row, entry in resolved.rows.items()},
                 {'bert_nce': 1.0, 'dim': 0.8},
             )
             config = resolved.config(
-                given['vocab_size'], precision='mixed_bfloat16'
+                given.vocab_size, precision='mixed_bfloat16'
             )
             # Without drawing them: zeros take no memory that is touched.
             with mock.patch.object(model, 'initialise'):
@@ -298,10 +291,8 @@ class CommandsTest(absltest.TestCase):
         """
         path = ROOT / 'tasks' / 'flags' / 'plm_base.flags'
         self.assertIn('not run here', path.read_text())
-        with flagsaver.flagsaver():
-            flags.FLAGS(['train', f'--flagfile={path}'])
-            given = train.values()
-            resolved = resolve(train.choices())
+        given = quick.given(f'--flagfile={path}')
+        resolved = resolve(given)
         wanted = {
             'batch_size': 2048,
             'seq_len': 512,
@@ -317,7 +308,8 @@ class CommandsTest(absltest.TestCase):
             'vocab_size': 32_000,
             'lower_case': False,
         }
-        self.assertEqual({name: given[name] for name in wanted}, wanted)
+        found = {name: getattr(given, name) for name in wanted}
+        self.assertEqual(found, wanted)
         (reading,) = resolved.plan.readings
         self.assertEqual(
             dict(reading.arguments),
@@ -325,7 +317,7 @@ class CommandsTest(absltest.TestCase):
         )
         self.assertEqual(resolved.memory_length, 384)
         config = resolved.config(
-            given['vocab_size'], precision='mixed_bfloat16'
+            given.vocab_size, precision='mixed_bfloat16'
         )
         with mock.patch.object(model, 'initialise'):
             built = model.Model(config, Specials(2, 3, 4, 32000))

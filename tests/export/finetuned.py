@@ -11,12 +11,10 @@ import shutil
 import tempfile
 
 import numpy as np
-from absl import flags
-from absl.testing import flagsaver
 
 from export import bundle
 from infoword_tf import convert, files
-from tasks import classify, distill, finetune
+from tasks import classify, distill
 from tests import quick
 from tests.export import workdirs
 from tests.tasks import command
@@ -102,11 +100,9 @@ def workdir(kind):
     path = folder() / kind / 'workdir'
     init = causal() if kind == 'numbers' else start()
     given = [f'--init={init}', f'--workdir={path}', *TRAINER, *trainer]
-    with quick.small(), flagsaver.flagsaver():
-        finetune.set_defaults()
-        flags.FLAGS(['classify', *given])
+    with quick.small():
         done = command.run(
-            classify, f'--train={train}', f'--dev={dev}', *task
+            classify, *given, f'--train={train}', f'--dev={dev}', *task
         )
     assert done.status == 0, done.err
     # A few steps leave scores so close that mistakes would not be seen.
@@ -123,12 +119,11 @@ def student():
     """A workdir of one layer that has learned from that of 'classes'."""
     train, dev = data()
     path = folder() / 'student'
-    given = [f'--workdir={path}', *TRAINER]
-    with quick.small(), flagsaver.flagsaver():
-        finetune.set_defaults()
-        flags.FLAGS(['distill', *given])
+    with quick.small():
         done = command.run(
             distill,
+            f'--workdir={path}',
+            *TRAINER,
             f'--teacher={workdir("classes")}',
             f'--train={train}',
             f'--dev={dev}',
