@@ -14,8 +14,6 @@ import tensorflow as tf
 
 from infoword_tf.layers import dropout
 
-KEY = tf.TensorSpec([2], tf.uint32)
-
 
 @contextlib.contextmanager
 def eagerly(wanted: bool = True) -> Iterator[None]:
@@ -39,23 +37,25 @@ def keys_at_once() -> None:
     """
 
     @functools.cache
-    def traced(function: Any, *more: Any) -> Any:
+    def traced(function: Any, size: int, *more: Any) -> Any:
+        key = tf.TensorSpec([size], tf.uint32)
         with tf.init_scope():
             return tf.function(function, autograph=False).get_concrete_function(
-                KEY, *more
+                key, *more
             )
 
     def fold_in(key: Any, number: Any, whole: Any = dropout.fold_in) -> Any:
         if isinstance(number, int | np.integer):
             number = np.uint32(int(number) & 0xFFFFFFFF)
         number = tf.cast(number, tf.uint32)
-        return traced(whole, tf.TensorSpec([], tf.uint32))(
-            tf.convert_to_tensor(key), number
-        )
+        key = tf.convert_to_tensor(key)
+        number_of = tf.TensorSpec([], tf.uint32)
+        return traced(whole, key.shape[0], number_of)(key, number)
 
     def random_bits(
         key: Any, shape: tuple[int, ...], whole: Any = dropout.random_bits
     ) -> Any:
-        return traced(whole, tuple(map(int, shape)))(tf.convert_to_tensor(key))
+        key = tf.convert_to_tensor(key)
+        return traced(whole, key.shape[0], tuple(map(int, shape)))(key)
 
     dropout.fold_in, dropout.random_bits = fold_in, random_bits
