@@ -217,7 +217,7 @@ class Signatures:
         compute = functools.partial(
             self._by_length,
             functools.partial(self.loaded.class_scores, row=row),
-            self.loaded.model.objectives[row].classes,
+            self.loaded.model.objectives[row].columns,
         )
         return self.loaded.text_scores(texts, pairs, row, compute)
 

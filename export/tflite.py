@@ -109,7 +109,7 @@ def signatures_of(loaded: 'Loaded') -> dict[str, tuple[Callable, int, int]]:
     found = {}
     for answer, name in HEADS.items():
         for row in loaded.rows_that(answer):
-            width = loaded.model.objectives[row].classes
+            width = loaded.model.objectives[row].columns
             compute = functools.partial(loaded.class_scores, row=row)
             for sides in loaded.sides(row):
                 full_name = name if sides == 1 else f'{name}_pairs'

@@ -36,7 +36,7 @@ DOCUMENTS = [
 ]
 # Modules whose flags are those of other commands too.
 SHARED = ('benchmarks.tuning',)
-LONGEST_README = 280  # lines: it is a page for newcomers
+LONGEST_README = 250  # lines: it is a page for newcomers
 
 
 class SetupTest(absltest.TestCase):
@@ -442,8 +442,13 @@ class DocumentsTest(absltest.TestCase):
         results = (ROOT / 'docs' / 'results.md').read_text()
         rows = re.findall(r'^\| `\w+_tiny` \| .* \|$', readme, re.M)
         self.assertNotEmpty(rows)
+        whole = [
+            line.strip('| ').split(' | ')
+            for line in re.findall(r'^\| `\w+_tiny` \| .* \|$', results, re.M)
+        ]
+        some = [[c[i] for i in (0, 1, 2, 4, 5)] for c in whole if len(c) > 5]
         for line in rows:
-            self.assertIn(f'\n{line}\n', results)
+            self.assertIn(line.strip('| ').split(' | '), some)
         part = re.search(r'^## Speed\n(.*?)^## ', readme, re.M | re.S)[1]
         times = re.findall(r'\d\.\d\d', part)
         self.assertLen(times, 4)

@@ -46,7 +46,7 @@ class Classes(States):
         if not self.model.reads[head.row]['examples'].everywhere:
             place = last_places(lengths)
             place = ops.zeros_like(place) if self.layout.first else place
-        every = head.mix is not None
+        every = head.mix
         encoded = self._encoded(ids, lengths, every, place, second)
         layers = encoded.layers
         if every and place is not None:
@@ -189,7 +189,7 @@ class Classes(States):
         # Those of like length together: hardly any padding is computed.
         sizes = [sum(map(len, both)) for both in zip(*sides, strict=True)]
         order = np.argsort(sizes)
-        found = np.zeros((len(texts), self._head(row).classes), np.float32)
+        found = np.zeros((len(texts), self._head(row).columns), np.float32)
         graph = self._traced_scores(row, len(sides))
         for begin in range(0, len(texts), batch_size):
             some = order[begin : begin + batch_size]

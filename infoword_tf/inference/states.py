@@ -216,8 +216,8 @@ class States(Workdir):
     def _mix(self, layers: Sequence[Tensor]) -> Tensor:
         """L + 1 times [B, T, D] -> [B, T, D] float32."""
         for row in self.rows_that('classes', 'numbers'):
-            if self.model.objectives[row].mix is not None:
-                return self.model.objectives[row].mix(layers)
+            if self.model.objectives[row].mix:
+                return self.model.objectives[row].mixer(layers)
         return sum(ops.cast(x, 'float32') for x in layers) / len(layers)
 
     def _encoded(
