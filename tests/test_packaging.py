@@ -15,10 +15,12 @@ import zipfile
 from unittest import mock
 
 import setuptools
+from absl import flags
 from absl.testing import absltest
 
 import infoword_tf
 from infoword_tf import commands, model
+from infoword_tf.choices import RunChoices
 from infoword_tf.encoders import ENCODERS
 from infoword_tf.objectives import SUMS, TABLE
 from infoword_tf.resolve import resolve
@@ -375,6 +377,28 @@ class DocumentsTest(absltest.TestCase):
             given = ' '.join(flags_of(settings))
             more = f' with `{given}`' if given else ''
             self.assertIn(f'`{name}` is the sum `{rows}`{more}', joined)
+
+    def test_what_is_decided_otherwise_is_no_flag(self):
+        """Whatever was given, the data or another flag decided it."""
+        found = {
+            f'{row}.{name}'
+            for row in TABLE
+            for name, setting in TABLE[row].settings.items()
+            if setting.decided_by
+        }
+        self.assertEqual(
+            found,
+            {
+                'label.classes', 'span.null', 'soft.temperature',
+                'soft_span.temperature', 'patience.width', 'embed.width',
+                'embed.pooling', 'embed_distance.width',
+                'embed_distance.pooling',
+            },
+        )  # fmt: skip
+        defined = flags.FlagValues()
+        commands.define(RunChoices, defined)
+        self.assertNoCommonElements(found, list(defined))
+        self.assertIn('dim.critic', defined)
 
     def test_rows_has_all_sums_and_settings(self):
         text = (ROOT / 'docs' / 'rows.md').read_text()

@@ -417,7 +417,6 @@ class CommandTest(Checks, parameterized.TestCase):
             (('--sweep=pkd',), '--sweep is for labels, not'),
             (('--layers=5',), '--layers=5: --init='),
             (('--objectives=mlm',), 'mlm reads no vectors of a teacher'),
-            (('--embed_distance.width=3',), 'distance.width is decided by'),
             ((f'--heldout={TEXT}',), 'match both'),
         ):
             with self.subTest(message):

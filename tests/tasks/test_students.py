@@ -607,8 +607,6 @@ class ComplaintsTest(Checks, parameterized.TestCase):
         ('beta', ['--beta=nan'], '--beta=nan is no finite number'),
         ('objectives', ['--objectives=label'],
          '--objectives is decided by --alpha, --beta and --patience'),
-        ('temperature', ['--soft.temperature=3'], 'decided by --temperature'),
-        ('width', ['--patience.width=3'], 'decided by --teacher'),
         ('deeper', ['--layers=5'], '--layers=5: --init=.* has 4; take fewer'),
         ('one_layer', ['--layers=1'],
          '--patience=last: a student of 1 layers has none below its last'),
