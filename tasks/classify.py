@@ -11,7 +11,7 @@ Tables are .tsv, .csv or .jsonl (also with .gz), or tfds:NAME[/CONFIG][:SPLIT].
 not. --choices=a,b,c instead of --pair asks which of these columns' texts is
 right; the label is the column's name, or its number from 0. All flags of
 `infoword_tf.train` count. The weights that stay are those of the best score on
---dev. WORKDIR/confusion.png shows what was taken for what.
+--dev. WORKDIR/confusion.png counts each true class by what it was predicted as.
 
 By these weights --test scores a further table, and --predict answers one whose
 labels are not read, line by line in WORKDIR/predictions.tsv. A run that has

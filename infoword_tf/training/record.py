@@ -153,7 +153,7 @@ def agree(workdir: pathlib.Path, config: Config, flagfile: str) -> None:
             f'--{name} was {begun.get(name)}, is {config.run.get(name)}'
             for name in dict.fromkeys([*config.run, *old.run])
             if begun.get(name) != config.run.get(name)
-            # Settings of rows that one of the two has not go without saying.
+            # Settings of a row that only one of the two has are no difference.
             and ('.' not in name or name.split('.')[0] in shared)
         ]
         if differ:
