@@ -502,6 +502,37 @@ class CompanionTest(parameterized.TestCase):
             zoo.Case('taught').resolved  # noqa: B018
 
 
+class BegunRunTest(absltest.TestCase):
+    """(g) in the real command."""
+
+    def test_a_generator_of_a_workdir(self):
+        folder = places.make(self.addCleanup)
+        text, heldout = corpus.write_topics(folder / 'text')
+
+        def run(name, *more):
+            quick.run(
+                f'--corpus={text}', f'--heldout={heldout}',
+                f'--workdir={folder / name}', '--steps=1', '--batch_size=8',
+                '--seq_len=32', '--precision=float32', *more,
+            )  # fmt: skip
+            return folder / name
+
+        first = run('first', '--objectives=mlm', '--vocab_size=600')
+        begun = (
+            '--objectives=replaced', f'--replaced.generator={first}',
+        )  # fmt: skip
+        found = run('second', *begun, f'--vocab={first}/vocab.txt')
+        parts = {
+            name.split('/')[0]
+            for name in files.read_tensors(found / 'weights.safetensors')
+        }
+        self.assertEqual(parts, {'encoder', 'objectives', 'unigram', 'step'})
+        with self.assertRaisesRegex(
+            commands.UsageError, "generator begins with .* another vocab.txt"
+        ):
+            run('third', *begun, '--vocab_size=600', '--nolower_case')
+
+
 class PromisesTest(absltest.TestCase):
     """What tests of zoo.py promise of all rows, of all toys in one sum."""
 

@@ -21,7 +21,7 @@ from infoword_tf.data import batches
 from infoword_tf.data.examples import Examples
 from infoword_tf.data.opened import Text, open_text
 from infoword_tf.objectives import Statistics
-from infoword_tf.plan import Plan
+from infoword_tf.plan import Plan, companions_of
 from infoword_tf.resolve import Resolved
 from infoword_tf.training import (
     checkpoint,
@@ -277,7 +277,12 @@ class Run:
             self.tokenizer.write(partial)
 
     def build(self) -> None:
-        """Model, graphs, and all that lasts: new, or as new of `shared`."""
+        """Model, graphs, and all that lasts: new, or as new of `shared`.
+
+        Raises:
+            UsageError: a companion reads another vocabulary.
+        """
+        self._check_companions()
         given, labelled, counts = self.given, self.labelled, self.counts
         pace = self.rules, self.warmup_steps
         shape = shape_of(given, self.config, *pace)
@@ -324,6 +329,26 @@ class Run:
             source = (labelled and labelled.source) or f'--init={given.init}'
             print(f'{source}: {self.started.start(found.model)}', flush=True)
         self.built = found
+
+    def _check_companions(self) -> None:
+        """Complains of those of workdirs that read another vocabulary."""
+        rows = {row: x.settings for row, x in self.config.rows.items()}
+        for name, companion in companions_of(rows).items():
+            if not companion.workdir or not self.chief:
+                continue
+            theirs, ours = (
+                folder / self.tokenizer.file
+                for folder in (pathlib.Path(companion.workdir), self.workdir)
+            )
+            same = theirs.is_file() and (
+                theirs.read_bytes() == ours.read_bytes()
+            )
+            if not same:
+                raise commands.UsageError(
+                    f'{name} begins with {companion.workdir}, which has '
+                    f'another {self.tokenizer.file} than this run; name it '
+                    f'with --vocab={theirs}, or --init that workdir'
+                )
 
     def loop(self) -> dict[str, Any]:
         """From the last checkpoint, or from the start, to the end.
