@@ -380,6 +380,10 @@ class BegunTest(absltest.TestCase):
             self.assertNotIn(mine, model.lasting)
         learning = {p.split('/')[0] for p in model.trainable}
         self.assertEqual(learning, {'encoder', 'discriminator', 'objectives'})
+        kernel = {'objectives/replaced/kernel'}
+        self.assertEqual(model.spared, kernel)
+        self.assertNoCommonElements(kernel, model.travelling)
+        self.assertContainsSubset(kernel, model.lasting)
         with tf.GradientTape() as tape:
             outcomes, _ = model.outcomes(views, zoo.statistics(), KEY)
             loss = model.loss(outcomes)
@@ -526,7 +530,7 @@ class BegunRunTest(absltest.TestCase):
             name.split('/')[0]
             for name in files.read_tensors(found / 'weights.safetensors')
         }
-        self.assertEqual(parts, {'encoder', 'objectives', 'unigram', 'step'})
+        self.assertEqual(parts, {'encoder', 'unigram', 'step'})
         with self.assertRaisesRegex(
             commands.UsageError, "generator begins with .* another vocab.txt"
         ):

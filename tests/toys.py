@@ -278,7 +278,9 @@ class Replaced(Objective):
     generator: str = setting('', 'A workdir with the row mlm.')
 
     def build(self):
-        self.kernel = self.weight_of('kernel', self.encoder.width, 1)
+        self.kernel = self.weight_of(
+            'kernel', self.encoder.width, 1, decayed=False, travels=False
+        )
         self.built = True
 
     def score(self, batch, candidates):

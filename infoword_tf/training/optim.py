@@ -294,13 +294,13 @@ class AdamW:
                 rate = learning_rate
                 if path in self.shares:
                     rate = learning_rate * self.shares[path]
+                decays = rules.decays(path) and path not in self.spared
                 if rules.by_row:
-                    decays = rules.decays(path) and path not in self.spared
                     shrink = rate * decay if decays else 0.0
                     self._update_rows(path, gradient, scale, rate, shrink)
                     continue
                 gradient = tf.convert_to_tensor(gradient) * scale
-                if rules.weight_decay and rules.decays(path):
+                if rules.weight_decay and decays:
                     value = tf.raw_ops.ReadVariableOp(
                         resource=handle, dtype=tf.float32
                     )
