@@ -18,7 +18,8 @@ from infoword_tf.training.checkpoint import WEIGHTS, last_step
 
 # Of a record, beside flags: the fingerprint of the text, of `data.corpora`.
 FINGERPRINT = 'corpus (its files, or packages that pydocs reads)'
-# Flags that change no weight (other replicas drop otherwise: that is said).
+# Flags that change no weight, but for the order of sums (other replicas drop
+# otherwise: that is said).
 FREE = (
     'workdir',
     'checkpoint_every',
