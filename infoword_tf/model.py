@@ -470,19 +470,15 @@ class Model:
         if memory is not None:
             more['state'] = memory
             more['advance'] = self.advance(name, view.ids.shape[1])
-        fields = {
-            field: getattr(view, field)
-            for field in Inputs._fields
-            if field in View._fields
-        }
+        inputs = Inputs.of(view)
         if name == 'examples':  # laid out for any encoder
             if 'positions' not in self.encoders[encoder].reads:
-                del fields['positions']  # it knows distances
+                inputs = inputs._replace(positions=None)  # it knows distances
             if self.encoders[encoder].arguments.get('segments', 0) < 2:
-                del fields['segment_ids']
+                inputs = inputs._replace(segment_ids=None)
         encoded = self._run(
             encoder,
-            Inputs(**fields),
+            inputs,
             places=None if everywhere else ops.concatenate(some, axis=1),
             key=key,
             all_layers=all_layers,

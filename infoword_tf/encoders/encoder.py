@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from infoword_tf.lazy import Layer, ops
 from infoword_tf.settings import Settled, setting
-from infoword_tf.views import Specials
+from infoword_tf.views import Specials, View
 
 Tensor = Any
 
@@ -40,6 +40,11 @@ class Inputs(NamedTuple):
     sees: Tensor | None = None
     directions: Tensor | None = None
     first: Tensor | None = None
+
+    @classmethod
+    def of(cls, view: View) -> 'Inputs':
+        """What a view has of these; it is [B, T] then."""
+        return cls(*(getattr(view, name, None) for name in cls._fields))
 
 
 class Encoded(NamedTuple):

@@ -395,7 +395,10 @@ class LimitTest(parameterized.TestCase):
         candidates = objective.candidates(
             batch_of(
                 make_views(targets[head], weights[head]),
-                {'ngrams': tf.constant(b[head])},
+                {
+                    'masked': tf.constant(a[head, None]),
+                    'ngrams': tf.constant(b[head]),
+                },
                 limit=6,
             )
         )
