@@ -6,13 +6,15 @@ import pathlib
 import re
 import shutil
 import warnings
+from unittest import mock
 
 import numpy as np
 import tensorflow as tf
 from absl.testing import absltest, parameterized
 
 import infoword_tf
-from infoword_tf import files
+from infoword_tf import commands, files
+from infoword_tf.choices import RunChoices
 from infoword_tf.config import EncoderConfig, RowConfig
 from infoword_tf.encoders import Inputs
 from infoword_tf.model import Model
@@ -118,7 +120,12 @@ class ReadmeTest(absltest.TestCase):
         self.assertLen(blocks, 1)
         (folder,) = re.findall(r"infoword_tf\.load\('(.*?)'\)", blocks[0])
         names = {}
-        exec(blocks[0].replace(folder, str(WORKDIR)), names)
+        with mock.patch.object(infoword_tf, 'train', create=True) as train:
+            exec(blocks[0].replace(folder, str(WORKDIR)), names)
+        (asked,) = train.call_args_list  # what it is to the command
+        asked = commands.parse(RunChoices, commands.typed(asked.kwargs))
+        self.assertEqual(asked['objectives'], 'bert_nce:1,ict:1')
+        self.assertEqual(asked['workdir'], str(WORKDIR))
         model, vectors = names['model'], names['vectors']
         (said,) = re.findall(r'load\(.*# (\..*)', blocks[0])
         for name in said.split(', '):
@@ -188,7 +195,7 @@ class EncodeTest(parameterized.TestCase):
         model = infoword_tf.load(
             write_workdir(places.make() / 'run', 'label_mix')
         )
-        mix = model.model.objectives['label'].mix
+        mix = model.model.objectives['label'].mixer
         for scales in ([0.5, -1.0, 2.0], [3.5, 2.0, 5.0]):  # and a constant
             mix.scales.assign(scales)
             mix.gamma.assign([3.0])
