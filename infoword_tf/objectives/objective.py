@@ -319,17 +319,15 @@ class Ring(NamedTuple):
     Attributes:
         size: S.
         width: D.
-        dtype: as they are kept.
     """
 
     size: int
     width: int
-    dtype: str = 'float32'
 
     def empty(self) -> dict[str, Tensor]:
         """As `Objective.empty_state`: 'rows' [S, D], 'texts' [S], 'count'."""
         return {
-            'rows': ops.zeros((self.size, self.width), self.dtype),
+            'rows': ops.zeros((self.size, self.width)),
             'texts': ops.full((self.size,), -1, 'int32'),
             'count': ops.zeros((), 'int32'),
         }
@@ -342,7 +340,7 @@ class Ring(NamedTuple):
             ops.full((self.size,), -1, 'int32'),
             ops.cast(there, 'float32'),
             None,
-            ops.cast(state['rows'], 'float32'),
+            state['rows'],
         )
 
     def add(
@@ -352,14 +350,14 @@ class Ring(NamedTuple):
 
         Args:
             state: before.
-            rows: [n, D], of the whole global batch.
+            rows: [n, D] float32, of the whole global batch.
             texts: [n] int32, equal where they are the same b.
         """
         n = min(rows.shape[0], self.size)
         first = state['count'] + rows.shape[0] - n
         places = (first + ops.arange(n, dtype='int32')) % self.size
         return {
-            'rows': Rows(ops.cast(rows[-n:], self.dtype), places),
+            'rows': Rows(rows[-n:], places),
             'texts': Rows(texts[-n:], places),
             'count': state['count'] + rows.shape[0],
         }
