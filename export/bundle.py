@@ -14,12 +14,16 @@ import json
 import os
 import pathlib
 import shutil
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import infoword_tf
 from export import serving_ops, warmup
 from infoword_tf import files
 from infoword_tf.config import EXPORTED, Config, read_exported
+
+if TYPE_CHECKING:  # they import TensorFlow
+    from export.signatures import Signatures
+    from infoword_tf.inference.loaded import Loaded
 
 # What Keras calls them: weights of a run stay float32 beside the others.
 POLICIES = {'float32': 'float32', 'bfloat16': 'mixed_bfloat16'}
@@ -169,7 +173,7 @@ def write(
 
 
 def measure(
-    init: pathlib.Path, loaded: Any, precision: str, sts: str
+    init: pathlib.Path, loaded: 'Loaded', precision: str, sts: str
 ) -> dict[str, Any]:
     """Spearman x 100 on a file of STS-B, in this precision and in float32."""
     from tasks import sts as task
@@ -187,7 +191,7 @@ def measure(
 
 
 def describe(
-    signatures: Any, version: int, precision: str
+    signatures: 'Signatures', version: int, precision: str
 ) -> dict[str, Any]:
     """What config.json of an export says beside the run's own config."""
     import tensorflow as tf

@@ -8,7 +8,7 @@ from typing import Any
 
 from export import signatures as limits
 from infoword_tf.config import Config
-from infoword_tf.objectives import TABLE
+from infoword_tf.objectives import TABLE, decided
 from infoword_tf.text.layout import LAYOUTS
 
 _CORPORA = {
@@ -220,7 +220,8 @@ def _task(config: Config, metrics: Mapping[str, Any]) -> str:
     if config.labels:
         names = ', '.join(f'`{label}`' for label in config.labels)
         asked = f'`{task.name}`: which label {of} has, of {names}.'
-    if task.row == 'span':
+    spans = 'spans' in TABLE[task.row].answers
+    if spans:
         asked = f'`{task.name}`: which part of a context answers a question.'
     elif chosen:
         asked = f'`{task.name}`: which of several second texts goes with one.'
@@ -246,7 +247,7 @@ def _task(config: Config, metrics: Mapping[str, Any]) -> str:
     mi, ceiling = (metrics.get(found + name) for name in ('mi', 'ceiling'))
     if mi is not None and ceiling:
         mi = max(mi, 0.0)  # which is a bound, too
-        what = 'a place' if task.row == 'span' else 'a label'
+        what = 'a place' if spans else 'a label'
         lines += [
             '',
             f'It knows at least {mi:.3f} nats of {what}, of {ceiling:.3f} '
@@ -467,7 +468,8 @@ def _limits(config: Config) -> str:
             '* Every text is read alone: the memory of the training is empty.'
         )
     vectors = (
-        TABLE[row].vector(entry.settings) for row, entry in config.rows.items()
+        decided(TABLE[row].vector, entry.settings)
+        for row, entry in config.rows.items()
     )
     if config.task:
         lines.append(

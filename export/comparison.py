@@ -8,11 +8,14 @@ import shutil
 import subprocess
 import tempfile
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from export import runner
+
+if TYPE_CHECKING:  # it imports TensorFlow
+    from infoword_tf.inference.loaded import Loaded
 
 TOLERANCE = {'float32': 1e-5, 'bfloat16': 0.1}
 NASTY = (
@@ -106,7 +109,7 @@ def run_elsewhere(
 
 
 def in_python(
-    loaded: Any,
+    loaded: 'Loaded',
     content: Sequence[bytes],
     names: Iterable[str],
     default: str = 'embed',
@@ -131,7 +134,7 @@ def in_python(
 
 
 def _answered(
-    loaded: Any, content: Sequence[bytes], name: str
+    loaded: 'Loaded', content: Sequence[bytes], name: str
 ) -> dict[str, np.ndarray]:
     """Outputs of one signature by name."""
     kind = name.removesuffix('_pairs')
@@ -159,7 +162,7 @@ def _answered(
 
 
 def _classify(
-    loaded: Any, content: Sequence[bytes], pairs: Sequence[bytes] | None
+    loaded: 'Loaded', content: Sequence[bytes], pairs: Sequence[bytes] | None
 ) -> dict[str, np.ndarray]:
     """Outputs but the best label, which near scores may change."""
     probabilities = loaded.classify(content, pairs)
@@ -169,7 +172,9 @@ def _classify(
     return found if labels is None else {**found, 'labels': labels}
 
 
-def _answer(loaded: Any, content: Sequence[bytes]) -> dict[str, np.ndarray]:
+def _answer(
+    loaded: 'Loaded', content: Sequence[bytes]
+) -> dict[str, np.ndarray]:
     """Outputs but texts and bytes, which near scores may change.
 
     Where there are fewer answers than columns scores are NaN.
@@ -190,32 +195,25 @@ def _answer(loaded: Any, content: Sequence[bytes]) -> dict[str, np.ndarray]:
     return found
 
 
-def _tokens(loaded: Any, content: Sequence[bytes]) -> dict[str, np.ndarray]:
+def _tokens(
+    loaded: 'Loaded', content: Sequence[bytes]
+) -> dict[str, np.ndarray]:
     import tensorflow as tf
 
-    tokenizer, room = loaded.tokenizer, loaded.room
-    ids, starts, ends = (
-        [row[:room] for row in part.to_list()]
-        for part in tokenizer.tokenize_with_offsets(
-            tf.constant(content, tf.string)
-        )
-    )
-    ids = [[*loaded.before, *row, *loaded.after] for row in ids]
+    from infoword_tf.text.frame import lay_out, table
+
+    texts = tf.constant(content, tf.string)
+    _, *offsets = loaded.tokenizer.tokenize_with_offsets(texts)
     before, after = [-1] * len(loaded.before), [-1] * len(loaded.after)
     starts, ends = (
-        [[*before, *row, *after] for row in x] for x in (starts, ends)
+        table(
+            lay_out(before, tf.cast(x, tf.int32)[:, : loaded.room], after), -1
+        ).numpy()
+        for x in offsets
     )
-    lengths = np.array([len(row) for row in ids], np.int32)
-    shape = (len(ids), int(lengths.max(initial=2)))
-
-    def laid_out(rows: list[list[int]], beyond: int) -> np.ndarray:
-        table = np.full(shape, beyond, np.int32)
-        for row, values in zip(table, rows, strict=True):
-            row[: len(values)] = values
-        return table
-
-    padded = laid_out(ids, tokenizer.pad_id)
-    states = np.zeros((*shape, loaded.encoder.width), np.float32)
+    padded, lengths, _ = loaded.laid_out(texts)
+    padded, lengths = padded.numpy(), lengths.numpy()
+    states = np.zeros((*padded.shape, loaded.encoder.width), np.float32)
     order = np.argsort(lengths, kind='stable')
     for begin in range(0, len(order), 64):  # another padding than the graph's
         rows = order[begin : begin + 64]
@@ -227,15 +225,15 @@ def _tokens(loaded: Any, content: Sequence[bytes]) -> dict[str, np.ndarray]:
         states[rows, :longest] = made
     return {
         'states': states,
-        'starts': laid_out(starts, -1),
-        'ends': laid_out(ends, -1),
+        'starts': starts,
+        'ends': ends,
         'ids': padded,
         'lengths': lengths,
     }
 
 
 def _fill_mask(
-    loaded: Any, content: Sequence[bytes]
+    loaded: 'Loaded', content: Sequence[bytes]
 ) -> dict[str, np.ndarray]:
     """As far as `Loaded.fill_mask` answers; elsewhere the scores are NaN."""
     from export.signatures import ANSWERS, MASKS
@@ -256,7 +254,7 @@ def _fill_mask(
 
 
 def _next_token(
-    loaded: Any, content: Sequence[bytes]
+    loaded: 'Loaded', content: Sequence[bytes]
 ) -> dict[str, np.ndarray]:
     """`Loaded.next_pieces` of each text by itself."""
     from export.signatures import ANSWERS

@@ -17,6 +17,7 @@ from absl import flags
 
 from export.tflite import PRECISIONS
 from infoword_tf import commands
+from infoword_tf.plan import answering
 from tasks import sts
 
 # Imported, they stand beside the trainer's, which have the same names.
@@ -60,7 +61,7 @@ def run() -> None:
     output = pathlib.Path(OUTPUT.value)
     config = Config.read(pathlib.Path(INIT.value))
     tflite.check(config, INIT.value, output)
-    knows = set(tflite.HEADS).intersection(config.rows)
+    knows = answering(tflite.HEADS, config.rows)
     if DEV.value and not knows:
         raise commands.UsageError(
             f'--dev is of labelled texts, and --init={INIT.value} was taught '
@@ -82,7 +83,7 @@ def run() -> None:
             TEXT.value,
             PAIR.value,
             LABEL.value,
-            'score' in knows,
+            bool(answering(('numbers',), knows)),
         )
     found = tflite.write(
         INIT.value, output, SEQ_LEN.value, PRECISION.value, dev, STS.value

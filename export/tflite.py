@@ -23,7 +23,7 @@ import pathlib
 import shutil
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -31,6 +31,10 @@ import infoword_tf
 from export.serving import model as standalone
 from infoword_tf import files
 from infoword_tf.config import Config
+from infoword_tf.plan import answering
+
+if TYPE_CHECKING:  # it imports TensorFlow
+    from infoword_tf.inference.loaded import Loaded
 
 PRECISIONS = ('int8', 'float16', 'float32')
 ENCODERS = ('transformer', 'lookup')
@@ -38,7 +42,7 @@ ENCODERS = ('transformer', 'lookup')
 # code: the package sentencepiece decides between equal scores otherwise.
 TOKENIZER = 'wordpiece'
 SHORTEST = 16  # tokens of the shortest graph; others twice as many each
-HEADS = {'label': 'classify', 'score': 'regress'}  # by row, its signature
+HEADS = {'classes': 'classify', 'numbers': 'regress'}  # by answer of a row
 _TEXTS = 200  # on which the card compares, beside nasty ones
 
 
@@ -71,12 +75,14 @@ def check(config: Config, init: Any, output: pathlib.Path) -> None:
             f'{config.tokenizer.kind}, and beside a file of LiteRT goes '
             f'{TOKENIZER}; export.savedmodel takes all'
         )
-    label = config.rows.get('label')
-    chooses = label and label.settings.get('texts') == 'choices'
-    if 'span' in config.rows or chooses:
-        row = 'span' if 'span' in config.rows else 'label of choices'
+    others = answering(('spans',), config.rows) + [
+        f'{row} of choices'
+        for row in answering(HEADS, config.rows)
+        if config.rows[row].settings.get('texts') == 'choices'
+    ]
+    if others:
         raise ValueError(
-            f'--init={init} was taught the row {row}, which gives a text '
+            f'--init={init} was taught the row {others[0]}, which gives a text '
             'neither a vector nor classes; export.savedmodel serves it'
         )
     for row, entry in config.rows.items():
@@ -93,7 +99,7 @@ def lengths_of(longest: int) -> list[int]:
     return [*itertools.takewhile(lambda n: n < longest, doubled), longest]
 
 
-def signatures_of(loaded: Any) -> dict[str, tuple[Callable, int, int]]:
+def signatures_of(loaded: 'Loaded') -> dict[str, tuple[Callable, int, int]]:
     """What a workdir answers.
 
     Returns:
@@ -101,19 +107,18 @@ def signatures_of(loaded: Any) -> dict[str, tuple[Callable, int, int]]:
         [1]; how wide its answer is; and how many texts it takes.
     """
     found = {}
-    for row, name in HEADS.items():
-        if row not in loaded.model.objectives:
-            continue
-        width = loaded.model.objectives[row].classes
-        for sides in loaded.sides(row):
-            full_name = name if sides == 1 else f'{name}_pairs'
+    for answer, name in HEADS.items():
+        for row in loaded.rows_that(answer):
+            width = loaded.model.objectives[row].columns
             compute = functools.partial(loaded.class_scores, row=row)
-            found[full_name] = compute, width, sides
+            for sides in loaded.sides(row):
+                full_name = name if sides == 1 else f'{name}_pairs'
+                found[full_name] = compute, width, sides
     return found or {'embed': (loaded.embed, loaded.vector_width(), 1)}
 
 
 def convert(
-    loaded: Any, lengths: Sequence[int], precision: str
+    loaded: 'Loaded', lengths: Sequence[int], precision: str
 ) -> bytes:
     """The content of model.tflite.
 
@@ -201,13 +206,7 @@ def write(
             'tokens; lower it'
         )
     if longest < config.max_length:
-        loaded = type(loaded)(
-            loaded.model,
-            loaded.tokenizer,
-            config.replace(max_length=longest),
-            loaded.unigram,
-            loaded.missing,
-        )
+        loaded = loaded.with_config(config.replace(max_length=longest))
     lengths = lengths_of(longest)
     content = convert(loaded, lengths, precision)
     output.parent.mkdir(parents=True, exist_ok=True)
@@ -245,7 +244,7 @@ def write(
     return found
 
 
-def told(loaded: Any, lengths: Sequence[int]) -> dict[str, Any]:
+def told(loaded: 'Loaded', lengths: Sequence[int]) -> dict[str, Any]:
     """model.json."""
     config = loaded.config
     return {
@@ -261,8 +260,7 @@ def told(loaded: Any, lengths: Sequence[int]) -> dict[str, Any]:
         'labels': list(config.labels),
         'both_ways': any(
             loaded.model.objectives[row].texts == 'both_ways'
-            for row in HEADS
-            if row in loaded.model.objectives
+            for row in loaded.rows_that(*HEADS)
         ),
     }
 
@@ -290,7 +288,7 @@ def write_tokenizer(folder: pathlib.Path, tokenizer: Any) -> None:
     )
 
 
-def compared(folder: pathlib.Path, loaded: Any) -> dict[str, Any]:
+def compared(folder: pathlib.Path, loaded: 'Loaded') -> dict[str, Any]:
     """How far a folder's answers are from the workdir's.
 
     Args:
@@ -362,7 +360,7 @@ def scored(model: Any, rows: Any, config: Config) -> dict[str, float]:
 
 
 def _correlations(
-    sts: str, loaded: Any, model: Any, precision: str
+    sts: str, loaded: 'Loaded', model: Any, precision: str
 ) -> dict[str, Any]:
     """Spearman x 100 on a file of STS-B, of both."""
     from tasks import sts as task
@@ -379,7 +377,7 @@ def _correlations(
 
 
 def card(
-    loaded: Any, found: Mapping[str, Any], metrics: Mapping[str, Any]
+    loaded: 'Loaded', found: Mapping[str, Any], metrics: Mapping[str, Any]
 ) -> str:
     """MODEL_CARD.md: sizes, and what the precision costs.
 

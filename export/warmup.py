@@ -2,11 +2,7 @@
 
 The first request of a kind pays for things that later ones find ready. The
 file is assets.extra/tf_serving_warmup_requests, a TFRecord of PredictionLog
-messages (the numbers are those of Serving's prediction_log.proto), which hold
-requests as the client writes them:
-
-    PredictionLog.predict_log = 6
-      PredictLog.request = 1
+messages, which hold requests as the client writes them.
 """
 
 import pathlib
@@ -26,8 +22,9 @@ def prediction_log(
         name: [[t, t] for t in encoded] if name == 'choices' else encoded
         for name in inputs
     }
-    request = client.predict_request(signature, values)
-    return client.field(6, client.field(1, request))
+    log = client.message('PredictionLog')()
+    log.predict_log.request.CopyFrom(client.predict_request(signature, values))
+    return log.SerializeToString()
 
 
 def write(

@@ -1,12 +1,29 @@
 """Language representations as InfoNCE over two views of a text."""
 
-from typing import Any
+import pathlib
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from infoword_tf.inference.loaded import Loaded
+    from infoword_tf.training.begin import train as train
+
+
+def __getattr__(name: str) -> Any:
+    """`train`, once it is asked for; see `infoword_tf.training.begin`."""
+    if name != 'train':
+        raise AttributeError(f'module {__name__!r} has no attribute {name!r}')
+    from infoword_tf.training.begin import train
+
+    return train
 
 
 def load(
-    workdir: Any, precision: str = 'float32', arguments: Any = None
-) -> Any:
-    """Loads a trained workdir; see `infoword_tf.inference.load`.
+    workdir: str | pathlib.Path,
+    precision: str = 'float32',
+    arguments: Mapping[str, Any] | None = None,
+) -> 'Loaded':
+    """Loads a trained workdir; see `training.workdir.Workdir.read`.
 
     TensorFlow says no more than TF_CPP_MIN_LOG_LEVEL lets it, which is fatal
     errors alone where it is not set.
@@ -16,6 +33,6 @@ def load(
 
     Config.read(workdir)  # complains before TensorFlow is imported
     commands.hush_tensorflow()
-    from infoword_tf.inference.load import load as load_workdir
+    from infoword_tf.inference.loaded import Loaded
 
-    return load_workdir(workdir, precision, arguments)
+    return Loaded.read(workdir, precision, arguments)

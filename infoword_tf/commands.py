@@ -3,21 +3,26 @@
     commands.start(run)                      # of a module that is run
 
 `run()` does the work; a `UsageError`, or anything else that a user can mend,
-becomes one sentence on standard error and exit status 1.
+becomes one sentence on standard error and exit status 1. Of a function that
+`takes` choices these are flags.
 """
 
 import contextlib
 import ctypes
+import functools
+import inspect
 import json
 import os
 import pathlib
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import fields
 from typing import Any
 
 from absl import app, flags, logging
 
 from infoword_tf import files
+from infoword_tf.choices import SETTINGS, flags_of
 
 # Messages of TensorFlow's C++ parts: fatal ones alone.
 os.environ.setdefault('TF_CPP_MIN_LOG_LEVEL', '3')
@@ -31,6 +36,10 @@ NO_MEMORY = (
     'error: there is not memory enough; lower --batch_size, --seq_len or '
     '--size'
 )
+# What Ctrl-C leaves.
+NOTHING = 'nothing was written'
+GOES_ON = 'the same command goes on from the last checkpoint'
+NO_FLAG = '{!r} is no flag; flags begin with --'
 INTERRUPTED = 130  # as a shell has it: 128 and SIGINT
 
 
@@ -41,7 +50,7 @@ class UsageError(Exception):
 def start(
     run: Callable[..., Any],
     words: str | None = None,
-    stopped: str = 'nothing was written',
+    stopped: str | None = None,
 ) -> None:
     """Parses the flags and runs a command; it does not return.
 
@@ -55,14 +64,22 @@ def start(
             a list; None: there are none.
         stopped: what Ctrl-C leaves, for people.
     """
-    for flag in defined():
+    kind = getattr(run, 'choices', None)
+    if kind is not None:  # it trains
+        define(kind, flags.FLAGS)
+        stopped = stopped or GOES_ON
+    for flag in _defined():
         flags.FLAGS.register_key_flag_for_module(sys.argv[0], flag)
-    app.run(
-        lambda argv: guard(run, argv, words, stopped), flags_parser=_parse
-    )
+
+    def main(argv: Sequence[str]) -> None:
+        given = chosen(kind, flags.FLAGS) if kind is not None else {}
+        done = functools.partial(run, **given)
+        guard(done, argv, words, stopped or NOTHING)
+
+    app.run(main, flags_parser=_parse)
 
 
-def defined() -> Iterator[flags.Flag]:
+def _defined() -> Iterator[flags.Flag]:
     """All flags of this command: what absl brings along is none of them."""
     for module, found in flags.FLAGS.flags_by_module_dict().items():
         if not module.startswith('absl'):
@@ -83,7 +100,7 @@ def guard(
     run: Callable[..., Any],
     argv: Sequence[str],
     words: str | None = None,
-    stopped: str = 'nothing was written',
+    stopped: str = NOTHING,
 ) -> None:
     """Runs a command whose flags are parsed; see `start`.
 
@@ -93,7 +110,7 @@ def guard(
     logging.set_verbosity(logging.WARNING)
     try:
         if words is None and len(argv) > 1:
-            raise UsageError(f'{argv[1]!r} is no flag; flags begin with --')
+            raise UsageError(NO_FLAG.format(argv[1]))
         done = run() if words is None else run(list(argv[1:]))
     except (UsageError, ValueError, OSError, RuntimeError) as error:
         if os.environ.get(TRACEBACK):
@@ -173,13 +190,124 @@ def record(folder: pathlib.Path, values: Mapping[str, Any]) -> None:
     print(json.dumps(values), flush=True)
 
 
+def takes(kind: type) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Makes of `run(given, chosen)` a function of choices by name.
+
+    From Python `run(steps=3, settings={'dim.critic': 'dot'})` is what
+    `--steps=3 --dim.critic=dot` is to the command: read by the same parser.
+    Choices that are None are not made.
+
+    Args:
+        kind: of `choices`, what `given` is; `chosen` has by name what was
+            chosen alone.
+    """
+
+    def decorate(run: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(run)
+        def called(**named: Any) -> Any:
+            found = parse(kind, typed(named))
+            return run(kind(**found), found)
+
+        known = inspect.signature(kind).parameters.values()
+        called.__signature__ = inspect.Signature(
+            [x.replace(kind=inspect.Parameter.KEYWORD_ONLY) for x in known]
+        )
+        called.choices = kind
+        return called
+
+    return decorate
+
+
+def typed(named: Mapping[str, Any]) -> list[str]:
+    """Choices by name as they are typed, sorted."""
+    flat = {**named, **(named.get(SETTINGS) or {})}
+    flat.pop(SETTINGS, None)
+    found = []
+    for name, value in flat.items():
+        if isinstance(value, bool):
+            found.append(f'--{name}' if value else f'--no{name}')
+        elif isinstance(value, list | tuple):
+            serializer = flags.CsvListSerializer(',')
+            found.append(f'--{name}={serializer.serialize(value)}')
+        elif value is not None:
+            found.append(f'--{name}={value}')
+    return sorted(found)
+
+
+def flagfile(named: Mapping[str, Any]) -> str:
+    """Choices by name, as a flagfile that makes the command run them again."""
+    return '\n'.join(typed(named)) + '\n'
+
+
+def parse(kind: type, arguments: Sequence[str]) -> dict[str, Any]:
+    """The choices that were typed, by name.
+
+    Args:
+        kind: of `choices`.
+        arguments: flags.
+
+    Raises:
+        UsageError: there is no such flag, or it has not such a value.
+    """
+    values = flags.FlagValues()
+    define(kind, values)
+    try:
+        rest = values(['', *arguments])[1:]
+    except flags.Error as error:
+        raise UsageError(str(error)) from None
+    if rest:
+        raise UsageError(NO_FLAG.format(rest[0]))
+    return chosen(kind, values)
+
+
+def define(kind: type, values: flags.FlagValues) -> None:
+    """Flags of choices, and of the settings of all rows.
+
+    Args:
+        kind: of `choices`.
+        values: where they are defined.
+    """
+    from infoword_tf.objectives import TABLE
+
+    defaults = {field.name: field.default for field in fields(kind)}
+    for name, (of, flag) in flags_of(kind).items():
+        default = defaults[name] if flag.shown is None else flag.shown
+        more: dict[str, Any] = {'flag_values': values}
+        if flag.choices:
+            flags.DEFINE_enum(name, default, flag.choices, flag.help, **more)
+            continue
+        if of in (int, float):
+            more |= {'lower_bound': flag.at_least, 'upper_bound': flag.at_most}
+        if of is tuple:
+            default = list(default)
+        _DEFINE[of](name, default, flag.help, **more)
+    define_settings({row: TABLE[row].settings for row in TABLE}, values)
+
+
+_DEFINE = {
+    bool: flags.DEFINE_bool, int: flags.DEFINE_integer,
+    float: flags.DEFINE_float, str: flags.DEFINE_string,
+    tuple: flags.DEFINE_list,
+}  # fmt: skip
+
+
+def chosen(kind: type, values: flags.FlagValues) -> dict[str, Any]:
+    """What was typed, by name, as functions that `takes` made want it."""
+    present = {name: values[name].value for name in values
+               if values[name].present}  # fmt: skip
+    found = {k: present[k] for k in flags_of(kind) if k in present}
+    settings = {k: v for k, v in present.items() if '.' in k}
+    return {**found, SETTINGS: settings} if settings else found
+
+
 def define_settings(
     rows: Mapping[str, Mapping[str, Any]],
     flag_values: flags.FlagValues = flags.FLAGS,
 ) -> dict[str, flags.FlagHolder]:
     """Flags `--ROW.NAME` of every setting of every row.
 
-    None where one is not given, so that `resolve` knows what was chosen.
+    None where one is not given, so that `resolve` knows what was chosen. What
+    a command decides by other means has no flag.
 
     Args:
         rows: by row and name, its `settings.Setting`.
@@ -191,6 +319,8 @@ def define_settings(
     found = {}
     for row, settings in rows.items():
         for name, setting in settings.items():
+            if setting.decided_by:
+                continue
             found[f'{row}.{name}'] = _define(
                 f'{row}.{name}', setting, flag_values
             )
@@ -204,6 +334,8 @@ def _define(name: str, setting: Any, flag_values: Any) -> flags.FlagHolder:
         return flags.DEFINE_bool(name, None, text, **more)
     if setting.choices:
         return flags.DEFINE_enum(name, None, setting.choices, text, **more)
+    if isinstance(setting.default, str):
+        return flags.DEFINE_string(name, None, text, **more)
     more['lower_bound'] = setting.at_least
     if isinstance(setting.default, int):
         return flags.DEFINE_integer(name, None, text, **more)

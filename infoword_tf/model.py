@@ -6,15 +6,19 @@ Glossary of shapes: B sequences, T tokens, Q places of all rows, P of one,
 D width, V vocabulary.
 """
 
+import contextlib
+import copy
 import math
+import pathlib
 import zlib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 import keras
 import numpy as np
 from keras import ops
 
+from infoword_tf import files
 from infoword_tf.config import Config
 from infoword_tf.encoders import ENCODERS, Encoded, Encoder, Inputs
 from infoword_tf.layers import dropout
@@ -26,6 +30,7 @@ from infoword_tf.objectives import (
     Objective,
     Replicas,
     Statistics,
+    decided,
 )
 from infoword_tf.objectives.infonce import Outcome
 from infoword_tf.plan import companions_of
@@ -59,8 +64,11 @@ class Model:
         config: what `config.json` of a workdir holds.
         encoders: by name; 'encoder' is the one that is trained and exported.
         companions: by name, what the others are.
+        heads: by companion of a workdir, the rows of that one.
         objectives: by row, the objective layer.
         weights: by row, its factor in the sum.
+        reads: by row, the views that it reads and what it wants there.
+        heldout_candidates: by row, M of held-out text, see `Row`.
         dense: layers over the vector of a text.
     """
 
@@ -86,46 +94,47 @@ class Model:
             ValueError: two rows bring different encoders of one name.
         """
         self.config = config
-        self.companions = companions_of(config.rows) if companions else {}
+        settings = {row: entry.settings for row, entry in config.rows.items()}
+        self.companions = companions_of(settings) if companions else {}
         self.encoders: dict[str, Encoder] = {}
+        self.heads: dict[str, dict[str, Objective]] = {}
         for name in (MAIN, *self.companions):
-            changes = {}
+            own, changes = config, {}
             if name != MAIN:
-                changes = self.companions[name].arguments
-            encoder = ENCODERS[config.encoder.name](
-                **{**config.encoder.arguments, **changes},
+                companion = self.companions[name]
+                changes = companion.arguments
+                if companion.workdir:
+                    own = _config_of(name, companion.workdir, config)
+            encoder = ENCODERS[own.encoder.name](
+                **{**own.encoder.arguments, **changes},
                 dtype=config.precision,
                 name=name,
             )
             encoder.spell(specials)
             encoder.build()
             self.encoders[name] = encoder
-        self.objectives: dict[str, Objective] = {}
+            if own is not config:
+                self.heads[name] = _objectives(
+                    own, encoder, specials, config.precision, (name,)
+                )
+        self.objectives = _objectives(
+            config, self.encoder, specials, config.precision
+        )
         self.weights: dict[str, float] = {}
         self.reads: dict[str, dict[str, Reads]] = {}
+        self.heldout_candidates: dict[str, int | None] = {}
         for row, entry in config.rows.items():
-            settings = {
-                name: entry.settings[name]
-                for name, setting in TABLE[row].settings.items()
-                if not setting.encoder
-            }
-            objective = TABLE[row].objective(
-                row,
-                self.encoder,
-                specials,
-                dtype=config.precision,
-                **settings,
-            )
-            with keras.name_scope('objectives'):
-                objective.build()
-            self.objectives[row] = objective
             self.weights[row] = entry.weight
             self.reads[row] = TABLE[row].reads(
                 entry.settings, self.encoder.contextual
             )
+            self.heldout_candidates[row] = decided(
+                TABLE[row].heldout_candidates, entry.settings
+            )
         for row, objective in self.objectives.items():
             if head := TABLE[row].head:
                 objective.score_with(self.objectives[head])
+            objective.meet(self.heads)
         self.dense: list[Dense] = []
         width = self.encoder.width
         for i, layer in enumerate(config.dense):
@@ -141,20 +150,74 @@ class Model:
             self.dense[-1].build()
             width = layer.width
         if seed is not None:
-            initialise(
-                self.variables, seed, self.encoder.width, deviation
+            self.begin(seed, deviation)
+
+    def begin(self, seed: int, deviation: float | None = None) -> None:
+        """Draws all matrices anew, and sets what begins elsewhere.
+
+        Args:
+            seed: of the drawn ones.
+            deviation: as in `initialise`.
+
+        Raises:
+            ValueError, FileNotFoundError: a workdir that a row or a companion
+                begins with cannot be read, or does not fit.
+        """
+        initialise(self.variables, seed, self.encoder.width, deviation)
+        for objective in self.objectives.values():
+            first = objective.first_weights()
+            files.assign(
+                {path: self.variables[path] for path in first},
+                first,
+                f'what {objective.row} begins with',
             )
-            self.copy_averages()
+        self.read_companions()
+        self.copy_averages()
+
+    def read_companions(self) -> None:
+        """Gives companions of a workdir its weights.
+
+        Raises:
+            ValueError, FileNotFoundError: they cannot be read, or do not fit.
+        """
+        for name, companion in self.companions.items():
+            if not companion.workdir:
+                continue
+            path = pathlib.Path(companion.workdir) / 'weights.safetensors'
+            tensors = files.read_tensors(path)
+            layers = [self.encoders[name], *self.heads[name].values()]
+            variables = {
+                p.removeprefix(f'{name}/')
+                if p.startswith(f'{name}/objectives/')
+                else f'encoder/{p.removeprefix(f"{name}/")}': variable
+                for p, variable in self._paths(layers).items()
+            }
+            there = {p: x for p, x in tensors.items() if p in variables}
+            files.assign(variables, there, str(path))
 
     def copy_averages(self) -> None:
         """Makes averages of the encoder what it is now."""
         for copies in self.averages.values():
-            for copy, source in copies:
-                copy.assign(source)
+            for average, source in copies:
+                average.assign(source)
 
     def drop(self, row: str) -> None:
         """Does without a row, whose weights are not there."""
         del self.objectives[row], self.weights[row], self.reads[row]
+        del self.heldout_candidates[row]
+
+    def alone(self, row: str, reads: Mapping[str, Reads]) -> 'Model':
+        """The same weights with one row, which reads otherwise.
+
+        Args:
+            row: that stays.
+            reads: by view, what it reads.
+        """
+        found = copy.copy(self)
+        found.objectives = {row: self.objectives[row]}
+        found.weights = {row: self.weights[row]}
+        found.reads = {row: dict(reads)}
+        return found
 
     @property
     def encoder(self) -> Encoder:
@@ -164,7 +227,10 @@ class Model:
     @property
     def variables(self) -> dict[str, keras.Variable]:
         """Every weight by its path, the encoder's first."""
-        return self._paths([*self.encoders.values(), *self._heads])
+        brought = [o for rows in self.heads.values() for o in rows.values()]
+        return self._paths(
+            [*self.encoders.values(), *self._heads, *brought]
+        )
 
     @property
     def trainable(self) -> dict[str, keras.Variable]:
@@ -174,7 +240,13 @@ class Model:
             for name, encoder in self.encoders.items()
             if name == MAIN or not self.companions[name].frozen
         ]
-        return self._paths([*learning, *self._heads])
+        found = self._paths([*learning, *self._heads])
+        return {path: x for path, x in found.items() if x.trainable}
+
+    @property
+    def spared(self) -> set[str]:
+        """Paths of weights that do not decay, whatever they are called."""
+        return set().union(*(o.spared for o in self.objectives.values()))
 
     @property
     def lasting(self) -> dict[str, keras.Variable]:
@@ -184,12 +256,20 @@ class Model:
             for name, encoder in self.encoders.items()
             if name == MAIN or self.companions[name].saved
         ]
-        return self._paths([*saved, *self._heads])
+        brought = [
+            objective
+            for name, rows in self.heads.items()
+            if self.companions[name].saved
+            for objective in rows.values()
+        ]
+        return self._paths([*saved, *self._heads, *brought])
 
     @property
     def travelling(self) -> dict[str, keras.Variable]:
         """By path, the weights that a workdir and its exports hold."""
-        return self._paths([self.encoder, *self._heads])
+        staying = set().union(*(o.staying for o in self.objectives.values()))
+        found = self._paths([self.encoder, *self._heads])
+        return {path: x for path, x in found.items() if path not in staying}
 
     @property
     def averages(self) -> dict[str, list[tuple[Any, Any]]]:
@@ -294,39 +374,60 @@ class Model:
         state = dict(state or {})
         remembered: dict[str, Any] = {}
         for name, view in views.items():
-            reads = {
-                row: self.reads[row][name]
-                for row in self.objectives
-                if name in self.reads[row]
-            }
-            for encoder in self.encoders:
+            memory = f'memory/{name}'
+            for encoder, turn, rows, dropped in self._turns(name, key):
+                first = encoder == MAIN and not turn
+                states, new = self._pass(
+                    encoder,
+                    view,
+                    rows,
+                    self._key(dropped, encoder, name, turn),
+                    state.get(memory) if first else None,
+                    name,
+                )
+                if first and memory in state:
+                    remembered.setdefault(memory, new)
+                for row, encoded in states.items():
+                    found[row][name].setdefault(encoder, []).append(encoded)
+        return found, remembered
+
+    def _turns(
+        self, view: str, key: Tensor | None
+    ) -> Iterator[tuple[str, int, dict[str, Reads], Tensor | None]]:
+        """The passes of a view: encoder, number, which rows, and the key.
+
+        Without a key nothing is dropped, but for rows that read several
+        passes: these differ by dropout alone, and so they do in held-out text,
+        by one key for all of it.
+        """
+        reads = {
+            row: self.reads[row][view]
+            for row in self.objectives
+            if view in self.reads[row]
+        }
+        courses = [(reads, key)]
+        if key is None:
+            several = {row for row, r in reads.items() if r.passes > 1}
+            courses = [
+                ({r: x for r, x in reads.items() if r not in several}, None),
+                (
+                    {r: x for r, x in reads.items() if r in several},
+                    dropout.new_key(HELDOUT_KEY),
+                ),
+            ]
+        for encoder in self.encoders:
+            for mine, dropped in courses:
                 turns = max(
-                    (r.passes for r in reads.values() if encoder in r.encoders),
+                    (r.passes for r in mine.values() if encoder in r.encoders),
                     default=0,
                 )
                 for turn in range(turns):
                     rows = {
                         row: r
-                        for row, r in reads.items()
+                        for row, r in mine.items()
                         if encoder in r.encoders and turn < r.passes
                     }
-                    memory = f'memory/{name}'
-                    first = encoder == MAIN and not turn
-                    states, new = self._pass(
-                        encoder,
-                        view,
-                        rows,
-                        self._key(key, encoder, name, turn),
-                        state.get(memory) if first else None,
-                        name,
-                    )
-                    if first and memory in state:
-                        remembered[memory] = new
-                    for row, encoded in states.items():
-                        found[row][name].setdefault(encoder, []).append(
-                            encoded
-                        )
-        return found, remembered
+                    yield encoder, turn, rows, dropped
 
     def _key(
         self, key: Tensor | None, encoder: str, view: str, turn: int
@@ -369,24 +470,20 @@ class Model:
         if memory is not None:
             more['state'] = memory
             more['advance'] = self.advance(name, view.ids.shape[1])
-        fields = {field: getattr(view, field) for field in Inputs._fields}
+        inputs = Inputs.of(view)
         if name == 'examples':  # laid out for any encoder
             if 'positions' not in self.encoders[encoder].reads:
-                del fields['positions']  # it knows distances
+                inputs = inputs._replace(positions=None)  # it knows distances
             if self.encoders[encoder].arguments.get('segments', 0) < 2:
-                del fields['segment_ids']
-        encoded = self.encoders[encoder](
-            Inputs(**fields),
+                inputs = inputs._replace(segment_ids=None)
+        encoded = self._run(
+            encoder,
+            inputs,
             places=None if everywhere else ops.concatenate(some, axis=1),
             key=key,
             all_layers=all_layers,
             **more,
         )
-        if encoder != MAIN and self.companions[encoder].frozen:
-            encoded = Encoded(
-                ops.stop_gradient(encoded.states),
-                encoded.layers and list(map(ops.stop_gradient, encoded.layers)),
-            )
 
         def parted(x: Tensor) -> Tensor:
             return ops.reshape(x, (-1, *texts, *x.shape[1:])) if texts else x
@@ -410,6 +507,16 @@ class Model:
             found[row] = Encoded(parted(states), layers)
         return found, encoded.state
 
+    def _run(self, encoder: str, inputs: Inputs, **more: Any) -> Encoded:
+        """One encoder; no gradient enters one that is frozen."""
+        encoded = self.encoders[encoder](inputs, **more)
+        if encoder == MAIN or not self.companions[encoder].frozen:
+            return encoded
+        return Encoded(
+            ops.stop_gradient(encoded.states),
+            encoded.layers and list(map(ops.stop_gradient, encoded.layers)),
+        )
+
     def batches(
         self,
         views: Mapping[str, View],
@@ -427,14 +534,43 @@ class Model:
         Returns:
             By row; and the new memories.
         """
-        replicas, state = replicas or Replicas(), state or {}
+        replicas = replicas or Replicas()
         own = None if key is None else dropout.fold_in(key, replicas.id)
         encoded, memories = self.encode(views, own, state)
+        found = self.unencoded(views, statistics, key, replicas, state, limits)
+
+        def encode(
+            inputs: Inputs, encoder: str = MAIN, name: str = 'made',
+            **more: Any,
+        ) -> Encoded:  # fmt: skip
+            drawn = self._key(own, encoder, name, 0)
+            return self._run(encoder, inputs, key=drawn, **more)
+
+        for row in found:
+            found[row] = found[row]._replace(
+                encoded=encoded[row], encode=encode
+            )
+        for row in found:
+            if head := TABLE[row].head:
+                found[row] = found[row]._replace(head=found[head])
+        return found, memories
+
+    def unencoded(
+        self,
+        views: Mapping[str, View],
+        statistics: Statistics,
+        key: Tensor | None = None,
+        replicas: Replicas | None = None,
+        state: Mapping[str, Any] | None = None,
+        limits: Mapping[str, int | None] | None = None,
+    ) -> dict[str, Batch]:
+        """What every row knows before anything is encoded; args as there."""
+        replicas, state = replicas or Replicas(), state or {}
         common = dropout.new_key(HELDOUT_KEY) if key is None else key
-        found = {
+        return {
             row: Batch(
                 views,
-                encoded[row],
+                {},
                 statistics,
                 replicas,
                 dropout.fold_in(common, zlib.crc32(row.encode())),
@@ -444,10 +580,6 @@ class Model:
             )
             for row in self.objectives
         }
-        for row in found:
-            if head := TABLE[row].head:
-                found[row] = found[row]._replace(head=found[head])
-        return found, memories
 
     def outcomes(
         self,
@@ -500,6 +632,49 @@ class Model:
             weight = ops.maximum(replicas.sum(outcome.weight), 1e-12)
             total = total + self.weights[row] * outcome.loss / weight
         return total
+
+
+def _objectives(
+    config: Config,
+    encoder: Encoder,
+    specials: Specials,
+    precision: str,
+    where: tuple[str, ...] = (),
+) -> dict[str, Objective]:
+    """By row, its objective, built.
+
+    Args:
+        config: whose rows they are.
+        encoder, specials: what they score with.
+        precision: a Keras dtype policy.
+        where: first parts of their weights' paths.
+    """
+    found = {}
+    for row, entry in config.rows.items():
+        kind = TABLE[row].objective
+        own = {k: v for k, v in entry.settings.items() if k in kind.settings}
+        found[row] = kind(row, encoder, specials, dtype=precision, **own)
+        with contextlib.ExitStack() as stack:
+            for part in (*where, 'objectives'):
+                stack.enter_context(keras.name_scope(part))
+            found[row].build()
+    return found
+
+
+def _config_of(name: str, workdir: str, config: Config) -> Config:
+    """Of the workdir that a companion begins with.
+
+    Raises:
+        ValueError: its vocabulary is of another size.
+    """
+    found = Config.read(pathlib.Path(workdir))
+    sizes = [c.encoder.arguments['vocab_size'] for c in (found, config)]
+    if sizes[0] != sizes[1]:
+        raise ValueError(
+            f'{name} begins with {workdir}, whose vocabulary has {sizes[0]:,} '
+            f'pieces, this run has {sizes[1]:,}: they have to be the same'
+        )
+    return found
 
 
 def _one_by_one(view: View) -> View:

@@ -5,11 +5,10 @@ agree. Views that read one source in one way share its text, and those that
 draw alike in it share the draw.
 """
 
-from collections.abc import Mapping
+from collections.abc import Container, Iterable, Mapping
 from typing import Any, NamedTuple
 
-from infoword_tf.objectives import TABLE, Companion
-from infoword_tf.settings import Setting
+from infoword_tf.objectives import TABLE, Companion, decided
 from infoword_tf.views import VIEWS, Draw, Reads, ViewSpec, root
 from infoword_tf.views.masking import MASKINGS
 
@@ -87,21 +86,23 @@ class Plan(NamedTuple):
         )
 
 
-def settings_of(row: str) -> dict[str, Setting]:
-    """All settings of a row: its own, and those of the views that it reads."""
-    entry = TABLE[row]
-    found = dict(entry.settings)
-    for view in entry.views:
-        found.update(VIEWS[root(view)].settings)
-    return found
+def answering(
+    answers: Container[str], rows: Iterable[str] = TABLE
+) -> list[str]:
+    """Those of some rows that give one of these answers (`Row.answers`)."""
+    return [
+        row
+        for row in rows
+        if row in TABLE and any(a in answers for a in TABLE[row].answers)
+    ]
 
 
 def encoder_arguments(
     row: str, encoder: str, settings: Mapping[str, Any]
 ) -> dict[str, Any]:
     """The arguments of an encoder that a row fixes, by its settings too."""
-    found = dict(TABLE[row].encoders[encoder])
-    for name, setting in settings_of(row).items():
+    found = dict(decided(TABLE[row].encoders, settings)[encoder])
+    for name, setting in TABLE[row].settings.items():
         if setting.encoder:
             found |= setting.encoder[settings[name]]
     return found
@@ -134,7 +135,7 @@ def make_plan(
     wanted = {row: TABLE[row].reads(rows[row]) for row in rows}
     for row in rows:
         for view, reads in wanted[row].items():
-            _check(row, view, reads)
+            _check(row, view, reads, rows[row])
             if reads.masking and masking not in (None, reads.masking):
                 raise ValueError(
                     f'masking {masking} is not for {row}, which masks '
@@ -181,20 +182,31 @@ def make_plan(
     return Plan(views, masking if masking in drawn else None)
 
 
-def companions_of(rows: Mapping[str, Any]) -> dict[str, Companion]:
+def companions_of(
+    rows: Mapping[str, Mapping[str, Any]],
+) -> dict[str, Companion]:
     """The encoders that rows bring along, by name.
+
+    Args:
+        rows: by row, its settings.
 
     Raises:
         ValueError: two rows bring different ones of one name, or one is what
             it cannot be.
     """
     found: dict[str, Companion] = {}
-    for row in rows:
-        for name, companion in TABLE[row].companions.items():
+    for row, settings in rows.items():
+        brought = decided(TABLE[row].companions, settings)
+        for name, companion in brought.items():
             if companion.momentum is not None and not companion.frozen:
                 raise ValueError(
                     f'{name!r} of {row} is an average and learns too: make it '
                     'frozen, or leave out its momentum'
+                )
+            if companion.momentum is not None and companion.workdir:
+                raise ValueError(
+                    f'{name!r} of {row} is an average of the trained encoder '
+                    f'and begins as its copy, not with {companion.workdir}'
                 )
             changes = companion.momentum is not None or not companion.frozen
             if changes and not companion.saved:
@@ -210,13 +222,15 @@ def companions_of(rows: Mapping[str, Any]) -> dict[str, Companion]:
     return found
 
 
-def _check(row: str, view: str, reads: Reads) -> None:
+def _check(
+    row: str, view: str, reads: Reads, settings: Mapping[str, Any]
+) -> None:
     """Complains of a row that reads what there is not."""
     if view not in VIEWS:
         raise ValueError(
             f'{row} reads the view {view!r}; known are {", ".join(VIEWS)}'
         )
-    known = {'encoder', *TABLE[row].companions}
+    known = {'encoder', *decided(TABLE[row].companions, settings)}
     if lacking := sorted(set(reads.encoders) - known):
         raise ValueError(
             f'{row} reads {view!r} with the encoder {lacking[0]!r}, which is '

@@ -5,62 +5,31 @@ A choice is named as its flag; None was not chosen.
 """
 
 import dataclasses
-import inspect
 from collections.abc import Mapping
 from typing import Any
 
+from infoword_tf.choices import GELU, POSITIONS, Choices
 from infoword_tf.commands import UsageError
 from infoword_tf.config import Config, EncoderConfig, RowConfig, TokenizerConfig
-from infoword_tf.objectives import SUMS, TABLE, Vector, built, parse
+from infoword_tf.encoders import ENCODERS
+from infoword_tf.objectives import (
+    SUMS,
+    TABLE,
+    Vector,
+    built,
+    decided,
+    parse,
+)
 from infoword_tf.plan import (
     Plan,
     companions_of,
     encoder_arguments,
     make_plan,
-    settings_of,
 )
 from infoword_tf.sizes import DEFAULT_SIZES, SIZES
 from infoword_tf.text.layout import LAYOUTS
 
-POSITIONS, GELU = 512, 'tanh'
 WORDPIECE = TokenizerConfig('wordpiece', lower_case=True)
-
-
-@dataclasses.dataclass(frozen=True)
-class Choices:
-    """What a run may choose of its model and of its batches.
-
-    Attributes:
-        objectives: a named sum, or weighted rows.
-        settings: by 'ROW.NAME', of rows and their views.
-        masking: what is masked.
-        encoder: another encoder, where the rows allow it.
-        size: name in SIZES.
-        width: of vectors, of the encoder `lookup`.
-        positions: of the encoder.
-        dropout: share dropped of states and attention weights.
-        gelu: 'tanh' or 'erf'.
-        untie, clamp, same_length: arguments of the encoder `relative`.
-        seq_len: T, with specials.
-        batch_size: B of the global batch.
-        memory_length: tokens of the steps before that are remembered.
-    """
-
-    objectives: str = 'bert_nce'
-    settings: Mapping[str, Any] = dataclasses.field(default_factory=dict)
-    masking: str | None = None
-    encoder: str | None = None
-    size: str | None = None
-    width: int | None = None
-    positions: int | None = None
-    dropout: float = 0.1
-    gelu: str | None = None
-    untie: bool | None = None
-    clamp: int | None = None
-    same_length: bool | None = None
-    seq_len: int = 128
-    batch_size: int = 32
-    memory_length: int | None = None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -120,13 +89,6 @@ class Resolved:
         )
 
 
-def _encoders() -> dict[str, Any]:
-    """ENCODERS, and Keras with it: not before rows and settings are right."""
-    from infoword_tf.encoders import ENCODERS
-
-    return ENCODERS
-
-
 def resolve(choices: Choices, started: Config | None = None) -> Resolved:
     """Decides what the choices leave open, or says what does not go together.
 
@@ -141,11 +103,12 @@ def resolve(choices: Choices, started: Config | None = None) -> Resolved:
     settings = {row: entry.settings for row, entry in rows.items()}
     try:
         plan = make_plan(settings, choices.seq_len, choices.masking)
-        companions_of(rows)
+        companions_of(settings)
     except ValueError as error:
         raise _complaint(choices, str(error)) from None
     for row in rows:
-        if choices.batch_size < 2 and TABLE[row].heldout_candidates:
+        wanted = decided(TABLE[row].heldout_candidates, settings[row])
+        if choices.batch_size < 2 and wanted:
             raise UsageError(
                 f'--batch_size={choices.batch_size}: the candidates of {row} '
                 'come from other sequences of the batch; take 2 or more'
@@ -181,7 +144,7 @@ def resolve_rows(choices: Choices) -> dict[str, RowConfig]:
         raise UsageError(str(error)) from None
     rows = {
         row: RowConfig(
-            weight, {name: s.default for name, s in settings_of(row).items()}
+            weight, {name: s.default for name, s in TABLE[row].settings.items()}
         )
         for row, weight in sorted(built(weights).items())
     }
@@ -194,7 +157,7 @@ def resolve_rows(choices: Choices) -> dict[str, RowConfig]:
                 f'--{flag} is for {row}, not for '
                 f'--objectives={choices.objectives}'
             )
-        known = settings_of(row)
+        known = TABLE[row].settings
         if name not in known:
             raise UsageError(
                 f'--{flag}: {row} has no such setting; it has '
@@ -206,7 +169,7 @@ def resolve_rows(choices: Choices) -> dict[str, RowConfig]:
             raise UsageError(str(error)) from None
     for flag in chosen:
         row, _, name = flag.partition('.')
-        if needs := settings_of(row)[name].needs:
+        if needs := TABLE[row].settings[name].needs:
             other, wanted = needs
             if rows[row].settings[other] != wanted:
                 raise UsageError(
@@ -223,18 +186,21 @@ def resolve_encoder(
     Raises:
         UsageError: there is none, or not the one that was chosen.
     """
-    allowed = {row: TABLE[row].encoders for row in rows}
+    allowed = {
+        row: decided(TABLE[row].encoders, entry.settings)
+        for row, entry in rows.items()
+    }
     if choices.encoder is not None:
         for row, encoders in allowed.items():
             if choices.encoder not in encoders:
-                known = ', '.join(_encoders())
+                known = ', '.join(ENCODERS)
                 raise UsageError(
                     f'--encoder={choices.encoder}: {row} allows '
                     f'{", ".join(encoders)} (there are {known})'
                 )
         return choices.encoder
     first = [started.encoder.name] if started is not None else []
-    for name in [*first, *_encoders()]:
+    for name in [*first, *ENCODERS]:
         if all(name in encoders for encoders in allowed.values()):
             return name
     listed = (f'{row} allows {", ".join(e)}' for row, e in allowed.items())
@@ -257,7 +223,7 @@ def _arguments(
             has not or that --init or a row decides, a text beyond the
             positions.
     """
-    taken = inspect.signature(_encoders()[name].__init__).parameters
+    taken = ENCODERS[name].settings
     fixed: dict[str, Any] = {}
     for row, entry in rows.items():
         wanted = encoder_arguments(row, name, entry.settings)
@@ -360,10 +326,10 @@ def _started(
     for flag in ('positions', 'gelu', 'untie', 'width'):
         if getattr(choices, flag) is not None:
             raise UsageError(f'--{flag} is decided by --init; leave it out')
-    taken = inspect.signature(_encoders()[name].__init__).parameters
+    taken = ENCODERS[name].settings
     for row, entry in rows.items():
         for setting, value in entry.settings.items():
-            fixed = settings_of(row)[setting].encoder.get(value, {})
+            fixed = TABLE[row].settings[setting].encoder.get(value, {})
             for argument, wanted in fixed.items():
                 has = arguments.get(argument, taken[argument].default)
                 if has != wanted:
@@ -381,7 +347,7 @@ def _memory_length(choices: Choices, encoder: str) -> int | None:
     Raises:
         UsageError: --memory_length for such an encoder.
     """
-    if not _encoders()[encoder].has_memory:
+    if not ENCODERS[encoder].has_memory:
         if choices.memory_length is not None:
             raise UsageError(
                 f'--memory_length={choices.memory_length}: the encoder '
@@ -408,7 +374,8 @@ def _vector(
         UsageError: they have not.
     """
     vectors = {
-        row: TABLE[row].vector(entry.settings) for row, entry in rows.items()
+        row: decided(TABLE[row].vector, entry.settings)
+        for row, entry in rows.items()
     }
     if None in vectors.values():
         from infoword_tf.layers.pooling import LEARNED

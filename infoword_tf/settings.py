@@ -1,12 +1,13 @@
 """A setting of a row or of a view: its default, its bounds and its help.
 
-It stands once, beside what it sets; `commands.define_settings` makes the flag
-`--ROW.NAME` of it, and `resolve` the value.
+It stands once: as a field of the class that it sets (`Settled`), or in the
+`ViewSpec` of a view. `commands.define_settings` makes the flag `--ROW.NAME` of
+it, and `resolve` the value.
 """
 
 import dataclasses
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, ClassVar
 
 
 @dataclasses.dataclass(frozen=True)
@@ -15,13 +16,16 @@ class Setting:
 
     Attributes:
         default: its value where nothing is chosen; its type is the setting's.
+            None: what that means is the class's.
         help: one sentence for --help.
         choices: all values of a string.
         at_least: the smallest number.
         needs: (another setting, its value) without which this one does
             nothing.
-        encoder: by value, the encoder's arguments that it fixes; the row's
-            class then knows nothing of it.
+        encoder: by value, the encoder's arguments that it fixes.
+        decided_by: what decides it, where no flag of its own does: other
+            flags of a command, or the data.
+        kind: its type, where the default is None.
     """
 
     default: Any
@@ -32,6 +36,8 @@ class Setting:
     encoder: Mapping[Any, Mapping[str, Any]] = dataclasses.field(
         default_factory=dict
     )
+    decided_by: str = ''
+    kind: type | None = None
 
     def check(self, flag: str, value: Any) -> Any:
         """A value that was chosen, as the type of the default.
@@ -43,11 +49,15 @@ class Setting:
         Raises:
             ValueError: it is out of bounds.
         """
+        if value is None and self.default is None:
+            return None
+        kind = self.kind or type(self.default)
         try:
-            value = type(self.default)(value)
+            value = kind(value)
         except (TypeError, ValueError):
-            kind = type(self.default).__name__
-            raise ValueError(f'--{flag}={value!r} is no {kind}') from None
+            raise ValueError(
+                f'--{flag}={value!r} is no {kind.__name__}'
+            ) from None
         if self.choices and value not in self.choices:
             raise ValueError(
                 f'--{flag}={value}: known are {", ".join(self.choices)}'
@@ -57,3 +67,45 @@ class Setting:
                 f'--{flag}={value}: it is {self.at_least:g} or more'
             )
         return value
+
+
+def setting(default: Any, help_: str, **more: Any) -> Any:
+    """A field of a `Settled` class; args as of `Setting`."""
+    return Setting(default, help_, **more)
+
+
+class Settled:
+    """A class whose fields are settings, and whose constructor sets them.
+
+        class Contrast(Settled):
+            temperature: float = setting(0.05, 'What a cosine is divided by.')
+
+    Attributes:
+        settings: by name, those of the class and of the classes above it.
+    """
+
+    settings: ClassVar[dict[str, Setting]] = {}
+
+    def __init_subclass__(cls, **kwargs: Any):
+        """Called by Python for each class: collects its fields."""
+        super().__init_subclass__(**kwargs)
+        own = {k: v for k, v in vars(cls).items() if isinstance(v, Setting)}
+        cls.settings = {**cls.settings, **own}
+
+    def settle(self, chosen: Mapping[str, Any]) -> None:
+        """Sets every field, to its default where nothing was chosen.
+
+        Args:
+            chosen: by name.
+
+        Raises:
+            TypeError: there is no such field.
+            ValueError: a value is out of bounds.
+        """
+        if unknown := sorted(set(chosen) - set(self.settings)):
+            raise TypeError(
+                f'{type(self).__name__} has no setting {unknown[0]!r}'
+            )
+        for name, known in self.settings.items():
+            value = chosen.get(name, known.default)
+            setattr(self, name, known.check(name, value))

@@ -24,7 +24,6 @@ from infoword_tf import commands, pictures
 from infoword_tf.commands import UsageError
 from infoword_tf.config import Config
 from infoword_tf.objectives import TABLE
-from infoword_tf.plan import settings_of
 from infoword_tf.resolve import Choices, Resolved, resolve
 from infoword_tf.settings import Setting
 from infoword_tf.text.words import Words
@@ -62,13 +61,17 @@ LOWER_CASE = flags.DEFINE_bool(
 
 def drawn_settings(row: str) -> dict[str, Setting]:
     """Of the views, and of which are read: nothing else is drawn."""
-    views = TABLE[row].views.values()
-    choosing = {reads.when[0] for reads in views if reads.when}
-    return {
-        name: setting
-        for name, setting in settings_of(row).items()
-        if name not in TABLE[row].settings or name in choosing
-    }
+    entry = TABLE[row]
+    defaults = {name: known.default for name, known in entry.settings.items()}
+    found = {}
+    for name, known in entry.settings.items():
+        values = known.choices or (False, True)
+        chosen = {
+            tuple(entry.reads({**defaults, name: value})) for value in values
+        }
+        if name not in entry.objective.settings or len(chosen) > 1:
+            found[name] = known
+    return found
 
 
 SETTINGS = commands.define_settings(

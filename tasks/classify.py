@@ -11,7 +11,7 @@ Tables are .tsv, .csv or .jsonl (also with .gz), or tfds:NAME[/CONFIG][:SPLIT].
 not. --choices=a,b,c instead of --pair asks which of these columns' texts is
 right; the label is the column's name, or its number from 0. All flags of
 `infoword_tf.train` count. The weights that stay are those of the best score on
---dev. WORKDIR/confusion.png shows what was taken for what.
+--dev. WORKDIR/confusion.png counts each true class by what it was predicted as.
 
 By these weights --test scores a further table, and --predict answers one whose
 labels are not read, line by line in WORKDIR/predictions.tsv. A run that has
@@ -20,78 +20,70 @@ ended takes both: the same command with them trains nothing. Of several runs
 WORKDIR has those of the best.
 
 The last line of the output is one JSON object, also in WORKDIR/metrics.json.
+From Python it is classify.run(init='runs/minilm', train='mails.csv', ...).
 """
 
+import dataclasses
 import pathlib
 import shutil
 from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
-from absl import flags
 
-from infoword_tf import commands, files, train
+from infoword_tf import commands, files
+from infoword_tf.choices import flag
 from tasks import finetune, measures, tables
 
-# Imported, they stand beside the trainer's, which have the same names.
-FLAGS = flags.FLAGS if __name__ == '__main__' else flags.FlagValues()
 PREDICTIONS = 'predictions.tsv'
 _ONE_CELL = str.maketrans('\t\n\r', '   ')
 
 
-def define(values: flags.FlagValues) -> None:
-    """Defines the flags that say which examples are read."""
-    flags.DEFINE_string(
-        'train', None, 'A table to train on.', flag_values=values)
-    flags.DEFINE_string(
-        'dev', None, 'A table to choose the weights by.', flag_values=values)
-    flags.DEFINE_list(
-        'columns', [], 'Names of the columns of TSV and CSV files, in order, '
-        'where no first line has them; the label may be lacking where it is '
-        'not read.', flag_values=values)
-    flags.DEFINE_string(
-        'text', 'text', 'Column of the text.', flag_values=values)
-    flags.DEFINE_string(
-        'pair', None, 'Column of a second text.', flag_values=values)
-    flags.DEFINE_list(
-        'choices', [], 'Columns of second texts of which one is right.',
-        flag_values=values)
-    flags.DEFINE_string(
-        'label', 'label', 'Column of the label.', flag_values=values)
-    flags.DEFINE_bool(
-        'regress', False, 'Labels are numbers.', flag_values=values)
-    flags.DEFINE_enum(
-        'metric', None, list(measures.MEASURES), 'By what the weights are '
-        'chosen; by default accuracy, or spearman of numbers.',
-        flag_values=values)
+@dataclasses.dataclass(frozen=True)
+class Tables:
+    """Which examples are read."""
+
+    train: str | None = flag(None, 'A table to train on.')
+    dev: str | None = flag(None, 'A table to choose the weights by.')
+    columns: tuple[str, ...] = flag(
+        (), 'Names of the columns of TSV and CSV files, in order, where no '
+        'first line has them; the label may be lacking where it is not read.')
+    text: str = flag('text', 'Column of the text.')
+    pair: str | None = flag(None, 'Column of a second text.')
+    choices: tuple[str, ...] = flag(
+        (), 'Columns of second texts of which one is right.')
+    label: str = flag('label', 'Column of the label.')
+    regress: bool = flag(False, 'Labels are numbers.')
+    metric: str | None = flag(
+        None, 'By what the weights are chosen; by default accuracy, or '
+        'spearman of numbers.', choices=tuple(measures.MEASURES))
 
 
-define(FLAGS)
-finetune.define(FLAGS)
-flags.DEFINE_string(
-    'test', None, 'A labelled table, to score the weights that stay.',
-    flag_values=FLAGS)
-flags.DEFINE_string(
-    'predict', None, 'A table whose labels are not read, for the weights that '
-    f'stay to answer: WORKDIR/{PREDICTIONS}.', flag_values=FLAGS)
+@dataclasses.dataclass(frozen=True)
+class Choices(Tables, finetune.Choices):
+    """All that the command may choose."""
+
+    test: str | None = flag(
+        None, 'A labelled table, to score the weights that stay.')
+    predict: str | None = flag(
+        None, 'A table whose labels are not read, for the weights that stay to '
+        f'answer: WORKDIR/{PREDICTIONS}.')
 
 
-def read(
-    path: str, own: Mapping[str, Any], labelled: bool = True
-) -> tables.Rows:
+def read(path: str, own: Tables, labelled: bool = True) -> tables.Rows:
     """A table, as the flags say.
 
     Args:
         path: of the table.
-        own: flags of `define`, by name.
+        own: what was chosen.
         labelled: whether its labels are read.
 
     Raises:
         UsageError: flags that do not go together.
         ValueError: the table cannot be read, with file and line.
     """
-    choices = own['choices']
-    if choices and (own['pair'] or own['regress']):
+    choices = own.choices
+    if choices and (own.pair or own.regress):
         raise commands.UsageError(
             '--choices says what the label is one of; leave out --pair and '
             '--regress'
@@ -102,16 +94,16 @@ def read(
         )
     table = tables.open_table(
         path,
-        own['columns'] or None,
-        lacking=None if labelled else own['label'],
+        own.columns or None,
+        lacking=None if labelled else own.label,
     )
     try:
         return tables.rows_of(
             table,
-            own['text'],
-            own['pair'],
-            own['label'] if labelled else None,
-            own['regress'],
+            own.text,
+            own.pair,
+            own.label if labelled else None,
+            own.regress,
             choices,
         )
     except tables.NoColumn as error:
@@ -124,53 +116,53 @@ def read(
         ) from None
 
 
-def parts_of(own: Mapping[str, Any]) -> dict[str, tables.Rows]:
+def parts_of(own: Tables) -> dict[str, tables.Rows]:
     """Training and dev examples.
 
     Args:
-        own: flags of `define`, by name.
+        own: what was chosen.
 
     Raises:
         UsageError: they do not say where; see `read`.
     """
     commands.require(
-        own,
+        vars(own),
         train='a table to train on',
         dev='a table to choose the weights by',
     )
     return {
-        'train': read(own['train'], own), 'heldout': read(own['dev'], own)
+        'train': read(own.train, own), 'heldout': read(own.dev, own)
     }  # fmt: skip
 
 
 def others_of(
-    own: Mapping[str, Any], task: finetune.Task
+    own: Choices, task: finetune.Task
 ) -> dict[str, tables.Rows]:
     """The tables of --test and --predict, by flag, of those that are named.
 
     Args:
-        own: flags of this command, by name.
+        own: what was chosen.
         task: what is asked.
 
     Raises:
         ValueError: as `read`; or a label is none of the task's.
     """
     found = {
-        flag: read(own[flag], own, labelled=flag == 'test')
+        flag: read(getattr(own, flag), own, labelled=flag == 'test')
         for flag in ('test', 'predict')
-        if own[flag]
+        if getattr(own, flag)
     }
     if 'test' in found:
         task.targets(found['test'])
     return found
 
 
-def task_of(rows: tables.Rows, own: Mapping[str, Any]) -> finetune.Task:
+def task_of(rows: tables.Rows, own: Tables) -> finetune.Task:
     """What is asked of a table.
 
     Args:
         rows: to train on.
-        own: flags of `define`, by name.
+        own: what was chosen.
 
     Raises:
         ValueError: it has one class alone.
@@ -178,18 +170,18 @@ def task_of(rows: tables.Rows, own: Mapping[str, Any]) -> finetune.Task:
     """
     metrics = ('accuracy', 'f1', 'matthews')
     labels: tuple[str, ...] = ()
-    if own['regress']:
+    if own.regress:
         metrics = ('spearman', 'pearson')
-    elif own['choices']:
-        numbers = [str(i) for i in range(len(own['choices']))]
+    elif own.choices:
+        numbers = [str(i) for i in range(len(own.choices))]
         named = set(rows.labels) - set(numbers)
-        labels = tuple(own['choices'] if named else numbers)
+        labels = tuple(own.choices if named else numbers)
         metrics = ('accuracy',)
     else:
         labels = tuple(tables.classes(rows))
         if len(labels) > 2:
             metrics = ('accuracy', 'matthews')
-    best = own['metric'] or metrics[0]
+    best = own.metric or metrics[0]
     if best not in metrics:
         raise commands.UsageError(
             f'--metric={best}: here there are {", ".join(metrics)}'
@@ -297,19 +289,19 @@ def write_predictions(
         partial.write_text(f'{text}\n', encoding='utf-8')
 
 
-def run() -> dict[str, Any]:
+@commands.takes(Choices)
+def run(given: Choices, chosen: Mapping[str, Any]) -> dict[str, Any]:
     """The whole command."""
-    own, given = FLAGS.flag_values_dict(), train.values()
-    commands.require(given, workdir='a folder for this run')
-    finetune.check_inits(given['init'])
-    parts = parts_of(own)
-    task = task_of(parts['train'], own)
-    others = others_of(own, task)
-    prepared = finetune.prepare(task, parts, given, own['examples'])
+    commands.require(vars(given), workdir='a folder for this run')
+    finetune.check_inits(given.init)
+    parts = parts_of(given)
+    task = task_of(parts['train'], given)
+    others = others_of(given, task)
+    prepared = finetune.prepare(task, parts, given)
     workdir, values = finetune.train_all(
-        task, prepared, own, lambda folder: tested(folder, task, others)
+        task, prepared, chosen, lambda folder: tested(folder, task, others)
     )
-    out = pathlib.Path(given['workdir'])
+    out = pathlib.Path(given.workdir)
     answer(workdir, task, parts, out)
     if 'predict' in others and workdir != out:
         with files.written(out / PREDICTIONS) as partial:
@@ -319,7 +311,4 @@ def run() -> dict[str, Any]:
 
 
 if __name__ == '__main__':
-    finetune.set_defaults()
-    commands.start(
-        run, stopped='the same command goes on from the last checkpoint'
-    )
+    commands.start(run)

@@ -30,16 +30,18 @@ code. The last line of the output is one JSON object, also in
 WORKDIR/metrics.json.
 """
 
+import dataclasses
 import pathlib
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from absl import flags
 
-from infoword_tf import commands, train
+from infoword_tf import commands
+from infoword_tf.choices import again, flag
 from infoword_tf.objectives import parse
-from infoword_tf.objectives.settings import CODE, MAPS
+from infoword_tf.objectives.distill import CODE, MAPS
+from infoword_tf.training.begin import check_finite
 from tasks import (
     classify,
     embedding,
@@ -51,12 +53,13 @@ from tasks import (
     tables,
 )
 from tasks.student import FIRST, SIF, TAKES, WEIGHTINGS, start_of
+from tasks.teacher import Teacher
 
-# Imported, they stand beside the trainer's, which have the same names.
-FLAGS = flags.FLAGS if __name__ == '__main__' else flags.FlagValues()
+if TYPE_CHECKING:
+    from infoword_tf.inference.loaded import Loaded
+
 NO_PATIENCE = 'none'
 SOFT = {'label': 'soft', 'score': 'soft_score', 'span': 'soft_span'}
-SQUAD = squad.Squad()
 # Flags of examples with labels alone, and of vectors alone.
 OF_LABELS = (
     'patience', 'alpha', 'beta', 'temperature', 'extra', 'data_dir', 'train',
@@ -65,42 +68,44 @@ OF_LABELS = (
 )  # fmt: skip
 OF_VECTORS = ('student', 'weighting')
 
-TEACHER = flags.DEFINE_string(
-    'teacher', None, 'A workdir that was fine-tuned on the same task.',
-    flag_values=FLAGS)
-LAYERS = flags.DEFINE_integer(
-    'layers', None, 'Layers of the student; all of --init by default.',
-    lower_bound=1, flag_values=FLAGS)
-TAKE = flags.DEFINE_enum(
-    'take', FIRST, TAKES, 'Which layers of --init: the first ones, or every '
-    'n-th.', flag_values=FLAGS)
-flags.DEFINE_enum(
-    'patience', 'last', (*MAPS, NO_PATIENCE), "Which of the teacher's layers "
-    "the student's follow: every n-th (skip), the last ones, or none.",
-    flag_values=FLAGS)
-flags.DEFINE_float(
-    'alpha', 0.7, "Weight of the teacher's distribution; labels have the "
-    'rest.', lower_bound=0.0, upper_bound=1.0, flag_values=FLAGS)
-flags.DEFINE_float(
-    'beta', 0.1, "Weight of the teacher's states.", lower_bound=0.0,
-    flag_values=FLAGS)
-flags.DEFINE_float(
-    'temperature', 10.0, 'What the scores of both are divided by.',
-    lower_bound=1e-6, flag_values=FLAGS)
-EXTRA = flags.DEFINE_string(
-    'extra', None, 'A table of texts without labels, to train on besides.',
-    flag_values=FLAGS)
-flags.DEFINE_enum(
-    'student', embedding.LAYERS, embedding.STUDENTS, 'Of an embedding model: '
-    'layers of --init, or a table lookup.', flag_values=FLAGS)
-flags.DEFINE_enum(
-    'weighting', SIF, WEIGHTINGS, 'What the pieces of a '
-    'table lookup weigh at first: a / (a + frequency), or log(1 + rank).',
-    flag_values=FLAGS)
-glue.define(FLAGS, SQUAD.name, embedding.TASK)
-squad.define(FLAGS)
-classify.define(FLAGS)
-finetune.define(FLAGS, ('pkd', 'infoword', 'bert'))
+
+@dataclasses.dataclass(frozen=True)
+class Choices(glue.Tables, classify.Tables, squad.Choices):
+    """All that the command may choose; of --seq_len None is the task's own."""
+
+    task: str | None = again(
+        glue.Tables, 'task', None, choices=(
+            *glue_layout.TASKS, squad.TASK.name, embedding.TASK),
+        help=f'Which of the nine, or {squad.TASK.name}, {embedding.TASK}.')
+    seq_len: int | None = again(
+        finetune.Choices, 'seq_len', None, shown=finetune.Choices.seq_len)
+    epochs: float = again(finetune.Choices, 'epochs', finetune.Choices.epochs)
+    sweep: str | None = again(
+        finetune.Choices, 'sweep', None, choices=('pkd', 'infoword', 'bert'))
+    teacher: str | None = flag(
+        None, 'A workdir that was fine-tuned on the same task.')
+    layers: int | None = flag(
+        None, 'Layers of the student; all of --init by default.', at_least=1)
+    take: str = flag(
+        FIRST, 'Which layers of --init: the first ones, or every n-th.',
+        choices=TAKES)
+    patience: str = flag(
+        'last', "Which of the teacher's layers the student's follow: every "
+        'n-th (skip), the last ones, or none.', choices=(*MAPS, NO_PATIENCE))
+    alpha: float = flag(
+        0.7, "Weight of the teacher's distribution; labels have the rest.",
+        at_least=0.0, at_most=1.0)
+    beta: float = flag(0.1, "Weight of the teacher's states.", at_least=0.0)
+    temperature: float = flag(
+        10.0, 'What the scores of both are divided by.', at_least=1e-6)
+    extra: str | None = flag(
+        None, 'A table of texts without labels, to train on besides.')
+    student: str = flag(
+        embedding.LAYERS, 'Of an embedding model: layers of --init, or a table '
+        'lookup.', choices=embedding.STUDENTS)
+    weighting: str = flag(
+        SIF, 'What the pieces of a table lookup weigh at first: a / (a + '
+        'frequency), or log(1 + rank).', choices=WEIGHTINGS)
 
 
 def sum_of(row: str, alpha: float, beta: float) -> str:
@@ -119,119 +124,107 @@ def sum_of(row: str, alpha: float, beta: float) -> str:
     )
 
 
-def check(own: Mapping[str, Any], given: Mapping[str, Any]) -> None:
-    """Complains of flags that do not go together, before anything is read.
+def check(given: Choices, chosen: Mapping[str, Any]) -> None:
+    """Complains of choices that do not go together, before anything is read.
 
     Args:
-        own: flags of this command, by name.
-        given: by flag of the trainer, its value.
+        given: all choices.
+        chosen: by name those that were made.
 
     Raises:
         UsageError: they do not.
     """
-    commands.require(own, teacher='a workdir to learn from')
-    commands.require(given, workdir='a folder for this run')
-    train.check_finite(dict(own))
-    if own['task'] == embedding.TASK:
-        check_embed(own, given)
+    commands.require(vars(given), teacher='a workdir to learn from')
+    commands.require(vars(given), workdir='a folder for this run')
+    check_finite(given)
+    if given.task == embedding.TASK:
+        check_embed(given, chosen)
         return
-    for flag in OF_VECTORS:
-        if FLAGS[flag].present:
+    for name in OF_VECTORS:
+        if name in chosen:
             raise commands.UsageError(
-                f'--{flag} is for --task={embedding.TASK}; leave it out'
+                f'--{name} is for --task={embedding.TASK}; leave it out'
             )
-    for flag, says in {
-        'objectives': '--alpha, --beta and --patience',
-        'soft.temperature': '--temperature',
-        'soft_span.temperature': '--temperature',
-        'patience.width': '--teacher',
-    }.items():
-        if given[flag] is not None:
-            raise commands.UsageError(
-                f'--{flag} is decided by {says}; leave it out'
-            )
-    if own['task'] == SQUAD.name:
-        if own['extra']:
+    if 'objectives' in chosen:
+        raise commands.UsageError(
+            '--objectives is decided by --alpha, --beta and --patience; leave '
+            'it out'
+        )
+    if given.task == squad.TASK.name:
+        if given.extra:
             raise commands.UsageError(
                 '--extra is for classes and numbers; of --task=squad leave it '
                 'out'
             )
         return
-    if bool(own['task']) == bool(own['train']):
+    if bool(given.task) == bool(given.train):
         raise commands.UsageError(
             'name the examples: --task of GLUE with --data_dir, or --train '
             'and --dev'
         )
-    if own['task'] and glue_layout.TASKS[own['task']].regress:
-        numbers = f'--task={own["task"]}'
+    if given.task and glue_layout.TASKS[given.task].regress:
+        numbers = f'--task={given.task}'
     else:
-        numbers = '--regress' if own['regress'] and not own['task'] else ''
-    if numbers and (FLAGS['temperature'].present or own['sweep'] == 'pkd'):
+        numbers = '--regress' if given.regress and not given.task else ''
+    if numbers and ('temperature' in chosen or given.sweep == 'pkd'):
         raise commands.UsageError(
             f'{numbers} is of numbers, and they have no temperature; leave '
             'out --temperature and --sweep=pkd'
         )
 
 
-def check_embed(own: Mapping[str, Any], given: Mapping[str, Any]) -> None:
+def check_embed(given: Choices, chosen: Mapping[str, Any]) -> None:
     """`check` with --task=embed."""
-    commands.require(given, corpus='text for the teacher to read')
-    for flag in OF_LABELS:
-        if FLAGS[flag].present:
+    commands.require(vars(given), corpus='text for the teacher to read')
+    for name in OF_LABELS:
+        if name in chosen:
             raise commands.UsageError(
-                f'--{flag} is for labels, not for --task={embedding.TASK}; '
+                f'--{name} is for labels, not for --task={embedding.TASK}; '
                 'leave it out'
             )
-    other = ('layers', 'take') if own['student'] == embedding.LOOKUP else (
-        'weighting',
-    )  # fmt: skip
-    said = [flag for flag in other if FLAGS[flag].present]
-    if own['student'] != embedding.LOOKUP and given['width'] is not None:
-        said.append('width')
-    if said:
-        raise commands.UsageError(
-            f'--student={own["student"]} has no --{said[0]}; leave it out'
-        )
-    if own['student'] == embedding.LOOKUP and given['init']:
+    other = ('layers', 'take')
+    if given.student != embedding.LOOKUP:
+        other = 'weighting', 'width'
+    for name in other:
+        if name in chosen:
+            raise commands.UsageError(
+                f'--student={given.student} has no --{name}; leave it out'
+            )
+    if given.student == embedding.LOOKUP and given.init:
         raise commands.UsageError(
             '--student=lookup starts from pieces of --teacher; leave out '
             '--init'
         )
-    objectives = given['objectives'] or embedding.OBJECTIVES
+    objectives = given.objectives or embedding.OBJECTIVES
     for row in parse(objectives):
         if row not in embedding.GOALS:
             raise commands.UsageError(
                 f'--objectives={objectives}: {row} reads no vectors of a '
                 f'teacher; known are {", ".join(embedding.GOALS)}'
             )
-        for setting in ('width', 'pooling'):
-            if given[f'{row}.{setting}'] is not None:
-                raise commands.UsageError(
-                    f'--{row}.{setting} is decided by --teacher; leave it out'
-                )
 
 
-def extra_of(own: Mapping[str, Any]) -> tables.Rows | None:
+def extra_of(given: Choices) -> tables.Rows | None:
     """The texts of --extra, in the columns of the task."""
-    if not own['extra']:
+    if not given.extra:
         return None
-    if own['task']:
-        text, pair, _ = glue_layout.TASKS[own['task']].columns
-        own = {**own, 'text': text, 'pair': pair}
-    return classify.read(own['extra'], own, labelled=False)
+    if given.task:
+        text, pair, _ = glue_layout.TASKS[given.task].columns
+        given = given.decided(text=text, pair=pair)
+    return classify.read(given.extra, given, labelled=False)
 
 
 def taught(
     prepared: finetune.Prepared,
-    teacher: Any,
-    task: Any,
+    teacher: Teacher,
+    task: finetune.Task,
     layers: tuple[int, ...],
 ) -> tuple[dict[str, Any], np.ndarray]:
     """Examples with the teacher's b beside those of people.
 
     Args:
         prepared: of `finetune.prepare`.
-        teacher: a `teacher.Teacher`.
+        teacher: of the student.
         task: what is asked.
         layers: of the teacher, those that are followed.
 
@@ -261,12 +254,16 @@ def taught(
 
 
 def judged(
-    teacher: Any, task: Any, scores: np.ndarray, true: np.ndarray, asked: Any
+    teacher: Teacher,
+    task: finetune.Task,
+    scores: np.ndarray,
+    true: np.ndarray,
+    asked: Any,
 ) -> float:
     """How good the teacher is on held-out examples.
 
     Args:
-        teacher: a `teacher.Teacher`.
+        teacher: of the student.
         task: what is asked.
         scores: of `Teacher.outputs`.
         true: what people say.
@@ -280,86 +277,82 @@ def judged(
     return measures.MEASURES[task.metrics[0]](said, true)
 
 
+def followed_by(
+    student: 'Loaded', teacher: Teacher, patience: str
+) -> tuple[int, ...]:
+    """The teacher's layers that the student's follow, () of none.
+
+    Raises:
+        UsageError: there are none to follow.
+    """
+    from infoword_tf.objectives.distill import followed
+
+    if patience == NO_PATIENCE:
+        return ()
+    try:
+        return followed(patience, teacher.depth, student.encoder.depth)
+    except ValueError as error:
+        raise commands.UsageError(f'--patience={patience}: {error}') from None
+
+
 def prepare(
-    task: Any,
-    parts: Mapping[str, Any],
-    given: Mapping[str, Any],
-    own: Mapping[str, Any],
+    task: finetune.Task, parts: Mapping[str, Any], given: Choices
 ) -> tuple[finetune.Prepared, dict[str, Any]]:
     """A student before its training, and examples with the teacher's b.
 
     Args:
         task: what is asked.
         parts: 'train' and 'heldout'.
-        given: by flag of the trainer, its value.
-        own: flags of this command, by name.
+        given: what was chosen.
 
     Returns:
         What runs need, and what is said of the teacher.
     """
-    from infoword_tf.objectives.distill import followed
-    from tasks.teacher import Teacher
-
-    row = task.row
-    teacher = Teacher(own['teacher'], task)
-    init = given['init'] or own['teacher']
-    student = start_of(init, own['layers'], own['take'])
-    length = given['seq_len']
+    row, settings = task.row, given.settings
+    teacher = Teacher(given.teacher, task)
+    init = given.init or given.teacher
+    student = start_of(init, given.layers, given.take)
+    length = given.seq_len or finetune.Choices.seq_len
     if row == 'span':
-        end = given['span.end'] or teacher.settings['end']
-        reads = {'null': own['version2'], 'end': end}
-        if not flags.FLAGS['seq_len'].present:
-            length = teacher.loaded.config.max_length
+        length = given.seq_len or teacher.loaded.config.max_length
+        end = settings.get('span.end') or teacher.settings['end']
+        reads = {'null': given.version2, 'end': end}
     else:
-        reads = {'texts': given[f'{row}.texts'] or teacher.settings['texts']}
+        reads = {
+            'texts': settings.get(f'{row}.texts') or teacher.settings['texts']
+        }
         if parts['train'].choices is not None:
             reads = {'texts': 'choices'}
     teacher.check(student, length, **reads)
-    layers: tuple[int, ...] = ()
-    if own['patience'] != NO_PATIENCE:
-        try:
-            layers = followed(
-                own['patience'], teacher.depth, student.encoder.depth
-            )
-        except ValueError as error:
-            raise commands.UsageError(
-                f'--patience={own["patience"]}: {error}'
-            ) from None
+    layers = followed_by(student, teacher, given.patience)
 
-    def decide(own: Mapping[str, Any]) -> dict[str, Any]:
-        beta = own['beta'] if layers else 0.0
-        found = {'objectives': sum_of(row, own['alpha'], beta)}
-        rows = found['objectives']
-        code = CODE if own['sweep'] == 'pkd' else None  # whose betas these are
+    def decide(given: Choices) -> Choices:
+        beta = given.beta if layers else 0.0
+        rows = sum_of(row, given.alpha, beta)
+        code = CODE if given.sweep == 'pkd' else None  # whose betas these are
+        found: dict[str, Any] = {}
         for soft in ('soft', 'soft_span'):
             if f'{soft}:' in rows:
-                found[f'{soft}.temperature'] = own['temperature']
-        if 'soft:' in rows:
-            found['soft.reduction'] = given['soft.reduction'] or code
-        if 'patience:' in rows:
-            found['patience.reduction'] = given['patience.reduction'] or code
-            if teacher.width != student.encoder.width:
-                found['patience.width'] = teacher.width
-        return found
+                found[f'{soft}.temperature'] = given.temperature
+        for name in ('soft.reduction', 'patience.reduction'):
+            if f'{name.partition(".")[0]}:' in rows:
+                found[name] = given.settings.get(name) or code
+        if 'patience:' in rows and teacher.width != student.encoder.width:
+            found['patience.width'] = teacher.width
+        return given.decided(found, objectives=rows)
 
-    decided = {
-        'init': init,
-        'seq_len': length,
-        **{f'{row}.{name}': value for name, value in reads.items()},
-        'teacher': f'{own["teacher"]} (weights {teacher.digest})',
-        'layers': student.encoder.depth,
-        'take': own['take'],
-        'patience': own['patience'],
-    }
-    given = {**given, **decided, 'objectives': None}
+    given = decide(given).decided(
+        {f'{row}.{name}': value for name, value in reads.items()},
+        init=init,
+        seq_len=length,
+    )
     if row == 'span':
-        prepared = squad.prepare(parts, given, own['version2'], student)
+        prepared = squad.prepare(parts, given, given.version2, student)
     else:
-        prepared = finetune.prepare(
-            task, parts, given, own['examples'], student, extra_of(own)
-        )
+        extra = extra_of(given)
+        prepared = finetune.prepare(task, parts, given, student, extra)
     labelled, said = prepared.labelled, {}
-    if own['sweep'] == 'pkd' or decide(own)['objectives'] != f'{row}:1':
+    if given.sweep == 'pkd' or given.objectives != f'{row}:1':
         changes, scores = taught(prepared, teacher, task, layers)
         true = labelled.heldout.targets[row]
         best = judged(teacher, task, scores, true, parts['heldout'])
@@ -367,45 +360,45 @@ def prepare(
         kept = {**labelled.kept, 'teacher': known}
         labelled = labelled._replace(**changes, kept=kept)
         said = {f'teacher_{task.metrics[0]}': round(best, 6)}
-    return (
-        finetune.Prepared(labelled, {**prepared.decided, **decided}, decide),
-        said,
-    )
+    record = {
+        **labelled.record,
+        'teacher': f'{given.teacher} (weights {teacher.digest})',
+        'layers': student.encoder.depth,
+        'take': given.take,
+        'patience': given.patience,
+    }
+    labelled = labelled._replace(record=record)
+    return dataclasses.replace(
+        prepared, labelled=labelled, decide=decide
+    ), said
 
 
-def run() -> dict[str, Any]:
+@commands.takes(Choices)
+def run(given: Choices, chosen: Mapping[str, Any]) -> dict[str, Any]:
     """The whole command."""
-    own, given = FLAGS.flag_values_dict(), train.values()
-    check(own, given)
-    finetune.check_inits(own['teacher'], given['init'])
-    out = pathlib.Path(given['workdir'])
-    if own['task'] == embedding.TASK:
-        if own['student'] == embedding.LOOKUP:
-            for flag, value in embedding.LOOKUP_DEFAULTS.items():
-                if not flags.FLAGS[flag].present:
-                    given[flag] = value
-        return embedding.run(own, given)
-    if own['task'] == SQUAD.name:
-        parts, task = squad.parts_of(own), SQUAD
-    elif own['task']:
-        parts, task = glue.parts_of(own), glue.task_of(own['task'])
+    check(given, chosen)
+    finetune.check_inits(given.teacher, given.init)
+    if given.task == embedding.TASK:
+        return embedding.run(given, chosen)
+    out = pathlib.Path(given.workdir)
+    if given.task == squad.TASK.name:
+        parts, task = squad.parts_of(given), squad.TASK
+    elif given.task:
+        parts, task = glue.parts_of(given), glue.task_of(given.task)
     else:
-        parts = classify.parts_of(own)
-        task = classify.task_of(parts['train'], own)
-    prepared, said = prepare(task, parts, given, own)
-    workdir, values = finetune.train_all(task, prepared, own)
-    if own['task'] == SQUAD.name:
+        parts = classify.parts_of(given)
+        task = classify.task_of(parts['train'], given)
+    prepared, said = prepare(task, parts, given)
+    workdir, values = finetune.train_all(task, prepared, chosen)
+    if given.task == squad.TASK.name:
         asked = parts['heldout']
-        values |= squad.answer(workdir, asked, own['version2'], out)
-    elif own['task']:
-        values |= glue.answer(workdir, own['task'], parts, out)
+        values |= squad.answer(workdir, asked, given.version2, out)
+    elif given.task:
+        values |= glue.answer(workdir, given.task, parts, out)
     else:
         classify.answer(workdir, task, parts, out)
     return finetune.finish(out, {**values, **said})
 
 
 if __name__ == '__main__':
-    finetune.set_defaults()
-    commands.start(
-        run, stopped='the same command goes on from the last checkpoint'
-    )
+    commands.start(run)

@@ -9,21 +9,25 @@ import hashlib
 import itertools
 import pathlib
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from infoword_tf import commands, train
+from infoword_tf import commands
+from infoword_tf.choices import TextChoices
 from infoword_tf.data import corpora
 from infoword_tf.objectives import built, parse
-from infoword_tf.objectives.settings import MEAN
+from infoword_tf.objectives.embed import MEAN
 from infoword_tf.resolve import resolve_rows
 from tasks import finetune, tables
 from tasks.student import lookup_of, pooling_of, start_of
 from tasks.teacher import Embedder
 
+if TYPE_CHECKING:
+    from tasks.distill import Choices
+
 TASK = 'embed'
 LAYERS, LOOKUP = STUDENTS = ('layers', 'lookup')
 OBJECTIVES = 'embed_distance'
-# Flags of the trainer that begin elsewhere for a table lookup.
+# What begins elsewhere for a table lookup.
 LOOKUP_DEFAULTS = {'learning_rate': 1e-3, 'batch_size': 256, 'dropout': 0.0}
 HELDOUT = 1000  # sentences, of all that are held out
 GOALS = {'embed': 'heldout/embed/mi',
@@ -54,18 +58,18 @@ def _once(texts: Iterable[str]) -> Iterable[str]:
 
 
 def read(
-    given: Mapping[str, Any], count: int | None = None
+    given: TextChoices, count: int | None = None
 ) -> dict[str, list[str]]:
     """Sentences to train on, and held-out ones.
 
     Args:
-        given: by flag of the trainer, its value.
+        given: what was chosen of the text.
         count: of sentences to train on, drawn from all; None: all.
 
     Raises:
         UsageError: there is no sentence in one of the parts.
     """
-    corpus = corpora.open_corpus(given['corpus'], given['heldout'] or None)
+    corpus = corpora.open_corpus(given.corpus, given.heldout or None)
     heldout = sentences_of(corpus.heldout(), HELDOUT)
     held = set(heldout)
     texts = [s for s in sentences_of(corpus.train()) if s not in held]
@@ -75,84 +79,63 @@ def read(
     for part, some in found.items():
         if not some:
             raise commands.UsageError(
-                f'--corpus={given["corpus"]} has no sentence for {part}; '
+                f'--corpus={given.corpus} has no sentence for {part}; '
                 'give more text'
             )
     return found
 
 
 def prepare(
-    teacher: Embedder,
-    parts: Mapping[str, list[str]],
-    given: Mapping[str, Any],
-    own: Mapping[str, Any],
+    teacher: Embedder, parts: Mapping[str, list[str]], given: 'Choices'
 ) -> finetune.Prepared:
     """A student before its training, and sentences with their vectors.
 
     Args:
         teacher: of `Embedder`.
         parts: sentences, as `read` gives them.
-        given: by flag of the trainer, its value.
-        own: flags of the command, by name.
+        given: what was chosen.
 
     Returns:
         What a run needs.
     """
-    from infoword_tf.data.examples import lay_out
     from infoword_tf.training import fit
     from infoword_tf.training.run import Labelled
 
     texts = {part: teacher.prompted(some) for part, some in parts.items()}
     vectors = {part: teacher.vectors(some) for part, some in texts.items()}
-    objectives = given['objectives'] or OBJECTIVES
-    if own['student'] == LOOKUP:
-        width, pooling = given['width'] or teacher.width, MEAN
-        started, source = None, f'pieces of --teacher={teacher.folder}'
+    init, started = given.init or teacher.folder, None
+    if given.student == LOOKUP:
+        width, pooling = given.width or teacher.width, MEAN
+        source = f'pieces of --teacher={teacher.folder}'
+        record: dict[str, Any] = {'weighting': given.weighting}
     else:
-        started = start_of(
-            given['init'] or teacher.folder, own['layers'], own['take']
-        )
-        width, source = started.encoder.width, ''
-        pooling = pooling_of(started.config)
+        started, source = start_of(init, given.layers, given.take), ''
+        width, pooling = started.encoder.width, pooling_of(started.config)
+        record = {'layers': started.encoder.depth, 'take': given.take}
+    objectives = given.objectives or OBJECTIVES
     rows = built(parse(objectives))
-    decided: dict[str, Any] = {
-        'objectives': objectives,
-        'width': None,  # it is that of the start
-        'task': TASK,
-        'student': own['student'],
-        'init': given['init'] or teacher.folder,
-        'teacher': f'{teacher.folder} (weights {teacher.digest})',
-    }
-    for row in rows:
-        decided[f'{row}.pooling'] = pooling
-        decided[f'{row}.width'] = 0 if width == teacher.width else teacher.width
+    back = 0 if width == teacher.width else teacher.width
+    settings = {f'{row}.pooling': pooling for row in rows}
+    settings |= {f'{row}.width': back for row in rows}
+    # The width is that of the start.
+    given = given.decided(
+        settings, objectives=objectives, width=None, init=init
+    )
     if started is None:
-        decided |= {flag: given[flag] for flag in LOOKUP_DEFAULTS}
-        decided['weighting'] = own['weighting']
-        choices = train.choices({**given, **decided})
         started = lookup_of(
-            teacher, width, own['weighting'], texts['train'],
-            resolve_rows(choices),
+            teacher, width, given.weighting, texts['train'],
+            resolve_rows(given),
         )  # fmt: skip
     else:
-        decided |= {'layers': started.encoder.depth, 'take': own['take']}
         started.config = started.config.replace(
             pooling=pooling, similarity=teacher.loaded.config.similarity
         )
     examples, digest = {}, hashlib.blake2b(digest_size=16)
     for part, some in texts.items():
-        examples[part], cut = lay_out(
-            started,
-            [(some, None)],
-            given['seq_len'],
-            dict.fromkeys(rows, vectors[part]),
-        )
-        if cut:
-            print(
-                f'{part}: {cut:,} of {len(some):,} sentences are cut at '
-                f'--seq_len={given["seq_len"]} tokens',
-                flush=True,
-            )
+        examples[part] = finetune.lay_out(
+            started, [(some, None)], given.seq_len, part,
+            dict.fromkeys(rows, vectors[part]), what='sentences',
+        )  # fmt: skip
         digest.update(teacher.key('texts', *some).encode())
     taught = teacher.loaded.config
     kept = {
@@ -160,34 +143,47 @@ def prepare(
         'prompts': taught.prompts,
         'prompt': taught.prompt,
     }
-    return finetune.Prepared(
-        Labelled(
-            examples['train'],
-            examples['heldout'],
-            digest.hexdigest(),
-            fit.Goal(next(GOALS[row] for row in GOALS if row in rows)),
-            {},
-            kept,
-            started,
-            source=source,
-        ),
-        decided,
+    record |= {
+        'task': TASK,
+        'student': given.student,
+        'teacher': f'{teacher.folder} (weights {teacher.digest})',
+    }
+    labelled = Labelled(
+        examples['train'],
+        examples['heldout'],
+        digest.hexdigest(),
+        fit.Goal(next(GOALS[row] for row in GOALS if row in rows)),
+        {},
+        kept,
+        started,
+        source=source,
+        record=record,
     )
+    return finetune.Prepared(labelled, given)
 
 
-def run(own: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
-    """The command with --task=embed; args as in `prepare`."""
-    parts = read(given, own['examples'])  # before TensorFlow is imported
-    teacher = Embedder(own['teacher'])
-    prepared = prepare(teacher, parts, given, own)
-    best = finetune.train_once(prepared, own)
+def run(given: 'Choices', chosen: Mapping[str, Any]) -> dict[str, Any]:
+    """The command with --task=embed.
+
+    Args:
+        given: what was chosen.
+        chosen: by name the choices that were made.
+    """
+    own = LOOKUP_DEFAULTS if given.student == LOOKUP else {}
+    given = given.decided(
+        seq_len=given.seq_len or finetune.Choices.seq_len,
+        **{name: own[name] for name in own if name not in chosen},
+    )
+    parts = read(given, given.examples)  # before TensorFlow is imported
+    prepared = prepare(Embedder(given.teacher), parts, given)
+    best = finetune.train_once(prepared, chosen)
     values = {
         name.removeprefix('heldout/'): round(value, 6)
         for name, value in best.items()
         if name.startswith('heldout/')
     }
     return finetune.finish(
-        pathlib.Path(given['workdir']),
+        pathlib.Path(given.workdir),
         {'task': TASK, **values, 'step': best['step'],
          'seconds': best.get('seconds')},
     )  # fmt: skip

@@ -21,51 +21,44 @@ train-v1.1.json and dev-v1.1.json.
 The last line of the output is one JSON object, also in WORKDIR/metrics.json.
 """
 
+import dataclasses
 import math
 import pathlib
 import shutil
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from absl import flags
-
-from infoword_tf import commands, files, train
+from infoword_tf import commands, files
+from infoword_tf.choices import again, flag
 from infoword_tf.config import Config
 from infoword_tf.pictures.palette import INK, LINE, QUIET
 from tasks import finetune, glue, glue_layout, squad, tables
 
-# Imported, they stand beside the trainer's, which have the same names.
-FLAGS = flags.FLAGS if __name__ == '__main__' else flags.FlagValues()
-
 SQUAD = 'squad'
-TASK = flags.DEFINE_enum(
-    'task', None, [*glue_layout.TASKS, SQUAD], 'One of GLUE, or squad.',
-    flag_values=FLAGS)
-DATA_DIR = flags.DEFINE_string(
-    'data_dir', None, 'The folder that holds CoLA/, RTE/ and so on, or '
-    'tfds:glue; of squad the folder of its files.', flag_values=FLAGS)
-DEV_EXAMPLES = flags.DEFINE_integer(
-    'dev_examples', None, 'Measure on so many of the dev examples alone.',
-    lower_bound=1, flag_values=FLAGS)
-INITS = flags.DEFINE_list(
-    'inits', [], 'NAME=WORKDIR: lines of the left plot.', flag_values=FLAGS)
-FRACTIONS = flags.DEFINE_list(
-    'fractions', ['0.1', '0.3', '1'], 'Shares of the training examples.',
-    flag_values=FLAGS)
-LAMBDAS = flags.DEFINE_list(
-    'lambdas', [], 'LAMBDA=WORKDIR: points of the right plot.',
-    flag_values=FLAGS)
-finetune.define(FLAGS)
-
-SEEDS = 3
 COLOURS = ('#3f6491', '#b8641a', '#4b8a55', '#a98bc4', '#8d99a6')
 MARKERS = 'osD^v'
 
 
-def set_defaults() -> None:
-    """Those of fine-tuning, and more seeds."""
-    finetune.set_defaults()
-    FLAGS.set_default('seeds', SEEDS)
+@dataclasses.dataclass(frozen=True)
+class Choices(finetune.Choices):
+    """All that the command may choose; of --seq_len None is the task's own."""
+
+    task: str | None = flag(
+        None, 'One of GLUE, or squad.', choices=(*glue_layout.TASKS, SQUAD))
+    data_dir: str | None = flag(
+        None, 'The folder that holds CoLA/, RTE/ and so on, or tfds:glue; of '
+        'squad the folder of its files.')
+    dev_examples: int | None = flag(
+        None, 'Measure on so many of the dev examples alone.', at_least=1)
+    inits: tuple[str, ...] = flag(
+        (), 'NAME=WORKDIR: lines of the left plot.')
+    fractions: tuple[str, ...] = flag(
+        ('0.1', '0.3', '1'), 'Shares of the training examples.')
+    lambdas: tuple[str, ...] = flag(
+        (), 'LAMBDA=WORKDIR: points of the right plot.')
+    seeds: int = again(finetune.Choices, 'seeds', 3)
+    seq_len: int | None = again(
+        finetune.Choices, 'seq_len', None, shown=finetune.Choices.seq_len)
 
 
 class Asked(NamedTuple):
@@ -77,7 +70,7 @@ class Asked(NamedTuple):
         total: how many there are to train on.
         some: (examples, count, seed) -> so many of them, as `tables.some`.
         prepare: (parts, given) -> `finetune.Prepared`.
-        decided: by flag of the trainer, what is so unless it was said.
+        seq_len: T, unless it was said.
     """
 
     task: Any
@@ -85,7 +78,7 @@ class Asked(NamedTuple):
     total: int
     some: Callable[..., Any]
     prepare: Callable[..., finetune.Prepared]
-    decided: dict[str, Any]
+    seq_len: int
 
 
 def asked(name: str, data_dir: str) -> Asked:
@@ -103,12 +96,12 @@ def asked(name: str, data_dir: str) -> Asked:
             for part, file in (('train', 'train'), ('heldout', 'dev'))
         }
         return Asked(
-            squad.Squad(),
+            squad.TASK,
             parts,
             len(parts['train'].ids),
             lambda questions, count, seed=0: questions.some(count, seed),
             lambda parts, given: squad.prepare(parts, given, False),
-            {'seq_len': squad.SEQ_LEN},
+            squad.SEQ_LEN,
         )
     task = glue.task_of(name)
     parts = {
@@ -121,7 +114,7 @@ def asked(name: str, data_dir: str) -> Asked:
         len(parts['train'].first),
         tables.some,
         lambda parts, given: finetune.prepare(task, parts, given),
-        {},
+        finetune.Choices.seq_len,
     )
 
 
@@ -195,33 +188,25 @@ class Study:
     Attributes:
         task, parts: as of `Asked`, of the examples that flags leave.
         total: of them, to train on.
-        own: flags of `finetune.define`, by name.
-        decided, given: by flag of the trainer, what is decided, and all.
+        given: what was chosen; `chosen` by name what was said.
         workdir: where the runs lie.
     """
 
     def __init__(
-        self,
-        asked: Asked,
-        own: Mapping[str, Any],
-        given: Mapping[str, Any],
-        dev_examples: int | None = None,
+        self, asked: Asked, given: Choices, chosen: Mapping[str, Any]
     ):
-        """Args: as the attributes; dev_examples: how many of them count."""
-        self.task, self.own = asked.task, own
+        """Args: as the attributes."""
+        self.task, self.chosen = asked.task, chosen
         self.some, self.prepare = asked.some, asked.prepare
         self.parts = {
-            'train': asked.some(asked.parts['train'], own['examples']),
-            'heldout': asked.some(asked.parts['heldout'], dev_examples),
+            'train': asked.some(asked.parts['train'], given.examples),
+            'heldout': asked.some(asked.parts['heldout'], given.dev_examples),
         }
-        self.total = min(asked.total, own['examples'] or asked.total)
-        self.decided = {
-            flag: value
-            for flag, value in asked.decided.items()
-            if not flags.FLAGS[flag].present
-        }
-        self.given = {**given, **self.decided}
-        self.workdir = pathlib.Path(given['workdir'])
+        self.total = min(asked.total, given.examples or asked.total)
+        self.given = given.decided(
+            seq_len=given.seq_len or asked.seq_len, examples=None
+        )
+        self.workdir = pathlib.Path(given.workdir)
         self.names: dict[str, str] = {}  # by workdir to start from
         self.shared: dict[str, Any] = {}  # what runs on the same examples share
 
@@ -232,11 +217,10 @@ class Study:
             UsageError: fewer than an update takes.
         """
         count = round(fraction * self.total)
-        if count < self.given['batch_size']:
+        if count < self.given.batch_size:
             raise commands.UsageError(
                 f'--fractions: {fraction:g} of {self.total:,} examples are '
-                f'{count:,}, fewer than --batch_size='
-                f'{self.given["batch_size"]}'
+                f'{count:,}, fewer than --batch_size={self.given.batch_size}'
             )
         return count
 
@@ -251,8 +235,8 @@ class Study:
         name = self.names.setdefault(init, name)
         count = self.examples(fraction)
         values: dict[str, list[float]] = {}
-        begin = self.given['seed']
-        for seed in range(begin, begin + self.own['seeds']):
+        begin = self.given.seed
+        for seed in range(begin, begin + self.given.seeds):
             folder = f'{name}-fraction={fraction:g}-seed={seed}'
             best = self.once(init, count, seed, self.workdir / folder)
             result = finetune.result(self.task, best)
@@ -264,7 +248,7 @@ class Study:
         mean, deviation = found.spread(metric)
         print(
             f'{name}, {count:,} examples: {metric} {mean:.4f} +- '
-            f'{deviation:.4f} over {self.own["seeds"]} seeds',
+            f'{deviation:.4f} over {self.given.seeds} seeds',
             flush=True,
         )
         return found
@@ -281,17 +265,11 @@ class Study:
             folder: of the run.
         """
         drawn = self.some(self.parts['train'], count, seed)
-        prepared = self.prepare(
-            {**self.parts, 'train': drawn}, {**self.given, 'init': init}
-        )
-        decided = {
-            **self.decided, 'init': init, 'seed': seed, 'workdir': str(folder)
-        }  # fmt: skip
+        given = self.given.decided(init=init, seed=seed, workdir=str(folder))
+        prepared = self.prepare({**self.parts, 'train': drawn}, given)
         labelled = prepared.labelled
-        pace = finetune.pace(
-            labelled.train.size, self.given, self.own['epochs']
-        )
-        best = finetune.done(folder, prepared, pace['steps'])
+        steps = finetune.paced(given, labelled.train.size).steps
+        best = finetune.done(folder, prepared, steps, self.chosen)
         if best is not None:
             began = Config.read(folder).run['init']
             if began != init:
@@ -308,7 +286,7 @@ class Study:
 
         print(f'{folder}:', flush=True)
         best = finetune.train_once(
-            finetune.Prepared(labelled, prepared.decided), self.own, **decided
+            dataclasses.replace(prepared, labelled=labelled), self.chosen
         )
         # It has ended, and many of them fill a disk.
         shutil.rmtree(folder / checkpoint.FOLDER)
@@ -403,31 +381,28 @@ def _line(
     )
 
 
-def run() -> dict[str, Any]:
+@commands.takes(Choices)
+def run(given: Choices, chosen: Mapping[str, Any]) -> dict[str, Any]:
     """The whole command."""
-    own = FLAGS.flag_values_dict()
     commands.require(
-        own,
+        vars(given),
         task='one of GLUE, rte say, or squad',
         data_dir='the folder of its data',
         inits='workdirs to compare, infoword=W1,bert_nce=W2 say',
+        workdir='a folder for all runs',
     )
-    given = train.values()
-    commands.require(given, workdir='a folder for all runs')
-    if given['init'] or own['sweep']:
+    if given.init or given.sweep:
         raise commands.UsageError(
             '--init and --sweep are of one workdir: name those to compare '
             'with --inits'
         )
-    inits = named('inits', INITS.value)
-    by_lambda = named('lambdas', LAMBDAS.value)
-    fractions = sorted(set(numbers('fractions', FRACTIONS.value, 1.0)))
+    inits = named('inits', given.inits)
+    by_lambda = named('lambdas', given.lambdas)
+    fractions = sorted(set(numbers('fractions', given.fractions, 1.0)))
     lambdas = numbers('lambdas', list(by_lambda), 1e6)
-    out = commands.result_folder(given['workdir'])
+    out = commands.result_folder(given.workdir)
     finetune.check_inits(*inits.values(), *by_lambda.values())
-    study = Study(
-        asked(TASK.value, DATA_DIR.value), own, given, DEV_EXAMPLES.value
-    )
+    study = Study(asked(given.task, given.data_dir), given, chosen)
     task = study.task
     for fraction in fractions:  # complains before the first run
         study.examples(fraction)
@@ -440,7 +415,7 @@ def run() -> dict[str, Any]:
         for value, init in zip(lambdas, by_lambda.values(), strict=True)
     }
     with files.written(out / 'figure1.png') as partial:
-        picture(task, own['seeds'], found, right).savefig(
+        picture(task, given.seeds, found, right).savefig(
             partial, format='png'
         )
     print(f'{out / "figure1.png"} shows it', flush=True)
@@ -449,7 +424,7 @@ def run() -> dict[str, Any]:
         {
             'task': task.name,
             'metric': task.metrics[0],
-            'seeds': own['seeds'],
+            'seeds': given.seeds,
             'fractions': {
                 name: {f'{k:g}': cell.summary for k, cell in cells.items()}
                 for name, cells in found.items()
@@ -460,5 +435,4 @@ def run() -> dict[str, Any]:
 
 
 if __name__ == '__main__':
-    set_defaults()
     commands.start(run, stopped='the same command goes on from where it was')

@@ -2,8 +2,8 @@
 
 Fine-tuning is a run of `infoword_tf.train` whose row reads examples: `label`,
 `score` or `span`, alone or in a sum (`--objectives=label:1,mlm:0.1` keeps
-pretraining). All flags of that command count here too; those of DEFAULTS begin
-elsewhere. The weights that stay are those of the best held-out score.
+pretraining). All choices of that command count here too. The weights that stay
+are those of the best held-out score.
 """
 
 import dataclasses
@@ -14,31 +14,28 @@ import math
 import pathlib
 import shutil
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-from absl import flags
 
-from infoword_tf import commands, files, train
+from infoword_tf import commands, files
+from infoword_tf.choices import RunChoices, again, flag
 from infoword_tf.config import Config, TaskConfig
 from infoword_tf.data import corpora
 from infoword_tf.objectives import TABLE, built, parse
-from infoword_tf.resolve import resolve
+from infoword_tf.objectives.lm import EXAMPLES
+from infoword_tf.resolve import Resolved, resolve, resolve_rows
+from infoword_tf.training.begin import begin
 from infoword_tf.training.record import FREE
 from tasks import tables
 from tasks.measures import MEASURES
 from tasks.tables import Rows
 
-# Flags of the trainer that begin elsewhere (Devlin et al. 2019, App. A.3, but
-# for the optimizer, whose averages are corrected for their start: Mosbach et
-# al. 2021, §5, on small data).
-DEFAULTS = {
-    'corpus': None,
-    'optimizer': 'adamw',
-    'learning_rate': 3e-5,
-    'objectives': None,
-}
-EPOCHS = 3.0
+if TYPE_CHECKING:
+    from infoword_tf.data.examples import Examples
+    from infoword_tf.inference.loaded import Loaded
+    from infoword_tf.training.run import Labelled
+
 # By flag, what is tried.
 GRIDS: dict[str, dict[str, tuple[float, ...]]] = {
     # Kong et al. 2019, App. B; 10 epochs, 4 of CoLA, are its --epochs.
@@ -63,34 +60,29 @@ GRIDS: dict[str, dict[str, tuple[float, ...]]] = {
 }
 
 
-def define(
-    values: flags.FlagValues, grids: Sequence[str] = ('infoword', 'bert')
-) -> None:
-    """Defines the flags that such commands have besides the trainer's.
+@dataclasses.dataclass(frozen=True)
+class Choices(RunChoices):
+    """What such commands may choose besides.
 
-    Args:
-        values: where they are defined.
-        grids: of GRIDS, those whose flags they are.
+    Some begin elsewhere (Devlin et al. 2019, App. A.3, but for the optimizer,
+    whose averages are corrected for their start: Mosbach et al. 2021, §5, on
+    small data).
     """
-    flags.DEFINE_float(
-        'epochs', EPOCHS, 'How often each example is trained on; --steps '
-        'instead says it in updates.', lower_bound=0.0, flag_values=values)
-    flags.DEFINE_integer(
-        'examples', None, 'Train on so many alone, drawn from all; of two '
-        'numbers the smaller are among the larger.', lower_bound=1,
-        flag_values=values)
-    flags.DEFINE_enum(
-        'sweep', None, list(grids), 'Train with every cell of a published '
-        'grid, and keep the best of all.', flag_values=values)
-    flags.DEFINE_integer(
-        'seeds', 1, 'Runs of each cell, from --seed on.', lower_bound=1,
-        flag_values=values)
 
-
-def set_defaults() -> None:
-    """Makes DEFAULTS those of the trainer's flags."""
-    for name, value in DEFAULTS.items():
-        flags.FLAGS.set_default(name, value)
+    corpus: str | None = again(RunChoices, 'corpus', None)
+    optimizer: str = again(RunChoices, 'optimizer', 'adamw')
+    learning_rate: float = again(RunChoices, 'learning_rate', 3e-5)
+    objectives: str | None = again(RunChoices, 'objectives', None)
+    epochs: float = flag(
+        3.0, 'How often each example is trained on; --steps instead says it in '
+        'updates.', at_least=0.0)
+    examples: int | None = flag(
+        None, 'Train on so many alone, drawn from all; of two numbers the '
+        'smaller are among the larger.', at_least=1)
+    sweep: str | None = flag(
+        None, 'Train with every cell of a published grid, and keep the best of '
+        'all.', choices=('infoword', 'bert'))
+    seeds: int = flag(1, 'Runs of each cell, from --seed on.', at_least=1)
 
 
 class Task(NamedTuple):
@@ -172,38 +164,38 @@ def measure_of(task: Task) -> Callable[..., dict[str, float]]:
     return measure
 
 
-def beside(objectives: str, given: Mapping[str, Any]) -> dict[str, Any]:
+def beside(objectives: str, given: RunChoices) -> dict[str, Any]:
     """By flag, that rows read the examples which may (`gpt`).
 
     Where no corpus is named, and nobody says otherwise.
 
     Args:
         objectives: the sum.
-        given: by flag of the trainer, its value.
+        given: what was chosen.
     """
     found = {}
     for row in built(parse(objectives)):
-        reads = TABLE[row].views.get('examples')
-        if reads and reads.when and not given['corpus']:
-            name, value = reads.when
-            found[f'{row}.{name}'] = given[f'{row}.{name}'] or value
+        if 'reads' in TABLE[row].settings and not given.corpus:
+            flag = f'{row}.reads'
+            found[flag] = given.settings.get(flag) or EXAMPLES
     return found
 
 
-def own_text(parts: Mapping[str, Rows]) -> dict[str, str]:
+def own_text(
+    parts: Mapping[str, tuple[Sequence[str], Sequence[str] | None]],
+) -> dict[str, str]:
     """--corpus and --heldout of the examples' own texts.
 
     For rows that read text without labels, where no corpus is named.
 
     Args:
-        parts: 'train' and 'heldout'.
+        parts: 'train' and 'heldout': first texts, and second ones or None.
     """
     found = {}
     digest = hashlib.blake2b(digest_size=10)
     written = {}
-    for part, rows in parts.items():
-        both = zip(rows.first, rows.second or [''] * len(rows.first),
-                   strict=True)  # fmt: skip
+    for part, (first, second) in parts.items():
+        both = zip(first, second or [''] * len(first), strict=True)
         written[part] = ''.join(
             '\n'.join(' '.join(x.split()) for x in pair if x.strip()) + '\n\n'
             for pair in both
@@ -220,20 +212,41 @@ def own_text(parts: Mapping[str, Rows]) -> dict[str, str]:
     return {'corpus': f'text:{found["train"]}', 'heldout': found['heldout']}
 
 
+class Part(NamedTuple):
+    """Some examples, as a model reads them.
+
+    Attributes:
+        examples: of the part.
+        said: what people say of them, as a fingerprint takes it.
+        where, size: the file, for people, and how many it has.
+        texts: all of them, for rows that read text alone: first ones, and
+            second ones or None.
+        measure: what predictions for all of them come to, by metric.
+    """
+
+    examples: 'Examples'
+    said: Sequence[np.ndarray]
+    where: str
+    size: int
+    texts: tuple[Sequence[str], Sequence[str] | None]
+    measure: Callable[..., dict[str, float]]
+
+
 @dataclasses.dataclass(frozen=True)
 class Prepared:
     """What a run of a task needs, made once for all runs of a sweep.
 
     Attributes:
-        labelled: as `training.run.Labelled`.
-        decided: by flag of the trainer, what the task decides.
-        decide: from the command's own flags, which a sweep may vary, to more
-            of the same.
+        labelled: the examples, and what is made of them.
+        given: what was chosen, with what the task decides.
+        resolved: what that leads to; None: it is not known yet.
+        decide: more of the same, from what a sweep varies.
     """
 
-    labelled: Any
-    decided: dict[str, Any]
-    decide: Callable[[Mapping[str, Any]], dict[str, Any]] = lambda own: {}
+    labelled: 'Labelled'
+    given: Choices
+    resolved: Resolved | None = None
+    decide: Callable[[Choices], Choices] = lambda given: given
 
 
 def check_inits(*inits: str | None) -> None:
@@ -249,123 +262,189 @@ def check_inits(*inits: str | None) -> None:
         Config.read(init)
 
 
-def prepare(
+def lay_out(
+    loaded: 'Loaded',
+    texts: Sequence[Any],
+    length: int,
+    where: str,
+    *said: Any,
+    what: str = 'rows',
+) -> 'Examples':
+    """`data.examples.lay_out`, which says how many texts are cut.
+
+    Args:
+        loaded, texts, length, *said: as there.
+        where, what: they are, for people.
+    """
+    from infoword_tf.data import examples
+
+    found, cut = examples.lay_out(loaded.frame, texts, length, *said)
+    if cut:
+        print(
+            f'{where}: {cut:,} of {len(texts[0][0]):,} {what} are cut '
+            f'at --seq_len={length} tokens',
+            flush=True,
+        )
+    return found
+
+
+def prepare_task(
     task: Task,
-    parts: Mapping[str, Rows],
-    given: Mapping[str, Any],
-    count: int | None = None,
-    started: Any = None,
-    extra: Rows | None = None,
+    given: Choices,
+    read: Callable[['Loaded', Mapping[str, Any]], Mapping[str, Part]],
+    started: 'Loaded | None' = None,
+    pairs: bool = True,
+    **kept: Any,
 ) -> Prepared:
     """Lays examples out as the model of --init reads them.
 
     Args:
         task: what is asked.
-        parts: 'train' and 'heldout'.
-        given: by flag of the trainer, its value.
-        count: of examples to train on; None: all.
+        given: what was chosen, as `asked` of the task gives it.
+        read: (model, settings of its row) -> 'train' and 'heldout'.
         started: what --init holds, where it is in memory.
-        extra: texts without labels, to train on besides.
+        pairs: whether an example has two texts.
+        **kept: fields of the config that serving wants.
 
     Raises:
-        UsageError: --init is missing, or flags that do not go together.
-        ValueError: the rows or --init cannot be read.
+        UsageError: choices that do not go together.
+        ValueError: the examples or --init cannot be read.
     """
-    commands.require(given, init='a workdir to start from')
-    parts = {part: parts[part] for part in ('train', 'heldout')}
-    parts['train'] = tables.some(parts['train'], count)
-    row = task.row
-    objectives = given['objectives'] or row
+    row, rows = task.row, resolve_rows(given)
+
+    import infoword_tf
+    from infoword_tf.training import fit
+    from infoword_tf.training.run import Labelled, Shared
+
+    loaded = started or infoword_tf.load(given.init)
+    resolved = resolve(given, loaded.config)
+    loaded = loaded.with_layout(resolved.vector.layout)
+    parts = read(loaded, rows[row].settings)
+    digest = hashlib.blake2b(digest_size=16)
+    for part in parts.values():
+        examples = part.examples
+        for array in (examples.ids, examples.begins, *part.said):
+            digest.update(np.ascontiguousarray(array).tobytes())
+    if resolved.plan.reads_text and not given.corpus:
+        texts = {name: part.texts for name, part in parts.items()}
+        given = given.decided(**own_text(texts))
+    learned = TaskConfig(
+        task.name,
+        row,
+        pairs,
+        task.metrics,
+        {name: part.where for name, part in parts.items()},
+        {name: part.size for name, part in parts.items()},
+    )
+    labelled = Labelled(
+        parts['train'].examples,
+        parts['heldout'].examples,
+        digest.hexdigest(),
+        fit.Goal(f'heldout/{row}/{task.metrics[0]}'),
+        {row: parts['heldout'].measure},
+        # What it is served with is what it was trained on.
+        {'max_length': given.seq_len, 'task': learned, **kept},
+        loaded,
+        Shared(),
+        record={'task': task.name},
+    )
+    return Prepared(labelled, given, resolved)
+
+
+def asked(task: Task, given: Choices, **settings: Any) -> Choices:
+    """What was chosen, with the sum that trains a task.
+
+    Args:
+        task: what is asked.
+        given: what was chosen.
+        **settings: of its row, that the task decides.
+
+    Raises:
+        UsageError: --init is missing, or --objectives are of another task.
+    """
+    commands.require(vars(given), init='a workdir to start from')
+    row, objectives = task.row, given.objectives or task.row
     if row not in built(parse(objectives)):
         raise commands.UsageError(
             f'--objectives={objectives}: the task {task.name} trains {row}; '
             f'write {row}:1 into the sum'
         )
-    texts = given[f'{row}.texts'] or 'joined'
+    found = {f'{row}.{name}': value for name, value in settings.items()}
+    return given.decided(
+        found | beside(objectives, given), objectives=objectives
+    )
+
+
+def prepare(
+    task: Task,
+    parts: Mapping[str, Rows],
+    given: Choices,
+    started: 'Loaded | None' = None,
+    extra: Rows | None = None,
+) -> Prepared:
+    """What runs on the rows of tables need.
+
+    Args:
+        task: what is asked.
+        parts: 'train' and 'heldout'.
+        given: what was chosen.
+        started: what --init holds, where it is in memory.
+        extra: texts without labels, to train on besides.
+
+    Raises:
+        UsageError: --init is missing, or choices that do not go together.
+        ValueError: the rows or --init cannot be read.
+    """
+    given, row = asked(task, given), task.row
+    parts = {part: parts[part] for part in ('train', 'heldout')}
+    parts['train'] = tables.some(parts['train'], given.examples)
+    texts = given.settings.get(f'{row}.texts') or 'joined'
     if parts['train'].choices is not None:
         texts = 'choices'
     targets = {part: task.targets(rows) for part, rows in parts.items()}
+    kept: dict[str, Any] = {}
     if task.labels:
         check_classes(task, parts, targets)
+        given = given.decided(
+            {'label.classes': len(task.labels), 'label.texts': texts}
+        )
+        kept['labels'] = task.shown
     if extra is not None:
         nobody = np.full(len(extra.first), -1 if task.labels else np.nan)
         targets['train'] = np.concatenate(
             [targets['train'], nobody.astype(targets['train'].dtype)]
         )
         parts['train'] = tables.joined(parts['train'], extra)
-    alone = texts_of(parts['train'], texts)
+    ways = {part: texts_of(rows, texts) for part, rows in parts.items()}
 
-    import infoword_tf
-    from infoword_tf.data.examples import lay_out
-    from infoword_tf.training import fit
-    from infoword_tf.training.run import Labelled, Shared
-    from infoword_tf.views.examples import is_known
+    def read(
+        loaded: 'Loaded', settings: Mapping[str, Any]
+    ) -> dict[str, Part]:
+        del settings
+        from infoword_tf.views.examples import is_known
 
-    loaded = started or infoword_tf.load(given['init'])
-    # What it is served with is what it was trained on.
-    kept: dict[str, Any] = {
-        'max_length': given['seq_len'],
-        'task': TaskConfig(
-            task.name,
-            row,
-            any(second is not None for _, second in alone),
-            task.metrics,
-            {part: rows.where for part, rows in parts.items()},
-            {part: len(rows.first) for part, rows in parts.items()},
-        ),
-    }
-    decided: dict[str, Any] = {'objectives': objectives, 'task': task.name}
-    if task.labels:
-        kept['labels'] = task.shown
-        decided['label.classes'] = len(task.labels)
-        decided['label.texts'] = texts
         # Scores of other classes are no start.
         other = tuple(loaded.config.labels) != task.shown
-        if other and 'label' in loaded.model.objectives:
+        if task.labels and other and 'label' in loaded.model.objectives:
             loaded.model.drop('label')
-    decided |= beside(objectives, given)
-    resolved = resolve(
-        train.choices({**given, **decided}), loaded.config
-    )
-    loaded = loaded.with_layout(resolved.vector.layout)
-    examples = {}
-    digest = hashlib.blake2b(digest_size=16)
-    for part, rows in parts.items():
-        known = targets[part][is_known(targets[part])]
-        counts = (
-            {row: np.bincount(known, minlength=len(task.labels))}
-            if task.labels
-            else {row: np.zeros(0, np.int64)}
-        )
-        both = alone if part == 'train' else texts_of(rows, texts)
-        examples[part], cut = lay_out(
-            loaded, both, given['seq_len'], {row: targets[part]}, counts
-        )
-        if cut:
-            print(
-                f'{rows.where}: {cut:,} of {len(rows.first):,} rows are cut '
-                f'at --seq_len={given["seq_len"]} tokens',
-                flush=True,
-            )
-        for array in (examples[part].ids, examples[part].begins,
-                      targets[part]):  # fmt: skip
-            digest.update(np.ascontiguousarray(array).tobytes())
-    if resolved.plan.reads_text and not given['corpus']:
-        decided |= own_text(parts)
-    goal = fit.Goal(f'heldout/{row}/{task.metrics[0]}')
-    return Prepared(
-        Labelled(
-            examples['train'],
-            examples['heldout'],
-            digest.hexdigest(),
-            goal,
-            {row: measure_of(task)},
-            kept,
-            loaded,
-            Shared(),
-        ),
-        decided,
-    )
+        found = {}
+        for part, rows in parts.items():
+            known = targets[part][is_known(targets[part])]
+            counts = np.zeros(0, np.int64)
+            if task.labels:
+                counts = np.bincount(known, minlength=len(task.labels))
+            examples = lay_out(
+                loaded, ways[part], given.seq_len, rows.where,
+                {row: targets[part]}, {row: counts},
+            )  # fmt: skip
+            found[part] = Part(
+                examples, [targets[part]], rows.where, len(rows.first),
+                (rows.first, rows.second), measure_of(task),
+            )  # fmt: skip
+        return found
+
+    pairs = ways['train'][0][1] is not None
+    return prepare_task(task, given, read, started, pairs, **kept)
 
 
 def check_classes(
@@ -394,53 +473,50 @@ def check_classes(
         )
 
 
-def pace(
-    examples: int, given: Mapping[str, Any], epochs: float
-) -> dict[str, Any]:
-    """--steps and --eval_every: an epoch between two held-out scores.
+def paced(given: Choices, examples: int) -> Choices:
+    """With its steps: an epoch between two held-out scores.
 
     Args:
+        given: what was chosen.
         examples: n of an epoch.
-        given: by flag of the trainer, its value.
-        epochs: how many.
     """
-    updates = max(1, examples // given['batch_size'])
-    steps = max(1, round(epochs * updates))
-    if flags.FLAGS['steps'].present:
-        steps = given['steps']
-    return {
-        'steps': steps,
-        'eval_every': given['eval_every'] or min(updates, steps),
-        'log_every': given['log_every'] or min(100, max(1, steps // 50)),
-    }
+    updates = max(1, examples // given.batch_size)
+    steps = given.steps or max(1, round(given.epochs * updates))
+    return given.decided(
+        steps=steps,
+        eval_every=given.eval_every or min(updates, steps),
+        log_every=given.log_every or min(100, max(1, steps // 50)),
+    )
 
 
 def train_once(
-    prepared: Prepared,
-    own: Mapping[str, Any],
-    **decided: Any,
+    prepared: Prepared, chosen: Mapping[str, Any], **changes: Any
 ) -> dict[str, Any]:
     """One run.
 
     Args:
         prepared: what it needs.
-        own: flags of `define`, by name.
-        **decided: by flag of the trainer, what else is decided.
+        chosen: by name the choices that were made, for people.
+        **changes: other choices.
 
     Returns:
         The best record of metrics.jsonl.
     """
-    decided = {**prepared.decided, **prepared.decide(own), **decided}
-    given = {**train.values(), **decided}
-    labelled = prepared.labelled
-    found = pace(labelled.train.size, given, own['epochs'])
-    return train.train(labelled, {**found, **decided})
+    given, labelled = prepared.given, prepared.labelled
+    if changes:
+        given = prepared.decide(given.decided(**changes))
+    return begin(
+        paced(given, labelled.train.size),
+        chosen,
+        labelled,
+        None if changes else prepared.resolved,
+    )
 
 
 def train_all(
     task: Task,
     prepared: Prepared,
-    own: Mapping[str, Any],
+    chosen: Mapping[str, Any],
     tested: Callable[[pathlib.Path], dict[str, Any]] = lambda folder: {},
 ) -> tuple[pathlib.Path, dict[str, Any]]:
     """One run, or all of --sweep and --seeds.
@@ -448,7 +524,7 @@ def train_all(
     Args:
         task: what is asked.
         prepared: what its runs need.
-        own: flags of `define`, by name.
+        chosen: by name the choices that were made, for people.
         tested: what else is said of the weights of a run, by 'test_' and
             metric.
 
@@ -460,17 +536,16 @@ def train_all(
     """
     from infoword_tf.training import checkpoint
 
-    given = train.values()
-    grid = GRIDS[own['sweep']] if own['sweep'] else {}
-    seeds = range(given['seed'], given['seed'] + own['seeds'])
-    workdir = pathlib.Path(given['workdir'])
-    if 'epochs' in grid and flags.FLAGS['steps'].present:
+    given = prepared.given
+    grid = GRIDS[given.sweep] if given.sweep else {}
+    seeds = range(given.seed, given.seed + given.seeds)
+    workdir = pathlib.Path(given.workdir)
+    if 'epochs' in grid and given.steps is not None:
         raise commands.UsageError(
-            f'--sweep={own["sweep"]} tries numbers of epochs; leave out '
-            '--steps'
+            f'--sweep={given.sweep} tries numbers of epochs; leave out --steps'
         )
     if not grid and len(seeds) == 1:
-        best = train_once(prepared, own)
+        best = train_once(prepared, chosen)
         return workdir, {**result(task, best), **tested(workdir)}
     runs: dict[str, list[tuple[pathlib.Path, dict]]] = {}
     cells = [
@@ -481,19 +556,13 @@ def train_all(
         name = '-'.join(f'{key}={value:g}' for key, value in cell.items())
         for seed in seeds:
             folder = workdir / '-'.join(filter(None, (name, f'seed={seed}')))
-            # As a program a command has the trainer's flags too.
-            decided = {k: v for k, v in cell.items() if k in given}
-            here = {**own, **cell}
-            steps = pace(
-                prepared.labelled.train.size,
-                {**given, **decided},
-                here['epochs'],
-            )['steps']
-            best = done(folder, prepared, steps)
+            here = {**cell, 'seed': seed, 'workdir': str(folder)}
+            size = prepared.labelled.train.size
+            steps = paced(given.decided(**here), size).steps
+            best = done(folder, prepared, steps, chosen)
             if best is None:
                 print(f'{folder}:', flush=True)
-                decided |= {'seed': seed, 'workdir': str(folder)}
-                best = train_once(prepared, here, **decided)
+                best = train_once(prepared, chosen, **here)
                 # It has ended, and a grid of them fills a disk.
                 shutil.rmtree(folder / checkpoint.FOLDER)
             if more := tested(folder):
@@ -526,7 +595,10 @@ def train_all(
 
 
 def done(
-    folder: pathlib.Path, prepared: Prepared, steps: int
+    folder: pathlib.Path,
+    prepared: Prepared,
+    steps: int,
+    chosen: Mapping[str, Any],
 ) -> dict[str, Any] | None:
     """The best record of a run of a sweep that has ended, or None.
 
@@ -534,6 +606,7 @@ def done(
         folder: of the run.
         prepared: what it would be trained on now.
         steps: and for how many updates.
+        chosen: by name the choices that were made.
 
     Raises:
         UsageError: it was another run.
@@ -550,7 +623,7 @@ def done(
     # Elsewhere, or of no account.
     said = (
         *FREE, 'steps', 'seed', 'seeds', 'epochs', 'test', 'notest', 'predict',
-        'columns',
+        'columns', 'inits', 'fractions', 'lambdas',
     )  # fmt: skip
     now, then = (
         {
@@ -558,7 +631,9 @@ def done(
             for line in text.splitlines()
             if line.lstrip('-').partition('=')[0] not in said
         }
-        for text in (train.flagfile(), (folder / 'flags.txt').read_text())
+        for text in (
+            commands.flagfile(chosen), (folder / 'flags.txt').read_text()
+        )
     )
     differ += [f'{line} is new' for line in sorted(now - then)]
     differ += [f'{line} is gone' for line in sorted(then - now)]
@@ -570,7 +645,7 @@ def done(
     return json.loads(path.read_text())
 
 
-def answers(loaded: Any, task: Task, rows: Rows) -> np.ndarray:
+def answers(loaded: 'Loaded', task: Task, rows: Rows) -> np.ndarray:
     """What a workdir in memory says of some rows.
 
     Returns:

@@ -16,40 +16,30 @@ WORKDIR each, and the same command goes on with those that are not done.
 The last line of the output is one JSON object, also in WORKDIR/metrics.json.
 """
 
+import dataclasses
 import pathlib
 from collections.abc import Mapping
 from typing import Any
 
-from absl import flags
-
-from infoword_tf import commands, train
+from infoword_tf import commands
+from infoword_tf.choices import flag
 from tasks import finetune, glue_layout, measures
 
-# Imported, they stand beside the trainer's, which have the same names.
-FLAGS = flags.FLAGS if __name__ == '__main__' else flags.FlagValues()
+
+@dataclasses.dataclass(frozen=True)
+class Tables:
+    """Which examples are read."""
+
+    task: str | None = flag(
+        None, 'Which of the nine.', choices=tuple(glue_layout.TASKS))
+    data_dir: str | None = flag(
+        None, 'The folder that holds CoLA/, RTE/ and so on, or tfds:glue.')
+    test: bool = flag(True, 'Answer the test file too, where it is there.')
 
 
-def define(values: flags.FlagValues, *more: str) -> None:
-    """Defines the flags that say which examples are read.
-
-    Args:
-        values: where they are defined.
-        *more: tasks that are none of GLUE.
-    """
-    others = f', or {", ".join(more)}' if more else ''
-    flags.DEFINE_enum(
-        'task', None, [*glue_layout.TASKS, *more],
-        f'Which of the nine{others}.', flag_values=values)
-    flags.DEFINE_string(
-        'data_dir', None, 'The folder that holds CoLA/, RTE/ and so on, or '
-        'tfds:glue.', flag_values=values)
-    flags.DEFINE_bool(
-        'test', True, 'Answer the test file too, where it is there.',
-        flag_values=values)
-
-
-define(FLAGS)
-finetune.define(FLAGS)
+@dataclasses.dataclass(frozen=True)
+class Choices(Tables, finetune.Choices):
+    """All that the command may choose."""
 
 
 def task_of(name: str) -> finetune.Task:
@@ -61,21 +51,21 @@ def task_of(name: str) -> finetune.Task:
     )
 
 
-def parts_of(own: Mapping[str, Any]) -> dict[str, Any]:
+def parts_of(own: Tables) -> dict[str, Any]:
     """Training and dev examples, and those of other files that are there.
 
     Args:
-        own: flags of `define`, by name.
+        own: what was chosen.
 
     Raises:
         UsageError: they do not say where.
     """
     commands.require(
-        own,
+        vars(own),
         task='one of GLUE, rte say',
         data_dir="the folder of GLUE's data, or tfds:glue",
     )
-    name, data_dir = own['task'], own['data_dir']
+    name, data_dir = own.task, own.data_dir
     found = {
         'train': glue_layout.read(name, data_dir, 'train'),
         'heldout': glue_layout.read(name, data_dir, 'dev'),
@@ -83,7 +73,7 @@ def parts_of(own: Mapping[str, Any]) -> dict[str, Any]:
     for split in ('dev_mm', 'test', 'test_mm'):
         if split not in glue_layout.TASKS[name].files:
             continue
-        if split.startswith('test') and not own['test']:
+        if split.startswith('test') and not own.test:
             continue
         try:
             found[split] = glue_layout.read(name, data_dir, split)
@@ -136,22 +126,19 @@ def answer(
     return found
 
 
-def run() -> dict[str, Any]:
+@commands.takes(Choices)
+def run(given: Choices, chosen: Mapping[str, Any]) -> dict[str, Any]:
     """The whole command."""
-    own, given = FLAGS.flag_values_dict(), train.values()
-    commands.require(given, workdir='a folder for this run')
-    finetune.check_inits(given['init'])
-    parts = parts_of(own)
-    out = pathlib.Path(given['workdir'])
-    task = task_of(own['task'])
-    prepared = finetune.prepare(task, parts, given, own['examples'])
-    workdir, values = finetune.train_all(task, prepared, own)
-    values |= answer(workdir, own['task'], parts, out)
+    commands.require(vars(given), workdir='a folder for this run')
+    finetune.check_inits(given.init)
+    parts = parts_of(given)
+    out = pathlib.Path(given.workdir)
+    task = task_of(given.task)
+    prepared = finetune.prepare(task, parts, given)
+    workdir, values = finetune.train_all(task, prepared, chosen)
+    values |= answer(workdir, given.task, parts, out)
     return finetune.finish(out, values)
 
 
 if __name__ == '__main__':
-    finetune.set_defaults()
-    commands.start(
-        run, stopped='the same command goes on from the last checkpoint'
-    )
+    commands.start(run)

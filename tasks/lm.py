@@ -37,12 +37,19 @@ import math
 import pathlib
 import tempfile
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from absl import flags
 
 from infoword_tf import commands
-from infoword_tf.training.precision import HELP as AUTO
+from infoword_tf.choices import AUTO
+from infoword_tf.plan import answering
+
+if TYPE_CHECKING:  # they import TensorFlow, or Keras
+    from infoword_tf.config import Config
+    from infoword_tf.encoders import Encoder
+    from infoword_tf.inference.loaded import Loaded
+    from infoword_tf.model import Model
 
 # ----------------------------------------------------------------------- flags
 
@@ -175,37 +182,29 @@ class Counted:
 # --------------------------------------------------------------------- scoring
 
 
-def next_piece_row(loaded: Any) -> str:
+def next_piece_row(loaded: 'Loaded') -> str:
     """The row of a workdir that scores the next piece.
 
     Raises:
         commands.UsageError: it has none, or its weights are missing.
     """
-    from infoword_tf.objectives import TABLE
-    from infoword_tf.objectives.lm import NextPieces
-
     rows = loaded.config.rows
-    for row in rows:
-        if issubclass(TABLE[row].objective, NextPieces):
-            if row in loaded.missing:
-                raise commands.UsageError(
-                    f'--init={INIT.value} cannot score the next piece: '
-                    f'{loaded.missing[row]}'
-                )
-            return row
+    for row in answering(('next',), rows):
+        if row in loaded.missing:
+            raise commands.UsageError(
+                f'--init={INIT.value} cannot score the next piece: '
+                f'{loaded.missing[row]}'
+            )
+        return row
     raise commands.UsageError(
         f'--init={INIT.value} was trained on {", ".join(rows)}, which score '
         'no next piece; name a run of '
-        + ' or '.join(
-            row
-            for row, entry in TABLE.items()
-            if issubclass(entry.objective, NextPieces)
-        )
+        + ' or '.join(answering(('next',)))
     )
 
 
 def score(
-    model: Any,
+    model: 'Model',
     row: str,
     specials: Any,
     store: Any,
@@ -292,7 +291,7 @@ def own_arguments() -> dict[str, Any]:
     }
 
 
-def choose_memory(model: Any, config: Any) -> int:
+def choose_memory(model: 'Model', config: 'Config') -> int:
     """--memory_length, or the run's own.
 
     Raises:
@@ -440,7 +439,7 @@ def score_text() -> dict[str, Any]:
     return record
 
 
-def memory_of(encoder: Any, length: int) -> str:
+def memory_of(encoder: 'Encoder', length: int) -> str:
     """What an encoder knows of the text before, for people."""
     if encoder.remembers and not encoder.has_memory:
         return 'its state goes on'

@@ -22,15 +22,18 @@ import json
 import pathlib
 import zlib
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from absl import flags
 
 from infoword_tf import commands
+from infoword_tf.choices import AUTO
 from infoword_tf.config import ROLES, read_exported
-from infoword_tf.training.precision import HELP as AUTO
 from tasks import bm25, ranking
+
+if TYPE_CHECKING:  # it imports TensorFlow
+    from infoword_tf.inference.loaded import Loaded
 
 # ----------------------------------------------------------------------- flags
 
@@ -342,7 +345,7 @@ def exported(folder: pathlib.Path, batch_size: int) -> tuple[Encoder, str]:
     return embed, config.similarity
 
 
-def mean_of_embeddings(loaded: Any) -> Encoder:
+def mean_of_embeddings(loaded: 'Loaded') -> Encoder:
     """Texts as the sum of the encoder's input embeddings of all their pieces.
 
     To be compared by cosine, which is the same for the mean.
@@ -538,7 +541,7 @@ def decide_precision() -> str:
     return precision.faster() if chosen == 'auto' else chosen
 
 
-def _encoder(loaded: Any) -> Encoder:
+def _encoder(loaded: 'Loaded') -> Encoder:
     def encode(texts: list[str], role: str) -> np.ndarray:
         return loaded.encode(
             texts,

@@ -17,101 +17,89 @@ the odds that there is none, which the workdir keeps. All flags of
 The last line of the output is one JSON object, also in WORKDIR/metrics.json.
 """
 
-import hashlib
+import dataclasses
 import pathlib
-import types
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from absl import flags
 
-from infoword_tf import commands, train
-from infoword_tf.config import Config, TaskConfig
-from infoword_tf.objectives import parse
-from infoword_tf.resolve import resolve
+from infoword_tf import commands
+from infoword_tf.choices import again, flag
+from infoword_tf.config import Config
 from tasks import finetune, squad_scores
 
-# Imported, they stand beside the trainer's, which have the same names.
-FLAGS = flags.FLAGS if __name__ == '__main__' else flags.FlagValues()
+if TYPE_CHECKING:
+    from infoword_tf.inference.loaded import Loaded
+    from tasks.squad_answers import Answers
+    from tasks.squad_data import Features, Questions
 
-flags.DEFINE_string(
-    'train', None, 'A file of SQuAD to train on.', flag_values=FLAGS)
-flags.DEFINE_string(
-    'dev', None, 'Another to choose the weights by.', flag_values=FLAGS)
-
-
-def define(values: flags.FlagValues) -> None:
-    """Defines the flags that say what is read of the two files."""
-    flags.DEFINE_bool(
-        'version2', False, 'Questions may have no answer.',
-        flag_values=values)
-    flags.DEFINE_integer(
-        'dev_examples', None, 'Ask so many questions of --dev alone.',
-        lower_bound=1, flag_values=values)
+SEQ_LEN = 384  # Devlin et al. 2019, §4.2, and its code; the epochs too
 
 
-define(FLAGS)
-finetune.define(FLAGS)
+@dataclasses.dataclass(frozen=True)
+class Choices(finetune.Choices):
+    """All that the command may choose."""
 
-# Of the trainer and of `finetune` (Devlin et al. 2019, §4.2, and its code).
-SEQ_LEN, EPOCHS = 384, 2.0
-
-
-class Squad(NamedTuple):
-    """What is asked, as `finetune.Task` says it."""
-
-    name: str = 'squad'
-    metrics: tuple[str, ...] = ('f1', 'exact')
-    row: str = 'span'
-    labels: tuple[str, ...] = ()
+    train: str | None = flag(None, 'A file of SQuAD to train on.')
+    dev: str | None = flag(None, 'Another to choose the weights by.')
+    version2: bool = flag(False, 'Questions may have no answer.')
+    dev_examples: int | None = flag(
+        None, 'Ask so many questions of --dev alone.', at_least=1)
+    seq_len: int = again(finetune.Choices, 'seq_len', SEQ_LEN)
+    epochs: float = again(finetune.Choices, 'epochs', 2.0)
 
 
-def set_defaults() -> None:
-    """Those of `finetune`, and longer texts."""
-    finetune.set_defaults()
-    flags.FLAGS.set_default('seq_len', SEQ_LEN)
-    FLAGS.set_default('epochs', EPOCHS)
+class Squad(finetune.Task):
+    """Its row is `span`."""
+
+    @property
+    def row(self) -> str:
+        """Of the table."""
+        return 'span'
 
 
-def parts_of(own: Mapping[str, Any]) -> dict[str, Any]:
-    """Training and dev questions, as `squad_data.Questions`.
+TASK = Squad('squad', ('f1', 'exact'))
+
+
+def parts_of(own: Choices) -> 'dict[str, Questions]':
+    """Training and dev questions.
 
     Args:
-        own: flags of this command, by name.
+        own: what was chosen.
 
     Raises:
         UsageError: they do not say where.
         ValueError: a file cannot be read.
     """
     commands.require(
-        own,
+        vars(own),
         train='a file of SQuAD to train on',
         dev='a file of SQuAD to choose the weights by',
     )
-    for path in (own['train'], own['dev']):
+    for path in (own.train, own.dev):
         if not pathlib.Path(path).is_file():  # before TensorFlow is imported
             raise FileNotFoundError(f'{path}: there is no such file')
 
     from tasks import squad_data
 
     return {
-        part: squad_data.read(pathlib.Path(path), own['version2']).some(count)
+        part: squad_data.read(pathlib.Path(path), own.version2).some(count)
         for part, path, count in (
-            ('train', own['train'], own['examples']),
-            ('heldout', own['dev'], own['dev_examples']),
+            ('train', own.train, own.examples),
+            ('heldout', own.dev, own.dev_examples),
         )
     }
 
 
 def judged(
-    questions: Any, found: Any, version2: bool
+    questions: 'Questions', found: 'Answers', version2: bool
 ) -> tuple[dict[str, float], float]:
     """What answers are worth, percent.
 
     Args:
-        questions: as `squad_data.Questions`.
-        found: as `squad_answers.Answers`.
+        questions: that were asked.
+        found: their answers.
         version2: whether a question may have no answer.
 
     Returns:
@@ -138,7 +126,7 @@ def judged(
 
 
 def measure_of(
-    questions: Any, features: Any, version2: bool, longest: int
+    questions: 'Questions', features: 'Features', version2: bool, longest: int
 ) -> Callable[..., dict[str, float]]:
     """What predictions for all windows come to; args as in `judged`, and
     `longest`, pieces of an answer.
@@ -167,103 +155,60 @@ def measure_of(
 
 
 def prepare(
-    parts: Mapping[str, Any],
-    given: Mapping[str, Any],
+    parts: 'Mapping[str, Questions]',
+    given: finetune.Choices,
     version2: bool,
-    started: Any = None,
+    started: 'Loaded | None' = None,
 ) -> finetune.Prepared:
     """Windows over the contexts, as the model of --init reads them.
 
     Args:
-        parts: 'train' and 'heldout', as `squad_data.Questions`.
-        given: by flag of the trainer, its value.
+        parts: 'train' and 'heldout'.
+        given: what was chosen.
         version2: whether a question may have no answer.
         started: what --init holds, where it is in memory.
 
     Raises:
-        UsageError: --init is missing, or flags that do not go together.
+        UsageError: --init is missing, or choices that do not go together.
         ValueError: --init cannot be read, or no question is left.
     """
-    commands.require(given, init='a workdir to start from')
-    objectives = given['objectives'] or 'span'
-    if 'span' not in parse(objectives):
-        raise commands.UsageError(
-            f'--objectives={objectives}: the task squad trains span; write '
-            'span:1 into the sum'
-        )
-    decided = {
-        'objectives': objectives, 'task': 'squad', 'span.null': version2
-    }  # fmt: skip
-    decided |= finetune.beside(objectives, given)
-    config = started.config if started else Config.read(given['init'])
-    resolved = resolve(train.choices({**given, **decided}), config)
-    settings = resolved.rows['span'].settings
+    given = finetune.asked(TASK, given, null=version2)
 
-    import infoword_tf
-    from infoword_tf.training import fit
-    from infoword_tf.training.run import Labelled, Shared
-    from tasks import squad_data
+    def read(
+        loaded: 'Loaded', settings: Mapping[str, Any]
+    ) -> dict[str, finetune.Part]:
+        from tasks import squad_data
 
-    loaded = started or infoword_tf.load(given['init'])
-    loaded = loaded.with_layout(resolved.vector.layout)
-    features, digest = {}, hashlib.blake2b(digest_size=16)
-    for part, questions in parts.items():
-        features[part] = squad_data.features(
-            questions, loaded, given['seq_len'], part == 'train', **settings
-        )
-        examples = features[part].examples
-        notes = *features[part].notes, (
-            f'{questions.path}: {len(questions.ids):,} questions in '
-            f'{examples.size:,} windows'
-        )
-        print('\n'.join(notes), flush=True)
-        for array in (
-            examples.ids, examples.begins, examples.targets['span'],
-            examples.candidates['span'],
-        ):  # fmt: skip
-            digest.update(np.ascontiguousarray(array).tobytes())
-    if resolved.plan.reads_text and not given['corpus']:
-        decided |= finetune.own_text({
-            part: types.SimpleNamespace(
-                first=[*questions.contexts], second=None
+        found = {}
+        for part, questions in parts.items():
+            features = squad_data.features(
+                questions,
+                loaded.frame,
+                given.seq_len,
+                part == 'train',
+                **settings,
             )
-            for part, questions in parts.items()
-        })  # fmt: skip
-    return finetune.Prepared(
-        Labelled(
-            features['train'].examples,
-            features['heldout'].examples,
-            digest.hexdigest(),
-            fit.Goal('heldout/span/f1'),
-            {
-                'span': measure_of(
-                    parts['heldout'],
-                    features['heldout'],
-                    version2,
-                    settings['longest'],
-                )
-            },
-            # What it is served with is what it was trained on.
-            {
-                'max_length': given['seq_len'],
-                'task': TaskConfig(
-                    'squad',
-                    'span',
-                    True,
-                    Squad().metrics,
-                    {part: str(asked.path) for part, asked in parts.items()},
-                    {part: len(asked.ids) for part, asked in parts.items()},
-                ),
-            },
-            loaded,
-            Shared(),
-        ),
-        decided,
-    )
+            examples = features.examples
+            notes = *features.notes, (
+                f'{questions.path}: {len(questions.ids):,} questions in '
+                f'{examples.size:,} windows'
+            )
+            print('\n'.join(notes), flush=True)
+            found[part] = finetune.Part(
+                examples,
+                [examples.targets['span'], examples.candidates['span']],
+                str(questions.path),
+                len(questions.ids),
+                (questions.contexts, None),
+                measure_of(questions, features, version2, settings['longest']),
+            )
+        return found
+
+    return finetune.prepare_task(TASK, given, read, started)
 
 
-def answered(workdir: pathlib.Path, questions: Any) -> Any:
-    """What the weights of a workdir answer, as `squad_answers.Answers`."""
+def answered(workdir: pathlib.Path, questions: 'Questions') -> 'Answers':
+    """What the weights of a workdir answer."""
     import infoword_tf
     from infoword_tf.inference.reader import Answer
     from tasks.squad_answers import Answers
@@ -297,13 +242,16 @@ def answered(workdir: pathlib.Path, questions: Any) -> Any:
 
 
 def answer(
-    workdir: pathlib.Path, questions: Any, version2: bool, out: pathlib.Path
+    workdir: pathlib.Path,
+    questions: 'Questions',
+    version2: bool,
+    out: pathlib.Path,
 ) -> dict[str, float]:
     """What the weights that stayed answer, and what that is worth.
 
     Args:
         workdir: of the run that was best; it keeps the null threshold.
-        questions: as `squad_data.Questions`.
+        questions: that were asked.
         version2: whether a question may have no answer.
         out: where predictions go.
     """
@@ -320,21 +268,18 @@ def answer(
     return values
 
 
-def run() -> dict[str, Any]:
+@commands.takes(Choices)
+def run(given: Choices, chosen: Mapping[str, Any]) -> dict[str, Any]:
     """The whole command."""
-    own, given = FLAGS.flag_values_dict(), train.values()
-    commands.require(given, workdir='a folder for this run')
-    finetune.check_inits(given['init'])
-    parts = parts_of(own)
-    prepared = prepare(parts, given, own['version2'])
-    workdir, values = finetune.train_all(Squad(), prepared, own)
-    out = pathlib.Path(given['workdir'])
-    values |= answer(workdir, parts['heldout'], own['version2'], out)
+    commands.require(vars(given), workdir='a folder for this run')
+    finetune.check_inits(given.init)
+    parts = parts_of(given)
+    prepared = prepare(parts, given, given.version2)
+    workdir, values = finetune.train_all(TASK, prepared, chosen)
+    out = pathlib.Path(given.workdir)
+    values |= answer(workdir, parts['heldout'], given.version2, out)
     return finetune.finish(out, values)
 
 
 if __name__ == '__main__':
-    set_defaults()
-    commands.start(
-        run, stopped='the same command goes on from the last checkpoint'
-    )
+    commands.start(run)

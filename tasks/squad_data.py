@@ -29,6 +29,8 @@ from infoword_tf.inference.windows import (
 )
 from infoword_tf.objectives import TABLE, span
 from infoword_tf.text import characters
+from infoword_tf.text.frame import Frame
+from infoword_tf.text.tokenizer import Tokenizer
 from tasks.tables import subset
 
 SETTINGS = {  # of the row, where a run does not choose
@@ -370,7 +372,7 @@ class Features(NamedTuple):
 
 def features(
     questions: Questions,
-    loaded: Any,
+    frame: Frame,
     max_length: int,
     training: bool = False,
     **chosen: Any,
@@ -383,7 +385,7 @@ def features(
 
     Args:
         questions: with their contexts.
-        loaded: what `infoword_tf.load` gave: tokenizer and layout count.
+        frame: what lays texts out, as a model reads them.
         max_length: T, of question and context together.
         training: whether it is to be trained on.
         **chosen: settings of the row, where they are not the defaults.
@@ -393,12 +395,11 @@ def features(
     """
     settings = SETTINGS | chosen
     null, stride = settings['null'], settings['stride']
-    around = loaded.before, loaded.between, loaded.after
-    room = max_length - sum(map(len, around))
+    room = frame.room(max_length, texts=2)
     longest = question_room(
         max_length, max_length - room, settings['question']
     )
-    ids, offsets, begins = _tokenized(loaded.tokenizer, questions.contexts)
+    ids, offsets, begins = _tokenized(frame.tokenizer, questions.contexts)
     answers = _pieces_of(questions, offsets, begins)
     numbers = np.arange(len(questions.ids))
     lost = answers[:, 0] == UNKNOWN
@@ -409,7 +410,7 @@ def features(
     for some in np.array_split(
         numbers, -(-len(numbers) // _STRINGS_A_CALL) or 1
     ):
-        asked = loaded.tokenizer.tokenize(
+        asked = frame.tokenizer.tokenize(
             tf.constant([questions.texts.raw(i) for i in some], tf.string)
         )
         cut += int((asked.row_lengths().numpy() > longest).sum())
@@ -422,8 +423,8 @@ def features(
         most = most_context(found, tf.constant(sizes)).numpy()
         found = Windows(*(x.numpy() for x in found))
         part = _laid_out(
-            found, most, asked, ids, begins[context], answers[some], around,
-            loaded.layout, null, training,
+            found, most, asked, ids, begins[context], answers[some], frame,
+            null, training,
         )  # fmt: skip
         parts.append((some[part[0]], *part[1:]))
     (
@@ -466,7 +467,7 @@ def features(
 
 
 def _tokenized(
-    tokenizer: Any, strings: Strings
+    tokenizer: Tokenizer, strings: Strings
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Ids [P] int32, offsets [P, 2] int32 and begins [C + 1] int64."""
     ids, offsets, lengths = [], [], []
@@ -517,8 +518,7 @@ def _laid_out(
     ids: np.ndarray,
     begins: np.ndarray,
     answers: np.ndarray,
-    around: tuple[Sequence[int], Sequence[int], Sequence[int]],
-    layout: Any,
+    frame: Frame,
     null: bool,
     training: bool,
 ) -> tuple[np.ndarray, ...]:
@@ -531,7 +531,7 @@ def _laid_out(
         ids: [P] of all contexts.
         begins: [questions], where those of each question's context begin.
         answers: [questions, 2], first and last piece.
-        around, layout: of the model.
+        frame: of the model.
         null, training: as in `features`.
 
     Returns:
@@ -539,7 +539,7 @@ def _laid_out(
         segments, lengths, places, targets, candidates and whether the answer
         is a candidate.
     """
-    answer = answers[found.contexts]
+    layout, answer = frame.layout, answers[found.contexts]
     inside = (answer[:, 0] >= found.firsts) & (
         answer[:, 1] < found.firsts + found.sizes
     )
@@ -558,8 +558,7 @@ def _laid_out(
     rows, second, context = beside(
         tf.gather(asked, found.contexts),
         tf.RaggedTensor.from_row_lengths(ids[source], found.sizes),
-        layout,
-        around,
+        frame,
     )
     second, context = second.numpy(), context.numpy()
     lengths = rows.row_lengths().numpy()

@@ -9,15 +9,18 @@ student.
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from infoword_tf import commands
-from infoword_tf.config import Config, EncoderConfig
-from infoword_tf.objectives.settings import CLS, LAST_TOKEN, MEAN, POOLINGS
+from infoword_tf.config import Config, EncoderConfig, RowConfig
+from infoword_tf.objectives.embed import CLS, LAST_TOKEN, MEAN, POOLINGS
 from infoword_tf.text.layout import LAYOUTS
 from tasks.teacher import Embedder
+
+if TYPE_CHECKING:
+    from infoword_tf.inference.loaded import Loaded
 
 FIRST, EVERY = TAKES = ('first', 'every')
 SIF, ZIPF = WEIGHTINGS = ('sif', 'zipf')
@@ -77,9 +80,9 @@ def lookup_of(
     width: int,
     weighting: str,
     texts: Sequence[str],
-    rows: Mapping[str, Any],
-) -> Any:
-    """The encoder `lookup` as it begins: a `Loaded`.
+    rows: Mapping[str, RowConfig],
+) -> 'Loaded':
+    """The encoder `lookup` as it begins.
 
     Args:
         teacher: whose pieces it takes.
@@ -142,8 +145,8 @@ def pooling_of(config: Config) -> str:
     return config.pooling if config.pooling in POOLINGS else MEAN
 
 
-def start_of(init: str, layers: int | None, take: str) -> Any:
-    """A student as it begins: a `Loaded`.
+def start_of(init: str, layers: int | None, take: str) -> 'Loaded':
+    """A student as it begins.
 
     Args:
         init: a workdir.

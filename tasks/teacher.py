@@ -18,15 +18,21 @@ import json
 import math
 import pathlib
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from infoword_tf import commands, files
 from infoword_tf.config import TeacherConfig
 from infoword_tf.data import corpora
+from infoword_tf.plan import answering
 from infoword_tf.training.checkpoint import WEIGHTS
 from tasks.finetune import Task
+
+if TYPE_CHECKING:
+    from infoword_tf.data.examples import Examples
+    from infoword_tf.inference.loaded import Loaded
+    from infoword_tf.views import View
 
 PART = 1024  # examples of a file
 BATCH = 32  # that are computed together
@@ -107,7 +113,7 @@ class Teacher:
         self._graph: Any = None
         self.loaded = infoword_tf.load(folder)
         known = self.loaded.model.objectives
-        heads = [row for row in ('label', 'score', 'span') if row in known]
+        heads = answering(('classes', 'numbers', 'spans'), known)
         if not heads:
             raise commands.UsageError(
                 f'--teacher={folder} was never fine-tuned: none of its rows '
@@ -149,11 +155,11 @@ class Teacher:
         """W."""
         return self.loaded.encoder.width
 
-    def check(self, student: Any, length: int, **settings: Any) -> None:
+    def check(self, student: 'Loaded', length: int, **settings: Any) -> None:
         """Complains of a student that reads examples in another way.
 
         Args:
-            student: a `Loaded`.
+            student: as it begins.
             length: T of its examples.
             **settings: of its row, which have to be the teacher's.
 
@@ -161,7 +167,7 @@ class Teacher:
             UsageError: it does.
         """
 
-        def reads(loaded: Any) -> tuple[Any, ...]:
+        def reads(loaded: 'Loaded') -> tuple[Any, ...]:
             tokenizer = loaded.tokenizer
             return tokenizer.identity, tokenizer.lower_case, loaded.layout
 
@@ -203,7 +209,7 @@ class Teacher:
             None if score is None else round(float(score), 6),
         )
 
-    def key(self, examples: Any) -> str:
+    def key(self, examples: 'Examples') -> str:
         """Other weights, settings or examples have another."""
         config = self.loaded.config
         digest = hashlib.blake2b(self.digest.encode(), digest_size=10)
@@ -220,12 +226,12 @@ class Teacher:
         return digest.hexdigest()
 
     def outputs(
-        self, examples: Any, layers: Sequence[int] = ()
+        self, examples: 'Examples', layers: Sequence[int] = ()
     ) -> tuple[np.ndarray, np.ndarray]:
         """What it makes of examples; computed where that was not done yet.
 
         Args:
-            examples: `data.examples.Examples`, labelled or not.
+            examples: labelled or not.
             layers: whose states are wanted, from 1 to L - 1.
 
         Returns:
@@ -260,7 +266,7 @@ class Teacher:
         return scores, states
 
     def computed(
-        self, examples: Any, numbers: np.ndarray
+        self, examples: 'Examples', numbers: np.ndarray
     ) -> dict[str, np.ndarray]:
         """Of some examples, sorted by length, what a file holds."""
         from infoword_tf.views import flatten
@@ -284,7 +290,9 @@ class Teacher:
             for name in found[0]
         }
 
-    def view(self, examples: Any, some: np.ndarray, wider: int = 0) -> Any:
+    def view(
+        self, examples: 'Examples', some: np.ndarray, wider: int = 0
+    ) -> 'View':
         """Some examples, each in a row of its own, as its row reads them.
 
         Args:
@@ -321,11 +329,11 @@ class Teacher:
         from infoword_tf.objectives import Statistics
         from infoword_tf.views import unflatten
 
-        model = self.loaded.model
-        for row in set(model.objectives) - {self.row}:
-            model.drop(row)  # they have no b here
-        reads = model.reads[self.row]['examples']
-        model.reads[self.row] = {'examples': reads._replace(layers=True)}
+        reads = self.loaded.model.reads[self.row]['examples']
+        # The other rows have no b here.
+        model = self.loaded.model.alone(
+            self.row, {'examples': reads._replace(layers=True)}
+        )
         head = model.objectives[self.row]
         nothing = Statistics(np.ones(1), np.ones(1))
 

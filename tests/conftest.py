@@ -45,8 +45,16 @@ def _collect_seldom() -> None:
     gc.set_threshold(100_000, 20, 20)
 
 
-_split_cpu()
-_collect_seldom()
+def pytest_configure(config):
+    """Where tests run: a process that hands them out imports nothing."""
+    if hasattr(config, 'workerinput') or not config.getoption('-n', None):
+        _split_cpu()
+        from tests.eager import keys_at_once
+
+        keys_at_once()
+        _collect_seldom()
+
+
 flags.FLAGS.mark_as_parsed()  # temporary folders of absltest read flags
 
 

@@ -4,10 +4,15 @@ Tracing and compiling a graph takes far longer than a tiny model does.
 """
 
 import contextlib
+import functools
 import warnings
 from collections.abc import Iterator
+from typing import Any
 
+import numpy as np
 import tensorflow as tf
+
+from infoword_tf.layers import dropout
 
 
 @contextlib.contextmanager
@@ -22,3 +27,35 @@ def eagerly(wanted: bool = True) -> Iterator[None]:
             yield
         finally:
             tf.config.run_functions_eagerly(before)
+
+
+def keys_at_once() -> None:
+    """From now on keys and their bits are one operation each.
+
+    The same functions, traced once: they are dozens of operations on two
+    numbers, which to trace or to run one by one takes longer than a tiny model.
+    """
+
+    @functools.cache
+    def traced(function: Any, size: int, *more: Any) -> Any:
+        key = tf.TensorSpec([size], tf.uint32)
+        with tf.init_scope():
+            return tf.function(function, autograph=False).get_concrete_function(
+                key, *more
+            )
+
+    def fold_in(key: Any, number: Any, whole: Any = dropout.fold_in) -> Any:
+        if isinstance(number, int | np.integer):
+            number = np.uint32(int(number) & 0xFFFFFFFF)
+        number = tf.cast(number, tf.uint32)
+        key = tf.convert_to_tensor(key)
+        number_of = tf.TensorSpec([], tf.uint32)
+        return traced(whole, key.shape[0], number_of)(key, number)
+
+    def random_bits(
+        key: Any, shape: tuple[int, ...], whole: Any = dropout.random_bits
+    ) -> Any:
+        key = tf.convert_to_tensor(key)
+        return traced(whole, key.shape[0], tuple(map(int, shape)))(key)
+
+    dropout.fold_in, dropout.random_bits = fold_in, random_bits

@@ -6,67 +6,80 @@ program it is one such run, in a process of its own; --graphs for graphs.
 """
 
 import contextlib
+import pathlib
+import shutil
 import sys
-import warnings
 from collections.abc import Iterator
+from typing import Any
 from unittest import mock
 
-import tensorflow as tf
-from absl import flags
-from absl.testing import flagsaver
-
-from infoword_tf import sizes, train
+import infoword_tf
+from infoword_tf import commands, sizes
+from infoword_tf.choices import RunChoices
 from infoword_tf.data import batches
-from infoword_tf.training import checkpoint
+from infoword_tf.layers import vocabulary_scores
+from infoword_tf.training import checkpoint, report
+from tests import eager
 
 TINY = {'layers': 1, 'width': 64, 'heads': 1}
 HELDOUT = 64
 
 
 @contextlib.contextmanager
-def small(eagerly: bool = True) -> Iterator[None]:
-    """Inside, tiny is one layer of 64, and 64 sequences are held out."""
-    before = tf.config.functions_run_eagerly()
-    with (
-        mock.patch.dict(sizes.SIZES, tiny=TINY),
-        mock.patch.object(batches, 'HELDOUT_SEQUENCES', HELDOUT),
-        warnings.catch_warnings(),
-    ):
-        # That datasets stay graphs, which is as it should be.
-        warnings.filterwarnings('ignore', 'Even though the `tf.config')
-        tf.config.run_functions_eagerly(eagerly)
-        try:
-            yield
-        finally:
-            tf.config.run_functions_eagerly(before)
+def small(eagerly: bool = True, pictures: bool = False) -> Iterator[None]:
+    """Inside, tiny is one layer of 64, and 64 sequences are held out.
+
+    Args:
+        eagerly: whether steps are no graphs.
+        pictures: whether the report is drawn, which takes half a second.
+    """
+    with contextlib.ExitStack() as stack:
+        for changed in (
+            mock.patch.dict(sizes.SIZES, tiny=TINY),
+            mock.patch.object(batches, 'HELDOUT_SEQUENCES', HELDOUT),
+            eager.eagerly(eagerly),
+        ):
+            stack.enter_context(changed)
+        if eagerly:  # runs of columns are there for the compiler
+            one = mock.patch.object(vocabulary_scores, 'LANES', 1)
+            stack.enter_context(one)
+        if not pictures:
+            stack.enter_context(mock.patch.object(report, 'draw_bounds'))
+        yield
 
 
 @contextlib.contextmanager
-def stopped(at: int) -> Iterator[None]:
-    """A run inside is stopped before its checkpoint of a step."""
+def kept(workdir: pathlib.Path, copy: pathlib.Path, at: int) -> Iterator[None]:
+    """Of a run inside there is a copy, as a kill leaves it before a checkpoint.
+
+    Args:
+        workdir: of the run.
+        copy: where the copy goes.
+        at: the step of the checkpoint that it lacks.
+    """
     save = checkpoint.Checkpoints.save
 
-    def stop(self, step, variables):
+    def keep(self, step, variables):
         if step == at:
-            raise KeyboardInterrupt
+            shutil.copytree(workdir, copy)
         save(self, step, variables)
 
-    with (
-        mock.patch.object(checkpoint.Checkpoints, 'save', stop),
-        contextlib.suppress(KeyboardInterrupt),
-    ):
+    with mock.patch.object(checkpoint.Checkpoints, 'save', keep):
         yield
-        raise AssertionError('the run was not stopped')
 
 
-def run(*given: str, eagerly: bool = True) -> None:
-    """`python -m infoword_tf.train` with these flags, small, in-process."""
-    with small(eagerly), flagsaver.flagsaver():
-        flags.FLAGS(['train', *given])
-        train.train()
+def given(*arguments: str, kind: type = RunChoices) -> Any:
+    """All choices, these flags among them."""
+    return kind(**commands.parse(kind, arguments))
+
+
+def run(*arguments: str, **ways: bool) -> None:
+    """`python -m infoword_tf.train` with these flags, `small`, in-process."""
+    with small(**ways):
+        infoword_tf.train(**commands.parse(RunChoices, arguments))
 
 
 if __name__ == '__main__':
     graphs = '--graphs' in sys.argv
-    given = [flag for flag in sys.argv[1:] if flag != '--graphs']
-    run(*given, eagerly=not graphs)
+    eager.keys_at_once()
+    run(*[x for x in sys.argv[1:] if x != '--graphs'], eagerly=not graphs)

@@ -16,6 +16,7 @@ from infoword_tf.layers import dropout
 from infoword_tf.layers.attention import project
 from infoword_tf.layers.block import take
 from infoword_tf.objectives import TABLE
+from infoword_tf.settings import setting
 from infoword_tf.views import VIEWS
 
 NAME = 'remembering'
@@ -33,26 +34,7 @@ class Remembering(Encoder):
     """x + attention to what came before: embeddings, and those remembered."""
 
     remembers = has_memory = True
-
-    def __init__(
-        self,
-        vocab_size,
-        width,
-        max_length=512,
-        causal=False,
-        rate=0.1,
-        dtype=None,
-        name='encoder',
-    ):
-        sizes = {
-            'vocab_size': vocab_size,
-            'width': width,
-            'max_length': max_length,
-            'causal': causal,
-            'rate': rate,
-        }
-        super().__init__(sizes, dtype=dtype, name=name)
-        self.causal, self.rate = causal, rate
+    causal: bool = setting(False, 'Whether tokens see no later ones.')
 
     def build(self):
         self.make_embedding_table()

@@ -37,9 +37,9 @@ def arguments(workdir, *more):
     return [*small, *text, f'--workdir={workdir}', *more]
 
 
-def run_here(workdir, *more, eagerly=True):
-    """The command in this process, one layer of 64."""
-    quick.run(*arguments(workdir, *more), eagerly=eagerly)
+def run_here(workdir, *more, **ways):
+    """The command in this process, one layer of 64; ways: of `quick.small`."""
+    quick.run(*arguments(workdir, *more), **ways)
 
 
 def run(workdir, *more, module='infoword_tf.train'):

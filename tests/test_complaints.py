@@ -1,14 +1,16 @@
 """What a user can mend is one sentence: what, where, what to do."""
 
 import contextlib
+import functools
 import io
 import pathlib
 
 import tensorflow as tf
-from absl import flags
-from absl.testing import absltest, flagsaver, parameterized
+from absl.testing import absltest, parameterized
 
-from infoword_tf import commands, train
+import infoword_tf
+from infoword_tf import commands
+from infoword_tf.choices import RunChoices
 from tests import runs
 from tests.runs import arguments, run, run_here
 
@@ -55,11 +57,8 @@ class BadInputTest(parameterized.TestCase):
         ('flag_value', ('--strategy=many',), 'mirrored'),
     )
     def test_flags_say_what_is_wrong_with_them(self, more, message):
-        with (
-            flagsaver.flagsaver(),
-            self.assertRaisesRegex(flags.Error, message),
-        ):
-            flags.FLAGS(['train', *more])
+        with self.assertRaisesRegex(commands.UsageError, message):
+            commands.parse(RunChoices, more)
 
     def test_the_command_says_it_and_fails(self):
         """In a process of its own: nothing but a sentence is seen."""
@@ -81,7 +80,7 @@ class BadInputTest(parameterized.TestCase):
             contextlib.redirect_stderr(shown),
             self.assertRaises(SystemExit) as raised,
         ):
-            commands.guard(train.train, ['train', 'tiny'])
+            commands.guard(infoword_tf.train, ['train', 'tiny'])
         self.assertEqual(raised.exception.code, 1)
         self.assertEqual(
             shown.getvalue(),
@@ -127,12 +126,10 @@ class BadInputTest(parameterized.TestCase):
         self.assertEqual(shown.getvalue(), '\nstopped; it goes on\n')
 
     def test_workdir_is_missing(self):
-        with (
-            flagsaver.flagsaver(),
-            self.assertRaisesRegex(commands.UsageError, '--workdir is missing'),
+        with self.assertRaisesRegex(
+            commands.UsageError, '--workdir is missing'
         ):
-            flags.FLAGS(['train'])
-            train.train()
+            infoword_tf.train()
 
     @parameterized.named_parameters(
         (
@@ -179,13 +176,13 @@ class BadInputTest(parameterized.TestCase):
         """One sentence, and exit status 1."""
         workdir = self.create_tempdir().full_path
         shown = io.StringIO()
+        chosen = commands.parse(RunChoices, arguments(workdir, *more))
         with (
-            flagsaver.flagsaver(),
             contextlib.redirect_stderr(shown),
             self.assertRaises(SystemExit) as raised,
         ):
-            flags.FLAGS(['train', *arguments(workdir, *more)])
-            commands.guard(train.train, ['train'])
+            run = functools.partial(infoword_tf.train, **chosen)
+            commands.guard(run, ['train'])
         self.assertEqual(raised.exception.code, 1)
         self.assertRegex(shown.getvalue(), r'\Aerror: [^\n]+\n\Z')
         self.assertRegex(shown.getvalue(), message)

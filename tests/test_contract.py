@@ -9,12 +9,13 @@ import numpy as np
 import tensorflow as tf
 from absl.testing import absltest, parameterized
 
+import infoword_tf
 from infoword_tf import commands, files
 from infoword_tf.encoders import Inputs
-from infoword_tf.inference.load import load
 from infoword_tf.layers import dropout
+from infoword_tf.layers.pooling import unit
 from infoword_tf.model import Model
-from infoword_tf.objectives import TABLE, Statistics
+from infoword_tf.objectives import TABLE, Ring, Statistics
 from infoword_tf.training import checkpoint, loop
 from infoword_tf.training.state import State
 from infoword_tf.views import flatten
@@ -49,7 +50,8 @@ def batch_of(name, model, key=KEY, state=None, statistics=None):
         key,
         state=state or state_of(model),
     )
-    return batches[name.removeprefix('toy_')]
+    (row,) = batches
+    return batches[row]
 
 
 class DrawnTest(absltest.TestCase):
@@ -156,43 +158,62 @@ class DrawsTest(absltest.TestCase):
 
 
 class QueueTest(absltest.TestCase):
-    """(c) A momentum encoder, and a queue of 64 keys."""
+    """(c) A momentum encoder, and a queue of 64 keys; both by a setting."""
 
     def test_the_oldest_key_is_overwritten_first(self):
-        model = zoo.make_model('toy_queue')
-        objective, state, seen = model.objectives['queue'], None, []
+        model = zoo.make_model('toy_twice')
+        objective, seen = model.objectives['twice'], []
+        state = State(model, zoo.strategy(1), 8)
         for step in range(10):
-            views = zoo.make_views('toy_queue', seed=step)
+            views = zoo.make_views('toy_twice', seed=step)
             batches, _ = model.batches(
-                views, zoo.statistics(), KEY, state=state or state_of(model)
+                views, zoo.statistics(), KEY, state=state.read()
             )
-            batch = batches['queue']
-            seen.append(np.asarray(objective.vector(batch, 'momentum')))
-            state = {'objectives/queue': objective.remember(batch)}
-            keys = np.concatenate(seen)[-64:]
-            kept = state['objectives/queue']
-            self.assertEqual(int(kept['filled']), min(8 * (step + 1), 64))
-            np.testing.assert_array_equal(kept['keys'][-len(keys) :], keys)
-            np.testing.assert_array_equal(kept['keys'][: -len(keys)], 0)
+            own = objective.own(batches['twice'])
+            seen.append(np.asarray(own.states))
+            new = {'objectives/twice': objective.remember(batches['twice'])}
+            state.write(new, tf.constant(False))  # a loss that is not finite
+            state.write(new, tf.constant(True))
+            keys = np.concatenate(seen)
+            kept = state.read()['objectives/twice']
+            self.assertEqual(int(kept['count']), len(keys))
+            for place, row in enumerate(kept['rows'].numpy()):
+                mine = keys[place::64][-1] if place < len(keys) else 0 * row
+                np.testing.assert_array_equal(row, mine)
 
-    def test_candidates_are_what_the_queue_holds(self):
-        model = zoo.make_model('toy_queue')
-        for filled in (0, 8, 64):
-            keys = np.zeros((64, 16), 'float32')
-            state = {'objectives/queue': {'keys': keys, 'filled': filled}}
+    def test_a_ring_takes_the_last_of_many(self):
+        ring = Ring(4, 2)
+        rows = np.arange(20, dtype='float32').reshape(10, 2)
+        found = ring.add(ring.empty(), rows, np.arange(10, dtype='int32'))
+        self.assertEqual(int(found['count']), 10)
+        np.testing.assert_array_equal(found['texts'].places, [2, 3, 0, 1])
+        np.testing.assert_array_equal(found['rows'].values, rows[6:])
+
+    def test_candidates_are_the_batch_and_what_the_queue_holds(self):
+        model = zoo.make_model('toy_twice')
+        for count in (0, 8, 64, 100):
+            state = {**model.objectives['twice'].ring.empty(), 'count': count}
             outcomes, _ = model.outcomes(
-                zoo.make_views('toy_queue'), zoo.statistics(), KEY, state=state
+                zoo.make_views('toy_twice'),
+                zoo.statistics(),
+                KEY,
+                state={'objectives/twice': state},
             )
-            found = outcomes['queue']
+            found = outcomes['twice']
             self.assertAlmostEqual(
                 float(found.ceiling / found.measured),
-                np.log(filled + 1),
+                np.log(1 + 7 + min(count, 64)),
                 places=5,
             )
 
+    def test_without_a_queue_there_is_no_second_encoder(self):
+        model = zoo.make_model('toy_passes')
+        self.assertEqual(list(model.encoders), ['encoder'])
+        self.assertEmpty(model.empty_state(8))
+
     def test_the_average_follows(self):
         """A copy at first; then 0.9 of itself and 0.1 of the encoder."""
-        model = Model(zoo.config('toy_queue'), zoo.SPECIALS)
+        model = Model(zoo.config('toy_twice'), zoo.SPECIALS)
         pairs = model.averages['momentum']
         self.assertLen(pairs, len(model.encoder.weights))
         for copy, source in pairs:
@@ -210,12 +231,12 @@ class QueueTest(absltest.TestCase):
             )
 
     def test_a_loss_that_is_not_finite_changes_nothing(self):
-        trainer = zoo.make_trainer('toy_queue', 1, steps=2)
+        trainer = zoo.make_trainer('toy_twice', 1, steps=2)
         model = trainer.model
         trainer.train(tf.constant(1))
         weights = {k: v.numpy() for k, v in model.variables.items()}
         state = {k: v.numpy() for k, v in trainer.state.parts().items()}
-        self.assertEqual(state['state/objectives/queue/filled'], 8)
+        self.assertEqual(state['state/objectives/twice/count'], 8)
         table = model.encoder.embedding_table
         table.assign(table * np.nan)
         with self.assertRaises(loop.NonFiniteLoss):
@@ -245,11 +266,11 @@ class EveryLayerTest(absltest.TestCase):
 
 
 class TwiceTest(absltest.TestCase):
-    """(e) Two passes of one view."""
+    """(c) Two passes of one view, without a queue."""
 
     def test_they_drop_differently_and_the_first_as_ever(self):
-        model = zoo.make_model('toy_twice', rate=0.1)
-        batch = batch_of('toy_twice', model)
+        model = zoo.make_model('toy_passes', rate=0.1)
+        batch = batch_of('toy_passes', model)
         first, second = (
             np.asarray(batch.states('masked', turn=i)) for i in range(2)
         )
@@ -261,11 +282,154 @@ class TwiceTest(absltest.TestCase):
         )
 
     def test_without_dropout_they_are_equal(self):
-        model = zoo.make_model('toy_twice', rate=0.0)
-        batch = batch_of('toy_twice', model)
+        model = zoo.make_model('toy_passes', rate=0.0)
+        batch = batch_of('toy_passes', model)
         np.testing.assert_array_equal(
             batch.states('masked', turn=0), batch.states('masked', turn=1)
         )
+
+    def test_held_out_they_differ_too_and_always_alike(self):
+        """Beside a row that reads one pass, which nothing is dropped from."""
+        case = zoo.Case('twice:1,taught:1', settings={'twice.queue': 0})
+        with absltest.mock.patch.dict(zoo.CASES, both=case):
+            model = zoo.make_model('both', rate=0.1)
+            views = zoo.make_views('both')
+        found = [
+            model.batches(views, zoo.statistics())[0] for _ in range(2)
+        ]
+        states = [
+            np.asarray(batches['twice'].states('masked', turn=i))
+            for batches in found
+            for i in range(2)
+        ]
+        self.assertGreater(np.abs(states[0] - states[1]).max(), 0.1)
+        np.testing.assert_array_equal(states[:2], states[2:])
+        model = zoo.make_model('toy_taught', rate=0.0)
+        clean = batch_of('toy_taught', model, key=None)
+        np.testing.assert_allclose(
+            found[0]['taught'].states('masked'),
+            clean.states('masked'),
+            atol=1e-5,
+        )
+
+
+class HardTest(absltest.TestCase):
+    """(e) Negatives of one's own beside the batch."""
+
+    def test_all_but_what_is_the_positive_s_text_are_negatives(self):
+        model = zoo.make_model('toy_hard')
+        batch = batch_of('toy_hard', model)
+        ids = np.array(batch.views['triple'].ids)
+        ids[3, 2] = ids[3, 1]  # a hard negative that is the positive itself
+        batch.views['triple'] = batch.views['triple']._replace(ids=ids)
+        objective = model.objectives['hard']
+        x = np.asarray(unit(batch.states('triple')[:, :, 0]))
+        found = objective.score(batch, objective.candidates(batch))
+        loss = 0.0
+        for i in range(8):
+            scores = [10 * x[i, 0] @ x[i, 1]]
+            scores += [10 * x[i, 0] @ x[j, 1] for j in range(8) if j != i]
+            scores += [
+                10 * x[i, 0] @ x[j, 2]
+                for j in range(8)
+                if not np.array_equal(ids[j, 2], ids[i, 1])
+            ]
+            loss += np.log(np.exp(scores).sum()) - scores[0]
+        self.assertAlmostEqual(float(found.loss), loss, places=3)
+        self.assertAlmostEqual(
+            float(found.log_candidates), 8 * np.log(16), places=3
+        )
+
+
+class BegunTest(absltest.TestCase):
+    """(g), (h) What begins with another workdir."""
+
+    def setUp(self):
+        super().setUp()
+        self.folder = pathlib.Path(self.create_tempdir().full_path)
+
+    def written(self, model):
+        """A workdir of a model."""
+        model.config.write(self.folder)
+        files.write_tensors(
+            self.folder / 'weights.safetensors',
+            {k: v.numpy() for k, v in model.travelling.items()},
+        )
+        return str(self.folder)
+
+    def test_a_generator_of_other_sizes_and_its_head(self):
+        """Words that it chooses are read by a third encoder."""
+        other = zoo.Case('mlm', settings={'mlm.transform': True}, layers=3)
+        case = zoo.Case('replaced')
+        with absltest.mock.patch.dict(zoo.CASES, other=other):
+            first = zoo.make_model('other', seed=5)
+        case = case._replace(
+            settings={'replaced.generator': self.written(first)}
+        )
+        with absltest.mock.patch.dict(zoo.CASES, replaced=case):
+            model = Model(zoo.config('replaced', rate=0.0), zoo.SPECIALS)
+            views = zoo.make_views('replaced')
+        self.assertEqual(model.encoders['generator'].depth, 3)
+        self.assertEqual(model.encoder.depth, 1)
+        for path, variable in first.variables.items():
+            mine = f'generator/{path.removeprefix("encoder/")}'
+            np.testing.assert_array_equal(
+                model.variables[mine], variable, mine
+            )
+            self.assertNotIn(mine, model.trainable)
+            self.assertNotIn(mine, model.lasting)
+        learning = {p.split('/')[0] for p in model.trainable}
+        self.assertEqual(learning, {'encoder', 'discriminator', 'objectives'})
+        kernel = {'objectives/replaced/kernel'}
+        self.assertEqual(model.spared, kernel)
+        self.assertNoCommonElements(kernel, model.travelling)
+        self.assertContainsSubset(kernel, model.lasting)
+        with tf.GradientTape() as tape:
+            outcomes, _ = model.outcomes(views, zoo.statistics(), KEY)
+            loss = model.loss(outcomes)
+        self.assertAlmostEqual(float(loss), np.log(2), delta=0.2)
+        found = tape.gradient(
+            loss, [v.value for v in model.trainable.values()]
+        )
+        by_path = dict(zip(model.trainable, found, strict=True))
+        # The encoder learns through the state that is read alone.
+        self.assertIsNotNone(by_path['encoder/layer_0/inner_kernel'])
+        self.assertIsNotNone(by_path['discriminator/layer_0/inner_kernel'])
+
+    def test_another_vocabulary(self):
+        config = zoo.config('mlm')
+        arguments = {**config.encoder.arguments, 'vocab_size': 7}
+        encoder = dataclasses.replace(config.encoder, arguments=arguments)
+        config.replace(encoder=encoder).write(self.folder)
+        case = zoo.Case(
+            'replaced', settings={'replaced.generator': str(self.folder)}
+        )
+        with (
+            absltest.mock.patch.dict(zoo.CASES, replaced=case),
+            self.assertRaisesRegex(ValueError, 'has 7 pieces, this run has 60'),
+        ):
+            Model(zoo.config('replaced'), zoo.SPECIALS)
+
+    def test_a_network_of_the_row_frozen(self):
+        with absltest.mock.patch.dict(
+            zoo.CASES, auxiliary=zoo.Case('auxiliary')
+        ):
+            first = zoo.make_model('auxiliary', seed=6)
+            folder = self.written(first)
+            block = {p for p in first.variables if '/block/' in p}
+            self.assertContainsSubset(block, first.trainable)
+        case = zoo.Case(
+            'auxiliary',
+            settings={'auxiliary.begin': folder, 'auxiliary.frozen': True},
+        )
+        with absltest.mock.patch.dict(zoo.CASES, auxiliary=case):
+            model = Model(zoo.config('auxiliary'), zoo.SPECIALS)
+        self.assertEmpty(block & set(model.trainable))
+        self.assertContainsSubset(block, model.lasting)
+        for path in block:
+            np.testing.assert_array_equal(
+                model.variables[path], first.variables[path], path
+            )
 
 
 class TaughtTest(absltest.TestCase):
@@ -342,6 +506,37 @@ class CompanionTest(parameterized.TestCase):
             zoo.Case('taught').resolved  # noqa: B018
 
 
+class BegunRunTest(absltest.TestCase):
+    """(g) in the real command."""
+
+    def test_a_generator_of_a_workdir(self):
+        folder = places.make(self.addCleanup)
+        text, heldout = corpus.write_topics(folder / 'text')
+
+        def run(name, *more):
+            quick.run(
+                f'--corpus={text}', f'--heldout={heldout}',
+                f'--workdir={folder / name}', '--steps=1', '--batch_size=8',
+                '--seq_len=32', '--precision=float32', *more,
+            )  # fmt: skip
+            return folder / name
+
+        first = run('first', '--objectives=mlm', '--vocab_size=600')
+        begun = (
+            '--objectives=replaced', f'--replaced.generator={first}',
+        )  # fmt: skip
+        found = run('second', *begun, f'--vocab={first}/vocab.txt')
+        parts = {
+            name.split('/')[0]
+            for name in files.read_tensors(found / 'weights.safetensors')
+        }
+        self.assertEqual(parts, {'encoder', 'unigram', 'step'})
+        with self.assertRaisesRegex(
+            commands.UsageError, "generator begins with .* another vocab.txt"
+        ):
+            run('third', *begun, '--vocab_size=600', '--nolower_case')
+
+
 class PromisesTest(absltest.TestCase):
     """What tests of zoo.py promise of all rows, of all toys in one sum."""
 
@@ -362,7 +557,7 @@ class PromisesTest(absltest.TestCase):
                 msg=metric,
             )  # fmt: skip
         self.assertEqual(set(states[0]), set(states[1]))
-        self.assertEqual(states[1]['state/objectives/queue/filled'], 24)
+        self.assertEqual(states[1]['state/objectives/twice/count'], 24)
         for path, value in states[0].items():
             np.testing.assert_allclose(
                 states[1][path], value, atol=1e-4, err_msg=path
@@ -378,7 +573,7 @@ class PromisesTest(absltest.TestCase):
         saved = {}
         for replicas in (2, 1, 2):
             with zoo.strategy(replicas).scope():
-                model = zoo.make_model('toy_queue', 0.0)
+                model = zoo.make_model('toy_twice', 0.0)
             state = State(model, zoo.strategy(replicas), 8)
             checkpoints = checkpoint.Checkpoints(folder, 2)
             if not saved:
@@ -393,11 +588,11 @@ class PromisesTest(absltest.TestCase):
             for path, value in saved.items():
                 np.testing.assert_array_equal(found[path], value, path)
         # The second replica too, whose variables were never restored.
-        both = zoo.strategy(2).run(state.read)['objectives/queue']
+        both = zoo.strategy(2).run(state.read)['objectives/twice']
         for part, value in both.items():
             for one in zoo.strategy(2).experimental_local_results(value):
                 np.testing.assert_array_equal(
-                    one, saved[f'state/objectives/queue/{part}']
+                    one, saved[f'state/objectives/twice/{part}']
                 )
 
     def test_stopped_gives_the_same_weights(self):
@@ -417,10 +612,10 @@ class PromisesTest(absltest.TestCase):
             weights = folder / name / 'weights.safetensors'
             return weights.read_bytes()
 
-        with quick.stopped(at=2):
-            go_on('broken')
+        with quick.kept(folder / 'complete', folder / 'broken', at=2):
+            complete = go_on('complete')
         self.assertEqual(checkpoint.last_step(folder / 'broken'), 1)
-        self.assertEqual(go_on('broken'), go_on('complete'))
+        self.assertEqual(go_on('broken'), complete)
         last = json.loads((folder / 'broken' / 'metrics.json').read_text())
         for row in toys.ROWS:
             self.assertTrue(np.isfinite(last[f'heldout/{row}/mi']), row)
@@ -430,7 +625,7 @@ class PromisesTest(absltest.TestCase):
         path = folder / 'broken' / 'weights.safetensors'
         parts = {name.split('/')[0] for name in files.read_tensors(path)}
         self.assertEqual(parts, {'encoder', 'unigram', 'step'})
-        model = load(folder / 'broken')
+        model = infoword_tf.load(folder / 'broken')
         self.assertEqual(model.encode(['a text']).shape, (1, 64))
 
 

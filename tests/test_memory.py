@@ -9,7 +9,6 @@ from unittest import mock
 
 import numpy as np
 import tensorflow as tf
-from absl import flags
 from absl.testing import absltest, parameterized
 
 import infoword_tf
@@ -21,7 +20,7 @@ from infoword_tf.data.batches import Batches, heldout_views, open_sources
 from infoword_tf.encoders import Inputs
 from infoword_tf.model import Model
 from infoword_tf.objectives import TABLE
-from infoword_tf.plan import make_plan, settings_of
+from infoword_tf.plan import make_plan
 from infoword_tf.training import checkpoint, distribution, loop, optim
 from infoword_tf.views import VIEWS
 from tests import corpus, places, quick, remembering, zoo
@@ -38,7 +37,7 @@ def make_config(memory_length, rate=0.0, precision='float32', rows=(ROW,)):
         EncoderConfig(remembering.NAME, arguments),
         {
             row: RowConfig(
-                1.0, {n: s.default for n, s in settings_of(row).items()}
+                1.0, {n: s.default for n, s in TABLE[row].settings.items()}
             )
             for row in rows
         },
@@ -537,7 +536,7 @@ class CommandTest(MemoryCase, CommandCase):
                 (UsageError, ValueError), message
             ):
                 self.run_here(self.folder / 'bad', *more)
-        with self.assertRaises(flags.IllegalFlagValueError):
+        with self.assertRaisesRegex(UsageError, 'non-negative'):
             self.run_here(self.folder / 'bad', '--memory_length=-1')
 
     def test_rows_that_contradict_each_other(self):

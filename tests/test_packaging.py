@@ -2,6 +2,7 @@
 
 import ast
 import functools
+import importlib
 import math
 import pathlib
 import re
@@ -15,15 +16,17 @@ from unittest import mock
 
 import setuptools
 from absl import flags
-from absl.testing import absltest, flagsaver
+from absl.testing import absltest
 
-from infoword_tf import model, train
+import infoword_tf
+from infoword_tf import commands, model
+from infoword_tf.choices import RunChoices
 from infoword_tf.encoders import ENCODERS
 from infoword_tf.objectives import SUMS, TABLE
-from infoword_tf.plan import settings_of
 from infoword_tf.resolve import resolve
 from infoword_tf.training import optim
 from infoword_tf.views import VIEWS, Specials
+from tests import quick
 from tests.oracles import huggingface
 
 ROOT = pathlib.Path(__file__).parent.parent
@@ -34,11 +37,8 @@ DOCUMENTS = [
     *sorted((ROOT / 'docs').glob('*.md')),
 ]
 # Modules whose flags are those of other commands too.
-SHARED = (
-    'benchmarks.tuning', 'infoword_tf.train', 'tasks.classify',
-    'tasks.finetune', 'tasks.glue',
-)  # fmt: skip
-LONGEST_README = 280  # lines: it is a page for newcomers
+SHARED = ('benchmarks.tuning',)
+LONGEST_README = 250  # lines: it is a page for newcomers
 
 
 class SetupTest(absltest.TestCase):
@@ -154,9 +154,6 @@ def known_flags(module):
             function = ast.unparse(node.func)
             if function.startswith('flags.DEFINE_'):
                 found.add(ast.literal_eval(node.args[0]))
-            elif function == 'finetune.define':  # which trains
-                for other in ('tasks.finetune', 'infoword_tf.train'):
-                    found |= known_flags(other)
             elif function.endswith('.add_argument'):
                 found.add(ast.literal_eval(node.args[0]).removeprefix('--'))
         elif isinstance(node, ast.ImportFrom):
@@ -185,13 +182,17 @@ class CommandsTest(absltest.TestCase):
             return
         path = ROOT / (module.replace('.', '/') + '.py')
         self.assertTrue(path.is_file(), command)
-        if module == 'infoword_tf.train':
-            with flagsaver.flagsaver():
-                rest = flags.FLAGS(['train', *words[words.index('-m') + 2 :]])
-                self.assertLen(rest, 1, command)
+        run = infoword_tf.train if module == 'infoword_tf.train' else None
+        if '@commands.takes(' in path.read_text():
+            run = importlib.import_module(module).run
+        if run is not None:
+            commands.parse(run.choices, words[words.index('-m') + 2 :])
             return
         settings = {
-            f'{row}.{name}' for row in TABLE for name in settings_of(row)
+            f'{row}.{name}'
+            for row in TABLE
+            for name, setting in TABLE[row].settings.items()
+            if not setting.decided_by
         }
         for flag in re.findall(r'(?<=\s--)[\w.]+', command):
             known = known_flags(module) | settings
@@ -240,12 +241,9 @@ class CommandsTest(absltest.TestCase):
                 self.check(f'python -m {module} {given}')
                 self.assertIn(f' --workdir=runs/{path.stem} ', given)
                 continue
-            with flagsaver.flagsaver():
-                flags.FLAGS(['train', f'--flagfile={path}'])
-                self.assertNotEmpty(resolve(train.choices()).rows)
-                self.assertEqual(
-                    train.values()['workdir'], f'runs/{path.stem}', path.name
-                )
+            given = quick.given(f'--flagfile={path}')
+            self.assertNotEmpty(resolve(given).rows)
+            self.assertEqual(given.workdir, f'runs/{path.stem}', path.name)
 
     def test_published_sizes(self):
         """Appendix B of Kong et al. 2019, and BERT's weights without pooler.
@@ -259,10 +257,8 @@ class CommandsTest(absltest.TestCase):
         ):
             path = ROOT / 'tasks' / 'flags' / f'infoword_{size}.flags'
             self.assertIn('not run here', path.read_text())
-            with flagsaver.flagsaver():
-                flags.FLAGS(['train', f'--flagfile={path}'])
-                given = train.values()
-                resolved = resolve(train.choices())
+            given = quick.given(f'--flagfile={path}')
+            resolved = resolve(given)
             wanted = {
                 'batch_size': 1024,
                 'seq_len': 512,
@@ -273,13 +269,14 @@ class CommandsTest(absltest.TestCase):
                 'init_deviation': 0.02,
                 'weight_decay': None,
             }
-            self.assertEqual({name: given[name] for name in wanted}, wanted)
+            found = {name: getattr(given, name) for name in wanted}
+            self.assertEqual(found, wanted)
             self.assertEqual(
                 {row: entry.weight for row, entry in resolved.rows.items()},
                 {'bert_nce': 1.0, 'dim': 0.8},
             )
             config = resolved.config(
-                given['vocab_size'], precision='mixed_bfloat16'
+                given.vocab_size, precision='mixed_bfloat16'
             )
             # Without drawing them: zeros take no memory that is touched.
             with mock.patch.object(model, 'initialise'):
@@ -296,10 +293,8 @@ class CommandsTest(absltest.TestCase):
         """
         path = ROOT / 'tasks' / 'flags' / 'plm_base.flags'
         self.assertIn('not run here', path.read_text())
-        with flagsaver.flagsaver():
-            flags.FLAGS(['train', f'--flagfile={path}'])
-            given = train.values()
-            resolved = resolve(train.choices())
+        given = quick.given(f'--flagfile={path}')
+        resolved = resolve(given)
         wanted = {
             'batch_size': 2048,
             'seq_len': 512,
@@ -315,7 +310,8 @@ class CommandsTest(absltest.TestCase):
             'vocab_size': 32_000,
             'lower_case': False,
         }
-        self.assertEqual({name: given[name] for name in wanted}, wanted)
+        found = {name: getattr(given, name) for name in wanted}
+        self.assertEqual(found, wanted)
         (reading,) = resolved.plan.readings
         self.assertEqual(
             dict(reading.arguments),
@@ -323,7 +319,7 @@ class CommandsTest(absltest.TestCase):
         )
         self.assertEqual(resolved.memory_length, 384)
         config = resolved.config(
-            given['vocab_size'], precision='mixed_bfloat16'
+            given.vocab_size, precision='mixed_bfloat16'
         )
         with mock.patch.object(model, 'initialise'):
             built = model.Model(config, Specials(2, 3, 4, 32000))
@@ -382,6 +378,28 @@ class DocumentsTest(absltest.TestCase):
             more = f' with `{given}`' if given else ''
             self.assertIn(f'`{name}` is the sum `{rows}`{more}', joined)
 
+    def test_what_is_decided_otherwise_is_no_flag(self):
+        """Whatever was given, the data or another flag decided it."""
+        found = {
+            f'{row}.{name}'
+            for row in TABLE
+            for name, setting in TABLE[row].settings.items()
+            if setting.decided_by
+        }
+        self.assertEqual(
+            found,
+            {
+                'label.classes', 'span.null', 'soft.temperature',
+                'soft_span.temperature', 'patience.width', 'embed.width',
+                'embed.pooling', 'embed_distance.width',
+                'embed_distance.pooling',
+            },
+        )  # fmt: skip
+        defined = flags.FlagValues()
+        commands.define(RunChoices, defined)
+        self.assertNoCommonElements(found, list(defined))
+        self.assertIn('dim.critic', defined)
+
     def test_rows_has_all_sums_and_settings(self):
         text = (ROOT / 'docs' / 'rows.md').read_text()
         for name, (rows, settings) in SUMS.items():
@@ -392,7 +410,8 @@ class DocumentsTest(absltest.TestCase):
             f'| `--{row}.{name}` | {" | ".join(map(str, values_of(setting)))} '
             f'| {setting.help} |'
             for row in TABLE
-            for name, setting in settings_of(row).items()
+            for name, setting in TABLE[row].settings.items()
+            if not setting.decided_by
         ]
         found = re.findall(r'^\| `--\w+\.\w+` \| .*$', text, re.M)
         self.assertEqual(found, wanted)
@@ -447,8 +466,13 @@ class DocumentsTest(absltest.TestCase):
         results = (ROOT / 'docs' / 'results.md').read_text()
         rows = re.findall(r'^\| `\w+_tiny` \| .* \|$', readme, re.M)
         self.assertNotEmpty(rows)
+        whole = [
+            line.strip('| ').split(' | ')
+            for line in re.findall(r'^\| `\w+_tiny` \| .* \|$', results, re.M)
+        ]
+        some = [[c[i] for i in (0, 1, 2, 4, 5)] for c in whole if len(c) > 5]
         for line in rows:
-            self.assertIn(f'\n{line}\n', results)
+            self.assertIn(line.strip('| ').split(' | '), some)
         part = re.search(r'^## Speed\n(.*?)^## ', readme, re.M | re.S)[1]
         times = re.findall(r'\d\.\d\d', part)
         self.assertLen(times, 4)

@@ -8,7 +8,8 @@ from absl.testing import absltest, parameterized
 
 from infoword_tf.data.sources import SOURCES
 from infoword_tf.objectives import SUMS, TABLE, parse
-from infoword_tf.plan import Reading, make_plan, settings_of
+from infoword_tf.objectives.row import ANSWERS
+from infoword_tf.plan import Reading, answering, make_plan
 from infoword_tf.views import VIEWS, Reads
 from infoword_tf.views.cloze import cloze
 from infoword_tf.views.masking import MASKINGS
@@ -20,7 +21,7 @@ PLM = {'k': 6, 'order': 'partial'}
 
 
 def defaults_of(row):
-    return {name: s.default for name, s in settings_of(row).items()}
+    return {name: s.default for name, s in TABLE[row].settings.items()}
 
 
 def plan_of(objectives, masking=None, length=T):
@@ -139,7 +140,7 @@ class RowsTest(absltest.TestCase):
         for name, view in found.views.items():
             self.assertIs(view.spec, VIEWS[name])
             for row, reads in view.rows.items():
-                self.assertIs(reads, TABLE[row].views[name])
+                self.assertIs(reads, TABLE[row].reads(defaults_of(row))[name])
 
     def test_readers(self):
         found = plan_of('ict:1,dim:1,mlm:1')
@@ -180,13 +181,13 @@ class ReadingTest(parameterized.TestCase):
 
 class SettingsTest(absltest.TestCase):
     def test_of_a_row_and_of_its_views(self):
-        self.assertEqual(list(settings_of('mlm')), ['transform'])
+        self.assertEqual(list(TABLE['mlm'].settings), ['transform'])
         self.assertEqual(
-            list(settings_of('dim')), ['critic', 'temperature', 'one_mask']
+            list(TABLE['dim'].settings), ['critic', 'temperature', 'one_mask']
         )
-        self.assertEqual(list(settings_of('plm')), ['k', 'order'])
-        self.assertEqual(list(settings_of('ict')), ['words'])
-        self.assertEqual(settings_of('nsp'), {})
+        self.assertEqual(list(TABLE['plm'].settings), ['k', 'order'])
+        self.assertEqual(list(TABLE['ict'].settings), ['words'])
+        self.assertEqual(TABLE['nsp'].settings, {})
 
     def test_no_view_has_a_setting_of_its_rows_name(self):
         """Else one would hide the other; but one setting that both need."""
@@ -205,7 +206,7 @@ class SettingsTest(absltest.TestCase):
             mock.patch.dict(VIEWS, part=like),
             mock.patch.dict(TABLE, one=row),
         ):
-            self.assertEqual(list(settings_of('one')), ['k', 'order'])
+            self.assertEqual(list(TABLE['one'].settings), ['k', 'order'])
             found = make_plan({'one': {'k': 4, 'order': 'strict'}}, T)
         self.assertEqual(
             found.views['part'].draw.settings, {'k': 4, 'order': 'strict'}
@@ -362,6 +363,22 @@ class DrawsTest(parameterized.TestCase):
         text = zoo.make_streams(**dict(reading.arguments))
         self.assertEqual(
             drawn(found, 'permuted', text).places.shape, (8, targets)
+        )
+
+
+class AnswersTest(absltest.TestCase):
+    def test_rows_name_what_there_is(self):
+        named = {name for row in TABLE.values() for name in row.answers}
+        self.assertEqual(named, set(ANSWERS))
+
+    def test_who_gives_them(self):
+        """Also of a row that this code does not have."""
+        rows = ['span', 'gone', 'nsp', 'label']
+        self.assertEqual(
+            answering(('classes', 'spans'), rows), ['span', 'label']
+        )
+        self.assertCountEqual(
+            answering(('next',)), ['transformer_xl', 'rnn_lm', 'gpt']
         )
 
 

@@ -18,9 +18,10 @@ from infoword_tf.objectives import (
     Companion,
     Vector,
     built,
+    decided,
+    lm,
     parse,
 )
-from infoword_tf.plan import settings_of
 from infoword_tf.resolve import Choices, resolve
 from infoword_tf.sizes import DEFAULT_SIZES, SIZES
 from tests import zoo
@@ -34,8 +35,8 @@ def config_of(objectives='mlm', **choices):
 
 def alone(row):
     """The vector of a row with its defaults."""
-    settings = {name: s.default for name, s in settings_of(row).items()}
-    return TABLE[row].vector(settings)
+    settings = {name: s.default for name, s in TABLE[row].settings.items()}
+    return decided(TABLE[row].vector, settings)
 
 
 class ComplaintsTest(parameterized.TestCase):
@@ -151,8 +152,8 @@ class ComplaintsTest(parameterized.TestCase):
     def test_rows_whose_settings_fix_an_argument_differently(self):
         other = dataclasses.replace(
             TABLE['transformer_xl'],
+            objective=lm.NextPieces,
             encoders={'relative': {'causal': True, 'activation': 'gelu_erf'}},
-            settings={},
         )
         published = {'transformer_xl.published': True}
         with mock.patch.dict(TABLE, other=other):
@@ -321,7 +322,7 @@ class DefaultsTest(parameterized.TestCase):
                 entry.settings,
                 {
                     name: named.get(f'{row}.{name}', s.default)
-                    for name, s in settings_of(row).items()
+                    for name, s in TABLE[row].settings.items()
                 },
             )
         arguments = found.encoder.arguments
@@ -532,7 +533,7 @@ class OrderTest(parameterized.TestCase):
                 (f'{row}.{name}', value)
                 for row, entry in wanted.rows.items()
                 for name, value in entry.settings.items()
-                if settings_of(row)[name].default != value
+                if TABLE[row].settings[name].default != value
             ]
             rng.shuffle(settings)
             table = list(TABLE.items())
@@ -562,11 +563,8 @@ class OrderTest(parameterized.TestCase):
         turned = dataclasses.replace(TABLE['ict'], encoders=both)
         with mock.patch.dict(TABLE, turned=turned):
             for objectives in ('turned', 'ict,turned', 'turned,ict'):
-                rows = dict.fromkeys(parse(objectives))
-                self.assertEqual(
-                    resolving.resolve_encoder(Choices(objectives), rows),
-                    'transformer',
-                )
+                found = resolve(Choices(objectives)).encoder.name
+                self.assertEqual(found, 'transformer')
 
 
 if __name__ == '__main__':

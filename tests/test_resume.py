@@ -4,6 +4,7 @@ import contextlib
 import errno
 import functools
 import io
+import json
 import os
 import pathlib
 import shutil
@@ -18,7 +19,8 @@ import tensorflow as tf
 from absl.testing import absltest, parameterized
 
 import infoword_tf
-from infoword_tf import commands, files, train
+from infoword_tf import commands, files
+from infoword_tf.choices import RunChoices, flags_of
 from infoword_tf.config import TokenizerConfig
 from infoword_tf.resolve import Choices, resolve
 from infoword_tf.training import (
@@ -141,6 +143,22 @@ class DamageTest(absltest.TestCase):
         super().setUp()
         self.workdir = pathlib.Path(self.create_tempdir().full_path) / 'run'
         shutil.copytree(finished(), self.workdir)
+
+    def test_a_run_that_is_older_than_a_choice(self):
+        """It was as it is by default."""
+        path = self.workdir / 'config.json'
+        config = json.loads(path.read_text())
+        for name in ('layer_decay', 'bert_nce.drop_hits'):
+            del config['run'][name]
+        path.write_text(json.dumps(config))
+        run_here(self.workdir, '--steps=4')
+        path.write_text(json.dumps(config))
+        for more, message in (
+            ('--layer_decay=0.5', 'layer_decay was 1.0, is 0.5'),
+            ('--bert_nce.drop_hits', 'drop_hits was False, is True'),
+        ):
+            with self.assertRaisesRegex(commands.UsageError, message):
+                run_here(self.workdir, '--steps=4', more)
 
     def test_a_cut_checkpoint_is_skipped_and_said(self):
         weights = (self.workdir / 'weights.safetensors').read_bytes()
@@ -279,28 +297,28 @@ class FlagsTest(absltest.TestCase):
         """All of the trainer's but a few that are named here."""
         free = {
             'workdir', 'checkpoint_every', 'keep_checkpoints', 'log_every',
-            'eval_every', 'strategy', 'logical_cpus',
+            'eval_every', 'strategy', 'logical_cpus', 'microbatch',
         }  # fmt: skip
         self.assertEqual(set(record.FREE), free)
-        given = train.values()
+        given = set(flags_of(RunChoices))
         resolved = resolve(Choices('dim:1,mlm:1,plm:0'))
         config = resolved.config(600)
 
         def written(**changes):
             return record.run_record(
-                {**given, **changes}, config, 1, 'text', 'pieces'
+                RunChoices(**changes), config, 1, 'text', 'pieces'
             )
 
-        decided = set(written()) - set(given)
+        decided = set(written()) - given
         self.assertEqual(
             decided,
             {
                 'corpus (its files, or packages that pydocs reads)',
-                'dim.critic', 'dim.temperature', 'mlm.transform',
-            } - set(given),
+                'dim.critic', 'dim.temperature', 'dim.one_mask',
+                'mlm.transform',
+            },
         )  # fmt: skip
-        of_rows = {name for name in given if '.' in name}
-        self.assertEqual(set(given) - set(written()) - of_rows, free)
+        self.assertEqual(given - set(written()), free)
         # Each has a value that changes what is written, by itself or by what
         # it leads to.
         by_meaning = {
@@ -309,7 +327,7 @@ class FlagsTest(absltest.TestCase):
             'warmup_steps', 'precision', 'tokenizer', 'lower_case',
             'vocab_size',
         }  # fmt: skip
-        for name in set(written()) & set(given) - by_meaning - of_rows:
+        for name in set(written()) & given - by_meaning:
             self.assertNotEqual(written(**{name: 'other'}), written(), name)
 
     def test_what_flags_lead_to_is_compared(self):
@@ -330,7 +348,7 @@ class FlagsTest(absltest.TestCase):
             )
             warmup = chosen.get('warmup_steps', 1)
             return record.run_record(
-                train.values(), config, warmup, 'text', 'pieces'
+                RunChoices(), config, warmup, 'text', 'pieces'
             )
 
         usual = written()
@@ -413,9 +431,8 @@ class ExactResumeTest(parameterized.TestCase):
                 '--seq_len=16', *more, eagerly=eagerly,
             )  # fmt: skip
 
-        go_on('complete')
-        with quick.stopped(at=2):
-            go_on('broken')
+        with quick.kept(folder / 'complete', folder / 'broken', at=2):
+            go_on('complete')
         self.assertEqual(checkpoint.last_step(folder / 'broken'), 1)
         go_on('broken')
         for name in ('weights', 'checkpoints/step-000000002'):

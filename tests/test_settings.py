@@ -3,7 +3,6 @@
 from absl.testing import absltest, parameterized
 
 from infoword_tf.objectives import TABLE
-from infoword_tf.plan import settings_of
 from infoword_tf.settings import Setting
 
 
@@ -49,7 +48,7 @@ class CheckTest(parameterized.TestCase):
 
     @parameterized.parameters(*TABLE)
     def test_defaults_are_what_they_allow(self, row):
-        for name, setting in settings_of(row).items():
+        for name, setting in TABLE[row].settings.items():
             self.assertEqual(
                 setting.check(f'{row}.{name}', setting.default),
                 setting.default,
@@ -57,7 +56,7 @@ class CheckTest(parameterized.TestCase):
             self.assertEndsWith(setting.help, '.')
             if setting.needs:
                 other, value = setting.needs
-                settings_of(row)[other].check(f'{row}.{other}', value)
+                TABLE[row].settings[other].check(f'{row}.{other}', value)
 
 
 if __name__ == '__main__':

@@ -18,7 +18,6 @@ from infoword_tf.config import (
     TokenizerConfig,
 )
 from infoword_tf.objectives import SUMS, TABLE
-from infoword_tf.plan import settings_of
 from infoword_tf.text.sentencepiece import SentencePiece
 
 ROOT = pathlib.Path(__file__).parent.parent
@@ -28,7 +27,7 @@ LABELLED = [
     row
     for row in TABLE
     if 'examples' in TABLE[row].reads(
-        {name: setting.default for name, setting in settings_of(row).items()}
+        {name: setting.default for name, setting in TABLE[row].settings.items()}
     )
 ]
 SPECIALS = views.Specials(2, 3, 4, 9)

@@ -1,6 +1,7 @@
 """The real command on real text: what a run of each row leaves."""
 
 import contextlib
+import importlib
 import inspect
 import io
 import json
@@ -14,17 +15,18 @@ import warnings
 from unittest import mock
 
 import numpy as np
-from absl import flags
-from absl.testing import absltest, flagsaver, parameterized
+from absl.testing import absltest, parameterized
 
 import infoword_tf
-from infoword_tf import commands, files, train
+from infoword_tf import commands, files
+from infoword_tf.choices import RunChoices
 from infoword_tf.config import Config
 from infoword_tf.data.batches import Batches, open_sources
 from infoword_tf.data.opened import TextChoices, open_text
 from infoword_tf.data.store import SEPARATOR
 from infoword_tf.resolve import Choices, resolve
 from infoword_tf.training import (
+    begin,
     checkpoint,
     distribution,
     fit,
@@ -32,7 +34,7 @@ from infoword_tf.training import (
     optim,
     precision,
 )
-from tests import runs, zoo
+from tests import quick, runs, zoo
 from tests.runs import records, run_here
 
 NO_SERVER = 'Could not start gRPC server'  # of TensorFlow: the port is taken
@@ -45,7 +47,9 @@ def setUpModule():
 class TrainTest(absltest.TestCase):
     def test_a_run_leaves_a_workdir(self):
         workdir = pathlib.Path(self.create_tempdir().full_path) / 'run'
-        run_here(workdir, '--objectives=bert_nce:1,mlm:0.5')
+        run_here(
+            workdir, '--objectives=bert_nce:1,mlm:0.5', pictures=True
+        )
         found = {path.name for path in workdir.iterdir()}
         self.assertContainsSubset(
             {
@@ -105,11 +109,60 @@ class TrainTest(absltest.TestCase):
         self.assertTrue(np.isfinite(vectors).all())
 
         # The run's flags are a flagfile that runs it again.
-        with flagsaver.flagsaver():
-            flags.FLAGS(['train', f'--flagfile={workdir}/flags.txt'])
-            given = train.values()
-            self.assertEqual(given['objectives'], 'bert_nce:1,mlm:0.5')
-            self.assertEqual(given['batch_size'], 8)
+        given = quick.given(f'--flagfile={workdir}/flags.txt')
+        self.assertEqual(given.objectives, 'bert_nce:1,mlm:0.5')
+        self.assertEqual(given.batch_size, 8)
+
+    def test_the_function_leaves_what_the_command_does(self):
+        folder = pathlib.Path(self.create_tempdir().full_path)
+        code = (
+            'import runpy\n'
+            'from tests import quick\n'
+            'with quick.small():\n'
+            '    runpy.run_module("infoword_tf.train", run_name="__main__")\n'
+        )
+        subprocess.run(
+            [
+                sys.executable, '-c', code, '--objectives=infoword',
+                '--dim.critic=cosine', '--nolower_case', '--vocab_size=600',
+                '--steps=2', '--batch_size=8', '--seq_len=32',
+                '--learning_rate=2e-3', f'--workdir={folder / "command"}',
+                f'--corpus={runs.TEXT["corpus"]}',
+                f'--heldout={runs.TEXT["heldout"]}',
+            ],
+            cwd=runs.ROOT,
+            check=True,
+        )  # fmt: skip
+        with quick.small():
+            found = infoword_tf.train(
+                objectives='infoword', settings={'dim.critic': 'cosine'},
+                lower_case=False, vocab_size=600, size=None, steps=2,
+                batch_size=8, seq_len=32, learning_rate=0.002,
+                workdir=folder / 'function', **runs.TEXT,
+            )  # fmt: skip
+        self.assertEqual(found['step'], 2)
+        for file in ('config.json', 'weights.safetensors', 'vocab.txt'):
+            one, other = ((folder / name / file).read_bytes()
+                          for name in ('command', 'function'))
+            self.assertEqual(one, other, file)
+        one, other = ((folder / name / 'flags.txt').read_text()
+                      for name in ('command', 'function'))
+        self.assertEqual(one.replace('/command\n', '/function\n'), other)
+
+    def test_the_function_complains_as_the_command_does(self):
+        for chosen, message in (
+            ({'steps': 0}, 'flag --steps=0: 0 is not a positive integer'),
+            ({'optimizer': 'sgd'}, '--optimizer=sgd: .*<infoword.adamw'),
+            ({'stepps': 3}, "Unknown command line flag 'stepps'"),
+            ({'settings': {'dim.critik': 'dot'}}, "flag 'dim.critik'"),
+            ({'objectives': 'berta', 'workdir': 'w'}, "no row 'berta'"),
+            ({'steps': 3, 'minutes': 1, 'workdir': 'w'}, 'both say how long'),
+        ):
+            with self.assertRaisesRegex(commands.UsageError, message):
+                infoword_tf.train(**chosen)
+        with self.assertRaisesRegex(ImportError, 'import infoword_tf, and c'):
+            importlib.import_module('infoword_tf.train')
+        self.assertTrue(callable(infoword_tf.train))
 
     def test_the_same_seed_gives_the_same_weights_and_init_takes_them(self):
         """However steps are said: in `b` as the minutes that they take."""
@@ -213,8 +266,8 @@ class TrainTest(absltest.TestCase):
 
     def test_xla_over_the_whole_step_changes_no_more_than_rounding(self):
         folder = pathlib.Path(self.create_tempdir().full_path)
-        few = ('--steps=3', '--log_every=1', '--objectives=bert_nce:1,mlm:1')
-        run_here(folder / 'plain', *few, eagerly=False)
+        few = ('--steps=2', '--log_every=1', '--objectives=bert_nce:1,mlm:1')
+        run_here(folder / 'plain', *few)
         run_here(folder / 'xla', *few, '--xla', eagerly=False)
         for a, b in zip(
             records(folder / 'plain'), records(folder / 'xla'), strict=True
@@ -374,7 +427,6 @@ class FlagsReachTest(absltest.TestCase):
         precision.check('auto', 'mirrored')
 
     def test_what_cannot_end_a_run(self):
-        usual = train.values()
         several, early = {'strategy': 'multiworker'}, {'patience_evals': 2}
         for changes, labelled, message in (
             (early, False, '--patience_evals=2 waits for better.*--best too'),
@@ -385,13 +437,13 @@ class FlagsReachTest(absltest.TestCase):
             ({'best': True}, True, '--best is .* are kept anyway'),
         ):
             with self.assertRaisesRegex(commands.UsageError, message):
-                train.check_end({**usual, **changes}, labelled)
+                begin.check_end(RunChoices(**changes), labelled)
         for changes, labelled in (
             (early, True),
             ({**early, 'best': True}, False),
             ({'best': True, **several}, False),
         ):
-            train.check_end({**usual, **changes}, labelled)
+            begin.check_end(RunChoices(**changes), labelled)
 
 
 class StrategyTest(absltest.TestCase):
@@ -506,7 +558,7 @@ class IctTest(parameterized.TestCase):
         workdir = pathlib.Path(self.create_tempdir().full_path)
         shown = io.StringIO()
         with contextlib.redirect_stdout(shown):
-            run_here(workdir, *more)
+            run_here(workdir, '--steps=2', *more)
         self.assertRegex(
             shown.getvalue(), r'\d+ documents have one sentence and no part '
             r'in ict\n',
@@ -548,7 +600,7 @@ class NspTest(parameterized.TestCase):
         workdir = pathlib.Path(self.create_tempdir().full_path)
         shown = io.StringIO()
         with contextlib.redirect_stdout(shown):
-            run_here(workdir, '--objectives=bert')
+            run_here(workdir, '--objectives=bert', '--steps=2')
         self.assertRegex(
             shown.getvalue(),
             r'\d+ documents have one sentence and no part in mlm, nsp\n',
@@ -585,7 +637,7 @@ class NspTest(parameterized.TestCase):
     )
     def test_nsp_nce(self, objectives, masking):
         workdir = pathlib.Path(self.create_tempdir().full_path)
-        run_here(workdir, f'--objectives={objectives}', '--steps=6')
+        run_here(workdir, f'--objectives={objectives}', '--steps=2')
         config = Config.read(workdir)
         self.assertEqual(config.masking, masking)
         last = records(workdir)[-1]
@@ -601,7 +653,7 @@ class NspTest(parameterized.TestCase):
     def test_nsp_alone(self):
         """Without a bound there is a picture that says so."""
         workdir = pathlib.Path(self.create_tempdir().full_path)
-        run_here(workdir, '--objectives=nsp', '--steps=3')
+        run_here(workdir, '--objectives=nsp', '--steps=1', pictures=True)
         self.assertTrue((workdir / 'bounds.png').is_file())
 
     def test_both_contradict_each_other(self):
@@ -614,9 +666,8 @@ class NspTest(parameterized.TestCase):
                     self.create_tempdir().full_path,
                     f'--objectives={objectives}',
                 )
-        with flagsaver.flagsaver():  # a row of weight 0 is not there
-            flags.FLAGS(['train', '--objectives=nsp:1,nsp_nce:0'])
-            self.assertEqual(list(resolve(train.choices()).rows), ['nsp'])
+        found = resolve(Choices('nsp:1,nsp_nce:0'))  # which is not there
+        self.assertEqual(list(found.rows), ['nsp'])
 
     def test_text_without_pairs(self):
         folder = pathlib.Path(self.create_tempdir().full_path)
@@ -646,7 +697,7 @@ class DimTest(parameterized.TestCase):
     @parameterized.parameters('dot', 'cosine')
     def test_alone(self, critic):
         workdir = pathlib.Path(self.create_tempdir().full_path)
-        given = ('--objectives=dim', '--steps=6')
+        given = ('--objectives=dim', '--steps=2')
         if critic != 'dot':
             given += (f'--dim.critic={critic}', '--dim.temperature=0.1')
         run_here(workdir, *given)
@@ -685,13 +736,11 @@ class DimTest(parameterized.TestCase):
     def test_what_compares_texts(self):
         """Pooling and similarity are of `dim`, where it is trained."""
         for given, expected in (
-            ('--objectives=bert_nce', ('mean', 'cosine')),
-            ('--objectives=bert_nce:1,dim:0', ('mean', 'cosine')),
-            ('--objectives=infoword', ('cls', 'dot')),
+            ('bert_nce', ('mean', 'cosine')),
+            ('bert_nce:1,dim:0', ('mean', 'cosine')),
+            ('infoword', ('cls', 'dot')),
         ):
-            with flagsaver.flagsaver():
-                flags.FLAGS(['train', given])
-                found = resolve(train.choices()).vector
+            found = resolve(Choices(given)).vector
             self.assertEqual((found.pooling, found.similarity), expected)
 
     def assert_finite(self, workdir):

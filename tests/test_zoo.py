@@ -6,8 +6,7 @@ from absl.testing import absltest, parameterized
 from infoword_tf import views
 from infoword_tf.encoders import ENCODERS
 from infoword_tf.objectives import SUMS, TABLE, parse
-from infoword_tf.objectives.settings import CRITICS
-from infoword_tf.plan import settings_of
+from infoword_tf.objectives.dim import CRITICS
 from infoword_tf.views.masking import MASKINGS
 from infoword_tf.views.permuted import ORDERS
 from tests import zoo
@@ -66,7 +65,7 @@ class CompleteTest(absltest.TestCase):
 
     def test_every_switch_of_a_row_both_ways(self):
         for row in TABLE:
-            for name, setting in settings_of(row).items():
+            for name, setting in TABLE[row].settings.items():
                 if isinstance(setting.default, bool):
                     self.assertEqual(
                         self.used(row, name), {False, True}, f'{row}.{name}'
@@ -75,7 +74,7 @@ class CompleteTest(absltest.TestCase):
     def test_every_choice_of_a_row(self):
         choices = {}
         for row in TABLE:
-            for name, setting in settings_of(row).items():
+            for name, setting in TABLE[row].settings.items():
                 if setting.choices:
                     choices[row, name] = set(setting.choices)
                     self.assertEqual(
@@ -89,7 +88,7 @@ class CompleteTest(absltest.TestCase):
         `classes`, as many as examples have: test_label.py.
         """
         for row in TABLE:
-            for name, setting in settings_of(row).items():
+            for name, setting in TABLE[row].settings.items():
                 if type(setting.default) is int and name != 'classes':
                     self.assertGreater(len(self.used(row, name)), 1, name)
 
@@ -98,7 +97,7 @@ class CompleteTest(absltest.TestCase):
             known = {
                 f'{row}.{setting}'
                 for row in case.rows
-                for setting in settings_of(row)
+                for setting in TABLE[row].settings
             }
             self.assertContainsSubset(case.settings, known, name)
 
@@ -117,14 +116,17 @@ class CaseTest(parameterized.TestCase):
             for reads in TABLE[row].reads(case.settings_of(row)).values():
                 self.assertIn(reads.masking, (None, masking))
 
-    @parameterized.parameters(*zoo.CASES)
-    def test_the_same_model_and_batch_every_time(self, name):
-        first, again = zoo.make_model(name), zoo.make_model(name)
+    @parameterized.parameters(*zoo.LESSONS.values())
+    def test_the_same_model_every_time(self, *case):
+        first, again = (zoo.model_of(zoo.Case(*case)) for _ in range(2))
         self.assertEqual(list(first.variables), list(again.variables))
         for path, variable in first.variables.items():
             np.testing.assert_array_equal(
                 variable.numpy(), again.variables[path].numpy(), path
             )
+
+    @parameterized.parameters(*zoo.CASES)
+    def test_the_same_batch_every_time(self, name):
         one = views.flatten(zoo.make_views(name))
         two = views.flatten(zoo.make_views(name))
         other = views.flatten(zoo.make_views(name, seed=1))

@@ -12,20 +12,27 @@ from unittest import mock
 import numpy as np
 from keras import ops
 
-from infoword_tf import objectives, views
+from infoword_tf import files, objectives, views
+from infoword_tf.encoders import Inputs
 from infoword_tf.layers import dropout
+from infoword_tf.layers.block import Block, take
 from infoword_tf.layers.pooling import unit
 from infoword_tf.objectives import (
     Companion,
     Objective,
     Reads,
+    Ring,
     Row,
     gather_pool,
+    gathered,
     infonce,
+    joined,
+    text_ids,
 )
+from infoword_tf.settings import setting
 from tests import zoo
 
-OBJECTIVES = 'drawn,early,late,queue,every_layer,twice,taught'
+OBJECTIVES = 'drawn,early,late,twice,hard,every_layer,taught'
 WORDS = 'a text', 'what belongs to it', 'a toy', 'see the class'
 
 
@@ -135,41 +142,57 @@ class FirstWord(Objective):
         )
 
 
-# --------------------------------- (c) a momentum encoder, a queue of 64 keys
+# ------- (c) two passes with other dropout, or a momentum encoder and a queue
 
 
-class Queue(Objective):
-    """Which key is this text's own, among those of the texts before it."""
+class Twice(Objective):
+    """Two passes of one text are one text (SimCSE); or a queue (MoCo)."""
 
-    SIZE, SCALE = 64, 10.0
+    SCALE = 10.0
+    queue: int = setting(64, 'Keys of the steps before; 0: none.', at_least=0)
+
+    @property
+    def ring(self):
+        return Ring(self.queue, self.encoder.width)
 
     def empty_state(self):
-        shape = self.SIZE, self.encoder.width
-        return {'keys': ops.zeros(shape), 'filled': ops.zeros((), 'int32')}
+        return self.ring.empty() if self.queue else {}
 
-    def vector(self, batch, encoder):
-        states = batch.states('masked', encoder)[:, 0]
-        return unit(ops.cast(states, 'float32'))  # [B, D]
+    def vectors(self, batch):
+        other = ('momentum', 0) if self.queue else ('encoder', 1)
+        return {
+            'a': batch.states('masked')[:, 0],
+            'b': batch.states('masked', *other)[:, 0],
+        }
+
+    def own(self, batch):
+        view = batch.views['masked']
+        texts = text_ids(view.ids, ops.ones_like(view.ids, 'bool'))
+        keys = unit(ops.cast(self.compared(batch)['b'], 'float32'))
+        return gathered(batch, texts, view.sequences, keys)
+
+    def candidates(self, batch):
+        own = self.own(batch)
+        return joined(own, self.ring.pool(batch.state)) if self.queue else own
 
     def score(self, batch, candidates):
-        keys, filled = batch.state['keys'], batch.state['filled']
-        a, b = (self.vector(batch, x) for x in ('encoder', 'momentum'))
-        scores = self.SCALE * ops.matmul(a, ops.transpose(keys))
-        there = ops.arange(self.SIZE, dtype='int32') >= self.SIZE - filled
+        a, b = (
+            unit(ops.cast(self.compared(batch)[x], 'float32')) for x in 'ab'
+        )
+        view = batch.views['masked']
+        texts = text_ids(view.ids, ops.ones_like(view.ids, 'bool'))
         return infonce.contrast(
             self.SCALE * ops.sum(a * b, axis=1),
-            scores,
-            ops.zeros_like(scores) + ops.cast(there, 'float32'),
-            ops.zeros_like(scores, 'bool'),
+            self.SCALE * ops.matmul(a, ops.transpose(candidates.states)),
+            candidates.others(view.sequences),
+            ops.equal(candidates.ids[None, :], texts[:, None]),
             ops.ones_like(a[:, 0]),
-            drop_identical=False,
+            drop_identical=True,
         )
 
     def remember(self, batch):
-        new = batch.replicas.gather(self.vector(batch, 'momentum'))
-        keys = ops.concatenate([batch.state['keys'], new])[-self.SIZE :]
-        filled = batch.state['filled'] + new.shape[0]
-        return {'keys': keys, 'filled': ops.minimum(filled, self.SIZE)}
+        own = self.own(batch)
+        return self.ring.add(batch.state, own.states, own.ids)
 
 
 # ----------------------------------------------- (d) [CLS] of every layer
@@ -183,15 +206,53 @@ class EveryLayer(Objective):
         return among_others(batch, layers[-1], sum(layers) / len(layers))
 
 
-# ------------------------------------- (e) two passes, with other dropout
+# -------------------------- (e) hard negatives of one's own beside the batch
 
 
-class Twice(Objective):
-    """Two passes of one text are one text (SimCSE)."""
+def triple(windows, begins, rows, specials):
+    """[B, 3, 8]: a piece of a text, the one behind it, and one from its end."""
+    b, length = windows.ids.shape
+    starts = np.stack([begins, begins + 6, np.full(b, length - 6)], axis=1)
+    places = starts[:, :, None] + np.arange(6)
+    few = np.take_along_axis(windows.ids[:, None], places, axis=2)
+    marks = np.full((b, 3, 1), specials.cls_id, np.int32)
+    return views.View(
+        ids=np.concatenate([marks, few, marks], axis=2).astype(np.int32),
+        sequences=np.arange(b, dtype=np.int32),
+        places=dict.fromkeys(rows, np.zeros((b, 3, 1), np.int32)),
+        weights=dict.fromkeys(rows, np.ones((b, 1), np.float32)),
+    )
+
+
+class Hard(Objective):
+    """The piece behind, among those of the batch and all hard negatives."""
+
+    def vectors(self, batch):
+        return {'texts': batch.states('triple')[:, :, 0]}  # [B, 3, D]
+
+    def candidates(self, batch):
+        view, x = batch.views['triple'], self.compared(batch)['texts']
+        names = text_ids(
+            ops.reshape(view.ids, (-1, view.ids.shape[-1])),
+            ops.ones((1, view.ids.shape[-1]), 'bool'),
+        )
+        names = ops.reshape(names, (-1, 3))
+        own = gathered(batch, names[:, 1], view.sequences, unit(x[:, 1]))
+        nobody = ops.full_like(view.sequences, -1)
+        hard = gathered(batch, names[:, 2], nobody, unit(x[:, 2]))
+        return joined(own, hard), names[:, 1]
 
     def score(self, batch, candidates):
-        a, b = (batch.states('masked', turn=i)[:, 0] for i in range(2))
-        return among_others(batch, a, b)
+        pool, names = candidates
+        x = unit(self.compared(batch)['texts'])
+        return infonce.contrast(
+            10.0 * ops.sum(x[:, 0] * x[:, 1], axis=1),
+            10.0 * ops.matmul(x[:, 0], ops.transpose(pool.states)),
+            pool.others(batch.views['triple'].sequences),
+            ops.equal(pool.ids[None, :], names[:, None]),
+            batch.views['triple'].weights[self.row][:, 0],
+            drop_identical=True,
+        )
 
 
 # --------------------------------------------- (f) a second, frozen encoder
@@ -207,6 +268,89 @@ class Taught(Objective):
         return among_others(batch, a, b)
 
 
+# ---------- (g) a generator of another workdir; a third encoder reads its words
+
+
+class Replaced(Objective):
+    """Which words did a generator choose? The state of the text knows."""
+
+    bounded = False
+    generator: str = setting('', 'A workdir with the row mlm.')
+
+    def build(self):
+        self.kernel = self.weight_of(
+            'kernel', self.encoder.width, 1, decayed=False, travels=False
+        )
+        self.built = True
+
+    def score(self, batch, candidates):
+        view = batch.views['masked']
+        states = batch.states('masked', 'generator')
+        scores = self.heads['generator']['mlm'].piece_scores(
+            states, batch.statistics.training
+        )
+        chosen = ops.cast(ops.argmax(scores, axis=-1), 'int32')  # [B, P]
+        at = ops.one_hot(view.places[self.row], view.ids.shape[1])  # [B, P, T]
+        there = ops.sum(at, axis=1)
+        words = ops.sum(at * ops.cast(chosen, at.dtype)[..., None], axis=1)
+        ids = ops.where(there > 0, ops.cast(words, 'int32'), view.ids)
+        known = batch.encode(Inputs(view.ids), name='text').states[:, 0]
+        read = batch.encode(
+            Inputs(ids, first=known), 'discriminator', name='chosen'
+        ).states
+        logits = ops.matmul(ops.cast(read, 'float32'), self.kernel)[..., 0]
+        sign = 2.0 * there - 1.0
+        loss = ops.softplus(-sign * logits)
+        flat = ops.reshape(loss, (-1,))
+        return infonce.unbounded(flat, ops.ones_like(flat))
+
+
+# ------- (h) a network of the row's own that begins elsewhere, frozen by a flag
+
+
+class Auxiliary(Objective):
+    """Masked words from [h, states of the first layer], by one more block."""
+
+    begin: str = setting('', 'A workdir whose block it begins with.')
+    frozen: bool = setting(False, 'Leave the block as it begins.')
+
+    def build(self):
+        sizes = self.encoder.arguments
+        self.block = Block(
+            sizes['width'], sizes['heads'], sizes['inner_width'], 0.0,
+            sizes['gelu'], sizes['epsilon'],
+            dtype=self.dtype_policy, name='block',
+        )  # fmt: skip
+        self.block.build()
+        self.block.trainable = not self.frozen
+        self.built = True
+
+    def first_weights(self):
+        if not self.begin:
+            return {}
+        tensors = files.read_tensors(f'{self.begin}/weights.safetensors')
+        mine = {w.path for w in self.block.weights}
+        return {path: tensors[path] for path in mine}
+
+    def score(self, batch, candidates):
+        view = batch.views['masked']
+        lower = batch.layers('masked')[0]  # [B, T, D]
+        h = batch.states('masked')[:, :1]
+        x = ops.concatenate([h, lower[:, 1:]], axis=1)
+        x = take(self.block(x, key=batch.fused), view.places[self.row])
+        targets = ops.reshape(view.targets[self.row], (-1,))
+        x = ops.reshape(ops.cast(x, 'float32'), (-1, x.shape[-1]))
+        table = ops.convert_to_tensor(self.encoder.embedding_table)
+        scores = ops.matmul(x, ops.transpose(table))
+        positive, rank = infonce.of_classes(scores, targets)
+        size = float(np.log(scores.shape[1]))
+        log_sum = ops.logsumexp(scores, axis=1)
+        return infonce.infonce(
+            infonce.Candidates(positive, log_sum, size, rank),
+            ops.reshape(view.weights[self.row], (-1,)),
+        )
+
+
 ROWS = {
     'drawn': Row(Drawn, *WORDS, views={'masked': Reads('pieces')}),
     'early': Row(
@@ -217,16 +361,24 @@ ROWS = {
         FirstWord, *WORDS, views={'late': Reads('pieces')},
         heldout_candidates=16,
     ),  # fmt: skip
-    'queue': Row(
-        Queue,
-        *WORDS,
-        views={'masked': Reads('start', encoders=('encoder', 'momentum'))},
-        companions={'momentum': Companion(momentum=0.9)},
-    ),
     'every_layer': Row(
         EveryLayer, *WORDS, views={'masked': Reads('start', layers=True)}
     ),
-    'twice': Row(Twice, *WORDS, views={'masked': Reads('start', passes=2)}),
+    'twice': Row(
+        Twice,
+        *WORDS,
+        views={
+            'masked': lambda chosen: (
+                Reads('start', encoders=('encoder', 'momentum'))
+                if chosen['queue']
+                else Reads('start', passes=2)
+            )
+        },
+        companions=lambda chosen: (
+            {'momentum': Companion(momentum=0.9)} if chosen['queue'] else {}
+        ),
+    ),
+    'hard': Row(Hard, *WORDS, views={'triple': Reads('start')}),
     'taught': Row(
         Taught,
         *WORDS,
@@ -234,12 +386,31 @@ ROWS = {
         companions={'guide': Companion()},
     ),
 }
+# Rows that begin with another workdir.
+LATER = {
+    'replaced': Row(
+        Replaced,
+        *WORDS,
+        views={'masked': Reads('pieces', encoders=('generator',))},
+        companions=lambda chosen: {
+            'generator': Companion(workdir=chosen['generator'], saved=False),
+            'discriminator': Companion(frozen=False),
+        },
+    ),
+    'auxiliary': Row(
+        Auxiliary,
+        *WORDS,
+        views={'masked': Reads('pieces', layers=True, everywhere=True)},
+    ),
+}
 VIEWS = {
     'early': views.ViewSpec(opening, draw=place('early', 0, 4)),
     'late': views.ViewSpec(opening, draw=place('late', 8, 16)),
+    'triple': views.ViewSpec(triple, draw=place('triple', 0, 8)),
 }
 CASES = {
     **{f'toy_{row}': zoo.Case(row) for row in ROWS},
+    'toy_passes': zoo.Case('twice', settings={'twice.queue': 0}),
     'toys': zoo.Case(OBJECTIVES),
 }
 
@@ -248,7 +419,7 @@ CASES = {
 def added():
     """Inside, the tables and the list of zoo.py have the toys too."""
     with (
-        mock.patch.dict(objectives.TABLE, ROWS),
+        mock.patch.dict(objectives.TABLE, {**ROWS, **LATER}),
         mock.patch.dict(views.VIEWS, VIEWS),
         mock.patch.dict(zoo.CASES, CASES),
     ):

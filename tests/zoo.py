@@ -377,12 +377,19 @@ def config_of(
 def make_model(
     name: str, rate: float = 0.1, precision: str = 'float32', seed: int = 0
 ) -> Model:
-    """The model of a case, all weights drawn: norms and biases too.
+    """The model of a case, all weights drawn: norms and biases too."""
+    return model_of(CASES[name], rate, precision, seed)
 
-    Larger than a fresh model's, so that softmax and GELU leave the range in
-    which they are all but linear.
+
+def model_of(
+    case: Case, rate: float = 0.1, precision: str = 'float32', seed: int = 0
+) -> Model:
+    """The same of a case that has no name.
+
+    Weights are larger than a fresh model's, so that softmax and GELU leave the
+    range in which they are all but linear.
     """
-    model = Model(config(name, rate, precision), SPECIALS)
+    model = Model(config_of(case, rate, precision), SPECIALS)
     random = np.random.default_rng(seed)
     for path, variable in model.variables.items():
         drawn = 0.3 * random.standard_normal(variable.shape)
@@ -723,7 +730,11 @@ def make_views(
 
 
 def make_trainer(
-    name: str, replicas: int, steps: int, clip: float = 1.0
+    name: str,
+    replicas: int,
+    steps: int,
+    clip: float = 1.0,
+    microbatch: int | None = None,
 ) -> loop.Trainer:
     """A trainer of a case over as many batches, without dropout."""
     with strategy(replicas).scope():
@@ -742,4 +753,5 @@ def make_trainer(
         statistics(),
         seed=TRAINER_SEED,
         batch_size=8,
+        microbatch=microbatch,
     )

@@ -12,23 +12,14 @@ As a command it prints one JSON object for each text; without a text on the
 command line every line of standard input is one, and all are one request.
 
 This file stands alone: copy it. REST needs the standard library, gRPC the
-package grpcio besides. Messages of gRPC are written and read here by hand (the
-numbers are those of Serving's predict.proto and model.proto and of
-TensorFlow's tensor.proto):
-
-    PredictRequest.model_spec = 1, .inputs = 2 (a map: key 1, value 2)
-      ModelSpec.name = 1, .version = 2 (a message: value 1),
-        .signature_name = 3
-    PredictResponse.outputs = 1 (a map)
-    TensorProto.dtype = 1, .tensor_shape = 2 (dim 2: size 1),
-      .tensor_content = 4, and a list for each type of value, see `_TYPES`
+packages grpcio and protobuf besides.
 """
 
 from __future__ import annotations
 
 import argparse
 import base64
-import collections
+import functools
 import http.client
 import itertools
 import json
@@ -48,14 +39,45 @@ METHOD = '/tensorflow.serving.PredictionService/Predict'
 
 # By DataType: the field of TensorProto, the code in `struct`, the type here.
 _TYPES = {
-    1: (5, 'f', float),
-    2: (6, 'd', float),
-    3: (7, 'i', int),
-    7: (8, '', str),
-    9: (10, 'q', int),
-    10: (11, '?', bool),
+    1: ('float_val', 'f', float),
+    2: ('double_val', 'd', float),
+    3: ('int_val', 'i', int),
+    7: ('string_val', '', str),
+    9: ('int64_val', 'q', int),
+    10: ('bool_val', '?', bool),
 }
 _STRING = 7
+# What is used of Serving's predict.proto, model.proto and prediction_log.proto
+# and of TensorFlow's tensor.proto; a star for lists. On the wire a map is a
+# list of entries.
+_MESSAGES = {
+    'Version': {'value': (1, 'int64')},
+    'ModelSpec': {
+        'name': (1, 'string'),
+        'version': (2, 'Version'),
+        'signature_name': (3, 'string'),
+    },
+    'Dim': {'size': (1, 'int64')},
+    'Shape': {'dim': (2, '*Dim')},
+    'TensorProto': {
+        'dtype': (1, 'int32'),
+        'tensor_shape': (2, 'Shape'),
+        'tensor_content': (4, 'bytes'),
+        'float_val': (5, '*float'),
+        'double_val': (6, '*double'),
+        'int_val': (7, '*int32'),
+        'string_val': (8, '*bytes'),
+        'int64_val': (10, '*int64'),
+        'bool_val': (11, '*bool'),
+    },
+    'Entry': {'key': (1, 'string'), 'value': (2, 'TensorProto')},
+    'PredictRequest': {
+        'model_spec': (1, 'ModelSpec'), 'inputs': (2, '*Entry'),
+    },
+    'PredictResponse': {'outputs': (1, '*Entry')},
+    'PredictLog': {'request': (1, 'PredictRequest')},
+    'PredictionLog': {'predict_log': (6, 'PredictLog')},
+}  # fmt: skip
 
 
 class ServingError(Exception):
@@ -84,7 +106,7 @@ class Client:
 
         Raises:
             ValueError: `url` is none of these.
-            ImportError: grpcio is missing.
+            ImportError: grpcio or protobuf is missing.
         """
         kinds = {'http': _Rest, 'https': _Rest, 'grpc': _Grpc}
         parts = urllib.parse.urlsplit(url)
@@ -268,9 +290,13 @@ class _Grpc:
         self, url: str, model: str, version: int | None, timeout: float
     ):
         try:
+            import google.protobuf
             import grpc
         except ImportError:
-            raise ImportError('grpc:// needs the package grpcio') from None
+            raise ImportError(
+                'grpc:// needs the packages grpcio and protobuf'
+            ) from None
+        del google
         self.url, self.timeout, self.error = url, timeout, grpc.RpcError
         self.model, self.version = model, version
         channel = grpc.insecure_channel(
@@ -288,7 +314,7 @@ class _Grpc:
         """A PredictRequest, and what its PredictResponse holds."""
         request = predict_request(
             signature, inputs, self.model, self.version
-        )
+        ).SerializeToString()
         try:
             answer = self.ask(request, timeout=self.timeout)
         except self.error as error:
@@ -301,11 +327,44 @@ class _Grpc:
             else:
                 said = f'{self.url} answered {code}: {said}'
             raise ServingError(said) from None
-        entries = (dict(_fields(v)) for n, v in _fields(answer) if n == 1)
-        return {
-            entry[1].decode(): _read_tensor(entry.get(2, b''))
-            for entry in entries
-        }
+        outputs = message('PredictResponse').FromString(answer).outputs
+        return {entry.key: _read_tensor(entry.value) for entry in outputs}
+
+
+@functools.cache
+def message(name: str) -> Any:
+    """The class of one of `_MESSAGES`, which protobuf makes."""
+    from google.protobuf import message_factory
+
+    found = _pool().FindMessageTypeByName(f'client.{name}')
+    return message_factory.GetMessageClass(found)
+
+
+@functools.cache
+def _pool() -> Any:
+    """All of `_MESSAGES`, apart from those of the same names elsewhere."""
+    from google.protobuf import descriptor_pb2, descriptor_pool
+
+    file = descriptor_pb2.FileDescriptorProto(
+        name='client.proto', package='client', syntax='proto3'
+    )
+    kinds = descriptor_pb2.FieldDescriptorProto
+    for name, fields in _MESSAGES.items():
+        made = file.message_type.add(name=name)
+        for field, (number, kind) in fields.items():
+            listed, kind = kind.startswith('*'), kind.lstrip('*')
+            added = made.field.add(
+                name=field,
+                number=number,
+                label=kinds.LABEL_REPEATED if listed else kinds.LABEL_OPTIONAL,
+            )
+            if kind in _MESSAGES:
+                added.type_name = f'.client.{kind}'
+                kind = 'message'
+            added.type = kinds.Type.Value(f'TYPE_{kind.upper()}')
+    pool = descriptor_pool.DescriptorPool()
+    pool.Add(file)
+    return pool
 
 
 def predict_request(
@@ -313,114 +372,52 @@ def predict_request(
     inputs: dict[str, list[Any]],
     model: str = MODEL,
     version: int | None = None,
-) -> bytes:
+) -> Any:
     """A PredictRequest: `inputs` by name, `version` None is the newest."""
-    spec = field(1, model.encode())
+    request = message('PredictRequest')()
+    request.model_spec.name = model
+    request.model_spec.signature_name = signature
     if version is not None:
-        spec += field(2, _number(1, version))
-    request = field(1, spec + field(3, signature.encode()))
+        request.model_spec.version.value = version
     for name, texts in inputs.items():
-        entry = field(1, name.encode()) + field(2, _write_tensor(texts))
-        request += field(2, entry)
+        value = request.inputs.add(key=name).value
+        value.dtype = _STRING
+        value.tensor_shape.dim.add(size=len(texts))
+        if texts and isinstance(texts[0], list):  # of two axes
+            value.tensor_shape.dim.add(size=len(texts[0]))
+            texts = itertools.chain.from_iterable(texts)
+        value.string_val.extend(texts)
     return request
 
 
-def _varint(value: int) -> bytes:
-    """Seven bits a byte, the lowest first; the eighth says that more come."""
-    encoded = bytearray()
-    while value > 0x7F:
-        encoded.append(value & 0x7F | 0x80)
-        value >>= 7
-    return bytes([*encoded, value])
-
-
-def _number(number: int, value: int) -> bytes:
-    """A field that is a whole number, not below 0."""
-    return _varint(number << 3) + _varint(value)
-
-
-def field(number: int, payload: bytes) -> bytes:
-    """A length-delimited field of a protocol buffer."""
-    return _varint(number << 3 | 2) + _varint(len(payload)) + payload
-
-
-def _write_tensor(texts: Sequence[Any]) -> bytes:
-    """A TensorProto of strings: of one axis, of two where they lie in lists."""
-    sizes = [len(texts)]
-    if texts and isinstance(texts[0], list):
-        sizes.append(len(texts[0]))
-        texts = list(itertools.chain.from_iterable(texts))
-    shape = b''.join(field(2, _number(1, size)) for size in sizes)
-    values = b''.join(field(8, text) for text in texts)
-    return _number(1, _STRING) + field(2, shape) + values
+def _read_tensor(tensor: Any) -> Any:
+    """A TensorProto in lists, as its shape says."""
+    if tensor.dtype not in _TYPES:
+        raise ServingError(
+            f'this client reads no tensors of DataType {tensor.dtype}'
+        )
+    field, code, kind = _TYPES[tensor.dtype]
+    shape = [dim.size for dim in tensor.tensor_shape.dim]
+    size, content = math.prod(shape), tensor.tensor_content
+    values = getattr(tensor, field)
+    if tensor.dtype == _STRING:
+        texts = _read_strings(content, size) if content else values
+        values = [_decoded(text) for text in texts]
+    elif content:
+        values = [v for (v,) in struct.iter_unpack('<' + code, content)]
+    # The last value stands for all that are left out.
+    last = values[-1] if values else kind()
+    rest = itertools.repeat(last, size - len(values))
+    return _nested(itertools.chain(values, rest), shape)
 
 
 def _read_varint(data: bytes, at: int) -> tuple[int, int]:
-    """A number, and where the next thing begins."""
+    """A number, seven bits a byte, and where the next thing begins."""
     value = shift = 0
     while data[at] > 0x7F:
         value |= (data[at] & 0x7F) << shift
         at, shift = at + 1, shift + 7
     return value | data[at] << shift, at + 1
-
-
-def _varints(data: bytes) -> Iterator[int]:
-    """Numbers that are packed."""
-    at = 0
-    while at < len(data):
-        value, at = _read_varint(data, at)
-        yield value
-
-
-def _fields(data: bytes) -> Iterator[tuple[int, Any]]:
-    """Numbers and values of a message: varints are int, all others bytes."""
-    at = 0
-    while at < len(data):
-        key, at = _read_varint(data, at)
-        if key & 7 == 0:
-            value, at = _read_varint(data, at)
-        else:
-            size = {1: 8, 5: 4}.get(key & 7)  # of fixed width
-            if size is None:
-                size, at = _read_varint(data, at)
-            value, at = data[at : at + size], at + size
-        yield key >> 3, value
-
-
-def _read_tensor(data: bytes) -> Any:
-    """A TensorProto in lists, as its shape says."""
-    parts = collections.defaultdict(list)
-    for number, value in _fields(data):
-        parts[number].append(value)
-    dtype = parts[1][-1] if parts[1] else 0
-    if dtype not in _TYPES:
-        raise ServingError(f'this client reads no tensors of DataType {dtype}')
-    values_of, code, kind = _TYPES[dtype]
-    shape = [
-        dict(_fields(dim)).get(1, 0)
-        for value in parts[2]
-        for number, dim in _fields(value)
-        if number == 2
-    ]
-    size = math.prod(shape)
-    content = b''.join(parts[4])
-    if dtype == _STRING:
-        texts = _read_strings(content, size) if content else parts[values_of]
-        values = [_decoded(text) for text in texts]
-    elif content or kind is float:
-        raw = content or b''.join(parts[values_of])
-        values = [v for (v,) in struct.iter_unpack('<' + code, raw)]
-    else:  # a list is packed, or its values are fields of their own
-        values = [
-            kind(number - (1 << 64) if number >> 63 else number)
-            for value in parts[values_of]
-            for number in ([value] if isinstance(value, int)
-                           else _varints(value))
-        ]
-    # The last value stands for all that are left out.
-    last = values[-1] if values else kind()
-    rest = itertools.repeat(last, size - len(values))
-    return _nested(itertools.chain(values, rest), shape)
 
 
 def _read_strings(content: bytes, count: int) -> Iterator[bytes]:

@@ -9,6 +9,8 @@ import hashlib
 import re
 from typing import NamedTuple
 
+from infoword_tf.text.vocabulary import UNKNOWN
+
 
 class Document(NamedTuple):
     """A piece of text that belongs together.
@@ -31,7 +33,6 @@ class Document(NamedTuple):
         return ' '.join(self.sentences)
 
 
-UNKNOWN = '<unk>'  # how public corpora write a word that was taken out
 _UNKNOWN = re.compile(rf'(?:(?<= )|^){UNKNOWN}(?= |$)')
 
 

@@ -15,12 +15,15 @@ import bisect
 import functools
 import types
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from infoword_tf.data.source import Source
 from infoword_tf.views.examples import Labelled
+
+if TYPE_CHECKING:  # it imports TensorFlow
+    from infoword_tf.text.frame import Frame
 
 MULTIPLE = 8  # of which the tokens of a row are one
 
@@ -127,17 +130,17 @@ class Examples(NamedTuple):
 
 
 def lay_out(
-    loaded: Any,
+    frame: 'Frame',
     texts: Sequence[Sequence[str]],
     max_length: int,
     targets: Mapping[str, np.ndarray],
     counts: Mapping[str, np.ndarray] = types.MappingProxyType({}),
     chunk: int = 4096,
 ) -> tuple[Examples, int]:
-    """Examples of strings, as a workdir's model reads them.
+    """Examples of strings.
 
     Args:
-        loaded: what `infoword_tf.load` gave.
+        frame: what lays texts out, as a model reads them.
         texts: K times (n first texts, n second ones or None).
         max_length: T at most of each text; the longer one of two is cut first.
         targets, counts: as in `Examples`.
@@ -147,16 +150,16 @@ def lay_out(
         The examples, and of how many a text was cut.
     """
     k, n = len(texts), len(texts[0][0])
-    layout = loaded.layout
+    layout = frame.layout
     ids, segments, lengths, cut = [], [], [], 0
     for begin in range(0, n, chunk):
         parts, longer = [], []
         for first, second in texts:
             some = slice(begin, begin + chunk)
             sides = first[some], None if second is None else second[some]
-            found = loaded.laid_out(*sides, max_length)
+            found = frame.laid_out(*sides, max_length)
             parts.append([None if x is None else x.numpy() for x in found])
-            longer.append(_cut(loaded, sides, parts[-1][1], max_length))
+            longer.append(_cut(frame, sides, parts[-1][1], max_length))
         width = max(part[0].shape[1] for part in parts)
         column = np.arange(width)
         rows = [
@@ -193,7 +196,7 @@ def lay_out(
 
 
 def _cut(
-    loaded: Any,
+    frame: 'Frame',
     sides: tuple[Sequence[str], Sequence[str] | None],
     lengths: np.ndarray,
     max_length: int,
@@ -203,7 +206,7 @@ def _cut(
     full = np.flatnonzero(lengths == max_length)
     if len(full):
         some = (None if x is None else [x[i] for i in full] for x in sides)
-        _, uncut, _ = loaded.laid_out(*some, max_length + 1)
+        _, uncut, _ = frame.laid_out(*some, max_length + 1)
         found[full] = uncut.numpy() > max_length
     return found
 

@@ -4,40 +4,16 @@ Stores and learned vocabularies are kept in the cache, so that the next run on
 the same text opens them at once.
 """
 
-import dataclasses
 import hashlib
 import pathlib
 import time
 from typing import Any, NamedTuple
 
 from infoword_tf import files
+from infoword_tf.choices import VOCAB_SIZE, TextChoices
 from infoword_tf.commands import UsageError
 from infoword_tf.data import corpora, documents
 from infoword_tf.data import store as stores
-
-VOCAB_SIZE = 8192
-
-
-@dataclasses.dataclass(frozen=True)
-class TextChoices:
-    """What a run may choose of its text, named as flags; None: not chosen.
-
-    Attributes:
-        corpus: as `corpora.open_corpus` takes it.
-        heldout: GLOB of held-out files, or a split.
-        tokenizer: name in TOKENIZERS.
-        vocab: a vocabulary file.
-        vocab_size: pieces to learn.
-        lower_case: whether case is folded; not chosen, unless a tokenizer
-            reads text as it is written.
-    """
-
-    corpus: str
-    heldout: str | None = None
-    tokenizer: str | None = None
-    vocab: str | None = None
-    vocab_size: int | None = None
-    lower_case: bool | None = None
 
 
 class Text(NamedTuple):

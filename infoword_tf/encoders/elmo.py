@@ -21,9 +21,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-import keras
 import numpy as np
-from keras import ops
 
 from infoword_tf.encoders.encoder import Encoded, Encoder, Inputs
 from infoword_tf.encoders.rnn import (
@@ -37,6 +35,8 @@ from infoword_tf.layers.attention import project
 from infoword_tf.layers.block import matrix, vector
 from infoword_tf.layers.fused import with_bias
 from infoword_tf.layers.recurrent import Recurrent, begins_anew
+from infoword_tf.lazy import Layer, ops
+from infoword_tf.settings import setting
 from infoword_tf.views import Specials
 
 Tensor = Any
@@ -83,7 +83,7 @@ def spelled(
     return table
 
 
-class Directions(keras.layers.Layer):
+class Directions(Layer):
     """A layer of both directions."""
 
     def __init__(
@@ -139,91 +139,67 @@ class Elmo(Encoder):
     reads = ('ids', 'block_ids')
     remembers = True
 
-    def __init__(
-        self,
-        vocab_size: int,
-        layers: int,
-        width: int,
-        inner_width: int | None = None,
-        characters: int = 50,
-        character_width: int = 16,
-        filters: Sequence[int] | None = None,
-        highways: int = 2,
-        clip: float = 3.0,
-        max_length: int = 512,
-        rate: float = 0.1,
-        dtype: Any = None,
-        name: str = 'encoder',
-    ):
-        """Sets the sizes; `build()` makes the weights.
+    layers: int = setting(2, 'L.', at_least=1)
+    width: int = setting(1024, 'D, both directions; even.', at_least=1)
+    inner_width: int = setting(None, 'H; 4 D.', kind=int)
+    characters: int = setting(50, 'The longest C, with two marks.')
+    character_width: int = setting(16, "Of a character's embedding.")
+    filters: list = setting(
+        None,
+        'How many of 1, 2, 3, ... characters; the published ones in the '
+        'proportion of the width to 1,024.',
+        kind=list,
+    )
+    highways: int = setting(2, 'Layers behind them.')
+    clip: float = setting(
+        3.0, 'The largest number in a cell or a projected state.'
+    )
+    rate: float = setting(
+        0.1,
+        'Dropout of what each layer reads, and of the last states.',
+        at_least=0.0,
+    )
 
-        Args:
-            vocab_size: V.
-            layers: L.
-            width: D, both directions; even.
-            inner_width: H, 4 D by default.
-            characters: the longest C, with two marks.
-            character_width: of a character's embedding.
-            filters: how many of 1, 2, 3, ... characters; None: the published
-                ones in the proportion of the width to 1,024.
-            highways: layers behind them.
-            clip: the largest number in a cell or a projected state.
-            max_length: the longest text where T is not known beforehand.
-            rate: dropout of what each layer reads, and of the last states.
-            dtype: Keras dtype policy.
-            name: first part of every weight's path.
-
-        Raises:
-            ValueError: an odd width, or filters longer than a piece may be.
-        """
+    def make_blocks(self) -> None:
+        """As `Encoder.make_blocks`."""
+        width = self.width
         if width % 2:
             raise ValueError(f'width {width} is of two directions: take an '
                              'even one')  # fmt: skip
-        filters = list(
-            filters or (max(1, n * width // PUBLISHED_WIDTH) for n in FILTERS)
+        self.filters = list(
+            self.filters
+            or (max(1, n * width // PUBLISHED_WIDTH) for n in FILTERS)
         )
-        if len(filters) > characters:
+        if len(self.filters) > self.characters:
             raise ValueError(
-                f'filters of {len(filters)} characters, but a piece has '
-                f'{characters}'
+                f'filters of {len(self.filters)} characters, but a piece has '
+                f'{self.characters}'
             )
-        arguments = {
-            'vocab_size': vocab_size,
-            'layers': layers,
-            'width': width,
-            'inner_width': inner_width or 4 * width,
-            'characters': characters,
-            'character_width': character_width,
-            'filters': filters,
-            'highways': highways,
-            'clip': clip,
-            'max_length': max_length,
-            'rate': rate,
-        }
-        super().__init__(arguments, dtype=dtype, name=name)
+        self.inner_width = self.inner_width or 4 * width
         self.autocast = False  # a state stays float32
-        self.embedding_width = width // 2
-        self.rate = rate
         self.blocks = [
             Directions(
                 width // 2,
-                inner_width or 4 * width,
-                clip,
+                self.inner_width,
+                self.clip,
                 residual=i > 0,
-                dtype=dtype,
+                dtype=self.dtype_policy,
                 name=f'layer_{i}',
             )
-            for i in range(layers)
+            for i in range(self.layers)
         ]
-        self.spell(Specials(-1, -1, -1, vocab_size))
+        self.spell(Specials(-1, -1, -1, self.vocab_size))
+
+    @property
+    def embedding_width(self) -> int:
+        """P: the characters of a piece give a vector of each direction."""
+        return self.width // 2
 
     def spell(self, specials: Specials) -> None:
         """As `Encoder.spell`: what the characters of each piece are."""
-        sizes = self.arguments
         self.spelling = functools.cache(
-            lambda: spelled(specials, sizes['characters'],
-                            len(sizes['filters']))
-        )  # fmt: skip
+            lambda: spelled(specials, self.characters, len(self.filters))
+        )
 
     def build(self) -> None:
         """Makes the weights, each under an explicit path."""
@@ -238,7 +214,7 @@ class Elmo(Encoder):
         ]
         total = sum(filters)
         self.filter_bias = vector(self, 'filter_bias', total)
-        self.highways = [
+        self.highway_weights = [
             (
                 matrix(self, f'highway_{i}_kernel', total, 2 * total),
                 vector(self, f'highway_{i}_bias', 2 * total),
@@ -279,7 +255,9 @@ class Elmo(Encoder):
         pieces = ops.sort(ops.where(first, ordered, self.vocab_size))
         count = ops.sum(ops.cast(first, 'int32'))
         slots = ops.searchsorted(pieces, flat)
-        characters = self.characters(ops.minimum(pieces, self.vocab_size - 1))
+        characters = self.characters_of(
+            ops.minimum(pieces, self.vocab_size - 1)
+        )
         if number is None:  # a graph of any shape
             vectors = self.read(characters[:count])
         else:
@@ -314,7 +292,7 @@ class Elmo(Encoder):
             lambda: self._read_some(characters, count, larger),
         )
 
-    def characters(self, ids: Tensor) -> Tensor:
+    def characters_of(self, ids: Tensor) -> Tensor:
         """ids [N] -> [N, C] int32, see `spelled`."""
         table = ops.convert_to_tensor(self.spelling())
         return ops.cast(ops.take(table, ids, axis=0), 'int32')
@@ -336,7 +314,7 @@ class Elmo(Encoder):
         x = ops.concatenate(found, axis=-1)  # [N, F]
         x = ops.relu(with_bias(x, self.filter_bias))
         for i in range(sizes['highways']):
-            kernel, bias = self.highways[i]
+            kernel, bias = self.highway_weights[i]
             gate, y = ops.split(
                 with_bias(project(x, ops.cast(kernel, x.dtype)), bias),
                 2,

@@ -6,10 +6,9 @@ V vocabulary.
 
 from typing import Any, NamedTuple
 
-import keras
-from keras import ops
-
-from infoword_tf.views import Specials
+from infoword_tf.lazy import Layer, ops
+from infoword_tf.settings import Settled, setting
+from infoword_tf.views import Specials, View
 
 Tensor = Any
 
@@ -29,6 +28,8 @@ class Inputs(NamedTuple):
             and always itself; a query by the former alone. None: all.
         directions: [B] int32, -1 for rows whose text is reversed, so that
             distances are those of the text; None: all 1.
+        first: [B, D], what stands in place of the first token's embedding,
+            with its position and segment; None: that.
     """
 
     ids: Tensor
@@ -38,6 +39,12 @@ class Inputs(NamedTuple):
     ranks: Tensor | None = None
     sees: Tensor | None = None
     directions: Tensor | None = None
+    first: Tensor | None = None
+
+    @classmethod
+    def of(cls, view: View) -> 'Inputs':
+        """What a view has of these; it is [B, T] then."""
+        return cls(*(getattr(view, name, None) for name in cls._fields))
 
 
 class Encoded(NamedTuple):
@@ -56,23 +63,17 @@ class Encoded(NamedTuple):
     state: Any = None
 
 
-class Encoder(keras.layers.Layer):
-    """g_omega of the table.
+class Encoder(Settled, Layer):
+    """g_omega of the table; its fields are its arguments.
 
     Attributes:
-        arguments: of the constructor, as config.json keeps them.
+        arguments: by name, as config.json keeps them.
         reads: names of `Inputs` that change its states.
         remembers: whether it has a state that goes on from step to step.
         has_memory: whether that state is of a number of tokens, which a run
             chooses; else it is of one size, and always there.
         causal: whether no token reads a later one; some are told so.
         contextual: whether a state depends on more than its own piece.
-        width: D.
-        embedding_width: of `embedding_table`, D but where an encoder widens
-            its embeddings.
-        vocab_size: V.
-        max_length: the longest T.
-        depth: L.
         embedding_table: [V, D] float32, the input embeddings: g_psi of the
             lookup rows.
     """
@@ -82,26 +83,51 @@ class Encoder(keras.layers.Layer):
     has_memory: bool = False
     causal: bool = False
     contextual: bool = True
+    vocab_size: int = setting(0, 'V.')
+    width: int = setting(128, 'D.', at_least=1)
+    max_length: int = setting(512, 'The longest text.', at_least=1)
+    rate: float = setting(0.1, 'Dropout.', at_least=0.0)
 
     def __init__(
-        self, arguments: dict[str, Any], dtype: Any = None,
-        name: str = 'encoder',
-    ):  # fmt: skip
-        """Sets what every encoder has; `build()` makes the weights.
+        self, *, dtype: Any = None, name: str = 'encoder', **chosen: Any
+    ):
+        """The only constructor of an encoder; `build()` makes the weights.
 
         Args:
-            arguments: all of the constructor's, with `vocab_size`, `width`
-                and `max_length`.
             dtype: Keras dtype policy.
             name: first part of every weight's path.
+            **chosen: of the arguments, those that are not as by default.
+
+        Raises:
+            TypeError, ValueError: arguments that there are not, or that do
+                not fit together.
         """
         super().__init__(dtype=dtype, name=name)
-        self.arguments = arguments
-        self.width = arguments['width']
-        self.embedding_width = arguments.get('embedding_width') or self.width
-        self.vocab_size = arguments['vocab_size']
-        self.max_length = arguments['max_length']
-        self.depth = arguments.get('layers', 0)
+        self.settle(chosen)
+        self.blocks: list[Any] = []
+        self.make_blocks()
+        self.arguments = {
+            name: list(value) if isinstance(value, list) else value
+            for name in self.settings
+            for value in [getattr(self, name)]
+        }
+
+    @property
+    def embedding_width(self) -> int:
+        """D, but where an encoder widens its embeddings."""
+        return self.width
+
+    @property
+    def depth(self) -> int:
+        """L."""
+        return len(self.blocks)
+
+    def make_blocks(self) -> None:
+        """Completes what the arguments leave open, and makes the layers.
+
+        Raises:
+            ValueError: arguments that do not fit together.
+        """
 
     def spell(self, specials: Specials) -> None:
         """Says what pieces look like, to an encoder that reads characters.
@@ -125,6 +151,14 @@ class Encoder(keras.layers.Layer):
         """
         # A table in bfloat16 is one of an export.
         return ops.cast(ops.take(self.embedding_table, ids, axis=0), 'float32')
+
+    def embedded(self, inputs: Inputs) -> Tensor:
+        """What stands for each token before anything is added: [B, T, D]."""
+        x = self.lookup(inputs.ids)
+        if inputs.first is None:
+            return x
+        first = ops.cast(inputs.first, x.dtype)[:, None]
+        return ops.concatenate([first, x[:, 1:]], axis=1)
 
     def empty_state(self, batch: int, length: int) -> Any:
         """What remembers nothing yet: arrays in a named tuple or a dict.

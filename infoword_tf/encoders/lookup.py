@@ -10,11 +10,11 @@ Glossary of shapes: B batch, T tokens, Q places, D width, V vocabulary.
 
 from typing import Any
 
-from keras import ops
-
 from infoword_tf.encoders.encoder import Encoded, Encoder, Inputs
 from infoword_tf.layers import dropout
 from infoword_tf.layers.block import rows_of, take
+from infoword_tf.lazy import ops
+from infoword_tf.settings import setting
 
 Tensor = Any
 
@@ -25,36 +25,9 @@ class Lookup(Encoder):
     reads = ('ids', 'positions', 'segment_ids', 'block_ids')
     contextual = False
 
-    def __init__(
-        self,
-        vocab_size: int,
-        width: int = 256,
-        max_length: int = 512,
-        rate: float = 0.1,
-        weighted: bool = False,
-        dtype: Any = None,
-        name: str = 'encoder',
-    ):
-        """Sets the sizes; `build()` makes the weights.
-
-        Args:
-            vocab_size: V.
-            width: D.
-            max_length: the longest text, though nothing here has a length.
-            rate: dropout of single numbers.
-            weighted: whether each piece has a weight.
-            dtype: Keras dtype policy.
-            name: first part of every weight's path.
-        """
-        arguments = {
-            'vocab_size': vocab_size,
-            'width': width,
-            'max_length': max_length,
-            'rate': rate,
-            'weighted': weighted,
-        }
-        super().__init__(arguments, dtype=dtype, name=name)
-        self.rate, self.weighted = rate, weighted
+    width: int = setting(256, 'D.', at_least=1)
+    rate: float = setting(0.1, 'Dropout of single numbers.', at_least=0.0)
+    weighted: bool = setting(False, 'Whether each piece has a weight.')
 
     def build(self) -> None:
         """Makes the table, and the weights, 1 at first."""

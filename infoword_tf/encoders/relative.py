@@ -13,8 +13,6 @@ L layers, V vocabulary.
 import math
 from typing import Any, NamedTuple
 
-from keras import ops
-
 from infoword_tf.encoders.encoder import Encoded, Encoder, Inputs
 from infoword_tf.layers import dropout
 from infoword_tf.layers.block import take
@@ -24,6 +22,8 @@ from infoword_tf.layers.relative import (
     sight,
     sinusoids,
 )
+from infoword_tf.lazy import ops
+from infoword_tf.settings import setting
 
 Tensor = Any
 ACTIVATIONS = ('gelu_tanh', 'gelu_erf', 'relu')
@@ -46,106 +46,81 @@ class RelativeTransformer(Encoder):
     """g_omega of `transformer_xl` and `plm`."""
 
     reads = (
-        'ids', 'segment_ids', 'block_ids', 'ranks', 'sees', 'directions'
+        'ids', 'segment_ids', 'block_ids', 'ranks', 'sees', 'directions',
+        'first',
     )  # fmt: skip
     remembers = has_memory = True
 
-    def __init__(
-        self,
-        vocab_size: int,
-        layers: int,
-        width: int,
-        heads: int,
-        inner_width: int | None = None,
-        max_length: int = 512,
-        segments: int = 0,
-        causal: bool = False,
-        untie: bool = True,
-        clamp: int = -1,
-        same_length: bool = False,
-        rate: float = 0.1,
-        activation: str = 'gelu_tanh',
-        epsilon: float = 1e-12,
-        scale_embeddings: bool = False,
-        dtype: Any = None,
-        name: str = 'encoder',
-    ):
-        """Sets the sizes; `build()` makes the weights.
+    layers: int = setting(2, 'L.', at_least=1)
+    width: int = setting(128, 'D, even.', at_least=1)
+    heads: int = setting(2, 'H.', at_least=1)
+    inner_width: int = setting(None, 'Feed-forward; 4 D.', kind=int)
+    max_length: int = setting(
+        512,
+        'The longest text where T is not known beforehand, as in an export; '
+        'elsewhere nothing here has a length.',
+        at_least=1,
+    )
+    segments: int = setting(
+        0,
+        "2 for XLNet's relative segments, same and different, whatever the "
+        'number of segment ids; 0 for none.',
+    )
+    causal: bool = setting(
+        False,
+        'Whether tokens see no later ones; there is no query stream then.',
+    )
+    untie: bool = setting(
+        True, 'Whether each layer has biases u, v, s of its own.'
+    )
+    clamp: int = setting(
+        -1, 'The largest distance, farther ones are like it; -1: none.'
+    )
+    same_length: bool = setting(
+        False,
+        'Whether each token sees but the M places before it, as if the text '
+        'went on for ever; it needs causal.',
+    )
+    rate: float = setting(
+        0.1, 'Dropout of states, distances and attention weights.', at_least=0.0
+    )
+    activation: str = setting(
+        'gelu_tanh',
+        "XLNet's: gelu_tanh, Hugging Face's XLNet: gelu_erf, Transformer-XL's: "
+        'relu.',
+        choices=ACTIVATIONS,
+    )
+    epsilon: float = setting(1e-12, 'Of every layer norm.')
+    scale_embeddings: bool = setting(
+        False,
+        'Whether embeddings are multiplied by sqrt(D) (Transformer-XL).',
+    )
 
-        Args:
-            vocab_size: V.
-            layers: L.
-            width: D, even.
-            heads: H.
-            inner_width: of the feed-forward, 4 D by default.
-            max_length: the longest text where T is not known beforehand, as
-                in an export; elsewhere nothing here has a length.
-            segments: 2 for XLNet's relative segments, same and different,
-                whatever the number of segment ids; 0 for none.
-            causal: whether tokens see no later ones; there is no query stream
-                then.
-            untie: whether each layer has biases u, v, s of its own.
-            clamp: the largest distance, farther ones are like it; -1: none.
-            same_length: whether each token sees but the M places before it,
-                as if the text went on for ever; needs `causal`.
-            rate: dropout of states, distances and attention weights.
-            activation: 'gelu_tanh' (XLNet), 'gelu_erf' (Hugging Face's
-                XLNet) or 'relu' (Transformer-XL).
-            epsilon: of every layer norm.
-            scale_embeddings: whether they are multiplied by sqrt(D)
-                (Transformer-XL).
-            dtype: Keras dtype policy.
-            name: first part of every weight's path.
-
-        Raises:
-            ValueError: sizes or choices that do not fit together.
-        """
-        if activation not in ACTIVATIONS:
-            raise ValueError(
-                f'activation is one of {", ".join(ACTIVATIONS)}, not '
-                f'{activation!r}'
-            )
-        if segments not in (0, 2):
+    def make_blocks(self) -> None:
+        """As `Encoder.make_blocks`."""
+        if self.segments not in (0, 2):
             raise ValueError(
                 f'segments are same and different, 2, or 0 for none, not '
-                f'{segments}'
+                f'{self.segments}'
             )
-        if same_length and not causal:
+        if self.same_length and not self.causal:
             raise ValueError('same_length needs causal')
-        arguments = {
-            'vocab_size': vocab_size,
-            'layers': layers,
-            'width': width,
-            'heads': heads,
-            'inner_width': inner_width or 4 * width,
-            'max_length': max_length,
-            'segments': segments,
-            'causal': causal,
-            'untie': untie,
-            'clamp': clamp,
-            'same_length': same_length,
-            'rate': rate,
-            'activation': activation,
-            'epsilon': epsilon,
-            'scale_embeddings': scale_embeddings,
-        }
-        super().__init__(arguments, dtype=dtype, name=name)
-        self.rate = rate
+        self.inner_width = self.inner_width or 4 * self.width
         self.blocks = [
             RelativeBlock(
-                width,
-                heads,
-                inner_width or 4 * width,
-                rate,
-                activation,
-                epsilon,
-                segments=bool(segments),
-                causal=causal,
-                biases=untie,
-                dtype=dtype,
+                self.width,
+                self.heads,
+                self.inner_width,
+                self.rate,
+                self.activation,
+                self.epsilon,
+                segments=bool(self.segments),
+                causal=self.causal,
+                biases=self.untie,
+                dtype=self.dtype_policy,
                 name=f'layer_{i}',
             )
-            for i in range(layers)
+            for i in range(self.layers)
         ]
 
     def build(self) -> None:
@@ -199,7 +174,7 @@ class RelativeTransformer(Encoder):
             ValueError: what does not fit together, or this encoder.
         """
         self.check_inputs(inputs)
-        ids, _, segment_ids, block_ids, ranks, sees, directions = inputs
+        ids, _, segment_ids, block_ids, ranks, sees, directions, _ = inputs
         memory = state
         self._check(inputs, places, queries)
         length = ids.shape[1] or ops.shape(ids)[1]
@@ -215,6 +190,8 @@ class RelativeTransformer(Encoder):
 
         def drop(x: Tensor, site: int) -> Tensor:
             found = keys[len(self.blocks) + site]
+            if not site:  # distances, which all rows share
+                found = dropout.of_all(found)
             return dropout.drop(x, key=found, rate=self.rate)
 
         sizes = self.arguments
@@ -242,7 +219,7 @@ class RelativeTransformer(Encoder):
             longest=sizes['max_length'],
         )
         distances = drop(ops.convert_to_tensor(distances), 0)
-        x = self.lookup(ids)  # [B, T, D]
+        x = self.embedded(inputs)  # [B, T, D]
         if sizes['scale_embeddings']:
             x = x * math.sqrt(self.width)
         x = ops.cast(drop(x, 1), self.compute_dtype)

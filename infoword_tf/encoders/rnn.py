@@ -10,14 +10,15 @@ Glossary of shapes: B rows, T tokens, Q places, D width, L layers.
 import math
 from typing import Any
 
-from keras import ops
-
 from infoword_tf.encoders.encoder import Encoded, Encoder, Inputs
 from infoword_tf.layers import dropout
 from infoword_tf.layers.block import take
 from infoword_tf.layers.recurrent import Recurrent, begins_anew
+from infoword_tf.lazy import ops
+from infoword_tf.settings import setting
 
 Tensor = Any
+CELLS = ('lstm', 'gru', 'plain')
 
 
 class Rnn(Encoder):
@@ -26,47 +27,38 @@ class Rnn(Encoder):
     reads = ('ids', 'block_ids')
     remembers = causal = True
 
-    def __init__(
-        self,
-        vocab_size: int,
-        layers: int,
-        width: int,
-        cell: str = 'lstm',
-        max_length: int = 512,
-        rate: float = 0.1,
-        dtype: Any = None,
-        name: str = 'encoder',
-    ):
-        """Sets the sizes; `build()` makes the weights.
+    layers: int = setting(2, 'L.', at_least=1)
+    width: int = setting(
+        128, 'D, of embeddings and states alike.', at_least=1
+    )
+    cell: str = setting(
+        'lstm',
+        'What carries the text so far from word to word.',
+        choices=CELLS,
+    )
+    max_length: int = setting(
+        512,
+        'The longest text where T is not known beforehand, as in an export; '
+        'elsewhere nothing here has a length.',
+        at_least=1,
+    )
+    rate: float = setting(
+        0.1,
+        'Dropout of what each layer reads, and of the last states.',
+        at_least=0.0,
+    )
 
-        Args:
-            vocab_size: V.
-            layers: L.
-            width: D, of embeddings and states alike.
-            cell: 'lstm', 'gru' or 'plain'.
-            max_length: the longest text where T is not known beforehand, as
-                in an export; elsewhere nothing here has a length.
-            rate: dropout of what each layer reads, and of the last states.
-            dtype: Keras dtype policy.
-            name: first part of every weight's path.
-
-        Raises:
-            ValueError: no such cell.
-        """
-        arguments = {
-            'vocab_size': vocab_size,
-            'layers': layers,
-            'width': width,
-            'cell': cell,
-            'max_length': max_length,
-            'rate': rate,
-        }
-        super().__init__(arguments, dtype=dtype, name=name)
+    def make_blocks(self) -> None:
+        """As `Encoder.make_blocks`."""
         self.autocast = False  # a state stays float32
-        self.rate = rate
         self.blocks = [
-            Recurrent(cell, width, dtype=dtype, name=f'layer_{i}')
-            for i in range(layers)
+            Recurrent(
+                self.cell,
+                self.width,
+                dtype=self.dtype_policy,
+                name=f'layer_{i}',
+            )
+            for i in range(self.layers)
         ]
 
     def build(self) -> None:

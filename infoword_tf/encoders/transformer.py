@@ -9,12 +9,12 @@ V vocabulary.
 
 from typing import Any
 
-from keras import ops
-
 from infoword_tf.encoders.encoder import Encoded, Encoder, Inputs
 from infoword_tf.layers import dropout, norm
 from infoword_tf.layers.attention import as_numbers, causal_mask, project
 from infoword_tf.layers.block import Block, take
+from infoword_tf.lazy import ops
+from infoword_tf.settings import setting
 
 Tensor = Any
 
@@ -22,92 +22,60 @@ Tensor = Any
 class Transformer(Encoder):
     """g_omega of BERT, BERT-NCE and InfoWord."""
 
-    reads = ('ids', 'positions', 'segment_ids', 'block_ids')
+    reads = ('ids', 'positions', 'segment_ids', 'block_ids', 'first')
 
-    def __init__(
-        self,
-        vocab_size: int,
-        layers: int,
-        width: int,
-        heads: int,
-        inner_width: int | None = None,
-        max_length: int = 512,
-        segments: int = 2,
-        rate: float = 0.1,
-        gelu: str = 'tanh',
-        epsilon: float = 1e-12,
-        causal: bool = False,
-        pre_norm: bool = False,
-        embedding_norm: bool = True,
-        embedding_width: int | None = None,
-        dtype: Any = None,
-        name: str = 'encoder',
-    ):
-        """Sets the sizes; `build()` makes the weights.
+    layers: int = setting(2, 'L.', at_least=1)
+    width: int = setting(128, 'D.', at_least=1)
+    heads: int = setting(2, 'H.', at_least=1)
+    inner_width: int = setting(None, 'Feed-forward; 4 D.', kind=int)
+    max_length: int = setting(512, 'Positions.', at_least=1)
+    segments: int = setting(2, 'Kinds of segment; 0: it knows none.')
+    rate: float = setting(
+        0.1, 'Dropout of states and of attention weights.', at_least=0.0
+    )
+    gelu: str = setting(
+        'tanh',
+        "Google's BERT: tanh; Hugging Face's: erf; relu.",
+        choices=('tanh', 'erf', 'relu'),
+    )
+    epsilon: float = setting(1e-12, 'Of every layer norm.')
+    causal: bool = setting(False, 'Whether tokens see no later ones.')
+    pre_norm: bool = setting(
+        False,
+        'Whether blocks begin with their norms, and one more follows the last; '
+        'else they end with them.',
+    )
+    embedding_norm: bool = setting(
+        True, "Whether the sum of the embeddings is normalised; GPT's is not."
+    )
+    embedding_width: int = setting(
+        None,
+        'Of the embeddings, which a dense layer then takes to D; D.',
+        kind=int,
+    )
 
-        Args:
-            vocab_size: V.
-            layers: L.
-            width: D.
-            heads: H.
-            inner_width: of the feed-forward, 4 D by default.
-            max_length: positions.
-            segments: kinds of segment; 0: it knows none.
-            rate: dropout of states and of attention weights.
-            gelu: 'tanh' (Google's BERT), 'erf' (Hugging Face's) or 'relu'.
-            epsilon: of every layer norm.
-            causal: whether tokens see no later ones.
-            pre_norm: whether blocks begin with their norms, and one more
-                follows the last; else they end with them.
-            embedding_norm: whether the sum of the embeddings is normalised;
-                GPT's is not.
-            embedding_width: of the embeddings, which a dense layer then takes
-                to D; None: D.
-            dtype: Keras dtype policy, such as 'mixed_bfloat16'.
-            name: first part of every weight's path.
-
-        Raises:
-            ValueError: sizes that do not fit together.
-        """
-        if gelu not in ('tanh', 'erf', 'relu'):
-            raise ValueError(f"gelu is 'tanh', 'erf' or 'relu', not {gelu!r}")
-        arguments = {
-            'vocab_size': vocab_size,
-            'layers': layers,
-            'width': width,
-            'heads': heads,
-            'inner_width': inner_width or 4 * width,
-            'max_length': max_length,
-            'segments': segments,
-            'rate': rate,
-            'gelu': gelu,
-            'epsilon': epsilon,
-            'causal': causal,
-            'pre_norm': pre_norm,
-            'embedding_norm': embedding_norm,
-            'embedding_width': embedding_width,
-        }
-        super().__init__(arguments, dtype=dtype, name=name)
-        self.rate, self.epsilon = rate, epsilon
-        self.causal, self.pre_norm = causal, pre_norm
+    def make_blocks(self) -> None:
+        """As `Encoder.make_blocks`."""
+        self.inner_width = self.inner_width or 4 * self.width
         self.blocks = [
             Block(
-                width,
-                heads,
-                inner_width or 4 * width,
-                rate,
-                gelu,
-                epsilon,
-                pre_norm=pre_norm,
-                dtype=dtype,
+                self.width,
+                self.heads,
+                self.inner_width,
+                self.rate,
+                self.gelu,
+                self.epsilon,
+                pre_norm=self.pre_norm,
+                dtype=self.dtype_policy,
                 name=f'layer_{i}',
             )
-            for i in range(layers)
+            for i in range(self.layers)
         ]
 
     def build(self) -> None:
         """Makes the weights, each under an explicit path."""
         sizes = self.arguments
+        self.embedding_width = self.embedding_width or self.width
 
         def weight(name: str, *shape: int, initializer: str = 'zeros') -> Any:
             return self.add_weight(
@@ -162,7 +130,7 @@ class Transformer(Encoder):
                     f'{length} tokens a sequence, but the encoder has '
                     f'{self.max_length} positions'
                 )
-        x = self.lookup(ids)  # [B, T, D]
+        x = self.embedded(inputs)  # [B, T, D]
         # What is the same for all texts is summed first.
         if positions is None:
             places_of = self.position_table[: ops.shape(ids)[1]]  # [T, D]

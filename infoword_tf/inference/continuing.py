@@ -1,9 +1,10 @@
-"""Text that goes on: pieces drawn one after the other from what comes next.
+"""What comes next: pieces after a text, and text that goes on.
 
-Where the encoder remembers, a piece is read once, and what came before it is
-the memory; elsewhere the last T pieces are read again for each new one.
+Text goes on by pieces that are drawn one after the other. Where the encoder
+remembers, a piece is read once, and what came before it is the memory;
+elsewhere the last T pieces are read again for each new one.
 
-Glossary of shapes: T tokens, V vocabulary.
+Glossary of shapes: B texts, T tokens, D width, V vocabulary.
 """
 
 from collections.abc import Callable, Sequence
@@ -12,9 +13,77 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from infoword_tf.inference.loaded import Loaded
+from infoword_tf.inference.states import States, last_places
 from infoword_tf.objectives.lm import VIEW
+from infoword_tf.text.frame import lay_out, padded
 from infoword_tf.views import View
+
+Tensor = Any
+
+
+class Continuing(States):
+    """A workdir that says what comes next."""
+
+    def next_row(self) -> str:
+        """The row that scores the next piece.
+
+        Raises:
+            ValueError: no row of this model does.
+        """
+        return self.row_that('next')
+
+    def next_log_p(self, states: Tensor) -> Tensor:
+        """log p of the piece after a place; graph or eager.
+
+        Args:
+            states: [..., D], of that place.
+
+        Returns:
+            [..., V] float32. Of special pieces [UNK] and the end of a document,
+            [SEP], have one alone.
+        """
+        scores = self.model.objectives[self.next_row()].piece_scores(states)
+        return self._pieces_log_p(scores, self.tokenizer.sep_id)
+
+    def next_scores(self, ids: Tensor, lengths: Tensor) -> Tensor:
+        """The same after each text, [B, V]; args as in `states`."""
+        states = self.states(ids, lengths, places=last_places(lengths))
+        return self.next_log_p(states[:, 0])
+
+    def begun(self, texts: Tensor) -> tuple[Tensor, Tensor]:
+        """Ids of texts that shall go on; graph or eager.
+
+        A text begins behind the end of another, [SEP]; of one that is too long
+        the end stays.
+
+        Args:
+            texts: [B] string.
+
+        Returns:
+            ids [B, T] and lengths [B], as `next_scores` takes them.
+        """
+        rows = lay_out([self.tokenizer.sep_id], self.tokenizer.tokenize(texts))
+        return padded(rows[:, -self.max_length :], self.tokenizer.pad_id)
+
+    def next_pieces(
+        self, text: str | bytes, top_k: int = 10
+    ) -> list[tuple[str, float]]:
+        """What may come next.
+
+        Args:
+            text: so far; of one that is too long its end is read.
+            top_k: answers.
+
+        Returns:
+            The best pieces with their log-probabilities (nats), best first;
+            '[SEP]' (as the vocabulary calls it) is the end.
+
+        Raises:
+            ValueError: no row of this model scores the next piece.
+        """
+        self.next_row()  # complains before the work
+        scores = self.next_scores(*self.begun(tf.constant([text])))
+        return self._best_pieces(scores, top_k)[0]
 
 
 def likeliest(p: np.ndarray, top_p: float) -> np.ndarray:
@@ -59,7 +128,7 @@ def choose(
 
 
 def continued(
-    loaded: Loaded,
+    loaded: Continuing,
     ids: Sequence[int],
     count: int,
     temperature: float = 1.0,
@@ -94,7 +163,7 @@ def continued(
     return found
 
 
-def _reader(loaded: Loaded) -> Callable[[Sequence[int]], np.ndarray]:
+def _reader(loaded: Continuing) -> Callable[[Sequence[int]], np.ndarray]:
     """A function of pieces that are new: log p [V] of the one after them."""
     model = loaded.model
     row = loaded.next_row()
@@ -121,7 +190,7 @@ def _reader(loaded: Loaded) -> Callable[[Sequence[int]], np.ndarray]:
     return read
 
 
-def _rereader(loaded: Loaded) -> Callable[[Sequence[int]], np.ndarray]:
+def _rereader(loaded: Continuing) -> Callable[[Sequence[int]], np.ndarray]:
     """The same without memory: a row of T places, the text at its left."""
     length = loaded.max_length
     text: list[int] = []

@@ -1,4 +1,4 @@
-"""Answers to questions, out of contexts of any length, by the row `span`.
+"""Answers to questions, out of contexts of any length, by a row of spans.
 
 Glossary of shapes: B questions, W windows of all contexts, T tokens, X pieces
 of the longest context of a window, K spans of a window, N answers of a
@@ -13,9 +13,11 @@ import tensorflow as tf
 from keras import ops
 
 from infoword_tf.inference import answers, windows
+from infoword_tf.inference.states import States
 from infoword_tf.objectives.infonce import NEVER
 from infoword_tf.objectives.span import slots_of
 from infoword_tf.text import characters
+from infoword_tf.text.frame import padded, table
 
 Tensor = Any
 _QUESTIONS = 256  # whose windows are in memory at once
@@ -81,27 +83,24 @@ class Reply(NamedTuple):
 
 
 class Reader:
-    """The row `span` of a workdir at work; graph or eager.
+    """The row of a workdir that answers spans, at work; graph or eager.
 
     Attributes:
         loaded: the workdir.
-        head: its row `span`.
+        head: this row.
         width: 3 K + 1.
     """
 
     width = 3 * answers.SPANS + 1
 
-    def __init__(self, loaded: Any):
+    def __init__(self, loaded: States):
         """Finds the row.
 
         Raises:
             ValueError: there is none.
         """
-        rows = loaded.model.objectives
-        if 'span' not in rows:
-            known = ', '.join(rows) or 'none'
-            raise ValueError(f'rows {known} answer nothing: that takes span')
-        self.loaded, self.head = loaded, rows['span']
+        self.loaded = loaded
+        self.head = loaded.model.objectives[loaded.row_that('spans')]
         spec = tf.TensorSpec
         self._graph = tf.function(
             self.spans,
@@ -116,8 +115,7 @@ class Reader:
     def pages(self, questions: Tensor, contexts: Tensor) -> Pages:
         """Windows over contexts, beside their questions: [B] string each."""
         loaded, head = self.loaded, self.head
-        around = loaded.before, loaded.between, loaded.after
-        room = loaded.max_length - sum(map(len, around))
+        room = loaded.frame.room(loaded.max_length, texts=2)
         longest = windows.question_room(
             loaded.max_length, loaded.max_length - room, head.question
         )
@@ -136,21 +134,14 @@ class Reader:
             return tf.gather(tf.cast(of.values, tf.int32), places)
 
         rows, second, begins = windows.beside(
-            tf.gather(asked, found.contexts),
-            part(pieces),
-            loaded.layout,
-            around,
+            tf.gather(asked, found.contexts), part(pieces), loaded.frame
         )
-        padding = loaded.tokenizer.pad_id
         return Pages(
             found.contexts,
-            _table(rows, padding),
-            *(
-                tf.cast(x, tf.int32)
-                for x in (rows.row_lengths(), second, begins, found.sizes)
-            ),
-            _table(places.with_values(most), False),
-            *(_table(part(x), 0) for x in offsets),
+            *padded(rows, loaded.tokenizer.pad_id),
+            *(tf.cast(x, tf.int32) for x in (second, begins, found.sizes)),
+            table(places.with_values(most), False),
+            *(table(part(x), 0) for x in offsets),
         )
 
     def spans(
@@ -332,10 +323,3 @@ class Reader:
             best,
             None if odds is None else float(odds),
         )
-
-
-def _table(rows: tf.RaggedTensor, beyond: Any) -> Tensor:
-    """Rows of one length: two columns also where there are no rows."""
-    table = rows.to_tensor(beyond)
-    lacking = tf.maximum(2 - tf.shape(table)[1], 0)
-    return tf.pad(table, [[0, 0], [0, lacking]], constant_values=beyond)

@@ -10,12 +10,11 @@ windows is read best where it has most context; spans begin there alone.
 Glossary of shapes: B contexts, W windows, N pieces of all windows together.
 """
 
-from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import tensorflow as tf
 
-from infoword_tf.inference.pairs import lay_out
+from infoword_tf.text.frame import Frame
 from infoword_tf.text.layout import Layout
 
 Tensor = Any
@@ -108,23 +107,21 @@ def context_first(layout: Layout) -> bool:
 def beside(
     questions: tf.RaggedTensor,
     contexts: tf.RaggedTensor,
-    layout: Layout,
-    around: tuple[Sequence[int], Sequence[int], Sequence[int]],
+    frame: Frame,
 ) -> tuple[tf.RaggedTensor, Tensor, Tensor]:
     """Lays questions and parts of contexts out.
 
     Args:
         questions, contexts: [W, pieces] int32.
-        layout: of the model.
-        around: special ids before, between and behind two texts.
+        frame: of the model.
 
     Returns:
         ids [W, tokens]; and [W] int64 where the second text of each begins,
         and its context.
     """
-    ahead = context_first(layout)
+    ahead = context_first(frame.layout)
     texts = (contexts, questions) if ahead else (questions, contexts)
-    before, between, _ = map(len, around)
+    before, between = len(frame.before), len(frame.between)
     second = before + texts[0].row_lengths() + between
     first = tf.fill(tf.shape(second), tf.cast(before, second.dtype))
-    return lay_out(*texts, around), second, first if ahead else second
+    return frame.two(*texts), second, first if ahead else second

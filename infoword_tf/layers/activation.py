@@ -8,8 +8,6 @@ Glossary of shapes: D width; `...` any.
 import math
 from typing import Any
 
-from keras import ops
-
 from infoword_tf.layers import dropout
 from infoword_tf.layers.fused import (
     compiled,
@@ -19,6 +17,7 @@ from infoword_tf.layers.fused import (
     upstream_of,
     with_bias,
 )
+from infoword_tf.lazy import ops
 
 Tensor = Any
 

@@ -7,11 +7,10 @@ states are wanted), H heads, D width, E width of one head.
 import math
 from typing import Any
 
-import keras
 import numpy as np
-from keras import ops
 
 from infoword_tf.layers import heads
+from infoword_tf.lazy import Layer, dtype_of, ops
 
 Tensor = Any
 
@@ -52,7 +51,7 @@ def as_numbers(allowed: Tensor, dtype: str) -> Tensor:
     return ops.where(allowed, ops.cast(0.0, dtype), ops.cast(-1e30, dtype))
 
 
-class Attention(keras.layers.Layer):
+class Attention(Layer):
     """Self-attention without its closing bias, which `add_norm` adds."""
 
     def __init__(
@@ -152,7 +151,7 @@ class Attention(keras.layers.Layer):
             q = q * root
         scores = ops.matmul(q, ops.swapaxes(k, -1, -2))  # [B, H, Q, T]
         if allowed is not None:
-            if keras.backend.standardize_dtype(allowed.dtype) == 'bool':
+            if dtype_of(allowed) == 'bool':
                 scores = ops.where(
                     allowed, scores, ops.cast(-1e30, scores.dtype)
                 )

@@ -9,17 +9,15 @@ is read, D width of a state.
 
 from typing import Any
 
-import keras
-from keras import ops
-
 from infoword_tf.layers.block import take
 from infoword_tf.layers.pooling import of_texts
 from infoword_tf.layers.recurrent import Recurrent, begins_anew
+from infoword_tf.lazy import Layer, ops
 
 Tensor = Any
 
 
-class BiLstm(keras.layers.Layer):
+class BiLstm(Layer):
     """Texts, laid out one after another in rows, -> 2 D each."""
 
     def __init__(self, width: int, dtype: Any = None, name: str = 'bilstm'):

@@ -8,16 +8,14 @@ Glossary of shapes: B batch, T tokens, Q places, D width, F inner width.
 
 from typing import Any
 
-import keras
-from keras import ops
-
 from infoword_tf.layers import activation, dropout, norm
 from infoword_tf.layers.attention import Attention, project
+from infoword_tf.lazy import Layer, Variable, ops
 
 Tensor = Any
 
 
-class Block(keras.layers.Layer):
+class Block(Layer):
     """Post-norm: x = norm(x + attention(x)); x = norm(x + feed_forward(x)).
 
     Pre-norm: x = x + attention(norm(x)); x = x + feed_forward(norm(x)). Its
@@ -169,8 +167,8 @@ class Block(keras.layers.Layer):
 
 
 def vector(
-    layer: keras.layers.Layer, name: str, size: int, initializer: str = 'zeros'
-) -> keras.Variable:
+    layer: Layer, name: str, size: int, initializer: str = 'zeros'
+) -> Variable:
     """A weight [size] of a layer that stays float32: a bias, or of a norm."""
     return layer.add_weight(
         shape=(size,), initializer=initializer, name=name, autocast=False
@@ -178,14 +176,14 @@ def vector(
 
 
 def matrix(
-    layer: keras.layers.Layer, name: str, *shape: int
-) -> keras.Variable:
+    layer: Layer, name: str, *shape: int
+) -> Variable:
     """A kernel of a layer: zeros, until the model draws or reads it."""
     return layer.add_weight(shape=shape, initializer='zeros', name=name)
 
 
 def make_feed_forward(
-    layer: keras.layers.Layer, width: int, inner_width: int
+    layer: Layer, width: int, inner_width: int
 ) -> None:
     """Makes the weights of both norms and of the feed-forward.
 

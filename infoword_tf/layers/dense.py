@@ -6,21 +6,19 @@ Glossary of shapes: B texts, D width in, W width out.
 from collections.abc import Callable
 from typing import Any
 
-import keras
-from keras import ops
-
 from infoword_tf.layers.block import vector
+from infoword_tf.lazy import Layer, ops
 
 Tensor = Any
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
     'identity': lambda x: x,
-    'tanh': ops.tanh,
-    'relu': ops.relu,
+    'tanh': lambda x: ops.tanh(x),
+    'relu': lambda x: ops.relu(x),
     'gelu': lambda x: ops.gelu(x, approximate=False),
 }
 
 
-class Dense(keras.layers.Layer):
+class Dense(Layer):
     """activation(x W + b)."""
 
     def __init__(

@@ -8,6 +8,10 @@ Bits are a hash of (key, site, place in the array) and nothing else: a mask is
 not stored for the backward pass but made again, inside the same fused loop
 that uses it (see `dropped`).
 
+A key may say besides which rows of a batch an array holds (`of_rows`): then its
+bits are those that these rows have in the whole batch, so that a batch may be
+computed in parts.
+
 Glossary of shapes: `...` any.
 """
 
@@ -15,9 +19,9 @@ import math
 from typing import Any
 
 import numpy as np
-from keras import ops
 
 from infoword_tf.layers.fused import compiled, to_float, upstream_of
+from infoword_tf.lazy import ops
 
 Tensor = Any
 
@@ -40,15 +44,20 @@ def _mix(x: Tensor, salt: Tensor) -> Tensor:
     return _shift(x, 16)
 
 
+def mixed(x: Tensor, salt: Tensor) -> Tensor:
+    """A hash of uint32 [...] with a salt of the same shape."""
+    return _mix(ops.multiply(x, _GOLDEN), salt)
+
+
 def fold_in(key: Tensor, number: Tensor | int) -> Tensor:
     """Derives the key of a part (a step, a view, a replica, a site).
 
     Args:
-        key: [2] uint32.
+        key: [2] uint32, or [4] of some rows.
         number: an integer scalar; of a larger one the low 32 bits count.
 
     Returns:
-        [2] uint32.
+        [2] uint32, of the rows that `key` is of.
     """
     if isinstance(number, int | np.integer):
         number = np.uint32(int(number) & 0xFFFFFFFF)
@@ -57,7 +66,28 @@ def fold_in(key: Tensor, number: Tensor | int) -> Tensor:
         ops.add(ops.multiply(number, _GOLDEN), key[0]), key[1]
     )
     second = _mix(ops.add(first, _GOLDEN), ops.bitwise_xor(key[0], number))
-    return ops.stack([first, second])
+    folded = ops.stack([first, second])
+    if key.shape[0] == 2:
+        return folded
+    return ops.concatenate([folded, key[2:]])
+
+
+def of_rows(key: Tensor, begin: Tensor | int, count: int) -> Tensor:
+    """A key for some rows of a batch: [4] uint32.
+
+    Args:
+        key: [2] uint32, of the whole batch.
+        begin: number of the first row.
+        count: how many there are; the first axis of every array that the key
+            is used for has a multiple of them.
+    """
+    rows = [ops.cast(n, 'uint32') for n in (begin, count)]
+    return ops.concatenate([key, ops.stack(rows)])
+
+
+def of_all(key: Tensor | None) -> Tensor | None:
+    """The same for an array that all rows share."""
+    return None if key is None else key[:2]
 
 
 def new_key(*numbers: Tensor | int) -> Tensor:
@@ -75,8 +105,12 @@ def random_bits(key: Tensor, shape: tuple[int, ...]) -> Tensor:
         key: [2] uint32.
         shape: static dimensions.
     """
-    places = ops.arange(math.prod(shape), dtype='int32')
-    places = ops.reshape(ops.cast(places, 'uint32'), shape)
+    size = math.prod(shape)
+    places = ops.reshape(
+        ops.cast(ops.arange(size, dtype='int32'), 'uint32'), shape
+    )
+    if key.shape[0] > 2:
+        places = places + key[2] * ops.floor_divide(np.uint32(size), key[3])
     return _mix(ops.add(ops.multiply(places, _GOLDEN), key[0]), key[1])
 
 

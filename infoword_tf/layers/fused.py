@@ -24,9 +24,9 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
-import keras
 import numpy as np
-from keras import ops
+
+from infoword_tf.lazy import ops
 
 Tensor = Any
 
@@ -44,6 +44,8 @@ def compiled(function: Callable) -> Callable:
         nonlocal kernel
         if kernel is None:
             kernel = function
+            import keras
+
             if keras.backend.backend() == 'tensorflow':
                 import tensorflow as tf
 

@@ -8,8 +8,6 @@ E width of one head.
 
 from typing import Any
 
-from keras import ops
-
 from infoword_tf.layers import dropout
 from infoword_tf.layers.fused import (
     compiled,
@@ -20,6 +18,7 @@ from infoword_tf.layers.fused import (
     upstream_of,
     with_bias,
 )
+from infoword_tf.lazy import ops
 
 Tensor = Any
 

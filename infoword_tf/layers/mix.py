@@ -6,13 +6,12 @@ Glossary of shapes: L layers, D width.
 from collections.abc import Sequence
 from typing import Any
 
-import keras
-from keras import ops
+from infoword_tf.lazy import Layer, ops
 
 Tensor = Any
 
 
-class Mix(keras.layers.Layer):
+class Mix(Layer):
     """gamma sum_l softmax(s)_l h_l: l from the embeddings to the last layer.
 
     It begins as the mean: s are zeros, gamma is one. A constant added to all s

@@ -10,9 +10,6 @@ Glossary of shapes: D width; `...` any.
 
 from typing import Any
 
-import keras
-from keras import ops
-
 from infoword_tf.layers import dropout
 from infoword_tf.layers.fused import (
     compiled,
@@ -23,6 +20,7 @@ from infoword_tf.layers.fused import (
     upstream_of,
     with_bias,
 )
+from infoword_tf.lazy import dtype_of, ops
 
 Tensor = Any
 
@@ -231,7 +229,7 @@ def norm(
                 gamma,
                 key,
                 rate=rate,
-                dtype=keras.backend.standardize_dtype(x.dtype),
+                dtype=dtype_of(x),
             )
             return d_x, *ops.split(sum_rows(products), 2)
 

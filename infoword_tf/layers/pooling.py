@@ -9,14 +9,10 @@ V vocabulary.
 from typing import Any
 
 import numpy as np
-from keras import ops
+
+from infoword_tf.lazy import ops
 
 Tensor = Any
-POOLINGS = (
-    'cls', 'last', 'mean', 'max', 'by_position', 'weighted', 'first_last',
-    'words', 'mix',
-)  # fmt: skip
-LEARNED = ('weighted', 'words')  # with weights of a row
 COMMON = 1e-3  # a piece of this frequency weighs half as much as a rare one
 
 
@@ -136,3 +132,19 @@ def unit(x: Tensor) -> Tensor:
     """
     squares = ops.sum(ops.square(x), axis=-1, keepdims=True)
     return x / ops.maximum(ops.sqrt(ops.maximum(squares, 1e-24)), 1e-12)
+
+
+POOLINGS = {  # what is computed of states; None: one of them is the vector
+    'cls': None,
+    'last': None,
+    'mean': pool,
+    'max': pool_highest,
+    'by_position': pool_by_position,
+    'weighted': pool,
+    'first_last': pool,
+    'words': pool,
+    'mix': pool,
+}
+LEARNED = {'weighted': 'weights', 'words': 'words'}  # what of a row these need
+# Layers whose mean these take, where nobody says; others the last.
+LAYERS = {'first_last': (1, -1), 'mix': 'mix'}

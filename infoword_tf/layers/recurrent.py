@@ -23,9 +23,6 @@ without a projection), G gates.
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-import keras
-from keras import ops
-
 from infoword_tf.layers.attention import project
 from infoword_tf.layers.block import matrix, vector
 from infoword_tf.layers.fused import (
@@ -37,6 +34,7 @@ from infoword_tf.layers.fused import (
     upstream_of,
     with_bias,
 )
+from infoword_tf.lazy import Layer, ops
 
 Tensor = Any
 
@@ -355,7 +353,7 @@ def _product(x: Tensor, gradient: Tensor, kind: Any, dtype: str) -> Tensor:
     return ops.cast(ops.matmul(ops.transpose(x), gradient), kind)
 
 
-class Recurrent(keras.layers.Layer):
+class Recurrent(Layer):
     """A layer of one direction: [B, T, F] -> [B, T, D]."""
 
     def __init__(

@@ -21,14 +21,13 @@ import math
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-import keras
 import numpy as np
-from keras import ops
 
 from infoword_tf.layers import activation, dropout, heads, norm
 from infoword_tf.layers.attention import project
 from infoword_tf.layers.block import make_feed_forward
 from infoword_tf.layers.relative_scores import relative_scores, split_queries
+from infoword_tf.lazy import Layer, Variable, ops
 
 Tensor = Any
 # Tokens whose distances are made together, where all attend: few, and their
@@ -185,7 +184,7 @@ def blocks_of(length: int) -> int:
     return 1
 
 
-class RelativeAttention(keras.layers.Layer):
+class RelativeAttention(Layer):
     """Attention of any streams to the content stream and its memory."""
 
     def __init__(
@@ -369,8 +368,8 @@ def cut(r: Tensor, blocks: int, length: Any) -> Tensor:
 
 
 def make_biases(
-    layer: keras.layers.Layer, heads: int, width: int, segments: bool
-) -> list[keras.Variable]:
+    layer: Layer, heads: int, width: int, segments: bool
+) -> list[Variable]:
     """u, v and, with segments, s: [H, E] each, weights of `layer`."""
     names = ['content_bias', 'position_bias', 'segment_bias']
     return [
@@ -379,7 +378,7 @@ def make_biases(
     ]
 
 
-class RelativeBlock(keras.layers.Layer):
+class RelativeBlock(Layer):
     """x = norm(x + attention); x = norm(x + feed_forward(x)), post-norm."""
 
     def __init__(

@@ -10,9 +10,8 @@ n blocks, H heads, D width, E width of one head.
 import functools
 from typing import Any
 
-from keras import ops
-
 from infoword_tf.layers.fused import compiled, sum_rows, to_float, upstream_of
+from infoword_tf.lazy import ops
 
 Tensor = Any
 

@@ -9,8 +9,6 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
-from keras import ops
-
 from infoword_tf.layers.fused import (
     compiled,
     plus_bias,
@@ -20,6 +18,7 @@ from infoword_tf.layers.fused import (
     to_float,
     upstream_of,
 )
+from infoword_tf.lazy import ops
 
 Tensor = Any
 # Widths at which states' total is a faster product of float32 than total'

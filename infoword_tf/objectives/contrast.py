@@ -11,11 +11,11 @@ Glossary of shapes: B rows of a view, J texts of a row, N = B J texts, T tokens,
 M candidates, D width, E width of words, V vocabulary.
 """
 
+from collections.abc import Mapping
 from typing import Any
 
-from keras import ops
-
 from infoword_tf.layers.pooling import about_unit, pool, rarity, unit
+from infoword_tf.lazy import ops
 from infoword_tf.objectives import infonce
 from infoword_tf.objectives.objective import (
     Batch,
@@ -23,6 +23,9 @@ from infoword_tf.objectives.objective import (
     Pool,
     gather_pool,
 )
+from infoword_tf.objectives.row import Row, Vector
+from infoword_tf.settings import setting
+from infoword_tf.views import Reads
 
 Tensor = Any
 FIRST_SCALE, LARGEST_SCALE = 20.0, 100.0
@@ -41,11 +44,12 @@ class SentenceContrast(Objective):
     """
 
     sides = ('passage', 'sentence')
-
-    def __init__(self, *args: Any, words: int = 0, **kwargs: Any):
-        """As `Objective`; words: E, 0 for none."""
-        super().__init__(*args, **kwargs)
-        self.words = words
+    words: int = setting(
+        0,
+        'Width of a table of word vectors, whose mean is the second '
+        "part of a text's vector; 0: none.",
+        at_least=0,
+    )
 
     def build(self) -> None:
         """Makes w, 0 at first (the plain mean), and the scale of f."""
@@ -105,8 +109,11 @@ class SentenceContrast(Objective):
         )
         return ops.concatenate([about_unit(found), about_unit(words)], axis=1)
 
-    def vectors(self, batch: Batch, side: str) -> Tensor:
-        """[N, D + E] of length 1, of a view: N texts, some share a row."""
+    def vectors(self, batch: Batch) -> dict[str, Tensor]:
+        """[N, D + E] of length 1, by side: N texts, some share a row."""
+        return {side: self._side(batch, side) for side in self.sides}
+
+    def _side(self, batch: Batch, side: str) -> Tensor:
         view, states = batch.views[side], batch.states(side)
         *_, length, width = states.shape
         ids, block_ids = (
@@ -128,13 +135,14 @@ class SentenceContrast(Objective):
 
     def candidates(self, batch: Batch) -> dict[str, Pool]:
         """The vectors of the global batch, by side."""
+        vectors = self.compared(batch)
         return {
             side: gather_pool(
                 batch.views[side],
                 self.row,
                 batch.replicas,
                 batch.limit,
-                self.vectors(batch, side)[:, None],
+                vectors[side][:, None],
             )
             for side in self.sides
         }
@@ -147,7 +155,7 @@ class SentenceContrast(Objective):
         Where there are words the states alone must answer, too: the loss is
         the sum of both, all else is of the whole vectors.
         """
-        own = {side: self.vectors(batch, side) for side in self.sides}
+        own = self.compared(batch)
         found = self._contrast(batch, candidates, own)
         if not self.words:
             return found
@@ -169,7 +177,7 @@ class SentenceContrast(Objective):
         self,
         batch: Batch,
         candidates: dict[str, Pool],
-        own: dict[str, Tensor],
+        own: Mapping[str, Tensor],
     ) -> infonce.Outcome:
         """Eq. 1 both ways; own: by side, vectors [N, ...] of length 1."""
         scale = ops.minimum(
@@ -195,3 +203,23 @@ class SentenceContrast(Objective):
                 )
             )
         return infonce.average(*outcomes)
+
+
+def _vector(settings: Mapping[str, Any]) -> Vector:
+    """The mean with learned weights, or that and the words."""
+    pooling = 'words' if settings['words'] else 'weighted'
+    return Vector(pooling, 'cosine', rank=2)
+
+
+ICT = Row(
+    objective=SentenceContrast,
+    a='document without a sentence',
+    b='that sentence',
+    relation='a sentence and the text around it (inverse cloze task)',
+    candidates='the batch, both ways',
+    views={side: Reads('text') for side in SentenceContrast.sides},
+    encoders={'transformer': {}, 'lookup': {}},
+    heldout_candidates=128,
+    vector=_vector,
+    answers=('vectors',),
+)

@@ -16,11 +16,11 @@ candidates, D width.
 """
 
 import math
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from keras import ops
-
 from infoword_tf.layers.pooling import unit
+from infoword_tf.lazy import ops
 from infoword_tf.objectives import infonce
 from infoword_tf.objectives.objective import (
     Batch,
@@ -28,10 +28,12 @@ from infoword_tf.objectives.objective import (
     Pool,
     gather_pool,
 )
-from infoword_tf.objectives.settings import CRITICS
-from infoword_tf.views import Specials, View
+from infoword_tf.objectives.row import Row, Vector
+from infoword_tf.settings import setting
+from infoword_tf.views import Reads, View
 
 Tensor = Any
+CRITICS = ('dot', 'scaled', 'cosine')  # the paper's is the first
 
 
 class NGrams(NamedTuple):
@@ -61,38 +63,25 @@ class DeepInfoMax(Objective):
     """
 
     more = 'same_length_mi', 'same_length_ceiling'
+    critic: str = setting(
+        'dot',
+        'How two states are compared; scaled: over the root of the width.',
+        choices=CRITICS,
+    )
+    temperature: float = setting(
+        0.05,
+        'What a cosine is divided by.',
+        at_least=1e-6,
+        needs=('critic', 'cosine'),
+    )
+    one_mask: bool = setting(
+        False, 'Show one [MASK] for an n-gram, which hides its length.'
+    )
 
-    def __init__(
-        self,
-        row: str,
-        encoder: Any,
-        specials: Specials,
-        critic: str = 'dot',
-        temperature: float = 0.05,
-        one_mask: bool = False,
-        dtype: Any = None,
-    ):
-        """As `Objective`.
-
-        Args:
-            row, encoder, specials, dtype: as there.
-            critic: f(a, b): 'dot', the paper's; 'scaled', over sqrt(D);
-                'cosine', over the temperature.
-            temperature: of the cosine alone.
-            one_mask: a is read with one [MASK] for each n-gram.
-
-        Raises:
-            ValueError: an unknown critic, a temperature that is not above 0.
-        """
-        super().__init__(row, encoder, specials, dtype)
-        if critic not in CRITICS:
-            raise ValueError(
-                f'critic {critic!r}: known are {", ".join(CRITICS)}'
-            )
-        if not temperature > 0:
-            raise ValueError(f'temperature {temperature}: it is above 0')
-        self.critic, self.temperature = critic, temperature
-        self.text = 'joined' if one_mask else 'masked'
+    def vectors(self, batch: Batch) -> dict[str, Tensor]:
+        """States of [CLS]: of texts [B, 1, D], of n-grams [B, S, D]."""
+        text = 'joined' if self.one_mask else 'masked'
+        return {'a': batch.states(text), 'b': batch.states('ngrams')}
 
     def candidates(self, batch: Batch) -> NGrams:
         """The encoded n-grams of the global batch."""
@@ -102,7 +91,7 @@ class DeepInfoMax(Objective):
             self.row,
             batch.replicas,
             batch.limit,
-            batch.states('ngrams'),
+            self.compared(batch)['b'],
         )
         slots = view.targets[self.row].shape[1]
         lengths = ops.reshape(ngram_lengths(view, slots), (-1,))
@@ -116,8 +105,8 @@ class DeepInfoMax(Objective):
         """
         view = batch.views['ngrams']
         targets = ops.reshape(view.targets[self.row], (-1,))  # [N]
-        a = ops.cast(batch.states(self.text), 'float32')  # [B, 1, D]
-        b = ops.cast(batch.states('ngrams'), 'float32')  # [B, S, D]
+        compared = self.compared(batch)
+        a, b = (ops.cast(compared[x], 'float32') for x in 'ab')
         pool = candidates.pool
         c = pool.states  # [M, D]
         slots, width = b.shape[1:]
@@ -146,3 +135,26 @@ class DeepInfoMax(Objective):
         )
         more = alike.mi, alike.ceiling
         return found._replace(more=dict(zip(self.more, more, strict=True)))
+
+
+def _vector(settings: Mapping[str, Any]) -> Vector:
+    """The state of [CLS], compared as the critic compares."""
+    cosine = settings['critic'] == 'cosine'
+    return Vector('cls', 'cosine' if cosine else 'dot', rank=1)
+
+
+_STATE = Reads('start', masking='spans')
+ROW = Row(
+    objective=DeepInfoMax,
+    a='masked text',
+    b='masked n-gram',
+    relation='an n-gram that is missing from the text',
+    candidates='masked n-grams of other sequences',
+    views={
+        'masked': lambda settings: None if settings['one_mask'] else _STATE,
+        'joined': lambda settings: _STATE if settings['one_mask'] else None,
+        'ngrams': _STATE,
+    },
+    heldout_candidates=128,
+    vector=_vector,
+)

@@ -27,17 +27,24 @@ student.
 
 from typing import Any
 
-from keras import ops
-
 from infoword_tf.layers.pooling import unit
+from infoword_tf.lazy import ops
 from infoword_tf.objectives import infonce
 from infoword_tf.objectives.label import VIEW, flat
 from infoword_tf.objectives.objective import Batch, Objective
-from infoword_tf.objectives.settings import CODE, LAST, PAPER
+from infoword_tf.objectives.row import Row, as_started
 from infoword_tf.objectives.span import log_softmax
-from infoword_tf.views import Specials
+from infoword_tf.settings import setting
+from infoword_tf.views import Reads
 
 Tensor = Any
+LAST, SKIP = MAPS = ('last', 'skip')
+PAPER, CODE = REDUCTIONS = ('paper', 'code')
+REDUCTION = setting(
+    PAPER,
+    'Sums as in the paper, or means over what is summed, as in its code.',
+    choices=REDUCTIONS,
+)
 
 
 def followed(map_: str, teacher: int, student: int) -> tuple[int, ...]:
@@ -48,7 +55,7 @@ def followed(map_: str, teacher: int, student: int) -> tuple[int, ...]:
     does not divide L.
 
     Args:
-        map_: in settings.MAPS.
+        map_: in MAPS.
         teacher, student: how many layers they have, L and k.
 
     Raises:
@@ -75,42 +82,32 @@ def every(teacher: int, student: int) -> tuple[int, ...]:
 
 
 class Softened(Objective):
-    """Scores beside a teacher's, both over a temperature."""
+    """Scores beside a teacher's, both over a temperature T."""
 
     bounded = False
-
-    def __init__(
-        self,
-        row: str,
-        encoder: Any,
-        specials: Specials,
-        temperature: float = 10.0,
-        dtype: Any = None,
-    ):
-        """As `Objective`; temperature: T."""
-        super().__init__(row, encoder, specials, dtype)
-        self.temperature = temperature
+    temperature: float = setting(
+        10.0,
+        'What the scores of both are divided by.',
+        at_least=1e-6,
+        decided_by='--temperature of tasks.distill',
+    )
 
 
 class Projected(Objective):
     """What is compared with a teacher's, projected where widths differ."""
 
-    def __init__(
-        self,
-        row: str,
-        encoder: Any,
-        specials: Specials,
-        width: int = 0,
-        dtype: Any = None,
-    ):
-        """As `Objective`; width: W, 0: D."""
-        super().__init__(row, encoder, specials, dtype)
-        self.width = width or encoder.width
+    width: int = setting(
+        0,
+        "Width of what the teacher has, which the student's is then projected "
+        'to; 0: its own.',
+        at_least=0,
+        decided_by='--teacher of tasks.distill',
+    )
 
     def build(self) -> None:
         """Makes the projection, where widths differ."""
         self.kernel = None
-        if self.width != self.encoder.width:
+        if self.width not in (0, self.encoder.width):
             self.kernel = self.add_weight(
                 shape=(self.encoder.width, self.width),
                 name='kernel',
@@ -126,18 +123,7 @@ class Projected(Objective):
 class Soft(Softened):
     """`soft`: how far the classes' distribution is from the teacher's."""
 
-    def __init__(
-        self,
-        row: str,
-        encoder: Any,
-        specials: Specials,
-        temperature: float = 10.0,
-        reduction: str = PAPER,
-        dtype: Any = None,
-    ):
-        """As `Softened`; reduction: in settings.REDUCTIONS."""
-        super().__init__(row, encoder, specials, temperature, dtype)
-        self.reduction = reduction
+    reduction: str = REDUCTION
 
     def score(self, batch: Batch, candidates: None) -> infonce.Outcome:
         """KL divergences; right is who answers as the teacher does."""
@@ -209,32 +195,21 @@ class Patience(Projected):
 
     bounded = False
     ranked = False
+    reduction: str = REDUCTION
 
-    def __init__(
-        self,
-        row: str,
-        encoder: Any,
-        specials: Specials,
-        width: int = 0,
-        reduction: str = PAPER,
-        dtype: Any = None,
-    ):
-        """As `Projected`.
-
-        Args:
-            row, encoder, specials, width, dtype: as there.
-            reduction: in settings.REDUCTIONS.
+    def build(self) -> None:
+        """Makes the projection, where widths differ.
 
         Raises:
             ValueError: the encoder has no layer below its last.
         """
-        super().__init__(row, encoder, specials, width, dtype)
-        if encoder.depth < 2:
+        if self.encoder.depth < 2:
             raise ValueError(
-                f'{row} compares layers below the last, and the encoder has '
-                f'{encoder.depth}; take 2 or more, or leave {row} out'
+                f'{self.row} compares layers below the last, and the encoder '
+                f'has {self.encoder.depth}; take 2 or more, or leave '
+                f'{self.row} out'
             )
-        self.reduction = reduction
+        super().build()
 
     def score(self, batch: Batch, candidates: None) -> infonce.Outcome:
         """Squared distances, of K texts their mean."""
@@ -246,7 +221,53 @@ class Patience(Projected):
         squares = ops.square(unit(states) - unit(taught))
         loss = ops.sum(squares, axis=(2, 3))  # [N, K]
         if self.reduction == CODE:
-            loss = loss / (len(below) * self.width)
+            loss = loss / (len(below) * taught.shape[-1])
         return infonce.unbounded(
             ops.mean(loss, axis=1), flat(view.weights[self.row])
         )
+
+
+_TARGETS = {VIEW: Reads('example', encoders=())}  # states are the head's
+SOFT = Row(
+    objective=Soft,
+    a='text, or two',
+    b="a teacher's distribution",
+    relation='how likely a larger model finds each label (distillation)',
+    candidates='none: a divergence, without a bound',
+    views=_TARGETS,
+    encoders={'transformer': {}, 'relative': {}, 'lookup': {}},
+    vector=as_started,
+    head='label',
+)
+SOFT_SCORE = Row(
+    objective=SoftScores,
+    a='text, or two',
+    b="a teacher's number",
+    relation='the number that a larger model gives it',
+    candidates='none: regression, without a bound',
+    views=_TARGETS,
+    encoders={'transformer': {}, 'relative': {}, 'lookup': {}},
+    vector=as_started,
+    head='score',
+)
+SOFT_SPAN = Row(
+    objective=SoftSpans,
+    a='question and context',
+    b="a teacher's places",
+    relation='how likely a larger model finds each place',
+    candidates='none: a divergence, without a bound',
+    views=_TARGETS,
+    encoders={'transformer': {}, 'relative': {}},
+    vector=as_started,
+    head='span',
+)
+PATIENCE = Row(
+    objective=Patience,
+    a='text, or two',
+    b="a teacher's states",
+    relation='what a larger model makes of it, layer by layer (PKD)',
+    candidates='none: a distance, without a bound',
+    views={VIEW: Reads('example', layers='below')},
+    encoders={'transformer': {}, 'relative': {}},
+    vector=as_started,
+)

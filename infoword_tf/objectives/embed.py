@@ -18,23 +18,19 @@ D width of the student, W of the teacher.
 
 from typing import Any
 
-from keras import ops
-
 from infoword_tf.layers.pooling import of_texts, pool, unit
+from infoword_tf.lazy import ops
 from infoword_tf.objectives import infonce
 from infoword_tf.objectives.distill import Projected
 from infoword_tf.objectives.label import VIEW, flat
 from infoword_tf.objectives.objective import Batch, Pool
-from infoword_tf.objectives.settings import (
-    CLS,
-    COSINE,
-    LAST_TOKEN,
-    MEAN,
-    MSE,
-)
-from infoword_tf.views import Specials, View
+from infoword_tf.objectives.row import Row, as_started
+from infoword_tf.settings import setting
+from infoword_tf.views import Reads, View
 
 Tensor = Any
+MEAN, CLS, LAST_TOKEN = POOLINGS = ('mean', 'cls', 'last')
+COSINE, MSE = DISTANCES = ('cosine', 'mse')
 
 
 def pooled(states: Tensor, view: View, texts: int, pooling: str) -> Tensor:
@@ -44,7 +40,7 @@ def pooled(states: Tensor, view: View, texts: int, pooling: str) -> Tensor:
         states: [R, T, D] of all tokens.
         view: `examples`.
         texts: J.
-        pooling: in settings.POOLINGS.
+        pooling: in POOLINGS.
 
     Returns:
         [N, D] float32, 0 for a slot without a text.
@@ -64,50 +60,38 @@ def pooled(states: Tensor, view: View, texts: int, pooling: str) -> Tensor:
 class Taught(Projected):
     """A student's vector beside its teacher's."""
 
-    def __init__(
-        self,
-        row: str,
-        encoder: Any,
-        specials: Specials,
-        width: int = 0,
-        pooling: str = MEAN,
-        dtype: Any = None,
-    ):
-        """As `Projected`; pooling: in settings.POOLINGS."""
-        super().__init__(row, encoder, specials, width, dtype)
-        self.pooling = pooling
+    pooling: str = setting(
+        MEAN,
+        "How the student's states become a vector.",
+        choices=POOLINGS,
+        decided_by='--teacher of tasks.distill',
+    )
 
-    def sides(self, batch: Batch) -> tuple[Tensor, Tensor]:
-        """s P and t, [N, W] float32."""
+    def own(self, batch: Batch) -> Tensor:
+        """s P, [N, W] float32."""
         view = batch.views[VIEW]
-        taught = ops.cast(flat(view.targets[self.row]), 'float32')
         texts = view.weights[self.row].shape[1]
         own = pooled(batch.states(VIEW), view, texts, self.pooling)
-        return self.projected(own), taught
+        return self.projected(own)
+
+    def taught(self, batch: Batch) -> Tensor:
+        """t, [N, W] float32."""
+        targets = batch.views[VIEW].targets[self.row]
+        return ops.cast(flat(targets), 'float32')
 
 
 class Vectors(Taught):
     """`embed`: which of the batch's vectors did the teacher give this text?"""
 
-    def __init__(
-        self,
-        row: str,
-        encoder: Any,
-        specials: Specials,
-        temperature: float = 0.05,
-        width: int = 0,
-        pooling: str = MEAN,
-        dtype: Any = None,
-    ):
-        """As `Taught`; temperature: T."""
-        super().__init__(row, encoder, specials, width, pooling, dtype)
-        self.temperature = temperature
+    temperature: float = setting(
+        0.05, 'What a cosine is divided by.', at_least=1e-6
+    )
 
     def candidates(self, batch: Batch) -> Pool:
         """The teacher's vectors of the global batch, of length 1."""
         view, gather = batch.views[VIEW], batch.replicas.gather
         sequences = gather(ops.reshape(view.sequences, (-1,)))
-        taught = ops.cast(flat(view.targets[self.row]), 'float32')
+        taught = self.taught(batch)
         return Pool(
             sequences,
             sequences,
@@ -119,7 +103,7 @@ class Vectors(Taught):
     def score(self, batch: Batch, candidates: Pool) -> infonce.Outcome:
         """Eq. 1, from the student's vector to the teacher's."""
         view = batch.views[VIEW]
-        own, taught = map(unit, self.sides(batch))
+        own, taught = unit(self.own(batch)), unit(self.taught(batch))
         own = own / self.temperature
         sequences = ops.reshape(view.sequences, (-1,))
         return infonce.contrast(
@@ -138,24 +122,16 @@ class Distance(Taught):
     bounded = False
     ranked = False
     more = ('cosine',)
-
-    def __init__(
-        self,
-        row: str,
-        encoder: Any,
-        specials: Specials,
-        distance: str = COSINE,
-        width: int = 0,
-        pooling: str = MEAN,
-        dtype: Any = None,
-    ):
-        """As `Taught`; distance: in settings.DISTANCES."""
-        super().__init__(row, encoder, specials, width, pooling, dtype)
-        self.distance = distance
+    distance: str = setting(
+        COSINE,
+        'One less the cosine, or the squared distance, summed over '
+        'coordinates.',
+        choices=DISTANCES,
+    )
 
     def score(self, batch: Batch, candidates: None) -> infonce.Outcome:
         """Distances; and cosines, whichever is trained."""
-        own, taught = self.sides(batch)
+        own, taught = self.own(batch), self.taught(batch)
         cosine = ops.sum(unit(own) * unit(taught), axis=1)
         loss = 1 - cosine
         if self.distance == MSE:
@@ -163,3 +139,26 @@ class Distance(Taught):
         weights = flat(batch.views[VIEW].weights[self.row])
         found = infonce.unbounded(loss, weights)
         return found._replace(more={'cosine': ops.sum(weights * cosine)})
+
+
+EMBED = Row(
+    objective=Vectors,
+    a='text',
+    b="a teacher's vector",
+    relation='the vector that a larger model gives the text',
+    candidates="the teacher's vectors of the batch",
+    views={VIEW: Reads('text')},
+    encoders={'transformer': {}, 'relative': {}, 'lookup': {}},
+    heldout_candidates=512,
+    vector=as_started,
+)
+EMBED_DISTANCE = Row(
+    objective=Distance,
+    a='text',
+    b="a teacher's vector",
+    relation='how far it is from the vector that a larger model gives',
+    candidates='none: a distance, without a bound',
+    views={VIEW: Reads('text')},
+    encoders={'transformer': {}, 'relative': {}, 'lookup': {}},
+    vector=as_started,
+)

@@ -26,7 +26,7 @@ Glossary of shapes: N scored pairs, M candidates, V vocabulary.
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from keras import ops
+from infoword_tf.lazy import ops
 
 Tensor = Any
 NEVER = -1e30

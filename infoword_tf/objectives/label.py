@@ -24,23 +24,32 @@ Glossary of shapes: R rows, J examples of a row, K texts of each, N = R J,
 D width, C classes, L layers.
 """
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
-from keras import ops
 
 from infoword_tf.layers import block, dropout
 from infoword_tf.layers.bilstm import BiLstm
 from infoword_tf.layers.dense import ACTIVATIONS
 from infoword_tf.layers.mix import Mix
 from infoword_tf.layers.pooling import of_texts, pool
+from infoword_tf.lazy import ops
 from infoword_tf.objectives import infonce
 from infoword_tf.objectives.objective import Batch, Objective
-from infoword_tf.objectives.settings import NO_POOLER
-from infoword_tf.views import Specials
+from infoword_tf.objectives.row import Row, as_started
+from infoword_tf.settings import setting
+from infoword_tf.views import Reads
 
 Tensor = Any
 VIEW = 'examples'
+NO_POOLER = 'none'
+POOLERS = ('tanh', 'relu', 'gelu')  # in layers.dense.ACTIVATIONS
+TEXTS = ('joined', 'both_ways', 'choices')
+TEXTS_HELP = (
+    'What an example comes to: one text, or two as one (joined), two in both '
+    'orders (both_ways), or several of which one is right (choices).'
+)
 
 
 def flat(x: Tensor) -> Tensor:
@@ -49,42 +58,39 @@ def flat(x: Tensor) -> Tensor:
 
 
 class Head(Objective):
-    """Scores of a text: states, perhaps a dense layer, and C columns."""
+    """Scores of a text: states, perhaps a dense layer, and C columns.
 
-    def __init__(
-        self,
-        row: str,
-        encoder: Any,
-        specials: Specials,
-        classes: int = 2,
-        pooler: str = NO_POOLER,
-        mix: bool = False,
-        bilstm: bool = False,
-        dtype: Any = None,
-    ):
-        """As `Objective`.
+    Attributes:
+        columns: C.
+    """
 
-        Args:
-            row, encoder, specials, dtype: as there.
-            classes: C.
-            pooler: activation of the first layer, a name in
-                layers.dense.ACTIVATIONS (BERT: tanh, DistilBERT: relu,
-                ELECTRA: gelu), or 'none'.
-            mix: whether it reads the mix of all layers.
-            bilstm: whether LSTMs of both directions sum texts up.
-        """
-        super().__init__(row, encoder, specials, dtype)
-        self.classes, self.pooler = classes, pooler
-        self.mix = Mix(encoder.depth) if mix else None
-        self.bilstm = BiLstm(encoder.width, dtype) if bilstm else None
+    columns: int = 1
+    pooler: str = setting(
+        NO_POOLER,
+        'Activation of a dense layer below the scores (BERT: tanh, '
+        'DistilBERT: relu, ELECTRA: gelu); none: there is no such layer.',
+        choices=(NO_POOLER, *POOLERS),
+    )
+    mix: bool = setting(
+        False,
+        'Mix the states of all layers with learned weights (ELMo), instead '
+        'of taking the last.',
+    )
+    bilstm: bool = setting(
+        False,
+        'Read all states of a text by an LSTM of each direction, as wide as '
+        'the encoder, instead of taking one state (ELMo).',
+    )
 
     def build(self) -> None:
         """Makes the layers."""
         d = self.encoder.width
-        if self.mix is not None:
-            self.mix.build()
-        if self.bilstm is not None:
-            self.bilstm.build(d)
+        if self.mix:
+            self.mixer = Mix(self.encoder.depth)
+            self.mixer.build()
+        if self.bilstm:
+            self.reader = BiLstm(d, self.dtype_policy)
+            self.reader.build(d)
             d *= 2
         if self.pooler != NO_POOLER:
             self.pooler_kernel = self.add_weight(
@@ -92,9 +98,9 @@ class Head(Objective):
             )
             self.pooler_bias = block.vector(self, 'pooler_bias', d)
         self.kernel = self.add_weight(
-            shape=(d, self.classes), name='kernel', autocast=False
+            shape=(d, self.columns), name='kernel', autocast=False
         )
-        self.bias = block.vector(self, 'bias', self.classes)
+        self.bias = block.vector(self, 'bias', self.columns)
         self.built = True
 
     def class_scores(
@@ -131,10 +137,10 @@ class Head(Objective):
             texts: P.
             key: [2] uint32 of training, None for inference.
         """
-        if self.mix is not None:
-            states = self.mix(layers)
-        if self.bilstm is not None:
-            return self.bilstm(states, block_ids, texts=texts, key=key)
+        if self.mix:
+            states = self.mixer(layers)
+        if self.bilstm:
+            return self.reader(states, block_ids, texts=texts, key=key)
         if self.encoder.contextual:
             return states
         found = pool(states, of_texts(block_ids, texts))
@@ -167,25 +173,18 @@ class Head(Objective):
 class Labels(Head):
     """`label`: Eq. 1 over all classes."""
 
-    def __init__(
-        self,
-        row: str,
-        encoder: Any,
-        specials: Specials,
-        classes: int = 2,
-        pooler: str = NO_POOLER,
-        mix: bool = False,
-        bilstm: bool = False,
-        texts: str = 'joined',
-        dtype: Any = None,
-    ):
-        """As `Head`; texts: what an example comes to, see the file."""
-        # Of choices each text has one score.
-        columns = 1 if texts == 'choices' else classes
-        super().__init__(
-            row, encoder, specials, columns, pooler, mix, bilstm, dtype
-        )
-        self.texts = texts
+    classes: int = setting(
+        2,
+        'How many labels there are.',
+        at_least=1,
+        decided_by='the labels of the examples',
+    )
+    texts: str = setting('joined', TEXTS_HELP, choices=TEXTS)
+
+    @property
+    def columns(self) -> int:
+        """C; of choices each text has one score."""
+        return 1 if self.texts == 'choices' else self.classes
 
     def candidate_scores(self, batch: Batch) -> Tensor:
         """[N, C] float32, of each example what its candidates score."""
@@ -223,23 +222,7 @@ class Scores(Head):
 
     bounded = False
     ranked = False
-
-    def __init__(
-        self,
-        row: str,
-        encoder: Any,
-        specials: Specials,
-        pooler: str = NO_POOLER,
-        mix: bool = False,
-        bilstm: bool = False,
-        texts: str = 'joined',
-        dtype: Any = None,
-    ):
-        """As `Labels`."""
-        super().__init__(
-            row, encoder, specials, 1, pooler, mix, bilstm, dtype
-        )
-        self.texts = texts
+    texts: str = setting('joined', TEXTS_HELP, choices=TEXTS[:2])
 
     def numbers(self, batch: Batch) -> Tensor:
         """[N] float32; the sum over both ways."""
@@ -255,3 +238,36 @@ class Scores(Head):
             flat(view.weights[self.row]),
             predictions=self.by_slot(batch, numbers),
         )
+
+
+def _example(settings: Mapping[str, Any]) -> Reads:
+    return Reads(
+        'example', layers=settings['mix'], everywhere=settings['bilstm']
+    )
+
+
+_ENCODERS = {
+    name: {} for name in ('transformer', 'relative', 'lookup', 'rnn', 'elmo')
+}
+LABEL = Row(
+    objective=Labels,
+    a='text, or two',
+    b='its label',
+    relation='the class that people gave it',
+    candidates='all labels',
+    views={VIEW: _example},
+    encoders=_ENCODERS,
+    vector=as_started,
+    answers=('classes',),
+)
+SCORE = Row(
+    objective=Scores,
+    a='text, or two',
+    b='a number',
+    relation='the number that people gave it',
+    candidates='none: regression, without a bound',
+    views={VIEW: _example},
+    encoders=_ENCODERS,
+    vector=as_started,
+    answers=('numbers',),
+)

@@ -19,42 +19,32 @@ themselves (Radford et al. 2018, Eq. 5): `reads`.
 Glossary of shapes: B rows, T tokens, D width, V vocabulary.
 """
 
+from collections.abc import Mapping
 from typing import Any
 
-from keras import ops
-
+from infoword_tf.encoders.rnn import CELLS
+from infoword_tf.lazy import ops
 from infoword_tf.objectives import infonce
 from infoword_tf.objectives.objective import Batch
-from infoword_tf.objectives.settings import LABELLED_TEXTS, STREAM
-from infoword_tf.objectives.vocabulary import Drawn, VocabularyPieces
-from infoword_tf.views import Specials
+from infoword_tf.objectives.row import Row, Vector
+from infoword_tf.objectives.vocabulary import (
+    Drawn,
+    SampledPieces,
+    VocabularyPieces,
+)
+from infoword_tf.settings import setting
+from infoword_tf.views import Reads
 
 Tensor = Any
 VIEW = 'streamed'
-# By what is read, see `settings.READS`.
-VIEWS = {STREAM: VIEW, LABELLED_TEXTS: 'examples'}
+STREAM, EXAMPLES = 'stream', 'examples'
+VIEWS = {STREAM: VIEW, EXAMPLES: 'examples'}  # by `CausalPieces.reads`
 
 
-class NextPieces(VocabularyPieces):
+class NextPieces(SampledPieces):
     """Rows of next words: f over the vocabulary at every place."""
 
-    def __init__(
-        self,
-        row: str,
-        encoder: Any,
-        specials: Specials,
-        reads: str = STREAM,
-        **more: Any,
-    ):
-        """As `Objective`.
-
-        Args:
-            row, encoder, specials: as there.
-            reads: which text, a name in VIEWS.
-            **more: of `VocabularyPieces`.
-        """
-        super().__init__(row, encoder, specials, **more)
-        self.view = VIEWS[reads]
+    view = VIEW
 
     def piece_scores(self, states: Tensor) -> Tensor:
         """f(a, .) over the vocabulary: states [..., D] -> [..., V]."""
@@ -77,26 +67,55 @@ class NextPieces(VocabularyPieces):
         )
 
 
+class LongContext(NextPieces):
+    """`transformer_xl`."""
+
+    published: bool = setting(
+        False,
+        'ReLU, and embeddings times the root of the width.',
+        encoder={
+            False: {'scale_embeddings': False},
+            True: {'scale_embeddings': True, 'activation': 'relu'},
+        },
+    )
+
+
+class CausalPieces(NextPieces):
+    """`gpt`."""
+
+    pre_norm: bool = setting(
+        False,
+        'Blocks begin with their norms, and one more follows the last (GPT-2).',
+        encoder={False: {'pre_norm': False}, True: {'pre_norm': True}},
+    )
+    reads: str = setting(
+        STREAM,
+        'Text that goes on from step to step (stream), or the labelled texts '
+        'of the rows beside it (examples), as fine-tuning does where no '
+        '--corpus is named.',
+        choices=tuple(VIEWS),
+    )
+
+    @property
+    def view(self) -> str:
+        """The name of the view that is read."""
+        return VIEWS[self.reads]
+
+
 class RecurrentPieces(NextPieces):
     """`rnn_lm`, whose g_psi may be a table of its own."""
 
-    def __init__(
-        self,
-        row: str,
-        encoder: Any,
-        specials: Specials,
-        tied: bool = True,
-        **more: Any,
-    ):
-        """As `Objective`.
-
-        Args:
-            row, encoder, specials: as there.
-            tied: whether g_psi is the input embedding.
-            **more: of `NextPieces`.
-        """
-        super().__init__(row, encoder, specials, **more)
-        self.tied = tied
+    cell: str = setting(
+        CELLS[0],
+        'What carries the text so far from word to word.',
+        choices=CELLS,
+        encoder={cell: {'cell': cell} for cell in CELLS},
+    )
+    tied: bool = setting(
+        True,
+        'Score words with their input embeddings; no: with a table of their '
+        'own.',
+    )
 
     def build(self) -> None:
         """Makes the row's own weights."""
@@ -110,7 +129,7 @@ class RecurrentPieces(NextPieces):
         return super().table if self.tied else self.piece_table
 
 
-class Neighbours(VocabularyPieces):
+class Neighbours(SampledPieces):
     """`elmo`: the word after each place, and the one before it."""
 
     def build(self) -> None:
@@ -147,3 +166,69 @@ def piece_table(row: VocabularyPieces, width: int) -> Any:
         name='piece_embeddings',
         autocast=False,
     )
+
+
+def _streamed(settings: Mapping[str, Any]) -> Reads | None:
+    return Reads('text') if settings['reads'] == STREAM else None
+
+
+def _following(settings: Mapping[str, Any]) -> Reads | None:
+    return Reads('following') if settings['reads'] == EXAMPLES else None
+
+
+def _at_the_end(settings: Mapping[str, Any]) -> Vector:
+    """The mean; a causal encoder knows a text at its end alone."""
+    return Vector(layout='gpt' if settings['reads'] == EXAMPLES else 'end')
+
+
+TRANSFORMER_XL = Row(
+    objective=LongContext,
+    a='text so far, with memory',
+    b='next word',
+    relation='the word that follows (language model)',
+    candidates='vocabulary',
+    views={VIEW: Reads('text')},
+    encoders={'relative': {'causal': True}},
+    vector=Vector(layout='end'),
+    answers=('next',),
+)
+RNN_LM = Row(
+    objective=RecurrentPieces,
+    a='text so far',
+    b='next word',
+    relation='the word that follows, by an LSTM, GRU or plain recurrence',
+    candidates='vocabulary',
+    views={VIEW: Reads('text')},
+    encoders={'rnn': {}},
+    vector=Vector(layout='end'),
+    answers=('next',),
+)
+GPT = Row(
+    objective=CausalPieces,
+    a='text so far',
+    b='next word',
+    relation='the word that follows (language model)',
+    candidates='vocabulary',
+    views={VIEW: _streamed, 'examples': _following},
+    encoders={
+        'transformer': {
+            'causal': True,
+            'segments': 0,
+            'embedding_norm': False,
+            'epsilon': 1e-5,
+        }
+    },
+    vector=_at_the_end,
+    answers=('next',),
+)
+ELMO = Row(
+    objective=Neighbours,
+    a='what comes before, or after',
+    b='next word, or the one before',
+    relation='a word and all text on one side of it (ELMo)',
+    candidates='vocabulary',
+    views={'neighbours': Reads('text')},
+    encoders={'elmo': {}},
+    # The mean over tokens and layers: of a model that reads both ways.
+    vector=Vector(pooling='mix', layout='end'),
+)

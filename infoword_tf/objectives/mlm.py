@@ -16,11 +16,11 @@ D width, V vocabulary.
 from typing import Any
 
 import numpy as np
-from keras import ops
 
 from infoword_tf.layers import activation, norm
 from infoword_tf.layers.attention import project
 from infoword_tf.layers.block import vector
+from infoword_tf.lazy import ops
 from infoword_tf.objectives import infonce
 from infoword_tf.objectives.objective import (
     Batch,
@@ -28,29 +28,24 @@ from infoword_tf.objectives.objective import (
     Pool,
     gather_pool,
 )
+from infoword_tf.objectives.row import Row
 from infoword_tf.objectives.vocabulary import VocabularyPieces, pairs
-from infoword_tf.views import Specials
+from infoword_tf.settings import setting
+from infoword_tf.views import Reads
 
 Tensor = Any
 VIEW = 'masked'
 
 
 class MaskedPieces(VocabularyPieces):
-    """`mlm`: f over the whole vocabulary, as BERT trains it."""
+    """`mlm`: f over the whole vocabulary, as BERT trains it.
 
-    def __init__(
-        self,
-        row: str,
-        encoder: Any,
-        specials: Specials,
-        transform: bool = False,
-        dtype: Any = None,
-    ):
-        """As `Objective`; transform: BERT's dense layer, GELU and norm over
-        the state, and its bias of each piece.
-        """
-        super().__init__(row, encoder, specials, dtype)
-        self.transform = transform
+    BERT's transform is a dense layer, GELU and a norm.
+    """
+
+    transform: bool = setting(
+        False, "BERT's transform and piece bias over the states."
+    )
 
     def build(self) -> None:
         """Makes the transform's weights, if it is wanted."""
@@ -105,22 +100,15 @@ class MaskedPieces(VocabularyPieces):
 
 
 class NcePieces(Objective):
-    """`bert_nce`: f over the masked pieces of other sequences (J_MLM, §4)."""
+    """`bert_nce`: f over the masked pieces of other sequences (J_MLM, §4).
 
-    def __init__(
-        self,
-        row: str,
-        encoder: Any,
-        specials: Specials,
-        drop_hits: bool = False,
-        dtype: Any = None,
-    ):
-        """As `Objective`; drop_hits: leave copies of the target out of the
-        training loss. The paper keeps them; without them the best critic is
-        no longer pointwise mutual information.
-        """
-        super().__init__(row, encoder, specials, dtype)
-        self.drop_hits = drop_hits
+    The paper keeps copies of the target among them; without these the best
+    critic is no longer pointwise mutual information.
+    """
+
+    drop_hits: bool = setting(
+        False, 'Leave copies of the target out of the training loss.'
+    )
 
     def piece_scores(self, states: Tensor, counts: np.ndarray) -> Tensor:
         """f(a, .) + log p(b): states [B, Q, D] -> [B, Q, V].
@@ -187,3 +175,24 @@ def _counts(pool: Pool, sequences: Tensor, size: int) -> Tensor:
         num_segments=b * size,
     )
     return total[None, :] - ops.reshape(own, (b, size))
+
+
+MLM = Row(
+    objective=MaskedPieces,
+    a='masked text',
+    b='masked word',
+    relation='the word that stood at the place (BERT)',
+    candidates='vocabulary',
+    views={VIEW: Reads('pieces')},
+    answers=('blanks',),
+)
+BERT_NCE = Row(
+    objective=NcePieces,
+    a='masked text',
+    b='masked word',
+    relation='the word that stood at the place, in spans',
+    candidates='masked words of other sequences',
+    views={VIEW: Reads('pieces', masking='spans')},
+    heldout_candidates=1024,
+    answers=('blanks_by_counts',),
+)

@@ -15,11 +15,12 @@ Glossary of shapes: B pairs, K other second pieces of each, D width.
 
 from typing import Any
 
-from keras import ops
-
 from infoword_tf.layers.block import vector
+from infoword_tf.lazy import ops
 from infoword_tf.objectives import infonce
 from infoword_tf.objectives.objective import Batch, Objective
+from infoword_tf.objectives.row import Row
+from infoword_tf.views import Reads
 
 Tensor = Any
 
@@ -89,6 +90,10 @@ class NextSentenceNce(Objective):
         )
         self.built = True
 
+    def weight(self, batch: Batch) -> Tensor:
+        """As `Objective.weight`; the other pieces are no pairs."""
+        return ops.sum(batch.views['negatives'].weights[self.row][:, 0])
+
     def score(self, batch: Batch, candidates: None) -> infonce.Outcome:
         """Eq. 1 over each pair's own candidates."""
         view = batch.views['negatives']
@@ -112,3 +117,24 @@ class NextSentenceNce(Objective):
             view.weights[self.row][:, 0],
             drop_identical=False,
         )
+
+
+NSP = Row(
+    objective=NextSentence,
+    a='first piece of a text',
+    b='second piece',
+    relation='the piece that follows, or half the time another (BERT)',
+    candidates='none: binary NCE, without a bound',
+    views={'masked': Reads('next', source='pairs')},
+)
+NSP_NCE = Row(
+    objective=NextSentenceNce,
+    a='first piece of a text',
+    b='second piece',
+    relation='the piece that follows',
+    candidates='the true one and 3 of other documents',
+    views={
+        'masked': Reads('start', source='next_pairs'),
+        'negatives': Reads('start'),
+    },
+)

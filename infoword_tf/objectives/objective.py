@@ -8,15 +8,16 @@ Glossary of shapes: B sequences, P places, N = B P pairs, M candidates,
 D width, R replicas, V vocabulary.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, ClassVar, NamedTuple
 
-import keras
 import numpy as np
-from keras import ops
 
-from infoword_tf.encoders.encoder import Encoded
+from infoword_tf.encoders.encoder import Encoded, Encoder
+from infoword_tf.layers import dropout
+from infoword_tf.lazy import Layer, Variable, ops
 from infoword_tf.objectives.infonce import Marginal, Outcome
+from infoword_tf.settings import Settled
 from infoword_tf.views import Specials, View
 
 Tensor = Any
@@ -120,6 +121,10 @@ class Statistics(NamedTuple):
         return Marginal(found[0], found[1], chance)
 
 
+def _nothing(*args: Any, **kwargs: Any) -> Encoded:
+    raise ValueError('nothing can be encoded here')
+
+
 class Batch(NamedTuple):
     """What a row gets of a step: this replica's rows of the global batch.
 
@@ -137,6 +142,13 @@ class Batch(NamedTuple):
             that come from other sequences. None: all.
         head: of a row with a `Row.head`, what that row gets: its scores are
             then the same, dropout and all.
+        vectors: of a batch that was encoded in parts, what
+            `Objective.vectors` made of them, one behind the other; then
+            nothing is `encoded`.
+        encode: encodes what the row has made in this step, such as a text in
+            which a generator chose words: (inputs, encoder, name) and by
+            keyword what `Encoder.call` takes -> `Encoded`. The name is that
+            of its dropout.
     """
 
     views: Mapping[str, View]
@@ -148,6 +160,8 @@ class Batch(NamedTuple):
     state: Mapping[str, Tensor] = {}
     limit: int | None = None
     head: Any = None
+    vectors: Mapping[str, Tensor] | None = None
+    encode: Callable[..., Encoded] = _nothing
 
     def states(
         self, view: str, encoder: str = 'encoder', turn: int = 0
@@ -185,6 +199,9 @@ class Pool(NamedTuple):
         weights: [M] float32, 0 for padding.
         limit: use the first so many of other sequences, None for all.
         states: [M, D] float32 where they are encoded, else None.
+
+    Several can be `joined`: the batch, a row's own negatives, a queue. What is
+    of no sequence (-1) is another's for every pair.
     """
 
     ids: Tensor
@@ -235,16 +252,128 @@ def gather_pool(
     )
 
 
-class Objective(keras.layers.Layer):
+def gathered(
+    batch: Batch, ids: Tensor, sequences: Tensor, states: Tensor
+) -> Pool:
+    """Vectors of the global batch as candidates, all of them.
+
+    Args:
+        batch: of the step.
+        ids: [n] int32, of this replica, equal where candidates are the same b.
+        sequences: [n] int32, -1 for those of no sequence.
+        states: [n, D] float32.
+    """
+    gather = batch.replicas.gather
+    ids, sequences = gather(ids), gather(sequences)
+    return Pool(
+        ids,
+        sequences,
+        ops.ones_like(ids, 'float32'),
+        batch.limit,
+        gather(states),
+    )
+
+
+def joined(*pools: Pool) -> Pool:
+    """All candidates of several pools, in order; the limit is the first's."""
+    ids, sequences, weights, _, states = zip(*pools, strict=True)
+    return Pool(
+        *(ops.concatenate(x) for x in (ids, sequences, weights)),
+        pools[0].limit,
+        None if None in states else ops.concatenate(states),
+    )
+
+
+def text_ids(ids: Tensor, real: Tensor) -> Tensor:
+    """A number for each text, the same for the same tokens: a hash.
+
+    Args:
+        ids: [B, T] int32.
+        real: [B, T] bool, False for padding.
+
+    Returns:
+        [B] int32, not below 0.
+    """
+    places = dropout.random_bits(dropout.new_key(0), (ids.shape[1],))
+    mixed = dropout.mixed(ops.cast(ids, 'uint32'), places[None])
+    mixed = ops.right_shift(mixed, np.uint32(1))
+    mixed = ops.where(real, ops.cast(mixed, 'int32'), 0)
+    return ops.bitwise_and(ops.sum(mixed, axis=1), np.int32(0x7FFFFFFF))
+
+
+class Rows(NamedTuple):
+    """Some rows of an array that lasts: of `remember`; the others stay.
+
+    Attributes:
+        values: [n, ...].
+        places: [n] int32, none twice.
+    """
+
+    values: Tensor
+    places: Tensor
+
+
+class Ring(NamedTuple):
+    """A queue of the last S vectors, the oldest of which go first.
+
+    Attributes:
+        size: S.
+        width: D.
+    """
+
+    size: int
+    width: int
+
+    def empty(self) -> dict[str, Tensor]:
+        """As `Objective.empty_state`: 'rows' [S, D], 'texts' [S], 'count'."""
+        return {
+            'rows': ops.zeros((self.size, self.width)),
+            'texts': ops.full((self.size,), -1, 'int32'),
+            'count': ops.zeros((), 'int32'),
+        }
+
+    def pool(self, state: Mapping[str, Tensor]) -> Pool:
+        """What it holds, as candidates of no sequence."""
+        there = ops.arange(self.size, dtype='int32') < state['count']
+        return Pool(
+            state['texts'],
+            ops.full((self.size,), -1, 'int32'),
+            ops.cast(there, 'float32'),
+            None,
+            state['rows'],
+        )
+
+    def add(
+        self, state: Mapping[str, Tensor], rows: Tensor, texts: Tensor
+    ) -> dict[str, Any]:
+        """As `Objective.remember`, of the last S of these.
+
+        Args:
+            state: before.
+            rows: [n, D] float32, of the whole global batch.
+            texts: [n] int32, equal where they are the same b.
+        """
+        n = min(rows.shape[0], self.size)
+        first = state['count'] + rows.shape[0] - n
+        places = (first + ops.arange(n, dtype='int32')) % self.size
+        return {
+            'rows': Rows(rows[-n:], places),
+            'texts': Rows(texts[-n:], places),
+            'count': state['count'] + rows.shape[0],
+        }
+
+
+class Objective(Settled, Layer):
     """What a row adds to an encoder: its candidates and its scores.
 
     It owns only what it alone uses (a transform, a bias, a temperature);
-    g_psi of lookup rows is the encoder's input embedding.
+    g_psi of lookup rows is the encoder's input embedding. What a run may
+    choose are its fields, each a `settings.setting`.
 
     Attributes:
         bounded: whether its loss bounds mutual information. Binary NCE does
-            not: then MI and ceiling are left out of the metrics. A row one
-            of whose settings decides it says so of its instance.
+            not: then MI and ceiling are left out of the metrics. Where a
+            setting decides it, `build` sets it.
         ranked: whether its answers are right or wrong; else there is no
             accuracy, and the row is compared by its loss.
         more: names of what its outcomes of held-out text measure besides.
@@ -255,34 +384,131 @@ class Objective(keras.layers.Layer):
     more: ClassVar[tuple[str, ...]] = ()
 
     def __init__(
-        self, row: str, encoder: Any, specials: Specials, dtype: Any = None
+        self,
+        row: str,
+        encoder: Encoder,
+        specials: Specials,
+        *,
+        dtype: Any = None,
+        **chosen: Any,
     ):
-        """Sets what every row has; settings of a row come by keyword.
+        """Sets what every row has; the only constructor of an objective.
 
         Args:
             row: its name in TABLE.
             encoder: what it scores with.
             specials: of the vocabulary.
             dtype: Keras dtype policy.
+            **chosen: of its settings, those that are not as by default.
+
+        Raises:
+            TypeError, ValueError: as `Settled.settle`.
         """
         super().__init__(dtype=dtype, name=row)
+        self.settle(chosen)
         self.row, self.encoder = row, _Unowned(encoder)
         self.specials = specials
         self.scorer: Any = None
+        self.heads: Mapping[str, Mapping[str, Any]] = {}
+        self.spared: set[str] = set()
+        self.staying: set[str] = set()
 
     def score_with(self, head: 'Objective') -> None:
         """Gives it the objective of `Row.head`, whose weights stay there."""
         self.scorer = _Unowned(head)
 
+    def meet(self, heads: Mapping[str, Mapping[str, 'Objective']]) -> None:
+        """Gives it the rows of its companions' workdirs, by companion."""
+        self.heads = {
+            name: {row: _Unowned(head) for row, head in rows.items()}
+            for name, rows in heads.items()
+        }
+
     def build(self) -> None:
         """Makes the row's own weights; most have none."""
         self.built = True
+
+    def weight_of(
+        self,
+        name: str,
+        *shape: int,
+        initializer: str = 'zeros',
+        trained: bool = True,
+        decayed: bool = True,
+        travels: bool = True,
+    ) -> Variable:
+        """A weight of the row, float32; for `build`.
+
+        Matrices are drawn with all others, after that.
+
+        Args:
+            name: last part of its path, by which the optimizer knows whether
+                it decays: a kernel or embeddings.
+            *shape: of it.
+            initializer: of what is no matrix.
+            trained: whether gradients change it.
+            decayed: False: it does not decay, whatever its name.
+            travels: whether workdirs and exports hold it; checkpoints do.
+        """
+        found = self.add_weight(
+            shape=shape,
+            initializer=initializer,
+            name=name,
+            trainable=trained,
+            autocast=False,
+        )
+        if not decayed:
+            self.spared.add(found.path)
+        if not travels:
+            self.staying.add(found.path)
+        return found
+
+    def first_weights(self) -> dict[str, np.ndarray]:
+        """By path, weights that begin otherwise than drawn; most rows: none.
+
+        Of another workdir, say.
+        """
+        return {}
 
     def empty_state(self) -> dict[str, Tensor]:
         """What the first step finds in `Batch.state`: the same on all
         replicas; nothing for most rows.
         """
         return {}
+
+    def vectors(self, batch: Batch) -> dict[str, Tensor]:
+        """What this row compares across the global batch, by name.
+
+        A row whose candidates are encoded has it; ask for it with `compared`.
+        It is of each text or pair by itself: with it alone, and no state, the
+        row can score a batch that was encoded in parts. Other rows score the
+        parts one by one: their candidates depend on no state.
+
+        Returns:
+            [n, ...] each, n a multiple of the rows of the views.
+        """
+        raise NotImplementedError
+
+    @property
+    def compares(self) -> bool:
+        """Whether it has `vectors`."""
+        return type(self).vectors is not Objective.vectors
+
+    def compared(self, batch: Batch) -> Mapping[str, Tensor]:
+        """The `vectors` of a batch, also where it was encoded in parts."""
+        return self.vectors(batch) if batch.vectors is None else batch.vectors
+
+    def weight(self, batch: Batch) -> Tensor:
+        """The sum of the weights of this replica's pairs: `Outcome.weight`.
+
+        Known before anything is encoded.
+        """
+        weights = next(
+            view.weights[self.row]
+            for view in batch.views.values()
+            if self.row in view.weights
+        )
+        return ops.sum(weights)
 
     def candidates(self, batch: Batch) -> Any:
         """What all pairs of a global batch are compared with.
@@ -312,7 +538,8 @@ class Objective(keras.layers.Layer):
     def remember(self, batch: Batch) -> dict[str, Tensor]:
         """The state of the next step, after the loss; no gradient enters.
 
-        Equal on all replicas: gather over `Batch.replicas` first.
+        Equal on all replicas: gather over `Batch.replicas` first. Arrays, or
+        the `Rows` that change of one: a queue is written in place.
         """
         return dict(batch.state)
 

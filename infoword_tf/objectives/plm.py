@@ -13,11 +13,12 @@ Glossary of shapes: B sequences, P places, D width, V vocabulary.
 
 from typing import Any
 
-from keras import ops
-
+from infoword_tf.lazy import ops
 from infoword_tf.objectives import infonce
 from infoword_tf.objectives.objective import Batch
+from infoword_tf.objectives.row import Row, Vector
 from infoword_tf.objectives.vocabulary import VocabularyPieces
+from infoword_tf.views import Reads
 
 Tensor = Any
 VIEW = 'permuted'
@@ -33,3 +34,15 @@ class PermutedPieces(VocabularyPieces):
         return self.among_all(
             batch, view, batch.states(VIEW), measured, self.piece_bias
         )
+
+
+ROW = Row(
+    objective=PermutedPieces,
+    a='permuted text',
+    b='next word of the order',
+    relation='a word and what comes before it in a drawn order (XLNet)',
+    candidates='vocabulary',
+    views={VIEW: Reads('queries')},
+    encoders={'relative': {'segments': 2, 'causal': False}},
+    vector=Vector(layout='xlnet'),
+)

@@ -1,12 +1,36 @@
-"""What a row of the table is, as data: no Keras is needed to know it."""
+"""What a row of the table is, as data."""
 
 import dataclasses
-import importlib
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from infoword_tf.settings import Setting
-from infoword_tf.views import Reads
+from infoword_tf.views import VIEWS, Reads, root
+
+if TYPE_CHECKING:
+    from infoword_tf.objectives.objective import Objective
+
+T = TypeVar('T')
+Settings = Mapping[str, Any]
+# What a setting may decide: a value, or a function of the row's settings.
+Decided = T | Callable[[Settings], T]
+
+
+def decided(value: Decided[T], settings: Settings) -> T:
+    """What it is with these settings of the row."""
+    return value(settings) if callable(value) else value
+
+# What a model can be asked because of a row; and of a model without such rows,
+# for complaints, what they do. Vectors of texts all models give.
+ANSWERS = {
+    'vectors': 'have learned no weights',  # of states, for their mean
+    'blanks': 'fill no blanks',
+    'blanks_by_counts': 'fill no blanks',  # with those of the training text
+    'next': 'score no next piece',
+    'classes': 'know no labels',
+    'numbers': 'know no scores',
+    'spans': 'answer nothing',
+}
 
 
 class Vector(NamedTuple):
@@ -26,27 +50,32 @@ class Vector(NamedTuple):
     rank: int = 0
 
 
-def plain_vector(settings: Mapping[str, Any]) -> Vector:
-    """Of rows that compare no whole texts: the mean of the states."""
+def as_started(settings: Settings) -> None:
+    """Texts become vectors as the run's --init has it."""
     del settings
-    return Vector()
 
 
 class Companion(NamedTuple):
     """An encoder that a row brings along, beside the one that is trained.
 
-    It has the trained one's sizes, and is never exported.
+    It has the trained one's sizes, or those of its workdir, and is never
+    exported.
 
     Attributes:
-        arguments: in which it differs from the trained encoder.
+        workdir: where it begins, with that one's sizes and rows, whose scores
+            are `Objective.heads`. None: it begins as an average does, or drawn
+            anew.
+        arguments: in which it differs from the trained encoder, or from that
+            of its workdir.
         frozen: whether no gradient changes it.
         momentum: it is an average of the trained encoder, which starts as its
             copy and after each update moves by 1 - momentum; None: it is not.
         dropout: whether it drops, as the trained one does.
-        saved: whether checkpoints hold it; one that is not is made anew from
-            the run's seed.
+        saved: whether checkpoints hold it; one that is not is made anew, from
+            its workdir or the run's seed.
     """
 
+    workdir: str | None = None
     arguments: Mapping[str, Any] = {}
     frozen: bool = True
     momentum: float | None = None
@@ -54,77 +83,58 @@ class Companion(NamedTuple):
     saved: bool = True
 
 
-class _Named:
-    """A field that names a class by its place, until somebody asks for it.
-
-    The file it stands in is imported then, and Keras with it.
-    """
-
-    def __set_name__(self, owner: type, name: str):
-        """Called by Python: which field this is."""
-        del owner
-        self._field = name
-
-    def __get__(self, row: Any, owner: type | None = None) -> type:
-        """The class; of no row there is none, which means: no default."""
-        if row is None:
-            raise AttributeError(self._field)
-        found = vars(row)[self._field]
-        if isinstance(found, str):
-            file, _, name = found.partition('.')
-            module = importlib.import_module(f'{__package__}.{file}')
-            found = getattr(module, name)
-        return found
-
-    def __set__(self, row: Any, value: type | str):
-        """Keeps what is given."""
-        vars(row)[self._field] = value
-
-
 @dataclasses.dataclass(frozen=True)
 class Row:
     """One row of the table (Kong et al. 2019, Table 1).
 
+    What a setting may decide is a value here, or a function of the row's
+    settings that gives one: see `decided`.
+
     Attributes:
-        objective: the class, or of a file of objectives/ its place there,
-            'mlm.MaskedPieces'.
+        objective: the class; its fields are the row's settings.
         a, b, relation: the two views and p(a, b), in words.
         candidates: B~, in words.
-        views: by name in VIEWS, what it wants there.
+        views: by name in VIEWS, what it wants there; None: it is not read.
         encoders: by name in ENCODERS, those that it allows, each with the
             arguments that this row fixes. The default is the first of
             ENCODERS that all rows of a sum allow.
-        settings: what a run may choose: arguments of the class, or what
-            fixes some of the encoder. Those of its views are settings of the
-            row too, see `settings_of`.
         heldout_candidates: M of held-out text, None for the vocabulary, or
             where each batch holds each pair's own candidates.
-        vector: how a text becomes a vector, by the settings; None as its
-            answer: as the encoder that the run started from has it.
+        vector: how a text becomes a vector; None as its answer: as the
+            encoder that the run started from has it.
         companions: by name, the encoders that it brings along.
         head: the row whose scores this one reads, see `Batch.head`. It is
             built even where its weight is 0.
+        answers: in ANSWERS, what a trained model can be asked because of it.
     """
 
-    objective: Any = _Named()
+    objective: 'type[Objective]'
     a: str
     b: str
     relation: str
     candidates: str
-    views: Mapping[str, Reads]
-    encoders: Mapping[str, Mapping[str, Any]] = dataclasses.field(
+    views: Mapping[str, Decided[Reads | None]]
+    encoders: Decided[Mapping[str, Mapping[str, Any]]] = dataclasses.field(
         default_factory=lambda: {'transformer': {'causal': False}}
     )
-    settings: Mapping[str, Setting] = dataclasses.field(default_factory=dict)
-    heldout_candidates: int | None = None
-    vector: Callable[[Mapping[str, Any]], Vector | None] = plain_vector
-    companions: Mapping[str, Companion] = dataclasses.field(
+    heldout_candidates: Decided[int | None] = None
+    vector: Decided[Vector | None] = Vector()
+    companions: Decided[Mapping[str, Companion]] = dataclasses.field(
         default_factory=dict
     )
     head: str | None = None
+    answers: tuple[str, ...] = ()
+
+    @property
+    def settings(self) -> dict[str, Setting]:
+        """All that a run may choose: of the row, and of its views."""
+        found = dict(self.objective.settings)
+        for view in self.views:
+            found |= VIEWS[root(view)].settings
+        return found
 
     def reads(
-        self, settings: Mapping[str, Any], contextual: bool = True
+        self, settings: Settings, contextual: bool = True
     ) -> dict[str, Reads]:
         """Its views with these settings, by name.
 
@@ -133,19 +143,12 @@ class Row:
             contextual: whether the encoder is. Of one that is not no state
                 sums a text up: who wants that one gets those of all tokens.
         """
-
-        def holds(condition: tuple[str, Any]) -> bool:
-            name, value = condition
-            return settings[name] == value
-
         found = {}
-        for view, reads in self.views.items():
-            if isinstance(reads.layers, tuple):
-                reads = reads._replace(layers=holds(reads.layers))
-            if isinstance(reads.everywhere, tuple):
-                reads = reads._replace(everywhere=holds(reads.everywhere))
+        for view, wanted in self.views.items():
+            reads = decided(wanted, settings)
+            if reads is None:
+                continue
             if reads.states == 'example' and not contextual:
                 reads = reads._replace(everywhere=True)
-            if reads.when is None or holds(reads.when):
-                found[view] = reads
+            found[view] = reads
         return found

@@ -28,17 +28,20 @@ S = STARTS, C = 2 (BINS + 1) counts.
 from typing import Any, NamedTuple
 
 import numpy as np
-from keras import ops
 
 from infoword_tf.layers import norm
 from infoword_tf.layers.block import take, vector
+from infoword_tf.lazy import ops
 from infoword_tf.objectives import infonce
 from infoword_tf.objectives.infonce import NEVER
 from infoword_tf.objectives.objective import Batch, Objective
-from infoword_tf.views import Specials, View
+from infoword_tf.objectives.row import Row, as_started
+from infoword_tf.settings import setting
+from infoword_tf.views import Reads, View
 
 Tensor = Any
 VIEW = 'examples'
+ENDS = ('independent', 'conditional')
 STARTS = 5
 BINS = 20  # that a context is parted into; the number of "nowhere" is the next
 _LEAST = 1e-6  # answers: so that no log is taken of none
@@ -98,34 +101,35 @@ class Spans(Objective):
     last, and the place of the state that sums the text up. Both ends are that
     one where there is no answer. An example whose answer is no candidate (it
     stands in another window of its context) has predictions and no loss.
+
+    The stride, a question's and an answer's length are for whoever lays windows
+    out and cuts answers out (inference/reader.py).
     """
 
-    def __init__(
-        self,
-        row: str,
-        encoder: Any,
-        specials: Specials,
-        end: str = 'independent',
-        null: bool = False,
-        stride: int = 128,
-        question: int = 64,
-        longest: int = 30,
-        dtype: Any = None,
-    ):
-        """As `Objective`.
+    end: str = setting(
+        ENDS[0],
+        'How the last place is scored: alone, or given the first (XLNet).',
+        choices=ENDS,
+    )
+    null: bool = setting(
+        False,
+        'Whether a question may have no answer (SQuAD 2.0).',
+        decided_by='--version2 of tasks.squad and tasks.distill',
+    )
+    stride: int = setting(
+        128,
+        'Pieces from one window over a long context to the next, at most.',
+        at_least=1,
+    )
+    question: int = setting(
+        64, 'Pieces of a question that are read.', at_least=1
+    )
+    longest: int = setting(30, 'Pieces of an answer, at most.', at_least=1)
 
-        Args:
-            row, encoder, specials, dtype: as there.
-            end: in settings.ENDS.
-            null: whether "nowhere" is a candidate.
-            stride, question, longest: how it is read, for whoever lays
-                windows out and cuts answers out (inference/reader.py): pieces
-                from one window to the next, of a question, and of an answer.
-        """
-        super().__init__(row, encoder, specials, dtype)
-        self.conditional, self.null = end == 'conditional', null
-        self.stride, self.question = stride, question
-        self.longest = longest
+    @property
+    def conditional(self) -> bool:
+        """Whether last places are scored for a given first one."""
+        return self.end == 'conditional'
 
     def build(self) -> None:
         """Makes the weights: of both ends, or of one and then the other."""
@@ -205,6 +209,15 @@ class Spans(Objective):
         firsts = view.targets[self.row][:, :, 0]
         last = self.ends_after(x, firsts, slots.token, batch.fused)
         return slots, (self.starts(x), last)
+
+    def weight(self, batch: Batch) -> Tensor:
+        """As `Objective.weight`: of answers that are candidates, both ends."""
+        view = batch.views[VIEW]
+        targets, own = view.targets[self.row], self._slots(view).own
+        known = ops.logical_and(
+            *(_known(own, targets[:, :, i]) for i in range(2))
+        )
+        return 2 * ops.sum(ops.where(known, view.weights[self.row], 0.0))
 
     def score(self, batch: Batch, candidates: None) -> infonce.Outcome:
         """Cross-entropy of the first and of the last place."""
@@ -331,6 +344,13 @@ def slots_of(context: Tensor, nowhere: Tensor, tokens: Any) -> Slots:
     )
 
 
+def _known(own: Tensor, targets: Tensor) -> Tensor:
+    """[R, J] bool: whether the target [R, J] is a candidate [R, J, T]."""
+    column = ops.arange(own.shape[2], dtype='int32')[None, None, :]
+    true = ops.equal(column, targets[:, :, None])
+    return ops.any(ops.logical_and(own, true), axis=2)
+
+
 def _one_end(
     slots: Slots,
     scores: Tensor,
@@ -421,3 +441,16 @@ def _at(x: Tensor, places: Tensor) -> Tensor:
     """[R, J, T] at [R, J] -> [R, J]."""
     return ops.take_along_axis(x, places[:, :, None], axis=2)[:, :, 0]
 
+
+
+ROW = Row(
+    objective=Spans,
+    a='question and context',
+    b='where the answer begins, and ends',
+    relation='the answer that people marked',
+    candidates='places of the context',
+    views={VIEW: Reads('text')},
+    encoders={'transformer': {}, 'relative': {}},
+    vector=as_started,
+    answers=('spans',),
+)

@@ -22,14 +22,15 @@ import math
 from typing import Any, NamedTuple
 
 import numpy as np
-from keras import ops
 
 from infoword_tf.layers import dropout
 from infoword_tf.layers.block import vector
 from infoword_tf.layers.vocabulary_scores import vocabulary_scores
+from infoword_tf.lazy import ops
 from infoword_tf.objectives import infonce
 from infoword_tf.objectives.objective import Batch, Objective
-from infoword_tf.views import Specials, View
+from infoword_tf.settings import setting
+from infoword_tf.views import View
 
 Tensor = Any
 SPARE = 6  # deviations of how many are drawn, for which there is room
@@ -88,18 +89,6 @@ def pairs(view: View, row: str, x: Tensor) -> tuple[Tensor, ...]:
 class VocabularyPieces(Objective):
     """Rows whose candidates are the vocabulary; g_psi is a lookup."""
 
-    def __init__(
-        self,
-        row: str,
-        encoder: Any,
-        specials: Specials,
-        dtype: Any = None,
-        sampled: int = 0,
-    ):
-        """As `Objective`; sampled: M of training, 0: the vocabulary."""
-        super().__init__(row, encoder, specials, dtype)
-        self.sampled = sampled
-
     def build(self) -> None:
         """Makes the bias of each piece."""
         self.piece_bias = vector(self, 'piece_bias', self.encoder.vocab_size)
@@ -109,6 +98,49 @@ class VocabularyPieces(Objective):
     def table(self) -> Any:
         """[V, D] float32, g_psi of every piece."""
         return self.encoder.embedding_table
+
+    def among_all(
+        self,
+        batch: Batch,
+        view: View,
+        x: Tensor,
+        measured: Tensor,
+        bias: Tensor | None = None,
+    ) -> infonce.Outcome:
+        """Eq. 1 over V, which is cross-entropy.
+
+        Args:
+            batch: of the step.
+            view: of it, whose targets are b.
+            x: [B, P, D], what is scored against the input embeddings.
+            measured: [B, P] float32: 0 for pairs of the loss alone.
+            bias: [V] float32 of each piece, or None.
+        """
+        x, targets, weights, _ = pairs(view, self.row, x)
+        table = ops.convert_to_tensor(self.table)
+        positive, log_sum, rank = vocabulary_scores(
+            x, table, bias, targets, dtype=self.compute_dtype, key=batch.fused
+        )
+        size = table.shape[0]
+        return infonce.infonce(
+            infonce.Candidates(positive, log_sum, math.log(size), rank),
+            weights,
+            batch.statistics.of(self.row).marginal(
+                self.row, targets, q=np.full(size, 1 / size)
+            ),
+            measured=ops.reshape(measured, (-1,)),
+        )
+
+
+class SampledPieces(VocabularyPieces):
+    """Those that may be scored against some of the vocabulary in training."""
+
+    sampled: int = setting(
+        0,
+        'Candidates of a training step, about so many, drawn anew for each; '
+        '0: the whole vocabulary.',
+        at_least=0,
+    )
 
     def candidates(self, batch: Batch) -> Drawn | None:
         """Some of the vocabulary in training, if they are to be drawn.
@@ -173,38 +205,6 @@ class VocabularyPieces(Objective):
                 q=w / size,
                 drawn=ops.where(there > 0, ids, -1)[None, :],
                 inclusion=w,
-            ),
-            measured=ops.reshape(measured, (-1,)),
-        )
-
-    def among_all(
-        self,
-        batch: Batch,
-        view: View,
-        x: Tensor,
-        measured: Tensor,
-        bias: Tensor | None = None,
-    ) -> infonce.Outcome:
-        """Eq. 1 over V, which is cross-entropy.
-
-        Args:
-            batch: of the step.
-            view: of it, whose targets are b.
-            x: [B, P, D], what is scored against the input embeddings.
-            measured: [B, P] float32: 0 for pairs of the loss alone.
-            bias: [V] float32 of each piece, or None.
-        """
-        x, targets, weights, _ = pairs(view, self.row, x)
-        table = ops.convert_to_tensor(self.table)
-        positive, log_sum, rank = vocabulary_scores(
-            x, table, bias, targets, dtype=self.compute_dtype, key=batch.fused
-        )
-        size = table.shape[0]
-        return infonce.infonce(
-            infonce.Candidates(positive, log_sum, math.log(size), rank),
-            weights,
-            batch.statistics.of(self.row).marginal(
-                self.row, targets, q=np.full(size, 1 / size)
             ),
             measured=ops.reshape(measured, (-1,)),
         )

@@ -23,16 +23,24 @@ import math
 from typing import Any
 
 import numpy as np
-from keras import ops
 
 from infoword_tf.layers.block import rows_of
 from infoword_tf.layers.fused import compiled, upstream_of
+from infoword_tf.lazy import ops
 from infoword_tf.objectives import infonce
 from infoword_tf.objectives.objective import Batch, Objective, Statistics
-from infoword_tf.views import Specials, View
-from infoword_tf.views.words import keep_probabilities, known, noise
+from infoword_tf.objectives.row import Row
+from infoword_tf.settings import setting
+from infoword_tf.views import Reads, View
+from infoword_tf.views.words import (
+    SUBSAMPLE,
+    keep_probabilities,
+    known,
+    noise,
+)
 
 Tensor = Any
+LOSSES = ('infonce', 'vocabulary', 'binary')
 VIEW = 'words'
 BLOCK = 32  # words; more of them waste products, fewer read more rows
 
@@ -40,30 +48,23 @@ BLOCK = 32  # words; more of them waste products, fewer read more rows
 class WindowWords(Objective):
     """What both rows share: candidates, losses and the table of b."""
 
-    def __init__(
-        self,
-        row: str,
-        encoder: Any,
-        specials: Specials,
-        loss: str = 'infonce',
-        ratio: int = 5,
-        subsample: float = 1e-3,
-        dtype: Any = None,
-    ):
-        """As `Objective`, and how b are told apart.
-
-        Args:
-            row, encoder, specials, dtype: as in `Objective`.
-            loss: in settings.LOSSES.
-            ratio: of the binary loss, negatives that count for each pair.
-            subsample: as the view has it.
-        """
-        super().__init__(row, encoder, specials, dtype)
-        self.loss, self.ratio, self.subsample = loss, ratio, subsample
-        self.bounded = loss != 'binary'
+    loss: str = setting(
+        'infonce',
+        'Among drawn words, among the vocabulary, or binary (word2vec).',
+        choices=LOSSES,
+    )
+    ratio: int = setting(
+        5,
+        'Negatives that count for each pair, whatever is drawn (word2vec: '
+        'negative).',
+        at_least=1,
+        needs=('loss', 'binary'),
+    )
+    subsample: float = SUBSAMPLE  # as the view has it
 
     def build(self) -> None:
         """Makes the table of b."""
+        self.bounded = self.loss != 'binary'
         self.outputs = self.add_weight(
             shape=(self.encoder.vocab_size, self.encoder.embedding_width),
             name='output_embeddings',
@@ -367,3 +368,24 @@ def _spread(x: Tensor) -> Tensor:
     wide = ops.pad(x, ((0, 0),) * (len(rest) + 1) + ((0, c + 1 - j),))
     flat = ops.reshape(wide, (*rest, s * (c + 1)))[..., : s * c]
     return ops.reshape(flat, (*rest, s, c))
+
+
+_CANDIDATES = 'drawn words, vocabulary, or none: binary, without a bound'
+SKIP_GRAM = Row(
+    objective=SkipGram,
+    a='word',
+    b='word around it',
+    relation='a word of the same window (word2vec)',
+    candidates=_CANDIDATES,
+    views={VIEW: Reads('around')},
+    encoders={'lookup': {}},
+)
+CBOW = Row(
+    objective=ContinuousBag,
+    a='words of a window',
+    b='word in their middle',
+    relation='the word that they stand around (word2vec)',
+    candidates=_CANDIDATES,
+    views={VIEW: Reads('middle')},
+    encoders={'lookup': {}},
+)

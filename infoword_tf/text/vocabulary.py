@@ -13,6 +13,7 @@ from typing import Any
 
 PAD, UNK, CLS, SEP, MASK = '[PAD]', '[UNK]', '[CLS]', '[SEP]', '[MASK]'
 SPECIALS = (PAD, UNK, CLS, SEP, MASK)
+UNKNOWN = '<unk>'  # how public corpora write a word that was taken out
 
 
 def check(vocabulary: Sequence[str], where: str) -> list[str]:

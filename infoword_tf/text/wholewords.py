@@ -15,7 +15,6 @@ import numpy as np
 import tensorflow as tf
 import tensorflow_text as tf_text
 
-from infoword_tf.data.documents import UNKNOWN
 from infoword_tf.text import vocabulary as vocabularies
 from infoword_tf.text.tokenizer import Pieces, Tokenizer
 
@@ -167,7 +166,7 @@ def learn(
     counts: collections.Counter[str] = collections.Counter()
     for word, count in zip(words, written.values(), strict=True):
         counts[word] += count
-    for word in (*specials, UNKNOWN):
+    for word in (*specials, vocabularies.UNKNOWN):
         counts.pop(word, None)
     if not counts:
         raise ValueError(

@@ -5,14 +5,13 @@ sweep, share it: the first of a shape traces and compiles for all.
 """
 
 import json
-from collections.abc import Mapping
-from typing import Any
 
 import tensorflow as tf
 
 from infoword_tf import files
+from infoword_tf.choices import RunChoices
 from infoword_tf.config import Config
-from infoword_tf.model import Model, initialise
+from infoword_tf.model import Model
 from infoword_tf.objectives import Statistics
 from infoword_tf.training import loop, optim
 from infoword_tf.training.state import State
@@ -20,7 +19,10 @@ from infoword_tf.views import Specials
 
 MOST = 6  # shapes that are kept: those of a published grid beside the rates
 # Flags that decide the graphs of a run, beside its config.
-SHAPE = 'batch_size', 'steps', 'xla', 'freeze', 'layer_decay', 'logical_cpus'
+SHAPE = (
+    'batch_size', 'steps', 'microbatch', 'xla', 'freeze', 'layer_decay',
+    'logical_cpus',
+)  # fmt: skip
 
 
 class Shared:
@@ -59,42 +61,34 @@ class Built:
             if len(variable.shape) < 2  # no matrix, which is drawn
         }
 
-    def begin_again(
-        self,
-        seed: int,
-        deviation: float | None,
-        peak: float,
-        dataset: tf.data.Dataset,
-    ) -> None:
+    def begin_again(self, given: RunChoices, dataset: tf.data.Dataset) -> None:
         """As if all were made anew, for another seed and learning rate."""
         files.assign(
             {path: self.model.variables[path] for path in self.first},
             self.first,
             'the first weights',
         )
-        initialise(
-            self.model.variables, seed, self.model.encoder.width, deviation
-        )
+        self.model.begin(given.seed, given.init_deviation)
         self.optimizer.forget()
-        self.peak.assign(peak)
+        self.peak.assign(given.learning_rate)
         self.trainer.step.assign(0)
-        self.trainer.begin_again(dataset, seed)
+        self.trainer.begin_again(dataset, given.seed)
 
 
 def shape_of(
-    given: Mapping[str, Any],
+    given: RunChoices,
     config: Config,
     rules: optim.Published,
     warmup_steps: int,
 ) -> str:
     """What decides the graphs of a run; args as of `build`."""
-    flags = [given[name] for name in SHAPE]
+    flags = [getattr(given, name) for name in SHAPE]
     values = config.replace(run={}).to_json()
     return json.dumps([values, flags, rules, warmup_steps])
 
 
 def build(
-    given: Mapping[str, Any],
+    given: RunChoices,
     config: Config,
     specials: Specials,
     strategy: tf.distribute.Strategy,
@@ -105,7 +99,7 @@ def build(
     """Makes all of it.
 
     Args:
-        given: by flag of `infoword_tf.train`, its value.
+        given: what was chosen, its steps known.
         config: of the run.
         specials: of the vocabulary.
         strategy: of the run.
@@ -116,23 +110,21 @@ def build(
     rules, warmup_steps = pace
     with strategy.scope():
         model = Model(
-            config, specials, given['seed'], deviation=given['init_deviation']
+            config, specials, given.seed, deviation=given.init_deviation
         )
         learning = {
             path: variable
             for path, variable in model.trainable.items()
-            if not (given['freeze'] and path.startswith('encoder/'))
+            if not (given.freeze and path.startswith('encoder/'))
         }
         shares = {}
-        if given['layer_decay'] != 1.0:
+        if given.layer_decay != 1.0:
             shares = optim.layer_shares(
-                learning, model.encoder.depth, given['layer_decay']
+                learning, model.encoder.depth, given.layer_decay
             )
-        optimizer = optim.AdamW(learning, rules, shares)
-    peak = tf.Variable(
-        given['learning_rate'], dtype=tf.float32, trainable=False
-    )
-    state = State(model, strategy, given['batch_size'])
+        optimizer = optim.AdamW(learning, rules, shares, model.spared)
+    peak = tf.Variable(given.learning_rate, dtype=tf.float32, trainable=False)
+    state = State(model, strategy, given.batch_size)
     trainer = loop.Trainer(
         model,
         dataset,
@@ -140,12 +132,13 @@ def build(
         optimizer,
         tf.Variable(0, dtype=tf.int64, trainable=False),
         lambda step: optim.schedule(
-            step, peak.read_value(), warmup_steps, given['steps'], rules
+            step, peak.read_value(), warmup_steps, given.steps, rules
         ),
         statistics,
-        given['seed'],
-        given['batch_size'],
-        given['xla'],
+        given.seed,
+        given.batch_size,
+        given.xla,
         state,
+        given.microbatch,
     )
     return Built(model, optimizer, peak, state, trainer)

@@ -20,9 +20,9 @@ from infoword_tf.layers import dropout
 from infoword_tf.model import Model
 from infoword_tf.objectives import TABLE, Statistics
 from infoword_tf.objectives.infonce import SUMS
-from infoword_tf.training import optim
+from infoword_tf.training import optim, parts
 from infoword_tf.training.distribution import StrategyReplicas, share
-from infoword_tf.training.state import State
+from infoword_tf.training.state import State, whole
 from infoword_tf.views import View, flatten, unflatten
 
 BOUNDS = 'mi', 'ceiling', 'log_candidates', 'unigram_mi'
@@ -81,9 +81,11 @@ class Trainer(orbit.StandardTrainer):
         batch_size: int,
         xla: bool = False,
         state: State | None = None,
+        microbatch: int | None = None,
     ):
         """Args: what a step needs; the dataset has global batches, the
-        statistics are of the training text.
+        statistics are of the training text. A batch is encoded `microbatch`
+        rows of the global one at a time; None: at once.
 
         Each replica takes its rows of the global batch by itself: batches are
         small, and the iterator that tf.distribute would put in front of the
@@ -98,6 +100,7 @@ class Trainer(orbit.StandardTrainer):
         self.statistics = statistics
         self.seed = tf.Variable(seed, dtype=tf.int64, trainable=False)
         self.state = state or State(model, strategy, batch_size)
+        self.microbatch = microbatch
         self.rows = list(model.objectives)
         self.count_names = [
             name for name in dataset.element_spec if '/counts/' in name
@@ -188,6 +191,20 @@ class Trainer(orbit.StandardTrainer):
         new state.
         """
         replicas = StrategyReplicas()
+        variables = list(self.optimizer.variables.values())
+        if self.microbatch is not None:
+            size = -(-self.microbatch // replicas.count)
+            gradients, found, state = parts.gradients(
+                self.model,
+                variables,
+                unflatten(batch),
+                self.statistics,
+                key,
+                replicas,
+                state,
+                size,
+            )
+            return gradients, tf.stack([found[row] for row in self.rows]), state
         with tf.GradientTape() as tape:
             outcomes, state = self.model.outcomes(
                 unflatten(batch), self.statistics, key, replicas, state=state
@@ -195,7 +212,7 @@ class Trainer(orbit.StandardTrainer):
             loss = self.model.loss(outcomes, replicas)
         gradients = tape.gradient(
             loss,
-            list(self.optimizer.variables.values()),
+            variables,
             unconnected_gradients=tf.UnconnectedGradients.ZERO,
         )
         sums = tf.stack([tf.stack(outcomes[row].sums) for row in self.rows])
@@ -268,7 +285,7 @@ class Heldout(orbit.AbstractEvaluator):
         # The first sequences, enough to hold M candidates besides one's own.
         most = 0
         for row in model.objectives:
-            wanted = TABLE[row].heldout_candidates or 0
+            wanted = model.heldout_candidates[row] or 0
             for view in views.values():
                 if wanted and row in view.weights:
                     each = np.sum(view.weights[row], axis=1)
@@ -279,7 +296,7 @@ class Heldout(orbit.AbstractEvaluator):
         read = {
             name
             for row in model.objectives
-            if TABLE[row].heldout_candidates is not None
+            if model.heldout_candidates[row] is not None
             for name in model.reads[row]
         }
         self.head = {
@@ -295,7 +312,7 @@ class Heldout(orbit.AbstractEvaluator):
         limits = {
             row: limit
             for row in self.model.objectives
-            if (limit := TABLE[row].heldout_candidates) is not None
+            if (limit := self.model.heldout_candidates[row]) is not None
         }
         if not limits:
             return {}
@@ -312,12 +329,13 @@ class Heldout(orbit.AbstractEvaluator):
         candidates: dict[str, Any],
         state: dict[str, Any],
     ) -> tuple[list[tf.Tensor], dict[str, Any], dict[str, Any]]:
-        outcomes, state = self.model.outcomes(
+        outcomes, new = self.model.outcomes(
             unflatten(batch),
             self.statistics,
             candidates=candidates,
             state=state,
         )
+        state = whole(state, new)
         sums = [
             tf.stack([*o.sums, *(o.more[x] for x in TABLE[row].objective.more)])
             for row, o in outcomes.items()

@@ -11,7 +11,7 @@ of replicas).
 import math
 import re
 import types
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import keras
@@ -203,6 +203,7 @@ class AdamW:
         variables: Mapping[str, keras.Variable],
         rules: Published = PUBLISHED[DEFAULT],
         shares: Mapping[str, float] = types.MappingProxyType({}),
+        spared: Collection[str] = (),
     ):
         """Makes the moments; call it under the strategy's scope.
 
@@ -211,8 +212,9 @@ class AdamW:
             rules: what `chosen` gave.
             shares: by path, of the learning rate that a variable has;
                 1 where nothing is said.
+            spared: paths of weights that do not decay, whatever the rules.
         """
-        self.rules, self.shares = rules, shares
+        self.rules, self.shares, self.spared = rules, shares, spared
         self.variables = {
             path: variable.value for path, variable in variables.items()
         }
@@ -292,12 +294,13 @@ class AdamW:
                 rate = learning_rate
                 if path in self.shares:
                     rate = learning_rate * self.shares[path]
+                decays = rules.decays(path) and path not in self.spared
                 if rules.by_row:
-                    shrink = rate * decay if rules.decays(path) else 0.0
+                    shrink = rate * decay if decays else 0.0
                     self._update_rows(path, gradient, scale, rate, shrink)
                     continue
                 gradient = tf.convert_to_tensor(gradient) * scale
-                if rules.weight_decay and rules.decays(path):
+                if rules.weight_decay and decays:
                     value = tf.raw_ops.ReadVariableOp(
                         resource=handle, dtype=tf.float32
                     )

@@ -9,11 +9,6 @@ import pathlib
 from infoword_tf.commands import UsageError
 from infoword_tf.config import FILE, Config
 
-HELP = (
-    'auto: mixed_bfloat16 where the device multiplies matrices of bfloat16 '
-    'itself (AMX, AVX512-BF16, a GPU of compute capability 8.0 or more, a '
-    'TPU), else float32.'
-)
 CPUINFO = pathlib.Path('/proc/cpuinfo')
 # Products of bfloat16 by Linux's names. Emulated ones are slower than float32.
 INSTRUCTIONS = 'amx_bf16', 'avx512_bf16'

@@ -5,17 +5,21 @@ A run goes on only with the flags it began with, compared by what they mean.
 
 import json
 import pathlib
+import types
 from collections.abc import Mapping
 from typing import Any
 
 from infoword_tf import files
+from infoword_tf.choices import RunChoices, flags_of
 from infoword_tf.commands import UsageError
 from infoword_tf.config import FILE, Config
+from infoword_tf.objectives import TABLE
 from infoword_tf.training.checkpoint import WEIGHTS, last_step
 
 # Of a record, beside flags: the fingerprint of the text, of `data.corpora`.
 FINGERPRINT = 'corpus (its files, or packages that pydocs reads)'
-# Flags that change no weight (other replicas drop otherwise: that is said).
+# Flags that change no weight, but for the order of sums (other replicas drop
+# otherwise: that is said).
 FREE = (
     'workdir',
     'checkpoint_every',
@@ -24,34 +28,37 @@ FREE = (
     'eval_every',
     'strategy',
     'logical_cpus',
+    'microbatch',
 )
 
 
 def run_record(
-    flags: Mapping[str, Any],
+    given: RunChoices,
     config: Config,
     warmup_steps: int,
     fingerprint: str,
     vocabulary: str,
+    more: Mapping[str, Any] = types.MappingProxyType({}),
 ) -> dict[str, Any]:
     """Every flag but FREE, those with a meaning of their own by that.
 
     Args:
-        flags: of the run, by name.
-        config: that they led to.
-        warmup_steps: that they led to.
+        given: what was chosen.
+        config: that it led to.
+        warmup_steps: that it led to.
         fingerprint, vocabulary: of the text.
+        more: by flag, what else decides the weights.
     """
     found = {
-        name: value
-        for name, value in flags.items()
-        if name not in FREE and '.' not in name
-    }
+        name: getattr(given, name)
+        for name in flags_of(RunChoices)
+        if name not in FREE
+    } | dict(more)
     arguments = config.encoder.arguments
     sizes = [arguments.get(name, 0) for name in ('layers', 'width', 'heads')]
     found |= {
         FINGERPRINT: fingerprint,
-        'vocab': f'{flags["vocab"] or "learned"} (text {vocabulary})',
+        'vocab': f'{given.vocab or "learned"} (text {vocabulary})',
         'vocab_size': arguments['vocab_size'],
         'tokenizer': config.tokenizer.kind,
         'lower_case': config.tokenizer.lower_case,
@@ -71,8 +78,8 @@ def run_record(
         'warmup_steps': warmup_steps,
         'precision': config.precision,
     }
-    if flags['best']:  # one of the held-out values
-        found['eval_every'] = flags['eval_every']
+    if given.best:  # one of the held-out values
+        found['eval_every'] = given.eval_every
     found |= {
         f'{row}.{name}': value
         for row, entry in config.rows.items()
@@ -136,11 +143,18 @@ def agree(workdir: pathlib.Path, config: Config, flagfile: str) -> None:
     if (workdir / FILE).exists() and resumed:
         old = Config.read(workdir)
         shared = set(old.rows) & set(config.rows)
+        # Choices that are newer than that run were as they are by default.
+        begun = {name: getattr(RunChoices, name) for name in config.run
+                 if name in flags_of(RunChoices)}  # fmt: skip
+        for row in shared:
+            for name, setting in TABLE[row].settings.items():
+                begun[f'{row}.{name}'] = setting.default
+        begun |= old.run
         differ = [
-            f'--{name} was {old.run.get(name)}, is {config.run.get(name)}'
+            f'--{name} was {begun.get(name)}, is {config.run.get(name)}'
             for name in dict.fromkeys([*config.run, *old.run])
-            if old.run.get(name) != config.run.get(name)
-            # Settings of rows that one of the two has not go without saying.
+            if begun.get(name) != config.run.get(name)
+            # Settings of a row that only one of the two has are no difference.
             and ('.' not in name or name.split('.')[0] in shared)
         ]
         if differ:

@@ -1,27 +1,27 @@
 """A run, in order: devices, text, config, model, loop.
 
-`infoword_tf.train` gives it the values of its flags; commands that train on
-labelled examples (tasks/finetune.py) give it those too.
+training/begin.py gives it what was chosen; commands that train on labelled
+examples (tasks/finetune.py) give it those too.
 """
 
 import contextlib
+import dataclasses
 import gc
 import pathlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 import tensorflow as tf
 
 from infoword_tf import commands, files
-from infoword_tf.config import TokenizerConfig
+from infoword_tf.choices import STEPS, RunChoices
+from infoword_tf.config import Config, TokenizerConfig
 from infoword_tf.data import batches
 from infoword_tf.data.examples import Examples
-from infoword_tf.data.opened import TextChoices, open_text
-from infoword_tf.inference.load import load
-from infoword_tf.inference.loaded import Loaded
+from infoword_tf.data.opened import Text, open_text
 from infoword_tf.objectives import Statistics
-from infoword_tf.plan import Plan
+from infoword_tf.plan import Plan, companions_of
 from infoword_tf.resolve import Resolved
 from infoword_tf.training import (
     checkpoint,
@@ -32,7 +32,8 @@ from infoword_tf.training import (
     precision,
     record,
 )
-from infoword_tf.training.built import Shared, build, shape_of
+from infoword_tf.training.built import Built, Shared, build, shape_of
+from infoword_tf.training.workdir import Workdir
 from infoword_tf.views.examples import FOLLOWING
 
 FAR = 1 << 40  # a step that no run reaches
@@ -50,6 +51,7 @@ class Labelled(NamedTuple):
         started: what --init holds, where it is in memory.
         shared: with other runs on the same examples.
         source: where `started` is from, for people; '': from --init.
+        record: by flag, what else the task decides of the weights.
     """
 
     train: Examples
@@ -58,9 +60,10 @@ class Labelled(NamedTuple):
     goal: fit.Goal
     measures: Mapping[str, loop.Measure]
     kept: Mapping[str, Any] = {}
-    started: Loaded | None = None
+    started: Workdir | None = None
     shared: Shared | None = None
     source: str = ''
+    record: Mapping[str, Any] = {}
 
     def statistics(
         self,
@@ -91,80 +94,95 @@ class Labelled(NamedTuple):
         return Statistics(counts, counts, own=own)
 
 
-def run(
-    given: Mapping[str, Any],
-    resolved: Resolved,
-    choices: TextChoices,
-    flagfile: str,
-    labelled: Labelled | None = None,
-) -> dict[str, Any]:
-    """The whole run.
+class Run:
+    """The stages of a run; each uses what those before it have left here."""
 
-    Args:
-        given: by flag of `infoword_tf.train`, its value.
-        resolved: what they decide.
-        choices: what they choose of the text.
-        flagfile: the flags that were given, for people.
-        labelled: examples, where rows read them.
+    # Of `open_devices`.
+    strategy: tf.distribute.Strategy
+    replicas: int
+    chief: bool  # whether this process is the one that writes to the workdir
+    # Of `open_text`.
+    started: Workdir | None  # what --init holds
+    text: Text | None  # the corpus, where rows read one
+    tokenizer: Any
+    counts: np.ndarray  # [V], of pieces in what is trained on
+    # (first step, step behind the last) -> global batches
+    dataset: Callable[[int, int], tf.data.Dataset]
+    # Of `decide`; then `given` has its steps and the optimizer's numbers too.
+    config: Config
+    rules: optim.Published
+    warmup_steps: int
+    pace: fit.Pace
+    # Of `build`.
+    built: Built
 
-    Returns:
-        What metrics.json holds.
+    def __init__(
+        self, given: RunChoices, plan: Plan, labelled: Labelled | None = None
+    ):
+        """Args: what was chosen, what its rows read, and their examples.
 
-    Raises:
-        UsageError: what was asked for cannot be.
-        ValueError: the text or --init cannot be read.
-    """
-    given = dict(given)
-    workdir, init = pathlib.Path(given['workdir']), given['init']
-    if resolved.plan.labelled and labelled is None:
-        raise commands.UsageError(
-            f'--objectives={given["objectives"]} reads labelled examples; '
-            'train it with tasks.classify, tasks.glue or tasks.squad'
+        Raises:
+            UsageError: the rows read examples, and there are none.
+        """
+        if plan.labelled and labelled is None:
+            raise commands.UsageError(
+                f'--objectives={given.objectives} reads labelled examples; '
+                'train it with tasks.classify, tasks.glue or tasks.squad'
+            )
+        self.given, self.plan, self.labelled = given, plan, labelled
+        self.workdir = pathlib.Path(given.workdir)
+        self.shared = (labelled and labelled.shared) or Shared()
+
+    def open_devices(self) -> None:
+        """Those that runs share, or new ones.
+
+        Raises:
+            UsageError: they cannot compute what was chosen.
+        """
+        given, shared = self.given, self.shared
+        commands.hush_tensorflow()
+        if shared.strategy is None:
+            shared.strategy = distribution.make_strategy(
+                given.strategy, given.logical_cpus
+            )
+        self.strategy = shared.strategy
+        self.replicas = self.strategy.num_replicas_in_sync
+        distribution.check(
+            self.replicas,
+            given.batch_size,
+            one_cpu=given.logical_cpus > 1,
+            xla=given.xla,
         )
+        precision.check(given.precision, given.strategy)
+        # Every worker holds the same weights: one of them writes.
+        self.chief = distribution.is_chief(self.strategy)
 
-    goal = labelled and labelled.goal
-    if given['best']:
-        goal = fit.Goal(fit.LOSS, lowest=True)
-    if goal is not None:
-        goal = goal._replace(patience=given['patience_evals'])
+    def open_text(self) -> None:
+        """What --init, the corpus and the examples hold.
 
-    # devices ------------------------------------------------------------------
-    commands.hush_tensorflow()
-    shared = (labelled and labelled.shared) or Shared()
-    if shared.strategy is None:
-        shared.strategy = distribution.make_strategy(
-            given['strategy'], given['logical_cpus']
-        )
-    strategy = shared.strategy
-    replicas = strategy.num_replicas_in_sync
-    distribution.check(
-        replicas,
-        given['batch_size'],
-        one_cpu=given['logical_cpus'] > 1,
-        xla=given['xla'],
-    )
-    precision.check(given['precision'], given['strategy'])
-
-    # Every worker holds the same weights: one of them writes.
-    chief = distribution.is_chief(strategy)
-    with files.locked(workdir) if chief else contextlib.nullcontext():
-        # text -----------------------------------------------------------------
+        Raises:
+            ValueError: the text or --init cannot be read.
+        """
+        given, plan, labelled = self.given, self.plan, self.labelled
         started = labelled.started if labelled else None
-        if init and started is None:
-            started = load(init)
-        tokenizer = started and started.tokenizer
-        text, plan, seed = None, resolved.plan, given['seed']
+        if given.init and started is None:
+            started = Workdir.read(given.init)
+        tokenizer, text = started and started.tokenizer, None
         if plan.reads_text:
-            text = open_text(choices, tokenizer)
+            text = open_text(given, tokenizer)
             tokenizer = text.tokenizer
-        counts = np.zeros(len(tokenizer), np.int64)
+        self.started, self.text, self.tokenizer = started, text, tokenizer
+        self.counts = np.zeros(len(tokenizer), np.int64)
         if text is not None:
-            counts = text.train.counts
+            self.counts = text.train.counts
         elif started.unigram is not None:
-            counts = started.unigram
-        examples = labelled and labelled.train
+            self.counts = started.unigram
         sources = batches.open_sources(
-            text and text.train, plan, given['batch_size'], seed, examples
+            text and text.train,
+            plan,
+            given.batch_size,
+            given.seed,
+            labelled and labelled.train,
         )
         for reading, source in sources.items():
             if source.single is not None:
@@ -173,134 +191,183 @@ def run(
                     f'part in {", ".join(plan.readers(reading))}',
                     flush=True,
                 )
+        self.dataset = batches.Batches(
+            sources, plan, tokenizer.specials, given.seed
+        ).dataset
 
-        # config ---------------------------------------------------------------
-        rules = optim.chosen(
-            given['optimizer'], given['weight_decay'], given['clip_norm']
+    def decide(self, resolved: Resolved) -> None:
+        """The config, and every number that decides the weights."""
+        given, tokenizer, labelled = self.given, self.tokenizer, self.labelled
+        self.rules = optim.chosen(
+            given.optimizer, given.weight_decay, given.clip_norm
         )
-        given |= {
-            'weight_decay': rules.weight_decay,
-            'clip_norm': rules.clip_norm,
-        }
-        config = resolved.config(
+        self.config = resolved.config(
             len(tokenizer),
             TokenizerConfig(
                 tokenizer.kind, tokenizer.lower_case, tokenizer.options
             ),
             precision.decide(
-                given['precision'],
-                workdir,
-                strategy.extended.worker_devices[0],
+                given.precision,
+                self.workdir,
+                self.strategy.extended.worker_devices[0],
             ),
-            replicas,
+            self.replicas,
         )
-        fingerprints = [text.fingerprint] if text else []
+        fingerprints = [self.text.fingerprint] if self.text else []
         if labelled is not None:
             fingerprints.append(labelled.fingerprint)
-            config = config.replace(**labelled.kept)
-        dataset_of = batches.Batches(
-            sources, plan, tokenizer.specials, seed
-        ).dataset
-        minutes = given['minutes']
-        if minutes is not None:
-            given['steps'] = record.begun_steps(workdir, minutes)
-        if given['steps'] is None:
-            # Made for that alone: the run begins as if it had not been.
-            trial = build(
-                {**given, 'steps': 1, 'learning_rate': 0.0},
-                config,
-                tokenizer.specials,
-                strategy,
-                (rules, 0),
-                dataset_of(0, FAR),
-                Statistics(counts, counts),
-            )
-            given['steps'] = fit.steps_in(minutes, trial.trainer)
-            del trial
-            gc.collect()  # models are full of circles
-            print(
-                f'--minutes={minutes:g}: there is time for '
-                f'{given["steps"]:,} steps',
-                flush=True,
-            )
-        warmup_steps = optim.warmup_steps(
-            given['warmup_steps'], given['steps'], rules
+            self.config = self.config.replace(**labelled.kept)
+        steps = given.steps or STEPS
+        if given.minutes is not None:
+            steps = record.begun_steps(self.workdir, given.minutes)
+            steps = steps or self._timed_steps()
+        self.warmup_steps = optim.warmup_steps(
+            given.warmup_steps, steps, self.rules
         )
-        pace = fit.make_pace(
-            given['steps'],
-            given['log_every'],
-            given['eval_every'],
-            given['checkpoint_every'],
+        self.pace = fit.make_pace(
+            steps, given.log_every, given.eval_every, given.checkpoint_every
         )
-        given['eval_every'] = pace.evaluate
-        config = config.replace(
-            run=record.run_record(
-                given,
-                config,
-                warmup_steps,
-                ' '.join(fingerprints),
-                text.vocabulary if text else 'of --init',
-            )
+        self.given = dataclasses.replace(
+            given,
+            steps=steps,
+            eval_every=self.pace.evaluate,
+            weight_decay=self.rules.weight_decay,
+            clip_norm=self.rules.clip_norm,
         )
-        if chief:
-            record.agree(workdir, config, flagfile)
-            with files.written(workdir / tokenizer.file) as partial:
-                tokenizer.write(partial)
+        written = record.run_record(
+            self.given,
+            self.config,
+            self.warmup_steps,
+            ' '.join(fingerprints),
+            self.text.vocabulary if self.text else 'of --init',
+            labelled.record if labelled else {},
+        )
+        self.config = self.config.replace(run=written)
 
-        # model, graphs, and all that lasts from step to step ----------------
-        shape = shape_of(given, config, rules, warmup_steps)
-        built = shared.built.get(shape)
-        if built is None:
+    def _timed_steps(self) -> int:
+        """The updates that --minutes have room for."""
+        # Made for that alone: the run begins as if it had not been.
+        trial = build(
+            dataclasses.replace(self.given, steps=1, learning_rate=0.0),
+            self.config,
+            self.tokenizer.specials,
+            self.strategy,
+            (self.rules, 0),
+            self.dataset(0, FAR),
+            Statistics(self.counts, self.counts),
+        )
+        minutes = self.given.minutes
+        steps = fit.steps_in(minutes, trial.trainer)
+        del trial
+        gc.collect()  # models are full of circles
+        print(
+            f'--minutes={minutes:g}: there is time for {steps:,} steps',
+            flush=True,
+        )
+        return steps
+
+    def begin(self, flagfile: str) -> None:
+        """Writes what decides the run, or compares it with what is there.
+
+        Raises:
+            UsageError: the workdir is of another run.
+        """
+        record.agree(self.workdir, self.config, flagfile)
+        with files.written(self.workdir / self.tokenizer.file) as partial:
+            self.tokenizer.write(partial)
+
+    def build(self) -> None:
+        """Model, graphs, and all that lasts: new, or as new of `shared`.
+
+        Raises:
+            UsageError: a companion reads another vocabulary.
+        """
+        self._check_companions()
+        given, labelled, counts = self.given, self.labelled, self.counts
+        pace = self.rules, self.warmup_steps
+        shape = shape_of(given, self.config, *pace)
+        found = self.shared.built.get(shape)
+        if found is not None:
+            found.begin_again(given, self.dataset(0, 1))
+        else:
             statistics = heldout_statistics = Statistics(counts, counts)
             if labelled is not None:
                 statistics, heldout_statistics = (
                     labelled.statistics(
-                        counts, heldout, plan, tokenizer.control_ids
+                        counts, heldout, self.plan, self.tokenizer.control_ids
                     )
                     for heldout in (False, True)
                 )
-            if text is not None:
+            if self.text is not None:
                 heldout_statistics = heldout_statistics._replace(
-                    measured=text.heldout.counts
+                    measured=self.text.heldout.counts
                 )
-            built = build(
+            specials = self.tokenizer.specials
+            found = build(
                 given,
-                config,
-                tokenizer.specials,
-                strategy,
-                (rules, warmup_steps),
-                dataset_of(0, 1),
+                self.config,
+                specials,
+                self.strategy,
+                pace,
+                self.dataset(0, 1),
                 statistics,
             )
-            built.heldout = loop.Heldout(
-                built.model,
+            found.heldout = loop.Heldout(
+                found.model,
                 batches.heldout_views(
-                    text and text.heldout,
-                    plan,
-                    tokenizer.specials,
+                    self.text and self.text.heldout,
+                    self.plan,
+                    specials,
                     labelled and labelled.heldout,
                 ),
                 heldout_statistics,
                 labelled.measures if labelled else {},
             )
-            if not built.state.parts():  # which begins empty
-                shared.keep(shape, built)
-        else:
-            built.begin_again(
-                seed,
-                given['init_deviation'],
-                given['learning_rate'],
-                dataset_of(0, 1),
+            if not found.state.parts():  # which begins empty
+                self.shared.keep(shape, found)
+        if self.started is not None:
+            source = (labelled and labelled.source) or f'--init={given.init}'
+            print(f'{source}: {self.started.start(found.model)}', flush=True)
+        self.built = found
+
+    def _check_companions(self) -> None:
+        """Complains of those of workdirs that read another vocabulary."""
+        rows = {row: x.settings for row, x in self.config.rows.items()}
+        for name, companion in companions_of(rows).items():
+            if not companion.workdir or not self.chief:
+                continue
+            theirs, ours = (
+                folder / self.tokenizer.file
+                for folder in (pathlib.Path(companion.workdir), self.workdir)
             )
-        model, optimizer, state = built.model, built.optimizer, built.state
-        trainer = built.trainer
-        if started is not None:
-            source = (labelled and labelled.source) or f'--init={init}'
-            print(f'{source}: {started.start(model)}', flush=True)
+            same = theirs.is_file() and (
+                theirs.read_bytes() == ours.read_bytes()
+            )
+            if not same:
+                raise commands.UsageError(
+                    f'{name} begins with {companion.workdir}, which has '
+                    f'another {self.tokenizer.file} than this run; name it '
+                    f'with --vocab={theirs}, or --init that workdir'
+                )
+
+    def loop(self) -> dict[str, Any]:
+        """From the last checkpoint, or from the start, to the end.
+
+        Returns:
+            What metrics.json holds.
+        """
+        given, built, workdir = self.given, self.built, self.workdir
+        model, state, trainer = built.model, built.state, built.trainer
+        goal = self.labelled and self.labelled.goal
+        if given.best:
+            goal = fit.Goal(fit.LOSS, lowest=True)
+        if goal is not None:
+            goal = goal._replace(patience=given.patience_evals)
         lasting = {f'model/{k}': v.value for k, v in model.lasting.items()}
-        lasting |= {f'optimizer/{k}': v for k, v in optimizer.slots.items()}
+        slots = built.optimizer.slots
+        lasting |= {f'optimizer/{k}': v for k, v in slots.items()}
         checkpoints = checkpoint.Checkpoints(
-            workdir, given['keep_checkpoints'], chief
+            workdir, given.keep_checkpoints, self.chief
         )
         first = checkpoints.restore(lasting, state.parts())
         state.share()
@@ -310,23 +377,22 @@ def run(
                 flush=True,
             )
         trainer.step.assign(first)
-        trainer.train_dataset = dataset = dataset_of(
-            first, max(given['steps'], first + 1)
-        )
-        size = sum(int(tf.size(v)) for v in optimizer.variables.values())
+        dataset = self.dataset(first, max(given.steps, first + 1))
+        trainer.train_dataset = dataset
+        size = sum(int(tf.size(v)) for v in built.optimizer.variables.values())
         print(
-            f'{given["objectives"]}: {size:,} weights, {config.precision}, '
-            f'{replicas} replica{"s" if replicas > 1 else ""}, '
-            f'{given["steps"]:,} steps of {given["batch_size"]} x '
-            f'{given["seq_len"]} tokens',
+            f'{given.objectives}: {size:,} weights, {self.config.precision}, '
+            f'{self.replicas} replica{"s" if self.replicas > 1 else ""}, '
+            f'{given.steps:,} steps of {given.batch_size} x '
+            f'{given.seq_len} tokens',
             flush=True,
         )
 
         def write_weights(now: int) -> None:
             """What travels."""
             tensors = {k: v.numpy() for k, v in model.travelling.items()}
-            if counts.any():
-                tensors['unigram'] = counts
+            if self.counts.any():
+                tensors['unigram'] = self.counts
             checkpoint.write_weights(workdir, tensors, now)
 
         def save(now: int) -> None:
@@ -337,18 +403,48 @@ def run(
 
         # A run that was stopped between the two.
         stale = checkpoint.weights_step(workdir) != first
-        if chief and first and stale and goal is None:
+        if self.chief and first and stale and goal is None:
             write_weights(first)
-
-        # loop -----------------------------------------------------------------
         return fit.fit(
             workdir,
             trainer,
             built.heldout,
             save,
-            pace,
+            self.pace,
             fit.places_of(dataset),
-            chief,
+            self.chief,
             goal,
             write_weights,
         )
+
+
+def run(
+    given: RunChoices,
+    resolved: Resolved,
+    flagfile: str,
+    labelled: Labelled | None = None,
+) -> dict[str, Any]:
+    """The whole run.
+
+    Args:
+        given: what was chosen.
+        resolved: what that decides.
+        flagfile: what was chosen, for people.
+        labelled: examples, where rows read them.
+
+    Returns:
+        What metrics.json holds.
+
+    Raises:
+        UsageError: what was asked for cannot be.
+        ValueError: the text or --init cannot be read.
+    """
+    one = Run(given, resolved.plan, labelled)
+    one.open_devices()
+    with files.locked(one.workdir) if one.chief else contextlib.nullcontext():
+        one.open_text()
+        one.decide(resolved)
+        if one.chief:
+            one.begin(flagfile)
+        one.build()
+        return one.loop()

@@ -13,6 +13,7 @@ from typing import Any
 import tensorflow as tf
 
 from infoword_tf.model import Entry, Model
+from infoword_tf.objectives import Rows
 
 
 def arrays_of(value: Any) -> dict[str, Any]:
@@ -25,6 +26,36 @@ def _like(value: Any, arrays: Mapping[str, Any]) -> Any:
     if isinstance(value, Mapping):
         return dict(arrays)
     return type(value)(**arrays)
+
+
+def whole(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, Any]:
+    """A new state in which rows that changed stand among those that stay."""
+    found = dict(new)
+    for name, arrays in new.items():
+        if isinstance(arrays, Mapping):
+            found[name] = {
+                part: tf.tensor_scatter_nd_update(
+                    old[name][part], value.places[:, None], value.values
+                )
+                if isinstance(value, Rows)
+                else value
+                for part, value in arrays.items()
+            }
+    return found
+
+
+def _write_rows(
+    variable: tf.Variable, rows: Rows, allowed: tf.Tensor
+) -> None:
+    """Writes some rows of the replica that runs, and touches no other."""
+    handle = variable.handle  # of that replica
+    old = tf.raw_ops.ResourceGather(
+        resource=handle, indices=rows.places, dtype=variable.dtype
+    )
+    values = tf.where(allowed, tf.cast(rows.values, variable.dtype), old)
+    tf.raw_ops.ResourceScatterUpdate(
+        resource=handle, indices=rows.places, updates=values
+    )
 
 
 class State:
@@ -94,7 +125,11 @@ class State:
         for name, variables in self._variables.items():
             arrays = arrays_of(new[name])
             for part, variable in variables.items():
-                value = tf.cast(arrays[part], variable.dtype)
+                value = arrays[part]
+                if isinstance(value, Rows):
+                    _write_rows(variable, value, allowed)
+                    continue
+                value = tf.cast(value, variable.dtype)
                 old = variable.read_value()
                 variable.assign(tf.where(allowed, value, old))
 

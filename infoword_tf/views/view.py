@@ -159,26 +159,22 @@ class Reads(NamedTuple):
             brings along (`Row.companions`); none for a view that brings
             targets alone.
         layers: whether it wants the states of all layers there too; 'below':
-            of those below the last alone; or the (setting of the row, its
-            value) with which it wants all.
+            of those below the last alone.
         everywhere: whether it wants the states of all tokens, not of its
-            places alone; or the (setting of the row, its value) with which.
-            Of an encoder that is not contextual 'example' is all tokens.
+            places alone. Of an encoder that is not contextual 'example' is
+            all tokens.
         passes: how often each encodes it, each time with other dropout.
         source: the one name in SOURCES that it can use; None: any.
         masking: the one name in MASKINGS that it can use; None: any.
-        when: (setting of the row, its value) without which it is not read;
-            None: always.
     """
 
     states: str
     encoders: tuple[str, ...] = ('encoder',)
-    layers: bool | str | tuple[str, Any] = False
-    everywhere: bool | tuple[str, Any] = False
+    layers: bool | str = False
+    everywhere: bool = False
     passes: int = 1
     source: str | None = None
     masking: str | None = None
-    when: tuple[str, Any] | None = None
 
 
 def flatten(views: dict[str, View]) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from infoword_tf.config import (
     RowConfig,
 )
 from infoword_tf.model import Model
-from infoword_tf.plan import settings_of
+from infoword_tf.objectives import TABLE
 from infoword_tf.training.checkpoint import WEIGHTS
 from infoword_tf.weights.mapping import check, look, take
 from infoword_tf.weights.names import Naming
@@ -89,7 +89,7 @@ def make(
     for row in sorted(held.rows):
         settings: dict[str, Any] = {
             name: setting.default
-            for name, setting in settings_of(row).items()
+            for name, setting in TABLE[row].settings.items()
         }
         if row == 'mlm':
             settings['transform'] = True

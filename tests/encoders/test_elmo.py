@@ -41,7 +41,7 @@ def make_ids(*shape, seed=0):
 
 def read(encoder, ids):
     """Each by itself."""
-    return encoder.read(encoder.characters(np.asarray(ids)))
+    return encoder.read(encoder.characters_of(np.asarray(ids)))
 
 
 def specials_of(*pieces):
@@ -267,7 +267,7 @@ class SizesTest(parameterized.TestCase):
             return mock.MagicMock(shape=shape)
 
         with mock.patch.object(keras.layers.Layer, 'add_weight', add_weight):
-            encoder = Elmo(793_471, 2, 1024)
+            encoder = Elmo(vocab_size=793_471)
             encoder.build()
         self.assertEqual(encoder.arguments['filters'], list(elmo.FILTERS))
         self.assertEqual(sum(elmo.FILTERS), 2048)
@@ -276,15 +276,15 @@ class SizesTest(parameterized.TestCase):
 
     def test_a_narrower_one(self):
         self.assertEqual(
-            Elmo(V, 2, 128).arguments['filters'],
+            Elmo(vocab_size=V, width=128).arguments['filters'],
             [4, 4, 8, 16, 32, 64, 128],
         )
 
     def test_what_it_cannot_be(self):
         with self.assertRaisesRegex(ValueError, 'width 9 is of two dir'):
-            Elmo(V, 2, 9)
+            Elmo(vocab_size=V, width=9)
         with self.assertRaisesRegex(ValueError, 'filters of 7 characters, but'):
-            Elmo(V, 2, 8, characters=6)
+            Elmo(vocab_size=V, width=8, characters=6)
 
 
 if __name__ == '__main__':

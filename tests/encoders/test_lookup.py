@@ -1,6 +1,5 @@
 """The encoder that reads nothing but the token itself."""
 
-import inspect
 
 import numpy as np
 import tensorflow as tf
@@ -16,7 +15,7 @@ IDS = np.random.default_rng(0).integers(V, size=(5, 40)).astype(np.int32)
 
 
 def make_encoder(rate=0.0, dtype='float32'):
-    encoder = Lookup(V, D, rate=rate, dtype=dtype)
+    encoder = Lookup(vocab_size=V, width=D, rate=rate, dtype=dtype)
     encoder.build()
     random = np.random.default_rng(1)
     encoder.embedding_table.assign(random.standard_normal((V, D)))
@@ -54,7 +53,7 @@ class LookupTest(parameterized.TestCase):
 
     def test_weights_of_pieces(self):
         """The state of a piece is its embedding times its weight."""
-        encoder = Lookup(V, D, rate=0.0, weighted=True)
+        encoder = Lookup(vocab_size=V, width=D, rate=0.0, weighted=True)
         encoder.build()
         np.testing.assert_array_equal(encoder.piece_weights, np.ones(V))
         random = np.random.default_rng(2)
@@ -98,9 +97,9 @@ class EncoderTest(parameterized.TestCase):
 
     @parameterized.parameters(*ENCODERS)
     def test_complains_of_what_it_does_not_read(self, name):
-        taken = inspect.signature(ENCODERS[name]).parameters
+        taken = ENCODERS[name].settings
         sizes = {k: v for k, v in (('layers', 1), ('heads', 2)) if k in taken}
-        encoder = ENCODERS[name](V, width=D, **sizes)
+        encoder = ENCODERS[name](vocab_size=V, width=D, **sizes)
         encoder.build()
         kind = type(encoder)
         self.assertEqual(encoder.depth, sizes.get('layers', 0))

@@ -65,7 +65,9 @@ def take(states, places):
 class ArgumentsTest(parameterized.TestCase):
     def test_defaults_are_written_into_the_arguments(self):
         self.assertEqual(
-            RelativeTransformer(V, 2, D, H).arguments,
+            RelativeTransformer(
+                vocab_size=V, layers=2, width=D, heads=H
+            ).arguments,
             {
                 'vocab_size': V,
                 'layers': 2,
@@ -126,7 +128,7 @@ class ArgumentsTest(parameterized.TestCase):
         self.assertEqual(found, expected)
 
     def test_choices(self):
-        with self.assertRaisesRegex(ValueError, "gelu_erf, relu, not 'gelu'"):
+        with self.assertRaisesRegex(ValueError, '=gelu: known are gelu_tanh'):
             make_encoder(activation='gelu')
         with self.assertRaisesRegex(ValueError, 'same and different.* not 3'):
             make_encoder(segments=3)

@@ -2,8 +2,6 @@
 
 import functools
 
-import tensorflow as tf
-
 from export import bundle
 from tests.export import workdirs
 
@@ -34,8 +32,9 @@ def exported(kind, precision='float32'):
     )  # fmt: skip
 
 
-@functools.cache
-def served(kind):
-    import tensorflow_text  # noqa: F401  (its operations are in the graph)
+def loaded(kind):
+    return workdirs.load(workdir(kind))
 
-    return tf.saved_model.load(str(exported(kind))).signatures
+
+def served(kind):
+    return workdirs.serve(str(exported(kind))).signatures

@@ -2,11 +2,13 @@
 
 import pathlib
 import tempfile
+from unittest import mock
 
 import numpy as np
 import tensorflow as tf
 
 from export import runner
+from tests.export import workdirs
 
 
 def elsewhere(model, batches, python):
@@ -22,7 +24,8 @@ def here(model, batches):
         folder = pathlib.Path(name)
         for batch, content in batches.items():
             runner.write_texts(folder / f'{batch}.texts', content)
-        runner.main(str(model), str(folder))
+        with mock.patch.object(tf.saved_model, 'load', workdirs.serve):
+            runner.main(str(model), str(folder))
         return {
             batch: dict(np.load(folder / f'{batch}.npz')) for batch in batches
         }

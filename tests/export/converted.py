@@ -4,11 +4,10 @@ import functools
 import pathlib
 import tempfile
 
-import tensorflow as tf
-
 from export import bundle
 from infoword_tf import convert
 from infoword_tf.config import Config
+from tests.export import workdirs
 from tests.weights import folders
 
 KINDS = {
@@ -47,9 +46,11 @@ def exported(kind, precision='float32'):
     )
 
 
-@functools.cache
-def served(kind):
-    """Its functions."""
-    import tensorflow_text  # noqa: F401  (its operations are in the graph)
+def loaded(kind):
+    """The workdir in memory."""
+    return workdirs.load(workdir(kind))
 
-    return tf.saved_model.load(str(exported(kind))).signatures
+
+def served(kind):
+    """Functions of the version."""
+    return workdirs.serve(str(exported(kind))).signatures

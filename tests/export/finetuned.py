@@ -11,13 +11,10 @@ import shutil
 import tempfile
 
 import numpy as np
-import tensorflow as tf
-from absl import flags
-from absl.testing import flagsaver
 
 from export import bundle
 from infoword_tf import convert, files
-from tasks import classify, distill, finetune
+from tasks import classify, distill
 from tests import quick
 from tests.export import workdirs
 from tests.tasks import command
@@ -103,11 +100,9 @@ def workdir(kind):
     path = folder() / kind / 'workdir'
     init = causal() if kind == 'numbers' else start()
     given = [f'--init={init}', f'--workdir={path}', *TRAINER, *trainer]
-    with quick.small(), flagsaver.flagsaver():
-        finetune.set_defaults()
-        flags.FLAGS(['classify', *given])
+    with quick.small():
         done = command.run(
-            classify, f'--train={train}', f'--dev={dev}', *task
+            classify, *given, f'--train={train}', f'--dev={dev}', *task
         )
     assert done.status == 0, done.err
     # A few steps leave scores so close that mistakes would not be seen.
@@ -124,12 +119,11 @@ def student():
     """A workdir of one layer that has learned from that of 'classes'."""
     train, dev = data()
     path = folder() / 'student'
-    given = [f'--workdir={path}', *TRAINER]
-    with quick.small(), flagsaver.flagsaver():
-        finetune.set_defaults()
-        flags.FLAGS(['distill', *given])
+    with quick.small():
         done = command.run(
             distill,
+            f'--workdir={path}',
+            *TRAINER,
             f'--teacher={workdir("classes")}',
             f'--train={train}',
             f'--dev={dev}',
@@ -150,9 +144,11 @@ def exported(kind, precision='float32'):
     return path / '1'
 
 
-@functools.cache
-def served(kind, precision='float32'):
-    """Its functions."""
-    import tensorflow_text  # noqa: F401  (its operations are in the graph)
+def loaded(kind):
+    """The workdir in memory."""
+    return workdirs.load(workdir(kind))
 
-    return tf.saved_model.load(str(exported(kind, precision))).signatures
+
+def served(kind, precision='float32'):
+    """Functions of the version."""
+    return workdirs.serve(str(exported(kind, precision))).signatures

@@ -11,7 +11,7 @@ import infoword_tf
 from export import comparison, serving_ops
 from infoword_tf.config import read_exported
 from tests.export import answers
-from tests.export.answering import KINDS, exported, served, workdir
+from tests.export.answering import KINDS, exported, loaded, served, workdir
 
 QUESTIONS = ['what is a name?', '', 'which value ' * 30, 'a\u0301']
 CONTEXTS = [
@@ -23,13 +23,13 @@ CONTEXTS = [
 class AnswerTest(parameterized.TestCase):
     @parameterized.parameters(*KINDS)
     def test_what_python_answers(self, kind):
-        loaded = infoword_tf.load(workdir(kind))
-        wanted = loaded.answer(QUESTIONS, CONTEXTS)
+        model = loaded(kind)
+        wanted = model.answer(QUESTIONS, CONTEXTS)
         found = served(kind)['answer'](
             texts=tf.constant(QUESTIONS), pairs=tf.constant(CONTEXTS)
         )
         found = {name: value.numpy() for name, value in found.items()}
-        null = loaded.model.objectives['span'].null
+        null = model.model.objectives['span'].null
         self.assertEqual('null_odds' in found, null)
         for row, reply in enumerate(wanted):
             self.assertEqual(found['text'][row].decode(), reply.text)
@@ -78,9 +78,9 @@ class AnswerTest(parameterized.TestCase):
             )
         else:
             found = answers.here(model, batches)
-        loaded = infoword_tf.load(workdir(kind))
+        in_memory = loaded(kind)
         wanted = {
-            batch: comparison.in_python(loaded, texts, names)
+            batch: comparison.in_python(in_memory, texts, names)
             for batch, texts in (('all', content), ('none', []))
         }
         gaps = comparison.largest(found, wanted, 1e-5)

@@ -6,13 +6,19 @@ import numpy as np
 import tensorflow as tf
 from absl.testing import absltest, parameterized
 
-import infoword_tf
 from export import bundle, comparison
 from infoword_tf import convert
 from infoword_tf.config import read_exported
 from tasks import sts
 from tests.export import answers
-from tests.export.converted import KINDS, exported, folder, served, workdir
+from tests.export.converted import (
+    KINDS,
+    exported,
+    folder,
+    loaded,
+    served,
+    workdir,
+)
 
 TEXTS = ['a cab. b', 'deaf bees', '', 'x y z ' * 20]
 PAIRS = ['bad', 'a b c d e f g h i j k l m n o p', 'z', '']
@@ -21,16 +27,16 @@ PAIRS = ['bad', 'a b c d e f g h i j k l m n o p', 'z', '']
 class ConvertedTest(parameterized.TestCase):
     @parameterized.parameters('classes', 'one_class', 'roberta', 'xlnet')
     def test_classes_of_texts_and_of_pairs(self, kind):
-        loaded = infoword_tf.load(workdir(kind))
+        model = loaded(kind)
         texts, pairs = tf.constant(TEXTS), tf.constant(PAIRS)
         for found, wanted in (
             (
                 served(kind)['classify'](texts=texts),
-                loaded.classify(TEXTS),
+                model.classify(TEXTS),
             ),
             (
                 served(kind)['classify_pairs'](texts=texts, pairs=pairs),
-                loaded.classify(TEXTS, PAIRS),
+                model.classify(TEXTS, PAIRS),
             ),
         ):
             np.testing.assert_allclose(
@@ -43,16 +49,16 @@ class ConvertedTest(parameterized.TestCase):
                 else np.exp(scores) / np.exp(scores).sum(1, keepdims=True)
             )
             np.testing.assert_allclose(wanted, again, atol=1e-5)
-            labels = [label.encode() for label in loaded.config.labels]
+            labels = [label.encode() for label in model.config.labels]
             np.testing.assert_array_equal(found['labels'], [labels] * 4)
             np.testing.assert_array_equal(
                 found['label'], [labels[i] for i in scores.argmax(1)]
             )
 
     def test_a_pair_is_laid_out_as_the_tokenizers_do(self):
-        loaded = infoword_tf.load(workdir('classes'))
-        index = loaded.tokenizer.vocabulary.index
-        ids, lengths, second = loaded.laid_out(
+        model = loaded('classes')
+        index = model.tokenizer.vocabulary.index
+        ids, lengths, second = model.laid_out(
             tf.constant(['a b', 'c']), tf.constant(['d', 'e f'])
         )
         cls, sep = index('[CLS]'), index('[SEP]')
@@ -62,11 +68,11 @@ class ConvertedTest(parameterized.TestCase):
         )
         np.testing.assert_array_equal(lengths, [6, 6])
         np.testing.assert_array_equal(second, [4, 3])
-        loaded = infoword_tf.load(workdir('roberta'))
-        ids, lengths, second = loaded.laid_out(
+        model = loaded('roberta')
+        ids, lengths, second = model.laid_out(
             tf.constant(['a']), tf.constant(['b'])
         )
-        index = loaded.tokenizer.vocabulary.index
+        index = model.tokenizer.vocabulary.index
         np.testing.assert_array_equal(
             ids,
             [[0, index('\u2581a'), 2, 2, index('\u2581b'), 2]],
@@ -77,16 +83,16 @@ class ConvertedTest(parameterized.TestCase):
         """As `longest_first` of the package tokenizers."""
         import tokenizers
 
-        loaded = infoword_tf.load(workdir('classes'))
+        model = loaded('classes')
         path = folder() / 'classes' / 'out'
         if not path.exists():
             convert.give(workdir('classes'), path, 'huggingface')
         other = tokenizers.Tokenizer.from_file(str(path / 'tokenizer.json'))
-        other.enable_truncation(loaded.max_length, strategy='longest_first')
+        other.enable_truncation(model.max_length, strategy='longest_first')
         sizes = (0, 1, 2, 8, 9, 16, 17, 30)
         texts = ['a ' * n for n in sizes for _ in sizes]
         pairs = ['b ' * n for _ in sizes for n in sizes]
-        ids, lengths, _ = loaded.laid_out(
+        ids, lengths, _ = model.laid_out(
             tf.constant(texts), tf.constant(pairs)
         )
         for row, encoding in enumerate(
@@ -97,12 +103,12 @@ class ConvertedTest(parameterized.TestCase):
             )
 
     def test_prompts_are_signatures(self):
-        loaded = infoword_tf.load(workdir('prompts'))
+        model = loaded('prompts')
         texts = tf.constant(TEXTS)
         for name, prompt in (('', 'ask: '), ('_query', 'ask: '),
                              ('_passage', 'it says ')):  # fmt: skip
             found = served('prompts')[f'embed{name}'](texts=texts)
-            wanted = loaded.encode(
+            wanted = model.encode(
                 [prompt + text for text in TEXTS], progress=False, prompt=''
             )
             np.testing.assert_allclose(
@@ -110,9 +116,9 @@ class ConvertedTest(parameterized.TestCase):
             )
 
     def test_masks_are_filled(self):
-        loaded = infoword_tf.load(workdir('masks'))
+        model = loaded('masks')
         found = served('masks')['fill_mask'](texts=tf.constant(['a [MASK] b']))
-        wanted = loaded.fill_mask('a [MASK] b')[0]
+        wanted = model.fill_mask('a [MASK] b')[0]
         np.testing.assert_allclose(
             found['scores'][0, 0], [score for _, score in wanted], atol=1e-5
         )
@@ -124,11 +130,11 @@ class ConvertedTest(parameterized.TestCase):
         batches = {'all': [*texts, *comparison.NASTY[:6]], 'none': []}
         found = answers.here(exported(kind), batches)
         _, described = read_exported(exported(kind))
-        loaded = infoword_tf.load(workdir(kind))
-        default = 'classify' if loaded.config.labels else 'embed'
+        model = loaded(kind)
+        default = 'classify' if model.config.labels else 'embed'
         for batch, content in batches.items():
             wanted = comparison.in_python(
-                loaded,
+                model,
                 content,
                 [*described['signatures'], 'serving_default'],
                 default,
@@ -136,8 +142,32 @@ class ConvertedTest(parameterized.TestCase):
             worst = comparison.difference(found[batch], wanted, 1e-5)
             self.assertLessEqual(max(worst.values()), 1e-5, worst)
 
-    def test_bfloat16_is_what_is_stored(self):
-        version = exported('prompts', 'bfloat16')
+    def test_bfloat16_is_what_is_stored_and_what_it_costs_is_said(self):
+        path = folder() / 'sts.csv'
+        rows = [
+            (5, 'a cab', 'a cab'), (1, 'bees', 'x y z'), (3, 'a b', 'a c'),
+            (2, 'deaf', 'cab cab'),
+        ]  # fmt: skip
+        path.write_text(
+            '\n'.join(f'g\tf\ty\t0\t{s}\t{a}\t{b}' for s, a, b in rows)
+        )
+        exact = loaded('prompts')
+        wanted = exact.encode(TEXTS, progress=False)
+
+        def correlation(pairs, encode, similarity):
+            self.assertLen(pairs.scores, 4)
+            self.assertEqual(similarity, exact.config.similarity)
+            return 33.0 + np.array_equal(encode(TEXTS), wanted)
+
+        with mock.patch.object(sts, 'correlation', correlation):
+            version = bundle.write(
+                workdir('prompts'), folder() / 'sts', 1, 'bfloat16', str(path)
+            )
+        card = (folder() / 'sts/MODEL_CARD.md').read_text()
+        self.assertIn(
+            'Spearman x 100 on `sts.csv` (4 pairs): 33.00, 34.00 in float32.',
+            card,
+        )
         names = tf.train.list_variables(str(version / 'variables/variables'))
         reader = tf.train.load_checkpoint(str(version / 'variables/variables'))
         table = [n for n, shape in names if shape == [60, 16]]
@@ -149,9 +179,6 @@ class ConvertedTest(parameterized.TestCase):
             texts=tf.constant(TEXTS)
         )['embeddings']
         self.assertEqual(found.dtype, tf.float32)
-        wanted = infoword_tf.load(workdir('prompts')).encode(
-            TEXTS, progress=False
-        )
         gap = np.abs(found - wanted).max()
         self.assertBetween(gap, 1e-6, 0.1)
 
@@ -182,33 +209,6 @@ class ConvertedTest(parameterized.TestCase):
             '`embed_query`, and `embed`, too, puts "ask: " before each', card
         )
         self.assertIn('the encoder alone.', card)
-
-    def test_what_less_precision_costs_is_said(self):
-        path = folder() / 'sts.csv'
-        rows = [
-            (5, 'a cab', 'a cab'), (1, 'bees', 'x y z'), (3, 'a b', 'a c'),
-            (2, 'deaf', 'cab cab'),
-        ]  # fmt: skip
-        path.write_text(
-            '\n'.join(f'g\tf\ty\t0\t{s}\t{a}\t{b}' for s, a, b in rows)
-        )
-        exact = infoword_tf.load(workdir('prompts'))
-        wanted = exact.encode(['a cab'], progress=False)
-
-        def correlation(pairs, encode, similarity):
-            self.assertLen(pairs.scores, 4)
-            self.assertEqual(similarity, exact.config.similarity)
-            return 33.0 + np.array_equal(encode(['a cab']), wanted)
-
-        with mock.patch.object(sts, 'correlation', correlation):
-            bundle.write(
-                workdir('prompts'), folder() / 'sts', 1, 'bfloat16', str(path)
-            )
-        card = (folder() / 'sts/MODEL_CARD.md').read_text()
-        self.assertIn(
-            'Spearman x 100 on `sts.csv` (4 pairs): 33.00, 34.00 in float32.',
-            card,
-        )
 
     def test_warm_up_has_both_texts(self):
         records = list(

@@ -11,6 +11,7 @@ import infoword_tf
 from export import card, comparison, serving_ops, verify
 from infoword_tf.config import Config, read_exported
 from tests.export import answers, finetuned, protos
+from tests.export.finetuned import loaded
 from tests.tasks import command
 
 TEXTS = ['a c x', 'z b b y d', '', 'x y z ' * 20]
@@ -23,10 +24,6 @@ SIGNATURES = {
     'numbers': 'regress_pairs',
     'choices': 'choose',
 }
-
-
-def loaded(kind):
-    return infoword_tf.load(finetuned.workdir(kind))
 
 
 def ask(kind, texts=TEXTS, pairs=PAIRS, precision='float32'):
@@ -201,7 +198,8 @@ class FinetunedTest(command.Checks, parameterized.TestCase):
     @parameterized.parameters('number', 'choices')
     def test_other_weights_are_seen(self, kind):
         """By what `verify` compares."""
-        model, name = loaded(kind), SIGNATURES[kind]
+        model = infoword_tf.load(finetuned.workdir(kind))
+        name = SIGNATURES[kind]
         content = [text.encode() for text in TEXTS]
         before = comparison.in_python(model, content, [name])
         for path, variable in model.model.variables.items():

@@ -7,6 +7,7 @@ import io
 import json
 import pathlib
 import runpy
+import shutil
 import subprocess
 import sys
 from unittest import mock
@@ -21,8 +22,7 @@ import infoword_tf
 from export import comparison, litert, tflite
 from export.serving import model as standalone
 from infoword_tf.config import Config
-from infoword_tf.inference import pairs as laid_out
-from infoword_tf.text import normalization
+from infoword_tf.text import frame, normalization
 from infoword_tf.text.wordpiece import WordPiece
 from tasks import sts, tables
 from tests import places
@@ -65,6 +65,34 @@ def texts(count=60):
 def make(name, workdir, **more):
     """What litert writes of a workdir."""
     return tflite.write(workdir, FOLDER / name, **more)
+
+
+@functools.cache
+def wide():
+    """A workdir whose layers are wide enough to be written in int8."""
+    return workdirs.write(FOLDER / 'wide', width=128)
+
+
+@functools.cache
+def vectors(precision):
+    """What litert says of it, and has written."""
+    return make(
+        f'vectors_{precision}', wide(), precision=precision,
+        sts=str(people_say()),
+    )  # fmt: skip
+
+
+@functools.cache
+def said():
+    """What the command says of classes, and has written."""
+    return command.run(
+        litert,
+        f'--init={finetuned.workdir("classes")}',
+        f'--output={FOLDER / "said"}',
+        f'--dev={finetuned.data()[1]}',
+        '--text=first',
+        '--label=kind',
+    )
 
 
 def operations(name):
@@ -162,7 +190,7 @@ class TokenizerTest(parameterized.TestCase):
             sizes = np.stack(
                 np.meshgrid(range(12), range(12)), axis=-1
             ).reshape(-1, 2)
-            wanted = laid_out.room_of(*map(tf.constant, sizes.T), room)
+            wanted = frame.room_of(*map(tf.constant, sizes.T), room)
             for (first, second), *kept in zip(sizes, *wanted, strict=True):
                 self.assertEqual(
                     standalone._room_of(first, second, room),
@@ -176,30 +204,28 @@ class VectorsTest(parameterized.TestCase):
     def test_vectors(self, precision):
         name = f'vectors_{precision}'
         people = people_say()
-        found = make(
-            name, workdirs.shared(), precision=precision, sts=str(people)
-        )
-        loaded = workdirs.loaded()
+        found = vectors(precision)
+        loaded = workdirs.load(wide())
         model = standalone.Model(FOLDER / name)
         wanted = loaded.encode(texts(), progress=False)
         gap = np.abs(model.encode(texts()) - wanted).max()
         self.assertLess(gap, {'float32': 1e-5}.get(precision, 0.1))
         self.assertEqual(found['lengths'], [16, 24])
-        self.assertEqual(model.encode([]).shape, (0, 64))
-        said = found['signatures']['embed']
-        self.assertGreater(said['cosine'], 0.98)
+        self.assertEqual(model.encode([]).shape, (0, 128))
+        embed = found['signatures']['embed']
+        self.assertGreater(embed['cosine'], 0.98)
         with self.assertRaisesRegex(ValueError, 'this model has embed, no cl'):
             model.classify(['a'])
         with self.assertRaisesRegex(TypeError, 'this is one string'):
             model.encode('text')
         with self.assertRaisesRegex(ValueError, "prompt 'query': .* has none"):
             model.encode(['a'], prompt='query')
-        vectors = model.encode(['a b c', 'x'])
-        for said, vector in zip(
-            printed(name, ['a b c', 'x']), vectors, strict=True
+        wanted = model.encode(['a b c', 'x'])
+        for answer, vector in zip(
+            printed(name, ['a b c', 'x']), wanted, strict=True
         ):
-            self.assertEqual([*said], ['embedding'])
-            np.testing.assert_allclose(said['embedding'], vector, atol=1e-6)
+            self.assertEqual([*answer], ['embedding'])
+            np.testing.assert_allclose(answer['embedding'], vector, atol=1e-6)
         # By the similarity of the workdir, as `tasks.sts` measures it.
         pairs = sts.read(people)
         for key, encode in (
@@ -215,18 +241,15 @@ class VectorsTest(parameterized.TestCase):
 
     def test_operations(self):
         """Dense layers multiply in int8; nothing needs TensorFlow."""
-        workdir = workdirs.write(FOLDER / 'wide', width=128)
-        sizes = {
-            precision: make(precision, workdir, precision=precision)['bytes']
-            for precision in ('int8', 'float32')
-        }
-        found = operations('int8')
+        sizes = {x: vectors(x)['bytes'] for x in ('int8', 'float32')}
+        found = operations('vectors_int8')
         self.assertNotIn('CUSTOM', found)
         self.assertEqual(found['FULLY_CONNECTED'], {'INT8'})
-        self.assertEqual(operations('float32')['FULLY_CONNECTED'], {'FLOAT32'})
+        found = operations('vectors_float32')
+        self.assertEqual(found['FULLY_CONNECTED'], {'FLOAT32'})
         self.assertLess(sizes['int8'], 0.4 * sizes['float32'])
         # Both lengths have one set of weights.
-        weights = infoword_tf.load(workdir).model.variables.values()
+        weights = workdirs.load(wide()).model.variables.values()
         whole = 4 * sum(int(np.prod(w.shape)) for w in weights)
         self.assertLess(sizes['float32'], 1.2 * whole)
 
@@ -285,7 +308,7 @@ class FineTunedTest(parameterized.TestCase):
     def test_beside_the_workdir(self, kind):
         workdir = finetuned.workdir(kind)
         found = make(kind, workdir, precision='float32')
-        loaded = infoword_tf.load(workdir)
+        loaded = finetuned.loaded(kind)
         model = standalone.Model(FOLDER / kind)
         some = ['a b c', 'x', '', 'y z ' * 30, 'd a']
         sides, call, name = {
@@ -302,35 +325,28 @@ class FineTunedTest(parameterized.TestCase):
             with self.assertRaisesRegex(SystemExit, 'reads two texts'):
                 printed(kind, some)
         else:
-            said = [answer['score'] for answer in printed(kind, some)]
-            np.testing.assert_allclose(said, wanted, atol=2e-5)
+            found = [answer['score'] for answer in printed(kind, some)]
+            np.testing.assert_allclose(found, wanted, atol=2e-5)
 
     def test_the_command_and_what_it_costs(self):
-        workdir, (_, dev) = finetuned.workdir('classes'), finetuned.data()
-        done = command.run(
-            litert,
-            f'--init={workdir}',
-            f'--output={FOLDER / "said"}',
-            f'--dev={dev}',
-            '--text=first',
-            '--label=kind',
-        )
+        (_, dev), done = finetuned.data(), said()
         self.assertEqual(done.status, 0, done.err)
         self.assertIn('/: classify; int8, ', done.out)
         card = (FOLDER / 'said/MODEL_CARD.md').read_text()
         self.assertIn('* Labels: `bad`, `fair`, `good`.', card)
-        loaded = infoword_tf.load(workdir)
+        loaded = finetuned.loaded('classes')
         lines = [line.split('\t') for line in dev.read_text().splitlines()[1:]]
         right = [line[3] for line in lines]
-        said = loaded.classify([line[0] for line in lines]).argmax(axis=1)
-        score = np.mean([loaded.config.labels[i] for i in said] == np.array(
-            right))  # fmt: skip
+        likeliest = loaded.classify([line[0] for line in lines]).argmax(axis=1)
+        score = np.mean(
+            [loaded.config.labels[i] for i in likeliest] == np.array(right)
+        )
         self.assertIn(f'({score:.4f} in float32)', card)
         self.assertIn('(12 examples): accuracy', card)
 
     def test_what_the_card_compares(self):
         """The likeliest class, and labels as GLUE's files write them."""
-        loaded = infoword_tf.load(finetuned.workdir('classes'))
+        loaded = finetuned.loaded('classes')
         few = [b'a b c', b'x', b'\xff']
         with (
             mock.patch.object(comparison, 'texts', lambda count: few),
@@ -364,10 +380,9 @@ class FineTunedTest(parameterized.TestCase):
 
     def test_alone(self):
         """A moved folder, in a process that has not this project."""
-        if not (FOLDER / 'alone').exists():
-            make('alone', finetuned.workdir('classes'))
+        self.assertEqual(said().status, 0, said().err)
         moved = FOLDER / 'moved'
-        (FOLDER / 'alone').rename(moved)
+        shutil.copytree(FOLDER / 'said', moved)
         done = subprocess.run(
             [sys.executable, '-I', moved / 'model.py', 'a b c', 'x'],
             cwd=FOLDER,

@@ -172,7 +172,7 @@ class CTest(parameterized.TestCase):
     def test_fine_tuned(self, kind, signature, output):
         texts = [b'a cab.', b'', b'x y z ' * 40, *comparison.NASTY[:9]]
         pairs = texts[::-1]
-        loaded = infoword_tf.load(finetuned.workdir(kind))
+        loaded = finetuned.loaded(kind)
         more, wanted = {
             'classes': lambda: ({}, loaded.classify(texts)),
             'pairs': lambda: ({'pairs': pairs}, loaded.classify(texts, pairs)),

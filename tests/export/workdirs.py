@@ -24,6 +24,7 @@ from infoword_tf.model import Model
 from infoword_tf.resolve import Choices, resolve
 from infoword_tf.text.tokenizers import TOKENIZERS
 
+READ = tf.saved_model.load  # which `answers` replaces
 FLAGS = '--corpus=text:books/*.txt\n--seed=7\n--steps=1234\n'
 METRICS = {
     'step': 1234,
@@ -50,9 +51,22 @@ def shared():
 
 
 @functools.cache
+def load(workdir):
+    """A workdir in memory, whose functions are traced once for all tests."""
+    return infoword_tf.load(workdir)
+
+
+@functools.cache
+def serve(version):
+    """A version, by its path as a string, as TensorFlow loads it."""
+    import tensorflow_text  # noqa: F401  (its operations are in the graph)
+
+    return READ(version)
+
+
 def loaded():
     """The same in memory."""
-    return infoword_tf.load(shared())
+    return load(shared())
 
 
 @functools.cache
@@ -68,22 +82,20 @@ def exported():
         return bundle.write(shared(), folder() / 'model')
 
 
-def traced():
-    """Inside, whatever is exported has the graphs of `signatures`.
+def traced(made=None):
+    """Inside, whatever is exported has these graphs: those of `signatures`.
 
     Tracing is nearly all that an export costs.
     """
+    made = made or signatures()
     return mock.patch.object(
-        export_signatures, 'Signatures', mock.Mock(return_value=signatures())
+        export_signatures, 'Signatures', mock.Mock(return_value=made)
     )
 
 
-@functools.cache
 def served():
     """The functions of the version, as TensorFlow loads them."""
-    import tensorflow_text  # noqa: F401  (its operations are in the graph)
-
-    return tf.saved_model.load(str(exported())).signatures
+    return serve(str(exported())).signatures
 
 
 @functools.cache

@@ -1,9 +1,12 @@
 """Windows over contexts, against BERT's loop in plain Python."""
 
+import types
+
 import tensorflow as tf
 from absl.testing import absltest, parameterized
 
 from infoword_tf.inference import windows
+from infoword_tf.text.frame import Frame
 from infoword_tf.text.layout import LAYOUTS
 
 SIZES = [0, 1, 9, 10, 11, 25, 40, 41]
@@ -86,17 +89,11 @@ class WindowsTest(parameterized.TestCase):
         ('xlnet', [9, 3, 7, 8, 3, 2], 2, 0),
     )
     def test_layouts(self, name, wanted, second, context):
-        layout = LAYOUTS[name]
-        ids = {'cls': 2, 'sep': 3}
-        around = tuple(
-            [ids[piece] for piece in part]
-            for part in (layout.before, layout.between, layout.after)
-        )
+        pieces = types.SimpleNamespace(cls_id=2, sep_id=3, mask_id=4)
         rows, seconds, contexts = windows.beside(
             tf.ragged.constant([[7, 8]] * 2, tf.int32),
             tf.ragged.constant([[9], []], tf.int32),
-            layout,
-            around,
+            Frame(pieces, LAYOUTS[name]),
         )
         self.assertEqual(rows[0].numpy().tolist(), wanted)
         self.assertEqual(rows[1].numpy().tolist(),

@@ -6,16 +6,17 @@ import pathlib
 import re
 import shutil
 import warnings
+from unittest import mock
 
 import numpy as np
 import tensorflow as tf
 from absl.testing import absltest, parameterized
 
 import infoword_tf
-from infoword_tf import files
+from infoword_tf import commands, files
+from infoword_tf.choices import RunChoices
 from infoword_tf.config import EncoderConfig, RowConfig
 from infoword_tf.encoders import Inputs
-from infoword_tf.layers.mix import Mix
 from infoword_tf.model import Model
 from infoword_tf.resolve import Choices, resolve
 from infoword_tf.text import vocabulary
@@ -119,7 +120,12 @@ class ReadmeTest(absltest.TestCase):
         self.assertLen(blocks, 1)
         (folder,) = re.findall(r"infoword_tf\.load\('(.*?)'\)", blocks[0])
         names = {}
-        exec(blocks[0].replace(folder, str(WORKDIR)), names)
+        with mock.patch.object(infoword_tf, 'train', create=True) as train:
+            exec(blocks[0].replace(folder, str(WORKDIR)), names)
+        (asked,) = train.call_args_list  # what it is to the command
+        asked = commands.parse(RunChoices, commands.typed(asked.kwargs))
+        self.assertEqual(asked['objectives'], 'bert_nce:1,ict:1')
+        self.assertEqual(asked['workdir'], str(WORKDIR))
         model, vectors = names['model'], names['vectors']
         (said,) = re.findall(r'load\(.*# (\..*)', blocks[0])
         for name in said.split(', '):
@@ -186,18 +192,19 @@ class EncodeTest(parameterized.TestCase):
         ]
         found = self.model.encode(SENTENCES, pooling='mean', layers='mix')
         np.testing.assert_allclose(found, np.mean(layers, axis=0), atol=1e-5)
-        mix = Mix(2)
-        mix.build()
-        self.model.model.objectives['mlm'].mix = mix.call
+        model = infoword_tf.load(
+            write_workdir(places.make() / 'run', 'label_mix')
+        )
+        mix = model.model.objectives['label'].mixer
         for scales in ([0.5, -1.0, 2.0], [3.5, 2.0, 5.0]):  # and a constant
             mix.scales.assign(scales)
             mix.gamma.assign([3.0])
             shares = 3 * np.exp(scales) / np.exp(scales).sum()
-            ids, lengths = self.model.laid_out(tf.constant(SENTENCES))[:2]
+            ids, lengths, _ = model.laid_out(tf.constant(SENTENCES))
             np.testing.assert_allclose(
-                self.model.states(ids, lengths, 'mix'),
+                model.states(ids, lengths, 'mix'),
                 sum(
-                    share * self.model.states(ids, lengths, [i])
+                    share * model.states(ids, lengths, [i])
                     for i, share in enumerate(shares)
                 ),
                 atol=1e-5,

@@ -9,6 +9,7 @@ from scipy import special
 
 from infoword_tf.layers.fused import compiled, rounded
 from infoword_tf.layers.vocabulary_scores import vocabulary_scores
+from tests.eager import eagerly
 from tests.layers.pieces import BFLOAT16, KEY, assert_close, value_and_gradients
 
 
@@ -81,7 +82,10 @@ class VocabularyScoresTest(parameterized.TestCase):
         v=(1, 2, 15, 16, 17, 32, 47, 100), bias=(False, True)
     )
     def test_any_number_of_columns(self, v, bias):
-        """Runs of columns, and what is left of them, add up to all."""
+        """Runs of columns, and what is left of them, add up to all.
+
+        Two are compiled: fewer columns than runs, and some that are left.
+        """
         with mock.patch.object(self, 'V', v, create=True):
             inputs, targets = self.make_inputs(bias)
         x, table, *rest = (
@@ -90,9 +94,10 @@ class VocabularyScoresTest(parameterized.TestCase):
         scores = x @ table.T + (rest[0] if bias else 0.0)
         own = scores[np.arange(self.N), targets]
         p = special.softmax(scores, axis=1)
-        (positive, log_sum, rank), gradients = value_and_gradients(
-            lambda i: self.run_piece(i, targets, KEY), inputs
-        )
+        with eagerly(not bias or v not in (2, 47)):
+            (positive, log_sum, rank), gradients = value_and_gradients(
+                lambda i: self.run_piece(i, targets, KEY), inputs
+            )
         np.testing.assert_allclose(positive, own, atol=2e-6)
         np.testing.assert_allclose(
             log_sum, special.logsumexp(scores, axis=1), atol=2e-6

@@ -274,9 +274,8 @@ class SharedRowsTest(parameterized.TestCase):
         def vectors(documents):
             views = self.views(5, documents)
             batches, _ = model.batches(views, zoo.statistics())
-            return views['passage'].sequences, objective.vectors(
-                batches['ict'], 'passage'
-            )
+            found = objective.vectors(batches['ict'])['passage']
+            return views['passage'].sequences, found
 
         slots, before = vectors(self.documents)
         text = int(slots[0, 0])

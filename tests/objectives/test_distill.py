@@ -112,7 +112,9 @@ def soft(scores, taught, **settings):
     The states are the scores: the head's kernel is the identity.
     """
     count, classes = np.shape(scores)
-    label = Labels('label', encoder_of(classes), zoo.SPECIALS, classes)
+    label = Labels(
+        'label', encoder_of(classes), zoo.SPECIALS, classes=classes
+    )
     label.build()
     label.kernel.assign(np.eye(classes))
     objective = TABLE['soft'].objective(
@@ -226,7 +228,10 @@ class SoftSpansTest(parameterized.TestCase):
             both_ends=lambda batch: (slots, (scores[..., 0], scores[..., 1]))
         )
         objective = SoftSpans(
-            'soft_span', encoder_of(4), zoo.SPECIALS, temperature
+            'soft_span',
+            encoder_of(4),
+            zoo.SPECIALS,
+            temperature=temperature,
         )
         objective.score_with(head)
         self.assertFalse(objective.bounded or objective.ranked)
@@ -333,7 +338,7 @@ class PatienceTest(parameterized.TestCase):
 
     def test_one_layer_is_too_few(self):
         with self.assertRaisesRegex(ValueError, 'the encoder has 1; take 2'):
-            Patience('patience', encoder_of(4, 1), zoo.SPECIALS)
+            Patience('patience', encoder_of(4, 1), zoo.SPECIALS).build()
 
 
 def outcomes_of(model, views, key=None, **weights):

@@ -36,7 +36,9 @@ class EmbedTest(parameterized.TestCase):
             view.targets[row] = np.reshape(taught, shape)
         batches, _ = model.batches(views, zoo.statistics(), limits=limits)
         objective, batch = model.objectives[row], batches[row]
-        own, target = (np.array(x) for x in objective.sides(batch))
+        own, target = map(
+            np.array, (objective.own(batch), objective.taught(batch))
+        )
         outcome = objective.score(batch, objective.candidates(batch))
         return outcome, own, target, view
 

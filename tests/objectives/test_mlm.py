@@ -33,7 +33,14 @@ COMMONEST = int(np.argmax(zoo.frequencies()))
 
 def make_objective(row, width=D, gelu='tanh', **settings):
     """An objective over an encoder whose words are drawn."""
-    encoder = Transformer(V, 1, width, 2, max_length=zoo.POSITIONS, gelu=gelu)
+    encoder = Transformer(
+        vocab_size=V,
+        layers=1,
+        width=width,
+        heads=2,
+        max_length=zoo.POSITIONS,
+        gelu=gelu,
+    )
     encoder.build()
     random = np.random.default_rng(1)
     encoder.embedding_table.assign(0.5 * random.standard_normal((V, width)))

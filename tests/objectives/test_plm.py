@@ -40,10 +40,6 @@ class Mean(Encoder):
 
     reads = ('ids', 'segment_ids', 'ranks', 'sees', 'directions')
 
-    def __init__(self, vocab_size, width, dtype=None, name='encoder'):
-        sizes = {'vocab_size': vocab_size, 'width': width, 'max_length': T}
-        super().__init__(sizes, dtype=dtype, name=name)
-
     def build(self):
         self.make_embedding_table()
         self.built = True

@@ -21,7 +21,7 @@ ROW, VIEW = 'transformer_xl', 'streamed'
 
 
 def make_objective(sampled, scale=1.0):
-    encoder = Lookup(V, D)
+    encoder = Lookup(vocab_size=V, width=D)
     encoder.build()
     objective = NextPieces(ROW, encoder, zoo.SPECIALS, sampled=sampled)
     objective.build()
@@ -158,7 +158,7 @@ class SampledTest(parameterized.TestCase):
     def test_the_bound_holds_for_the_best_critic(self):
         """b copies a: of I = H(b) nats it never has more, on average."""
         objective = make_objective(8)
-        encoder = Lookup(V, V)
+        encoder = Lookup(vocab_size=V, width=V)
         encoder.build()
         encoder.embedding_table.assign(np.eye(V))
         objective.piece_bias.assign(np.zeros(V))

@@ -11,8 +11,7 @@ from scipy import special
 from infoword_tf.data.examples import Examples, share_rows
 from infoword_tf.layers import dropout
 from infoword_tf.objectives import Statistics, span
-from infoword_tf.objectives.settings import ENDS
-from infoword_tf.objectives.span import BINS, Spans
+from infoword_tf.objectives.span import BINS, ENDS, Spans
 from infoword_tf.views.examples import examples as make_view
 from tests import zoo
 from tests.objectives.given import batch_of, mean, sums
@@ -60,7 +59,11 @@ def rows_of(examples, width=T):
 
 def make_objective(end='independent', null=True, seed=0):
     objective = Spans(
-        'span', types.SimpleNamespace(width=D), zoo.SPECIALS, end, null
+        'span',
+        types.SimpleNamespace(width=D),
+        zoo.SPECIALS,
+        end=end,
+        null=null,
     )
     objective.build()
     random = np.random.default_rng(seed)

@@ -36,17 +36,24 @@ def parsed(module, *arguments):
 
 
 def run(module, *arguments, words=None, stdin=''):
-    """Runs a command; arguments are strings, `words` is as in `start`."""
+    """Runs a command; arguments are strings, `words` is as in `start`.
+
+    Flags that `choices` make are those of its function, others the module's.
+    """
     result, status = None, 0
     out, err = io.StringIO(), io.StringIO()
 
     def kept(*given):
         nonlocal result
-        result = module.run(*given)
+        result = module.run(*given, **chosen)
         return result
 
+    kind = getattr(module.run, 'choices', None)
+    chosen = commands.parse(kind, arguments) if kind else {}
     with (
-        parsed(module, *arguments) as argv,
+        contextlib.nullcontext([''])
+        if kind
+        else parsed(module, *arguments) as argv,
         contextlib.redirect_stdout(out),
         contextlib.redirect_stderr(err),
         mock.patch.object(sys, 'stdin', io.StringIO(stdin)),

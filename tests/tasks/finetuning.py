@@ -1,8 +1,6 @@
 """Commands that fine-tune, small: in this process, or as a program.
 
     python -m tests.tasks.finetuning tasks.classify --train=... --workdir=...
-
-Their own flags stand in the module's FLAGS, the trainer's in absl's.
 """
 
 import contextlib
@@ -14,11 +12,8 @@ import sys
 from pydoc_data import topics
 from unittest import mock
 
-from absl import flags
-from absl.testing import flagsaver
-
-from infoword_tf.training import report
-from tasks import finetune, measures
+from infoword_tf import commands
+from tasks import measures
 from tests import quick
 from tests.export import workdirs
 from tests.tasks import command
@@ -29,28 +24,13 @@ SMALL = ('--learning_rate=0.003', '--batch_size=8', '--seq_len=24',
 KINDS = {'class': 'assignment', 'text': 'strings', 'loop': 'specialattrs'}
 
 
-@contextlib.contextmanager
-def parsed(module, *arguments):
-    """Inside, the flags are these; gives those that are the module's own."""
-
-    def is_own(argument):
-        return argument[2:].partition('=')[0].removeprefix('no') in module.FLAGS
-
-    own = [x for x in arguments if is_own(x)]
-    with quick.small(), flagsaver.flagsaver():
-        finetune.set_defaults()
-        flags.FLAGS(['train', *(x for x in arguments if not is_own(x))])
-        yield own
-
-
 def run(module, *arguments, pictures=False):
     """As whoever types it meets it; later flags win."""
     with contextlib.ExitStack() as stack:
-        own = stack.enter_context(parsed(module, *SMALL, *arguments))
-        if not pictures:  # half a second
-            stack.enter_context(mock.patch.object(report, 'draw_bounds'))
+        stack.enter_context(quick.small(pictures=pictures))
+        if not pictures:
             stack.enter_context(mock.patch.object(measures, 'draw_confusion'))
-        return command.run(module, *own)
+        return command.run(module, *SMALL, *arguments)
 
 
 @functools.cache
@@ -90,6 +70,6 @@ def last_line(done):
 
 if __name__ == '__main__':
     program = importlib.import_module(sys.argv[1])
-    with parsed(program, *SMALL, *sys.argv[2:]) as mine:
-        with command.parsed(program, *mine):
-            program.run()
+    typed = commands.parse(program.run.choices, [*SMALL, *sys.argv[2:]])
+    with quick.small():
+        program.run(**typed)

@@ -3,8 +3,8 @@
 import functools
 import json
 import string
-import types
 
+from infoword_tf.text.frame import Frame
 from infoword_tf.text.layout import LAYOUTS
 from infoword_tf.text.wordpiece import WordPiece
 
@@ -53,16 +53,6 @@ def tokenizer():
     )
 
 
-def loaded(layout='bert', pieces=None):
+def frame(layout='bert', pieces=None):
     """What features want of a model."""
-    pieces = pieces or tokenizer()
-    around = LAYOUTS[layout]
-    ids = {'cls': pieces.cls_id, 'sep': pieces.sep_id}
-    return types.SimpleNamespace(
-        tokenizer=pieces,
-        layout=around,
-        **{
-            part: [ids[name] for name in getattr(around, part)]
-            for part in ('before', 'between', 'after')
-        },
-    )
+    return Frame(pieces or tokenizer(), LAYOUTS[layout])

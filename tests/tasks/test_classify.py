@@ -13,18 +13,17 @@ import warnings
 from unittest import mock
 
 import numpy as np
-from absl import flags
-from absl.testing import absltest, flagsaver, parameterized
+from absl.testing import absltest, parameterized
 
 import infoword_tf
-from infoword_tf import commands, files, train
+from infoword_tf import commands, files
 from infoword_tf.config import Config
 from infoword_tf.training import checkpoint
 from tasks import classify, distill, finetune, measures, tables
-from tests import places
+from tests import places, quick
 from tests.export import workdirs
 from tests.runs import ROOT, records
-from tests.tasks import command, finetuning
+from tests.tasks import finetuning
 from tests.tasks.command import Checks
 from tests.tasks.finetuning import last_line, write
 
@@ -116,6 +115,25 @@ class ClassesTest(Checks, absltest.TestCase):
         loss = -np.log(p[np.arange(len(p)), true]).mean()
         self.assertAlmostEqual(said['loss'], loss, delta=2e-5)
         self.assertAlmostEqual(said['mi'], entropy - loss, delta=2e-5)
+
+    def test_the_function_leaves_what_the_command_does(self):
+        with quick.small():
+            said = classify.run(
+                init=finetuning.init(), train=TRAIN, dev=DEV, epochs=2,
+                learning_rate=0.003, batch_size=8, seq_len=24, log_every=1,
+                precision='float32', settings={'label.pooler': 'tanh'},
+                workdir=FOLDER / 'function',
+            )  # fmt: skip
+        self.assertEqual(
+            {**last_line(self.done), 'seconds': said['seconds']}, said
+        )
+        for file in ('config.json', 'weights.safetensors'):
+            one, other = ((FOLDER / name / file).read_bytes()
+                          for name in ('classes', 'function'))
+            self.assertEqual(one, other, file)
+        one, other = ((FOLDER / name / 'flags.txt').read_text()
+                      for name in ('classes', 'function'))
+        self.assertEqual(one.replace('/classes\n', '/function\n'), other)
 
     def test_the_best_record_and_its_weights_stay(self):
         said, found = last_line(self.done), records(FOLDER / 'classes')
@@ -235,8 +253,9 @@ class ClassesTest(Checks, absltest.TestCase):
 
     def prepare(self, rows, labels, length=24):
         task = finetune.Task('classify', ('accuracy',), labels)
-        given = {**train.values(), 'init': str(FOLDER / 'classes'),
-                 'objectives': None, 'seq_len': length, 'corpus': None}
+        given = finetune.Choices(
+            init=str(FOLDER / 'classes'), seq_len=length
+        )
         return finetune.prepare(
             task, {'train': rows, 'heldout': rows}, given
         )
@@ -365,16 +384,12 @@ class WaysTest(Checks, parameterized.TestCase):
         self.assertEqual(shown, columns)
         np.testing.assert_array_equal(true, np.arange(24) % 3)
         np.testing.assert_array_equal(taken, said)
-        with finetuning.parsed(classify, flag) as own:
-            with command.parsed(classify, *own):
-                for labels, known in (
-                    (['two', 'one'], columns), (['2', '0'], ('0', '1', '2')),
-                ):  # fmt: skip
-                    task = classify.task_of(
-                        found._replace(labels=labels),
-                        classify.FLAGS.flag_values_dict(),
-                    )
-                    self.assertEqual(task.labels, known)
+        own = classify.Choices(choices=columns)
+        for labels, known in (
+            (['two', 'one'], columns), (['2', '0'], ('0', '1', '2')),
+        ):  # fmt: skip
+            task = classify.task_of(found._replace(labels=labels), own)
+            self.assertEqual(task.labels, known)
 
     def test_a_sum_reads_the_texts_of_the_examples(self):
         done = run(
@@ -402,7 +417,9 @@ class WaysTest(Checks, parameterized.TestCase):
             ('label:1,gpt:0', None, None, {}),
             ('label:1,mlm:0.1', None, None, {}),
         ):
-            given = {'corpus': corpus, 'gpt.reads': chosen}
+            given = finetune.Choices(
+                corpus=corpus, settings={'gpt.reads': chosen}
+            )
             self.assertEqual(finetune.beside(objectives, given), found)
 
     def test_it_ends_early(self):
@@ -437,10 +454,9 @@ class SeveralTest(absltest.TestCase):
         weights = files.read_tensors(start / 'weights.safetensors')
         made = []
 
-        def train_(labelled, decided):
+        def train_(given, *_):
             """A run that says one kind of everything."""
-            del labelled
-            folder = pathlib.Path(decided['workdir'])
+            folder = pathlib.Path(given.workdir)
             shutil.copytree(start, folder)
             (folder / checkpoint.FOLDER).mkdir()
             config.write(folder)
@@ -458,7 +474,7 @@ class SeveralTest(absltest.TestCase):
         grid = {'learning_rate': (1.0, 2.0)}
         with (
             mock.patch.dict(finetune.GRIDS, infoword=grid),
-            mock.patch.object(train, 'train', side_effect=train_),
+            mock.patch.object(finetune, 'begin', side_effect=train_),
         ):
             done = run('several', '--sweep=infoword', '--seeds=2',
                        f'--test={TEST}', f'--predict={TEXTS}')  # fmt: skip
@@ -526,13 +542,11 @@ class ColumnsTest(Checks, absltest.TestCase):
         short.write_text(''.join(f'"{a}","{b}"\n' for a, _, b in rows))
         given = (f'--columns={",".join(names)}', '--text=one', '--pair=two',
                  '--label=kind')  # fmt: skip
-        with command.parsed(
-            distill, *given, f'--train={bare}', f'--dev={named}',
-            f'--extra={short}',
-        ):  # fmt: skip
-            own = distill.FLAGS.flag_values_dict()
-            parts = classify.parts_of(own)
-            extra = distill.extra_of(own)
+        own = quick.given(
+            *given, f'--train={bare}', f'--dev={named}', f'--extra={short}',
+            kind=distill.Choices,
+        )  # fmt: skip
+        parts, extra = classify.parts_of(own), distill.extra_of(own)
         for found in (*parts.values(), extra):
             self.assertEqual(found.first, [row[0] for row in rows])
             self.assertEqual(found.second, [row[2] for row in rows])
@@ -540,13 +554,12 @@ class ColumnsTest(Checks, absltest.TestCase):
             self.assertEqual(found.labels, [row[1] for row in rows])
         np.testing.assert_array_equal(parts['train'].lines, range(1, 13))
         np.testing.assert_array_equal(parts['heldout'].lines, range(2, 14))
-        with command.parsed(
-            classify, *given, f'--test={bare}', f'--predict={short}'
-        ):
-            task = finetune.Task('classify', ('accuracy',), ('a', 'b'))
-            others = classify.others_of(
-                classify.FLAGS.flag_values_dict(), task
-            )
+        own = quick.given(
+            *given, f'--test={bare}', f'--predict={short}',
+            kind=classify.Choices,
+        )  # fmt: skip
+        task = finetune.Task('classify', ('accuracy',), ('a', 'b'))
+        others = classify.others_of(own, task)
         self.assertEqual(others['test'].labels, parts['train'].labels)
         self.assertEqual(others['predict'].second, extra.second)
         self.assertIsNone(others['predict'].labels)
@@ -718,29 +731,25 @@ class ComplaintsTest(Checks, parameterized.TestCase):
              'reads labelled examples; train it with tasks.classify'),
             (['--freeze'], '--freeze leaves the encoder as --init has it'),
         ):  # fmt: skip
-            with flagsaver.flagsaver():
-                flags.FLAGS(['train', f'--workdir={workdir}', *given])
-                with self.assertRaisesRegex(commands.UsageError, message):
-                    train.train()
+            with self.assertRaisesRegex(commands.UsageError, message):
+                quick.run(f'--workdir={workdir}', *given)
         self.assertFalse(workdir.exists())
 
 
 class PaceTest(absltest.TestCase):
-    def pace(self, examples, epochs, *more):
-        given = ['train', '--batch_size=32', *more]
-        with flagsaver.flagsaver():
-            flags.FLAGS(given)
-            return finetune.pace(examples, train.values(), epochs)
+    def pace(self, examples, epochs, **more):
+        given = finetune.Choices(batch_size=32, epochs=epochs, **more)
+        return finetune.paced(given, examples)
 
     def test_epochs_are_updates(self):
         """Of 100 examples 4 are left over."""
         found = self.pace(100, 3)
-        self.assertEqual((found['steps'], found['eval_every']), (9, 3))
-        self.assertEqual(self.pace(100, 0.5)['steps'], 2)
-        self.assertEqual(self.pace(100, 0)['steps'], 1)
-        found = self.pace(100, 3, '--steps=50', '--eval_every=7')
-        self.assertEqual((found['steps'], found['eval_every']), (50, 7))
-        self.assertEqual(self.pace(67_349, 3)['log_every'], 100)
+        self.assertEqual((found.steps, found.eval_every), (9, 3))
+        self.assertEqual(self.pace(100, 0.5).steps, 2)
+        self.assertEqual(self.pace(100, 0).steps, 1)
+        found = self.pace(100, 3, steps=50, eval_every=7)
+        self.assertEqual((found.steps, found.eval_every), (50, 7))
+        self.assertEqual(self.pace(67_349, 3).log_every, 100)
 
     def test_spread(self):
         self.assertEqual(finetune.spread([3.0]), (3.0, 0.0))

@@ -12,6 +12,7 @@ from absl.testing import absltest, parameterized
 import infoword_tf
 from export import bundle
 from export.signatures import Signatures
+from infoword_tf.choices import TextChoices
 from infoword_tf.config import Config, DenseConfig
 from infoword_tf.inference.loaded import Loaded
 from infoword_tf.model import Model
@@ -43,7 +44,7 @@ def make(name, **more):
         if field in more
     }
     folder = workdirs.write(
-        FOLDER / name, rows=more.pop('rows', ('mlm',)), **{'layers': 4, **more}
+        FOLDER / name, rows=more.pop('rows', ('mlm',)), **more
     )
     Config.read(folder).replace(**served).write(folder)
     return folder
@@ -296,12 +297,10 @@ class CommandTest(Checks, parameterized.TestCase):
             LOOKUP, '--weighting=zipf', '--examples=20',
             '--objectives=embed_distance:1,embed:1',
         )  # fmt: skip
-        decided, labelled = prepared.decided, prepared.labelled
-        for flag, value in (
-            ('learning_rate', 1e-3), ('batch_size', 256), ('dropout', 0),
-            ('weighting', 'zipf'),
-        ):  # fmt: skip
-            self.assertEqual(decided[flag], value)
+        given, labelled = prepared.given, prepared.labelled
+        self.assertEqual(given.learning_rate, 1e-3)
+        self.assertEqual((given.batch_size, given.dropout), (256, 0))
+        self.assertEqual(labelled.record['weighting'], 'zipf')
         self.assertEqual(labelled.train.size, 20)
         self.assertEqual(labelled.goal.name, 'heldout/embed/mi')
         loaded = labelled.started
@@ -313,8 +312,8 @@ class CommandTest(Checks, parameterized.TestCase):
             ),
         )
         # What is said counts.
-        decided = self.prepared(LOOKUP, '--batch_size=9').decided
-        self.assertEqual(decided['batch_size'], 9)
+        given = self.prepared(LOOKUP, '--batch_size=9').given
+        self.assertEqual(given.batch_size, 9)
 
     def test_it_begins_as_it_was_made(self):
         done = run('untrained', LOOKUP, '--width=16', '--learning_rate=0')
@@ -323,7 +322,7 @@ class CommandTest(Checks, parameterized.TestCase):
         self.assertNotIn('--init', done.out)
         one = teacher.Embedder(str(TEACHER))
         texts = embedding.read(
-            {'corpus': f'lines:{TEXT}', 'heldout': str(HELDOUT)}
+            TextChoices(f'lines:{TEXT}', str(HELDOUT))
         )
         # Each once, and none that is held out.
         train, heldout = map(set, (texts['train'], texts['heldout']))
@@ -351,7 +350,8 @@ class CommandTest(Checks, parameterized.TestCase):
 
     def test_layers_of_a_teacher_with_prompts(self):
         folder = make('asked', prompts={'query': 'query: '}, prompt='query',
-                      pooling='cls', normalize=False, similarity='dot')
+                      layers=4, pooling='cls', normalize=False,
+                      similarity='dot')  # fmt: skip
         done = run('layers', f'--teacher={folder}', '--layers=2',
                    '--take=every', '--objectives=embed')  # fmt: skip
         self.assertEqual(done.status, 0, done.err)
@@ -417,7 +417,6 @@ class CommandTest(Checks, parameterized.TestCase):
             (('--sweep=pkd',), '--sweep is for labels, not'),
             (('--layers=5',), '--layers=5: --init='),
             (('--objectives=mlm',), 'mlm reads no vectors of a teacher'),
-            (('--embed_distance.width=3',), 'distance.width is decided by'),
             ((f'--heldout={TEXT}',), 'match both'),
         ):
             with self.subTest(message):

@@ -51,16 +51,15 @@ class Runs:
     def __init__(self):
         self.made = {}  # by folder: (init, seed, first texts)
 
-    def prepare(self, task, parts, given, count=None):
-        del count
+    def prepare(self, task, parts, given):
         labelled = mock.Mock(fingerprint='', shared=None)
         labelled.train.size = len(parts['train'].first)
         labelled._replace.return_value = labelled
-        labelled.parts, labelled.init = parts, given['init']
-        return finetune.Prepared(labelled, {})
+        labelled.parts = parts
+        return finetune.Prepared(labelled, given)
 
-    def done(self, folder, prepared, steps):
-        del prepared
+    def done(self, folder, prepared, steps, chosen):
+        del prepared, chosen
         assert steps > 0
         path = folder / 'best.json'
         return json.loads(path.read_text()) if path.exists() else None
@@ -68,8 +67,10 @@ class Runs:
     def read(self, folder):
         return mock.Mock(run=json.loads((folder / 'run.json').read_text()))
 
-    def train_once(self, prepared, own, *, init, seed, workdir):
-        del own
+    def train_once(self, prepared, chosen):
+        del chosen
+        given = prepared.given
+        init, seed, workdir = given.init, given.seed, given.workdir
         first = prepared.labelled.parts['train'].first
         name = workdir.rpartition('/')[2]
         self.made[name] = (init, seed, first)
@@ -185,7 +186,7 @@ class FigureTest(Checks, parameterized.TestCase):
         with Runs() as runs:
             done = run(
                 'bounded', '--inits=one=a', '--fractions=0.5,1',
-                '--examples=20',
+                '--examples=20', '--seeds=1',
             )  # fmt: skip
         self.assertEqual(done.status, 0, done.err)
         sizes = [len(first) for _, _, first in runs.made.values()]
@@ -343,7 +344,7 @@ class RealTest(Checks, absltest.TestCase):
             finetune.prepare(
                 task,
                 {'train': rows, 'heldout': rows._replace(labels=['0', '1'])},
-                {'init': 'none', 'objectives': None, 'label.texts': None},
+                finetune.Choices(init='none'),
             )
 
 

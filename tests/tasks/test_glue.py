@@ -1,6 +1,7 @@
 """tasks.glue on small files of GLUE's layout, with real sentences."""
 
 import contextlib
+import dataclasses
 import io
 import json
 import pathlib
@@ -10,7 +11,7 @@ import numpy as np
 from absl.testing import absltest, parameterized
 
 import infoword_tf
-from infoword_tf import files, train
+from infoword_tf import commands, files
 from infoword_tf.config import Config
 from tasks import finetune, glue, glue_layout, measures
 from tests import places
@@ -146,8 +147,7 @@ class GlueTest(Checks, absltest.TestCase):
         """And what is trained on is what is read later."""
         rows = glue_layout.read('rte', str(DATA), 'dev')
         loaded = infoword_tf.load(finetuning.init())
-        given = {**train.values(), 'init': str(finetuning.init()),
-                 'objectives': None, 'seq_len': 24, 'corpus': None}
+        given = finetune.Choices(init=str(finetuning.init()), seq_len=24)
         prepared = finetune.prepare(
             glue.task_of('rte'), {'train': rows, 'heldout': rows}, given
         )
@@ -162,7 +162,7 @@ class GlueTest(Checks, absltest.TestCase):
         np.testing.assert_array_equal(
             found.counts['label'], np.bincount(found.targets['label'])
         )
-        self.assertEqual(prepared.decided['label.classes'], 2)
+        self.assertEqual(prepared.given.settings['label.classes'], 2)
         self.assertEqual(prepared.labelled.kept['max_length'], 24)
 
 
@@ -174,7 +174,7 @@ class PartsTest(absltest.TestCase):
             path = folder / 'MNLI' / source.name
             path.parent.mkdir(exist_ok=True)
             path.write_bytes(source.read_bytes())
-        own = {'task': 'mnli', 'data_dir': str(folder), 'test': True}
+        own = glue.Tables('mnli', str(folder))
         shown = io.StringIO()
         with contextlib.redirect_stdout(shown):
             found = glue.parts_of(own)
@@ -184,7 +184,7 @@ class PartsTest(absltest.TestCase):
             'mnli has no dev_mm file: left out\n'
             'mnli has no test_mm file: left out\n',
         )
-        found = glue.parts_of({**own, 'test': False})
+        found = glue.parts_of(dataclasses.replace(own, test=False))
         self.assertEqual(list(found), ['train', 'heldout'])
 
 
@@ -242,14 +242,14 @@ class SweepTest(Checks, absltest.TestCase):
 
     def test_again_it_trains_nothing(self):
         """Nor where a program was told what else to read."""
-        given = train.flagfile
+        given = commands.flagfile
+        more = '--test=a\n--predict=b\n--columns=c,d\n'
         with (
-            mock.patch.object(train, 'train', side_effect=AssertionError),
+            mock.patch.object(finetune, 'begin', side_effect=AssertionError),
             mock.patch.object(
-                train, 'flagfile',
-                lambda: given() + '--test=a\n--predict=b\n--columns=c,d\n',
+                commands, 'flagfile', lambda chosen: given(chosen) + more
             ),
-        ):  # fmt: skip
+        ):
             again = run('sweep', *self.flags)
         self.assertEqual(again.status, 0, again.err)
         self.assertEqual(last_line(again), last_line(self.done))

@@ -7,8 +7,7 @@ import types
 from pydoc_data import topics
 
 import numpy as np
-from absl import flags
-from absl.testing import absltest, flagsaver, parameterized
+from absl.testing import absltest, parameterized
 
 import infoword_tf
 from infoword_tf import files
@@ -239,11 +238,9 @@ class SquadTest(Checks, parameterized.TestCase):
         self.assert_complains(done, 'other flags')
 
     def test_defaults(self):
-        with flagsaver.flagsaver():
-            squad.set_defaults()
-            flags.FLAGS(['squad'])
-            self.assertEqual(flags.FLAGS.seq_len, 384)
-            self.assertEqual(flags.FLAGS.optimizer, 'adamw')
+        given = squad.Choices()
+        self.assertEqual((given.seq_len, given.epochs), (384, 2.0))
+        self.assertEqual(given.optimizer, 'adamw')
 
 
 if __name__ == '__main__':

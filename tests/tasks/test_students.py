@@ -86,7 +86,7 @@ def examples_of(loaded, table=None):
     rows = tables.rows_of(tables.open_table(str(table or TRAIN)), 'text')
     count = len(rows.first)
     targets = {'label': np.zeros(count, np.int32)}
-    found, _ = lay_out(loaded, [(rows.first, None)], 24, targets)
+    found, _ = lay_out(loaded.frame, [(rows.first, None)], 24, targets)
     return rows.first, found
 
 
@@ -130,7 +130,7 @@ class KeptTest(parameterized.TestCase):
         task = finetune.Task('classify', ('accuracy',), labels)
         one, texts = teacher.Teacher(str(folder), task), texts_of(way)
         targets = {row: np.zeros(24, np.int32)}
-        examples, _ = lay_out(one.loaded, texts, 24, targets)
+        examples, _ = lay_out(one.loaded.frame, texts, 24, targets)
         scores, states = one.outputs(examples, layers)
         self.assertEqual(scores.dtype, np.float32)
         self.assertEqual(states.dtype, np.float16)
@@ -348,16 +348,14 @@ class StudentTest(Checks, parameterized.TestCase):
 
     def test_examples_with_and_without(self):
         """24 of 74 are not labelled, and all are taught."""
-        own = {'text': 'text', 'pair': None, 'choices': [], 'regress': False,
-               'task': None, 'extra': str(EXTRA), 'label': 'label',
-               'columns': []}
+        own = distill.Choices(
+            extra=str(EXTRA), init=str(TEACHER), seq_len=24
+        )
         rows = classify.read(str(TRAIN), own)
-        extra = distill.extra_of(own)
-        with finetuning.parsed(distill, f'--init={TEACHER}', '--seq_len=24'):
-            found = finetune.prepare(
-                TASK, {'train': rows, 'heldout': rows},
-                distill.train.values(), extra=extra,
-            ).labelled  # fmt: skip
+        found = finetune.prepare(
+            TASK, {'train': rows, 'heldout': rows}, own,
+            extra=distill.extra_of(own),
+        ).labelled  # fmt: skip
         self.assertEqual(found.train.size, 74)
         targets = found.train.targets['label']
         np.testing.assert_array_equal(targets[50:], -1)
@@ -543,15 +541,14 @@ class SweepTest(absltest.TestCase):
         }
         self.enterContext(mock.patch.dict(finetune.GRIDS, pkd=grid))
         self.enterContext(
-            mock.patch.object(distill.train, 'train', side_effect=self.train)
+            mock.patch.object(finetune, 'begin', side_effect=self.train)
         )
         self.enterContext(mock.patch.object(classify, 'answer'))
         self.enterContext(mock.patch.object(finetune, 'finish'))
 
-    def train(self, labelled, decided):
-        del labelled
-        self.given.append(decided)
-        (pathlib.Path(decided['workdir']) / 'checkpoints').mkdir(parents=True)
+    def train(self, given, *_):
+        self.given.append(given)
+        (pathlib.Path(given.workdir) / 'checkpoints').mkdir(parents=True)
         best = {'accuracy': len(self.given) / 10, 'matthews': 0}
         named = {f'heldout/label/{k}': v for k, v in best.items()}
         return {**named, 'step': 1}
@@ -561,38 +558,35 @@ class SweepTest(absltest.TestCase):
         self.assertEqual(done.status, 0, done.err)
         self.assertLen(self.given, 8)
         self.assertEqual(
-            [(d['soft.temperature'], d['objectives'], d['learning_rate'])
+            [(d.settings['soft.temperature'], d.objectives, d.learning_rate)
              for d in self.given[:4]],
             [(5, 'label:0.8,soft:0.2,patience:10', 5e-5),
              (5, 'label:0.8,soft:0.2,patience:10', 1e-5),
              (5, 'label:0,soft:1,patience:10', 5e-5),
              (5, 'label:0,soft:1,patience:10', 1e-5)],
         )  # fmt: skip
-        self.assertEqual(self.given[-1]['soft.temperature'], 20)
-        for decided in self.given:
+        self.assertEqual(self.given[-1].settings['soft.temperature'], 20)
+        for given in self.given:
             # The grid's betas are of the code.
-            self.assertEqual(decided['soft.reduction'], 'code')
-            self.assertEqual(decided['patience.reduction'], 'code')
-        self.assertLen({d['workdir'] for d in self.given}, 8)
+            self.assertEqual(given.settings['soft.reduction'], 'code')
+            self.assertEqual(given.settings['patience.reduction'], 'code')
+        self.assertLen({d.workdir for d in self.given}, 8)
 
-    def test_typed_its_flags_are_the_trainer_s_too(self):
-        """As a program a command has both kinds in one place."""
-        prepared = finetune.Prepared(mock.MagicMock(), {})
+    def test_a_grid_wins_over_what_was_chosen(self):
+        given = finetune.Choices(
+            learning_rate=0.1, workdir=f'{FOLDER}/typed', sweep='bert'
+        )
+        prepared = finetune.Prepared(mock.MagicMock(), given)
         prepared.labelled.train.size = 50
-        with finetuning.parsed(
-            classify, '--learning_rate=0.1', f'--workdir={FOLDER}/typed'
-        ):
-            own = {**distill.train.values(), 'epochs': 1, 'seeds': 1,
-                   'patience_evals': None, 'sweep': 'bert'}  # fmt: skip
-            finetune.train_all(TASK, prepared, own)
+        finetune.train_all(TASK, prepared, {})
         grid = finetune.GRIDS['bert']
         self.assertLen(self.given, 18)
         for name in ('learning_rate', 'batch_size'):
             self.assertEqual(
-                {d[name] for d in self.given}, set(grid[name]), name
+                {getattr(d, name) for d in self.given}, set(grid[name]), name
             )
         self.assertEqual(
-            {round(d['steps'] / (50 // d['batch_size'])) for d in self.given},
+            {round(d.steps / (50 // d.batch_size)) for d in self.given},
             {2, 3, 4},
         )
 
@@ -613,8 +607,6 @@ class ComplaintsTest(Checks, parameterized.TestCase):
         ('beta', ['--beta=nan'], '--beta=nan is no finite number'),
         ('objectives', ['--objectives=label'],
          '--objectives is decided by --alpha, --beta and --patience'),
-        ('temperature', ['--soft.temperature=3'], 'decided by --temperature'),
-        ('width', ['--patience.width=3'], 'decided by --teacher'),
         ('deeper', ['--layers=5'], '--layers=5: --init=.* has 4; take fewer'),
         ('one_layer', ['--layers=1'],
          '--patience=last: a student of 1 layers has none below its last'),

@@ -441,7 +441,7 @@ class LearnTest(absltest.TestCase):
 SMALL = (
     '--tokenizer=sentencepiece',
     '--objectives=mlm:1,dim:1',
-    '--steps=6',
+    '--steps=2',
     '--batch_size=8',
     '--seq_len=32',
     '--precision=float32',

@@ -5,10 +5,9 @@ import math
 import keras
 import numpy as np
 import tensorflow as tf
-from absl import flags
 from absl.testing import absltest, parameterized
 
-from infoword_tf import train
+from infoword_tf.choices import PaceChoices, flags_of
 from infoword_tf.training import optim
 from tests import zoo
 
@@ -160,6 +159,22 @@ class UpdateTest(parameterized.TestCase):
             variables['a_bias'].numpy(), expected, rtol=1e-5
         )
 
+    @parameterized.parameters('infoword', 'word2vec')
+    def test_a_row_may_spare_a_weight(self, name):
+        rules = optim.chosen(name, weight_decay=0.5)
+        rate, step = tf.constant(0.1), tf.constant(0, tf.int64)
+        weights = {
+            path: keras.Variable(np.ones((2, 3), 'float32'), name=path[:1])
+            for path in ('a/kernel', 'b/kernel')
+        }
+        optimizer = optim.AdamW(weights, rules, spared={'b/kernel'})
+        optimizer.apply(
+            [tf.zeros((2, 3))] * 2, rate, step, tf.constant(True)
+        )
+        a, b = (weight.numpy() for weight in weights.values())
+        np.testing.assert_allclose(a, 0.95, rtol=1e-6)
+        np.testing.assert_array_equal(b, 1.0)
+
     def test_decay_is_decoupled(self):
         """Without a gradient a kernel shrinks by rate * decay, no more."""
         optimizer = make_optimizer(decay=0.1)
@@ -270,10 +285,9 @@ class PublishedTest(parameterized.TestCase):
         self.assertIsNone(found.beta_2)
 
     def test_the_flag_knows_them_all(self):
-        flag = flags.FLAGS['optimizer']
-        self.assertIn('optimizer', train.values())
-        self.assertEqual(flag.default, optim.DEFAULT)
-        self.assertEqual(flag.parser.enum_values, list(optim.PUBLISHED))
+        self.assertEqual(PaceChoices.optimizer, optim.DEFAULT)
+        _, flag = flags_of(PaceChoices)['optimizer']
+        self.assertEqual(flag.choices, tuple(optim.PUBLISHED))
 
 
 class SharesTest(absltest.TestCase):

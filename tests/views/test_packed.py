@@ -174,8 +174,7 @@ class PackedTest(parameterized.TestCase):
 
         def states(text, key=None):
             view = masked(text, draw, ROWS, zoo.SPECIALS)
-            fields = (getattr(view, field) for field in Inputs._fields)
-            return encoder(Inputs(*fields), key=key).states.numpy()
+            return encoder(Inputs.of(view), key=key).states.numpy()
 
         together, alone = states(text), states(text._replace(slots=None))
         for pair, row, begin, size in each(text):
@@ -197,8 +196,7 @@ class PackedTest(parameterized.TestCase):
             with tf.GradientTape() as tape:
                 x = tf.Variable(tf.gather(table, view.ids))
                 encoder.lookup = lambda ids, x=x: tf.identity(x)
-                fields = {f: getattr(view, f) for f in Inputs._fields}
-                states = encoder(Inputs(**fields)).states
+                states = encoder(Inputs.of(view)).states
                 total = tf.reduce_sum(states[row, begin : begin + size] ** 3)
             seen = np.abs(tape.gradient(total, x).numpy()).sum(axis=2) > 0
             expected = np.zeros((b, tokens), bool)

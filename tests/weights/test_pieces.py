@@ -7,6 +7,7 @@ import pathlib
 import random
 import re
 from pydoc_data import topics
+from unittest import mock
 
 import sentencepiece
 import tensorflow as tf
@@ -17,7 +18,7 @@ from tokenizers import models, normalizers, pre_tokenizers
 
 from infoword_tf import files
 from infoword_tf.text.wordpiece import WordPiece
-from infoword_tf.weights import pieces
+from infoword_tf.weights import characters, pieces
 from tests.weights import folders
 
 NASTY = [
@@ -148,9 +149,24 @@ class SentencePieceTest(parameterized.TestCase):
             ids(again.tokenizer, lines()), ids(read.tokenizer, lines())
         )
 
-    @parameterized.parameters(
-        {}, {'do_lower_case': True}, {'keep_accents': True}
-    )
+    def test_what_xlnet_changes_where_nothing_is_said(self):
+        """Accents and quotes; a table of all characters takes seconds."""
+        (self.folder / 'spiece.model').write_bytes(trained('xlnet'))
+        files.write_json(self.folder / 'tokenizer_config.json', {})
+        size = len(parsed(trained('xlnet')).pieces)
+        with (
+            mock.patch.object(
+                characters, 'table', side_effect=InterruptedError
+            ) as table,
+            self.assertRaises(InterruptedError),
+        ):
+            pieces.read(self.folder, size)
+        self.assertEqual(
+            table.call_args.kwargs,
+            {'strip_accents': True, 'lower_case': False, 'quotes': True},
+        )
+
+    @parameterized.parameters({'do_lower_case': True}, {'keep_accents': True})
     def test_xlnet_changes_text_first(self, **settings):
         model = trained('xlnet')
         (self.folder / 'spiece.model').write_bytes(model)

@@ -77,8 +77,8 @@ class ModulesTest(parameterized.TestCase):
 
     def states(self, loaded, text):
         """[T, D] of one text with its specials."""
-        ids, lengths = loaded._ids([text])
-        return loaded.states(ids[None], lengths)[0].numpy()
+        ids, lengths, _ = loaded.laid_out([text])
+        return loaded.states(ids, lengths)[0].numpy()
 
     @parameterized.parameters(
         ('pooling_mode_cls_token', lambda x: x[0]),

@@ -1,0 +1,370 @@
+"""One vector for each text.
+
+What a workdir's config says of it, in this order, holds wherever vectors are
+computed, in exports too: a prompt stands before the text (`prompted`), special
+pieces around it (`States.laid_out`), the states of layers are pooled, with
+weights of a row where it has learned some, dense layers follow, and perhaps
+the length becomes 1 (`embed`).
+
+Glossary of shapes: B texts of a batch, T tokens, n texts, D width.
+"""
+
+import functools
+from collections.abc import Callable, Sequence
+from concurrent import futures
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+from keras import ops
+
+from infoword_tf.inference.states import States, last_places, real_places
+from infoword_tf.inference.wordvectors import WordVectors
+from infoword_tf.layers.pooling import LAYERS, LEARNED, POOLINGS, unit
+from infoword_tf.objectives.contrast import SentenceContrast
+
+Tensor = Any
+_TEXTS_A_CALL = 4096  # of the tokenizer
+_AT_A_TIME = 2  # batches: one computes where the other waits for a thread
+
+
+class Vectors(States):
+    """A workdir that makes vectors of texts, which all do.
+
+    Attributes:
+        cut: how many texts the last `encode` cut at `max_length`.
+    """
+
+    cut = 0
+
+    # ------------------------------------------------------ ids to vectors
+
+    def embed(
+        self,
+        ids: Tensor,
+        lengths: Tensor,
+        pooling: str | None = None,
+        layers: Sequence[int] | str | None = None,
+    ) -> Tensor:
+        """One vector for each text; graph or eager, any shape.
+
+        Args:
+            ids, lengths, layers: as in `states`.
+            pooling: 'cls', 'last', 'mean', 'max', 'by_position' (the mean with
+                weights 1, 2, 3, ...), 'weighted' (weights that a row has
+                learned), 'first_last' (the mean over layers 1 and L), 'mix'
+                (over all layers, see `states`) or 'words' (weighted, and
+                beside it a row's words); None: the config's, with the layers
+                over it and the length 1 that the config may ask for.
+
+        Returns:
+            [B, `vector_width`] float32.
+
+        Raises:
+            ValueError: a pooling that this model does not have.
+        """
+        if pooling is None:
+            return self._finished(
+                self.embed(ids, lengths, self.config.pooling, layers)
+            )
+        row, compute = self._pooling_row(pooling), POOLINGS[pooling]
+        layers = LAYERS.get(pooling) if layers is None else layers
+        if compute is None:
+            place = last_places(lengths)
+            if pooling == 'cls' and self.layout.first:
+                place = ops.zeros_like(place)
+            # Of the last layer this state alone is computed.
+            return self.states(ids, lengths, layers, place)[:, 0]
+        states = self.states(ids, lengths, layers)
+        real = real_places(ids, lengths)
+        if pooling == 'words':
+            return row.text_vectors(ids, real, states, self.unigram)
+        if row is None:
+            return compute(states, real)
+        return compute(states, real, ops.convert_to_tensor(row.pooling_kernel))
+
+    def _finished(self, pooled: Tensor) -> Tensor:
+        """What the config says of vectors that are pooled."""
+        for layer in self.model.dense:
+            pooled = layer(pooled)
+        return unit(pooled) if self.config.normalize else pooled
+
+    def _pooling_row(self, pooling: str) -> SentenceContrast | None:
+        """The row whose weights a pooling needs; None: it needs none."""
+        if pooling not in POOLINGS:
+            raise ValueError(
+                f'pooling {pooling!r}: known are {", ".join(POOLINGS)}'
+            )
+        if pooling not in LEARNED:
+            return None
+        for row in self.rows_that('vectors'):
+            objective = self.model.objectives[row]
+            if pooling == 'weighted' or (
+                objective.words and self.unigram is not None
+            ):
+                return objective
+        raise ValueError(
+            f'pooling {pooling}: {self._rows} have learned no '
+            f'{LEARNED[pooling]}; take cls, mean or first_last'
+        )
+
+    def vector_width(self, pooling: str | None = None) -> int:
+        """How long the vectors of a pooling are; args as in `embed`."""
+        if pooling is None and self.config.dense:
+            return self.config.dense[-1].width
+        pooling = pooling or self.config.pooling
+        more = self._pooling_row(pooling).words if pooling == 'words' else 0
+        return self.encoder.width + more
+
+    def graph(
+        self,
+        pooling: str | None = None,
+        layers: Sequence[int] | str | None = None,
+    ) -> Callable[[Tensor, Tensor], Tensor]:
+        """`embed` as one graph for all shapes: (ids, lengths) -> [B, D]."""
+        if layers not in (None, 'mix'):
+            layers = tuple(layers)
+        return self._traced(pooling, layers)
+
+    @functools.cached_property
+    def _traced(self) -> Callable[..., Any]:
+        return functools.cache(self._trace)
+
+    def _trace(
+        self, pooling: str | None, layers: tuple[int, ...] | str | None
+    ) -> Any:
+        # Complains before the work.
+        self._pooling_row(pooling or self.config.pooling)
+        return tf.function(
+            lambda ids, lengths: self.embed(ids, lengths, pooling, layers),
+            input_signature=[
+                tf.TensorSpec((None, None), tf.int32),
+                tf.TensorSpec((None,), tf.int32),
+            ],
+        )
+
+    # ------------------------------------------------ tables of embeddings
+
+    @property
+    def is_table(self) -> bool:
+        """Whether a text's vector is the mean of what its pieces are alone,
+        whatever is around them: then `embed_pieces` gives it."""
+        return not self.encoder.contextual and self.config.pooling == 'mean'
+
+    def embed_pieces(self, pieces: tf.RaggedTensor) -> Tensor:
+        """One vector for each text, from its pieces: no padding is computed.
+
+        What `embed` gives, of a `folded` model that `is_table`, by one
+        operation that looks up and adds. Graph or eager.
+
+        Args:
+            pieces: [B, None] int32, of whole texts without what stands around
+                them; those beyond `room` do not count.
+
+        Returns:
+            [B, `vector_width`] float32.
+        """
+        table = tf.convert_to_tensor(self.encoder.embedding_table)
+        splits = pieces.row_splits
+        sizes = tf.minimum(splits[1:] - splits[:-1], self.room)
+        text = pieces.value_rowids()
+        place = tf.range(splits[-1]) - tf.gather(splits, text)
+        kept = place < self.room
+        total = tf.sparse.segment_sum(
+            table,
+            tf.boolean_mask(pieces.flat_values, kept),
+            tf.boolean_mask(text, kept),
+            num_segments=pieces.nrows(),
+        )
+        around = [*self.before, *self.after]
+        ends = tf.reduce_sum(tf.gather(table, around), axis=0)
+        count = tf.cast(sizes + len(around), tf.float32)
+        return self._finished(
+            tf.cast(total + ends, tf.float32) / count[:, None]
+        )
+
+    @functools.cached_property
+    def _table_graph(self) -> Any:
+        """Texts [B] to vectors, and how many of them were cut."""
+        folded = self.folded
+
+        def compute(texts: Tensor) -> tuple[Tensor, Tensor]:
+            pieces = self.tokenizer.tokenize(texts)
+            cut = tf.math.count_nonzero(pieces.row_lengths() > self.room)
+            return folded.embed_pieces(pieces), cut
+
+        return tf.function(
+            compute, input_signature=[tf.TensorSpec((None,), tf.string)]
+        )
+
+    # -------------------------------------------------- strings to vectors
+
+    def encode(
+        self,
+        texts: Sequence[str],
+        batch_size: int = 8,
+        pooling: str | None = None,
+        normalize: bool = False,
+        progress: bool = True,
+        layers: Sequence[int] | int | str | None = None,
+        prompt: str | None = None,
+    ) -> np.ndarray:
+        """Vectors of texts, in their order.
+
+        Texts are sorted by length and batched by tokens, so that hardly any
+        padding is computed; two batches are computed at a time. Longer texts
+        than `max_length` are cut; `cut` says how many.
+
+        Args:
+            texts: n strings (or bytes, UTF-8).
+            batch_size: a batch holds so many texts of `max_length`, or as
+                many tokens of shorter ones. Few, so that states stay in the
+                caches of a processor.
+            pooling, layers: as in `embed`; one layer may be a number.
+            normalize: to length 1.
+            progress: shows a bar for more than one batch.
+            prompt: name of what is put before each text, as 'query'; None:
+                what the config says, '': nothing.
+
+        Returns:
+            float32 [n, `vector_width`].
+
+        Raises:
+            TypeError: one string instead of a sequence of them.
+            ValueError: a pooling, layer or prompt that this model does not
+                have.
+        """
+        import tqdm
+
+        if isinstance(texts, str | bytes):
+            raise TypeError('encode takes a list of texts, this is one string')
+        if isinstance(layers, int):
+            layers = (layers,)
+        for layer in () if layers in (None, 'mix') else layers:
+            depth = self.encoder.depth
+            if not -depth - 1 <= layer <= depth:
+                raise ValueError(f'layer {layer}: there are 0 to {depth}')
+        self.prompt_of(prompt)  # complains before the work
+        texts, self.cut = list(texts), 0
+        width = self.vector_width(pooling)
+        vectors = np.empty((len(texts), width), np.float32)
+        if self.is_table and pooling is None and not layers:
+            for some in _parts(texts):
+                vectors[some], cut = self._table_graph(
+                    self.prompted(texts[some], prompt)
+                )
+                self.cut += int(cut)
+            return _unit(vectors) if normalize else vectors
+        # Traced here: what surrounds the call is of this thread alone.
+        embed = self.graph(pooling, layers).get_concrete_function()
+        ids, lengths = self._ids(texts, prompt)
+        begins = np.cumsum(lengths) - lengths
+        order = np.argsort(lengths, kind='stable')[::-1]
+        tokens = batch_size * self.max_length
+        batches, done = [], 0
+        while done < len(texts):
+            longest = lengths[order[done]]
+            batches.append(order[done : done + max(1, tokens // longest)])
+            done += len(batches[-1])
+
+        def compute(rows: np.ndarray) -> int:
+            column = np.arange(lengths[rows[0]])
+            real = column < lengths[rows, None]
+            source = np.where(real, begins[rows, None] + column, 0)
+            padded = np.where(real, ids[source], self.tokenizer.pad_id)
+            vectors[rows] = embed(
+                tf.constant(padded), tf.constant(lengths[rows], tf.int32)
+            )
+            return len(rows)
+
+        with (
+            tqdm.tqdm(
+                total=len(texts),
+                unit=' texts',
+                disable=not progress or lengths.sum() <= tokens,
+            ) as bar,
+            futures.ThreadPoolExecutor(_AT_A_TIME) as threads,
+        ):
+            for count in threads.map(compute, batches):
+                bar.update(count)
+        return _unit(vectors) if normalize else vectors
+
+    def _ids(
+        self, texts: Sequence[str], prompt: str | None
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """All texts in their layout: flat int32 ids, lengths [n] int64."""
+        flat, lengths = [np.zeros(0, np.int32)], [np.zeros(0, np.int64)]
+        for some in _parts(texts):
+            pieces = self.tokenizer.tokenize(self.prompted(texts[some], prompt))
+            self.cut += int((pieces.row_lengths().numpy() > self.room).sum())
+            rows = self.frame.one(pieces, self.max_length)
+            flat.append(rows.flat_values.numpy())
+            lengths.append(rows.row_lengths().numpy())
+        return np.concatenate(flat), np.concatenate(lengths)
+
+    def prompt_of(self, name: str | None = None) -> str:
+        """What is put before a text.
+
+        Args:
+            name: of a prompt; None: the config's; '': none.
+
+        Raises:
+            ValueError: there is none of that name.
+        """
+        name = self.config.prompt if name is None else name
+        if not name:
+            return ''
+        if name not in self.config.prompts:
+            known = ', '.join(self.config.prompts) or 'none'
+            raise ValueError(f'prompt {name!r}: this model has {known}')
+        return self.config.prompts[name]
+
+    def prompted(
+        self, texts: Sequence[str] | Tensor, prompt: str | None = None
+    ) -> Tensor:
+        """Texts [B] with what is put before each; args as `prompt_of`."""
+        before = self.prompt_of(prompt)
+        texts = tf.convert_to_tensor(texts, tf.string)
+        return tf.strings.join([before, texts]) if before else texts
+
+    def word_vectors(self, words: Sequence[str] | None = None) -> WordVectors:
+        """Vectors of words.
+
+        Args:
+            words: of which; None: all pieces of the vocabulary that are not
+                special. Of a vocabulary of whole words those that it lacks
+                are left out.
+
+        Returns:
+            Input embeddings where a word is a piece of the vocabulary, or
+            none are named; of other vocabularies what `encode` makes of each
+            word alone.
+
+        Raises:
+            TypeError: one string instead of a sequence of them.
+        """
+        if isinstance(words, str | bytes):
+            raise TypeError('words are a list, this is one string')
+        if words is not None and self.tokenizer.kind != 'words':
+            return WordVectors(list(words), self.encode(words, progress=False))
+        index = {word: i for i, word in enumerate(self.tokenizer.vocabulary)}
+        for special in (*self.tokenizer.control_ids, self.tokenizer.unk_id):
+            index.pop(self.tokenizer.vocabulary[special], None)
+        if words is not None:
+            index = {word: index[word] for word in words if word in index}
+        table = np.asarray(self.encoder.embedding_table, np.float32)
+        return WordVectors(list(index), table[list(index.values())])
+
+
+def _parts(texts: Sequence[str]) -> list[slice]:
+    """All texts, so many at once as a tokenizer gets."""
+    starts = range(0, len(texts), _TEXTS_A_CALL)
+    return [slice(start, start + _TEXTS_A_CALL) for start in starts]
+
+
+def _unit(vectors: np.ndarray) -> np.ndarray:
+    """[n, D], in place, to length 1."""
+    vectors /= np.maximum(
+        np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12
+    )
+    return vectors

@@ -1,0 +1,59 @@
+"""Keras, imported when something is computed and not before.
+
+A row and an encoder say what they are (their settings, the views that they
+read) in the file that computes them, and commands read that for their flags.
+Keras, which takes seconds, is imported at the first operation, or when the
+first layer is made.
+"""
+
+import functools
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from keras import Variable, ops
+    from keras.layers import Layer
+else:
+    Variable = Any
+
+    class _Operations:
+        """`keras.ops`; each operation is looked up once."""
+
+        def __getattr__(self, name: str) -> Any:
+            from keras import ops
+
+            found = getattr(ops, name)
+            setattr(self, name, found)
+            return found
+
+    ops = _Operations()
+
+    @functools.cache
+    def _layer(cls: type) -> type:
+        """`cls` as a Keras layer."""
+        import keras
+
+        own = {'__module__': cls.__module__, '__qualname__': cls.__qualname__}
+        return type(cls.__name__, (cls, keras.layers.Layer), own)
+
+    class Layer:
+        """`keras.layers.Layer` for whoever makes one of these."""
+
+        def __new__(cls, *args: Any, **kwargs: Any) -> Any:
+            """A Keras layer, which is an instance of the class too."""
+            import keras
+
+            if not issubclass(cls, keras.layers.Layer):
+                cls = _layer(cls)
+            return super().__new__(cls, *args, **kwargs)
+
+
+
+
+def dtype_of(x: Any) -> str:
+    """The name of a tensor's dtype on any backend, 'float32' and the like."""
+    import keras
+
+    return keras.backend.standardize_dtype(x.dtype)
+
+
+__all__ = ['Layer', 'Variable', 'dtype_of', 'ops']

@@ -1,0 +1,132 @@
+"""How a run begins: what was chosen is looked at before TensorFlow is imported.
+"""
+
+import math
+import os
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from infoword_tf import commands
+from infoword_tf.choices import RunChoices
+from infoword_tf.config import Config
+from infoword_tf.data.opened import check_text
+from infoword_tf.resolve import Resolved, resolve, resolve_rows
+
+if TYPE_CHECKING:
+    from infoword_tf.training.run import Labelled
+
+
+def check_brought(given: RunChoices) -> None:
+    """Complains of choices that --init decides."""
+    for flag in ('vocab', 'lower_case', 'vocab_size', 'tokenizer'):
+        if given.init and getattr(given, flag) is not None:
+            raise commands.UsageError(
+                f'--{flag} is decided by --init={given.init}, which brings '
+                'its vocabulary; leave it out'
+            )
+    if given.freeze and not given.init:
+        raise commands.UsageError(
+            '--freeze leaves the encoder as --init has it; name one'
+        )
+
+
+def check_finite(given: RunChoices) -> None:
+    """Complains of numbers that are none: bounds let nan through."""
+    for flag, value in {**vars(given), **given.settings}.items():
+        if isinstance(value, float) and not math.isfinite(value):
+            raise commands.UsageError(f'--{flag}={value} is no finite number')
+
+
+def check_end(given: RunChoices, labelled: bool) -> None:
+    """Complains of choices about the end of a run that do not go together."""
+    for flag, instead in (
+        ('minutes', '--steps or --epochs says how long'),
+        ('best', 'the weights of the best score are kept anyway'),
+    ):
+        if labelled and getattr(given, flag):
+            raise commands.UsageError(
+                f'--{flag} is for runs on text alone; of labelled examples '
+                f'{instead}; leave it out'
+            )
+    if given.minutes is not None and given.steps is not None:
+        raise commands.UsageError(
+            f'--minutes={given.minutes:g} and --steps={given.steps} both '
+            'say how long; leave out one of the two'
+        )
+    if given.patience_evals and not (given.best or labelled):
+        raise commands.UsageError(
+            f'--patience_evals={given.patience_evals} waits for better '
+            'weights, and the last ones are kept; give --best too'
+        )
+    if given.strategy == 'multiworker':
+        for flag, why in (
+            ('minutes', 'each machine has a rate of its own; give --steps'),
+            ('patience_evals', 'one of several machines would end alone; '
+             'leave it out'),
+        ):  # fmt: skip
+            if getattr(given, flag):
+                raise commands.UsageError(f'--{flag}: {why}')
+
+
+def begin(
+    given: RunChoices,
+    chosen: Mapping[str, Any],
+    labelled: 'Labelled | None' = None,
+    resolved: Resolved | None = None,
+) -> dict[str, Any]:
+    """Looks at what was chosen, and runs it: training/run.py.
+
+    Args:
+        given: all choices.
+        chosen: by name those that were made, for people.
+        labelled: of commands that have examples.
+        resolved: what the choices decide, where that is known.
+
+    Returns:
+        What metrics.json holds.
+
+    Raises:
+        UsageError: what was chosen cannot be; the message says what to do.
+        ValueError: the text or --init cannot be read.
+    """
+    # Before Keras is imported: what trains is TensorFlow's.
+    os.environ['KERAS_BACKEND'] = 'tensorflow'
+    check_finite(given)
+    commands.require(vars(given), workdir='a folder for this run')
+    check_brought(given)
+    check_end(given, labelled is not None)
+    if resolved is None:
+        started = Config.read(given.init) if given.init else None
+        if labelled is not None and labelled.started is not None:
+            started = labelled.started.config
+        if labelled is None:
+            resolve_rows(given)
+            check_text(given)
+        resolved = resolve(given, started)
+
+    from infoword_tf.training.run import run
+
+    return run(given, resolved, commands.flagfile(chosen), labelled)
+
+
+@commands.takes(RunChoices)
+def train(given: RunChoices, chosen: Mapping[str, Any]) -> dict[str, Any]:
+    """Trains rows of the table, as `python -m infoword_tf.train` does.
+
+        infoword_tf.train(
+            objectives='bert_nce:1,dim:0.8', corpus='text:books/*.txt',
+            size='mini', steps=20_000, workdir='runs/books',
+            settings={'dim.critic': 'cosine'},
+        )
+
+    Its choices are those of `infoword_tf.choices.RunChoices`, and the flags of
+    the command. A run that was stopped goes on where its last checkpoint is.
+
+    Returns:
+        What metrics.json holds.
+
+    Raises:
+        UsageError, ValueError: what was chosen cannot be; the message says
+            what to do.
+    """
+    return begin(given, chosen)

@@ -1,0 +1,230 @@
+"""A workdir in memory: what a run starts from, and inference builds on.
+
+It takes what an encoder needs; heads and counts that are not there are said
+where they are asked for.
+"""
+
+import dataclasses
+import json
+import pathlib
+import warnings
+from collections.abc import Mapping, Sequence
+from typing import Any, Self
+
+import numpy as np
+
+from infoword_tf import files
+from infoword_tf.config import FILE, Config
+from infoword_tf.encoders import ENCODERS
+from infoword_tf.model import Model
+from infoword_tf.objectives import TABLE
+from infoword_tf.text.frame import Frame
+from infoword_tf.text.layout import LAYOUTS
+from infoword_tf.text.tokenizer import Tokenizer
+from infoword_tf.text.tokenizers import TOKENIZERS
+from infoword_tf.training import checkpoint
+from infoword_tf.training.checkpoint import WEIGHTS
+
+
+class Workdir:
+    """A workdir in memory.
+
+    Attributes:
+        model: the encoder with its rows.
+        encoder: with its trained weights.
+        tokenizer: strings to ids.
+        config: what `config.json` holds.
+        unigram: [V] int64, how often each piece was in the training text;
+            None where the workdir does not say it.
+        missing: by row of the config that is not in the model, why.
+        layout: what stands around a text.
+        frame: what lays texts out so.
+        before, between, after: ids of what stands around them.
+        room: pieces of a text that fit between them.
+    """
+
+    def __init__(
+        self,
+        model: Model,
+        tokenizer: Tokenizer,
+        config: Config,
+        unigram: np.ndarray | None = None,
+        missing: Mapping[str, str] | None = None,
+    ):
+        """Args: as the attributes; the layout is the config's."""
+        self.model, self.encoder = model, model.encoder
+        self.tokenizer, self.config = tokenizer, config
+        self.unigram, self.missing = unigram, dict(missing or {})
+        self.layout = LAYOUTS[config.layout]
+        self.frame = frame = Frame(tokenizer, self.layout)
+        self.before, self.between = frame.before, frame.between
+        self.after, self.room = frame.after, frame.room(self.max_length)
+
+    @classmethod
+    def read(
+        cls,
+        workdir: str | pathlib.Path,
+        precision: str = 'float32',
+        arguments: Mapping[str, Any] | None = None,
+    ) -> Self:
+        """Loads a trained workdir.
+
+        Args:
+            workdir: where `infoword_tf.train` left config.json, the vocabulary
+                and weights.safetensors.
+            precision: what it computes in, whatever it was trained in.
+            arguments: of the encoder, instead of those that it was trained
+                with: of those that decide no weights.
+
+        Raises:
+            FileNotFoundError: it is no finished workdir.
+            ValueError: its weights are cut, or are not those of its config;
+                its encoder has no such arguments; it names an encoder, a
+                tokenizer or a row that this code does not have.
+        """
+        workdir = pathlib.Path(workdir)
+        config = Config.read(workdir)
+        _check_names(config, workdir / FILE)
+        config = _completed(config)
+        _there(workdir / WEIGHTS)  # before the work
+        encoder = config.encoder
+        taken = ENCODERS[encoder.name].settings
+        for name in arguments or {}:
+            if name not in taken:
+                raise ValueError(
+                    f'the encoder {encoder.name} of {workdir} has no {name}'
+                )
+        encoder = dataclasses.replace(
+            encoder, arguments={**encoder.arguments, **(arguments or {})}
+        )
+        config = config.replace(encoder=encoder)
+        kind = TOKENIZERS[config.tokenizer.kind]
+        tokenizer = kind.read(
+            _there(workdir / kind.file),
+            config.tokenizer.lower_case,
+            **config.tokenizer.options,
+        )
+        _compare_steps(workdir)
+        tensors = files.read_tensors(workdir / WEIGHTS)
+        unigram = tensors.pop('unigram', None)
+        tensors.pop(checkpoint.STEP, None)
+        model = Model(
+            config.replace(precision=precision),
+            tokenizer.specials,
+            seed=None,
+            companions=False,
+        )
+        missing = {}
+        for row, objective in list(model.objectives.items()):
+            lacking = [
+                w.path for w in objective.weights if w.path not in tensors
+            ]
+            if lacking:
+                missing[row] = f'{WEIGHTS} has no {lacking[0]}'
+                model.drop(row)
+        lacking_rows = tuple(f'objectives/{row}/' for row in missing)
+        tensors = {
+            k: v for k, v in tensors.items() if not k.startswith(lacking_rows)
+        }
+        files.assign(model.variables, tensors, str(workdir / WEIGHTS))
+        return cls(model, tokenizer, config, unigram, missing)
+
+    def start(self, model: Model) -> str:
+        """Copies what a fresh model can take from this one.
+
+        Args:
+            model: of the same encoder.
+
+        Returns:
+            What was taken, what is fresh and what was dropped, for people.
+        """
+        old, new = self.model.variables, model.travelling
+        files.assign(
+            {path: new[path] for path in new if path in old},
+            {path: old[path].numpy() for path in new if path in old},
+            'the workdir to start from',
+        )
+        model.copy_averages()
+
+        def parts(paths: Sequence[str]) -> str:
+            names = {
+                '/'.join(p.split('/')[: 1 + p.startswith('objectives/')])
+                for p in paths
+            }
+            return ', '.join(sorted(names)) or 'nothing'
+
+        return (
+            f'taken {parts([p for p in new if p in old])} and the tokenizer; '
+            f'fresh {parts([p for p in new if p not in old])}; '
+            f'dropped {parts([p for p in old if p not in new])}'
+        )
+
+    @property
+    def max_length(self) -> int:
+        """T: the longest that it was trained on, with specials."""
+        return self.config.max_length
+
+    @property
+    def training_pieces(self) -> int | None:
+        """How long the training text was; None: the workdir does not say."""
+        return None if self.unigram is None else int(self.unigram.sum())
+
+
+def _check_names(config: Config, path: pathlib.Path) -> None:
+    """Complains of a config that other code wrote."""
+    for what, name, known in (
+        ('encoder', config.encoder.name, ENCODERS),
+        ('tokenizer', config.tokenizer.kind, TOKENIZERS),
+        *(('row', row, TABLE) for row in config.rows),
+    ):
+        if name not in known:
+            raise ValueError(
+                f'{path} names the {what} {name!r}, which this code does not '
+                'have; load it with the code that wrote it'
+            )
+
+
+def _completed(config: Config) -> Config:
+    """The same, with the defaults of settings that are newer than it."""
+    rows = {}
+    for row, entry in config.rows.items():
+        # Those of the encoder are among its arguments.
+        defaults = {
+            name: setting.default
+            for name, setting in TABLE[row].settings.items()
+            if not setting.encoder
+        }
+        rows[row] = dataclasses.replace(
+            entry, settings={**defaults, **entry.settings}
+        )
+    return config.replace(rows=rows)
+
+
+def _compare_steps(workdir: pathlib.Path) -> None:
+    """Says when the weights are not those of the last checkpoint.
+
+    Nor the best ones, of a run that ended and says so.
+    """
+    weights, last = (
+        checkpoint.weights_step(workdir), checkpoint.last_step(workdir)
+    )  # fmt: skip
+    metrics = workdir / 'metrics.json'
+    if metrics.is_file():
+        last = json.loads(metrics.read_text()).get('step', last)
+    if None not in (weights, last) and weights != last:
+        warnings.warn(
+            f'{workdir}/{WEIGHTS} is of step {weights}, its last checkpoint '
+            f'of step {last}: the run was stopped between the two, or is just '
+            'writing. Its command, run again, writes them anew',
+            stacklevel=4,  # of who calls infoword_tf.load
+        )
+
+
+def _there(path: pathlib.Path) -> pathlib.Path:
+    """The path of a file of a workdir, if it is there."""
+    if not path.is_file():
+        raise FileNotFoundError(
+            f'{path.parent} has no {path.name}: it is not the workdir of a '
+            'run of infoword_tf.train that has written a checkpoint'
+        )
+    return path

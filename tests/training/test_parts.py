@@ -1,0 +1,94 @@
+"""A batch in parts: what the whole batch gives, dropout and all."""
+
+import numpy as np
+import tensorflow as tf
+from absl.testing import absltest, parameterized
+
+from infoword_tf.layers import dropout
+from infoword_tf.objectives import TABLE, Replicas
+from infoword_tf.training import parts
+from infoword_tf.views import flatten, unflatten
+from tests import zoo
+from tests.eager import eagerly
+
+KEY = 0, 3
+
+
+# Every row that has a loss of its own, over every kind of encoder.
+CASES = (
+    'skip_gram', 'cbow_binary', 'mlm_transform', 'infoword_nsp', 'nsp_nce',
+    'ict_words', 'gpt_pre_norm', 'transformer_xl', 'rnn_lm_gru',
+    'elmo_sampled', 'plm', 'label_mix', 'score_elmo', 'pkd', 'span_null',
+    'soft_score_lookup', 'soft_span_conditional', 'embed_lookup',
+    'embed_distance_relative', 'label_gpt',
+)  # fmt: skip
+
+
+class PartsTest(parameterized.TestCase):
+    def test_every_row_is_there(self):
+        rows = {row for name in CASES for row in zoo.CASES[name].rows}
+        self.assertSameElements(rows, TABLE)
+
+    @parameterized.named_parameters(*[(n, n) for n in CASES])
+    def test_gradients_are_those_of_the_whole_batch(self, name):
+        """3 rows of 8 at a time: two parts, and a smaller one."""
+        model = zoo.make_model(name, rate=0.1)
+        views, statistics = zoo.make_views(name), zoo.statistics()
+        variables = [v.value for v in model.trainable.values()]
+        flat = {k: tf.constant(x) for k, x in flatten(views).items()}
+        views = unflatten(flat)
+        state = {n: e.empty for n, e in model.empty_state(8).items()}
+        key = dropout.new_key(*KEY)
+        with eagerly():
+            with tf.GradientTape() as tape:
+                outcomes, new = model.outcomes(
+                    views, statistics, key, state=state
+                )
+                loss = model.loss(outcomes)
+            wanted = tape.gradient(
+                loss,
+                variables,
+                unconnected_gradients=tf.UnconnectedGradients.ZERO,
+            )
+            found, sums, kept = parts.gradients(
+                model, variables, views, statistics, key, Replicas(), state, 3
+            )
+        wanted, found = (
+            [tf.convert_to_tensor(g).numpy() for g in gradients]
+            for gradients in (wanted, found)
+        )
+        largest = max(np.abs(a).max() for a in wanted)  # some are all but 0
+        for path, a, b in zip(model.trainable, wanted, found, strict=True):
+            size = 2 * np.abs(a).max() + largest
+            self.assertLess(np.abs(a - b).max(), 1e-6 * size, path)
+        for row, outcome in outcomes.items():
+            np.testing.assert_allclose(
+                sums[row], outcome.sums, rtol=1e-5, atol=1e-5, err_msg=row
+            )
+        tf.nest.assert_same_structure(kept, new)
+        for a, b in zip(
+            tf.nest.flatten(kept), tf.nest.flatten(new), strict=True
+        ):
+            np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-5)
+
+    @parameterized.parameters((1, 2), (2, 6))
+    def test_a_run(self, replicas, size):
+        """In a graph: a loop over parts, and 3 of the 4 rows of a replica."""
+        weights = {}
+        for microbatch in (None, size):
+            trainer = zoo.make_trainer(
+                'ict_lookup', replicas, 2, microbatch=microbatch
+            )
+            trainer.train(tf.constant(2))
+            weights[microbatch] = {
+                path: variable.numpy()
+                for path, variable in trainer.model.variables.items()
+            }
+        for path, whole in weights[None].items():
+            np.testing.assert_allclose(
+                weights[size][path], whole, rtol=1e-4, atol=1e-5, err_msg=path
+            )
+
+
+if __name__ == '__main__':
+    absltest.main()
