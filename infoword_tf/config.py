@@ -14,6 +14,7 @@ from infoword_tf import files
 
 VERSION = 2
 FILE = 'config.json'
+WEIGHTS = 'weights.safetensors'  # beside it: what travels
 # What prompts are called by what a text is for, the first that is there.
 ROLES = {
     'query': ('query',),

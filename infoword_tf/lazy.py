@@ -47,8 +47,6 @@ else:
             return super().__new__(cls, *args, **kwargs)
 
 
-
-
 def dtype_of(x: Any) -> str:
     """The name of a tensor's dtype on any backend, 'float32' and the like."""
     import keras

@@ -19,7 +19,7 @@ import numpy as np
 from keras import ops
 
 from infoword_tf import files
-from infoword_tf.config import Config
+from infoword_tf.config import WEIGHTS, Config
 from infoword_tf.encoders import ENCODERS, Encoded, Encoder, Inputs
 from infoword_tf.layers import dropout
 from infoword_tf.layers.block import take
@@ -183,7 +183,7 @@ class Model:
         for name, companion in self.companions.items():
             if not companion.workdir:
                 continue
-            path = pathlib.Path(companion.workdir) / 'weights.safetensors'
+            path = pathlib.Path(companion.workdir) / WEIGHTS
             tensors = files.read_tensors(path)
             layers = [self.encoders[name], *self.heads[name].values()]
             variables = {

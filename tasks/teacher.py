@@ -23,10 +23,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from infoword_tf import commands, files
-from infoword_tf.config import TeacherConfig
+from infoword_tf.config import WEIGHTS, TeacherConfig
 from infoword_tf.data import corpora
 from infoword_tf.plan import answering
-from infoword_tf.training.checkpoint import WEIGHTS
 from tasks.finetune import Task
 
 if TYPE_CHECKING:

@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from infoword_tf.config import WEIGHTS
 from infoword_tf.inference.states import States
 from infoword_tf.text import vocabulary
 from infoword_tf.text.tokenizer import Tokenizer
-from infoword_tf.training.checkpoint import WEIGHTS
 
 Tensor = Any
 _FAR = 2**30  # from every piece

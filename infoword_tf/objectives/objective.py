@@ -377,6 +377,10 @@ class Objective(Settled, Layer):
         ranked: whether its answers are right or wrong; else there is no
             accuracy, and the row is compared by its loss.
         more: names of what its outcomes of held-out text measure besides.
+        heads: by companion of a workdir, that one's rows, whose weights stay
+            there.
+        spared, staying: paths of its weights that do not decay, and of those
+            that do not travel, see `weight_of`.
     """
 
     bounded: bool = True

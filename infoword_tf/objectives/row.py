@@ -16,10 +16,6 @@ Settings = Mapping[str, Any]
 Decided = T | Callable[[Settings], T]
 
 
-def decided(value: Decided[T], settings: Settings) -> T:
-    """What it is with these settings of the row."""
-    return value(settings) if callable(value) else value
-
 # What a model can be asked because of a row; and of a model without such rows,
 # for complaints, what they do. Vectors of texts all models give.
 ANSWERS = {
@@ -31,6 +27,11 @@ ANSWERS = {
     'numbers': 'know no scores',
     'spans': 'answer nothing',
 }
+
+
+def decided(value: Decided[T], settings: Settings) -> T:
+    """What it is with these settings of the row."""
+    return value(settings) if callable(value) else value
 
 
 class Vector(NamedTuple):

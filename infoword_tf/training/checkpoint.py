@@ -21,9 +21,9 @@ from typing import Any
 import numpy as np
 
 from infoword_tf import files
+from infoword_tf.config import WEIGHTS
 
 FOLDER, PATTERN = 'checkpoints', 'step-{:09d}.safetensors'
-WEIGHTS = 'weights.safetensors'
 STEP = 'step'  # the updates made so far, among the tensors of a file
 
 

@@ -302,8 +302,8 @@ class _Step:
 
 def _cut(x: tf.Tensor, begin: Any, size: int, each: int = 1) -> tf.Tensor:
     """The rows of a part, of an array with `each` of them for a row."""
-    part = x[begin * each : (begin + size) * each]
-    return tf.ensure_shape(part, (size * each, *x.shape[1:]))
+    start = [begin * each, *[0] * (x.shape.rank - 1)]
+    return tf.slice(x, start, (size * each, *x.shape[1:]))  # XLA: of one size
 
 
 def _turned(memory: Any) -> Any:

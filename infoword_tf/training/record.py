@@ -12,9 +12,9 @@ from typing import Any
 from infoword_tf import files
 from infoword_tf.choices import RunChoices, flags_of
 from infoword_tf.commands import UsageError
-from infoword_tf.config import FILE, Config
+from infoword_tf.config import FILE, WEIGHTS, Config
 from infoword_tf.objectives import TABLE
-from infoword_tf.training.checkpoint import WEIGHTS, last_step
+from infoword_tf.training.checkpoint import last_step
 
 # Of a record, beside flags: the fingerprint of the text, of `data.corpora`.
 FINGERPRINT = 'corpus (its files, or packages that pydocs reads)'

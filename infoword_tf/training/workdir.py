@@ -14,7 +14,7 @@ from typing import Any, Self
 import numpy as np
 
 from infoword_tf import files
-from infoword_tf.config import FILE, Config
+from infoword_tf.config import FILE, WEIGHTS, Config
 from infoword_tf.encoders import ENCODERS
 from infoword_tf.model import Model
 from infoword_tf.objectives import TABLE
@@ -23,7 +23,6 @@ from infoword_tf.text.layout import LAYOUTS
 from infoword_tf.text.tokenizer import Tokenizer
 from infoword_tf.text.tokenizers import TOKENIZERS
 from infoword_tf.training import checkpoint
-from infoword_tf.training.checkpoint import WEIGHTS
 
 
 class Workdir:

@@ -10,6 +10,7 @@ import numpy as np
 from infoword_tf import files
 from infoword_tf.config import (
     FILE,
+    WEIGHTS,
     Config,
     DenseConfig,
     EncoderConfig,
@@ -17,7 +18,6 @@ from infoword_tf.config import (
 )
 from infoword_tf.model import Model
 from infoword_tf.objectives import TABLE
-from infoword_tf.training.checkpoint import WEIGHTS
 from infoword_tf.weights.mapping import check, look, take
 from infoword_tf.weights.names import Naming
 from infoword_tf.weights.pieces import Read
