@@ -149,6 +149,8 @@ class Model:
             )
             self.dense[-1].build()
             width = layer.width
+        for objective in self.objectives.values():
+            objective.follow(self.dense)
         if seed is not None:
             self.begin(seed, deviation)
 
@@ -397,8 +399,8 @@ class Model:
         """The passes of a view: encoder, number, which rows, and the key.
 
         Without a key nothing is dropped, but for rows that read several
-        passes: these differ by dropout alone, and so they do in held-out text,
-        by one key for all of it.
+        passes, or copies: these differ by dropout alone, and so they do in
+        held-out text, by one key for all of it.
         """
         reads = {
             row: self.reads[row][view]
@@ -407,7 +409,9 @@ class Model:
         }
         courses = [(reads, key)]
         if key is None:
-            several = {row for row, r in reads.items() if r.passes > 1}
+            several = {
+                row for row, r in reads.items() if r.passes > 1 or r.dropped
+            }
             courses = [
                 ({r: x for r, x in reads.items() if r not in several}, None),
                 (
@@ -471,7 +475,7 @@ class Model:
             more['state'] = memory
             more['advance'] = self.advance(name, view.ids.shape[1])
         inputs = Inputs.of(view)
-        if name == 'examples':  # laid out for any encoder
+        if VIEWS[root(name)].any_encoder:
             if 'positions' not in self.encoders[encoder].reads:
                 inputs = inputs._replace(positions=None)  # it knows distances
             if self.encoders[encoder].arguments.get('segments', 0) < 2:

@@ -10,7 +10,13 @@ from typing import Any
 
 from infoword_tf.choices import GELU, POSITIONS, Choices
 from infoword_tf.commands import UsageError
-from infoword_tf.config import Config, EncoderConfig, RowConfig, TokenizerConfig
+from infoword_tf.config import (
+    Config,
+    DenseConfig,
+    EncoderConfig,
+    RowConfig,
+    TokenizerConfig,
+)
 from infoword_tf.encoders import ENCODERS
 from infoword_tf.objectives import (
     SUMS,
@@ -84,6 +90,10 @@ class Resolved:
             layout=self.vector.layout,
             pooling=self.vector.pooling,
             similarity=self.vector.similarity,
+            dense=tuple(
+                DenseConfig(self.encoder.arguments['width'], activation)
+                for activation in self.vector.dense
+            ),
             replicas=replicas,
             run=dict(run or {}),
         )

@@ -19,7 +19,7 @@ class Setting:
             None: what that means is the class's.
         help: one sentence for --help.
         choices: all values of a string.
-        at_least: the smallest number.
+        at_least, at_most: the smallest number, and the largest.
         needs: (another setting, its value) without which this one does
             nothing.
         encoder: by value, the encoder's arguments that it fixes.
@@ -32,6 +32,7 @@ class Setting:
     help: str
     choices: tuple[str, ...] = ()
     at_least: float | None = None
+    at_most: float | None = None
     needs: tuple[str, Any] | None = None
     encoder: Mapping[Any, Mapping[str, Any]] = dataclasses.field(
         default_factory=dict
@@ -65,6 +66,10 @@ class Setting:
         if self.at_least is not None and not value >= self.at_least:
             raise ValueError(
                 f'--{flag}={value}: it is {self.at_least:g} or more'
+            )
+        if self.at_most is not None and not value <= self.at_most:
+            raise ValueError(
+                f'--{flag}={value}: it is {self.at_most:g} or less'
             )
         return value
 

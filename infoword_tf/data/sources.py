@@ -3,6 +3,7 @@
 from infoword_tf.data.examples import ExampleSource
 from infoword_tf.data.pairs import NextPairSource, PairSource
 from infoword_tf.data.passages import DocumentSource
+from infoword_tf.data.sentences import SentenceSource
 from infoword_tf.data.source import Source
 from infoword_tf.data.streams import StreamSource
 from infoword_tf.data.windows import WindowSource
@@ -16,4 +17,5 @@ SOURCES: dict[str, type[Source]] = {
     'streams': StreamSource,
     'words': WordSource,
     'examples': ExampleSource,
+    'sentences': SentenceSource,
 }

@@ -142,9 +142,10 @@ POOLINGS = {  # what is computed of states; None: one of them is the vector
     'by_position': pool_by_position,
     'weighted': pool,
     'first_last': pool,
+    'last_two': pool,
     'words': pool,
     'mix': pool,
 }
 LEARNED = {'weighted': 'weights', 'words': 'words'}  # what of a row these need
 # Layers whose mean these take, where nobody says; others the last.
-LAYERS = {'first_last': (1, -1), 'mix': 'mix'}
+LAYERS = {'first_last': (1, -1), 'last_two': (-2, -1), 'mix': 'mix'}

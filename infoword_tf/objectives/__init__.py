@@ -16,6 +16,7 @@ from infoword_tf.objectives import (
     mlm,
     nsp,
     plm,
+    sentences,
     span,
     words,
 )
@@ -44,6 +45,8 @@ TABLE: dict[str, Row] = {
     'nsp': nsp.NSP,
     'nsp_nce': nsp.NSP_NCE,
     'ict': contrast.ICT,
+    'simcse': sentences.SIMCSE,
+    'esimcse': sentences.ESIMCSE,
     'transformer_xl': lm.TRANSFORMER_XL,
     'rnn_lm': lm.RNN_LM,
     'gpt': lm.GPT,

@@ -8,7 +8,7 @@ Glossary of shapes: B sequences, P places, N = B P pairs, M candidates,
 D width, R replicas, V vocabulary.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -253,7 +253,11 @@ def gather_pool(
 
 
 def gathered(
-    batch: Batch, ids: Tensor, sequences: Tensor, states: Tensor
+    batch: Batch,
+    ids: Tensor,
+    sequences: Tensor,
+    states: Tensor,
+    weights: Tensor | None = None,
 ) -> Pool:
     """Vectors of the global batch as candidates, all of them.
 
@@ -262,13 +266,15 @@ def gathered(
         ids: [n] int32, of this replica, equal where candidates are the same b.
         sequences: [n] int32, -1 for those of no sequence.
         states: [n, D] float32.
+        weights: [n] float32, 0 for those that are none; None: all are.
     """
     gather = batch.replicas.gather
-    ids, sequences = gather(ids), gather(sequences)
+    if weights is None:
+        weights = ops.ones_like(ids, 'float32')
     return Pool(
-        ids,
-        sequences,
-        ops.ones_like(ids, 'float32'),
+        gather(ids),
+        gather(sequences),
+        gather(weights),
         batch.limit,
         gather(states),
     )
@@ -379,6 +385,7 @@ class Objective(Settled, Layer):
         more: names of what its outcomes of held-out text measure besides.
         heads: by companion of a workdir, that one's rows, whose weights stay
             there.
+        dense: layers over the vector of a text, which the model owns.
         spared, staying: paths of its weights that do not decay, and of those
             that do not travel, see `weight_of`.
     """
@@ -414,6 +421,7 @@ class Objective(Settled, Layer):
         self.specials = specials
         self.scorer: Any = None
         self.heads: Mapping[str, Mapping[str, Any]] = {}
+        self.dense: list[Any] = []
         self.spared: set[str] = set()
         self.staying: set[str] = set()
 
@@ -427,6 +435,10 @@ class Objective(Settled, Layer):
             name: {row: _Unowned(head) for row, head in rows.items()}
             for name, rows in heads.items()
         }
+
+    def follow(self, dense: Sequence[Layer]) -> None:
+        """Gives it the layers over the vector of a text."""
+        self.dense = [_Unowned(layer) for layer in dense]
 
     def build(self) -> None:
         """Makes the row's own weights; most have none."""
@@ -553,6 +565,9 @@ class _Unowned:
 
     def __init__(self, layer: Any):
         self._layer = layer
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return self._layer(*args, **kwargs)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._layer, name)

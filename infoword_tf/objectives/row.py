@@ -43,12 +43,14 @@ class Vector(NamedTuple):
         layout: in text.layout.LAYOUTS, what stands around a text that is
             encoded alone. All rows of a sum have the same.
         rank: in a sum the row of the highest rank decides.
+        dense: activations of layers over that, as wide as it is.
     """
 
     pooling: str = 'mean'
     similarity: str = 'cosine'
     layout: str = 'bert'
     rank: int = 0
+    dense: tuple[str, ...] = ()
 
 
 def as_started(settings: Settings) -> None:
@@ -128,11 +130,14 @@ class Row:
 
     @property
     def settings(self) -> dict[str, Setting]:
-        """All that a run may choose: of the row, and of its views."""
-        found = dict(self.objective.settings)
+        """All that a run may choose: of the row, and of its views.
+
+        A row may have a view's setting too, with another default.
+        """
+        found = {}
         for view in self.views:
             found |= VIEWS[root(view)].settings
-        return found
+        return self.objective.settings | found | self.objective.settings
 
     def reads(
         self, settings: Settings, contextual: bool = True

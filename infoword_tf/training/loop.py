@@ -23,7 +23,7 @@ from infoword_tf.objectives.infonce import SUMS
 from infoword_tf.training import optim, parts
 from infoword_tf.training.distribution import StrategyReplicas, share
 from infoword_tf.training.state import State, whole
-from infoword_tf.views import View, flatten, unflatten
+from infoword_tf.views import VIEWS, View, flatten, root, unflatten
 
 BOUNDS = 'mi', 'ceiling', 'log_candidates', 'unigram_mi'
 ANSWERS = 'accuracy', 'chance'
@@ -369,10 +369,10 @@ class Heldout(orbit.AbstractEvaluator):
 def commonest(views: Mapping[str, View]) -> dict[str, int]:
     """By row, the b that most of its measured pairs have."""
     found = {}
-    for view in views.values():
+    for name, view in views.items():
+        if VIEWS[root(name)].any_encoder:
+            continue  # counted by class, or no class at all
         for row, targets in view.targets.items():
-            if 'examples' in views and view is views['examples']:
-                continue  # counted by class, or no class at all
             weights = view.weights[row] * view.measured.get(row, 1.0)
             weights = np.broadcast_to(weights, np.shape(targets))
             counts = np.bincount(np.ravel(targets), np.ravel(weights))

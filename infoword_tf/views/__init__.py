@@ -7,6 +7,7 @@ from infoword_tf.views.masked import JOINED, MASKED
 from infoword_tf.views.negatives import NEGATIVES
 from infoword_tf.views.ngrams import NGRAMS
 from infoword_tf.views.permuted import PERMUTED
+from infoword_tf.views.sentences import SENTENCE_KEYS, SENTENCES
 from infoword_tf.views.streams import NEIGHBOURS, STREAMED
 from infoword_tf.views.view import (
     Draw,
@@ -31,6 +32,8 @@ VIEWS: dict[str, ViewSpec] = {
     'permuted': PERMUTED,
     'words': WORDS,
     'examples': EXAMPLES,
+    'sentences': SENTENCES,
+    'sentence_keys': SENTENCE_KEYS,
 }
 
 

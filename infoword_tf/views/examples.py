@@ -38,6 +38,9 @@ class Labelled(NamedTuple):
         slots: [R, J] int32, which of the B are in each row; -1: none.
         width: T.
         of_tokens: by row, [B, K, L, ...] what a teacher says of each token.
+        positions: [B, K, L] int32 where each token stands in its text; None:
+            counting from 0.
+        cut: [B] bool, which examples have lost their ends; None: not counted.
     """
 
     ids: np.ndarray
@@ -50,6 +53,8 @@ class Labelled(NamedTuple):
     slots: np.ndarray
     width: int
     of_tokens: Mapping[str, np.ndarray] = types.MappingProxyType({})
+    positions: np.ndarray | None = None
+    cut: np.ndarray | None = None
 
     @property
     def sizes(self) -> np.ndarray:
@@ -100,6 +105,9 @@ def examples(
     ids = text.ids.reshape(b * k, longest)[number, column]
     ids = np.where(left_over, specials.sep_id, ids).astype(np.int32)
     segments = text.segments.reshape(b * k, longest)[number, column]
+    positions = column
+    if text.positions is not None:
+        positions = text.positions.reshape(b * k, longest)[number, column]
     places = text.places.reshape(-1)[texts]
     places = np.where(sizes > 0, begins + places, 0).astype(np.int32)
     weights = np.where(empty, 0, 1).astype(np.float32)
@@ -135,7 +143,7 @@ def examples(
     return View(
         ids=ids,
         sequences=np.where(empty, -1, text.numbers[slots]).astype(np.int32),
-        positions=column.astype(np.int32),
+        positions=positions.astype(np.int32),
         segment_ids=np.where(left_over, 0, segments).astype(np.int32),
         block_ids=block.astype(np.int32),
         places={
@@ -206,4 +214,6 @@ def reading(length: int, settings: Mapping[str, Any]) -> dict[str, Any]:
     return {'length': length}
 
 
-EXAMPLES = ViewSpec(make=examples, source='examples', reading=reading)
+EXAMPLES = ViewSpec(
+    make=examples, source='examples', reading=reading, any_encoder=True
+)

@@ -134,6 +134,8 @@ class ViewSpec(NamedTuple):
         settings: what rows that read it may choose.
         like: the view that it is cut out of: source, reading and draw are
             that one's.
+        any_encoder: whether it is laid out for all encoders: of its positions
+            and segments each takes what it knows.
     """
 
     make: Callable[..., View]
@@ -142,6 +144,7 @@ class ViewSpec(NamedTuple):
     reading: Callable[..., dict[str, Any]] = _without_specials
     settings: Mapping[str, Setting] = {}
     like: str | None = None
+    any_encoder: bool = False
 
 
 class Reads(NamedTuple):
@@ -164,6 +167,9 @@ class Reads(NamedTuple):
             places alone. Of an encoder that is not contextual 'example' is
             all tokens.
         passes: how often each encodes it, each time with other dropout.
+        dropped: whether held-out text is encoded with dropout, because the
+            texts that are compared differ by that alone. With several passes
+            it always is.
         source: the one name in SOURCES that it can use; None: any.
         masking: the one name in MASKINGS that it can use; None: any.
     """
@@ -173,6 +179,7 @@ class Reads(NamedTuple):
     layers: bool | str = False
     everywhere: bool = False
     passes: int = 1
+    dropped: bool = False
     source: str | None = None
     masking: str | None = None
 

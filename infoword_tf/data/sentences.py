@@ -1,0 +1,173 @@
+"""The source `sentences`: sentences of a text, one or several times each.
+
+They share rows and come in strata of length, as labelled examples do
+(data/examples.py): K copies of a sentence are the K texts of an example.
+
+Glossary of shapes: n sentences, B of an update, K copies, L tokens of the
+longest.
+"""
+
+import types
+from typing import NamedTuple
+
+import numpy as np
+
+from infoword_tf.data import store as stores
+from infoword_tf.data.examples import ExampleSource
+from infoword_tf.data.store import Store
+from infoword_tf.views.examples import Labelled
+from infoword_tf.views.sentences import most_repeated
+
+HELDOUT = 512  # sentences that are measured
+_BLOCK = 1 << 24  # flags looked at at once
+
+
+class Sentences(NamedTuple):
+    """All sentences of a store.
+
+    Attributes:
+        store: the text.
+        begins: [n] int64, their first tokens.
+        lengths: [n] int64, tokens with [CLS] and [SEP]; T at most.
+        cut: [n] bool, which are longer than T.
+        copies: K.
+        repeat: the view's, for which places are left free.
+    """
+
+    store: Store
+    begins: np.ndarray
+    lengths: np.ndarray
+    cut: np.ndarray
+    copies: int
+    repeat: float
+
+    @classmethod
+    def of(
+        cls, store: Store, length: int, copies: int, repeat: float
+    ) -> 'Sentences':
+        """Finds them, in blocks; args: the text, T, K, and `repeat`."""
+        begins = np.concatenate(
+            [
+                first + np.flatnonzero(
+                    store.flags[first : first + _BLOCK] & stores.SENTENCE_START
+                )
+                for first in range(0, len(store.flags), _BLOCK)
+            ]
+        )
+        # A sentence ends where the next begins, or before a document's [SEP].
+        document = np.searchsorted(store.documents, begins, 'right')
+        ends = np.append(begins[1:], len(store.ids))
+        ends = np.minimum(ends, store.documents[document] - 1)
+        tokens = ends - begins
+        some = tokens > 0
+        begins, tokens = begins[some], tokens[some]
+        return cls(
+            store,
+            begins,
+            np.minimum(tokens + 2, length),
+            tokens + 2 > length,
+            copies,
+            repeat,
+        )
+
+    @property
+    def texts(self) -> int:
+        """K."""
+        return self.copies
+
+    @property
+    def size(self) -> int:
+        """n."""
+        return len(self.begins)
+
+    @property
+    def sizes(self) -> np.ndarray:
+        """[n] int64: tokens that each may take, its repeated ones too."""
+        more = most_repeated(self.lengths, self.repeat)
+        return self.copies * self.lengths + more
+
+    def taken(self, numbers: np.ndarray) -> 'Sentences':
+        """Some of them, in another order."""
+        return self._replace(
+            begins=self.begins[numbers],
+            lengths=self.lengths[numbers],
+            cut=self.cut[numbers],
+        )
+
+    def batch(
+        self, numbers: np.ndarray, slots: np.ndarray, width: int
+    ) -> Labelled:
+        """As `Examples.batch`; the view puts [CLS] and [SEP] in their places.
+
+        Args:
+            numbers: [B].
+            slots: [R, J], which of the B share a row; -1 for none.
+            width: tokens of a row.
+        """
+        lengths = self.lengths[numbers]
+        column = np.arange(lengths.max(initial=2))
+        source = self.begins[numbers, None] + np.maximum(column - 1, 0)
+        ids = self.store.ids[np.minimum(source, len(self.store.ids) - 1)]
+        ids = np.repeat(ids[:, None].astype(np.int32), self.copies, axis=1)
+        return Labelled(
+            ids=ids,
+            segments=np.zeros_like(ids),
+            lengths=np.repeat(
+                lengths[:, None].astype(np.int32), self.copies, axis=1
+            ),
+            places=np.zeros((len(ids), self.copies), np.int32),
+            numbers=numbers.astype(np.int32),
+            targets={},
+            candidates={},
+            slots=slots.astype(np.int32),
+            width=width,
+            cut=self.cut[numbers],
+        )
+
+
+class SentenceSource(ExampleSource):
+    """Sentences of which B make an update, each K times.
+
+    Held-out text is one batch of at most 512 sentences.
+    """
+
+    too_little = (
+        'the held-out text of {tokens:,} tokens has no sentence; hold out '
+        'more (--heldout)'
+    )
+    in_training = types.MappingProxyType({'stratified': True})
+
+    def __init__(
+        self,
+        store: Store,
+        length: int,
+        batch_size: int,
+        seed: int,
+        copies: int = 1,
+        repeat: float = 0.0,
+        stratified: bool = False,
+    ):
+        """Args: the text, T, B; K; see `ExampleSource` for the others.
+
+        Raises:
+            ValueError: there are fewer sentences than an update takes.
+        """
+        found = Sentences.of(store, length, copies, repeat)
+        if found.size < batch_size:
+            raise ValueError(
+                f'the text has {found.size:,} sentences, but a batch takes '
+                f'{batch_size}; give more text, or lower --batch_size'
+            )
+        if not stratified:
+            random = np.random.default_rng([seed, 7])
+            some = random.permutation(found.size)[:batch_size]
+            found = found.taken(np.sort(some))
+        super().__init__(found, length, batch_size, seed, stratified)
+
+    @classmethod
+    def room(
+        cls, store: Store, length: int, copies: int = 1, repeat: float = 0.0
+    ) -> int:
+        """Sentences, 512 at most."""
+        del copies, repeat
+        return min(HELDOUT, Sentences.of(store, length, 1, 0.0).size)

@@ -1,0 +1,366 @@
+"""Rows that contrast whole sentences.
+
+    row      a                          b                            B~
+    simcse   a sentence                 the same under other         the batch,
+                                        dropout; or what people      queue, own
+                                        paired with it               negatives
+    esimcse  a sentence                 the same with words doubled  the batch
+                                                                     and a queue
+
+SimCSE (Gao et al. 2021), with queue and momentum encoder (He et al. 2020,
+"MoCo") ESimCSE (Wu et al. 2022). Every option of a contrast of sentences is
+here, once. f is the cosine of two vectors over a temperature.
+
+Copies of a sentence share a row of the view, so that both passes are one
+product; dropout is drawn for each token, so that copies differ.
+
+Glossary of shapes: R rows of the view, J examples of a row, N = R J, K texts
+of each, T tokens, M candidates, D width, S size of the queue.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from infoword_tf.layers.dense import Dense
+from infoword_tf.layers.pooling import LAYERS, of_texts, pool, unit
+from infoword_tf.lazy import ops
+from infoword_tf.objectives import infonce
+from infoword_tf.objectives.objective import (
+    Batch,
+    Objective,
+    Pool,
+    Ring,
+    gathered,
+    joined,
+)
+from infoword_tf.objectives.row import Companion, Row, Vector
+from infoword_tf.settings import setting
+from infoword_tf.views import Reads, View
+
+Tensor = Any
+VIEW, KEYS, MOMENTUM = 'sentences', 'sentence_keys', 'momentum'
+CLS, MEAN = 'cls', 'mean'
+NO_HEAD, IN_TRAINING, KEPT = HEADS = ('none', 'training', 'kept')
+FORWARD, BOTH, JOINT = DIRECTIONS = ('forward', 'both', 'joint')
+
+
+class SimCSE(Objective):
+    """`simcse`: which of the batch's texts belongs to which?"""
+
+    temperature: float = setting(
+        0.05, 'What a cosine is divided by.', at_least=1e-6
+    )
+    pooling: str = setting(
+        CLS,
+        'How states become a vector: [CLS], or the mean of the last layer, of '
+        'the first and the last, of the last two.',
+        choices=(CLS, MEAN, *(name for name in LAYERS if name != 'mix')),
+    )
+    head: str = setting(
+        IN_TRAINING,
+        'A dense layer with tanh over the vector: in training alone (SimCSE '
+        'on sentences), or kept (SimCSE on pairs); none: there is no such '
+        'layer.',
+        choices=HEADS,
+    )
+    directions: str = setting(
+        FORWARD,
+        'forward: a looks for b; both: b looks for a, too; joint: both, each '
+        'among the texts of its own side, too (NT-Xent).',
+        choices=DIRECTIONS,
+    )
+    hardness: float = setting(
+        0.0,
+        'In the loss a negative weighs exp(hardness cosine), relative to the '
+        'others (Robinson et al. 2021); 0: all weigh alike.',
+        at_least=0.0,
+    )
+    queue: int = setting(
+        0,
+        'Vectors of the steps before that are candidates too; 0: none.',
+        at_least=0,
+    )
+    momentum: float = setting(
+        0.0,
+        'The queue holds vectors of a momentum encoder, which keeps this '
+        'share of itself at each update (MoCo: 0.999); 0: those of the '
+        'encoder itself.',
+        at_least=0.0,
+        at_most=1.0,
+    )
+
+    def build(self) -> None:
+        """Makes the head that training alone has."""
+        if self.momentum and not self.queue:
+            raise ValueError(
+                f'--{self.row}.momentum={self.momentum:g} fills a queue, and '
+                f'there is none; give --{self.row}.queue too'
+            )
+        self.own_head = None
+        if self.head == IN_TRAINING:
+            width = self.encoder.width
+            self.own_head = Dense(width, width, 'tanh', name='head')
+            self.own_head.build()
+            self.staying |= {w.path for w in self.own_head.weights}
+        self.built = True
+
+    # ------------------------------------------------------------- vectors
+
+    def _pooled(self, batch: Batch, name: str, encoder: str) -> Tensor:
+        """[N K, D] float32, of all texts of a view."""
+        view, pooling = batch.views[name], self.pooling
+        if pooling == CLS:
+            states = batch.states(name, encoder)  # [R, J K, D]
+            states = ops.cast(states, 'float32')
+            return ops.reshape(states, (-1, states.shape[-1]))
+        texts = _count(view, self.row)
+        real = of_texts(view.block_ids, texts)
+        if pooling == MEAN:
+            return pool(batch.states(name, encoder), real)
+        layers = batch.layers(name, encoder)
+        found = [pool(layers[at], real) for at in LAYERS[pooling]]
+        return sum(found) / len(found)
+
+    def vectors(self, batch: Batch) -> dict[str, Tensor]:
+        """'texts' [N, K, D] without the head, and 'keys' [N, D] of the
+        momentum encoder.
+        """
+        numbers = batch.views[VIEW].targets[self.row]
+        texts = self._pooled(batch, VIEW, 'encoder')
+        found = {
+            'texts': ops.reshape(texts, (-1, numbers.shape[2], texts.shape[1]))
+        }
+        if self.momentum:
+            found['keys'] = self._pooled(batch, KEYS, MOMENTUM)
+        return found
+
+    def finished(self, vectors: Tensor) -> Tensor:
+        """[..., D] -> [..., W] of length 1: dense layers, then the head."""
+        shape = vectors.shape
+        x = ops.reshape(vectors, (-1, shape[-1]))
+        for layer in (*self.dense, *filter(None, [self.own_head])):
+            x = layer(x)
+        return ops.reshape(unit(x), (*ops.shape(vectors)[:-1], x.shape[-1]))
+
+    # ---------------------------------------------------------- candidates
+
+    def candidates(self, batch: Batch) -> dict[str, Pool]:
+        """By side, what the other one looks among."""
+        view = batch.views[VIEW]
+        texts = self.finished(self.compared(batch)['texts'])  # [N, K, W]
+        numbers, sequences = _numbers(view, self.row)  # [N, K], [N]
+
+        def of(text: int, sequences: Tensor) -> Pool:
+            mine = numbers[:, text]
+            return gathered(
+                batch,
+                mine,
+                sequences,
+                texts[:, text],
+                _there(view, self.row, mine),
+            )
+
+        pools = [of(1, sequences)]
+        nobody = ops.full_like(sequences, -1)
+        pools += [of(k, nobody) for k in range(2, texts.shape[1])]
+        if self.queue:
+            pools.append(self.ring.pool(batch.state))
+        if self.directions == FORWARD:
+            return {'b': joined(*pools)}
+        a = of(0, sequences)
+        if self.directions == BOTH:
+            return {'b': joined(*pools), 'a': a}
+        # Whoever looks finds all texts, but those of its own example.
+        return dict.fromkeys('ba', joined(pools[0], a, *pools[1:]))
+
+    def score(
+        self, batch: Batch, candidates: dict[str, Pool]
+    ) -> infonce.Outcome:
+        """Eq. 1; the mean of both directions where there are two."""
+        view = batch.views[VIEW]
+        texts = self.finished(self.compared(batch)['texts'])
+        numbers, sequences = _numbers(view, self.row)
+        weights = _there(view, self.row, numbers[:, 1])
+        outcomes = []
+        for side, query, answer in (('b', 0, 1), ('a', 1, 0)):
+            if side not in candidates:
+                continue
+            others, own = candidates[side], texts[:, query]
+            cosines = ops.matmul(own, ops.transpose(others.states))  # [N, M]
+            positive = ops.sum(own * texts[:, answer], axis=1)
+            outcomes.append(
+                self._contrast(
+                    positive / self.temperature,
+                    cosines,
+                    others.others(sequences),
+                    ops.equal(others.ids[None], numbers[:, answer, None]),
+                    weights,
+                )
+            )
+        return infonce.average(*outcomes)
+
+    def _contrast(
+        self,
+        positive: Tensor,
+        cosines: Tensor,
+        counts: Tensor,
+        identical: Tensor,
+        weights: Tensor,
+    ) -> infonce.Outcome:
+        """Eq. 1 of scores; copies of b are no negatives of the loss."""
+        scores = cosines / self.temperature
+        found = infonce.counted(positive, scores, counts, identical)
+        others = ops.where(identical, 0.0, counts)
+        if self.hardness:
+            hard = ops.exp(self.hardness * ops.stop_gradient(cosines))
+            total = ops.sum(others * hard, axis=1, keepdims=True)
+            size = ops.sum(others, axis=1, keepdims=True)
+            others = others * hard * size / ops.maximum(total, 1e-12)
+        trained = infonce.counted(positive, scores, others, identical)
+        outcome = infonce.infonce(
+            found, weights, train_log_sum=trained.log_sum
+        )
+        copies = ops.sum(ops.where(identical, counts, 0.0), axis=1)
+        share = copies / ops.maximum(ops.sum(counts, axis=1), 1.0)
+        return outcome._replace(more={'identical': ops.sum(weights * share)})
+
+    more = ('identical',)
+
+    # --------------------------------------------------------------- queue
+
+    @property
+    def ring(self) -> Ring:
+        """The queue."""
+        width = self.dense[-1].wide if self.dense else self.encoder.width
+        return Ring(self.queue, width)
+
+    def empty_state(self) -> dict[str, Tensor]:
+        """The queue, without a vector."""
+        return self.ring.empty() if self.queue else {}
+
+    def remember(self, batch: Batch) -> dict[str, Any]:
+        """Queues what the momentum encoder, or the encoder itself, made of b.
+
+        Through the head as it is now, as published: it has no average.
+        """
+        view, vectors = batch.views[VIEW], self.compared(batch)
+        numbers, sequences = _numbers(view, self.row)
+        keys = vectors['keys'] if self.momentum else vectors['texts'][:, 1]
+        ids = numbers[:, 1]
+        found = gathered(
+            batch,
+            ids,
+            sequences,
+            self.finished(keys),
+            _there(view, self.row, ids),
+        )
+        # Empty slots of rows, which are as many in each step, stay out.
+        order = ops.argsort(-found.weights)  # stable
+        return self.ring.add(
+            batch.state,
+            ops.take(found.states, order, axis=0),
+            ops.take(found.ids, order),
+        )
+
+
+class ESimCSE(SimCSE):
+    """`esimcse`: the same with doubled words, a queue and its encoder."""
+
+    repeat: float = setting(
+        0.32,
+        'Of the second copy of a sentence, up to this share of its tokens is '
+        'doubled.',
+        at_least=0.0,
+    )
+    queue: int = setting(
+        160,
+        'Vectors of the steps before that are candidates too; 0: none.',
+        at_least=0,
+    )
+    momentum: float = setting(
+        0.995,
+        'The queue holds vectors of a momentum encoder, which keeps this '
+        'share of itself at each update; 0: those of the encoder itself.',
+        at_least=0.0,
+        at_most=1.0,
+    )
+
+
+def _count(view: View, row: str) -> int:
+    """J K."""
+    _, slots, texts = view.targets[row].shape
+    return slots * texts
+
+
+def _numbers(view: View, row: str) -> tuple[Tensor, Tensor]:
+    """[N, K] what each text is, and [N] of which example."""
+    numbers = view.targets[row]
+    return (
+        ops.reshape(numbers, (-1, numbers.shape[2])),
+        ops.reshape(view.sequences, (-1,)),
+    )
+
+
+def _there(view: View, row: str, numbers: Tensor) -> Tensor:
+    """[N] float32: 1 for texts [N] of an example that are there."""
+    there = ops.cast(numbers >= 0, 'float32')
+    return there * ops.reshape(view.weights[row], (-1,))
+
+
+def _wanted(settings: Mapping[str, Any]) -> Reads:
+    pooling, pairs = settings['pooling'], settings['pairs']
+    return Reads(
+        'example' if pooling == CLS else 'text',
+        layers=pooling in LAYERS,
+        dropped=not pairs,
+        source='text_pairs' if pairs else 'sentences',
+    )
+
+
+def _wanted_keys(settings: Mapping[str, Any]) -> Reads | None:
+    if not settings['momentum']:
+        return None
+    return _wanted(settings)._replace(encoders=(MOMENTUM,))
+
+
+def _companions(settings: Mapping[str, Any]) -> dict[str, Companion]:
+    if not settings['momentum']:
+        return {}
+    return {MOMENTUM: Companion(momentum=settings['momentum'])}
+
+
+def _encoders(settings: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+    if settings['pooling'] == MEAN:
+        return {'transformer': {}, 'lookup': {}}
+    return {'transformer': {}}
+
+
+def _vector(settings: Mapping[str, Any]) -> Vector:
+    dense = ('tanh',) if settings['head'] == KEPT else ()
+    return Vector(settings['pooling'], 'cosine', rank=3, dense=dense)
+
+
+SIMCSE = Row(
+    objective=SimCSE,
+    a='sentence',
+    b='the same sentence, or its pair',
+    relation='equal but for dropout; or paired by people (`--pairs`)',
+    candidates='the batch; own negatives of pairs, a queue',
+    views={VIEW: _wanted, KEYS: _wanted_keys},
+    encoders=_encoders,
+    heldout_candidates=512,
+    vector=_vector,
+    companions=_companions,
+)
+ESIMCSE = Row(
+    objective=ESimCSE,
+    a='sentence',
+    b='the same with words doubled',
+    relation='equal but for dropout and repetition',
+    candidates='the batch and a momentum queue',
+    views={VIEW: _wanted, KEYS: _wanted_keys},
+    encoders=_encoders,
+    heldout_candidates=512,
+    vector=_vector,
+    companions=_companions,
+)
