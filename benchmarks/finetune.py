@@ -24,7 +24,8 @@ from absl import flags
 
 from benchmarks import kept, tuning
 from infoword_tf import commands, files
-from tasks import glue_layout, tables
+from infoword_tf.data import tables
+from tasks import glue_layout
 from tasks.measures import MEASURES
 
 TRAINER = kept.ROOT / 'benchmarks' / 'peers' / 'trainer.py'

@@ -76,7 +76,7 @@ def run() -> None:
         sts.read(pathlib.Path(STS.value))  # complains before the work
     dev = None
     if DEV.value:
-        from tasks import tables
+        from infoword_tf.data import tables
 
         dev = tables.rows_of(
             tables.open_table(DEV.value),

@@ -185,7 +185,7 @@ def write(
         output: the folder.
         seq_len: T at most; None: what the model was trained on.
         precision: in PRECISIONS.
-        dev: labelled texts (`tasks.tables.Rows`) that the card shall speak
+        dev: labelled texts (`data.tables.Rows`) that the card shall speak
             of.
         sts: a file of STS-B, likewise.
 
@@ -336,14 +336,15 @@ def scored(model: Any, rows: Any, config: Config) -> dict[str, float]:
 
     Args:
         model: a `Loaded`, or a `Model` of model.py.
-        rows: a `tasks.tables.Rows`.
+        rows: a `data.tables.Rows`.
         config: of the workdir.
 
     Returns:
         By metric of the task, its value; of a workdir without a task accuracy,
         or Spearman's correlation of numbers.
     """
-    from tasks import glue_layout, measures, tables
+    from infoword_tf.data import tables
+    from tasks import glue_layout, measures
 
     names = config.task.metrics if config.task else ()
     labels = config.labels

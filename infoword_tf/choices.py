@@ -80,6 +80,14 @@ class TextChoices:
     heldout: str | None = flag(
         None, 'GLOB of held-out text, of tfds: a split; without it '
         'what the corpus holds out by itself: 1 document in 100, at least one.')
+    pairs: str | None = flag(
+        None, 'GLOB of texts that belong together (.csv, .tsv, .jsonl, also '
+        '.gz), for rows that contrast sentences: the columns are a, b and '
+        'texts that do not belong to a.')
+    pair_columns: tuple[str, ...] = flag(
+        (), 'Names of these columns, in order; by default all, as they come.')
+    heldout_pairs: str | None = flag(
+        None, 'GLOB of held-out pairs; without it 1 in 20, by the hash of a.')
     tokenizer: str | None = flag(
         None, 'How text becomes pieces; by default as --vocab is, else '
         'wordpiece.', choices=('wordpiece', 'sentencepiece', 'words'))

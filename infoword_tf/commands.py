@@ -336,7 +336,9 @@ def _define(name: str, setting: Any, flag_values: Any) -> flags.FlagHolder:
         return flags.DEFINE_enum(name, None, setting.choices, text, **more)
     if isinstance(setting.default, str):
         return flags.DEFINE_string(name, None, text, **more)
-    more['lower_bound'] = setting.at_least
+    more |= {
+        'lower_bound': setting.at_least, 'upper_bound': setting.at_most,
+    }  # fmt: skip
     if isinstance(setting.default, int):
         return flags.DEFINE_integer(name, None, text, **more)
     return flags.DEFINE_float(name, None, text, **more)

@@ -30,6 +30,11 @@ class Reading(NamedTuple):
         """Whether it reads labelled examples, and no text."""
         return self.source == 'examples'
 
+    @property
+    def paired(self) -> bool:
+        """Whether it reads texts that people have paired."""
+        return self.source == 'text_pairs'
+
 
 class ViewPlan(NamedTuple):
     """How a view of the run comes about.
@@ -71,8 +76,13 @@ class Plan(NamedTuple):
 
     @property
     def reads_text(self) -> bool:
-        """Whether some row reads text without labels."""
-        return not all(reading.labelled for reading in self.readings)
+        """Whether some row reads a corpus."""
+        return not all(r.labelled or r.paired for r in self.readings)
+
+    @property
+    def reads_pairs(self) -> bool:
+        """Whether some row reads texts that people have paired."""
+        return any(reading.paired for reading in self.readings)
 
     def readers(self, reading: Reading) -> list[str]:
         """The rows that read a text, in order."""

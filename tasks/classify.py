@@ -33,7 +33,8 @@ import numpy as np
 
 from infoword_tf import commands, files
 from infoword_tf.choices import flag
-from tasks import finetune, measures, tables
+from infoword_tf.data import tables
+from tasks import finetune, measures
 
 PREDICTIONS = 'predictions.tsv'
 _ONE_CELL = str.maketrans('\t\n\r', '   ')

@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Any
 
 from infoword_tf import commands
 from infoword_tf.choices import TextChoices
-from infoword_tf.data import corpora
+from infoword_tf.data import corpora, tables
 from infoword_tf.objectives import built, parse
 from infoword_tf.objectives.embed import MEAN
 from infoword_tf.resolve import resolve_rows
-from tasks import finetune, tables
+from tasks import finetune
 from tasks.student import lookup_of, pooling_of, start_of
 from tasks.teacher import Embedder
 

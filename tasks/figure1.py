@@ -31,8 +31,9 @@ from typing import Any, NamedTuple
 from infoword_tf import commands, files
 from infoword_tf.choices import again, flag
 from infoword_tf.config import Config
+from infoword_tf.data import tables
 from infoword_tf.pictures.palette import INK, LINE, QUIET
-from tasks import finetune, glue, glue_layout, squad, tables
+from tasks import finetune, glue, glue_layout, squad
 
 SQUAD = 'squad'
 COLOURS = ('#3f6491', '#b8641a', '#4b8a55', '#a98bc4', '#8d99a6')

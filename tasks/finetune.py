@@ -21,15 +21,14 @@ import numpy as np
 from infoword_tf import commands, files
 from infoword_tf.choices import RunChoices, again, flag
 from infoword_tf.config import Config, TaskConfig
-from infoword_tf.data import corpora
+from infoword_tf.data import corpora, tables
+from infoword_tf.data.tables import Rows
 from infoword_tf.objectives import TABLE, built, parse
 from infoword_tf.objectives.lm import EXAMPLES
 from infoword_tf.resolve import Resolved, resolve, resolve_rows
 from infoword_tf.training.begin import begin
 from infoword_tf.training.record import FREE
-from tasks import tables
 from tasks.measures import MEASURES
-from tasks.tables import Rows
 
 if TYPE_CHECKING:
     from infoword_tf.data.examples import Examples

@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 
 from infoword_tf import files
-from tasks import tables
+from infoword_tf.data import tables
 
 _OWN = ('source', 'label', 'star', 'sentence')  # CoLA's, where no line says so
 _FILES = {'train': ('train.tsv',), 'dev': ('dev.tsv',), 'test': ('test.tsv',)}

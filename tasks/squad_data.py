@@ -20,6 +20,7 @@ import numpy as np
 import tensorflow as tf
 
 from infoword_tf.data.examples import Examples
+from infoword_tf.data.tables import subset
 from infoword_tf.inference.windows import (
     Windows,
     beside,
@@ -31,7 +32,6 @@ from infoword_tf.objectives import TABLE, span
 from infoword_tf.text import characters
 from infoword_tf.text.frame import Frame
 from infoword_tf.text.tokenizer import Tokenizer
-from tasks.tables import subset
 
 SETTINGS = {  # of the row, where a run does not choose
     name: setting.default for name, setting in TABLE['span'].settings.items()

@@ -14,6 +14,7 @@ from infoword_tf.data.examples import Examples
 from infoword_tf.data.source import Source
 from infoword_tf.data.sources import SOURCES
 from infoword_tf.data.store import Store
+from infoword_tf.data.text_pairs import TextPairs
 from infoword_tf.plan import Plan, Reading
 
 HELDOUT_SEED = 20190  # held-out text is cut and masked alike in every run
@@ -22,7 +23,7 @@ HELDOUT_BATCH = 32
 
 
 def open_source(
-    store: Store | Examples,
+    store: Store | Examples | TextPairs,
     reading: Reading,
     batch_size: int,
     seed: int,
@@ -31,7 +32,7 @@ def open_source(
     """A source, read as a plan says.
 
     Args:
-        store: the text, or labelled examples.
+        store: the text, labelled examples, or pairs.
         reading: which source, and how.
         batch_size: B.
         seed: of the order of the text.
@@ -60,16 +61,17 @@ def open_sources(
     batch_size: int,
     seed: int,
     examples: Examples | None = None,
+    pairs: TextPairs | None = None,
 ) -> dict[Reading, Source]:
     """All that a plan reads, to be trained on; see `open_source`.
 
     Args:
-        store: the text; None where only examples are read.
-        examples: labelled ones, where they are read.
+        store: the text, where it is read.
+        examples, pairs: likewise.
     """
     return {
         reading: open_source(
-            examples if reading.labelled else store,
+            _read_by(reading, store, examples, pairs),
             reading,
             batch_size,
             seed,
@@ -77,6 +79,12 @@ def open_sources(
         )
         for reading in plan.readings
     }
+
+
+def _read_by(reading: Reading, store: Any, examples: Any, pairs: Any) -> Any:
+    if reading.labelled:
+        return examples
+    return pairs if reading.paired else store
 
 
 class Drawn:
@@ -194,6 +202,7 @@ def heldout_views(
     plan: Plan,
     specials: views.Specials,
     examples: Examples | None = None,
+    pairs: TextPairs | None = None,
 ) -> dict[str, views.View]:
     """The held-out sequences, always the same ones: [E, ...] arrays.
 
@@ -204,6 +213,7 @@ def heldout_views(
         store: held-out text.
         plan, specials: as in `Batches`.
         examples: held-out ones, of which all are taken.
+        pairs: held-out ones.
 
     Raises:
         ValueError: there is less text than one sequence.
@@ -213,7 +223,7 @@ def heldout_views(
     for reading in plan.readings:
         source = SOURCES[reading.source]
         arguments = dict(reading.arguments)
-        read = examples if reading.labelled else store
+        read = _read_by(reading, store, examples, pairs)
         room = source.room(read, **arguments)
         if room < 1:
             raise ValueError(

@@ -162,7 +162,9 @@ class SentenceSource(ExampleSource):
             random = np.random.default_rng([seed, 7])
             some = random.permutation(found.size)[:batch_size]
             found = found.taken(np.sort(some))
-        super().__init__(found, length, batch_size, seed, stratified)
+        super().__init__(
+            found, int(found.sizes.max()), batch_size, seed, stratified
+        )
 
     @classmethod
     def room(

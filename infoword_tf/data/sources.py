@@ -6,6 +6,7 @@ from infoword_tf.data.passages import DocumentSource
 from infoword_tf.data.sentences import SentenceSource
 from infoword_tf.data.source import Source
 from infoword_tf.data.streams import StreamSource
+from infoword_tf.data.text_pairs import TextPairSource
 from infoword_tf.data.windows import WindowSource
 from infoword_tf.data.words import WordSource
 
@@ -18,4 +19,5 @@ SOURCES: dict[str, type[Source]] = {
     'words': WordSource,
     'examples': ExampleSource,
     'sentences': SentenceSource,
+    'text_pairs': TextPairSource,
 }

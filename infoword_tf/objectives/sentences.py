@@ -163,7 +163,7 @@ class SimCSE(Objective):
         pools = [of(1, sequences)]
         nobody = ops.full_like(sequences, -1)
         pools += [of(k, nobody) for k in range(2, texts.shape[1])]
-        if self.queue:
+        if batch.state:  # held-out text has the candidates of every row
             pools.append(self.ring.pool(batch.state))
         if self.directions == FORWARD:
             return {'b': joined(*pools)}

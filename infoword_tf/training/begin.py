@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING, Any
 from infoword_tf import commands
 from infoword_tf.choices import RunChoices
 from infoword_tf.config import Config
+from infoword_tf.data import text_pairs
 from infoword_tf.data.opened import check_text
+from infoword_tf.objectives import TABLE, parse
 from infoword_tf.resolve import Resolved, resolve, resolve_rows
 
 if TYPE_CHECKING:
@@ -68,6 +70,32 @@ def check_end(given: RunChoices, labelled: bool) -> None:
                 raise commands.UsageError(f'--{flag}: {why}')
 
 
+def with_pairs(given: RunChoices) -> RunChoices:
+    """With the settings of rows that --pairs decides.
+
+    Raises:
+        UsageError: no row reads pairs.
+        ValueError: the files are not there, or lack a column.
+    """
+    if given.pairs is None:
+        for flag in ('pair_columns', 'heldout_pairs'):
+            if getattr(given, flag):
+                raise commands.UsageError(f'--{flag} is for --pairs; give both')
+        return given
+    rows = [
+        row for row in parse(given.objectives) if 'pairs' in TABLE[row].settings
+    ]
+    if not rows:
+        known = ', '.join(r for r in TABLE if 'pairs' in TABLE[r].settings)
+        raise commands.UsageError(
+            f'--pairs={given.pairs}: no row of --objectives='
+            f'{given.objectives} reads pairs; these do: {known}'
+        )
+    files = text_pairs.names_of(given.pairs, given.pair_columns)
+    texts = max(len(names) for _, names in files)
+    return given.decided({f'{row}.pairs': texts for row in rows})
+
+
 def begin(
     given: RunChoices,
     chosen: Mapping[str, Any],
@@ -101,8 +129,10 @@ def begin(
             started = labelled.started.config
         if labelled is None:
             resolve_rows(given)
-            check_text(given)
+            given = with_pairs(given)
         resolved = resolve(given, started)
+        if labelled is None and resolved.plan.reads_text:
+            check_text(given)
 
     from infoword_tf.training.run import run
 

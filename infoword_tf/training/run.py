@@ -17,9 +17,9 @@ import tensorflow as tf
 from infoword_tf import commands, files
 from infoword_tf.choices import STEPS, RunChoices
 from infoword_tf.config import Config, TokenizerConfig
-from infoword_tf.data import batches
 from infoword_tf.data.examples import Examples
-from infoword_tf.data.opened import Text, open_text
+from infoword_tf.data import batches, corpora, text_pairs
+from infoword_tf.data.opened import Text, open_text, open_tokenizer
 from infoword_tf.objectives import Statistics
 from infoword_tf.plan import Plan, companions_of
 from infoword_tf.resolve import Resolved
@@ -94,6 +94,19 @@ class Labelled(NamedTuple):
         return Statistics(counts, counts, own=own)
 
 
+class OpenedPairs(NamedTuple):
+    """What --pairs names, tokenized.
+
+    Attributes:
+        train, heldout: the examples.
+        fingerprint: changes when the texts do.
+    """
+
+    train: text_pairs.TextPairs
+    heldout: text_pairs.TextPairs
+    fingerprint: str
+
+
 class Run:
     """The stages of a run; each uses what those before it have left here."""
 
@@ -104,6 +117,7 @@ class Run:
     # Of `open_text`.
     started: Workdir | None  # what --init holds
     text: Text | None  # the corpus, where rows read one
+    pairs: OpenedPairs | None  # likewise of --pairs
     tokenizer: Any
     counts: np.ndarray  # [V], of pieces in what is trained on
     # (first step, step behind the last) -> global batches
@@ -171,10 +185,17 @@ class Run:
         if plan.reads_text:
             text = open_text(given, tokenizer)
             tokenizer = text.tokenizer
+        self.pairs = None
+        if plan.reads_pairs:
+            tokenizer, self.pairs = self._open_pairs(tokenizer, started)
         self.started, self.text, self.tokenizer = started, text, tokenizer
         self.counts = np.zeros(len(tokenizer), np.int64)
         if text is not None:
             self.counts = text.train.counts
+        elif started is None:
+            self.counts = self.pairs.train.pieces(
+                len(tokenizer), tokenizer.control_ids
+            )
         elif started.unigram is not None:
             self.counts = started.unigram
         sources = batches.open_sources(
@@ -183,6 +204,7 @@ class Run:
             given.batch_size,
             given.seed,
             labelled and labelled.train,
+            self.pairs and self.pairs.train,
         )
         for reading, source in sources.items():
             if source.single is not None:
@@ -194,6 +216,52 @@ class Run:
         self.dataset = batches.Batches(
             sources, plan, tokenizer.specials, given.seed
         ).dataset
+
+    def _open_pairs(
+        self, tokenizer: Any, started: Workdir | None
+    ) -> tuple[Any, OpenedPairs]:
+        """What --pairs names; and a tokenizer of it, where there is none."""
+        from infoword_tf.text.frame import Frame
+        from infoword_tf.text.layout import LAYOUTS
+
+        given = self.given
+        found = text_pairs.read(
+            given.pairs, given.pair_columns, given.heldout_pairs
+        )
+        if tokenizer is None:
+            corpus = corpora.Corpus(
+                given.pairs, found.fingerprint, found.documents, lambda: iter(())
+            )
+            tokenizer = open_tokenizer(given, corpus, corpora.cache_dir())
+        prompts = ('', '')
+        if started is not None:
+            config = started.config
+            prompts = tuple(
+                config.prompts.get(config.prompt_for(role) or config.prompt, '')
+                for role in ('query', 'passage')
+            )
+        frame = Frame(tokenizer, LAYOUTS['bert'])
+        parts = []
+        for what, files in (
+            ('to train on', found.train), ('held out', found.heldout),
+        ):  # fmt: skip
+            part, cut = text_pairs.tokenized(
+                files, frame, given.seq_len, prompts
+            )
+            parts.append(part)
+            sizes = ' and '.join(f'{p.size:,}' for p in part.parts)
+            print(
+                f'{given.pairs}: {sizes} examples {what}'
+                + (f', a text of {cut:,} is cut' if cut else ''),
+                flush=True,
+            )
+        if empty := sum(file.empty for file in found.train):
+            print(
+                f'{given.pairs}: {empty:,} lines with an empty a or b are left '
+                'out',
+                flush=True,
+            )
+        return tokenizer, OpenedPairs(*parts, found.fingerprint)
 
     def decide(self, resolved: Resolved) -> None:
         """The config, and every number that decides the weights."""
@@ -214,6 +282,8 @@ class Run:
             self.replicas,
         )
         fingerprints = [self.text.fingerprint] if self.text else []
+        if self.pairs is not None:
+            fingerprints.append(self.pairs.fingerprint)
         if labelled is not None:
             fingerprints.append(labelled.fingerprint)
             self.config = self.config.replace(**labelled.kept)
@@ -319,6 +389,7 @@ class Run:
                     self.plan,
                     specials,
                     labelled and labelled.heldout,
+                    self.pairs and self.pairs.heldout,
                 ),
                 heldout_statistics,
                 labelled.measures if labelled else {},

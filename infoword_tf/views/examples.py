@@ -41,6 +41,7 @@ class Labelled(NamedTuple):
         positions: [B, K, L] int32 where each token stands in its text; None:
             counting from 0.
         cut: [B] bool, which examples have lost their ends; None: not counted.
+        longest: tokens of the longest text of any batch; 0: it is not known.
     """
 
     ids: np.ndarray
@@ -55,6 +56,7 @@ class Labelled(NamedTuple):
     of_tokens: Mapping[str, np.ndarray] = types.MappingProxyType({})
     positions: np.ndarray | None = None
     cut: np.ndarray | None = None
+    longest: int = 0
 
     @property
     def sizes(self) -> np.ndarray:

@@ -77,6 +77,8 @@ def change(
         pairs, repeat, shuffle: settings of the view.
     """
     b, k, longest = text.ids.shape
+    if pairs:
+        repeat, shuffle = 0.0, False
     last = text.lengths[:, -1]  # [B]
     counts = np.zeros((b, longest), np.int64)  # how often each is shown
     real = np.arange(longest) < last[:, None]
@@ -146,9 +148,11 @@ def sentences(
     anything was drawn (equal texts have equal ones, a text that is not there
     -1), weights [R, J], and places [R, J K] of [CLS].
     """
-    numbers = text_numbers(text.ids, text.lengths)
+    # A negative of which there are [CLS] and [SEP] alone is not there.
+    there = (text.lengths > 2) | (np.arange(text.ids.shape[1]) < COPIES)
+    numbers = text_numbers(text.ids, np.where(there, text.lengths, 0))
     ids = np.take_along_axis(text.ids, draw.source, axis=2)
-    lengths = np.where(text.lengths > 0, draw.lengths, 0)
+    lengths = np.where(there, draw.lengths, 0)
     ids[:, :, 0] = specials.cls_id
     end = np.maximum(lengths - 1, 0)[:, :, None]
     np.put_along_axis(ids, end, specials.sep_id, axis=2)
@@ -185,6 +189,8 @@ def sentence_keys(
     width = text.width
     if not draw.key:  # copies, of which all are as long
         width = -(-width // text.ids.shape[1])
+    elif text.longest:
+        width = min(width, text.slots.shape[1] * text.longest)
     plain = text._replace(
         ids=text.ids[:, one],
         segments=text.segments[:, one],

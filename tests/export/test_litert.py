@@ -22,9 +22,10 @@ import infoword_tf
 from export import comparison, litert, tflite
 from export.serving import model as standalone
 from infoword_tf.config import Config
+from infoword_tf.data import tables
 from infoword_tf.text import frame, normalization
 from infoword_tf.text.wordpiece import WordPiece
-from tasks import sts, tables
+from tasks import sts
 from tests import places
 from tests.export import finetuned, workdirs
 from tests.tasks import command

@@ -18,8 +18,9 @@ from absl.testing import absltest, parameterized
 import infoword_tf
 from infoword_tf import commands, files
 from infoword_tf.config import Config
+from infoword_tf.data import tables
 from infoword_tf.training import checkpoint
-from tasks import classify, distill, finetune, measures, tables
+from tasks import classify, distill, finetune, measures
 from tests import places, quick
 from tests.export import workdirs
 from tests.runs import ROOT, records

@@ -15,9 +15,10 @@ from scipy import special
 import infoword_tf
 from infoword_tf import commands, files
 from infoword_tf.config import Config
+from infoword_tf.data import tables
 from infoword_tf.data.examples import lay_out
 from infoword_tf.training import built
-from tasks import classify, distill, finetune, measures, tables, teacher
+from tasks import classify, distill, finetune, measures, teacher
 from tests import places
 from tests.eager import eagerly
 from tests.export import workdirs

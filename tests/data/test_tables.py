@@ -1,4 +1,4 @@
-"""tasks.tables: every kind of table, and what is said of bad ones."""
+"""data.tables: every kind of table, and what is said of bad ones."""
 
 import gzip
 import itertools
@@ -8,7 +8,7 @@ import numpy as np
 import tensorflow as tf
 from absl.testing import absltest, parameterized
 
-from tasks import tables
+from infoword_tf.data import tables
 from tests import places
 from tests.data import datasets, texts
 

@@ -1,0 +1,307 @@
+"""Texts that people have paired: `--pairs`, and the source `text_pairs`.
+
+A file has an example a line: its first column is a, the second b, which belongs
+to it, and all further ones are texts that do not (hard negatives). An update
+reads one file, so that all negatives in it are of one kind.
+
+Glossary of shapes: n examples, K texts of each, B of an update, R rows, J
+examples that a row has room for, F files.
+"""
+
+import functools
+import hashlib
+import types
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from infoword_tf.data import tables, textfiles
+from infoword_tf.data.documents import Document, hash_bucket
+from infoword_tf.data.examples import Examples, ExampleSource, lay_out
+from infoword_tf.data.source import Source
+from infoword_tf.views.examples import Labelled
+
+if TYPE_CHECKING:  # it imports TensorFlow
+    from infoword_tf.text.frame import Frame
+
+HELD_OUT = 20  # one in so many, by the text of a
+HELDOUT = 512  # examples that are measured
+
+
+class Columns(NamedTuple):
+    """Examples of one file, as strings.
+
+    Attributes:
+        where: the file.
+        texts: K times [n]; '' for a negative that is not there.
+        empty: how many lines were left out, because a or b is empty.
+    """
+
+    where: str
+    texts: list[list[str]]
+    empty: int
+
+    def taken(self, numbers: Sequence[int]) -> 'Columns':
+        """Some of the examples."""
+        texts = [[column[i] for i in numbers] for column in self.texts]
+        return self._replace(texts=texts)
+
+
+class Pairs(NamedTuple):
+    """All files, opened; also the corpus that a vocabulary is learned from.
+
+    Attributes:
+        train, heldout: by file.
+        fingerprint: changes when the texts do.
+    """
+
+    train: list[Columns]
+    heldout: list[Columns]
+    fingerprint: str
+
+    def documents(self) -> Iterator[Document]:
+        """Every text that is trained on."""
+        for file in self.train:
+            for column in file.texts:
+                for text in filter(None, column):
+                    yield Document((' '.join(text.split()),), file.where)
+
+
+def names_of(
+    pattern: str, columns: Sequence[str] = ()
+) -> list[tuple[str, tuple[str, ...]]]:
+    """Files, and which of their columns are a, b and negatives.
+
+    Reads their first lines alone.
+
+    Args:
+        pattern: of files, as in a shell.
+        columns: their names, in order; none: all that a file has.
+
+    Raises:
+        ValueError: there is no file, a column is missing, or there are fewer
+            than two.
+    """
+    found = []
+    for path in textfiles.find(pattern):
+        table = tables.open_table(str(path))
+        names = tuple(columns) or table.names
+        for name in names:
+            tables.place(table, name)
+        if len(names) < 2:
+            raise ValueError(
+                f'{path} has one column, {names[0]}: a pair is two, and '
+                'further ones are negatives'
+            )
+        if tables.begins_with_a_row(table):
+            raise ValueError(
+                f'{path}: the first line reads like a pair; let it name the '
+                'columns, such as anchor,positive,negative'
+            )
+        found.append((str(path), names))
+    return found
+
+
+def read(
+    pattern: str, columns: Sequence[str] = (), heldout: str | None = None
+) -> Pairs:
+    """Reads all files, and parts them.
+
+    Args:
+        pattern, columns: as of `names_of`.
+        heldout: pattern of files that are held out; None: one example in
+            20, chosen by the hash of its a.
+
+    Raises:
+        ValueError: as `names_of`; a line is malformed; there is nothing to
+            train on, or nothing held out.
+    """
+    files = names_of(pattern, columns)
+    most = max(len(names) for _, names in files)
+    train = [_read(where, names, most) for where, names in files]
+    if heldout is not None:
+        held = [
+            _read(where, names[:most], most)
+            for where, names in names_of(heldout, columns)
+        ]
+    else:
+        held = []
+        for number, file in enumerate(train):
+            out = [hash_bucket(a, HELD_OUT) == 0 for a in file.texts[0]]
+            held.append(file.taken(np.flatnonzero(out)))
+            train[number] = file.taken(np.flatnonzero(np.logical_not(out)))
+    digest = hashlib.blake2b(digest_size=10)
+    for file in [*train, *held]:
+        for column in file.texts:
+            digest.update('\0'.join(column).encode('utf-8', 'replace'))
+            digest.update(b'\1')
+    if not any(file.texts[0] for file in held):
+        raise ValueError(
+            f'--pairs={pattern} holds nothing out: of so few examples none is '
+            'drawn; name some with --heldout_pairs=GLOB'
+        )
+    return Pairs(train, held, digest.hexdigest())
+
+
+def _read(where: str, names: Sequence[str], most: int) -> Columns:
+    """One file, with as many columns as the widest."""
+    table = tables.open_table(where)
+    places = [tables.place(table, name) for name in names]
+    texts: list[list[str]] = [[] for _ in range(most)]
+    empty = 0
+    for _, cells in table.rows:
+        found = [(cells[place] or '').strip() for place in places]
+        if not (found[0] and found[1]):
+            empty += 1
+            continue
+        found += [''] * (most - len(found))
+        for column, text in zip(texts, found, strict=True):
+            column.append(text)
+    if not texts[0]:
+        raise ValueError(f'{where} has no pair of two texts')
+    return Columns(where, texts, empty)
+
+
+class TextPairs(NamedTuple):
+    """Examples of F files, tokenized, each of K texts."""
+
+    parts: tuple[Examples, ...]
+
+    @property
+    def ids(self) -> np.ndarray:
+        """All tokens."""
+        return np.concatenate([part.ids for part in self.parts])
+
+    def pieces(self, size: int, control_ids: Sequence[int]) -> np.ndarray:
+        """As of `Examples`."""
+        return sum(part.pieces(size, control_ids) for part in self.parts)
+
+
+def tokenized(
+    files: Sequence[Columns],
+    frame: 'Frame',
+    max_length: int,
+    prompts: tuple[str, str] = ('', ''),
+) -> tuple[TextPairs, int]:
+    """Lays the texts of files out.
+
+    Args:
+        files: with K columns each.
+        frame: what lays a text out.
+        max_length: T at most of each text; longer ones are cut.
+        prompts: what is put before each a, and before all others.
+
+    Returns:
+        The examples, and of how many a text was cut.
+    """
+    parts, cut = [], 0
+    for file in files:
+        texts = [
+            [f'{prompts[number > 0]}{text}' if text else '' for text in column]
+            for number, column in enumerate(file.texts)
+        ]
+        part, longer = lay_out(
+            frame, [(column, None) for column in texts], max_length, {}
+        )
+        parts.append(part)
+        cut += longer
+    return TextPairs(tuple(parts)), cut
+
+
+class TextPairSource(Source):
+    """Examples of which B of one file make an update.
+
+    An epoch has every file's updates once, in a random order.
+    """
+
+    whole = True
+    too_little = 'there is no held-out pair'
+    in_training = types.MappingProxyType({'stratified': True})
+
+    def __init__(
+        self,
+        store: TextPairs,
+        length: int,
+        batch_size: int,
+        seed: int,
+        stratified: bool = False,
+    ):
+        """Args: as of `ExampleSource`; the held-out examples of all files are
+        one batch.
+
+        Raises:
+            ValueError: a file has fewer examples than an update takes.
+        """
+        parts = store.parts if stratified else [together(store.parts)]
+        sources = [
+            ExampleSource(part, length, batch_size, seed + number, stratified)
+            for number, part in enumerate(parts)
+        ]
+        self.sources, self.seed, self.stratified = sources, seed, stratified
+        shapes = np.array([source.slots.shape for source in sources])
+        # Of one shape, whichever file an update reads.
+        self.rows, self.slots = shapes.max(axis=0)
+        self.width = max(source.width for source in sources)
+        self.longest = max(int(np.diff(part.begins).max()) for part in parts)
+        self.order = functools.lru_cache(2)(self._order)
+
+    @classmethod
+    def room(cls, store: TextPairs, length: int) -> int:
+        """Examples, 512 at most."""
+        del length
+        return together(store.parts).size
+
+    def _order(self, epoch: int) -> tuple[np.ndarray, np.ndarray]:
+        """[U] of each update of an epoch: its file, and which of that one's."""
+        updates = [source.updates for source in self.sources]
+        files = np.repeat(np.arange(len(updates)), updates)
+        files = np.random.default_rng([self.seed, epoch, 8]).permutation(files)
+        number = np.zeros(len(files), np.int64)
+        for file, count in enumerate(updates):
+            number[files == file] = epoch * count + np.arange(count)
+        return files, number
+
+    def batch(self, step: int) -> Labelled:
+        """The global batch of a step."""
+        if not self.stratified:
+            return self.sources[0].batch(step)._replace(longest=self.longest)
+        epoch, update = divmod(step, sum(s.updates for s in self.sources))
+        files, number = self.order(epoch)
+        found = self.sources[files[update]].batch(int(number[update]))
+        rows, slots = found.slots.shape
+        return found._replace(
+            slots=np.pad(
+                found.slots,
+                ((0, self.rows - rows), (0, self.slots - slots)),
+                constant_values=-1,
+            ),
+            width=self.width,
+            longest=self.longest,
+        )
+
+
+def together(parts: Sequence[Examples]) -> Examples:
+    """Examples of several files as one; without labels.
+
+    At most 512, so many of each file as its share.
+    """
+    total = sum(part.size for part in parts)
+    most = min(HELDOUT, total)
+    kept = []
+    for part in parts:
+        count = max(1, round(most * part.size / total)) if part.size else 0
+        every = np.linspace(0, part.size - 1, min(count, part.size))
+        kept.append(part.taken(np.unique(every.astype(np.int64))))
+    begins, end = [np.zeros(1, np.int64)], 0
+    for part in kept:
+        begins.append(part.begins[1:] + end)
+        end += part.begins[-1]
+    return Examples(
+        np.concatenate([part.ids for part in kept]),
+        np.concatenate([part.segments for part in kept]),
+        np.concatenate(begins),
+        np.concatenate([part.places for part in kept]),
+        {},
+        texts=parts[0].texts,
+    )
