@@ -24,7 +24,9 @@ from infoword_tf.config import Config
 from infoword_tf.data.batches import Batches
 from infoword_tf.data.examples import Examples
 from infoword_tf.data.pairs import NextPairSource, PairSource
+from infoword_tf.data.sentences import SentenceSource
 from infoword_tf.data.store import SENTENCE_START, SEPARATOR, WORD_START, Store
+from infoword_tf.data.text_pairs import TextPairs, TextPairSource
 from infoword_tf.data.words import WordSource
 from infoword_tf.model import Model
 from infoword_tf.objectives import Statistics, parse
@@ -318,6 +320,36 @@ CASES: dict[str, Case] = {
         'embed_distance', settings={'embed_distance.pooling': 'cls'}
     ),
     'pkd': Case('label:0.3,soft:0.7,patience:0.1', layers=2),
+    'simcse': Case('simcse'),
+    'simcse_lookup': Case(
+        'simcse',
+        encoder='lookup',
+        settings={'simcse.pooling': 'mean', 'simcse.head': 'none'},
+    ),
+    'simcse_joint': Case(
+        'simcse',
+        settings={
+            'simcse.pooling': 'last_two',
+            'simcse.directions': 'joint',
+            'simcse.queue': 12,
+            'simcse.momentum': 0.9,
+            'simcse.hardness': 1.0,
+            'simcse.repeat': 0.3,
+            'simcse.shuffle': True,
+        },
+        layers=2,
+    ),
+    'simcse_pairs': Case(
+        'simcse',
+        settings={
+            'simcse.pairs': 3,
+            'simcse.head': 'kept',
+            'simcse.directions': 'both',
+            'simcse.pooling': 'first_last',
+            'simcse.queue': 12,
+        },
+    ),
+    'esimcse': Case('esimcse', settings={'simcse.queue': 16}),
     'infoword_ict': Case('bert_nce:1,dim:0.8,ict:1', masking='spans'),
 }
 
@@ -347,6 +379,14 @@ LESSONS: dict[str, Case] = {
     'gpt': Case('gpt'),
     'transformer_xl': Case('transformer_xl', encoder='relative'),
     'plm': Case('plm', encoder='relative'),
+    'sentences': Case(
+        'simcse', settings={'simcse.repeat': 0.32, 'simcse.queue': 16}
+    ),
+    'sentences_lookup': Case(
+        'simcse',
+        encoder='lookup',
+        settings={'simcse.pooling': 'mean', 'simcse.repeat': 0.32},
+    ),
     'rnn_lm': Case('rnn_lm', encoder='rnn'),
     'neighbours': Case('elmo', encoder='elmo'),
 }
@@ -621,6 +661,54 @@ def by_kind(examples: Examples, kinds: int) -> Examples:
     )
 
 
+def make_sentences(
+    batch: int = 8,
+    seed: int = 0,
+    length: int = T,
+    kinds: int = 1,
+    **settings: Any,
+) -> Labelled:
+    """Sentences of random documents, some of them twice."""
+    store = make_store(seed, 5 * batch, longest=T // 3, kinds=kinds)
+    source = SentenceSource(
+        store, length, batch, seed, **settings, stratified=True
+    )
+    return source.batch(0)._replace(width=T)
+
+
+def make_text_pairs(
+    batch: int = 8, seed: int = 0, length: int = T, kinds: int = 1
+) -> Labelled:
+    """Triples of random texts, the first two of a kind, the third of none.
+
+    One in three has no negative.
+    """
+    del length
+    random = np.random.default_rng([seed, 2])
+    texts = []
+    for number in range(batch):
+        kind = number % kinds
+        for of in (kind, kind, (kind + 1) % kinds):
+            ids = drawn(random, random.integers(2, T // 3 - 2), of, kinds)
+            if len(texts) % 9 == 8:
+                ids = ids[:0]
+            texts.append([CLS, *ids, SEP])
+    begins = np.cumsum([0, *map(len, texts)])
+    ids = np.concatenate(texts).astype(np.int32)
+    examples = Examples(
+        ids,
+        np.zeros(len(ids), np.int8),
+        begins,
+        np.zeros(len(texts), np.int32),
+        {},
+        texts=3,
+    )
+    source = TextPairSource(
+        TextPairs((examples,)), T, batch, seed, stratified=True
+    )
+    return source.batch(0)._replace(width=T)
+
+
 def make_words(
     batch: int = 8,
     seed: int = 0,
@@ -701,6 +789,8 @@ def views_of(
         'streams': make_streams,
         'words': make_words,
         'examples': make_examples,
+        'sentences': make_sentences,
+        'text_pairs': make_text_pairs,
     }
     several = any(
         row.settings.get('texts', 'joined') != 'joined'
@@ -712,7 +802,7 @@ def views_of(
     sources = {}
     for reading in resolved.plan.readings:
         how = dict(reading.arguments)
-        if reading.source not in ('streams', 'words'):
+        if reading.source not in ('streams', 'words', 'sentences'):
             del how['length']
         if reading.labelled:
             how['texts'] = 1 + several

@@ -45,8 +45,7 @@ TABLE: dict[str, Row] = {
     'nsp': nsp.NSP,
     'nsp_nce': nsp.NSP_NCE,
     'ict': contrast.ICT,
-    'simcse': sentences.SIMCSE,
-    'esimcse': sentences.ESIMCSE,
+    'simcse': sentences.ROW,
     'transformer_xl': lm.TRANSFORMER_XL,
     'rnn_lm': lm.RNN_LM,
     'gpt': lm.GPT,
@@ -81,6 +80,14 @@ SUMS: dict[str, Sum] = {
     'bert': Sum('mlm:1,nsp:1', {'mlm.transform': True}),
     'infoword': Sum('bert_nce:1,dim:0.8'),
     'xlnet': Sum('plm:1'),
+    'esimcse': Sum(
+        'simcse:1',
+        {
+            'simcse.repeat': 0.32,
+            'simcse.queue': 160,
+            'simcse.momentum': 0.995,
+        },
+    ),
 }
 
 

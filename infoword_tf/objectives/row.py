@@ -130,14 +130,11 @@ class Row:
 
     @property
     def settings(self) -> dict[str, Setting]:
-        """All that a run may choose: of the row, and of its views.
-
-        A row may have a view's setting too, with another default.
-        """
-        found = {}
+        """All that a run may choose: of the row, and of its views."""
+        found = dict(self.objective.settings)
         for view in self.views:
             found |= VIEWS[root(view)].settings
-        return self.objective.settings | found | self.objective.settings
+        return found
 
     def reads(
         self, settings: Settings, contextual: bool = True

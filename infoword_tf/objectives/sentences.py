@@ -1,15 +1,12 @@
-"""Rows that contrast whole sentences.
+"""The row `simcse`, which contrasts whole sentences.
 
-    row      a                          b                            B~
-    simcse   a sentence                 the same under other         the batch,
-                                        dropout; or what people      queue, own
-                                        paired with it               negatives
-    esimcse  a sentence                 the same with words doubled  the batch
-                                                                     and a queue
+    a           b                                  candidates
+    a sentence  the same under other dropout; or   the batch; negatives of
+                what people have paired with it    pairs, a queue
 
-SimCSE (Gao et al. 2021), with queue and momentum encoder (He et al. 2020,
-"MoCo") ESimCSE (Wu et al. 2022). Every option of a contrast of sentences is
-here, once. f is the cosine of two vectors over a temperature.
+SimCSE (Gao et al. 2021); with repetition, a queue and a momentum encoder
+(He et al. 2020, "MoCo") the sum `esimcse` (Wu et al. 2022). Every option of a
+contrast of sentences is here, once. f is a cosine over a temperature.
 
 Copies of a sentence share a row of the view, so that both passes are one
 product; dropout is drawn for each token, so that copies differ.
@@ -263,29 +260,6 @@ class SimCSE(Objective):
         )
 
 
-class ESimCSE(SimCSE):
-    """`esimcse`: the same with doubled words, a queue and its encoder."""
-
-    repeat: float = setting(
-        0.32,
-        'Of the second copy of a sentence, up to this share of its tokens is '
-        'doubled.',
-        at_least=0.0,
-    )
-    queue: int = setting(
-        160,
-        'Vectors of the steps before that are candidates too; 0: none.',
-        at_least=0,
-    )
-    momentum: float = setting(
-        0.995,
-        'The queue holds vectors of a momentum encoder, which keeps this '
-        'share of itself at each update; 0: those of the encoder itself.',
-        at_least=0.0,
-        at_most=1.0,
-    )
-
-
 def _count(view: View, row: str) -> int:
     """J K."""
     _, slots, texts = view.targets[row].shape
@@ -340,24 +314,12 @@ def _vector(settings: Mapping[str, Any]) -> Vector:
     return Vector(settings['pooling'], 'cosine', rank=3, dense=dense)
 
 
-SIMCSE = Row(
+ROW = Row(
     objective=SimCSE,
     a='sentence',
     b='the same sentence, or its pair',
     relation='equal but for dropout; or paired by people (`--pairs`)',
     candidates='the batch; own negatives of pairs, a queue',
-    views={VIEW: _wanted, KEYS: _wanted_keys},
-    encoders=_encoders,
-    heldout_candidates=512,
-    vector=_vector,
-    companions=_companions,
-)
-ESIMCSE = Row(
-    objective=ESimCSE,
-    a='sentence',
-    b='the same with words doubled',
-    relation='equal but for dropout and repetition',
-    candidates='the batch and a momentum queue',
     views={VIEW: _wanted, KEYS: _wanted_keys},
     encoders=_encoders,
     heldout_candidates=512,

@@ -17,8 +17,8 @@ import tensorflow as tf
 from infoword_tf import commands, files
 from infoword_tf.choices import STEPS, RunChoices
 from infoword_tf.config import Config, TokenizerConfig
-from infoword_tf.data.examples import Examples
 from infoword_tf.data import batches, corpora, text_pairs
+from infoword_tf.data.examples import Examples
 from infoword_tf.data.opened import Text, open_text, open_tokenizer
 from infoword_tf.objectives import Statistics
 from infoword_tf.plan import Plan, companions_of
@@ -230,7 +230,7 @@ class Run:
         )
         if tokenizer is None:
             corpus = corpora.Corpus(
-                given.pairs, found.fingerprint, found.documents, lambda: iter(())
+                given.pairs, found.fingerprint, found.documents, tuple
             )
             tokenizer = open_tokenizer(given, corpus, corpora.cache_dir())
         prompts = ('', '')
@@ -242,11 +242,11 @@ class Run:
             )
         frame = Frame(tokenizer, LAYOUTS['bert'])
         parts = []
-        for what, files in (
+        for what, some in (
             ('to train on', found.train), ('held out', found.heldout),
         ):  # fmt: skip
             part, cut = text_pairs.tokenized(
-                files, frame, given.seq_len, prompts
+                some, frame, given.seq_len, prompts
             )
             parts.append(part)
             sizes = ' and '.join(f'{p.size:,}' for p in part.parts)

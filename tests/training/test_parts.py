@@ -20,7 +20,7 @@ CASES = (
     'ict_words', 'gpt_pre_norm', 'transformer_xl', 'rnn_lm_gru',
     'elmo_sampled', 'plm', 'label_mix', 'score_elmo', 'pkd', 'span_null',
     'soft_score_lookup', 'soft_span_conditional', 'embed_lookup',
-    'embed_distance_relative', 'label_gpt',
+    'embed_distance_relative', 'label_gpt', 'simcse_joint', 'simcse_pairs',
 )  # fmt: skip
 
 
