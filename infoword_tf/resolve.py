@@ -50,6 +50,7 @@ class Resolved:
         memory_length: None for an encoder without memory.
         max_length: T, the limit of what is loaded later.
         vector: how a text becomes a vector.
+        kept: fields of the config that stay as --init has them.
     """
 
     rows: dict[str, RowConfig]
@@ -58,6 +59,7 @@ class Resolved:
     memory_length: int | None
     max_length: int
     vector: Vector
+    kept: Mapping[str, Any]
 
     def config(
         self,
@@ -90,12 +92,9 @@ class Resolved:
             layout=self.vector.layout,
             pooling=self.vector.pooling,
             similarity=self.vector.similarity,
-            dense=tuple(
-                DenseConfig(self.encoder.arguments['width'], activation)
-                for activation in self.vector.dense
-            ),
             replicas=replicas,
             run=dict(run or {}),
+            **self.kept,
         )
 
 
@@ -125,13 +124,15 @@ def resolve(choices: Choices, started: Config | None = None) -> Resolved:
             )
     name = resolve_encoder(choices, rows, started)
     arguments = _arguments(choices, rows, name, started)
+    vector = _vector(choices, rows, started)
     return Resolved(
         rows=rows,
         plan=plan,
         encoder=EncoderConfig(name, arguments),
         memory_length=_memory_length(choices, name),
         max_length=max(choices.seq_len, started.max_length if started else 0),
-        vector=_vector(choices, rows, started),
+        vector=vector,
+        kept=_kept(vector, arguments['width'], started),
     )
 
 
@@ -368,6 +369,21 @@ def _memory_length(choices: Choices, encoder: str) -> int | None:
     if choices.memory_length is None:
         return choices.seq_len
     return choices.memory_length
+
+
+def _kept(
+    vector: Vector, width: int, started: Config | None
+) -> dict[str, Any]:
+    """What becomes of a vector that is pooled, as `Resolved.kept`."""
+    new = tuple(DenseConfig(width, activation) for activation in vector.dense)
+    if started is None or not vector.keeps:
+        return {'dense': new}
+    return {
+        'dense': started.dense or new,
+        'normalize': started.normalize,
+        'prompts': started.prompts,
+        'prompt': started.prompt,
+    }
 
 
 def _vector(

@@ -286,7 +286,7 @@ def joined(*pools: Pool) -> Pool:
     return Pool(
         *(ops.concatenate(x) for x in (ids, sequences, weights)),
         pools[0].limit,
-        None if None in states else ops.concatenate(states),
+        None if any(x is None for x in states) else ops.concatenate(states),
     )
 
 
@@ -350,7 +350,11 @@ class Ring(NamedTuple):
         )
 
     def add(
-        self, state: Mapping[str, Tensor], rows: Tensor, texts: Tensor
+        self,
+        state: Mapping[str, Tensor],
+        rows: Tensor,
+        texts: Tensor,
+        weights: Tensor | None = None,
     ) -> dict[str, Any]:
         """As `Objective.remember`, of the last S of these.
 
@@ -358,14 +362,27 @@ class Ring(NamedTuple):
             state: before.
             rows: [n, D] float32, of the whole global batch.
             texts: [n] int32, equal where they are the same b.
+            weights: [n] float32, 0 for rows that are none; None: all are.
         """
+        total = rows.shape[0]
+        if weights is not None:  # those that are, in order, come last
+            order = ops.argsort(weights)
+            rows, texts = (ops.take(x, order, axis=0) for x in (rows, texts))
+            there = ops.take(weights, order) > 0
+            total = ops.sum(ops.cast(there, 'int32'))
         n = min(rows.shape[0], self.size)
-        first = state['count'] + rows.shape[0] - n
+        rows, texts = rows[-n:], texts[-n:]
+        first = state['count'] + total - n
         places = (first + ops.arange(n, dtype='int32')) % self.size
+        if weights is not None:  # of the others what is there stays
+            there = there[-n:]
+            old = ops.take(state['rows'], places, axis=0)
+            rows = ops.where(there[:, None], rows, old)
+            texts = ops.where(there, texts, ops.take(state['texts'], places))
         return {
-            'rows': Rows(rows[-n:], places),
-            'texts': Rows(texts[-n:], places),
-            'count': state['count'] + rows.shape[0],
+            'rows': Rows(rows, places),
+            'texts': Rows(texts, places),
+            'count': state['count'] + total,
         }
 
 

@@ -43,7 +43,9 @@ class Vector(NamedTuple):
         layout: in text.layout.LAYOUTS, what stands around a text that is
             encoded alone. All rows of a sum have the same.
         rank: in a sum the row of the highest rank decides.
-        dense: activations of layers over that, as wide as it is.
+        dense: activations of layers over that, as wide as it is, where --init
+            has none.
+        keeps: whether layers, length 1 and prompts of --init stay.
     """
 
     pooling: str = 'mean'
@@ -51,6 +53,7 @@ class Vector(NamedTuple):
     layout: str = 'bert'
     rank: int = 0
     dense: tuple[str, ...] = ()
+    keeps: bool = False
 
 
 def as_started(settings: Settings) -> None:

@@ -251,12 +251,8 @@ class SimCSE(Objective):
             self.finished(keys),
             _there(view, self.row, ids),
         )
-        # Empty slots of rows, which are as many in each step, stay out.
-        order = ops.argsort(-found.weights)  # stable
         return self.ring.add(
-            batch.state,
-            ops.take(found.states, order, axis=0),
-            ops.take(found.ids, order),
+            batch.state, found.states, found.ids, found.weights
         )
 
 
@@ -311,7 +307,9 @@ def _encoders(settings: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
 
 def _vector(settings: Mapping[str, Any]) -> Vector:
     dense = ('tanh',) if settings['head'] == KEPT else ()
-    return Vector(settings['pooling'], 'cosine', rank=3, dense=dense)
+    return Vector(
+        settings['pooling'], 'cosine', rank=3, dense=dense, keeps=True
+    )
 
 
 ROW = Row(

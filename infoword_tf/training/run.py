@@ -399,6 +399,12 @@ class Run:
         if self.started is not None:
             source = (labelled and labelled.source) or f'--init={given.init}'
             print(f'{source}: {self.started.start(found.model)}', flush=True)
+            begun, ends = self.started.config, self.config
+            if begun.pooling != ends.pooling:
+                print(
+                    f'{source} pools by {begun.pooling}, this run by '
+                    f'{ends.pooling}', flush=True,
+                )  # fmt: skip
         self.built = found
 
     def _check_companions(self) -> None:

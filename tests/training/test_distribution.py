@@ -23,6 +23,8 @@ BATCHES = [
     ('bert_nce_drop_hits', 8, False),
     ('dim_cosine', 8, False),
     ('ict_lookup', 8, False),
+    ('simcse_joint', 8, True),
+    ('simcse_pairs', 8, False),
     ('skip_gram', 8, True),
     ('skip_gram_binary', 8, False),
     ('cbow', 8, False),

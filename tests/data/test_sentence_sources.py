@@ -1,0 +1,173 @@
+"""Sentences of a store, and pairs that people have written, by step."""
+
+import json
+
+import numpy as np
+from absl.testing import absltest
+
+from infoword_tf.data import text_pairs
+from infoword_tf.data.sentences import Sentences, SentenceSource
+from infoword_tf.data.store import SENTENCE_START
+from infoword_tf.text.frame import Frame
+from infoword_tf.text.layout import LAYOUTS
+from infoword_tf.text.tokenizers import TOKENIZERS
+from tests import places, zoo
+
+
+class SentencesTest(absltest.TestCase):
+    def setUp(self):
+        super().setUp()
+        self.store = zoo.make_store(longest=12)
+
+    def test_all_are_found_whole(self):
+        """Each from its start to the next, without the document's [SEP]."""
+        found = Sentences.of(self.store, 99, 2, 0.0)
+        total = 0
+        for begin, length in zip(found.begins, found.lengths, strict=True):
+            ids = self.store.ids[begin : begin + length - 2]
+            self.assertNotIn(zoo.SEP, ids)
+            self.assertTrue(self.store.flags[begin] & SENTENCE_START)
+            total += len(ids)
+        self.assertEqual(total, (self.store.ids != zoo.SEP).sum())
+        self.assertFalse(found.cut.any())
+
+    def test_longer_ones_are_cut_and_counted(self):
+        found = Sentences.of(self.store, 8, 1, 0.0)
+        whole = Sentences.of(self.store, 99, 1, 0.0)
+        self.assertEqual(found.lengths.max(), 8)
+        np.testing.assert_array_equal(found.cut, whole.lengths > 8)
+        self.assertBetween(found.cut.mean(), 0.2, 0.8)
+
+    def test_an_epoch_has_every_sentence_once(self):
+        source = SentenceSource(
+            self.store, 16, 8, 3, copies=2, stratified=True
+        )
+        seen = np.concatenate(
+            [source.batch(step).numbers for step in range(source.updates)]
+        )
+        self.assertLen(set(seen.tolist()), len(seen))
+        self.assertGreater(len(seen), source.store.size - 8)
+        again = SentenceSource(
+            self.store, 16, 8, 3, copies=2, stratified=True
+        )
+        np.testing.assert_array_equal(
+            again.batch(7).ids, source.batch(7).ids
+        )
+
+    def test_held_out_ones_are_the_same_whatever_is_trained(self):
+        room = SentenceSource.room(self.store, 16)
+        one = SentenceSource(self.store, 16, room, 5)
+        two = SentenceSource(self.store, 16, room, 5, copies=2, repeat=0.3)
+        np.testing.assert_array_equal(
+            one.batch(0).ids[:, 0], two.batch(0).ids[:, 0]
+        )
+
+    def test_repeated_ones_always_fit(self):
+        source = SentenceSource(
+            self.store, 16, 8, 0, copies=2, repeat=0.5, stratified=True
+        )
+        for step in range(20):
+            text = source.batch(step)
+            most = source.store.taken(text.numbers).sizes
+            sums = np.where(text.slots < 0, 0, most[text.slots]).sum(axis=1)
+            self.assertLessEqual(sums.max(), text.width)
+
+    def test_too_few(self):
+        with self.assertRaisesRegex(ValueError, 'but a batch takes 5000'):
+            SentenceSource(self.store, 16, 5000, 0, stratified=True)
+
+
+TRIPLES = [
+    ('a', 'b', 'c'),
+    *((f'question {i}', f'answer {i}', f'wrong {i}') for i in range(200)),
+]
+
+
+class PairsTest(absltest.TestCase):
+    def write(self, name, lines):
+        path = self.folder / name
+        path.write_text(''.join(line + '\n' for line in lines))
+        return str(path)
+
+    def setUp(self):
+        super().setUp()
+        self.folder = places.make()
+        self.path = self.write('t.csv', map(','.join, TRIPLES))
+
+    def test_every_kind_of_file(self):
+        tsv = self.write('t.tsv', map('\t'.join, TRIPLES))
+        jsonl = self.write(
+            't.jsonl',
+            (json.dumps(dict(zip('abc', t, strict=True))) for t in TRIPLES[1:]),
+        )
+        found = [text_pairs.read(p) for p in (self.path, tsv, jsonl)]
+        for other in found[1:]:
+            self.assertEqual(other.train[0].texts, found[0].train[0].texts)
+        self.assertEqual(found[0].fingerprint, found[1].fingerprint)
+
+    def test_held_out_are_some_by_a(self):
+        found = text_pairs.read(self.path)
+        train, held = found.train[0].texts, found.heldout[0].texts
+        self.assertBetween(len(held[0]), 2, 25)
+        self.assertEqual(len(train[0]) + len(held[0]), 200)
+        self.assertEmpty(set(train[0]) & set(held[0]))
+        fewer = self.write('u.csv', map(','.join, TRIPLES[:100]))
+        again = text_pairs.read(fewer).heldout[0].texts[0]
+        self.assertContainsSubset(again, held[0])
+
+    def test_columns_by_name(self):
+        found = text_pairs.read(self.path, ['c', 'a'])
+        self.assertStartsWith(found.train[0].texts[0][0], 'wrong')
+        self.assertLen(found.train[0].texts, 2)
+        with self.assertRaisesRegex(
+            ValueError, "no column 'd': its columns are a, b, c"
+        ):
+            text_pairs.names_of(self.path, ['a', 'd'])
+
+    def test_bad_files(self):
+        one = self.write('one.csv', ['a', 'x'])
+        with self.assertRaisesRegex(ValueError, 'has one column'):
+            text_pairs.names_of(one)
+        bare = self.write('bare.csv', ['who are you today then?,I am me'] * 9)
+        with self.assertRaisesRegex(ValueError, 'reads like a pair'):
+            text_pairs.names_of(bare)
+        short = self.write('short.csv', ['a,b', 'x,y', 'z'])
+        with self.assertRaisesRegex(ValueError, 'short.csv, line 3: 1 cell'):
+            text_pairs.read(short)
+        few = self.write('few.csv', ['a,b', 'x,y'])
+        with self.assertRaisesRegex(ValueError, '--heldout_pairs=GLOB'):
+            text_pairs.read(few)
+        with self.assertRaisesRegex(ValueError, 'No file matches'):
+            text_pairs.read(str(self.folder / 'nothing*.csv'))
+
+    def test_empty_sides(self):
+        lines = ['a,b,c', 'x,,z', ',y,z', *(f'q {i},r {i},' for i in range(90))]
+        found = text_pairs.read(self.write('e.csv', lines))
+        self.assertEqual(found.train[0].empty, 2)
+        self.assertEqual(set(found.train[0].texts[2]), {''})
+
+    def test_each_batch_is_of_one_file_and_an_epoch_has_all(self):
+        other = [('a', 'b'), *((f'you {i}', f'me {i}') for i in range(90))]
+        self.write('t2.csv', map(','.join, other))
+        found = text_pairs.read(str(self.folder / 't*.csv'))
+        tokenizer = TOKENIZERS['wordpiece'].learn(
+            (document.text for document in found.documents()), 200, True
+        )
+        frame = Frame(tokenizer, LAYOUTS['bert'])
+        train, cut = text_pairs.tokenized(found.train, frame, 16)
+        self.assertEqual(cut, 0)
+        source = text_pairs.TextPairSource(train, 16, 8, 0, stratified=True)
+        updates = [part.size // 8 for part in train.parts]
+        seen = []
+        for step in range(sum(updates)):
+            batch = source.batch(step)
+            self.assertEqual(batch.slots.shape, (source.rows, source.slots))
+            lacking = (batch.lengths[:, 2] == 2).mean()
+            self.assertIn(lacking, (0, 1))  # of the second file all
+            seen += [(lacking, number) for number in batch.numbers.tolist()]
+        self.assertLen(set(seen), 8 * sum(updates))
+        self.assertEqual(sum(s[0] for s in seen), 8 * updates[1])
+
+
+if __name__ == '__main__':
+    absltest.main()

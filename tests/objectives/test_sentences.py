@@ -1,0 +1,343 @@
+"""`simcse` against plain implementations of the published losses."""
+
+import numpy as np
+import tensorflow as tf
+from absl.testing import absltest, parameterized
+from scipy import special
+
+from infoword_tf.encoders import Inputs
+from infoword_tf.layers import dropout
+from infoword_tf.model import Model
+from infoword_tf.objectives import Ring
+from infoword_tf.training.state import State
+from infoword_tf.views import View
+from tests import zoo
+from tests.objectives.given import F, batch_of, mean, of_pair, sums
+
+N, K, D, TAU = 5, 3, 16, 0.05
+KEY = dropout.new_key(4)
+
+
+def view_of(numbers, weights=None):
+    """Examples [N, K], one to a row; -1 is a text that is not there."""
+    numbers = np.asarray(numbers, np.int32)
+    n, k = numbers.shape
+    weights = np.ones(n) if weights is None else np.asarray(weights)
+    return View(
+        ids=np.zeros((n, 2 * k), np.int32),
+        sequences=np.where(weights > 0, np.arange(n), -1)[:, None].astype('i'),
+        block_ids=np.tile(np.repeat(np.arange(k), 2), (n, 1)).astype('i'),
+        places={'simcse': np.zeros((n, k), np.int32)},
+        targets={'simcse': numbers[:, None]},
+        weights={'simcse': weights[:, None].astype(np.float32)},
+    )
+
+
+def unit(x):
+    return x / np.linalg.norm(x, axis=-1, keepdims=True)
+
+
+class LossTest(parameterized.TestCase):
+    """Of vectors that are given, as published."""
+
+    def setUp(self):
+        super().setUp()
+        random = np.random.default_rng(0)
+        self.texts = random.standard_normal((N, K, D)).astype(np.float32)
+        self.numbers = np.arange(N * K).reshape(N, K)
+        self.cosines = np.einsum(
+            'nad,mbd->nmab', unit(self.texts), unit(self.texts)
+        )
+
+    def score(self, texts=2, weights=None, state=None, key=KEY, **settings):
+        """Its outcome, of the first so many texts of each example."""
+        case = zoo.Case(
+            'simcse',
+            settings={
+                'simcse.head': 'none',
+                'simcse.pairs': texts,
+                **{f'simcse.{k}': x for k, x in settings.items()},
+            },
+        )
+        self.model = Model(zoo.config_of(case, rate=0.0), zoo.SPECIALS)
+        objective = self.model.objectives['simcse']
+        batch = batch_of(
+            {'sentences': view_of(self.numbers[:, :texts], weights)},
+            {'sentences': self.texts[:, :texts]},
+            key,
+        )
+        batch = batch._replace(state=state or {})
+        self.objective, self.batch = objective, batch
+        return objective.score(batch, objective.candidates(batch))
+
+    def losses(self, logits):
+        """Cross-entropy of the diagonal, [N]."""
+        return special.logsumexp(logits, axis=1) - np.diag(logits)
+
+    def test_in_one_direction(self):
+        """Gao et al. 2021, Eq. 1: rows z1, columns z2."""
+        logits = self.cosines[:, :, 0, 1] / TAU
+        expected = self.losses(logits).mean()
+        found = mean(self.score())
+        self.assertAlmostEqual(found.loss, expected, delta=1e-5)
+        self.assertAlmostEqual(found.mi, np.log(N) - expected, delta=1e-5)
+        self.assertAlmostEqual(found.ceiling, np.log(N), delta=1e-6)
+
+    def test_both_ways(self):
+        logits = self.cosines[:, :, 0, 1] / TAU
+        expected = (self.losses(logits) + self.losses(logits.T)).mean() / 2
+        found = mean(self.score(directions='both'))
+        self.assertAlmostEqual(found.loss, expected, delta=1e-5)
+
+    def test_joint_is_nt_xent(self):
+        """Chen et al. 2020, Eq. 1: 2 N - 1 candidates, the positive too."""
+        z = unit(self.texts[:, :2]).transpose(1, 0, 2).reshape(2 * N, D)
+        logits = z @ z.T / 0.1
+        np.fill_diagonal(logits, -np.inf)
+        answer = (np.arange(2 * N) + N) % (2 * N)
+        positive = logits[np.arange(2 * N), answer]
+        expected = (special.logsumexp(logits, axis=1) - positive).mean()
+        found = mean(self.score(directions='joint', temperature=0.1))
+        self.assertAlmostEqual(found.loss, expected, delta=1e-5)
+        size = np.log(2 * N - 1)
+        self.assertAlmostEqual(found.mi, size - expected, delta=1e-5)
+        self.assertAlmostEqual(found.log_candidates, size, delta=1e-6)
+
+    def test_hard_negatives_are_columns(self):
+        """Gao et al. 2021, Eq. 5: those of all examples, and one's own."""
+        logits = (
+            np.hstack([self.cosines[:, :, 0, 1], self.cosines[:, :, 0, 2]])
+            / TAU
+        )
+        expected = special.logsumexp(logits, axis=1)
+        expected = (expected - np.diag(logits[:, :N])).mean()
+        found = mean(self.score(texts=3))
+        self.assertAlmostEqual(found.loss, expected, delta=1e-5)
+        self.assertAlmostEqual(found.ceiling, np.log(2 * N), delta=1e-6)
+
+    def test_a_negative_that_is_not_there_counts_nowhere(self):
+        self.numbers[3, 2] = -1
+        self.texts[3, 2] = 0.0
+        logits = np.delete(
+            np.hstack([self.cosines[:, :, 0, 1], self.cosines[:, :, 0, 2]])
+            / TAU, N + 3, axis=1,
+        )  # fmt: skip
+        expected = special.logsumexp(logits, axis=1) - np.diag(logits[:, :N])
+        found = mean(self.score(texts=3))
+        self.assertAlmostEqual(found.loss, expected.mean(), delta=1e-5)
+        self.assertAlmostEqual(found.ceiling, np.log(2 * N - 1), delta=1e-6)
+
+    def test_the_same_text_is_no_negative(self):
+        """It counts in the bound, and its share is reported."""
+        self.numbers[4, 1] = self.numbers[0, 1]
+        outcome = self.score()
+        expected = np.zeros(F)
+        for i, row in enumerate(self.cosines[:, :, 0, 1] / TAU):
+            copies = np.delete(self.numbers[:, 1], i) == self.numbers[i, 1]
+            expected += of_pair(
+                row[i], np.delete(row, i), copies, drop_copies=True
+            )
+        np.testing.assert_allclose(sums(outcome), expected, rtol=1e-5)
+        self.assertAlmostEqual(
+            float(outcome.more['identical']), 2 / (N - 1), delta=1e-6
+        )
+
+    def test_an_empty_slot_is_nobody(self):
+        whole = self.score(weights=[1, 1, 1, 1, 0])
+        self.texts, self.numbers = self.texts[:4], self.numbers[:4]
+        np.testing.assert_allclose(
+            sums(whole), sums(self.score()), rtol=1e-5
+        )
+
+    def test_hard_ones_weigh_more(self):
+        """Robinson et al. 2021, Eq. 4, without tau+; MI as without it."""
+        beta = 2.0
+        cosines = self.cosines[:, :, 0, 1]
+        total = 0.0
+        for i in range(N):
+            others = np.delete(cosines[i], i)
+            weights = np.exp(beta * others)
+            weights *= len(others) / weights.sum()
+            own = cosines[i, i] / TAU
+            total += special.logsumexp(
+                [own, *(others / TAU + np.log(weights))]
+            ) - own
+        found, plain = mean(self.score(hardness=beta)), mean(self.score())
+        self.assertAlmostEqual(found.loss, total / N, delta=1e-5)
+        self.assertEqual(found.mi, plain.mi)
+
+    def test_the_queue_is_behind_the_batch(self):
+        """Texts of it that are b are masked; what is not there counts not."""
+        random = np.random.default_rng(1)
+        rows = unit(random.standard_normal((8, D))).astype(np.float32)
+        texts = np.array([50, 51, self.numbers[2, 1], 53, -1, -1, -1, -1])
+        state = {'rows': rows, 'texts': texts.astype('i'), 'count': np.int32(4)}
+        outcome = self.score(queue=8, state=state)
+        a = unit(self.texts)[:, 0]
+        logits = np.hstack([self.cosines[:, :, 0, 1], a @ rows[:4].T]) / TAU
+        logits[2, N + 2] = -np.inf
+        expected = special.logsumexp(logits, axis=1) - np.diag(logits[:, :N])
+        found = mean(outcome)
+        self.assertAlmostEqual(found.loss, expected.mean(), delta=1e-5)
+        self.assertAlmostEqual(
+            found.log_candidates, np.log(N + 4), delta=1e-6
+        )
+        new = self.objective.remember(self.batch)
+        np.testing.assert_array_equal(new['rows'].places, [4, 5, 6, 7, 0])
+        np.testing.assert_allclose(
+            new['rows'].values, unit(self.texts)[:, 1], atol=1e-6
+        )
+        np.testing.assert_array_equal(new['texts'].values, self.numbers[:, 1])
+
+    def test_who_knows_nothing_has_no_nats(self):
+        """All vectors are one: every candidate scores alike."""
+        self.texts[:] = self.texts[0, 0]
+        found = mean(self.score(directions='joint'))
+        self.assertAlmostEqual(found.mi, 0.0, delta=1e-6)
+        self.assertEqual(found.accuracy, 0.0)
+
+    def test_equal_pairs_reach_the_ceiling(self):
+        self.texts[:, 1] = self.texts[:, 0]
+        found = mean(self.score())
+        self.assertAlmostEqual(found.mi, found.ceiling, delta=1e-4)
+        self.assertEqual(found.accuracy, 1.0)
+
+
+class RingTest(absltest.TestCase):
+    def test_rows_that_are_none_change_nothing(self):
+        """As if the others alone were added, over and over."""
+        random = np.random.default_rng(2)
+        ring = Ring(6, 2)
+        state, plain = (
+            {k: np.array(x) for k, x in ring.empty().items()} for _ in range(2)
+        )
+        for step in range(7):
+            weights = (random.random(4) < 0.6).astype(np.float32)
+            rows = random.standard_normal((4, 2)).astype(np.float32)
+            texts = np.arange(4, dtype=np.int32) + 10 * step
+            new = ring.add(state, rows, texts, weights)
+            for name in ('rows', 'texts'):
+                self.assertLen(set(new[name].places.numpy()), 4)
+                state[name][new[name].places] = new[name].values
+            state['count'] = np.int32(new['count'])
+            for row in np.flatnonzero(weights):
+                place = plain['count'] % 6
+                plain['rows'][place] = rows[row]
+                plain['texts'][place] = texts[row]
+                plain['count'] = plain['count'] + 1
+            for name, expected in plain.items():
+                np.testing.assert_array_equal(state[name], expected, name)
+        self.assertGreater(plain['count'], 12)
+
+
+class PoolingTest(parameterized.TestCase):
+    @parameterized.parameters('cls', 'mean', 'first_last', 'last_two')
+    def test_as_what_is_loaded_pools(self, pooling):
+        """Of copies that share rows, what each text has alone."""
+        case = zoo.Case(
+            'simcse', settings={'simcse.pooling': pooling}, layers=3
+        )
+        model = zoo.model_of(case, rate=0.0)
+        made = zoo.views_of(case.resolved)
+        batch = model.batches(made, zoo.statistics(), KEY)[0]['simcse']
+        found = model.objectives['simcse'].vectors(batch)['texts']
+        view = made['sentences']
+        for slot in np.ndindex(*view.weights['simcse'].shape):
+            row, j = slot
+            at = np.ravel_multi_index(slot, view.weights['simcse'].shape)
+            for copy in range(2):
+                here = view.block_ids[row] == 2 * j + copy
+                if not here.any():
+                    continue
+                encoded = model.encoder(
+                    Inputs(view.ids[row][here][None]),
+                    all_layers=True,
+                )
+                layers = [x.numpy()[0] for x in encoded.layers]
+                expected = {
+                    'cls': layers[-1][0],
+                    'mean': layers[-1].mean(0),
+                    'first_last': (layers[1] + layers[-1]).mean(0) / 2,
+                    'last_two': (layers[-2] + layers[-1]).mean(0) / 2,
+                }[pooling]
+                np.testing.assert_allclose(
+                    found[at, copy], expected, atol=2e-5
+                )
+
+    def test_copies_differ_by_dropout_in_held_out_text_too(self):
+        case = zoo.Case('simcse')
+        model = zoo.model_of(case, rate=0.1)
+        made = zoo.views_of(case.resolved)
+        objective = model.objectives['simcse']
+        for key in (None, KEY):
+            batch = model.batches(made, zoo.statistics(), key)[0]['simcse']
+            a, b = np.moveaxis(objective.vectors(batch)['texts'], 1, 0)
+            self.assertGreater(np.abs(a - b).max(), 0.01)
+            again = model.batches(made, zoo.statistics(), key)[0]['simcse']
+            np.testing.assert_array_equal(
+                objective.vectors(again)['texts'][:, 0], a
+            )
+        still = zoo.model_of(case, rate=0.0)
+        batch = still.batches(made, zoo.statistics(), KEY)[0]['simcse']
+        a, b = np.moveaxis(still.objectives['simcse'].vectors(batch)['texts'],
+                           1, 0)  # fmt: skip
+        np.testing.assert_allclose(a, b, atol=1e-5)
+
+
+class MomentumTest(absltest.TestCase):
+    def test_keys_are_plain_texts_through_the_head_of_now(self):
+        """Without dropout or repetition; the average begins as a copy."""
+        case = zoo.Case('esimcse', settings={'simcse.queue': 16})
+        model = zoo.model_of(case, rate=0.1)
+        model.copy_averages()
+        made = zoo.views_of(case.resolved)
+        state = State(model, zoo.strategy(1), 8)
+        _, new = model.outcomes(
+            made, zoo.statistics(), KEY, state=state.read()
+        )
+        added = new['objectives/simcse']['rows'].values.numpy()
+        objective, view = model.objectives['simcse'], made['sentences']
+        keys = made['sentence_keys']
+        there = view.weights['simcse'].ravel() > 0
+        self.assertLess(keys.ids.shape[1], view.ids.shape[1])
+        expected = []
+        for slot in np.argwhere(view.weights['simcse'] > 0):
+            row, j = slot
+            first = view.ids[row][view.block_ids[row] == 2 * j]
+            key = keys.ids[row][keys.block_ids[row] == j]
+            np.testing.assert_array_equal(key, first)
+            states = model.encoder(Inputs(first[None])).states
+            expected.append(objective.finished(states[:, 0])[0])
+        self.assertEqual(new['objectives/simcse']['count'], 8)
+        self.assertLess(8, len(there))  # some slots are empty
+        found = added[-8:]
+        np.testing.assert_allclose(found, np.array(expected), atol=2e-5)
+
+    def test_a_momentum_encoder_needs_a_queue(self):
+        case = zoo.Case('simcse', settings={'simcse.momentum': 0.9})
+        with self.assertRaisesRegex(ValueError, 'give --simcse.queue too'):
+            zoo.model_of(case)
+
+
+class WholeTest(absltest.TestCase):
+    def test_a_kept_head_is_a_layer_of_the_vector(self):
+        case = zoo.Case('simcse', settings={'simcse.head': 'kept'})
+        model = zoo.model_of(case, rate=0.0)
+        self.assertIn('dense_0/kernel', model.travelling)
+        made = zoo.views_of(case.resolved)
+        with tf.GradientTape() as tape:
+            outcomes, _ = model.outcomes(made, zoo.statistics(), KEY)
+            loss = model.loss(outcomes)
+        gradient = tape.gradient(loss, model.dense[0].kernel.value)
+        self.assertGreater(np.abs(gradient).max(), 1e-3)
+
+    def test_a_head_of_training_stays_behind(self):
+        model = zoo.make_model('simcse')
+        paths = {p for p in model.variables if p.startswith('objectives')}
+        self.assertNotEmpty(paths)
+        self.assertContainsSubset(paths, model.trainable)
+        self.assertNoCommonElements(paths, model.travelling)
+
+
+if __name__ == '__main__':
+    absltest.main()

@@ -1,0 +1,154 @@
+"""Copies of sentences, texts of pairs, and what is drawn in them."""
+
+import numpy as np
+from absl.testing import absltest
+
+from infoword_tf.views import sentences
+from infoword_tf.views.examples import Labelled
+from infoword_tf.views.sentences import (
+    change,
+    most_repeated,
+    sentence_keys,
+    text_numbers,
+)
+from tests import zoo
+
+ROWS = {'simcse': 'example'}
+
+
+def batch_of(texts, slots, width=32):
+    """Examples of texts without specials; places of these are free."""
+    k = len(texts[0])
+    longest = max(len(t) + 2 for row in texts for t in row)
+    ids = np.zeros((len(texts), k, longest), np.int32)
+    lengths = np.zeros((len(texts), k), np.int32)
+    for i, row in enumerate(texts):
+        for j, text in enumerate(row):
+            ids[i, j, 1 : 1 + len(text)] = text
+            lengths[i, j] = len(text) + 2
+    return Labelled(
+        ids, np.zeros_like(ids), lengths, np.zeros_like(lengths),
+        np.arange(len(texts), dtype=np.int32), {}, {},
+        np.array(slots, np.int32), width,
+    )  # fmt: skip
+
+
+def made(text, view=sentences.sentences, seed=0, **settings):
+    chosen = {'pairs': 0, 'repeat': 0.0, 'shuffle': False, **settings}
+    drawn = change(text, np.random.default_rng(seed), **chosen)
+    return view(text, drawn, ROWS, zoo.SPECIALS)
+
+
+class CopiesTest(absltest.TestCase):
+    def test_by_hand(self):
+        """Two sentences share a row, each twice; the third has its own."""
+        texts = [[x, x] for x in ([7, 8], [9], [10, 11, 12])]
+        view = made(batch_of(texts, [[0, 1], [2, -1]], width=16))
+        first = [2, 7, 8, 3, 2, 7, 8, 3, 2, 9, 3, 2, 9, 3]
+        np.testing.assert_array_equal(view.ids[0, :14], first)
+        np.testing.assert_array_equal(
+            view.positions[0, :14],
+            [0, 1, 2, 3, 0, 1, 2, 3, 0, 1, 2, 0, 1, 2],
+        )
+        np.testing.assert_array_equal(
+            view.block_ids[0, :14], [0] * 4 + [1] * 4 + [2] * 3 + [3] * 3
+        )
+        np.testing.assert_array_equal(
+            view.places['simcse'], [[0, 4, 8, 11], [0, 5, 0, 0]]
+        )
+        np.testing.assert_array_equal(
+            view.weights['simcse'], [[1, 1], [1, 0]]
+        )
+        numbers = view.targets['simcse']  # [R, J, K]
+        np.testing.assert_array_equal(numbers[..., 0], numbers[..., 1])
+        self.assertLen({numbers[0, 0, 0], numbers[0, 1, 0],
+                        numbers[1, 0, 0]}, 3)  # fmt: skip
+        np.testing.assert_array_equal(view.sequences, [[0, 1], [2, -1]])
+
+    def test_repetition_is_that_of_the_paper(self):
+        """Wu et al. 2022, §3.1: 0 to max(2, int(.32 N)) tokens, all alike."""
+        words = list(range(10, 23))  # N = 15
+        counts = []
+        for seed in range(400):
+            text = batch_of([[words, words]], [[0]], width=40)
+            view = made(text, seed=seed, repeat=0.32)
+            plain = view.ids[0][view.block_ids[0] == 0]
+            np.testing.assert_array_equal(plain, [2, *words, 3])
+            doubled = view.ids[0][view.block_ids[0] == 1]
+            self.assertEqual((doubled[0], doubled[-1]), (2, 3))
+            each = np.bincount(doubled[1:-1], minlength=23)[10:]
+            self.assertTrue(((each == 1) | (each == 2)).all())
+            self.assertTrue((np.diff(doubled[1:-1]) >= 0).all())  # in place
+            counts.append((each == 2).sum())
+            numbers = view.targets['simcse'][0, 0]
+            self.assertEqual(*numbers)  # of the sentence as it was
+        self.assertEqual(set(counts), {0, 1, 2, 3, 4})
+        shares = np.bincount(counts) / len(counts)
+        np.testing.assert_allclose(shares, 0.2, atol=0.08)
+
+    def test_how_many_at_most(self):
+        np.testing.assert_array_equal(
+            most_repeated(np.array([3, 4, 6, 10, 32]), 0.32), [1, 2, 2, 3, 10]
+        )
+        np.testing.assert_array_equal(most_repeated(np.array([9]), 0.0), [0])
+
+    def test_shuffled_positions(self):
+        """A permutation of the second copy's; ids stay (ConSERT)."""
+        words = list(range(10, 20))
+        seen = set()
+        for seed in range(20):
+            text = batch_of([[words, words]], [[0]])
+            view = made(text, seed=seed, shuffle=True)
+            first, second = (
+                view.positions[0][view.block_ids[0] == i] for i in range(2)
+            )
+            np.testing.assert_array_equal(first, np.arange(12))
+            np.testing.assert_array_equal(np.sort(second), np.arange(12))
+            seen.add(tuple(second))
+            np.testing.assert_array_equal(
+                view.ids[0][view.block_ids[0] == 1], [2, *words, 3]
+            )
+        self.assertGreater(len(seen), 18)
+
+
+class PairsTest(absltest.TestCase):
+    def test_texts_stay_and_a_negative_may_be_lacking(self):
+        texts = [[[7, 8], [9], [10]], [[11], [12, 13], []]]
+        text = batch_of(texts, [[0], [1]], width=16)
+        view = made(text, pairs=3, repeat=0.9, shuffle=True)
+        np.testing.assert_array_equal(
+            view.ids[1, :7], [2, 11, 3, 2, 12, 13, 3]
+        )
+        np.testing.assert_array_equal(view.block_ids[1, 7:], [3] * 9)
+        self.assertEqual(view.targets['simcse'][1, 0, 2], -1)
+        self.assertTrue((view.targets['simcse'][0] >= 0).all())
+
+    def test_keys_are_the_second_texts(self):
+        texts = [[[7, 8], [9], [10]], [[11], [12, 13], []]]
+        text = batch_of(texts, [[0], [1]], width=16)
+        view = made(text, sentence_keys, pairs=3)
+        np.testing.assert_array_equal(view.ids[0, :3], [2, 9, 3])
+        np.testing.assert_array_equal(view.ids[1, :4], [2, 12, 13, 3])
+        of_copies = made(batch_of([[[7, 8]] * 2], [[0]], 16), sentence_keys)
+        np.testing.assert_array_equal(of_copies.ids, [[2, 7, 8, 3, 3, 3, 3, 3]])
+
+
+class NumbersTest(absltest.TestCase):
+    def test_of_tokens_alone(self):
+        ids = np.array([[5, 6, 7, 0], [5, 6, 7, 9], [6, 5, 7, 0], [5, 6, 7, 9]])
+        found = text_numbers(ids, np.array([3, 3, 3, 4]))
+        self.assertEqual(found[0], found[1])
+        self.assertLen(set(found.tolist()), 3)
+        self.assertEqual(text_numbers(ids, np.zeros(4, int)).tolist(), [-1] * 4)
+
+    def test_no_two_of_many_are_one(self):
+        """Some are expected: n^2 / 2^32 of 20,000."""
+        random = np.random.default_rng(0)
+        ids = np.unique(random.integers(0, 500, (20_000, 6)), axis=0)
+        found = text_numbers(ids, np.full(len(ids), 6))
+        self.assertLess(len(ids) - len(set(found.tolist())), 3)
+        self.assertGreaterEqual(found.min(), 0)
+
+
+if __name__ == '__main__':
+    absltest.main()
