@@ -298,7 +298,7 @@ def rows_of(
             number, or there is no row; with file and line.
     """
     wanted = [text, *choices, *filter(None, (pair, label))]
-    places = [place(table, name) for name in wanted]
+    places = [column_of(table, name) for name in wanted]
     columns: list[list[str]] = [[] for _ in wanted]
     lines = []
     for line, cells in table.rows:
@@ -378,7 +378,7 @@ def joined(rows: Rows, more: Rows) -> Rows:
     )
 
 
-def place(table: Table, name: str) -> int:
+def column_of(table: Table, name: str) -> int:
     """Which column has a name."""
     if table.names.count(name) != 1:
         how = 'no' if name not in table.names else 'more than one'

@@ -88,7 +88,7 @@ def names_of(
         table = tables.open_table(str(path))
         names = tuple(columns) or table.names
         for name in names:
-            tables.place(table, name)
+            tables.column_of(table, name)
         if len(names) < 2:
             raise ValueError(
                 f'{path} has one column, {names[0]}: a pair is two, and '
@@ -147,7 +147,7 @@ def read(
 def _read(where: str, names: Sequence[str], most: int) -> Columns:
     """One file, with as many columns as the widest."""
     table = tables.open_table(where)
-    places = [tables.place(table, name) for name in names]
+    places = [tables.column_of(table, name) for name in names]
     texts: list[list[str]] = [[] for _ in range(most)]
     empty = 0
     for _, cells in table.rows:
