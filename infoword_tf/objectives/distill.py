@@ -42,7 +42,8 @@ LAST, SKIP = MAPS = ('last', 'skip')
 PAPER, CODE = REDUCTIONS = ('paper', 'code')
 REDUCTION = setting(
     PAPER,
-    'Sums as in the paper, or means over what is summed, as in its code.',
+    'Reduction over classes, layers and coordinates: sums as in the paper, or '
+    'means as in its code.',
     choices=REDUCTIONS,
 )
 

@@ -84,7 +84,7 @@ class Vectors(Taught):
     """`embed`: which of the batch's vectors did the teacher give this text?"""
 
     temperature: float = setting(
-        0.05, 'What a cosine is divided by.', at_least=1e-6
+        0.05, 'Temperature: the cosine is divided by it.', at_least=1e-6
     )
 
     def candidates(self, batch: Batch) -> Pool:
@@ -124,8 +124,7 @@ class Distance(Taught):
     more = ('cosine',)
     distance: str = setting(
         COSINE,
-        'One less the cosine, or the squared distance, summed over '
-        'coordinates.',
+        '1 - cosine, or the squared distance summed over coordinates (mse).',
         choices=DISTANCES,
     )
 

@@ -47,8 +47,9 @@ NO_POOLER = 'none'
 POOLERS = ('tanh', 'relu', 'gelu')  # in layers.dense.ACTIVATIONS
 TEXTS = ('joined', 'both_ways', 'choices')
 TEXTS_HELP = (
-    'What an example comes to: one text, or two as one (joined), two in both '
-    'orders (both_ways), or several of which one is right (choices).'
+    'How an example is encoded: as one text, two texts being joined (joined), '
+    'as two texts in both orders (both_ways), or as several texts of which one '
+    'is right (choices).'
 )
 
 
@@ -67,19 +68,19 @@ class Head(Objective):
     columns: int = 1
     pooler: str = setting(
         NO_POOLER,
-        'Activation of a dense layer below the scores (BERT: tanh, '
-        'DistilBERT: relu, ELECTRA: gelu); none: there is no such layer.',
+        'Activation of a dense layer before the output layer (BERT: tanh, '
+        'DistilBERT: relu, ELECTRA: gelu); none: no such layer.',
         choices=(NO_POOLER, *POOLERS),
     )
     mix: bool = setting(
         False,
-        'Mix the states of all layers with learned weights (ELMo), instead '
-        'of taking the last.',
+        'Use a learned scalar mix of all layers (ELMo) instead of the last '
+        'layer.',
     )
     bilstm: bool = setting(
         False,
-        'Read all states of a text by an LSTM of each direction, as wide as '
-        'the encoder, instead of taking one state (ELMo).',
+        'Pool the states of a text with a bidirectional LSTM, each direction '
+        'as wide as the encoder (ELMo), instead of taking one state.',
     )
 
     def build(self) -> None:

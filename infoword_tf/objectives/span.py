@@ -108,7 +108,8 @@ class Spans(Objective):
 
     end: str = setting(
         ENDS[0],
-        'How the last place is scored: alone, or given the first (XLNet).',
+        'How the end of an answer is scored: independently, or given its start '
+        '(XLNet).',
         choices=ENDS,
     )
     null: bool = setting(
@@ -118,13 +119,15 @@ class Spans(Objective):
     )
     stride: int = setting(
         128,
-        'Pieces from one window over a long context to the next, at most.',
+        'Largest stride between windows over a long context, in pieces.',
         at_least=1,
     )
     question: int = setting(
-        64, 'Pieces of a question that are read.', at_least=1
+        64, 'Maximum length of a question, in pieces.', at_least=1
     )
-    longest: int = setting(30, 'Pieces of an answer, at most.', at_least=1)
+    longest: int = setting(
+        30, 'Maximum length of an answer, in pieces.', at_least=1
+    )
 
     @property
     def conditional(self) -> bool:
