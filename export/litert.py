@@ -28,14 +28,14 @@ INIT = flags.DEFINE_string('init', None, 'The workdir of a finished run.',
 OUTPUT = flags.DEFINE_string(
     'output', None, 'A folder that is not there yet.', flag_values=FLAGS)
 SEQ_LEN = flags.DEFINE_integer(
-    'seq_len', None, 'Tokens of a text that are read, at most; by default as '
-    'many as in training.', lower_bound=4, flag_values=FLAGS)
+    'seq_len', None, 'Maximum length of a text in tokens; by default that of '
+    'training.', lower_bound=4, flag_values=FLAGS)
 PRECISION = flags.DEFINE_enum(
-    'precision', 'int8', PRECISIONS, 'Of the weights; int8 multiplies in it '
-    'too.', flag_values=FLAGS)
+    'precision', 'int8', PRECISIONS, 'Precision of the weights; int8 also '
+    'multiplies in 8 bits.', flag_values=FLAGS)
 DEV = flags.DEFINE_string(
-    'dev', None, 'A labelled table, see tasks.classify: the scores on it are '
-    'then said on the card.', flag_values=FLAGS)
+    'dev', None, 'A labelled table, see tasks.classify; the model card then '
+    'has the scores on it.', flag_values=FLAGS)
 TEXT = flags.DEFINE_string(
     'text', 'text', 'Column of its texts.', flag_values=FLAGS)
 PAIR = flags.DEFINE_string(
@@ -43,7 +43,7 @@ PAIR = flags.DEFINE_string(
 LABEL = flags.DEFINE_string(
     'label', 'label', 'Column of its labels.', flag_values=FLAGS)
 STS = flags.DEFINE_string(
-    'sts', None, 'A file of STS-B, see tasks.sts: likewise, of vectors.',
+    'sts', None, 'The same for vectors: a file of STS-B, see tasks.sts.',
     flag_values=FLAGS)
 
 

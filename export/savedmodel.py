@@ -28,15 +28,17 @@ OUTPUT = flags.DEFINE_string(
     'output', None, 'The base path of the model; versions are folders in it.',
     flag_values=FLAGS)
 VERSION = flags.DEFINE_integer(
-    'version', 1, 'Its number: servers take the highest.', lower_bound=1,
+    'version', 1, 'The number of the version; servers take the highest.',
+    lower_bound=1,
     flag_values=FLAGS)
 PRECISION = flags.DEFINE_enum(
     'precision', 'float32', ['float32', 'bfloat16'],
-    'What the encoder stores and computes in; vectors are float32.',
+    'Precision in which the encoder is stored and computed; vectors are '
+    'float32.',
     flag_values=FLAGS)
 STS = flags.DEFINE_string(
-    'sts', None, 'A file of STS-B, see tasks.sts: what --precision costs there '
-    'is then said on the card.', flag_values=FLAGS)
+    'sts', None, 'A file of STS-B, see tasks.sts; the model card then says '
+    'what --precision costs on it.', flag_values=FLAGS)
 
 
 def run() -> None:

@@ -25,7 +25,8 @@ MODEL = flags.DEFINE_string(
 INIT = flags.DEFINE_string(
     'init', None, 'The workdir it was made from.', flag_values=FLAGS)
 TEXTS = flags.DEFINE_integer(
-    'texts', 600, 'Real texts, beside the nasty ones.', lower_bound=1,
+    'texts', 600, 'Number of real texts, in addition to the difficult strings.',
+    lower_bound=1,
     flag_values=FLAGS)
 
 

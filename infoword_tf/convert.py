@@ -33,18 +33,18 @@ SOURCE = flags.DEFINE_string(
 WORKDIR = flags.DEFINE_string(
     'workdir', None, 'The workdir to make of --source.', flag_values=FLAGS)
 PROMPTS = flags.DEFINE_string(
-    'prompts', None, 'For --source, where it holds none: JSON, as '
+    'prompts', None, 'Prompts for a --source that has none: JSON such as '
     '\'{"query": "query: ", "passage": "passage: "}\'.', flag_values=FLAGS)
 POOLING = flags.DEFINE_enum(
     'pooling', None, ['cls', 'last', 'mean', 'max', 'by_position'],
-    'For a --source that does not say how a text becomes a vector; mean by '
-    'default.', flag_values=FLAGS)
+    'Pooling for a --source that does not name one; mean by default.',
+    flag_values=FLAGS)
 INIT = flags.DEFINE_string(
     'init', None, 'The workdir to write as --output.', flag_values=FLAGS)
 OUTPUT = flags.DEFINE_string(
     'output', None, 'The folder to make of --init.', flag_values=FLAGS)
 FORMAT = flags.DEFINE_enum(
-    'format', FORMATS[0], FORMATS, 'Who shall load --output.',
+    'format', FORMATS[0], FORMATS, 'The library that is to load --output.',
     flag_values=FLAGS)
 
 

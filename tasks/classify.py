@@ -44,19 +44,20 @@ class Tables:
     """Which examples are read."""
 
     train: str | None = flag(None, 'A table to train on.')
-    dev: str | None = flag(None, 'A table to choose the weights by.')
+    dev: str | None = flag(None, 'A table on which the weights are selected.')
     columns: tuple[str, ...] = flag(
-        (), 'Names of the columns of TSV and CSV files, in order, where no '
-        'first line has them; the label may be lacking where it is not read.')
+        (), 'Column names of TSV and CSV files that have no header line, in '
+        'order; a file whose labels are not read may lack that column.')
     text: str = flag('text', 'Column of the text.')
     pair: str | None = flag(None, 'Column of a second text.')
     choices: tuple[str, ...] = flag(
-        (), 'Columns of second texts of which one is right.')
+        (), 'Columns of the second texts of which one is right (multiple '
+        'choice).')
     label: str = flag('label', 'Column of the label.')
-    regress: bool = flag(False, 'Labels are numbers.')
+    regress: bool = flag(False, 'Labels are numbers (regression).')
     metric: str | None = flag(
-        None, 'By what the weights are chosen; by default accuracy, or '
-        'spearman of numbers.', choices=tuple(measures.MEASURES))
+        None, 'Metric that selects the weights; by default accuracy, or '
+        'spearman for --regress.', choices=tuple(measures.MEASURES))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -64,10 +65,10 @@ class Choices(Tables, finetune.Choices):
     """All that the command may choose."""
 
     test: str | None = flag(
-        None, 'A labelled table, to score the weights that stay.')
+        None, 'A labelled table on which the selected weights are scored.')
     predict: str | None = flag(
-        None, 'A table whose labels are not read, for the weights that stay to '
-        f'answer: WORKDIR/{PREDICTIONS}.')
+        None, 'A table to predict with the selected weights (its labels are not '
+        f'read): WORKDIR/{PREDICTIONS}.')
 
 
 def read(path: str, own: Tables, labelled: bool = True) -> tables.Rows:

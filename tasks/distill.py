@@ -87,24 +87,28 @@ class Choices(glue.Tables, classify.Tables, squad.Choices):
     layers: int | None = flag(
         None, 'Layers of the student; all of --init by default.', at_least=1)
     take: str = flag(
-        FIRST, 'Which layers of --init: the first ones, or every n-th.',
+        FIRST, 'Which layers of --init the student takes: the first ones, or '
+        'every n-th.',
         choices=TAKES)
     patience: str = flag(
-        'last', "Which of the teacher's layers the student's follow: every "
-        'n-th (skip), the last ones, or none.', choices=(*MAPS, NO_PATIENCE))
+        'last', "Which layers of the teacher the student's layers imitate: "
+        'every n-th (skip), the last ones, or none.',
+        choices=(*MAPS, NO_PATIENCE))
     alpha: float = flag(
-        0.7, "Weight of the teacher's distribution; labels have the rest.",
+        0.7, "Weight of the teacher's distribution; the labels have 1 - alpha.",
         at_least=0.0, at_most=1.0)
     beta: float = flag(0.1, "Weight of the teacher's states.", at_least=0.0)
     temperature: float = flag(
-        10.0, 'What the scores of both are divided by.', at_least=1e-6)
+        10.0, 'Distillation temperature: the scores of both models are divided '
+        'by it.', at_least=1e-6)
     extra: str | None = flag(
-        None, 'A table of texts without labels, to train on besides.')
+        None, 'A table of additional unlabelled texts, which only the teacher '
+        'labels.')
     student: str = flag(
-        embedding.LAYERS, 'Of an embedding model: layers of --init, or a table '
-        'lookup.', choices=embedding.STUDENTS)
+        embedding.LAYERS, 'Student of an embedding model: layers of --init, or '
+        'a lookup table.', choices=embedding.STUDENTS)
     weighting: str = flag(
-        SIF, 'What the pieces of a table lookup weigh at first: a / (a + '
+        SIF, 'Initial weights of the pieces of a lookup table: a / (a + '
         'frequency), or log(1 + rank).', choices=WEIGHTINGS)
 
 

@@ -44,18 +44,18 @@ class Choices(finetune.Choices):
     """All that the command may choose; of --seq_len None is the task's own."""
 
     task: str | None = flag(
-        None, 'One of GLUE, or squad.', choices=(*glue_layout.TASKS, SQUAD))
+        None, 'A task of GLUE, or squad.', choices=(*glue_layout.TASKS, SQUAD))
     data_dir: str | None = flag(
-        None, 'The folder that holds CoLA/, RTE/ and so on, or tfds:glue; of '
+        None, 'The folder that holds CoLA/, RTE/ and so on, or tfds:glue; for '
         'squad the folder of its files.')
     dev_examples: int | None = flag(
-        None, 'Measure on so many of the dev examples alone.', at_least=1)
+        None, 'Evaluate on this many dev examples only.', at_least=1)
     inits: tuple[str, ...] = flag(
-        (), 'NAME=WORKDIR: lines of the left plot.')
+        (), 'NAME=WORKDIR of each line of the left plot.')
     fractions: tuple[str, ...] = flag(
         ('0.1', '0.3', '1'), 'Shares of the training examples.')
     lambdas: tuple[str, ...] = flag(
-        (), 'LAMBDA=WORKDIR: points of the right plot.')
+        (), 'LAMBDA=WORKDIR of each point of the right plot.')
     seeds: int = again(finetune.Choices, 'seeds', 3)
     seq_len: int | None = again(
         finetune.Choices, 'seq_len', None, shown=finetune.Choices.seq_len)

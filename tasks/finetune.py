@@ -74,15 +74,17 @@ class Choices(RunChoices):
     learning_rate: float = again(RunChoices, 'learning_rate', 3e-5)
     objectives: str | None = again(RunChoices, 'objectives', None)
     epochs: float = flag(
-        3.0, 'How often each example is trained on; --steps instead says it in '
-        'updates.', at_least=0.0)
+        3.0, 'Training epochs; --steps sets the number of updates instead.',
+        at_least=0.0)
     examples: int | None = flag(
-        None, 'Train on so many alone, drawn from all; of two numbers the '
-        'smaller are among the larger.', at_least=1)
+        None, 'Train on a random subset of this size; smaller subsets are part '
+        'of larger ones.', at_least=1)
     sweep: str | None = flag(
-        None, 'Train with every cell of a published grid, and keep the best of '
-        'all.', choices=('infoword', 'bert'))
-    seeds: int = flag(1, 'Runs of each cell, from --seed on.', at_least=1)
+        None, 'Train with every combination of a published grid, and keep the '
+        'best run.', choices=('infoword', 'bert'))
+    seeds: int = flag(
+        1, 'Runs with consecutive seeds, from --seed on, of each combination.',
+        at_least=1)
 
 
 class Task(NamedTuple):

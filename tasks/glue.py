@@ -31,10 +31,11 @@ class Tables:
     """Which examples are read."""
 
     task: str | None = flag(
-        None, 'Which of the nine.', choices=tuple(glue_layout.TASKS))
+        None, 'One of the nine tasks.', choices=tuple(glue_layout.TASKS))
     data_dir: str | None = flag(
         None, 'The folder that holds CoLA/, RTE/ and so on, or tfds:glue.')
-    test: bool = flag(True, 'Answer the test file too, where it is there.')
+    test: bool = flag(
+        True, 'Predict the labels of the test file too, if there is one.')
 
 
 @dataclasses.dataclass(frozen=True)

@@ -57,16 +57,16 @@ if TYPE_CHECKING:  # they import TensorFlow, or Keras
 FLAGS = flags.FLAGS if __name__ == '__main__' else flags.FlagValues()
 
 INIT = flags.DEFINE_string(
-    'init', None, 'The workdir of a finished run of a row of next words, such '
-    'as gpt or transformer_xl.',
+    'init', None, 'The workdir of a finished run of a language model: of gpt, '
+    'transformer_xl or rnn_lm.',
     flag_values=FLAGS)
 CORPUS = flags.DEFINE_string(
-    'corpus', None, 'pydocs, text:GLOB, lines:GLOB or '
-    'tfds:NAME[/CONFIG][:FEATURE]: what is scored; if --init was trained on '
-    'it, what was held out there; of tfds: a held-out split.',
+    'corpus', None, 'The text that is scored: pydocs, text:GLOB, lines:GLOB or '
+    'tfds:NAME[/CONFIG][:FEATURE]. If --init was trained on it, only what was '
+    'held out there; of tfds: a held-out split.',
     flag_values=FLAGS)
 HELDOUT = flags.DEFINE_string(
-    'heldout', None, 'GLOB of the text to score instead, of tfds: a split.',
+    'heldout', None, 'GLOB of the files to score instead, or a split of tfds:.',
     flag_values=FLAGS)
 SEQ_LEN = flags.DEFINE_integer(
     'seq_len', None, "Pieces read at a time; by default the run's own.",
@@ -75,14 +75,14 @@ MEMORY_LENGTH = flags.DEFINE_integer(
     'memory_length', None, "Tokens of memory; by default the run's own, 0: "
     'none.', lower_bound=0, flag_values=FLAGS)
 CLAMP = flags.DEFINE_integer(
-    'clamp', None, "Farther tokens are as far as this; by default the run's "
-    'own.', lower_bound=1, flag_values=FLAGS)
+    'clamp', None, 'Clip relative distances at this many tokens; by default '
+    "the run's own.", lower_bound=1, flag_values=FLAGS)
 SAME_LENGTH = flags.DEFINE_bool(
-    'same_length', None, 'Every token sees as many as the memory holds; by '
-    "default the run's own.", flag_values=FLAGS)
+    'same_length', None, 'Every token attends to as many tokens as the memory '
+    "holds; by default the run's own.", flag_values=FLAGS)
 BATCH_SIZE = flags.DEFINE_integer(
-    'batch_size', 1, 'Parts that the text is cut into and read beside each '
-    'other: faster, but each begins without memory.', lower_bound=1,
+    'batch_size', 1, 'Parts of the text that are scored in parallel: faster, '
+    'but each part starts without memory.', lower_bound=1,
     flag_values=FLAGS)
 PRECISION = flags.DEFINE_enum(
     'precision', 'float32', ['auto', 'float32', 'mixed_bfloat16'], AUTO,
@@ -90,21 +90,21 @@ PRECISION = flags.DEFINE_enum(
 WORKDIR = flags.DEFINE_string(
     'workdir', None, 'Where metrics.json is written.', flag_values=FLAGS)
 SAMPLE = flags.DEFINE_bool(
-    'sample', False, 'Write on, instead of scoring a text.', flag_values=FLAGS)
+    'sample', False, 'Generate text instead of scoring one.', flag_values=FLAGS)
 PROMPT = flags.DEFINE_string(
-    'prompt', '', 'The text that --sample goes on with.', flag_values=FLAGS)
+    'prompt', '', 'The text that --sample continues.', flag_values=FLAGS)
 TOKENS = flags.DEFINE_integer(
-    'tokens', 50, 'Pieces that --sample writes, at most.', lower_bound=1,
+    'tokens', 50, 'The most pieces that --sample generates.', lower_bound=1,
     flag_values=FLAGS)
 TEMPERATURE = flags.DEFINE_float(
-    'temperature', 1.0, 'What --sample divides scores by; 0: it takes the '
+    'temperature', 1.0, 'Sampling temperature of --sample; 0: greedy, the '
     'likeliest piece.', lower_bound=0.0, flag_values=FLAGS)
 TOP_P = flags.DEFINE_float(
-    'top_p', 1.0, '--sample draws from the fewest pieces that have this share '
-    'of the probability.', lower_bound=1e-6, upper_bound=1.0,
+    'top_p', 1.0, 'Nucleus sampling of --sample: from the fewest pieces that '
+    'have this share of the probability.', lower_bound=1e-6, upper_bound=1.0,
     flag_values=FLAGS)
 SEED = flags.DEFINE_integer(
-    'seed', 0, 'Of what --sample draws.', lower_bound=0, flag_values=FLAGS)
+    'seed', 0, 'Random seed of --sample.', lower_bound=0, flag_values=FLAGS)
 # Of scoring alone.
 SCORING = 'corpus', 'heldout', 'seq_len', 'memory_length', 'workdir'
 

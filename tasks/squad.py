@@ -41,11 +41,12 @@ SEQ_LEN = 384  # Devlin et al. 2019, §4.2, and its code; the epochs too
 class Choices(finetune.Choices):
     """All that the command may choose."""
 
-    train: str | None = flag(None, 'A file of SQuAD to train on.')
-    dev: str | None = flag(None, 'Another to choose the weights by.')
+    train: str | None = flag(None, 'A SQuAD file to train on.')
+    dev: str | None = flag(
+        None, 'A SQuAD file on which the weights are selected.')
     version2: bool = flag(False, 'Questions may have no answer.')
     dev_examples: int | None = flag(
-        None, 'Ask so many questions of --dev alone.', at_least=1)
+        None, 'Evaluate on this many questions of --dev only.', at_least=1)
     seq_len: int = again(finetune.Choices, 'seq_len', SEQ_LEN)
     epochs: float = again(finetune.Choices, 'epochs', 2.0)
 

@@ -88,7 +88,8 @@ class Softened(Objective):
     bounded = False
     temperature: float = setting(
         10.0,
-        'What the scores of both are divided by.',
+        'Distillation temperature: the scores of both models are divided by '
+        'it.',
         at_least=1e-6,
         decided_by='--temperature of tasks.distill',
     )
@@ -99,8 +100,8 @@ class Projected(Objective):
 
     width: int = setting(
         0,
-        "Width of what the teacher has, which the student's is then projected "
-        'to; 0: its own.',
+        "Width of the teacher, to which the student's states are projected; 0: "
+        'no projection.',
         at_least=0,
         decided_by='--teacher of tasks.distill',
     )

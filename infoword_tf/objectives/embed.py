@@ -62,7 +62,7 @@ class Taught(Projected):
 
     pooling: str = setting(
         MEAN,
-        "How the student's states become a vector.",
+        "Pooling of the student's states.",
         choices=POOLINGS,
         decided_by='--teacher of tasks.distill',
     )
