@@ -67,8 +67,8 @@ class Choices(Tables, finetune.Choices):
     test: str | None = flag(
         None, 'A labelled table on which the selected weights are scored.')
     predict: str | None = flag(
-        None, 'A table to predict with the selected weights (its labels are not '
-        f'read): WORKDIR/{PREDICTIONS}.')
+        None, 'A table to predict with the selected weights (its labels are '
+        f'not read): WORKDIR/{PREDICTIONS}.')
 
 
 def read(path: str, own: Tables, labelled: bool = True) -> tables.Rows:
