@@ -33,8 +33,7 @@ _SET_MIN_LOG_LEVEL = (
 )
 OUT_OF_MEMORY = ('MemoryError', 'ResourceExhaustedError')
 NO_MEMORY = (
-    'error: there is not memory enough; lower --batch_size, --seq_len or '
-    '--size'
+    'error: out of memory; lower --batch_size, --seq_len or --size'
 )
 # What Ctrl-C leaves.
 NOTHING = 'nothing was written'

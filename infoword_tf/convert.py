@@ -172,7 +172,7 @@ def convert(
         f'weights, {time.monotonic() - began:.0f} s'
     )
     if dropped:
-        print(f'without a place here: {"; ".join(dropped)}')
+        print(f'not converted, nothing here uses it: {"; ".join(dropped)}')
 
 
 def give(init: pathlib.Path, output: pathlib.Path, form: str) -> None:
@@ -212,7 +212,8 @@ def give(init: pathlib.Path, output: pathlib.Path, form: str) -> None:
         shutil.rmtree(partial, ignore_errors=True)
     print(f'{output}/: for {form.replace("_", "-")}')
     if dropped:
-        print(f'without a place there: {"; ".join(dropped)}')
+        print(f'not written, {FORMAT.value} has no place for it: '
+              f'{"; ".join(dropped)}')
 
 
 if __name__ == '__main__':

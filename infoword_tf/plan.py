@@ -200,19 +200,20 @@ def companions_of(
         for name, companion in brought.items():
             if companion.momentum is not None and not companion.frozen:
                 raise ValueError(
-                    f'{name!r} of {row} is an average and learns too: make it '
-                    'frozen, or leave out its momentum'
+                    f'{name!r} of {row} is a moving average and learns too: '
+                    'make it frozen, or leave out its momentum'
                 )
             if companion.momentum is not None and companion.workdir:
                 raise ValueError(
-                    f'{name!r} of {row} is an average of the trained encoder '
-                    f'and begins as its copy, not with {companion.workdir}'
+                    f'{name!r} of {row} is a moving average of the trained '
+                    'encoder: it begins as its copy, not with the weights of '
+                    f'{companion.workdir}'
                 )
             changes = companion.momentum is not None or not companion.frozen
             if changes and not companion.saved:
                 raise ValueError(
-                    f'{name!r} of {row} changes, so a run goes on with it only '
-                    'where it is saved'
+                    f'{name!r} of {row} changes in training, so checkpoints '
+                    'must hold it: leave out saved=False'
                 )
             if found.setdefault(name, companion) != companion:
                 raise ValueError(

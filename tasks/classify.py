@@ -86,8 +86,8 @@ def read(path: str, own: Tables, labelled: bool = True) -> tables.Rows:
     choices = own.choices
     if choices and (own.pair or own.regress):
         raise commands.UsageError(
-            '--choices says what the label is one of; leave out --pair and '
-            '--regress'
+            '--choices names the texts that the label chooses from; leave out '
+            '--pair and --regress'
         )
     if len(choices) == 1:
         raise commands.UsageError(

@@ -144,7 +144,7 @@ def texts_of(rows: Rows, texts: str) -> list[tuple[list[str], Any]]:
     if texts == 'both_ways':
         if rows.second is None:
             raise commands.UsageError(
-                f'texts in both ways: {rows.where} has one text a row; name '
+                f'both_ways reads two texts: {rows.where} has one a row; name '
                 'the column of the second with --pair'
             )
         return [(rows.first, rows.second), (rows.second, rows.first)]

@@ -74,8 +74,8 @@ def parts_of(
     lacking = [part for part in parts if not part[0].is_file()]
     if lacking:
         print(
-            f'--teacher={teacher}: what it makes of {len(order):,} examples '
-            f'is kept in {folder}',
+            f'--teacher={teacher}: its outputs for {len(order):,} examples '
+            f'are kept in {folder}',
             flush=True,
         )
     with tqdm.tqdm(
@@ -187,7 +187,7 @@ class Teacher:
             if value != theirs:
                 raise commands.UsageError(
                     f'--teacher={self.folder} was fine-tuned with --{self.row}.'
-                    f'{name}={theirs}, this is {value}; ask as it was asked'
+                    f'{name}={theirs}, this is {value}; give both the same'
                 )
 
     def described(

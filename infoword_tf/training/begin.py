@@ -45,7 +45,7 @@ def check_end(given: RunChoices, labelled: bool) -> None:
     ):
         if labelled and getattr(given, flag):
             raise commands.UsageError(
-                f'--{flag} is for runs on text alone; of labelled examples '
+                f'--{flag} is for runs on text alone; with labelled examples '
                 f'{instead}; leave it out'
             )
     if given.minutes is not None and given.steps is not None:
