@@ -4,10 +4,10 @@
     python models/phone/model.py "strings in"
 
 `models/phone/` needs nothing but numpy and ai-edge-litert: model.tflite takes
-ids, and model.py beside it strings, which it parts as the workdir does. A
-fine-tuned workdir answers what it was taught, classes or numbers of a text or
-of two; any other gives vectors. MODEL_CARD.md says what --precision costs:
-on texts of all kinds, on --dev, on --sts.
+ids, and model.py beside it strings, which it tokenizes as the workdir does. A
+fine-tuned workdir gives what it was trained for, classes or numbers of single
+texts or of pairs; any other gives vectors. MODEL_CARD.md says what --precision
+costs: on texts of all kinds, on --dev, on --sts.
 """
 
 import pathlib

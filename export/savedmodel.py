@@ -7,8 +7,9 @@ tensorflow_text, as TensorFlow Serving 2.12 to 2.20 link them. `embed` gives
 what `encode` gives; `tokens` the state of every token and its bytes;
 `fill_mask`, where a row fills blanks, what may stand at each [MASK];
 `next_token`, of a row of next words, what may come next; and a
-fine-tuned workdir answers what it was taught: `classify`, `regress`, `choose`,
-`answer`. A request that names no signature gets that, and else vectors.
+fine-tuned workdir gives what it was trained for: `classify`, `regress`,
+`choose`, `answer`. A request that names no signature gets that, otherwise
+vectors.
 """
 
 import pathlib

@@ -3,7 +3,7 @@
     python -m export.verify --model=models/books/1 --init=runs/books
 
 Runs a moved copy in a process that imports TensorFlow and tensorflow_text
-alone, on real text and on nasty strings, and prints the largest difference
+alone, on real text and on difficult strings, and prints the largest difference
 from `infoword_tf.load` for each output. Exit status 1 if one is too large:
 above 1e-5 in float32; in bfloat16, where vectors depend on the batch, 0.1 of
 an output's largest number.

@@ -1,8 +1,8 @@
 """What a run may choose: each choice once, with its default, bounds and help.
 
-`commands.takes` makes of a function of them one that is called by name from
-Python, and as a command, whose flags are made of these fields. None was not
-chosen.
+`commands.takes` turns a function of such choices into one that takes them by
+name in Python, and into a command whose flags are made of these fields. None
+means that nothing was chosen.
 """
 
 import dataclasses
@@ -11,7 +11,7 @@ import typing
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-# What is so where nothing else is said, but for the defaults of fields.
+# Defaults of fields that are None because other choices may decide them.
 VOCAB_SIZE, POSITIONS, GELU, STEPS = 8192, 512, 'tanh', 1000
 AUTO = (
     'auto: mixed_bfloat16 where the device multiplies matrices of bfloat16 '

@@ -3,8 +3,8 @@
     commands.start(run)                      # of a module that is run
 
 `run()` does the work; a `UsageError`, or anything else that a user can mend,
-becomes one sentence on standard error and exit status 1. Of a function that
-`takes` choices these are flags.
+becomes one sentence on standard error and exit status 1. The choices of a
+function that `takes` some are its flags.
 """
 
 import contextlib

@@ -6,8 +6,8 @@ r"""Public weights to a workdir, and a workdir to a folder for others.
 
 `--source` is a folder of transformers or of sentence-transformers, or one with
 a TensorFlow checkpoint of BERT or XLNet (Google's, or the Model Garden's).
-Nothing is fetched. What has no place here is said, and nothing keeps its first
-value silently: every name and every shape is checked.
+Nothing is downloaded. Every name and every shape is checked: weights that
+nothing here uses are reported, and no weight silently keeps its initial value.
 """
 
 import dataclasses

@@ -1,8 +1,8 @@
 """What the rows of a run want of the text, put together.
 
-A view is drawn once and shared by all rows that read it: their wishes must
-agree. Views that read one source in one way share its text, and those that
-draw alike in it share the draw.
+A view is drawn once and shared by all rows that read it, so their settings of
+it must agree. Views that read a source in the same way share its text, and
+those that sample alike in it share the draw.
 """
 
 from collections.abc import Container, Iterable, Mapping

@@ -10,14 +10,14 @@ Tables are .tsv, .csv or .jsonl (also with .gz), or tfds:NAME[/CONFIG][:SPLIT].
 --columns=a,b,c names the columns of .tsv and .csv files whose first line does
 not. --choices=a,b,c instead of --pair asks which of these columns' texts is
 right; the label is the column's name, or its number from 0. All flags of
-`infoword_tf.train` count. The weights that stay are those of the best score on
---dev. WORKDIR/confusion.png counts each true class by what it was predicted as.
+`infoword_tf.train` apply. The weights with the best score on --dev are kept.
+WORKDIR/confusion.png is the confusion matrix of --dev.
 
-By these weights --test scores a further table, and --predict answers one whose
-labels are not read, line by line in WORKDIR/predictions.tsv. A run that has
-ended takes both: the same command with them trains nothing. Of several runs
-(--seeds, --sweep) each has scores and answers of its own in its folder, and
-WORKDIR has those of the best.
+With these weights --test scores another table, and --predict labels one whose
+labels are not read, line by line in WORKDIR/predictions.tsv. Both also work on
+a finished run: the same command with them does not train again. With several
+runs (--seeds, --sweep) each has its scores and predictions in its folder, and
+WORKDIR has those of the best run.
 
 The last line of the output is one JSON object, also in WORKDIR/metrics.json.
 From Python it is classify.run(init='runs/minilm', train='mails.csv', ...).

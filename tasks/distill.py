@@ -8,14 +8,14 @@ r"""A small student of a fine-tuned teacher (Sun et al. 2019, "PKD").
     python -m tasks.distill --teacher=runs/squad --layers=3 --task=squad \
         --train=train-v1.1.json --dev=dev-v1.1.json --workdir=runs/squad3
 
-The loss is (1 - alpha) label + alpha soft + beta patience: what people say, the
+The loss is (1 - alpha) label + alpha soft + beta patience: the labels, the
 teacher's distribution at --temperature, and its states layer by layer (see
 docs/rows.md). The student is the first --layers layers of --init (a pretrained
 workdir, as in the paper; by default of the teacher). Examples are those of
 tasks.glue (--task), of tasks.classify (--train) or of tasks.squad
 (--task=squad with --train and --dev), with their flags; texts of --extra have
-no label, and the teacher alone teaches them. What the teacher makes of all of
-them is computed once and kept in the cache.
+no label: only the teacher labels them. The teacher's outputs for all examples
+are computed once and kept in the cache.
 
     python -m tasks.distill --task=embed --teacher=runs/minilm \
         --student=lookup --corpus=pydocs --workdir=runs/lookup
@@ -25,8 +25,8 @@ the sentences of a corpus, b is the teacher's vector (the rows `embed` and
 `embed_distance`), and the student its first --layers layers or a table lookup.
 
 --patience=none is plain distillation, with --alpha=0 plain fine-tuning.
---sweep=pkd trains with every cell of the paper's grid, in the units of its
-code. The last line of the output is one JSON object, also in
+--sweep=pkd trains with every combination of the paper's grid, in the units of
+its code. The last line of the output is one JSON object, also in
 WORKDIR/metrics.json.
 """
 

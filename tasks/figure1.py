@@ -10,13 +10,13 @@ r"""Figure 1 of Kong et al. (2019): how much labelled data pretraining is worth.
 
 Left, the dev score of each workdir of --inits over the share of the training
 examples; right, of each workdir of --lambdas over the lambda_DIM that it was
-pretrained with, with the largest share. A seed draws examples (the fewer are
-among the more) and all else; bars are standard deviations over seeds. Flags of
-fine-tuning count as for tasks.glue: with --epochs fewer examples are fewer
-updates, with --steps as many. Each run has a folder of WORKDIR, and the same
-command goes on with those that are not done; the picture is
-WORKDIR/figure1.png. The paper's task is --task=squad, whose --data_dir holds
-train-v1.1.json and dev-v1.1.json.
+pretrained with, with the largest share. A seed determines the examples (smaller
+subsets are part of larger ones) and all else; bars are standard deviations over
+seeds. Flags of fine-tuning apply as for tasks.glue: with --epochs fewer
+examples mean fewer updates, with --steps the number stays the same. Each run
+has a folder in WORKDIR, and the same command resumes with the runs that are
+missing; the picture is WORKDIR/figure1.png. The paper's task is --task=squad,
+whose --data_dir holds train-v1.1.json and dev-v1.1.json.
 
 The last line of the output is one JSON object, also in WORKDIR/metrics.json.
 """

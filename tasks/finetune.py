@@ -2,8 +2,8 @@
 
 Fine-tuning is a run of `infoword_tf.train` whose row reads examples: `label`,
 `score` or `span`, alone or in a sum (`--objectives=label:1,mlm:0.1` keeps
-pretraining). All choices of that command count here too. The weights that stay
-are those of the best held-out score.
+pretraining). All choices of that command apply here too. The weights with the
+best held-out score are kept.
 """
 
 import dataclasses

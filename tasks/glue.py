@@ -7,11 +7,11 @@ r"""GLUE: nine tasks on texts and on pairs of them (Wang et al. 2019).
 
 --data_dir is the folder that holds CoLA/, RTE/ and so on as GLUE lays them
 out, or tfds:glue. The row is `label`, or `score` for sts-b; all flags of
-`infoword_tf.train` count (--freeze, --layer_decay, --label.pooler=tanh ...).
-The weights that stay are those of the best score on the dev file; what they say
-of the test file goes to WORKDIR in the form that GLUE scores. --sweep trains
-with every learning rate and batch size of a published grid: one folder of
-WORKDIR each, and the same command goes on with those that are not done.
+`infoword_tf.train` apply (--freeze, --layer_decay, --label.pooler=tanh ...).
+The weights with the best score on the dev file are kept; their predictions for
+the test file go to WORKDIR in GLUE's submission format. --sweep trains with
+every learning rate and batch size of a published grid, in one folder of WORKDIR
+each; the same command resumes with the runs that are missing.
 
 The last line of the output is one JSON object, also in WORKDIR/metrics.json.
 """

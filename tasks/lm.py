@@ -6,12 +6,12 @@
         --seq_len=64 --memory_length=256 --workdir=runs/wikitext_lm
 
 All of --corpus is scored, or the files of --heldout. If --init was trained on
-that corpus, it is what was held out there; a line says which. The text is read
-as one stream, --seq_len pieces at a time, with --memory_length tokens of
-memory; both may be longer than in training (Dai et al. 2019 give --clamp and
---same_length then). Every piece is scored exactly once, the ends of documents
-(of `lines:`, of lines) among them; the first one follows such an end. Three
-figures say the same total in other units:
+that corpus, only what was held out there is scored; the output says which. The
+text is read as one stream, --seq_len pieces at a time, with --memory_length
+tokens of memory; both may be longer than in training (Dai et al. 2019 set
+--clamp and --same_length then). Every piece is scored exactly once, including
+the ends of documents (of `lines:`, of lines); the first one follows such an
+end. Three figures give the same total in different units:
 
     perplexity per piece    depends on the vocabulary of pieces
     perplexity per word     words between white space; each end is a word too
@@ -28,8 +28,8 @@ The last line of the output is one JSON object, also in WORKDIR/metrics.json.
     python -m tasks.lm --sample --init=runs/gpt --prompt='returns a list of' \
         --tokens=50 --temperature=0.8 --top_p=0.9 --seed=1
 
-writes on instead, until a document ends: the same seed, the same text. The last
-line is one JSON object here too.
+generates text instead, until a document ends; the same seed gives the same
+text. The last line is one JSON object here too.
 """
 
 import json

@@ -1,4 +1,4 @@
-r"""Semantic textual similarity: do near vectors mean what people call similar?
+r"""Semantic textual similarity: do vectors agree with human judgements?
 
     python -m tasks.sts --init=runs/minilm --data=STS-B/sts-test.csv \
         --workdir=runs/minilm/sts

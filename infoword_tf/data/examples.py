@@ -1,11 +1,10 @@
 """The source `examples`: labelled texts, addressed by step.
 
-An update has exactly B examples, and they share rows (`views.examples`). So
-that every update needs as many rows, an epoch is stratified by length: its
-examples, sorted by length, fall into B strata, and each update has one of each
-stratum, drawn at random. Long and short texts thus come in the same proportion
-in every update; each example is seen once an epoch, but for the rest of n / B,
-other ones each time.
+An update has exactly B examples, packed into rows (`views.examples`). An epoch
+is stratified by length, so that every update needs the same number of rows: its
+examples, sorted by length, fall into B strata, and each update has one random
+example of each stratum. Each example is seen once an epoch, except for the
+remainder of n / B; each epoch leaves out other ones.
 
 Glossary of shapes: n examples, K texts of each, B of an update, R rows, J
 examples that a row has room for, T tokens of a row.

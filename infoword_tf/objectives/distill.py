@@ -8,17 +8,19 @@
                               layer
 
 p and q are the distributions of teacher and student at temperature T (Hinton
-et al. 2015): scores over T; of spans over the places of the context, of both
-ends the mean. Their scores are those of `label`, `score` and `span`, which are
-in the sum with them, if need be at weight 0. h and t are states that
-sum a text up, of the student's layers 1 to k - 1 and of the teacher's that
-they follow (Sun et al. 2019, "patient knowledge distillation", §3.2): the last
-is left out, for what it knows is in the scores. So `patience` teaches nothing
+et al. 2015): softmax of the scores over T. For spans they are over the places
+of the context, and the loss is the mean of both ends. The student's scores are
+those of `label`, `score` and `span`, which are built with these rows, if
+necessary with weight 0. h and t are pooled states ([CLS] in BERT) of the
+student's layers 1 to k - 1 and of the teacher's layers that they imitate (Sun
+et al. 2019, "patient knowledge distillation", §3.2). The last layer is left
+out, because its state is in the scores already. So `patience` gives no gradient
 to the last layer, the pooler and the classes. None of the four is a bound.
 
-Sums are published in two forms. The paper adds up classes, layers and
-coordinates; its code takes their means, and is smaller by C in `soft` and by
-(k - 1) D in `patience`. A weight of the code, over that, is one of the paper.
+The sums are published in two forms. The paper adds up classes, layers and
+coordinates. Its code takes their means, and is smaller by a factor of C in
+`soft` and of (k - 1) D in `patience`; a weight of the code, divided by that
+factor, is the weight of the paper.
 
 Glossary of shapes: R rows, J examples of a row, K texts of each, N = R J,
 C classes, T tokens, D width of the student, W of the teacher, k layers of the

@@ -6,11 +6,11 @@
 
 s is the student's vector of a text, pooled from its states, t the teacher's of
 the same text; P is a learned projection where widths differ, else the identity.
-It is left behind: what the student is asked for later is s, of its own width.
+It is discarded after training: the student's vector is s, of its own width.
 
 Candidates of `embed` are the teacher's vectors of all texts of the global
-batch, so it bounds how many nats of the teacher's vector the student's knows,
-up to log M. `embed_distance` bounds nothing (Reimers & Gurevych 2020, Eq. 1).
+batch, so it bounds the mutual information of both vectors, up to log M nats.
+`embed_distance` bounds nothing (Reimers & Gurevych 2020, Eq. 1).
 
 Glossary of shapes: R rows, J texts of a row, N = R J, T tokens, M candidates,
 D width of the student, W of the teacher.

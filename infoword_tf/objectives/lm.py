@@ -12,8 +12,8 @@ et al. 2018, who have no bias; Dai et al. 2019; Mikolov et al. 2010; Kong et al.
 2019, §3.1 names language models as instances). `rnn_lm` may have a table of its
 own for g_psi; `elmo` has one, for both directions (Peters et al. 2018, Eq. 1).
 A word is a piece of the tokenizer. All places are scored, each word of the text
-once: rows of `gpt` read on where those of the step before ended, too, but
-without what was there. Beside a row of labels `gpt` reads the labelled texts
+once. The rows of `gpt` also continue where those of the previous step ended,
+but have no memory of it. Beside a row of labels `gpt` reads the labelled texts
 themselves (Radford et al. 2018, Eq. 5): `reads`.
 
 Glossary of shapes: B rows, T tokens, D width, V vocabulary.

@@ -7,7 +7,7 @@
 f(a, b) = w_start . g_omega(a)_b of the first place and w_end . g_omega(a)_b of
 the last one, over tokens of the context alone (Kong et al. 2019, App. C; BERT's
 code has the question among them). Where a question may have no answer
-"nowhere" is one more candidate: the place of the state that sums the text up
+"nowhere" is one more candidate: the place of the pooled state, such as [CLS]
 (Devlin et al. 2019, §4.3). Both ends are pairs of Eq. 1, so the loss is the
 mean of their cross-entropies. With `end='conditional'` the last place is scored
 for a given first one (Yang et al. 2019, as its code has it),

@@ -1,4 +1,4 @@
-"""How a run begins: what was chosen is looked at before TensorFlow is imported.
+"""How a run begins: choices are checked before TensorFlow is imported.
 """
 
 import math
