@@ -197,7 +197,7 @@ def answer(
     parts: Mapping[str, tables.Rows],
     out: pathlib.Path,
 ) -> None:
-    """Draws what the weights that stayed take for what.
+    """Draws the confusion matrix of the selected weights.
 
     Args:
         workdir: of the run that was best.
@@ -219,7 +219,7 @@ def tested(
     task: finetune.Task,
     others: Mapping[str, tables.Rows],
 ) -> dict[str, float]:
-    """What the weights that a run keeps say of further tables.
+    """Scores and predictions of further tables by the weights of a run.
 
     Args:
         folder: of the run, where predictions go.
@@ -261,7 +261,7 @@ def write_predictions(
     rows: tables.Rows,
     said: np.ndarray,
 ) -> None:
-    """Writes a TSV of what is said of some rows, whole or not at all.
+    """Writes a TSV of the predictions for some rows, atomically.
 
     A line of names, then a line a row: the number of its line in the table,
     and the class with the probabilities of all, or a number.

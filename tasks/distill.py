@@ -224,7 +224,7 @@ def taught(
     task: finetune.Task,
     layers: tuple[int, ...],
 ) -> tuple[dict[str, Any], np.ndarray]:
-    """Examples with the teacher's b beside those of people.
+    """Examples with the teacher's b beside their labels.
 
     Args:
         prepared: of `finetune.prepare`.
@@ -264,7 +264,7 @@ def judged(
     true: np.ndarray,
     asked: Any,
 ) -> float:
-    """How good the teacher is on held-out examples.
+    """The scores of the teacher on held-out examples.
 
     Args:
         teacher: of the student.

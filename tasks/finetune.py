@@ -219,7 +219,7 @@ class Part(NamedTuple):
 
     Attributes:
         examples: of the part.
-        said: what people say of them, as a fingerprint takes it.
+        said: their labels, as a fingerprint takes them.
         where, size: the file, for people, and how many it has.
         texts: all of them, for rows that read text alone: first ones, and
             second ones or None.
@@ -648,7 +648,7 @@ def done(
 
 
 def answers(loaded: 'Loaded', task: Task, rows: Rows) -> np.ndarray:
-    """What a workdir in memory says of some rows.
+    """What a workdir in memory predicts for some rows.
 
     Returns:
         [n, C] float32 probabilities of the classes, or [n] numbers.
@@ -661,7 +661,7 @@ def answers(loaded: 'Loaded', task: Task, rows: Rows) -> np.ndarray:
 
 
 def say(workdir: pathlib.Path, task: Task, rows: Rows) -> np.ndarray:
-    """What the weights of a workdir say of some rows.
+    """What the weights of a workdir predict for some rows.
 
     Returns:
         [n] int numbers of classes, or float32.
@@ -673,7 +673,7 @@ def say(workdir: pathlib.Path, task: Task, rows: Rows) -> np.ndarray:
 
 
 def result(task: Task, best: Mapping[str, Any]) -> dict[str, Any]:
-    """What a command says of its best weights.
+    """What a command prints of its best weights.
 
     Args:
         task: what was asked.

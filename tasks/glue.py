@@ -86,7 +86,7 @@ def parts_of(own: Tables) -> dict[str, Any]:
 def answer(
     workdir: pathlib.Path, name: str, parts: dict[str, Any], out: pathlib.Path
 ) -> dict[str, float]:
-    """What the weights that stayed say of the dev file and of the others.
+    """Predictions of the selected weights for the dev file and the others.
 
     Args:
         workdir: of the run that was best.

@@ -313,7 +313,7 @@ def run() -> dict[str, Any]:
 
 
 def sample() -> dict[str, Any]:
-    """Writes on.
+    """Generates text.
 
     Raises:
         commands.UsageError: a flag of scoring; a model that cannot.

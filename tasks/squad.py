@@ -96,7 +96,7 @@ def parts_of(own: Choices) -> 'dict[str, Questions]':
 def judged(
     questions: 'Questions', found: 'Answers', version2: bool
 ) -> tuple[dict[str, float], float]:
-    """What answers are worth, percent.
+    """Scores of answers, percent.
 
     Args:
         questions: that were asked.
@@ -248,7 +248,7 @@ def answer(
     version2: bool,
     out: pathlib.Path,
 ) -> dict[str, float]:
-    """What the weights that stayed answer, and what that is worth.
+    """Answers of the selected weights, and their scores.
 
     Args:
         workdir: of the run that was best; it keeps the null threshold.

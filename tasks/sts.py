@@ -207,7 +207,7 @@ def correlation(
 
 
 def measure(pairs: Pairs, found: np.ndarray) -> dict[str, Any]:
-    """What similarities are worth, for JSON.
+    """The correlations of similarities with scores, for JSON.
 
     Args:
         pairs: with their scores.

@@ -35,7 +35,7 @@ class Examples(NamedTuple):
         segments: [tokens] int8.
         begins: [n K + 1] int64: text k of example i is `ids[begins[i K + k]:
             begins[i K + k + 1]]`.
-        places: [n K] int32, where in each text the state is that sums it up.
+        places: [n K] int32, where in each text its pooled state is.
         targets: by row, [n, ...], see `views.examples.Labelled`.
         candidates: by row, [n, 2] int32, see `views.examples.Labelled`.
         counts: by row, [C] int64: how often each b occurs.

@@ -84,7 +84,7 @@ class Vectors(States):
         return compute(states, real, ops.convert_to_tensor(row.pooling_kernel))
 
     def _finished(self, pooled: Tensor) -> Tensor:
-        """What the config says of vectors that are pooled."""
+        """The steps after pooling, as the config says."""
         for layer in self.model.dense:
             pooled = layer(pooled)
         return unit(pooled) if self.config.normalize else pooled
@@ -303,7 +303,7 @@ class Vectors(States):
         return np.concatenate(flat), np.concatenate(lengths)
 
     def prompt_of(self, name: str | None = None) -> str:
-        """What is put before a text.
+        """The prompt that is put before a text.
 
         Args:
             name: of a prompt; None: the config's; '': none.

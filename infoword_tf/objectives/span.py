@@ -98,7 +98,7 @@ class Spans(Objective):
     """`span`: Eq. 1 over places, of both ends of an answer.
 
     The targets of the view are [R, J, 3]: the first place of the answer, its
-    last, and the place of the state that sums the text up. Both ends are that
+    last, and the place of the pooled state of the text. Both ends are that
     one where there is no answer. An example whose answer is no candidate (it
     stands in another window of its context) has predictions and no loss.
 

@@ -49,7 +49,7 @@ def gradients(
         `Outcome`; and the state of the next step.
 
     Raises:
-        ValueError: a row keeps what it encodes and has no vectors, or reads
+        ValueError: a row has a state and no `vectors`, or reads
             views of different numbers of rows.
     """
     step = _Step(model, views, statistics, key, replicas, state, size)

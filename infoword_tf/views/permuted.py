@@ -327,7 +327,7 @@ def permuted(
         ValueError: a row wants something else than the queries.
     """
     if set(rows.values()) - {'queries'}:
-        raise ValueError(f'of this view there are the queries alone: {rows}')
+        raise ValueError(f'rows of this view read the queries alone: {rows}')
     b = len(streams.ids)
     closing = np.full((b, 2), specials.sep_id, np.int32)
     closing[:, 1] = specials.cls_id

@@ -131,7 +131,7 @@ def words(
             mixes[row] = near * share[:, :, None]
         else:
             raise ValueError(
-                f'of this view there are windows alone: {row} wants {wanted}'
+                f'rows of this view read windows alone: {row} wants {wanted}'
             )
         found['targets'][row], found['weights'][row] = targets, weights
     return View(
