@@ -85,8 +85,8 @@ def check_same(
         if differ:
             raise ValueError(
                 f'{version} has another {", ".join(differ)} than this '
-                'workdir gives, and versions of a model answer alike; name '
-                'another --output'
+                'workdir gives, and all versions of a model must have the '
+                'same; name another --output'
             )
 
 

@@ -212,7 +212,7 @@ def _fine_tuned(config: Config) -> str:
 
 
 def _task(config: Config, metrics: Mapping[str, Any]) -> str:
-    """What it was taught, by what, and how well it knows it."""
+    """The task, its training data and its scores."""
     task = config.task
     chosen = config.rows[task.row].settings.get('texts') == 'choices'
     of = 'a text and another' if task.pairs else 'a text'
@@ -247,11 +247,12 @@ def _task(config: Config, metrics: Mapping[str, Any]) -> str:
     mi, ceiling = (metrics.get(found + name) for name in ('mi', 'ceiling'))
     if mi is not None and ceiling:
         mi = max(mi, 0.0)  # which is a bound, too
-        what = 'a place' if spans else 'a label'
+        what = 'place' if spans else 'label'
         lines += [
             '',
-            f'It knows at least {mi:.3f} nats of {what}, of {ceiling:.3f} '
-            f'that there are to know ({mi / ceiling:.0%}).',
+            f'The mutual information of text and {what} that it captures is at '
+            f'least {mi:.3f} nats, of {ceiling:.3f} that are possible '
+            f'({mi / ceiling:.0%}).',
         ]
     return '\n'.join(lines)
 
@@ -419,7 +420,7 @@ def _values(config: Config, metrics: Mapping[str, Any]) -> str:
         return '\n'.join([*lines, 'The run has left none.'])
     lines += [
         'A lower bound on the mutual information of the two views, in nats, '
-        'beside the highest value that its candidates allow. On held-out '
+        'and the highest value that its candidates allow. On held-out '
         + ('examples.' if config.task else 'text of the corpus above.'),
         '',
         '| row | a, b | MI | ceiling | loss | accuracy |',

@@ -1,4 +1,4 @@
-"""What an export answers beside what Python answers, on texts of all kinds."""
+"""The outputs of an export compared with those in Python, on many texts."""
 
 import json
 import os

@@ -4,10 +4,10 @@
     python models/phone/model.py "strings in"
 
 `models/phone/` needs nothing but numpy and ai-edge-litert: model.tflite takes
-ids, and model.py beside it strings, which it parts as the workdir does. A
-fine-tuned workdir answers what it was taught, classes or numbers of a text or
-of two; any other gives vectors. MODEL_CARD.md says what --precision costs:
-on texts of all kinds, on --dev, on --sts.
+ids, and model.py beside it strings, which it tokenizes as the workdir does. A
+fine-tuned workdir gives what it was trained for, classes or numbers of single
+texts or of pairs; any other gives vectors. MODEL_CARD.md says what --precision
+costs: on texts of all kinds, on --dev, on --sts.
 """
 
 import pathlib
@@ -28,14 +28,14 @@ INIT = flags.DEFINE_string('init', None, 'The workdir of a finished run.',
 OUTPUT = flags.DEFINE_string(
     'output', None, 'A folder that is not there yet.', flag_values=FLAGS)
 SEQ_LEN = flags.DEFINE_integer(
-    'seq_len', None, 'Tokens of a text that are read, at most; by default as '
-    'many as in training.', lower_bound=4, flag_values=FLAGS)
+    'seq_len', None, 'Maximum length of a text in tokens; by default that of '
+    'training.', lower_bound=4, flag_values=FLAGS)
 PRECISION = flags.DEFINE_enum(
-    'precision', 'int8', PRECISIONS, 'Of the weights; int8 multiplies in it '
-    'too.', flag_values=FLAGS)
+    'precision', 'int8', PRECISIONS, 'Precision of the weights; int8 also '
+    'multiplies in 8 bits.', flag_values=FLAGS)
 DEV = flags.DEFINE_string(
-    'dev', None, 'A labelled table, see tasks.classify: the scores on it are '
-    'then said on the card.', flag_values=FLAGS)
+    'dev', None, 'A labelled table, see tasks.classify; the model card then '
+    'has the scores on it.', flag_values=FLAGS)
 TEXT = flags.DEFINE_string(
     'text', 'text', 'Column of its texts.', flag_values=FLAGS)
 PAIR = flags.DEFINE_string(
@@ -43,7 +43,7 @@ PAIR = flags.DEFINE_string(
 LABEL = flags.DEFINE_string(
     'label', 'label', 'Column of its labels.', flag_values=FLAGS)
 STS = flags.DEFINE_string(
-    'sts', None, 'A file of STS-B, see tasks.sts: likewise, of vectors.',
+    'sts', None, 'The same for vectors: a file of STS-B, see tasks.sts.',
     flag_values=FLAGS)
 
 

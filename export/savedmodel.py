@@ -7,8 +7,9 @@ tensorflow_text, as TensorFlow Serving 2.12 to 2.20 link them. `embed` gives
 what `encode` gives; `tokens` the state of every token and its bytes;
 `fill_mask`, where a row fills blanks, what may stand at each [MASK];
 `next_token`, of a row of next words, what may come next; and a
-fine-tuned workdir answers what it was taught: `classify`, `regress`, `choose`,
-`answer`. A request that names no signature gets that, and else vectors.
+fine-tuned workdir gives what it was trained for: `classify`, `regress`,
+`choose`, `answer`. A request that names no signature gets that, otherwise
+vectors.
 """
 
 import pathlib
@@ -28,15 +29,17 @@ OUTPUT = flags.DEFINE_string(
     'output', None, 'The base path of the model; versions are folders in it.',
     flag_values=FLAGS)
 VERSION = flags.DEFINE_integer(
-    'version', 1, 'Its number: servers take the highest.', lower_bound=1,
+    'version', 1, 'The number of the version; servers take the highest.',
+    lower_bound=1,
     flag_values=FLAGS)
 PRECISION = flags.DEFINE_enum(
     'precision', 'float32', ['float32', 'bfloat16'],
-    'What the encoder stores and computes in; vectors are float32.',
+    'Precision in which the encoder is stored and computed; vectors are '
+    'float32.',
     flag_values=FLAGS)
 STS = flags.DEFINE_string(
-    'sts', None, 'A file of STS-B, see tasks.sts: what --precision costs there '
-    'is then said on the card.', flag_values=FLAGS)
+    'sts', None, 'A file of STS-B, see tasks.sts; the model card then says '
+    'what --precision costs on it.', flag_values=FLAGS)
 
 
 def run() -> None:

@@ -43,7 +43,7 @@ TOP_K = flags.DEFINE_integer(
     'top_k', 5, 'Answers to a query.', lower_bound=1, flag_values=FLAGS)
 
 HYBRID = flags.DEFINE_boolean(
-    'hybrid', False, 'Search by words (BM25), too, and sum both scores.',
+    'hybrid', False, 'Search by words (BM25) as well, and add both scores.',
     flag_values=FLAGS)
 
 PASSAGE_WORDS = 100  # a passage is whole sentences of about so many words

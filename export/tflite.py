@@ -88,8 +88,8 @@ def check(config: Config, init: Any, output: pathlib.Path) -> None:
     for row, entry in config.rows.items():
         if entry.settings.get('bilstm'):
             raise ValueError(
-                f'--init={init} reads states by LSTMs (--{row}.bilstm), which '
-                'LiteRT does not get; export.savedmodel takes all'
+                f'--init={init} pools with LSTMs (--{row}.bilstm), which are '
+                'not exported to LiteRT; export.savedmodel takes all'
             )
 
 

@@ -3,7 +3,7 @@
     python -m export.verify --model=models/books/1 --init=runs/books
 
 Runs a moved copy in a process that imports TensorFlow and tensorflow_text
-alone, on real text and on nasty strings, and prints the largest difference
+alone, on real text and on difficult strings, and prints the largest difference
 from `infoword_tf.load` for each output. Exit status 1 if one is too large:
 above 1e-5 in float32; in bfloat16, where vectors depend on the batch, 0.1 of
 an output's largest number.
@@ -25,7 +25,8 @@ MODEL = flags.DEFINE_string(
 INIT = flags.DEFINE_string(
     'init', None, 'The workdir it was made from.', flag_values=FLAGS)
 TEXTS = flags.DEFINE_integer(
-    'texts', 600, 'Real texts, beside the nasty ones.', lower_bound=1,
+    'texts', 600, 'Number of real texts, in addition to the difficult strings.',
+    lower_bound=1,
     flag_values=FLAGS)
 
 

@@ -1,8 +1,8 @@
 """What a run may choose: each choice once, with its default, bounds and help.
 
-`commands.takes` makes of a function of them one that is called by name from
-Python, and as a command, whose flags are made of these fields. None was not
-chosen.
+`commands.takes` turns a function of such choices into one that takes them by
+name in Python, and into a command whose flags are made of these fields. None
+means that nothing was chosen.
 """
 
 import dataclasses
@@ -11,7 +11,7 @@ import typing
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-# What is so where nothing else is said, but for the defaults of fields.
+# Defaults of fields that are None because other choices may decide them.
 VOCAB_SIZE, POSITIONS, GELU, STEPS = 8192, 512, 'tanh', 1000
 AUTO = (
     'auto: mixed_bfloat16 where the device multiplies matrices of bfloat16 '
@@ -73,33 +73,37 @@ class TextChoices:
     """What a run may choose of its text."""
 
     corpus: str | None = flag(
-        'pydocs', 'pydocs, or text:GLOB (one sentence or paragraph a '
-        'line, a blank line between documents, also .gz), or lines:GLOB (one '
-        'text whose line ends count; with --heldout), or '
-        'tfds:NAME[/CONFIG][:FEATURE] (what tensorflow-datasets has prepared).')
+        'pydocs', 'pydocs, or text:GLOB (one sentence or paragraph per line, a '
+        'blank line between documents, .gz too), or lines:GLOB (one running '
+        'text whose line ends are tokens; needs --heldout), or '
+        'tfds:NAME[/CONFIG][:FEATURE] (prepared by tensorflow-datasets).')
     heldout: str | None = flag(
-        None, 'GLOB of held-out text, of tfds: a split; without it '
-        'what the corpus holds out by itself: 1 document in 100, at least one.')
+        None, 'GLOB of held-out files, or a split of tfds:. By default the '
+        'corpus itself holds some out: of text: 1 document in 100, at least '
+        'one.')
     pairs: str | None = flag(
-        None, 'GLOB of texts that belong together (.csv, .tsv, .jsonl, also '
-        '.gz), for rows that contrast sentences: the columns are a, b and '
-        'texts that do not belong to a.')
+        None, 'GLOB of paired texts (.csv, .tsv, .jsonl, .gz too), for rows '
+        'that contrast sentences. The columns are a text, its positive, and '
+        'any number of hard negatives.')
     pair_columns: tuple[str, ...] = flag(
-        (), 'Names of these columns, in order; by default all, as they come.')
+        (), 'Names of these columns, in this order; by default all columns of '
+        'the file in their order.')
     heldout_pairs: str | None = flag(
-        None, 'GLOB of held-out pairs; without it 1 in 20, by the hash of a.')
+        None, 'GLOB of held-out pairs; by default 1 pair in 20, chosen by the '
+        'hash of its first text.')
     tokenizer: str | None = flag(
-        None, 'How text becomes pieces; by default as --vocab is, else '
+        None, 'Tokenizer; by default the one that --vocab belongs to, else '
         'wordpiece.', choices=('wordpiece', 'sentencepiece', 'words'))
     vocab: str | None = flag(
-        None, 'A vocab.txt, a SentencePiece *.model or a words.txt; '
-        'without it one is learned from the corpus.')
+        None, 'A vocab.txt, a SentencePiece *.model or a words.txt; by default '
+        'a vocabulary is learned from the corpus.')
     vocab_size: int | None = flag(
-        None, f'Pieces to learn; {VOCAB_SIZE} by default, every one of words.',
+        None, f'Size of the learned vocabulary; {VOCAB_SIZE} by default, every '
+        'word for --tokenizer=words.',
         at_least=1)
     lower_case: bool | None = flag(
         None, 'Lower-case text; wordpiece strips accents too. True by default, '
-        'but of words.')
+        'false for --tokenizer=words.')
 
 
 @dataclasses.dataclass(frozen=True)
@@ -111,93 +115,103 @@ class Choices:
     """
 
     objectives: str | None = flag(
-        'bert_nce', 'A named sum, or weighted rows: bert_nce:1,mlm:0.5.')
+        'bert_nce', 'What is trained: a named sum, or rows with weights: '
+        'bert_nce:1,mlm:0.5.')
     settings: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     masking: str | None = flag(
-        None, 'What is masked; by default what the rows want, else tokens.',
+        None, 'Unit of masking; by default the one that the rows require, else '
+        'tokens.',
         choices=('spans', 'words', 'tokens'))
     encoder: str | None = flag(
-        None, 'Another encoder, where the rows allow it.')
+        None, 'Encoder; by default the first one that all rows allow.')
     size: str | None = flag(
         None, 'tiny, mini, small, medium, base, large or elmo; tiny by '
         'default.')
     width: int | None = flag(
-        None, 'Of vectors of the encoder lookup; 256 by default.', at_least=1)
+        None, 'Width of the vectors of the encoder lookup; 256 by default.',
+        at_least=1)
     positions: int | None = flag(
-        None, f'Positions of the encoder; {POSITIONS} by default.', at_least=1)
+        None, f'Maximum length that the encoder takes; {POSITIONS} by default.',
+        at_least=1)
     dropout: float = flag(
-        0.1, 'Share dropped of states and attention weights.', at_least=0.0,
+        0.1, 'Dropout rate of states and attention weights.', at_least=0.0,
         at_most=0.99)
     gelu: str | None = flag(
-        None, "tanh: Google's BERT; erf: Hugging Face's. "
+        None, "Form of GELU: tanh (Google's BERT) or erf (Hugging Face's); "
         f'{GELU} by default.', choices=('tanh', 'erf'))
     # Arguments of an encoder, named alike; not chosen, its own default counts.
     untie: bool | None = flag(
-        None, 'transformer_xl, plm: biases u and v of each layer, not of '
-        'all layers together; true by default.')
+        None, 'transformer_xl, plm: each layer has its own biases u and v '
+        'instead of sharing them; true by default.')
     clamp: int | None = flag(
-        None, 'transformer_xl, plm: farther tokens are as far as this; '
-        'without it no distance is cut.', at_least=1)
+        None, 'transformer_xl, plm: clip relative distances at this many '
+        'tokens; by default they are not clipped.', at_least=1)
     same_length: bool | None = flag(
-        None, 'transformer_xl: every token sees as many as the '
-        'memory holds, the first of a step and the last; false by default.')
+        None, 'transformer_xl: every token of a step attends to equally many '
+        'tokens, as many as the memory holds; false by default.')
     seq_len: int = flag(
-        128, 'Tokens of a sequence, with specials.', at_least=8)
-    batch_size: int = flag(32, 'Sequences of the global batch.', at_least=1)
+        128, 'Sequence length in tokens, special tokens included.', at_least=8)
+    batch_size: int = flag(
+        32, 'Sequences of the global batch, over all devices.', at_least=1)
     memory_length: int | None = flag(
-        None, 'Tokens of the steps before that an encoder with memory sees; '
-        '--seq_len by default, 0: none.', at_least=0)
+        None, 'Memory of the encoder relative: tokens of earlier steps that it '
+        'attends to; --seq_len by default, 0: none.', at_least=0)
 
 
 @dataclasses.dataclass(frozen=True)
 class PaceChoices:
     """What a run may choose of its length, its optimizer and its records."""
 
-    steps: int | None = flag(None, 'Updates.', at_least=1, shown=STEPS)
+    steps: int | None = flag(
+        None, 'Number of updates.', at_least=1, shown=STEPS)
     minutes: float | None = flag(
-        None, 'Instead of --steps: as many as fit, by the rate of the '
-        'first ones; tracing and held-out values come on top.', at_least=1e-6)
-    learning_rate: float = flag(1e-3, 'Highest learning rate.', at_least=0.0)
+        None, 'Training time instead of --steps, whose number is estimated '
+        'from the speed of the first ones; tracing and held-out evaluation are '
+        'not included.', at_least=1e-6)
+    learning_rate: float = flag(1e-3, 'Peak learning rate.', at_least=0.0)
     warmup_steps: int | None = flag(
-        None, 'Updates until it is reached; steps / 10 by default.',
+        None, 'Warm-up: updates until the peak learning rate; steps / 10 by '
+        'default.',
         at_least=0)
     optimizer: str = flag(
-        'infoword', 'Whose: moments, decay, clip and the shape of the schedule '
-        'as published.', choices=(
+        'infoword', 'Preset of a published system: betas, weight decay, '
+        'clipping and the shape of the learning-rate schedule.', choices=(
             'infoword', 'adamw', 'bert', 'xlnet', 'gpt', 'transformer_xl',
             'elmo', 'word2vec'))
     weight_decay: float | None = flag(
-        None, 'Decoupled decay, not of biases and norms; by default as '
-        '--optimizer has it, 0.01.', at_least=0.0)
+        None, 'Decoupled weight decay, not of biases and norms; by default '
+        'that of --optimizer (infoword: 0.01).', at_least=0.0)
     clip_norm: float | None = flag(
-        None, 'Largest global norm of the gradient, 0: no clip; by default as '
-        '--optimizer has it, 1.', at_least=0.0)
+        None, 'Clip the global gradient norm to this, 0: no clipping; by '
+        'default that of --optimizer (infoword: 1).', at_least=0.0)
     init_deviation: float | None = flag(
-        None, 'Deviation of the first weights; 0.02 sqrt(768 / width) by '
-        'default.', at_least=1e-6)
+        None, 'Standard deviation of the initial weights; 0.02 sqrt(768 / '
+        'width) by default.', at_least=1e-6)
     layer_decay: float = flag(
-        1.0, 'Share of the learning rate that each layer leaves to the one '
-        'below it.', at_least=1e-6, at_most=1.0)
+        1.0, 'Layer-wise learning-rate decay: each layer has this share of the '
+        'learning rate of the layer above it.', at_least=1e-6, at_most=1.0)
     freeze: bool = flag(
-        False, 'Leave the encoder as --init has it; the rows alone are '
+        False, 'Freeze the encoder of --init; only the weights of the rows are '
         'trained.')
     seed: int = flag(
-        0, 'Of weights, text order, masks and dropout.', at_least=0)
+        0, 'Random seed of weights, text order, masks and dropout.', at_least=0)
     checkpoint_every: int | None = flag(
         None, 'Updates between checkpoints, rounded up to a logging step; '
         'steps / 10, at most 1000, by default.', at_least=1)
-    keep_checkpoints: int = flag(2, 'How many are kept.', at_least=1)
+    keep_checkpoints: int = flag(
+        2, 'Number of checkpoints that are kept.', at_least=1)
     log_every: int | None = flag(
         None, 'Updates between logging steps; steps / 50, at most 100, by '
         'default.', at_least=1)
     eval_every: int | None = flag(
-        None, 'Updates between held-out values, rounded up to a logging step; '
-        'steps / 10 by default.', at_least=1)
+        None, 'Updates between held-out evaluations, rounded up to a logging '
+        'step; steps / 10 by default.', at_least=1)
     best: bool | None = flag(
-        None, 'Keep the weights of the lowest held-out loss (of the sum, '
-        'as --objectives weighs it) instead of the last.')
+        None, 'Keep the weights with the lowest held-out loss (the weighted '
+        'sum of --objectives) instead of the last ones.')
     patience_evals: int | None = flag(
-        None, 'End after so many held-out values without a better one.',
+        None, 'Early stopping: end after this many held-out evaluations '
+        'without an improvement.',
         at_least=1)
 
 
@@ -206,19 +220,21 @@ class DeviceChoices:
     """What a run may choose of what computes it."""
 
     strategy: str = flag(
-        'one', 'tf.distribute: one device, all of this machine, several '
-        'machines, a TPU.', choices=('one', 'mirrored', 'multiworker', 'tpu'))
+        'one', 'Devices (tf.distribute): one, all of this machine (mirrored), '
+        'several machines (multiworker), or a TPU.',
+        choices=('one', 'mirrored', 'multiworker', 'tpu'))
     logical_cpus: int = flag(
-        1, 'Splits the CPU into devices, to try --strategy=mirrored on.',
+        1, 'Split the CPU into this many devices, to try --strategy=mirrored.',
         at_least=1)
     precision: str = flag(
         'auto', AUTO, choices=('auto', 'float32', 'mixed_bfloat16'))
     microbatch: int | None = flag(
-        None, 'Sequences of the global batch that are encoded at a time, for '
-        'batches that need more memory than there is; the gradient is that of '
-        'the whole batch.', at_least=1)
+        None, 'Sequences of the global batch that are encoded at a time '
+        '(gradient accumulation, or gradient caching), to save memory; the '
+        'gradient is that of the whole batch.', at_least=1)
     xla: bool = flag(
-        False, 'Compile forward and backward pass whole; for GPU and TPU.')
+        False, 'Compile the whole forward and backward pass with XLA; for GPU '
+        'and TPU.')
 
 
 @dataclasses.dataclass(frozen=True)
@@ -226,9 +242,9 @@ class RunChoices(TextChoices, Choices, PaceChoices, DeviceChoices):
     """All that a run may choose."""
 
     init: str | None = flag(
-        None, 'A workdir to start from: encoder, tokenizer, and the '
-        'objectives of the same rows.')
-    workdir: str | None = flag(None, 'Where the run lives.')
+        None, 'A workdir whose weights the run starts from: encoder, '
+        'tokenizer, and the heads of rows that both have.')
+    workdir: str | None = flag(None, 'The folder of the run.')
 
     def __post_init__(self) -> None:
         """Where the encoder is not trained nothing of it is dropped."""

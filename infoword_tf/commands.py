@@ -3,8 +3,8 @@
     commands.start(run)                      # of a module that is run
 
 `run()` does the work; a `UsageError`, or anything else that a user can mend,
-becomes one sentence on standard error and exit status 1. Of a function that
-`takes` choices these are flags.
+becomes one sentence on standard error and exit status 1. The choices of a
+function that `takes` some are its flags.
 """
 
 import contextlib
@@ -33,8 +33,7 @@ _SET_MIN_LOG_LEVEL = (
 )
 OUT_OF_MEMORY = ('MemoryError', 'ResourceExhaustedError')
 NO_MEMORY = (
-    'error: there is not memory enough; lower --batch_size, --seq_len or '
-    '--size'
+    'error: out of memory; lower --batch_size, --seq_len or --size'
 )
 # What Ctrl-C leaves.
 NOTHING = 'nothing was written'

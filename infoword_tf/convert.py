@@ -6,8 +6,8 @@ r"""Public weights to a workdir, and a workdir to a folder for others.
 
 `--source` is a folder of transformers or of sentence-transformers, or one with
 a TensorFlow checkpoint of BERT or XLNet (Google's, or the Model Garden's).
-Nothing is fetched. What has no place here is said, and nothing keeps its first
-value silently: every name and every shape is checked.
+Nothing is downloaded. Every name and every shape is checked: weights that
+nothing here uses are reported, and no weight silently keeps its initial value.
 """
 
 import dataclasses
@@ -33,18 +33,18 @@ SOURCE = flags.DEFINE_string(
 WORKDIR = flags.DEFINE_string(
     'workdir', None, 'The workdir to make of --source.', flag_values=FLAGS)
 PROMPTS = flags.DEFINE_string(
-    'prompts', None, 'For --source, where it holds none: JSON, as '
+    'prompts', None, 'Prompts for a --source that has none: JSON such as '
     '\'{"query": "query: ", "passage": "passage: "}\'.', flag_values=FLAGS)
 POOLING = flags.DEFINE_enum(
     'pooling', None, ['cls', 'last', 'mean', 'max', 'by_position'],
-    'For a --source that does not say how a text becomes a vector; mean by '
-    'default.', flag_values=FLAGS)
+    'Pooling for a --source that does not name one; mean by default.',
+    flag_values=FLAGS)
 INIT = flags.DEFINE_string(
     'init', None, 'The workdir to write as --output.', flag_values=FLAGS)
 OUTPUT = flags.DEFINE_string(
     'output', None, 'The folder to make of --init.', flag_values=FLAGS)
 FORMAT = flags.DEFINE_enum(
-    'format', FORMATS[0], FORMATS, 'Who shall load --output.',
+    'format', FORMATS[0], FORMATS, 'The library that is to load --output.',
     flag_values=FLAGS)
 
 
@@ -172,7 +172,7 @@ def convert(
         f'weights, {time.monotonic() - began:.0f} s'
     )
     if dropped:
-        print(f'without a place here: {"; ".join(dropped)}')
+        print(f'not converted, nothing here uses it: {"; ".join(dropped)}')
 
 
 def give(init: pathlib.Path, output: pathlib.Path, form: str) -> None:
@@ -212,7 +212,8 @@ def give(init: pathlib.Path, output: pathlib.Path, form: str) -> None:
         shutil.rmtree(partial, ignore_errors=True)
     print(f'{output}/: for {form.replace("_", "-")}')
     if dropped:
-        print(f'without a place there: {"; ".join(dropped)}')
+        print(f'not written, {FORMAT.value} has no place for it: '
+              f'{"; ".join(dropped)}')
 
 
 if __name__ == '__main__':

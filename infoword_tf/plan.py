@@ -1,8 +1,8 @@
 """What the rows of a run want of the text, put together.
 
-A view is drawn once and shared by all rows that read it: their wishes must
-agree. Views that read one source in one way share its text, and those that
-draw alike in it share the draw.
+A view is drawn once and shared by all rows that read it, so their settings of
+it must agree. Views that read a source in the same way share its text, and
+those that sample alike in it share the draw.
 """
 
 from collections.abc import Container, Iterable, Mapping
@@ -210,19 +210,20 @@ def companions_of(
         for name, companion in brought.items():
             if companion.momentum is not None and not companion.frozen:
                 raise ValueError(
-                    f'{name!r} of {row} is an average and learns too: make it '
-                    'frozen, or leave out its momentum'
+                    f'{name!r} of {row} is a moving average and learns too: '
+                    'make it frozen, or leave out its momentum'
                 )
             if companion.momentum is not None and companion.workdir:
                 raise ValueError(
-                    f'{name!r} of {row} is an average of the trained encoder '
-                    f'and begins as its copy, not with {companion.workdir}'
+                    f'{name!r} of {row} is a moving average of the trained '
+                    'encoder: it begins as its copy, not with the weights of '
+                    f'{companion.workdir}'
                 )
             changes = companion.momentum is not None or not companion.frozen
             if changes and not companion.saved:
                 raise ValueError(
-                    f'{name!r} of {row} changes, so a run goes on with it only '
-                    'where it is saved'
+                    f'{name!r} of {row} changes in training, so checkpoints '
+                    'must hold it: leave out saved=False'
                 )
             if found.setdefault(name, companion) != companion:
                 raise ValueError(

@@ -1,7 +1,7 @@
 """What decides a run: choices in, config and plan out. Pure; no flag is read.
 
 The trainer, `show`, the benchmarks and the tests decide here and nowhere else.
-A choice is named as its flag; None was not chosen.
+A choice has the name of its flag; None means that it was not made.
 """
 
 import dataclasses

@@ -1,6 +1,6 @@
 """A setting of a row or of a view: its default, its bounds and its help.
 
-It stands once: as a field of the class that it sets (`Settled`), or in the
+It is defined once: as a field of the class that it sets (`Settled`), or in the
 `ViewSpec` of a view. `commands.define_settings` makes the flag `--ROW.NAME` of
 it, and `resolve` the value.
 """

@@ -33,18 +33,19 @@ from infoword_tf.views import VIEWS
 FLAGS = flags.FLAGS if __name__ == '__main__' else flags.FlagValues()
 
 OBJECTIVES = flags.DEFINE_string(
-    'objectives', None, 'A named sum, or rows, as the trainer takes them; by '
+    'objectives', None, 'A named sum, or rows, as of infoword_tf.train; by '
     'default those of --init.', flag_values=FLAGS)
 OUTPUT = flags.DEFINE_string(
-    'output', 'show.png', 'The picture.', flag_values=FLAGS)
+    'output', 'show.png', 'The PNG file to write.', flag_values=FLAGS)
 SEQ_LEN = flags.DEFINE_integer(
-    'seq_len', None, 'Tokens of a sequence, with specials; by default what '
-    'the sentences take.', lower_bound=8, flag_values=FLAGS)
+    'seq_len', None, 'Sequence length in tokens, special tokens included; by '
+    'default what the sentences need.', lower_bound=8, flag_values=FLAGS)
 SEED = flags.DEFINE_integer(
-    'seed', 0, 'Of what is drawn.', lower_bound=0, flag_values=FLAGS)
+    'seed', 0, 'Random seed of masks, orders and negatives.',
+    lower_bound=0, flag_values=FLAGS)
 MASKING = flags.DEFINE_enum(
-    'masking', None, ['spans', 'words', 'tokens'], 'What is masked; by '
-    'default what the rows want, else tokens.', flag_values=FLAGS)
+    'masking', None, ['spans', 'words', 'tokens'], 'Unit of masking; by '
+    'default the one that the rows require, else tokens.', flag_values=FLAGS)
 MEMORY_LENGTH = flags.DEFINE_integer(
     'memory_length', None, 'Tokens of memory, for encoders that have one; a '
     'quarter of --seq_len by default.', lower_bound=0, flag_values=FLAGS)
@@ -55,7 +56,7 @@ VOCAB = flags.DEFINE_string(
     flag_values=FLAGS)
 LOWER_CASE = flags.DEFINE_bool(
     'lower_case', None, 'Whether --vocab is of lower-case text; true by '
-    'default, but of words.',
+    'default, false for a words.txt.',
     flag_values=FLAGS)
 
 

@@ -10,14 +10,14 @@ Tables are .tsv, .csv or .jsonl (also with .gz), or tfds:NAME[/CONFIG][:SPLIT].
 --columns=a,b,c names the columns of .tsv and .csv files whose first line does
 not. --choices=a,b,c instead of --pair asks which of these columns' texts is
 right; the label is the column's name, or its number from 0. All flags of
-`infoword_tf.train` count. The weights that stay are those of the best score on
---dev. WORKDIR/confusion.png counts each true class by what it was predicted as.
+`infoword_tf.train` apply. The weights with the best score on --dev are kept.
+WORKDIR/confusion.png is the confusion matrix of --dev.
 
-By these weights --test scores a further table, and --predict answers one whose
-labels are not read, line by line in WORKDIR/predictions.tsv. A run that has
-ended takes both: the same command with them trains nothing. Of several runs
-(--seeds, --sweep) each has scores and answers of its own in its folder, and
-WORKDIR has those of the best.
+With these weights --test scores another table, and --predict labels one whose
+labels are not read, line by line in WORKDIR/predictions.tsv. Both also work on
+a finished run: the same command with them does not train again. With several
+runs (--seeds, --sweep) each has its scores and predictions in its folder, and
+WORKDIR has those of the best run.
 
 The last line of the output is one JSON object, also in WORKDIR/metrics.json.
 From Python it is classify.run(init='runs/minilm', train='mails.csv', ...).
@@ -45,19 +45,20 @@ class Tables:
     """Which examples are read."""
 
     train: str | None = flag(None, 'A table to train on.')
-    dev: str | None = flag(None, 'A table to choose the weights by.')
+    dev: str | None = flag(None, 'A table on which the weights are selected.')
     columns: tuple[str, ...] = flag(
-        (), 'Names of the columns of TSV and CSV files, in order, where no '
-        'first line has them; the label may be lacking where it is not read.')
+        (), 'Column names of TSV and CSV files that have no header line, in '
+        'order; a file whose labels are not read may lack that column.')
     text: str = flag('text', 'Column of the text.')
     pair: str | None = flag(None, 'Column of a second text.')
     choices: tuple[str, ...] = flag(
-        (), 'Columns of second texts of which one is right.')
+        (), 'Columns of the second texts of which one is right (multiple '
+        'choice).')
     label: str = flag('label', 'Column of the label.')
-    regress: bool = flag(False, 'Labels are numbers.')
+    regress: bool = flag(False, 'Labels are numbers (regression).')
     metric: str | None = flag(
-        None, 'By what the weights are chosen; by default accuracy, or '
-        'spearman of numbers.', choices=tuple(measures.MEASURES))
+        None, 'Metric that selects the weights; by default accuracy, or '
+        'spearman for --regress.', choices=tuple(measures.MEASURES))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -65,10 +66,10 @@ class Choices(Tables, finetune.Choices):
     """All that the command may choose."""
 
     test: str | None = flag(
-        None, 'A labelled table, to score the weights that stay.')
+        None, 'A labelled table on which the selected weights are scored.')
     predict: str | None = flag(
-        None, 'A table whose labels are not read, for the weights that stay to '
-        f'answer: WORKDIR/{PREDICTIONS}.')
+        None, 'A table to predict with the selected weights (its labels are '
+        f'not read): WORKDIR/{PREDICTIONS}.')
 
 
 def read(path: str, own: Tables, labelled: bool = True) -> tables.Rows:
@@ -86,8 +87,8 @@ def read(path: str, own: Tables, labelled: bool = True) -> tables.Rows:
     choices = own.choices
     if choices and (own.pair or own.regress):
         raise commands.UsageError(
-            '--choices says what the label is one of; leave out --pair and '
-            '--regress'
+            '--choices names the texts that the label chooses from; leave out '
+            '--pair and --regress'
         )
     if len(choices) == 1:
         raise commands.UsageError(
@@ -197,7 +198,7 @@ def answer(
     parts: Mapping[str, tables.Rows],
     out: pathlib.Path,
 ) -> None:
-    """Draws what the weights that stayed take for what.
+    """Draws the confusion matrix of the selected weights.
 
     Args:
         workdir: of the run that was best.
@@ -219,7 +220,7 @@ def tested(
     task: finetune.Task,
     others: Mapping[str, tables.Rows],
 ) -> dict[str, float]:
-    """What the weights that a run keeps say of further tables.
+    """Scores and predictions of further tables by the weights of a run.
 
     Args:
         folder: of the run, where predictions go.
@@ -261,7 +262,7 @@ def write_predictions(
     rows: tables.Rows,
     said: np.ndarray,
 ) -> None:
-    """Writes a TSV of what is said of some rows, whole or not at all.
+    """Writes a TSV of the predictions for some rows, atomically.
 
     A line of names, then a line a row: the number of its line in the table,
     and the class with the probabilities of all, or a number.

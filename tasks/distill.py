@@ -8,14 +8,14 @@ r"""A small student of a fine-tuned teacher (Sun et al. 2019, "PKD").
     python -m tasks.distill --teacher=runs/squad --layers=3 --task=squad \
         --train=train-v1.1.json --dev=dev-v1.1.json --workdir=runs/squad3
 
-The loss is (1 - alpha) label + alpha soft + beta patience: what people say, the
+The loss is (1 - alpha) label + alpha soft + beta patience: the labels, the
 teacher's distribution at --temperature, and its states layer by layer (see
 docs/rows.md). The student is the first --layers layers of --init (a pretrained
 workdir, as in the paper; by default of the teacher). Examples are those of
 tasks.glue (--task), of tasks.classify (--train) or of tasks.squad
 (--task=squad with --train and --dev), with their flags; texts of --extra have
-no label, and the teacher alone teaches them. What the teacher makes of all of
-them is computed once and kept in the cache.
+no label: only the teacher labels them. The teacher's outputs for all examples
+are computed once and kept in the cache.
 
     python -m tasks.distill --task=embed --teacher=runs/minilm \
         --student=lookup --corpus=pydocs --workdir=runs/lookup
@@ -25,8 +25,8 @@ the sentences of a corpus, b is the teacher's vector (the rows `embed` and
 `embed_distance`), and the student its first --layers layers or a table lookup.
 
 --patience=none is plain distillation, with --alpha=0 plain fine-tuning.
---sweep=pkd trains with every cell of the paper's grid, in the units of its
-code. The last line of the output is one JSON object, also in
+--sweep=pkd trains with every combination of the paper's grid, in the units of
+its code. The last line of the output is one JSON object, also in
 WORKDIR/metrics.json.
 """
 
@@ -87,24 +87,28 @@ class Choices(glue.Tables, classify.Tables, squad.Choices):
     layers: int | None = flag(
         None, 'Layers of the student; all of --init by default.', at_least=1)
     take: str = flag(
-        FIRST, 'Which layers of --init: the first ones, or every n-th.',
+        FIRST, 'Which layers of --init the student takes: the first ones, or '
+        'every n-th.',
         choices=TAKES)
     patience: str = flag(
-        'last', "Which of the teacher's layers the student's follow: every "
-        'n-th (skip), the last ones, or none.', choices=(*MAPS, NO_PATIENCE))
+        'last', "Which layers of the teacher the student's layers imitate: "
+        'every n-th (skip), the last ones, or none.',
+        choices=(*MAPS, NO_PATIENCE))
     alpha: float = flag(
-        0.7, "Weight of the teacher's distribution; labels have the rest.",
+        0.7, "Weight of the teacher's distribution; the labels have 1 - alpha.",
         at_least=0.0, at_most=1.0)
     beta: float = flag(0.1, "Weight of the teacher's states.", at_least=0.0)
     temperature: float = flag(
-        10.0, 'What the scores of both are divided by.', at_least=1e-6)
+        10.0, 'Distillation temperature: the scores of both models are divided '
+        'by it.', at_least=1e-6)
     extra: str | None = flag(
-        None, 'A table of texts without labels, to train on besides.')
+        None, 'A table of additional unlabelled texts, which only the teacher '
+        'labels.')
     student: str = flag(
-        embedding.LAYERS, 'Of an embedding model: layers of --init, or a table '
-        'lookup.', choices=embedding.STUDENTS)
+        embedding.LAYERS, 'Student of an embedding model: layers of --init, or '
+        'a lookup table.', choices=embedding.STUDENTS)
     weighting: str = flag(
-        SIF, 'What the pieces of a table lookup weigh at first: a / (a + '
+        SIF, 'Initial weights of the pieces of a lookup table: a / (a + '
         'frequency), or log(1 + rank).', choices=WEIGHTINGS)
 
 
@@ -220,7 +224,7 @@ def taught(
     task: finetune.Task,
     layers: tuple[int, ...],
 ) -> tuple[dict[str, Any], np.ndarray]:
-    """Examples with the teacher's b beside those of people.
+    """Examples with the teacher's b beside their labels.
 
     Args:
         prepared: of `finetune.prepare`.
@@ -260,7 +264,7 @@ def judged(
     true: np.ndarray,
     asked: Any,
 ) -> float:
-    """How good the teacher is on held-out examples.
+    """The scores of the teacher on held-out examples.
 
     Args:
         teacher: of the student.

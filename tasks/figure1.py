@@ -10,13 +10,13 @@ r"""Figure 1 of Kong et al. (2019): how much labelled data pretraining is worth.
 
 Left, the dev score of each workdir of --inits over the share of the training
 examples; right, of each workdir of --lambdas over the lambda_DIM that it was
-pretrained with, with the largest share. A seed draws examples (the fewer are
-among the more) and all else; bars are standard deviations over seeds. Flags of
-fine-tuning count as for tasks.glue: with --epochs fewer examples are fewer
-updates, with --steps as many. Each run has a folder of WORKDIR, and the same
-command goes on with those that are not done; the picture is
-WORKDIR/figure1.png. The paper's task is --task=squad, whose --data_dir holds
-train-v1.1.json and dev-v1.1.json.
+pretrained with, with the largest share. A seed determines the examples (smaller
+subsets are part of larger ones) and all else; bars are standard deviations over
+seeds. Flags of fine-tuning apply as for tasks.glue: with --epochs fewer
+examples mean fewer updates, with --steps the number stays the same. Each run
+has a folder in WORKDIR, and the same command resumes with the runs that are
+missing; the picture is WORKDIR/figure1.png. The paper's task is --task=squad,
+whose --data_dir holds train-v1.1.json and dev-v1.1.json.
 
 The last line of the output is one JSON object, also in WORKDIR/metrics.json.
 """
@@ -45,18 +45,18 @@ class Choices(finetune.Choices):
     """All that the command may choose; of --seq_len None is the task's own."""
 
     task: str | None = flag(
-        None, 'One of GLUE, or squad.', choices=(*glue_layout.TASKS, SQUAD))
+        None, 'A task of GLUE, or squad.', choices=(*glue_layout.TASKS, SQUAD))
     data_dir: str | None = flag(
-        None, 'The folder that holds CoLA/, RTE/ and so on, or tfds:glue; of '
+        None, 'The folder that holds CoLA/, RTE/ and so on, or tfds:glue; for '
         'squad the folder of its files.')
     dev_examples: int | None = flag(
-        None, 'Measure on so many of the dev examples alone.', at_least=1)
+        None, 'Evaluate on this many dev examples only.', at_least=1)
     inits: tuple[str, ...] = flag(
-        (), 'NAME=WORKDIR: lines of the left plot.')
+        (), 'NAME=WORKDIR of each line of the left plot.')
     fractions: tuple[str, ...] = flag(
         ('0.1', '0.3', '1'), 'Shares of the training examples.')
     lambdas: tuple[str, ...] = flag(
-        (), 'LAMBDA=WORKDIR: points of the right plot.')
+        (), 'LAMBDA=WORKDIR of each point of the right plot.')
     seeds: int = again(finetune.Choices, 'seeds', 3)
     seq_len: int | None = again(
         finetune.Choices, 'seq_len', None, shown=finetune.Choices.seq_len)

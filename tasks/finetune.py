@@ -2,8 +2,8 @@
 
 Fine-tuning is a run of `infoword_tf.train` whose row reads examples: `label`,
 `score` or `span`, alone or in a sum (`--objectives=label:1,mlm:0.1` keeps
-pretraining). All choices of that command count here too. The weights that stay
-are those of the best held-out score.
+pretraining). All choices of that command apply here too. The weights with the
+best held-out score are kept.
 """
 
 import dataclasses
@@ -73,15 +73,17 @@ class Choices(RunChoices):
     learning_rate: float = again(RunChoices, 'learning_rate', 3e-5)
     objectives: str | None = again(RunChoices, 'objectives', None)
     epochs: float = flag(
-        3.0, 'How often each example is trained on; --steps instead says it in '
-        'updates.', at_least=0.0)
+        3.0, 'Training epochs; --steps sets the number of updates instead.',
+        at_least=0.0)
     examples: int | None = flag(
-        None, 'Train on so many alone, drawn from all; of two numbers the '
-        'smaller are among the larger.', at_least=1)
+        None, 'Train on a random subset of this size; smaller subsets are part '
+        'of larger ones.', at_least=1)
     sweep: str | None = flag(
-        None, 'Train with every cell of a published grid, and keep the best of '
-        'all.', choices=('infoword', 'bert'))
-    seeds: int = flag(1, 'Runs of each cell, from --seed on.', at_least=1)
+        None, 'Train with every combination of a published grid, and keep the '
+        'best run.', choices=('infoword', 'bert'))
+    seeds: int = flag(
+        1, 'Runs with consecutive seeds, from --seed on, of each combination.',
+        at_least=1)
 
 
 class Task(NamedTuple):
@@ -141,7 +143,7 @@ def texts_of(rows: Rows, texts: str) -> list[tuple[list[str], Any]]:
     if texts == 'both_ways':
         if rows.second is None:
             raise commands.UsageError(
-                f'texts in both ways: {rows.where} has one text a row; name '
+                f'both_ways reads two texts: {rows.where} has one a row; name '
                 'the column of the second with --pair'
             )
         return [(rows.first, rows.second), (rows.second, rows.first)]
@@ -216,7 +218,7 @@ class Part(NamedTuple):
 
     Attributes:
         examples: of the part.
-        said: what people say of them, as a fingerprint takes it.
+        said: their labels, as a fingerprint takes them.
         where, size: the file, for people, and how many it has.
         texts: all of them, for rows that read text alone: first ones, and
             second ones or None.
@@ -645,7 +647,7 @@ def done(
 
 
 def answers(loaded: 'Loaded', task: Task, rows: Rows) -> np.ndarray:
-    """What a workdir in memory says of some rows.
+    """What a workdir in memory predicts for some rows.
 
     Returns:
         [n, C] float32 probabilities of the classes, or [n] numbers.
@@ -658,7 +660,7 @@ def answers(loaded: 'Loaded', task: Task, rows: Rows) -> np.ndarray:
 
 
 def say(workdir: pathlib.Path, task: Task, rows: Rows) -> np.ndarray:
-    """What the weights of a workdir say of some rows.
+    """What the weights of a workdir predict for some rows.
 
     Returns:
         [n] int numbers of classes, or float32.
@@ -670,7 +672,7 @@ def say(workdir: pathlib.Path, task: Task, rows: Rows) -> np.ndarray:
 
 
 def result(task: Task, best: Mapping[str, Any]) -> dict[str, Any]:
-    """What a command says of its best weights.
+    """What a command prints of its best weights.
 
     Args:
         task: what was asked.

@@ -7,11 +7,11 @@ r"""GLUE: nine tasks on texts and on pairs of them (Wang et al. 2019).
 
 --data_dir is the folder that holds CoLA/, RTE/ and so on as GLUE lays them
 out, or tfds:glue. The row is `label`, or `score` for sts-b; all flags of
-`infoword_tf.train` count (--freeze, --layer_decay, --label.pooler=tanh ...).
-The weights that stay are those of the best score on the dev file; what they say
-of the test file goes to WORKDIR in the form that GLUE scores. --sweep trains
-with every learning rate and batch size of a published grid: one folder of
-WORKDIR each, and the same command goes on with those that are not done.
+`infoword_tf.train` apply (--freeze, --layer_decay, --label.pooler=tanh ...).
+The weights with the best score on the dev file are kept; their predictions for
+the test file go to WORKDIR in GLUE's submission format. --sweep trains with
+every learning rate and batch size of a published grid, in one folder of WORKDIR
+each; the same command resumes with the runs that are missing.
 
 The last line of the output is one JSON object, also in WORKDIR/metrics.json.
 """
@@ -31,10 +31,11 @@ class Tables:
     """Which examples are read."""
 
     task: str | None = flag(
-        None, 'Which of the nine.', choices=tuple(glue_layout.TASKS))
+        None, 'One of the nine tasks.', choices=tuple(glue_layout.TASKS))
     data_dir: str | None = flag(
         None, 'The folder that holds CoLA/, RTE/ and so on, or tfds:glue.')
-    test: bool = flag(True, 'Answer the test file too, where it is there.')
+    test: bool = flag(
+        True, 'Predict the labels of the test file too, if there is one.')
 
 
 @dataclasses.dataclass(frozen=True)
@@ -85,7 +86,7 @@ def parts_of(own: Tables) -> dict[str, Any]:
 def answer(
     workdir: pathlib.Path, name: str, parts: dict[str, Any], out: pathlib.Path
 ) -> dict[str, float]:
-    """What the weights that stayed say of the dev file and of the others.
+    """Predictions of the selected weights for the dev file and the others.
 
     Args:
         workdir: of the run that was best.

@@ -6,12 +6,12 @@
         --seq_len=64 --memory_length=256 --workdir=runs/wikitext_lm
 
 All of --corpus is scored, or the files of --heldout. If --init was trained on
-that corpus, it is what was held out there; a line says which. The text is read
-as one stream, --seq_len pieces at a time, with --memory_length tokens of
-memory; both may be longer than in training (Dai et al. 2019 give --clamp and
---same_length then). Every piece is scored exactly once, the ends of documents
-(of `lines:`, of lines) among them; the first one follows such an end. Three
-figures say the same total in other units:
+that corpus, only what was held out there is scored; the output says which. The
+text is read as one stream, --seq_len pieces at a time, with --memory_length
+tokens of memory; both may be longer than in training (Dai et al. 2019 set
+--clamp and --same_length then). Every piece is scored exactly once, including
+the ends of documents (of `lines:`, of lines); the first one follows such an
+end. Three figures give the same total in different units:
 
     perplexity per piece    depends on the vocabulary of pieces
     perplexity per word     words between white space; each end is a word too
@@ -28,8 +28,8 @@ The last line of the output is one JSON object, also in WORKDIR/metrics.json.
     python -m tasks.lm --sample --init=runs/gpt --prompt='returns a list of' \
         --tokens=50 --temperature=0.8 --top_p=0.9 --seed=1
 
-writes on instead, until a document ends: the same seed, the same text. The last
-line is one JSON object here too.
+generates text instead, until a document ends; the same seed gives the same
+text. The last line is one JSON object here too.
 """
 
 import json
@@ -57,16 +57,16 @@ if TYPE_CHECKING:  # they import TensorFlow, or Keras
 FLAGS = flags.FLAGS if __name__ == '__main__' else flags.FlagValues()
 
 INIT = flags.DEFINE_string(
-    'init', None, 'The workdir of a finished run of a row of next words, such '
-    'as gpt or transformer_xl.',
+    'init', None, 'The workdir of a finished run of a language model: of gpt, '
+    'transformer_xl or rnn_lm.',
     flag_values=FLAGS)
 CORPUS = flags.DEFINE_string(
-    'corpus', None, 'pydocs, text:GLOB, lines:GLOB or '
-    'tfds:NAME[/CONFIG][:FEATURE]: what is scored; if --init was trained on '
-    'it, what was held out there; of tfds: a held-out split.',
+    'corpus', None, 'The text that is scored: pydocs, text:GLOB, lines:GLOB or '
+    'tfds:NAME[/CONFIG][:FEATURE]. If --init was trained on it, only what was '
+    'held out there; of tfds: a held-out split.',
     flag_values=FLAGS)
 HELDOUT = flags.DEFINE_string(
-    'heldout', None, 'GLOB of the text to score instead, of tfds: a split.',
+    'heldout', None, 'GLOB of the files to score instead, or a split of tfds:.',
     flag_values=FLAGS)
 SEQ_LEN = flags.DEFINE_integer(
     'seq_len', None, "Pieces read at a time; by default the run's own.",
@@ -75,14 +75,14 @@ MEMORY_LENGTH = flags.DEFINE_integer(
     'memory_length', None, "Tokens of memory; by default the run's own, 0: "
     'none.', lower_bound=0, flag_values=FLAGS)
 CLAMP = flags.DEFINE_integer(
-    'clamp', None, "Farther tokens are as far as this; by default the run's "
-    'own.', lower_bound=1, flag_values=FLAGS)
+    'clamp', None, 'Clip relative distances at this many tokens; by default '
+    "the run's own.", lower_bound=1, flag_values=FLAGS)
 SAME_LENGTH = flags.DEFINE_bool(
-    'same_length', None, 'Every token sees as many as the memory holds; by '
-    "default the run's own.", flag_values=FLAGS)
+    'same_length', None, 'Every token attends to as many tokens as the memory '
+    "holds; by default the run's own.", flag_values=FLAGS)
 BATCH_SIZE = flags.DEFINE_integer(
-    'batch_size', 1, 'Parts that the text is cut into and read beside each '
-    'other: faster, but each begins without memory.', lower_bound=1,
+    'batch_size', 1, 'Parts of the text that are scored in parallel: faster, '
+    'but each part starts without memory.', lower_bound=1,
     flag_values=FLAGS)
 PRECISION = flags.DEFINE_enum(
     'precision', 'float32', ['auto', 'float32', 'mixed_bfloat16'], AUTO,
@@ -90,21 +90,21 @@ PRECISION = flags.DEFINE_enum(
 WORKDIR = flags.DEFINE_string(
     'workdir', None, 'Where metrics.json is written.', flag_values=FLAGS)
 SAMPLE = flags.DEFINE_bool(
-    'sample', False, 'Write on, instead of scoring a text.', flag_values=FLAGS)
+    'sample', False, 'Generate text instead of scoring one.', flag_values=FLAGS)
 PROMPT = flags.DEFINE_string(
-    'prompt', '', 'The text that --sample goes on with.', flag_values=FLAGS)
+    'prompt', '', 'The text that --sample continues.', flag_values=FLAGS)
 TOKENS = flags.DEFINE_integer(
-    'tokens', 50, 'Pieces that --sample writes, at most.', lower_bound=1,
+    'tokens', 50, 'The most pieces that --sample generates.', lower_bound=1,
     flag_values=FLAGS)
 TEMPERATURE = flags.DEFINE_float(
-    'temperature', 1.0, 'What --sample divides scores by; 0: it takes the '
+    'temperature', 1.0, 'Sampling temperature of --sample; 0: greedy, the '
     'likeliest piece.', lower_bound=0.0, flag_values=FLAGS)
 TOP_P = flags.DEFINE_float(
-    'top_p', 1.0, '--sample draws from the fewest pieces that have this share '
-    'of the probability.', lower_bound=1e-6, upper_bound=1.0,
+    'top_p', 1.0, 'Nucleus sampling of --sample: from the fewest pieces that '
+    'have this share of the probability.', lower_bound=1e-6, upper_bound=1.0,
     flag_values=FLAGS)
 SEED = flags.DEFINE_integer(
-    'seed', 0, 'Of what --sample draws.', lower_bound=0, flag_values=FLAGS)
+    'seed', 0, 'Random seed of --sample.', lower_bound=0, flag_values=FLAGS)
 # Of scoring alone.
 SCORING = 'corpus', 'heldout', 'seq_len', 'memory_length', 'workdir'
 
@@ -313,7 +313,7 @@ def run() -> dict[str, Any]:
 
 
 def sample() -> dict[str, Any]:
-    """Writes on.
+    """Generates text.
 
     Raises:
         commands.UsageError: a flag of scoring; a model that cannot.

@@ -18,7 +18,7 @@ _COLOURS = ('#ffffff', '#8fb8de', '#3f6491')  # from none to all of a row
 def confusion(
     predictions: np.ndarray, targets: np.ndarray, classes: int
 ) -> np.ndarray:
-    """How often each class was taken for each.
+    """The confusion matrix.
 
     Args:
         predictions: [n] numbers of classes.
@@ -78,7 +78,7 @@ def spearman(predictions: np.ndarray, targets: np.ndarray) -> float:
 
 
 def interval(correlation: float, count: int) -> tuple[float, float]:
-    """Where Spearman's of many more pairs lies in 95 cases of 100, about.
+    """An approximate 95 % confidence interval of Spearman's correlation.
 
     Fisher's z with the variance of Bonett & Wright (2000), (1 + r^2 / 2) /
     (n - 3). A perfect order of few may be chance: r counts there as half a

@@ -1,4 +1,4 @@
-"""Retrieval: finds documents by their vectors, beside four baselines.
+"""Retrieval: finds documents by their vectors, compared with four baselines.
 
     python -m tasks.retrieval --init=runs/dim --corpus=pydocs \
         --workdir=runs/dim_pydocs
@@ -41,7 +41,8 @@ if TYPE_CHECKING:  # it imports TensorFlow
 FLAGS = flags.FLAGS if __name__ == '__main__' else flags.FlagValues()
 
 INIT = flags.DEFINE_string(
-    'init', None, 'The workdir of a finished run: brings four baselines.',
+    'init', None, 'The workdir of a finished run; four baselines are measured '
+    'beside it.',
     flag_values=FLAGS)
 MODEL = flags.DEFINE_string(
     'model', None, 'An exported model, DIR/1.', flag_values=FLAGS)
@@ -49,24 +50,26 @@ CORPUS = flags.DEFINE_string(
     'corpus', None, 'pydocs, text:GLOB or tfds:NAME[/CONFIG][:FEATURE]: first '
     'sentences find the rest of held-out documents.', flag_values=FLAGS)
 HELDOUT = flags.DEFINE_string(
-    'heldout', None, 'GLOB of held-out text, of tfds: a split; without it '
-    'what the corpus holds out by itself.', flag_values=FLAGS)
+    'heldout', None, 'GLOB of held-out files, or a split of tfds:; by default '
+    'what the corpus itself holds out.', flag_values=FLAGS)
 DATA_DIR = flags.DEFINE_string(
     'data_dir', None, 'A BEIR folder: corpus.jsonl, queries.jsonl, qrels/.',
     flag_values=FLAGS)
 SPLIT = flags.DEFINE_string(
-    'split', 'test', 'Which of qrels/*.tsv of --data_dir.', flag_values=FLAGS)
+    'split', 'test', 'The split of --data_dir: the name of a file of qrels/, '
+    'without .tsv.', flag_values=FLAGS)
 WORKDIR = flags.DEFINE_string(
     'workdir', None, 'Where metrics.json is written.', flag_values=FLAGS)
 SEED = flags.DEFINE_integer(
-    'seed', None, "Of the untrained weights; by default the run's own.",
+    'seed', None, 'Random seed of the untrained baselines; by default the '
+    "run's own.",
     lower_bound=0, flag_values=FLAGS)
 BATCH_SIZE = flags.DEFINE_integer(
     'batch_size', 32, 'Texts encoded at a time.', lower_bound=1,
     flag_values=FLAGS)
 PRECISION = flags.DEFINE_enum(
     'precision', 'float32', ['auto', 'float32', 'mixed_bfloat16'],
-    f'Of --init; {AUTO}', flag_values=FLAGS)
+    f'Precision of --init; {AUTO}', flag_values=FLAGS)
 
 DEPTH = 1000  # documents of a ranking, as in BEIR
 BLOCK = 1024  # documents whose texts and vectors are held at a time

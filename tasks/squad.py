@@ -41,11 +41,12 @@ SEQ_LEN = 384  # Devlin et al. 2019, §4.2, and its code; the epochs too
 class Choices(finetune.Choices):
     """All that the command may choose."""
 
-    train: str | None = flag(None, 'A file of SQuAD to train on.')
-    dev: str | None = flag(None, 'Another to choose the weights by.')
+    train: str | None = flag(None, 'A SQuAD file to train on.')
+    dev: str | None = flag(
+        None, 'A SQuAD file on which the weights are selected.')
     version2: bool = flag(False, 'Questions may have no answer.')
     dev_examples: int | None = flag(
-        None, 'Ask so many questions of --dev alone.', at_least=1)
+        None, 'Evaluate on this many questions of --dev only.', at_least=1)
     seq_len: int = again(finetune.Choices, 'seq_len', SEQ_LEN)
     epochs: float = again(finetune.Choices, 'epochs', 2.0)
 
@@ -95,7 +96,7 @@ def parts_of(own: Choices) -> 'dict[str, Questions]':
 def judged(
     questions: 'Questions', found: 'Answers', version2: bool
 ) -> tuple[dict[str, float], float]:
-    """What answers are worth, percent.
+    """Scores of answers, percent.
 
     Args:
         questions: that were asked.
@@ -247,7 +248,7 @@ def answer(
     version2: bool,
     out: pathlib.Path,
 ) -> dict[str, float]:
-    """What the weights that stayed answer, and what that is worth.
+    """Answers of the selected weights, and their scores.
 
     Args:
         workdir: of the run that was best; it keeps the null threshold.

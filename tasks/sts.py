@@ -1,4 +1,4 @@
-r"""Semantic textual similarity: do near vectors mean what people call similar?
+r"""Semantic textual similarity: do vectors agree with human judgements?
 
     python -m tasks.sts --init=runs/minilm --data=STS-B/sts-test.csv \
         --workdir=runs/minilm/sts
@@ -207,7 +207,7 @@ def correlation(
 
 
 def measure(pairs: Pairs, found: np.ndarray) -> dict[str, Any]:
-    """What similarities are worth, for JSON.
+    """The correlations of similarities with scores, for JSON.
 
     Args:
         pairs: with their scores.

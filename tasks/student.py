@@ -1,6 +1,6 @@
-"""Students as they begin: layers of a workdir, or a table of pieces.
+"""How students are initialised: layers of a workdir, or a lookup table.
 
-The encoder `lookup` begins as model2vec makes a model (Tulkens & van Dongen
+The encoder `lookup` is initialised as model2vec does (Tulkens & van Dongen
 2024): the teacher's own vectors of single pieces, their principal components,
 and weights by how rare a piece is.
 

@@ -1,13 +1,13 @@
-"""A workdir as a teacher: what it makes of examples, kept on disk.
+"""A workdir as a teacher: its outputs for all examples, kept on disk.
 
-A student's training needs the teacher's outputs alone, so they are computed
-once. Of a fine-tuned one: for each example its scores, float32, or of spans
-those of every token, float16, and of each layer below the last the normalised
-state that sums each text up, float16 (which changes `soft_span` and `patience`
-by less than a thousandth). Of one whose texts become vectors: these, float16
-(which changes the losses as little). They lie in the cache under a hash of the
-teacher's weights and of the examples, in parts: a pass that was stopped goes on
-with the next part. One pass serves every student.
+A student's training needs only the teacher's outputs, so they are computed
+once. A fine-tuned teacher gives for each example its scores, float32, or for
+spans those of every token, float16; and for each layer below the last the
+normalised pooled state of each text, float16 (which changes `soft_span` and
+`patience` by less than a thousandth). An embedding model gives its vectors,
+float16 (which changes the losses as little). They lie in the cache under a hash
+of the teacher's weights and of the examples, in parts: a pass that was stopped
+is resumed with the next part. One pass serves every student.
 
 Glossary of shapes: n examples, K texts of each, C classes, L layers, W width.
 """
@@ -74,8 +74,8 @@ def parts_of(
     lacking = [part for part in parts if not part[0].is_file()]
     if lacking:
         print(
-            f'--teacher={teacher}: what it makes of {len(order):,} examples '
-            f'is kept in {folder}',
+            f'--teacher={teacher}: its outputs for {len(order):,} examples '
+            f'are kept in {folder}',
             flush=True,
         )
     with tqdm.tqdm(
@@ -187,7 +187,7 @@ class Teacher:
             if value != theirs:
                 raise commands.UsageError(
                     f'--teacher={self.folder} was fine-tuned with --{self.row}.'
-                    f'{name}={theirs}, this is {value}; ask as it was asked'
+                    f'{name}={theirs}, this is {value}; give both the same'
                 )
 
     def described(

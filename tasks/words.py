@@ -1,4 +1,4 @@
-r"""Words: are near vectors near in meaning, and do differences carry over?
+r"""Word vectors, measured by word similarity and by analogies.
 
     python -m tasks.words --init=runs/skip_gram --data_dir=words \
         --workdir=runs/skip_gram/words

@@ -492,8 +492,8 @@ class TaughtTest(absltest.TestCase):
 class CompanionTest(parameterized.TestCase):
     @parameterized.parameters(
         (toys.Companion(frozen=False, momentum=0.5), 'average and learns too'),
-        (toys.Companion(saved=False, momentum=0.5), 'only where it is saved'),
-        (toys.Companion(saved=False, frozen=False), 'only where it is saved'),
+        (toys.Companion(saved=False, momentum=0.5), 'checkpoints must hold it'),
+        (toys.Companion(saved=False, frozen=False), 'checkpoints must hold it'),
     )
     def test_what_one_cannot_be(self, companion, message):
         row = dataclasses.replace(

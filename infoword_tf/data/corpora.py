@@ -71,7 +71,7 @@ def open_corpus(
         )
     if kind == 'lines' and heldout is None and not whole:
         raise ValueError(
-            f'{name} is one text, of which nothing is held out by itself: '
+            f'{name} is one text, without a held-out part of its own: '
             'name held-out files with --heldout=GLOB'
         )
     return CORPORA[kind](spec, heldout, cache or cache_dir())

@@ -1,11 +1,10 @@
 """The source `examples`: labelled texts, addressed by step.
 
-An update has exactly B examples, and they share rows (`views.examples`). So
-that every update needs as many rows, an epoch is stratified by length: its
-examples, sorted by length, fall into B strata, and each update has one of each
-stratum, drawn at random. Long and short texts thus come in the same proportion
-in every update; each example is seen once an epoch, but for the rest of n / B,
-other ones each time.
+An update has exactly B examples, packed into rows (`views.examples`). An epoch
+is stratified by length, so that every update needs the same number of rows: its
+examples, sorted by length, fall into B strata, and each update has one random
+example of each stratum. Each example is seen once an epoch, except for the
+remainder of n / B; each epoch leaves out other ones.
 
 Glossary of shapes: n examples, K texts of each, B of an update, R rows, J
 examples that a row has room for, T tokens of a row.
@@ -36,7 +35,7 @@ class Examples(NamedTuple):
         segments: [tokens] int8.
         begins: [n K + 1] int64: text k of example i is `ids[begins[i K + k]:
             begins[i K + k + 1]]`.
-        places: [n K] int32, where in each text the state is that sums it up.
+        places: [n K] int32, where in each text its pooled state is.
         targets: by row, [n, ...], see `views.examples.Labelled`.
         candidates: by row, [n, 2] int32, see `views.examples.Labelled`.
         counts: by row, [C] int64: how often each b occurs.

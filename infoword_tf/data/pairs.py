@@ -8,18 +8,18 @@ longer piece, at either end alike. Three things are better defined here:
 * Another B is always of another document, and it is the B of another such
   pair, so it is drawn from p(b), and what it is compared with has no other
   text in front of it.
-* Of several of those the one is taken with which the pair is cut most like
-  the true one. BERT fills the room with the other B, so that lengths tell
-  random pairs from true ones where documents are short: 57 in 100 docstrings,
-  51 in 100 here.
+* Of several such B the one is taken with which the pair is truncated most like
+  the true pair. BERT fills the rest of the row with the other B, so lengths
+  alone tell random pairs from true ones where documents are short: in 57 of 100
+  docstrings, here in 51.
 * A pair has two sentences, whatever their length, and half of `pairs` is
   random. In BERT a single long sentence always gets a random B.
 
 Documents of one sentence have no pair and are left out.
 
 Short pairs leave much of a row empty: 45 % of it at T = 128 where documents
-are docstrings. So several share one, where the rows of a run allow it: see
-`shared_rows`.
+are docstrings. So several are packed into one row, where the rows of the table
+that a run trains allow it: see `shared_rows`.
 
 Glossary of shapes: B rows, J pairs that one has room for, K other pieces of
 each pair, L tokens of a pair alone in its row, R = L - 1 tokens of text in it,

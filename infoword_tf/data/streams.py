@@ -67,8 +67,8 @@ class StreamSource(Source):
         self.both_directions = both_directions
         if not 0 < self.advance <= length:
             raise ValueError(
-                f'rows of {length} tokens cannot go on by {self.advance}: '
-                'what lies between would be lost'
+                f'rows of {length} tokens cannot advance by {self.advance} '
+                'a step: the tokens between would be skipped'
             )
         tokens = len(store.ids)
         circles = 1 + both_directions

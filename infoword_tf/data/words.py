@@ -53,9 +53,8 @@ class WordSource(WindowSource):
         counts = known(store.counts, store.unk_id)
         if np.count_nonzero(counts) < 2:
             raise ValueError(
-                'the text has no two different words but [UNK], so there is '
-                'nothing to tell one from; give more text, or a larger '
-                '--vocab_size'
+                'the text has no two different words besides [UNK], so there '
+                'are no negatives; give more text, or a larger --vocab_size'
             )
         self.row, self.negatives = length, negatives
         self.keep = keep_probabilities(counts, subsample)

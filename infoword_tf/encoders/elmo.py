@@ -164,8 +164,8 @@ class Elmo(Encoder):
         """As `Encoder.make_blocks`."""
         width = self.width
         if width % 2:
-            raise ValueError(f'width {width} is of two directions: take an '
-                             'even one')  # fmt: skip
+            raise ValueError(f'width {width} is shared by two directions: '
+                             'take an even one')  # fmt: skip
         self.filters = list(
             self.filters
             or (max(1, n * width // PUBLISHED_WIDTH) for n in FILTERS)

@@ -273,9 +273,9 @@ class RelativeTransformer(Encoder):
                 'with segments=2'
             )
         if (ranks is None) != (sees is None):
-            raise ValueError('ranks and sees go together')
+            raise ValueError('ranks and sees go together: give both')
         if queries and places is None:
-            raise ValueError('queries are computed at places: give some')
+            raise ValueError('queries are computed at places: name places')
         if queries and self.arguments['causal']:
             raise ValueError('a causal encoder has no query stream')
 

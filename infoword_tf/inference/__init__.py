@@ -1,1 +1,1 @@
-"""What a workdir can do without a trainer."""
+"""Inference: what a trained workdir can do."""

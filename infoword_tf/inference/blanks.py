@@ -19,7 +19,7 @@ _FAR = 2**30  # from every piece
 
 
 class Blanks(States):
-    """A workdir that says what may stand at [MASK]."""
+    """A workdir that fills in [MASK]."""
 
     @property
     def fill_rows(self) -> list[str]:

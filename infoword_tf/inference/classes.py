@@ -19,7 +19,7 @@ Tensor = Any
 
 
 class Classes(States):
-    """A workdir that knows the labels of texts, or their numbers."""
+    """A workdir that predicts labels of texts, or numbers."""
 
     def class_scores(
         self,
@@ -28,7 +28,7 @@ class Classes(States):
         second: Tensor | None = None,
         row: str | None = None,
     ) -> Tensor:
-        """What a row makes of what sums a text up; graph or eager.
+        """Scores of a row over the pooled states of texts; graph or eager.
 
         Args:
             ids, lengths, second: as in `states`.
@@ -82,7 +82,7 @@ class Classes(States):
         """How many texts an example of a row has.
 
         Returns:
-            One of 1 and 2, or both where nobody says what it was trained on.
+            One of 1 and 2, or both where the config does not say.
 
         Raises:
             ValueError: this model has no such row.

@@ -22,7 +22,7 @@ Tensor = Any
 
 
 class Continuing(States):
-    """A workdir that says what comes next."""
+    """A workdir that predicts the next piece and generates text."""
 
     def next_row(self) -> str:
         """The row that scores the next piece.

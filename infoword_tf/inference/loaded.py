@@ -7,7 +7,8 @@
     model.classify(['a question'], ['a passage'])  # converted classifiers
     model.answer(['who?'], ['a long context'])
 
-What it can be asked depends on its rows (`Row.answers`), but for vectors.
+Every workdir gives vectors; what else it answers depends on its rows
+(`Row.answers`).
 """
 
 import functools

@@ -66,7 +66,7 @@ class Answer(NamedTuple):
 
 
 class Reply(NamedTuple):
-    """What is said to a question.
+    """The reply to a question.
 
     Attributes:
         text, begin, end: of the best answer, '' and -1 where there is none.
@@ -198,7 +198,7 @@ class Reader:
     def replies(
         self, contexts: Tensor, pages: Pages, spans: Tensor
     ) -> dict[str, Tensor]:
-        """What is said to questions.
+        """The replies to questions.
 
         Args:
             contexts: [B] string.

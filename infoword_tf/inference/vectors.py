@@ -1,10 +1,10 @@
 """One vector for each text.
 
-What a workdir's config says of it, in this order, holds wherever vectors are
-computed, in exports too: a prompt stands before the text (`prompted`), special
-pieces around it (`States.laid_out`), the states of layers are pooled, with
-weights of a row where it has learned some, dense layers follow, and perhaps
-the length becomes 1 (`embed`).
+The steps are set by a workdir's config, and are the same wherever vectors are
+computed, in exports too: a prompt before the text (`prompted`), special tokens
+around it (`States.laid_out`), pooling of the states of some layers, with the
+learned weights of a row if it has some, dense layers, and where the config says
+so normalisation to length 1 (`embed`).
 
 Glossary of shapes: B texts of a batch, T tokens, n texts, D width.
 """
@@ -84,7 +84,7 @@ class Vectors(States):
         return compute(states, real, ops.convert_to_tensor(row.pooling_kernel))
 
     def _finished(self, pooled: Tensor) -> Tensor:
-        """What the config says of vectors that are pooled."""
+        """The steps after pooling, as the config says."""
         for layer in self.model.dense:
             pooled = layer(pooled)
         return unit(pooled) if self.config.normalize else pooled
@@ -303,7 +303,7 @@ class Vectors(States):
         return np.concatenate(flat), np.concatenate(lengths)
 
     def prompt_of(self, name: str | None = None) -> str:
-        """What is put before a text.
+        """The prompt that is put before a text.
 
         Args:
             name: of a prompt; None: the config's; '': none.

@@ -37,7 +37,8 @@ class WordVectors(NamedTuple):
         for word in self.words:
             if len(word.split()) != 1:
                 raise ValueError(
-                    f'{word!r} cannot be written as a word of a line'
+                    f'{word!r} cannot be written as a word: it is empty or '
+                    'has white space'
                 )
         line = ' '.join(['%s', *['%.9g'] * self.vectors.shape[1]]) + '\n'
         path = pathlib.Path(path)

@@ -1,4 +1,4 @@
-"""LSTMs of both directions that sum texts up, each for itself.
+"""A bidirectional LSTM that pools the states of each text of a row.
 
 What Peters et al. 2018 (§3.2, §4) put over the mixed layers of a frozen
 encoder: a text is the last state of each direction.

@@ -46,8 +46,8 @@ class SentenceContrast(Objective):
     sides = ('passage', 'sentence')
     words: int = setting(
         0,
-        'Width of a table of word vectors, whose mean is the second '
-        "part of a text's vector; 0: none.",
+        'Width of an additional table of word vectors; their weighted mean is '
+        "appended to a text's vector; 0: none.",
         at_least=0,
     )
 

@@ -65,17 +65,19 @@ class DeepInfoMax(Objective):
     more = 'same_length_mi', 'same_length_ceiling'
     critic: str = setting(
         'dot',
-        'How two states are compared; scaled: over the root of the width.',
+        'How two states are compared; scaled: dot product over the square root '
+        'of the width.',
         choices=CRITICS,
     )
     temperature: float = setting(
         0.05,
-        'What a cosine is divided by.',
+        'Temperature: the cosine is divided by it.',
         at_least=1e-6,
         needs=('critic', 'cosine'),
     )
     one_mask: bool = setting(
-        False, 'Show one [MASK] for an n-gram, which hides its length.'
+        False,
+        'Replace each n-gram with a single [MASK], which hides its length.',
     )
 
     def vectors(self, batch: Batch) -> dict[str, Tensor]:

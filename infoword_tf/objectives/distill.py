@@ -8,17 +8,19 @@
                               layer
 
 p and q are the distributions of teacher and student at temperature T (Hinton
-et al. 2015): scores over T; of spans over the places of the context, of both
-ends the mean. Their scores are those of `label`, `score` and `span`, which are
-in the sum with them, if need be at weight 0. h and t are states that
-sum a text up, of the student's layers 1 to k - 1 and of the teacher's that
-they follow (Sun et al. 2019, "patient knowledge distillation", §3.2): the last
-is left out, for what it knows is in the scores. So `patience` teaches nothing
+et al. 2015): softmax of the scores over T. For spans they are over the places
+of the context, and the loss is the mean of both ends. The student's scores are
+those of `label`, `score` and `span`, which are built with these rows, if
+necessary with weight 0. h and t are pooled states ([CLS] in BERT) of the
+student's layers 1 to k - 1 and of the teacher's layers that they imitate (Sun
+et al. 2019, "patient knowledge distillation", §3.2). The last layer is left
+out, because its state is in the scores already. So `patience` gives no gradient
 to the last layer, the pooler and the classes. None of the four is a bound.
 
-Sums are published in two forms. The paper adds up classes, layers and
-coordinates; its code takes their means, and is smaller by C in `soft` and by
-(k - 1) D in `patience`. A weight of the code, over that, is one of the paper.
+The sums are published in two forms. The paper adds up classes, layers and
+coordinates. Its code takes their means, and is smaller by a factor of C in
+`soft` and of (k - 1) D in `patience`; a weight of the code, divided by that
+factor, is the weight of the paper.
 
 Glossary of shapes: R rows, J examples of a row, K texts of each, N = R J,
 C classes, T tokens, D width of the student, W of the teacher, k layers of the
@@ -42,7 +44,8 @@ LAST, SKIP = MAPS = ('last', 'skip')
 PAPER, CODE = REDUCTIONS = ('paper', 'code')
 REDUCTION = setting(
     PAPER,
-    'Sums as in the paper, or means over what is summed, as in its code.',
+    'Reduction over classes, layers and coordinates: sums as in the paper, or '
+    'means as in its code.',
     choices=REDUCTIONS,
 )
 
@@ -87,7 +90,8 @@ class Softened(Objective):
     bounded = False
     temperature: float = setting(
         10.0,
-        'What the scores of both are divided by.',
+        'Distillation temperature: the scores of both models are divided by '
+        'it.',
         at_least=1e-6,
         decided_by='--temperature of tasks.distill',
     )
@@ -98,8 +102,8 @@ class Projected(Objective):
 
     width: int = setting(
         0,
-        "Width of what the teacher has, which the student's is then projected "
-        'to; 0: its own.',
+        "Width of the teacher, to which the student's states are projected; 0: "
+        'no projection.',
         at_least=0,
         decided_by='--teacher of tasks.distill',
     )

@@ -6,11 +6,11 @@
 
 s is the student's vector of a text, pooled from its states, t the teacher's of
 the same text; P is a learned projection where widths differ, else the identity.
-It is left behind: what the student is asked for later is s, of its own width.
+It is discarded after training: the student's vector is s, of its own width.
 
 Candidates of `embed` are the teacher's vectors of all texts of the global
-batch, so it bounds how many nats of the teacher's vector the student's knows,
-up to log M. `embed_distance` bounds nothing (Reimers & Gurevych 2020, Eq. 1).
+batch, so it bounds the mutual information of both vectors, up to log M nats.
+`embed_distance` bounds nothing (Reimers & Gurevych 2020, Eq. 1).
 
 Glossary of shapes: R rows, J texts of a row, N = R J, T tokens, M candidates,
 D width of the student, W of the teacher.
@@ -62,7 +62,7 @@ class Taught(Projected):
 
     pooling: str = setting(
         MEAN,
-        "How the student's states become a vector.",
+        "Pooling of the student's states.",
         choices=POOLINGS,
         decided_by='--teacher of tasks.distill',
     )
@@ -84,7 +84,7 @@ class Vectors(Taught):
     """`embed`: which of the batch's vectors did the teacher give this text?"""
 
     temperature: float = setting(
-        0.05, 'What a cosine is divided by.', at_least=1e-6
+        0.05, 'Temperature: the cosine is divided by it.', at_least=1e-6
     )
 
     def candidates(self, batch: Batch) -> Pool:
@@ -124,8 +124,7 @@ class Distance(Taught):
     more = ('cosine',)
     distance: str = setting(
         COSINE,
-        'One less the cosine, or the squared distance, summed over '
-        'coordinates.',
+        '1 - cosine, or the squared distance summed over coordinates (mse).',
         choices=DISTANCES,
     )
 

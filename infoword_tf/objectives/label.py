@@ -4,7 +4,7 @@
     label  text, or two  its class  psi_b . g_omega(a)         all classes
     score  text, or two  a number   -(w . g_omega(a) - b)^2    none: regression
 
-g_omega(a) is the state that sums a text up (Kong et al. 2019, §5.2; Devlin et
+g_omega(a) is the pooled state, such as [CLS] (Kong et al. 2019, §5.2; Devlin et
 al. 2019, §4.1), with BERT's dense layer over it where `pooler` asks for one. An
 encoder that is not `contextual` has no such state: of `lookup` it is the mean
 over the text's tokens, [CLS] and [SEP] among them, as `encode` pools.
@@ -15,10 +15,10 @@ Cross-entropy over the classes is Eq. 1, so
 with H(label) as ceiling; a critic that knows how frequent the classes are, and
 nothing else, has exactly 0. Regression bounds nothing.
 
-What an example of K texts comes to is `texts` (Radford et al. 2018, Fig. 1):
+`texts` says how an example of K texts is encoded (Radford et al. 2018, Fig. 1):
 'joined', one text, or two laid out as one; 'both_ways', two texts in both
-orders, whose states are added; 'choices', K texts of which b says one: each has
-a score, and the candidates are these.
+orders, whose states are added; 'choices', K texts of which b is one: each has a
+score, and these are the candidates.
 
 Glossary of shapes: R rows, J examples of a row, K texts of each, N = R J,
 D width, C classes, L layers.
@@ -47,8 +47,9 @@ NO_POOLER = 'none'
 POOLERS = ('tanh', 'relu', 'gelu')  # in layers.dense.ACTIVATIONS
 TEXTS = ('joined', 'both_ways', 'choices')
 TEXTS_HELP = (
-    'What an example comes to: one text, or two as one (joined), two in both '
-    'orders (both_ways), or several of which one is right (choices).'
+    'How an example is encoded: as one text, two texts being joined (joined), '
+    'as two texts in both orders (both_ways), or as several texts of which one '
+    'is right (choices).'
 )
 
 
@@ -67,19 +68,19 @@ class Head(Objective):
     columns: int = 1
     pooler: str = setting(
         NO_POOLER,
-        'Activation of a dense layer below the scores (BERT: tanh, '
-        'DistilBERT: relu, ELECTRA: gelu); none: there is no such layer.',
+        'Activation of a dense layer before the output layer (BERT: tanh, '
+        'DistilBERT: relu, ELECTRA: gelu); none: no such layer.',
         choices=(NO_POOLER, *POOLERS),
     )
     mix: bool = setting(
         False,
-        'Mix the states of all layers with learned weights (ELMo), instead '
-        'of taking the last.',
+        'Use a learned scalar mix of all layers (ELMo) instead of the last '
+        'layer.',
     )
     bilstm: bool = setting(
         False,
-        'Read all states of a text by an LSTM of each direction, as wide as '
-        'the encoder, instead of taking one state (ELMo).',
+        'Pool the states of a text with a bidirectional LSTM, each direction '
+        'as wide as the encoder (ELMo), instead of taking one state.',
     )
 
     def build(self) -> None:
@@ -106,7 +107,7 @@ class Head(Objective):
     def class_scores(
         self, states: Tensor, key: Tensor | None = None
     ) -> Tensor:
-        """What sums texts up, [..., D] -> [..., C] float32.
+        """Pooled states [..., D] -> scores [..., C] float32.
 
         Args:
             states: as `summed` has them.

@@ -12,8 +12,8 @@ et al. 2018, who have no bias; Dai et al. 2019; Mikolov et al. 2010; Kong et al.
 2019, §3.1 names language models as instances). `rnn_lm` may have a table of its
 own for g_psi; `elmo` has one, for both directions (Peters et al. 2018, Eq. 1).
 A word is a piece of the tokenizer. All places are scored, each word of the text
-once: rows of `gpt` read on where those of the step before ended, too, but
-without what was there. Beside a row of labels `gpt` reads the labelled texts
+once. The rows of `gpt` also continue where those of the previous step ended,
+but have no memory of it. Beside a row of labels `gpt` reads the labelled texts
 themselves (Radford et al. 2018, Eq. 5): `reads`.
 
 Glossary of shapes: B rows, T tokens, D width, V vocabulary.
@@ -72,7 +72,8 @@ class LongContext(NextPieces):
 
     published: bool = setting(
         False,
-        'ReLU, and embeddings times the root of the width.',
+        "Dai et al.'s encoder: ReLU, and embeddings times the square root of "
+        'the width.',
         encoder={
             False: {'scale_embeddings': False},
             True: {'scale_embeddings': True, 'activation': 'relu'},
@@ -85,14 +86,14 @@ class CausalPieces(NextPieces):
 
     pre_norm: bool = setting(
         False,
-        'Blocks begin with their norms, and one more follows the last (GPT-2).',
+        'Pre-norm blocks with a final norm (GPT-2) instead of post-norm ones.',
         encoder={False: {'pre_norm': False}, True: {'pre_norm': True}},
     )
     reads: str = setting(
         STREAM,
-        'Text that goes on from step to step (stream), or the labelled texts '
-        'of the rows beside it (examples), as fine-tuning does where no '
-        '--corpus is named.',
+        'Read a continuous stream of text (stream), or the labelled texts of '
+        'the other rows (examples), which is the default of fine-tuning '
+        'without a --corpus.',
         choices=tuple(VIEWS),
     )
 
@@ -107,14 +108,14 @@ class RecurrentPieces(NextPieces):
 
     cell: str = setting(
         CELLS[0],
-        'What carries the text so far from word to word.',
+        'The recurrent cell.',
         choices=CELLS,
         encoder={cell: {'cell': cell} for cell in CELLS},
     )
     tied: bool = setting(
         True,
-        'Score words with their input embeddings; no: with a table of their '
-        'own.',
+        'Tie the output embeddings to the input embeddings; no: a separate '
+        'output table.',
     )
 
     def build(self) -> None:

@@ -44,7 +44,9 @@ class MaskedPieces(VocabularyPieces):
     """
 
     transform: bool = setting(
-        False, "BERT's transform and piece bias over the states."
+        False,
+        "Use BERT's output transform (dense layer, GELU, norm) and a bias of "
+        'each piece.',
     )
 
     def build(self) -> None:
@@ -107,7 +109,9 @@ class NcePieces(Objective):
     """
 
     drop_hits: bool = setting(
-        False, 'Leave copies of the target out of the training loss.'
+        False,
+        'Leave copies of the target (accidental hits) out of the training '
+        'loss.',
     )
 
     def piece_scores(self, states: Tensor, counts: np.ndarray) -> Tensor:

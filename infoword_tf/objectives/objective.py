@@ -39,7 +39,7 @@ class Replicas:
 
 
 class Statistics(NamedTuple):
-    """How often each piece occurs, without specials but [UNK].
+    """How often each piece occurs; of special tokens only [UNK].
 
     Attributes:
         training: [V] counts of the text that is trained on.
@@ -47,8 +47,8 @@ class Statistics(NamedTuple):
             in training, the held-out text's otherwise.
         answers: by row, the commonest b among its measured pairs, where they
             are known beforehand (held-out text).
-        own: by row, those of b that are no pieces: of classes, say; or of
-            pieces of other texts.
+        own: by row, counts of its b where these are not pieces of the corpus:
+            of classes, say, or of pieces of other texts.
     """
 
     training: np.ndarray
@@ -67,9 +67,10 @@ class Statistics(NamedTuple):
 
     @property
     def expected(self) -> np.ndarray:
-        """[V] float64, what the training text lets expect of p(b).
+        """[V] float64, p(b) as estimated from the training text.
 
-        One is added to each count: what never occurred there may still come.
+        One is added to each count: a piece that never occurred there may still
+        come.
         """
         return (self.training + 1) / (self.training.sum() + len(self.training))
 
@@ -83,10 +84,10 @@ class Statistics(NamedTuple):
     ) -> Marginal:
         """What is known of pieces without their text.
 
-        Who does not see a takes the commonest of all pieces; where each is a
-        candidate with a probability w, that of the highest p / w, which is as
-        likely as b is where it stands among them. (Copies are no wrong
-        answers, so that it is not p / q, from which it is far for many draws.)
+        The best guess without a is the most frequent piece. If each piece is a
+        candidate with a probability w, it is that of the highest p / w. (Not of
+        p / q: a copy of b is no wrong answer, and for many draws w is far from
+        proportional to q.)
 
         Args:
             row: whose they are.
@@ -394,9 +395,9 @@ class Objective(Settled, Layer):
     choose are its fields, each a `settings.setting`.
 
     Attributes:
-        bounded: whether its loss bounds mutual information. Binary NCE does
-            not: then MI and ceiling are left out of the metrics. Where a
-            setting decides it, `build` sets it.
+        bounded: whether its loss bounds mutual information. That of binary NCE
+            does not, so MI and ceiling are left out of the metrics. `build`
+            sets it where a setting decides it.
         ranked: whether its answers are right or wrong; else there is no
             accuracy, and the row is compared by its loss.
         more: names of what its outcomes of held-out text measure besides.
@@ -404,7 +405,7 @@ class Objective(Settled, Layer):
             there.
         dense: layers over the vector of a text, which the model owns.
         spared, staying: paths of its weights that do not decay, and of those
-            that do not travel, see `weight_of`.
+            that are not exported, see `weight_of`.
     """
 
     bounded: bool = True

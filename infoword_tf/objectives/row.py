@@ -16,8 +16,8 @@ Settings = Mapping[str, Any]
 Decided = T | Callable[[Settings], T]
 
 
-# What a model can be asked because of a row; and of a model without such rows,
-# for complaints, what they do. Vectors of texts all models give.
+# By what a model can be asked because of a row: what the rows of a model that
+# cannot be asked do, for complaints. Every model gives vectors of texts.
 ANSWERS = {
     'vectors': 'have learned no weights',  # of states, for their mean
     'blanks': 'fill no blanks',
@@ -57,7 +57,7 @@ class Vector(NamedTuple):
 
 
 def as_started(settings: Settings) -> None:
-    """Texts become vectors as the run's --init has it."""
+    """None: texts are pooled as in the workdir of --init."""
     del settings
 
 
@@ -74,8 +74,9 @@ class Companion(NamedTuple):
         arguments: in which it differs from the trained encoder, or from that
             of its workdir.
         frozen: whether no gradient changes it.
-        momentum: it is an average of the trained encoder, which starts as its
-            copy and after each update moves by 1 - momentum; None: it is not.
+        momentum: makes it a momentum encoder, a moving average of the trained
+            one, which starts as its copy and after each update moves by
+            1 - momentum; None: it is none.
         dropout: whether it drops, as the trained one does.
         saved: whether checkpoints hold it; one that is not is made anew, from
             its workdir or the run's seed.
@@ -146,8 +147,8 @@ class Row:
 
         Args:
             settings: of the row.
-            contextual: whether the encoder is. Of one that is not no state
-                sums a text up: who wants that one gets those of all tokens.
+            contextual: whether the encoder is. One that is not has no pooled
+                state such as [CLS]: a row that wants it gets all states.
         """
         found = {}
         for view, wanted in self.views.items():

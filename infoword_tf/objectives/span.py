@@ -7,7 +7,7 @@
 f(a, b) = w_start . g_omega(a)_b of the first place and w_end . g_omega(a)_b of
 the last one, over tokens of the context alone (Kong et al. 2019, App. C; BERT's
 code has the question among them). Where a question may have no answer
-"nowhere" is one more candidate: the place of the state that sums the text up
+"nowhere" is one more candidate: the place of the pooled state, such as [CLS]
 (Devlin et al. 2019, §4.3). Both ends are pairs of Eq. 1, so the loss is the
 mean of their cross-entropies. With `end='conditional'` the last place is scored
 for a given first one (Yang et al. 2019, as its code has it),
@@ -98,7 +98,7 @@ class Spans(Objective):
     """`span`: Eq. 1 over places, of both ends of an answer.
 
     The targets of the view are [R, J, 3]: the first place of the answer, its
-    last, and the place of the state that sums the text up. Both ends are that
+    last, and the place of the pooled state of the text. Both ends are that
     one where there is no answer. An example whose answer is no candidate (it
     stands in another window of its context) has predictions and no loss.
 
@@ -108,7 +108,8 @@ class Spans(Objective):
 
     end: str = setting(
         ENDS[0],
-        'How the last place is scored: alone, or given the first (XLNet).',
+        'How the end of an answer is scored: independently, or given its start '
+        '(XLNet).',
         choices=ENDS,
     )
     null: bool = setting(
@@ -118,13 +119,15 @@ class Spans(Objective):
     )
     stride: int = setting(
         128,
-        'Pieces from one window over a long context to the next, at most.',
+        'Largest stride between windows over a long context, in pieces.',
         at_least=1,
     )
     question: int = setting(
-        64, 'Pieces of a question that are read.', at_least=1
+        64, 'Maximum length of a question, in pieces.', at_least=1
     )
-    longest: int = setting(30, 'Pieces of an answer, at most.', at_least=1)
+    longest: int = setting(
+        30, 'Maximum length of an answer, in pieces.', at_least=1
+    )
 
     @property
     def conditional(self) -> bool:

@@ -137,8 +137,8 @@ class SampledPieces(VocabularyPieces):
 
     sampled: int = setting(
         0,
-        'Candidates of a training step, about so many, drawn anew for each; '
-        '0: the whole vocabulary.',
+        'Sampled softmax: about this many candidates, sampled anew in each '
+        'training step; 0: the whole vocabulary.',
         at_least=0,
     )
 

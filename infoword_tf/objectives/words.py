@@ -50,13 +50,14 @@ class WindowWords(Objective):
 
     loss: str = setting(
         'infonce',
-        'Among drawn words, among the vocabulary, or binary (word2vec).',
+        'Candidates: sampled words (infonce), all words (vocabulary), or none: '
+        'binary classification (binary, word2vec).',
         choices=LOSSES,
     )
     ratio: int = setting(
         5,
-        'Negatives that count for each pair, whatever is drawn (word2vec: '
-        'negative).',
+        'Negatives per pair that the loss is scaled to, however many are '
+        'sampled (word2vec: negative).',
         at_least=1,
         needs=('loss', 'binary'),
     )

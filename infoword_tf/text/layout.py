@@ -6,8 +6,8 @@
     gpt      [CLS] text [MASK]     [CLS] a [SEP] b [MASK]        last state
     xlnet    text [SEP] [CLS]      a [SEP] b [SEP] [CLS]         last state
 
-The state that is named sums a text up. In `bert` and `xlnet` the second text,
-with the [SEP] behind it, is segment 1.
+The last column is the pooled state of a text. In `bert` and `xlnet` the second
+text, with the [SEP] behind it, is segment 1.
 """
 
 from typing import NamedTuple
@@ -19,7 +19,7 @@ class Layout(NamedTuple):
     Attributes:
         before, after: which ('cls', 'sep' or 'mask'), in order.
         last_segment: segment of the last one; all others are in segment 0.
-        first: whether the first state sums the text up (`cls`), or the last.
+        first: whether the first state is the pooled one (`cls`), or the last.
         between: which stand between two texts.
         second_segment: of the second text and the [SEP] behind it.
     """

@@ -1,4 +1,4 @@
-"""How a run begins: what was chosen is looked at before TensorFlow is imported.
+"""How a run begins: choices are checked before TensorFlow is imported.
 """
 
 import math
@@ -28,12 +28,12 @@ def check_brought(given: RunChoices) -> None:
             )
     if given.freeze and not given.init:
         raise commands.UsageError(
-            '--freeze leaves the encoder as --init has it; name one'
+            '--freeze freezes the encoder of --init; name one'
         )
 
 
 def check_finite(given: RunChoices) -> None:
-    """Complains of numbers that are none: bounds let nan through."""
+    """Complains of nan and infinity, which bounds let through."""
     for flag, value in {**vars(given), **given.settings}.items():
         if isinstance(value, float) and not math.isfinite(value):
             raise commands.UsageError(f'--{flag}={value} is no finite number')
@@ -42,12 +42,12 @@ def check_finite(given: RunChoices) -> None:
 def check_end(given: RunChoices, labelled: bool) -> None:
     """Complains of choices about the end of a run that do not go together."""
     for flag, instead in (
-        ('minutes', '--steps or --epochs says how long'),
+        ('minutes', '--steps or --epochs sets the length'),
         ('best', 'the weights of the best score are kept anyway'),
     ):
         if labelled and getattr(given, flag):
             raise commands.UsageError(
-                f'--{flag} is for runs on text alone; of labelled examples '
+                f'--{flag} is for runs on text alone; with labelled examples '
                 f'{instead}; leave it out'
             )
     if given.minutes is not None and given.steps is not None:

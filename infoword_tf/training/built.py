@@ -103,7 +103,7 @@ def build(
         config: of the run.
         specials: of the vocabulary.
         strategy: of the run.
-        pace: rules of the optimizer, and updates of the climb.
+        pace: rules of the optimizer, and updates of the warm-up.
         dataset: of flat views, of the shapes of the run's.
         statistics: of what is trained on.
     """

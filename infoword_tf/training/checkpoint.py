@@ -1,4 +1,4 @@
-"""The workdir: the unit that travels, and what a run resumes from.
+"""The files of a workdir: what is loaded, and what a run resumes from.
 
     config.json  vocab.txt or spm.model  weights.safetensors
                                                what `load` needs

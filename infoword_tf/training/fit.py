@@ -40,7 +40,7 @@ class Pace(NamedTuple):
 
 
 class Goal(NamedTuple):
-    """By what the weights that travel are chosen: the highest value.
+    """By what the exported weights are selected: the highest value.
 
     Attributes:
         name: of a held-out value, 'heldout/ROW/NAME' or LOSS.

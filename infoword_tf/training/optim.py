@@ -35,12 +35,12 @@ class Published(NamedTuple):
         decaying: how the paths of weights that decay end.
         decay_corrected: whether that learning rate is the corrected one.
         clip_norm: largest global norm of the gradient; 0: no clip.
-        fall: of the learning rate, after the climb to its peak: 'linear',
-            'cosine', or 'none', then without a climb where none is chosen.
-        from_start: whether the fall is counted from the first update on, so
-            that it has gone on a while where the climb ends.
+        fall: decay of the learning rate after the warm-up: 'linear', 'cosine'
+            or 'none'; with 'none' there is no warm-up by default.
+        from_start: whether the decay is counted from the first update on, so
+            that some of it is over when the warm-up ends.
         floor: share of the peak that is left at the end.
-        lead: update t, from 0 on, climbs to t + lead.
+        lead: in the warm-up, update t, from 0 on, has t + lead steps of it.
         by_row: of Adagrad, whether a row of a table has one sum of squares,
             from 0 on, that of their means; and of a table that is looked up
             only rows that were read are touched.
@@ -122,7 +122,7 @@ def chosen(
 def warmup_steps(
     chosen: int | None, steps: int, rules: Published = PUBLISHED[DEFAULT]
 ) -> int:
-    """Updates of the climb: a tenth of all where nothing is chosen."""
+    """Updates of the warm-up: a tenth of all where nothing is chosen."""
     if chosen is not None:
         return chosen
     return 0 if rules.beta_2 is None else max(1, steps // 10)
@@ -137,14 +137,14 @@ def schedule(
 ) -> tf.Tensor:
     """The learning rate of an update, float32.
 
-    It climbs by peak / warmup_steps an update, and falls to reach its end one
-    update after the last. By default the first update has climbed one step
-    and the fall is linear, down to 0.
+    Warm-up is linear, by peak / warmup_steps an update; the decay reaches its
+    end one update after the last. By default the first update has one step of
+    the warm-up, and the decay is linear, down to 0.
 
     Args:
         step: updates made so far.
         peak: highest learning rate.
-        warmup_steps: updates of the climb.
+        warmup_steps: updates of the warm-up.
         steps: updates in all.
         rules: the shape.
     """

@@ -49,7 +49,7 @@ def gradients(
         `Outcome`; and the state of the next step.
 
     Raises:
-        ValueError: a row keeps what it encodes and has no vectors, or reads
+        ValueError: a row has a state and no `vectors`, or reads
             views of different numbers of rows.
     """
     step = _Step(model, views, statistics, key, replicas, state, size)
@@ -85,8 +85,8 @@ class _Step:
         for row in self.alone:
             if f'objectives/{row}' in state:
                 raise ValueError(
-                    f'{row} keeps what it encodes, and has no `vectors`: its '
-                    'batch cannot be taken in parts'
+                    f'{row} has a state and no `vectors`, so its batch cannot '
+                    'be taken in parts; leave out --microbatch'
                 )
         self.candidates = {
             row: rows[row].candidates(self.whole[row]) for row in self.alone
@@ -133,7 +133,7 @@ class _Step:
             if len(counts) > 1:
                 raise ValueError(
                     f'{row} reads views of {sorted(counts)} rows, which '
-                    'cannot be parted together'
+                    'cannot be split into the same parts'
                 )
         return [tuple(names) for names in found.values()]
 

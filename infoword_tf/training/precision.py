@@ -1,7 +1,7 @@
 """In which precision a run computes: read off the device, never timed.
 
-A race of two products can be turned by whatever else runs; so the same command
-on the same machine is the same run.
+Timing would depend on whatever else runs; so the same command on the same
+machine is the same run.
 """
 
 import pathlib

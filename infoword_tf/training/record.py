@@ -1,6 +1,7 @@
-"""What decides the weights of a run, by flag: written down, and compared.
+"""The record of a run: what decides its weights, by flag.
 
-A run goes on only with the flags it began with, compared by what they mean.
+A run is resumed only with the flags that it began with. Their effect is what is
+compared: a default counts as the value that it stands for.
 """
 
 import json
@@ -18,8 +19,8 @@ from infoword_tf.training.checkpoint import last_step
 
 # Of a record, beside flags: the fingerprint of the text, of `data.corpora`.
 FINGERPRINT = 'corpus (its files, or packages that pydocs reads)'
-# Flags that change no weight, but for the order of sums (other replicas drop
-# otherwise: that is said).
+# Flags that change no weight, but for the order of sums (another number of
+# replicas gives other dropout masks, which is reported).
 FREE = (
     'workdir',
     'checkpoint_every',
@@ -40,7 +41,7 @@ def run_record(
     vocabulary: str,
     more: Mapping[str, Any] = types.MappingProxyType({}),
 ) -> dict[str, Any]:
-    """Every flag but FREE, those with a meaning of their own by that.
+    """By flag, all but FREE, its value or what that led to.
 
     Args:
         given: what was chosen.
@@ -89,10 +90,10 @@ def run_record(
 
 
 def runs(config: Config) -> list[dict[str, Any]]:
-    """The records of a run and of those whose weights it began with.
+    """The records of a run and, following --init, of those it started from.
 
-    The last one is of a run that began afresh, or of public weights, or its
-    --init is no longer there.
+    The last one is of a run without --init, or of public weights, or its --init
+    is no longer there.
     """
     found, seen = [config.run], set()
     while (init := found[-1].get('init')) and init not in seen:
@@ -105,9 +106,9 @@ def runs(config: Config) -> list[dict[str, Any]]:
 
 
 def begun_steps(workdir: pathlib.Path, minutes: float) -> int | None:
-    """The updates that --minutes were when a run began.
+    """The number of updates that --minutes came to when a run began.
 
-    None: no such run began here, or none whose flags count (`agree`).
+    None: no such run began here, or none that could be resumed (`agree`).
 
     Args:
         workdir: of the run.

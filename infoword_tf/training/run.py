@@ -72,7 +72,7 @@ class Labelled(NamedTuple):
         plan: Plan,
         control_ids: Sequence[int],
     ) -> Statistics:
-        """Of pieces, and of what is said of examples.
+        """Counts of pieces, and of the labels of examples.
 
         Args:
             counts: [V], of the text that is trained on.

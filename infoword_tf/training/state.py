@@ -1,10 +1,11 @@
 """All that lasts from step to step beside weights and moments.
 
 The memory of streams, the queue of an objective, whatever `Model.empty_state`
-has: variables here, arguments and results of a step. What is of the batch's
-rows has a part on every replica; the rest is the same on all.
+has: variables here, arguments and results of a step. State of the rows of a
+batch is divided over the replicas; the rest is the same on all.
 
-Averages of weights last too, as weights of the model; they follow here.
+Moving averages of weights last too, as weights of the model; they are updated
+here.
 """
 
 from collections.abc import Mapping

@@ -1,7 +1,7 @@
 """A workdir in memory: what a run starts from, and inference builds on.
 
-It takes what an encoder needs; heads and counts that are not there are said
-where they are asked for.
+The encoder has to be complete. Heads and piece counts may be missing; that is
+reported when they are needed.
 """
 
 import dataclasses

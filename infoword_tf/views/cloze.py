@@ -101,7 +101,7 @@ def _enclosed(
         ValueError: a row wants something else than the text.
     """
     if set(rows.values()) - {'text'}:
-        raise ValueError(f'of this view there is the text alone: {rows}')
+        raise ValueError(f'rows of this view read the text alone: {rows}')
     b, room = ids.shape
     place = np.arange(room + 2)
     end = lengths[:, None] + 1

@@ -28,7 +28,7 @@ class Labelled(NamedTuple):
         ids: [B, K, L] int32 with specials; anything beyond `lengths`.
         segments: [B, K, L] int32.
         lengths: [B, K] int32.
-        places: [B, K] int32, of the state that sums each text up.
+        places: [B, K] int32, of the pooled state of each text.
         numbers: [B] int32, which examples they are.
         targets: by row, [B, ...] what people say: int32, or numbers. Places
             of the text for a row that has `candidates`. A class of -1 and a

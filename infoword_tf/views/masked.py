@@ -105,7 +105,7 @@ def joined(
     if draw.starts is None:
         raise ValueError('n-grams are joined in spans: take the masking spans')
     if set(rows.values()) - {'start'}:
-        raise ValueError(f'of a joined text there is the start alone: {rows}')
+        raise ValueError(f'rows of a joined text read the start alone: {rows}')
     shown = hide(text, draw, specials)
     b, length = text.ids.shape
     kept = np.ones((b, length + 2), bool)

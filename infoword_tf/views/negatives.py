@@ -28,7 +28,7 @@ def negatives(
         ValueError: a row wants something else than the start.
     """
     if set(rows.values()) - {'start'}:
-        raise ValueError(f'of negatives there is the start alone: {rows}')
+        raise ValueError(f'rows of negatives read the start alone: {rows}')
     b = len(pairs.ids)
     seen = masked.hide(pairs.negatives, draw.negatives, specials)
     seen = {

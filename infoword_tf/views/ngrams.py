@@ -44,7 +44,7 @@ def ngrams(
             'n-grams are cut out of spans: take the masking spans'
         )
     if set(rows.values()) - {'start'}:
-        raise ValueError(f'of n-grams there is the start alone: {rows}')
+        raise ValueError(f'rows of n-grams read the start alone: {rows}')
     b, length = windows.ids.shape
     p, s = budget(length), most_ngrams(length)
     width = p + 2 * s

@@ -327,7 +327,7 @@ def permuted(
         ValueError: a row wants something else than the queries.
     """
     if set(rows.values()) - {'queries'}:
-        raise ValueError(f'of this view there are the queries alone: {rows}')
+        raise ValueError(f'rows of this view read the queries alone: {rows}')
     b = len(streams.ids)
     closing = np.full((b, 2), specials.sep_id, np.int32)
     closing[:, 1] = specials.cls_id
@@ -377,11 +377,12 @@ PERMUTED = ViewSpec(
     draw=draw,
     reading=reading,
     settings={
-        'k': Setting(6, 'One in K tokens is predicted.', at_least=2),
+        'k': Setting(6, 'Predict one in K tokens.', at_least=2),
         'order': Setting(
             'partial',
-            'Whether what is not predicted sees each other, as in the '
-            'official code, or what comes before it alone, as in the paper.',
+            'Tokens that are not predicted attend to each other (partial, the '
+            'official code), or only to those earlier in the order (strict, '
+            'the paper).',
             choices=ORDERS,
         ),
     },

@@ -63,7 +63,7 @@ def streamed(
     """
     del draw
     if set(rows.values()) - {'text'}:
-        raise ValueError(f'of this view there is the text alone: {rows}')
+        raise ValueError(f'rows of this view read the text alone: {rows}')
     targets = np.hstack([streams.ids[:, 1:], streams.following[:, None]])
     never = np.isin(targets, (specials.cls_id, specials.mask_id))
     measured = targets != specials.sep_id

@@ -37,25 +37,25 @@ class View(NamedTuple):
             which left is right. None: 1 everywhere.
         places: by row, [B, P] int32: where its states are; not for a row that
             wants all.
-        targets: by row, [B, P] int32: what is there in truth; equal numbers
-            mean the same b. Not for a row that finds only its a here. Of
-            labelled examples what people say of each, float32 where that is a
+        targets: by row, [B, P] int32: the true b of each place; equal numbers
+            mean the same b. Not for a row that has only its a here. Of
+            labelled examples the label of each, float32 where it is a
             number.
         weights: by row, [B, P] float32: 0 where a place is padding; of the
             same rows as `targets`.
         measured: by row, [B, P] float32: 0 where a shows b, or b is a
             separator, which then counts in the loss alone; not for a row
             all of whose pairs count.
-        candidates: by row, [B, T] int32: of which of a row's texts a token is
-            a candidate, -1 for none; of a row whose b are places of the text.
-        mixes: by row, [B, T, J] float32: of a row whose a are means of tokens,
-            what each of the J around a place has of its own.
+        candidates: by row, [B, T] int32: for a row whose b are places of the
+            text: of which of a row's texts a token is a candidate, -1 for none.
+        mixes: by row, [B, T, J] float32: for a row whose a are means of tokens:
+            the weight of each of the J tokens around a place.
         drawn: by row, [B, M] int32: pieces that all pairs of a sequence are
             compared with.
-        counts: by name, [B] int32: what is worth counting in the metrics.
-            'padding', places that are computed for nothing, is a share of all
-            places there. 'tokens', of the text, is added where batches are
-            made (data/batches.py) and becomes tokens/s.
+        counts: by name, [B] int32: counts for the metrics. 'padding' becomes
+            the share of places that are padding. 'tokens', of the text, is
+            added where batches are made (data/batches.py) and becomes
+            tokens/s.
     """
 
     ids: Any

@@ -22,8 +22,8 @@ POWER = 0.75  # of the counts, which negatives are drawn from
 
 SUBSAMPLE = Setting(
     1e-3,
-    'Share of the text above which words are dropped by chance '
-    '(word2vec: sample); 0: none is.',
+    'Relative frequency above which words are randomly dropped (word2vec: '
+    'sample); 0: none is.',
     at_least=0.0,
 )
 
@@ -131,7 +131,7 @@ def words(
             mixes[row] = near * share[:, :, None]
         else:
             raise ValueError(
-                f'of this view there are windows alone: {row} wants {wanted}'
+                f'rows of this view read windows alone: {row} wants {wanted}'
             )
         found['targets'][row], found['weights'][row] = targets, weights
     return View(
@@ -165,13 +165,13 @@ WORDS = ViewSpec(
     reading=reading,
     settings={
         'window': Setting(
-            5, 'Words to each side of one, at most.', at_least=1
+            5, 'Largest window: words on each side of a word.', at_least=1
         ),
         'subsample': SUBSAMPLE,
         'negatives': Setting(
             64,
-            'Words drawn for each row of a batch, which all its pairs are '
-            'compared with.',
+            'Negatives sampled for each row of a batch and shared by all its '
+            'pairs.',
             at_least=1,
         ),
     },

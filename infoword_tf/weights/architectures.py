@@ -217,8 +217,8 @@ def encoder_of(config: Mapping[str, Any], where: str) -> EncoderConfig:
     for key, value in architecture.refused.items():
         if (config.get(key) or value) != value:
             raise ValueError(
-                f'{where} has {key} {config[key]!r}; only {value!r} has a '
-                'place here'
+                f'{where} has {key} {config[key]!r}; only {value!r} can be '
+                'converted'
             )
     arguments: dict[str, Any] = dict(architecture.fixed)
     for ours, key in architecture.keys.items():

@@ -147,7 +147,7 @@ def check(
             f'{where} lacks {_some(lacking)}; config.json asks for them'
         )
     if unmade := sorted(set(paths) - {line.ours for line in wanted}):
-        raise ValueError(f'{where} has nothing for {_some(unmade)}')
+        raise ValueError(f'{where} has no weights for {_some(unmade)}')
     surplus = sorted(set(held.tensors) - names)
     copies = {
         _fill(copy, held.prefix, layers): _fill(whose, held.prefix, layers)
@@ -162,8 +162,8 @@ def check(
                 held.tensors[name], held.tensors[copies[name]]
             ):
                 raise ValueError(
-                    f'{where}: {name} is not {copies[name]}; weights that are '
-                    'not tied have no place here'
+                    f'{where}: {name} differs from {copies[name]}; untied '
+                    'weights cannot be converted'
                 )
             continue
         bare = name.removeprefix(held.prefix)
@@ -178,7 +178,7 @@ def check(
             unknown.append(name)
     if unknown:
         raise ValueError(
-            f'{where} has {_some(unknown)}, for which there is no place here; '
+            f'{where} has {_some(unknown)}, which has no place here; '
             'is its model_type right?'
         )
     return wanted, list(dropped)

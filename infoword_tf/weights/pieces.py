@@ -476,8 +476,8 @@ def write(
             path.write_bytes(model)
     else:
         raise ValueError(
-            f'a tokenizer of the kind {config.kind} has no place in a folder '
-            'for transformers'
+            f'a tokenizer of the kind {config.kind} cannot be written for '
+            'transformers'
         )
     made.save(str(folder / 'tokenizer.json'))
     files.write_json(folder / 'tokenizer_config.json', settings)

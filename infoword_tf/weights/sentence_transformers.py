@@ -75,8 +75,8 @@ def read(folder: pathlib.Path) -> tuple[pathlib.Path, Vectors]:
         if kind != 'Dense' or normalize:
             raise ValueError(
                 f'{folder}/{MODULES} has {kind} behind '
-                f'{"Normalize" if normalize else "Pooling"}, which has no '
-                'place here'
+                f'{"Normalize" if normalize else "Pooling"}, which cannot '
+                'be converted'
             )
         layer, arrays = _dense(place, len(dense))
         dense.append(layer)
@@ -96,7 +96,7 @@ def read(folder: pathlib.Path) -> tuple[pathlib.Path, Vectors]:
     if prompts and not whole:
         raise ValueError(
             f'{modules[1][1]} leaves prompts out of the mean '
-            '(include_prompt false), which has no place here'
+            '(include_prompt false), which cannot be converted'
         )
     limit = None
     if (encoder / TRANSFORMER).is_file():
@@ -221,8 +221,8 @@ def write(folder: pathlib.Path, loaded: Loaded) -> list[str]:
         )
     if config.pooling == 'cls' and not loaded.layout.first:
         raise ValueError(
-            'the state that sums a text up is its last, and cls of '
-            'sentence-transformers its first'
+            'this model pools the last state of a text, and cls of '
+            'sentence-transformers is the first'
         )
     dropped = huggingface.write(folder, loaded)
     base = 'sentence_transformers.models.'

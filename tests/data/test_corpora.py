@@ -43,7 +43,7 @@ class OpenCorpusTest(texts.Temporary):
         corpus = corpora.open_corpus(f'lines:{path}', whole=True)
         self.assertLen(list(corpus.every()), 3)
         self.assertEmpty(list(corpus.heldout()))
-        with self.assertRaisesRegex(ValueError, r'x\.txt is one text, of'):
+        with self.assertRaisesRegex(ValueError, r'x\.txt is one text, without'):
             corpora.open_corpus(f'lines:{path}')
 
     def test_cache_dir(self):

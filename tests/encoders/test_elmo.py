@@ -281,7 +281,7 @@ class SizesTest(parameterized.TestCase):
         )
 
     def test_what_it_cannot_be(self):
-        with self.assertRaisesRegex(ValueError, 'width 9 is of two dir'):
+        with self.assertRaisesRegex(ValueError, 'width 9 is shared by two dir'):
             Elmo(vocab_size=V, width=9)
         with self.assertRaisesRegex(ValueError, 'filters of 7 characters, but'):
             Elmo(vocab_size=V, width=8, characters=6)

@@ -289,7 +289,7 @@ class FinetunedTest(command.Checks, parameterized.TestCase):
         ):
             self.assertIn(fact, text)
         bounded = 'number' not in kind
-        self.assertEqual('nats of a label' in text, bounded)
+        self.assertEqual('text and label' in text, bounded)
         self.assertEqual('bounds no mutual information' in text, not bounded)
         metrics = Config.read(finetuned.workdir(kind)).task.metrics
         for metric in metrics:
@@ -298,10 +298,8 @@ class FinetunedTest(command.Checks, parameterized.TestCase):
     def test_the_card_has_nats_beside_their_ceiling(self):
         config, export = read_exported(finetuned.exported('classes'))
         for mi, said in (
-            (0.27, 'at least 0.270 nats of a label, of 1.080 that there are '
-             'to know (25%)'),
-            (-0.1, 'at least 0.000 nats of a label, of 1.080 that there are '
-             'to know (0%)'),
+            (0.27, 'at least 0.270 nats, of 1.080 that are possible (25%)'),
+            (-0.1, 'at least 0.000 nats, of 1.080 that are possible (0%)'),
         ):  # fmt: skip
             metrics = {
                 'step': 3, 'heldout/label/mi': mi,
@@ -313,7 +311,7 @@ class FinetunedTest(command.Checks, parameterized.TestCase):
             self.assertIn('| accuracy | 0.5000 |\n| matthews | 0.2500 |', text)
         text = card.render(config, export, None, '', {})
         self.assertIn('## Task', text)
-        self.assertNotIn('nats of a label', text)
+        self.assertNotIn('text and label', text)
 
 
 if __name__ == '__main__':

@@ -432,7 +432,7 @@ class ComplaintsTest(command.Checks, absltest.TestCase):
         )
         classes = Config.read(finetuned.workdir('classes')).rows['label']
         self.refuse(
-            r'reads states by LSTMs \(--label.bilstm\)',
+            r'pools with LSTMs \(--label.bilstm\)',
             rows={
                 'label': dataclasses.replace(
                     classes, settings={**classes.settings, 'bilstm': True}

@@ -730,7 +730,7 @@ class ComplaintsTest(Checks, parameterized.TestCase):
             (['--objectives=label', f'--init={finetuning.init()}',
               '--seq_len=24'],
              'reads labelled examples; train it with tasks.classify'),
-            (['--freeze'], '--freeze leaves the encoder as --init has it'),
+            (['--freeze'], '--freeze freezes the encoder of --init'),
         ):  # fmt: skip
             with self.assertRaisesRegex(commands.UsageError, message):
                 quick.run(f'--workdir={workdir}', *given)

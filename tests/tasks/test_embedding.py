@@ -426,7 +426,7 @@ class CommandTest(Checks, parameterized.TestCase):
             '--student is for --task=embed; leave it out',
         )
         self.assert_complains(
-            run('bad', '--heldout='), 'is one text, of which nothing is held'
+            run('bad', '--heldout='), 'is one text, without a held-out part'
         )
         self.assertFalse((FOLDER / 'bad' / 'config.json').exists())
 

@@ -116,7 +116,7 @@ FAULTS = {
         lambda f: change(
             f / 'config.json', position_embedding_type='relative_key'
         ),
-        "only 'absolute' has a place",
+        "only 'absolute' can be",
     ),
     'no_config': (lambda f: (f / 'config.json').unlink(), 'has no config.json'),
     'no_json': (
@@ -145,7 +145,7 @@ FAULTS = {
     ),
     'unexpected': (
         lambda f: tensors(f, lambda t: t.update(more=t[NAME])),
-        'has more, for which there is no place',
+        'has more, which has no place',
     ),
     'shape': (
         lambda f: tensors(f, lambda t: t.update({NAME: t[NAME][:, :-1]})),
@@ -211,7 +211,7 @@ class ComplaintsTest(parameterized.TestCase):
             )
 
         copied(np.float32(1.001))
-        with self.assertRaisesRegex(ValueError, f'{name} is not .* not tied'):
+        with self.assertRaisesRegex(ValueError, f'{name} differs .* untied'):
             convert.convert(source, self.root / 'workdir')
         copied(1)
         convert.convert(source, self.root / 'workdir')
