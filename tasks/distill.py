@@ -39,6 +39,7 @@ import numpy as np
 
 from infoword_tf import commands
 from infoword_tf.choices import again, flag
+from infoword_tf.data import tables
 from infoword_tf.objectives import parse
 from infoword_tf.objectives.distill import CODE, MAPS
 from infoword_tf.training.begin import check_finite
@@ -50,7 +51,6 @@ from tasks import (
     glue_layout,
     measures,
     squad,
-    tables,
 )
 from tasks.student import FIRST, SIF, TAKES, WEIGHTINGS, start_of
 from tasks.teacher import Teacher

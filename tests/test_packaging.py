@@ -26,7 +26,7 @@ from infoword_tf.objectives import SUMS, TABLE
 from infoword_tf.resolve import resolve
 from infoword_tf.training import optim
 from infoword_tf.views import VIEWS, Specials
-from tests import quick
+from tests import quick, zoo
 from tests.oracles import huggingface
 
 ROOT = pathlib.Path(__file__).parent.parent
@@ -345,6 +345,8 @@ def values_of(setting):
     if isinstance(setting.default, bool):
         return 'yes or no', 'yes' if setting.default else 'no'
     values = ', '.join(setting.choices) or f'{setting.at_least:g} or more'
+    if setting.at_most is not None:
+        values = f'{setting.at_least:g} to {setting.at_most:g}'
     return values, setting.default
 
 
@@ -366,7 +368,7 @@ class DocumentsTest(absltest.TestCase):
         found = re.findall(r'^\| `(\w+)` \| (?:.* \| ){4}.* \|$', text, re.M)
         self.assertEqual([n for n in found if n in TABLE], list(TABLE))
         for name, row in TABLE.items():
-            encoders = ', '.join(f'`{encoder}`' for encoder in row.encoders)
+            encoders = ', '.join(f'`{e}`' for e in zoo.encoders_of(name))
             self.assertIn(
                 f'\n| `{name}` | {row.a} | {row.b} | {row.relation} | '
                 f'{encoders} | {row.candidates} |\n',
@@ -392,7 +394,7 @@ class DocumentsTest(absltest.TestCase):
                 'label.classes', 'span.null', 'soft.temperature',
                 'soft_span.temperature', 'patience.width', 'embed.width',
                 'embed.pooling', 'embed_distance.width',
-                'embed_distance.pooling',
+                'embed_distance.pooling', 'simcse.pairs',
             },
         )  # fmt: skip
         defined = flags.FlagValues()

@@ -29,7 +29,7 @@ from infoword_tf.data.store import SENTENCE_START, SEPARATOR, WORD_START, Store
 from infoword_tf.data.text_pairs import TextPairs, TextPairSource
 from infoword_tf.data.words import WordSource
 from infoword_tf.model import Model
-from infoword_tf.objectives import Statistics, parse
+from infoword_tf.objectives import TABLE, Statistics, decided, parse
 from infoword_tf.objectives.span import BINS
 from infoword_tf.plan import encoder_arguments
 from infoword_tf.resolve import Choices, Resolved, resolve
@@ -390,6 +390,20 @@ LESSONS: dict[str, Case] = {
     'rnn_lm': Case('rnn_lm', encoder='rnn'),
     'neighbours': Case('elmo', encoder='elmo'),
 }
+
+
+def encoders_of(row: str) -> list[str]:
+    """All that a row allows with some of its settings, the first one first."""
+    return list(
+        dict.fromkeys(
+            encoder
+            for case in CASES.values()
+            if row in case.rows
+            for encoder in decided(
+                TABLE[row].encoders, case.settings_of(row)
+            )
+        )
+    )
 
 
 def config(

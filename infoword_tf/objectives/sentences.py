@@ -45,43 +45,41 @@ class SimCSE(Objective):
     """`simcse`: which of the batch's texts belongs to which?"""
 
     temperature: float = setting(
-        0.05, 'What a cosine is divided by.', at_least=1e-6
+        0.05, 'Temperature: the cosine is divided by it.', at_least=1e-6
     )
     pooling: str = setting(
         CLS,
-        'How states become a vector: [CLS], or the mean of the last layer, of '
-        'the first and the last, of the last two.',
+        'How states become a vector: [CLS], or the mean over the last layer, '
+        'over the first and the last, or over the last two.',
         choices=(CLS, MEAN, *(name for name in LAYERS if name != 'mix')),
     )
     head: str = setting(
         IN_TRAINING,
-        'A dense layer with tanh over the vector: in training alone (SimCSE '
-        'on sentences), or kept (SimCSE on pairs); none: there is no such '
-        'layer.',
+        'A dense layer with tanh over the vector: only in training (SimCSE '
+        'without pairs), or kept (SimCSE with pairs); none: no such layer.',
         choices=HEADS,
     )
     directions: str = setting(
         FORWARD,
-        'forward: a looks for b; both: b looks for a, too; joint: both, each '
-        'among the texts of its own side, too (NT-Xent).',
+        'a searches for b (forward); b for a as well (both); both of them '
+        'among the texts of both sides (joint, NT-Xent).',
         choices=DIRECTIONS,
     )
     hardness: float = setting(
         0.0,
-        'In the loss a negative weighs exp(hardness cosine), relative to the '
-        'others (Robinson et al. 2021); 0: all weigh alike.',
+        'Weight of a negative in the loss: exp(hardness cosine), relative to '
+        'the other negatives (Robinson et al. 2021); 0: all weigh the same.',
         at_least=0.0,
     )
     queue: int = setting(
         0,
-        'Vectors of the steps before that are candidates too; 0: none.',
+        'How many vectors of earlier steps are candidates too; 0: none.',
         at_least=0,
     )
     momentum: float = setting(
         0.0,
-        'The queue holds vectors of a momentum encoder, which keeps this '
-        'share of itself at each update (MoCo: 0.999); 0: those of the '
-        'encoder itself.',
+        'Momentum of a second encoder whose vectors fill the queue (MoCo: '
+        '0.999); 0: the encoder itself fills it.',
         at_least=0.0,
         at_most=1.0,
     )

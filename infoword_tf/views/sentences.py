@@ -233,8 +233,8 @@ SETTINGS = {
     ),
     'repeat': Setting(
         0.0,
-        'Of the second copy of a sentence, up to this share of its tokens '
-        'is doubled (ESimCSE: 0.32).',
+        'Up to this share of the tokens of the second copy of a sentence is '
+        'doubled (ESimCSE: 0.32).',
         at_least=0.0,
     ),
     'shuffle': Setting(
