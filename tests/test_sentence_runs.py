@@ -1,0 +1,139 @@
+"""The command on sentences and pairs of real text, and what it leaves."""
+
+import contextlib
+import csv
+import io
+import pathlib
+
+import numpy as np
+from absl.testing import absltest
+
+import infoword_tf
+from infoword_tf import commands
+from infoword_tf.data.documents import split_sentences
+from infoword_tf.files import read_tensors
+from tests import places, quick, runs
+from tests.runs import records, run_here
+
+
+def write_pairs(path, wrong=True):
+    """Each sentence with the one behind it; and one of another paragraph."""
+    text = pathlib.Path(runs.TEXT['corpus'].removeprefix('text:')).read_text()
+    found = [split_sentences(line) for line in text.split('\n')]
+    found = [s for s in found if len(s) > 1][:240]
+    with open(path, 'w', newline='', encoding='utf-8') as file:
+        writer = csv.writer(file)
+        writer.writerow(['first', 'second', 'other'][: 2 + wrong])
+        for i, s in enumerate(found):
+            others = [found[i - 7][0] if i % 3 else ''] * wrong
+            writer.writerow([s[0], s[1], *others])
+
+
+def setUpModule():
+    global FOLDER
+    runs.set_up()
+    FOLDER = places.make()
+    write_pairs(FOLDER / 'a.csv')
+    write_pairs(FOLDER / 'b.csv', wrong=False)
+
+
+def vectors_of(workdir):
+    loaded = infoword_tf.load(workdir)
+    texts = ['a class statement defines a class', 'names']
+    return loaded, loaded.encode(texts, progress=False)
+
+
+class SentencesTest(absltest.TestCase):
+    def test_a_queue_goes_on_where_a_run_was_killed(self):
+        """With its momentum encoder: the same weights, and the same queue."""
+        folder = places.make()
+        flags = '--objectives=esimcse', '--simcse.queue=24', '--steps=4'
+        with quick.kept(folder / 'whole', folder / 'broken', at=4):
+            run_here(folder / 'whole', *flags)
+        run_here(folder / 'broken', *flags)
+        self.assertEqual(
+            *(
+                (folder / name / 'weights.safetensors').read_bytes()
+                for name in ('whole', 'broken')
+            )
+        )
+        last = [records(folder / name)[-1] for name in ('whole', 'broken')]
+        for name, value in last[0].items():
+            if not name.endswith(('seconds', '_per_second')):
+                self.assertEqual(value, last[1][name], name)
+        self.assertIn('heldout/simcse/mi', last[0])
+        self.assertBetween(last[0]['heldout/simcse/identical'], 0.0, 0.5)
+        # Candidates of training: those of the batch, and a full queue.
+        self.assertAlmostEqual(
+            last[0]['simcse/log_candidates'], np.log(8 + 24), delta=0.01
+        )
+        tensors = read_tensors(folder / 'whole' / 'weights.safetensors')
+        self.assertEmpty([p for p in tensors if 'momentum' in p or 'head' in p])
+        loaded, found = vectors_of(folder / 'whole')
+        self.assertEqual(loaded.config.pooling, 'cls')
+        self.assertEqual(found.shape, (2, 64))
+
+
+class PairsTest(absltest.TestCase):
+    def test_from_pairs_alone_to_vectors_through_the_kept_head(self):
+        """Two files, of which one has no negatives; then from that workdir."""
+        folder = places.make()
+        flags = (
+            '--objectives=simcse', f'--pairs={FOLDER}/*.csv',
+            '--simcse.head=kept', '--vocab_size=400',
+        )  # fmt: skip
+        shown = io.StringIO()
+        with contextlib.redirect_stdout(shown):
+            run_here(folder / 'w', *flags, '--steps=3')
+        self.assertRegex(
+            shown.getvalue(), r'\d+ and \d+ examples to train on, a text of'
+        )
+        loaded, found = vectors_of(folder / 'w')
+        (layer,) = loaded.config.dense
+        self.assertEqual((layer.width, layer.activation), (64, 'tanh'))
+        plain = loaded.encode(
+            ['names'], pooling='cls', progress=False
+        )  # before the head
+        weights = read_tensors(folder / 'w' / 'weights.safetensors')
+        expected = np.tanh(
+            plain[0] @ weights['dense_0/kernel'] + weights['dense_0/bias']
+        )
+        np.testing.assert_allclose(found[1], expected, atol=1e-5)
+        with contextlib.redirect_stdout(shown):
+            run_here(
+                folder / 'again', f'--init={folder}/w', '--objectives=simcse',
+                f'--pairs={FOLDER}/a.csv', '--pair_columns=second,first',
+                '--simcse.pooling=mean', '--steps=1',
+            )  # fmt: skip
+        self.assertIn(
+            'taken dense_0, encoder and the tokenizer', shown.getvalue()
+        )
+        self.assertIn('pools by cls, this run by mean', shown.getvalue())
+        self.assertLen(vectors_of(folder / 'again')[0].config.dense, 1)
+
+    def test_complaints(self):
+        for flags, message in (
+            (('--objectives=mlm', f'--pairs={FOLDER}/a.csv'),
+             'no row of --objectives=mlm reads pairs; these do: simcse'),
+            (('--objectives=simcse', '--pair_columns=a,b'),
+             '--pair_columns is for --pairs; give both'),
+            (('--objectives=simcse', f'--pairs={FOLDER}/a.csv',
+              '--pair_columns=first,second,hard'),
+             "no column 'hard': its columns are first, second, other"),
+            (('--objectives=simcse', f'--pairs={FOLDER}/a.csv',
+              '--batch_size=5000'),
+             'examples, but an update takes 5000'),
+            (('--objectives=simcse', '--simcse.momentum=0.9'),
+             'give --simcse.queue too'),
+            (('--objectives=simcse', '--encoder=lookup'),
+             'simcse allows transformer'),
+            (('--objectives=simcse', '--batch_size=1'), 'take 2 or more'),
+        ):  # fmt: skip
+            with self.subTest(message), self.assertRaisesRegex(
+                (commands.UsageError, ValueError), message
+            ):
+                run_here(self.create_tempdir().full_path, *flags)
+
+
+if __name__ == '__main__':
+    absltest.main()
