@@ -344,6 +344,8 @@ def values_of(setting):
     """What a setting takes, in the words of docs/rows.md."""
     if isinstance(setting.default, bool):
         return 'yes or no', 'yes' if setting.default else 'no'
+    if setting.default == '':
+        return 'text', 'none'
     values = ', '.join(setting.choices) or f'{setting.at_least:g} or more'
     if setting.at_most is not None:
         values = f'{setting.at_least:g} to {setting.at_most:g}'

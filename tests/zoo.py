@@ -334,6 +334,7 @@ CASES: dict[str, Case] = {
             'simcse.queue': 12,
             'simcse.momentum': 0.9,
             'simcse.hardness': 1.0,
+            'simcse.dims': '8',
             'simcse.repeat': 0.3,
             'simcse.shuffle': True,
         },

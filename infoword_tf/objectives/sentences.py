@@ -71,6 +71,11 @@ class SimCSE(Objective):
         'the other negatives (Robinson et al. 2021); 0: all weigh the same.',
         at_least=0.0,
     )
+    dims: str = setting(
+        '',
+        'Train the first so many numbers of a vector, too, as 192,96 '
+        '(Matryoshka); empty: the whole alone.',
+    )
     queue: int = setting(
         0,
         'How many vectors of earlier steps are candidates too; 0: none.',
@@ -91,6 +96,7 @@ class SimCSE(Objective):
                 f'--{self.row}.momentum={self.momentum:g} fills a queue, and '
                 f'there is none; give --{self.row}.queue too'
             )
+        self.prefixes = self._prefixes()
         self.own_head = None
         if self.head == IN_TRAINING:
             width = self.encoder.width
@@ -98,6 +104,24 @@ class SimCSE(Objective):
             self.own_head.build()
             self.staying |= {w.path for w in self.own_head.weights}
         self.built = True
+
+    def _prefixes(self) -> list[int]:
+        """What `dims` says.
+
+        Raises:
+            ValueError: it is no list of widths.
+        """
+        found = [part.strip() for part in self.dims.split(',') if part.strip()]
+        if not all(part.isdigit() and 0 < int(part) for part in found):
+            raise ValueError(
+                f'--{self.row}.dims={self.dims}: give numbers, as 192,96'
+            )
+        if too_wide := [x for x in found if int(x) > self.encoder.width]:
+            raise ValueError(
+                f'--{self.row}.dims={self.dims}: vectors are '
+                f'{self.encoder.width} wide, less than {too_wide[0]}'
+            )
+        return [int(part) for part in found if int(part) < self.encoder.width]
 
     # ------------------------------------------------------------- vectors
 
@@ -171,9 +195,28 @@ class SimCSE(Objective):
     def score(
         self, batch: Batch, candidates: dict[str, Pool]
     ) -> infonce.Outcome:
-        """Eq. 1; the mean of both directions where there are two."""
-        view = batch.views[VIEW]
+        """Eq. 1; the mean of both directions where there are two.
+
+        The loss is the mean over the whole vectors and their prefixes
+        (Kusupati et al. 2022, "Matryoshka", Eq. 1); all else is of the whole.
+        """
         texts = self.finished(self.compared(batch)['texts'])
+        found = self._score(batch, texts, candidates)
+        losses = [found.loss]
+        for width in self.prefixes:
+            parts = {
+                side: pool._replace(states=unit(pool.states[:, :width]))
+                for side, pool in candidates.items()
+            }
+            part = self._score(batch, unit(texts[..., :width]), parts)
+            losses.append(part.loss)
+        return found._replace(loss=sum(losses) / len(losses))
+
+    def _score(
+        self, batch: Batch, texts: Tensor, candidates: dict[str, Pool]
+    ) -> infonce.Outcome:
+        """Of vectors [N, K, W] of length 1."""
+        view = batch.views[VIEW]
         numbers, sequences = _numbers(view, self.row)
         weights = _there(view, self.row, numbers[:, 1])
         outcomes = []

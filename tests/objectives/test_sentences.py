@@ -166,6 +166,20 @@ class LossTest(parameterized.TestCase):
         self.assertAlmostEqual(found.loss, total / N, delta=1e-5)
         self.assertEqual(found.mi, plain.mi)
 
+    def test_prefixes_are_trained_too(self):
+        """Kusupati et al. 2022, Eq. 1, with equal weights; MI of the whole."""
+        losses = []
+        for width in (16, 8, 3):
+            x = unit(self.texts[:, :2, :width])
+            logits = x[:, 0] @ x[:, 1].T / TAU
+            losses.append(self.losses(logits).mean())
+        found, plain = mean(self.score(dims='8,3,16')), mean(self.score())
+        self.assertAlmostEqual(found.loss, np.mean(losses), delta=1e-5)
+        self.assertEqual(found.mi, plain.mi)
+        for dims, why in (('8,x', 'give numbers'), ('32', 'are 16 wide')):
+            with self.assertRaisesRegex(ValueError, why):
+                self.score(dims=dims)
+
     def test_the_queue_is_behind_the_batch(self):
         """Texts of it that are b are masked; what is not there counts not."""
         random = np.random.default_rng(1)
