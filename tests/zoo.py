@@ -351,6 +351,7 @@ CASES: dict[str, Case] = {
         },
     ),
     'esimcse': Case('esimcse', settings={'simcse.queue': 16}),
+    'consert': Case('consert', settings={'simcse.cut_tokens': 0.3}),
     'infoword_ict': Case('bert_nce:1,dim:0.8,ict:1', masking='spans'),
 }
 

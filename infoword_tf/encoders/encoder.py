@@ -30,6 +30,8 @@ class Inputs(NamedTuple):
             distances are those of the text; None: all 1.
         first: [B, D], what stands in place of the first token's embedding,
             with its position and segment; None: that.
+        kept: [B, T, D] float32, what embeddings are multiplied by, after their
+            norm and dropout; None: by nothing.
     """
 
     ids: Tensor
@@ -40,6 +42,7 @@ class Inputs(NamedTuple):
     sees: Tensor | None = None
     directions: Tensor | None = None
     first: Tensor | None = None
+    kept: Tensor | None = None
 
     @classmethod
     def of(cls, view: View) -> 'Inputs':

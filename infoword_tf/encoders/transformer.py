@@ -22,7 +22,9 @@ Tensor = Any
 class Transformer(Encoder):
     """g_omega of BERT, BERT-NCE and InfoWord."""
 
-    reads = ('ids', 'positions', 'segment_ids', 'block_ids', 'first')
+    reads = (
+        'ids', 'positions', 'segment_ids', 'block_ids', 'first', 'kept',
+    )  # fmt: skip
 
     layers: int = setting(2, 'L.', at_least=1)
     width: int = setting(128, 'D.', at_least=1)
@@ -166,6 +168,9 @@ class Transformer(Encoder):
         else:
             x = dropout.drop(x, key=keys[-1], rate=self.rate)
             x = ops.cast(x, self.compute_dtype)
+        if inputs.kept is not None:
+            kept = ops.cast(inputs.kept, x.dtype)
+            x = x * ops.reshape(kept, ops.shape(x))
         if self.embedding_width != self.width:
             x = project(x, ops.cast(self.projection_kernel, x.dtype))
             x = ops.add(x, ops.cast(self.projection_bias, x.dtype))

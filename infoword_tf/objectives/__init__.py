@@ -88,6 +88,17 @@ SUMS: dict[str, Sum] = {
             'simcse.momentum': 0.995,
         },
     ),
+    'consert': Sum(
+        'simcse:1',
+        {
+            'simcse.cut_features': 0.2,
+            'simcse.shuffle': True,
+            'simcse.directions': 'joint',
+            'simcse.temperature': 0.1,
+            'simcse.pooling': 'mean',
+            'simcse.head': 'none',
+        },
+    ),
 }
 
 

@@ -18,6 +18,8 @@ of each, T tokens, M candidates, D width, S size of the queue.
 from collections.abc import Mapping
 from typing import Any
 
+from infoword_tf.encoders import Encoded, Inputs
+from infoword_tf.layers import dropout
 from infoword_tf.layers.dense import Dense
 from infoword_tf.layers.pooling import LAYERS, of_texts, pool, unit
 from infoword_tf.lazy import ops
@@ -70,6 +72,20 @@ class SimCSE(Objective):
         'Weight of a negative in the loss: exp(hardness cosine), relative to '
         'the other negatives (Robinson et al. 2021); 0: all weigh the same.',
         at_least=0.0,
+    )
+    cut_features: float = setting(
+        0.0,
+        'Share of the features of the first text that are 0 in all of its '
+        'embeddings, drawn anew each time (ConSERT: 0.2).',
+        at_least=0.0,
+        at_most=0.99,
+    )
+    cut_tokens: float = setting(
+        0.0,
+        'Share of the tokens of the first text whose embeddings are 0 '
+        '(ConSERT: 0.15).',
+        at_least=0.0,
+        at_most=0.99,
     )
     dims: str = setting(
         '',
@@ -125,32 +141,76 @@ class SimCSE(Objective):
 
     # ------------------------------------------------------------- vectors
 
-    def _pooled(self, batch: Batch, name: str, encoder: str) -> Tensor:
+    def _pooled(self, view: View, encoded: Encoded) -> Tensor:
         """[N K, D] float32, of all texts of a view."""
-        view, pooling = batch.views[name], self.pooling
-        if pooling == CLS:
-            states = batch.states(name, encoder)  # [R, J K, D]
-            states = ops.cast(states, 'float32')
+        if self.pooling == CLS:
+            states = ops.cast(encoded.states, 'float32')  # [R, J K, D]
             return ops.reshape(states, (-1, states.shape[-1]))
-        texts = _count(view, self.row)
-        real = of_texts(view.block_ids, texts)
-        if pooling == MEAN:
-            return pool(batch.states(name, encoder), real)
-        layers = batch.layers(name, encoder)
-        found = [pool(layers[at], real) for at in LAYERS[pooling]]
-        return sum(found) / len(found)
+        real = of_texts(view.block_ids, _count(view, self.row))
+        if self.pooling == MEAN:
+            return pool(encoded.states, real)
+        at = LAYERS[self.pooling]
+        return sum(pool(encoded.layers[i], real) for i in at) / len(at)
+
+    def _cut(self, batch: Batch) -> Encoded:
+        """The texts, where those that are cut are encoded here."""
+        view = batch.views[VIEW]
+        return batch.encode(
+            Inputs(
+                view.ids,
+                view.positions,
+                block_ids=view.block_ids,
+                kept=self._kept(batch, view),
+            ),
+            name=VIEW,
+            places=view.places[self.row] if self.pooling == CLS else None,
+            all_layers=self.pooling in LAYERS,
+        )
+
+    def _kept(self, batch: Batch, view: View) -> Tensor:
+        """[R, T, D] float32: 0 for what is cut of first texts, else 1.
+
+        Of each text so many features are cut, after the norm of the
+        embeddings, and so many tokens, special ones too (Yan et al. 2021,
+        "ConSERT", §3.2, and its code).
+        """
+        rows, slots, texts = view.targets[self.row].shape
+        number = ops.cast(view.block_ids, 'int32')  # of each token's text
+        first = ops.equal(number % texts, 0) & (number < slots * texts)
+        key = dropout.fold_in(batch.key, batch.replicas.id)
+        width = self.encoder.width
+        u = dropout.uniform(dropout.fold_in(key, 0), (rows, slots, width))
+        edge = int(self.cut_features * width)
+        lowest = ops.sort(u, axis=-1)[..., edge : edge + 1]
+        features = ops.cast(u >= lowest, 'float32')  # [R, J, D]
+        slot = ops.minimum(number // texts, slots - 1)
+        features = ops.take_along_axis(features, slot[..., None], axis=1)
+        # Of n tokens int(share n) are cut: those that draw the lowest.
+        u = dropout.uniform(dropout.fold_in(key, 1), number.shape)
+        same = ops.cast(number[:, :, None] == number[:, None], 'float32')
+        lower = ops.cast(u[:, None] < u[:, :, None], 'float32')
+        rank = ops.sum(same * lower, axis=2)
+        most = ops.floor(self.cut_tokens * ops.sum(same, axis=2))
+        kept = features * ops.cast(rank >= most, 'float32')[..., None]
+        return ops.where(first[..., None], kept, 1.0)
 
     def vectors(self, batch: Batch) -> dict[str, Tensor]:
         """'texts' [N, K, D] without the head, and 'keys' [N, D] of the
         momentum encoder.
         """
         numbers = batch.views[VIEW].targets[self.row]
-        texts = self._pooled(batch, VIEW, 'encoder')
+        cut = self.cut_features or self.cut_tokens
+        texts = self._pooled(
+            batch.views[VIEW],
+            self._cut(batch) if cut else batch.encoded[VIEW]['encoder'][0],
+        )
         found = {
             'texts': ops.reshape(texts, (-1, numbers.shape[2], texts.shape[1]))
         }
         if self.momentum:
-            found['keys'] = self._pooled(batch, KEYS, MOMENTUM)
+            found['keys'] = self._pooled(
+                batch.views[KEYS], batch.encoded[KEYS][MOMENTUM][0]
+            )
         return found
 
     def finished(self, vectors: Tensor) -> Tensor:
@@ -320,8 +380,10 @@ def _there(view: View, row: str, numbers: Tensor) -> Tensor:
 
 def _wanted(settings: Mapping[str, Any]) -> Reads:
     pooling, pairs = settings['pooling'], settings['pairs']
+    cut = settings['cut_features'] or settings['cut_tokens']
     return Reads(
         'example' if pooling == CLS else 'text',
+        encoders=() if cut else ('encoder',),
         layers=pooling in LAYERS,
         dropped=not pairs,
         source='text_pairs' if pairs else 'sentences',
@@ -341,7 +403,8 @@ def _companions(settings: Mapping[str, Any]) -> dict[str, Companion]:
 
 
 def _encoders(settings: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
-    if settings['pooling'] == MEAN:
+    cut = settings['cut_features'] or settings['cut_tokens']
+    if settings['pooling'] == MEAN and not cut:
         return {'transformer': {}, 'lookup': {}}
     return {'transformer': {}}
 

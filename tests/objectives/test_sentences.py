@@ -298,6 +298,54 @@ class PoolingTest(parameterized.TestCase):
         np.testing.assert_allclose(a, b, atol=1e-5)
 
 
+class CutTest(absltest.TestCase):
+    def test_so_many_features_and_tokens_of_first_texts(self):
+        """The same features in all of a text's tokens; others elsewhere."""
+        case = zoo.Case(
+            'consert',
+            settings={
+                'simcse.cut_features': 0.2, 'simcse.cut_tokens': 0.3,
+                'simcse.shuffle': False,
+            },
+        )  # fmt: skip
+        model = zoo.model_of(case, rate=0.0)
+        made = zoo.views_of(case.resolved)
+        batch = model.batches(made, zoo.statistics(), KEY)[0]['simcse']
+        view = made['sentences']
+        kept = model.objectives['simcse']._kept(batch, view).numpy()
+        seen = set()
+        for row, j in np.argwhere(view.weights['simcse'] > 0):
+            second = kept[row][view.block_ids[row] == 2 * j + 1]
+            self.assertTrue((second == 1).all())
+            first = kept[row][view.block_ids[row] == 2 * j]
+            whole = first.sum(axis=1) == 0
+            self.assertEqual(whole.sum(), int(0.3 * len(first)))
+            features = np.unique(first[~whole], axis=0)
+            self.assertLen(features, 1)
+            self.assertEqual((features == 0).sum(), int(0.2 * D))
+            seen.add(tuple(features[0]))
+        self.assertGreater(len(seen), 5)
+        last = kept[view.block_ids == view.targets['simcse'][0].size]
+        self.assertTrue((last == 1).all())
+
+    def test_it_changes_the_first_texts_alone(self):
+        case = zoo.Case('consert', settings={'simcse.shuffle': False})
+        plain = zoo.Case(
+            'simcse',
+            settings={'simcse.pooling': 'mean', 'simcse.head': 'none'},
+        )
+        found = []
+        for one in (case, plain):
+            model = zoo.model_of(one, rate=0.0)
+            made = zoo.views_of(one.resolved)
+            batch = model.batches(made, zoo.statistics(), KEY)[0]['simcse']
+            found.append(model.objectives['simcse'].vectors(batch)['texts'])
+        (a, b), (a_plain, b_plain) = (np.moveaxis(x, 1, 0) for x in found)
+        np.testing.assert_allclose(b, b_plain, atol=2e-5)
+        there = made['sentences'].weights['simcse'].ravel() > 0
+        self.assertGreater(np.abs(a - a_plain)[there].max(axis=1).min(), 1e-2)
+
+
 class MomentumTest(absltest.TestCase):
     def test_keys_are_plain_texts_through_the_head_of_now(self):
         """Without dropout or repetition; the average begins as a copy."""
