@@ -1,6 +1,6 @@
 """What a workdir says of its model: config.json, written and read here alone.
 
-    {"version": 2, "encoder": {"name": ..., "arguments": {...}},
+    {"version": 3, "encoder": {"name": ..., "arguments": {...}},
      "rows": {"mlm": {"weight": 1.0, "settings": {...}}}, ...}
 """
 
@@ -12,7 +12,7 @@ from typing import Any, Self
 
 from infoword_tf import files
 
-VERSION = 2
+VERSION = 3
 FILE = 'config.json'
 WEIGHTS = 'weights.safetensors'  # beside it: what travels
 # What prompts are called by what a text is for, the first that is there.
@@ -60,7 +60,7 @@ class DenseConfig:
 
     Attributes:
         width: of what it gives.
-        activation: name in layers.activation.ACTIVATIONS.
+        activation: name in layers.dense.ACTIVATIONS.
         bias: whether it has one.
     """
 
@@ -198,12 +198,14 @@ class Config:
                 'python -m infoword_tf.convert --source=FOLDER --workdir=W'
             )
         version = values.get('version')
-        if version != VERSION:
+        if version not in (2, VERSION):
             raise ValueError(
                 f'{where} has version {version}, this code reads version '
                 f'{VERSION}; load it with the release that wrote it'
             )
         try:
+            if version == 2:
+                values = _of_version_2(values)
             return cls(
                 **{
                     **values,
@@ -250,6 +252,29 @@ class Config:
         except ValueError as error:
             raise ValueError(f'{path} is no JSON: {error}') from None
         return cls.from_json(values, str(path))
+
+
+def _of_version_2(values: Mapping[str, Any]) -> dict[str, Any]:
+    """The same in today's words, of an encoder and of the record of a run.
+
+    An activation was 'gelu', and what was not chosen None or -1.
+    """
+
+    def renamed(given: Mapping[str, Any]) -> dict[str, Any]:
+        found = {
+            k: v for k, v in given.items()
+            if v not in (None, -1)
+            or k not in ('gelu', 'untie', 'clamp', 'same_length')
+        }  # fmt: skip
+        if form := found.pop('gelu', None):
+            gelus = {'tanh': 'gelu_tanh', 'erf': 'gelu_erf'}
+            found['activation'] = gelus.get(form, form)
+        return found
+
+    encoder = dict(values['encoder'])
+    encoder['arguments'] = renamed(encoder['arguments'])
+    run = renamed(values.get('run', {}))
+    return {**values, 'encoder': encoder, 'run': run, 'version': VERSION}
 
 
 def _task(values: Mapping[str, Any] | None) -> TaskConfig | None:

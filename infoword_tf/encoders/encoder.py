@@ -6,11 +6,19 @@ V vocabulary.
 
 from typing import Any, NamedTuple
 
+from infoword_tf.layers.activation import FORMS
 from infoword_tf.lazy import Layer, ops
 from infoword_tf.settings import Settled, setting
 from infoword_tf.views import Specials, View
 
 Tensor = Any
+ACTIVATION = setting(  # of encoders that have a feed-forward
+    'gelu_tanh',
+    "Of the feed-forward. gelu_tanh: Google's BERT and XLNet; gelu_erf: "
+    "Hugging Face's; relu: Transformer-XL's.",
+    choices=FORMS,
+    flag='activation',
+)
 
 
 class Inputs(NamedTuple):
@@ -85,7 +93,13 @@ class Encoder(Settled, Layer):
     contextual: bool = True
     vocab_size: int = setting(0, 'V.')
     width: int = setting(128, 'D.', at_least=1)
-    max_length: int = setting(512, 'The longest text.', at_least=1)
+    max_length: int = setting(
+        512,
+        'Positions; of an encoder that has none the longest text where its '
+        'length is not known beforehand, as in an export.',
+        at_least=1,
+        flag='positions',
+    )
     rate: float = setting(0.1, 'Dropout.', at_least=0.0)
 
     def __init__(

@@ -36,12 +36,6 @@ class Rnn(Encoder):
         'What carries the text so far from word to word.',
         choices=CELLS,
     )
-    max_length: int = setting(
-        512,
-        'The longest text where T is not known beforehand, as in an export; '
-        'elsewhere nothing here has a length.',
-        at_least=1,
-    )
     rate: float = setting(
         0.1,
         'Dropout of what each layer reads, and of the last states.',
