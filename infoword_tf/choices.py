@@ -103,12 +103,11 @@ def _of_encoders() -> Iterator[tuple[str, Any, Any]]:
     for name, argument_of in FLAGS.items():
         (first, argument), *_ = argument_of.items()
         found = ENCODERS[first].settings[argument]
-        kind = found.kind or type(found.default)
-        yield name, kind | None, flag(
-            None, f'{found.help} By default {found.default}. Encoders: '
-            f'{", ".join(argument_of)}.', choices=found.choices,
-            at_least=found.at_least,
-        )  # fmt: skip
+        kind, default = found.kind or type(found.default), found.default
+        begins = '' if default is None else f' By default {default}.'
+        text = f'{found.help}{begins} Encoders: {", ".join(argument_of)}.'
+        more = {'choices': found.choices, 'at_least': found.at_least}
+        yield name, kind | None, flag(None, text, **more)
 
 
 EncoderChoices = dataclasses.make_dataclass(

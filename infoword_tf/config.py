@@ -4,6 +4,7 @@
      "rows": {"mlm": {"weight": 1.0, "settings": {...}}}, ...}
 """
 
+import copy
 import dataclasses
 import json
 import pathlib
@@ -13,6 +14,7 @@ from typing import Any, Self
 from infoword_tf import files
 
 VERSION = 3
+GELUS_OF_2 = {'tanh': 'gelu_tanh', 'erf': 'gelu_erf'}
 FILE = 'config.json'
 WEIGHTS = 'weights.safetensors'  # beside it: what travels
 # What prompts are called by what a text is for, the first that is there.
@@ -255,26 +257,13 @@ class Config:
 
 
 def _of_version_2(values: Mapping[str, Any]) -> dict[str, Any]:
-    """The same in today's words, of an encoder and of the record of a run.
-
-    An activation was 'gelu', and what was not chosen None or -1.
-    """
-
-    def renamed(given: Mapping[str, Any]) -> dict[str, Any]:
-        found = {
-            k: v for k, v in given.items()
-            if v not in (None, -1)
-            or k not in ('gelu', 'untie', 'clamp', 'same_length')
-        }  # fmt: skip
-        if form := found.pop('gelu', None):
-            gelus = {'tanh': 'gelu_tanh', 'erf': 'gelu_erf'}
-            found['activation'] = gelus.get(form, form)
-        return found
-
-    encoder = dict(values['encoder'])
-    encoder['arguments'] = renamed(encoder['arguments'])
-    run = renamed(values.get('run', {}))
-    return {**values, 'encoder': encoder, 'run': run, 'version': VERSION}
+    """The same in today's words: an activation was 'gelu', 'tanh' or 'erf'."""
+    found = {**copy.deepcopy(values), 'version': VERSION}
+    for named in (found['encoder']['arguments'], found.get('run', {})):
+        if 'gelu' in named:
+            form = named.pop('gelu')
+            named['activation'] = GELUS_OF_2.get(form, form)
+    return found
 
 
 def _task(values: Mapping[str, Any] | None) -> TaskConfig | None:

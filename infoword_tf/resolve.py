@@ -238,15 +238,15 @@ def _arguments(
         value, argument = getattr(choices, flag), argument_of.get(name)
         if value is None:
             continue
-        if argument is None and flag not in taken:
-            raise UsageError(
-                f'--{flag}: the encoder {name} of '
-                f'--objectives={choices.objectives} has none; leave it out'
-            )
-        if argument is None:
+        if argument is None and flag in taken:  # which its size decides
             raise UsageError(
                 f'--{flag}={value} is for the encoder '
                 f'{", ".join(argument_of)}, not for {name}; leave it out'
+            )
+        if argument is None:
+            raise UsageError(
+                f'--{flag}: the encoder {name} of '
+                f'--objectives={choices.objectives} has none; leave it out'
             )
         if started is not None and not taken[argument].free:
             raise UsageError(f'--{flag} is decided by --init; leave it out')

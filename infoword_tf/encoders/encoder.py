@@ -14,8 +14,8 @@ from infoword_tf.views import Specials, View
 Tensor = Any
 ACTIVATION = setting(  # of encoders that have a feed-forward
     'gelu_tanh',
-    "Of the feed-forward. gelu_tanh: Google's BERT and XLNet; gelu_erf: "
-    "Hugging Face's; relu: Transformer-XL's.",
+    "Activation of the feed-forward: gelu_tanh (Google's BERT and XLNet), "
+    "gelu_erf (Hugging Face's) or relu (Transformer-XL's).",
     choices=FORMS,
     flag='activation',
 )
@@ -95,12 +95,14 @@ class Encoder(Settled, Layer):
     width: int = setting(128, 'D.', at_least=1)
     max_length: int = setting(
         512,
-        'Positions; of an encoder that has none the longest text where its '
-        'length is not known beforehand, as in an export.',
+        'Maximum length that the encoder takes; without positions only where '
+        'the length is not known beforehand, as in an export.',
         at_least=1,
         flag='positions',
     )
-    rate: float = setting(0.1, 'Dropout.', at_least=0.0)
+    rate: float = setting(
+        0.1, 'Dropout of states, and of attention weights.', at_least=0.0
+    )
 
     def __init__(
         self, *, dtype: Any = None, name: str = 'encoder', **chosen: Any

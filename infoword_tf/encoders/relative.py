@@ -51,7 +51,6 @@ class RelativeTransformer(Encoder):
     remembers = has_memory = True
 
     layers: int = setting(2, 'L.', at_least=1)
-    width: int = setting(128, 'D, even.', at_least=1)
     heads: int = setting(2, 'H.', at_least=1)
     inner_width: int = setting(None, 'Feed-forward; 4 D.', kind=int)
     segments: int = setting(
@@ -65,12 +64,12 @@ class RelativeTransformer(Encoder):
     )
     untie: bool = setting(
         True,
-        'Whether each layer has biases u, v, s of its own.',
+        'Each layer has its own biases u, v and s instead of sharing them.',
         flag='untie',
     )
     clamp: int = setting(
         None,
-        'Farther tokens are as far as this; without it no distance is cut.',
+        'Clip distances at this many tokens; by default they are not clipped.',
         at_least=1,
         kind=int,
         flag='clamp',
@@ -78,13 +77,10 @@ class RelativeTransformer(Encoder):
     )
     same_length: bool = setting(
         False,
-        'Whether each token sees but the M places before it, as if the text '
-        'went on for ever; of rows whose tokens see no later ones.',
+        'Every token sees equally many before it, as many as the memory holds; '
+        'of rows whose tokens see no later ones.',
         flag='same_length',
         free=True,
-    )
-    rate: float = setting(
-        0.1, 'Dropout of states, distances and attention weights.', at_least=0.0
     )
     activation: str = ACTIVATION
     epsilon: float = setting(1e-12, 'Of every layer norm.')

@@ -25,13 +25,9 @@ class Transformer(Encoder):
     reads = ('ids', 'positions', 'segment_ids', 'block_ids', 'first')
 
     layers: int = setting(2, 'L.', at_least=1)
-    width: int = setting(128, 'D.', at_least=1)
     heads: int = setting(2, 'H.', at_least=1)
     inner_width: int = setting(None, 'Feed-forward; 4 D.', kind=int)
     segments: int = setting(2, 'Kinds of segment; 0: it knows none.')
-    rate: float = setting(
-        0.1, 'Dropout of states and of attention weights.', at_least=0.0
-    )
     activation: str = ACTIVATION
     epsilon: float = setting(1e-12, 'Of every layer norm.')
     causal: bool = setting(False, 'Whether tokens see no later ones.')

@@ -51,8 +51,7 @@ class Block(Layer):
         """
         super().__init__(dtype=dtype, name=name)
         self.width, self.inner_width, self.rate = width, inner_width, rate
-        self.activation, self.epsilon = activation, epsilon
-        self.pre_norm = pre_norm
+        self.form, self.epsilon, self.pre_norm = activation, epsilon, pre_norm
         self.attention = Attention(width, heads, rate, dtype=dtype)
 
     def build(self) -> None:
@@ -161,7 +160,7 @@ class Block(Layer):
         inner = activation.bias_gelu(
             project(x, self.inner_kernel),
             self.inner_bias,
-            form=self.activation,
+            form=self.form,
             key=key,
         )  # [B, T or Q, F]
         return project(inner, self.outer_kernel)

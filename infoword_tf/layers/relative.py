@@ -400,7 +400,7 @@ class RelativeBlock(Layer):
         """
         super().__init__(dtype=dtype, name=name)
         self.width, self.inner_width, self.rate = width, inner_width, rate
-        self.activation, self.epsilon = activation, epsilon
+        self.form, self.epsilon = activation, epsilon
         self.attention = RelativeAttention(
             width, heads, rate, segments, causal, biases, dtype=dtype
         )
@@ -467,7 +467,7 @@ class RelativeBlock(Layer):
         inner = activation.bias_gelu(
             project(x, self.inner_kernel),
             self.inner_bias,
-            form=self.activation,
+            form=self.form,
             key=keys[2],
             rate=self.rate,
         )  # [B, Q, F]

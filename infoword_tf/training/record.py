@@ -150,13 +150,15 @@ def agree(workdir: pathlib.Path, config: Config, flagfile: str) -> None:
         old = Config.read(workdir)
         shared = set(old.rows) & set(config.rows)
         # Choices that are newer than that run were as they are by default.
+        own = _of_encoder(config.encoder.name, {})
         begun = {name: getattr(RunChoices, name) for name in config.run
                  if name in flags_of(RunChoices)}  # fmt: skip
-        begun |= _of_encoder(config.encoder.name, {})
+        begun |= own
         for row in shared:
             for name, setting in TABLE[row].settings.items():
                 begun[f'{row}.{name}'] = setting.default
-        begun |= old.run
+        begun |= {name: value for name, value in old.run.items()
+                  if value is not None or name not in own}  # fmt: skip
         differ = [
             f'--{name} was {begun.get(name)}, is {config.run.get(name)}'
             for name in dict.fromkeys([*config.run, *old.run])

@@ -73,6 +73,16 @@ _BERT_ABSENT = {
     'max_length': 512,
 }  # fmt: skip
 _BERT_REFUSED = {'position_embedding_type': 'absolute', 'is_decoder': False}
+_GPT_KEYS = {
+    'vocab_size': 'vocab_size',
+    'layers': 'n_layer',
+    'width': 'n_embd',
+    'heads': 'n_head',
+    'max_length': 'n_positions',
+    'rate': 'resid_pdrop',
+    'epsilon': 'layer_norm_epsilon',
+}
+_GPT_ABSENT = {'rate': 0.1, 'epsilon': 1e-5}
 
 
 def _roberta(name: str) -> Architecture:
@@ -145,21 +155,8 @@ ARCHITECTURES: dict[str, Architecture] = {
         layout='xlnet',
     ),
     'openai-gpt': Architecture(
-        'transformer',
-        {
-            'vocab_size': 'vocab_size',
-            'layers': 'n_layer',
-            'width': 'n_embd',
-            'heads': 'n_head',
-            'max_length': 'n_positions',
-            'rate': 'resid_pdrop',
-            'activation': 'afn',
-            'epsilon': 'layer_norm_epsilon',
-        },
-        {
-            'rate': 0.1, 'activation': 'gelu', 'epsilon': 1e-5,
-            'max_length': 512,
-        },
+        'transformer', {**_GPT_KEYS, 'activation': 'afn'},
+        {**_GPT_ABSENT, 'activation': 'gelu', 'max_length': 512},
         'OpenAIGPTModel',
         'OpenAIGPTForSequenceClassification',
         'OpenAIGPTLMHeadModel',
@@ -168,21 +165,8 @@ ARCHITECTURES: dict[str, Architecture] = {
         activations={**ACTIVATIONS, 'gelu': 'gelu_tanh'},
     ),
     'gpt2': Architecture(
-        'transformer',
-        {
-            'vocab_size': 'vocab_size',
-            'layers': 'n_layer',
-            'width': 'n_embd',
-            'heads': 'n_head',
-            'max_length': 'n_positions',
-            'rate': 'resid_pdrop',
-            'activation': 'activation_function',
-            'epsilon': 'layer_norm_epsilon',
-        },
-        {
-            'rate': 0.1, 'activation': 'gelu_new', 'epsilon': 1e-5,
-            'max_length': 1024,
-        },
+        'transformer', {**_GPT_KEYS, 'activation': 'activation_function'},
+        {**_GPT_ABSENT, 'activation': 'gelu_new', 'max_length': 1024},
         'GPT2Model',
         'GPT2ForSequenceClassification',
         'GPT2LMHeadModel',
@@ -264,10 +248,7 @@ def config_of(kind: str, encoder: EncoderConfig) -> dict[str, Any]:
     has['max_length'] = has['max_length'] + architecture.padded
     if kind == 'electra' and not has.get('embedding_width'):
         has['embedding_width'] = has['width']
-    theirs = {
-        ours: value
-        for value, ours in reversed(architecture.activations.items())
-    }
+    theirs = {v: k for k, v in reversed(architecture.activations.items())}
     only = {**_ONLY, **architecture.fixed, 'inner_width': 4 * has['width']}
     for name, value in has.items():
         if name == 'activation' and value in theirs:

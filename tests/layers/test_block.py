@@ -84,9 +84,9 @@ def in_numpy(block, x, allowed):
         )
 
     def activate(x):
-        if block.activation == 'relu':
+        if block.form == 'relu':
             return np.maximum(x, 0)
-        if block.activation == 'gelu_erf':
+        if block.form == 'gelu_erf':
             return x * (1 + np.vectorize(math.erf)(x / math.sqrt(2))) / 2
         inner = math.sqrt(2 / math.pi) * (x + 0.044715 * x**3)
         return x * (1 + np.tanh(inner)) / 2
