@@ -8,11 +8,13 @@ means that nothing was chosen.
 import dataclasses
 import types
 import typing
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
+from infoword_tf.encoders import ENCODERS, FLAGS
+
 # Defaults of fields that are None because other choices may decide them.
-VOCAB_SIZE, POSITIONS, GELU, STEPS = 8192, 512, 'tanh', 1000
+VOCAB_SIZE, STEPS = 8192, 1000
 AUTO = (
     'auto: mixed_bfloat16 where the device multiplies matrices of bfloat16 '
     'itself (AMX, AVX512-BF16, a GPU of compute capability 8.0 or more, a '
@@ -106,9 +108,28 @@ class TextChoices:
         'false for --tokenizer=words.')
 
 
+def _of_encoders() -> Iterator[tuple[str, Any, Any]]:
+    """Names, types and fields of what encoders say that a run may choose."""
+    for name, argument_of in FLAGS.items():
+        (first, argument), *_ = argument_of.items()
+        found = ENCODERS[first].settings[argument]
+        kind, default = found.kind or type(found.default), found.default
+        begins = '' if default is None else f' By default {default}.'
+        text = f'{found.help}{begins} Encoders: {", ".join(argument_of)}.'
+        more = {'choices': found.choices, 'at_least': found.at_least}
+        yield name, kind | None, flag(None, text, **more)
+
+
+EncoderChoices = dataclasses.make_dataclass(
+    'EncoderChoices', _of_encoders(), frozen=True, kw_only=True
+)
+
+
 @dataclasses.dataclass(frozen=True)
-class Choices:
+class Choices(EncoderChoices):
     """What a run may choose of its model and of its batches.
+
+    Those of encoders are not chosen where they are None.
 
     Attributes:
         settings: by 'ROW.NAME', of rows and their views; each is a flag.
@@ -127,28 +148,9 @@ class Choices:
     size: str | None = flag(
         None, 'tiny, mini, small, medium, base, large or elmo; tiny by '
         'default.')
-    width: int | None = flag(
-        None, 'Width of the vectors of the encoder lookup; 256 by default.',
-        at_least=1)
-    positions: int | None = flag(
-        None, f'Maximum length that the encoder takes; {POSITIONS} by default.',
-        at_least=1)
     dropout: float = flag(
         0.1, 'Dropout rate of states and attention weights.', at_least=0.0,
         at_most=0.99)
-    gelu: str | None = flag(
-        None, "Form of GELU: tanh (Google's BERT) or erf (Hugging Face's); "
-        f'{GELU} by default.', choices=('tanh', 'erf'))
-    # Arguments of an encoder, named alike; not chosen, its own default counts.
-    untie: bool | None = flag(
-        None, 'transformer_xl, plm: each layer has its own biases u and v '
-        'instead of sharing them; true by default.')
-    clamp: int | None = flag(
-        None, 'transformer_xl, plm: clip relative distances at this many '
-        'tokens; by default they are not clipped.', at_least=1)
-    same_length: bool | None = flag(
-        None, 'transformer_xl: every token of a step attends to equally many '
-        'tokens, as many as the memory holds; false by default.')
     seq_len: int = flag(
         128, 'Sequence length in tokens, special tokens included.', at_least=8)
     batch_size: int = flag(

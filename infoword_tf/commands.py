@@ -39,6 +39,8 @@ NO_MEMORY = (
 NOTHING = 'nothing was written'
 GOES_ON = 'the same command goes on from the last checkpoint'
 NO_FLAG = '{!r} is no flag; flags begin with --'
+# Flags of older runs, as their flags.txt has them.
+RENAMED = {f'--gelu={x}': f'--activation=gelu_{x}' for x in ('tanh', 'erf')}
 INTERRUPTED = 130  # as a shell has it: 128 and SIGINT
 
 
@@ -88,11 +90,17 @@ def _defined() -> Iterator[flags.Flag]:
 def _parse(argv: Sequence[str]) -> list[str]:
     """Gives what is no flag. Help that was asked for is no failure."""
     try:
-        return flags.FLAGS(argv)
+        return flags.FLAGS([argv[0], *_renamed(argv[1:])])
     except SystemExit:  # absl has printed it
         sys.exit(0)
     except flags.Error:
         return app.parse_flags_with_usage(argv)  # says it, and ends
+
+
+def _renamed(arguments: Sequence[str]) -> list[str]:
+    """Flags as they are called today, those of flagfiles too."""
+    found = flags.FLAGS.read_flags_from_files(arguments, force_gnu=False)
+    return [RENAMED.get(flag, flag) for flag in found]
 
 
 def guard(
@@ -251,7 +259,7 @@ def parse(kind: type, arguments: Sequence[str]) -> dict[str, Any]:
     values = flags.FlagValues()
     define(kind, values)
     try:
-        rest = values(['', *arguments])[1:]
+        rest = values(['', *_renamed(arguments)])[1:]
     except flags.Error as error:
         raise UsageError(str(error)) from None
     if rest:

@@ -1,9 +1,10 @@
 """What a workdir says of its model: config.json, written and read here alone.
 
-    {"version": 2, "encoder": {"name": ..., "arguments": {...}},
+    {"version": 3, "encoder": {"name": ..., "arguments": {...}},
      "rows": {"mlm": {"weight": 1.0, "settings": {...}}}, ...}
 """
 
+import copy
 import dataclasses
 import json
 import pathlib
@@ -12,7 +13,8 @@ from typing import Any, Self
 
 from infoword_tf import files
 
-VERSION = 2
+VERSION = 3
+GELUS_OF_2 = {'tanh': 'gelu_tanh', 'erf': 'gelu_erf'}
 FILE = 'config.json'
 WEIGHTS = 'weights.safetensors'  # beside it: what travels
 # What prompts are called by what a text is for, the first that is there.
@@ -60,7 +62,7 @@ class DenseConfig:
 
     Attributes:
         width: of what it gives.
-        activation: name in layers.activation.ACTIVATIONS.
+        activation: name in layers.dense.ACTIVATIONS.
         bias: whether it has one.
     """
 
@@ -198,12 +200,14 @@ class Config:
                 'python -m infoword_tf.convert --source=FOLDER --workdir=W'
             )
         version = values.get('version')
-        if version != VERSION:
+        if version not in (2, VERSION):
             raise ValueError(
                 f'{where} has version {version}, this code reads version '
                 f'{VERSION}; load it with the release that wrote it'
             )
         try:
+            if version == 2:
+                values = _of_version_2(values)
             return cls(
                 **{
                     **values,
@@ -250,6 +254,16 @@ class Config:
         except ValueError as error:
             raise ValueError(f'{path} is no JSON: {error}') from None
         return cls.from_json(values, str(path))
+
+
+def _of_version_2(values: Mapping[str, Any]) -> dict[str, Any]:
+    """The same in today's words: an activation was 'gelu', 'tanh' or 'erf'."""
+    found = {**copy.deepcopy(values), 'version': VERSION}
+    for named in (found['encoder']['arguments'], found.get('run', {})):
+        if 'gelu' in named:
+            form = named.pop('gelu')
+            named['activation'] = GELUS_OF_2.get(form, form)
+    return found
 
 
 def _task(values: Mapping[str, Any] | None) -> TaskConfig | None:

@@ -8,7 +8,7 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
-from infoword_tf.choices import GELU, POSITIONS, Choices
+from infoword_tf.choices import Choices
 from infoword_tf.commands import UsageError
 from infoword_tf.config import (
     Config,
@@ -17,7 +17,7 @@ from infoword_tf.config import (
     RowConfig,
     TokenizerConfig,
 )
-from infoword_tf.encoders import ENCODERS
+from infoword_tf.encoders import ENCODERS, FLAGS
 from infoword_tf.objectives import (
     SUMS,
     TABLE,
@@ -32,7 +32,7 @@ from infoword_tf.plan import (
     encoder_arguments,
     make_plan,
 )
-from infoword_tf.sizes import DEFAULT_SIZES, SIZES
+from infoword_tf.sizes import SIZES
 from infoword_tf.text.layout import LAYOUTS
 
 WORDPIECE = TokenizerConfig('wordpiece', lower_case=True)
@@ -245,27 +245,33 @@ def _arguments(
                     f'{row} wants an encoder with {argument} {value}, another '
                     f'row {fixed[argument]}; train them apart',
                 )
-    for flag in ('untie', 'clamp', 'same_length'):
-        value = getattr(choices, flag)
-        if value is not None and flag not in taken:
+    for flag, argument_of in FLAGS.items():
+        value, argument = getattr(choices, flag), argument_of.get(name)
+        if value is None:
+            continue
+        if argument is None and flag in taken:  # which its size decides
+            raise UsageError(
+                f'--{flag}={value} is for the encoder '
+                f'{", ".join(argument_of)}, not for {name}; leave it out'
+            )
+        if argument is None:
             raise UsageError(
                 f'--{flag}: the encoder {name} of '
                 f'--objectives={choices.objectives} has none; leave it out'
             )
-        if value is not None:
-            fixed[flag] = value
-    if choices.width is not None:
-        if name != 'lookup':
-            raise UsageError(
-                f'--width={choices.width} is for the encoder lookup, not for '
-                f'{name}; leave it out'
+        if started is not None and not taken[argument].free:
+            raise UsageError(f'--{flag} is decided by --init; leave it out')
+        if fixed.setdefault(argument, value) != value:
+            raise _complaint(
+                choices,
+                f'--{flag}={value}, but the {argument} is fixed as '
+                f'{fixed[argument]}; leave it out',
             )
-        if choices.size is not None:
-            raise UsageError(
-                f'--width={choices.width} and --size={choices.size} are both '
-                'a width; leave out one of the two'
-            )
-        fixed['width'] = choices.width
+    if choices.width and choices.size:
+        raise UsageError(
+            f'--width={choices.width} and --size={choices.size} are both '
+            'a width; leave out one of the two'
+        )
     if choices.same_length and not fixed.get('causal'):
         raise UsageError(
             '--same_length is for rows whose tokens see no later ones, not '
@@ -281,23 +287,12 @@ def _arguments(
         if not found.get('causal'):  # rows that see what comes later
             found.pop('same_length', None)
     else:
-        if choices.gelu and {'gelu', 'activation'}.isdisjoint(taken):
-            raise UsageError(f'--gelu: the encoder {name} has none')
-        if choices.gelu and 'activation' in fixed:
-            raise _complaint(
-                choices,
-                f'--gelu={choices.gelu}, but the activation is fixed as '
-                f'{fixed["activation"]}; leave it out',
-            )
-        gelu = choices.gelu or GELU
-        default = DEFAULT_SIZES.get(name, SIZES['tiny'])
         found = {
             'vocab_size': 0,
-            **(SIZES[choices.size] if choices.size else default),
-            'max_length': choices.positions or POSITIONS,
             'rate': choices.dropout,
-            'gelu': gelu,
-            'activation': f'gelu_{gelu}',
+            **SIZES['tiny'],
+            **{k: s.default for k, s in taken.items() if s.flag},
+            **(SIZES[choices.size] if choices.size else {}),
             **fixed,
         }
         found = {k: v for k, v in found.items() if k in taken}
@@ -334,9 +329,6 @@ def _started(
             f'--init holds the encoder {started.encoder.name!r}, the rows '
             f'want {name!r}'
         )
-    for flag in ('positions', 'gelu', 'untie', 'width'):
-        if getattr(choices, flag) is not None:
-            raise UsageError(f'--{flag} is decided by --init; leave it out')
     taken = ENCODERS[name].settings
     for row, entry in rows.items():
         for setting, value in entry.settings.items():

@@ -1,8 +1,9 @@
-"""A setting of a row or of a view: its default, its bounds and its help.
+"""A setting of a row, a view or an encoder: default, bounds and help.
 
 It is defined once: as a field of the class that it sets (`Settled`), or in the
 `ViewSpec` of a view. `commands.define_settings` makes the flag `--ROW.NAME` of
-it, and `resolve` the value.
+it, and `resolve` the value. Arguments of encoders are such fields too; those
+that name a `flag` become a choice of that name in `choices`.
 """
 
 import dataclasses
@@ -20,6 +21,9 @@ class Setting:
         help: one sentence for --help.
         choices: all values of a string.
         at_least, at_most: the smallest number, and the largest.
+        flag: of an encoder's argument, what chooses it; '': nothing does.
+        free: of such a one, whether weights that were trained with another
+            value can be read with this one.
         needs: (another setting, its value) without which this one does
             nothing.
         encoder: by value, the encoder's arguments that it fixes.
@@ -33,6 +37,8 @@ class Setting:
     choices: tuple[str, ...] = ()
     at_least: float | None = None
     at_most: float | None = None
+    flag: str = ''
+    free: bool = False
     needs: tuple[str, Any] | None = None
     encoder: Mapping[Any, Mapping[str, Any]] = dataclasses.field(
         default_factory=dict

@@ -13,6 +13,3 @@ SIZES: dict[str, dict[str, int]] = {
     # Peters et al. 2018, both directions.
     'elmo': {'layers': 2, 'width': 1024, 'heads': 16},
 }
-
-# Encoders that are another size than tiny where none is asked for.
-DEFAULT_SIZES: dict[str, dict[str, int]] = {'lookup': {'width': 256}}

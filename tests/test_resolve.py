@@ -1,7 +1,6 @@
 """What decides a run: every complaint, every default, in whatever order."""
 
 import dataclasses
-import inspect
 import itertools
 import random
 from unittest import mock
@@ -23,7 +22,7 @@ from infoword_tf.objectives import (
     parse,
 )
 from infoword_tf.resolve import Choices, resolve
-from infoword_tf.sizes import DEFAULT_SIZES, SIZES
+from infoword_tf.sizes import SIZES
 from tests import zoo
 
 V = 100
@@ -140,13 +139,14 @@ class ComplaintsTest(parameterized.TestCase):
                      'transformer_xl,plm')
 
     @parameterized.parameters(
-        ('untie', True), ('clamp', 8), ('same_length', True)
+        ('untie', True), ('clamp', 8), ('same_length', True),
+        ('activation', 'relu', 'lookup'),
     )
-    def test_arguments_of_another_encoder(self, flag, value):
-        for encoder in ('transformer', 'lookup'):
+    def test_arguments_of_another_encoder(self, flag, value, *encoders):
+        for encoder in encoders or ('transformer', 'lookup'):
             self.refused(
                 f'^--{flag}: the encoder {encoder} of --objectives=ict has '
-                'none', 'ict', encoder=encoder, **{flag: value},
+                'none; leave it out$', 'ict', encoder=encoder, **{flag: value},
             )  # fmt: skip
 
     def test_rows_whose_settings_fix_an_argument_differently(self):
@@ -165,22 +165,22 @@ class ComplaintsTest(parameterized.TestCase):
                 )  # fmt: skip
                 resolve(Choices(rows))
 
-    def test_gelu_where_a_row_fixes_the_activation(self):
+    def test_an_argument_that_a_row_fixes(self):
+        published = {'transformer_xl.published': True}
         self.refused(
-            '^--objectives=transformer_xl: --gelu=erf, but the activation is '
-            'fixed as relu; leave it out$', 'transformer_xl', gelu='erf',
-            settings={'transformer_xl.published': True},
+            '^--objectives=transformer_xl: --activation=gelu_erf, but the '
+            'activation is fixed as relu; leave it out$', 'transformer_xl',
+            activation='gelu_erf', settings=published,
         )  # fmt: skip
+        resolve(
+            Choices('transformer_xl', activation='relu', settings=published)
+        )
 
     def test_same_length_of_what_looks_ahead(self):
         self.refused('^--same_length is for rows whose tokens see no later',
                      'plm', same_length=True)
         arguments = config_of('transformer_xl', same_length=True).encoder
         self.assertTrue(arguments.arguments['same_length'])
-
-    def test_gelu_of_an_encoder_without(self):
-        self.refused('^--gelu: the encoder lookup has none', 'ict',
-                     encoder='lookup', gelu='erf')
 
     def test_memory_of_an_encoder_without(self):
         for length in (0, 8):
@@ -228,13 +228,13 @@ class InitTest(parameterized.TestCase):
 
     def test_it_decides_the_encoder(self):
         started = config_of(
-            'bert', size='mini', positions=64, gelu='erf', seq_len=64
+            'bert', size='mini', positions=64, activation='gelu_erf', seq_len=64
         )
         found = resolve(
             Choices('infoword', dropout=0.3, seq_len=32), started
         ).config(V)
         arguments = dict(started.encoder.arguments)
-        self.assertEqual(arguments['gelu'], 'erf')
+        self.assertEqual(arguments['activation'], 'gelu_erf')
         self.assertEqual(found.encoder.arguments, {**arguments, 'rate': 0.3})
         self.assertEqual(found.max_length, 64)  # of what can be loaded
         self.assertEqual(list(found.rows), ['bert_nce', 'dim'])
@@ -251,7 +251,7 @@ class InitTest(parameterized.TestCase):
                      lookup, encoder='lookup', size='tiny')
 
     @parameterized.parameters(
-        ('positions', 512), ('gelu', 'tanh'), ('untie', True)
+        ('positions', 512), ('activation', 'relu'), ('untie', True)
     )
     def test_what_it_has_decided(self, flag, value):
         started = config_of('transformer_xl')
@@ -329,10 +329,14 @@ class DefaultsTest(parameterized.TestCase):
         self.assertEqual(arguments['vocab_size'], V)
         self.assertEqual(arguments['max_length'], 512)
         self.assertEqual(arguments['rate'], 0.1)
-        taken = inspect.signature(ENCODERS[found.encoder.name]).parameters
-        size = DEFAULT_SIZES.get(found.encoder.name, SIZES['tiny'])
-        size = {k: v for k, v in size.items() if k in taken}
+        taken = ENCODERS[found.encoder.name].settings
+        size = {'width': 256} if found.encoder.name == 'lookup' else {
+            k: v for k, v in SIZES['tiny'].items() if k in taken
+        }
         self.assertContainsSubset(size, arguments)
+        for name, known in taken.items():
+            if known.flag:
+                self.assertEqual(arguments[name], known.default)
         for row in found.rows:
             self.assertContainsSubset(
                 TABLE[row].encoders[found.encoder.name], arguments
@@ -385,7 +389,7 @@ class DefaultsTest(parameterized.TestCase):
     def test_choices_reach_the_encoder(self):
         found = config_of(
             'transformer_xl', size='mini', positions=200, dropout=0.4,
-            gelu='erf', untie=False, clamp=9, same_length=True,
+            activation='gelu_erf', untie=False, clamp=9, same_length=True,
         ).encoder.arguments  # fmt: skip
         self.assertEqual(
             found,

@@ -2,6 +2,7 @@
 
 from absl.testing import absltest, parameterized
 
+from infoword_tf.encoders import ENCODERS, FLAGS
 from infoword_tf.objectives import TABLE
 from infoword_tf.settings import Setting
 
@@ -57,6 +58,14 @@ class CheckTest(parameterized.TestCase):
             if setting.needs:
                 other, value = setting.needs
                 TABLE[row].settings[other].check(f'{row}.{other}', value)
+
+    @parameterized.parameters(*FLAGS)
+    def test_a_flag_is_one_argument_of_all_encoders(self, flag):
+        found = [
+            (name, ENCODERS[encoder].settings[name])
+            for encoder, name in FLAGS[flag].items()
+        ]
+        self.assertEqual(found, [found[0]] * len(found))
 
 
 if __name__ == '__main__':

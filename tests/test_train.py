@@ -199,7 +199,7 @@ class TrainTest(absltest.TestCase):
             np.testing.assert_array_equal(variable, new[path], err_msg=path)
         for flag, message in (
             ('--size=base', 'is not the size of'),
-            ('--gelu=erf', '--gelu is decided by --init'),
+            ('--activation=relu', '--activation is decided by --init'),
         ):
             with self.assertRaisesRegex(commands.UsageError, message):
                 run_here(folder / 'e', f'--init={folder}/a', flag)
@@ -586,8 +586,8 @@ class IctTest(parameterized.TestCase):
                 'bert_nce allows transformer',
             ),
             (
-                ('--objectives=ict', '--encoder=lookup', '--gelu=erf'),
-                'the encoder lookup has none',
+                ('--objectives=ict', '--encoder=lookup', '--activation=relu'),
+                'the encoder lookup of --objectives=ict has none',
             ),
         ):
             with self.assertRaisesRegex(commands.UsageError, message):

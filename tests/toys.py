@@ -318,7 +318,7 @@ class Auxiliary(Objective):
         sizes = self.encoder.arguments
         self.block = Block(
             sizes['width'], sizes['heads'], sizes['inner_width'], 0.0,
-            sizes['gelu'], sizes['epsilon'],
+            sizes['activation'], sizes['epsilon'],
             dtype=self.dtype_policy, name='block',
         )  # fmt: skip
         self.block.build()

@@ -14,9 +14,16 @@ ENCODERS: dict[str, type[Encoder]] = {
     'rnn': Rnn,
     'elmo': Elmo,
 }
+# By flag, and by encoder that it is of: the argument that it chooses.
+FLAGS: dict[str, dict[str, str]] = {}
+for _encoder, _kind in ENCODERS.items():
+    for _name, _setting in _kind.settings.items():
+        if _setting.flag:
+            FLAGS.setdefault(_setting.flag, {})[_encoder] = _name
 
 __all__ = [
     'ENCODERS',
+    'FLAGS',
     'Elmo',
     'Encoded',
     'Encoder',

@@ -154,11 +154,6 @@ class Elmo(Encoder):
     clip: float = setting(
         3.0, 'The largest number in a cell or a projected state.'
     )
-    rate: float = setting(
-        0.1,
-        'Dropout of what each layer reads, and of the last states.',
-        at_least=0.0,
-    )
 
     def make_blocks(self) -> None:
         """As `Encoder.make_blocks`."""

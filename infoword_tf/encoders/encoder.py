@@ -6,11 +6,19 @@ V vocabulary.
 
 from typing import Any, NamedTuple
 
+from infoword_tf.layers.activation import FORMS
 from infoword_tf.lazy import Layer, ops
 from infoword_tf.settings import Settled, setting
 from infoword_tf.views import Specials, View
 
 Tensor = Any
+ACTIVATION = setting(  # of encoders that have a feed-forward
+    'gelu_tanh',
+    "Activation of the feed-forward: gelu_tanh (Google's BERT and XLNet), "
+    "gelu_erf (Hugging Face's) or relu (Transformer-XL's).",
+    choices=FORMS,
+    flag='activation',
+)
 
 
 class Inputs(NamedTuple):
@@ -88,8 +96,16 @@ class Encoder(Settled, Layer):
     contextual: bool = True
     vocab_size: int = setting(0, 'V.')
     width: int = setting(128, 'D.', at_least=1)
-    max_length: int = setting(512, 'The longest text.', at_least=1)
-    rate: float = setting(0.1, 'Dropout.', at_least=0.0)
+    max_length: int = setting(
+        512,
+        'Maximum length that the encoder takes; without positions only where '
+        'the length is not known beforehand, as in an export.',
+        at_least=1,
+        flag='positions',
+    )
+    rate: float = setting(
+        0.1, 'Dropout of states, and of attention weights.', at_least=0.0
+    )
 
     def __init__(
         self, *, dtype: Any = None, name: str = 'encoder', **chosen: Any

@@ -25,7 +25,7 @@ class Lookup(Encoder):
     reads = ('ids', 'positions', 'segment_ids', 'block_ids')
     contextual = False
 
-    width: int = setting(256, 'D.', at_least=1)
+    width: int = setting(256, 'Width of the vectors.', at_least=1, flag='width')
     rate: float = setting(0.1, 'Dropout of single numbers.', at_least=0.0)
     weighted: bool = setting(False, 'Whether each piece has a weight.')
 

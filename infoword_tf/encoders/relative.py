@@ -13,7 +13,7 @@ L layers, V vocabulary.
 import math
 from typing import Any, NamedTuple
 
-from infoword_tf.encoders.encoder import Encoded, Encoder, Inputs
+from infoword_tf.encoders.encoder import ACTIVATION, Encoded, Encoder, Inputs
 from infoword_tf.layers import dropout
 from infoword_tf.layers.block import take
 from infoword_tf.layers.relative import (
@@ -26,7 +26,6 @@ from infoword_tf.lazy import ops
 from infoword_tf.settings import setting
 
 Tensor = Any
-ACTIVATIONS = ('gelu_tanh', 'gelu_erf', 'relu')
 
 
 class Memory(NamedTuple):
@@ -52,15 +51,8 @@ class RelativeTransformer(Encoder):
     remembers = has_memory = True
 
     layers: int = setting(2, 'L.', at_least=1)
-    width: int = setting(128, 'D, even.', at_least=1)
     heads: int = setting(2, 'H.', at_least=1)
     inner_width: int = setting(None, 'Feed-forward; 4 D.', kind=int)
-    max_length: int = setting(
-        512,
-        'The longest text where T is not known beforehand, as in an export; '
-        'elsewhere nothing here has a length.',
-        at_least=1,
-    )
     segments: int = setting(
         0,
         "2 for XLNet's relative segments, same and different, whatever the "
@@ -71,25 +63,26 @@ class RelativeTransformer(Encoder):
         'Whether tokens see no later ones; there is no query stream then.',
     )
     untie: bool = setting(
-        True, 'Whether each layer has biases u, v, s of its own.'
+        True,
+        'Each layer has its own biases u, v and s instead of sharing them.',
+        flag='untie',
     )
     clamp: int = setting(
-        -1, 'The largest distance, farther ones are like it; -1: none.'
+        None,
+        'Clip distances at this many tokens; by default they are not clipped.',
+        at_least=1,
+        kind=int,
+        flag='clamp',
+        free=True,
     )
     same_length: bool = setting(
         False,
-        'Whether each token sees but the M places before it, as if the text '
-        'went on for ever; it needs causal.',
+        'Every token sees equally many before it, as many as the memory holds; '
+        'of rows whose tokens see no later ones.',
+        flag='same_length',
+        free=True,
     )
-    rate: float = setting(
-        0.1, 'Dropout of states, distances and attention weights.', at_least=0.0
-    )
-    activation: str = setting(
-        'gelu_tanh',
-        "XLNet's: gelu_tanh, Hugging Face's XLNet: gelu_erf, Transformer-XL's: "
-        'relu.',
-        choices=ACTIVATIONS,
-    )
+    activation: str = ACTIVATION
     epsilon: float = setting(1e-12, 'Of every layer norm.')
     scale_embeddings: bool = setting(
         False,

@@ -28,24 +28,10 @@ class Rnn(Encoder):
     remembers = causal = True
 
     layers: int = setting(2, 'L.', at_least=1)
-    width: int = setting(
-        128, 'D, of embeddings and states alike.', at_least=1
-    )
     cell: str = setting(
         'lstm',
         'What carries the text so far from word to word.',
         choices=CELLS,
-    )
-    max_length: int = setting(
-        512,
-        'The longest text where T is not known beforehand, as in an export; '
-        'elsewhere nothing here has a length.',
-        at_least=1,
-    )
-    rate: float = setting(
-        0.1,
-        'Dropout of what each layer reads, and of the last states.',
-        at_least=0.0,
     )
 
     def make_blocks(self) -> None:

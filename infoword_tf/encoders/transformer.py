@@ -9,7 +9,7 @@ V vocabulary.
 
 from typing import Any
 
-from infoword_tf.encoders.encoder import Encoded, Encoder, Inputs
+from infoword_tf.encoders.encoder import ACTIVATION, Encoded, Encoder, Inputs
 from infoword_tf.layers import dropout, norm
 from infoword_tf.layers.attention import as_numbers, causal_mask, project
 from infoword_tf.layers.block import Block, take
@@ -27,19 +27,10 @@ class Transformer(Encoder):
     )  # fmt: skip
 
     layers: int = setting(2, 'L.', at_least=1)
-    width: int = setting(128, 'D.', at_least=1)
     heads: int = setting(2, 'H.', at_least=1)
     inner_width: int = setting(None, 'Feed-forward; 4 D.', kind=int)
-    max_length: int = setting(512, 'Positions.', at_least=1)
     segments: int = setting(2, 'Kinds of segment; 0: it knows none.')
-    rate: float = setting(
-        0.1, 'Dropout of states and of attention weights.', at_least=0.0
-    )
-    gelu: str = setting(
-        'tanh',
-        "Google's BERT: tanh; Hugging Face's: erf; relu.",
-        choices=('tanh', 'erf', 'relu'),
-    )
+    activation: str = ACTIVATION
     epsilon: float = setting(1e-12, 'Of every layer norm.')
     causal: bool = setting(False, 'Whether tokens see no later ones.')
     pre_norm: bool = setting(
@@ -65,7 +56,7 @@ class Transformer(Encoder):
                 self.heads,
                 self.inner_width,
                 self.rate,
-                self.gelu,
+                self.activation,
                 self.epsilon,
                 pre_norm=self.pre_norm,
                 dtype=self.dtype_policy,

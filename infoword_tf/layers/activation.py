@@ -20,6 +20,7 @@ from infoword_tf.layers.fused import (
 from infoword_tf.lazy import ops
 
 Tensor = Any
+FORMS = ('gelu_tanh', 'gelu_erf', 'relu')
 
 
 def _tanh_part(x: Tensor) -> Tensor:
@@ -29,10 +30,10 @@ def _tanh_part(x: Tensor) -> Tensor:
 
 
 def _gelu(x: Tensor, form: str) -> Tensor:
-    """x [...]. 'tanh' is Google's BERT, 'erf' Hugging Face's."""
+    """x [...]. 'gelu_tanh' is Google's BERT, 'gelu_erf' Hugging Face's."""
     if form == 'relu':
         return ops.relu(x)
-    if form == 'tanh':
+    if form == 'gelu_tanh':
         return 0.5 * x * (1.0 + _tanh_part(x))
     return 0.5 * x * (1.0 + ops.erf(x * math.sqrt(0.5)))
 
@@ -40,7 +41,7 @@ def _gelu(x: Tensor, form: str) -> Tensor:
 def _gelu_slope(x: Tensor, form: str) -> Tensor:
     if form == 'relu':
         return ops.cast(ops.greater(x, 0.0), 'float32')
-    if form == 'tanh':
+    if form == 'gelu_tanh':
         t = _tanh_part(x)
         inner = math.sqrt(2.0 / math.pi) * (1.0 + 3 * 0.044715 * x * x)
         return 0.5 * (1.0 + t) + 0.5 * x * (1.0 - t * t) * inner
@@ -74,7 +75,7 @@ def bias_gelu(
     Args:
         x: [..., D] in the compute dtype.
         bias: [D] float32.
-        form: 'tanh', 'erf' or 'relu'.
+        form: in FORMS.
         key: [2] uint32, or None for inference.
         rate: dropout share, 0 in BERT.
 

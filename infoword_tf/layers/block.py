@@ -30,7 +30,7 @@ class Block(Layer):
         heads: int,
         inner_width: int,
         rate: float,
-        gelu: str,
+        activation: str,
         epsilon: float,
         pre_norm: bool = False,
         dtype: Any = None,
@@ -43,7 +43,7 @@ class Block(Layer):
             heads: H, a divisor of D.
             inner_width: F, of the feed-forward.
             rate: of dropout, of attention weights and of both sums.
-            gelu: 'tanh', 'erf' or 'relu', see `activation.bias_gelu`.
+            activation: in `activation.FORMS`.
             epsilon: of both norms.
             pre_norm: whether norms come before attention and feed-forward.
             dtype: Keras dtype policy.
@@ -51,7 +51,7 @@ class Block(Layer):
         """
         super().__init__(dtype=dtype, name=name)
         self.width, self.inner_width, self.rate = width, inner_width, rate
-        self.gelu, self.epsilon, self.pre_norm = gelu, epsilon, pre_norm
+        self.form, self.epsilon, self.pre_norm = activation, epsilon, pre_norm
         self.attention = Attention(width, heads, rate, dtype=dtype)
 
     def build(self) -> None:
@@ -160,7 +160,7 @@ class Block(Layer):
         inner = activation.bias_gelu(
             project(x, self.inner_kernel),
             self.inner_bias,
-            form=self.gelu,
+            form=self.form,
             key=key,
         )  # [B, T or Q, F]
         return project(inner, self.outer_kernel)

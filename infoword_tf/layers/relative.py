@@ -140,7 +140,7 @@ def sinusoids(
     width: int,
     *,
     causal: bool = False,
-    clamp: int = -1,
+    clamp: int | None = None,
     longest: int = 512,
 ) -> Tensor:
     """r: sines, then cosines, of each distance that occurs.
@@ -154,7 +154,7 @@ def sinusoids(
         memory: M.
         width: D.
         causal: whether there are no distances to later tokens.
-        clamp: the largest distance, farther ones are like it; -1: none.
+        clamp: the largest distance, farther ones are like it; None: none is.
         longest: see `length`.
 
     Returns:
@@ -164,7 +164,7 @@ def sinusoids(
     most = length if is_static else longest
     last = 0 if causal else 1 - most
     distances = np.arange(memory + most, last - 1, -1)
-    if clamp > 0:
+    if clamp:
         distances = np.clip(distances, -clamp, clamp)
     frequencies = 10_000.0 ** (-np.arange(0, width, 2) / width)
     angles = distances[:, None] * frequencies
@@ -400,7 +400,7 @@ class RelativeBlock(Layer):
         """
         super().__init__(dtype=dtype, name=name)
         self.width, self.inner_width, self.rate = width, inner_width, rate
-        self.form, self.epsilon = activation.removeprefix('gelu_'), epsilon
+        self.form, self.epsilon = activation, epsilon
         self.attention = RelativeAttention(
             width, heads, rate, segments, causal, biases, dtype=dtype
         )

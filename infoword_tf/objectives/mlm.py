@@ -70,7 +70,7 @@ class MaskedPieces(VocabularyPieces):
         x = activation.bias_gelu(
             project(x, ops.cast(self.kernel, x.dtype)),
             self.bias,
-            form=sizes['gelu'],
+            form=sizes['activation'],
             key=key,
         )
         return norm.norm(

@@ -14,9 +14,11 @@ from infoword_tf import files
 from infoword_tf.choices import RunChoices, flags_of
 from infoword_tf.commands import UsageError
 from infoword_tf.config import FILE, WEIGHTS, Config
+from infoword_tf.encoders import ENCODERS
 from infoword_tf.objectives import TABLE
 from infoword_tf.training.checkpoint import last_step
 
+SIZE = 'layers', 'width', 'heads'
 # Of a record, beside flags: the fingerprint of the text, of `data.corpora`.
 FINGERPRINT = 'corpus (its files, or packages that pydocs reads)'
 # Flags that change no weight, but for the order of sums (another number of
@@ -56,8 +58,7 @@ def run_record(
         if name not in FREE
     } | dict(more)
     arguments = config.encoder.arguments
-    sizes = [arguments.get(name, 0) for name in ('layers', 'width', 'heads')]
-    found |= {
+    found |= _of_encoder(config.encoder.name, arguments) | {
         FINGERPRINT: fingerprint,
         'vocab': f'{given.vocab or "learned"} (text {vocabulary})',
         'vocab_size': arguments['vocab_size'],
@@ -68,13 +69,8 @@ def run_record(
         ),
         'masking': config.masking,
         'encoder': config.encoder.name,
-        'size': 'x'.join(map(str, sizes)),
-        'positions': arguments['max_length'],
+        'size': 'x'.join(str(arguments.get(name, 0)) for name in SIZE),
         'dropout': arguments['rate'],
-        'gelu': arguments.get('gelu', arguments.get('activation')),
-        'untie': arguments.get('untie'),
-        'clamp': arguments.get('clamp'),
-        'same_length': arguments.get('same_length'),
         'memory_length': config.memory_length,
         'warmup_steps': warmup_steps,
         'precision': config.precision,
@@ -87,6 +83,15 @@ def run_record(
         for name, value in entry.settings.items()
     }
     return json.loads(json.dumps(found))
+
+
+def _of_encoder(name: str, given: Mapping[str, Any]) -> dict[str, Any]:
+    """By flag, arguments of an encoder, as by default where none is given."""
+    return {
+        known.flag: given.get(argument, known.default)
+        for argument, known in ENCODERS[name].settings.items()
+        if known.flag and argument not in SIZE
+    }
 
 
 def runs(config: Config) -> list[dict[str, Any]]:
@@ -145,12 +150,15 @@ def agree(workdir: pathlib.Path, config: Config, flagfile: str) -> None:
         old = Config.read(workdir)
         shared = set(old.rows) & set(config.rows)
         # Choices that are newer than that run were as they are by default.
+        own = _of_encoder(config.encoder.name, {})
         begun = {name: getattr(RunChoices, name) for name in config.run
                  if name in flags_of(RunChoices)}  # fmt: skip
+        begun |= own
         for row in shared:
             for name, setting in TABLE[row].settings.items():
                 begun[f'{row}.{name}'] = setting.default
-        begun |= old.run
+        begun |= {name: value for name, value in old.run.items()
+                  if value is not None or name not in own}  # fmt: skip
         differ = [
             f'--{name} was {begun.get(name)}, is {config.run.get(name)}'
             for name in dict.fromkeys([*config.run, *old.run])

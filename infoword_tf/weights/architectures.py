@@ -8,19 +8,17 @@ from typing import Any, NamedTuple
 
 from infoword_tf.config import EncoderConfig
 
-# Theirs -> ours. 'gelu_new' and the like are the tanh form.
-GELUS = {
-    'gelu': 'erf',
-    'gelu_new': 'tanh',
-    'gelu_pytorch_tanh': 'tanh',
-    'gelu_fast': 'tanh',
+ACTIVATIONS = {
+    'gelu': 'gelu_erf',
+    'gelu_new': 'gelu_tanh',
+    'gelu_pytorch_tanh': 'gelu_tanh',
+    'gelu_fast': 'gelu_tanh',
     'relu': 'relu',
 }
-_GELUS_OUT = {'erf': 'gelu', 'tanh': 'gelu_new', 'relu': 'relu'}
 # What encoders of others have of ours where no key says it.
 _ONLY = {
     'causal': False, 'pre_norm': False, 'embedding_norm': True,
-    'embedding_width': None, 'clamp': -1, 'same_length': False, 'untie': True,
+    'embedding_width': None, 'clamp': None, 'same_length': False, 'untie': True,
     'scale_embeddings': False,
 }  # fmt: skip
 _BERT_KEYS = {
@@ -32,7 +30,7 @@ _BERT_KEYS = {
     'max_length': 'max_position_embeddings',
     'segments': 'type_vocab_size',
     'rate': 'hidden_dropout_prob',
-    'gelu': 'hidden_act',
+    'activation': 'hidden_act',
     'epsilon': 'layer_norm_eps',
 }
 
@@ -50,6 +48,7 @@ class Architecture(NamedTuple):
         layout: of a text, name in text.layout.LAYOUTS.
         classes: of the head on the whole text, by row 'label': what stands
             between its two layers; None: its first layer has no place here.
+        activations: theirs -> ours; the first of a form is what goes out.
         classifier: what transformers calls the model with that head.
         filler: what it calls the one that fills masks.
         plain: what it calls the encoder alone.
@@ -66,13 +65,24 @@ class Architecture(NamedTuple):
     refused: Mapping[str, Any] = {}
     layout: str = 'bert'
     classes: str = 'tanh'
+    activations: Mapping[str, str] = ACTIVATIONS
 
 
 _BERT_ABSENT = {
-    'segments': 2, 'rate': 0.1, 'gelu': 'gelu', 'epsilon': 1e-12,
+    'segments': 2, 'rate': 0.1, 'activation': 'gelu', 'epsilon': 1e-12,
     'max_length': 512,
 }  # fmt: skip
 _BERT_REFUSED = {'position_embedding_type': 'absolute', 'is_decoder': False}
+_GPT_KEYS = {
+    'vocab_size': 'vocab_size',
+    'layers': 'n_layer',
+    'width': 'n_embd',
+    'heads': 'n_head',
+    'max_length': 'n_positions',
+    'rate': 'resid_pdrop',
+    'epsilon': 'layer_norm_epsilon',
+}
+_GPT_ABSENT = {'rate': 0.1, 'epsilon': 1e-5}
 
 
 def _roberta(name: str) -> Architecture:
@@ -102,9 +112,9 @@ ARCHITECTURES: dict[str, Architecture] = {
             'inner_width': 'hidden_dim',
             'max_length': 'max_position_embeddings',
             'rate': 'dropout',
-            'gelu': 'activation',
+            'activation': 'activation',
         },
-        {'rate': 0.1, 'gelu': 'gelu', 'max_length': 512},
+        {'rate': 0.1, 'activation': 'gelu', 'max_length': 512},
         'DistilBertModel',
         'DistilBertForSequenceClassification',
         'DistilBertForMaskedLM',
@@ -145,37 +155,18 @@ ARCHITECTURES: dict[str, Architecture] = {
         layout='xlnet',
     ),
     'openai-gpt': Architecture(
-        'transformer',
-        {
-            'vocab_size': 'vocab_size',
-            'layers': 'n_layer',
-            'width': 'n_embd',
-            'heads': 'n_head',
-            'max_length': 'n_positions',
-            'rate': 'resid_pdrop',
-            'gelu': 'afn',
-            'epsilon': 'layer_norm_epsilon',
-        },
-        {'rate': 0.1, 'gelu': 'gelu', 'epsilon': 1e-5, 'max_length': 512},
+        'transformer', {**_GPT_KEYS, 'activation': 'afn'},
+        {**_GPT_ABSENT, 'activation': 'gelu', 'max_length': 512},
         'OpenAIGPTModel',
         'OpenAIGPTForSequenceClassification',
         'OpenAIGPTLMHeadModel',
         fixed={'segments': 0, 'causal': True, 'embedding_norm': False},
         layout='end',
+        activations={**ACTIVATIONS, 'gelu': 'gelu_tanh'},
     ),
     'gpt2': Architecture(
-        'transformer',
-        {
-            'vocab_size': 'vocab_size',
-            'layers': 'n_layer',
-            'width': 'n_embd',
-            'heads': 'n_head',
-            'max_length': 'n_positions',
-            'rate': 'resid_pdrop',
-            'gelu': 'activation_function',
-            'epsilon': 'layer_norm_epsilon',
-        },
-        {'rate': 0.1, 'gelu': 'gelu_new', 'epsilon': 1e-5, 'max_length': 1024},
+        'transformer', {**_GPT_KEYS, 'activation': 'activation_function'},
+        {**_GPT_ABSENT, 'activation': 'gelu_new', 'max_length': 1024},
         'GPT2Model',
         'GPT2ForSequenceClassification',
         'GPT2LMHeadModel',
@@ -226,20 +217,13 @@ def encoder_of(config: Mapping[str, Any], where: str) -> EncoderConfig:
         if value is None:
             raise ValueError(f'{where} has no {key}')
         arguments[ours] = value
-    for name in ('gelu', 'activation'):
-        if name not in arguments:
-            continue
-        value = arguments[name]
-        if kind == 'openai-gpt' and value == 'gelu':
-            value = 'gelu_new'  # GPT's file means the tanh form
-        if value not in GELUS:
-            raise ValueError(
-                f'{where} has the activation {value!r}; known are '
-                f'{", ".join(GELUS)}'
-            )
-        arguments[name] = GELUS[value]
-    if 'activation' in arguments and arguments['activation'] != 'relu':
-        arguments['activation'] = f'gelu_{arguments["activation"]}'
+    value, activations = arguments['activation'], architecture.activations
+    if value not in activations:
+        raise ValueError(
+            f'{where} has the activation {value!r}; known are '
+            f'{", ".join(activations)}'
+        )
+    arguments['activation'] = activations[value]
     arguments['max_length'] -= architecture.padded
     if arguments.get('embedding_width') == arguments['width']:
         arguments['embedding_width'] = None
@@ -262,20 +246,17 @@ def config_of(kind: str, encoder: EncoderConfig) -> dict[str, Any]:
     if encoder.name != architecture.encoder:
         raise ValueError(f'{kind} is no encoder {encoder.name}')
     has['max_length'] = has['max_length'] + architecture.padded
-    if has.get('activation', '').startswith('gelu_'):
-        has['activation'] = has['activation'].removeprefix('gelu_')
     if kind == 'electra' and not has.get('embedding_width'):
         has['embedding_width'] = has['width']
+    theirs = {v: k for k, v in reversed(architecture.activations.items())}
     only = {**_ONLY, **architecture.fixed, 'inner_width': 4 * has['width']}
     for name, value in has.items():
-        if name in architecture.keys:
-            if name in ('gelu', 'activation'):
-                value = _GELUS_OUT[value]
-                if kind == 'openai-gpt' and value == 'gelu_new':
-                    value = 'gelu'
+        if name == 'activation' and value in theirs:
+            config[architecture.keys[name]] = theirs[value]
+        elif name in architecture.keys and name != 'activation':
             config[architecture.keys[name]] = value
         # XLNet has no longest text.
-        elif value != only[name] and name != 'max_length':
+        elif value != only.get(name) and name != 'max_length':
             raise ValueError(f'{kind} has no encoder with {name} {value!r}')
     # Theirs has dropout of attention weights by itself.
     for key in ('attention_probs_dropout_prob', 'attention_dropout',

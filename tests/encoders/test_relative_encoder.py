@@ -78,7 +78,7 @@ class ArgumentsTest(parameterized.TestCase):
                 'segments': 0,
                 'causal': False,
                 'untie': True,
-                'clamp': -1,
+                'clamp': None,
                 'same_length': False,
                 'rate': 0.1,
                 'activation': 'gelu_tanh',
@@ -653,7 +653,7 @@ class MemoryTest(parameterized.TestCase):
         """Farther than 2 all is alike: tokens there may change places."""
         ids = make_ids(1, 8)
         swapped = ids[:, [1, 2, 0, 3, 4, 5, 6, 7]]
-        for clamp, alike in ((2, True), (-1, False)):
+        for clamp, alike in ((2, True), (None, False)):
             encoder = make_encoder(
                 causal=True, segments=0, clamp=clamp, layers=1
             )
@@ -782,7 +782,7 @@ class HuggingFaceTest(parameterized.TestCase):
     @parameterized.parameters(*xlnet.STREAMS)
     def test_two_streams(self, *case):
         memory, activation, clamp, bi_data = case
-        encoder = self.encoder(activation, clamp=clamp)
+        encoder = self.encoder(activation, clamp=max(clamp, 0) or None)
         given, both = self.given, self.theirs('both', *case)
         rules = {
             'segment_ids': given['segments'],
@@ -934,8 +934,8 @@ class ModelGardenTest(parameterized.TestCase):
         return model
 
     @parameterized.parameters(  # each two beside each other in every way
-        (False, False, -1), (False, True, 4), (True, False, 4),
-        (True, True, -1),
+        (False, False, None), (False, True, 4), (True, False, 4),
+        (True, True, None),
     )  # fmt: skip
     def test_two_streams(self, untie, bi_data, clamp):
         encoder, case = make_encoder(untie=untie, clamp=clamp), make_case()
@@ -951,7 +951,8 @@ class ModelGardenTest(parameterized.TestCase):
             )
 
         model = self.reference(
-            encoder, ask, two_stream=True, bi_data=bi_data, clamp_length=clamp
+            encoder, ask, two_stream=True, bi_data=bi_data,
+            clamp_length=clamp or -1,
         )
         states, memory = ask(model)
         for key in (None, KEY):

@@ -87,7 +87,7 @@ class SizeTest(parameterized.TestCase):
                 'max_length': 512,
                 'segments': 2,
                 'rate': 0.1,
-                'gelu': 'tanh',
+                'activation': 'gelu_tanh',
                 'epsilon': 1e-12,
                 'causal': False,
                 'pre_norm': False,
@@ -469,9 +469,9 @@ class ErrorTest(absltest.TestCase):
             run(make_encoder(), make_ids(1, 32)).states.shape, (1, 32, WIDTH)
         )
 
-    def test_gelu(self):
-        with self.assertRaisesRegex(ValueError, 'elu: known are tanh, erf'):
-            make_encoder(gelu='elu')
+    def test_activation(self):
+        with self.assertRaisesRegex(ValueError, '=elu: known are gelu_tanh'):
+            make_encoder(activation='elu')
 
     def test_heads(self):
         with self.assertRaisesRegex(ValueError, '3 heads .* width of 16'):
@@ -481,12 +481,12 @@ class ErrorTest(absltest.TestCase):
 class ModelGardenTest(parameterized.TestCase):
     """Google's own encoder, with our weights, gives our states."""
 
-    @parameterized.parameters('tanh', 'erf')
-    def test_parity(self, gelu):
+    @parameterized.parameters('gelu_tanh', 'gelu_erf')
+    def test_parity(self, activation):
         import tf_keras
         from official.nlp.modeling.networks.bert_encoder import BertEncoderV2
 
-        ours = make_encoder(gelu=gelu, layers=3, heads=4)
+        ours = make_encoder(activation=activation, layers=3, heads=4)
         theirs = BertEncoderV2(
             vocab_size=V,
             hidden_size=WIDTH,
@@ -496,7 +496,7 @@ class ModelGardenTest(parameterized.TestCase):
             type_vocab_size=2,
             inner_dim=4 * WIDTH,
             inner_activation=lambda x: tf_keras.activations.gelu(
-                x, approximate=gelu == 'tanh'
+                x, approximate=activation == 'gelu_tanh'
             ),
             output_dropout=0.0,
             attention_dropout=0.0,

@@ -291,7 +291,9 @@ class VectorsTest(parameterized.TestCase):
         )  # fmt: skip
         config = Config.read(workdir)
         encoder = config.encoder
-        arguments = {**encoder.arguments, 'epsilon': 0.5, 'gelu': 'erf'}
+        arguments = {
+            **encoder.arguments, 'epsilon': 0.5, 'activation': 'gelu_erf'
+        }  # fmt: skip
         config.replace(
             encoder=dataclasses.replace(encoder, arguments=arguments)
         ).write(workdir)

@@ -33,10 +33,10 @@ PATHS = (
 )  # fmt: skip
 
 
-def make_block(pre_norm, rate=0.0, gelu='tanh', dtype='float32'):
+def make_block(pre_norm, rate=0.0, form='gelu_tanh', dtype='float32'):
     """Every weight drawn, gammas around 1."""
     block = Block(
-        D, H, F, rate, gelu, EPSILON, pre_norm=pre_norm, dtype=dtype
+        D, H, F, rate, form, EPSILON, pre_norm=pre_norm, dtype=dtype
     )
     block.build()
     random = np.random.default_rng(3)
@@ -84,9 +84,9 @@ def in_numpy(block, x, allowed):
         )
 
     def activate(x):
-        if block.gelu == 'relu':
+        if block.form == 'relu':
             return np.maximum(x, 0)
-        if block.gelu == 'erf':
+        if block.form == 'gelu_erf':
             return x * (1 + np.vectorize(math.erf)(x / math.sqrt(2))) / 2
         inner = math.sqrt(2 / math.pi) * (x + 0.044715 * x**3)
         return x * (1 + np.tanh(inner)) / 2
@@ -123,10 +123,10 @@ class BlockTest(parameterized.TestCase):
         np.testing.assert_allclose(found, expected, rtol=0, atol=1e-5)
 
     @parameterized.product(
-        pre_norm=(False, True), gelu=('erf', 'relu'), key=(None, KEY)
+        pre_norm=(False, True), form=('gelu_erf', 'relu'), key=(None, KEY)
     )
-    def test_activations(self, pre_norm, gelu, key):
-        block, x = make_block(pre_norm, gelu=gelu), make_x()
+    def test_activations(self, pre_norm, form, key):
+        block, x = make_block(pre_norm, form=form), make_x()
         np.testing.assert_allclose(
             block(tf.constant(x), key=key),
             in_numpy(block, x, None),

@@ -51,9 +51,9 @@ def exact(weight):
     return np.asarray(weight, np.float64)
 
 
-def sinusoid(distance, clamp=-1):
+def sinusoid(distance, clamp=None):
     """r of one distance, one number after the other."""
-    if clamp > 0:
+    if clamp:
         distance = max(-clamp, min(clamp, distance))
     angles = [distance / 10_000 ** (2 * i / D) for i in range(D // 2)]
     return np.array([*map(math.sin, angles), *map(math.cos, angles)])
@@ -71,7 +71,7 @@ def sees(b, i, j, causal=False, ranks=False, queries=False):
 
 
 def loops(layer, x, memory, states, places, signs=None, segments=None,
-          clamp=-1, **rules):
+          clamp=None, **rules):
     """The scores of the module's first lines, in float64."""
     kernel, output = exact(layer.kernel), exact(layer.output_kernel)
     u, v, *s = (exact(bias).reshape(-1) for bias in layer.biases)
@@ -106,7 +106,7 @@ def loops(layer, x, memory, states, places, signs=None, segments=None,
 
 
 def run(layer, x, memory, states, places=None, signs=None, segments=None,
-        clamp=-1, ranks=False, causal=False, queries=False, key=None):
+        clamp=None, ranks=False, causal=False, queries=False, key=None):
     behind = 0 if memory is None else memory.shape[1]
     given = {'ranks': RANKS, 'sees': SEES} if ranks else {}
     sight = relative.sight(

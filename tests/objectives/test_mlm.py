@@ -31,7 +31,7 @@ KEY = dropout.new_key(31)
 COMMONEST = int(np.argmax(zoo.frequencies()))
 
 
-def make_objective(row, width=D, gelu='tanh', **settings):
+def make_objective(row, width=D, form='gelu_tanh', **settings):
     """An objective over an encoder whose words are drawn."""
     encoder = Transformer(
         vocab_size=V,
@@ -39,7 +39,7 @@ def make_objective(row, width=D, gelu='tanh', **settings):
         width=width,
         heads=2,
         max_length=zoo.POSITIONS,
-        gelu=gelu,
+        activation=form,
     )
     encoder.build()
     random = np.random.default_rng(1)
@@ -374,13 +374,13 @@ class NcePiecesTest(parameterized.TestCase):
 
 
 class MaskedPiecesTest(parameterized.TestCase):
-    def written_out(self, objective, states, gelu):
+    def written_out(self, objective, states, form):
         """Scores [B, P, V] in NumPy, float64."""
         x = states.astype(np.float64)
         bias = 0.0
         if objective.transform:
             x = x @ objective.kernel.numpy() + objective.bias.numpy()
-            if gelu == 'tanh':
+            if form == 'gelu_tanh':
                 inner = math.sqrt(2 / math.pi) * (x + 0.044715 * x**3)
                 x = 0.5 * x * (1 + np.tanh(inner))
             else:
@@ -392,10 +392,11 @@ class MaskedPiecesTest(parameterized.TestCase):
         return x @ objective.encoder.embedding_table.numpy().T + bias
 
     @parameterized.product(
-        transform=(False, True), gelu=('tanh', 'erf'), key=(None, KEY)
+        transform=(False, True), form=('gelu_tanh', 'gelu_erf'),
+        key=(None, KEY),
     )
-    def test_is_cross_entropy(self, transform, gelu, key):
-        objective = make_objective('mlm', gelu=gelu, transform=transform)
+    def test_is_cross_entropy(self, transform, form, key):
+        objective = make_objective('mlm', form=form, transform=transform)
         states, targets, weights = make_batch(8)
         # Text that is measured may have other frequencies than was trained on.
         frequencies = zoo.frequencies()
@@ -407,7 +408,7 @@ class MaskedPiecesTest(parameterized.TestCase):
             key,
             statistics=statistics,
         )
-        scores = self.written_out(objective, states, gelu)
+        scores = self.written_out(objective, states, form)
         real = weights > 0
         expected = [
             of_piece(x, target, statistics)

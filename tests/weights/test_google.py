@@ -119,7 +119,7 @@ class GoogleTest(absltest.TestCase):
             self.tensors(self.source, 'a'), self.tensors(other, 'b')
         )
         loaded = infoword_tf.load(self.root / 'a')
-        self.assertEqual(loaded.encoder.arguments['gelu'], 'tanh')
+        self.assertEqual(loaded.encoder.arguments['activation'], 'gelu_tanh')
         self.assertEqual(set(loaded.model.objectives), {'mlm', 'nsp'})
 
     def test_xlnet_of_tensorflow_1(self):

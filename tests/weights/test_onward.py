@@ -5,10 +5,14 @@ import pathlib
 
 import numpy as np
 import tensorflow as tf
-from absl.testing import absltest
+from absl.testing import absltest, parameterized
 
 import infoword_tf
 from infoword_tf import convert, files
+from infoword_tf.config import EncoderConfig
+from infoword_tf.encoders import ENCODERS
+from infoword_tf.layers import activation
+from infoword_tf.weights import architectures
 from tests import quick
 from tests.corpus import write_topics
 from tests.export import workdirs
@@ -118,6 +122,26 @@ class OnwardTest(absltest.TestCase):
         workdir = self.converted('electra_generator')
         answers = infoword_tf.load(workdir).fill_mask('a [MASK]', top_k=3)
         self.assertLen(answers[0], 3)
+
+
+class ActivationTest(parameterized.TestCase):
+    @parameterized.product(
+        kind=list(architectures.ARCHITECTURES), form=activation.FORMS
+    )
+    def test_out_and_in_again(self, kind, form):
+        """Or it has no name there: 'gelu' of GPT's files is the tanh form."""
+        known = architectures.ARCHITECTURES[kind]
+        encoder = ENCODERS[known.encoder](
+            **{'vocab_size': 9, 'width': 8, 'activation': form, **known.fixed}
+        )
+        given = EncoderConfig(known.encoder, encoder.arguments)
+        if (kind, form) == ('openai-gpt', 'gelu_erf'):
+            with self.assertRaisesRegex(ValueError, "activation 'gelu_erf'"):
+                architectures.config_of(kind, given)
+            return
+        written = architectures.config_of(kind, given)
+        found = architectures.encoder_of(written, 'config.json')
+        self.assertEqual(found.arguments['activation'], form)
 
 
 if __name__ == '__main__':

@@ -1,0 +1,57 @@
+"""What config.json holds, and held."""
+
+from absl.testing import absltest, parameterized
+
+from infoword_tf.config import Config
+from infoword_tf.encoders import ENCODERS
+
+
+def version_2(name, arguments, gelu):
+    """As it was written then."""
+    return {
+        'version': 2,
+        'encoder': {'name': name, 'arguments': arguments},
+        'rows': {'label': {'weight': 1.0, 'settings': {'pooler': 'tanh'}}},
+        'max_length': 32,
+        'tokenizer': {'kind': 'words', 'lower_case': False},
+        'run': {'gelu': gelu, 'clamp': None, 'label.pooler': 'tanh'},
+    }
+
+
+class Version2Test(parameterized.TestCase):
+    @parameterized.parameters(
+        ('transformer', {'gelu': 'tanh'}, 'tanh', 'gelu_tanh'),
+        ('transformer', {'gelu': 'erf'}, 'erf', 'gelu_erf'),
+        ('transformer', {'gelu': 'relu'}, 'relu', 'relu'),
+        ('relative', {'activation': 'gelu_erf'}, 'gelu_erf', 'gelu_erf'),
+        ('lookup', {}, None, None),
+    )
+    def test_an_activation_is_called_so(self, name, arguments, gelu, wanted):
+        values = version_2(name, {'width': 8, **arguments}, gelu)
+        found = Config.from_json(values)
+        more = {'activation': wanted} if wanted else {}
+        self.assertEqual(found.encoder.arguments, {'width': 8, **more})
+        self.assertEqual(
+            found.run,
+            {'activation': wanted, 'clamp': None, 'label.pooler': 'tanh'},
+        )
+        self.assertEqual(found.rows['label'].settings, {'pooler': 'tanh'})
+        self.assertEqual(found.to_json()['version'], 3)
+        self.assertEqual(Config.from_json(found.to_json()), found)
+        ENCODERS[name](**found.encoder.arguments)
+
+    @parameterized.parameters(1, 4, None, '2')
+    def test_other_versions(self, version):
+        values = version_2('transformer', {}, None) | {'version': version}
+        with self.assertRaisesRegex(ValueError, f'has version {version}'):
+            Config.from_json(values)
+
+    def test_without_an_encoder(self):
+        values = version_2('transformer', {}, None)
+        del values['encoder']['arguments']
+        with self.assertRaisesRegex(ValueError, 'is no config of version 3'):
+            Config.from_json(values)
+
+
+if __name__ == '__main__':
+    absltest.main()
