@@ -337,10 +337,9 @@ class DefaultsTest(parameterized.TestCase):
         for name, known in taken.items():
             if known.flag:
                 self.assertEqual(arguments[name], known.default)
-        for row in found.rows:
-            self.assertContainsSubset(
-                TABLE[row].encoders[found.encoder.name], arguments
-            )
+        for row, entry in found.rows.items():
+            encoders = decided(TABLE[row].encoders, entry.settings)
+            self.assertContainsSubset(encoders[found.encoder.name], arguments)
         self.assertEqual(Config.from_json(found.to_json()), found)
         ENCODERS[found.encoder.name](**arguments)  # takes them all
 
@@ -378,7 +377,8 @@ class DefaultsTest(parameterized.TestCase):
 
     def test_the_encoder(self):
         for row, entry in TABLE.items():
-            for name in entry.encoders:
+            defaults = {k: x.default for k, x in entry.settings.items()}
+            for name in decided(entry.encoders, defaults):
                 found = config_of(row, encoder=name)
                 self.assertEqual(found.encoder.name, name)
         # Without a choice, the first that all allow.
@@ -512,7 +512,7 @@ class VectorTest(parameterized.TestCase):
         ranks = [v.rank for v in vectors.values() if v.rank]
         self.assertLen(set(ranks), len(ranks))
         others = [e for row in vectors if row != 'elmo'
-                  for e in TABLE[row].encoders]  # fmt: skip
+                  for e in zoo.encoders_of(row)]  # fmt: skip
         self.assertNoCommonElements(TABLE['elmo'].encoders, others)
         for row, vector in vectors.items():
             if not vector.rank and row != 'elmo':  # which is never in a sum
