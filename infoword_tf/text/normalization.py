@@ -75,12 +75,8 @@ class Normalization(NamedTuple):
 
 
 class _Classes(NamedTuple):
-    """What parts words.
-
-    Attributes:
-        spaces: for `tokenizers`, and they go.
-        marks: for `tokenizers`, as words of their own.
-        parted: either of them for tensorflow_text.
+    """What parts words: spaces and marks (words of their own) of `tokenizers`,
+    and either of them of tensorflow_text.
     """
 
     spaces: frozenset[str]
@@ -92,10 +88,6 @@ def fit(
     normalization: Normalization, vocabulary: Sequence[str]
 ) -> tuple[np.ndarray, list[str]]:
     """What the operations of tensorflow_text need to agree with `tokenizers`.
-
-    Args:
-        normalization: of the text.
-        vocabulary: pieces in the order of their ids.
 
     Returns:
         The model for `FastBertNormalizer`, [S] uint8, and the pieces as text
@@ -125,15 +117,8 @@ def _fitted(
     spelled: frozenset[str],
     taken: frozenset[str],
 ) -> tuple[np.ndarray, dict[str, str]]:
-    """`fit`, for all vocabularies that have the same of two kinds.
-
-    Args:
-        normalization: of the text.
-        spelled: characters of pieces that need another spelling.
-        taken: private characters that pieces have.
-
-    Returns:
-        The model, and how pieces spell characters.
+    """`fit`, for all vocabularies that spell the same characters otherwise
+    (`spelled`) and have the same private ones (`taken`).
     """
     forms, chinese = _forms(normalization)
     spaces, marks, parted = _classes()
@@ -164,9 +149,6 @@ def _fitted(
 
 def table(normalization: Normalization) -> dict[str, str]:
     """The same for a program that looks characters up one by one.
-
-    Args:
-        normalization: of the text.
 
     Returns:
         What characters become, if not themselves. Then a word ends at a blank
@@ -205,11 +187,8 @@ def _private() -> Iterator[str]:
 def _forms(
     normalization: Normalization,
 ) -> tuple[Mapping[str, str], frozenset[str]]:
-    """What BertNormalizer makes of characters.
-
-    Returns:
-        Forms of those that it changes, and Chinese characters among forms:
-        the spaces around them are left out.
+    """What BertNormalizer makes of characters that it changes, and which
+    Chinese ones are among that, without the spaces around them.
     """
     from tokenizers import normalizers
 
@@ -265,10 +244,8 @@ def _classes() -> _Classes:
 
 
 def _model(table: Mapping[str, str]) -> np.ndarray:
-    """A FastBertNormalizerModel (its .fbs), a flatbuffer, [S] uint8.
-
-    Args:
-        table: what characters become, if not themselves.
+    """A FastBertNormalizerModel (its .fbs), a flatbuffer, [S] uint8; `table`:
+    what characters become, if not themselves.
     """
     forms = dict.fromkeys(table.values())
     numbers = {form: number for number, form in enumerate(forms, 1)}
@@ -296,18 +273,11 @@ def _model(table: Mapping[str, str]) -> np.ndarray:
 
 
 def _trie(codes: np.ndarray, values: np.ndarray) -> np.ndarray:
-    """A double array of darts-clone from UTF-8 to values.
+    """A double array of darts-clone from UTF-8 to values: [U] uint32.
 
     Units 0 to 255 are the root's children, the bytes that begin characters;
     children of other nodes are blocks of 64, shared by those that have the
     same. Values stand behind them.
-
-    Args:
-        codes: [code points], 1 + the number of the value, or 0.
-        values: uint32.
-
-    Returns:
-        [U] uint32.
     """
     # By level: units that lead to it and the numbers of the blocks, from 1,
     # and where those begin. A block of level 0 is a value.

@@ -41,10 +41,7 @@ class Numbers(Tokenizer):
 
     @classmethod
     def read(
-        cls,
-        path: str | pathlib.Path,
-        lower_case: bool = True,
-        **options: Any,
+        cls, path: str | pathlib.Path, lower_case: bool = True, **options: Any
     ) -> Self:
         """As `Tokenizer.read`, what `write` wrote."""
         del lower_case, options
@@ -53,16 +50,9 @@ class Numbers(Tokenizer):
 
     def write(self, path: str | pathlib.Path) -> None:
         """Writes pieces and specials as JSON."""
-        specials = [
-            self.pad_id, self.unk_id, self.cls_id, self.sep_id, self.mask_id
-        ]  # fmt: skip
-        pathlib.Path(path).write_text(
-            json.dumps(
-                {'pieces': list(self.vocabulary), 'specials': specials},
-                ensure_ascii=False,
-            ),
-            encoding='utf-8',
-        )
+        value = {'pieces': self.vocabulary, 'specials': self.special_ids}
+        text = json.dumps(value, ensure_ascii=False)
+        pathlib.Path(path).write_text(text, encoding='utf-8')
 
     @property
     def identity(self) -> str:
@@ -77,10 +67,4 @@ class Numbers(Tokenizer):
         """
         raise ValueError(WHY)
 
-    def tokenize_with_offsets(self, strings: Any) -> NoReturn:
-        """As `tokenize`."""
-        raise ValueError(WHY)
-
-    def pieces(self, strings: Any) -> NoReturn:
-        """As `tokenize`."""
-        raise ValueError(WHY)
+    tokenize_with_offsets = pieces = tokenize
