@@ -100,9 +100,6 @@ def build(
 
     Args:
         given: what was chosen, its steps known.
-        config: of the run.
-        specials: of the vocabulary.
-        strategy: of the run.
         pace: rules of the optimizer, and updates of the warm-up.
         dataset: of flat views, of the shapes of the run's.
         statistics: of what is trained on.

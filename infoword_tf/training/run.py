@@ -72,13 +72,7 @@ class Labelled(NamedTuple):
         plan: Plan,
         control_ids: Sequence[int],
     ) -> Statistics:
-        """Counts of pieces, and of the labels of examples.
-
-        Args:
-            counts: [V], of the text that is trained on.
-            heldout: whether held-out examples are measured.
-            plan: which rows ask for pieces of the examples.
-            control_ids: pieces that no text has.
+        """Counts of pieces [V] and of the labels of examples, trained or held out.
         """
         measured = self.heldout if heldout else self.train
         own = {
@@ -119,11 +113,7 @@ class Run:
     def __init__(
         self, given: RunChoices, plan: Plan, labelled: Labelled | None = None
     ):
-        """Args: what was chosen, what its rows read, and their examples.
-
-        Raises:
-            UsageError: the rows read examples, and there are none.
-        """
+        """Args: what was chosen, what its rows read, and their examples."""
         if plan.labelled and labelled is None:
             raise commands.UsageError(
                 f'--objectives={given.objectives} reads labelled examples; '
@@ -134,11 +124,7 @@ class Run:
         self.shared = (labelled and labelled.shared) or Shared()
 
     def open_devices(self) -> None:
-        """Those that runs share, or new ones.
-
-        Raises:
-            UsageError: they cannot compute what was chosen.
-        """
+        """Those that runs share, or new ones."""
         given, shared = self.given, self.shared
         commands.hush_tensorflow()
         if shared.strategy is None:
@@ -158,11 +144,7 @@ class Run:
         self.chief = distribution.is_chief(self.strategy)
 
     def open_text(self) -> None:
-        """What --init, the corpus and the examples hold.
-
-        Raises:
-            ValueError: the text or --init cannot be read.
-        """
+        """What --init, the corpus and the examples hold."""
         given, plan, labelled = self.given, self.plan, self.labelled
         started = labelled.started if labelled else None
         if given.init and started is None:
@@ -267,21 +249,13 @@ class Run:
         return steps
 
     def begin(self, flagfile: str) -> None:
-        """Writes what decides the run, or compares it with what is there.
-
-        Raises:
-            UsageError: the workdir is of another run.
-        """
+        """Writes what decides the run, or compares it with what is there."""
         record.agree(self.workdir, self.config, flagfile)
         with files.written(self.workdir / self.tokenizer.file) as partial:
             self.tokenizer.write(partial)
 
     def build(self) -> None:
-        """Model, graphs, and all that lasts: new, or as new of `shared`.
-
-        Raises:
-            UsageError: a companion reads another vocabulary.
-        """
+        """Model, graphs, and all that lasts: new, or as new of `shared`."""
         self._check_companions()
         given, labelled, counts = self.given, self.labelled, self.counts
         pace = self.rules, self.warmup_steps
@@ -405,17 +379,10 @@ class Run:
         stale = checkpoint.weights_step(workdir) != first
         if self.chief and first and stale and goal is None:
             write_weights(first)
-        return fit.fit(
-            workdir,
-            trainer,
-            built.heldout,
-            save,
-            self.pace,
-            fit.places_of(dataset),
-            self.chief,
-            goal,
-            write_weights,
-        )
+        return fit.Fit(
+            workdir, trainer, built.heldout, self.pace, fit.places_of(dataset),
+            save, write_weights, self.chief, goal,
+        ).run()  # fmt: skip
 
 
 def run(
@@ -426,18 +393,8 @@ def run(
 ) -> dict[str, Any]:
     """The whole run.
 
-    Args:
-        given: what was chosen.
-        resolved: what that decides.
-        flagfile: what was chosen, for people.
-        labelled: examples, where rows read them.
-
     Returns:
         What metrics.json holds.
-
-    Raises:
-        UsageError: what was asked for cannot be.
-        ValueError: the text or --init cannot be read.
     """
     one = Run(given, resolved.plan, labelled)
     one.open_devices()
