@@ -129,11 +129,7 @@ def read_tensor(path: pathlib.Path, name: str) -> np.ndarray | None:
 
 
 def read_tensors(path: pathlib.Path) -> dict[str, np.ndarray]:
-    """Reads named arrays.
-
-    Raises:
-        ValueError: the file is cut, damaged or no safetensors file.
-    """
+    """Reads named arrays; ValueError: the file is cut, damaged or none such."""
     from safetensors import SafetensorError, safe_open
 
     try:
@@ -166,11 +162,7 @@ def assign(
     tensors: Mapping[str, np.ndarray],
     where: str,
 ) -> None:
-    """Sets every variable from the array of the same path.
-
-    Raises:
-        ValueError: paths or shapes differ.
-    """
+    """Sets variables from arrays of the same paths; ValueError: they differ."""
     lacking = sorted(set(variables) - set(tensors))
     surplus = sorted(set(tensors) - set(variables))
     if lacking or surplus:

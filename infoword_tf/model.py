@@ -83,8 +83,6 @@ class Model:
         """Builds the model and draws its weights.
 
         Args:
-            config: of the run.
-            specials: of the vocabulary.
             seed: of the initial weights, which are the same on each backend;
                 None: they are given later.
             companions: whether encoders that only training needs are built.
@@ -156,7 +154,6 @@ class Model:
         """Draws all matrices anew, and sets what begins elsewhere.
 
         Args:
-            seed: of the drawn ones.
             deviation: as in `initialise`.
 
         Raises:
@@ -175,11 +172,7 @@ class Model:
         self.copy_averages()
 
     def read_companions(self) -> None:
-        """Gives companions of a workdir its weights.
-
-        Raises:
-            ValueError, FileNotFoundError: they cannot be read, or do not fit.
-        """
+        """Gives companions of a workdir its weights."""
         for name, companion in self.companions.items():
             if not companion.workdir:
                 continue
@@ -207,12 +200,7 @@ class Model:
         del self.heldout_candidates[row]
 
     def alone(self, row: str, reads: Mapping[str, Reads]) -> 'Model':
-        """The same weights with one row, which reads otherwise.
-
-        Args:
-            row: that stays.
-            reads: by view, what it reads.
-        """
+        """The same weights with one row, which reads these views."""
         found = copy.copy(self)
         found.objectives = {row: self.objectives[row]}
         found.weights = {row: self.weights[row]}
@@ -356,7 +344,6 @@ class Model:
         Once by each encoder, and as often as a row asks for another pass.
 
         Args:
-            views: by name.
             key: [2] uint32 of the step and replica, or None without dropout.
             state: by 'memory/VIEW', what the encoder remembers of the steps
                 before; views that are not there have no memory.
@@ -526,10 +513,8 @@ class Model:
         state: Mapping[str, Any] | None = None,
         limits: Mapping[str, int | None] | None = None,
     ) -> tuple[dict[str, Batch], dict[str, Any]]:
-        """What every row gets of a step; args as in `outcomes`.
-
-        Args:
-            limits: of held-out text, by row, see `Batch.limit`.
+        """What every row gets of a step; args as of `outcomes`; `limits`: of
+        held-out text, by row, see `Batch.limit`.
 
         Returns:
             By row; and the new memories.
@@ -594,10 +579,8 @@ class Model:
 
         Args:
             views: this replica's rows of the global batch.
-            statistics: of the text that the batch is from.
             key: [2] uint32 of the step, the same on all replicas; None: no
                 dropout, and plain operations.
-            replicas: to share candidates with.
             candidates: by row, given (held-out text); of rows that are not
                 there the batch's own.
             state: what `empty_state` has, of the step before.
@@ -641,14 +624,7 @@ def _objectives(
     precision: str,
     where: tuple[str, ...] = (),
 ) -> dict[str, Objective]:
-    """By row, its objective, built.
-
-    Args:
-        config: whose rows they are.
-        encoder, specials: what they score with.
-        precision: a Keras dtype policy.
-        where: first parts of their weights' paths.
-    """
+    """By row of a config, its objective, built; `where` begins their paths."""
     found = {}
     for row, entry in config.rows.items():
         kind = TABLE[row].objective
@@ -662,11 +638,7 @@ def _objectives(
 
 
 def _config_of(name: str, workdir: str, config: Config) -> Config:
-    """Of the workdir that a companion begins with.
-
-    Raises:
-        ValueError: its vocabulary is of another size.
-    """
+    """The config of a workdir that a companion begins with."""
     found = Config.read(pathlib.Path(workdir))
     sizes = [c.encoder.arguments['vocab_size'] for c in (found, config)]
     if sizes[0] != sizes[1]:

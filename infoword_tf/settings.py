@@ -48,10 +48,6 @@ class Setting:
     def check(self, flag: str, value: Any) -> Any:
         """A value that was chosen, as the type of the default.
 
-        Args:
-            flag: its name, for complaints.
-            value: what was chosen.
-
         Raises:
             ValueError: it is out of bounds.
         """
@@ -100,9 +96,6 @@ class Settled:
 
     def settle(self, chosen: Mapping[str, Any]) -> None:
         """Sets every field, to its default where nothing was chosen.
-
-        Args:
-            chosen: by name.
 
         Raises:
             TypeError: there is no such field.

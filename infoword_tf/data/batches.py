@@ -30,13 +30,6 @@ def open_source(
 ) -> Source:
     """A source, read as a plan says.
 
-    Args:
-        store: the text, or labelled examples.
-        reading: which source, and how.
-        batch_size: B.
-        seed: of the order of the text.
-        arguments: of the source, beside those of the reading.
-
     Raises:
         ValueError: there is less text than a batch takes.
     """
@@ -61,12 +54,7 @@ def open_sources(
     seed: int,
     examples: Examples | None = None,
 ) -> dict[Reading, Source]:
-    """All that a plan reads, to be trained on; see `open_source`.
-
-    Args:
-        store: the text; None where only examples are read.
-        examples: labelled ones, where they are read.
-    """
+    """All that a plan reads, to be trained on; see `open_source`."""
     return {
         reading: open_source(
             examples if reading.labelled else store,
@@ -110,13 +98,8 @@ class Batches:
         specials: views.Specials,
         seed: int,
     ):
-        """Sets what is drawn.
-
-        Args:
-            sources: text by step, as `open_sources` has it.
-            plan: what its rows want of it.
-            specials: of the vocabulary.
-            seed: of the draws.
+        """Args: as of `open_sources` and `plan.make_plan`; the seed of the
+        draws.
         """
         self.sources, self.plan = sources, plan
         self.specials, self.seed = specials, seed
@@ -200,11 +183,6 @@ def heldout_views(
     They depend on the text alone, not on the run's seed, batch size or
     replicas. Rows that go on from step to step lie one step behind the other.
 
-    Args:
-        store: held-out text.
-        plan, specials: as in `Batches`.
-        examples: held-out ones, of which all are taken.
-
     Raises:
         ValueError: there is less text than one sequence.
     """
@@ -242,10 +220,8 @@ def heldout_views(
 
 
 def _padded(view: views.View, size: int) -> views.View:
-    """A view with more sequences, which weigh nothing.
-
-    Sources hold out different numbers of texts; the views of a batch are of
-    one size.
+    """A view with more sequences, which weigh nothing: views of a batch are
+    alike.
     """
     lacking = size - len(view.ids)
     if not lacking:
@@ -264,10 +240,7 @@ def _padded(view: views.View, size: int) -> views.View:
 
 
 def _joined(parts: Sequence[Any]) -> Any:
-    """Batches of one text or draw as one: arrays [B, ...], or tuples of them.
-
-    None stays None.
-    """
+    """Batches of one text or draw as one: arrays, tuples of them, or None."""
     if len(parts) == 1 or parts[0] is None:
         return parts[0]
     if isinstance(parts[0], tuple):

@@ -48,12 +48,6 @@ def visited(
     Epoch e, visits e size to (e + 1) size - 1, goes through all of them in a
     permutation of its own.
 
-    Args:
-        visits: [B] int64, numbers of visits from 0 on.
-        size: at least 1.
-        seed: of the run.
-        salt: of the source.
-
     Returns:
         [B] int64.
     """

@@ -81,10 +81,6 @@ class PairSource(Source):
 
         How many then are in a batch depends on the text alone, and is the same
         in every step: as many as fill its rows on average.
-
-        Raises:
-            ValueError: there are fewer pairs than one batch takes, or they
-                are of one document.
         """
         self.store, self.length = store, length
         self.batch_size, self.seed = batch_size, seed
@@ -312,17 +308,12 @@ class NextPairSource(PairSource):
 def shared_rows(
     sizes: np.ndarray, rows: int, slots: int, room: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Which texts of a batch share a row: best fit, the longest first.
+    """The row of each of n texts, B and J at most to one, and its size there:
+    best fit, the longest first.
 
     As many of the longest as there are rows open one each. Every other text
     goes where it leaves least room. One that fits nowhere goes where most room
     is left, and the longest texts there are cut to one size that fits.
-
-    Args:
-        sizes: [n] of the texts, with specials.
-        rows: B, not more than n.
-        slots: J, not less than n / B.
-        room: T.
 
     Returns:
         [n] the row of each, and [n] its size there.
@@ -361,10 +352,6 @@ def cut_lengths(
 
     One token after the other, as BERT's `truncate_seq_pair` does; at equal
     lengths the second one loses.
-
-    Args:
-        a, b: lengths, of shapes that go together.
-        room: R.
     """
     a, b = np.broadcast_arrays(a, b)
     left = np.minimum(a, np.maximum(-(-room // 2), room - b))

@@ -54,10 +54,6 @@ class Store(NamedTuple):
 def open_store(path: str | pathlib.Path, tokenizer: Any) -> Store:
     """Opens a store that `write_store` made.
 
-    Args:
-        path: the folder.
-        tokenizer: that it was made with.
-
     Raises:
         ValueError: it is not one, or a file of it was cut.
     """
@@ -166,13 +162,6 @@ def write_store(
 ) -> Store:
     """Tokenizes documents into a new store, whole or not at all.
 
-    Args:
-        path: the folder to make; one that another process made in the
-            meantime is used instead.
-        documents: of one part of a corpus, read once, in order.
-        tokenizer: a `text.tokenizer.Tokenizer`.
-        progress: show a progress line.
-
     Raises:
         OSError: the disk is full (nothing is left behind).
     """
@@ -220,7 +209,7 @@ def write_store(
         partial.chmod(0o755)  # mkdtemp's is for us alone; caches are shared
         try:
             os.rename(partial, path)
-        except OSError as error:
+        except OSError as error:  # another process may have been first
             if error.errno not in (errno.EEXIST, errno.ENOTEMPTY):
                 raise
     except OSError as error:

@@ -72,11 +72,6 @@ def read(
 ) -> Iterator[Document]:
     """Yields the documents of the files in order.
 
-    Args:
-      paths: what `find(pattern)` returned.
-      pattern: for messages.
-      by_line: every line is a document.
-
     Raises:
       ValueError: a file is not UTF-8 or a truncated .gz, or there is no
         document in any file.
@@ -124,10 +119,6 @@ def split(corpus: Iterable[Document], pattern: str) -> Split:
     two parts empty, the document of the lowest hash, and of a single one its
     end. It reads on until both parts have a document: of all but small
     corpora the first few hundred.
-
-    Args:
-      corpus: its documents.
-      pattern: for messages.
 
     Raises:
       ValueError: there is one document, of one sentence.

@@ -40,15 +40,9 @@ class WordSource(WindowSource):
         """Sets how the text is read.
 
         Args:
-            store: the text.
-            length: T.
-            batch_size: B.
             seed: of the order of the text, of what is dropped and drawn.
             subsample: as in `keep_probabilities`, of this text's counts.
             negatives: M.
-
-        Raises:
-            ValueError: the text is smaller than one batch, or has one word.
         """
         counts = known(store.counts, store.unk_id)
         if np.count_nonzero(counts) < 2:

@@ -54,8 +54,6 @@ def spans(
         first, last: [W, T] float32, scores of places of contexts.
         most: [W, T] bool, where a span may begin.
         sizes: [W] int32, pieces of each context.
-        longest: L.
-        count: K.
     """
     length = tf.shape(first)[1]
     inside = tf.sequence_mask(sizes, length)
@@ -145,7 +143,6 @@ def answers(
         questions: [W] int64, that of each window.
         scores: [W, K] float32.
         begins, ends: [W, K] int32, bytes of the context.
-        count: N.
         among: so many of the best spans of a question become answers.
     """
     rows = tf.size(contexts)

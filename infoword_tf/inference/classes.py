@@ -124,7 +124,6 @@ class Classes(States):
         Args:
             texts: n strings (or bytes, UTF-8).
             pairs: n second texts; None: there are none.
-            batch_size: texts that are computed together.
 
         Returns:
             float32 [n, C]: by class, in the order of `config.labels`, its
@@ -144,12 +143,7 @@ class Classes(States):
         choices: Sequence[Sequence[str]],
         batch_size: int = 32,
     ) -> np.ndarray:
-        """Which of several second texts is right.
-
-        Args:
-            texts: n strings.
-            choices: K times n of them.
-            batch_size: texts that are computed together.
+        """Which of several second texts is right: of K times n choices.
 
         Returns:
             float32 [n, K], the probability of each.

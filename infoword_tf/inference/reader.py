@@ -83,13 +83,7 @@ class Reply(NamedTuple):
 
 
 class Reader:
-    """The row of a workdir that answers spans, at work; graph or eager.
-
-    Attributes:
-        loaded: the workdir.
-        head: this row.
-        width: 3 K + 1.
-    """
+    """The row of a workdir that answers spans, at work; graph or eager."""
 
     width = 3 * answers.SPANS + 1
 
@@ -199,11 +193,6 @@ class Reader:
         self, contexts: Tensor, pages: Pages, spans: Tensor
     ) -> dict[str, Tensor]:
         """The replies to questions.
-
-        Args:
-            contexts: [B] string.
-            pages: their windows.
-            spans: [W, 3 K + 1], as `spans` gives them.
 
         Returns:
             'text', 'score', 'begin' and 'end' [B] of the best answer, 'texts',

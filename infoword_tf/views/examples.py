@@ -184,15 +184,7 @@ def is_known(targets: np.ndarray) -> np.ndarray:
 
 
 def by_example(values: np.ndarray, view: View) -> np.ndarray:
-    """What there is of each slot, in the order of the examples.
-
-    Args:
-        values: [R, J, ...].
-        view: with the number of each.
-
-    Returns:
-        [n, ...].
-    """
+    """What there is of each slot, [R, J, ...], by example: [n, ...]."""
     number = view.sequences.ravel()
     values = values.reshape(-1, *values.shape[2:])
     found = np.empty((number.max() + 1, *values.shape[1:]), values.dtype)

@@ -113,10 +113,6 @@ def packed_budget(tokens: int, slots: int) -> int:
 
     A pair has three specials, and ceil(0.15 n) of its n tokens are at most
     0.15 n + 0.95.
-
-    Args:
-        tokens: T of the row.
-        slots: J, pairs that it has room for.
     """
     text = tokens - 3 * slots
     return math.floor(MASKED_SHARE * text + 0.95 * slots + 1e-9)
@@ -218,10 +214,8 @@ def _first_by(order: np.ndarray, windows: Windows | Pairs) -> np.ndarray:
 def _eighty_ten_ten(
     masked: np.ndarray, random: np.random.Generator
 ) -> Masking:
-    """BERT's 80 % [MASK], 10 % a random piece, 10 % the piece itself.
-
-    Drawn for each piece, with whole words too, as the original does.
-    """
+    """BERT's 80 % [MASK], 10 % random pieces, 10 % as they are."""
+    # For each piece, with whole words too, as the original does.
     u = random.random(masked.shape)
     shown = (u >= 0.8).astype(np.int32) + (u >= 0.9)
     return Masking(masked, shown, random.random(masked.shape))
@@ -251,11 +245,8 @@ def words(
 
 
 def _that_fit(sizes: np.ndarray, room: np.ndarray) -> np.ndarray:
-    """One after the other each thing that still fits: [B, W] bool.
-
-    Args:
-        sizes: [B, W] int, in the order in which they are tried; 0: nothing.
-        room: [B] int.
+    """One after the other each of sizes [B, W] that still fits [B]: [B, W]
+    bool.
     """
     taken = np.zeros(sizes.shape, bool)
     left = room[:, None]

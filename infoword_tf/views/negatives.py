@@ -23,9 +23,6 @@ def negatives(
     Candidates of `nsp_nce`, at each [CLS]; the true one is `masked`. The
     targets [B, 1 + K] number the second pieces of text, the true one first;
     the weights are of the pairs, [B, 1].
-
-    Raises:
-        ValueError: a row wants something else than the start.
     """
     if set(rows.values()) - {'start'}:
         raise ValueError(f'rows of negatives read the start alone: {rows}')

@@ -35,9 +35,6 @@ def ngrams(
     P + 2 S positions; attention stays inside each, and positions begin anew.
     Spans beyond the first S are left out and counted. The targets number the
     distinct n-grams of the batch.
-
-    Raises:
-        ValueError: the draw hides no spans, or a row wants its pieces.
     """
     if draw.starts is None:
         raise ValueError(

@@ -20,10 +20,6 @@ def packed(view: View, pairs: Pairs) -> View:
     inside. Block J is what is left over. Of each pair there is all that it
     has alone, in the order of its row.
 
-    Args:
-        view: `masked` of pairs, before they share rows.
-        pairs: its text, with `slots`.
-
     Raises:
         ValueError: a row wants one state for all of a text.
     """
@@ -116,11 +112,8 @@ def folded(sizes: np.ndarray, rows: int) -> np.ndarray:
 
 
 def fewest_rows(sizes: np.ndarray, room: int) -> int:
-    """R with which some batches all fit, folded: B at most.
-
-    Args:
-        sizes: [n, B] of the texts of n batches, none of them above the room.
-        room: T.
+    """R with which the texts, [n, B] tokens, of all batches fit, folded: B at
+    most.
     """
     b = sizes.shape[1]
     padded = np.pad(sizes, ((0, 0), (0, 1)))  # -1 is a text of nothing

@@ -123,7 +123,8 @@ class ViewSpec(NamedTuple):
 
     Attributes:
         make: (text, what was drawn, rows, specials) -> View; rows: what each
-            row wants there, `Reads.states`.
+            row wants there, `Reads.states`. Raises ValueError where there is
+            no such thing.
         source: name in SOURCES of its text, unless a row narrows it.
         draw: settings -> `Draw`; None: nothing is drawn. The settings are
             the view's own and `masking`, a name in MASKINGS.

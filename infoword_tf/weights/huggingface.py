@@ -56,10 +56,6 @@ def labels_of(config: Mapping[str, Any]) -> tuple[str, ...]:
 def write(folder: pathlib.Path, loaded: Loaded) -> list[str]:
     """Writes a workdir as a folder that transformers loads.
 
-    Args:
-        folder: a new one.
-        loaded: the workdir.
-
     Returns:
         What has no place there, for people.
 

@@ -29,14 +29,7 @@ class Line(NamedTuple):
 def lines(
     naming: Naming, prefix: str, layers: int, rows: Sequence[str]
 ) -> Iterator[Line]:
-    """All that a model of so many layers and such heads has.
-
-    Args:
-        naming: what they are called.
-        prefix: before the encoder's names.
-        layers: L.
-        rows: whose heads, too.
-    """
+    """All that a model of so many layers, with the heads of rows, has."""
 
     def line(ours, theirs, form, before='', i=0):
         names = (theirs,) if isinstance(theirs, str) else theirs
@@ -121,13 +114,6 @@ def check(
 ) -> tuple[list[Line], list[str]]:
     """Checks every name.
 
-    Args:
-        naming: what they are called.
-        held: what there is.
-        layers: L.
-        paths: of ours, what the configuration asks for.
-        where: for complaints.
-
     Returns:
         What `take` makes each of ours of, and what has no place here, for
         people.
@@ -187,13 +173,7 @@ def check(
 def take(
     line: Line, held: Held, shape: tuple[int, ...], where: str
 ) -> np.ndarray:
-    """One of ours.
-
-    Args:
-        line: of `check`.
-        held: what there is.
-        shape: that the configuration asks for.
-        where: for complaints.
+    """One of ours, from what is held, of the shape that is asked for.
 
     Raises:
         ValueError: they have another shape.
@@ -220,14 +200,7 @@ def give(
     heads: int,
     rows: Sequence[str],
 ) -> dict[str, np.ndarray]:
-    """Ours to theirs.
-
-    Args:
-        naming: what they are called.
-        tensors: by our path, all of the encoder and of these heads.
-        layers: L.
-        heads: H.
-        rows: whose heads.
+    """Ours, by path, to theirs, for `heads` H and the heads of these rows.
 
     Raises:
         ValueError: one of ours has no name there.
@@ -254,9 +227,8 @@ def _whole(name: str) -> str:
 
 
 def _part(tensors: Mapping[str, np.ndarray], name: str) -> np.ndarray:
-    """An array, or that of one layer of an array of all.
-
-    (Untied biases of Transformer-XL are one for all layers: [H, E].)
+    """An array, or the part of one layer of those (of untied biases one is for
+    all).
     """
     match = _PART.match(name)
     if not match:

@@ -109,11 +109,7 @@ def read(folder: pathlib.Path, vocab_size: int) -> Read:
 def _filled(
     pieces: list[str], size: int, where: Any, said: list[str]
 ) -> list[str]:
-    """A vocabulary of just `size` pieces.
-
-    Raises:
-        ValueError: it has more.
-    """
+    """A vocabulary of just `size` pieces."""
     if len(pieces) > size:
         raise ValueError(
             f'{where} has {len(pieces):,} pieces, but the encoder has '
@@ -183,11 +179,7 @@ def _numbers(
 def _described(
     path: pathlib.Path, found: Mapping[str, Any], size: int, said: list[str]
 ) -> tuple[Tokenizer, TokenizerConfig]:
-    """Of a tokenizer.json.
-
-    Raises:
-        ValueError: parts that cannot be kept.
-    """
+    """What a tokenizer.json holds, if that can be kept."""
     model = found.get('model') or {}
     kind = model.get('type')
     if kind is None and 'vocab' in model:  # older files
@@ -268,11 +260,7 @@ def _unigram(
     found: Mapping[str, Any],
     added: Mapping[int, Mapping[str, Any]],
 ) -> bytes:
-    """The SentencePiece model that a Unigram of tokenizer.json is.
-
-    Raises:
-        ValueError: it normalises or splits in another way than such models.
-    """
+    """The SentencePiece model that a Unigram of tokenizer.json is."""
     from sentencepiece import sentencepiece_model_pb2
 
     model = found['model']
@@ -430,9 +418,6 @@ def write(
     """Writes a tokenizer as transformers reads it.
 
     Args:
-        folder: to write into.
-        tokenizer: ours.
-        config: of it.
         kind: model_type of the encoder.
         max_length: of a text, with specials.
 

@@ -201,17 +201,8 @@ def _dense(
 
 
 def write(folder: pathlib.Path, loaded: Loaded) -> list[str]:
-    """Writes a workdir as a folder that sentence-transformers loads.
-
-    Args:
-        folder: a new one.
-        loaded: the workdir.
-
-    Returns:
-        What has no place there, for people.
-
-    Raises:
-        ValueError: its vectors come about in a way that is not known there.
+    """Writes a workdir as sentence-transformers loads it; as
+    `huggingface.write`.
     """
     config = loaded.config
     if config.pooling not in POOLINGS:

@@ -38,11 +38,6 @@ def prepare(
 
     Prints one line of figures.
 
-    Args:
-        cache: folder that holds corpora, each in a folder of its own.
-        requirements: as in `packages.dependency_closure`.
-        processes: as in `extraction.extract`.
-
     Returns:
         A folder with `train.jsonl` and `heldout.jsonl` (one document a line)
         and `figures.json`; its name changes when the documents might.
