@@ -72,14 +72,8 @@ def run() -> None:
             _prompts(),
         )
     else:
-        commands.require(
-            FLAGS.flag_values_dict(), output='the folder to write'
-        )
-        give(
-            pathlib.Path(INIT.value),
-            pathlib.Path(OUTPUT.value),
-            FORMAT.value,
-        )
+        commands.require(FLAGS.flag_values_dict(), output='the folder to write')
+        give(pathlib.Path(INIT.value), pathlib.Path(OUTPUT.value), FORMAT.value)
 
 
 def _prompts() -> dict[str, str] | None:
@@ -120,9 +114,7 @@ def convert(
     """
     if not source.is_dir():
         raise FileNotFoundError(f'--source={source}: there is no such folder')
-    if workdir.exists() and (
-        not workdir.is_dir() or any(workdir.iterdir())
-    ):
+    if workdir.exists() and (not workdir.is_dir() or any(workdir.iterdir())):
         raise FileExistsError(
             f'--workdir={workdir} is there and not empty; name a new folder'
         )
@@ -189,9 +181,7 @@ def give(init: pathlib.Path, output: pathlib.Path, form: str) -> None:
         ValueError: it has no place in such a folder.
     """
     if output.exists():
-        raise FileExistsError(
-            f'--output={output} is there; name a new folder'
-        )
+        raise FileExistsError(f'--output={output} is there; name a new folder')
     import infoword_tf
 
     loaded = infoword_tf.load(init)

@@ -158,9 +158,7 @@ def _digest(tensors: Mapping[str, Any]) -> str:
 
 
 def assign(
-    variables: Mapping[str, Any],
-    tensors: Mapping[str, np.ndarray],
-    where: str,
+    variables: Mapping[str, Any], tensors: Mapping[str, np.ndarray], where: str
 ) -> None:
     """Sets variables from arrays of the same paths; ValueError: they differ."""
     lacking = sorted(set(variables) - set(tensors))

@@ -216,9 +216,7 @@ class Model:
     def variables(self) -> dict[str, keras.Variable]:
         """Every weight by its path, the encoder's first."""
         brought = [o for rows in self.heads.values() for o in rows.values()]
-        return self._paths(
-            [*self.encoders.values(), *self._heads, *brought]
-        )
+        return self._paths([*self.encoders.values(), *self._heads, *brought])
 
     @property
     def trainable(self) -> dict[str, keras.Variable]:

@@ -124,9 +124,7 @@ def make_plan(
             masking does not suit them.
     """
     if masking not in (None, *MASKINGS):
-        raise ValueError(
-            f'masking {masking}: known are {", ".join(MASKINGS)}'
-        )
+        raise ValueError(f'masking {masking}: known are {", ".join(MASKINGS)}')
     chosen = masking
     sources: dict[str, str] = {}  # by the view that others are cut out of
     narrowed_by: dict[str, str] = {}

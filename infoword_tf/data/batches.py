@@ -82,9 +82,7 @@ class Drawn:
         key = draw.name, tuple(draw.settings.items())
         if key not in self._found:
             random = views.generator(self.seed, self.step, draw.name)
-            self._found[key] = draw.function(
-                self.text, random, **draw.settings
-            )
+            self._found[key] = draw.function(self.text, random, **draw.settings)
         return self._found[key]
 
 

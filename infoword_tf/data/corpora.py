@@ -217,9 +217,4 @@ def _fingerprint(
     return digest.hexdigest()
 
 
-CORPORA = {
-    'pydocs': _pydocs,
-    'text': _text,
-    'lines': _lines,
-    'tfds': _tfds,
-}
+CORPORA = {'pydocs': _pydocs, 'text': _text, 'lines': _lines, 'tfds': _tfds}

@@ -125,9 +125,7 @@ def open_text(choices: TextChoices, tokenizer: Any = None) -> Text:
     Raises: as `open_tokenizer`, and ValueError: there is no text.
     """
     cache = corpora.cache_dir()
-    corpus = corpora.open_corpus(
-        choices.corpus, choices.heldout or None, cache
-    )
+    corpus = corpora.open_corpus(choices.corpus, choices.heldout or None, cache)
     if tokenizer is None:
         tokenizer = open_tokenizer(choices, corpus, cache)
     key = '\n'.join(
@@ -135,10 +133,7 @@ def open_text(choices: TextChoices, tokenizer: Any = None) -> Text:
     )
     folder = cache / 'stores' / _digest(key)
     found = {}
-    for part, read in (
-        ('train', corpus.train),
-        ('heldout', corpus.heldout),
-    ):
+    for part, read in (('train', corpus.train), ('heldout', corpus.heldout)):
         if (folder / part).is_dir():
             found[part] = stores.open_store(folder / part, tokenizer)
             continue

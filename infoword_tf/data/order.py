@@ -40,9 +40,7 @@ def shuffled(places: np.ndarray, size: int, *key: int) -> np.ndarray:
     return x.astype(np.int64)
 
 
-def visited(
-    visits: np.ndarray, size: int, seed: int, salt: int
-) -> np.ndarray:
+def visited(visits: np.ndarray, size: int, seed: int, salt: int) -> np.ndarray:
     """Which of range(size) each visit is to.
 
     Epoch e, visits e size to (e + 1) size - 1, goes through all of them in a

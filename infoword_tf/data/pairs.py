@@ -175,9 +175,7 @@ class PairSource(Source):
             slots=np.arange(self.slots) < counts[:, None]
         )
 
-    def _part(
-        self, number: np.ndarray, random: np.random.Generator
-    ) -> _Parted:
+    def _part(self, number: np.ndarray, random: np.random.Generator) -> _Parted:
         """Pairs by their number [n], before they are cut to the room."""
         room = self.length - 1
         which = np.searchsorted(self.numbers, number, 'right') - 1
@@ -211,10 +209,7 @@ class PairSource(Source):
         return _Parted(first, middle, end)
 
     def _others(
-        self,
-        number: np.ndarray,
-        true: _Parted,
-        random: np.random.Generator,
+        self, number: np.ndarray, true: _Parted, random: np.random.Generator
     ) -> _Parted:
         """For each of n pairs another one, of another document."""
         n, room = len(number), self.length - 1

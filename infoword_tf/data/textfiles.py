@@ -157,9 +157,7 @@ def train(
 
 
 def heldout(
-    corpus: Iterable[Document],
-    how: Split = BY_HASH,
-    limit: int = MAX_HELDOUT,
+    corpus: Iterable[Document], how: Split = BY_HASH, limit: int = MAX_HELDOUT
 ) -> Iterator[Document]:
     """Yields the documents that are held out, the first `limit`."""
     # Stops at the limit: there may be gigabytes to come.

@@ -61,11 +61,7 @@ class WordSource(WindowSource):
 
     @classmethod
     def room(
-        cls,
-        store: stores.Store,
-        length: int,
-        subsample: float,
-        negatives: int,
+        cls, store: stores.Store, length: int, subsample: float, negatives: int
     ) -> int:
         """Rows of an epoch: one less than are filled, as in windows."""
         del negatives

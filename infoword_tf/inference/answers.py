@@ -91,9 +91,7 @@ def spans_after(
     places = starts[:, :, None] + tf.range(longest)  # [W, S, L]
     inside = places < sizes[:, None, None]
     after = tf.gather(
-        tf.transpose(last, (0, 2, 1)),
-        tf.where(inside, places, 0),
-        batch_dims=2,
+        tf.transpose(last, (0, 2, 1)), tf.where(inside, places, 0), batch_dims=2
     )
     after = tf.where(inside, after, NEVER)
     return _best(first[:, :, None] + after, starts, longest, count)
@@ -147,9 +145,7 @@ def answers(
     """
     rows = tf.size(contexts)
     question = tf.repeat(questions, tf.shape(scores)[1])
-    scores, begins, ends = (
-        tf.reshape(x, [-1]) for x in (scores, begins, ends)
-    )
+    scores, begins, ends = (tf.reshape(x, [-1]) for x in (scores, begins, ends))
     real = tf.logical_and(scores > NEVER / 2, ends > begins)
     question, scores, begins, ends = (
         tf.boolean_mask(x, real) for x in (question, scores, begins, ends)

@@ -117,9 +117,7 @@ class Reader:
         pieces, *offsets = loaded.tokenizer.tokenize_with_offsets(contexts)
         offsets = characters.widened(contexts, *offsets)
         sizes = pieces.row_lengths()
-        found = windows.windows(
-            sizes, room - asked.row_lengths(), head.stride
-        )
+        found = windows.windows(sizes, room - asked.row_lengths(), head.stride)
         most = windows.most_context(found, sizes)
         first = tf.gather(pieces.row_starts(), found.contexts) + found.firsts
         places = tf.ragged.range(first, first + found.sizes)
@@ -211,9 +209,7 @@ class Reader:
             tf.gather(of, tf.minimum(places, most), batch_dims=1)
             for of, places in ((pages.starts, firsts), (pages.ends, lasts))
         )
-        best = answers.answers(
-            contexts, pages.questions, scores, begins, ends
-        )
+        best = answers.answers(contexts, pages.questions, scores, begins, ends)
         real = best.scores > NEVER / 2
         compared = best.scores
         found = {

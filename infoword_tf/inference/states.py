@@ -69,9 +69,7 @@ class States(Workdir):
 
         old = self.model.variables
         return self._remade(
-            lambda path: old[origin(path)].numpy(),
-            rows={},
-            layers=len(numbers),
+            lambda path: old[origin(path)].numpy(), rows={}, layers=len(numbers)
         )
 
     @functools.cached_property

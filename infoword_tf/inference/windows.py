@@ -94,9 +94,7 @@ def context_first(layout: Layout) -> bool:
 
 
 def beside(
-    questions: tf.RaggedTensor,
-    contexts: tf.RaggedTensor,
-    frame: Frame,
+    questions: tf.RaggedTensor, contexts: tf.RaggedTensor, frame: Frame
 ) -> tuple[tf.RaggedTensor, Tensor, Tensor]:
     """Lays questions and parts of contexts, [W, pieces] int32 each, out.
 

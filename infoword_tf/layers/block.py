@@ -113,9 +113,7 @@ class Block(Layer):
         )
         inputs = self._norm(x, self.outer_gamma, self.outer_beta, key)
         inner = feed_forward(self, inputs, key)
-        return norm.add(
-            inner, self.outer_bias, x, key=keys[2], rate=self.rate
-        )
+        return norm.add(inner, self.outer_bias, x, key=keys[2], rate=self.rate)
 
     def _norm(
         self, x: Tensor, gamma: Tensor, beta: Tensor, key: Tensor | None

@@ -33,8 +33,7 @@ class Dense(Layer):
         super().__init__(name=name)
         if activation not in ACTIVATIONS:
             raise ValueError(
-                f'activation {activation!r}: known are '
-                f'{", ".join(ACTIVATIONS)}'
+                f'activation {activation!r}: known are {", ".join(ACTIVATIONS)}'
             )
         self.width, self.wide = width, wide
         self.activation, self.has_bias = activation, bias

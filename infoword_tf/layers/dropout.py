@@ -62,9 +62,7 @@ def fold_in(key: Tensor, number: Tensor | int) -> Tensor:
     if isinstance(number, int | np.integer):
         number = np.uint32(int(number) & 0xFFFFFFFF)
     number = ops.cast(number, 'uint32')
-    first = _mix(
-        ops.add(ops.multiply(number, _GOLDEN), key[0]), key[1]
-    )
+    first = _mix(ops.add(ops.multiply(number, _GOLDEN), key[0]), key[1])
     second = _mix(ops.add(first, _GOLDEN), ops.bitwise_xor(key[0], number))
     folded = ops.stack([first, second])
     if key.shape[0] == 2:

@@ -121,9 +121,7 @@ def _lstm_back(saved, h, c, new_c, d_out, d_c, clip):
 CELLS = {
     'lstm': Cell(4, 4, True, False, compiled(_lstm), compiled(_lstm_back)),
     'gru': Cell(3, 4, False, True, compiled(_gru), compiled(_gru_back)),
-    'plain': Cell(
-        1, 1, False, False, compiled(_plain), compiled(_plain_back)
-    ),
+    'plain': Cell(1, 1, False, False, compiled(_plain), compiled(_plain_back)),
 }
 # Numbers of a kernel up to which the whole loop is one XLA kernel. Beyond,
 # oneDNN's products are faster than XLA's by more than its loop costs.
@@ -320,8 +318,7 @@ def recur(
 def _product(x: Tensor, gradient: Tensor, kind: Any, dtype: str) -> Tensor:
     """[T, B, D] and [T, B, F] -> [D, F]: the gradient of a kernel."""
     x, gradient = (
-        rounded(ops.reshape(a, (-1, a.shape[-1])), dtype)
-        for a in (x, gradient)
+        rounded(ops.reshape(a, (-1, a.shape[-1])), dtype) for a in (x, gradient)
     )
     return ops.cast(ops.matmul(ops.transpose(x), gradient), kind)
 

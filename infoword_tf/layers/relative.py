@@ -127,9 +127,7 @@ def sight(
             seeing = ops.any(allowed, axis=-1, keepdims=True)
     if segment_ids is not None:
         of_keys = ops.pad(segment_ids, ((0, 0), (memory, 0)))
-        different = ops.not_equal(
-            of_queries(segment_ids), of_keys[:, None, :]
-        )
+        different = ops.not_equal(of_queries(segment_ids), of_keys[:, None, :])
         different = different[:, None]
     return Sight(allowed, different, seeing, places)
 

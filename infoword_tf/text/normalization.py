@@ -113,9 +113,7 @@ def _hidden(normalization: Normalization) -> frozenset[str]:
 
 @functools.lru_cache(maxsize=8)
 def _fitted(
-    normalization: Normalization,
-    spelled: frozenset[str],
-    taken: frozenset[str],
+    normalization: Normalization, spelled: frozenset[str], taken: frozenset[str]
 ) -> tuple[np.ndarray, dict[str, str]]:
     """`fit`, for all vocabularies that spell the same characters otherwise
     (`spelled`) and have the same private ones (`taken`).

@@ -83,10 +83,7 @@ class Tokenizer(tf.Module, abc.ABC):
     @classmethod
     @abc.abstractmethod
     def read(
-        cls,
-        path: str | pathlib.Path,
-        lower_case: bool = True,
-        **options: Any,
+        cls, path: str | pathlib.Path, lower_case: bool = True, **options: Any
     ) -> Self:
         """Reads what `write` wrote, or what others have made.
 

@@ -76,10 +76,7 @@ class Built:
 
 
 def shape_of(
-    given: RunChoices,
-    config: Config,
-    rules: optim.Published,
-    warmup_steps: int,
+    given: RunChoices, config: Config, rules: optim.Published, warmup_steps: int
 ) -> str:
     """What decides the graphs of a run; args as of `build`."""
     flags = [getattr(given, name) for name in SHAPE]

@@ -200,9 +200,7 @@ class Fit:
         return self.goal and self.goal.best(self.metrics.records)
 
     def _enough(self) -> bool:
-        return self.goal is not None and self.goal.reached(
-            self.metrics.records
-        )
+        return self.goal is not None and self.goal.reached(self.metrics.records)
 
     def _train(self) -> None:
         """Orbit's loop."""

@@ -201,9 +201,7 @@ class Trainer(orbit.StandardTrainer):
             )
             loss = self.model.loss(outcomes, replicas)
         gradients = tape.gradient(
-            loss,
-            variables,
-            unconnected_gradients=tf.UnconnectedGradients.ZERO,
+            loss, variables, unconnected_gradients=tf.UnconnectedGradients.ZERO
         )
         sums = tf.stack([tf.stack(outcomes[row].sums) for row in self.rows])
         return list(map(self.optimizer.gradient, gradients)), sums, state

@@ -207,8 +207,7 @@ class AdamW:
         for path, variable in self.variables.items():
             for slot, start in self.starts.items():
                 self.slots[f'{slot}/{path}'] = tf.Variable(
-                    tf.fill(self._slot_shape(variable), start),
-                    trainable=False,
+                    tf.fill(self._slot_shape(variable), start), trainable=False
                 )
 
     def _slot_shape(self, variable: tf.Variable) -> tf.TensorShape:

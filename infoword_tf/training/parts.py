@@ -215,9 +215,7 @@ class Step:
         }
 
     def _over_parts(
-        self,
-        names: Sequence[str],
-        function: Callable[..., tuple[Any, Any]],
+        self, names: Sequence[str], function: Callable[..., tuple[Any, Any]]
     ) -> tuple[Any, Any]:
         """What `function(names, begin, size)` gives of some views, n rows after
         n rows: what it gives first added up, the rest put together.

@@ -176,9 +176,7 @@ def _draw_scores(
     *row, name = goal[0].removeprefix('heldout')[1:].split('/')
     best = scores[goal[1]]
     axis.plot(*zip(*scores.items(), strict=True), color='C0', marker='.')
-    axis.plot(
-        goal[1], best, color='C3', marker='o', label=f'kept: {best:.4f}'
-    )
+    axis.plot(goal[1], best, color='C3', marker='o', label=f'kept: {best:.4f}')
     axis.set_title(''.join(row), loc='left')
     axis.set_ylabel(f'{name}, held out')
     axis.set_xlabel('steps')
@@ -186,9 +184,7 @@ def _draw_scores(
     axis.legend(frameon=False, fontsize=9, loc='lower right')
 
 
-def _compare(
-    axis: Any, row: str, records: Sequence[Mapping[str, Any]]
-) -> None:
+def _compare(axis: Any, row: str, records: Sequence[Mapping[str, Any]]) -> None:
     """Adds what the frequencies alone have, and the share of the ceiling."""
     from matplotlib import ticker
 

@@ -45,9 +45,7 @@ def whole(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, Any]:
     return found
 
 
-def _write_rows(
-    variable: tf.Variable, rows: Rows, allowed: tf.Tensor
-) -> None:
+def _write_rows(variable: tf.Variable, rows: Rows, allowed: tf.Tensor) -> None:
     """Writes some rows of the replica that runs, and touches no other."""
     handle = variable.handle  # of that replica
     old = tf.raw_ops.ResourceGather(

@@ -63,10 +63,7 @@ class Labelled(NamedTuple):
 
 
 def examples(
-    text: Labelled,
-    draw: None,
-    rows: Mapping[str, str],
-    specials: Specials,
+    text: Labelled, draw: None, rows: Mapping[str, str], specials: Specials
 ) -> View:
     """The examples in their rows.
 
@@ -139,9 +136,7 @@ def examples(
         segment_ids=np.where(left_over, 0, segments).astype(np.int32),
         block_ids=block.astype(np.int32),
         places={
-            row: places
-            for row in rows
-            if rows[row] not in ('text', FOLLOWING)
+            row: places for row in rows if rows[row] not in ('text', FOLLOWING)
         },
         targets=targets,
         weights=told,

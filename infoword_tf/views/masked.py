@@ -124,9 +124,7 @@ def joined(
 
 
 def hide(
-    text: Windows | Pairs,
-    draw: Masking,
-    specials: Specials,
+    text: Windows | Pairs, draw: Masking, specials: Specials
 ) -> dict[str, np.ndarray]:
     """What an encoder sees of a masked text, by field of `View`: [B, T]."""
     b, length = text.ids.shape

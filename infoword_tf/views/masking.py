@@ -133,9 +133,7 @@ def span_lengths(size: int, random: np.random.Generator) -> np.ndarray:
     return np.clip(n, 1, LONGEST_SPAN).astype(np.int64)
 
 
-def spans(
-    windows: Windows | Pairs, random: np.random.Generator
-) -> Masking:
+def spans(windows: Windows | Pairs, random: np.random.Generator) -> Masking:
     """Draws n-grams of whole words until the budget is spent (Kong §5.2).
 
     Every round draws one span for each row that has budget left: its length
@@ -211,9 +209,7 @@ def _first_by(order: np.ndarray, windows: Windows | Pairs) -> np.ndarray:
     return masked & ~windows.separators
 
 
-def _eighty_ten_ten(
-    masked: np.ndarray, random: np.random.Generator
-) -> Masking:
+def _eighty_ten_ten(masked: np.ndarray, random: np.random.Generator) -> Masking:
     """BERT's 80 % [MASK], 10 % random pieces, 10 % as they are."""
     # For each piece, with whole words too, as the original does.
     u = random.random(masked.shape)
@@ -221,9 +217,7 @@ def _eighty_ten_ten(
     return Masking(masked, shown, random.random(masked.shape))
 
 
-def words(
-    windows: Windows | Pairs, random: np.random.Generator
-) -> Masking:
+def words(windows: Windows | Pairs, random: np.random.Generator) -> Masking:
     """Draws whole words in random order until no other fits the budget.
 
     A word that does not fit is left out, and the next that does is taken, as
@@ -260,9 +254,7 @@ def _that_fit(sizes: np.ndarray, room: np.ndarray) -> np.ndarray:
         left = room[:, None] - (sizes * taken).sum(axis=1, keepdims=True)
 
 
-def tokens(
-    windows: Windows | Pairs, random: np.random.Generator
-) -> Masking:
+def tokens(windows: Windows | Pairs, random: np.random.Generator) -> Masking:
     """Draws single pieces until the budget is spent (Devlin et al. 2019)."""
     order = random.random(windows.ids.shape)
     return _eighty_ten_ten(_first_by(order, windows), random)
@@ -275,9 +267,7 @@ MASKINGS = {'spans': spans, 'words': words, 'tokens': tokens}
 def masking(name: str) -> Callable[..., Masking]:
     """The draw of a name in MASKINGS, for a text and its negatives alike."""
 
-    def draw(
-        text: Windows | Pairs, random: np.random.Generator
-    ) -> Masking:
+    def draw(text: Windows | Pairs, random: np.random.Generator) -> Masking:
         found = MASKINGS[name](text, random)
         if isinstance(text, Pairs) and text.negatives is not None:
             others = MASKINGS[name](text.negatives, random)

@@ -13,10 +13,7 @@ from infoword_tf.views.view import Specials, View, ViewSpec, numbered
 
 
 def negatives(
-    pairs: Pairs,
-    draw: Masking,
-    rows: Mapping[str, str],
-    specials: Specials,
+    pairs: Pairs, draw: Masking, rows: Mapping[str, str], specials: Specials
 ) -> View:
     """[CLS] A [SEP] another B [SEP], K times, masked as the true pair is.
 
@@ -54,6 +51,4 @@ def _seconds(pairs: Pairs) -> np.ndarray:
     return np.where(place < pairs.seconds[:, None], ids, -1)
 
 
-NEGATIVES = ViewSpec(
-    make=negatives, source='next_pairs', draw=masked.draw
-)
+NEGATIVES = ViewSpec(make=negatives, source='next_pairs', draw=masked.draw)

@@ -37,9 +37,7 @@ def ngrams(
     distinct n-grams of the batch.
     """
     if draw.starts is None:
-        raise ValueError(
-            'n-grams are cut out of spans: take the masking spans'
-        )
+        raise ValueError('n-grams are cut out of spans: take the masking spans')
     if set(rows.values()) - {'start'}:
         raise ValueError(f'rows of n-grams read the start alone: {rows}')
     b, length = windows.ids.shape

@@ -96,11 +96,7 @@ def permutation(
 
     functional = of_each(streams.separators)
     chosen = targets(
-        of_each(streams.word_starts),
-        functional,
-        np.tile(goals, b),
-        k,
-        random,
+        of_each(streams.word_starts), functional, np.tile(goals, b), k, random
     )
     shuffled_places = np.argsort(random.random(chosen.shape), axis=1)
     ranks, sees = (
@@ -296,9 +292,7 @@ def visibility(
     elif order == 'partial':
         ranks = np.where(chosen | functional, order_of_text, -1)
     else:
-        raise ValueError(
-            f'order {order!r}: known are {", ".join(ORDERS)}'
-        )
+        raise ValueError(f'order {order!r}: known are {", ".join(ORDERS)}')
     return ranks, ranks + ~chosen
 
 

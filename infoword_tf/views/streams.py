@@ -46,10 +46,7 @@ class Streams(NamedTuple):
 
 
 def streamed(
-    streams: Streams,
-    draw: None,
-    rows: Mapping[str, str],
-    specials: Specials,
+    streams: Streams, draw: None, rows: Mapping[str, str], specials: Specials
 ) -> View:
     """T tokens of a stream as they stand: a and b of `transformer_xl`.
 
@@ -77,10 +74,7 @@ def streamed(
 
 
 def neighbours(
-    streams: Streams,
-    draw: None,
-    rows: Mapping[str, str],
-    specials: Specials,
+    streams: Streams, draw: None, rows: Mapping[str, str], specials: Specials
 ) -> View:
     """The same text, of which each token has two b: a and b of `elmo`.
 

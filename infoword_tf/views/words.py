@@ -97,10 +97,7 @@ def windows(
 
 
 def words(
-    text: Words,
-    near: np.ndarray,
-    rows: Mapping[str, str],
-    specials: Specials,
+    text: Words, near: np.ndarray, rows: Mapping[str, str], specials: Specials
 ) -> View:
     """Every word of a text, with the words around it.
 
@@ -157,9 +154,7 @@ WORDS = ViewSpec(
     draw=draw,
     reading=reading,
     settings={
-        'window': Setting(
-            5, 'Largest window: words on each side of a word.', at_least=1
-        ),
+        'window': Setting(5, 'Largest window: words on each side of a word.', at_least=1),
         'subsample': SUBSAMPLE,
         'negatives': Setting(
             64,

@@ -193,9 +193,7 @@ def encoder_of(config: Mapping[str, Any], where: str) -> EncoderConfig:
     kind = config.get('model_type')
     known = ', '.join(ARCHITECTURES)
     if kind is None:
-        raise ValueError(
-            f'{where} has no model_type; set it to one of {known}'
-        )
+        raise ValueError(f'{where} has no model_type; set it to one of {known}')
     if kind not in ARCHITECTURES:
         raise ValueError(
             f'{where} is of the model_type {kind!r}; known are {known}'

@@ -14,10 +14,7 @@ from typing import Any
 
 
 def table(
-    proto: Any,
-    strip_accents: bool,
-    lower_case: bool,
-    quotes: bool,
+    proto: Any, strip_accents: bool, lower_case: bool, quotes: bool
 ) -> bytes:
     """The `precompiled_charsmap` of the changes and then of the model's own
     table: marks stripped (NFKD), each character lower-cased, `` and '' as ".

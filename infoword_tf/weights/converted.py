@@ -72,9 +72,7 @@ class Vectors:
     max_length: int | None = None
 
 
-def make(
-    source: Source, vectors: Vectors
-) -> tuple[Config, Model, list[str]]:
+def make(source: Source, vectors: Vectors) -> tuple[Config, Model, list[str]]:
     """Reads the weights, every name and shape checked.
 
     Returns:
@@ -155,10 +153,7 @@ def _assign(variable: Any, array: np.ndarray) -> None:
 
 
 def write(
-    workdir: pathlib.Path,
-    config: Config,
-    model: Model,
-    pieces: Read,
+    workdir: pathlib.Path, config: Config, model: Model, pieces: Read
 ) -> None:
     """Makes the workdir; config.json, without which there is none, last.
 

@@ -48,9 +48,7 @@ def labels_of(config: Mapping[str, Any]) -> tuple[str, ...]:
     """Names of classes in the order of their numbers, as many as there are."""
     names = config.get('id2label') or {}
     count = len(names) or config.get('num_labels') or 2
-    return tuple(
-        str(names.get(str(i), f'LABEL_{i}')) for i in range(count)
-    )
+    return tuple(str(names.get(str(i), f'LABEL_{i}')) for i in range(count))
 
 
 def write(folder: pathlib.Path, loaded: Loaded) -> list[str]:
@@ -96,9 +94,7 @@ def write(folder: pathlib.Path, loaded: Loaded) -> list[str]:
         values['id2label'] = {
             str(i): label for i, label in enumerate(config.labels)
         }
-        values['label2id'] = {
-            label: i for i, label in enumerate(config.labels)
-        }
+        values['label2id'] = {label: i for i, label in enumerate(config.labels)}
     arguments = encoder.arguments
     found = mapping.give(
         naming, tensors, arguments['layers'], arguments['heads'], rows

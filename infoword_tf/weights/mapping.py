@@ -33,18 +33,14 @@ def lines(
 
     def line(ours, theirs, form, before='', i=0):
         names = (theirs,) if isinstance(theirs, str) else theirs
-        named = tuple(
-            before + _fill(name, prefix, layers, i) for name in names
-        )
+        named = tuple(before + _fill(name, prefix, layers, i) for name in names)
         return Line(ours, named, form)
 
     for path, entry in naming.encoder.items():
         yield line(f'encoder/{path}', *entry, before=prefix)
     for i in range(layers):
         for path, entry in naming.layer.items():
-            yield line(
-                f'encoder/layer_{i}/{path}', *entry, before=prefix, i=i
-            )
+            yield line(f'encoder/layer_{i}/{path}', *entry, before=prefix, i=i)
     for row in rows:
         for path, entry in naming.heads[row].items():
             yield line(f'objectives/{row}/{path}', *entry)
@@ -106,11 +102,7 @@ def look(naming: Naming, tensors: Tensors) -> Held:
 
 
 def check(
-    naming: Naming,
-    held: Held,
-    layers: int,
-    paths: Collection[str],
-    where: str,
+    naming: Naming, held: Held, layers: int, paths: Collection[str], where: str
 ) -> tuple[list[Line], list[str]]:
     """Checks every name.
 

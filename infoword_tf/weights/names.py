@@ -296,9 +296,7 @@ _DISTILBERT = _BERT._replace(
         ),
         'label': _TORCH.pooled('pre_classifier', 'classifier'),
     },
-    copies={
-        'vocab_projector.weight': '{p}embeddings.word_embeddings.weight'
-    },
+    copies={'vocab_projector.weight': '{p}embeddings.word_embeddings.weight'},
     dropped={},
     unsaid=('embeddings.position_ids',),
     prefixes=('distilbert.', ''),
@@ -319,9 +317,7 @@ _ELECTRA = _BERT._replace(
         ),
         'label': _TORCH.pooled('classifier.dense', 'classifier.out_proj'),
     },
-    copies={
-        'generator_lm_head.weight': '{p}embeddings.word_embeddings.weight'
-    },
+    copies={'generator_lm_head.weight': '{p}embeddings.word_embeddings.weight'},
     dropped={'discriminator_predictions.': 'the head of the discriminator'},
     prefixes=('electra.', ''),
 )

@@ -149,9 +149,7 @@ def _sentencepiece(
             f'{where} has {len(tokenizer):,} pieces, but the encoder has '
             f'{size:,} embeddings; one of the two is of another model'
         )
-    return tokenizer, TokenizerConfig(
-        SentencePiece.kind, tokenizer.lower_case
-    )
+    return tokenizer, TokenizerConfig(SentencePiece.kind, tokenizer.lower_case)
 
 
 def _numbers(
@@ -184,9 +182,7 @@ def _described(
     kind = model.get('type')
     if kind is None and 'vocab' in model:  # older files
         kind = 'BPE' if 'merges' in model else 'WordPiece'
-    added = {
-        token['id']: token for token in found.get('added_tokens') or ()
-    }
+    added = {token['id']: token for token in found.get('added_tokens') or ()}
     if kind == 'WordPiece':
         index = dict(model['vocab'])
         index |= {token['content']: i for i, token in added.items()}
@@ -289,9 +285,7 @@ def _unigram(
             spec.precompiled_charsmap = base64.b64decode(
                 step['precompiled_charsmap']
             )
-        elif step['type'] not in ('Replace', 'Strip') or not _only_blanks(
-            step
-        ):
+        elif step['type'] not in ('Replace', 'Strip') or not _only_blanks(step):
             raise ValueError(
                 f'{path} normalises by {step["type"]}, which cannot be kept '
                 'beside Unigram; fetch the folder with its *.model'
@@ -525,10 +519,7 @@ def _fast_unigram(tokenizer: SentencePiece, kind: str) -> Any:
     steps.append(normalizers.Replace(tokenizers.Regex(' {2,}'), ' '))
     made.normalizer = normalizers.Sequence(steps)
     made.pre_tokenizer = pre_tokenizers.Sequence(
-        [
-            pre_tokenizers.WhitespaceSplit(),
-            pre_tokenizers.Metaspace(),
-        ]
+        [pre_tokenizers.WhitespaceSplit(), pre_tokenizers.Metaspace()]
     )
     made.add_special_tokens(
         [

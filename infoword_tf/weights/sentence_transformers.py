@@ -186,8 +186,7 @@ def _dense(
     names = ['linear.weight', *(['linear.bias'] if bias else [])]
     if sorted(held) != sorted(names):
         raise ValueError(
-            f'{folder} holds {", ".join(sorted(held))}, not '
-            f'{", ".join(names)}'
+            f'{folder} holds {", ".join(sorted(held))}, not {", ".join(names)}'
         )
     arrays = {f'dense_{number}/kernel': held['linear.weight'].T}
     if bias:
@@ -224,9 +223,7 @@ def write(folder: pathlib.Path, loaded: Loaded) -> list[str]:
         folder / '1_Pooling' / 'config.json',
         {
             'word_embedding_dimension': width,
-            **{
-                flag: name == config.pooling for name, flag in POOLINGS.items()
-            },
+            **{flag: name == config.pooling for name, flag in POOLINGS.items()},
             'include_prompt': True,
         },
     )

@@ -25,9 +25,7 @@ class Tensors(Mapping[str, np.ndarray]):
     """
 
     def __init__(
-        self,
-        readers: Mapping[str, Callable[[], np.ndarray]],
-        where: str,
+        self, readers: Mapping[str, Callable[[], np.ndarray]], where: str
     ):
         """Args: by name what reads it; `where` as the attribute."""
         self._readers, self.where = dict(readers), where

@@ -108,10 +108,7 @@ def describe(figures: Mapping[str, float]) -> str:
 def _write(path: pathlib.Path, corpus: Iterable[Document]) -> None:
     with open(path, 'w', encoding='utf-8') as stream:
         for document in corpus:
-            line = {
-                'source': document.source,
-                'sentences': document.sentences,
-            }
+            line = {'source': document.source, 'sentences': document.sentences}
             stream.write(json.dumps(line, ensure_ascii=False) + '\n')
 
 
