@@ -225,11 +225,7 @@ def encoder_of(config: Mapping[str, Any], where: str) -> EncoderConfig:
 
 
 def config_of(kind: str, encoder: EncoderConfig) -> dict[str, Any]:
-    """What `encoder_of` would read as this encoder, back again.
-
-    Raises:
-        ValueError: it has what this kind has not.
-    """
+    """What `encoder_of` would read as an encoder; ValueError: there is none."""
     architecture = ARCHITECTURES[kind]
     has = dict(encoder.arguments)
     config: dict[str, Any] = {'model_type': kind}

@@ -155,11 +155,7 @@ def _assign(variable: Any, array: np.ndarray) -> None:
 def write(
     workdir: pathlib.Path, config: Config, model: Model, pieces: Read
 ) -> None:
-    """Makes the workdir; config.json, without which there is none, last.
-
-    Raises:
-        FileExistsError: something is there.
-    """
+    """Makes the workdir, config.json last; FileExistsError: files are there."""
     if workdir.exists() and any(workdir.iterdir()):
         raise FileExistsError(
             f'{workdir} is there and holds files; name a new folder'

@@ -65,11 +65,7 @@ class Held(NamedTuple):
 
 
 def look(naming: Naming, tensors: Tensors) -> Held:
-    """Finds out what is there, by its names.
-
-    Raises:
-        ValueError: no name of such an encoder is.
-    """
+    """Finds out what is there; ValueError: no name of such an encoder is."""
     renamed = {}
     for name in tensors:
         now = name
@@ -165,11 +161,7 @@ def check(
 def take(
     line: Line, held: Held, shape: tuple[int, ...], where: str
 ) -> np.ndarray:
-    """One of ours, from what is held, of the shape that is asked for.
-
-    Raises:
-        ValueError: they have another shape.
-    """
+    """One of ours, of a shape, from what is held; ValueError: it has not it."""
     parts = [_part(held.tensors, name) for name in line.theirs]
     try:
         array = np.ascontiguousarray(line.form.read(parts))
@@ -192,11 +184,7 @@ def give(
     heads: int,
     rows: Sequence[str],
 ) -> dict[str, np.ndarray]:
-    """Ours, by path, to theirs, for `heads` H and the heads of these rows.
-
-    Raises:
-        ValueError: one of ours has no name there.
-    """
+    """Ours by path to theirs, for H heads; ValueError: one has no name."""
     # Without a head the encoder's names stand alone.
     prefix = naming.prefixes[0 if rows else -1]
     found, left = {}, set(tensors)
@@ -219,9 +207,7 @@ def _whole(name: str) -> str:
 
 
 def _part(tensors: Mapping[str, np.ndarray], name: str) -> np.ndarray:
-    """An array, or the part of one layer of those (of untied biases one is for
-    all).
-    """
+    """An array, or one layer's of one of all (untied biases: one for all)."""
     match = _PART.match(name)
     if not match:
         return tensors[name]

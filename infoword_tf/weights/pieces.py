@@ -48,7 +48,6 @@ def read(folder: pathlib.Path, vocab_size: int) -> Read:
     """Finds out what tokenizer a folder has.
 
     Args:
-        folder: with tokenizer.json, vocab.txt or a SentencePiece model.
         vocab_size: V of the encoder; a vocabulary that is shorter gets names
             for the ids that no text has.
 
@@ -57,53 +56,28 @@ def read(folder: pathlib.Path, vocab_size: int) -> Read:
         ValueError: a vocabulary of another size, or a tokenizer that reads
             text in a way that cannot be kept.
     """
-    described, settings = folder / 'tokenizer.json', {}
+    settings = {}
     if (folder / 'tokenizer_config.json').is_file():
         settings = read_json(folder / 'tokenizer_config.json')
     longest = settings.get('model_max_length')
     if not isinstance(longest, int) or longest > 1_000_000:
         longest = None
     said: list[str] = []
-    if described.is_file():
-        made = _described(described, read_json(described), vocab_size, said)
-    elif (folder / 'vocab.txt').is_file():
-        path = folder / 'vocab.txt'
-        pieces = path.read_text(encoding='utf-8').split('\n')
-        while pieces and not pieces[-1]:
-            pieces.pop()
-        if not settings.get('do_basic_tokenize', True):
-            raise ValueError(
-                f'{folder}/tokenizer_config.json says do_basic_tokenize '
-                'false; such a tokenizer cannot be kept'
-            )
-        made = _wordpiece(
-            _filled(pieces, vocab_size, path, said),
-            bool(settings.get('do_lower_case', True)),
-            settings.get('strip_accents'),
-            bool(settings.get('tokenize_chinese_chars', True)),
-            True,
-            path,
-        )
-    elif (folder / _SHIFTED).is_file():
-        made = _sentencepiece(
-            shifted((folder / _SHIFTED).read_bytes(), folder / _SHIFTED),
-            vocab_size,
-            folder / _SHIFTED,
-        )
-    elif (folder / _PLAIN).is_file():
-        path = folder / _PLAIN
-        made = _sentencepiece(
-            folded(path.read_bytes(), settings, path), vocab_size, path
-        )
-    elif (folder / 'vocab.json').is_file():
-        index = read_json(folder / 'vocab.json')
-        made = _numbers(sorted(index, key=index.get), vocab_size, folder, said)
-    else:
-        raise FileNotFoundError(
-            f'{folder} has no tokenizer: none of tokenizer.json, vocab.txt, '
-            f'{_SHIFTED}, {_PLAIN} and vocab.json'
-        )
-    return Read(*made, longest, said)
+    for name, make in _FILES.items():
+        if (folder / name).is_file():
+            made = make(folder / name, settings, vocab_size, said)
+            return Read(*made, longest, said)
+    *names, last = _FILES
+    raise FileNotFoundError(
+        f'{folder} has no tokenizer: none of {", ".join(names)} and {last}'
+    )
+
+
+def _other_size(where: Any, found: int, size: int) -> ValueError:
+    return ValueError(
+        f'{where} has {found:,} pieces, but the encoder has {size:,} '
+        'embeddings; one of the two is of another model'
+    )
 
 
 def _filled(
@@ -111,10 +85,7 @@ def _filled(
 ) -> list[str]:
     """A vocabulary of just `size` pieces."""
     if len(pieces) > size:
-        raise ValueError(
-            f'{where} has {len(pieces):,} pieces, but the encoder has '
-            f'{size:,} embeddings; one of the two is of another model'
-        )
+        raise _other_size(where, len(pieces), size)
     if len(pieces) < size:
         said.append(
             f'{size - len(pieces)} embeddings have no piece of the vocabulary'
@@ -124,19 +95,32 @@ def _filled(
 
 
 def _wordpiece(
-    pieces: Sequence[str],
-    lower_case: bool,
-    strip_accents: bool | None,
-    chinese_characters: bool,
-    clean: bool,
-    where: Any,
+    pieces: Sequence[str], where: Any, **options: Any
 ) -> tuple[Tokenizer, TokenizerConfig]:
     vocabulary = vocabularies.check(pieces, str(where))
-    tokenizer = WordPiece(
-        vocabulary, lower_case, strip_accents, chinese_characters, clean
-    )
+    tokenizer = WordPiece(vocabulary, **options)
     return tokenizer, TokenizerConfig(
-        WordPiece.kind, lower_case, tokenizer.options
+        WordPiece.kind, tokenizer.lower_case, tokenizer.options
+    )
+
+
+def _vocab_txt(
+    path: pathlib.Path, settings: Mapping[str, Any], size: int, said: list[str]
+) -> tuple[Tokenizer, TokenizerConfig]:
+    pieces = path.read_text(encoding='utf-8').split('\n')
+    while pieces and not pieces[-1]:
+        pieces.pop()
+    if not settings.get('do_basic_tokenize', True):
+        raise ValueError(
+            f'{path.parent}/tokenizer_config.json says do_basic_tokenize '
+            'false; such a tokenizer cannot be kept'
+        )
+    return _wordpiece(
+        _filled(pieces, size, path, said),
+        path,
+        lower_case=bool(settings.get('do_lower_case', True)),
+        strip_accents=settings.get('strip_accents'),
+        chinese_characters=bool(settings.get('tokenize_chinese_chars', True)),
     )
 
 
@@ -145,10 +129,7 @@ def _sentencepiece(
 ) -> tuple[Tokenizer, TokenizerConfig]:
     tokenizer = SentencePiece(model, str(where))
     if len(tokenizer) != size:
-        raise ValueError(
-            f'{where} has {len(tokenizer):,} pieces, but the encoder has '
-            f'{size:,} embeddings; one of the two is of another model'
-        )
+        raise _other_size(where, len(tokenizer), size)
     return tokenizer, TokenizerConfig(SentencePiece.kind, tokenizer.lower_case)
 
 
@@ -175,43 +156,51 @@ def _numbers(
 
 
 def _described(
-    path: pathlib.Path, found: Mapping[str, Any], size: int, said: list[str]
+    path: pathlib.Path, settings: Mapping[str, Any], size: int, said: list[str]
 ) -> tuple[Tokenizer, TokenizerConfig]:
     """What a tokenizer.json holds, if that can be kept."""
+    del settings
+    found = read_json(path)
     model = found.get('model') or {}
     kind = model.get('type')
     if kind is None and 'vocab' in model:  # older files
         kind = 'BPE' if 'merges' in model else 'WordPiece'
     added = {token['id']: token for token in found.get('added_tokens') or ()}
-    if kind == 'WordPiece':
-        index = dict(model['vocab'])
-        index |= {token['content']: i for i, token in added.items()}
-        pieces = [''] * (max(index.values()) + 1)
-        for piece, number in index.items():
-            pieces[number] = piece
-        longest = model.get('max_input_chars_per_word', _WORD)
-        prefix = model.get('continuing_subword_prefix', '##')
-        if longest != _WORD or prefix != '##':
-            raise ValueError(
-                f'{path}: words of up to {longest} characters and pieces that '
-                f'go on with {prefix!r}; only {_WORD} and ## can be kept'
-            )
-        _check_split(path, found.get('pre_tokenizer'))
-        return _wordpiece(
-            _filled(pieces, size, path, said),
-            *_bert_normalizer(path, found.get('normalizer')),
-            path,
-        )
     if kind == 'Unigram':
-        proto = _unigram(path, found, added)
-        return _sentencepiece(proto, size, path)
+        return _sentencepiece(_unigram(path, found, added), size, path)
+    if kind not in ('WordPiece', 'BPE'):
+        raise ValueError(
+            f'{path} has a model of the type {kind!r}; known are WordPiece, '
+            'Unigram and, for ids alone, BPE'
+        )
+    index = dict(model['vocab'])
+    index |= {token['content']: i for i, token in added.items()}
     if kind == 'BPE':
-        index = dict(model['vocab'])
-        index |= {token['content']: i for i, token in added.items()}
         return _numbers(sorted(index, key=index.get), size, path, said)
-    raise ValueError(
-        f'{path} has a model of the type {kind!r}; known are WordPiece, '
-        'Unigram and, for ids alone, BPE'
+    pieces = [''] * (max(index.values()) + 1)
+    for piece, number in index.items():
+        pieces[number] = piece
+    longest = model.get('max_input_chars_per_word', _WORD)
+    prefix = model.get('continuing_subword_prefix', '##')
+    if longest != _WORD or prefix != '##':
+        raise ValueError(
+            f'{path}: words of up to {longest} characters and pieces that '
+            f'go on with {prefix!r}; only {_WORD} and ## can be kept'
+        )
+    split = _steps(found.get('pre_tokenizer'), 'pretokenizers')
+    _only(f'{path} splits words', split, 'BertPreTokenizer')
+    step = _only(
+        f'{path} normalises',
+        _steps(found.get('normalizer'), 'normalizers'),
+        'BertNormalizer',
+    )
+    return _wordpiece(
+        _filled(pieces, size, path, said),
+        path,
+        lower_case=bool(step.get('lowercase', True)),
+        strip_accents=step.get('strip_accents'),
+        chinese_characters=bool(step.get('handle_chinese_chars', True)),
+        clean=bool(step.get('clean_text', True)),
     )
 
 
@@ -222,33 +211,15 @@ def _steps(part: Mapping[str, Any] | None, name: str) -> list[Any]:
     return part[name] if part['type'] == 'Sequence' else [part]
 
 
-def _check_split(path: pathlib.Path, part: Mapping[str, Any] | None) -> None:
-    kinds = [step['type'] for step in _steps(part, 'pretokenizers')]
-    if kinds != ['BertPreTokenizer']:
-        raise ValueError(
-            f'{path} splits words by {kinds or "nothing"}; only '
-            'BertPreTokenizer can be kept beside WordPiece'
-        )
-
-
-def _bert_normalizer(
-    path: pathlib.Path, part: Mapping[str, Any] | None
-) -> tuple[bool, bool | None, bool, bool]:
-    """lower_case, strip_accents, chinese_characters, clean."""
-    steps = _steps(part, 'normalizers')
+def _only(what: str, steps: Sequence[Any], kind: str) -> Mapping[str, Any]:
+    """The one step that can be kept beside WordPiece."""
     kinds = [step['type'] for step in steps]
-    if kinds != ['BertNormalizer']:
+    if kinds != [kind]:
         raise ValueError(
-            f'{path} normalises by {kinds or "nothing"}; only BertNormalizer '
-            'can be kept beside WordPiece'
+            f'{what} by {kinds or "nothing"}; only {kind} can be kept beside '
+            'WordPiece'
         )
-    (step,) = steps
-    return (
-        bool(step.get('lowercase', True)),
-        step.get('strip_accents'),
-        bool(step.get('handle_chinese_chars', True)),
-        bool(step.get('clean_text', True)),
-    )
+    return steps[0]
 
 
 def _unigram(
@@ -325,9 +296,6 @@ def shifted(model: bytes, where: Any) -> bytes:
 
     <s> <pad> </s> <unk>, then all pieces of the file but its own first
     three (<unk> <s> </s>), then <mask>.
-
-    Raises:
-        ValueError: it is no such model.
     """
     proto = _parsed(model, where)
     own = [piece.piece for piece in proto.pieces[:3]]
@@ -399,6 +367,28 @@ def _parsed(model: bytes, where: Any) -> Any:
     return proto
 
 
+def _vocab_json(
+    path: pathlib.Path, settings: Mapping[str, Any], size: int, said: list[str]
+) -> tuple[Tokenizer, TokenizerConfig]:
+    del settings
+    index = read_json(path)
+    return _numbers(sorted(index, key=index.get), size, path.parent, said)
+
+
+# What reads a file: (path, what tokenizer_config.json says, V, what people
+# should know) -> the tokenizer and its config. The first that is there counts.
+_FILES = {
+    'tokenizer.json': _described,
+    'vocab.txt': _vocab_txt,
+    _SHIFTED: lambda path, settings, size, said: _sentencepiece(
+        shifted(path.read_bytes(), path), size, path
+    ),
+    _PLAIN: lambda path, settings, size, said: _sentencepiece(
+        folded(path.read_bytes(), settings, path), size, path
+    ),
+    'vocab.json': _vocab_json,
+}
+
 # ---------------------------------------------------------------------- out
 
 
@@ -411,22 +401,13 @@ def write(
 ) -> None:
     """Writes a tokenizer as transformers reads it.
 
-    Args:
-        kind: model_type of the encoder.
-        max_length: of a text, with specials.
-
     Raises:
         ValueError: transformers has none like it.
     """
+    kinds = ('pad', 'unk', 'cls', 'sep', 'mask')
     names = {
         f'{name}_token': tokenizer.vocabulary[number]
-        for name, number in (
-            ('pad', tokenizer.pad_id),
-            ('unk', tokenizer.unk_id),
-            ('cls', tokenizer.cls_id),
-            ('sep', tokenizer.sep_id),
-            ('mask', tokenizer.mask_id),
-        )
+        for name, number in zip(kinds, tokenizer.special_ids, strict=True)
     }
     settings: dict[str, Any] = {**names, 'model_max_length': max_length}
     if isinstance(tokenizer, WordPiece):
@@ -441,18 +422,17 @@ def write(
         made = _fast_wordpiece(tokenizer, config)
     elif isinstance(tokenizer, SentencePiece):
         made = _fast_unigram(tokenizer, kind)
-        tokenizer_class = 'XLNetTokenizer'
-        if kind != 'xlnet':
-            tokenizer_class = 'PreTrainedTokenizerFast'
-            if names['cls_token'] == '<s>':
-                tokenizer_class = 'XLMRobertaTokenizer'
-        settings['tokenizer_class'] = tokenizer_class
-        path = folder / (_PLAIN if kind == 'xlnet' else _SHIFTED)
-        model = tokenizer.model
-        if kind != 'xlnet':
-            model = unshifted(model)
+        if kind == 'xlnet':
+            file, model = _PLAIN, tokenizer.model
+            settings['tokenizer_class'] = 'XLNetTokenizer'
+        else:
+            file, model = _SHIFTED, unshifted(tokenizer.model)
+            fairseq = names['cls_token'] == '<s>'
+            settings['tokenizer_class'] = (
+                'XLMRobertaTokenizer' if fairseq else 'PreTrainedTokenizerFast'
+            )
         if model is not None:
-            path.write_bytes(model)
+            (folder / file).write_bytes(model)
     else:
         raise ValueError(
             f'a tokenizer of the kind {config.kind} cannot be written for '
@@ -464,7 +444,7 @@ def write(
 
 def _fast_wordpiece(tokenizer: WordPiece, config: TokenizerConfig) -> Any:
     import tokenizers
-    from tokenizers import models, normalizers, pre_tokenizers, processors
+    from tokenizers import models, normalizers, pre_tokenizers
 
     pieces = {piece: i for i, piece in enumerate(tokenizer.vocabulary)}
     made = tokenizers.Tokenizer(
@@ -481,23 +461,26 @@ def _fast_wordpiece(tokenizer: WordPiece, config: TokenizerConfig) -> Any:
     made.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
     made.add_special_tokens(list(vocabularies.SPECIALS))
     cls, sep = vocabularies.CLS, vocabularies.SEP
-    made.post_processor = processors.TemplateProcessing(
-        single=f'{cls} $A {sep}',
-        pair=f'{cls} $A {sep} $B:1 {sep}:1',
-        special_tokens=[(cls, tokenizer.cls_id), (sep, tokenizer.sep_id)],
-    )
+    single, pair = f'{cls} $A {sep}', f'{cls} $A {sep} $B:1 {sep}:1'
+    made.post_processor = _around(tokenizer, single, pair)
     return made
+
+
+def _around(tokenizer: Tokenizer, single: str, pair: str) -> Any:
+    """Puts [CLS] and [SEP] around texts and pairs, as is written there."""
+    from tokenizers import processors
+
+    ids = tokenizer.cls_id, tokenizer.sep_id
+    return processors.TemplateProcessing(
+        single=single,
+        pair=pair,
+        special_tokens=[(tokenizer.vocabulary[i], i) for i in ids],
+    )
 
 
 def _fast_unigram(tokenizer: SentencePiece, kind: str) -> Any:
     import tokenizers
-    from tokenizers import (
-        AddedToken,
-        models,
-        normalizers,
-        pre_tokenizers,
-        processors,
-    )
+    from tokenizers import AddedToken, models, normalizers, pre_tokenizers
 
     proto = _parsed(tokenizer.model, 'the tokenizer')
     piece_type = proto.SentencePiece
@@ -535,9 +518,5 @@ def _fast_unigram(tokenizer: SentencePiece, kind: str) -> Any:
         single, pair = f'$A {sep} {cls}:2', f'$A {sep} $B:1 {sep}:1 {cls}:2'
     elif kind == 'bert':
         pair = f'{cls} $A {sep} $B:1 {sep}:1'
-    made.post_processor = processors.TemplateProcessing(
-        single=single,
-        pair=pair,
-        special_tokens=[(cls, tokenizer.cls_id), (sep, tokenizer.sep_id)],
-    )
+    made.post_processor = _around(tokenizer, single, pair)
     return made

@@ -140,12 +140,18 @@ def _modules(folder: pathlib.Path) -> list[tuple[str, pathlib.Path]]:
     return modules
 
 
-def _pooling(folder: pathlib.Path) -> tuple[str, bool]:
-    """Our name of a Pooling, and whether prompts count."""
+def _config(
+    folder: pathlib.Path, kind: str
+) -> tuple[pathlib.Path, dict[str, Any]]:
     path = folder / 'config.json'
     if not path.is_file():
-        raise FileNotFoundError(f'{folder} has no config.json: no Pooling')
-    found = read_json(path)
+        raise FileNotFoundError(f'{folder} has no config.json: no {kind}')
+    return path, read_json(path)
+
+
+def _pooling(folder: pathlib.Path) -> tuple[str, bool]:
+    """Our name of a Pooling, and whether prompts count."""
+    path, found = _config(folder, 'Pooling')
     named = found.get('pooling_mode')
     if named is not None:
         chosen = [named] if isinstance(named, str) else list(named)
@@ -170,10 +176,7 @@ def _dense(
     folder: pathlib.Path, number: int
 ) -> tuple[DenseConfig, dict[str, Any]]:
     """One Dense and its weights, by our paths."""
-    path = folder / 'config.json'
-    if not path.is_file():
-        raise FileNotFoundError(f'{folder} has no config.json: no Dense')
-    found = read_json(path)
+    path, found = _config(folder, 'Dense')
     name = found.get('activation_function', ACTIVATIONS['tanh'])
     ours = {v.rpartition('.')[2]: k for k, v in ACTIVATIONS.items()}
     if name.rpartition('.')[2] not in ours:
