@@ -49,11 +49,7 @@ FORMAT = flags.DEFINE_enum(
 
 
 def run() -> None:
-    """The whole command.
-
-    Raises:
-        UsageError: flags that do not go together.
-    """
+    """The whole command; UsageError: flags that do not go together."""
     # Nothing is multiplied here, and oneDNN's allocator keeps what it has had.
     os.environ['TF_ENABLE_ONEDNN_OPTS'] = '0'
     if bool(SOURCE.value) == bool(INIT.value):
@@ -102,8 +98,6 @@ def convert(
     """Makes a workdir of a folder with weights.
 
     Args:
-        source: the folder.
-        workdir: a new one.
         pooling: where the folder does not say it.
         prompts: instead of those that the folder has.
 
@@ -168,12 +162,8 @@ def convert(
 
 
 def give(init: pathlib.Path, output: pathlib.Path, form: str) -> None:
-    """Writes a workdir as a folder for others.
-
-    Args:
-        init: the workdir.
-        output: a new folder, there whole or not at all.
-        form: one of FORMATS.
+    """Writes a workdir as a folder for others (one of FORMATS), whole or not at
+    all.
 
     Raises:
         FileNotFoundError: `init` is no workdir.

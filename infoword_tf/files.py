@@ -22,11 +22,7 @@ _DTYPES = {
 
 @contextlib.contextmanager
 def locked(workdir: pathlib.Path) -> Iterator[None]:
-    """Holds a workdir for one run.
-
-    Raises:
-        RuntimeError: another run holds it, or it is a file.
-    """
+    """Holds a workdir for one run; RuntimeError: another does, or no folder."""
     if workdir.is_file():
         raise RuntimeError(f'{workdir} is a file; name a folder')
     workdir.mkdir(parents=True, exist_ok=True)
@@ -114,11 +110,7 @@ def write_tensors(
 
 
 def read_tensor(path: pathlib.Path, name: str) -> np.ndarray | None:
-    """One of the named arrays, unchecked; None: the file has none so called.
-
-    Raises:
-        ValueError: the file is cut, or no safetensors file.
-    """
+    """One of the named arrays, unchecked, or None; ValueError: a cut file."""
     from safetensors import SafetensorError, safe_open
 
     try:

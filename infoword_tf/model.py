@@ -11,7 +11,7 @@ import copy
 import math
 import pathlib
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 import keras
@@ -136,15 +136,8 @@ class Model:
         self.dense: list[Dense] = []
         width = self.encoder.width
         for i, layer in enumerate(config.dense):
-            self.dense.append(
-                Dense(
-                    width,
-                    layer.width,
-                    layer.activation,
-                    layer.bias,
-                    name=f'dense_{i}',
-                )
-            )
+            shape = width, layer.width, layer.activation, layer.bias
+            self.dense.append(Dense(*shape, name=f'dense_{i}'))
             self.dense[-1].build()
             width = layer.width
         if seed is not None:
@@ -152,9 +145,6 @@ class Model:
 
     def begin(self, seed: int, deviation: float | None = None) -> None:
         """Draws all matrices anew, and sets what begins elsewhere.
-
-        Args:
-            deviation: as in `initialise`.
 
         Raises:
             ValueError, FileNotFoundError: a workdir that a row or a companion
@@ -221,11 +211,7 @@ class Model:
     @property
     def trainable(self) -> dict[str, keras.Variable]:
         """By path, the weights that gradients change."""
-        learning = [
-            encoder
-            for name, encoder in self.encoders.items()
-            if name == MAIN or not self.companions[name].frozen
-        ]
+        learning = self._encoders_that(lambda companion: not companion.frozen)
         found = self._paths([*learning, *self._heads])
         return {path: x for path, x in found.items() if x.trainable}
 
@@ -237,11 +223,7 @@ class Model:
     @property
     def lasting(self) -> dict[str, keras.Variable]:
         """By path, the weights that checkpoints hold."""
-        saved = [
-            encoder
-            for name, encoder in self.encoders.items()
-            if name == MAIN or self.companions[name].saved
-        ]
+        saved = self._encoders_that(lambda companion: companion.saved)
         brought = [
             objective
             for name, rows in self.heads.items()
@@ -260,17 +242,20 @@ class Model:
     @property
     def averages(self) -> dict[str, list[tuple[Any, Any]]]:
         """By companion that is an average: each weight, and what it follows."""
-        found = {}
-        for name, companion in self.companions.items():
-            if companion.momentum is not None:
-                found[name] = list(
-                    zip(
-                        self.encoders[name].weights,
-                        self.encoder.weights,
-                        strict=True,
-                    )
-                )
-        return found
+        weights = self.encoder.weights
+        return {
+            name: list(zip(self.encoders[name].weights, weights, strict=True))
+            for name, companion in self.companions.items()
+            if companion.momentum is not None
+        }
+
+    def _encoders_that(self, chosen: Callable[..., bool]) -> list[Encoder]:
+        """The trained one, and those of companions that are chosen."""
+        return [
+            encoder
+            for name, encoder in self.encoders.items()
+            if name == MAIN or chosen(self.companions[name])
+        ]
 
     @property
     def _heads(self) -> list[Any]:
@@ -379,7 +364,7 @@ class Model:
     def _turns(
         self, view: str, key: Tensor | None
     ) -> Iterator[tuple[str, int, dict[str, Reads], Tensor | None]]:
-        """The passes of a view: encoder, number, which rows, and the key.
+        """Passes of a view: encoder, number, rows, key.
 
         Without a key nothing is dropped, but for rows that read several
         passes: these differ by dropout alone, and so they do in held-out text,

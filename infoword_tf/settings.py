@@ -46,10 +46,8 @@ class Setting:
     kind: type | None = None
 
     def check(self, flag: str, value: Any) -> Any:
-        """A value that was chosen, as the type of the default.
-
-        Raises:
-            ValueError: it is out of bounds.
+        """A value that was chosen, as the default's type; ValueError: out of
+        bounds.
         """
         if value is None and self.default is None:
             return None

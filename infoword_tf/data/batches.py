@@ -4,6 +4,7 @@ Glossary of shapes: B sequences of the global batch, E held-out sequences,
 T tokens.
 """
 
+import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -28,11 +29,7 @@ def open_source(
     seed: int,
     **arguments: Any,
 ) -> Source:
-    """A source, read as a plan says.
-
-    Raises:
-        ValueError: there is less text than a batch takes.
-    """
+    """A source, read as a plan says."""
     if reading.source not in SOURCES:
         raise ValueError(
             f'a view reads the source {reading.source!r}; known are '
@@ -67,40 +64,34 @@ def open_sources(
     }
 
 
+@dataclasses.dataclass
 class Drawn:
-    """A text, and what was drawn in it: each draw once."""
+    """A text, the global batch of a step, and what was drawn in it."""
 
-    def __init__(self, text: Any, seed: int, step: int):
-        """Args: the global batch of a step, the seed of its draws."""
-        self.text, self.seed, self.step = text, seed, step
-        self._found: dict[Any, Any] = {}
+    text: Any
+    seed: int
+    step: int
+    found: dict[Any, Any] = dataclasses.field(default_factory=dict)
 
     def draw(self, draw: views.Draw | None) -> Any:
         """What a draw gives; of the same name and settings, the same."""
         if draw is None:
             return None
         key = draw.name, tuple(draw.settings.items())
-        if key not in self._found:
+        if key not in self.found:
             random = views.generator(self.seed, self.step, draw.name)
-            self._found[key] = draw.function(self.text, random, **draw.settings)
-        return self._found[key]
+            self.found[key] = draw.function(self.text, random, **draw.settings)
+        return self.found[key]
 
 
+@dataclasses.dataclass
 class Batches:
-    """The global batch of every step, as views."""
+    """The global batch of every step, as views; `seed` is of the draws."""
 
-    def __init__(
-        self,
-        sources: Mapping[Reading, Any],
-        plan: Plan,
-        specials: views.Specials,
-        seed: int,
-    ):
-        """Args: as of `open_sources` and `plan.make_plan`; the seed of the
-        draws.
-        """
-        self.sources, self.plan = sources, plan
-        self.specials, self.seed = specials, seed
+    sources: Mapping[Reading, Source]
+    plan: Plan
+    specials: views.Specials
+    seed: int
 
     def draw(self, step: int) -> dict[str, tuple[Any, Any]]:
         """By view, the text of a step and what was drawn in it."""
@@ -218,9 +209,7 @@ def heldout_views(
 
 
 def _padded(view: views.View, size: int) -> views.View:
-    """A view with more sequences, which weigh nothing: views of a batch are
-    alike.
-    """
+    """A view with more sequences, which weigh nothing."""
     lacking = size - len(view.ids)
     if not lacking:
         return view

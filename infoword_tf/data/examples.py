@@ -95,12 +95,8 @@ class Examples(NamedTuple):
     def batch(
         self, numbers: np.ndarray, slots: np.ndarray, width: int
     ) -> Labelled:
-        """Some of them, padded, with the rows that they share.
-
-        Args:
-            numbers: [B].
-            slots: [R, J], which of the B; -1 for none.
-            width: T.
+        """Examples [B], padded to T, with the rows that they share: slots [R,
+        J] of them, -1 for none.
         """
         rows = numbers[:, None] * self.texts + np.arange(self.texts)  # [B, K]
         begins = self.begins[rows]

@@ -41,11 +41,7 @@ class Prepared(NamedTuple):
 
 
 def parse(spec: str, rest: str) -> tuple[str, str | None]:
-    """Parts `NAME[/CONFIG][:VERSION]` from what follows a colon.
-
-    Raises:
-      ValueError: it has no name, or too many colons.
-    """
+    """Parts `NAME[/CONFIG][:VERSION]` from the rest; ValueError: no name."""
     match = _SPEC.fullmatch(spec)
     if match is None:
         raise ValueError(
@@ -217,9 +213,6 @@ def read_documents(
 
     A line is a sentence or a paragraph; an example of more than a megabyte
     goes on as the next document.
-
-    Raises:
-      ValueError: a text is not UTF-8.
     """
     for number, (value,) in enumerate(read(prepared, split, [path])):
         where = f'{prepared.name}, {split} {number}'

@@ -52,11 +52,7 @@ class Store(NamedTuple):
 
 
 def open_store(path: str | pathlib.Path, tokenizer: Any) -> Store:
-    """Opens a store that `write_store` made.
-
-    Raises:
-        ValueError: it is not one, or a file of it was cut.
-    """
+    """Opens what `write_store` made; ValueError: it is cut, or none."""
     path = pathlib.Path(path)
     reading = 'meta.json'
     try:
@@ -231,11 +227,7 @@ def _append(file: BinaryIO, array: np.ndarray) -> None:
 
 
 def peek(documents: Iterable[Document], where: str) -> Iterator[Document]:
-    """The same documents, once there is proof that there is one.
-
-    Raises:
-        ValueError: there is none.
-    """
+    """The same documents; ValueError (`where`): there is none."""
     documents = iter(documents)
     first = next(documents, None)
     if first is None:

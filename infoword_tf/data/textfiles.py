@@ -51,11 +51,7 @@ def find(pattern: str) -> list[pathlib.Path]:
 
 
 def check(paths: Iterable[pathlib.Path]) -> None:
-    """Looks at the first bytes of each file.
-
-    Raises:
-      ValueError: a file looks binary, or is not a whole gzip file.
-    """
+    """Looks at each file's first bytes; ValueError: binary, or a cut .gz."""
     for path in paths:
         with _open(path) as stream:
             read_head = functools.partial(stream.read, _HEAD)

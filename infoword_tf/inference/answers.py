@@ -197,15 +197,8 @@ def _places(questions: Tensor, contexts: Tensor) -> Tensor:
 
 
 def lowest(nowhere: Tensor, questions: Tensor, count: Tensor) -> Tensor:
-    """What "no answer" scores in a whole context.
-
-    Args:
-        nowhere: [W] float32, in each window.
-        questions: [W] int64.
-        count: B.
-
-    Returns:
-        [B] float32; SURE where there is no window.
+    """What "no answer" scores in a whole context, [B] float32, by its windows
+    [W]: SURE where there is none.
     """
     found = tf.math.unsorted_segment_min(nowhere, questions, count)
     return tf.minimum(found, SURE)

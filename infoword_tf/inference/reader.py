@@ -88,11 +88,7 @@ class Reader:
     width = 3 * answers.SPANS + 1
 
     def __init__(self, loaded: States):
-        """Finds the row.
-
-        Raises:
-            ValueError: there is none.
-        """
+        """Finds the row; ValueError: there is none."""
         self.loaded = loaded
         self.head = loaded.model.objectives[loaded.row_that('spans')]
         spec = tf.TensorSpec

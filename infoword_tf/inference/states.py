@@ -48,10 +48,8 @@ class States(Workdir):
         return self._fresh(self.config, seed)
 
     def shortened(self, numbers: Sequence[int]) -> Self:
-        """An encoder of some layers of this one, from 1 on, and no rows.
-
-        Raises:
-            ValueError: it has no such layers.
+        """Some layers, from 1 on, of this encoder, no rows; ValueError: not
+        there.
         """
         depth = self.encoder.depth
         if not set(numbers) <= set(range(1, depth + 1)):
@@ -130,11 +128,7 @@ class States(Workdir):
         return answering(answers, self.model.objectives)
 
     def row_that(self, *answers: str) -> str:
-        """The first of them.
-
-        Raises:
-            ValueError: there is none.
-        """
+        """The first of them; ValueError: there is none."""
         for row in self.rows_that(*answers):
             return row
         raise ValueError(

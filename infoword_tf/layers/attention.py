@@ -114,29 +114,21 @@ class Attention(Layer):
             scale[: self.width] = root
             kernel = kernel * ops.cast(scale, self.compute_dtype)
             bias = bias * scale
+
+        def parted(x, kernel, bias, parts, length=None):
+            """n projections of x by head: [B, H, T or Q, E] each."""
+            return heads.split_heads(
+                project(x, kernel), bias,
+                heads=self.heads, parts=parts, key=key, length=length,
+            )  # fmt: skip
+
         if queries is None:
-            joined = project(x, kernel)  # [B, T, 3D]
-            q, k, v = heads.split_heads(
-                joined, bias, heads=self.heads, parts=3, key=key, length=length
-            )  # [B, H, T, E] each
+            q, k, v = parted(x, kernel, bias, 3, length)
         else:
             q_kernel, kv_kernel = ops.split(kernel, [self.width], axis=-1)
             q_bias, kv_bias = ops.split(bias, [self.width])
-            (q,) = heads.split_heads(
-                project(queries, q_kernel),
-                q_bias,
-                heads=self.heads,
-                parts=1,
-                key=key,
-            )  # [B, H, Q, E]
-            k, v = heads.split_heads(
-                project(x, kv_kernel),
-                kv_bias,
-                heads=self.heads,
-                parts=2,
-                key=key,
-                length=length,
-            )  # [B, H, T, E] each
+            (q,) = parted(queries, q_kernel, q_bias, 1)
+            k, v = parted(x, kv_kernel, kv_bias, 2, length)
         if key is None:
             q = q * root
         scores = ops.matmul(q, ops.swapaxes(k, -1, -2))  # [B, H, Q, T]

@@ -157,19 +157,13 @@ def post_norm(
         keys: of the first sum, of the activation and of the second sum.
         rate: of dropout behind the activation.
     """
-    x = norm.add_norm(
-        mixed, bias, residual, layer.attention_gamma, layer.attention_beta,
-        epsilon=layer.epsilon, key=keys[0], rate=layer.rate,
-    )  # fmt: skip
+    how = {'epsilon': layer.epsilon, 'rate': layer.rate}
+    scale = layer.attention_gamma, layer.attention_beta
+    x = norm.add_norm(mixed, bias, residual, *scale, key=keys[0], **how)
+    inner = feed_forward(layer, x, keys[1], rate)
+    scale = layer.outer_gamma, layer.outer_beta
     return norm.add_norm(
-        feed_forward(layer, x, keys[1], rate),
-        layer.outer_bias,
-        x,
-        layer.outer_gamma,
-        layer.outer_beta,
-        epsilon=layer.epsilon,
-        key=keys[2],
-        rate=layer.rate,
+        inner, layer.outer_bias, x, *scale, key=keys[2], **how
     )
 
 

@@ -50,14 +50,8 @@ def mixed(x: Tensor, salt: Tensor) -> Tensor:
 
 
 def fold_in(key: Tensor, number: Tensor | int) -> Tensor:
-    """Derives the key of a part (a step, a view, a replica, a site).
-
-    Args:
-        key: [2] uint32, or [4] of some rows.
-        number: an integer scalar; of a larger one the low 32 bits count.
-
-    Returns:
-        [2] uint32, of the rows that `key` is of.
+    """Derives the key of a part (a step, a view, a replica, a site) by an
+    integer, of which the low 32 bits count; of rows where `key` is.
     """
     if isinstance(number, int | np.integer):
         number = np.uint32(int(number) & 0xFFFFFFFF)

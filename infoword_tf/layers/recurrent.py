@@ -140,9 +140,7 @@ def _within(gradient: Tensor, clipped: Tensor, limit: float | None) -> Tensor:
 
 
 def _loop(z, h, c, keep, kernel, bias, projection, *, cell, clip, saved):
-    """Of z [T, B, G H] all states h' [T, B, D], c' [T, B, H] where there are,
-    and where `saved` what the backward pass needs; other args as of `recur`.
-    """
+    """All states [T, B, D], cells if there are, what is saved; as `recur`."""
     cell = CELLS[cell]
     forward = cell.forward if saved else cell.forward.__wrapped__
 
@@ -176,9 +174,7 @@ def _loop_back(
     d_states, h, c, keep, states, cells, saved, kernel, projection, *,
     cell, clip,
 ):  # fmt: skip
-    """Gradients, back in time: of z and, where it is another, of h U, [T, B, G
-    H], and before clipping of a projected h' [T, B, D]; args as of `_loop`.
-    """
+    """Back in time: gradients of z, h U and unprojected h'; as of `_loop`."""
     own = CELLS[cell]
 
     def step(carry, given):

@@ -241,8 +241,6 @@ class RelativeAttention(Layer):
                 what they see.
             distances: [N, D], r of `sinusoids`, with or without dropout.
             signs: [B], -1 for rows whose text is reversed; None: for none.
-            memory: [B, M, D], older states of the content stream, or None.
-            biases: u, v (and s) [H, E] float32, where they are not its own.
             keys: [2] uint32 of each stream, or None for inference.
 
         Returns:
@@ -404,14 +402,7 @@ class RelativeBlock(Layer):
         biases: Sequence[Tensor] | None = None,
         key: Tensor | None = None,
     ) -> list[Tensor]:
-        """Runs the block for every stream; see the attention.
-
-        Args:
-            key: [2] uint32, or None for inference.
-
-        Returns:
-            [B, Q, D] of each stream.
-        """
+        """Runs the block for every stream; as `RelativeAttention.call`."""
         sites = [
             [None if key is None else dropout.fold_in(key, 4 * i + site)
              for site in range(4)]

@@ -33,9 +33,6 @@ def widened(
 ) -> tuple[tf.RaggedTensor, tf.RaggedTensor]:
     """Bytes of pieces of strings [B], starts and ends [B, pieces] int64,
     widened to whole characters with their marks.
-
-    Returns:
-        The same, widened; what has no bytes stays as it is.
     """
     codes, offsets = tf.strings.unicode_decode_with_offsets(strings, 'UTF-8')
     lengths = tf.cast(tf.strings.length(strings, unit='BYTE'), tf.int64)

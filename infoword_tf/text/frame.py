@@ -59,9 +59,6 @@ class Frame:
     ) -> tuple[Tensor, Tensor, Tensor | None]:
         """Ids of strings, or of pairs of them; of two the longer one is cut.
 
-        Args:
-            max_length: T at most.
-
         Returns:
             ids [B, T] and lengths [B], int32; of pairs, where the second text
             begins, [B] int32, else None.
@@ -86,9 +83,6 @@ def room_of(first: Tensor, second: Tensor, room: int) -> tuple[Tensor, Tensor]:
     """How many pieces of two texts fit a room, where the longer is cut first.
 
     As the `longest_first` of the tokenizers that pairs were trained with.
-
-    Returns:
-        [B] each: pieces of the first and of the second that are kept.
     """
     swapped = first > second
     short, long = tf.minimum(first, second), tf.maximum(first, second)

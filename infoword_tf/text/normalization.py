@@ -75,9 +75,7 @@ class Normalization(NamedTuple):
 
 
 class _Classes(NamedTuple):
-    """What parts words: spaces and marks (words of their own) of `tokenizers`,
-    and either of them of tensorflow_text.
-    """
+    """What parts words: spaces and marks for `tokenizers`, all for tf_text."""
 
     spaces: frozenset[str]
     marks: frozenset[str]
@@ -115,9 +113,7 @@ def _hidden(normalization: Normalization) -> frozenset[str]:
 def _fitted(
     normalization: Normalization, spelled: frozenset[str], taken: frozenset[str]
 ) -> tuple[np.ndarray, dict[str, str]]:
-    """`fit`, for all vocabularies that spell the same characters otherwise
-    (`spelled`) and have the same private ones (`taken`).
-    """
+    """`fit` for vocabularies with the same characters to spell, and taken."""
     forms, chinese = _forms(normalization)
     spaces, marks, parted = _classes()
     apart = marks | chinese
@@ -185,8 +181,8 @@ def _private() -> Iterator[str]:
 def _forms(
     normalization: Normalization,
 ) -> tuple[Mapping[str, str], frozenset[str]]:
-    """What BertNormalizer makes of characters that it changes, and which
-    Chinese ones are among that, without the spaces around them.
+    """What BertNormalizer changes, and Chinese characters, their spaces left
+    out.
     """
     from tokenizers import normalizers
 
@@ -242,9 +238,7 @@ def _classes() -> _Classes:
 
 
 def _model(table: Mapping[str, str]) -> np.ndarray:
-    """A FastBertNormalizerModel (its .fbs), a flatbuffer, [S] uint8; `table`:
-    what characters become, if not themselves.
-    """
+    """A FastBertNormalizerModel (its .fbs), [S] uint8, of what changes."""
     forms = dict.fromkeys(table.values())
     numbers = {form: number for number, form in enumerate(forms, 1)}
     codes = np.zeros(_ALL, np.int32)

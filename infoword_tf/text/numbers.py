@@ -32,11 +32,7 @@ class Numbers(Tokenizer):
     def learn(
         cls, texts: Iterable[str], size: int, lower_case: bool = True
     ) -> Self:
-        """It cannot learn.
-
-        Raises:
-            ValueError: always.
-        """
+        """It cannot learn: ValueError."""
         raise ValueError(WHY)
 
     @classmethod
@@ -60,11 +56,7 @@ class Numbers(Tokenizer):
         return '\n'.join(self.vocabulary)
 
     def tokenize(self, strings: Any) -> NoReturn:
-        """It cannot.
-
-        Raises:
-            ValueError: always.
-        """
+        """It cannot: ValueError."""
         raise ValueError(WHY)
 
     tokenize_with_offsets = pieces = tokenize

@@ -62,11 +62,7 @@ class SentencePiece(Tokenizer):
     file = 'spm.model'
 
     def __init__(self, model: bytes, where: str = 'the tokenizer'):
-        """Args: what a file *.model holds; what to call it in an error.
-
-        Raises:
-            ValueError: it is no such model, or lacks special pieces.
-        """
+        """Args: what a file *.model holds, what to call it in a ValueError."""
         proto = _parse(model, where)
         super().__init__(
             [piece.piece for piece in proto.pieces],
@@ -201,9 +197,7 @@ class SentencePiece(Tokenizer):
         starts: tf.RaggedTensor | None = None,
         ends: tf.RaggedTensor | None = None,
     ) -> list[tf.RaggedTensor]:
-        """What was given, one [UNK] for the bytes (`_name_bytes`) of unknown
-        neighbours.
-        """
+        """What was given, with one [UNK] for bytes (`_name_bytes`) in a row."""
         given = [part for part in (tokens, starts, ends) if part is not None]
         if not self._split_unknown:
             return given
@@ -227,24 +221,17 @@ class SentencePiece(Tokenizer):
         ]
 
 
-def learn(
-    texts: Iterable[str],
-    size: int,
-    lower_case: bool = True,
-    megabytes: float = 64.0,
-) -> bytes:
-    """Learns a unigram model (Kudo 2018), by NFKC; args as of
-    `vocabulary.learn`.
+def learn(texts: Iterable[str], size: int, lower_case: bool = True) -> bytes:
+    """Learns a unigram model (Kudo 2018) with NFKC, and perhaps case folding.
 
-    Returns:
-        The model, the same for the same set of texts: specials first, then
-        pieces by their scores.
+    Args and errors are those of `Tokenizer.learn`. Specials come first, then
+    pieces by their scores.
     """
     import sentencepiece
 
     lines = [
         line
-        for text in sorted(vocabularies.sample(texts, megabytes))
+        for text in sorted(vocabularies.sample(texts))
         for line in _LINE.findall(' '.join(text.split()))
     ]
     no_room = (

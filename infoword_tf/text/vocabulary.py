@@ -21,12 +21,7 @@ NO_TEXT = (
 
 
 def check(vocabulary: Sequence[str], where: str) -> list[str]:
-    """The pieces, if a tokenizer can use them; `where`: what an error calls
-    them.
-
-    Raises:
-        ValueError: a special piece is missing, or a piece is there twice.
-    """
+    """The pieces; ValueError: a special one is missing, or one there twice."""
     vocabulary = list(vocabulary)
     missing = [piece for piece in SPECIALS if piece not in set(vocabulary)]
     if missing:
@@ -77,7 +72,7 @@ def write(path: str | pathlib.Path, vocabulary: Sequence[str]) -> None:
     pathlib.Path(path).write_text(text, encoding='utf-8')
 
 
-def sample(texts: Iterable[str], megabytes: float) -> Iterator[str]:
+def sample(texts: Iterable[str], megabytes: float = 64.0) -> Iterator[str]:
     """A uniform sample of texts of bounded size, the same every time.
 
     The texts of the lowest hashes that fit stay, so the sample depends
@@ -101,21 +96,12 @@ def sample(texts: Iterable[str], megabytes: float) -> Iterator[str]:
 
 
 def learn(
-    texts: Iterable[str],
-    size: int,
-    lower_case: bool = True,
-    megabytes: float = 64.0,
+    texts: Iterable[str], size: int, lower_case: bool = True
 ) -> list[str]:
     """Learns a WordPiece vocabulary (Schuster and Nakajima 2012) in seconds.
 
-    Args:
-        size: pieces to learn, specials included; a small corpus gives fewer.
-        lower_case: whether text is lower-cased and stripped of accents.
-        megabytes: most text that is used.
-
-    Returns:
-        Specials first, then characters and pieces; the same for the same
-        set of texts.
+    Args and errors are those of `Tokenizer.learn`; without case there are no
+    accents. Specials come first, then characters and pieces.
     """
     import tokenizers
     from tokenizers import models, normalizers, pre_tokenizers, trainers
@@ -126,7 +112,7 @@ def learn(
             f'--vocab_size={size} has no room beside the {len(SPECIALS)} '
             'special pieces; a few thousand is usual'
         )
-    texts = list(sample(texts, megabytes))
+    texts = list(sample(texts))
     learner = tokenizers.Tokenizer(models.WordPiece(unk_token=UNK))
     learner.normalizer = normalizers.BertNormalizer(lowercase=lower_case)
     learner.pre_tokenizer = pre_tokenizers.BertPreTokenizer()

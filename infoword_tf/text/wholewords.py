@@ -125,11 +125,8 @@ def _lower(words: tf.Tensor) -> tf.Tensor:
 def learn(
     texts: Iterable[str], size: int | None = None, lower_case: bool = False
 ) -> list[str]:
-    """Counts the words of all texts; `size`: most of them, specials included.
-
-    Returns:
-        Specials first, then words by their counts; those of one count by
-        their characters. The same for the same set of texts.
+    """Counts the words of all texts: specials, then the commonest, those of one
+    count by their characters; at most `size`.
     """
     specials = vocabularies.SPECIALS
     if size is not None and size <= len(specials):

@@ -151,9 +151,8 @@ class WordPiece(Tokenizer):
     def _places(
         self, strings: tf.Tensor
     ) -> tuple[tf.RaggedTensor, tf.Tensor, tf.Tensor]:
-        """Ids; and [N] int64 in bytes of its string where each piece's first
-        character begins, and its last one begins or, if it stayed as it was,
-        ends.
+        """Ids; and by piece, [N] int64 in its string, where its first character
+        begins, and where its last one does or, if it stayed as it was, ends.
         """
         normal, offsets = self._normalizer.normalize_with_offsets(strings)
         tokens, starts, ends = self._tokenize(normal)
@@ -192,8 +191,8 @@ class WordPiece(Tokenizer):
         first: tf.Tensor,
         last: tf.Tensor,
     ) -> tuple[tf.Tensor, ...]:
-        """One [UNK] of a word of too many characters; `first`, `last`: [W], its
-        pieces at either end.
+        """One [UNK] of a word of too many characters; first, last [W]: its
+        pieces.
         """
         lengths = tf.gather(self._lengths, ids)
         until = tf.cumsum(lengths)

@@ -82,6 +82,9 @@ def begin(
 
     Returns:
         What metrics.json holds.
+
+    Raises: UsageError: what was chosen cannot be. ValueError: the text or
+    --init cannot be read.
     """
     # Before Keras is imported: what trains is TensorFlow's.
     os.environ['KERAS_BACKEND'] = 'tensorflow'

@@ -53,12 +53,7 @@ def make_strategy(name: str, logical_cpus: int = 1) -> tf.distribute.Strategy:
 def check(
     replicas: int, batch_size: int, one_cpu: bool = False, xla: bool = False
 ) -> None:
-    """Complains of a batch or a compiler that replicas cannot have.
-
-    Raises:
-        UsageError: the batch cannot be shared, or the compiler is asked to
-            cross the parts of a CPU.
-    """
+    """Complains of a batch or a compiler that replicas cannot have."""
     if batch_size % replicas:
         raise UsageError(
             f'--batch_size={batch_size} cannot be shared by {replicas} '

@@ -132,13 +132,11 @@ def places_of(dataset: tf.data.Dataset) -> dict[str, int]:
 def count_tokens(
     values: dict[str, Any], places: Mapping[str, int], steps: int
 ) -> int:
-    """Takes what views count of tokens and padding out of a loop's values.
+    """Takes tokens and padding out of what a loop counted: tokens of text that
+    were read, no padding, none of them twice.
 
     Padding comes back as shares of the places that are computed: 'padding'
     and, where a view has any, 'VIEW/padding'.
-
-    Returns:
-        Tokens of text that were read: no padding, none of them twice.
     """
     tokens = sum(values.pop(f'{view}/tokens', 0) for view in places)
     padding = 0.0

@@ -182,9 +182,7 @@ class Trainer(orbit.StandardTrainer):
         key: tf.Tensor,
         state: Mapping[str, Any],
     ) -> tuple[list[Any], tf.Tensor, dict[str, Any]]:
-        """This replica's share of the gradient, its sums [rows, F], its new
-        state.
-        """
+        """This replica's gradient, sums [rows, F] and new state."""
         replicas = StrategyReplicas()
         variables = list(self.optimizer.variables.values())
         if self.microbatch is not None:

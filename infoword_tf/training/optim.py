@@ -312,8 +312,8 @@ class AdamW:
         rate: tf.Tensor,
         shrink: Any,
     ) -> None:
-        """Adagrad with one sum of squares a row; of a gradient of distinct
-        rows, or dense. `shrink` is the share of the weights read that decays.
+        """Adagrad with one sum of squares a row; `shrink`: what decays of
+        those.
         """
         raw = tf.raw_ops
         of = {'resource': self.variables[path].handle}

@@ -274,9 +274,7 @@ def _cut(x: tf.Tensor, begin: Any, size: int, each: int = 1) -> tf.Tensor:
 
 
 def _turned(memory: Any) -> Any:
-    """An encoder's memory [L, B, ...] (or [B]) with rows first; or again as it
-    was.
-    """
+    """A memory [L, B, ...] (or [B]) with rows first; or again as it was."""
 
     def turned(x: tf.Tensor) -> tf.Tensor:
         if x.shape.rank == 1:

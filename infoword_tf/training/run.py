@@ -229,15 +229,10 @@ class Run:
     def _timed_steps(self) -> int:
         """The updates that --minutes have room for."""
         # Made for that alone: the run begins as if it had not been.
-        trial = build(
-            dataclasses.replace(self.given, steps=1, learning_rate=0.0),
-            self.config,
-            self.tokenizer.specials,
-            self.strategy,
-            (self.rules, 0),
-            self.dataset(0, FAR),
-            Statistics(self.counts, self.counts),
-        )
+        given = dataclasses.replace(self.given, steps=1, learning_rate=0.0)
+        statistics = Statistics(self.counts, self.counts)
+        pace = self.rules, 0
+        trial = self._built(given, pace, self.dataset(0, FAR), statistics)
         minutes = self.given.minutes
         steps = fit.steps_in(minutes, trial.trainer)
         del trial
@@ -247,6 +242,18 @@ class Run:
             flush=True,
         )
         return steps
+
+    def _built(
+        self,
+        given: RunChoices,
+        pace: tuple[optim.Published, int],
+        dataset: tf.data.Dataset,
+        statistics: Statistics,
+    ) -> Built:
+        return build(
+            given, self.config, self.tokenizer.specials, self.strategy, pace,
+            dataset, statistics,
+        )  # fmt: skip
 
     def begin(self, flagfile: str) -> None:
         """Writes what decides the run, or compares it with what is there."""
@@ -276,22 +283,13 @@ class Run:
                 heldout_statistics = heldout_statistics._replace(
                     measured=self.text.heldout.counts
                 )
-            specials = self.tokenizer.specials
-            found = build(
-                given,
-                self.config,
-                specials,
-                self.strategy,
-                pace,
-                self.dataset(0, 1),
-                statistics,
-            )
+            found = self._built(given, pace, self.dataset(0, 1), statistics)
             found.heldout = loop.Heldout(
                 found.model,
                 batches.heldout_views(
                     self.text and self.text.heldout,
                     self.plan,
-                    specials,
+                    self.tokenizer.specials,
                     labelled and labelled.heldout,
                 ),
                 heldout_statistics,
@@ -325,11 +323,7 @@ class Run:
                 )
 
     def loop(self) -> dict[str, Any]:
-        """From the last checkpoint, or from the start, to the end.
-
-        Returns:
-            What metrics.json holds.
-        """
+        """From the last checkpoint or the start to what metrics.json holds."""
         given, built, workdir = self.given, self.built, self.workdir
         model, state, trainer = built.model, built.state, built.trainer
         goal = self.labelled and self.labelled.goal
@@ -391,11 +385,7 @@ def run(
     flagfile: str,
     labelled: Labelled | None = None,
 ) -> dict[str, Any]:
-    """The whole run.
-
-    Returns:
-        What metrics.json holds.
-    """
+    """The whole run: what metrics.json holds; args and errors as of `begin`."""
     one = Run(given, resolved.plan, labelled)
     one.open_devices()
     with files.locked(one.workdir) if one.chief else contextlib.nullcontext():

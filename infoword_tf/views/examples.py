@@ -11,12 +11,12 @@ rows, J examples that a row has room for, T tokens of a row.
 
 import types
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from infoword_tf.views.packed import laid_out
-from infoword_tf.views.view import Specials, View, ViewSpec
+from infoword_tf.views.view import Specials, View, ViewSpec, all_text
 
 FOLLOWING = 'following'  # what rows of next words want
 
@@ -71,9 +71,6 @@ def examples(
     `sequences` [R, J], the number of each example; targets [R, T, ...] where
     they are of tokens. An example of which nobody told a row its b weighs
     nothing there. Rows of next words need no label, see `following`.
-
-    Raises:
-        ValueError: a row wants what examples do not have.
     """
     del draw
     named = {**text.targets, **text.of_tokens}
@@ -187,10 +184,4 @@ def by_example(values: np.ndarray, view: View) -> np.ndarray:
     return found
 
 
-def reading(length: int, settings: Mapping[str, Any]) -> dict[str, Any]:
-    """T tokens at most, specials among them."""
-    del settings
-    return {'length': length}
-
-
-EXAMPLES = ViewSpec(make=examples, source='examples', reading=reading)
+EXAMPLES = ViewSpec(make=examples, source='examples', reading=all_text)

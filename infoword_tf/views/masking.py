@@ -239,9 +239,7 @@ def words(windows: Windows | Pairs, random: np.random.Generator) -> Masking:
 
 
 def _that_fit(sizes: np.ndarray, room: np.ndarray) -> np.ndarray:
-    """One after the other each of sizes [B, W] that still fits [B]: [B, W]
-    bool.
-    """
+    """[B, W] bool: in order, each of sizes [B, W] that still fits room [B]."""
     taken = np.zeros(sizes.shape, bool)
     left = room[:, None]
     while True:

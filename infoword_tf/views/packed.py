@@ -19,9 +19,6 @@ def packed(view: View, pairs: Pairs) -> View:
     A block for each pair: positions begin anew in it and attention stays
     inside. Block J is what is left over. Of each pair there is all that it
     has alone, in the order of its row.
-
-    Raises:
-        ValueError: a row wants one state for all of a text.
     """
     if alone := set(view.places) - set(view.weights):
         raise ValueError(
@@ -97,10 +94,6 @@ def folded(sizes: np.ndarray, rows: int) -> np.ndarray:
     """Which texts share a row, two of them: the longest with the shortest.
 
     No other choice has a lower largest sum, so all fit if they ever do.
-
-    Args:
-        sizes: [..., B].
-        rows: R, from B / 2 to B.
 
     Returns:
         [..., R, 2] numbers of texts, the longer one first; -1 for none.

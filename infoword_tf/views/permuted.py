@@ -78,10 +78,6 @@ def permutation(
     have them; the others are cut in two, A [SEP] B [SEP] [CLS]. Each half has
     its targets (`targets`) and an order of its own (`visibility`); the second
     sees all of the first, which sees nothing of the second.
-
-    Args:
-        k: one in K tokens is predicted.
-        order: 'partial' or 'strict', see `visibility`.
     """
     b, length = streams.ids.shape
     tokens = length + 3
@@ -201,9 +197,6 @@ def ngrams(
         word_starts: [N, H] bool. What comes before the first one is the end
             of a word, and stays.
         k: words of context for each word.
-
-    Returns:
-        [N, H] bool.
     """
     size, length = word_starts.shape
     word = np.cumsum(word_starts, axis=1) - 1
@@ -240,9 +233,6 @@ def targets(
         functional: [N, H] bool, tokens that are never predicted.
         goals: [N] int, how many are wanted of each; fewer where there are no
             more.
-
-    Returns:
-        [N, H] bool.
     """
     chosen = ngrams(word_starts, k, random) & ~functional
     chosen &= np.cumsum(chosen, axis=1) <= goals[:, None]

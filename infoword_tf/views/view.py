@@ -118,6 +118,12 @@ def _without_specials(
     return {'length': length - 2}
 
 
+def all_text(length: int, settings: Mapping[str, Any]) -> dict[str, Any]:
+    """T tokens of text, none of them twice, or of labelled texts at most."""
+    del settings
+    return {'length': length}
+
+
 class ViewSpec(NamedTuple):
     """How a view comes about.
 
