@@ -162,9 +162,7 @@ def post_norm(
     x = norm.add_norm(mixed, bias, residual, *scale, key=keys[0], **how)
     inner = feed_forward(layer, x, keys[1], rate)
     scale = layer.outer_gamma, layer.outer_beta
-    return norm.add_norm(
-        inner, layer.outer_bias, x, *scale, key=keys[2], **how
-    )
+    return norm.add_norm(inner, layer.outer_bias, x, *scale, key=keys[2], **how)
 
 
 def make_feed_forward(layer: Layer, d: int, f: int) -> None:

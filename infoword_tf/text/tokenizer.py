@@ -11,6 +11,7 @@ from typing import Any, ClassVar, NamedTuple, Self
 import numpy as np
 import tensorflow as tf
 
+from infoword_tf.config import TokenizerConfig
 from infoword_tf.views import Specials
 
 
@@ -95,6 +96,11 @@ class Tokenizer(tf.Module, abc.ABC):
             FileNotFoundError: there is no such file.
             ValueError: it is not what it should be, or lacks special pieces.
         """
+
+    @property
+    def config(self) -> TokenizerConfig:
+        """How to read it again."""
+        return TokenizerConfig(self.kind, self.lower_case, self.options)
 
     @property
     def options(self) -> dict[str, Any]:

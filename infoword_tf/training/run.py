@@ -16,7 +16,7 @@ import tensorflow as tf
 
 from infoword_tf import commands, files
 from infoword_tf.choices import STEPS, RunChoices
-from infoword_tf.config import Config, TokenizerConfig
+from infoword_tf.config import Config
 from infoword_tf.data import batches
 from infoword_tf.data.examples import Examples
 from infoword_tf.data.opened import Text, open_text
@@ -185,9 +185,7 @@ class Run:
         )
         self.config = resolved.config(
             len(tokenizer),
-            TokenizerConfig(
-                tokenizer.kind, tokenizer.lower_case, tokenizer.options
-            ),
+            tokenizer.config,
             precision.decide(
                 given.precision,
                 self.workdir,

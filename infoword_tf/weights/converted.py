@@ -106,7 +106,7 @@ def make(source: Source, vectors: Vectors) -> tuple[Config, Model, list[str]]:
         encoder=EncoderConfig(source.encoder.name, arguments),
         rows=rows,
         max_length=longest,
-        tokenizer=source.pieces.config,
+        tokenizer=source.pieces.tokenizer.config,
         masking='tokens' if 'mlm' in rows else None,
         memory_length=0 if source.encoder.name == 'relative' else None,
         layout=source.layout,

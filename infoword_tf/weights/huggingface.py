@@ -99,9 +99,7 @@ def write(folder: pathlib.Path, loaded: Loaded) -> list[str]:
     found = mapping.give(
         naming, tensors, arguments['layers'], arguments['heads'], rows
     )
-    pieces.write(
-        folder, loaded.tokenizer, config.tokenizer, kind, config.max_length
-    )
+    pieces.write(folder, loaded.tokenizer, kind, config.max_length)
     files.write_tensors(folder / SINGLE, found, {'format': 'pt'})
     files.write_json(folder / CONFIG, values)
     return dropped

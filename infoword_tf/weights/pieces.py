@@ -13,7 +13,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from infoword_tf import files
-from infoword_tf.config import TokenizerConfig
 from infoword_tf.text import vocabulary as vocabularies
 from infoword_tf.text.numbers import Numbers
 from infoword_tf.text.sentencepiece import SentencePiece
@@ -33,13 +32,11 @@ class Read(NamedTuple):
 
     Attributes:
         tokenizer: ours.
-        config: how to read it again.
         max_length: of its texts, with specials; None: it does not say.
         said: what people should know of it.
     """
 
     tokenizer: Tokenizer
-    config: TokenizerConfig
     max_length: int | None
     said: list[str]
 
@@ -66,7 +63,7 @@ def read(folder: pathlib.Path, vocab_size: int) -> Read:
     for name, make in _FILES.items():
         if (folder / name).is_file():
             made = make(folder / name, settings, vocab_size, said)
-            return Read(*made, longest, said)
+            return Read(made, longest, said)
     *names, last = _FILES
     raise FileNotFoundError(
         f'{folder} has no tokenizer: none of {", ".join(names)} and {last}'
@@ -94,19 +91,13 @@ def _filled(
     return pieces + [f'[no {i}]' for i in range(len(pieces), size)]
 
 
-def _wordpiece(
-    pieces: Sequence[str], where: Any, **options: Any
-) -> tuple[Tokenizer, TokenizerConfig]:
-    vocabulary = vocabularies.check(pieces, str(where))
-    tokenizer = WordPiece(vocabulary, **options)
-    return tokenizer, TokenizerConfig(
-        WordPiece.kind, tokenizer.lower_case, tokenizer.options
-    )
+def _wordpiece(pieces: Sequence[str], where: Any, **options: Any) -> Tokenizer:
+    return WordPiece(vocabularies.check(pieces, str(where)), **options)
 
 
 def _vocab_txt(
     path: pathlib.Path, settings: Mapping[str, Any], size: int, said: list[str]
-) -> tuple[Tokenizer, TokenizerConfig]:
+) -> Tokenizer:
     pieces = path.read_text(encoding='utf-8').split('\n')
     while pieces and not pieces[-1]:
         pieces.pop()
@@ -124,18 +115,16 @@ def _vocab_txt(
     )
 
 
-def _sentencepiece(
-    model: bytes, size: int, where: Any
-) -> tuple[Tokenizer, TokenizerConfig]:
+def _sentencepiece(model: bytes, size: int, where: Any) -> Tokenizer:
     tokenizer = SentencePiece(model, str(where))
     if len(tokenizer) != size:
         raise _other_size(where, len(tokenizer), size)
-    return tokenizer, TokenizerConfig(SentencePiece.kind, tokenizer.lower_case)
+    return tokenizer
 
 
 def _numbers(
     pieces: list[str], size: int, where: Any, said: list[str]
-) -> tuple[Tokenizer, TokenizerConfig]:
+) -> Tokenizer:
     """For a byte-pair encoding; its specials are of no use here."""
     pieces = _filled(pieces, size, where, said)
     index = {piece: i for i, piece in enumerate(pieces)}
@@ -149,7 +138,7 @@ def _numbers(
         'its byte-pair vocabulary cannot be tokenized in a graph, so it takes '
         'ids alone'
     )
-    return Numbers(pieces, specials), TokenizerConfig(Numbers.kind, False)
+    return Numbers(pieces, specials)
 
 
 # ------------------------------------------------------------ tokenizer.json
@@ -157,7 +146,7 @@ def _numbers(
 
 def _described(
     path: pathlib.Path, settings: Mapping[str, Any], size: int, said: list[str]
-) -> tuple[Tokenizer, TokenizerConfig]:
+) -> Tokenizer:
     """What a tokenizer.json holds, if that can be kept."""
     del settings
     found = read_json(path)
@@ -369,14 +358,14 @@ def _parsed(model: bytes, where: Any) -> Any:
 
 def _vocab_json(
     path: pathlib.Path, settings: Mapping[str, Any], size: int, said: list[str]
-) -> tuple[Tokenizer, TokenizerConfig]:
+) -> Tokenizer:
     del settings
     index = read_json(path)
     return _numbers(sorted(index, key=index.get), size, path.parent, said)
 
 
 # What reads a file: (path, what tokenizer_config.json says, V, what people
-# should know) -> the tokenizer and its config. The first that is there counts.
+# should know) -> the tokenizer. The first file that is there counts.
 _FILES = {
     'tokenizer.json': _described,
     'vocab.txt': _vocab_txt,
@@ -393,11 +382,7 @@ _FILES = {
 
 
 def write(
-    folder: pathlib.Path,
-    tokenizer: Tokenizer,
-    config: TokenizerConfig,
-    kind: str,
-    max_length: int,
+    folder: pathlib.Path, tokenizer: Tokenizer, kind: str, max_length: int
 ) -> None:
     """Writes a tokenizer as transformers reads it.
 
@@ -411,15 +396,15 @@ def write(
     }
     settings: dict[str, Any] = {**names, 'model_max_length': max_length}
     if isinstance(tokenizer, WordPiece):
-        options = config.options
+        options = tokenizer.options
         settings |= {
             'tokenizer_class': 'BertTokenizer',
-            'do_lower_case': config.lower_case,
+            'do_lower_case': tokenizer.lower_case,
             'strip_accents': options.get('strip_accents'),
             'tokenize_chinese_chars': options.get('chinese_characters', True),
         }
         vocabularies.write(folder / 'vocab.txt', tokenizer.vocabulary)
-        made = _fast_wordpiece(tokenizer, config)
+        made = _fast_wordpiece(tokenizer)
     elif isinstance(tokenizer, SentencePiece):
         made = _fast_unigram(tokenizer, kind)
         if kind == 'xlnet':
@@ -435,14 +420,14 @@ def write(
             (folder / file).write_bytes(model)
     else:
         raise ValueError(
-            f'a tokenizer of the kind {config.kind} cannot be written for '
+            f'a tokenizer of the kind {tokenizer.kind} cannot be written for '
             'transformers'
         )
     made.save(str(folder / 'tokenizer.json'))
     files.write_json(folder / 'tokenizer_config.json', settings)
 
 
-def _fast_wordpiece(tokenizer: WordPiece, config: TokenizerConfig) -> Any:
+def _fast_wordpiece(tokenizer: WordPiece) -> Any:
     import tokenizers
     from tokenizers import models, normalizers, pre_tokenizers
 
@@ -452,11 +437,12 @@ def _fast_wordpiece(tokenizer: WordPiece, config: TokenizerConfig) -> Any:
             pieces, unk_token=vocabularies.UNK, max_input_chars_per_word=_WORD
         )
     )
+    options = tokenizer.options
     made.normalizer = normalizers.BertNormalizer(
-        lowercase=config.lower_case,
-        strip_accents=config.options.get('strip_accents'),
-        handle_chinese_chars=config.options.get('chinese_characters', True),
-        clean_text=config.options.get('clean', True),
+        lowercase=tokenizer.lower_case,
+        strip_accents=options.get('strip_accents'),
+        handle_chinese_chars=options.get('chinese_characters', True),
+        clean_text=options.get('clean', True),
     )
     made.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
     made.add_special_tokens(list(vocabularies.SPECIALS))
