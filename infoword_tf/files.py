@@ -22,7 +22,10 @@ _DTYPES = {
 
 @contextlib.contextmanager
 def locked(workdir: pathlib.Path) -> Iterator[None]:
-    """Holds a workdir for one run; RuntimeError: another does, or no folder."""
+    """Holds a workdir for one run.
+
+    Raises: RuntimeError: another run holds it, or it is a file.
+    """
     if workdir.is_file():
         raise RuntimeError(f'{workdir} is a file; name a folder')
     workdir.mkdir(parents=True, exist_ok=True)

@@ -181,8 +181,10 @@ def make_plan(
 def companions_of(
     rows: Mapping[str, Mapping[str, Any]],
 ) -> dict[str, Companion]:
-    """The encoders that rows bring along, by name; ValueError: they differ, or
-    one cannot be.
+    """The encoders that rows bring along, by name.
+
+    Raises: ValueError: two rows bring different ones of one name, or one is
+    what it cannot be.
     """
     found: dict[str, Companion] = {}
     for row, settings in rows.items():

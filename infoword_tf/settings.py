@@ -46,9 +46,7 @@ class Setting:
     kind: type | None = None
 
     def check(self, flag: str, value: Any) -> Any:
-        """A value that was chosen, as the default's type; ValueError: out of
-        bounds.
-        """
+        """A value, as the type of the default; ValueError: out of bounds."""
         if value is None and self.default is None:
             return None
         kind = self.kind or type(self.default)

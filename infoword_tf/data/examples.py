@@ -95,8 +95,8 @@ class Examples(NamedTuple):
     def batch(
         self, numbers: np.ndarray, slots: np.ndarray, width: int
     ) -> Labelled:
-        """Examples [B], padded to T, with the rows that they share: slots [R,
-        J] of them, -1 for none.
+        """Examples [B], padded to T tokens, with the rows that they share:
+        `slots` [R, J] says which, -1 for none.
         """
         rows = numbers[:, None] * self.texts + np.arange(self.texts)  # [B, K]
         begins = self.begins[rows]

@@ -6,8 +6,8 @@ import numpy as np
 
 
 def shuffled(places: np.ndarray, size: int, *key: int) -> np.ndarray:
-    """Where the pseudo-random permutation of range(size) that `key` chooses
-    sends places [B] int64: the same.
+    """Places [B] int64 of range(size) to where a permutation sends them, which
+    is pseudo-random by `key`.
 
     Nothing of the size of the corpus is stored: a Feistel network over the
     next power of four, walked until it lands inside (Black and Rogaway 2002).

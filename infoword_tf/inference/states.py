@@ -48,8 +48,9 @@ class States(Workdir):
         return self._fresh(self.config, seed)
 
     def shortened(self, numbers: Sequence[int]) -> Self:
-        """Some layers, from 1 on, of this encoder, no rows; ValueError: not
-        there.
+        """An encoder of some layers of this one, from 1 on, and no rows.
+
+        Raises: ValueError: it has no such layers.
         """
         depth = self.encoder.depth
         if not set(numbers) <= set(range(1, depth + 1)):

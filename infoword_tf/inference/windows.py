@@ -35,8 +35,7 @@ class Windows(NamedTuple):
 
 
 def windows(sizes: Tensor, rooms: Tensor, stride: int) -> Windows:
-    """Where windows lie over contexts of [B] int64 pieces, none over none;
-    graph or eager.
+    """Where windows lie over contexts of sizes [B] int64; graph or eager.
 
     Args:
         rooms: [B] int64, pieces that a window of it has room for, 1 or more.

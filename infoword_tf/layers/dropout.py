@@ -50,8 +50,10 @@ def mixed(x: Tensor, salt: Tensor) -> Tensor:
 
 
 def fold_in(key: Tensor, number: Tensor | int) -> Tensor:
-    """Derives the key of a part (a step, a view, a replica, a site) by an
-    integer, of which the low 32 bits count; of rows where `key` is.
+    """Derives the key of a part (a step, a view, a replica, a site).
+
+    Of the integer scalar `number` the low 32 bits count. The key of some rows,
+    [4] uint32, gives another of these rows.
     """
     if isinstance(number, int | np.integer):
         number = np.uint32(int(number) & 0xFFFFFFFF)

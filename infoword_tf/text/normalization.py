@@ -181,9 +181,7 @@ def _private() -> Iterator[str]:
 def _forms(
     normalization: Normalization,
 ) -> tuple[Mapping[str, str], frozenset[str]]:
-    """What BertNormalizer changes, and Chinese characters, their spaces left
-    out.
-    """
+    """What BertNormalizer changes; Chinese forms, without the spaces around."""
     from tokenizers import normalizers
 
     normalizer = normalizers.BertNormalizer(

@@ -161,7 +161,7 @@ def check(
 def take(
     line: Line, held: Held, shape: tuple[int, ...], where: str
 ) -> np.ndarray:
-    """One of ours, of a shape, from what is held; ValueError: it has not it."""
+    """One of ours from what is held; ValueError: it has another shape."""
     parts = [_part(held.tensors, name) for name in line.theirs]
     try:
         array = np.ascontiguousarray(line.form.read(parts))
@@ -184,7 +184,7 @@ def give(
     heads: int,
     rows: Sequence[str],
 ) -> dict[str, np.ndarray]:
-    """Ours by path to theirs, for H heads; ValueError: one has no name."""
+    """Ours, by path, to theirs; ValueError: one has no name there."""
     # Without a head the encoder's names stand alone.
     prefix = naming.prefixes[0 if rows else -1]
     found, left = {}, set(tensors)
