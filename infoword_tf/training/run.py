@@ -72,8 +72,7 @@ class Labelled(NamedTuple):
         plan: Plan,
         control_ids: Sequence[int],
     ) -> Statistics:
-        """Counts of pieces [V] and of the labels of examples, trained or held out.
-        """
+        """Counts of pieces [V], and of the labels of examples."""
         measured = self.heldout if heldout else self.train
         own = {
             row: Statistics(found, measured.counts[row])

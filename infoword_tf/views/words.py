@@ -154,7 +154,9 @@ WORDS = ViewSpec(
     draw=draw,
     reading=reading,
     settings={
-        'window': Setting(5, 'Largest window: words on each side of a word.', at_least=1),
+        'window': Setting(
+            5, 'Largest window: words on each side of a word.', at_least=1
+        ),
         'subsample': SUBSAMPLE,
         'negatives': Setting(
             64,
