@@ -167,7 +167,7 @@ class RelativeTransformer(Encoder):
             ValueError: what does not fit together, or this encoder.
         """
         self.check_inputs(inputs)
-        ids, _, segment_ids, block_ids, ranks, sees, directions, _ = inputs
+        ids, _, segment_ids, block_ids, ranks, sees, directions, *_ = inputs
         memory = state
         self._check(inputs, places, queries)
         length = ids.shape[1] or ops.shape(ids)[1]
