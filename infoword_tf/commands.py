@@ -66,9 +66,10 @@ def start(
         stopped: what Ctrl-C leaves, for people.
     """
     kind = getattr(run, 'choices', None)
-    if kind is not None:  # it trains
+    if kind is not None:
         define(kind, flags.FLAGS)
-        stopped = stopped or GOES_ON
+        if _trains(kind):
+            stopped = stopped or GOES_ON
     for flag in _defined():
         flags.FLAGS.register_key_flag_for_module(sys.argv[0], flag)
 
@@ -205,15 +206,15 @@ def takes(kind: type) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     Choices that are None are not made.
 
     Args:
-        kind: of `choices`, what `given` is; `chosen` has by name what was
-            chosen alone.
+        kind: a dataclass of `choices.flag`s, what `given` is; `chosen` has by
+            name what was chosen alone. Words of a command come before both.
     """
 
     def decorate(run: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(run)
-        def called(**named: Any) -> Any:
+        def called(*words: Sequence[str], **named: Any) -> Any:
             found = parse(kind, typed(named))
-            return run(kind(**found), found)
+            return run(*words, kind(**found), found)
 
         known = inspect.signature(kind).parameters.values()
         called.__signature__ = inspect.Signature(
@@ -267,28 +268,21 @@ def parse(kind: type, arguments: Sequence[str]) -> dict[str, Any]:
     return chosen(kind, values)
 
 
+def _trains(kind: type) -> bool:
+    """Whether choices are of a run: rows have settings too."""
+    return any(field.name == SETTINGS for field in fields(kind))
+
+
 def define(kind: type, values: flags.FlagValues) -> None:
-    """Flags of choices, and of the settings of all rows.
-
-    Args:
-        kind: of `choices`.
-        values: where they are defined.
-    """
-    from infoword_tf.objectives import TABLE
-
+    """Flags of choices in `values`; of a run, also of the settings of rows."""
     defaults = {field.name: field.default for field in fields(kind)}
     for name, (of, flag) in flags_of(kind).items():
         default = defaults[name] if flag.shown is None else flag.shown
-        more: dict[str, Any] = {'flag_values': values}
-        if flag.choices:
-            flags.DEFINE_enum(name, default, flag.choices, flag.help, **more)
-            continue
-        if of in (int, float):
-            more |= {'lower_bound': flag.at_least, 'upper_bound': flag.at_most}
-        if of is tuple:
-            default = list(default)
-        _DEFINE[of](name, default, flag.help, **more)
-    define_settings({row: TABLE[row].settings for row in TABLE}, values)
+        _define(name, of, default, flag.help, flag, values)
+    if _trains(kind):
+        from infoword_tf.objectives import TABLE
+
+        define_settings({row: TABLE[row].settings for row in TABLE}, values)
 
 
 _DEFINE = {
@@ -296,6 +290,23 @@ _DEFINE = {
     float: flags.DEFINE_float, str: flags.DEFINE_string,
     tuple: flags.DEFINE_list,
 }  # fmt: skip
+
+
+def _define(
+    name: str, kind: type, default: Any, text: str, known: Any, values: Any
+) -> flags.FlagHolder:
+    """A flag; `known` says its choices and bounds."""
+    if known.choices:
+        return flags.DEFINE_enum(
+            name, default, known.choices, text, flag_values=values
+        )
+    bounds = {}
+    if kind in (int, float):
+        bounds = {'lower_bound': known.at_least,
+                  'upper_bound': getattr(known, 'at_most', None)}  # fmt: skip
+    if kind is tuple:
+        default = list(default)
+    return _DEFINE[kind](name, default, text, flag_values=values, **bounds)
 
 
 def chosen(kind: type, values: flags.FlagValues) -> dict[str, Any]:
@@ -326,24 +337,11 @@ def define_settings(
     found = {}
     for row, settings in rows.items():
         for name, setting in settings.items():
-            if setting.decided_by:
-                continue
-            found[f'{row}.{name}'] = _define(
-                f'{row}.{name}', setting, flag_values
-            )
+            if not setting.decided_by:
+                flag = f'{row}.{name}'
+                text = f'{setting.help} By default {setting.default}.'
+                kind = setting.kind or type(setting.default)
+                found[flag] = _define(
+                    flag, kind, None, text, setting, flag_values
+                )
     return found
-
-
-def _define(name: str, setting: Any, flag_values: Any) -> flags.FlagHolder:
-    text = f'{setting.help} By default {setting.default}.'
-    more = {'flag_values': flag_values}
-    if isinstance(setting.default, bool):
-        return flags.DEFINE_bool(name, None, text, **more)
-    if setting.choices:
-        return flags.DEFINE_enum(name, None, setting.choices, text, **more)
-    if isinstance(setting.default, str):
-        return flags.DEFINE_string(name, None, text, **more)
-    more['lower_bound'] = setting.at_least
-    if isinstance(setting.default, int):
-        return flags.DEFINE_integer(name, None, text, **more)
-    return flags.DEFINE_float(name, None, text, **more)
