@@ -24,7 +24,6 @@ The last line of the output is one JSON object, also in WORKDIR/metrics.json.
 import dataclasses
 import math
 import pathlib
-import shutil
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -225,12 +224,9 @@ class Study:
         return count
 
     def cell(self, name: str, init: str, fraction: float) -> Cell:
-        """Runs of all seeds.
+        """Runs of all seeds from a workdir, on a share of the examples.
 
-        Args:
-            name: of the runs; one that has the same `init` keeps its first.
-            init: the workdir that they start from.
-            fraction: of the examples.
+        Runs that have the same `init` keep their first name.
         """
         name = self.names.setdefault(init, name)
         count = self.examples(fraction)
@@ -256,40 +252,28 @@ class Study:
     def once(
         self, init: str, count: int, seed: int, folder: pathlib.Path
     ) -> Mapping[str, Any]:
-        """The best record of one run, which may be done.
+        """The best record of one run, which may be done; `seed` draws all.
 
-        Args:
-            init: the workdir that it starts from.
-            count: of training examples.
-            seed: draws them, and all else.
-            folder: of the run.
+        Raises:
+            UsageError: the folder holds another run.
         """
         drawn = self.some(self.parts['train'], count, seed)
         given = self.given.decided(init=init, seed=seed, workdir=str(folder))
         prepared = self.prepare({**self.parts, 'train': drawn}, given)
         labelled = prepared.labelled
-        steps = finetune.paced(given, labelled.train.size).steps
-        best = finetune.done(folder, prepared, steps, self.chosen)
-        if best is not None:
-            began = Config.read(folder).run['init']
-            if began != init:
-                raise commands.UsageError(
-                    f'{folder} began with {began}, not {init}; take another '
-                    'name, or another --workdir'
-                )
-            return best
         # Runs on the same examples share their graphs.
         if labelled.fingerprint not in self.shared:
             self.shared = {labelled.fingerprint: labelled.shared}
         labelled = labelled._replace(shared=self.shared[labelled.fingerprint])
-        from infoword_tf.training import checkpoint
-
-        print(f'{folder}:', flush=True)
-        best = finetune.train_once(
+        best = finetune.train_one_of_many(
             dataclasses.replace(prepared, labelled=labelled), self.chosen
         )
-        # It has ended, and many of them fill a disk.
-        shutil.rmtree(folder / checkpoint.FOLDER)
+        began = Config.read(folder).run['init']
+        if began != init:
+            raise commands.UsageError(
+                f'{folder} began with {began}, not {init}; take another '
+                'name, or another --workdir'
+            )
         return best
 
 
@@ -301,11 +285,7 @@ def picture(
 ) -> Any:
     """Both plots, a figure of Matplotlib; without `lambdas` the left one.
 
-    Args:
-        task: what was asked, as of `Asked`.
-        seeds: of each point.
-        fractions: by name and share.
-        lambdas: by lambda_DIM.
+    Cells are by name and share, and by lambda_DIM.
     """
     from matplotlib.figure import Figure
 

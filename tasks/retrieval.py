@@ -48,8 +48,8 @@ class Choices:
         None, 'pydocs, text:GLOB or tfds:NAME[/CONFIG][:FEATURE]: first '
         'sentences find the rest of held-out documents.')
     heldout: str | None = flag(
-        None, 'GLOB of held-out files, or a split of tfds:; by default what the '
-        'corpus itself holds out.')
+        None, 'GLOB of held-out files, or a split of tfds:; by default what '
+        'the corpus itself holds out.')
     data_dir: str | None = flag(
         None, 'A BEIR folder: corpus.jsonl, queries.jsonl, qrels/.')
     split: str = flag(
