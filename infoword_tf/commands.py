@@ -68,7 +68,7 @@ def start(
     kind = getattr(run, 'choices', None)
     if kind is not None:
         define(kind, flags.FLAGS)
-        if _trains(kind):
+        if _has_settings(kind):
             stopped = stopped or GOES_ON
     for flag in _defined():
         flags.FLAGS.register_key_flag_for_module(sys.argv[0], flag)
@@ -268,21 +268,31 @@ def parse(kind: type, arguments: Sequence[str]) -> dict[str, Any]:
     return chosen(kind, values)
 
 
-def _trains(kind: type) -> bool:
-    """Whether choices are of a run: rows have settings too."""
+def _has_settings(kind: type) -> bool:
+    """Whether choices are of rows too."""
     return any(field.name == SETTINGS for field in fields(kind))
 
 
 def define(kind: type, values: flags.FlagValues) -> None:
-    """Flags of choices in `values`; of a run, also of the settings of rows."""
+    """Flags of choices in `values`, and those of settings.
+
+    `kind.settings_of(row)` says which, by name; without it they are all.
+    """
     defaults = {field.name: field.default for field in fields(kind)}
     for name, (of, flag) in flags_of(kind).items():
         default = defaults[name] if flag.shown is None else flag.shown
         _define(name, of, default, flag.help, flag, values)
-    if _trains(kind):
-        from infoword_tf.objectives import TABLE
+    if not _has_settings(kind):
+        return
+    from infoword_tf.objectives import TABLE
 
-        define_settings({row: TABLE[row].settings for row in TABLE}, values)
+    settings_of = getattr(kind, 'settings_of', lambda row: TABLE[row].settings)
+    for row in TABLE:
+        for name, known in settings_of(row).items():
+            if not known.decided_by:
+                text = f'{known.help} By default {known.default}.'
+                of = known.kind or type(known.default)
+                _define(f'{row}.{name}', of, None, text, known, values)
 
 
 _DEFINE = {
@@ -294,19 +304,20 @@ _DEFINE = {
 
 def _define(
     name: str, kind: type, default: Any, text: str, known: Any, values: Any
-) -> flags.FlagHolder:
-    """A flag; `known` says its choices and bounds."""
+) -> None:
+    """A flag; `known`, a `Flag` or a `Setting`, says its choices and bounds."""
     if known.choices:
-        return flags.DEFINE_enum(
+        flags.DEFINE_enum(
             name, default, known.choices, text, flag_values=values
         )
+        return
     bounds = {}
     if kind in (int, float):
         bounds = {'lower_bound': known.at_least,
                   'upper_bound': getattr(known, 'at_most', None)}  # fmt: skip
     if kind is tuple:
         default = list(default)
-    return _DEFINE[kind](name, default, text, flag_values=values, **bounds)
+    _DEFINE[kind](name, default, text, flag_values=values, **bounds)
 
 
 def chosen(kind: type, values: flags.FlagValues) -> dict[str, Any]:
@@ -316,32 +327,3 @@ def chosen(kind: type, values: flags.FlagValues) -> dict[str, Any]:
     found = {k: present[k] for k in flags_of(kind) if k in present}
     settings = {k: v for k, v in present.items() if '.' in k}
     return {**found, SETTINGS: settings} if settings else found
-
-
-def define_settings(
-    rows: Mapping[str, Mapping[str, Any]],
-    flag_values: flags.FlagValues = flags.FLAGS,
-) -> dict[str, flags.FlagHolder]:
-    """Flags `--ROW.NAME` of every setting of every row.
-
-    None where one is not given, so that `resolve` knows what was chosen. What
-    a command decides by other means has no flag.
-
-    Args:
-        rows: by row and name, its `settings.Setting`.
-        flag_values: where they are defined.
-
-    Returns:
-        The flags by name, 'dim.critic' and the like.
-    """
-    found = {}
-    for row, settings in rows.items():
-        for name, setting in settings.items():
-            if not setting.decided_by:
-                flag = f'{row}.{name}'
-                text = f'{setting.help} By default {setting.default}.'
-                kind = setting.kind or type(setting.default)
-                found[flag] = _define(
-                    flag, kind, None, text, setting, flag_values
-                )
-    return found
