@@ -158,13 +158,7 @@ def portable(value: str) -> str:
 
 
 def _title(config: Config, export: Mapping[str, Any]) -> str:
-    sizes = config.encoder.arguments
     encoder = _ENCODERS.get(config.encoder.name, config.encoder.name)
-    shape = [
-        f'{sizes[name]} {name}'
-        for name in ('layers', 'width', 'heads')
-        if name in sizes
-    ]
     rows = ' and '.join(
         f'`{row}` (weight {entry.weight:g}: {TABLE[row].relation})'
         for row, entry in config.rows.items()
@@ -185,11 +179,11 @@ def _title(config: Config, export: Mapping[str, Any]) -> str:
     one = layout.shown.split()[0 if layout.first else -1]
     poolings = {**_POOLINGS, 'cls': f'the state of its {one}'}
     lines = [
-        f'# Text encoder{_fine_tuned(config)}, version {export["version"]}',
+        f'# Text encoder{fine_tuned(config)}, version {export["version"]}',
         '',
-        f'A {encoder} ({", ".join(shape)}) with a '
-        f'{config.tokenizer.kind} vocabulary of '
-        f'{sizes["vocab_size"]:,} pieces, {case}. {origin}',
+        f'A {encoder} ({shape_of(config)}) with a {config.tokenizer.kind} '
+        f'vocabulary of {config.encoder.arguments["vocab_size"]:,} pieces, '
+        f'{case}. {origin}',
         '',
         f'* Computes in {export["precision"]} and returns float32; it was '
         f'trained in {config.precision}.'
@@ -207,7 +201,14 @@ def _title(config: Config, export: Mapping[str, Any]) -> str:
     return '\n'.join(lines)
 
 
-def _fine_tuned(config: Config) -> str:
+def shape_of(config: Config) -> str:
+    """Layers, width and heads of the encoder, those that it has."""
+    sizes, names = config.encoder.arguments, ('layers', 'width', 'heads')
+    return ', '.join(f'{sizes[name]} {name}' for name in names if name in sizes)
+
+
+def fine_tuned(config: Config) -> str:
+    """On what, behind a noun; or nothing."""
     return f' fine-tuned on {config.task.name}' if config.task else ''
 
 
@@ -257,18 +258,10 @@ def _task(config: Config, metrics: Mapping[str, Any]) -> str:
     return '\n'.join(lines)
 
 
-def lost(
-    config: Config, weights: int, metrics: Mapping[str, Any]
-) -> list[str]:
-    """Whose student it is, what that saved and what it cost; if it is one.
+def lost(config: Config, weights: int, metrics: Mapping[str, Any]) -> list[str]:
+    """A section: whose student it is, what that saved and cost; or none.
 
-    Args:
-        config: of the run.
-        weights: that it computes with.
-        metrics: the last values of the run.
-
-    Returns:
-        A section, or nothing.
+    `weights`: how many it computes with.
     """
     teacher = config.teacher
     if not teacher:

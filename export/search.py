@@ -16,6 +16,7 @@ import contextlib
 import dataclasses
 import functools
 import hashlib
+import itertools
 import json
 import os
 import pathlib
@@ -123,15 +124,11 @@ def open_index(
     folder: pathlib.Path,
     key: dict[str, str],
     documents: Callable[[], Iterable[Any]],
-    embed: Callable[[Sequence[str]], Any],
+    embed: retrieval.Encoder,
 ) -> Index:
     """Opens the index of a corpus, which is made anew if its key differs.
 
-    Args:
-        folder: of the index.
-        key: what it depends on.
-        documents: the corpus.
-        embed: strings to float32 [n, D].
+    The key is what it depends on; `embed` is as of `retrieval.exported`.
 
     Raises:
         commands.UsageError: the corpus is empty.
@@ -151,7 +148,8 @@ def open_index(
             open(partial / 'passages.jsonl', 'wb') as file,
             tqdm.tqdm(desc='indexing', unit=' passages') as bar,
         ):
-            for block in _blocks(passages(documents())):
+            found = passages(documents())
+            while block := list(itertools.islice(found, _BLOCK)):
                 for passage in block:
                     line = json.dumps(passage._asdict()).encode() + b'\n'
                     offsets.append(end)
@@ -173,17 +171,6 @@ def open_index(
     return Index(folder)
 
 
-def _blocks(items: Iterator[Passage]) -> Iterator[list[Passage]]:
-    block = []
-    for item in items:
-        block.append(item)
-        if len(block) == _BLOCK:
-            yield block
-            block = []
-    if block:
-        yield block
-
-
 def digest(model: pathlib.Path) -> str:
     """What changes when any file of an exported model does."""
     found = hashlib.blake2b(digest_size=16)
@@ -197,7 +184,7 @@ def digest(model: pathlib.Path) -> str:
 def answer(
     query: str,
     index: Index,
-    embed: Callable,
+    embed: retrieval.Encoder,
     similarity: str,
     top_k: int,
     hybrid: bool = False,

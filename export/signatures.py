@@ -243,14 +243,8 @@ class Signatures:
 
         Args:
             compute: of ids [C, T], lengths [C] and of those `more` that are
-                there -> [C, width].
-            width: of what it gives.
-            ids: [B, T] int32.
-            lengths: [B] int32.
-            *more: [B, ...] each.
-
-        Returns:
-            [B, width] float32 in the order of `ids`.
+                there, [C, ...] -> [C, width] float32.
+            width, ids, lengths, *more: likewise, of B texts.
         """
         order = tf.argsort(lengths, stable=True)
         ids, lengths, *more = (
@@ -319,13 +313,11 @@ class Signatures:
         )
         before = [NOWHERE] * len(self.loaded.before)
         after = [NOWHERE] * len(self.loaded.after)
-        return {
-            'states': states,
-            'starts': table(lay_out(before, firsts, after), NOWHERE),
-            'ends': table(lay_out(before, lasts, after), NOWHERE),
-            'ids': ids,
-            'lengths': lengths,
-        }
+        starts, ends = (
+            table(lay_out(before, x, after), NOWHERE) for x in (firsts, lasts)
+        )
+        return {'states': states, 'starts': starts, 'ends': ends, 'ids': ids,
+                'lengths': lengths}  # fmt: skip
 
     def _fill_mask(self, texts: Tensor) -> dict[str, Tensor]:
         """The likeliest pieces at the first `MASKS` [MASK] of each text."""
