@@ -90,7 +90,7 @@ _MEANINGS = {
     'choice': 'the likeliest choice, from 0',
     'count': f'masks in each text; the first {limits.MASKS} are answered',
 }
-_ANSWERS = {
+_ANSWER = {
     'text': 'the best answer, as its context has it; empty: there is none',
     'score': 'nats, of its first place and its last',
     'begin': 'its first byte in the context; -1: there is none',
@@ -103,10 +103,15 @@ _ANSWERS = {
     'null_odds': 'how much more no answer scores than the best one, nats; '
     'above the threshold of config.json `text` is empty',
 }
-_NEXT = {
-    'tokens': 'the likeliest next pieces, best first; the end of a document '
-    'is one',
-    'scores': 'their log-probabilities (nats)',
+_OWN = {  # of a signature alone, without `_pairs`
+    'answer': _ANSWER,
+    'choose': {'probabilities': 'of each choice'},
+    'classify': {'scores': 'of each class, before they become probabilities'},
+    'next_token': {
+        'tokens': 'the likeliest next pieces, best first; the end of a '
+        'document is one',
+        'scores': 'their log-probabilities (nats)',
+    },
 }
 # A path from the root, where a value or one of several begins; no URL.
 _ABSOLUTE = re.compile(r'(?<![^:=,;\s])/(?!/)[^,;\n]*')
@@ -338,39 +343,23 @@ def _use(config: Config, export: Mapping[str, Any]) -> str:
         for output, (dtype, *shape) in outputs.items():
             letters = iter('BK' if name == 'choose' else 'BT')
             sizes = [str(next(letters) if n is None else n) for n in shape]
+            own = _OWN.get(name.removesuffix('_pairs'), {})
             lines.append(
                 f'| `{output}` | [{", ".join(sizes)}] | {dtype} | '
-                f'{_meaning(name, output)} |'
+                f'{own.get(output) or _MEANINGS[output]} |'
             )
         examples = _EXAMPLES['embed' if 'embed' in name else name]
         request = {'signature_name': name, 'instances': examples}
         lines += ['', '```json', json.dumps(request), '```']
-    if 'fill_mask' in export['signatures']:
-        lines += [
-            '',
-            f'Of a text longer than {config.max_length} tokens `fill_mask` '
-            f'keeps its first {limits.MASKS} masks and the tokens nearest to '
-            'them, in their order.',
-        ]
-    if 'next_token' in export['signatures']:
-        lines += [
-            '',
-            f'Of a text longer than {config.max_length} tokens `next_token` '
-            'reads the end.',
-        ]
+    for name, does in (
+        ('fill_mask', f'keeps its first {limits.MASKS} masks and the tokens '
+         'nearest to them, in their order'),
+        ('next_token', 'reads the end'),
+    ):  # fmt: skip
+        if name in export['signatures']:
+            long = f'Of a text longer than {config.max_length} tokens'
+            lines += ['', f'{long} `{name}` {does}.']
     return '\n'.join(lines)
-
-
-def _meaning(signature: str, output: str) -> str:
-    if output == 'scores' and signature.startswith('classify'):
-        return 'of each class, before they become probabilities'
-    if signature == 'next_token':
-        return _NEXT[output]
-    if signature == 'answer':
-        return _ANSWERS[output]
-    if signature == 'choose' and output == 'probabilities':
-        return 'of each choice'
-    return _MEANINGS[output]
 
 
 def _training(

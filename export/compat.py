@@ -71,22 +71,17 @@ def run(given: Choices, chosen: Mapping[str, Any]) -> bool:
             f'--python={given.python} is not there; make serving-compat makes '
             'it'
         )
-    with tempfile.TemporaryDirectory() as name:
-        model = given.model or small_model(pathlib.Path(name))
-        return _compare(pathlib.Path(model), given.python)
-
-
-def _compare(model: pathlib.Path, python: str) -> bool:
-    """Runs a version in both and prints how far apart they are; see `run`."""
     from export import comparison
 
-    _, export = read_exported(model)
-    tolerance = comparison.TOLERANCE[export['precision']]
-    batches = comparison.batches(600)
-    (there, old), (here, new) = (
-        comparison.run_elsewhere(model, batches, interpreter)
-        for interpreter in (os.path.abspath(python), sys.executable)
-    )
+    with tempfile.TemporaryDirectory() as name:
+        model = pathlib.Path(given.model or small_model(pathlib.Path(name)))
+        _, export = read_exported(model)
+        tolerance = comparison.TOLERANCE[export['precision']]
+        batches = comparison.batches(600)
+        (there, old), (here, new) = (
+            comparison.run_elsewhere(model, batches, python)
+            for python in (os.path.abspath(given.python), sys.executable)
+        )
     print(
         f'{model}: {len(batches["all"])} texts, one and none; TensorFlow '
         f'{old["tensorflow"]} beside {new["tensorflow"]}; largest differences'

@@ -31,7 +31,7 @@ from infoword_tf import commands, files
 from infoword_tf.choices import again, flag
 from infoword_tf.config import Config
 from infoword_tf.pictures.palette import INK, LINE, QUIET
-from tasks import finetune, glue, glue_layout, squad, tables
+from tasks import finetune, glue, glue_layout, squad
 
 SQUAD = 'squad'
 COLOURS = ('#3f6491', '#b8641a', '#4b8a55', '#a98bc4', '#8d99a6')
@@ -67,7 +67,6 @@ class Asked(NamedTuple):
         task: what is asked, a `finetune.Task` or the like.
         parts: 'train' and 'heldout'.
         total: how many there are to train on.
-        some: (examples, count, seed) -> so many of them, as `tables.some`.
         prepare: (parts, given) -> `finetune.Prepared`.
         seq_len: T, unless it was said.
     """
@@ -75,7 +74,6 @@ class Asked(NamedTuple):
     task: Any
     parts: dict[str, Any]
     total: int
-    some: Callable[..., Any]
     prepare: Callable[..., finetune.Prepared]
     seq_len: int
 
@@ -98,7 +96,6 @@ def asked(name: str, data_dir: str) -> Asked:
             squad.TASK,
             parts,
             len(parts['train'].ids),
-            lambda questions, count, seed=0: questions.some(count, seed),
             lambda parts, given: squad.prepare(parts, given, False),
             squad.SEQ_LEN,
         )
@@ -111,7 +108,6 @@ def asked(name: str, data_dir: str) -> Asked:
         task,
         parts,
         len(parts['train'].first),
-        tables.some,
         lambda parts, given: finetune.prepare(task, parts, given),
         finetune.Choices.seq_len,
     )
@@ -139,9 +135,8 @@ class Cell(NamedTuple):
         found: dict[str, Any] = {'examples': self.examples}
         for name in self.values:
             mean, deviation = self.spread(name)
-            found[name] = {
-                'mean': round(mean, 6), 'spread': round(deviation, 6)
-            }  # fmt: skip
+            found[name] = {'mean': round(mean, 6),
+                           'spread': round(deviation, 6)}  # fmt: skip
         return found
 
 
@@ -196,10 +191,10 @@ class Study:
     ):
         """Args: as the attributes."""
         self.task, self.chosen = asked.task, chosen
-        self.some, self.prepare = asked.some, asked.prepare
+        self.prepare = asked.prepare
         self.parts = {
-            'train': asked.some(asked.parts['train'], given.examples),
-            'heldout': asked.some(asked.parts['heldout'], given.dev_examples),
+            'train': asked.parts['train'].some(given.examples),
+            'heldout': asked.parts['heldout'].some(given.dev_examples),
         }
         self.total = min(asked.total, given.examples or asked.total)
         self.given = given.decided(
@@ -257,7 +252,7 @@ class Study:
         Raises:
             UsageError: the folder holds another run.
         """
-        drawn = self.some(self.parts['train'], count, seed)
+        drawn = self.parts['train'].some(count, seed)
         given = self.given.decided(init=init, seed=seed, workdir=str(folder))
         prepared = self.prepare({**self.parts, 'train': drawn}, given)
         labelled = prepared.labelled

@@ -383,7 +383,7 @@ def prepare(
     """
     given, row = asked(task, given), task.row
     parts = {part: parts[part] for part in ('train', 'heldout')}
-    parts['train'] = tables.some(parts['train'], given.examples)
+    parts['train'] = parts['train'].some(given.examples)
     texts = given.settings.get(f'{row}.texts') or 'joined'
     if parts['train'].choices is not None:
         texts = 'choices'

@@ -18,7 +18,7 @@ import json
 import pathlib
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 
@@ -74,6 +74,24 @@ class Rows(NamedTuple):
     where: str
     lines: np.ndarray
     choices: list[list[str]] | None = None
+
+    def some(self, count: int | None, seed: int = 0) -> Self:
+        """So many of them, in their order; None: all. See `subset`."""
+        if count is None or count >= len(self.first):
+            return self
+        chosen = subset(len(self.first), count, seed)
+
+        def taken(values: list[str] | None) -> list[str] | None:
+            return values and [values[i] for i in chosen]
+
+        return self._replace(
+            first=taken(self.first),
+            second=taken(self.second),
+            labels=taken(self.labels),
+            scores=None if self.scores is None else self.scores[chosen],
+            lines=self.lines[chosen],
+            choices=self.choices and list(map(taken, self.choices)),
+        )
 
 
 # ---------------------------------------------------------------------- reading
@@ -333,25 +351,6 @@ def subset(total: int, count: int, seed: int = 0) -> np.ndarray:
     """
     random = np.random.default_rng([_SUBSET_SEED, seed])
     return np.sort(random.permutation(total)[:count])
-
-
-def some(rows: Rows, count: int | None, seed: int = 0) -> Rows:
-    """So many of some rows, in their order; None: all. See `subset`."""
-    if count is None or count >= len(rows.first):
-        return rows
-    chosen = subset(len(rows.first), count, seed)
-
-    def taken(values: Any) -> Any:
-        return None if values is None else [values[i] for i in chosen]
-
-    return rows._replace(
-        first=taken(rows.first),
-        second=taken(rows.second),
-        labels=taken(rows.labels),
-        scores=None if rows.scores is None else rows.scores[chosen],
-        lines=np.asarray(rows.lines)[chosen],
-        choices=rows.choices and [taken(choice) for choice in rows.choices],
-    )
 
 
 def joined(rows: Rows, more: Rows) -> Rows:
