@@ -59,7 +59,7 @@ def start(
     settings of rows too where it passes them on.
 
     Args:
-        run: the command, called without arguments, or with `words`. What it
+        run: the command, with flags of its choices if it `takes` any. What it
             returns is the exit status where that is False or True.
         words: what arguments that are no flags are, which `run` then gets as
             a list; None: there are none.

@@ -28,20 +28,7 @@ from infoword_tf import commands
 from infoword_tf.choices import flag
 from tasks import measures
 
-
-@dataclasses.dataclass(frozen=True)
-class Choices:
-    """All that the command may choose."""
-
-    init: str | None = flag(
-        None, 'The workdir of a finished run, or a converted one.')
-    model: str | None = flag(None, 'An export instead, DIR/1.')
-    data: str | None = flag(
-        None, 'A file of STS-B or SICK with scores, or a folder of STS12 to '
-        'STS16.')
-    workdir: str | None = flag(None, 'Where metrics.json goes.')
-
-
+Encode = Callable[[Sequence[str]], np.ndarray]  # n texts -> [n, D] float32
 # Score and sentences: columns of the published file, and by their names.
 _PUBLISHED = (4, 5, 6)
 _NAMED = (
@@ -56,7 +43,17 @@ _EXPECTED = (
 )
 
 
-Encode = Callable[[Sequence[str]], np.ndarray]  # n texts -> [n, D] float32
+@dataclasses.dataclass(frozen=True)
+class Choices:
+    """All that the command may choose."""
+
+    init: str | None = flag(
+        None, 'The workdir of a finished run, or a converted one.')
+    model: str | None = flag(None, 'An export instead, DIR/1.')
+    data: str | None = flag(
+        None, 'A file of STS-B or SICK with scores, or a folder of STS12 to '
+        'STS16.')
+    workdir: str | None = flag(None, 'Where metrics.json goes.')
 
 
 class Pairs(NamedTuple):
