@@ -74,7 +74,7 @@ def picture(
     """What is to be drawn of a view, from its fields alone.
 
     Args:
-        name, view, causal, number: as in `attention.seen`.
+        name, view, causal, number: of the view, as in `attention.seen`.
         wants: by row, what it wants of the view (`Row.views`).
         words, specials: [V] the vocabulary, and of it.
         memory: [M] ids of what came before.
