@@ -110,11 +110,7 @@ def guard(
     words: str | None = None,
     stopped: str = NOTHING,
 ) -> None:
-    """Runs a command whose flags are parsed; see `start`.
-
-    Raises:
-        SystemExit: what went wrong, or a command that returned False.
-    """
+    """Runs a command whose flags are parsed; see `start`."""
     logging.set_verbosity(logging.WARNING)
     try:
         if words is None and len(argv) > 1:
@@ -157,15 +153,7 @@ def hush_tensorflow() -> None:
 
 
 def require(values: Mapping[str, Any], **needed: str) -> None:
-    """Complains of flags that are missing.
-
-    Args:
-        values: by flag.
-        **needed: by flag, what it names.
-
-    Raises:
-        UsageError: one of them has no value.
-    """
+    """Complains of flags without a value; `needed`: by flag, what it names."""
     for flag, what in needed.items():
         if not values[flag]:
             raise UsageError(f'--{flag} is missing: name {what}')
@@ -187,12 +175,7 @@ def result_folder(workdir: str) -> pathlib.Path:
 
 
 def record(folder: pathlib.Path, values: Mapping[str, Any]) -> None:
-    """Keeps the result of a command: metrics.json, and the last line printed.
-
-    Args:
-        folder: made where it is not there.
-        values: what JSON can hold.
-    """
+    """Keeps a command's result: metrics.json, and the last line printed."""
     folder.mkdir(parents=True, exist_ok=True)
     files.write_json(folder / 'metrics.json', values)
     print(json.dumps(values), flush=True)
@@ -249,10 +232,6 @@ def flagfile(named: Mapping[str, Any]) -> str:
 
 def parse(kind: type, arguments: Sequence[str]) -> dict[str, Any]:
     """The choices that were typed, by name.
-
-    Args:
-        kind: of `choices`.
-        arguments: flags.
 
     Raises:
         UsageError: there is no such flag, or it has not such a value.

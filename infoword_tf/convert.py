@@ -49,11 +49,7 @@ FORMAT = flags.DEFINE_enum(
 
 
 def run() -> None:
-    """The whole command.
-
-    Raises:
-        UsageError: flags that do not go together.
-    """
+    """The whole command; UsageError: flags that do not go together."""
     # Nothing is multiplied here, and oneDNN's allocator keeps what it has had.
     os.environ['TF_ENABLE_ONEDNN_OPTS'] = '0'
     if bool(SOURCE.value) == bool(INIT.value):
@@ -72,14 +68,8 @@ def run() -> None:
             _prompts(),
         )
     else:
-        commands.require(
-            FLAGS.flag_values_dict(), output='the folder to write'
-        )
-        give(
-            pathlib.Path(INIT.value),
-            pathlib.Path(OUTPUT.value),
-            FORMAT.value,
-        )
+        commands.require(FLAGS.flag_values_dict(), output='the folder to write')
+        give(pathlib.Path(INIT.value), pathlib.Path(OUTPUT.value), FORMAT.value)
 
 
 def _prompts() -> dict[str, str] | None:
@@ -108,8 +98,6 @@ def convert(
     """Makes a workdir of a folder with weights.
 
     Args:
-        source: the folder.
-        workdir: a new one.
         pooling: where the folder does not say it.
         prompts: instead of those that the folder has.
 
@@ -120,9 +108,7 @@ def convert(
     """
     if not source.is_dir():
         raise FileNotFoundError(f'--source={source}: there is no such folder')
-    if workdir.exists() and (
-        not workdir.is_dir() or any(workdir.iterdir())
-    ):
+    if workdir.exists() and (not workdir.is_dir() or any(workdir.iterdir())):
         raise FileExistsError(
             f'--workdir={workdir} is there and not empty; name a new folder'
         )
@@ -176,12 +162,8 @@ def convert(
 
 
 def give(init: pathlib.Path, output: pathlib.Path, form: str) -> None:
-    """Writes a workdir as a folder for others.
-
-    Args:
-        init: the workdir.
-        output: a new folder, there whole or not at all.
-        form: one of FORMATS.
+    """Writes a workdir as a folder for others (one of FORMATS), whole or not at
+    all.
 
     Raises:
         FileNotFoundError: `init` is no workdir.
@@ -189,9 +171,7 @@ def give(init: pathlib.Path, output: pathlib.Path, form: str) -> None:
         ValueError: it has no place in such a folder.
     """
     if output.exists():
-        raise FileExistsError(
-            f'--output={output} is there; name a new folder'
-        )
+        raise FileExistsError(f'--output={output} is there; name a new folder')
     import infoword_tf
 
     loaded = infoword_tf.load(init)

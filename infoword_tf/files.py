@@ -24,8 +24,7 @@ _DTYPES = {
 def locked(workdir: pathlib.Path) -> Iterator[None]:
     """Holds a workdir for one run.
 
-    Raises:
-        RuntimeError: another run holds it, or it is a file.
+    Raises: RuntimeError: another run holds it, or it is a file.
     """
     if workdir.is_file():
         raise RuntimeError(f'{workdir} is a file; name a folder')
@@ -114,11 +113,7 @@ def write_tensors(
 
 
 def read_tensor(path: pathlib.Path, name: str) -> np.ndarray | None:
-    """One of the named arrays, unchecked; None: the file has none so called.
-
-    Raises:
-        ValueError: the file is cut, or no safetensors file.
-    """
+    """One of the named arrays, unchecked, or None; ValueError: a cut file."""
     from safetensors import SafetensorError, safe_open
 
     try:
@@ -129,11 +124,7 @@ def read_tensor(path: pathlib.Path, name: str) -> np.ndarray | None:
 
 
 def read_tensors(path: pathlib.Path) -> dict[str, np.ndarray]:
-    """Reads named arrays.
-
-    Raises:
-        ValueError: the file is cut, damaged or no safetensors file.
-    """
+    """Reads named arrays; ValueError: the file is cut, damaged or none such."""
     from safetensors import SafetensorError, safe_open
 
     try:
@@ -162,15 +153,9 @@ def _digest(tensors: Mapping[str, Any]) -> str:
 
 
 def assign(
-    variables: Mapping[str, Any],
-    tensors: Mapping[str, np.ndarray],
-    where: str,
+    variables: Mapping[str, Any], tensors: Mapping[str, np.ndarray], where: str
 ) -> None:
-    """Sets every variable from the array of the same path.
-
-    Raises:
-        ValueError: paths or shapes differ.
-    """
+    """Sets variables from arrays of the same paths; ValueError: they differ."""
     lacking = sorted(set(variables) - set(tensors))
     surplus = sorted(set(tensors) - set(variables))
     if lacking or surplus:

@@ -11,7 +11,7 @@ import copy
 import math
 import pathlib
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 import keras
@@ -83,8 +83,6 @@ class Model:
         """Builds the model and draws its weights.
 
         Args:
-            config: of the run.
-            specials: of the vocabulary.
             seed: of the initial weights, which are the same on each backend;
                 None: they are given later.
             companions: whether encoders that only training needs are built.
@@ -138,15 +136,8 @@ class Model:
         self.dense: list[Dense] = []
         width = self.encoder.width
         for i, layer in enumerate(config.dense):
-            self.dense.append(
-                Dense(
-                    width,
-                    layer.width,
-                    layer.activation,
-                    layer.bias,
-                    name=f'dense_{i}',
-                )
-            )
+            shape = width, layer.width, layer.activation, layer.bias
+            self.dense.append(Dense(*shape, name=f'dense_{i}'))
             self.dense[-1].build()
             width = layer.width
         if seed is not None:
@@ -154,10 +145,6 @@ class Model:
 
     def begin(self, seed: int, deviation: float | None = None) -> None:
         """Draws all matrices anew, and sets what begins elsewhere.
-
-        Args:
-            seed: of the drawn ones.
-            deviation: as in `initialise`.
 
         Raises:
             ValueError, FileNotFoundError: a workdir that a row or a companion
@@ -175,11 +162,7 @@ class Model:
         self.copy_averages()
 
     def read_companions(self) -> None:
-        """Gives companions of a workdir its weights.
-
-        Raises:
-            ValueError, FileNotFoundError: they cannot be read, or do not fit.
-        """
+        """Gives companions of a workdir its weights."""
         for name, companion in self.companions.items():
             if not companion.workdir:
                 continue
@@ -207,12 +190,7 @@ class Model:
         del self.heldout_candidates[row]
 
     def alone(self, row: str, reads: Mapping[str, Reads]) -> 'Model':
-        """The same weights with one row, which reads otherwise.
-
-        Args:
-            row: that stays.
-            reads: by view, what it reads.
-        """
+        """The same weights with one row, which reads these views."""
         found = copy.copy(self)
         found.objectives = {row: self.objectives[row]}
         found.weights = {row: self.weights[row]}
@@ -228,18 +206,12 @@ class Model:
     def variables(self) -> dict[str, keras.Variable]:
         """Every weight by its path, the encoder's first."""
         brought = [o for rows in self.heads.values() for o in rows.values()]
-        return self._paths(
-            [*self.encoders.values(), *self._heads, *brought]
-        )
+        return self._paths([*self.encoders.values(), *self._heads, *brought])
 
     @property
     def trainable(self) -> dict[str, keras.Variable]:
         """By path, the weights that gradients change."""
-        learning = [
-            encoder
-            for name, encoder in self.encoders.items()
-            if name == MAIN or not self.companions[name].frozen
-        ]
+        learning = self._encoders_that(lambda companion: not companion.frozen)
         found = self._paths([*learning, *self._heads])
         return {path: x for path, x in found.items() if x.trainable}
 
@@ -251,11 +223,7 @@ class Model:
     @property
     def lasting(self) -> dict[str, keras.Variable]:
         """By path, the weights that checkpoints hold."""
-        saved = [
-            encoder
-            for name, encoder in self.encoders.items()
-            if name == MAIN or self.companions[name].saved
-        ]
+        saved = self._encoders_that(lambda companion: companion.saved)
         brought = [
             objective
             for name, rows in self.heads.items()
@@ -274,17 +242,20 @@ class Model:
     @property
     def averages(self) -> dict[str, list[tuple[Any, Any]]]:
         """By companion that is an average: each weight, and what it follows."""
-        found = {}
-        for name, companion in self.companions.items():
-            if companion.momentum is not None:
-                found[name] = list(
-                    zip(
-                        self.encoders[name].weights,
-                        self.encoder.weights,
-                        strict=True,
-                    )
-                )
-        return found
+        weights = self.encoder.weights
+        return {
+            name: list(zip(self.encoders[name].weights, weights, strict=True))
+            for name, companion in self.companions.items()
+            if companion.momentum is not None
+        }
+
+    def _encoders_that(self, chosen: Callable[..., bool]) -> list[Encoder]:
+        """The trained one, and those of companions that are chosen."""
+        return [
+            encoder
+            for name, encoder in self.encoders.items()
+            if name == MAIN or chosen(self.companions[name])
+        ]
 
     @property
     def _heads(self) -> list[Any]:
@@ -356,7 +327,6 @@ class Model:
         Once by each encoder, and as often as a row asks for another pass.
 
         Args:
-            views: by name.
             key: [2] uint32 of the step and replica, or None without dropout.
             state: by 'memory/VIEW', what the encoder remembers of the steps
                 before; views that are not there have no memory.
@@ -394,7 +364,7 @@ class Model:
     def _turns(
         self, view: str, key: Tensor | None
     ) -> Iterator[tuple[str, int, dict[str, Reads], Tensor | None]]:
-        """The passes of a view: encoder, number, which rows, and the key.
+        """Passes of a view: encoder, number, rows, key.
 
         Without a key nothing is dropped, but for rows that read several
         passes: these differ by dropout alone, and so they do in held-out text,
@@ -526,10 +496,8 @@ class Model:
         state: Mapping[str, Any] | None = None,
         limits: Mapping[str, int | None] | None = None,
     ) -> tuple[dict[str, Batch], dict[str, Any]]:
-        """What every row gets of a step; args as in `outcomes`.
-
-        Args:
-            limits: of held-out text, by row, see `Batch.limit`.
+        """What every row gets of a step; args as of `outcomes`; `limits`: of
+        held-out text, by row, see `Batch.limit`.
 
         Returns:
             By row; and the new memories.
@@ -594,10 +562,8 @@ class Model:
 
         Args:
             views: this replica's rows of the global batch.
-            statistics: of the text that the batch is from.
             key: [2] uint32 of the step, the same on all replicas; None: no
                 dropout, and plain operations.
-            replicas: to share candidates with.
             candidates: by row, given (held-out text); of rows that are not
                 there the batch's own.
             state: what `empty_state` has, of the step before.
@@ -641,14 +607,7 @@ def _objectives(
     precision: str,
     where: tuple[str, ...] = (),
 ) -> dict[str, Objective]:
-    """By row, its objective, built.
-
-    Args:
-        config: whose rows they are.
-        encoder, specials: what they score with.
-        precision: a Keras dtype policy.
-        where: first parts of their weights' paths.
-    """
+    """By row of a config, its objective, built; `where` begins their paths."""
     found = {}
     for row, entry in config.rows.items():
         kind = TABLE[row].objective
@@ -662,11 +621,7 @@ def _objectives(
 
 
 def _config_of(name: str, workdir: str, config: Config) -> Config:
-    """Of the workdir that a companion begins with.
-
-    Raises:
-        ValueError: its vocabulary is of another size.
-    """
+    """The config of a workdir that a companion begins with."""
     found = Config.read(pathlib.Path(workdir))
     sizes = [c.encoder.arguments['vocab_size'] for c in (found, config)]
     if sizes[0] != sizes[1]:

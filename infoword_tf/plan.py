@@ -116,8 +116,6 @@ def make_plan(
     """Puts the wishes of rows together.
 
     Args:
-        rows: by row, its settings.
-        length: T.
         masking: name in views.masking.MASKINGS; None: what the rows want,
             else 'tokens'.
 
@@ -126,9 +124,7 @@ def make_plan(
             masking does not suit them.
     """
     if masking not in (None, *MASKINGS):
-        raise ValueError(
-            f'masking {masking}: known are {", ".join(MASKINGS)}'
-        )
+        raise ValueError(f'masking {masking}: known are {", ".join(MASKINGS)}')
     chosen = masking
     sources: dict[str, str] = {}  # by the view that others are cut out of
     narrowed_by: dict[str, str] = {}
@@ -187,12 +183,8 @@ def companions_of(
 ) -> dict[str, Companion]:
     """The encoders that rows bring along, by name.
 
-    Args:
-        rows: by row, its settings.
-
-    Raises:
-        ValueError: two rows bring different ones of one name, or one is what
-            it cannot be.
+    Raises: ValueError: two rows bring different ones of one name, or one is
+    what it cannot be.
     """
     found: dict[str, Companion] = {}
     for row, settings in rows.items():
@@ -242,11 +234,7 @@ def _check(
 def _shared(
     view: str, readers: Mapping[str, Reads], rows: Mapping[str, Mapping]
 ) -> dict[str, Any]:
-    """The settings of a view, on which its rows agree.
-
-    Raises:
-        ValueError: they do not.
-    """
+    """The settings of a view, on which its rows have to agree."""
     found: dict[str, Any] = {}
     for name in VIEWS[root(view)].settings:
         values = {row: rows[row][name] for row in readers}

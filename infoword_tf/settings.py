@@ -46,15 +46,7 @@ class Setting:
     kind: type | None = None
 
     def check(self, flag: str, value: Any) -> Any:
-        """A value that was chosen, as the type of the default.
-
-        Args:
-            flag: its name, for complaints.
-            value: what was chosen.
-
-        Raises:
-            ValueError: it is out of bounds.
-        """
+        """A value, as the type of the default; ValueError: out of bounds."""
         if value is None and self.default is None:
             return None
         kind = self.kind or type(self.default)
@@ -100,9 +92,6 @@ class Settled:
 
     def settle(self, chosen: Mapping[str, Any]) -> None:
         """Sets every field, to its default where nothing was chosen.
-
-        Args:
-            chosen: by name.
 
         Raises:
             TypeError: there is no such field.

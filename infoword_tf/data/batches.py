@@ -4,6 +4,7 @@ Glossary of shapes: B sequences of the global batch, E held-out sequences,
 T tokens.
 """
 
+import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -28,18 +29,7 @@ def open_source(
     seed: int,
     **arguments: Any,
 ) -> Source:
-    """A source, read as a plan says.
-
-    Args:
-        store: the text, or labelled examples.
-        reading: which source, and how.
-        batch_size: B.
-        seed: of the order of the text.
-        arguments: of the source, beside those of the reading.
-
-    Raises:
-        ValueError: there is less text than a batch takes.
-    """
+    """A source, read as a plan says."""
     if reading.source not in SOURCES:
         raise ValueError(
             f'a view reads the source {reading.source!r}; known are '
@@ -61,12 +51,7 @@ def open_sources(
     seed: int,
     examples: Examples | None = None,
 ) -> dict[Reading, Source]:
-    """All that a plan reads, to be trained on; see `open_source`.
-
-    Args:
-        store: the text; None where only examples are read.
-        examples: labelled ones, where they are read.
-    """
+    """All that a plan reads, to be trained on; see `open_source`."""
     return {
         reading: open_source(
             examples if reading.labelled else store,
@@ -79,47 +64,34 @@ def open_sources(
     }
 
 
+@dataclasses.dataclass
 class Drawn:
-    """A text, and what was drawn in it: each draw once."""
+    """A text, the global batch of a step, and what was drawn in it."""
 
-    def __init__(self, text: Any, seed: int, step: int):
-        """Args: the global batch of a step, the seed of its draws."""
-        self.text, self.seed, self.step = text, seed, step
-        self._found: dict[Any, Any] = {}
+    text: Any
+    seed: int
+    step: int
+    found: dict[Any, Any] = dataclasses.field(default_factory=dict)
 
     def draw(self, draw: views.Draw | None) -> Any:
         """What a draw gives; of the same name and settings, the same."""
         if draw is None:
             return None
         key = draw.name, tuple(draw.settings.items())
-        if key not in self._found:
+        if key not in self.found:
             random = views.generator(self.seed, self.step, draw.name)
-            self._found[key] = draw.function(
-                self.text, random, **draw.settings
-            )
-        return self._found[key]
+            self.found[key] = draw.function(self.text, random, **draw.settings)
+        return self.found[key]
 
 
+@dataclasses.dataclass
 class Batches:
-    """The global batch of every step, as views."""
+    """The global batch of every step, as views; `seed` is of the draws."""
 
-    def __init__(
-        self,
-        sources: Mapping[Reading, Any],
-        plan: Plan,
-        specials: views.Specials,
-        seed: int,
-    ):
-        """Sets what is drawn.
-
-        Args:
-            sources: text by step, as `open_sources` has it.
-            plan: what its rows want of it.
-            specials: of the vocabulary.
-            seed: of the draws.
-        """
-        self.sources, self.plan = sources, plan
-        self.specials, self.seed = specials, seed
+    sources: Mapping[Reading, Source]
+    plan: Plan
+    specials: views.Specials
+    seed: int
 
     def draw(self, step: int) -> dict[str, tuple[Any, Any]]:
         """By view, the text of a step and what was drawn in it."""
@@ -200,11 +172,6 @@ def heldout_views(
     They depend on the text alone, not on the run's seed, batch size or
     replicas. Rows that go on from step to step lie one step behind the other.
 
-    Args:
-        store: held-out text.
-        plan, specials: as in `Batches`.
-        examples: held-out ones, of which all are taken.
-
     Raises:
         ValueError: there is less text than one sequence.
     """
@@ -242,11 +209,7 @@ def heldout_views(
 
 
 def _padded(view: views.View, size: int) -> views.View:
-    """A view with more sequences, which weigh nothing.
-
-    Sources hold out different numbers of texts; the views of a batch are of
-    one size.
-    """
+    """A view with more sequences, which weigh nothing."""
     lacking = size - len(view.ids)
     if not lacking:
         return view
@@ -264,10 +227,7 @@ def _padded(view: views.View, size: int) -> views.View:
 
 
 def _joined(parts: Sequence[Any]) -> Any:
-    """Batches of one text or draw as one: arrays [B, ...], or tuples of them.
-
-    None stays None.
-    """
+    """Batches of one text or draw as one: arrays, tuples of them, or None."""
     if len(parts) == 1 or parts[0] is None:
         return parts[0]
     if isinstance(parts[0], tuple):

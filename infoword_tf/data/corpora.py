@@ -21,7 +21,6 @@ class Corpus(NamedTuple):
     """Documents to train on, and documents to measure on.
 
     Attributes:
-      name: as the user gave it.
       fingerprint: hexadecimal; changes when the text would. What is derived
         from a corpus is kept under it.
       train: each call begins a new pass, in the same order.
@@ -52,14 +51,11 @@ def open_corpus(
       heldout: a second GLOB whose documents are held out instead of a part
         of the corpus, of `tfds:` a split. Not for `pydocs`; `lines:` must
         have one, since lines that are taken out would tear its text.
-      cache: folder for what is built; by default `cache_dir()`.
       whole: whether `lines:` may come without one; nothing is held out then.
 
-    Raises:
-      ValueError: the name is unknown, nothing matches it, or what matches is
-        not text. A file is read to its end only when it is iterated over, so
-        that bad UTF-8 further down is reported then.
-      RuntimeError: `pydocs`, and the project is not installed.
+    Raises: ValueError: no such corpus, or no text. Of a file that is read to
+    its end later, what is no UTF-8 is reported then. RuntimeError: `pydocs`,
+    and the project is not installed.
     """
     kind, _, spec = name.partition(':')
     if kind not in CORPORA:
@@ -221,9 +217,4 @@ def _fingerprint(
     return digest.hexdigest()
 
 
-CORPORA = {
-    'pydocs': _pydocs,
-    'text': _text,
-    'lines': _lines,
-    'tfds': _tfds,
-}
+CORPORA = {'pydocs': _pydocs, 'text': _text, 'lines': _lines, 'tfds': _tfds}

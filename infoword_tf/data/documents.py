@@ -75,12 +75,6 @@ def split_sentences(text: str) -> list[str]:
     A sentence ends at `.`, `!` or `?`, with closing quotes and brackets, when
     white space and a capital, a digit or an opening quote follow. It does not
     end after common abbreviations, single initials or a lone ellipsis.
-
-    Args:
-      text: any text; every run of white space in it counts as one space.
-
-    Returns:
-      The sentences, in order and not empty; [] for white space alone.
     """
     text = ' '.join(text.split())
     sentences, start = [], 0

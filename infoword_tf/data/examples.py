@@ -64,12 +64,7 @@ class Examples(NamedTuple):
         return np.diff(self.begins[:: self.texts])
 
     def pieces(self, size: int, control_ids: Sequence[int]) -> np.ndarray:
-        """[V] int64: how often each piece occurs in the texts.
-
-        Args:
-            size: V.
-            control_ids: pieces that no text has, which are not counted.
-        """
+        """[V] int64: how often each piece occurs that texts can have."""
         counts = np.bincount(self.ids, minlength=size)
         counts[list(control_ids)] = 0
         return counts
@@ -100,12 +95,8 @@ class Examples(NamedTuple):
     def batch(
         self, numbers: np.ndarray, slots: np.ndarray, width: int
     ) -> Labelled:
-        """Some of them, padded, with the rows that they share.
-
-        Args:
-            numbers: [B].
-            slots: [R, J], which of the B; -1 for none.
-            width: T.
+        """Examples [B], padded to T tokens, with the rows that they share:
+        `slots` [R, J] says which, -1 for none.
         """
         rows = numbers[:, None] * self.texts + np.arange(self.texts)  # [B, K]
         begins = self.begins[rows]
@@ -139,11 +130,8 @@ def lay_out(
     """Examples of strings.
 
     Args:
-        frame: what lays texts out, as a model reads them.
         texts: K times (n first texts, n second ones or None).
         max_length: T at most of each text; the longer one of two is cut first.
-        targets, counts: as in `Examples`.
-        chunk: texts that are tokenized at once.
 
     Returns:
         The examples, and of how many a text was cut.
@@ -230,10 +218,6 @@ class ExampleSource(Source):
     ):
         """Args: the examples, T at most, B; stratified: whether updates have
         one example of each stratum, or all come in their order.
-
-        Raises:
-            ValueError: there are fewer examples than an update takes, or a
-                longer one than a row.
         """
         self.store, self.seed, self.batch_size = store, seed, batch_size
         self.stratified = stratified
@@ -291,12 +275,8 @@ class ExampleSource(Source):
 
 
 def share_rows(sizes: np.ndarray, room: int) -> np.ndarray:
-    """Which examples share a row: each, the longest first, goes where least
-    is left over.
-
-    Args:
-        sizes: [B] tokens of each, `room` at most.
-        room: T.
+    """Which of [B] examples share a row of `room` tokens: each, the longest
+    first, goes where least is left over.
 
     Returns:
         [R, J] int32, numbers in the order of B; -1 for none.

@@ -41,9 +41,6 @@ def make_views(
     Args:
         sentences: at least two; they come again until a batch is full.
         tokenizer: a `text` tokenizer, or `text.words.Words`.
-        plan: what the rows want.
-        length: T.
-        seed: of what is drawn.
         steps: how many go on from each other.
     """
     document = Document(tuple(sentences), 'the command line')

@@ -41,10 +41,8 @@ def kind_of(vocab: str) -> str:
 
 
 def choose_tokenizer(choices: TextChoices) -> str:
-    """The tokenizer that was chosen, or that a vocabulary is for.
-
-    Raises:
-        UsageError: choices that do not go together.
+    """The tokenizer that was chosen, or that a vocabulary is for; UsageError:
+    choices that do not go together.
     """
     kind, vocab = choices.tokenizer, choices.vocab
     if not vocab:
@@ -75,10 +73,6 @@ def check_text(choices: TextChoices) -> None:
     """Complains of files that are not there, before TensorFlow is imported.
 
     What pydocs is built from is always there, and building takes its time.
-
-    Raises:
-        UsageError: as `choose_tokenizer`.
-        ValueError: there is no text.
     """
     choose_tokenizer(choices)
     if choices.corpus != 'pydocs':
@@ -90,14 +84,8 @@ def open_tokenizer(
 ) -> Any:
     """What --vocab names, or what was learned from the text.
 
-    Args:
-        choices: of the run.
-        corpus: what is learned from, as `corpora.open_corpus` gives it.
-        cache: where learned vocabularies are kept.
-
-    Raises:
-        UsageError: as `choose_tokenizer`.
-        ValueError: the vocabulary cannot be read, or none be learned.
+    Raises: UsageError: as `choose_tokenizer`; ValueError: the vocabulary cannot
+    be read, or none be learned.
     """
     from infoword_tf.text.tokenizers import TOKENIZERS
 
@@ -132,17 +120,12 @@ def open_text(choices: TextChoices, tokenizer: Any = None) -> Text:
     """Opens both parts of a corpus, and says how large they are.
 
     Args:
-        choices: of the run.
         tokenizer: what --init brings; None: one is chosen.
 
-    Raises:
-        UsageError: as `choose_tokenizer`, where one is chosen.
-        ValueError: there is no text, or the vocabulary cannot be read.
+    Raises: as `open_tokenizer`, and ValueError: there is no text.
     """
     cache = corpora.cache_dir()
-    corpus = corpora.open_corpus(
-        choices.corpus, choices.heldout or None, cache
-    )
+    corpus = corpora.open_corpus(choices.corpus, choices.heldout or None, cache)
     if tokenizer is None:
         tokenizer = open_tokenizer(choices, corpus, cache)
     key = '\n'.join(
@@ -150,10 +133,7 @@ def open_text(choices: TextChoices, tokenizer: Any = None) -> Text:
     )
     folder = cache / 'stores' / _digest(key)
     found = {}
-    for part, read in (
-        ('train', corpus.train),
-        ('heldout', corpus.heldout),
-    ):
+    for part, read in (('train', corpus.train), ('heldout', corpus.heldout)):
         if (folder / part).is_dir():
             found[part] = stores.open_store(folder / part, tokenizer)
             continue

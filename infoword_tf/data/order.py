@@ -6,18 +6,11 @@ import numpy as np
 
 
 def shuffled(places: np.ndarray, size: int, *key: int) -> np.ndarray:
-    """Where a pseudo-random permutation of range(size) sends some places.
+    """Places [B] int64 of range(size) to where a permutation sends them, which
+    is pseudo-random by `key`.
 
     Nothing of the size of the corpus is stored: a Feistel network over the
     next power of four, walked until it lands inside (Black and Rogaway 2002).
-
-    Args:
-        places: [B] int64 in range(size).
-        size: at least 1.
-        *key: integers that choose the permutation.
-
-    Returns:
-        [B] int64.
     """
     half = max(1, math.ceil(math.log2(max(size, 2)) / 2))
     mask = np.uint64((1 << half) - 1)
@@ -40,22 +33,11 @@ def shuffled(places: np.ndarray, size: int, *key: int) -> np.ndarray:
     return x.astype(np.int64)
 
 
-def visited(
-    visits: np.ndarray, size: int, seed: int, salt: int
-) -> np.ndarray:
-    """Which of range(size) each visit is to.
+def visited(visits: np.ndarray, size: int, seed: int, salt: int) -> np.ndarray:
+    """[B] int64: which of range(size) each visit is to.
 
     Epoch e, visits e size to (e + 1) size - 1, goes through all of them in a
     permutation of its own.
-
-    Args:
-        visits: [B] int64, numbers of visits from 0 on.
-        size: at least 1.
-        seed: of the run.
-        salt: of the source.
-
-    Returns:
-        [B] int64.
     """
     found = np.empty(len(visits), np.int64)
     epochs = visits // size

@@ -81,10 +81,6 @@ class PairSource(Source):
 
         How many then are in a batch depends on the text alone, and is the same
         in every step: as many as fill its rows on average.
-
-        Raises:
-            ValueError: there are fewer pairs than one batch takes, or they
-                are of one document.
         """
         self.store, self.length = store, length
         self.batch_size, self.seed = batch_size, seed
@@ -179,9 +175,7 @@ class PairSource(Source):
             slots=np.arange(self.slots) < counts[:, None]
         )
 
-    def _part(
-        self, number: np.ndarray, random: np.random.Generator
-    ) -> _Parted:
+    def _part(self, number: np.ndarray, random: np.random.Generator) -> _Parted:
         """Pairs by their number [n], before they are cut to the room."""
         room = self.length - 1
         which = np.searchsorted(self.numbers, number, 'right') - 1
@@ -215,10 +209,7 @@ class PairSource(Source):
         return _Parted(first, middle, end)
 
     def _others(
-        self,
-        number: np.ndarray,
-        true: _Parted,
-        random: np.random.Generator,
+        self, number: np.ndarray, true: _Parted, random: np.random.Generator
     ) -> _Parted:
         """For each of n pairs another one, of another document."""
         n, room = len(number), self.length - 1
@@ -312,17 +303,12 @@ class NextPairSource(PairSource):
 def shared_rows(
     sizes: np.ndarray, rows: int, slots: int, room: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Which texts of a batch share a row: best fit, the longest first.
+    """The row of each of n texts, B and J at most to one, and its size there:
+    best fit, the longest first.
 
     As many of the longest as there are rows open one each. Every other text
     goes where it leaves least room. One that fits nowhere goes where most room
     is left, and the longest texts there are cut to one size that fits.
-
-    Args:
-        sizes: [n] of the texts, with specials.
-        rows: B, not more than n.
-        slots: J, not less than n / B.
-        room: T.
 
     Returns:
         [n] the row of each, and [n] its size there.
@@ -361,10 +347,6 @@ def cut_lengths(
 
     One token after the other, as BERT's `truncate_seq_pair` does; at equal
     lengths the second one loses.
-
-    Args:
-        a, b: lengths, of shapes that go together.
-        room: R.
     """
     a, b = np.broadcast_arrays(a, b)
     left = np.minimum(a, np.maximum(-(-room // 2), room - b))

@@ -46,9 +46,6 @@ class DocumentSource(Source):
     ):
         """Args: C = length, B = batch_size; packed: whether passages share
         rows, where there are so many short ones that it pays.
-
-        Raises:
-            ValueError: there are fewer such documents than one batch takes.
         """
         self.store, self.length = store, length
         self.batch_size, self.seed = batch_size, seed

@@ -41,15 +41,7 @@ class Prepared(NamedTuple):
 
 
 def parse(spec: str, rest: str) -> tuple[str, str | None]:
-    """Parts `NAME[/CONFIG][:VERSION]` from what follows a colon.
-
-    Args:
-      spec: what follows `tfds:`.
-      rest: what may follow a colon in it, for the message.
-
-    Raises:
-      ValueError: it has no name, or too many colons.
-    """
+    """Parts `NAME[/CONFIG][:VERSION]` from the rest; ValueError: no name."""
     match = _SPEC.fullmatch(spec)
     if match is None:
         raise ValueError(
@@ -61,9 +53,6 @@ def parse(spec: str, rest: str) -> tuple[str, str | None]:
 
 def open_prepared(name: str) -> Prepared:
     """Opens a data set that lies in TFDS's folder.
-
-    Args:
-        name: `NAME[/CONFIG][:VERSION]`, as TFDS takes it.
 
     Raises:
         ValueError: there is none of this name, it was never prepared, or
@@ -117,11 +106,7 @@ def _flat(features: Any, path: str = '') -> Iterator[tuple[str, Any]]:
 
 
 def check_split(prepared: Prepared, split: str) -> None:
-    """Complains of a split that is not there.
-
-    Raises:
-      ValueError: with those that are.
-    """
+    """Complains, with ValueError, of a split that is not there."""
     if split not in prepared.splits:
         raise ValueError(
             f'{prepared.name} has no split {split!r}: it has '
@@ -133,11 +118,6 @@ def read(
     prepared: Prepared, split: str, paths: Sequence[str]
 ) -> Iterator[tuple[Any, ...]]:
     """Yields the values of some features, example by example.
-
-    Args:
-      prepared: an open data set.
-      split: one of its splits.
-      paths: of features.
 
     Yields:
       A value a path: bytes of a text, else a NumPy number.
@@ -168,15 +148,7 @@ def _value(example: Any, path: str) -> Any:
 
 
 def text_of(value: bytes, where: str) -> str:
-    """The text of a feature.
-
-    Args:
-      value: as `read` gives it.
-      where: for the message.
-
-    Raises:
-      ValueError: it is not UTF-8.
-    """
+    """The text of a feature; ValueError: it is not UTF-8."""
     try:
         return value.decode()
     except UnicodeDecodeError as error:
@@ -191,10 +163,6 @@ def text_of(value: bytes, where: str) -> str:
 
 def text_feature(prepared: Prepared, path: str | None) -> str:
     """The feature that holds the text of a corpus.
-
-    Args:
-      prepared: an open data set.
-      path: of the feature; None: the one called text, or the only text.
 
     Raises:
       ValueError: there is no such text, or more than one to choose from.
@@ -245,14 +213,6 @@ def read_documents(
 
     A line is a sentence or a paragraph; an example of more than a megabyte
     goes on as the next document.
-
-    Args:
-      prepared: an open data set.
-      split: one of its splits.
-      path: of the feature that holds the text.
-
-    Raises:
-      ValueError: a text is not UTF-8.
     """
     for number, (value,) in enumerate(read(prepared, split, [path])):
         where = f'{prepared.name}, {split} {number}'

@@ -10,6 +10,8 @@ from infoword_tf.data.store import Store
 class Source(abc.ABC):
     """Text addressed by step: nothing is kept between steps.
 
+    Its constructor raises ValueError where there is less than one batch.
+
     Attributes:
         heldout_rows: B of held-out text, where that is part of what it is
             (rows that go on with a memory); None: any.

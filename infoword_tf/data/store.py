@@ -52,15 +52,7 @@ class Store(NamedTuple):
 
 
 def open_store(path: str | pathlib.Path, tokenizer: Any) -> Store:
-    """Opens a store that `write_store` made.
-
-    Args:
-        path: the folder.
-        tokenizer: that it was made with.
-
-    Raises:
-        ValueError: it is not one, or a file of it was cut.
-    """
+    """Opens what `write_store` made; ValueError: it is cut, or none."""
     path = pathlib.Path(path)
     reading = 'meta.json'
     try:
@@ -166,13 +158,6 @@ def write_store(
 ) -> Store:
     """Tokenizes documents into a new store, whole or not at all.
 
-    Args:
-        path: the folder to make; one that another process made in the
-            meantime is used instead.
-        documents: of one part of a corpus, read once, in order.
-        tokenizer: a `text.tokenizer.Tokenizer`.
-        progress: show a progress line.
-
     Raises:
         OSError: the disk is full (nothing is left behind).
     """
@@ -220,7 +205,7 @@ def write_store(
         partial.chmod(0o755)  # mkdtemp's is for us alone; caches are shared
         try:
             os.rename(partial, path)
-        except OSError as error:
+        except OSError as error:  # another process may have been first
             if error.errno not in (errno.EEXIST, errno.ENOTEMPTY):
                 raise
     except OSError as error:
@@ -242,11 +227,7 @@ def _append(file: BinaryIO, array: np.ndarray) -> None:
 
 
 def peek(documents: Iterable[Document], where: str) -> Iterator[Document]:
-    """The same documents, once there is proof that there is one.
-
-    Raises:
-        ValueError: there is none.
-    """
+    """The same documents; ValueError (`where`): there is none."""
     documents = iter(documents)
     first = next(documents, None)
     if first is None:

@@ -49,9 +49,6 @@ class StreamSource(Source):
         """Sets how the text is read.
 
         Args:
-            store: the text.
-            length: n.
-            batch_size: B.
             seed: has no part in the order, which is that of the text.
             advance: tokens from a row's beginning to its beginning in the
                 next step; with fewer than n the rest comes again. None: n.
@@ -141,11 +138,6 @@ def once(
     The first token follows the last, a separator: it begins a text as it
     begins any document. Several rows read a part each, of N / rows tokens,
     rounded up.
-
-    Args:
-        store: the text.
-        length: n.
-        rows: B; each begins without memory.
 
     Yields:
         Rows that go on from one to the next, and weights [B, n] float32: 0

@@ -51,11 +51,7 @@ def find(pattern: str) -> list[pathlib.Path]:
 
 
 def check(paths: Iterable[pathlib.Path]) -> None:
-    """Looks at the first bytes of each file.
-
-    Raises:
-      ValueError: a file looks binary, or is not a whole gzip file.
-    """
+    """Looks at each file's first bytes; ValueError: binary, or a cut .gz."""
     for path in paths:
         with _open(path) as stream:
             read_head = functools.partial(stream.read, _HEAD)
@@ -71,11 +67,6 @@ def read(
     paths: Sequence[pathlib.Path], pattern: str, by_line: bool = False
 ) -> Iterator[Document]:
     """Yields the documents of the files in order.
-
-    Args:
-      paths: what `find(pattern)` returned.
-      pattern: for messages.
-      by_line: every line is a document.
 
     Raises:
       ValueError: a file is not UTF-8 or a truncated .gz, or there is no
@@ -125,10 +116,6 @@ def split(corpus: Iterable[Document], pattern: str) -> Split:
     end. It reads on until both parts have a document: of all but small
     corpora the first few hundred.
 
-    Args:
-      corpus: its documents.
-      pattern: for messages.
-
     Raises:
       ValueError: there is one document, of one sentence.
     """
@@ -166,9 +153,7 @@ def train(
 
 
 def heldout(
-    corpus: Iterable[Document],
-    how: Split = BY_HASH,
-    limit: int = MAX_HELDOUT,
+    corpus: Iterable[Document], how: Split = BY_HASH, limit: int = MAX_HELDOUT
 ) -> Iterator[Document]:
     """Yields the documents that are held out, the first `limit`."""
     # Stops at the limit: there may be gigabytes to come.

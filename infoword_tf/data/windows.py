@@ -29,11 +29,7 @@ class WindowSource(Source):
     def __init__(
         self, store: stores.Store, length: int, batch_size: int, seed: int
     ):
-        """Args: L = length, B = batch_size.
-
-        Raises:
-            ValueError: the text is smaller than one batch.
-        """
+        """Args: L = length, B = batch_size."""
         self.store, self.length = store, length
         self.batch_size, self.seed = batch_size, seed
         tokens = len(store.ids)

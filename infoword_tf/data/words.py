@@ -40,15 +40,9 @@ class WordSource(WindowSource):
         """Sets how the text is read.
 
         Args:
-            store: the text.
-            length: T.
-            batch_size: B.
             seed: of the order of the text, of what is dropped and drawn.
             subsample: as in `keep_probabilities`, of this text's counts.
             negatives: M.
-
-        Raises:
-            ValueError: the text is smaller than one batch, or has one word.
         """
         counts = known(store.counts, store.unk_id)
         if np.count_nonzero(counts) < 2:
@@ -67,11 +61,7 @@ class WordSource(WindowSource):
 
     @classmethod
     def room(
-        cls,
-        store: stores.Store,
-        length: int,
-        subsample: float,
-        negatives: int,
+        cls, store: stores.Store, length: int, subsample: float, negatives: int
     ) -> int:
         """Rows of an epoch: one less than are filled, as in windows."""
         del negatives

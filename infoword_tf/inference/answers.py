@@ -54,8 +54,6 @@ def spans(
         first, last: [W, T] float32, scores of places of contexts.
         most: [W, T] bool, where a span may begin.
         sizes: [W] int32, pieces of each context.
-        longest: L.
-        count: K.
     """
     length = tf.shape(first)[1]
     inside = tf.sequence_mask(sizes, length)
@@ -93,9 +91,7 @@ def spans_after(
     places = starts[:, :, None] + tf.range(longest)  # [W, S, L]
     inside = places < sizes[:, None, None]
     after = tf.gather(
-        tf.transpose(last, (0, 2, 1)),
-        tf.where(inside, places, 0),
-        batch_dims=2,
+        tf.transpose(last, (0, 2, 1)), tf.where(inside, places, 0), batch_dims=2
     )
     after = tf.where(inside, after, NEVER)
     return _best(first[:, :, None] + after, starts, longest, count)
@@ -145,14 +141,11 @@ def answers(
         questions: [W] int64, that of each window.
         scores: [W, K] float32.
         begins, ends: [W, K] int32, bytes of the context.
-        count: N.
         among: so many of the best spans of a question become answers.
     """
     rows = tf.size(contexts)
     question = tf.repeat(questions, tf.shape(scores)[1])
-    scores, begins, ends = (
-        tf.reshape(x, [-1]) for x in (scores, begins, ends)
-    )
+    scores, begins, ends = (tf.reshape(x, [-1]) for x in (scores, begins, ends))
     real = tf.logical_and(scores > NEVER / 2, ends > begins)
     question, scores, begins, ends = (
         tf.boolean_mask(x, real) for x in (question, scores, begins, ends)
@@ -204,15 +197,8 @@ def _places(questions: Tensor, contexts: Tensor) -> Tensor:
 
 
 def lowest(nowhere: Tensor, questions: Tensor, count: Tensor) -> Tensor:
-    """What "no answer" scores in a whole context.
-
-    Args:
-        nowhere: [W] float32, in each window.
-        questions: [W] int64.
-        count: B.
-
-    Returns:
-        [B] float32; SURE where there is no window.
+    """What "no answer" scores in a whole context, [B] float32, by its windows
+    [W]: SURE where there is none.
     """
     found = tf.math.unsorted_segment_min(nowhere, questions, count)
     return tf.minimum(found, SURE)

@@ -37,11 +37,7 @@ class Blanks(States):
     def piece_scores(
         self, ids: Tensor, lengths: Tensor, places: Tensor
     ) -> Tensor:
-        """log p of every piece at some places; graph or eager.
-
-        Args:
-            ids, lengths: as in `states`.
-            places: [B, Q] int32, of [MASK].
+        """log p of every piece at places [B, Q] of [MASK]; graph or eager.
 
         Returns:
             [B, Q, V] float32 log-probabilities; special pieces but [UNK]
@@ -72,7 +68,6 @@ class Blanks(States):
 
         Args:
             text: with [MASK] where a piece is wanted.
-            top_k: answers for each.
 
         Returns:
             For each [MASK] the best pieces with their log-probabilities
@@ -134,15 +129,11 @@ def first_masks(masks: tf.RaggedTensor, count: int) -> Tensor:
 def near_masks(
     pieces: tf.RaggedTensor, masks: Tensor, room: int
 ) -> tf.RaggedTensor:
-    """Cuts texts that are too long to what is nearest to their masks.
+    """Cuts texts [B, pieces] to the `room` pieces that are nearest to their
+    masks, [B, Q] of `first_masks`.
 
     Masks stay, then pieces by their distance from the nearest of these, the
     earlier first; in their order. Of a text without masks the beginning stays.
-
-    Args:
-        pieces: [B, pieces] int32.
-        masks: [B, Q] int32, as `first_masks` gives them.
-        room: pieces that stay.
     """
     text = pieces.value_rowids()
     place = tf.ragged.range(pieces.row_lengths()).flat_values

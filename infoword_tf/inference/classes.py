@@ -79,13 +79,8 @@ class Classes(States):
         return scores
 
     def sides(self, row: str) -> tuple[int, ...]:
-        """How many texts an example of a row has.
-
-        Returns:
-            One of 1 and 2, or both where the config does not say.
-
-        Raises:
-            ValueError: this model has no such row.
+        """How many texts an example of a row has: 1, 2, or both where the
+        config does not say; ValueError: this model has no such row.
         """
         if self._head(row).texts != 'joined':
             return (2,)
@@ -124,7 +119,6 @@ class Classes(States):
         Args:
             texts: n strings (or bytes, UTF-8).
             pairs: n second texts; None: there are none.
-            batch_size: texts that are computed together.
 
         Returns:
             float32 [n, C]: by class, in the order of `config.labels`, its
@@ -144,16 +138,7 @@ class Classes(States):
         choices: Sequence[Sequence[str]],
         batch_size: int = 32,
     ) -> np.ndarray:
-        """Which of several second texts is right.
-
-        Args:
-            texts: n strings.
-            choices: K times n of them.
-            batch_size: texts that are computed together.
-
-        Returns:
-            float32 [n, K], the probability of each.
-        """
+        """float32 [n, K]: how probable each of K times n second texts is."""
         scores = [
             self._text_scores(texts, choice, 'classes', batch_size)
             for choice in choices

@@ -25,18 +25,11 @@ class Continuing(States):
     """A workdir that predicts the next piece and generates text."""
 
     def next_row(self) -> str:
-        """The row that scores the next piece.
-
-        Raises:
-            ValueError: no row of this model does.
-        """
+        """The row that scores the next piece; ValueError: there is none."""
         return self.row_that('next')
 
     def next_log_p(self, states: Tensor) -> Tensor:
         """log p of the piece after a place; graph or eager.
-
-        Args:
-            states: [..., D], of that place.
 
         Returns:
             [..., V] float32. Of special pieces [UNK] and the end of a document,
@@ -56,9 +49,6 @@ class Continuing(States):
         A text begins behind the end of another, [SEP]; of one that is too long
         the end stays.
 
-        Args:
-            texts: [B] string.
-
         Returns:
             ids [B, T] and lengths [B], as `next_scores` takes them.
         """
@@ -72,7 +62,6 @@ class Continuing(States):
 
         Args:
             text: so far; of one that is too long its end is read.
-            top_k: answers.
 
         Returns:
             The best pieces with their log-probabilities (nats), best first;
@@ -140,14 +129,10 @@ def continued(
     A text begins behind the end of another, as in training.
 
     Args:
-        loaded: a model with a row of next words.
         ids: pieces of the text so far, without specials.
         count: how many more, at most.
         temperature, top_p: as in `choose`.
         seed: the same one draws the same pieces.
-
-    Raises:
-        ValueError: no row of this model scores the next piece.
     """
     loaded.next_row()  # complains before the work
     read = _reader(loaded)

@@ -83,22 +83,12 @@ class Reply(NamedTuple):
 
 
 class Reader:
-    """The row of a workdir that answers spans, at work; graph or eager.
-
-    Attributes:
-        loaded: the workdir.
-        head: this row.
-        width: 3 K + 1.
-    """
+    """The row of a workdir that answers spans, at work; graph or eager."""
 
     width = 3 * answers.SPANS + 1
 
     def __init__(self, loaded: States):
-        """Finds the row.
-
-        Raises:
-            ValueError: there is none.
-        """
+        """Finds the row; ValueError: there is none."""
         self.loaded = loaded
         self.head = loaded.model.objectives[loaded.row_that('spans')]
         spec = tf.TensorSpec
@@ -123,9 +113,7 @@ class Reader:
         pieces, *offsets = loaded.tokenizer.tokenize_with_offsets(contexts)
         offsets = characters.widened(contexts, *offsets)
         sizes = pieces.row_lengths()
-        found = windows.windows(
-            sizes, room - asked.row_lengths(), head.stride
-        )
+        found = windows.windows(sizes, room - asked.row_lengths(), head.stride)
         most = windows.most_context(found, sizes)
         first = tf.gather(pieces.row_starts(), found.contexts) + found.firsts
         places = tf.ragged.range(first, first + found.sizes)
@@ -200,11 +188,6 @@ class Reader:
     ) -> dict[str, Tensor]:
         """The replies to questions.
 
-        Args:
-            contexts: [B] string.
-            pages: their windows.
-            spans: [W, 3 K + 1], as `spans` gives them.
-
         Returns:
             'text', 'score', 'begin' and 'end' [B] of the best answer, 'texts',
             'scores', 'probabilities', 'begins' and 'ends' [B, N] of the best
@@ -222,9 +205,7 @@ class Reader:
             tf.gather(of, tf.minimum(places, most), batch_dims=1)
             for of, places in ((pages.starts, firsts), (pages.ends, lasts))
         )
-        best = answers.answers(
-            contexts, pages.questions, scores, begins, ends
-        )
+        best = answers.answers(contexts, pages.questions, scores, begins, ends)
         real = best.scores > NEVER / 2
         compared = best.scores
         found = {

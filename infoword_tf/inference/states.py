@@ -38,11 +38,7 @@ class States(Workdir):
         )
 
     def with_layout(self, layout: str) -> Self:
-        """The same model, with other pieces around a text.
-
-        Args:
-            layout: a name in LAYOUTS.
-        """
+        """The same model, with other pieces (of LAYOUTS) around a text."""
         if layout == self.config.layout:
             return self
         return self.with_config(self.config.replace(layout=layout))
@@ -52,13 +48,9 @@ class States(Workdir):
         return self._fresh(self.config, seed)
 
     def shortened(self, numbers: Sequence[int]) -> Self:
-        """An encoder of some of the layers of this one, and no rows.
+        """An encoder of some layers of this one, from 1 on, and no rows.
 
-        Args:
-            numbers: of the layers that stay, from 1 on.
-
-        Raises:
-            ValueError: it has no such layers.
+        Raises: ValueError: it has no such layers.
         """
         depth = self.encoder.depth
         if not set(numbers) <= set(range(1, depth + 1)):
@@ -76,9 +68,7 @@ class States(Workdir):
 
         old = self.model.variables
         return self._remade(
-            lambda path: old[origin(path)].numpy(),
-            rows={},
-            layers=len(numbers),
+            lambda path: old[origin(path)].numpy(), rows={}, layers=len(numbers)
         )
 
     @functools.cached_property
@@ -139,11 +129,7 @@ class States(Workdir):
         return answering(answers, self.model.objectives)
 
     def row_that(self, *answers: str) -> str:
-        """The first of them.
-
-        Raises:
-            ValueError: there is none.
-        """
+        """The first of them; ValueError: there is none."""
         for row in self.rows_that(*answers):
             return row
         raise ValueError(
@@ -168,11 +154,7 @@ class States(Workdir):
         pairs: Tensor | None = None,
         max_length: int | None = None,
     ) -> tuple[Tensor, Tensor, Tensor | None]:
-        """Ids of texts, or of pairs of them; graph or eager.
-
-        Args:
-            texts, pairs: [B] string.
-            max_length: T at most; None: the model's.
+        """Ids of texts [B], or of pairs of them; graph or eager.
 
         Returns:
             ids, lengths and second, as `states` takes them.

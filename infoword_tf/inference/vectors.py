@@ -364,7 +364,5 @@ def _parts(texts: Sequence[str]) -> list[slice]:
 
 def _unit(vectors: np.ndarray) -> np.ndarray:
     """[n, D], in place, to length 1."""
-    vectors /= np.maximum(
-        np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12
-    )
+    vectors /= np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12)
     return vectors

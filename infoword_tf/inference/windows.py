@@ -35,10 +35,9 @@ class Windows(NamedTuple):
 
 
 def windows(sizes: Tensor, rooms: Tensor, stride: int) -> Windows:
-    """Where windows lie; graph or eager.
+    """Where windows lie over contexts of sizes [B] int64; graph or eager.
 
     Args:
-        sizes: [B] int64, pieces of each context; of none there is no window.
         rooms: [B] int64, pieces that a window of it has room for, 1 or more.
         stride: pieces between the beginnings of windows, at most.
     """
@@ -65,10 +64,6 @@ def most_context(found: Windows, sizes: Tensor) -> Tensor:
     The context of a piece is the smaller number of pieces on either side and
     a hundredth of the window's length. Among equals it is the first window.
 
-    Args:
-        found: the windows.
-        sizes: [B] int64, as `windows` was given them.
-
     Returns:
         [N] bool, of the pieces of one window behind those of the other.
     """
@@ -88,14 +83,7 @@ def most_context(found: Windows, sizes: Tensor) -> Tensor:
 
 
 def question_room(max_length: int, specials: int, longest: int) -> int:
-    """How many pieces of a question are read.
-
-    Args:
-        max_length: T.
-        specials: how many stand around question and context.
-        longest: pieces that are read where there is room: half of a row at
-            most, so that the context always has some.
-    """
+    """Pieces of a question that are read: `longest`, or half of the room."""
     return min(longest, (max_length - specials) // 2)
 
 
@@ -105,15 +93,9 @@ def context_first(layout: Layout) -> bool:
 
 
 def beside(
-    questions: tf.RaggedTensor,
-    contexts: tf.RaggedTensor,
-    frame: Frame,
+    questions: tf.RaggedTensor, contexts: tf.RaggedTensor, frame: Frame
 ) -> tuple[tf.RaggedTensor, Tensor, Tensor]:
-    """Lays questions and parts of contexts out.
-
-    Args:
-        questions, contexts: [W, pieces] int32.
-        frame: of the model.
+    """Lays questions and parts of contexts, [W, pieces] int32 each, out.
 
     Returns:
         ids [W, tokens]; and [W] int64 where the second text of each begins,

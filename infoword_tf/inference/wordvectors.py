@@ -30,9 +30,6 @@ class WordVectors(NamedTuple):
         """Writes the text format, whole or not at all.
 
         Numbers have nine digits, so that they are read as they were.
-
-        Raises:
-            ValueError: a word has a space or a line end in it, or is empty.
         """
         for word in self.words:
             if len(word.split()) != 1:

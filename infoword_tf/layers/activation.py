@@ -14,8 +14,8 @@ from infoword_tf.layers.fused import (
     read,
     sum_rows,
     to_float,
-    upstream_of,
     with_bias,
+    with_gradient,
 )
 from infoword_tf.lazy import ops
 
@@ -76,7 +76,6 @@ def bias_gelu(
         x: [..., D] in the compute dtype.
         bias: [D] float32.
         form: in FORMS.
-        key: [2] uint32, or None for inference.
         rate: dropout share, 0 in BERT.
 
     Returns:
@@ -85,10 +84,8 @@ def bias_gelu(
     if key is None:
         return _gelu(with_bias(x, bias), form)
 
-    @ops.custom_gradient
     def function(x, bias):
-        def grad(*args, upstream=None):
-            (upstream,) = upstream_of(args, upstream)
+        def grad(upstream):
             total = _bias_gelu_grad(
                 upstream, x, bias, key, form=form, rate=rate
             )
@@ -96,4 +93,4 @@ def bias_gelu(
 
         return _bias_gelu(x, bias, key, form=form, rate=rate), grad
 
-    return function(x, read(bias))
+    return with_gradient(function, x, read(bias))

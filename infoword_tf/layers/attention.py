@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from infoword_tf.layers import heads
-from infoword_tf.lazy import Layer, dtype_of, ops
+from infoword_tf.lazy import Layer, Variable, dtype_of, ops
 
 Tensor = Any
 
@@ -29,24 +29,29 @@ def project(x: Tensor, kernel: Tensor) -> Tensor:
     return ops.reshape(ops.matmul(rows, kernel), shape)
 
 
-def causal_mask(length: Any) -> Tensor:
-    """Where no token attends to a later one: [1, 1, T, T] bool.
+def vector(
+    layer: Layer, name: str, size: int, initializer: str = 'zeros'
+) -> Variable:
+    """A weight [size] of a layer that stays float32: a bias, or of a norm."""
+    return layer.add_weight(
+        shape=(size,), initializer=initializer, name=name, autocast=False
+    )
 
-    Args:
-        length: T, an integer or a scalar tensor.
-    """
+
+def matrix(layer: Layer, name: str, *shape: int) -> Variable:
+    """A kernel of a layer: zeros, until the model draws or reads it."""
+    return layer.add_weight(shape=shape, initializer='zeros', name=name)
+
+
+def causal_mask(length: Any) -> Tensor:
+    """Where no token attends to a later one: [1, 1, T, T] bool."""
     i = ops.arange(length, dtype='int32')
     return ops.greater_equal(i[:, None], i)[None, None]
 
 
 def as_numbers(allowed: Tensor, dtype: str) -> Tensor:
-    """What `Attention` may add to scores: 0 where True, else -1e30.
-
-    Not -inf: a row without any place would be NaN.
-
-    Args:
-        allowed: [...] bool.
-        dtype: of the scores.
+    """What `Attention` may add to scores: 0 where True, else -1e30 (not -inf: a
+    row without any place would be NaN).
     """
     return ops.where(allowed, ops.cast(0.0, dtype), ops.cast(-1e30, dtype))
 
@@ -71,19 +76,9 @@ class Attention(Layer):
     def build(self) -> None:
         """Makes the weights: query, key and value side by side, output."""
         d = self.width
-        # Zeros, until the model draws or reads them.
-        self.kernel = self.add_weight(
-            shape=(d, 3 * d), initializer='zeros', name='qkv_kernel'
-        )
-        self.bias = self.add_weight(
-            shape=(3 * d,),
-            initializer='zeros',
-            name='qkv_bias',
-            autocast=False,
-        )
-        self.output_kernel = self.add_weight(
-            shape=(d, d), initializer='zeros', name='output_kernel'
-        )
+        self.kernel = matrix(self, 'qkv_kernel', d, 3 * d)
+        self.bias = vector(self, 'qkv_bias', 3 * d)
+        self.output_kernel = matrix(self, 'output_kernel', d, d)
         self.built = True
 
     def call(
@@ -119,34 +114,21 @@ class Attention(Layer):
             scale[: self.width] = root
             kernel = kernel * ops.cast(scale, self.compute_dtype)
             bias = bias * scale
+
+        def parted(x, kernel, bias, parts, length=None):
+            """n projections of x by head: [B, H, T or Q, E] each."""
+            return heads.split_heads(
+                project(x, kernel), bias,
+                heads=self.heads, parts=parts, key=key, length=length,
+            )  # fmt: skip
+
         if queries is None:
-            joined = project(x, kernel)  # [B, T, 3D]
-            q, k, v = heads.split_heads(
-                joined,
-                bias,
-                heads=self.heads,
-                parts=3,
-                key=key,
-                length=length,
-            )  # [B, H, T, E] each
+            q, k, v = parted(x, kernel, bias, 3, length)
         else:
             q_kernel, kv_kernel = ops.split(kernel, [self.width], axis=-1)
             q_bias, kv_bias = ops.split(bias, [self.width])
-            (q,) = heads.split_heads(
-                project(queries, q_kernel),
-                q_bias,
-                heads=self.heads,
-                parts=1,
-                key=key,
-            )  # [B, H, Q, E]
-            k, v = heads.split_heads(
-                project(x, kv_kernel),
-                kv_bias,
-                heads=self.heads,
-                parts=2,
-                key=key,
-                length=length,
-            )  # [B, H, T, E] each
+            (q,) = parted(queries, q_kernel, q_bias, 1)
+            k, v = parted(x, kv_kernel, kv_bias, 2, length)
         if key is None:
             q = q * root
         scores = ops.matmul(q, ops.swapaxes(k, -1, -2))  # [B, H, Q, T]

@@ -44,10 +44,8 @@ class BiLstm(Layer):
         """Reads every text.
 
         Args:
-            x: [R, T, F].
             block_ids: [R, T] int32: 0 to P - 1 by text; others are padding.
             texts: P. One that is nowhere comes to the first state of its row.
-            key: [2] uint32 of training, None for inference.
 
         Returns:
             [R, P, 2 D] float32: behind each text's last token, and before its

@@ -6,11 +6,12 @@ pre-norm as in GPT-2 (Radford et al. 2019, §2.3; Xiong et al. 2020).
 Glossary of shapes: B batch, T tokens, Q places, D width, F inner width.
 """
 
+from collections.abc import Sequence
 from typing import Any
 
 from infoword_tf.layers import activation, dropout, norm
-from infoword_tf.layers.attention import Attention, project
-from infoword_tf.lazy import Layer, Variable, ops
+from infoword_tf.layers.attention import Attention, matrix, project, vector
+from infoword_tf.lazy import Layer, ops
 
 Tensor = Any
 
@@ -39,15 +40,12 @@ class Block(Layer):
         """Sets the sizes; `build()` makes the weights.
 
         Args:
-            width: D.
             heads: H, a divisor of D.
             inner_width: F, of the feed-forward.
             rate: of dropout, of attention weights and of both sums.
             activation: in `activation.FORMS`.
             epsilon: of both norms.
             pre_norm: whether norms come before attention and feed-forward.
-            dtype: Keras dtype policy.
-            name: of the layer.
         """
         super().__init__(dtype=dtype, name=name)
         self.width, self.inner_width, self.rate = width, inner_width, rate
@@ -105,94 +103,70 @@ class Block(Layer):
         mixed = self.attention(
             inputs, allowed, queries, key=keys[0], length=length
         )
-        if self.pre_norm:
-            x = norm.add(
-                mixed,
-                self.attention_bias,
-                residual,
-                key=keys[1],
-                rate=self.rate,
-            )
-            inputs = self._norm(x, self.outer_gamma, self.outer_beta, key)
-            return norm.add(
-                self._feed_forward(inputs, key),
-                self.outer_bias,
-                x,
-                key=keys[2],
-                rate=self.rate,
-            )
-        x = norm.add_norm(
-            mixed,
-            self.attention_bias,
-            residual,
-            self.attention_gamma,
-            self.attention_beta,
-            epsilon=self.epsilon,
-            key=keys[1],
-            rate=self.rate,
+        if not self.pre_norm:
+            return post_norm(
+                self, mixed, self.attention_bias, residual,
+                (keys[1], key, keys[2]),
+            )  # fmt: skip
+        x = norm.add(
+            mixed, self.attention_bias, residual, key=keys[1], rate=self.rate
         )
-        return norm.add_norm(
-            self._feed_forward(x, key),
-            self.outer_bias,
-            x,
-            self.outer_gamma,
-            self.outer_beta,
-            epsilon=self.epsilon,
-            key=keys[2],
-            rate=self.rate,
-        )
+        inputs = self._norm(x, self.outer_gamma, self.outer_beta, key)
+        inner = feed_forward(self, inputs, key)
+        return norm.add(inner, self.outer_bias, x, key=keys[2], rate=self.rate)
 
     def _norm(
         self, x: Tensor, gamma: Tensor, beta: Tensor, key: Tensor | None
     ) -> Tensor:
         """[B, T or Q, D] -> the same, normalised: nothing is dropped."""
         return norm.norm(
-            x,
-            gamma,
-            beta,
-            epsilon=self.epsilon,
-            dtype=self.compute_dtype,
-            key=key,
-        )
-
-    def _feed_forward(self, x: Tensor, key: Tensor | None) -> Tensor:
-        """[B, T or Q, D] -> the same, without the closing bias."""
-        inner = activation.bias_gelu(
-            project(x, self.inner_kernel),
-            self.inner_bias,
-            form=self.form,
-            key=key,
-        )  # [B, T or Q, F]
-        return project(inner, self.outer_kernel)
+            x, gamma, beta,
+            epsilon=self.epsilon, dtype=self.compute_dtype, key=key,
+        )  # fmt: skip
 
 
-def vector(
-    layer: Layer, name: str, size: int, initializer: str = 'zeros'
-) -> Variable:
-    """A weight [size] of a layer that stays float32: a bias, or of a norm."""
-    return layer.add_weight(
-        shape=(size,), initializer=initializer, name=name, autocast=False
-    )
+def feed_forward(
+    layer: Layer, x: Tensor, key: Tensor | None, rate: float = 0.0
+) -> Tensor:
+    """[..., D] -> the same, without the closing bias; args as `post_norm`."""
+    inner = activation.bias_gelu(
+        project(x, layer.inner_kernel),
+        layer.inner_bias,
+        form=layer.form,
+        key=key,
+        rate=rate,
+    )  # [..., F]
+    return project(inner, layer.outer_kernel)
 
 
-def matrix(
-    layer: Layer, name: str, *shape: int
-) -> Variable:
-    """A kernel of a layer: zeros, until the model draws or reads it."""
-    return layer.add_weight(shape=shape, initializer='zeros', name=name)
-
-
-def make_feed_forward(
-    layer: Layer, width: int, inner_width: int
-) -> None:
-    """Makes the weights of both norms and of the feed-forward.
+def post_norm(
+    layer: Layer,
+    mixed: Tensor,
+    bias: Tensor | None,
+    residual: Tensor,
+    keys: Sequence[Tensor | None],
+    rate: float = 0.0,
+) -> Tensor:
+    """What comes after attention: norm(x + feed_forward(x)), x normed too.
 
     Args:
-        layer: that they belong to.
-        width: D.
-        inner_width: F.
+        layer: with `form`, `epsilon`, `rate` and what `make_feed_forward`
+            makes.
+        mixed, residual: [B, Q, D], of attention and from before it.
+        bias: [D] of attention, or None.
+        keys: of the first sum, of the activation and of the second sum.
+        rate: of dropout behind the activation.
     """
-    d, f = width, inner_width
+    how = {'epsilon': layer.epsilon, 'rate': layer.rate}
+    scale = layer.attention_gamma, layer.attention_beta
+    x = norm.add_norm(mixed, bias, residual, *scale, key=keys[0], **how)
+    inner = feed_forward(layer, x, keys[1], rate)
+    scale = layer.outer_gamma, layer.outer_beta
+    return norm.add_norm(inner, layer.outer_bias, x, *scale, key=keys[2], **how)
+
+
+def make_feed_forward(layer: Layer, d: int, f: int) -> None:
+    """Makes the weights of both norms and of the feed-forward; args: D, F."""
     layer.attention_gamma = vector(layer, 'attention_norm_gamma', d, 'ones')
     layer.attention_beta = vector(layer, 'attention_norm_beta', d)
     layer.inner_kernel = matrix(layer, 'inner_kernel', d, f)
@@ -219,12 +193,8 @@ def rows_of(table: Any, ids: Tensor) -> Tensor:
 
 
 def take(x: Tensor, places: Tensor, length: Any = None) -> Tensor:
-    """Rows of each sequence: x [B, T, D], places [B, Q] -> [B, Q, D].
-
-    Args:
-        x: [B, T, D], or rows [B T, D].
-        places: [B, Q] int32.
-        length: T, where x is rows.
+    """Rows of each sequence: x [B, T, D] (or rows [B T, D], of length T each),
+    places [B, Q] int32 -> [B, Q, D].
     """
     b, t = ops.shape(places)[0], ops.shape(x)[1] if length is None else length
     flat = places + t * ops.arange(b, dtype=places.dtype)[:, None]  # [B, Q]

@@ -6,7 +6,7 @@ Glossary of shapes: B texts, D width in, W width out.
 from collections.abc import Callable
 from typing import Any
 
-from infoword_tf.layers.block import vector
+from infoword_tf.layers.attention import vector
 from infoword_tf.lazy import Layer, ops
 
 Tensor = Any
@@ -29,23 +29,11 @@ class Dense(Layer):
         bias: bool = True,
         name: str = 'dense',
     ):
-        """Sets the sizes; `build()` makes the weights.
-
-        Args:
-            width: D.
-            wide: W.
-            activation: name in ACTIVATIONS.
-            bias: whether b is there.
-            name: first part of the weights' paths.
-
-        Raises:
-            ValueError: no such activation.
-        """
+        """Args: D, W, a name in ACTIVATIONS, whether b is there."""
         super().__init__(name=name)
         if activation not in ACTIVATIONS:
             raise ValueError(
-                f'activation {activation!r}: known are '
-                f'{", ".join(ACTIVATIONS)}'
+                f'activation {activation!r}: known are {", ".join(ACTIVATIONS)}'
             )
         self.width, self.wide = width, wide
         self.activation, self.has_bias = activation, bias

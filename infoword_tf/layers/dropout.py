@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 
-from infoword_tf.layers.fused import compiled, to_float, upstream_of
+from infoword_tf.layers.fused import compiled, to_float, with_gradient
 from infoword_tf.lazy import ops
 
 Tensor = Any
@@ -52,19 +52,13 @@ def mixed(x: Tensor, salt: Tensor) -> Tensor:
 def fold_in(key: Tensor, number: Tensor | int) -> Tensor:
     """Derives the key of a part (a step, a view, a replica, a site).
 
-    Args:
-        key: [2] uint32, or [4] of some rows.
-        number: an integer scalar; of a larger one the low 32 bits count.
-
-    Returns:
-        [2] uint32, of the rows that `key` is of.
+    Of the integer scalar `number` the low 32 bits count. The key of some rows,
+    [4] uint32, gives another of these rows.
     """
     if isinstance(number, int | np.integer):
         number = np.uint32(int(number) & 0xFFFFFFFF)
     number = ops.cast(number, 'uint32')
-    first = _mix(
-        ops.add(ops.multiply(number, _GOLDEN), key[0]), key[1]
-    )
+    first = _mix(ops.add(ops.multiply(number, _GOLDEN), key[0]), key[1])
     second = _mix(ops.add(first, _GOLDEN), ops.bitwise_xor(key[0], number))
     folded = ops.stack([first, second])
     if key.shape[0] == 2:
@@ -99,12 +93,7 @@ def new_key(*numbers: Tensor | int) -> Tensor:
 
 
 def random_bits(key: Tensor, shape: tuple[int, ...]) -> Tensor:
-    """Independent uniform uint32 [...] of a static shape (below 2^31 values).
-
-    Args:
-        key: [2] uint32.
-        shape: static dimensions.
-    """
+    """Independent uniform uint32 of a static shape (below 2^31 values)."""
     size = math.prod(shape)
     places = ops.reshape(
         ops.cast(ops.arange(size, dtype='int32'), 'uint32'), shape
@@ -115,24 +104,15 @@ def random_bits(key: Tensor, shape: tuple[int, ...]) -> Tensor:
 
 
 def uniform(key: Tensor, shape: tuple[int, ...]) -> Tensor:
-    """Independent uniform float32 [...] in [0, 1), multiples of 2^-24.
-
-    Args:
-        key: [2] uint32.
-        shape: static dimensions.
+    """Independent uniform float32 in [0, 1), multiples of 2^-24, of a static
+    shape.
     """
     bits = ops.right_shift(random_bits(key, shape), np.uint32(8))
     return ops.cast(bits, 'float32') * np.float32(2.0**-24)
 
 
 def keep_mask(key: Tensor, shape: tuple[int, ...], rate: float) -> Tensor:
-    """bool [...]: True with probability 1 - rate.
-
-    Args:
-        key: [2] uint32.
-        shape: static dimensions.
-        rate: share that is dropped, 0 <= rate < 1, to within 2^-32.
-    """
+    """bool of a static shape: True with probability 1 - rate, to 2^-32."""
     threshold = np.uint32(min(round(rate * 2**32), 2**32 - 1))
     return ops.greater_equal(random_bits(key, shape), threshold)
 
@@ -154,25 +134,13 @@ def _drop_alone(x, key, *, rate):
 
 
 def drop(x: Tensor, *, key: Tensor | None = None, rate: float = 0.0) -> Tensor:
-    """dropout(x) alone, a fused piece (see `fused.py`).
-
-    Args:
-        x: [..., D] in any dtype, of a static shape where a key is given.
-        key: [2] uint32, or None for inference.
-        rate: dropout share.
-
-    Returns:
-        [..., D] in x's dtype.
+    """dropout(x) alone, a fused piece (see `fused.py`); x [..., D] in any
+    dtype, of a static shape where a key is given.
     """
     if key is None or not rate:
         return x
 
-    @ops.custom_gradient
-    def function(x):
-        def grad(*args, upstream=None):
-            (upstream,) = upstream_of(args, upstream)
-            return _drop_alone(upstream, key, rate=rate)
+    def alone(x):
+        return _drop_alone(x, key, rate=rate)
 
-        return _drop_alone(x, key, rate=rate), grad
-
-    return function(x)
+    return with_gradient(lambda x: (alone(x), alone), x)

@@ -88,9 +88,36 @@ def upstream_of(args: tuple, upstream: Any) -> tuple:
     return (gradients,)
 
 
-def read(weight: Tensor) -> Tensor:
+def with_gradient(function: Callable, *inputs: Tensor | None) -> Any:
+    """What a function with a written gradient gives.
+
+    Args:
+        function: of the inputs -> results, and a function of their gradients
+            that gives those of the inputs, one or a tuple.
+        inputs: no variables (`read`); None stays None and has no gradient.
+    """
+
+    @ops.custom_gradient
+    def call(*given):
+        rest = iter(given)
+        results, gradient = function(
+            *(None if x is None else next(rest) for x in inputs)
+        )
+
+        def grad(*args, upstream=None):
+            found = gradient(*upstream_of(args, upstream))
+            found = found if isinstance(found, tuple) else (found,)
+            both = zip(found, inputs, strict=True)
+            return tuple(d_x for d_x, x in both if x is not None)
+
+        return results, grad
+
+    return call(*(x for x in inputs if x is not None))
+
+
+def read(weight: Tensor | None) -> Tensor | None:
     """A weight's value: a custom gradient takes no variables."""
-    return ops.reshape(weight, weight.shape)
+    return None if weight is None else ops.reshape(weight, weight.shape)
 
 
 def plus_bias(x: Tensor, bias: Tensor | None) -> Tensor:

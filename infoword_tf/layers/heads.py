@@ -15,8 +15,8 @@ from infoword_tf.layers.fused import (
     read,
     sum_rows,
     to_float,
-    upstream_of,
     with_bias,
+    with_gradient,
 )
 from infoword_tf.lazy import ops
 
@@ -71,16 +71,14 @@ def split_heads(
         )  # [n, B, H, T, E]
         return tuple(ops.unstack(y, parts))
 
-    @ops.custom_gradient
-    def function(x, *bias):
-        def grad(*args, upstream=None):
-            total = _heads_grad(upstream_of(args, upstream))
-            return total, *[sum_rows(total) for _ in bias]
+    def function(x, bias):
+        def grad(*upstream):
+            total = _heads_grad(upstream)
+            return total, sum_rows(total)
 
-        own = bias[0] if bias else None
-        return _heads(x, own, heads=heads, parts=parts), grad
+        return _heads(x, bias, heads=heads, parts=parts), grad
 
-    return function(x, *(() if bias is None else (read(bias),)))
+    return with_gradient(function, x, read(bias))
 
 
 @compiled
@@ -108,8 +106,6 @@ def softmax_dropout(
 
     Args:
         scores: [B, H, Q, T] in the compute dtype, masked places at -1e30.
-        key: [2] uint32, or None for inference.
-        rate: dropout share.
 
     Returns:
         [B, H, Q, T] in the dtype of `scores`.
@@ -117,18 +113,16 @@ def softmax_dropout(
     if key is None:
         return ops.softmax(scores, axis=-1)
 
-    @ops.custom_gradient
     def function(scores):
         # The reshape states a shape that kernels do not tell the graph.
         scores = ops.reshape(scores, scores.shape)
         weights = ops.softmax(scores, axis=-1)
 
-        def grad(*args, upstream=None):
-            (upstream,) = upstream_of(args, upstream)
+        def grad(upstream):
             return _softmax_drop_grad(upstream, weights, key, rate=rate)
 
         if not rate:
             return weights, grad
         return _drop_weights(weights, key, rate=rate), grad
 
-    return function(scores)
+    return with_gradient(function, scores)

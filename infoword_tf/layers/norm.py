@@ -17,8 +17,8 @@ from infoword_tf.layers.fused import (
     read,
     sum_rows,
     to_float,
-    upstream_of,
     with_bias,
+    with_gradient,
 )
 from infoword_tf.lazy import dtype_of, ops
 
@@ -84,8 +84,6 @@ def add_norm(
         bias: [D] float32, or None.
         gamma, beta: [D] float32.
         epsilon: added to the variance.
-        key: [2] uint32, or None for inference.
-        rate: dropout share.
 
     Returns:
         [..., D] in x's dtype.
@@ -95,36 +93,22 @@ def add_norm(
         normalised, _ = _normalise(total, epsilon)
         return ops.cast(normalised * gamma + beta, x.dtype)
 
-    @ops.custom_gradient
-    def function(x, residual, gamma, beta, *bias):
+    def function(x, bias, residual, gamma, beta):
         y, normalised, inverse = _add_norm(
-            x,
-            bias[0] if bias else None,
-            residual,
-            gamma,
-            beta,
-            key,
-            rate=rate,
-            epsilon=epsilon,
+            x, bias, residual, gamma, beta, key, rate=rate, epsilon=epsilon
         )
 
-        def grad(*args, upstream=None):
-            (upstream,) = upstream_of(args, upstream)
+        def grad(upstream):
             x, total, product = _add_norm_grad(
                 upstream, normalised, inverse, gamma, key, rate=rate
             )
-            return (
-                x,
-                total,
-                sum_rows(product),
-                sum_rows(upstream),
-                *[sum_rows(x) for _ in bias],
-            )
+            sums = map(sum_rows, (product, upstream))
+            return x, sum_rows(x), total, *sums
 
         return y, grad
 
-    given = () if bias is None else (read(bias),)
-    return function(x, residual, read(gamma), read(beta), *given)
+    weights = read(bias), residual, read(gamma), read(beta)
+    return with_gradient(function, x, *weights)
 
 
 @compiled
@@ -141,31 +125,18 @@ def add(
     key: Tensor | None = None,
     rate: float = 0.0,
 ) -> Tensor:
-    """residual + dropout(x + bias): ends half a pre-norm block.
-
-    Args:
-        x, residual: [..., D] in the compute dtype.
-        bias: [D] float32, or None.
-        key: [2] uint32, or None for inference.
-        rate: dropout share.
-
-    Returns:
-        [..., D] in x's dtype.
-    """
+    """residual + dropout(x + bias), of a pre-norm block; as of `add_norm`."""
     if key is None:
         return ops.add(with_bias(x, bias), residual)
 
-    @ops.custom_gradient
-    def function(x, residual, *bias):
-        def grad(*args, upstream=None):
-            (upstream,) = upstream_of(args, upstream)
+    def function(x, bias, residual):
+        def grad(upstream):
             x = dropout.drop(upstream, key=key, rate=rate)
-            return x, upstream, *[sum_rows(x) for _ in bias]
+            return x, sum_rows(x), upstream
 
-        own = bias[0] if bias else None
-        return _add(x, own, residual, key, rate=rate), grad
+        return _add(x, bias, residual, key, rate=rate), grad
 
-    return function(x, residual, *(() if bias is None else (read(bias),)))
+    return with_gradient(function, x, read(bias), residual)
 
 
 @compiled
@@ -204,8 +175,6 @@ def norm(
         gamma, beta: [D] float32.
         epsilon: added to the variance.
         dtype: of the result.
-        key: [2] uint32, or None for inference.
-        rate: dropout share.
 
     Returns:
         [..., D] of `dtype`.
@@ -214,25 +183,18 @@ def norm(
         normalised, _ = _normalise(to_float(x), epsilon)
         return ops.cast(normalised * gamma + beta, dtype)
 
-    @ops.custom_gradient
     def function(x, gamma, beta):
         y, normalised, inverse = _norm(
             x, gamma, beta, key, rate=rate, epsilon=epsilon, dtype=dtype
         )
 
-        def grad(*args, upstream=None):
-            (upstream,) = upstream_of(args, upstream)
+        def grad(upstream):
             d_x, products = _norm_grad(
-                upstream,
-                normalised,
-                inverse,
-                gamma,
-                key,
-                rate=rate,
-                dtype=dtype_of(x),
-            )
+                upstream, normalised, inverse, gamma, key,
+                rate=rate, dtype=dtype_of(x),
+            )  # fmt: skip
             return d_x, *ops.split(sum_rows(products), 2)
 
         return y, grad
 
-    return function(x, read(gamma), read(beta))
+    return with_gradient(function, x, read(gamma), read(beta))

@@ -22,9 +22,6 @@ def rarity(counts: np.ndarray) -> np.ndarray:
     The weights of Arora et al. 2017 ("A simple but tough-to-beat baseline",
     §3), a = 0.001.
 
-    Args:
-        counts: [V], how often each piece occurs.
-
     Returns:
         [V] float32, 0 for a piece that never does.
     """
@@ -34,15 +31,7 @@ def rarity(counts: np.ndarray) -> np.ndarray:
 
 
 def of_texts(block_ids: Tensor, texts: int) -> Tensor:
-    """Which tokens of a row are of each of its texts.
-
-    Args:
-        block_ids: [B, T] int32: 0 to J - 1 by text, others are padding.
-        texts: J.
-
-    Returns:
-        [B, J, T] bool.
-    """
+    """[B, T], 0 to J - 1 by text -> [B, J, T] bool: the tokens of each."""
     number = ops.arange(texts, dtype='int32')[:, None]
     return ops.equal(block_ids[:, None], number)
 
@@ -83,26 +72,15 @@ def pool(
 
 
 def pool_highest(states: Tensor, real: Tensor) -> Tensor:
-    """The maximum over a text's states, number by number.
-
-    Args:
-        states: [B, T, D].
-        real: [B, T] bool, False for padding.
-
-    Returns:
-        [B, D] float32.
-    """
+    """The maximum over a text's states, number by number; args as of `pool`."""
     states = ops.cast(states, 'float32')
     return ops.max(ops.where(real[:, :, None], states, -1e30), axis=1)
 
 
 def pool_by_position(states: Tensor, real: Tensor) -> Tensor:
-    """The mean with weights 1, 2, 3, ...: later tokens of a causal encoder
-    know more (Muennighoff 2022, "SGPT").
-
-    Args:
-        states: [B, T, D].
-        real: [B, T] bool, False for padding.
+    """The mean with weights 1, 2, 3, ...: later tokens of a causal encoder know
+    more (Muennighoff 2022, "SGPT"); args as of `pool`, without texts that share
+    rows.
 
     Returns:
         [B, D] float32.

@@ -23,16 +23,15 @@ without a projection), G gates.
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from infoword_tf.layers.attention import project
-from infoword_tf.layers.block import matrix, vector
+from infoword_tf.layers.attention import matrix, project, vector
 from infoword_tf.layers.fused import (
     compiled,
     read,
     rounded,
     sum_rows,
     to_float,
-    upstream_of,
     with_bias,
+    with_gradient,
 )
 from infoword_tf.lazy import Layer, ops
 
@@ -122,9 +121,7 @@ def _lstm_back(saved, h, c, new_c, d_out, d_c, clip):
 CELLS = {
     'lstm': Cell(4, 4, True, False, compiled(_lstm), compiled(_lstm_back)),
     'gru': Cell(3, 4, False, True, compiled(_gru), compiled(_gru_back)),
-    'plain': Cell(
-        1, 1, False, False, compiled(_plain), compiled(_plain_back)
-    ),
+    'plain': Cell(1, 1, False, False, compiled(_plain), compiled(_plain_back)),
 }
 # Numbers of a kernel up to which the whole loop is one XLA kernel. Beyond,
 # oneDNN's products are faster than XLA's by more than its loop costs.
@@ -143,23 +140,7 @@ def _within(gradient: Tensor, clipped: Tensor, limit: float | None) -> Tensor:
 
 
 def _loop(z, h, c, keep, kernel, bias, projection, *, cell, clip, saved):
-    """The states of all tokens, and what they were made from.
-
-    Args:
-        z: [T, B, G H] float32.
-        h: [B, D] float32.
-        c: [B, H] float32, or None.
-        keep: [T, B, 1] float32, 0 where a row begins anew; None: nowhere.
-        kernel, bias, projection: [D, G H], [G H], [H, D] float32; the last two
-            may be None.
-        cell: in CELLS.
-        clip: of c' and of a projected h'; None: none.
-        saved: whether the backward pass comes.
-
-    Returns:
-        h' [T, B, D]; c' [T, B, H] where there are; saved [T, B, ...] where it
-        was asked for.
-    """
+    """All states [T, B, D], cells if there are, what is saved; as `recur`."""
     cell = CELLS[cell]
     forward = cell.forward if saved else cell.forward.__wrapped__
 
@@ -193,12 +174,7 @@ def _loop_back(
     d_states, h, c, keep, states, cells, saved, kernel, projection, *,
     cell, clip,
 ):  # fmt: skip
-    """Back in time; args as of `_loop`, which gave states, cells and saved.
-
-    Returns:
-        Gradients of z and, where it is another, of h U: [T, B, G H]; before
-        clipping of h', where it is projected: [T, B, D].
-    """
+    """Back in time: gradients of z, h U and unprojected h'; as of `_loop`."""
     own = CELLS[cell]
 
     def step(carry, given):
@@ -271,7 +247,7 @@ def recur(
     dtype: str = 'float32',
     key: Tensor | None = None,
 ) -> tuple[Tensor, Tensor | None]:
-    """Runs a cell over the tokens of B rows.
+    """Runs a cell over the tokens of B rows; kernel [D, G H] float32.
 
     Gradients reach z and the weights. They go back through all T tokens, and
     stop at the state that was given.
@@ -280,8 +256,6 @@ def recur(
         z: [T, B, G H] float32.
         h: [B, D] float32, the state before the first token.
         c: [B, H] float32 of `lstm`, else None.
-        kernel: [D, G H] float32.
-        cell: in CELLS.
         bias: [G H] float32, beside the product with the state.
         projection: [H, D] float32 of `lstm`.
         keep: [T, B, 1] float32, 0 where a row forgets its state first.
@@ -303,52 +277,44 @@ def recur(
         loop, loop_back = _small_loop, _small_loop_back
         kernel = to_float(kernel)
         projection = None if projection is None else to_float(projection)
-    weights = [kernel]
-    weights += [w for w in (bias, projection) if w is not None]
 
-    def named(weights):
-        kernel, *more = weights
-        own_bias = more.pop(0) if bias is not None else None
-        return kernel, own_bias, more[0] if more else None
-
-    @ops.custom_gradient
-    def function(z, *weights):
+    def function(*inputs):
         # Without this TensorFlow's tape would look into the loop.
-        z, *weights = map(ops.stop_gradient, (z, *weights))
-        kernel, own_bias, own_projection = named(weights)
+        z, kernel, bias, projection = (
+            None if x is None else ops.stop_gradient(x) for x in inputs
+        )
         states, *cells, saved = loop(
-            z, h, c, keep, kernel, own_bias, own_projection,
+            z, h, c, keep, kernel, bias, projection,
             cell=cell, clip=clip, saved=True,
         )  # fmt: skip
 
-        def grad(*args, upstream=None):
-            d_states, *_ = upstream_of(args, upstream)
+        def grad(d_states, *_):
             d_z, *more = loop_back(
                 d_states, h, c, keep, states, cells[0] if cells else None,
-                saved, kernel, own_projection, cell=cell, clip=clip,
+                saved, kernel, projection, cell=cell, clip=clip,
             )  # fmt: skip
             d_product = more.pop(0) if CELLS[cell].two else d_z
             before = _before(h, states, keep)
-            found = [d_z, _product(before, d_product, kernel.dtype, dtype)]
-            if own_bias is not None:
-                found.append(sum_rows(d_product))
-            if own_projection is not None:
+            d_kernel = _product(before, d_product, kernel.dtype, dtype)
+            d_bias = None if bias is None else sum_rows(d_product)
+            d_projection = None
+            if projection is not None:
                 o = ops.split(saved, 4, axis=-1)[3]
                 out = o * ops.tanh(cells[0])
-                found.append(_product(out, more[0], kernel.dtype, dtype))
-            return tuple(found)
+                d_projection = _product(out, more[0], kernel.dtype, dtype)
+            return d_z, d_kernel, d_bias, d_projection
 
         return (states, *(c[-1] for c in cells)), grad
 
-    states, *last = function(z, *map(read, weights))
+    weights = map(read, (kernel, bias, projection))
+    states, *last = with_gradient(function, z, *weights)
     return states, last[0] if last else None
 
 
 def _product(x: Tensor, gradient: Tensor, kind: Any, dtype: str) -> Tensor:
     """[T, B, D] and [T, B, F] -> [D, F]: the gradient of a kernel."""
     x, gradient = (
-        rounded(ops.reshape(a, (-1, a.shape[-1])), dtype)
-        for a in (x, gradient)
+        rounded(ops.reshape(a, (-1, a.shape[-1])), dtype) for a in (x, gradient)
     )
     return ops.cast(ops.matmul(ops.transpose(x), gradient), kind)
 
@@ -375,8 +341,6 @@ class Recurrent(Layer):
                 and there is no projection.
             clip: see `recur`.
             backward: whether it reads from the last token to the first.
-            dtype: Keras dtype policy.
-            name: of the layer.
 
         Raises:
             ValueError: no such cell, or one that has no projection.
@@ -430,7 +394,6 @@ class Recurrent(Layer):
                 None: empty.
             keep: [T, B, 1] float32 in the order of the text: 0 where a row
                 forgets its state before that token is read.
-            key: [2] uint32 of training, None for inference.
 
         Returns:
             States [B, T, D] in the compute dtype; the state behind the last

@@ -23,9 +23,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from infoword_tf.layers import activation, dropout, heads, norm
+from infoword_tf.layers import dropout, heads
 from infoword_tf.layers.attention import project
-from infoword_tf.layers.block import make_feed_forward
+from infoword_tf.layers.block import make_feed_forward, post_norm
 from infoword_tf.layers.relative_scores import relative_scores, split_queries
 from infoword_tf.lazy import Layer, Variable, ops
 
@@ -127,9 +127,7 @@ def sight(
             seeing = ops.any(allowed, axis=-1, keepdims=True)
     if segment_ids is not None:
         of_keys = ops.pad(segment_ids, ((0, 0), (memory, 0)))
-        different = ops.not_equal(
-            of_queries(segment_ids), of_keys[:, None, :]
-        )
+        different = ops.not_equal(of_queries(segment_ids), of_keys[:, None, :])
         different = different[:, None]
     return Sight(allowed, different, seeing, places)
 
@@ -198,17 +196,8 @@ class RelativeAttention(Layer):
         dtype: Any = None,
         name: str = 'attention',
     ):
-        """Sets the sizes; `build()` makes the weights.
-
-        Args:
-            width: D.
-            heads: H, a divisor of D.
-            rate: of dropout.
-            segments: whether segments count.
-            causal: whether there are no distances to later tokens.
-            biases: whether u, v and s are its own; else they are given.
-            dtype: Keras dtype policy.
-            name: of the layer.
+        """Args: D, H, rate of dropout, whether segments count, whether no key
+        is later than its query, whether u, v and s are its own or given.
         """
         super().__init__(dtype=dtype, name=name)
         if width % heads:
@@ -252,8 +241,6 @@ class RelativeAttention(Layer):
                 what they see.
             distances: [N, D], r of `sinusoids`, with or without dropout.
             signs: [B], -1 for rows whose text is reversed; None: for none.
-            memory: [B, M, D], older states of the content stream, or None.
-            biases: u, v (and s) [H, E] float32, where they are not its own.
             keys: [2] uint32 of each stream, or None for inference.
 
         Returns:
@@ -335,16 +322,10 @@ class RelativeAttention(Layer):
         return ops.transpose(r, (1, 2, 0))[:, None]
 
     def _segment(self, q: Tensor, s: Tensor) -> Tensor:
-        """(q + s) (e_1 - e_0), what a key of another segment has more.
+        """(q + s) (e_1 - e_0), what a key of another segment has more: [B, H,
+        Q].
 
         What all keys of a query have alike is no matter to the softmax.
-
-        Args:
-            q: [B, Q, D], scaled.
-            s: [D] float32, scaled.
-
-        Returns:
-            [B, H, Q] float32.
         """
         d, h = self.width, self.heads
         gap = self.segment_embeddings[1] - self.segment_embeddings[0]  # [H, E]
@@ -421,63 +402,19 @@ class RelativeBlock(Layer):
         biases: Sequence[Tensor] | None = None,
         key: Tensor | None = None,
     ) -> list[Tensor]:
-        """Runs the block for every stream; see the attention.
-
-        Args:
-            key: [2] uint32, or None for inference.
-
-        Returns:
-            [B, Q, D] of each stream.
-        """
+        """Runs the block for every stream; as `RelativeAttention.call`."""
         sites = [
             [None if key is None else dropout.fold_in(key, 4 * i + site)
              for site in range(4)]
             for i in range(len(streams))
         ]
         mixed = self.attention(
-            x,
-            streams,
-            distances,
-            signs=signs,
-            memory=memory,
-            biases=biases,
-            keys=[keys[0] for keys in sites],
-        )
+            x, streams, distances, signs, memory, biases,
+            [keys[0] for keys in sites],
+        )  # fmt: skip
         return [
-            self._finish(states, output, keys)
+            post_norm(self, output, None, states, keys[1:], self.rate)
             for (states, _), output, keys in zip(
                 streams, mixed, sites, strict=True
             )
         ]
-
-    def _finish(
-        self, residual: Tensor, mixed: Tensor, keys: Sequence[Tensor | None]
-    ) -> Tensor:
-        """[B, Q, D] twice -> [B, Q, D]: what comes after attention."""
-        x = norm.add_norm(
-            mixed,
-            None,
-            residual,
-            self.attention_gamma,
-            self.attention_beta,
-            epsilon=self.epsilon,
-            key=keys[1],
-            rate=self.rate,
-        )
-        inner = activation.bias_gelu(
-            project(x, self.inner_kernel),
-            self.inner_bias,
-            form=self.form,
-            key=keys[2],
-            rate=self.rate,
-        )  # [B, Q, F]
-        return norm.add_norm(
-            project(inner, self.outer_kernel),
-            self.outer_bias,
-            x,
-            self.outer_gamma,
-            self.outer_beta,
-            epsilon=self.epsilon,
-            key=keys[3],
-            rate=self.rate,
-        )

@@ -10,7 +10,12 @@ n blocks, H heads, D width, E width of one head.
 import functools
 from typing import Any
 
-from infoword_tf.layers.fused import compiled, sum_rows, to_float, upstream_of
+from infoword_tf.layers.fused import (
+    compiled,
+    sum_rows,
+    to_float,
+    with_gradient,
+)
 from infoword_tf.lazy import ops
 
 Tensor = Any
@@ -78,10 +83,8 @@ def split_queries(
         content_bias, position_bias: [D] float32, u and v.
         signs: [B], 1 or -1; the position's query is then there twice, side by
             side, the second one times its sign. None: once.
-        heads: H.
         blocks: n, a divisor of Q: runs of tokens that `relative_scores` wants
             apart.
-        key: None runs plain operations (and allows a dynamic B and Q).
 
     Returns:
         [B, H, Q, E]; [H, n, B Q / n, E or 2 E], the rows of a block together.
@@ -91,12 +94,9 @@ def split_queries(
             x, content_bias, position_bias, signs, heads, blocks
         )
 
-    @ops.custom_gradient
     def function(x, content_bias, position_bias):
-        def grad(*args, upstream=None):
-            total, content, position = _queries_grad(
-                *upstream_of(args, upstream), signs
-            )
+        def grad(*upstream):
+            total, content, position = _queries_grad(*upstream, signs)
             return total, sum_rows(content), sum_rows(position)
 
         results = _queries(
@@ -104,7 +104,7 @@ def split_queries(
         )
         return results, grad
 
-    return function(x, content_bias, position_bias)
+    return with_gradient(function, x, content_bias, position_bias)
 
 
 def _by_key(x, places, batch, length, keys):
@@ -215,7 +215,6 @@ def relative_scores(
         places: [B, Q] int32 of the query tokens, n = 1; None: all T, in
             order.
         length: T.
-        key: None runs plain operations.
 
     Returns:
         [B, H, Q, K] in the compute dtype, masked places at -1e30.
@@ -225,30 +224,22 @@ def relative_scores(
             content, position, segment, different, allowed, places, length
         )
 
-    @ops.custom_gradient
-    def function(content, position, *segment):
+    def function(content, position, segment):
         scores = _relative(
-            content,
-            position,
-            segment[0] if segment else None,
-            different,
-            allowed,
-            places,
-            length,
+            content, position, segment, different, allowed, places, length
         )
 
-        def grad(*args, upstream=None):
-            (upstream,) = upstream_of(args, upstream)
+        def grad(upstream):
             by_distance, by_segment = _relative_grad(
                 upstream,
-                different if segment else None,
+                None if segment is None else different,
                 places,
                 length=length,
                 blocks=position.shape[1],
                 n=position.shape[-1],
             )
-            return upstream, by_distance, *[by_segment for _ in segment]
+            return upstream, by_distance, by_segment
 
         return scores, grad
 
-    return function(content, position, *(() if segment is None else (segment,)))
+    return with_gradient(function, content, position, segment)

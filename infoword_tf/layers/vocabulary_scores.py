@@ -16,7 +16,7 @@ from infoword_tf.layers.fused import (
     rounded,
     sum_rows,
     to_float,
-    upstream_of,
+    with_gradient,
 )
 from infoword_tf.lazy import ops
 
@@ -132,36 +132,25 @@ def vocabulary_scores(
 
     columns = ops.arange(table.shape[0], dtype='int32')
 
-    @ops.custom_gradient
     def function(states, table, *biases):
         bias = biases[0] if biases else None
         products, positive = _score(states, table, bias, targets)
         log_sum, rank = _log_sum_and_rank(products, bias, positive)
 
-        def grad(*args, upstream=None):
-            d_positive, d_log_sum, _ = upstream_of(args, upstream)
+        def grad(d_positive, d_log_sum, d_rank):
             total = _scores_grad(
-                products,
-                bias,
-                columns,
-                targets,
-                log_sum,
-                d_positive,
-                d_log_sum,
-                dtype=dtype,
-            )
+                products, bias, columns, targets, log_sum, d_positive,
+                d_log_sum, dtype=dtype,
+            )  # fmt: skip
             return _gradients(total, states, table, biases)
 
         return (positive, log_sum, rank), grad
 
-    return function(states, read(table), *biases)
+    return with_gradient(function, states, read(table), *biases)
 
 
 def _score(states, table, bias, targets):
-    """[N, D], [V, D], [V] or None -> products [N, V], targets' scores [N].
-
-    The products are without the bias: whoever reads them adds it on the way.
-    """
+    """Products [N, V], without the bias, and targets' scores [N], with it."""
     products = ops.matmul(states, ops.transpose(table))
     positive = ops.take_along_axis(products, targets[:, None], axis=1)[:, 0]
     own = None if bias is None else ops.take(bias, targets)
@@ -203,7 +192,6 @@ def _chunked_scores(states, table, biases, targets, dtype, key):
         """[chunks, rows, ...] -> [N, ...], without the padding."""
         return ops.reshape(x, (-1, *x.shape[2:]))[:size]
 
-    @ops.custom_gradient
     def function(states, table, *biases):
         bias = biases[0] if biases else None
 
@@ -218,9 +206,7 @@ def _chunked_scores(states, table, biases, targets, dtype, key):
         )
         positive, log_sum, rank = map(from_chunks, results)
 
-        def grad(*args, upstream=None):
-            d_positive, d_log_sum, _ = upstream_of(args, upstream)
-
+        def grad(d_positive, d_log_sum, d_rank):
             def backward(carry, chunk):
                 d_states, *sums = carry
                 number, x, targets, *rest = chunk
@@ -247,4 +233,4 @@ def _chunked_scores(states, table, biases, targets, dtype, key):
 
         return (positive, log_sum, rank), grad
 
-    return function(states, read(table), *biases)
+    return with_gradient(function, states, read(table), *biases)

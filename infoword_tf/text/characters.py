@@ -15,6 +15,8 @@ import unicodedata
 import numpy as np
 import tensorflow as tf
 
+from infoword_tf.text.tokenizer import string_of
+
 
 @functools.cache
 def marks() -> np.ndarray:
@@ -29,20 +31,15 @@ def marks() -> np.ndarray:
 def widened(
     strings: tf.Tensor, starts: tf.RaggedTensor, ends: tf.RaggedTensor
 ) -> tuple[tf.RaggedTensor, tf.RaggedTensor]:
-    """Bytes of pieces, widened to whole characters with their marks.
-
-    Args:
-        strings: [B].
-        starts, ends: [B, pieces] int64, as `tokenize_with_offsets` has them.
-
-    Returns:
-        The same, widened; what has no bytes stays as it is.
+    """Bytes of pieces of strings [B], starts and ends [B, pieces] int64,
+    widened to whole characters with their marks.
     """
     codes, offsets = tf.strings.unicode_decode_with_offsets(strings, 'UTF-8')
     lengths = tf.cast(tf.strings.length(strings, unit='BYTE'), tf.int64)
     begins = tf.cumsum(lengths, exclusive=True)  # of strings among all bytes
-    row = _rows(starts.row_splits)
-    characters = offsets.values + tf.gather(begins, _rows(offsets.row_splits))
+    row = string_of(starts.row_splits)
+    of = string_of(offsets.row_splits)
+    characters = offsets.values + tf.gather(begins, of)
     is_mark = tf.searchsorted(marks(), codes.values, 'right') % 2 == 1
     solid = tf.boolean_mask(characters, ~is_mark)
     begin, length = tf.gather(begins, row), tf.gather(lengths, row)
@@ -58,11 +55,4 @@ def widened(
     return (
         starts.with_values(tf.where(some, first, starts.values)),
         ends.with_values(tf.where(some, last, ends.values)),
-    )
-
-
-def _rows(splits: tf.Tensor) -> tf.Tensor:
-    """[B + 1] -> [N] int64: the string of each piece."""
-    return tf.searchsorted(
-        splits[1:], tf.range(splits[-1]), 'right', tf.int64
     )

@@ -59,10 +59,6 @@ class Frame:
     ) -> tuple[Tensor, Tensor, Tensor | None]:
         """Ids of strings, or of pairs of them; of two the longer one is cut.
 
-        Args:
-            texts, pairs: [B] string.
-            max_length: T at most.
-
         Returns:
             ids [B, T] and lengths [B], int32; of pairs, where the second text
             begins, [B] int32, else None.
@@ -84,16 +80,9 @@ class Frame:
 
 
 def room_of(first: Tensor, second: Tensor, room: int) -> tuple[Tensor, Tensor]:
-    """How much of two texts fits, where the longer one is cut first.
+    """How many pieces of two texts fit a room, where the longer is cut first.
 
     As the `longest_first` of the tokenizers that pairs were trained with.
-
-    Args:
-        first, second: [B] integers, pieces of each.
-        room: pieces of both together.
-
-    Returns:
-        [B] each: pieces of the first and of the second that are kept.
     """
     swapped = first > second
     short, long = tf.minimum(first, second), tf.maximum(first, second)
@@ -110,11 +99,7 @@ def room_of(first: Tensor, second: Tensor, room: int) -> tuple[Tensor, Tensor]:
 
 
 def lay_out(*parts: Sequence[int] | tf.RaggedTensor) -> tf.RaggedTensor:
-    """Texts [B, pieces] and special pieces around them, one behind the other.
-
-    Returns:
-        [B, tokens] int32.
-    """
+    """Texts [B, pieces], and special pieces around them: [B, tokens] int32."""
     count = next(x for x in parts if isinstance(x, tf.RaggedTensor)).nrows()
 
     def each(ids: Sequence[int]) -> tf.RaggedTensor:

@@ -45,9 +45,7 @@ LAYOUTS = {
     # Devlin et al. 2019, §3.
     'bert': Layout(('cls',), ('sep',), first=True, second_segment=1),
     # Liu et al. 2019, as its code has it.
-    'roberta': Layout(
-        ('cls',), ('sep',), first=True, between=('sep', 'sep')
-    ),
+    'roberta': Layout(('cls',), ('sep',), first=True, between=('sep', 'sep')),
     # A causal encoder knows a text only at its end.
     'end': Layout((), ('sep',)),
     # Radford et al. 2018, §3.3: a start, a delimiter and an end of their own,

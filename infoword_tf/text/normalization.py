@@ -75,13 +75,7 @@ class Normalization(NamedTuple):
 
 
 class _Classes(NamedTuple):
-    """What parts words.
-
-    Attributes:
-        spaces: for `tokenizers`, and they go.
-        marks: for `tokenizers`, as words of their own.
-        parted: either of them for tensorflow_text.
-    """
+    """What parts words: spaces and marks for `tokenizers`, all for tf_text."""
 
     spaces: frozenset[str]
     marks: frozenset[str]
@@ -92,10 +86,6 @@ def fit(
     normalization: Normalization, vocabulary: Sequence[str]
 ) -> tuple[np.ndarray, list[str]]:
     """What the operations of tensorflow_text need to agree with `tokenizers`.
-
-    Args:
-        normalization: of the text.
-        vocabulary: pieces in the order of their ids.
 
     Returns:
         The model for `FastBertNormalizer`, [S] uint8, and the pieces as text
@@ -121,20 +111,9 @@ def _hidden(normalization: Normalization) -> frozenset[str]:
 
 @functools.lru_cache(maxsize=8)
 def _fitted(
-    normalization: Normalization,
-    spelled: frozenset[str],
-    taken: frozenset[str],
+    normalization: Normalization, spelled: frozenset[str], taken: frozenset[str]
 ) -> tuple[np.ndarray, dict[str, str]]:
-    """`fit`, for all vocabularies that have the same of two kinds.
-
-    Args:
-        normalization: of the text.
-        spelled: characters of pieces that need another spelling.
-        taken: private characters that pieces have.
-
-    Returns:
-        The model, and how pieces spell characters.
-    """
+    """`fit` for vocabularies with the same characters to spell, and taken."""
     forms, chinese = _forms(normalization)
     spaces, marks, parted = _classes()
     apart = marks | chinese
@@ -164,9 +143,6 @@ def _fitted(
 
 def table(normalization: Normalization) -> dict[str, str]:
     """The same for a program that looks characters up one by one.
-
-    Args:
-        normalization: of the text.
 
     Returns:
         What characters become, if not themselves. Then a word ends at a blank
@@ -205,12 +181,7 @@ def _private() -> Iterator[str]:
 def _forms(
     normalization: Normalization,
 ) -> tuple[Mapping[str, str], frozenset[str]]:
-    """What BertNormalizer makes of characters.
-
-    Returns:
-        Forms of those that it changes, and Chinese characters among forms:
-        the spaces around them are left out.
-    """
+    """What BertNormalizer changes; Chinese forms, without the spaces around."""
     from tokenizers import normalizers
 
     normalizer = normalizers.BertNormalizer(
@@ -265,11 +236,7 @@ def _classes() -> _Classes:
 
 
 def _model(table: Mapping[str, str]) -> np.ndarray:
-    """A FastBertNormalizerModel (its .fbs), a flatbuffer, [S] uint8.
-
-    Args:
-        table: what characters become, if not themselves.
-    """
+    """A FastBertNormalizerModel (its .fbs), [S] uint8, of what changes."""
     forms = dict.fromkeys(table.values())
     numbers = {form: number for number, form in enumerate(forms, 1)}
     codes = np.zeros(_ALL, np.int32)
@@ -296,18 +263,11 @@ def _model(table: Mapping[str, str]) -> np.ndarray:
 
 
 def _trie(codes: np.ndarray, values: np.ndarray) -> np.ndarray:
-    """A double array of darts-clone from UTF-8 to values.
+    """A double array of darts-clone from UTF-8 to values: [U] uint32.
 
     Units 0 to 255 are the root's children, the bytes that begin characters;
     children of other nodes are blocks of 64, shared by those that have the
     same. Values stand behind them.
-
-    Args:
-        codes: [code points], 1 + the number of the value, or 0.
-        values: uint32.
-
-    Returns:
-        [U] uint32.
     """
     # By level: units that lead to it and the numbers of the blocks, from 1,
     # and where those begin. A block of level 0 is a value.

@@ -32,19 +32,12 @@ class Numbers(Tokenizer):
     def learn(
         cls, texts: Iterable[str], size: int, lower_case: bool = True
     ) -> Self:
-        """It cannot learn.
-
-        Raises:
-            ValueError: always.
-        """
+        """It cannot learn: ValueError."""
         raise ValueError(WHY)
 
     @classmethod
     def read(
-        cls,
-        path: str | pathlib.Path,
-        lower_case: bool = True,
-        **options: Any,
+        cls, path: str | pathlib.Path, lower_case: bool = True, **options: Any
     ) -> Self:
         """As `Tokenizer.read`, what `write` wrote."""
         del lower_case, options
@@ -53,16 +46,9 @@ class Numbers(Tokenizer):
 
     def write(self, path: str | pathlib.Path) -> None:
         """Writes pieces and specials as JSON."""
-        specials = [
-            self.pad_id, self.unk_id, self.cls_id, self.sep_id, self.mask_id
-        ]  # fmt: skip
-        pathlib.Path(path).write_text(
-            json.dumps(
-                {'pieces': list(self.vocabulary), 'specials': specials},
-                ensure_ascii=False,
-            ),
-            encoding='utf-8',
-        )
+        value = {'pieces': self.vocabulary, 'specials': self.special_ids}
+        text = json.dumps(value, ensure_ascii=False)
+        pathlib.Path(path).write_text(text, encoding='utf-8')
 
     @property
     def identity(self) -> str:
@@ -70,17 +56,7 @@ class Numbers(Tokenizer):
         return '\n'.join(self.vocabulary)
 
     def tokenize(self, strings: Any) -> NoReturn:
-        """It cannot.
-
-        Raises:
-            ValueError: always.
-        """
+        """It cannot: ValueError."""
         raise ValueError(WHY)
 
-    def tokenize_with_offsets(self, strings: Any) -> NoReturn:
-        """As `tokenize`."""
-        raise ValueError(WHY)
-
-    def pieces(self, strings: Any) -> NoReturn:
-        """As `tokenize`."""
-        raise ValueError(WHY)
+    tokenize_with_offsets = pieces = tokenize

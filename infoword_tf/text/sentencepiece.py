@@ -24,7 +24,12 @@ import tensorflow as tf
 import tensorflow_text as tf_text
 
 from infoword_tf.text import vocabulary as vocabularies
-from infoword_tf.text.tokenizer import Pieces, Tokenizer, with_word_starts
+from infoword_tf.text.tokenizer import (
+    Pieces,
+    Tokenizer,
+    string_of,
+    with_word_starts,
+)
 
 # What public models call the special pieces: ALBERT as BERT, XLNet otherwise,
 # XLM-R as fairseq does.
@@ -57,15 +62,7 @@ class SentencePiece(Tokenizer):
     file = 'spm.model'
 
     def __init__(self, model: bytes, where: str = 'the tokenizer'):
-        """Builds the tokenizer.
-
-        Args:
-            model: what a file *.model holds.
-            where: what to call it in an error (a path).
-
-        Raises:
-            ValueError: it is no such model, or lacks special pieces.
-        """
+        """Args: what a file *.model holds, what to call it in a ValueError."""
         proto = _parse(model, where)
         super().__init__(
             [piece.piece for piece in proto.pieces],
@@ -98,10 +95,7 @@ class SentencePiece(Tokenizer):
 
     @classmethod
     def read(
-        cls,
-        path: str | pathlib.Path,
-        lower_case: bool = True,
-        **options: Any,
+        cls, path: str | pathlib.Path, lower_case: bool = True, **options: Any
     ) -> Self:
         """As `Tokenizer.read`; the model itself says whether it folds case."""
         del lower_case
@@ -142,7 +136,7 @@ class SentencePiece(Tokenizer):
             *self._tokenizer.tokenize_with_offsets(strings)
         )
         first, last = starts.values, ends.values
-        number = _numbers(tokens.row_splits)
+        number = string_of(tokens.row_splits)
         lengths = tf.cast(tf.strings.length(strings, unit='BYTE'), tf.int64)
         begin = tf.gather(tf.cumsum(lengths + 1, exclusive=True), number)
         joined = tf.strings.reduce_join(strings, separator=' ')
@@ -203,20 +197,13 @@ class SentencePiece(Tokenizer):
         starts: tf.RaggedTensor | None = None,
         ends: tf.RaggedTensor | None = None,
     ) -> list[tf.RaggedTensor]:
-        """Makes one [UNK] of the bytes of unknown neighbours.
-
-        Args:
-            tokens, starts, ends: with what `_name_bytes` has added.
-
-        Returns:
-            What was given, of the pieces that stay.
-        """
+        """What was given, with one [UNK] for bytes (`_name_bytes`) in a row."""
         given = [part for part in (tokens, starts, ends) if part is not None]
         if not self._split_unknown:
             return given
         ids, splits = tokens.values, tokens.row_splits
         unknown = ids >= len(self)
-        number = _numbers(splits)
+        number = string_of(splits)
         goes_on = unknown[1:] & unknown[:-1] & (number[1:] == number[:-1])
         stays = tf.concat([ids[:1] >= 0, ~goes_on], axis=0)
         first = tf.where(stays)[:, 0]
@@ -234,32 +221,17 @@ class SentencePiece(Tokenizer):
         ]
 
 
-def learn(
-    texts: Iterable[str],
-    size: int,
-    lower_case: bool = True,
-    megabytes: float = 64.0,
-) -> bytes:
-    """Learns a unigram model (Kudo 2018).
+def learn(texts: Iterable[str], size: int, lower_case: bool = True) -> bytes:
+    """Learns a unigram model (Kudo 2018) with NFKC, and perhaps case folding.
 
-    Args:
-        texts: documents; of a large corpus a sample is used.
-        size: pieces, specials included; a small corpus gives fewer.
-        lower_case: NFKC with case folding, else NFKC alone.
-        megabytes: most text that is used.
-
-    Returns:
-        The model, the same for the same set of texts: specials first, then
-        pieces by their scores.
-
-    Raises:
-        ValueError: there is no text, or `size` has no room for its characters.
+    Args and errors are those of `Tokenizer.learn`. Specials come first, then
+    pieces by their scores.
     """
     import sentencepiece
 
     lines = [
         line
-        for text in sorted(vocabularies.sample(texts, megabytes))
+        for text in sorted(vocabularies.sample(texts))
         for line in _LINE.findall(' '.join(text.split()))
     ]
     no_room = (
@@ -269,10 +241,7 @@ def learn(
     if size <= len(vocabularies.SPECIALS):
         raise ValueError(no_room)
     if not lines:
-        raise ValueError(
-            'the corpus holds no text to learn a vocabulary from; check '
-            '--corpus, or give a vocabulary with --vocab'
-        )
+        raise ValueError(vocabularies.NO_TEXT)
     model = io.BytesIO()
     try:
         sentencepiece.SentencePieceTrainer.train(
@@ -323,19 +292,8 @@ def _build(proto: Any, name: str) -> tf_text.SentencepieceTokenizer:
     return tf_text.SentencepieceTokenizer(proto.SerializeToString(), name=name)
 
 
-def _numbers(splits: tf.Tensor) -> tf.Tensor:
-    """[B + 1] -> [N] int64: the string of each piece."""
-    return tf.searchsorted(
-        splits[1:], tf.range(splits[-1]), 'right', tf.int64
-    )
-
-
 def _parse(model: bytes, where: str) -> Any:
-    """The ModelProto, once it is known to be one that can be used.
-
-    Raises:
-        ValueError: it is not.
-    """
+    """The ModelProto, once it is known to be one that can be used."""
     import sentencepiece
     from google.protobuf import message
     from sentencepiece import sentencepiece_model_pb2
@@ -359,11 +317,7 @@ def _parse(model: bytes, where: str) -> Any:
 
 
 def _special_ids(proto: Any, where: str) -> list[int]:
-    """The ids of the special pieces, by the names that models give them.
-
-    Raises:
-        ValueError: one is missing, or text could spell it.
-    """
+    """The ids of the special pieces, by the names that models give them."""
     index = {piece.piece: i for i, piece in enumerate(proto.pieces)}
     found, missing = [], []
     for name, known in NAMES.items():

@@ -11,6 +11,7 @@ from typing import Any, ClassVar, NamedTuple, Self
 import numpy as np
 import tensorflow as tf
 
+from infoword_tf.config import TokenizerConfig
 from infoword_tf.views import Specials
 
 
@@ -37,7 +38,8 @@ class Tokenizer(tf.Module, abc.ABC):
         as_written: whether all of a text is learned, with its case, where
             nobody says otherwise.
         vocabulary: pieces in the order of their ids.
-        pad_id, unk_id, cls_id, sep_id, mask_id: of the special pieces.
+        pad_id, unk_id, cls_id, sep_id, mask_id: of the special pieces;
+            `special_ids` has them in this order.
         control_ids: pieces that no text has, these but [UNK] among them.
         lower_case: whether it folds case.
     """
@@ -56,6 +58,7 @@ class Tokenizer(tf.Module, abc.ABC):
         """Args: as the attributes; `specials` in the order given there."""
         super().__init__(name='tokenizer')
         self.vocabulary = tuple(vocabulary)
+        self.special_ids = tuple(specials)
         self.pad_id, self.unk_id, self.cls_id, self.sep_id, self.mask_id = (
             specials
         )
@@ -81,15 +84,11 @@ class Tokenizer(tf.Module, abc.ABC):
     @classmethod
     @abc.abstractmethod
     def read(
-        cls,
-        path: str | pathlib.Path,
-        lower_case: bool = True,
-        **options: Any,
+        cls, path: str | pathlib.Path, lower_case: bool = True, **options: Any
     ) -> Self:
         """Reads what `write` wrote, or what others have made.
 
         Args:
-            path: of the file.
             lower_case: where the file does not say it.
             **options: of the constructor, by name; most have none.
 
@@ -97,6 +96,11 @@ class Tokenizer(tf.Module, abc.ABC):
             FileNotFoundError: there is no such file.
             ValueError: it is not what it should be, or lacks special pieces.
         """
+
+    @property
+    def config(self) -> TokenizerConfig:
+        """How to read it again."""
+        return TokenizerConfig(self.kind, self.lower_case, self.options)
 
     @property
     def options(self) -> dict[str, Any]:
@@ -157,9 +161,7 @@ class Tokenizer(tf.Module, abc.ABC):
 
     def text(self, ids: Sequence[int]) -> str:
         """What pieces spell, as far as it is known: a text, not its bytes.
-
-        Args:
-            ids: of pieces; those that no text has are left out.
+        Those that no text has are left out.
         """
         return ' '.join(
             self.vocabulary[i] for i in ids if i not in self.control_ids
@@ -167,10 +169,7 @@ class Tokenizer(tf.Module, abc.ABC):
 
     @abc.abstractmethod
     def pieces(self, strings: Sequence[bytes]) -> Pieces:
-        """Tokenizes strings whose words are parted by single spaces.
-
-        Args:
-            strings: B UTF-8 strings.
+        """Tokenizes B UTF-8 strings whose words are parted by single spaces.
 
         Returns:
             `Pieces`. A piece starts a word if a space lies between it and the
@@ -179,14 +178,17 @@ class Tokenizer(tf.Module, abc.ABC):
         """
 
 
+def string_of(splits: tf.Tensor) -> tf.Tensor:
+    """[B + 1] -> [N] int64: the string of each piece."""
+    return tf.searchsorted(splits[1:], tf.range(splits[-1]), 'right', tf.int64)
+
+
 def with_word_starts(
     strings: Sequence[bytes], tokens: tf.RaggedTensor, places: np.ndarray
 ) -> Pieces:
     """Finds the words that pieces belong to.
 
     Args:
-        strings: B strings whose words are parted by single spaces.
-        tokens: their ids.
         places: [N] of each piece a byte of its string, in its word or the
             space before it.
     """

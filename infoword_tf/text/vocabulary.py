@@ -14,18 +14,14 @@ from typing import Any
 PAD, UNK, CLS, SEP, MASK = '[PAD]', '[UNK]', '[CLS]', '[SEP]', '[MASK]'
 SPECIALS = (PAD, UNK, CLS, SEP, MASK)
 UNKNOWN = '<unk>'  # how public corpora write a word that was taken out
+NO_TEXT = (
+    'the corpus holds no text to learn a vocabulary from; check --corpus, or '
+    'give a vocabulary with --vocab'
+)
 
 
 def check(vocabulary: Sequence[str], where: str) -> list[str]:
-    """Returns the pieces if a WordPiece tokenizer can use them.
-
-    Args:
-        vocabulary: pieces in the order of their ids.
-        where: what to call it in an error (a path).
-
-    Raises:
-        ValueError: a special piece is missing, or a piece is there twice.
-    """
+    """The pieces; ValueError: a special one is missing, or one there twice."""
     vocabulary = list(vocabulary)
     missing = [piece for piece in SPECIALS if piece not in set(vocabulary)]
     if missing:
@@ -44,13 +40,14 @@ def check(vocabulary: Sequence[str], where: str) -> list[str]:
     return vocabulary
 
 
-def read(path: str | pathlib.Path) -> list[str]:
-    """Reads and checks a `vocab.txt`.
+def special_ids(vocabulary: Sequence[str]) -> tuple[list[int], list[int]]:
+    """Ids of the special pieces; and, sorted, of those but [UNK]."""
+    found = [vocabulary.index(piece) for piece in SPECIALS]
+    return found, sorted(i for i in found if vocabulary[i] != UNK)
 
-    Raises:
-        ValueError: as `check`, or the file is not UTF-8 text.
-        FileNotFoundError: there is no such file.
-    """
+
+def read(path: str | pathlib.Path) -> list[str]:
+    """Reads and checks a `vocab.txt`."""
     path = pathlib.Path(path)
     if not path.is_file():
         raise FileNotFoundError(
@@ -75,7 +72,7 @@ def write(path: str | pathlib.Path, vocabulary: Sequence[str]) -> None:
     pathlib.Path(path).write_text(text, encoding='utf-8')
 
 
-def sample(texts: Iterable[str], megabytes: float) -> Iterator[str]:
+def sample(texts: Iterable[str], megabytes: float = 64.0) -> Iterator[str]:
     """A uniform sample of texts of bounded size, the same every time.
 
     The texts of the lowest hashes that fit stay, so the sample depends
@@ -99,25 +96,12 @@ def sample(texts: Iterable[str], megabytes: float) -> Iterator[str]:
 
 
 def learn(
-    texts: Iterable[str],
-    size: int,
-    lower_case: bool = True,
-    megabytes: float = 64.0,
+    texts: Iterable[str], size: int, lower_case: bool = True
 ) -> list[str]:
     """Learns a WordPiece vocabulary (Schuster and Nakajima 2012) in seconds.
 
-    Args:
-        texts: documents; of a large corpus a sample is used.
-        size: pieces to learn, specials included; a small corpus gives fewer.
-        lower_case: whether text is lower-cased and stripped of accents.
-        megabytes: most text that is used.
-
-    Returns:
-        Specials first, then characters and pieces; the same for the same
-        set of texts.
-
-    Raises:
-        ValueError: there is no text, or `size` has no room for the specials.
+    Args and errors are those of `Tokenizer.learn`; without case there are no
+    accents. Specials come first, then characters and pieces.
     """
     import tokenizers
     from tokenizers import models, normalizers, pre_tokenizers, trainers
@@ -128,7 +112,7 @@ def learn(
             f'--vocab_size={size} has no room beside the {len(SPECIALS)} '
             'special pieces; a few thousand is usual'
         )
-    texts = list(sample(texts, megabytes))
+    texts = list(sample(texts))
     learner = tokenizers.Tokenizer(models.WordPiece(unk_token=UNK))
     learner.normalizer = normalizers.BertNormalizer(lowercase=lower_case)
     learner.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
@@ -149,19 +133,15 @@ def learn(
     learner.train_from_iterator(texts, trainer)
     pieces = learner.get_vocab()
     if not alphabet:
-        raise ValueError(
-            'the corpus holds no text to learn a vocabulary from; check '
-            '--corpus, or give a vocabulary with --vocab'
-        )
+        raise ValueError(NO_TEXT)
     return check(sorted(pieces, key=pieces.get), 'the learned vocabulary')
 
 
 def _alphabet(
     texts: Sequence[str], normalizer: Any, pre_tokenizer: Any, most: int
 ) -> tuple[list[str], list[str]]:
-    """The most frequent characters, and which of them go on with a word.
-
-    Rare scripts would otherwise eat a small vocabulary.
+    """The commonest characters, so that rare scripts do not eat a small
+    vocabulary, and which of them go on with a word.
     """
     words = collections.Counter()
     for text in texts:

@@ -38,29 +38,22 @@ class WholeWords(Tokenizer):
     as_written = True
 
     def __init__(self, vocabulary: Sequence[str], lower_case: bool = False):
-        """Builds the tokenizer.
-
-        Args:
-            vocabulary: words in the order of their ids, specials among them.
-            lower_case: fold case; accents stay.
-
-        Raises:
-            ValueError: as `vocabulary.check`.
+        """Args: words in the order of their ids, as of `vocabulary.check`;
+        whether case is folded (accents stay).
         """
         vocabulary = vocabularies.check(vocabulary, 'the tokenizer')
-        index = {word: i for i, word in enumerate(vocabulary)}
-        special = [index[word] for word in vocabularies.SPECIALS]
-        unknown = index[vocabularies.UNK]
-        control = sorted(i for i in special if i != unknown)
-        super().__init__(vocabulary, special, control, lower_case)
+        specials = vocabularies.special_ids(vocabulary)
+        super().__init__(vocabulary, *specials, lower_case)
         # No text spells a special piece.
-        words = [word for word in vocabulary if index[word] not in special]
+        index = {word: i for i, word in enumerate(vocabulary)}
+        for piece in vocabularies.SPECIALS:
+            del index[piece]
         self._ids = tf.lookup.StaticHashTable(
             tf.lookup.KeyValueTensorInitializer(
-                tf.constant(words, tf.string),
-                tf.constant([index[word] for word in words], tf.int32),
+                tf.constant(list(index), tf.string),
+                tf.constant(list(index.values()), tf.int32),
             ),
-            unknown,
+            self.unk_id,
         )
         self._splitter = tf_text.WhitespaceTokenizer()
 
@@ -76,10 +69,7 @@ class WholeWords(Tokenizer):
 
     @classmethod
     def read(
-        cls,
-        path: str | pathlib.Path,
-        lower_case: bool = False,
-        **options: Any,
+        cls, path: str | pathlib.Path, lower_case: bool = False, **options: Any
     ) -> Self:
         """As `Tokenizer.read`, a file of one word a line."""
         return cls(vocabularies.read(path), lower_case)
@@ -120,10 +110,8 @@ class WholeWords(Tokenizer):
 
 
 def _spaced(strings: tf.Tensor) -> tf.Tensor:
-    """As many spaces as bytes for the white space of `str.split`.
-
-    `WhitespaceTokenizer` leaves bytes of a character that is white space and
-    longer than one in the word before it.
+    """As many spaces as bytes for the white space of `str.split`: of a longer
+    character `WhitespaceTokenizer` leaves bytes in the word before it.
     """
     for characters, spaces in _WHITE:
         strings = tf.strings.regex_replace(strings, characters, spaces)
@@ -137,19 +125,8 @@ def _lower(words: tf.Tensor) -> tf.Tensor:
 def learn(
     texts: Iterable[str], size: int | None = None, lower_case: bool = False
 ) -> list[str]:
-    """Counts the words of texts.
-
-    Args:
-        texts: documents, all of which are counted.
-        size: most words, specials included; None: as many as there are.
-        lower_case: whether they are lower-cased.
-
-    Returns:
-        Specials first, then words by their counts; those of one count by
-        their characters. The same for the same set of texts.
-
-    Raises:
-        ValueError: there is no text, or `size` has no room beside the specials.
+    """Counts the words of all texts: specials, then the commonest, those of one
+    count by their characters; at most `size`.
     """
     specials = vocabularies.SPECIALS
     if size is not None and size <= len(specials):
@@ -169,10 +146,7 @@ def learn(
     for word in (*specials, vocabularies.UNKNOWN):
         counts.pop(word, None)
     if not counts:
-        raise ValueError(
-            'the corpus holds no text to learn a vocabulary from; check '
-            '--corpus, or give a vocabulary with --vocab'
-        )
+        raise ValueError(vocabularies.NO_TEXT)
     known = sorted(counts, key=lambda word: (-counts[word], word))
     room = None if size is None else size - len(specials)
     return [*specials, *known[:room]]

@@ -19,7 +19,12 @@ import tensorflow_text as tf_text
 from infoword_tf.text import normalization
 from infoword_tf.text import vocabulary as vocabularies
 from infoword_tf.text.normalization import Normalization
-from infoword_tf.text.tokenizer import Pieces, Tokenizer, with_word_starts
+from infoword_tf.text.tokenizer import (
+    Pieces,
+    Tokenizer,
+    string_of,
+    with_word_starts,
+)
 
 _GOES_ON = '##'
 # Characters of a word, normalised; a longer one is [UNK].
@@ -28,11 +33,7 @@ _BYTES = 4  # of a character in UTF-8, at most
 
 
 class WordPiece(Tokenizer):
-    """A word is the longest pieces from its left; `##` goes on with one.
-
-    Attributes:
-        normalization: how text becomes what is looked up.
-    """
+    """A word is the longest pieces from its left; `##` goes on with one."""
 
     kind = 'wordpiece'
     file = 'vocab.txt'
@@ -45,26 +46,10 @@ class WordPiece(Tokenizer):
         chinese_characters: bool = True,
         clean: bool = True,
     ):
-        """Builds the tokenizer.
-
-        Args:
-            vocabulary: pieces in the order of their ids.
-            lower_case, strip_accents, chinese_characters, clean: as
-                `Normalization`.
-
-        Raises:
-            ValueError: as `vocabulary.check`.
-        """
+        """Args: as of `vocabulary.check` and `Normalization`."""
         vocabulary = vocabularies.check(vocabulary, 'the tokenizer')
-        index = {piece: i for i, piece in enumerate(vocabulary)}
-        special = [index[piece] for piece in vocabularies.SPECIALS]
-        unknown = index[vocabularies.UNK]
-        super().__init__(
-            vocabulary,
-            special,
-            sorted(i for i in special if i != unknown),
-            lower_case,
-        )
+        specials = vocabularies.special_ids(vocabulary)
+        super().__init__(vocabulary, *specials, lower_case)
         self.normalization = Normalization(
             lower_case, strip_accents, chinese_characters, clean
         )
@@ -94,21 +79,10 @@ class WordPiece(Tokenizer):
 
     @classmethod
     def read(
-        cls,
-        path: str | pathlib.Path,
-        lower_case: bool = True,
-        strip_accents: bool | None = None,
-        chinese_characters: bool = True,
-        clean: bool = True,
+        cls, path: str | pathlib.Path, lower_case: bool = True, **options: Any
     ) -> Self:
-        """As `Tokenizer.read`, a `vocab.txt`; other arguments as here."""
-        return cls(
-            vocabularies.read(path),
-            lower_case,
-            strip_accents,
-            chinese_characters,
-            clean,
-        )
+        """As `Tokenizer.read`, a `vocab.txt`."""
+        return cls(vocabularies.read(path), lower_case, **options)
 
     @property
     def options(self) -> dict[str, Any]:
@@ -156,7 +130,7 @@ class WordPiece(Tokenizer):
         strings = tf.convert_to_tensor(strings, tf.string)
         tokens, starts, lasts = self._places(strings)
         lengths = tf.cast(tf.strings.length(strings, unit='BYTE'), tf.int64)
-        row = _rows(tokens.row_splits)
+        row = string_of(tokens.row_splits)
         joined = tf.strings.reduce_join(strings)
         text = tf.cast(tf.io.decode_raw(joined, tf.uint8), tf.int32)
         place = tf.gather(tf.cumsum(lengths, exclusive=True), row) + lasts
@@ -177,16 +151,12 @@ class WordPiece(Tokenizer):
     def _places(
         self, strings: tf.Tensor
     ) -> tuple[tf.RaggedTensor, tf.Tensor, tf.Tensor]:
-        """Where pieces come from.
-
-        Returns:
-            Ids; and by piece, [N] int64, bytes of its string: where its first
-            character begins; and of its last, where it begins or, if it stayed
-            as it was, ends.
+        """Ids; and by piece, [N] int64 in its string, where its first character
+        begins, and where its last one does or, if it stayed as it was, ends.
         """
         normal, offsets = self._normalizer.normalize_with_offsets(strings)
         tokens, starts, ends = self._tokenize(normal)
-        begin = tf.gather(offsets.row_splits, _rows(tokens.row_splits))
+        begin = tf.gather(offsets.row_splits, string_of(tokens.row_splits))
         return (
             tokens,
             tf.gather(offsets.values, begin + starts),
@@ -221,15 +191,8 @@ class WordPiece(Tokenizer):
         first: tf.Tensor,
         last: tf.Tensor,
     ) -> tuple[tf.Tensor, ...]:
-        """Makes one [UNK] of a word of too many characters.
-
-        Args:
-            ids, starts, ends: of pieces, [N].
-            splits: [B + 1], where each string begins in them.
-            first, last: of words, [W]: their pieces at either end.
-
-        Returns:
-            `ids`, `splits`, `starts` and `ends` of the pieces that stay.
+        """One [UNK] of a word of too many characters; first, last [W]: its
+        pieces.
         """
         lengths = tf.gather(self._lengths, ids)
         until = tf.cumsum(lengths)
@@ -262,8 +225,3 @@ def _splitter(pieces: tuple[str, ...]) -> tf_text.FastWordpieceTokenizer:
             token_out_type=tf.int32,
             unknown_token=vocabularies.UNK,
         )
-
-
-def _rows(splits: tf.Tensor) -> tf.Tensor:
-    """[B + 1] -> [N] int64: the string of each piece."""
-    return tf.searchsorted(splits[1:], tf.range(splits[-1]), 'right', tf.int64)

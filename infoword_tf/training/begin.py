@@ -77,17 +77,14 @@ def begin(
     """Looks at what was chosen, and runs it: training/run.py.
 
     Args:
-        given: all choices.
         chosen: by name those that were made, for people.
-        labelled: of commands that have examples.
         resolved: what the choices decide, where that is known.
 
     Returns:
         What metrics.json holds.
 
-    Raises:
-        UsageError: what was chosen cannot be; the message says what to do.
-        ValueError: the text or --init cannot be read.
+    Raises: UsageError: what was chosen cannot be. ValueError: the text or
+    --init cannot be read.
     """
     # Before Keras is imported: what trains is TensorFlow's.
     os.environ['KERAS_BACKEND'] = 'tensorflow'
@@ -125,8 +122,7 @@ def train(given: RunChoices, chosen: Mapping[str, Any]) -> dict[str, Any]:
     Returns:
         What metrics.json holds.
 
-    Raises:
-        UsageError, ValueError: what was chosen cannot be; the message says
-            what to do.
+    Raises: UsageError, ValueError: what was chosen cannot be; the message says
+    what to do.
     """
     return begin(given, chosen)

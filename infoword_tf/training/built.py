@@ -4,6 +4,7 @@ Runs of one process that differ in seed and learning rate alone, as those of a
 sweep, share it: the first of a shape traces and compiles for all.
 """
 
+import dataclasses
 import json
 
 import tensorflow as tf
@@ -25,13 +26,12 @@ SHAPE = (
 )  # fmt: skip
 
 
+@dataclasses.dataclass
 class Shared:
     """Devices, and for each shape of a run what was built."""
 
-    def __init__(self) -> None:
-        """Nothing yet."""
-        self.strategy: tf.distribute.Strategy | None = None
-        self.built: dict[str, Built] = {}
+    strategy: tf.distribute.Strategy | None = None
+    built: dict[str, 'Built'] = dataclasses.field(default_factory=dict)
 
     def keep(self, shape: str, built: 'Built') -> None:
         """Of a shape; the oldest goes, for each is as large as a run."""
@@ -40,25 +40,23 @@ class Shared:
         self.built[shape] = built
 
 
+@dataclasses.dataclass
 class Built:
     """A model, what lasts from step to step, and the graphs over both."""
 
-    def __init__(
-        self,
-        model: Model,
-        optimizer: optim.AdamW,
-        peak: tf.Variable,
-        state: State,
-        trainer: loop.Trainer,
-    ):
-        """Args: all fresh; `heldout` comes later."""
-        self.model, self.optimizer, self.peak = model, optimizer, peak
-        self.state, self.trainer = state, trainer
-        self.heldout: loop.Heldout | None = None
+    model: Model
+    optimizer: optim.AdamW
+    peak: tf.Variable
+    state: State
+    trainer: loop.Trainer
+    heldout: loop.Heldout | None = None
+
+    def __post_init__(self):
+        """Keeps what is no matrix: those are drawn."""
         self.first = {
             path: variable.numpy()
-            for path, variable in model.variables.items()
-            if len(variable.shape) < 2  # no matrix, which is drawn
+            for path, variable in self.model.variables.items()
+            if len(variable.shape) < 2
         }
 
     def begin_again(self, given: RunChoices, dataset: tf.data.Dataset) -> None:
@@ -76,10 +74,7 @@ class Built:
 
 
 def shape_of(
-    given: RunChoices,
-    config: Config,
-    rules: optim.Published,
-    warmup_steps: int,
+    given: RunChoices, config: Config, rules: optim.Published, warmup_steps: int
 ) -> str:
     """What decides the graphs of a run; args as of `build`."""
     flags = [getattr(given, name) for name in SHAPE]
@@ -100,9 +95,6 @@ def build(
 
     Args:
         given: what was chosen, its steps known.
-        config: of the run.
-        specials: of the vocabulary.
-        strategy: of the run.
         pace: rules of the optimizer, and updates of the warm-up.
         dataset: of flat views, of the shapes of the run's.
         statistics: of what is trained on.
@@ -125,20 +117,14 @@ def build(
         optimizer = optim.AdamW(learning, rules, shares, model.spared)
     peak = tf.Variable(given.learning_rate, dtype=tf.float32, trainable=False)
     state = State(model, strategy, given.batch_size)
+    step = tf.Variable(0, dtype=tf.int64, trainable=False)
+
+    def rate(step: tf.Tensor) -> tf.Tensor:
+        now = peak.read_value()
+        return optim.schedule(step, now, warmup_steps, given.steps, rules)
+
     trainer = loop.Trainer(
-        model,
-        dataset,
-        strategy,
-        optimizer,
-        tf.Variable(0, dtype=tf.int64, trainable=False),
-        lambda step: optim.schedule(
-            step, peak.read_value(), warmup_steps, given.steps, rules
-        ),
-        statistics,
-        given.seed,
-        given.batch_size,
-        given.xla,
-        state,
-        given.microbatch,
-    )
+        model, dataset, strategy, optimizer, step, rate, statistics,
+        given.seed, given.batch_size, given.xla, state, given.microbatch,
+    )  # fmt: skip
     return Built(model, optimizer, peak, state, trainer)

@@ -31,13 +31,7 @@ class Checkpoints:
     """The last few states of a run."""
 
     def __init__(self, workdir: pathlib.Path, keep: int, chief: bool = True):
-        """Opens the folder.
-
-        Args:
-            workdir: of the run.
-            keep: how many checkpoints to keep.
-            chief: whether this process is the one that writes.
-        """
+        """Args: of the run; how many to keep; whether this process writes."""
         self.folder, self.keep = workdir / FOLDER, keep
         self.chief = chief
         if chief:
@@ -65,7 +59,6 @@ class Checkpoints:
         """Sets variables from the newest checkpoint that is whole.
 
         Args:
-            variables: by path, all that the checkpoint holds but the state.
             state: by path, `State.parts`. What is there for another number of
                 replicas is left out, and that is said.
 
@@ -135,13 +128,7 @@ def _assign_state(
 def write_weights(
     workdir: pathlib.Path, tensors: Mapping[str, np.ndarray], step: int
 ) -> None:
-    """Writes weights.safetensors, which says of which step it is.
-
-    Args:
-        workdir: of the run.
-        tensors: what travels, by path.
-        step: updates made so far.
-    """
+    """Writes weights.safetensors, which says of which step it is."""
     tensors = {**tensors, STEP: np.asarray(step, np.int64)}
     files.write_tensors(workdir / WEIGHTS, tensors)
 
@@ -170,9 +157,8 @@ class Metrics:
     """metrics.jsonl: one object a logging step, in the order of steps."""
 
     def __init__(self, workdir: pathlib.Path, step: int, chief: bool = True):
-        """Opens the file and cuts it to `step`, from where a run goes on.
-
-        Who is not the chief only reads it.
+        """Opens the file; the chief cuts it to `step`, from where a run goes
+        on.
         """
         self.path = workdir / 'metrics.jsonl'
         self.records: list[dict[str, Any]] = []

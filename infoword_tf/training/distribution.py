@@ -19,8 +19,7 @@ def make_strategy(name: str, logical_cpus: int = 1) -> tf.distribute.Strategy:
             'multiworker' over the machines of TF_CONFIG, or 'tpu'.
         logical_cpus: parts that the CPU is split into, to try strategies on.
 
-    Raises:
-        ValueError: an unknown name, or logical CPUs that nothing would use.
+    Raises: ValueError: an unknown name, or logical CPUs without use.
     """
     if name not in STRATEGIES:
         raise ValueError(
@@ -54,18 +53,7 @@ def make_strategy(name: str, logical_cpus: int = 1) -> tf.distribute.Strategy:
 def check(
     replicas: int, batch_size: int, one_cpu: bool = False, xla: bool = False
 ) -> None:
-    """Complains of a batch or a compiler that replicas cannot have.
-
-    Args:
-        replicas: of the strategy.
-        batch_size: B of the global batch.
-        one_cpu: whether they are parts of one CPU.
-        xla: whether the whole step is to be compiled.
-
-    Raises:
-        UsageError: the batch cannot be shared, or the compiler is asked to
-            cross the parts of a CPU.
-    """
+    """Complains of a batch or a compiler that replicas cannot have."""
     if batch_size % replicas:
         raise UsageError(
             f'--batch_size={batch_size} cannot be shared by {replicas} '
@@ -79,15 +67,10 @@ def check(
 
 
 def share(x: tf.Tensor, replica: Any, count: int) -> tf.Tensor:
-    """The rows of a replica, of a part [B, ...] of the global batch's views.
+    """The rows of a replica of `count`, of a part [B, ...] of the global views.
 
     Where texts share rows the replicas may not divide them: then zeros make up
     the number, which weigh nothing.
-
-    Args:
-        x: of a size that is known.
-        replica: its number, an integer or a scalar tensor.
-        count: of the replicas.
     """
     size = -(-x.shape[0] // count)
     if lacking := size * count - x.shape[0]:

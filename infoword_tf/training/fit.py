@@ -2,6 +2,7 @@
 """
 
 import contextlib
+import dataclasses
 import io
 import pathlib
 import sys
@@ -85,7 +86,6 @@ def make_pace(
     """Fills in what was not chosen, and rounds up to logging steps.
 
     Args:
-        steps: of the run.
         log: None: steps / 50, at most 100.
         evaluate: None: steps / 10.
         save: None: steps / 10, at most 1000.
@@ -108,10 +108,6 @@ def steps_in(minutes: float, trainer: loop.Trainer) -> int:
 
     These are made, traced before the clock starts, so the trainer is of no
     use afterwards: a run of that many updates makes another one.
-
-    Args:
-        minutes: of training alone.
-        trainer: fresh, of a dataset without end.
     """
     trainer.train(tf.constant(TRIAL_STEPS))
     steps, seconds = 0, 0.0
@@ -136,18 +132,11 @@ def places_of(dataset: tf.data.Dataset) -> dict[str, int]:
 def count_tokens(
     values: dict[str, Any], places: Mapping[str, int], steps: int
 ) -> int:
-    """Takes what views count of tokens and padding out of a loop's values.
+    """Takes tokens and padding out of what a loop counted: tokens of text that
+    were read, no padding, none of them twice.
 
     Padding comes back as shares of the places that are computed: 'padding'
     and, where a view has any, 'VIEW/padding'.
-
-    Args:
-        values: by name, what the loop counted; changed in place.
-        places: as in `fit`.
-        steps: of the loop.
-
-    Returns:
-        Tokens of text that were read: no padding, none of them twice.
     """
     tokens = sum(values.pop(f'{view}/tokens', 0) for view in places)
     padding = 0.0
@@ -159,58 +148,93 @@ def count_tokens(
     return int(tokens)
 
 
-def fit(
-    workdir: pathlib.Path,
-    trainer: loop.Trainer,
-    heldout: loop.Heldout,
-    save: Callable[[int], None],
-    pace: Pace,
-    places: Mapping[str, int],
-    chief: bool = True,
-    goal: Goal | None = None,
-    keep: Callable[[int], None] | None = None,
-) -> dict[str, Any]:
-    """Trains to the last step; at logging steps the chief writes and shows.
+@dataclasses.dataclass
+class Fit:
+    """A run's steps, to the last; at logging steps the chief writes and shows.
 
-    Args:
+    Attributes:
         workdir: of the run.
         trainer, heldout: what trains and what measures.
-        save: keeps the state after so many updates.
         pace: how often.
         places: by view, those that a step computes: `places_of`.
+        save: keeps the state after so many updates.
+        keep: keeps the weights that were best so far, of a goal.
         chief: whether this process is the one that writes.
         goal: by what weights are chosen; None: the last ones are.
-        keep: keeps the weights that were best so far, of a goal.
-
-    Returns:
-        What metrics.json holds: the last record, or of a goal the best one,
-        with the seconds of the whole run.
     """
-    first = int(trainer.step)
-    rows = list(trainer.model.objectives)
-    metrics = Metrics(workdir, first, chief)
-    seconds = metrics.records[-1]['seconds'] if metrics.records else 0.0
-    clock = loop.Clock(first, seconds)
-    # A run that was stopped between its checkpoint and its weights.
-    best = goal and goal.best(metrics.records)
-    if chief and best and best['step'] == first:
-        keep(first)
 
-    def act(values: dict[str, Any]) -> None:
-        if not chief:
-            return
-        now = int(trainer.step)
-        steps = now - clock.last_step
-        elapsed, rate = clock.lap(now)
-        tokens = count_tokens(values, places, steps)
-        # Orbit writes `values` to TensorBoard afterwards.
-        values['learning_rate'] = float(trainer.learning_rate(now - 1))
+    workdir: pathlib.Path
+    trainer: loop.Trainer
+    heldout: loop.Heldout
+    pace: Pace
+    places: Mapping[str, int]
+    save: Callable[[int], None]
+    keep: Callable[[int], None]
+    chief: bool
+    goal: Goal | None
+
+    def run(self) -> dict[str, Any]:
+        """Trains from the step of the trainer on.
+
+        Returns:
+            What metrics.json holds: the last record, or of a goal the best
+            one, with the seconds of the whole run.
+        """
+        first = int(self.trainer.step)
+        self.rows = list(self.trainer.model.objectives)
+        self.metrics = Metrics(self.workdir, first, self.chief)
+        records = self.metrics.records
+        seconds = records[-1]['seconds'] if records else 0.0
+        self.clock = loop.Clock(first, seconds)
+        # A run that was stopped between its checkpoint and its weights.
+        best = self._best()
+        if self.chief and best and best['step'] == first:
+            self.keep(first)
+        if not self._enough():
+            self._train()
+        return self._close(first) if self.chief else {}
+
+    def _best(self) -> Mapping[str, Any] | None:
+        return self.goal and self.goal.best(self.metrics.records)
+
+    def _enough(self) -> bool:
+        return self.goal is not None and self.goal.reached(self.metrics.records)
+
+    def _train(self) -> None:
+        """Orbit's loop."""
+        pace, self.shown = self.pace, sys.stdout
+        controller = orbit.Controller(
+            strategy=self.trainer.strategy,
+            trainer=self.trainer,
+            global_step=self.trainer.step,
+            steps_per_loop=lambda s: int(
+                min(pace.log - s % pace.log, pace.steps - s)
+            ),
+            summary_dir=(
+                str(self.workdir / 'tensorboard') if self.chief else None
+            ),
+            train_actions=[self._act] if self.chief else [],
+        )
+        # Orbit prints lines of its own, with less in them than ours.
+        with (
+            contextlib.redirect_stdout(io.StringIO()),
+            contextlib.suppress(_Enough),
+        ):
+            controller.train(pace.steps, checkpoint_at_completion=False)
+
+    def _act(self, values: dict[str, Any]) -> None:
+        """A logging step; Orbit writes `values` to TensorBoard afterwards."""
+        now, pace = int(self.trainer.step), self.pace
+        steps = now - self.clock.last_step
+        elapsed, rate = self.clock.lap(now)
+        tokens = count_tokens(values, self.places, steps)
+        values['learning_rate'] = float(self.trainer.learning_rate(now - 1))
         if now % pace.evaluate == 0 or now == pace.steps:
             began = time.monotonic()
-            values.update(heldout.evaluate())
+            values.update(self.heldout.evaluate())
             values[LOSS] = sum(
                 weight * values[f'heldout/{row}/loss']
-                for row, weight in trainer.model.weights.items()
+                for row, weight in self.trainer.model.weights.items()
             )
             values['heldout_seconds'] = round(time.monotonic() - began, 3)
         record = {
@@ -220,59 +244,35 @@ def fit(
             'steps_per_second': round(rate, 4),
             **values,
         }
-        metrics.append(record)
+        self.metrics.append(record)
         left = (pace.steps - now) / rate
-        name = goal and goal.name
-        line = report.progress_line(record, rows, pace.steps, left, name)
-        shown.write(line + '\n')
-        shown.flush()
-        better = goal and goal.best(metrics.records) is record
-        enough = goal is not None and goal.reached(metrics.records)
+        name = self.goal and self.goal.name
+        line = report.progress_line(record, self.rows, pace.steps, left, name)
+        print(line, file=self.shown, flush=True)
+        better, enough = self._best() is record, self._enough()
         # Weights without a checkpoint would be those of another run.
-        lone = better and checkpoint.last_step(workdir) is None
+        lone = better and checkpoint.last_step(self.workdir) is None
         if now % pace.save == 0 or now == pace.steps or enough or lone:
-            save(now)
+            self.save(now)
         if better:
-            keep(now)
+            self.keep(now)
         if enough:
             raise _Enough
-        clock.skip()
+        self.clock.skip()
 
-    controller = orbit.Controller(
-        strategy=trainer.strategy,
-        trainer=trainer,
-        global_step=trainer.step,
-        steps_per_loop=lambda s: int(
-            min(pace.log - s % pace.log, pace.steps - s)
-        ),
-        summary_dir=str(workdir / 'tensorboard') if chief else None,
-        train_actions=[act],
-    )
-    # Orbit prints lines of its own, with less in them than ours.
-    shown = sys.stdout
-    done = goal is not None and goal.reached(metrics.records)
-    with (
-        contextlib.redirect_stdout(io.StringIO()),
-        contextlib.suppress(_Enough),
-    ):
-        if not done:
-            controller.train(pace.steps, checkpoint_at_completion=False)
-    if not chief:
-        return {}
-    last = dict(metrics.records[-1]) if metrics.records else {'step': first}
-    kept = goal and goal.best(metrics.records)
-    if kept:
-        last = {**kept, 'seconds': last['seconds']}
-    if f'heldout/{rows[0]}/loss' not in last:
-        last.update(heldout.evaluate())
-    files.write_json(workdir / 'metrics.json', last)
-    report.draw_bounds(
-        workdir / 'bounds.png',
-        metrics.records,
-        rows,
-        kept and (goal.name, kept['step']),
-    )
-    print(report.closing_table(last, rows))
-    of = f' of step {kept["step"]:,}' if kept else ''
-    print(f'{workdir}/ holds the encoder{of}, metrics.jsonl and bounds.png')
-    return last
+    def _close(self, first: int) -> dict[str, Any]:
+        """What is written and said at the end."""
+        workdir, records, rows = self.workdir, self.metrics.records, self.rows
+        last = dict(records[-1]) if records else {'step': first}
+        kept = self._best()
+        if kept:
+            last = {**kept, 'seconds': last['seconds']}
+        if f'heldout/{rows[0]}/loss' not in last:
+            last.update(self.heldout.evaluate())
+        files.write_json(workdir / 'metrics.json', last)
+        chosen = kept and (self.goal.name, kept['step'])
+        report.draw_bounds(workdir / 'bounds.png', records, rows, chosen)
+        print(report.closing_table(last, rows))
+        of = f' of step {kept["step"]:,}' if kept else ''
+        print(f'{workdir}/ holds the encoder{of}, metrics.jsonl and bounds.png')
+        return last

@@ -39,15 +39,10 @@ class NonFiniteLoss(RuntimeError):
 def summarise(
     row: str, sums: Sequence[float], bounded: bool | None = None
 ) -> dict[str, float]:
-    """Means of `Outcome.sums` summed over batches and replicas.
+    """Means of `Outcome.sums` (and `more`) summed over batches and replicas.
 
     Without what there is of bounds alone where the row bounds nothing, and of
     answers where it gives none.
-
-    Args:
-        row: whose.
-        sums: by SUMS, then those of `Objective.more`, if they are there.
-        bounded: whether its loss bounds anything; None: as its class says.
     """
     objective = TABLE[row].objective
     found = dict(zip((*SUMS, *objective.more), sums, strict=False))
@@ -187,23 +182,16 @@ class Trainer(orbit.StandardTrainer):
         key: tf.Tensor,
         state: Mapping[str, Any],
     ) -> tuple[list[Any], tf.Tensor, dict[str, Any]]:
-        """This replica's share of the gradient, its sums [rows, F], and its
-        new state.
-        """
+        """This replica's gradient, sums [rows, F] and new state."""
         replicas = StrategyReplicas()
         variables = list(self.optimizer.variables.values())
         if self.microbatch is not None:
             size = -(-self.microbatch // replicas.count)
-            gradients, found, state = parts.gradients(
-                self.model,
-                variables,
-                unflatten(batch),
-                self.statistics,
-                key,
-                replicas,
-                state,
-                size,
-            )
+            step = parts.Step(
+                self.model, unflatten(batch), self.statistics, key, replicas,
+                state, size,
+            )  # fmt: skip
+            gradients, found, state = step.gradients(variables)
             return gradients, tf.stack([found[row] for row in self.rows]), state
         with tf.GradientTape() as tape:
             outcomes, state = self.model.outcomes(
@@ -211,19 +199,13 @@ class Trainer(orbit.StandardTrainer):
             )
             loss = self.model.loss(outcomes, replicas)
         gradients = tape.gradient(
-            loss,
-            variables,
-            unconnected_gradients=tf.UnconnectedGradients.ZERO,
+            loss, variables, unconnected_gradients=tf.UnconnectedGradients.ZERO
         )
         sums = tf.stack([tf.stack(outcomes[row].sums) for row in self.rows])
         return list(map(self.optimizer.gradient, gradients)), sums, state
 
     def train_loop_end(self) -> dict[str, Any]:
-        """Means over the loop, by metric; raises if a step went wrong.
-
-        Raises:
-            NonFiniteLoss: names the step and the rows.
-        """
+        """Means over the loop, by metric; or NonFiniteLoss."""
         failed = int(self.failed_step)
         if failed >= 0:
             wrong = self.failed_rows.numpy()

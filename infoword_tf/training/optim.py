@@ -107,12 +107,7 @@ def chosen(
     weight_decay: float | None = None,
     clip_norm: float | None = None,
 ) -> Published:
-    """Published settings, and what a run wants otherwise.
-
-    Args:
-        name: in PUBLISHED.
-        weight_decay, clip_norm: None: as published.
-    """
+    """Published settings, and what a run wants otherwise."""
     wanted = {'weight_decay': weight_decay, 'clip_norm': clip_norm}
     return PUBLISHED[name]._replace(
         **{k: v for k, v in wanted.items() if v is not None}
@@ -135,18 +130,12 @@ def schedule(
     steps: int,
     rules: Published = PUBLISHED[DEFAULT],
 ) -> tf.Tensor:
-    """The learning rate of an update, float32.
+    """The learning rate of update `step`, float32, by the shape that `rules`
+    have.
 
     Warm-up is linear, by peak / warmup_steps an update; the decay reaches its
     end one update after the last. By default the first update has one step of
     the warm-up, and the decay is linear, down to 0.
-
-    Args:
-        step: updates made so far.
-        peak: highest learning rate.
-        warmup_steps: updates of the warm-up.
-        steps: updates in all.
-        rules: the shape.
     """
     step = tf.cast(step, tf.float32)
     climb = (step + float(rules.lead)) / max(1, warmup_steps)
@@ -170,11 +159,6 @@ def layer_shares(
     1 for heads, then `decay` times less from each layer to the one below, the
     embeddings below the first. It scales the rate: XLNet's code scales
     gradients, which Adam divides out again.
-
-    Args:
-        paths: of weights.
-        depth: L.
-        decay: of a layer, as XLNet's 0.75 (Yang et al. 2019, App. A.4).
     """
     found = {}
     for path in paths:
@@ -208,8 +192,6 @@ class AdamW:
         """Makes the moments; call it under the strategy's scope.
 
         Args:
-            variables: trainable ones, by path.
-            rules: what `chosen` gave.
             shares: by path, of the learning rate that a variable has;
                 1 where nothing is said.
             spared: paths of weights that do not decay, whatever the rules.
@@ -225,19 +207,14 @@ class AdamW:
         for path, variable in self.variables.items():
             for slot, start in self.starts.items():
                 self.slots[f'{slot}/{path}'] = tf.Variable(
-                    tf.fill(self._slot_shape(variable), start),
-                    trainable=False,
+                    tf.fill(self._slot_shape(variable), start), trainable=False
                 )
 
     def _slot_shape(self, variable: tf.Variable) -> tf.TensorShape:
         return variable.shape[:1] if self.rules.by_row else variable.shape
 
     def gradient(self, gradient: Any) -> Any:
-        """As `apply` takes it: dense, or rows alone where these are updated.
-
-        Args:
-            gradient: of a variable, a tensor or `tf.IndexedSlices`.
-        """
+        """As `apply` takes it: dense, or rows alone where these are updated."""
         if self.rules.by_row and isinstance(gradient, tf.IndexedSlices):
             return gradient
         return tf.convert_to_tensor(gradient)
@@ -260,8 +237,6 @@ class AdamW:
         Args:
             gradients: in the order of the variables, summed over replicas,
                 each as `gradient` gives it.
-            learning_rate: of this update.
-            step: updates made so far.
             allowed: bool; False leaves everything as it is.
 
         Returns:
@@ -337,15 +312,8 @@ class AdamW:
         rate: tf.Tensor,
         shrink: Any,
     ) -> None:
-        """Adagrad with one sum of squares a row.
-
-        Args:
-            path: of the variable.
-            gradient: dense, or of distinct rows.
-            scale: of the gradient.
-            rate: learning rate.
-            shrink: share of the weights that decays; of a table that is
-                looked up, of the rows that were read.
+        """Adagrad with one sum of squares a row; `shrink`: what decays of
+        those.
         """
         raw = tf.raw_ops
         of = {'resource': self.variables[path].handle}

@@ -15,6 +15,7 @@ Glossary of shapes: R rows of a view (its first axis, on this replica), n rows
 of a part.
 """
 
+import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -26,80 +27,58 @@ from infoword_tf.objectives import Batch, Replicas, Statistics
 from infoword_tf.views import View, flatten, unflatten
 
 
-def gradients(
-    model: Model,
-    variables: Sequence[Any],
-    views: Mapping[str, View],
-    statistics: Statistics,
-    key: tf.Tensor,
-    replicas: Replicas,
-    state: Mapping[str, Any],
-    size: int,
-) -> tuple[list[tf.Tensor], dict[str, tf.Tensor], dict[str, Any]]:
-    """What one tape over `Model.outcomes` and `Model.loss` gives.
-
-    Args:
-        model: of the run.
-        variables: whose gradients are wanted.
-        views, statistics, key, replicas, state: as of `Model.outcomes`.
-        size: n, at most.
-
-    Returns:
-        This replica's share of each gradient; by row the sums of its
-        `Outcome`; and the state of the next step.
-
-    Raises:
-        ValueError: a row has a state and no `vectors`, or reads
-            views of different numbers of rows.
-    """
-    step = _Step(model, views, statistics, key, replicas, state, size)
-    return step.gradients(variables)
-
-
-class _Step:
+@dataclasses.dataclass
+class Step:
     """A step over a batch that is encoded in parts.
 
     Attributes:
+        model, views, statistics, key, replicas, state: as of
+            `Model.outcomes`.
+        size: n, at most.
         comparing: rows of the table that are scored over the whole batch.
         alone: those that are scored part by part.
     """
 
-    def __init__(
-        self,
-        model: Model,
-        views: Mapping[str, View],
-        statistics: Statistics,
-        key: tf.Tensor,
-        replicas: Replicas,
-        state: Mapping[str, Any],
-        size: int,
-    ):
-        """Sets what is known before anything is encoded; args as there."""
-        self.model, self.views, self.statistics = model, views, statistics
-        self.key, self.replicas, self.state = key, replicas, state
-        self.size = size
-        self.whole = model.unencoded(views, statistics, key, replicas, state)
-        rows = model.objectives
+    model: Model
+    views: Mapping[str, View]
+    statistics: Statistics
+    key: tf.Tensor
+    replicas: Replicas
+    state: Mapping[str, Any]
+    size: int
+
+    def __post_init__(self):
+        """Sets what is known before anything is encoded."""
+        rows, replicas = self.model.objectives, self.replicas
+        self.whole = self.model.unencoded(
+            self.views, self.statistics, self.key, replicas, self.state
+        )
         self.comparing = [row for row in rows if rows[row].compares]
         self.alone = [row for row in rows if row not in self.comparing]
+        self.candidates, self.factors = {}, {}
         for row in self.alone:
-            if f'objectives/{row}' in state:
+            if f'objectives/{row}' in self.state:
                 raise ValueError(
                     f'{row} has a state and no `vectors`, so its batch cannot '
                     'be taken in parts; leave out --microbatch'
                 )
-        self.candidates = {
-            row: rows[row].candidates(self.whole[row]) for row in self.alone
-        }
-        self.factors = {}
-        for row in self.alone:
+            self.candidates[row] = rows[row].candidates(self.whole[row])
             weight = replicas.sum(rows[row].weight(self.whole[row]))
-            self.factors[row] = model.weights[row] / tf.maximum(weight, 1e-12)
+            self.factors[row] = self.model.weights[row] / tf.maximum(
+                weight, 1e-12
+            )
 
     def gradients(
         self, variables: Sequence[Any]
     ) -> tuple[list[tf.Tensor], dict[str, tf.Tensor], dict[str, Any]]:
-        """All three steps; as the function of that name."""
+        """What one tape over `Model.outcomes` and `Model.loss` gives.
+
+        Args: whose gradients are wanted.
+
+        Returns:
+            This replica's share of each gradient; by row the sums of its
+            `Outcome`; and the state of the next step.
+        """
         groups = self._groups()
         vectors: dict[str, dict[str, tf.Tensor]] = {}
         for names in groups:
@@ -117,10 +96,7 @@ class _Step:
             added, memories = self._over_parts(names, backward)
             total = [a + b for a, b in zip(total, added[0], strict=True)]
             sums |= added[1]
-            new |= {
-                name: _turned(memory)
-                for name, memory in memories.items()
-            }
+            new |= {name: _turned(memory) for name, memory in memories.items()}
         return total, sums, new
 
     def _groups(self) -> list[tuple[str, ...]]:
@@ -239,19 +215,10 @@ class _Step:
         }
 
     def _over_parts(
-        self,
-        names: Sequence[str],
-        function: Callable[..., tuple[Any, Any]],
+        self, names: Sequence[str], function: Callable[..., tuple[Any, Any]]
     ) -> tuple[Any, Any]:
-        """Some views, n rows after n rows.
-
-        Args:
-            names: of the views.
-            function: (names, begin, size) -> what is added up over the parts,
-                and what is put one behind the other. Traced once for a size.
-
-        Returns:
-            The sums, and what was put together.
+        """What `function(names, begin, size)` gives of some views, n rows after
+        n rows: what it gives first added up, the rest put together.
         """
         rows = self.views[names[0]].ids.shape[0]
         size = min(self.size, rows)
@@ -307,10 +274,7 @@ def _cut(x: tf.Tensor, begin: Any, size: int, each: int = 1) -> tf.Tensor:
 
 
 def _turned(memory: Any) -> Any:
-    """An encoder's memory with rows as its first axis; or, again, as it was.
-
-    They are the second one ([L, B, ...]), but of a vector [B].
-    """
+    """A memory [L, B, ...] (or [B]) with rows first; or again as it was."""
 
     def turned(x: tf.Tensor) -> tf.Tensor:
         if x.shape.rank == 1:

@@ -60,12 +60,7 @@ def _of_gpus() -> tuple[str, bool]:
 
 
 def faster(device: str | None = None) -> str:
-    """'mixed_bfloat16' where the device multiplies that itself.
-
-    Args:
-        device: that computes, by TensorFlow's name; None: the one that it
-            takes by itself.
-    """
+    """'mixed_bfloat16' where the device multiplies that itself."""
     import tensorflow as tf
 
     if device is not None:
@@ -82,15 +77,7 @@ def faster(device: str | None = None) -> str:
 
 
 def check(chosen: str, strategy: str) -> None:
-    """Complains, before the work, of workers that could decide differently.
-
-    Args:
-        chosen: 'auto', or a Keras dtype policy.
-        strategy: of the run.
-
-    Raises:
-        UsageError: they could.
-    """
+    """Complains of workers that could decide differently."""
     if chosen == 'auto' and strategy == 'multiworker':
         raise UsageError(
             '--precision=auto may decide differently on each worker; name it'
@@ -98,13 +85,7 @@ def check(chosen: str, strategy: str) -> None:
 
 
 def decide(chosen: str, workdir: pathlib.Path, device: str) -> str:
-    """A precision, with `auto` decided once for a workdir.
-
-    Args:
-        chosen: 'auto', or a Keras dtype policy.
-        workdir: of the run, which keeps what was decided.
-        device: that computes.
-    """
+    """A precision, with `auto` decided once for a workdir."""
     if chosen != 'auto':
         return chosen
     if (workdir / FILE).exists():

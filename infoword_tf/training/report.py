@@ -32,15 +32,7 @@ def progress_line(
     left: float,
     goal: str | None = None,
 ) -> str:
-    """One line for a logging step.
-
-    Args:
-        record: a line of metrics.jsonl.
-        rows: names of the rows.
-        steps: of the whole run.
-        left: seconds to go.
-        goal: name of what the best weights are chosen by.
-    """
+    """One line for a logging step."""
     clock = f'{int(left) // 60}:{int(left) % 60:02d}'
     padding = record.get('padding', 0.0)
     parts = [
@@ -106,8 +98,6 @@ def draw_bounds(
     right; what the training text's frequencies alone have is a dotted line.
 
     Args:
-        path: of the picture.
-        records: lines of metrics.jsonl.
         rows: names of the rows; one without a bound is left out, and where
             there is no other the picture says so.
         goal: what weights are chosen by, 'heldout/ROW/NAME' or
@@ -124,29 +114,22 @@ def draw_bounds(
     scores = {}
     if goal is not None:
         scores = {r['step']: r[goal[0]] for r in records if goal[0] in r}
-    if not rows and scores:
-        figure, axis = pyplot.subplots(figsize=(5.4, 3.4))
-        _draw_scores(axis, goal, scores)
-        figure.tight_layout()
-        _save(figure, path)
-        return
     if not rows:
-        figure = pyplot.figure(figsize=(5.4, 1.2))
-        figure.text(
-            0.5, 0.5, f'{unbounded}: no bound on mutual information',
-            ha='center', va='center',
-        )  # fmt: skip
+        if scores:
+            figure, axis = pyplot.subplots(figsize=(5.4, 3.4))
+            _draw_scores(axis, goal, scores)
+            figure.tight_layout()
+        else:
+            figure = pyplot.figure(figsize=(5.4, 1.2))
+            text = f'{unbounded}: no bound on mutual information'
+            figure.text(0.5, 0.5, text, ha='center', va='center')
         _save(figure, path)
         return
     columns = len(rows) + bool(scores)
     figure, axes = pyplot.subplots(
-        2,
-        columns,
-        figsize=(5.4 * columns, 4.2),
-        height_ratios=(1, 4),
-        sharex=True,
-        squeeze=False,
-    )
+        2, columns, figsize=(5.4 * columns, 4.2), height_ratios=(1, 4),
+        sharex=True, squeeze=False,
+    )  # fmt: skip
     if scores:
         axes[0, -1].remove()
         _draw_scores(axes[1, -1], goal, scores)
@@ -161,12 +144,9 @@ def draw_bounds(
                 key = f'{prefix}{row}/{name}'
                 points = [(r['step'], r[key]) for r in records if key in r]
                 if points:
-                    last = points[-1][1]
-                    axis.plot(
-                        *zip(*points, strict=True),
-                        label=f'{label}: {last:.2f}',
-                        **style,
-                    )
+                    shown = f'{label}: {points[-1][1]:.2f}'
+                    curve = zip(*points, strict=True)
+                    axis.plot(*curve, label=shown, **style)
         below.axhline(0, color='0.85', linewidth=0.8, zorder=0)
         _compare(below, row, records)
         above.set_title(row, loc='left')
@@ -181,13 +161,9 @@ def draw_bounds(
         for axis in (above, below):
             axis.spines[['top', 'right']].set_visible(False)
         above.legend(
-            frameon=False,
-            fontsize=8,
-            loc='lower right',
-            bbox_to_anchor=(1, 1),
-            borderaxespad=0.2,
-            ncols=2,
-        )
+            frameon=False, fontsize=8, loc='lower right', ncols=2,
+            bbox_to_anchor=(1, 1), borderaxespad=0.2,
+        )  # fmt: skip
         below.legend(frameon=False, fontsize=9, loc='lower right')
     figure.tight_layout()
     _save(figure, path)
@@ -200,9 +176,7 @@ def _draw_scores(
     *row, name = goal[0].removeprefix('heldout')[1:].split('/')
     best = scores[goal[1]]
     axis.plot(*zip(*scores.items(), strict=True), color='C0', marker='.')
-    axis.plot(
-        goal[1], best, color='C3', marker='o', label=f'kept: {best:.4f}'
-    )
+    axis.plot(goal[1], best, color='C3', marker='o', label=f'kept: {best:.4f}')
     axis.set_title(''.join(row), loc='left')
     axis.set_ylabel(f'{name}, held out')
     axis.set_xlabel('steps')
@@ -210,9 +184,7 @@ def _draw_scores(
     axis.legend(frameon=False, fontsize=9, loc='lower right')
 
 
-def _compare(
-    axis: Any, row: str, records: Sequence[Mapping[str, Any]]
-) -> None:
+def _compare(axis: Any, row: str, records: Sequence[Mapping[str, Any]]) -> None:
     """Adds what the frequencies alone have, and the share of the ceiling."""
     from matplotlib import ticker
 
@@ -248,30 +220,22 @@ def draw_runs(
 
     As a share of what a perfect critic has on the same candidates: the
     ceilings of rows differ. The ends of the curves say it in nats.
-
-    Args:
-        path: of the picture.
-        runs: by name, minutes of training and lines of metrics.jsonl. Rows
-            without a bound are left out.
     """
     figure, axis = _axis()
     ends = []
     for number, (name, (minutes, records)) in enumerate(runs.items()):
         rows = _heldout(records, 'mi')
         for style, row in zip(itertools.cycle(STYLES), rows, strict=False):
-            x, y = zip(
-                *(
-                    (minute, _share(record, row))
-                    for minute, record in zip(minutes, records, strict=True)
-                    if f'heldout/{row}/mi' in record
-                ),
-                strict=True,
-            )
-            axis.plot(x, y, style, color=_color(number), marker='.')
+            points = [
+                (minute, _share(record, row))
+                for minute, record in zip(minutes, records, strict=True)
+                if f'heldout/{row}/mi' in record
+            ]
+            end = _draw_curve(axis, number, points, style)
             ceiling = records[-1][f'heldout/{row}/ceiling']
             label = name if name.startswith(row) else f'{name}: {row}'
-            label += f'  {y[-1] * ceiling:.2f} of {ceiling:.2f} nats'
-            ends.append((y[-1], x[-1], label, _color(number)))
+            label += f'  {end[0] * ceiling:.2f} of {ceiling:.2f} nats'
+            ends.append((*end, label))
     from matplotlib import ticker
 
     axis.axhline(0, color='0.85', linewidth=0.8, zorder=0)
@@ -287,28 +251,18 @@ def draw_perplexities(
     path: pathlib.Path,
     runs: Mapping[str, tuple[Sequence[float], Sequence[Mapping[str, Any]]]],
 ) -> None:
-    """Draws held-out perplexity of several runs of next pieces into one PNG.
-
-    Args:
-        path: of the picture.
-        runs: by name, minutes of training and lines of metrics.jsonl, whose
-            losses are nats a piece over the whole vocabulary.
-    """
+    """Draws held-out perplexity of several runs of next pieces into one PNG."""
     figure, axis = _axis()
     ends = []
     for number, (name, (minutes, records)) in enumerate(runs.items()):
         (row,) = _heldout(records, 'loss')
-        x, y = zip(
-            *(
-                (minute, record[f'heldout/{row}/loss'])
-                for minute, record in zip(minutes, records, strict=True)
-                if f'heldout/{row}/loss' in record
-            ),
-            strict=True,
-        )
-        axis.plot(x, y, color=_color(number), marker='.')
-        label = f'{name}  {math.exp(y[-1]):.0f}'
-        ends.append((y[-1], x[-1], label, _color(number)))
+        points = [
+            (minute, record[f'heldout/{row}/loss'])
+            for minute, record in zip(minutes, records, strict=True)
+            if f'heldout/{row}/loss' in record
+        ]
+        end = _draw_curve(axis, number, points)
+        ends.append((*end, f'{name}  {math.exp(end[0]):.0f}'))
     # Nats upwards, named as the perplexities that they are.
     low, high = axis.get_ylim()
     shown = [
@@ -338,11 +292,20 @@ def _axis() -> tuple[Any, Any]:
     return figure, axis
 
 
-def _color(number: int) -> Any:
-    """Of a run: ten strong colours, then ten pale ones."""
+def _draw_curve(
+    axis: Any,
+    number: int,
+    points: Sequence[tuple[float, float]],
+    style: str = '-',
+) -> tuple[float, float, Any]:
+    """A run's curve over minutes; its last value and minute, and its colour."""
     import matplotlib
 
-    return matplotlib.colormaps['tab20'](2 * number % 20 + number // 10 % 2)
+    # Ten strong colours, then ten pale ones.
+    strong = 2 * number % 20 + number // 10 % 2
+    color = matplotlib.colormaps['tab20'](strong)
+    axis.plot(*zip(*points, strict=True), style, color=color, marker='.')
+    return *points[-1][::-1], color
 
 
 def _heldout(records: Sequence[Mapping[str, Any]], figure: str) -> list[str]:
@@ -357,35 +320,21 @@ def _heldout(records: Sequence[Mapping[str, Any]], figure: str) -> list[str]:
 
 
 def _name_ends(
-    axis: Any, ends: Sequence[tuple[float, float, str, Any]]
+    axis: Any, ends: Sequence[tuple[float, float, Any, str]]
 ) -> None:
-    """Writes names at the ends of curves, one line apart at least.
-
-    Args:
-        axis: with all curves.
-        ends: of each curve, value, minutes, name and colour.
-    """
+    """Writes names at the ends of all curves, one line apart at least."""
     low, high = axis.get_ylim()
-    right = max((x for _, x, _, _ in ends), default=1.0)
+    right = max((end[1] for end in ends), default=1.0)
     lowest = low
-    for value, x, label, color in sorted(ends):
+    for value, x, color, label in sorted(ends, key=lambda x: (*x[:2], x[3])):
         place = max(value, lowest)
         lowest = place + (high - low) * 0.05
+        arrow = {'arrowstyle': '-', 'color': color, 'linewidth': 0.5,
+                 'relpos': (0, 0.5)}  # fmt: skip
         axis.annotate(
-            label,
-            (x, value),
-            xytext=(right * 1.04, place),
-            color=color,
-            fontsize=8,
-            va='center',
-            annotation_clip=False,
-            arrowprops={
-                'arrowstyle': '-',
-                'color': color,
-                'linewidth': 0.5,
-                'relpos': (0, 0.5),
-            },
-        )
+            label, (x, value), xytext=(right * 1.04, place), color=color,
+            fontsize=8, va='center', annotation_clip=False, arrowprops=arrow,
+        )  # fmt: skip
     axis.figure.tight_layout()
 
 

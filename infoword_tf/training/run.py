@@ -16,7 +16,7 @@ import tensorflow as tf
 
 from infoword_tf import commands, files
 from infoword_tf.choices import STEPS, RunChoices
-from infoword_tf.config import Config, TokenizerConfig
+from infoword_tf.config import Config
 from infoword_tf.data import batches
 from infoword_tf.data.examples import Examples
 from infoword_tf.data.opened import Text, open_text
@@ -72,14 +72,7 @@ class Labelled(NamedTuple):
         plan: Plan,
         control_ids: Sequence[int],
     ) -> Statistics:
-        """Counts of pieces, and of the labels of examples.
-
-        Args:
-            counts: [V], of the text that is trained on.
-            heldout: whether held-out examples are measured.
-            plan: which rows ask for pieces of the examples.
-            control_ids: pieces that no text has.
-        """
+        """Counts of pieces [V], and of the labels of examples."""
         measured = self.heldout if heldout else self.train
         own = {
             row: Statistics(found, measured.counts[row])
@@ -119,11 +112,7 @@ class Run:
     def __init__(
         self, given: RunChoices, plan: Plan, labelled: Labelled | None = None
     ):
-        """Args: what was chosen, what its rows read, and their examples.
-
-        Raises:
-            UsageError: the rows read examples, and there are none.
-        """
+        """Args: what was chosen, what its rows read, and their examples."""
         if plan.labelled and labelled is None:
             raise commands.UsageError(
                 f'--objectives={given.objectives} reads labelled examples; '
@@ -134,11 +123,7 @@ class Run:
         self.shared = (labelled and labelled.shared) or Shared()
 
     def open_devices(self) -> None:
-        """Those that runs share, or new ones.
-
-        Raises:
-            UsageError: they cannot compute what was chosen.
-        """
+        """Those that runs share, or new ones."""
         given, shared = self.given, self.shared
         commands.hush_tensorflow()
         if shared.strategy is None:
@@ -158,11 +143,7 @@ class Run:
         self.chief = distribution.is_chief(self.strategy)
 
     def open_text(self) -> None:
-        """What --init, the corpus and the examples hold.
-
-        Raises:
-            ValueError: the text or --init cannot be read.
-        """
+        """What --init, the corpus and the examples hold."""
         given, plan, labelled = self.given, self.plan, self.labelled
         started = labelled.started if labelled else None
         if given.init and started is None:
@@ -203,9 +184,7 @@ class Run:
         )
         self.config = resolved.config(
             len(tokenizer),
-            TokenizerConfig(
-                tokenizer.kind, tokenizer.lower_case, tokenizer.options
-            ),
+            tokenizer.config,
             precision.decide(
                 given.precision,
                 self.workdir,
@@ -247,15 +226,10 @@ class Run:
     def _timed_steps(self) -> int:
         """The updates that --minutes have room for."""
         # Made for that alone: the run begins as if it had not been.
-        trial = build(
-            dataclasses.replace(self.given, steps=1, learning_rate=0.0),
-            self.config,
-            self.tokenizer.specials,
-            self.strategy,
-            (self.rules, 0),
-            self.dataset(0, FAR),
-            Statistics(self.counts, self.counts),
-        )
+        given = dataclasses.replace(self.given, steps=1, learning_rate=0.0)
+        statistics = Statistics(self.counts, self.counts)
+        pace = self.rules, 0
+        trial = self._built(given, pace, self.dataset(0, FAR), statistics)
         minutes = self.given.minutes
         steps = fit.steps_in(minutes, trial.trainer)
         del trial
@@ -266,22 +240,26 @@ class Run:
         )
         return steps
 
-    def begin(self, flagfile: str) -> None:
-        """Writes what decides the run, or compares it with what is there.
+    def _built(
+        self,
+        given: RunChoices,
+        pace: tuple[optim.Published, int],
+        dataset: tf.data.Dataset,
+        statistics: Statistics,
+    ) -> Built:
+        return build(
+            given, self.config, self.tokenizer.specials, self.strategy, pace,
+            dataset, statistics,
+        )  # fmt: skip
 
-        Raises:
-            UsageError: the workdir is of another run.
-        """
+    def begin(self, flagfile: str) -> None:
+        """Writes what decides the run, or compares it with what is there."""
         record.agree(self.workdir, self.config, flagfile)
         with files.written(self.workdir / self.tokenizer.file) as partial:
             self.tokenizer.write(partial)
 
     def build(self) -> None:
-        """Model, graphs, and all that lasts: new, or as new of `shared`.
-
-        Raises:
-            UsageError: a companion reads another vocabulary.
-        """
+        """Model, graphs, and all that lasts: new, or as new of `shared`."""
         self._check_companions()
         given, labelled, counts = self.given, self.labelled, self.counts
         pace = self.rules, self.warmup_steps
@@ -302,22 +280,13 @@ class Run:
                 heldout_statistics = heldout_statistics._replace(
                     measured=self.text.heldout.counts
                 )
-            specials = self.tokenizer.specials
-            found = build(
-                given,
-                self.config,
-                specials,
-                self.strategy,
-                pace,
-                self.dataset(0, 1),
-                statistics,
-            )
+            found = self._built(given, pace, self.dataset(0, 1), statistics)
             found.heldout = loop.Heldout(
                 found.model,
                 batches.heldout_views(
                     self.text and self.text.heldout,
                     self.plan,
-                    specials,
+                    self.tokenizer.specials,
                     labelled and labelled.heldout,
                 ),
                 heldout_statistics,
@@ -351,11 +320,7 @@ class Run:
                 )
 
     def loop(self) -> dict[str, Any]:
-        """From the last checkpoint, or from the start, to the end.
-
-        Returns:
-            What metrics.json holds.
-        """
+        """From the last checkpoint or the start to what metrics.json holds."""
         given, built, workdir = self.given, self.built, self.workdir
         model, state, trainer = built.model, built.state, built.trainer
         goal = self.labelled and self.labelled.goal
@@ -405,17 +370,10 @@ class Run:
         stale = checkpoint.weights_step(workdir) != first
         if self.chief and first and stale and goal is None:
             write_weights(first)
-        return fit.fit(
-            workdir,
-            trainer,
-            built.heldout,
-            save,
-            self.pace,
-            fit.places_of(dataset),
-            self.chief,
-            goal,
-            write_weights,
-        )
+        return fit.Fit(
+            workdir, trainer, built.heldout, self.pace, fit.places_of(dataset),
+            save, write_weights, self.chief, goal,
+        ).run()  # fmt: skip
 
 
 def run(
@@ -424,21 +382,7 @@ def run(
     flagfile: str,
     labelled: Labelled | None = None,
 ) -> dict[str, Any]:
-    """The whole run.
-
-    Args:
-        given: what was chosen.
-        resolved: what that decides.
-        flagfile: what was chosen, for people.
-        labelled: examples, where rows read them.
-
-    Returns:
-        What metrics.json holds.
-
-    Raises:
-        UsageError: what was asked for cannot be.
-        ValueError: the text or --init cannot be read.
-    """
+    """The whole run: what metrics.json holds; args and errors as of `begin`."""
     one = Run(given, resolved.plan, labelled)
     one.open_devices()
     with files.locked(one.workdir) if one.chief else contextlib.nullcontext():

@@ -45,9 +45,7 @@ def whole(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, Any]:
     return found
 
 
-def _write_rows(
-    variable: tf.Variable, rows: Rows, allowed: tf.Tensor
-) -> None:
+def _write_rows(variable: tf.Variable, rows: Rows, allowed: tf.Tensor) -> None:
     """Writes some rows of the replica that runs, and touches no other."""
     handle = variable.handle  # of that replica
     old = tf.raw_ops.ResourceGather(
@@ -64,21 +62,12 @@ class State:
 
     Floats are float32 whatever the model computes in, which keeps bfloat16
     exactly.
-
-    Attributes:
-        entries: by name, what the model has, empty.
     """
 
     def __init__(
         self, model: Model, strategy: tf.distribute.Strategy, batch_size: int
     ):
-        """Makes the variables, empty; none where nothing lasts.
-
-        Args:
-            model: of the run.
-            strategy: of the run.
-            batch_size: B of the global batch.
-        """
+        """Makes the variables, empty; none where nothing lasts."""
         self.model, self.strategy = model, strategy
         share = batch_size // strategy.num_replicas_in_sync
         self.entries: dict[str, Entry] = model.empty_state(share)
@@ -117,11 +106,8 @@ class State:
         return found
 
     def write(self, new: Mapping[str, Any], allowed: tf.Tensor) -> None:
-        """Keeps what the replica that runs leaves to the next step.
-
-        Args:
-            new: by name, as `read` gives it.
-            allowed: bool; False leaves everything as it is.
+        """Keeps what the replica that runs leaves to the next step, where
+        allowed.
         """
         for name, variables in self._variables.items():
             arrays = arrays_of(new[name])
@@ -174,11 +160,7 @@ class State:
         )
 
     def follow(self, allowed: tf.Tensor) -> None:
-        """Moves averages of weights, after an update, on this replica.
-
-        Args:
-            allowed: bool; False leaves everything as it is.
-        """
+        """Moves averages of weights, after an update, on this replica."""
         averages = self.model.averages
         if not averages:
             return

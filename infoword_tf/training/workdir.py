@@ -69,17 +69,13 @@ class Workdir:
         """Loads a trained workdir.
 
         Args:
-            workdir: where `infoword_tf.train` left config.json, the vocabulary
-                and weights.safetensors.
             precision: what it computes in, whatever it was trained in.
             arguments: of the encoder, instead of those that it was trained
                 with: of those that decide no weights.
 
-        Raises:
-            FileNotFoundError: it is no finished workdir.
-            ValueError: its weights are cut, or are not those of its config;
-                its encoder has no such arguments; it names an encoder, a
-                tokenizer or a row that this code does not have.
+        Raises: FileNotFoundError: it is no finished workdir. ValueError: its
+        weights are cut, or are not those of its config; its encoder has no such
+        arguments; it names what this code does not have.
         """
         workdir = pathlib.Path(workdir)
         config = Config.read(workdir)
@@ -129,10 +125,7 @@ class Workdir:
         return cls(model, tokenizer, config, unigram, missing)
 
     def start(self, model: Model) -> str:
-        """Copies what a fresh model can take from this one.
-
-        Args:
-            model: of the same encoder.
+        """Copies what a fresh model of the same encoder can take from this one.
 
         Returns:
             What was taken, what is fresh and what was dropped, for people.
@@ -200,10 +193,7 @@ def _completed(config: Config) -> Config:
 
 
 def _compare_steps(workdir: pathlib.Path) -> None:
-    """Says when the weights are not those of the last checkpoint.
-
-    Nor the best ones, of a run that ended and says so.
-    """
+    """Says when weights are of no step that metrics or checkpoints end with."""
     weights, last = (
         checkpoint.weights_step(workdir), checkpoint.last_step(workdir)
     )  # fmt: skip

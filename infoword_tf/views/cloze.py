@@ -90,16 +90,7 @@ def _enclosed(
     specials: Specials,
     counts: np.ndarray,
 ) -> View:
-    """[CLS] text [SEP] padding, wanted whole.
-
-    Args:
-        ids: [B, T - 2] int32.
-        lengths: [B] int32, pieces of each text, not more than T - 2.
-        counts: [B] bool: what is a b of the row, and a candidate.
-
-    Raises:
-        ValueError: a row wants something else than the text.
-    """
+    """[CLS] text [SEP] padding, wanted whole; `counts` [B]: what is a b."""
     if set(rows.values()) - {'text'}:
         raise ValueError(f'rows of this view read the text alone: {rows}')
     b, room = ids.shape

@@ -11,12 +11,12 @@ rows, J examples that a row has room for, T tokens of a row.
 
 import types
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from infoword_tf.views.packed import laid_out
-from infoword_tf.views.view import Specials, View, ViewSpec
+from infoword_tf.views.view import Specials, View, ViewSpec, all_text
 
 FOLLOWING = 'following'  # what rows of next words want
 
@@ -63,10 +63,7 @@ class Labelled(NamedTuple):
 
 
 def examples(
-    text: Labelled,
-    draw: None,
-    rows: Mapping[str, str],
-    specials: Specials,
+    text: Labelled, draw: None, rows: Mapping[str, str], specials: Specials
 ) -> View:
     """The examples in their rows.
 
@@ -74,9 +71,6 @@ def examples(
     `sequences` [R, J], the number of each example; targets [R, T, ...] where
     they are of tokens. An example of which nobody told a row its b weighs
     nothing there. Rows of next words need no label, see `following`.
-
-    Raises:
-        ValueError: a row wants what examples do not have.
     """
     del draw
     named = {**text.targets, **text.of_tokens}
@@ -139,9 +133,7 @@ def examples(
         segment_ids=np.where(left_over, 0, segments).astype(np.int32),
         block_ids=block.astype(np.int32),
         places={
-            row: places
-            for row in rows
-            if rows[row] not in ('text', FOLLOWING)
+            row: places for row in rows if rows[row] not in ('text', FOLLOWING)
         },
         targets=targets,
         weights=told,
@@ -184,15 +176,7 @@ def is_known(targets: np.ndarray) -> np.ndarray:
 
 
 def by_example(values: np.ndarray, view: View) -> np.ndarray:
-    """What there is of each slot, in the order of the examples.
-
-    Args:
-        values: [R, J, ...].
-        view: with the number of each.
-
-    Returns:
-        [n, ...].
-    """
+    """What there is of each slot, [R, J, ...], by example: [n, ...]."""
     number = view.sequences.ravel()
     values = values.reshape(-1, *values.shape[2:])
     found = np.empty((number.max() + 1, *values.shape[1:]), values.dtype)
@@ -200,10 +184,4 @@ def by_example(values: np.ndarray, view: View) -> np.ndarray:
     return found
 
 
-def reading(length: int, settings: Mapping[str, Any]) -> dict[str, Any]:
-    """T tokens at most, specials among them."""
-    del settings
-    return {'length': length}
-
-
-EXAMPLES = ViewSpec(make=examples, source='examples', reading=reading)
+EXAMPLES = ViewSpec(make=examples, source='examples', reading=all_text)

@@ -36,10 +36,6 @@ def masked(
     a of `mlm` and `bert_nce`, at the masked pieces in the order of the text,
     and of `dim`, at [CLS]. Of pairs it is [CLS] A [SEP] B [SEP] and padding,
     both views of `nsp`; where pairs share rows, see `packed`.
-
-    Raises:
-        ValueError: a row wants to know of windows what follows, or [CLS]
-            where pairs share rows.
     """
     b, length = text.ids.shape
     p = budget(length)
@@ -98,9 +94,6 @@ def joined(
     """[CLS] x^ [SEP] with one [MASK] for each n-gram, and padding.
 
     a of `dim` that does not show how long b is.
-
-    Raises:
-        ValueError: the draw hides no spans, or a row wants its pieces.
     """
     if draw.starts is None:
         raise ValueError('n-grams are joined in spans: take the masking spans')
@@ -131,9 +124,7 @@ def joined(
 
 
 def hide(
-    text: Windows | Pairs,
-    draw: Masking,
-    specials: Specials,
+    text: Windows | Pairs, draw: Masking, specials: Specials
 ) -> dict[str, np.ndarray]:
     """What an encoder sees of a masked text, by field of `View`: [B, T]."""
     b, length = text.ids.shape

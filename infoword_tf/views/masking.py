@@ -113,10 +113,6 @@ def packed_budget(tokens: int, slots: int) -> int:
 
     A pair has three specials, and ceil(0.15 n) of its n tokens are at most
     0.15 n + 0.95.
-
-    Args:
-        tokens: T of the row.
-        slots: J, pairs that it has room for.
     """
     text = tokens - 3 * slots
     return math.floor(MASKED_SHARE * text + 0.95 * slots + 1e-9)
@@ -137,9 +133,7 @@ def span_lengths(size: int, random: np.random.Generator) -> np.ndarray:
     return np.clip(n, 1, LONGEST_SPAN).astype(np.int64)
 
 
-def spans(
-    windows: Windows | Pairs, random: np.random.Generator
-) -> Masking:
+def spans(windows: Windows | Pairs, random: np.random.Generator) -> Masking:
     """Draws n-grams of whole words until the budget is spent (Kong §5.2).
 
     Every round draws one span for each row that has budget left: its length
@@ -215,21 +209,15 @@ def _first_by(order: np.ndarray, windows: Windows | Pairs) -> np.ndarray:
     return masked & ~windows.separators
 
 
-def _eighty_ten_ten(
-    masked: np.ndarray, random: np.random.Generator
-) -> Masking:
-    """BERT's 80 % [MASK], 10 % a random piece, 10 % the piece itself.
-
-    Drawn for each piece, with whole words too, as the original does.
-    """
+def _eighty_ten_ten(masked: np.ndarray, random: np.random.Generator) -> Masking:
+    """BERT's 80 % [MASK], 10 % random pieces, 10 % as they are."""
+    # For each piece, with whole words too, as the original does.
     u = random.random(masked.shape)
     shown = (u >= 0.8).astype(np.int32) + (u >= 0.9)
     return Masking(masked, shown, random.random(masked.shape))
 
 
-def words(
-    windows: Windows | Pairs, random: np.random.Generator
-) -> Masking:
+def words(windows: Windows | Pairs, random: np.random.Generator) -> Masking:
     """Draws whole words in random order until no other fits the budget.
 
     A word that does not fit is left out, and the next that does is taken, as
@@ -251,12 +239,7 @@ def words(
 
 
 def _that_fit(sizes: np.ndarray, room: np.ndarray) -> np.ndarray:
-    """One after the other each thing that still fits: [B, W] bool.
-
-    Args:
-        sizes: [B, W] int, in the order in which they are tried; 0: nothing.
-        room: [B] int.
-    """
+    """[B, W] bool: in order, each of sizes [B, W] that still fits room [B]."""
     taken = np.zeros(sizes.shape, bool)
     left = room[:, None]
     while True:
@@ -269,9 +252,7 @@ def _that_fit(sizes: np.ndarray, room: np.ndarray) -> np.ndarray:
         left = room[:, None] - (sizes * taken).sum(axis=1, keepdims=True)
 
 
-def tokens(
-    windows: Windows | Pairs, random: np.random.Generator
-) -> Masking:
+def tokens(windows: Windows | Pairs, random: np.random.Generator) -> Masking:
     """Draws single pieces until the budget is spent (Devlin et al. 2019)."""
     order = random.random(windows.ids.shape)
     return _eighty_ten_ten(_first_by(order, windows), random)
@@ -284,9 +265,7 @@ MASKINGS = {'spans': spans, 'words': words, 'tokens': tokens}
 def masking(name: str) -> Callable[..., Masking]:
     """The draw of a name in MASKINGS, for a text and its negatives alike."""
 
-    def draw(
-        text: Windows | Pairs, random: np.random.Generator
-    ) -> Masking:
+    def draw(text: Windows | Pairs, random: np.random.Generator) -> Masking:
         found = MASKINGS[name](text, random)
         if isinstance(text, Pairs) and text.negatives is not None:
             others = MASKINGS[name](text.negatives, random)

@@ -13,19 +13,13 @@ from infoword_tf.views.view import Specials, View, ViewSpec, numbered
 
 
 def negatives(
-    pairs: Pairs,
-    draw: Masking,
-    rows: Mapping[str, str],
-    specials: Specials,
+    pairs: Pairs, draw: Masking, rows: Mapping[str, str], specials: Specials
 ) -> View:
     """[CLS] A [SEP] another B [SEP], K times, masked as the true pair is.
 
     Candidates of `nsp_nce`, at each [CLS]; the true one is `masked`. The
     targets [B, 1 + K] number the second pieces of text, the true one first;
     the weights are of the pairs, [B, 1].
-
-    Raises:
-        ValueError: a row wants something else than the start.
     """
     if set(rows.values()) - {'start'}:
         raise ValueError(f'rows of negatives read the start alone: {rows}')
@@ -57,6 +51,4 @@ def _seconds(pairs: Pairs) -> np.ndarray:
     return np.where(place < pairs.seconds[:, None], ids, -1)
 
 
-NEGATIVES = ViewSpec(
-    make=negatives, source='next_pairs', draw=masked.draw
-)
+NEGATIVES = ViewSpec(make=negatives, source='next_pairs', draw=masked.draw)

@@ -35,14 +35,9 @@ def ngrams(
     P + 2 S positions; attention stays inside each, and positions begin anew.
     Spans beyond the first S are left out and counted. The targets number the
     distinct n-grams of the batch.
-
-    Raises:
-        ValueError: the draw hides no spans, or a row wants its pieces.
     """
     if draw.starts is None:
-        raise ValueError(
-            'n-grams are cut out of spans: take the masking spans'
-        )
+        raise ValueError('n-grams are cut out of spans: take the masking spans')
     if set(rows.values()) - {'start'}:
         raise ValueError(f'rows of n-grams read the start alone: {rows}')
     b, length = windows.ids.shape

@@ -19,13 +19,6 @@ def packed(view: View, pairs: Pairs) -> View:
     A block for each pair: positions begin anew in it and attention stays
     inside. Block J is what is left over. Of each pair there is all that it
     has alone, in the order of its row.
-
-    Args:
-        view: `masked` of pairs, before they share rows.
-        pairs: its text, with `slots`.
-
-    Raises:
-        ValueError: a row wants one state for all of a text.
     """
     if alone := set(view.places) - set(view.weights):
         raise ValueError(
@@ -102,10 +95,6 @@ def folded(sizes: np.ndarray, rows: int) -> np.ndarray:
 
     No other choice has a lower largest sum, so all fit if they ever do.
 
-    Args:
-        sizes: [..., B].
-        rows: R, from B / 2 to B.
-
     Returns:
         [..., R, 2] numbers of texts, the longer one first; -1 for none.
     """
@@ -116,11 +105,8 @@ def folded(sizes: np.ndarray, rows: int) -> np.ndarray:
 
 
 def fewest_rows(sizes: np.ndarray, room: int) -> int:
-    """R with which some batches all fit, folded: B at most.
-
-    Args:
-        sizes: [n, B] of the texts of n batches, none of them above the room.
-        room: T.
+    """R with which the texts, [n, B] tokens, of all batches fit, folded: B at
+    most.
     """
     b = sizes.shape[1]
     padded = np.pad(sizes, ((0, 0), (0, 1)))  # -1 is a text of nothing

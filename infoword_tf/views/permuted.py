@@ -78,15 +78,6 @@ def permutation(
     have them; the others are cut in two, A [SEP] B [SEP] [CLS]. Each half has
     its targets (`targets`) and an order of its own (`visibility`); the second
     sees all of the first, which sees nothing of the second.
-
-    Args:
-        streams: the text.
-        random: the only source of chance.
-        k: one in K tokens is predicted.
-        order: 'partial' or 'strict', see `visibility`.
-
-    Raises:
-        ValueError: as `halves`; an order that is not known.
     """
     b, length = streams.ids.shape
     tokens = length + 3
@@ -101,11 +92,7 @@ def permutation(
 
     functional = of_each(streams.separators)
     chosen = targets(
-        of_each(streams.word_starts),
-        functional,
-        np.tile(goals, b),
-        k,
-        random,
+        of_each(streams.word_starts), functional, np.tile(goals, b), k, random
     )
     shuffled_places = np.argsort(random.random(chosen.shape), axis=1)
     ranks, sees = (
@@ -210,10 +197,6 @@ def ngrams(
         word_starts: [N, H] bool. What comes before the first one is the end
             of a word, and stays.
         k: words of context for each word.
-        random: the only source of chance.
-
-    Returns:
-        [N, H] bool.
     """
     size, length = word_starts.shape
     word = np.cumsum(word_starts, axis=1) - 1
@@ -250,10 +233,6 @@ def targets(
         functional: [N, H] bool, tokens that are never predicted.
         goals: [N] int, how many are wanted of each; fewer where there are no
             more.
-        k, random: as in `ngrams`.
-
-    Returns:
-        [N, H] bool.
     """
     chosen = ngrams(word_starts, k, random) & ~functional
     chosen &= np.cumsum(chosen, axis=1) <= goals[:, None]
@@ -296,9 +275,6 @@ def visibility(
 
     Returns:
         ranks, sees: [N, H] int64.
-
-    Raises:
-        ValueError: an order that is not known.
     """
     if order == 'strict':
         last = order_of_text + order_of_text.shape[1] * chosen
@@ -306,9 +282,7 @@ def visibility(
     elif order == 'partial':
         ranks = np.where(chosen | functional, order_of_text, -1)
     else:
-        raise ValueError(
-            f'order {order!r}: known are {", ".join(ORDERS)}'
-        )
+        raise ValueError(f'order {order!r}: known are {", ".join(ORDERS)}')
     return ranks, ranks + ~chosen
 
 
@@ -322,9 +296,6 @@ def permuted(
 
     Nothing is masked: who sees whom hides the targets from their queries
     (Yang et al. 2019, §2.3).
-
-    Raises:
-        ValueError: a row wants something else than the queries.
     """
     if set(rows.values()) - {'queries'}:
         raise ValueError(f'rows of this view read the queries alone: {rows}')
@@ -353,9 +324,6 @@ def reading(length: int, settings: Mapping[str, Any]) -> dict[str, Any]:
     Each step goes on by half a text, so a token comes twice: in A or B, and
     then as what came before, of which the memory is made. Half of the rows
     read backward.
-
-    Raises:
-        ValueError: as `halves`.
     """
     halves(length, settings['k'])
     return {

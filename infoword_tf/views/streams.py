@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from infoword_tf.views.view import Specials, View, ViewSpec
+from infoword_tf.views.view import Specials, View, ViewSpec, all_text
 
 
 class Streams(NamedTuple):
@@ -46,10 +46,7 @@ class Streams(NamedTuple):
 
 
 def streamed(
-    streams: Streams,
-    draw: None,
-    rows: Mapping[str, str],
-    specials: Specials,
+    streams: Streams, draw: None, rows: Mapping[str, str], specials: Specials
 ) -> View:
     """T tokens of a stream as they stand: a and b of `transformer_xl`.
 
@@ -57,9 +54,6 @@ def streamed(
     the first one of the next step. A separator is a target of the loss, since
     where a text ends is part of it, but not of MI, whose p(b) has no specials
     but [UNK]; the other specials are none.
-
-    Raises:
-        ValueError: a row wants something else than the text.
     """
     del draw
     if set(rows.values()) - {'text'}:
@@ -77,19 +71,13 @@ def streamed(
 
 
 def neighbours(
-    streams: Streams,
-    draw: None,
-    rows: Mapping[str, str],
-    specials: Specials,
+    streams: Streams, draw: None, rows: Mapping[str, str], specials: Specials
 ) -> View:
     """The same text, of which each token has two b: a and b of `elmo`.
 
     The targets [B, 2 T] are the token that comes next, of every place, and
     then the one before it. What is before the first place is of no weight: it
     was read in another step.
-
-    Raises:
-        ValueError: as `streamed`.
     """
     view = streamed(streams, draw, rows, specials)
     before = np.roll(streams.ids, 1, axis=1)
@@ -110,11 +98,5 @@ def neighbours(
     )
 
 
-def reading(length: int, settings: Mapping[str, Any]) -> dict[str, Any]:
-    """How the source is read: T tokens, none of them twice."""
-    del settings
-    return {'length': length}
-
-
-STREAMED = ViewSpec(make=streamed, source='streams', reading=reading)
-NEIGHBOURS = ViewSpec(make=neighbours, source='streams', reading=reading)
+STREAMED = ViewSpec(make=streamed, source='streams', reading=all_text)
+NEIGHBOURS = ViewSpec(make=neighbours, source='streams', reading=all_text)

@@ -118,12 +118,19 @@ def _without_specials(
     return {'length': length - 2}
 
 
+def all_text(length: int, settings: Mapping[str, Any]) -> dict[str, Any]:
+    """T tokens of text, none of them twice, or of labelled texts at most."""
+    del settings
+    return {'length': length}
+
+
 class ViewSpec(NamedTuple):
     """How a view comes about.
 
     Attributes:
         make: (text, what was drawn, rows, specials) -> View; rows: what each
-            row wants there, `Reads.states`.
+            row wants there, `Reads.states`. Raises ValueError where there is
+            no such thing.
         source: name in SOURCES of its text, unless a row narrows it.
         draw: settings -> `Draw`; None: nothing is drawn. The settings are
             the view's own and `masking`, a name in MASKINGS.

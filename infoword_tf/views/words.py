@@ -59,10 +59,6 @@ def keep_probabilities(counts: np.ndarray, subsample: float) -> np.ndarray:
     min(1, sqrt(t / f) + t / f), f the word's share of the text, t the
     threshold: as in the code, where the paper has sqrt(t / f). 0 of what is not
     counted.
-
-    Args:
-        counts: [V], of the text.
-        subsample: t; 0: all stay that are counted.
     """
     counted = (counts > 0).astype(np.float64)
     if not subsample:
@@ -101,10 +97,7 @@ def windows(
 
 
 def words(
-    text: Words,
-    near: np.ndarray,
-    rows: Mapping[str, str],
-    specials: Specials,
+    text: Words, near: np.ndarray, rows: Mapping[str, str], specials: Specials
 ) -> View:
     """Every word of a text, with the words around it.
 
@@ -112,9 +105,6 @@ def words(
     that its window could hold; what it does not hold weighs nothing. Of one
     that wants 'middle' each place is one pair, of the mean of its window with
     the word.
-
-    Raises:
-        ValueError: a row wants something else.
     """
     del specials
     batch, length, places = near.shape

@@ -186,10 +186,6 @@ ARCHITECTURES: dict[str, Architecture] = {
 def encoder_of(config: Mapping[str, Any], where: str) -> EncoderConfig:
     """The encoder that a config.json describes.
 
-    Args:
-        config: its values.
-        where: for complaints.
-
     Raises:
         ValueError: no model_type, or one that is not known; a key is missing;
             a value that our encoders do not have.
@@ -197,9 +193,7 @@ def encoder_of(config: Mapping[str, Any], where: str) -> EncoderConfig:
     kind = config.get('model_type')
     known = ', '.join(ARCHITECTURES)
     if kind is None:
-        raise ValueError(
-            f'{where} has no model_type; set it to one of {known}'
-        )
+        raise ValueError(f'{where} has no model_type; set it to one of {known}')
     if kind not in ARCHITECTURES:
         raise ValueError(
             f'{where} is of the model_type {kind!r}; known are {known}'
@@ -231,15 +225,7 @@ def encoder_of(config: Mapping[str, Any], where: str) -> EncoderConfig:
 
 
 def config_of(kind: str, encoder: EncoderConfig) -> dict[str, Any]:
-    """What `encoder_of` would read as this encoder, back again.
-
-    Args:
-        kind: the model_type.
-        encoder: it, with all of its arguments.
-
-    Raises:
-        ValueError: it has what this kind has not.
-    """
+    """What `encoder_of` would read as an encoder; ValueError: there is none."""
     architecture = ARCHITECTURES[kind]
     has = dict(encoder.arguments)
     config: dict[str, Any] = {'model_type': kind}
@@ -266,11 +252,8 @@ def config_of(kind: str, encoder: EncoderConfig) -> dict[str, Any]:
 
 
 def kind_of(encoder: EncoderConfig, roberta: bool) -> str:
-    """The model_type that an encoder goes out as.
-
-    Args:
-        encoder: it.
-        roberta: whether its pieces are XLM-R's.
+    """The model_type that an encoder goes out as; `roberta`: its pieces are
+    XLM-R's.
     """
     has = encoder.arguments
     if encoder.name == 'relative':

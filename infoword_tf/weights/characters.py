@@ -14,18 +14,10 @@ from typing import Any
 
 
 def table(
-    proto: Any,
-    strip_accents: bool,
-    lower_case: bool,
-    quotes: bool,
+    proto: Any, strip_accents: bool, lower_case: bool, quotes: bool
 ) -> bytes:
-    """The `precompiled_charsmap` of the changes and then of the model.
-
-    Args:
-        proto: the ModelProto, with its own table.
-        strip_accents: NFKD, without marks of any kind.
-        lower_case: character by character.
-        quotes: `` and '' become ".
+    """The `precompiled_charsmap` of the changes and then of the model's own
+    table: marks stripped (NFKD), each character lower-cased, `` and '' as ".
     """
     import sentencepiece
 

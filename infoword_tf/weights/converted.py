@@ -72,9 +72,7 @@ class Vectors:
     max_length: int | None = None
 
 
-def make(
-    source: Source, vectors: Vectors
-) -> tuple[Config, Model, list[str]]:
+def make(source: Source, vectors: Vectors) -> tuple[Config, Model, list[str]]:
     """Reads the weights, every name and shape checked.
 
     Returns:
@@ -108,7 +106,7 @@ def make(
         encoder=EncoderConfig(source.encoder.name, arguments),
         rows=rows,
         max_length=longest,
-        tokenizer=source.pieces.config,
+        tokenizer=source.pieces.tokenizer.config,
         masking='tokens' if 'mlm' in rows else None,
         memory_length=0 if source.encoder.name == 'relative' else None,
         layout=source.layout,
@@ -155,16 +153,9 @@ def _assign(variable: Any, array: np.ndarray) -> None:
 
 
 def write(
-    workdir: pathlib.Path,
-    config: Config,
-    model: Model,
-    pieces: Read,
+    workdir: pathlib.Path, config: Config, model: Model, pieces: Read
 ) -> None:
-    """Makes the workdir; config.json, without which there is none, last.
-
-    Raises:
-        FileExistsError: something is there.
-    """
+    """Makes the workdir, config.json last; FileExistsError: files are there."""
     if workdir.exists() and any(workdir.iterdir()):
         raise FileExistsError(
             f'{workdir} is there and holds files; name a new folder'

@@ -58,11 +58,7 @@ def read(folder: pathlib.Path) -> Source:
 
 
 def _xlnet(config: dict[str, Any], path: pathlib.Path) -> EncoderConfig:
-    """Of an xlnet_config.json, whose names are its own.
-
-    Raises:
-        ValueError: what our encoder does not have.
-    """
+    """The encoder of an xlnet_config.json, whose names are its own."""
     kept = {'relu': 'relu', 'gelu': 'gelu_new'}
     activation = config.get('ff_activation', 'gelu')
     if activation not in kept:

@@ -48,17 +48,11 @@ def labels_of(config: Mapping[str, Any]) -> tuple[str, ...]:
     """Names of classes in the order of their numbers, as many as there are."""
     names = config.get('id2label') or {}
     count = len(names) or config.get('num_labels') or 2
-    return tuple(
-        str(names.get(str(i), f'LABEL_{i}')) for i in range(count)
-    )
+    return tuple(str(names.get(str(i), f'LABEL_{i}')) for i in range(count))
 
 
 def write(folder: pathlib.Path, loaded: Loaded) -> list[str]:
     """Writes a workdir as a folder that transformers loads.
-
-    Args:
-        folder: a new one.
-        loaded: the workdir.
 
     Returns:
         What has no place there, for people.
@@ -100,16 +94,12 @@ def write(folder: pathlib.Path, loaded: Loaded) -> list[str]:
         values['id2label'] = {
             str(i): label for i, label in enumerate(config.labels)
         }
-        values['label2id'] = {
-            label: i for i, label in enumerate(config.labels)
-        }
+        values['label2id'] = {label: i for i, label in enumerate(config.labels)}
     arguments = encoder.arguments
     found = mapping.give(
         naming, tensors, arguments['layers'], arguments['heads'], rows
     )
-    pieces.write(
-        folder, loaded.tokenizer, config.tokenizer, kind, config.max_length
-    )
+    pieces.write(folder, loaded.tokenizer, kind, config.max_length)
     files.write_tensors(folder / SINGLE, found, {'format': 'pt'})
     files.write_json(folder / CONFIG, values)
     return dropped

@@ -29,29 +29,18 @@ class Line(NamedTuple):
 def lines(
     naming: Naming, prefix: str, layers: int, rows: Sequence[str]
 ) -> Iterator[Line]:
-    """All that a model of so many layers and such heads has.
-
-    Args:
-        naming: what they are called.
-        prefix: before the encoder's names.
-        layers: L.
-        rows: whose heads, too.
-    """
+    """All that a model of so many layers, with the heads of rows, has."""
 
     def line(ours, theirs, form, before='', i=0):
         names = (theirs,) if isinstance(theirs, str) else theirs
-        named = tuple(
-            before + _fill(name, prefix, layers, i) for name in names
-        )
+        named = tuple(before + _fill(name, prefix, layers, i) for name in names)
         return Line(ours, named, form)
 
     for path, entry in naming.encoder.items():
         yield line(f'encoder/{path}', *entry, before=prefix)
     for i in range(layers):
         for path, entry in naming.layer.items():
-            yield line(
-                f'encoder/layer_{i}/{path}', *entry, before=prefix, i=i
-            )
+            yield line(f'encoder/layer_{i}/{path}', *entry, before=prefix, i=i)
     for row in rows:
         for path, entry in naming.heads[row].items():
             yield line(f'objectives/{row}/{path}', *entry)
@@ -76,11 +65,7 @@ class Held(NamedTuple):
 
 
 def look(naming: Naming, tensors: Tensors) -> Held:
-    """Finds out what is there, by its names.
-
-    Raises:
-        ValueError: no name of such an encoder is.
-    """
+    """Finds out what is there; ValueError: no name of such an encoder is."""
     renamed = {}
     for name in tensors:
         now = name
@@ -113,20 +98,9 @@ def look(naming: Naming, tensors: Tensors) -> Held:
 
 
 def check(
-    naming: Naming,
-    held: Held,
-    layers: int,
-    paths: Collection[str],
-    where: str,
+    naming: Naming, held: Held, layers: int, paths: Collection[str], where: str
 ) -> tuple[list[Line], list[str]]:
     """Checks every name.
-
-    Args:
-        naming: what they are called.
-        held: what there is.
-        layers: L.
-        paths: of ours, what the configuration asks for.
-        where: for complaints.
 
     Returns:
         What `take` makes each of ours of, and what has no place here, for
@@ -187,17 +161,7 @@ def check(
 def take(
     line: Line, held: Held, shape: tuple[int, ...], where: str
 ) -> np.ndarray:
-    """One of ours.
-
-    Args:
-        line: of `check`.
-        held: what there is.
-        shape: that the configuration asks for.
-        where: for complaints.
-
-    Raises:
-        ValueError: they have another shape.
-    """
+    """One of ours from what is held; ValueError: it has another shape."""
     parts = [_part(held.tensors, name) for name in line.theirs]
     try:
         array = np.ascontiguousarray(line.form.read(parts))
@@ -220,18 +184,7 @@ def give(
     heads: int,
     rows: Sequence[str],
 ) -> dict[str, np.ndarray]:
-    """Ours to theirs.
-
-    Args:
-        naming: what they are called.
-        tensors: by our path, all of the encoder and of these heads.
-        layers: L.
-        heads: H.
-        rows: whose heads.
-
-    Raises:
-        ValueError: one of ours has no name there.
-    """
+    """Ours, by path, to theirs; ValueError: one has no name there."""
     # Without a head the encoder's names stand alone.
     prefix = naming.prefixes[0 if rows else -1]
     found, left = {}, set(tensors)
@@ -254,10 +207,7 @@ def _whole(name: str) -> str:
 
 
 def _part(tensors: Mapping[str, np.ndarray], name: str) -> np.ndarray:
-    """An array, or that of one layer of an array of all.
-
-    (Untied biases of Transformer-XL are one for all layers: [H, E].)
-    """
+    """An array, or one layer's of one of all (untied biases: one for all)."""
     match = _PART.match(name)
     if not match:
         return tensors[name]

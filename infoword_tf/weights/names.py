@@ -109,90 +109,147 @@ class Naming(NamedTuple):
     old: Mapping[str, str] = {}
 
 
-_OLD = {r'\.gamma$': '.weight', r'\.beta$': '.bias'}
-_POOLER = {'pooler.': 'the pooler'}
-_BERT_LAYER = 'encoder.layer.{i}.'
+class _Style(NamedTuple):
+    """How a framework ends the names of a part, and how its kernels lie."""
+
+    kernel: str
+    bias: str
+    gamma: str
+    beta: str
+    form: Form
+    joined: tuple[Form, Form]  # of the kernels and biases of query, key, value
+
+    def dense(
+        self, theirs: str, kernel: str = 'kernel', bias: str = 'bias'
+    ) -> Lines:
+        """A dense layer."""
+        return {
+            kernel: (theirs + self.kernel, self.form),
+            bias: (theirs + self.bias, SAME),
+        }
+
+    def norm(self, ours: str, theirs: str) -> Lines:
+        """A layer norm."""
+        return {
+            f'{ours}_gamma': (theirs + self.gamma, SAME),
+            f'{ours}_beta': (theirs + self.beta, SAME),
+        }
+
+    def mlm(self, dense: str, norm: str, bias: str) -> Lines:
+        """The head that fills masks."""
+        return {
+            **self.dense(dense),
+            **self.norm('norm', norm),
+            'piece_bias': (bias, SAME),
+        }
+
+    def pooled(self, pooler: str, classes: str) -> Lines:
+        """A head on what sums a text up."""
+        return {
+            **self.dense(pooler, 'pooler_kernel', 'pooler_bias'),
+            **self.dense(classes),
+        }
+
+    def layer(
+        self,
+        below: str,
+        qkv: str,
+        output: str,
+        attention_norm: str,
+        inner: str,
+        outer: str,
+        outer_norm: str,
+        parts: Sequence[str] = ('query', 'key', 'value'),
+    ) -> Lines:
+        """A layer of a Transformer; PART in `qkv` is each of `parts`."""
+        joined = {}
+        ends = ('kernel', self.kernel), ('bias', self.bias)
+        for (ours, end), form in zip(ends, self.joined, strict=True):
+            names = tuple(below + qkv.replace('PART', x) + end for x in parts)
+            joined[f'attention/qkv_{ours}'] = (names, form)
+        return {
+            **joined,
+            **self.dense(
+                below + output, 'attention/output_kernel', 'attention_bias'
+            ),
+            **self.norm('attention_norm', below + attention_norm),
+            **self.dense(below + inner, 'inner_kernel', 'inner_bias'),
+            **self.dense(below + outer, 'outer_kernel', 'outer_bias'),
+            **self.norm('outer_norm', below + outer_norm),
+        }
+
+    def relative_layer(
+        self, below: str, kernel: str, vector: str, norm: str
+    ) -> Lines:
+        """A layer of XLNet; PART is what `kernel` and `vector` are of."""
+
+        def of(pattern: str, part: str) -> str:
+            return pattern.replace('PART', part)
+
+        return {
+            'attention/qkv_kernel': (
+                tuple(of(kernel, name) for name in 'qkv'), JOINED_FLAT
+            ),
+            'attention/position_kernel': (of(kernel, 'r'), FLAT),
+            'attention/output_kernel': (of(kernel, 'o'), FLAT_TURNED),
+            'attention/segment_embeddings': (of(vector, 'seg_embed'), SAME),
+            'attention/content_bias': (of(vector, 'r_w_bias'), SAME),
+            'attention/position_bias': (of(vector, 'r_r_bias'), SAME),
+            'attention/segment_bias': (of(vector, 'r_s_bias'), SAME),
+            **self.norm('attention_norm', of(below, 'rel_attn') + norm),
+            **self.dense(
+                of(below, 'ff') + 'layer_1', 'inner_kernel', 'inner_bias'
+            ),
+            **self.dense(
+                of(below, 'ff') + 'layer_2', 'outer_kernel', 'outer_bias'
+            ),
+            **self.norm('outer_norm', of(below, 'ff') + norm),
+        }  # fmt: skip
 
 
-def _norm(ours: str, theirs: str) -> Lines:
+_TORCH = _Style(
+    '.weight', '.bias', '.weight', '.bias', TURNED, (JOINED_TURNED, JOINED)
+)
+_TF = _Style('/kernel', '/bias', '/gamma', '/beta', SAME, (JOINED, JOINED))
+
+
+def _embeddings(positions: Form = SAME, segments: bool = True) -> Lines:
+    tables = {'word': 'word', 'position': 'position'}
+    if segments:
+        tables['segment'] = 'token_type'
     return {
-        f'{ours}_gamma': (f'{theirs}.weight', SAME),
-        f'{ours}_beta': (f'{theirs}.bias', SAME),
+        **{
+            f'{ours}_embeddings': (
+                f'embeddings.{theirs}_embeddings.weight',
+                positions if ours == 'position' else SAME,
+            )
+            for ours, theirs in tables.items()
+        },
+        **_TORCH.norm('norm', 'embeddings.LayerNorm'),
     }
 
-
-def _dense(
-    theirs: str, kernel: str = 'kernel', bias: str = 'bias'
-) -> Lines:
-    return {
-        kernel: (f'{theirs}.weight', TURNED),
-        bias: (f'{theirs}.bias', SAME),
-    }
-
-
-def _embeddings(positions: Form = SAME) -> Lines:
-    return {
-        'word_embeddings': ('embeddings.word_embeddings.weight', SAME),
-        'position_embeddings': (
-            'embeddings.position_embeddings.weight',
-            positions,
-        ),
-        'segment_embeddings': (
-            'embeddings.token_type_embeddings.weight',
-            SAME,
-        ),
-        **_norm('norm', 'embeddings.LayerNorm'),
-    }
-
-
-def _joined(
-    pattern: str,
-    parts: Sequence[str] = ('query', 'key', 'value'),
-    ends: tuple[str, str] = ('.weight', '.bias'),
-    forms: tuple[Form, Form] = (JOINED_TURNED, JOINED),
-) -> Lines:
-    """Three of theirs side by side; PART in the pattern is which."""
-    found = {}
-    for ours, end, form in zip(('kernel', 'bias'), ends, forms, strict=True):
-        names = tuple(pattern.replace('PART', part) + end for part in parts)
-        found[f'attention/qkv_{ours}'] = (names, form)
-    return found
-
-
-_LAYER: Lines = {
-    **_joined(f'{_BERT_LAYER}attention.self.PART'),
-    **_dense(
-        f'{_BERT_LAYER}attention.output.dense',
-        'attention/output_kernel',
-        'attention_bias',
-    ),
-    **_norm('attention_norm', f'{_BERT_LAYER}attention.output.LayerNorm'),
-    **_dense(
-        f'{_BERT_LAYER}intermediate.dense', 'inner_kernel', 'inner_bias'
-    ),
-    **_dense(f'{_BERT_LAYER}output.dense', 'outer_kernel', 'outer_bias'),
-    **_norm('outer_norm', f'{_BERT_LAYER}output.LayerNorm'),
-}
 
 # Devlin et al. 2019, and whoever has the same layers. The pooler belongs to
 # the heads that read it.
 _BERT = Naming(
     encoder=_embeddings(),
-    layer=_LAYER,
+    layer=_TORCH.layer(
+        'encoder.layer.{i}.',
+        'attention.self.PART',
+        'attention.output.dense',
+        'attention.output.LayerNorm',
+        'intermediate.dense',
+        'output.dense',
+        'output.LayerNorm',
+    ),
     heads={
-        'mlm': {
-            **_dense('cls.predictions.transform.dense'),
-            **_norm('norm', 'cls.predictions.transform.LayerNorm'),
-            'piece_bias': ('cls.predictions.bias', SAME),
-        },
-        'nsp': {
-            **_dense('{p}pooler.dense', 'pooler_kernel', 'pooler_bias'),
-            **_dense('cls.seq_relationship'),
-        },
-        'label': {
-            **_dense('{p}pooler.dense', 'pooler_kernel', 'pooler_bias'),
-            **_dense('classifier'),
-        },
+        'mlm': _TORCH.mlm(
+            'cls.predictions.transform.dense',
+            'cls.predictions.transform.LayerNorm',
+            'cls.predictions.bias',
+        ),
+        'nsp': _TORCH.pooled('{p}pooler.dense', 'cls.seq_relationship'),
+        'label': _TORCH.pooled('{p}pooler.dense', 'classifier'),
     },
     copies={
         'cls.predictions.decoder.weight': (
@@ -200,140 +257,85 @@ _BERT = Naming(
         ),
         'cls.predictions.decoder.bias': 'cls.predictions.bias',
     },
-    dropped=_POOLER,
+    dropped={'pooler.': 'the pooler'},
     unsaid=('embeddings.position_ids', 'embeddings.token_type_ids'),
     prefixes=('bert.', ''),
-    old=_OLD,
+    old={r'\.gamma$': '.weight', r'\.beta$': '.bias'},
 )
 # Conneau et al. 2020: places begin behind that of the padding, 1.
-_ROBERTA = Naming(
+_ROBERTA = _BERT._replace(
     encoder=_embeddings(BEHIND_PADDING),
-    layer=_LAYER,
     heads={
-        'mlm': {
-            **_dense('lm_head.dense'),
-            **_norm('norm', 'lm_head.layer_norm'),
-            'piece_bias': ('lm_head.bias', SAME),
-        },
-        'label': {
-            **_dense('classifier.dense', 'pooler_kernel', 'pooler_bias'),
-            **_dense('classifier.out_proj'),
-        },
+        'mlm': _TORCH.mlm(
+            'lm_head.dense', 'lm_head.layer_norm', 'lm_head.bias'
+        ),
+        'label': _TORCH.pooled('classifier.dense', 'classifier.out_proj'),
     },
     copies={
         'lm_head.decoder.weight': '{p}embeddings.word_embeddings.weight',
         'lm_head.decoder.bias': 'lm_head.bias',
     },
-    dropped=_POOLER,
-    unsaid=('embeddings.position_ids', 'embeddings.token_type_ids'),
     prefixes=('roberta.', ''),
-    old=_OLD,
 )
 # Sanh et al. 2019.
-_DISTILBERT = Naming(
-    encoder={
-        name: line
-        for name, line in _embeddings().items()
-        if name != 'segment_embeddings'
-    },
-    layer={
-        **_joined('transformer.layer.{i}.attention.PART_lin', 'qkv'),
-        **_dense(
-            'transformer.layer.{i}.attention.out_lin',
-            'attention/output_kernel',
-            'attention_bias',
-        ),
-        **_norm('attention_norm', 'transformer.layer.{i}.sa_layer_norm'),
-        **_dense(
-            'transformer.layer.{i}.ffn.lin1', 'inner_kernel', 'inner_bias'
-        ),
-        **_dense(
-            'transformer.layer.{i}.ffn.lin2', 'outer_kernel', 'outer_bias'
-        ),
-        **_norm('outer_norm', 'transformer.layer.{i}.output_layer_norm'),
-    },
+_DISTILBERT = _BERT._replace(
+    encoder=_embeddings(segments=False),
+    layer=_TORCH.layer(
+        'transformer.layer.{i}.',
+        'attention.PART_lin',
+        'attention.out_lin',
+        'sa_layer_norm',
+        'ffn.lin1',
+        'ffn.lin2',
+        'output_layer_norm',
+        parts='qkv',
+    ),
     heads={
-        'mlm': {
-            **_dense('vocab_transform'),
-            **_norm('norm', 'vocab_layer_norm'),
-            'piece_bias': ('vocab_projector.bias', SAME),
-        },
-        'label': {
-            **_dense('pre_classifier', 'pooler_kernel', 'pooler_bias'),
-            **_dense('classifier'),
-        },
+        'mlm': _TORCH.mlm(
+            'vocab_transform', 'vocab_layer_norm', 'vocab_projector.bias'
+        ),
+        'label': _TORCH.pooled('pre_classifier', 'classifier'),
     },
-    copies={
-        'vocab_projector.weight': '{p}embeddings.word_embeddings.weight'
-    },
+    copies={'vocab_projector.weight': '{p}embeddings.word_embeddings.weight'},
+    dropped={},
     unsaid=('embeddings.position_ids',),
     prefixes=('distilbert.', ''),
-    old=_OLD,
 )
 # Clark et al. 2020; of the small ones embeddings are narrower than the layers.
-_ELECTRA = Naming(
+_ELECTRA = _BERT._replace(
     encoder={
         **_embeddings(),
-        **_dense(
+        **_TORCH.dense(
             'embeddings_project', 'projection_kernel', 'projection_bias'
         ),
     },
-    layer=_LAYER,
     heads={
-        'mlm': {
-            **_dense('generator_predictions.dense'),
-            **_norm('norm', 'generator_predictions.LayerNorm'),
-            'piece_bias': ('generator_lm_head.bias', SAME),
-        },
-        'label': {
-            **_dense('classifier.dense', 'pooler_kernel', 'pooler_bias'),
-            **_dense('classifier.out_proj'),
-        },
+        'mlm': _TORCH.mlm(
+            'generator_predictions.dense',
+            'generator_predictions.LayerNorm',
+            'generator_lm_head.bias',
+        ),
+        'label': _TORCH.pooled('classifier.dense', 'classifier.out_proj'),
     },
-    copies={
-        'generator_lm_head.weight': '{p}embeddings.word_embeddings.weight'
-    },
+    copies={'generator_lm_head.weight': '{p}embeddings.word_embeddings.weight'},
     dropped={'discriminator_predictions.': 'the head of the discriminator'},
-    unsaid=('embeddings.position_ids', 'embeddings.token_type_ids'),
     prefixes=('electra.', ''),
-    old=_OLD,
 )
 # Yang et al. 2019.
 _XLNET = Naming(
     encoder={
         'word_embeddings': ('word_embedding.weight', SAME),
-        'mask_embedding': (
-            'mask_emb',
-            ROW,
-        ),
+        'mask_embedding': ('mask_emb', ROW),
     },
-    layer={
-        'attention/qkv_kernel': (
-            tuple(f'layer.{{i}}.rel_attn.{name}' for name in 'qkv'),
-            JOINED_FLAT,
-        ),
-        'attention/position_kernel': ('layer.{i}.rel_attn.r', FLAT),
-        'attention/output_kernel': ('layer.{i}.rel_attn.o', FLAT_TURNED),
-        'attention/segment_embeddings': (
-            'layer.{i}.rel_attn.seg_embed',
-            SAME,
-        ),
-        'attention/content_bias': ('layer.{i}.rel_attn.r_w_bias', SAME),
-        'attention/position_bias': ('layer.{i}.rel_attn.r_r_bias', SAME),
-        'attention/segment_bias': ('layer.{i}.rel_attn.r_s_bias', SAME),
-        **_norm('attention_norm', 'layer.{i}.rel_attn.layer_norm'),
-        **_dense('layer.{i}.ff.layer_1', 'inner_kernel', 'inner_bias'),
-        **_dense('layer.{i}.ff.layer_2', 'outer_kernel', 'outer_bias'),
-        **_norm('outer_norm', 'layer.{i}.ff.layer_norm'),
-    },
+    layer=_TORCH.relative_layer(
+        'layer.{i}.PART.',
+        'layer.{i}.rel_attn.PART',
+        'layer.{i}.rel_attn.PART',
+        'layer_norm',
+    ),
     heads={
         'plm': {'piece_bias': ('lm_loss.bias', SAME)},
-        'label': {
-            **_dense(
-                'sequence_summary.summary', 'pooler_kernel', 'pooler_bias'
-            ),
-            **_dense('logits_proj'),
-        },
+        'label': _TORCH.pooled('sequence_summary.summary', 'logits_proj'),
     },
     copies={'lm_loss.weight': '{p}word_embedding.weight'},
     prefixes=('transformer.', ''),
@@ -344,18 +346,16 @@ _GPT = Naming(
         'word_embeddings': ('tokens_embed.weight', SAME),
         'position_embeddings': ('positions_embed.weight', SAME),
     },
-    layer={
-        'attention/qkv_kernel': ('h.{i}.attn.c_attn.weight', SAME),
-        'attention/qkv_bias': ('h.{i}.attn.c_attn.bias', SAME),
-        'attention/output_kernel': ('h.{i}.attn.c_proj.weight', SAME),
-        'attention_bias': ('h.{i}.attn.c_proj.bias', SAME),
-        **_norm('attention_norm', 'h.{i}.ln_1'),
-        'inner_kernel': ('h.{i}.mlp.c_fc.weight', SAME),
-        'inner_bias': ('h.{i}.mlp.c_fc.bias', SAME),
-        'outer_kernel': ('h.{i}.mlp.c_proj.weight', SAME),
-        'outer_bias': ('h.{i}.mlp.c_proj.bias', SAME),
-        **_norm('outer_norm', 'h.{i}.ln_2'),
-    },
+    layer=_TORCH._replace(form=SAME, joined=(SAME, SAME)).layer(
+        'h.{i}.',
+        'attn.c_attn',
+        'attn.c_proj',
+        'ln_1',
+        'mlp.c_fc',
+        'mlp.c_proj',
+        'ln_2',
+        parts=('all',),
+    ),
     copies={'lm_head.weight': '{p}tokens_embed.weight'},
     unsaid=('position_ids', 'h.{i}.attn.bias'),
     prefixes=('transformer.', ''),
@@ -365,7 +365,7 @@ _GPT_2 = _GPT._replace(
     encoder={
         'word_embeddings': ('wte.weight', SAME),
         'position_embeddings': ('wpe.weight', SAME),
-        **_norm('last_norm', 'ln_f'),
+        **_TORCH.norm('last_norm', 'ln_f'),
     },
     copies={'lm_head.weight': '{p}wte.weight'},
     unsaid=('h.{i}.attn.bias', 'h.{i}.attn.masked_bias'),
@@ -386,23 +386,7 @@ HUGGINGFACE: dict[str, Naming] = {
 
 _SLOTS = ('global_step', 'beta1_power', 'beta2_power', 'good_steps',
           'loss_scale')  # fmt: skip
-
-
-def _google_dense(theirs: str, kernel: str, bias: str) -> Lines:
-    return {
-        kernel: (f'{theirs}/kernel', SAME),
-        bias: (f'{theirs}/bias', SAME),
-    }
-
-
-def _google_norm(ours: str, theirs: str) -> Lines:
-    return {
-        f'{ours}_gamma': (f'{theirs}/gamma', SAME),
-        f'{ours}_beta': (f'{theirs}/beta', SAME),
-    }
-
-
-_TF1 = 'encoder/layer_{i}/'
+_TF1_POOLER = _TF.dense('{p}pooler/dense', 'pooler_kernel', 'pooler_bias')
 # Checkpoints of TensorFlow 1, by the name of the configuration beside them.
 GOOGLE: dict[str, Naming] = {
     'bert_config.json': Naming(
@@ -410,49 +394,30 @@ GOOGLE: dict[str, Naming] = {
             'word_embeddings': ('embeddings/word_embeddings', SAME),
             'position_embeddings': ('embeddings/position_embeddings', SAME),
             'segment_embeddings': ('embeddings/token_type_embeddings', SAME),
-            **_google_norm('norm', 'embeddings/LayerNorm'),
+            **_TF.norm('norm', 'embeddings/LayerNorm'),
         },
-        layer={
-            **_joined(
-                f'{_TF1}attention/self/PART',
-                ends=('/kernel', '/bias'),
-                forms=(JOINED, JOINED),
-            ),
-            **_google_dense(
-                f'{_TF1}attention/output/dense',
-                'attention/output_kernel',
-                'attention_bias',
-            ),
-            **_google_norm(
-                'attention_norm', f'{_TF1}attention/output/LayerNorm'
-            ),
-            **_google_dense(
-                f'{_TF1}intermediate/dense', 'inner_kernel', 'inner_bias'
-            ),
-            **_google_dense(
-                f'{_TF1}output/dense', 'outer_kernel', 'outer_bias'
-            ),
-            **_google_norm('outer_norm', f'{_TF1}output/LayerNorm'),
-        },
+        layer=_TF.layer(
+            'encoder/layer_{i}/',
+            'attention/self/PART',
+            'attention/output/dense',
+            'attention/output/LayerNorm',
+            'intermediate/dense',
+            'output/dense',
+            'output/LayerNorm',
+        ),
         heads={
-            'mlm': {
-                **_google_dense(
-                    'cls/predictions/transform/dense', 'kernel', 'bias'
-                ),
-                **_google_norm('norm', 'cls/predictions/transform/LayerNorm'),
-                'piece_bias': ('cls/predictions/output_bias', SAME),
-            },
+            'mlm': _TF.mlm(
+                'cls/predictions/transform/dense',
+                'cls/predictions/transform/LayerNorm',
+                'cls/predictions/output_bias',
+            ),
             'nsp': {
-                **_google_dense(
-                    '{p}pooler/dense', 'pooler_kernel', 'pooler_bias'
-                ),
+                **_TF1_POOLER,
                 'kernel': ('cls/seq_relationship/output_weights', TURNED),
                 'bias': ('cls/seq_relationship/output_bias', SAME),
             },
             'label': {
-                **_google_dense(
-                    '{p}pooler/dense', 'pooler_kernel', 'pooler_bias'
-                ),
+                **_TF1_POOLER,
                 'kernel': ('output_weights', TURNED),
                 'bias': ('output_bias', SAME),
             },
@@ -464,40 +429,14 @@ GOOGLE: dict[str, Naming] = {
     'xlnet_config.json': Naming(
         encoder={
             'word_embeddings': ('word_embedding/lookup_table', SAME),
-            'mask_embedding': (
-                'mask_emb/mask_emb',
-                ROW,
-            ),
+            'mask_embedding': ('mask_emb/mask_emb', ROW),
         },
-        layer={
-            'attention/qkv_kernel': (
-                tuple(
-                    f'layer_{{i}}/rel_attn/{name}/kernel' for name in 'qkv'
-                ),
-                JOINED_FLAT,
-            ),
-            'attention/position_kernel': (
-                'layer_{i}/rel_attn/r/kernel',
-                FLAT,
-            ),
-            'attention/output_kernel': (
-                'layer_{i}/rel_attn/o/kernel',
-                FLAT_TURNED,
-            ),
-            # Of all layers in one.
-            'attention/segment_embeddings': ('seg_embed[{i}]', SAME),
-            'attention/content_bias': ('r_w_bias[{i}]', SAME),
-            'attention/position_bias': ('r_r_bias[{i}]', SAME),
-            'attention/segment_bias': ('r_s_bias[{i}]', SAME),
-            **_google_norm('attention_norm', 'layer_{i}/rel_attn/LayerNorm'),
-            **_google_dense(
-                'layer_{i}/ff/layer_1', 'inner_kernel', 'inner_bias'
-            ),
-            **_google_dense(
-                'layer_{i}/ff/layer_2', 'outer_kernel', 'outer_bias'
-            ),
-            **_google_norm('outer_norm', 'layer_{i}/ff/LayerNorm'),
-        },
+        layer=_TF.relative_layer(
+            'layer_{i}/PART/',
+            'layer_{i}/rel_attn/PART/kernel',
+            'PART[{i}]',  # of all layers in one
+            'LayerNorm',
+        ),
         heads={'plm': {'piece_bias': ('model/lm_loss/bias', SAME)}},
         unsaid=_SLOTS,
         prefixes=('model/transformer/',),
@@ -505,7 +444,6 @@ GOOGLE: dict[str, Naming] = {
 }
 
 _GARDEN = 'layer_with_weights-{i4}/'
-_MULTIHEAD = f'{_GARDEN}_attention_layer/'
 # Yu et al., TensorFlow Model Garden: a checkpoint of objects. Layers are
 # numbered behind the four parts of the embeddings, and before the pooler.
 GARDEN = Naming(
@@ -513,34 +451,26 @@ GARDEN = Naming(
         'word_embeddings': ('layer_with_weights-0/embeddings', SAME),
         'position_embeddings': ('layer_with_weights-1/embeddings', SAME),
         'segment_embeddings': ('layer_with_weights-2/embeddings', SAME),
-        **_google_norm('norm', 'layer_with_weights-3'),
+        **_TF.norm('norm', 'layer_with_weights-3'),
     },
     layer={
-        **_joined(
-            f'{_MULTIHEAD}_PART_dense',
-            ends=('/kernel', '/bias'),
-            forms=(JOINED_FLAT, JOINED_FLAT_BIAS),
+        **_TF._replace(joined=(JOINED_FLAT, JOINED_FLAT_BIAS)).layer(
+            _GARDEN,
+            '_attention_layer/_PART_dense',
+            '_attention_layer/_output_dense',
+            '_attention_layer_norm',
+            '_intermediate_dense',
+            '_output_dense',
+            '_output_layer_norm',
         ),
         'attention/output_kernel': (
-            f'{_MULTIHEAD}_output_dense/kernel',
-            HEADS_FIRST,
+            f'{_GARDEN}_attention_layer/_output_dense/kernel', HEADS_FIRST
         ),
-        'attention_bias': (f'{_MULTIHEAD}_output_dense/bias', SAME),
-        **_google_norm('attention_norm', f'{_GARDEN}_attention_layer_norm'),
-        **_google_dense(
-            f'{_GARDEN}_intermediate_dense', 'inner_kernel', 'inner_bias'
-        ),
-        **_google_dense(
-            f'{_GARDEN}_output_dense', 'outer_kernel', 'outer_bias'
-        ),
-        **_google_norm('outer_norm', f'{_GARDEN}_output_layer_norm'),
-    },
+    },  # fmt: skip
     heads={
-        'mlm': {
-            **_google_dense('masked_lm/dense', 'kernel', 'bias'),
-            **_google_norm('norm', 'masked_lm/layer_norm'),
-            'piece_bias': ('masked_lm/output_bias', SAME),
-        },
+        'mlm': _TF.mlm(
+            'masked_lm/dense', 'masked_lm/layer_norm', 'masked_lm/output_bias'
+        )
     },
     dropped={
         'layer_with_weights-{last}/': 'the pooler',

@@ -13,7 +13,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from infoword_tf import files
-from infoword_tf.config import TokenizerConfig
 from infoword_tf.text import vocabulary as vocabularies
 from infoword_tf.text.numbers import Numbers
 from infoword_tf.text.sentencepiece import SentencePiece
@@ -33,13 +32,11 @@ class Read(NamedTuple):
 
     Attributes:
         tokenizer: ours.
-        config: how to read it again.
         max_length: of its texts, with specials; None: it does not say.
         said: what people should know of it.
     """
 
     tokenizer: Tokenizer
-    config: TokenizerConfig
     max_length: int | None
     said: list[str]
 
@@ -48,7 +45,6 @@ def read(folder: pathlib.Path, vocab_size: int) -> Read:
     """Finds out what tokenizer a folder has.
 
     Args:
-        folder: with tokenizer.json, vocab.txt or a SentencePiece model.
         vocab_size: V of the encoder; a vocabulary that is shorter gets names
             for the ids that no text has.
 
@@ -57,68 +53,36 @@ def read(folder: pathlib.Path, vocab_size: int) -> Read:
         ValueError: a vocabulary of another size, or a tokenizer that reads
             text in a way that cannot be kept.
     """
-    described, settings = folder / 'tokenizer.json', {}
+    settings = {}
     if (folder / 'tokenizer_config.json').is_file():
         settings = read_json(folder / 'tokenizer_config.json')
     longest = settings.get('model_max_length')
     if not isinstance(longest, int) or longest > 1_000_000:
         longest = None
     said: list[str] = []
-    if described.is_file():
-        made = _described(described, read_json(described), vocab_size, said)
-    elif (folder / 'vocab.txt').is_file():
-        path = folder / 'vocab.txt'
-        pieces = path.read_text(encoding='utf-8').split('\n')
-        while pieces and not pieces[-1]:
-            pieces.pop()
-        if not settings.get('do_basic_tokenize', True):
-            raise ValueError(
-                f'{folder}/tokenizer_config.json says do_basic_tokenize '
-                'false; such a tokenizer cannot be kept'
-            )
-        made = _wordpiece(
-            _filled(pieces, vocab_size, path, said),
-            bool(settings.get('do_lower_case', True)),
-            settings.get('strip_accents'),
-            bool(settings.get('tokenize_chinese_chars', True)),
-            True,
-            path,
-        )
-    elif (folder / _SHIFTED).is_file():
-        made = _sentencepiece(
-            shifted((folder / _SHIFTED).read_bytes(), folder / _SHIFTED),
-            vocab_size,
-            folder / _SHIFTED,
-        )
-    elif (folder / _PLAIN).is_file():
-        path = folder / _PLAIN
-        made = _sentencepiece(
-            folded(path.read_bytes(), settings, path), vocab_size, path
-        )
-    elif (folder / 'vocab.json').is_file():
-        index = read_json(folder / 'vocab.json')
-        made = _numbers(sorted(index, key=index.get), vocab_size, folder, said)
-    else:
-        raise FileNotFoundError(
-            f'{folder} has no tokenizer: none of tokenizer.json, vocab.txt, '
-            f'{_SHIFTED}, {_PLAIN} and vocab.json'
-        )
-    return Read(*made, longest, said)
+    for name, make in _FILES.items():
+        if (folder / name).is_file():
+            made = make(folder / name, settings, vocab_size, said)
+            return Read(made, longest, said)
+    *names, last = _FILES
+    raise FileNotFoundError(
+        f'{folder} has no tokenizer: none of {", ".join(names)} and {last}'
+    )
+
+
+def _other_size(where: Any, found: int, size: int) -> ValueError:
+    return ValueError(
+        f'{where} has {found:,} pieces, but the encoder has {size:,} '
+        'embeddings; one of the two is of another model'
+    )
 
 
 def _filled(
     pieces: list[str], size: int, where: Any, said: list[str]
 ) -> list[str]:
-    """A vocabulary of just `size` pieces.
-
-    Raises:
-        ValueError: it has more.
-    """
+    """A vocabulary of just `size` pieces."""
     if len(pieces) > size:
-        raise ValueError(
-            f'{where} has {len(pieces):,} pieces, but the encoder has '
-            f'{size:,} embeddings; one of the two is of another model'
-        )
+        raise _other_size(where, len(pieces), size)
     if len(pieces) < size:
         said.append(
             f'{size - len(pieces)} embeddings have no piece of the vocabulary'
@@ -127,40 +91,40 @@ def _filled(
     return pieces + [f'[no {i}]' for i in range(len(pieces), size)]
 
 
-def _wordpiece(
-    pieces: Sequence[str],
-    lower_case: bool,
-    strip_accents: bool | None,
-    chinese_characters: bool,
-    clean: bool,
-    where: Any,
-) -> tuple[Tokenizer, TokenizerConfig]:
-    vocabulary = vocabularies.check(pieces, str(where))
-    tokenizer = WordPiece(
-        vocabulary, lower_case, strip_accents, chinese_characters, clean
-    )
-    return tokenizer, TokenizerConfig(
-        WordPiece.kind, lower_case, tokenizer.options
+def _wordpiece(pieces: Sequence[str], where: Any, **options: Any) -> Tokenizer:
+    return WordPiece(vocabularies.check(pieces, str(where)), **options)
+
+
+def _vocab_txt(
+    path: pathlib.Path, settings: Mapping[str, Any], size: int, said: list[str]
+) -> Tokenizer:
+    pieces = path.read_text(encoding='utf-8').split('\n')
+    while pieces and not pieces[-1]:
+        pieces.pop()
+    if not settings.get('do_basic_tokenize', True):
+        raise ValueError(
+            f'{path.parent}/tokenizer_config.json says do_basic_tokenize '
+            'false; such a tokenizer cannot be kept'
+        )
+    return _wordpiece(
+        _filled(pieces, size, path, said),
+        path,
+        lower_case=bool(settings.get('do_lower_case', True)),
+        strip_accents=settings.get('strip_accents'),
+        chinese_characters=bool(settings.get('tokenize_chinese_chars', True)),
     )
 
 
-def _sentencepiece(
-    model: bytes, size: int, where: Any
-) -> tuple[Tokenizer, TokenizerConfig]:
+def _sentencepiece(model: bytes, size: int, where: Any) -> Tokenizer:
     tokenizer = SentencePiece(model, str(where))
     if len(tokenizer) != size:
-        raise ValueError(
-            f'{where} has {len(tokenizer):,} pieces, but the encoder has '
-            f'{size:,} embeddings; one of the two is of another model'
-        )
-    return tokenizer, TokenizerConfig(
-        SentencePiece.kind, tokenizer.lower_case
-    )
+        raise _other_size(where, len(tokenizer), size)
+    return tokenizer
 
 
 def _numbers(
     pieces: list[str], size: int, where: Any, said: list[str]
-) -> tuple[Tokenizer, TokenizerConfig]:
+) -> Tokenizer:
     """For a byte-pair encoding; its specials are of no use here."""
     pieces = _filled(pieces, size, where, said)
     index = {piece: i for i, piece in enumerate(pieces)}
@@ -174,56 +138,58 @@ def _numbers(
         'its byte-pair vocabulary cannot be tokenized in a graph, so it takes '
         'ids alone'
     )
-    return Numbers(pieces, specials), TokenizerConfig(Numbers.kind, False)
+    return Numbers(pieces, specials)
 
 
 # ------------------------------------------------------------ tokenizer.json
 
 
 def _described(
-    path: pathlib.Path, found: Mapping[str, Any], size: int, said: list[str]
-) -> tuple[Tokenizer, TokenizerConfig]:
-    """Of a tokenizer.json.
-
-    Raises:
-        ValueError: parts that cannot be kept.
-    """
+    path: pathlib.Path, settings: Mapping[str, Any], size: int, said: list[str]
+) -> Tokenizer:
+    """What a tokenizer.json holds, if that can be kept."""
+    del settings
+    found = read_json(path)
     model = found.get('model') or {}
     kind = model.get('type')
     if kind is None and 'vocab' in model:  # older files
         kind = 'BPE' if 'merges' in model else 'WordPiece'
-    added = {
-        token['id']: token for token in found.get('added_tokens') or ()
-    }
-    if kind == 'WordPiece':
-        index = dict(model['vocab'])
-        index |= {token['content']: i for i, token in added.items()}
-        pieces = [''] * (max(index.values()) + 1)
-        for piece, number in index.items():
-            pieces[number] = piece
-        longest = model.get('max_input_chars_per_word', _WORD)
-        prefix = model.get('continuing_subword_prefix', '##')
-        if longest != _WORD or prefix != '##':
-            raise ValueError(
-                f'{path}: words of up to {longest} characters and pieces that '
-                f'go on with {prefix!r}; only {_WORD} and ## can be kept'
-            )
-        _check_split(path, found.get('pre_tokenizer'))
-        return _wordpiece(
-            _filled(pieces, size, path, said),
-            *_bert_normalizer(path, found.get('normalizer')),
-            path,
-        )
+    added = {token['id']: token for token in found.get('added_tokens') or ()}
     if kind == 'Unigram':
-        proto = _unigram(path, found, added)
-        return _sentencepiece(proto, size, path)
+        return _sentencepiece(_unigram(path, found, added), size, path)
+    if kind not in ('WordPiece', 'BPE'):
+        raise ValueError(
+            f'{path} has a model of the type {kind!r}; known are WordPiece, '
+            'Unigram and, for ids alone, BPE'
+        )
+    index = dict(model['vocab'])
+    index |= {token['content']: i for i, token in added.items()}
     if kind == 'BPE':
-        index = dict(model['vocab'])
-        index |= {token['content']: i for i, token in added.items()}
         return _numbers(sorted(index, key=index.get), size, path, said)
-    raise ValueError(
-        f'{path} has a model of the type {kind!r}; known are WordPiece, '
-        'Unigram and, for ids alone, BPE'
+    pieces = [''] * (max(index.values()) + 1)
+    for piece, number in index.items():
+        pieces[number] = piece
+    longest = model.get('max_input_chars_per_word', _WORD)
+    prefix = model.get('continuing_subword_prefix', '##')
+    if longest != _WORD or prefix != '##':
+        raise ValueError(
+            f'{path}: words of up to {longest} characters and pieces that '
+            f'go on with {prefix!r}; only {_WORD} and ## can be kept'
+        )
+    split = _steps(found.get('pre_tokenizer'), 'pretokenizers')
+    _only(f'{path} splits words', split, 'BertPreTokenizer')
+    step = _only(
+        f'{path} normalises',
+        _steps(found.get('normalizer'), 'normalizers'),
+        'BertNormalizer',
+    )
+    return _wordpiece(
+        _filled(pieces, size, path, said),
+        path,
+        lower_case=bool(step.get('lowercase', True)),
+        strip_accents=step.get('strip_accents'),
+        chinese_characters=bool(step.get('handle_chinese_chars', True)),
+        clean=bool(step.get('clean_text', True)),
     )
 
 
@@ -234,33 +200,15 @@ def _steps(part: Mapping[str, Any] | None, name: str) -> list[Any]:
     return part[name] if part['type'] == 'Sequence' else [part]
 
 
-def _check_split(path: pathlib.Path, part: Mapping[str, Any] | None) -> None:
-    kinds = [step['type'] for step in _steps(part, 'pretokenizers')]
-    if kinds != ['BertPreTokenizer']:
-        raise ValueError(
-            f'{path} splits words by {kinds or "nothing"}; only '
-            'BertPreTokenizer can be kept beside WordPiece'
-        )
-
-
-def _bert_normalizer(
-    path: pathlib.Path, part: Mapping[str, Any] | None
-) -> tuple[bool, bool | None, bool, bool]:
-    """lower_case, strip_accents, chinese_characters, clean."""
-    steps = _steps(part, 'normalizers')
+def _only(what: str, steps: Sequence[Any], kind: str) -> Mapping[str, Any]:
+    """The one step that can be kept beside WordPiece."""
     kinds = [step['type'] for step in steps]
-    if kinds != ['BertNormalizer']:
+    if kinds != [kind]:
         raise ValueError(
-            f'{path} normalises by {kinds or "nothing"}; only BertNormalizer '
-            'can be kept beside WordPiece'
+            f'{what} by {kinds or "nothing"}; only {kind} can be kept beside '
+            'WordPiece'
         )
-    (step,) = steps
-    return (
-        bool(step.get('lowercase', True)),
-        step.get('strip_accents'),
-        bool(step.get('handle_chinese_chars', True)),
-        bool(step.get('clean_text', True)),
-    )
+    return steps[0]
 
 
 def _unigram(
@@ -268,11 +216,7 @@ def _unigram(
     found: Mapping[str, Any],
     added: Mapping[int, Mapping[str, Any]],
 ) -> bytes:
-    """The SentencePiece model that a Unigram of tokenizer.json is.
-
-    Raises:
-        ValueError: it normalises or splits in another way than such models.
-    """
+    """The SentencePiece model that a Unigram of tokenizer.json is."""
     from sentencepiece import sentencepiece_model_pb2
 
     model = found['model']
@@ -301,9 +245,7 @@ def _unigram(
             spec.precompiled_charsmap = base64.b64decode(
                 step['precompiled_charsmap']
             )
-        elif step['type'] not in ('Replace', 'Strip') or not _only_blanks(
-            step
-        ):
+        elif step['type'] not in ('Replace', 'Strip') or not _only_blanks(step):
             raise ValueError(
                 f'{path} normalises by {step["type"]}, which cannot be kept '
                 'beside Unigram; fetch the folder with its *.model'
@@ -343,9 +285,6 @@ def shifted(model: bytes, where: Any) -> bytes:
 
     <s> <pad> </s> <unk>, then all pieces of the file but its own first
     three (<unk> <s> </s>), then <mask>.
-
-    Raises:
-        ValueError: it is no such model.
     """
     proto = _parsed(model, where)
     own = [piece.piece for piece in proto.pieces[:3]]
@@ -417,75 +356,80 @@ def _parsed(model: bytes, where: Any) -> Any:
     return proto
 
 
+def _vocab_json(
+    path: pathlib.Path, settings: Mapping[str, Any], size: int, said: list[str]
+) -> Tokenizer:
+    del settings
+    index = read_json(path)
+    return _numbers(sorted(index, key=index.get), size, path.parent, said)
+
+
+# What reads a file: (path, what tokenizer_config.json says, V, what people
+# should know) -> the tokenizer. The first file that is there counts.
+_FILES = {
+    'tokenizer.json': _described,
+    'vocab.txt': _vocab_txt,
+    _SHIFTED: lambda path, settings, size, said: _sentencepiece(
+        shifted(path.read_bytes(), path), size, path
+    ),
+    _PLAIN: lambda path, settings, size, said: _sentencepiece(
+        folded(path.read_bytes(), settings, path), size, path
+    ),
+    'vocab.json': _vocab_json,
+}
+
 # ---------------------------------------------------------------------- out
 
 
 def write(
-    folder: pathlib.Path,
-    tokenizer: Tokenizer,
-    config: TokenizerConfig,
-    kind: str,
-    max_length: int,
+    folder: pathlib.Path, tokenizer: Tokenizer, kind: str, max_length: int
 ) -> None:
     """Writes a tokenizer as transformers reads it.
-
-    Args:
-        folder: to write into.
-        tokenizer: ours.
-        config: of it.
-        kind: model_type of the encoder.
-        max_length: of a text, with specials.
 
     Raises:
         ValueError: transformers has none like it.
     """
+    kinds = ('pad', 'unk', 'cls', 'sep', 'mask')
     names = {
         f'{name}_token': tokenizer.vocabulary[number]
-        for name, number in (
-            ('pad', tokenizer.pad_id),
-            ('unk', tokenizer.unk_id),
-            ('cls', tokenizer.cls_id),
-            ('sep', tokenizer.sep_id),
-            ('mask', tokenizer.mask_id),
-        )
+        for name, number in zip(kinds, tokenizer.special_ids, strict=True)
     }
     settings: dict[str, Any] = {**names, 'model_max_length': max_length}
     if isinstance(tokenizer, WordPiece):
-        options = config.options
+        options = tokenizer.options
         settings |= {
             'tokenizer_class': 'BertTokenizer',
-            'do_lower_case': config.lower_case,
+            'do_lower_case': tokenizer.lower_case,
             'strip_accents': options.get('strip_accents'),
             'tokenize_chinese_chars': options.get('chinese_characters', True),
         }
         vocabularies.write(folder / 'vocab.txt', tokenizer.vocabulary)
-        made = _fast_wordpiece(tokenizer, config)
+        made = _fast_wordpiece(tokenizer)
     elif isinstance(tokenizer, SentencePiece):
         made = _fast_unigram(tokenizer, kind)
-        tokenizer_class = 'XLNetTokenizer'
-        if kind != 'xlnet':
-            tokenizer_class = 'PreTrainedTokenizerFast'
-            if names['cls_token'] == '<s>':
-                tokenizer_class = 'XLMRobertaTokenizer'
-        settings['tokenizer_class'] = tokenizer_class
-        path = folder / (_PLAIN if kind == 'xlnet' else _SHIFTED)
-        model = tokenizer.model
-        if kind != 'xlnet':
-            model = unshifted(model)
+        if kind == 'xlnet':
+            file, model = _PLAIN, tokenizer.model
+            settings['tokenizer_class'] = 'XLNetTokenizer'
+        else:
+            file, model = _SHIFTED, unshifted(tokenizer.model)
+            fairseq = names['cls_token'] == '<s>'
+            settings['tokenizer_class'] = (
+                'XLMRobertaTokenizer' if fairseq else 'PreTrainedTokenizerFast'
+            )
         if model is not None:
-            path.write_bytes(model)
+            (folder / file).write_bytes(model)
     else:
         raise ValueError(
-            f'a tokenizer of the kind {config.kind} cannot be written for '
+            f'a tokenizer of the kind {tokenizer.kind} cannot be written for '
             'transformers'
         )
     made.save(str(folder / 'tokenizer.json'))
     files.write_json(folder / 'tokenizer_config.json', settings)
 
 
-def _fast_wordpiece(tokenizer: WordPiece, config: TokenizerConfig) -> Any:
+def _fast_wordpiece(tokenizer: WordPiece) -> Any:
     import tokenizers
-    from tokenizers import models, normalizers, pre_tokenizers, processors
+    from tokenizers import models, normalizers, pre_tokenizers
 
     pieces = {piece: i for i, piece in enumerate(tokenizer.vocabulary)}
     made = tokenizers.Tokenizer(
@@ -493,32 +437,36 @@ def _fast_wordpiece(tokenizer: WordPiece, config: TokenizerConfig) -> Any:
             pieces, unk_token=vocabularies.UNK, max_input_chars_per_word=_WORD
         )
     )
+    options = tokenizer.options
     made.normalizer = normalizers.BertNormalizer(
-        lowercase=config.lower_case,
-        strip_accents=config.options.get('strip_accents'),
-        handle_chinese_chars=config.options.get('chinese_characters', True),
-        clean_text=config.options.get('clean', True),
+        lowercase=tokenizer.lower_case,
+        strip_accents=options.get('strip_accents'),
+        handle_chinese_chars=options.get('chinese_characters', True),
+        clean_text=options.get('clean', True),
     )
     made.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
     made.add_special_tokens(list(vocabularies.SPECIALS))
     cls, sep = vocabularies.CLS, vocabularies.SEP
-    made.post_processor = processors.TemplateProcessing(
-        single=f'{cls} $A {sep}',
-        pair=f'{cls} $A {sep} $B:1 {sep}:1',
-        special_tokens=[(cls, tokenizer.cls_id), (sep, tokenizer.sep_id)],
-    )
+    single, pair = f'{cls} $A {sep}', f'{cls} $A {sep} $B:1 {sep}:1'
+    made.post_processor = _around(tokenizer, single, pair)
     return made
+
+
+def _around(tokenizer: Tokenizer, single: str, pair: str) -> Any:
+    """Puts [CLS] and [SEP] around texts and pairs, as is written there."""
+    from tokenizers import processors
+
+    ids = tokenizer.cls_id, tokenizer.sep_id
+    return processors.TemplateProcessing(
+        single=single,
+        pair=pair,
+        special_tokens=[(tokenizer.vocabulary[i], i) for i in ids],
+    )
 
 
 def _fast_unigram(tokenizer: SentencePiece, kind: str) -> Any:
     import tokenizers
-    from tokenizers import (
-        AddedToken,
-        models,
-        normalizers,
-        pre_tokenizers,
-        processors,
-    )
+    from tokenizers import AddedToken, models, normalizers, pre_tokenizers
 
     proto = _parsed(tokenizer.model, 'the tokenizer')
     piece_type = proto.SentencePiece
@@ -540,10 +488,7 @@ def _fast_unigram(tokenizer: SentencePiece, kind: str) -> Any:
     steps.append(normalizers.Replace(tokenizers.Regex(' {2,}'), ' '))
     made.normalizer = normalizers.Sequence(steps)
     made.pre_tokenizer = pre_tokenizers.Sequence(
-        [
-            pre_tokenizers.WhitespaceSplit(),
-            pre_tokenizers.Metaspace(),
-        ]
+        [pre_tokenizers.WhitespaceSplit(), pre_tokenizers.Metaspace()]
     )
     made.add_special_tokens(
         [
@@ -559,9 +504,5 @@ def _fast_unigram(tokenizer: SentencePiece, kind: str) -> Any:
         single, pair = f'$A {sep} {cls}:2', f'$A {sep} $B:1 {sep}:1 {cls}:2'
     elif kind == 'bert':
         pair = f'{cls} $A {sep} $B:1 {sep}:1'
-    made.post_processor = processors.TemplateProcessing(
-        single=single,
-        pair=pair,
-        special_tokens=[(cls, tokenizer.cls_id), (sep, tokenizer.sep_id)],
-    )
+    made.post_processor = _around(tokenizer, single, pair)
     return made

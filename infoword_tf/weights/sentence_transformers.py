@@ -140,12 +140,18 @@ def _modules(folder: pathlib.Path) -> list[tuple[str, pathlib.Path]]:
     return modules
 
 
-def _pooling(folder: pathlib.Path) -> tuple[str, bool]:
-    """Our name of a Pooling, and whether prompts count."""
+def _config(
+    folder: pathlib.Path, kind: str
+) -> tuple[pathlib.Path, dict[str, Any]]:
     path = folder / 'config.json'
     if not path.is_file():
-        raise FileNotFoundError(f'{folder} has no config.json: no Pooling')
-    found = read_json(path)
+        raise FileNotFoundError(f'{folder} has no config.json: no {kind}')
+    return path, read_json(path)
+
+
+def _pooling(folder: pathlib.Path) -> tuple[str, bool]:
+    """Our name of a Pooling, and whether prompts count."""
+    path, found = _config(folder, 'Pooling')
     named = found.get('pooling_mode')
     if named is not None:
         chosen = [named] if isinstance(named, str) else list(named)
@@ -170,10 +176,7 @@ def _dense(
     folder: pathlib.Path, number: int
 ) -> tuple[DenseConfig, dict[str, Any]]:
     """One Dense and its weights, by our paths."""
-    path = folder / 'config.json'
-    if not path.is_file():
-        raise FileNotFoundError(f'{folder} has no config.json: no Dense')
-    found = read_json(path)
+    path, found = _config(folder, 'Dense')
     name = found.get('activation_function', ACTIVATIONS['tanh'])
     ours = {v.rpartition('.')[2]: k for k, v in ACTIVATIONS.items()}
     if name.rpartition('.')[2] not in ours:
@@ -186,8 +189,7 @@ def _dense(
     names = ['linear.weight', *(['linear.bias'] if bias else [])]
     if sorted(held) != sorted(names):
         raise ValueError(
-            f'{folder} holds {", ".join(sorted(held))}, not '
-            f'{", ".join(names)}'
+            f'{folder} holds {", ".join(sorted(held))}, not {", ".join(names)}'
         )
     arrays = {f'dense_{number}/kernel': held['linear.weight'].T}
     if bias:
@@ -201,17 +203,8 @@ def _dense(
 
 
 def write(folder: pathlib.Path, loaded: Loaded) -> list[str]:
-    """Writes a workdir as a folder that sentence-transformers loads.
-
-    Args:
-        folder: a new one.
-        loaded: the workdir.
-
-    Returns:
-        What has no place there, for people.
-
-    Raises:
-        ValueError: its vectors come about in a way that is not known there.
+    """Writes a workdir as sentence-transformers loads it; as
+    `huggingface.write`.
     """
     config = loaded.config
     if config.pooling not in POOLINGS:
@@ -233,9 +226,7 @@ def write(folder: pathlib.Path, loaded: Loaded) -> list[str]:
         folder / '1_Pooling' / 'config.json',
         {
             'word_embedding_dimension': width,
-            **{
-                flag: name == config.pooling for name, flag in POOLINGS.items()
-            },
+            **{flag: name == config.pooling for name, flag in POOLINGS.items()},
             'include_prompt': True,
         },
     )

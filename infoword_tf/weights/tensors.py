@@ -25,19 +25,13 @@ class Tensors(Mapping[str, np.ndarray]):
     """
 
     def __init__(
-        self,
-        readers: Mapping[str, Callable[[], np.ndarray]],
-        where: str,
+        self, readers: Mapping[str, Callable[[], np.ndarray]], where: str
     ):
         """Args: by name what reads it; `where` as the attribute."""
         self._readers, self.where = dict(readers), where
 
     def __getitem__(self, name: str) -> np.ndarray:
-        """Reads one.
-
-        Raises:
-            ValueError: it holds what is no number.
-        """
+        """Reads one; ValueError: it holds what is no finite number."""
         array = np.asarray(self._readers[name]())
         if array.dtype.kind not in 'iub' and array.dtype != np.float32:
             array = array.astype(np.float32)
@@ -178,11 +172,7 @@ def open_checkpoint(folder: pathlib.Path) -> tuple[Tensors, pathlib.Path]:
 
 
 def read_json(path: pathlib.Path) -> dict[str, Any]:
-    """An object of a file.
-
-    Raises:
-        ValueError: it is none.
-    """
+    """An object of a file; ValueError: it is none."""
     try:
         found = json.loads(path.read_text(encoding='utf-8'))
     except ValueError as error:

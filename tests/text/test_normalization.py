@@ -227,7 +227,7 @@ class WordPieceTest(parameterized.TestCase):
         path = pathlib.Path(folder.name) / 'vocab.txt'
         vocabulary.write(path, [*vocabulary.SPECIALS, 'a', 'á'])
         for options in OPTIONS:
-            tokenizer = WordPiece.read(path, *options)
+            tokenizer = WordPiece.read(path, **options._asdict())
             self.assertEqual(tokenizer.normalization, options)
             self.assertEqual(tokenizer.lower_case, options.lower_case)
 

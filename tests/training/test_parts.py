@@ -50,9 +50,10 @@ class PartsTest(parameterized.TestCase):
                 variables,
                 unconnected_gradients=tf.UnconnectedGradients.ZERO,
             )
-            found, sums, kept = parts.gradients(
-                model, variables, views, statistics, key, Replicas(), state, 3
+            step = parts.Step(
+                model, views, statistics, key, Replicas(), state, 3
             )
+            found, sums, kept = step.gradients(variables)
         wanted, found = (
             [tf.convert_to_tensor(g).numpy() for g in gradients]
             for gradients in (wanted, found)

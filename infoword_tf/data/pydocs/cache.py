@@ -38,11 +38,6 @@ def prepare(
 
     Prints one line of figures.
 
-    Args:
-        cache: folder that holds corpora, each in a folder of its own.
-        requirements: as in `packages.dependency_closure`.
-        processes: as in `extraction.extract`.
-
     Returns:
         A folder with `train.jsonl` and `heldout.jsonl` (one document a line)
         and `figures.json`; its name changes when the documents might.
@@ -113,10 +108,7 @@ def describe(figures: Mapping[str, float]) -> str:
 def _write(path: pathlib.Path, corpus: Iterable[Document]) -> None:
     with open(path, 'w', encoding='utf-8') as stream:
         for document in corpus:
-            line = {
-                'source': document.source,
-                'sentences': document.sentences,
-            }
+            line = {'source': document.source, 'sentences': document.sentences}
             stream.write(json.dumps(line, ensure_ascii=False) + '\n')
 
 

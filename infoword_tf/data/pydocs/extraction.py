@@ -28,11 +28,6 @@ def extract(
 ) -> tuple[list[Document], int]:
     """Reads the documents of all files.
 
-    Args:
-        files: in the order in which their documents are wanted.
-        processes: how many parse at a time; by default one for every CPU that
-          this process may use. The result is the same for any number.
-
     Returns:
         Documents without duplicates (by lower-case text; the first stays), and
         the number of files that could not be parsed.
@@ -72,11 +67,7 @@ def _read_batch(batch: Iterable[File]) -> list[list[Document] | None]:
 def _in_processes(
     batches: Sequence[Sequence[File]], processes: int
 ) -> Iterator[list[list[Document] | None]]:
-    """Yields what `_read_batch` returns for each batch, in order.
-
-    Every process runs `_serve`. A thread takes an idle one, writes it a line
-    of JSON and waits for its line.
-    """
+    """What `_read_batch` returns for each batch, in order, of `_serve`."""
     idle: queue.SimpleQueue[subprocess.Popen[str]] = queue.SimpleQueue()
 
     def ask(batch: Sequence[File]) -> list[list[Document] | None]:

@@ -72,11 +72,7 @@ def _shared(
 
 
 def _shingles(corpus: Sequence[Document]) -> tuple[np.ndarray, np.ndarray]:
-    """Hashes [S] uint64 of all shingles, and the documents [S] they are of.
-
-    A hash is a polynomial, modulo 2**64, in random numbers of the words: two
-    of 10 million different shingles agree with a chance of about 3e-6.
-    """
+    """Hashes [S] uint64 of all shingles, and the documents [S] they are of."""
     ids: dict[str, int] = collections.defaultdict(itertools.count().__next__)
     words = [
         [ids[word] for word in document.text.lower().split()]
@@ -90,6 +86,8 @@ def _shingles(corpus: Sequence[Document]) -> tuple[np.ndarray, np.ndarray]:
     )
     values = random[flat]  # [W]
     starts = max(len(flat) - SHINGLE + 1, 0)
+    # A polynomial, modulo 2**64, in random numbers of the words: two of 10
+    # million different shingles agree with a chance of about 3e-6.
     hashes = np.zeros(starts, np.uint64)
     for i in range(SHINGLE):
         hashes = hashes * _MULTIPLIER + values[i : i + starts]

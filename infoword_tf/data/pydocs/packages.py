@@ -113,12 +113,3 @@ def distribution_files(
         File(str(distribution.locate_file(name)), name)
         for name in sorted(names)
     ]
-
-
-def package(source: str) -> str:
-    """The package that a document of this source is from, `python` included.
-
-    >>> package("numpy/linalg/_linalg.py:norm")
-    'numpy'
-    """
-    return re.split(r'[/:]', source, maxsplit=1)[0].removesuffix('.py')

@@ -35,11 +35,6 @@ class FilesTest(absltest.TestCase):
             with self.assertRaisesRegex(RuntimeError, 'pip install -e'):
                 packages.dependency_closure()
 
-    def test_package(self):
-        self.assertEqual(packages.package('numpy/linalg/x.py:norm'), 'numpy')
-        self.assertEqual(packages.package('python/argparse.py'), 'python')
-        self.assertEqual(packages.package('six.py:u.v'), 'six')
-
 
 if __name__ == '__main__':
     absltest.main()
