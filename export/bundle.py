@@ -20,10 +20,10 @@ import infoword_tf
 from export import serving_ops, warmup
 from infoword_tf import files
 from infoword_tf.config import EXPORTED, Config, read_exported
+from tasks import sts as task
 
-if TYPE_CHECKING:  # they import TensorFlow
+if TYPE_CHECKING:  # it imports TensorFlow
     from export.signatures import Signatures
-    from infoword_tf.inference.loaded import Loaded
 
 # What Keras calls them: weights of a run stay float32 beside the others.
 POLICIES = {'float32': 'float32', 'bfloat16': 'mixed_bfloat16'}
@@ -49,14 +49,9 @@ def check_same(
     """Complains of a version that would answer otherwise than another one.
 
     Versions of a model share its name: who asks it need not know which one
-    answers. Names and types of outputs are compared, labels, and what answers
-    by default; sizes of vectors may differ, as those of a student from its
-    teacher's.
-
-    Args:
-        output: the base path of the model.
-        config: of the workdir.
-        described: what `describe` gives.
+    answers. Names and types of outputs (of `describe`) are compared, labels,
+    and what answers by default; sizes of vectors may differ, as those of a
+    student from its teacher's.
 
     Raises:
         ValueError: it would.
@@ -138,7 +133,13 @@ def write(
             loaded.max_length,
         )
         if sts is not None:
-            described['sts'] = measure(init, loaded, precision, sts)
+            models = {'float32': infoword_tf.load(init), precision: loaded}
+            described['sts'] = task.correlations(
+                sts,
+                loaded.config.similarity,
+                {name: functools.partial(model.encode, progress=False)
+                 for name, model in models.items()},
+            )  # fmt: skip
         files.write_json(
             partial / EXPORTED, {**loaded.config.to_json(), 'export': described}
         )
@@ -170,24 +171,6 @@ def write(
     finally:
         shutil.rmtree(partial, ignore_errors=True)
     return final
-
-
-def measure(
-    init: pathlib.Path, loaded: 'Loaded', precision: str, sts: str
-) -> dict[str, Any]:
-    """Spearman x 100 on a file of STS-B, in this precision and in float32."""
-    from tasks import sts as task
-
-    pairs = task.read(pathlib.Path(sts))
-    found = {'data': pathlib.Path(sts).name, 'pairs': len(pairs.scores)}
-    exact = infoword_tf.load(init)
-    for name, model in (('float32', exact), (precision, loaded)):
-        found[name] = task.correlation(
-            pairs,
-            functools.partial(model.encode, progress=False),
-            model.config.similarity,
-        )
-    return found
 
 
 def describe(

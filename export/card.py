@@ -90,7 +90,7 @@ _MEANINGS = {
     'choice': 'the likeliest choice, from 0',
     'count': f'masks in each text; the first {limits.MASKS} are answered',
 }
-_ANSWERS = {
+_ANSWER = {
     'text': 'the best answer, as its context has it; empty: there is none',
     'score': 'nats, of its first place and its last',
     'begin': 'its first byte in the context; -1: there is none',
@@ -103,10 +103,15 @@ _ANSWERS = {
     'null_odds': 'how much more no answer scores than the best one, nats; '
     'above the threshold of config.json `text` is empty',
 }
-_NEXT = {
-    'tokens': 'the likeliest next pieces, best first; the end of a document '
-    'is one',
-    'scores': 'their log-probabilities (nats)',
+_OWN = {  # of a signature alone, without `_pairs`
+    'answer': _ANSWER,
+    'choose': {'probabilities': 'of each choice'},
+    'classify': {'scores': 'of each class, before they become probabilities'},
+    'next_token': {
+        'tokens': 'the likeliest next pieces, best first; the end of a '
+        'document is one',
+        'scores': 'their log-probabilities (nats)',
+    },
 }
 # A path from the root, where a value or one of several begins; no URL.
 _ABSOLUTE = re.compile(r'(?<![^:=,;\s])/(?!/)[^,;\n]*')
@@ -158,13 +163,7 @@ def portable(value: str) -> str:
 
 
 def _title(config: Config, export: Mapping[str, Any]) -> str:
-    sizes = config.encoder.arguments
     encoder = _ENCODERS.get(config.encoder.name, config.encoder.name)
-    shape = [
-        f'{sizes[name]} {name}'
-        for name in ('layers', 'width', 'heads')
-        if name in sizes
-    ]
     rows = ' and '.join(
         f'`{row}` (weight {entry.weight:g}: {TABLE[row].relation})'
         for row, entry in config.rows.items()
@@ -185,11 +184,11 @@ def _title(config: Config, export: Mapping[str, Any]) -> str:
     one = layout.shown.split()[0 if layout.first else -1]
     poolings = {**_POOLINGS, 'cls': f'the state of its {one}'}
     lines = [
-        f'# Text encoder{_fine_tuned(config)}, version {export["version"]}',
+        f'# Text encoder{fine_tuned(config)}, version {export["version"]}',
         '',
-        f'A {encoder} ({", ".join(shape)}) with a '
-        f'{config.tokenizer.kind} vocabulary of '
-        f'{sizes["vocab_size"]:,} pieces, {case}. {origin}',
+        f'A {encoder} ({shape_of(config)}) with a {config.tokenizer.kind} '
+        f'vocabulary of {config.encoder.arguments["vocab_size"]:,} pieces, '
+        f'{case}. {origin}',
         '',
         f'* Computes in {export["precision"]} and returns float32; it was '
         f'trained in {config.precision}.'
@@ -207,7 +206,14 @@ def _title(config: Config, export: Mapping[str, Any]) -> str:
     return '\n'.join(lines)
 
 
-def _fine_tuned(config: Config) -> str:
+def shape_of(config: Config) -> str:
+    """Layers, width and heads of the encoder, those that it has."""
+    sizes, names = config.encoder.arguments, ('layers', 'width', 'heads')
+    return ', '.join(f'{sizes[name]} {name}' for name in names if name in sizes)
+
+
+def fine_tuned(config: Config) -> str:
+    """On what, behind a noun; or nothing."""
     return f' fine-tuned on {config.task.name}' if config.task else ''
 
 
@@ -257,18 +263,10 @@ def _task(config: Config, metrics: Mapping[str, Any]) -> str:
     return '\n'.join(lines)
 
 
-def lost(
-    config: Config, weights: int, metrics: Mapping[str, Any]
-) -> list[str]:
-    """Whose student it is, what that saved and what it cost; if it is one.
+def lost(config: Config, weights: int, metrics: Mapping[str, Any]) -> list[str]:
+    """A section: whose student it is, what that saved and cost; or none.
 
-    Args:
-        config: of the run.
-        weights: that it computes with.
-        metrics: the last values of the run.
-
-    Returns:
-        A section, or nothing.
+    `weights`: how many it computes with.
     """
     teacher = config.teacher
     if not teacher:
@@ -345,39 +343,23 @@ def _use(config: Config, export: Mapping[str, Any]) -> str:
         for output, (dtype, *shape) in outputs.items():
             letters = iter('BK' if name == 'choose' else 'BT')
             sizes = [str(next(letters) if n is None else n) for n in shape]
+            own = _OWN.get(name.removesuffix('_pairs'), {})
             lines.append(
                 f'| `{output}` | [{", ".join(sizes)}] | {dtype} | '
-                f'{_meaning(name, output)} |'
+                f'{own.get(output) or _MEANINGS[output]} |'
             )
         examples = _EXAMPLES['embed' if 'embed' in name else name]
         request = {'signature_name': name, 'instances': examples}
         lines += ['', '```json', json.dumps(request), '```']
-    if 'fill_mask' in export['signatures']:
-        lines += [
-            '',
-            f'Of a text longer than {config.max_length} tokens `fill_mask` '
-            f'keeps its first {limits.MASKS} masks and the tokens nearest to '
-            'them, in their order.',
-        ]
-    if 'next_token' in export['signatures']:
-        lines += [
-            '',
-            f'Of a text longer than {config.max_length} tokens `next_token` '
-            'reads the end.',
-        ]
+    for name, does in (
+        ('fill_mask', f'keeps its first {limits.MASKS} masks and the tokens '
+         'nearest to them, in their order'),
+        ('next_token', 'reads the end'),
+    ):  # fmt: skip
+        if name in export['signatures']:
+            long = f'Of a text longer than {config.max_length} tokens'
+            lines += ['', f'{long} `{name}` {does}.']
     return '\n'.join(lines)
-
-
-def _meaning(signature: str, output: str) -> str:
-    if output == 'scores' and signature.startswith('classify'):
-        return 'of each class, before they become probabilities'
-    if signature == 'next_token':
-        return _NEXT[output]
-    if signature == 'answer':
-        return _ANSWERS[output]
-    if signature == 'choose' and output == 'probabilities':
-        return 'of each choice'
-    return _MEANINGS[output]
 
 
 def _training(

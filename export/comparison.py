@@ -17,6 +17,7 @@ from export import runner
 if TYPE_CHECKING:  # it imports TensorFlow
     from infoword_tf.inference.loaded import Loaded
 
+Outputs = dict[str, np.ndarray]  # by name
 TOLERANCE = {'float32': 1e-5, 'bfloat16': 0.1}
 NASTY = (
     b'',
@@ -71,10 +72,7 @@ def run_elsewhere(
 ) -> tuple[dict[str, dict[str, np.ndarray]], dict[str, Any]]:
     """Runs a copy of an export in a process that has not this project.
 
-    Args:
-        model: the folder of a version.
-        batches: texts by any name.
-        python: an interpreter that has tensorflow and tensorflow_text.
+    `python` is an interpreter that has tensorflow and tensorflow_text.
 
     Returns:
         By batch the outputs by `signature/output`, and the runner's report.
@@ -116,14 +114,7 @@ def in_python(
 ) -> dict[str, np.ndarray]:
     """What `runner` gives for these texts, by the calls of `Loaded`.
 
-    Args:
-        loaded: the workdir.
-        content: the texts.
-        names: the signatures that are wanted.
-        default: what `serving_default` is.
-
-    Returns:
-        Outputs by `signature/output`.
+    Outputs are by `signature/output`; `default` is what `serving_default` is.
     """
     found = {}
     for name in names:
@@ -135,7 +126,7 @@ def in_python(
 
 def _answered(
     loaded: 'Loaded', content: Sequence[bytes], name: str
-) -> dict[str, np.ndarray]:
+) -> Outputs:
     """Outputs of one signature by name."""
     kind = name.removesuffix('_pairs')
     pairs = content[::-1] if kind != name else None
@@ -152,29 +143,23 @@ def _answered(
         return {
             'probabilities': loaded.choose(content, [content[::-1], content])
         }
-    others = {
-        'answer': _answer,
-        'tokens': _tokens,
-        'fill_mask': _fill_mask,
-        'next_token': _next_token,
-    }
+    others = {'answer': _answer, 'tokens': _tokens, 'fill_mask': _fill_mask,
+              'next_token': _next_token}  # fmt: skip
     return others[name](loaded, content)
 
 
 def _classify(
     loaded: 'Loaded', content: Sequence[bytes], pairs: Sequence[bytes] | None
-) -> dict[str, np.ndarray]:
+) -> Outputs:
     """Outputs but the best label, which near scores may change."""
-    probabilities = loaded.classify(content, pairs)
-    names = np.array([label.encode() for label in loaded.config.labels])
-    labels = np.tile(names, (len(content), 1)) if content else None
-    found = {'probabilities': probabilities}
-    return found if labels is None else {**found, 'labels': labels}
+    found = {'probabilities': loaded.classify(content, pairs)}
+    if content:
+        names = np.array([label.encode() for label in loaded.config.labels])
+        found['labels'] = np.tile(names, (len(content), 1))
+    return found
 
 
-def _answer(
-    loaded: 'Loaded', content: Sequence[bytes]
-) -> dict[str, np.ndarray]:
+def _answer(loaded: 'Loaded', content: Sequence[bytes]) -> Outputs:
     """Outputs but texts and bytes, which near scores may change.
 
     Where there are fewer answers than columns scores are NaN.
@@ -195,9 +180,7 @@ def _answer(
     return found
 
 
-def _tokens(
-    loaded: 'Loaded', content: Sequence[bytes]
-) -> dict[str, np.ndarray]:
+def _tokens(loaded: 'Loaded', content: Sequence[bytes]) -> Outputs:
     import tensorflow as tf
 
     from infoword_tf.text.frame import lay_out, table
@@ -223,18 +206,11 @@ def _tokens(
         ).numpy()
         made[np.arange(longest) >= lengths[rows, None]] = 0
         states[rows, :longest] = made
-    return {
-        'states': states,
-        'starts': starts,
-        'ends': ends,
-        'ids': padded,
-        'lengths': lengths,
-    }
+    return {'states': states, 'starts': starts, 'ends': ends, 'ids': padded,
+            'lengths': lengths}  # fmt: skip
 
 
-def _fill_mask(
-    loaded: 'Loaded', content: Sequence[bytes]
-) -> dict[str, np.ndarray]:
+def _fill_mask(loaded: 'Loaded', content: Sequence[bytes]) -> Outputs:
     """As far as `Loaded.fill_mask` answers; elsewhere the scores are NaN."""
     from export.signatures import ANSWERS, MASKS
 
@@ -253,9 +229,7 @@ def _fill_mask(
     return {'tokens': tokens, 'scores': scores, 'count': count}
 
 
-def _next_token(
-    loaded: 'Loaded', content: Sequence[bytes]
-) -> dict[str, np.ndarray]:
+def _next_token(loaded: 'Loaded', content: Sequence[bytes]) -> Outputs:
     """`Loaded.next_pieces` of each text by itself."""
     from export.signatures import ANSWERS
 
@@ -282,33 +256,34 @@ def difference(
     So it is where `found` has NaN or infinity, whatever was wanted there. NaN
     in `wanted` is not compared.
     """
-    differences = {}
-    for name, value in wanted.items():
-        other = found.get(name)
-        if other is None or other.shape != value.shape:
-            differences[name] = float('inf')
-        elif value.dtype.kind == 'f':
-            finite = bool(np.isfinite(other).all())  # NaN is above nothing
-            known = ~np.isnan(value)
-            gap = np.abs(other - value)[known]
-            if tolerance >= TOLERANCE['bfloat16']:
-                largest = np.abs(value[known]).max(initial=1.0)
-                gap = gap / largest
-            differences[name] = (
-                float(gap.max(initial=0.0)) if finite else float('inf')
-            )
-        elif value.dtype.kind == 'S' and not name.endswith('/tokens'):
-            same = np.array_equal(other, value)
-            differences[name] = 0.0 if same else float('inf')
-        elif value.dtype.kind == 'S':
-            scores = wanted[name.replace('/tokens', '/scores')]
-            near = _near_a_neighbour(scores, tolerance) | np.isnan(scores)
-            same = bool(((other == value) | near).all())
-            differences[name] = 0.0 if same else float('inf')
-        else:
-            same = np.array_equal(other, value)
-            differences[name] = 0.0 if same else float('inf')
-    return differences
+    return {
+        name: _gap(name, found.get(name), wanted, tolerance) for name in wanted
+    }
+
+
+def _gap(
+    name: str,
+    other: np.ndarray | None,
+    wanted: Mapping[str, np.ndarray],
+    tolerance: float,
+) -> float:
+    """See `difference`."""
+    value = wanted[name]
+    if other is None or other.shape != value.shape:
+        return float('inf')
+    if value.dtype.kind == 'f':
+        if not np.isfinite(other).all():  # NaN is above nothing
+            return float('inf')
+        known = ~np.isnan(value)
+        gap = np.abs(other - value)[known]
+        if tolerance >= TOLERANCE['bfloat16']:
+            gap = gap / np.abs(value[known]).max(initial=1.0)
+        return float(gap.max(initial=0.0))
+    same = other == value
+    if name.endswith('/tokens'):
+        scores = wanted[name.replace('/tokens', '/scores')]
+        same |= _near_a_neighbour(scores, tolerance) | np.isnan(scores)
+    return 0.0 if np.all(same) else float('inf')
 
 
 def largest(

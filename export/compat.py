@@ -9,27 +9,18 @@ there and here; the largest difference of each output is printed. Exit status
 1 if one is above 1e-5 (0.1 in bfloat16).
 """
 
+import dataclasses
 import os
 import pathlib
 import subprocess
 import sys
 import tempfile
-
-from absl import flags
+from collections.abc import Mapping
+from typing import Any
 
 from infoword_tf import commands
+from infoword_tf.choices import flag
 from infoword_tf.config import read_exported
-
-# Imported, they stand beside the trainer's, which have the same names.
-FLAGS = flags.FLAGS if __name__ == '__main__' else flags.FlagValues()
-
-MODEL = flags.DEFINE_string(
-    'model', None, 'The folder of a version; by default a small model is '
-    'trained on the documents of this project and exported.',
-    flag_values=FLAGS)
-PYTHON = flags.DEFINE_string(
-    'python', '.venv-serving/bin/python', 'The interpreter to compare with.',
-    flag_values=FLAGS)
 
 ROOT = pathlib.Path(__file__).parent.parent
 _SMALL = (
@@ -42,6 +33,17 @@ _SMALL = (
     '--steps=20',
     '--precision=float32',
 )
+
+
+@dataclasses.dataclass(frozen=True)
+class Choices:
+    """All that the command may choose."""
+
+    model: str | None = flag(
+        None, 'The folder of a version; by default a small model is trained '
+        'on the documents of this project and exported.')
+    python: str = flag(
+        '.venv-serving/bin/python', 'The interpreter to compare with.')
 
 
 def small_model(folder: pathlib.Path) -> pathlib.Path:
@@ -61,37 +63,25 @@ def small_model(folder: pathlib.Path) -> pathlib.Path:
     return output / '1'
 
 
-def run() -> bool:
-    """The whole command.
-
-    Returns:
-        Whether all differences are small enough.
-    """
-    if not pathlib.Path(PYTHON.value).is_file():
+@commands.takes(Choices)
+def run(given: Choices, chosen: Mapping[str, Any]) -> bool:
+    """The whole command; whether all differences are small enough."""
+    if not pathlib.Path(given.python).is_file():
         raise FileNotFoundError(
-            f'--python={PYTHON.value} is not there; make serving-compat makes '
+            f'--python={given.python} is not there; make serving-compat makes '
             'it'
         )
-    with tempfile.TemporaryDirectory() as name:
-        model = (
-            pathlib.Path(MODEL.value)
-            if MODEL.value
-            else small_model(pathlib.Path(name))
-        )
-        return _compare(model)
-
-
-def _compare(model: pathlib.Path) -> bool:
-    """Runs a version in both and prints how far apart they are; see `run`."""
     from export import comparison
 
-    _, export = read_exported(model)
-    tolerance = comparison.TOLERANCE[export['precision']]
-    batches = comparison.batches(600)
-    (there, old), (here, new) = (
-        comparison.run_elsewhere(model, batches, python)
-        for python in (os.path.abspath(PYTHON.value), sys.executable)
-    )
+    with tempfile.TemporaryDirectory() as name:
+        model = pathlib.Path(given.model or small_model(pathlib.Path(name)))
+        _, export = read_exported(model)
+        tolerance = comparison.TOLERANCE[export['precision']]
+        batches = comparison.batches(600)
+        (there, old), (here, new) = (
+            comparison.run_elsewhere(model, batches, python)
+            for python in (os.path.abspath(given.python), sys.executable)
+        )
     print(
         f'{model}: {len(batches["all"])} texts, one and none; TensorFlow '
         f'{old["tensorflow"]} beside {new["tensorflow"]}; largest differences'

@@ -10,47 +10,46 @@ texts or of pairs; any other gives vectors. MODEL_CARD.md says what --precision
 costs: on texts of all kinds, on --dev, on --sts.
 """
 
+import dataclasses
 import pathlib
 import time
-
-from absl import flags
+from collections.abc import Mapping
+from typing import Any
 
 from export.tflite import PRECISIONS
 from infoword_tf import commands
+from infoword_tf.choices import flag
 from infoword_tf.plan import answering
 from tasks import sts
 
-# Imported, they stand beside the trainer's, which have the same names.
-FLAGS = flags.FLAGS if __name__ == '__main__' else flags.FlagValues()
 
-INIT = flags.DEFINE_string('init', None, 'The workdir of a finished run.',
-    flag_values=FLAGS)
-OUTPUT = flags.DEFINE_string(
-    'output', None, 'A folder that is not there yet.', flag_values=FLAGS)
-SEQ_LEN = flags.DEFINE_integer(
-    'seq_len', None, 'Maximum length of a text in tokens; by default that of '
-    'training.', lower_bound=4, flag_values=FLAGS)
-PRECISION = flags.DEFINE_enum(
-    'precision', 'int8', PRECISIONS, 'Precision of the weights; int8 also '
-    'multiplies in 8 bits.', flag_values=FLAGS)
-DEV = flags.DEFINE_string(
-    'dev', None, 'A labelled table, see tasks.classify; the model card then '
-    'has the scores on it.', flag_values=FLAGS)
-TEXT = flags.DEFINE_string(
-    'text', 'text', 'Column of its texts.', flag_values=FLAGS)
-PAIR = flags.DEFINE_string(
-    'pair', None, 'Column of its second texts.', flag_values=FLAGS)
-LABEL = flags.DEFINE_string(
-    'label', 'label', 'Column of its labels.', flag_values=FLAGS)
-STS = flags.DEFINE_string(
-    'sts', None, 'The same for vectors: a file of STS-B, see tasks.sts.',
-    flag_values=FLAGS)
+@dataclasses.dataclass(frozen=True)
+class Choices:
+    """All that the command may choose."""
+
+    init: str | None = flag(None, 'The workdir of a finished run.')
+    output: str | None = flag(None, 'A folder that is not there yet.')
+    seq_len: int | None = flag(
+        None, 'Maximum length of a text in tokens; by default that of '
+        'training.', at_least=4)
+    precision: str = flag(
+        'int8', 'Precision of the weights; int8 also multiplies in 8 bits.',
+        choices=PRECISIONS)
+    dev: str | None = flag(
+        None, 'A labelled table, see tasks.classify; the model card then has '
+        'the scores on it.')
+    text: str = flag('text', 'Column of its texts.')
+    pair: str | None = flag(None, 'Column of its second texts.')
+    label: str = flag('label', 'Column of its labels.')
+    sts: str | None = flag(
+        None, 'The same for vectors: a file of STS-B, see tasks.sts.')
 
 
-def run() -> None:
+@commands.takes(Choices)
+def run(given: Choices, chosen: Mapping[str, Any]) -> None:
     """The whole command."""
     commands.require(
-        FLAGS.flag_values_dict(),
+        vars(given),
         init='the workdir to write for LiteRT',
         output='a folder that is not there yet',
     )
@@ -58,38 +57,35 @@ def run() -> None:
     from export import tflite
     from infoword_tf.config import Config
 
-    output = pathlib.Path(OUTPUT.value)
-    config = Config.read(pathlib.Path(INIT.value))
-    tflite.check(config, INIT.value, output)
+    output = pathlib.Path(given.output)
+    config = Config.read(pathlib.Path(given.init))
+    tflite.check(config, given.init, output)
     knows = answering(tflite.HEADS, config.rows)
-    if DEV.value and not knows:
+    if given.dev and not knows:
         raise commands.UsageError(
-            f'--dev is of labelled texts, and --init={INIT.value} was taught '
+            f'--dev is of labelled texts, and --init={given.init} was taught '
             'none; of vectors --sts says what they are worth'
         )
-    if STS.value and knows:
+    if given.sts and knows:
         raise commands.UsageError(
-            f'--sts is of vectors, and --init={INIT.value} gives classes or '
+            f'--sts is of vectors, and --init={given.init} gives classes or '
             'numbers; --dev says what they are worth'
         )
-    if STS.value:
-        sts.read(pathlib.Path(STS.value))  # complains before the work
+    if given.sts:
+        sts.read(pathlib.Path(given.sts))  # complains before the work
     dev = None
-    if DEV.value:
+    if given.dev:
         from infoword_tf.data import tables
 
         dev = tables.rows_of(
-            tables.open_table(DEV.value),
-            TEXT.value,
-            PAIR.value,
-            LABEL.value,
+            tables.open_table(given.dev), given.text, given.pair, given.label,
             bool(answering(('numbers',), knows)),
-        )
+        )  # fmt: skip
     found = tflite.write(
-        INIT.value, output, SEQ_LEN.value, PRECISION.value, dev, STS.value
+        given.init, output, given.seq_len, given.precision, dev, given.sts
     )
     print(
-        f'{output}/: {", ".join(found["signatures"])}; {PRECISION.value}, '
+        f'{output}/: {", ".join(found["signatures"])}; {given.precision}, '
         f'{found["bytes"] / 1e6:.1f} MB, {time.monotonic() - began:.0f} s; '
         f'{output}/MODEL_CARD.md describes it'
     )

@@ -12,57 +12,56 @@ fine-tuned workdir gives what it was trained for: `classify`, `regress`,
 vectors.
 """
 
+import dataclasses
 import pathlib
 import time
-
-from absl import flags
+from collections.abc import Mapping
+from typing import Any
 
 from infoword_tf import commands
+from infoword_tf.choices import flag
 from tasks import sts
 
-# Imported, they stand beside the trainer's, which have the same names.
-FLAGS = flags.FLAGS if __name__ == '__main__' else flags.FlagValues()
 
-INIT = flags.DEFINE_string('init', None, 'The workdir of a finished run.',
-    flag_values=FLAGS)
-OUTPUT = flags.DEFINE_string(
-    'output', None, 'The base path of the model; versions are folders in it.',
-    flag_values=FLAGS)
-VERSION = flags.DEFINE_integer(
-    'version', 1, 'The number of the version; servers take the highest.',
-    lower_bound=1,
-    flag_values=FLAGS)
-PRECISION = flags.DEFINE_enum(
-    'precision', 'float32', ['float32', 'bfloat16'],
-    'Precision in which the encoder is stored and computed; vectors are '
-    'float32.',
-    flag_values=FLAGS)
-STS = flags.DEFINE_string(
-    'sts', None, 'A file of STS-B, see tasks.sts; the model card then says '
-    'what --precision costs on it.', flag_values=FLAGS)
+@dataclasses.dataclass(frozen=True)
+class Choices:
+    """All that the command may choose."""
+
+    init: str | None = flag(None, 'The workdir of a finished run.')
+    output: str | None = flag(
+        None, 'The base path of the model; versions are folders in it.')
+    version: int = flag(
+        1, 'The number of the version; servers take the highest.', at_least=1)
+    precision: str = flag(
+        'float32', 'Precision in which the encoder is stored and computed; '
+        'vectors are float32.', choices=('float32', 'bfloat16'))
+    sts: str | None = flag(
+        None, 'A file of STS-B, see tasks.sts; the model card then says what '
+        '--precision costs on it.')
 
 
-def run() -> None:
+@commands.takes(Choices)
+def run(given: Choices, chosen: Mapping[str, Any]) -> None:
     """The whole command."""
     commands.require(
-        FLAGS.flag_values_dict(),
+        vars(given),
         init='the workdir to export',
         output='a folder for the versions of this model',
     )
-    if STS.value:
-        sts.read(pathlib.Path(STS.value))  # complains before the work
+    if given.sts:
+        sts.read(pathlib.Path(given.sts))  # complains before the work
     began = time.monotonic()
     from export import bundle, serving_ops
 
-    output = pathlib.Path(OUTPUT.value)
+    output = pathlib.Path(given.output)
     version = bundle.write(
-        INIT.value, output, VERSION.value, PRECISION.value, STS.value
+        given.init, output, given.version, given.precision, given.sts
     )
     size = sum(p.stat().st_size for p in version.rglob('*') if p.is_file())
     signatures = serving_ops.read(version).signature_def
     names = [n for n in sorted(signatures) if not n.startswith('__saved')]
     print(
-        f'{version}/: {", ".join(names)}; {PRECISION.value}, '
+        f'{version}/: {", ".join(names)}; {given.precision}, '
         f'{size / 1e6:.1f} MB, {time.monotonic() - began:.0f} s; '
         f'{output}/MODEL_CARD.md describes it'
     )

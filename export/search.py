@@ -13,8 +13,10 @@ Glossary of shapes: n passages, K answers, D width.
 """
 
 import contextlib
+import dataclasses
 import functools
 import hashlib
+import itertools
 import json
 import os
 import pathlib
@@ -22,33 +24,31 @@ import shutil
 import sys
 import tempfile
 import textwrap
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
-from absl import flags
 
 from infoword_tf import commands
+from infoword_tf.choices import flag
 from tasks import bm25, ranking, retrieval
-
-# Imported, they stand beside the trainer's, which have the same names.
-FLAGS = flags.FLAGS if __name__ == '__main__' else flags.FlagValues()
-
-MODEL = flags.DEFINE_string(
-    'model', None, 'An exported model, DIR/1.', flag_values=FLAGS)
-CORPUS = flags.DEFINE_string(
-    'corpus', 'pydocs', 'What to search: pydocs, text:GLOB or '
-    'tfds:NAME[/CONFIG][:FEATURE]; all of it.', flag_values=FLAGS)
-TOP_K = flags.DEFINE_integer(
-    'top_k', 5, 'Answers to a query.', lower_bound=1, flag_values=FLAGS)
-
-HYBRID = flags.DEFINE_boolean(
-    'hybrid', False, 'Search by words (BM25) as well, and add both scores.',
-    flag_values=FLAGS)
 
 PASSAGE_WORDS = 100  # a passage is whole sentences of about so many words
 BATCH_SIZE = 64  # passages embedded at once, of like length
 _BLOCK = 4096  # passages sorted by length, and compared, at once
+
+
+@dataclasses.dataclass(frozen=True)
+class Choices:
+    """All that the command may choose."""
+
+    model: str | None = flag(None, 'An exported model, DIR/1.')
+    corpus: str = flag(
+        'pydocs', 'What to search: pydocs, text:GLOB or '
+        'tfds:NAME[/CONFIG][:FEATURE]; all of it.')
+    top_k: int = flag(5, 'Answers to a query.', at_least=1)
+    hybrid: bool = flag(
+        False, 'Search by words (BM25) as well, and add both scores.')
 
 
 class Passage(NamedTuple):
@@ -124,15 +124,11 @@ def open_index(
     folder: pathlib.Path,
     key: dict[str, str],
     documents: Callable[[], Iterable[Any]],
-    embed: Callable[[Sequence[str]], Any],
+    embed: retrieval.Encoder,
 ) -> Index:
     """Opens the index of a corpus, which is made anew if its key differs.
 
-    Args:
-        folder: of the index.
-        key: what it depends on.
-        documents: the corpus.
-        embed: strings to float32 [n, D].
+    The key is what it depends on; `embed` is as of `retrieval.exported`.
 
     Raises:
         commands.UsageError: the corpus is empty.
@@ -152,7 +148,8 @@ def open_index(
             open(partial / 'passages.jsonl', 'wb') as file,
             tqdm.tqdm(desc='indexing', unit=' passages') as bar,
         ):
-            for block in _blocks(passages(documents())):
+            found = passages(documents())
+            while block := list(itertools.islice(found, _BLOCK)):
                 for passage in block:
                     line = json.dumps(passage._asdict()).encode() + b'\n'
                     offsets.append(end)
@@ -174,17 +171,6 @@ def open_index(
     return Index(folder)
 
 
-def _blocks(items: Iterator[Passage]) -> Iterator[list[Passage]]:
-    block = []
-    for item in items:
-        block.append(item)
-        if len(block) == _BLOCK:
-            yield block
-            block = []
-    if block:
-        yield block
-
-
 def digest(model: pathlib.Path) -> str:
     """What changes when any file of an exported model does."""
     found = hashlib.blake2b(digest_size=16)
@@ -198,7 +184,7 @@ def digest(model: pathlib.Path) -> str:
 def answer(
     query: str,
     index: Index,
-    embed: Callable,
+    embed: retrieval.Encoder,
     similarity: str,
     top_k: int,
     hybrid: bool = False,
@@ -226,15 +212,16 @@ def answer(
     return '\n'.join(lines)
 
 
-def run(queries: Sequence[str]) -> None:
+@commands.takes(Choices)
+def run(
+    queries: Sequence[str], given: Choices, chosen: Mapping[str, Any]
+) -> None:
     """Answers queries, those of standard input where there are none."""
     from infoword_tf.data import corpora
 
-    commands.require(
-        FLAGS.flag_values_dict(), model='an exported model, DIR/1'
-    )
-    path = pathlib.Path(MODEL.value)
-    corpus = corpora.open_corpus(CORPUS.value)
+    commands.require(vars(given), model='an exported model, DIR/1')
+    path = pathlib.Path(given.model)
+    corpus = corpora.open_corpus(given.corpus)
     embed, similarity = retrieval.exported(path, BATCH_SIZE)
 
     def documents() -> Iterator[Any]:
@@ -242,19 +229,17 @@ def run(queries: Sequence[str]) -> None:
         yield from corpus.heldout()
 
     key = {
-        'corpus': CORPUS.value,
+        'corpus': given.corpus,
         'fingerprint': corpus.fingerprint,
         'model': digest(path),
         'passage_words': str(PASSAGE_WORDS),
     }
     index = open_index(path.parent / 'search', key, documents, embed)
     for query in queries or map(str.strip, sys.stdin):
-        print(
-            answer(
-                query, index, embed, similarity, TOP_K.value, HYBRID.value
-            ),
-            flush=True,
+        found = answer(
+            query, index, embed, similarity, given.top_k, given.hybrid
         )
+        print(found, flush=True)
 
 
 if __name__ == '__main__':

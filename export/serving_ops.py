@@ -88,13 +88,9 @@ REFUSED = frozenset({'_XlaMustCompile', '_gradient_op_type'})
 
 
 def nodes(path: pathlib.Path) -> Iterator[tuple[str, Any]]:
-    """Every operation of a saved graph.
+    """Yields every operation of a version, a NodeDef, behind its function.
 
-    Args:
-        path: of a version, the folder that holds saved_model.pb.
-
-    Yields:
-        The function that it is in ('' for the graph itself), and its NodeDef.
+    Which is '' for those of the graph itself.
     """
     graph = read(path).graph_def
     for node in graph.node:

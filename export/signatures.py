@@ -89,60 +89,55 @@ class Signatures:
         )
         prompts = {'embed': None}
         prompts |= {f'embed_{name}': name for name in loaded.config.prompts}
-        wanted: dict[str, Callable[..., dict[str, Tensor]]] = {
-            name: functools.partial(self._prompted, bare, prompt)
+        # By name a function, and what it takes.
+        wanted: dict[str, tuple[Callable, list[tf.TensorSpec]]] = {
+            name: (functools.partial(self._prompted, bare, prompt), [texts])
             for name, prompt in prompts.items()
         }
-        wanted['tokens'] = self._tokens
+        wanted['tokens'] = self._tokens, [texts]
         if loaded.fill_rows:
-            wanted['fill_mask'] = self._fill_mask
+            wanted['fill_mask'] = self._fill_mask, [texts]
         if loaded.rows_that('next'):
-            wanted['next_token'] = self._next_token
-        inputs = {}
+            wanted['next_token'] = self._next_token, [texts]
         for answer, name, function in (
             ('classes', 'classify', self._classify),
             ('numbers', 'regress', self._regress),
         ):
             for row in loaded.rows_that(answer):
                 if loaded.model.objectives[row].texts == 'choices':
-                    wanted['choose'] = functools.partial(self._choose, row)
-                    inputs['choose'] = [texts, choices]
+                    choose = functools.partial(self._choose, row)
+                    wanted['choose'] = choose, [texts, choices]
                     continue
                 # Of what it was trained on.
                 for sides in loaded.sides(row):
                     full_name = name if sides == 1 else f'{name}_pairs'
-                    wanted[full_name] = functools.partial(function, row)
-                    inputs[full_name] = [texts, pairs][:sides]
+                    of_row = functools.partial(function, row)
+                    wanted[full_name] = of_row, [texts, pairs][:sides]
         if loaded.rows_that('spans'):
-            wanted['answer'] = self._answer
-            inputs['answer'] = [texts, pairs]
-        self.constants, self.narrow = _constants(loaded), _narrow(loaded)
+            wanted['answer'] = self._answer, [texts, pairs]
+        self.constants, self.narrow = _cast(loaded)
         with _instead(loaded, self.constants | self.narrow):
             self.functions = {
                 name: tf.function(
-                    function,
-                    input_signature=inputs.get(name, [texts]),
-                    autograph=False,
+                    function, input_signature=specs, autograph=False
                 ).get_concrete_function()
-                for name, function in wanted.items()
+                for name, (function, specs) in wanted.items()
             }
         self.default = next((n for n in LABELLED if n in wanted), 'embed')
         self.inputs = {
-            name: [spec.name for spec in inputs.get(name, [texts])]
-            for name in wanted
+            name: [spec.name for spec in specs]
+            for name, (_, specs) in wanted.items()
         }
+        variables = loaded.model.variables.items()
+        held = {path: variable.value for path, variable in variables}
         read = {
             variable.ref()
             for function in self.functions.values()
             for variable in function.variables
         }
-        held = {
-            path: variable.value
-            for path, variable in loaded.model.variables.items()
-        } | self.narrow
         self.weights = {
             path: variable
-            for path, variable in held.items()
+            for path, variable in (held | self.narrow).items()
             if variable.ref() in read
         }
 
@@ -243,14 +238,8 @@ class Signatures:
 
         Args:
             compute: of ids [C, T], lengths [C] and of those `more` that are
-                there -> [C, width].
-            width: of what it gives.
-            ids: [B, T] int32.
-            lengths: [B] int32.
-            *more: [B, ...] each.
-
-        Returns:
-            [B, width] float32 in the order of `ids`.
+                there, [C, ...] -> [C, width] float32.
+            width, ids, lengths, *more: likewise, of B texts.
         """
         order = tf.argsort(lengths, stable=True)
         ids, lengths, *more = (
@@ -319,13 +308,11 @@ class Signatures:
         )
         before = [NOWHERE] * len(self.loaded.before)
         after = [NOWHERE] * len(self.loaded.after)
-        return {
-            'states': states,
-            'starts': table(lay_out(before, firsts, after), NOWHERE),
-            'ends': table(lay_out(before, lasts, after), NOWHERE),
-            'ids': ids,
-            'lengths': lengths,
-        }
+        starts, ends = (
+            table(lay_out(before, x, after), NOWHERE) for x in (firsts, lasts)
+        )
+        return {'states': states, 'starts': starts, 'ends': ends, 'ids': ids,
+                'lengths': lengths}  # fmt: skip
 
     def _fill_mask(self, texts: Tensor) -> dict[str, Tensor]:
         """The likeliest pieces at the first `MASKS` [MASK] of each text."""
@@ -403,41 +390,33 @@ class Signatures:
         )
 
 
-def _constants(loaded: Loaded) -> dict[str, Tensor]:
-    """By path, the encoder's kernels in bfloat16; none where it is float32.
+def _cast(
+    loaded: Loaded,
+) -> tuple[dict[str, Tensor], dict[str, tf.Variable]]:
+    """By path, the encoder's kernels and its embeddings in bfloat16.
 
-    A processor that multiplies in bfloat16 wants weights in an order of its
-    own. TensorFlow keeps constants in that order and brings variables into it
-    in each call, after casting them. In float32 the order depends on the
-    number of rows and there is nothing to gain.
+    None where it is float32. A processor that multiplies in bfloat16 wants
+    weights in an order of its own. TensorFlow keeps constants in that order and
+    brings variables into it in each call, after casting them. In float32 the
+    order depends on the number of rows and there is nothing to gain. Embeddings
+    are looked up, not multiplied: as variables they are stored once.
     """
-    dtype = loaded.encoder.compute_dtype
+    dtype, variables = loaded.encoder.compute_dtype, loaded.model.variables
     if dtype == 'float32':
-        return {}
+        return {}, {}
     # Those that layers cast at use: it is what they do in `embed` too.
-    return {
+    constants = {
         path: tf.constant(tf.cast(variable.value, dtype))
-        for path, variable in loaded.model.variables.items()
+        for path, variable in variables.items()
         if path.startswith('encoder/') and path.endswith('_kernel')
     }
-
-
-def _narrow(loaded: Loaded) -> dict[str, tf.Variable]:
-    """By path, the embeddings in bfloat16; none where it is float32.
-
-    They are looked up, not multiplied: as variables they are stored once.
-    """
-    dtype = loaded.encoder.compute_dtype
-    if dtype == 'float32':
-        return {}
-    table = loaded.model.variables.get('encoder/word_embeddings')
+    table = variables.get('encoder/word_embeddings')
     if table is None:  # characters are read
-        return {}
-    return {
-        table.path: tf.Variable(
-            tf.cast(table.value, dtype), trainable=False, name='embeddings'
-        )
-    }
+        return constants, {}
+    narrow = tf.Variable(
+        tf.cast(table.value, dtype), trainable=False, name='embeddings'
+    )
+    return constants, {table.path: narrow}
 
 
 def _instead(

@@ -31,7 +31,10 @@ import infoword_tf
 from export.serving import model as standalone
 from infoword_tf import files
 from infoword_tf.config import Config
+from infoword_tf.data import tables
 from infoword_tf.plan import answering
+from tasks import glue_layout, measures
+from tasks import sts as task
 
 if TYPE_CHECKING:  # it imports TensorFlow
     from infoword_tf.inference.loaded import Loaded
@@ -48,11 +51,6 @@ _TEXTS = 200  # on which the card compares, beside nasty ones
 
 def check(config: Config, init: Any, output: pathlib.Path) -> None:
     """Complains of what cannot be written, before TensorFlow starts.
-
-    Args:
-        config: of the workdir.
-        init: the workdir.
-        output: where it shall go.
 
     Raises:
         FileExistsError: something is there.
@@ -120,12 +118,7 @@ def signatures_of(loaded: 'Loaded') -> dict[str, tuple[Callable, int, int]]:
 def convert(
     loaded: 'Loaded', lengths: Sequence[int], precision: str
 ) -> bytes:
-    """The content of model.tflite.
-
-    Args:
-        loaded: a workdir.
-        lengths: of its graphs.
-        precision: in PRECISIONS.
+    """The content of model.tflite: graphs of some lengths.
 
     Raises:
         ValueError: it computes what LiteRT cannot.
@@ -175,7 +168,7 @@ def write(
     output: str | pathlib.Path,
     seq_len: int | None = None,
     precision: str = 'int8',
-    dev: Any = None,
+    dev: tables.Rows | None = None,
     sts: str | None = None,
 ) -> dict[str, Any]:
     """Writes a folder, whole or not at all.
@@ -185,8 +178,7 @@ def write(
         output: the folder.
         seq_len: T at most; None: what the model was trained on.
         precision: in PRECISIONS.
-        dev: labelled texts (`data.tables.Rows`) that the card shall speak
-            of.
+        dev: labelled texts that the card shall speak of.
         sts: a file of STS-B, likewise.
 
     Returns:
@@ -234,7 +226,12 @@ def write(
                 precision: scored(runner, dev, config),
             }
         if sts is not None:
-            found['sts'] = _correlations(sts, loaded, runner, precision)
+            exact = functools.partial(loaded.encode, progress=False)
+            found['sts'] = task.correlations(
+                sts,
+                config.similarity,
+                {'float32': exact, precision: runner.encode},
+            )
         metrics = init / 'metrics.json'
         known = json.loads(metrics.read_text()) if metrics.is_file() else {}
         (partial / 'MODEL_CARD.md').write_text(card(loaded, found, known))
@@ -289,11 +286,7 @@ def write_tokenizer(folder: pathlib.Path, tokenizer: Any) -> None:
 
 
 def compared(folder: pathlib.Path, loaded: 'Loaded') -> dict[str, Any]:
-    """How far a folder's answers are from the workdir's.
-
-    Args:
-        folder: with model.tflite and what lies beside it.
-        loaded: the workdir.
+    """How far the answers of a folder of LiteRT are from the workdir's.
 
     Returns:
         How many texts; and of each signature 'change', the largest of a number
@@ -319,11 +312,9 @@ def compared(folder: pathlib.Path, loaded: 'Loaded') -> dict[str, Any]:
         theirs = getattr(model, call)(*sides)
         said = {'change': float(np.abs(ours - theirs).max())}
         if name == 'embed':
-            norms = np.linalg.norm([ours, theirs], axis=2)
-            cosine = (ours * theirs).sum(axis=1) / np.maximum(
-                norms.prod(axis=0), 1e-12
-            )
-            said['cosine'] = float(cosine.min())
+            norms = np.linalg.norm([ours, theirs], axis=2).prod(axis=0)
+            cosines = (ours * theirs).sum(axis=1) / np.maximum(norms, 1e-12)
+            said['cosine'] = float(cosines.min())
         elif name.startswith('classify') and ours.shape[1] > 1:
             same = ours.argmax(axis=1) == theirs.argmax(axis=1)
             said['same'] = float(same.mean())
@@ -331,21 +322,15 @@ def compared(folder: pathlib.Path, loaded: 'Loaded') -> dict[str, Any]:
     return {'texts': len(texts), 'signatures': found}
 
 
-def scored(model: Any, rows: Any, config: Config) -> dict[str, float]:
-    """How good a model is on labelled texts.
-
-    Args:
-        model: a `Loaded`, or a `Model` of model.py.
-        rows: a `data.tables.Rows`.
-        config: of the workdir.
+def scored(
+    model: Any, rows: tables.Rows, config: Config
+) -> dict[str, float]:
+    """How good a `Loaded`, or a `Model` of model.py, is on labelled texts.
 
     Returns:
         By metric of the task, its value; of a workdir without a task accuracy,
         or Spearman's correlation of numbers.
     """
-    from infoword_tf.data import tables
-    from tasks import glue_layout, measures
-
     names = config.task.metrics if config.task else ()
     labels = config.labels
     if config.task and (glue := glue_layout.TASKS.get(config.task.name)):
@@ -360,48 +345,22 @@ def scored(model: Any, rows: Any, config: Config) -> dict[str, float]:
     return {n: float(measures.MEASURES[n](said, right)) for n in names}
 
 
-def _correlations(
-    sts: str, loaded: 'Loaded', model: Any, precision: str
-) -> dict[str, Any]:
-    """Spearman x 100 on a file of STS-B, of both."""
-    from tasks import sts as task
-
-    pairs = task.read(pathlib.Path(sts))
-    similarity = loaded.config.similarity
-    exact = functools.partial(loaded.encode, progress=False)
-    return {
-        'data': pathlib.Path(sts).name,
-        'pairs': len(pairs.scores),
-        'float32': task.correlation(pairs, exact, similarity),
-        precision: task.correlation(pairs, model.encode, similarity),
-    }
-
-
 def card(
     loaded: 'Loaded', found: Mapping[str, Any], metrics: Mapping[str, Any]
 ) -> str:
-    """MODEL_CARD.md: sizes, and what the precision costs.
+    """MODEL_CARD.md of what `write` found: sizes, what the precision costs.
 
-    Args:
-        loaded: the workdir.
-        found: as `write` gives it.
-        metrics: the last values of its run.
+    `metrics` are the last values of the run.
     """
-    from export.card import lost, portable
+    from export.card import fine_tuned, lost, portable, shape_of
 
     config, precision = loaded.config, found['precision']
-    sizes = config.encoder.arguments
-    shape = ', '.join(
-        f'{sizes[name]} {name}'
-        for name in ('layers', 'width', 'heads')
-        if name in sizes
-    )
     whole = 4 * found['weights']
     lines = [
         f'# Text encoder for LiteRT, {precision}',
         '',
-        f'A {config.encoder.name} encoder ({shape})'
-        + (f' fine-tuned on {config.task.name}.' if config.task else '.'),
+        f'A {config.encoder.name} encoder ({shape_of(config)})'
+        f'{fine_tuned(config)}.',
         '',
         f'* model.tflite: {found["bytes"] / 1e6:.1f} MB for '
         f'{found["weights"]:,} weights, {found["bytes"] / whole:.0%} of their '

@@ -9,49 +9,47 @@ above 1e-5 in float32; in bfloat16, where vectors depend on the batch, 0.1 of
 an output's largest number.
 """
 
+import dataclasses
 import pathlib
 import sys
-
-from absl import flags
+from collections.abc import Mapping
+from typing import Any
 
 from infoword_tf import commands
+from infoword_tf.choices import flag
 from infoword_tf.config import read_exported
 
-# Imported, they stand beside the trainer's, which have the same names.
-FLAGS = flags.FLAGS if __name__ == '__main__' else flags.FlagValues()
 
-MODEL = flags.DEFINE_string(
-    'model', None, 'The folder of a version: DIR/1.', flag_values=FLAGS)
-INIT = flags.DEFINE_string(
-    'init', None, 'The workdir it was made from.', flag_values=FLAGS)
-TEXTS = flags.DEFINE_integer(
-    'texts', 600, 'Number of real texts, in addition to the difficult strings.',
-    lower_bound=1,
-    flag_values=FLAGS)
+@dataclasses.dataclass(frozen=True)
+class Choices:
+    """All that the command may choose."""
+
+    model: str | None = flag(None, 'The folder of a version: DIR/1.')
+    init: str | None = flag(None, 'The workdir it was made from.')
+    texts: int = flag(
+        600, 'Number of real texts, in addition to the difficult strings.',
+        at_least=1)
 
 
-def run() -> bool:
-    """The whole command.
-
-    Returns:
-        Whether all differences are small enough.
-    """
+@commands.takes(Choices)
+def run(given: Choices, chosen: Mapping[str, Any]) -> bool:
+    """The whole command; whether all differences are small enough."""
     commands.require(
-        FLAGS.flag_values_dict(),
+        vars(given),
         model='the folder of a version, DIR/1',
         init='the workdir it was made from',
     )
     from export import bundle, comparison, serving_ops
     from infoword_tf.config import Config
 
-    model, workdir = pathlib.Path(MODEL.value), pathlib.Path(INIT.value)
+    model, workdir = pathlib.Path(given.model), pathlib.Path(given.init)
     config, export = read_exported(model)
     if config != Config.read(workdir):
         raise commands.UsageError(
             f'--model={model} was not made from --init={workdir}: their '
             'config.json differ'
         )
-    batches = comparison.batches(TEXTS.value)
+    batches = comparison.batches(given.texts)
     found, report = comparison.run_elsewhere(model, batches, sys.executable)
     problems = serving_ops.unservable(model)
     for what, names in (

@@ -59,16 +59,17 @@ def start(
     settings of rows too where it passes them on.
 
     Args:
-        run: the command, called without arguments, or with `words`. What it
+        run: the command, with flags of its choices if it `takes` any. What it
             returns is the exit status where that is False or True.
         words: what arguments that are no flags are, which `run` then gets as
             a list; None: there are none.
         stopped: what Ctrl-C leaves, for people.
     """
     kind = getattr(run, 'choices', None)
-    if kind is not None:  # it trains
+    if kind is not None:
         define(kind, flags.FLAGS)
-        stopped = stopped or GOES_ON
+        if _has_settings(kind):
+            stopped = stopped or GOES_ON
     for flag in _defined():
         flags.FLAGS.register_key_flag_for_module(sys.argv[0], flag)
 
@@ -188,15 +189,15 @@ def takes(kind: type) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     Choices that are None are not made.
 
     Args:
-        kind: of `choices`, what `given` is; `chosen` has by name what was
-            chosen alone.
+        kind: a dataclass of `choices.flag`s, what `given` is; `chosen` has by
+            name what was chosen alone. Words of a command come before both.
     """
 
     def decorate(run: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(run)
-        def called(**named: Any) -> Any:
+        def called(*words: Sequence[str], **named: Any) -> Any:
             found = parse(kind, typed(named))
-            return run(kind(**found), found)
+            return run(*words, kind(**found), found)
 
         known = inspect.signature(kind).parameters.values()
         called.__signature__ = inspect.Signature(
@@ -246,23 +247,31 @@ def parse(kind: type, arguments: Sequence[str]) -> dict[str, Any]:
     return chosen(kind, values)
 
 
-def define(kind: type, values: flags.FlagValues) -> None:
-    """Flags of choices, and of the settings of all rows."""
-    from infoword_tf.objectives import TABLE
+def _has_settings(kind: type) -> bool:
+    """Whether choices are of rows too."""
+    return any(field.name == SETTINGS for field in fields(kind))
 
+
+def define(kind: type, values: flags.FlagValues) -> None:
+    """Flags of choices in `values`, and those of settings.
+
+    `kind.settings_of(row)` says which, by name; without it they are all.
+    """
     defaults = {field.name: field.default for field in fields(kind)}
     for name, (of, flag) in flags_of(kind).items():
         default = defaults[name] if flag.shown is None else flag.shown
-        more: dict[str, Any] = {'flag_values': values}
-        if flag.choices:
-            flags.DEFINE_enum(name, default, flag.choices, flag.help, **more)
-            continue
-        if of in (int, float):
-            more |= {'lower_bound': flag.at_least, 'upper_bound': flag.at_most}
-        if of is tuple:
-            default = list(default)
-        _DEFINE[of](name, default, flag.help, **more)
-    define_settings({row: TABLE[row].settings for row in TABLE}, values)
+        _define(name, of, default, flag.help, flag, values)
+    if not _has_settings(kind):
+        return
+    from infoword_tf.objectives import TABLE
+
+    settings_of = getattr(kind, 'settings_of', lambda row: TABLE[row].settings)
+    for row in TABLE:
+        for name, known in settings_of(row).items():
+            if not known.decided_by:
+                text = f'{known.help} By default {known.default}.'
+                of = known.kind or type(known.default)
+                _define(f'{row}.{name}', of, None, text, known, values)
 
 
 _DEFINE = {
@@ -272,6 +281,24 @@ _DEFINE = {
 }  # fmt: skip
 
 
+def _define(
+    name: str, kind: type, default: Any, text: str, known: Any, values: Any
+) -> None:
+    """A flag; `known`, a `Flag` or a `Setting`, says its choices and bounds."""
+    if known.choices:
+        flags.DEFINE_enum(
+            name, default, known.choices, text, flag_values=values
+        )
+        return
+    bounds = {}
+    if kind in (int, float):
+        bounds = {'lower_bound': known.at_least,
+                  'upper_bound': known.at_most}  # fmt: skip
+    if kind is tuple:
+        default = list(default)
+    _DEFINE[kind](name, default, text, flag_values=values, **bounds)
+
+
 def chosen(kind: type, values: flags.FlagValues) -> dict[str, Any]:
     """What was typed, by name, as functions that `takes` made want it."""
     present = {name: values[name].value for name in values
@@ -279,47 +306,3 @@ def chosen(kind: type, values: flags.FlagValues) -> dict[str, Any]:
     found = {k: present[k] for k in flags_of(kind) if k in present}
     settings = {k: v for k, v in present.items() if '.' in k}
     return {**found, SETTINGS: settings} if settings else found
-
-
-def define_settings(
-    rows: Mapping[str, Mapping[str, Any]],
-    flag_values: flags.FlagValues = flags.FLAGS,
-) -> dict[str, flags.FlagHolder]:
-    """Flags `--ROW.NAME` of every setting of every row.
-
-    None where one is not given, so that `resolve` knows what was chosen. What
-    a command decides by other means has no flag.
-
-    Args:
-        rows: by row and name, its `settings.Setting`.
-        flag_values: where they are defined.
-
-    Returns:
-        The flags by name, 'dim.critic' and the like.
-    """
-    found = {}
-    for row, settings in rows.items():
-        for name, setting in settings.items():
-            if setting.decided_by:
-                continue
-            found[f'{row}.{name}'] = _define(
-                f'{row}.{name}', setting, flag_values
-            )
-    return found
-
-
-def _define(name: str, setting: Any, flag_values: Any) -> flags.FlagHolder:
-    text = f'{setting.help} By default {setting.default}.'
-    more = {'flag_values': flag_values}
-    if isinstance(setting.default, bool):
-        return flags.DEFINE_bool(name, None, text, **more)
-    if setting.choices:
-        return flags.DEFINE_enum(name, None, setting.choices, text, **more)
-    if isinstance(setting.default, str):
-        return flags.DEFINE_string(name, None, text, **more)
-    more |= {
-        'lower_bound': setting.at_least, 'upper_bound': setting.at_most,
-    }  # fmt: skip
-    if isinstance(setting.default, int):
-        return flags.DEFINE_integer(name, None, text, **more)
-    return flags.DEFINE_float(name, None, text, **more)

@@ -1,7 +1,7 @@
 """A setting of a row, a view or an encoder: default, bounds and help.
 
 It is defined once: as a field of the class that it sets (`Settled`), or in the
-`ViewSpec` of a view. `commands.define_settings` makes the flag `--ROW.NAME` of
+`ViewSpec` of a view. `commands.define` makes the flag `--ROW.NAME` of
 it, and `resolve` the value. Arguments of encoders are such fields too; those
 that name a `flag` become a choice of that name in `choices`.
 """

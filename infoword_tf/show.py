@@ -10,74 +10,64 @@ attention, in which a row is a token that looks and a column what it may look
 at. Without --init or --vocab the words of the sentences are the pieces.
 """
 
+import dataclasses
 import os
 import pathlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
-
-from absl import flags
 
 # Nothing is computed: the backend that starts fastest will do.
 os.environ.setdefault('KERAS_BACKEND', 'numpy')
 
-from infoword_tf import commands, pictures
+from infoword_tf import commands, pictures, resolve
+from infoword_tf.choices import again, flag
 from infoword_tf.commands import UsageError
 from infoword_tf.config import Config
 from infoword_tf.objectives import TABLE
-from infoword_tf.resolve import Choices, Resolved, resolve
 from infoword_tf.settings import Setting
 from infoword_tf.text.words import Words
 from infoword_tf.views import VIEWS
 
-# Imported, they stand beside the trainer's, which have the same names.
-FLAGS = flags.FLAGS if __name__ == '__main__' else flags.FlagValues()
 
-OBJECTIVES = flags.DEFINE_string(
-    'objectives', None, 'A named sum, or rows, as of infoword_tf.train; by '
-    'default those of --init.', flag_values=FLAGS)
-OUTPUT = flags.DEFINE_string(
-    'output', 'show.png', 'The PNG file to write.', flag_values=FLAGS)
-SEQ_LEN = flags.DEFINE_integer(
-    'seq_len', None, 'Sequence length in tokens, special tokens included; by '
-    'default what the sentences need.', lower_bound=8, flag_values=FLAGS)
-SEED = flags.DEFINE_integer(
-    'seed', 0, 'Random seed of masks, orders and negatives.',
-    lower_bound=0, flag_values=FLAGS)
-MASKING = flags.DEFINE_enum(
-    'masking', None, ['spans', 'words', 'tokens'], 'Unit of masking; by '
-    'default the one that the rows require, else tokens.', flag_values=FLAGS)
-MEMORY_LENGTH = flags.DEFINE_integer(
-    'memory_length', None, 'Tokens of memory, for encoders that have one; a '
-    'quarter of --seq_len by default.', lower_bound=0, flag_values=FLAGS)
-INIT = flags.DEFINE_string(
-    'init', None, 'A workdir, whose tokenizer is used.', flag_values=FLAGS)
-VOCAB = flags.DEFINE_string(
-    'vocab', None, 'A vocab.txt, a SentencePiece *.model or a words.txt.',
-    flag_values=FLAGS)
-LOWER_CASE = flags.DEFINE_bool(
-    'lower_case', None, 'Whether --vocab is of lower-case text; true by '
-    'default, false for a words.txt.',
-    flag_values=FLAGS)
+@dataclasses.dataclass(frozen=True)
+class Choices:
+    """All that the command may choose."""
 
+    objectives: str | None = flag(
+        None, 'A named sum, or rows, as of infoword_tf.train; by default those '
+        'of --init.')
+    settings: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    output: str = flag('show.png', 'The PNG file to write.')
+    seq_len: int | None = flag(
+        None, 'Sequence length in tokens, special tokens included; by default '
+        'what the sentences need.', at_least=8)
+    seed: int = flag(
+        0, 'Random seed of masks, orders and negatives.', at_least=0)
+    masking: str | None = again(resolve.Choices, 'masking', None)
+    memory_length: int | None = flag(
+        None, 'Tokens of memory, for encoders that have one; a quarter of '
+        '--seq_len by default.', at_least=0)
+    init: str | None = flag(None, 'A workdir, whose tokenizer is used.')
+    vocab: str | None = flag(
+        None, 'A vocab.txt, a SentencePiece *.model or a words.txt.')
+    lower_case: bool | None = flag(
+        None, 'Whether --vocab is of lower-case text; true by default, false '
+        'for a words.txt.')
 
-def drawn_settings(row: str) -> dict[str, Setting]:
-    """Of the views, and of which are read: nothing else is drawn."""
-    entry = TABLE[row]
-    defaults = {name: known.default for name, known in entry.settings.items()}
-    found = {}
-    for name, known in entry.settings.items():
-        values = known.choices or (False, True)
-        chosen = {
-            tuple(entry.reads({**defaults, name: value})) for value in values
-        }
-        if name not in entry.objective.settings or len(chosen) > 1:
-            found[name] = known
-    return found
-
-
-SETTINGS = commands.define_settings(
-    {row: drawn_settings(row) for row in TABLE}, FLAGS
-)
+    @staticmethod
+    def settings_of(row: str) -> dict[str, Setting]:
+        """Of the views, and of which are read: nothing else is drawn."""
+        entry = TABLE[row]
+        defaults = {k: known.default for k, known in entry.settings.items()}
+        found = {}
+        for name, known in entry.settings.items():
+            values = known.choices or (False, True)
+            chosen = {
+                tuple(entry.reads({**defaults, name: v})) for v in values
+            }
+            if name not in entry.objective.settings or len(chosen) > 1:
+                found[name] = known
+        return found
 
 
 # -------------------------------------------------------------------- the text
@@ -114,7 +104,7 @@ def sentences_of(texts: Sequence[str]) -> list[str]:
 def make_pictures(
     sentences: Sequence[str],
     tokenizer: Any,
-    resolved: Resolved,
+    resolved: resolve.Resolved,
     length: int,
     seed: int,
     memory: int | None = None,
@@ -170,42 +160,38 @@ def make_pictures(
 # ----------------------------------------------------------------- the command
 
 
-def choose(length: int) -> Resolved:
+def choose(given: Choices, length: int) -> resolve.Resolved:
     """What --objectives, or else --init, wants of a text of T tokens.
 
     Raises:
         UsageError: neither is named, or what is asked for cannot be.
     """
-    given = {
-        name: flag.value
-        for name, flag in SETTINGS.items()
-        if flag.value is not None
-    }
-    objectives, masking = OBJECTIVES.value, MASKING.value
-    if objectives is None and not INIT.value:
+    objectives, masking = given.objectives, given.masking
+    settings = given.settings
+    if objectives is None and not given.init:
         raise UsageError(
             '--objectives is missing: name a row or a sum, such as '
             f'{", ".join(TABLE)}'
         )
     if objectives is None:
-        config = Config.read(pathlib.Path(INIT.value))
+        config = Config.read(pathlib.Path(given.init))
         objectives = ','.join(config.rows)
         masking = masking or config.masking
         of_run = {
             f'{row}.{name}': value
             for row, entry in config.rows.items()
             for name, value in entry.settings.items()
-            if f'{row}.{name}' in SETTINGS
+            if name in Choices.settings_of(row)
         }
-        given = {**of_run, **given}
-    return resolve(
-        Choices(
+        settings = {**of_run, **settings}
+    return resolve.resolve(
+        resolve.Choices(
             objectives=objectives,
-            settings=given,
+            settings=settings,
             masking=masking,
             positions=max(512, length),
             seq_len=length,
-            memory_length=MEMORY_LENGTH.value or None,
+            memory_length=given.memory_length or None,
         )
     )
 
@@ -220,22 +206,22 @@ def shortest(rows: Sequence[str], pieces: int) -> int:
     return max(8, pieces + 2)
 
 
-def open_tokenizer(sentences: Sequence[str]) -> Any:
+def open_tokenizer(given: Choices, sentences: Sequence[str]) -> Any:
     """Of --init or --vocab, else the words of the sentences."""
-    if INIT.value and VOCAB.value:
+    if given.init and given.vocab:
         raise UsageError('--init brings its vocabulary; leave out --vocab')
-    if not INIT.value and not VOCAB.value:
+    if not given.init and not given.vocab:
         return Words(sentences)
     from infoword_tf.data.opened import kind_of
     from infoword_tf.text.tokenizers import TOKENIZERS
 
-    if VOCAB.value:
-        kind = TOKENIZERS[kind_of(VOCAB.value)]
-        lower_case = LOWER_CASE.value
+    if given.vocab:
+        kind = TOKENIZERS[kind_of(given.vocab)]
+        lower_case = given.lower_case
         if lower_case is None:
             lower_case = not kind.as_written
-        return kind.read(VOCAB.value, lower_case)
-    workdir = pathlib.Path(INIT.value)
+        return kind.read(given.vocab, lower_case)
+    workdir = pathlib.Path(given.init)
     described = Config.read(workdir).tokenizer
     kind = TOKENIZERS[described.kind]
     return kind.read(
@@ -243,27 +229,26 @@ def open_tokenizer(sentences: Sequence[str]) -> Any:
     )
 
 
-def show(texts: Sequence[str]) -> None:
-    """Draws what the flags ask for, and prints the path of the PNG.
+@commands.takes(Choices)
+def run(
+    texts: Sequence[str], given: Choices, chosen: Mapping[str, Any]
+) -> None:
+    """Draws what is asked for, and prints the path of the PNG.
 
     Raises:
         UsageError, ValueError: as the message says.
     """
-    length = SEQ_LEN.value
-    rows = list(choose(length or 512).rows)
+    length = given.seq_len
+    rows = list(choose(given, length or 512).rows)
     sentences = sentences_of(texts)
-    tokenizer = open_tokenizer(sentences)
+    tokenizer = open_tokenizer(given, sentences)
     if length is None:
         pieces = len(tokenizer.pieces([s.encode() for s in sentences]).ids)
         length = shortest(rows, pieces)
     made = make_pictures(
-        sentences,
-        tokenizer,
-        choose(length),
-        length,
-        SEED.value,
-        MEMORY_LENGTH.value,
-    )
+        sentences, tokenizer, choose(given, length), length, given.seed,
+        given.memory_length,
+    )  # fmt: skip
     heads = [
         (
             row,
@@ -272,9 +257,9 @@ def show(texts: Sequence[str]) -> None:
         )
         for row in rows
     ]
-    pictures.draw(pathlib.Path(OUTPUT.value), heads, made)
-    print(OUTPUT.value)
+    pictures.draw(pathlib.Path(given.output), heads, made)
+    print(given.output)
 
 
 if __name__ == '__main__':
-    commands.start(show, words='the sentences')
+    commands.start(run, 'the sentences', commands.NOTHING)

@@ -42,17 +42,10 @@ class Words:
         top_k: int,
         numbers: np.ndarray | None = None,
     ) -> tuple[np.ndarray, np.ndarray]:
-        """The K best of all documents for each query.
+        """The K best of all documents for Q queries; as of `Best.sorted`.
 
         A document that shares no word with a query is no result of it.
-
-        Args:
-            queries: Q strings.
-            top_k: K.
-            numbers: [N] of the documents; None: 0, 1, 2, ...
-
-        Returns:
-            scores and numbers as `ranking.Best.sorted` gives them.
+        `numbers` [N] are the documents'; None: 0, 1, 2, ...
         """
         best = ranking.Best(len(queries), top_k)
         if self._index is None:

@@ -73,12 +73,7 @@ class Choices(Tables, finetune.Choices):
 
 
 def read(path: str, own: Tables, labelled: bool = True) -> tables.Rows:
-    """A table, as the flags say.
-
-    Args:
-        path: of the table.
-        own: what was chosen.
-        labelled: whether its labels are read.
+    """A table, as the flags say, with or without its labels.
 
     Raises:
         UsageError: flags that do not go together.
@@ -95,18 +90,12 @@ def read(path: str, own: Tables, labelled: bool = True) -> tables.Rows:
             f'--choices={choices[0]}: name two columns or more'
         )
     table = tables.open_table(
-        path,
-        own.columns or None,
-        lacking=None if labelled else own.label,
+        path, own.columns or None, lacking=None if labelled else own.label
     )
+    label = own.label if labelled else None
     try:
         return tables.rows_of(
-            table,
-            own.text,
-            own.pair,
-            own.label if labelled else None,
-            own.regress,
-            choices,
+            table, own.text, own.pair, label, own.regress, choices
         )
     except tables.NoColumn as error:
         if not tables.begins_with_a_row(table):
@@ -121,30 +110,19 @@ def read(path: str, own: Tables, labelled: bool = True) -> tables.Rows:
 def parts_of(own: Tables) -> dict[str, tables.Rows]:
     """Training and dev examples.
 
-    Args:
-        own: what was chosen.
-
     Raises:
-        UsageError: they do not say where; see `read`.
+        UsageError: the choices do not say where; see `read`.
     """
     commands.require(
         vars(own),
         train='a table to train on',
         dev='a table to choose the weights by',
     )
-    return {
-        'train': read(own.train, own), 'heldout': read(own.dev, own)
-    }  # fmt: skip
+    return {'train': read(own.train, own), 'heldout': read(own.dev, own)}
 
 
-def others_of(
-    own: Choices, task: finetune.Task
-) -> dict[str, tables.Rows]:
+def others_of(own: Choices, task: finetune.Task) -> dict[str, tables.Rows]:
     """The tables of --test and --predict, by flag, of those that are named.
-
-    Args:
-        own: what was chosen.
-        task: what is asked.
 
     Raises:
         ValueError: as `read`; or a label is none of the task's.
@@ -160,11 +138,7 @@ def others_of(
 
 
 def task_of(rows: tables.Rows, own: Tables) -> finetune.Task:
-    """What is asked of a table.
-
-    Args:
-        rows: to train on.
-        own: what was chosen.
+    """What is asked of a table to train on.
 
     Raises:
         ValueError: it has one class alone.
@@ -192,43 +166,16 @@ def task_of(rows: tables.Rows, own: Tables) -> finetune.Task:
     return finetune.Task('classify', (best, *others), labels)
 
 
-def answer(
-    workdir: pathlib.Path,
-    task: finetune.Task,
-    parts: Mapping[str, tables.Rows],
-    out: pathlib.Path,
-) -> None:
-    """Draws the confusion matrix of the selected weights.
-
-    Args:
-        workdir: of the run that was best.
-        task: what was asked.
-        parts: as `parts_of`.
-        out: where confusion.png goes.
-    """
-    if task.labels:
-        measures.draw_confusion(
-            out / 'confusion.png',
-            task.shown,
-            task.targets(parts['heldout']),
-            finetune.say(workdir, task, parts['heldout']),
-        )
-
-
 def tested(
     folder: pathlib.Path,
     task: finetune.Task,
     others: Mapping[str, tables.Rows],
 ) -> dict[str, float]:
-    """Scores and predictions of further tables by the weights of a run.
-
-    Args:
-        folder: of the run, where predictions go.
-        task: what is asked.
-        others: as `others_of`.
+    """Scores and predictions of the tables of `others_of` by a run's weights.
 
     Returns:
-        By 'test_' and metric, the scores of the table 'test'.
+        By 'test_' and metric, the scores of the table 'test'; predictions
+        go to the folder.
     """
     if not others:
         return {}
@@ -237,13 +184,9 @@ def tested(
     loaded, scores = infoword_tf.load(folder), {}
     if 'test' in others:
         said = finetune.answers(loaded, task, others['test'])
-        if task.labels:
-            said = said.argmax(axis=1)
         true = task.targets(others['test'])
-        scores = {
-            f'test_{name}': round(measures.MEASURES[name](said, true), 6)
-            for name in task.metrics
-        }
+        worth = finetune.measured(task, said, true)
+        scores = {f'test_{k}': round(v, 6) for k, v in worth.items()}
     if 'predict' in others:
         rows = others['predict']
         said = finetune.answers(loaded, task, rows)
@@ -267,11 +210,7 @@ def write_predictions(
     A line of names, then a line a row: the number of its line in the table,
     and the class with the probabilities of all, or a number.
 
-    Args:
-        path: of the file.
-        task: what was asked.
-        rows: of the table.
-        said: as `finetune.answers`.
+    `said` is as of `finetune.answers`.
     """
     if task.labels:
         shown = [name.translate(_ONE_CELL) for name in task.shown]
@@ -282,13 +221,10 @@ def write_predictions(
         ]
     else:
         names, cells = ['score'], [[f'{number:.7g}'] for number in said]
-    lines = [['line', *names]]
-    lines += [
-        [str(line), *some] for line, some in zip(rows.lines, cells, strict=True)
-    ]
+    lines = zip(('line', *map(str, rows.lines)), (names, *cells), strict=True)
+    text = ''.join('\t'.join([line, *some]) + '\n' for line, some in lines)
     with files.written(path) as partial:
-        text = '\n'.join(map('\t'.join, lines))
-        partial.write_text(f'{text}\n', encoding='utf-8')
+        partial.write_text(text, encoding='utf-8')
 
 
 @commands.takes(Choices)
@@ -304,7 +240,7 @@ def run(given: Choices, chosen: Mapping[str, Any]) -> dict[str, Any]:
         task, prepared, chosen, lambda folder: tested(folder, task, others)
     )
     out = pathlib.Path(given.workdir)
-    answer(workdir, task, parts, out)
+    finetune.draw(workdir, task, parts['heldout'], out)
     if 'predict' in others and workdir != out:
         with files.written(out / PREDICTIONS) as partial:
             shutil.copyfile(workdir / PREDICTIONS, partial)

@@ -49,7 +49,6 @@ from tasks import (
     finetune,
     glue,
     glue_layout,
-    measures,
     squad,
 )
 from tasks.student import FIRST, SIF, TAKES, WEIGHTINGS, start_of
@@ -113,13 +112,7 @@ class Choices(glue.Tables, classify.Tables, squad.Choices):
 
 
 def sum_of(row: str, alpha: float, beta: float) -> str:
-    """The rows of a student with their weights, as --objectives has them.
-
-    Args:
-        row: 'label', 'score' or 'span'.
-        alpha: of the teacher's scores.
-        beta: of its states.
-    """
+    """The rows of a student with their weights, as --objectives has them."""
     weights = {row: 1 - alpha, SOFT[row]: alpha, 'patience': beta}
     return ','.join(
         f'{name}:{weight:g}'
@@ -130,10 +123,6 @@ def sum_of(row: str, alpha: float, beta: float) -> str:
 
 def check(given: Choices, chosen: Mapping[str, Any]) -> None:
     """Complains of choices that do not go together, before anything is read.
-
-    Args:
-        given: all choices.
-        chosen: by name those that were made.
 
     Raises:
         UsageError: they do not.
@@ -226,11 +215,7 @@ def taught(
 ) -> tuple[dict[str, Any], np.ndarray]:
     """Examples with the teacher's b beside their labels.
 
-    Args:
-        prepared: of `finetune.prepare`.
-        teacher: of the student.
-        task: what is asked.
-        layers: of the teacher, those that are followed.
+    `layers` of the teacher are followed.
 
     Returns:
         By field of `training.run.Labelled`, the examples and their
@@ -264,21 +249,15 @@ def judged(
     true: np.ndarray,
     asked: Any,
 ) -> float:
-    """The scores of the teacher on held-out examples.
+    """The score of the teacher on held-out examples, by the first metric.
 
-    Args:
-        teacher: of the student.
-        task: what is asked.
-        scores: of `Teacher.outputs`.
-        true: what people say.
-        asked: of spans, the questions.
+    Of its `scores` against the labels; of spans, on the questions `asked`.
     """
     if task.row == 'span':
         found = squad.answered(teacher.folder, asked)
         null = teacher.settings['null']
         return squad.judged(asked, found, null)[0][task.metrics[0]]
-    said = scores.argmax(axis=1) if task.labels else scores
-    return measures.MEASURES[task.metrics[0]](said, true)
+    return finetune.measured(task, scores, true)[task.metrics[0]]
 
 
 def followed_by(
@@ -304,13 +283,8 @@ def prepare(
 ) -> tuple[finetune.Prepared, dict[str, Any]]:
     """A student before its training, and examples with the teacher's b.
 
-    Args:
-        task: what is asked.
-        parts: 'train' and 'heldout'.
-        given: what was chosen.
-
     Returns:
-        What runs need, and what is said of the teacher.
+        As `finetune.prepare`, and what is said of the teacher.
     """
     row, settings = task.row, given.settings
     teacher = Teacher(given.teacher, task)
@@ -400,7 +374,7 @@ def run(given: Choices, chosen: Mapping[str, Any]) -> dict[str, Any]:
     elif given.task:
         values |= glue.answer(workdir, given.task, parts, out)
     else:
-        classify.answer(workdir, task, parts, out)
+        finetune.draw(workdir, task, parts['heldout'], out)
     return finetune.finish(out, {**values, **said})
 
 

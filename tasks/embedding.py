@@ -37,12 +37,7 @@ GOALS = {'embed': 'heldout/embed/mi',
 def sentences_of(
     documents: Iterable[Any], count: int | None = None
 ) -> list[str]:
-    """The sentences of documents in their order, each once.
-
-    Args:
-        documents: of a corpus.
-        count: at most; None: all.
-    """
+    """The sentences of documents in their order, each once; so many at most."""
     every = (s for document in documents for s in document.sentences)
     return list(itertools.islice(_once(every), count))
 
@@ -60,11 +55,7 @@ def _once(texts: Iterable[str]) -> Iterable[str]:
 def read(
     given: TextChoices, count: int | None = None
 ) -> dict[str, list[str]]:
-    """Sentences to train on, and held-out ones.
-
-    Args:
-        given: what was chosen of the text.
-        count: of sentences to train on, drawn from all; None: all.
+    """Held-out sentences, and so many to train on, drawn from all; None: all.
 
     Raises:
         UsageError: there is no sentence in one of the parts.
@@ -88,16 +79,7 @@ def read(
 def prepare(
     teacher: Embedder, parts: Mapping[str, list[str]], given: 'Choices'
 ) -> finetune.Prepared:
-    """A student before its training, and sentences with their vectors.
-
-    Args:
-        teacher: of `Embedder`.
-        parts: sentences, as `read` gives them.
-        given: what was chosen.
-
-    Returns:
-        What a run needs.
-    """
+    """A student before its training, and the sentences of `read` as vectors."""
     from infoword_tf.training import fit
     from infoword_tf.training.run import Labelled
 
@@ -163,12 +145,7 @@ def prepare(
 
 
 def run(given: 'Choices', chosen: Mapping[str, Any]) -> dict[str, Any]:
-    """The command with --task=embed.
-
-    Args:
-        given: what was chosen.
-        chosen: by name the choices that were made.
-    """
+    """The command with --task=embed."""
     own = LOOKUP_DEFAULTS if given.student == LOOKUP else {}
     given = given.decided(
         seq_len=given.seq_len or finetune.Choices.seq_len,

@@ -24,14 +24,12 @@ The last line of the output is one JSON object, also in WORKDIR/metrics.json.
 import dataclasses
 import math
 import pathlib
-import shutil
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from infoword_tf import commands, files
 from infoword_tf.choices import again, flag
 from infoword_tf.config import Config
-from infoword_tf.data import tables
 from infoword_tf.pictures.palette import INK, LINE, QUIET
 from tasks import finetune, glue, glue_layout, squad
 
@@ -69,7 +67,6 @@ class Asked(NamedTuple):
         task: what is asked, a `finetune.Task` or the like.
         parts: 'train' and 'heldout'.
         total: how many there are to train on.
-        some: (examples, count, seed) -> so many of them, as `tables.some`.
         prepare: (parts, given) -> `finetune.Prepared`.
         seq_len: T, unless it was said.
     """
@@ -77,7 +74,6 @@ class Asked(NamedTuple):
     task: Any
     parts: dict[str, Any]
     total: int
-    some: Callable[..., Any]
     prepare: Callable[..., finetune.Prepared]
     seq_len: int
 
@@ -100,7 +96,6 @@ def asked(name: str, data_dir: str) -> Asked:
             squad.TASK,
             parts,
             len(parts['train'].ids),
-            lambda questions, count, seed=0: questions.some(count, seed),
             lambda parts, given: squad.prepare(parts, given, False),
             squad.SEQ_LEN,
         )
@@ -113,7 +108,6 @@ def asked(name: str, data_dir: str) -> Asked:
         task,
         parts,
         len(parts['train'].first),
-        tables.some,
         lambda parts, given: finetune.prepare(task, parts, given),
         finetune.Choices.seq_len,
     )
@@ -141,9 +135,8 @@ class Cell(NamedTuple):
         found: dict[str, Any] = {'examples': self.examples}
         for name in self.values:
             mean, deviation = self.spread(name)
-            found[name] = {
-                'mean': round(mean, 6), 'spread': round(deviation, 6)
-            }  # fmt: skip
+            found[name] = {'mean': round(mean, 6),
+                           'spread': round(deviation, 6)}  # fmt: skip
         return found
 
 
@@ -198,10 +191,10 @@ class Study:
     ):
         """Args: as the attributes."""
         self.task, self.chosen = asked.task, chosen
-        self.some, self.prepare = asked.some, asked.prepare
+        self.prepare = asked.prepare
         self.parts = {
-            'train': asked.some(asked.parts['train'], given.examples),
-            'heldout': asked.some(asked.parts['heldout'], given.dev_examples),
+            'train': asked.parts['train'].some(given.examples),
+            'heldout': asked.parts['heldout'].some(given.dev_examples),
         }
         self.total = min(asked.total, given.examples or asked.total)
         self.given = given.decided(
@@ -226,12 +219,9 @@ class Study:
         return count
 
     def cell(self, name: str, init: str, fraction: float) -> Cell:
-        """Runs of all seeds.
+        """Runs of all seeds from a workdir, on a share of the examples.
 
-        Args:
-            name: of the runs; one that has the same `init` keeps its first.
-            init: the workdir that they start from.
-            fraction: of the examples.
+        Runs that have the same `init` keep their first name.
         """
         name = self.names.setdefault(init, name)
         count = self.examples(fraction)
@@ -257,40 +247,28 @@ class Study:
     def once(
         self, init: str, count: int, seed: int, folder: pathlib.Path
     ) -> Mapping[str, Any]:
-        """The best record of one run, which may be done.
+        """The best record of one run, which may be done; `seed` draws all.
 
-        Args:
-            init: the workdir that it starts from.
-            count: of training examples.
-            seed: draws them, and all else.
-            folder: of the run.
+        Raises:
+            UsageError: the folder holds another run.
         """
-        drawn = self.some(self.parts['train'], count, seed)
+        drawn = self.parts['train'].some(count, seed)
         given = self.given.decided(init=init, seed=seed, workdir=str(folder))
         prepared = self.prepare({**self.parts, 'train': drawn}, given)
         labelled = prepared.labelled
-        steps = finetune.paced(given, labelled.train.size).steps
-        best = finetune.done(folder, prepared, steps, self.chosen)
-        if best is not None:
-            began = Config.read(folder).run['init']
-            if began != init:
-                raise commands.UsageError(
-                    f'{folder} began with {began}, not {init}; take another '
-                    'name, or another --workdir'
-                )
-            return best
         # Runs on the same examples share their graphs.
         if labelled.fingerprint not in self.shared:
             self.shared = {labelled.fingerprint: labelled.shared}
         labelled = labelled._replace(shared=self.shared[labelled.fingerprint])
-        from infoword_tf.training import checkpoint
-
-        print(f'{folder}:', flush=True)
-        best = finetune.train_once(
+        best = finetune.train_one_of_many(
             dataclasses.replace(prepared, labelled=labelled), self.chosen
         )
-        # It has ended, and many of them fill a disk.
-        shutil.rmtree(folder / checkpoint.FOLDER)
+        began = Config.read(folder).run['init']
+        if began != init:
+            raise commands.UsageError(
+                f'{folder} began with {began}, not {init}; take another '
+                'name, or another --workdir'
+            )
         return best
 
 
@@ -302,11 +280,7 @@ def picture(
 ) -> Any:
     """Both plots, a figure of Matplotlib; without `lambdas` the left one.
 
-    Args:
-        task: what was asked, as of `Asked`.
-        seeds: of each point.
-        fractions: by name and share.
-        lambdas: by lambda_DIM.
+    Cells are by name and share, and by lambda_DIM.
     """
     from matplotlib.figure import Figure
 

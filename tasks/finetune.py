@@ -10,7 +10,6 @@ import dataclasses
 import hashlib
 import itertools
 import json
-import math
 import pathlib
 import shutil
 from collections.abc import Callable, Mapping, Sequence
@@ -28,7 +27,7 @@ from infoword_tf.objectives.lm import EXAMPLES
 from infoword_tf.resolve import Resolved, resolve, resolve_rows
 from infoword_tf.training.begin import begin
 from infoword_tf.training.record import FREE
-from tasks.measures import MEASURES
+from tasks import measures
 
 if TYPE_CHECKING:
     from infoword_tf.data.examples import Examples
@@ -126,9 +125,7 @@ class Task(NamedTuple):
 def texts_of(rows: Rows, texts: str) -> list[tuple[list[str], Any]]:
     """K times (n first texts, n second ones or None).
 
-    Args:
-        rows: of a table.
-        texts: in `objectives.label.TEXTS`.
+    `texts` is one of `objectives.label.TEXTS`.
 
     Raises:
         UsageError: two texts are asked for, and there is one.
@@ -150,29 +147,33 @@ def texts_of(rows: Rows, texts: str) -> list[tuple[list[str], Any]]:
     return [(rows.first, rows.second)]
 
 
+def measured(
+    task: Task, scores: np.ndarray, true: np.ndarray
+) -> dict[str, float]:
+    """The metrics of scores [n, C] of classes, or of numbers [n], by name."""
+    said = scores.argmax(axis=1) if task.labels else scores
+    return {m: measures.MEASURES[m](said, true) for m in task.metrics}
+
+
 def measure_of(task: Task) -> Callable[..., dict[str, float]]:
-    """What predictions for all held-out examples come to, by metric."""
+    """`measured` of predictions for all held-out examples."""
 
     def measure(predictions: dict[str, np.ndarray], view: Any) -> dict:
         from infoword_tf.views.examples import by_example
 
-        said = by_example(predictions['scores'], view)
-        if task.labels:
-            said = said.argmax(axis=1)
-        true = by_example(view.targets[task.row], view)
-        return {name: MEASURES[name](said, true) for name in task.metrics}
+        return measured(
+            task,
+            by_example(predictions['scores'], view),
+            by_example(view.targets[task.row], view),
+        )
 
     return measure
 
 
 def beside(objectives: str, given: RunChoices) -> dict[str, Any]:
-    """By flag, that rows read the examples which may (`gpt`).
+    """By flag, that those rows of a sum read the examples which may (`gpt`).
 
     Where no corpus is named, and nobody says otherwise.
-
-    Args:
-        objectives: the sum.
-        given: what was chosen.
     """
     found = {}
     for row in built(parse(objectives)):
@@ -187,14 +188,11 @@ def own_text(
 ) -> dict[str, str]:
     """--corpus and --heldout of the examples' own texts.
 
-    For rows that read text without labels, where no corpus is named.
-
-    Args:
-        parts: 'train' and 'heldout': first texts, and second ones or None.
+    For rows that read text without labels, where no corpus is named. `parts`
+    are 'train' and 'heldout': first texts, and second ones or None.
     """
-    found = {}
+    found, written = {}, {}
     digest = hashlib.blake2b(digest_size=10)
-    written = {}
     for part, (first, second) in parts.items():
         both = zip(first, second or [''] * len(first), strict=True)
         written[part] = ''.join(
@@ -253,11 +251,8 @@ class Prepared:
 def check_inits(*inits: str | None) -> None:
     """Complains of workdirs before examples are read and TensorFlow starts.
 
-    Args:
-        *inits: what was named, or None.
-
     Raises:
-        FileNotFoundError, ValueError: as `Config.read`.
+        FileNotFoundError, ValueError: as `Config.read`, but of None.
     """
     for init in filter(None, inits):
         Config.read(init)
@@ -271,12 +266,7 @@ def lay_out(
     *said: Any,
     what: str = 'rows',
 ) -> 'Examples':
-    """`data.examples.lay_out`, which says how many texts are cut.
-
-    Args:
-        loaded, texts, length, *said: as there.
-        where, what: they are, for people.
-    """
+    """`data.examples.lay_out`, which prints how many texts are cut."""
     from infoword_tf.data import examples
 
     found, cut = examples.lay_out(loaded.frame, texts, length, *said)
@@ -301,7 +291,7 @@ def prepare_task(
 
     Args:
         task: what is asked.
-        given: what was chosen, as `asked` of the task gives it.
+        given: as `asked` gives it.
         read: (model, settings of its row) -> 'train' and 'heldout'.
         started: what --init holds, where it is in memory.
         pairs: whether an example has two texts.
@@ -353,12 +343,7 @@ def prepare_task(
 
 
 def asked(task: Task, given: Choices, **settings: Any) -> Choices:
-    """What was chosen, with the sum that trains a task.
-
-    Args:
-        task: what is asked.
-        given: what was chosen.
-        **settings: of its row, that the task decides.
+    """What was chosen, with the sum and the settings that train a task.
 
     Raises:
         UsageError: --init is missing, or --objectives are of another task.
@@ -389,7 +374,7 @@ def prepare(
         task: what is asked.
         parts: 'train' and 'heldout'.
         given: what was chosen.
-        started: what --init holds, where it is in memory.
+        started: as of `prepare_task`.
         extra: texts without labels, to train on besides.
 
     Raises:
@@ -398,7 +383,7 @@ def prepare(
     """
     given, row = asked(task, given), task.row
     parts = {part: parts[part] for part in ('train', 'heldout')}
-    parts['train'] = tables.some(parts['train'], given.examples)
+    parts['train'] = parts['train'].some(given.examples)
     texts = given.settings.get(f'{row}.texts') or 'joined'
     if parts['train'].choices is not None:
         texts = 'choices'
@@ -418,10 +403,7 @@ def prepare(
         parts['train'] = tables.joined(parts['train'], extra)
     ways = {part: texts_of(rows, texts) for part, rows in parts.items()}
 
-    def read(
-        loaded: 'Loaded', settings: Mapping[str, Any]
-    ) -> dict[str, Part]:
-        del settings
+    def read(loaded: 'Loaded', _: Mapping[str, Any]) -> dict[str, Part]:
         from infoword_tf.views.examples import is_known
 
         # Scores of other classes are no start.
@@ -457,11 +439,6 @@ def check_classes(
 
     Nothing can be said of how frequent it is, and so of what a text tells.
 
-    Args:
-        task: what is asked.
-        parts: 'train' and 'heldout'.
-        targets: likewise, [n] numbers of classes.
-
     Raises:
         ValueError: there is one.
     """
@@ -475,12 +452,7 @@ def check_classes(
 
 
 def paced(given: Choices, examples: int) -> Choices:
-    """With its steps: an epoch between two held-out scores.
-
-    Args:
-        given: what was chosen.
-        examples: n of an epoch.
-    """
+    """With its steps: an epoch of n examples between two held-out scores."""
     updates = max(1, examples // given.batch_size)
     steps = given.steps or max(1, round(given.epochs * updates))
     return given.decided(
@@ -493,15 +465,9 @@ def paced(given: Choices, examples: int) -> Choices:
 def train_once(
     prepared: Prepared, chosen: Mapping[str, Any], **changes: Any
 ) -> dict[str, Any]:
-    """One run.
+    """One run, with some choices changed: its best record of metrics.jsonl.
 
-    Args:
-        prepared: what it needs.
-        chosen: by name the choices that were made, for people.
-        **changes: other choices.
-
-    Returns:
-        The best record of metrics.jsonl.
+    `chosen` has by name the choices that were made, for people.
     """
     given, labelled = prepared.given, prepared.labelled
     if changes:
@@ -514,6 +480,28 @@ def train_once(
     )
 
 
+def train_one_of_many(
+    prepared: Prepared, chosen: Mapping[str, Any], **changes: Any
+) -> dict[str, Any]:
+    """As `train_once`, unless the run has ended; without checkpoints.
+
+    Raises:
+        UsageError: its folder holds another run.
+    """
+    from infoword_tf.training import checkpoint
+
+    given = prepared.given.decided(**changes)
+    folder = pathlib.Path(given.workdir)
+    steps = paced(given, prepared.labelled.train.size).steps
+    best = done(folder, prepared, steps, chosen)
+    if best is None:
+        print(f'{folder}:', flush=True)
+        best = train_once(prepared, chosen, **changes)
+        # It has ended, and many of them fill a disk.
+        shutil.rmtree(folder / checkpoint.FOLDER)
+    return best
+
+
 def train_all(
     task: Task,
     prepared: Prepared,
@@ -524,8 +512,7 @@ def train_all(
 
     Args:
         task: what is asked.
-        prepared: what its runs need.
-        chosen: by name the choices that were made, for people.
+        prepared, chosen: as of `train_once`.
         tested: what else is said of the weights of a run, by 'test_' and
             metric.
 
@@ -535,8 +522,6 @@ def train_all(
     Raises:
         UsageError: --steps beside a grid of epochs.
     """
-    from infoword_tf.training import checkpoint
-
     given = prepared.given
     grid = GRIDS[given.sweep] if given.sweep else {}
     seeds = range(given.seed, given.seed + given.seeds)
@@ -557,15 +542,9 @@ def train_all(
         name = '-'.join(f'{key}={value:g}' for key, value in cell.items())
         for seed in seeds:
             folder = workdir / '-'.join(filter(None, (name, f'seed={seed}')))
-            here = {**cell, 'seed': seed, 'workdir': str(folder)}
-            size = prepared.labelled.train.size
-            steps = paced(given.decided(**here), size).steps
-            best = done(folder, prepared, steps, chosen)
-            if best is None:
-                print(f'{folder}:', flush=True)
-                best = train_once(prepared, chosen, **here)
-                # It has ended, and a grid of them fills a disk.
-                shutil.rmtree(folder / checkpoint.FOLDER)
+            best = train_one_of_many(
+                prepared, chosen, **cell, seed=seed, workdir=str(folder)
+            )
             if more := tested(folder):
                 keep(folder, more)
             runs.setdefault(name or 'all', []).append(
@@ -601,12 +580,11 @@ def done(
     steps: int,
     chosen: Mapping[str, Any],
 ) -> dict[str, Any] | None:
-    """The best record of a run of a sweep that has ended, or None.
+    """The best record of a run of many that has ended, or None.
 
     Args:
         folder: of the run.
-        prepared: what it would be trained on now.
-        steps: and for how many updates.
+        prepared, steps: what it would be trained on now, for so many updates.
         chosen: by name the choices that were made.
 
     Raises:
@@ -647,11 +625,7 @@ def done(
 
 
 def answers(loaded: 'Loaded', task: Task, rows: Rows) -> np.ndarray:
-    """What a workdir in memory predicts for some rows.
-
-    Returns:
-        [n, C] float32 probabilities of the classes, or [n] numbers.
-    """
+    """Predictions: float32 [n, C] probabilities of classes, or [n] numbers."""
     if not task.labels:
         return loaded.rate(rows.first, rows.second)
     if rows.choices is not None:
@@ -659,35 +633,26 @@ def answers(loaded: 'Loaded', task: Task, rows: Rows) -> np.ndarray:
     return loaded.classify(rows.first, rows.second)
 
 
-def say(workdir: pathlib.Path, task: Task, rows: Rows) -> np.ndarray:
-    """What the weights of a workdir predict for some rows.
-
-    Returns:
-        [n] int numbers of classes, or float32.
-    """
+def draw(
+    workdir: pathlib.Path, task: Task, rows: Rows, out: pathlib.Path
+) -> None:
+    """Draws the confusion matrix of classes: OUT/confusion.png."""
+    if not task.labels:
+        return
     import infoword_tf
 
-    found = answers(infoword_tf.load(workdir), task, rows)
-    return found.argmax(axis=1) if task.labels else found
+    said = answers(infoword_tf.load(workdir), task, rows).argmax(axis=1)
+    path = out / 'confusion.png'
+    measures.draw_confusion(path, task.shown, task.targets(rows), said)
 
 
 def result(task: Task, best: Mapping[str, Any]) -> dict[str, Any]:
-    """What a command prints of its best weights.
-
-    Args:
-        task: what was asked.
-        best: record of metrics.jsonl.
-    """
+    """What a command prints of its best record of metrics.jsonl."""
     found = f'heldout/{task.row}/'
-    bound = {
-        name: round(best[f'{found}{name}'], 6)
-        for name in ('mi', 'ceiling', 'loss')
-        if f'{found}{name}' in best
-    }
+    bound = [m for m in ('mi', 'ceiling', 'loss') if f'{found}{m}' in best]
     return {
         'task': task.name,
-        **{m: round(best[f'{found}{m}'], 6) for m in task.metrics},
-        **bound,
+        **{m: round(best[f'{found}{m}'], 6) for m in (*task.metrics, *bound)},
         'step': best['step'],
         'seconds': best.get('seconds'),
     }
@@ -712,8 +677,5 @@ def keep(folder: pathlib.Path, values: Mapping[str, Any]) -> None:
 
 def spread(values: Sequence[float]) -> tuple[float, float]:
     """Mean and standard deviation (of a sample) of some seeds."""
-    mean = math.fsum(values) / len(values)
-    if len(values) < 2:
-        return mean, 0.0
-    squares = math.fsum((v - mean) ** 2 for v in values)
-    return mean, math.sqrt(squares / (len(values) - 1))
+    deviation = np.std(values, ddof=1) if len(values) > 1 else 0.0
+    return float(np.mean(values)), float(deviation)

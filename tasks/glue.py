@@ -23,7 +23,7 @@ from typing import Any
 
 from infoword_tf import commands
 from infoword_tf.choices import flag
-from tasks import finetune, glue_layout, measures
+from tasks import finetune, glue_layout
 
 
 @dataclasses.dataclass(frozen=True)
@@ -46,20 +46,14 @@ class Choices(Tables, finetune.Choices):
 def task_of(name: str) -> finetune.Task:
     """A task of GLUE, as fine-tuning takes it."""
     found = glue_layout.TASKS[name]
-    others = (m for m in found.measures if m != found.best)
-    return finetune.Task(
-        name, (found.best, *others), found.labels, found.names
-    )
+    return finetune.Task(name, found.measures, found.labels, found.names)
 
 
 def parts_of(own: Tables) -> dict[str, Any]:
     """Training and dev examples, and those of other files that are there.
 
-    Args:
-        own: what was chosen.
-
     Raises:
-        UsageError: they do not say where.
+        UsageError: the choices do not say where.
     """
     commands.require(
         vars(own),
@@ -92,36 +86,30 @@ def answer(
         workdir: of the run that was best.
         name: of the task.
         parts: as `parts_of`.
-        out: where predictions go.
+        out: where the picture and predictions go.
 
     Returns:
         By 'mm_' and metric, the scores of MNLI's second dev file.
     """
+    import infoword_tf
+
     task, found = task_of(name), {}
-    layout = glue_layout.TASKS[name]
-    said = finetune.say(workdir, task, parts['heldout'])
-    if task.labels:
-        measures.draw_confusion(
-            out / 'confusion.png',
-            task.shown,
-            task.targets(parts['heldout']),
-            said,
-        )
+    finetune.draw(workdir, task, parts['heldout'], out)
     for split in ('test', 'test_mm', 'dev_mm'):
         if split not in parts:
             continue
-        said = finetune.say(workdir, task, parts[split])
+        loaded = infoword_tf.load(workdir)
+        said = finetune.answers(loaded, task, parts[split])
         if split == 'dev_mm':
-            true = task.targets(parts[split])
-            for metric in task.metrics:
-                value = measures.MEASURES[metric](said, true)
-                found[f'mm_{metric}'] = round(value, 6)
+            worth = finetune.measured(task, said, task.targets(parts[split]))
+            found = {f'mm_{k}': round(v, 6) for k, v in worth.items()}
             continue
+        said = said.argmax(axis=1) if task.labels else said
         file = 'predictions.tsv' if split == 'test' else 'predictions_mm.tsv'
         glue_layout.write_predictions(out / file, name, said)
         print(
             f'{out / file}: {len(said):,} predictions; GLUE wants them as '
-            f'{layout.submission[split]}',
+            f'{glue_layout.TASKS[name].submission[split]}',
             flush=True,
         )
     return found

@@ -30,13 +30,10 @@ class Task(NamedTuple):
     Attributes:
         folder: in GLUE's data.
         columns: of the first text, the second (or None) and the label.
+        measures: names in `measures.MEASURES`; the first one chooses.
         labels: as GLUE writes them, in the order of their numbers; none of a
             task of scores.
-        names: the same for people, as TFDS has them.
-        measures: names in `measures.MEASURES`, as GLUE reports them.
-        best: the one that chooses among runs.
-        submission: the file that GLUE takes, by split.
-        config: of TFDS's `glue`.
+        names: the same for people, where TFDS has others.
         tfds_columns: as `columns`, where TFDS has other names.
         files: by split, the file in `folder`, or others that may stand there
             in its place.
@@ -49,13 +46,10 @@ class Task(NamedTuple):
 
     folder: str
     columns: tuple[str, str | None, str]
-    labels: tuple[str, ...]
-    names: tuple[str, ...]
-    measures: tuple[str, ...]
-    best: str
-    submission: Mapping[str, str]
-    config: str
-    tfds_columns: tuple[str, str | None, str]
+    measures: tuple[str, ...] = ('accuracy',)
+    labels: tuple[str, ...] = ()
+    names: tuple[str, ...] = ()
+    tfds_columns: tuple[str, str | None, str] | None = None
     files: Mapping[str, tuple[str, ...]] = _FILES
     tfds_splits: Mapping[str, str] = _TFDS
     header: tuple[str, ...] | None = None
@@ -66,76 +60,52 @@ class Task(NamedTuple):
         """Whether its labels are scores."""
         return not self.labels
 
+    @property
+    def config(self) -> str:
+        """Of TFDS's `glue`."""
+        return self.folder.lower().replace('-', '')
+
+    @property
+    def submission(self) -> dict[str, str]:
+        """The file that GLUE takes, by split."""
+        if 'test_mm' not in self.files:
+            return {'test': f'{self.folder}.tsv'}
+        return {'test': f'{self.folder}-m.tsv',
+                'test_mm': f'{self.folder}-mm.tsv'}  # fmt: skip
+
 
 TASKS = {
     'cola': Task(
-        folder='CoLA',
-        columns=('sentence', None, 'label'),
-        labels=_BINARY,
+        'CoLA', ('sentence', None, 'label'), ('matthews',), _BINARY,
         names=('unacceptable', 'acceptable'),
-        measures=('matthews',),
-        best='matthews',
-        submission={'test': 'CoLA.tsv'},
-        config='cola',
-        tfds_columns=('sentence', None, 'label'),
         header=_OWN,
     ),
     'sst-2': Task(
-        folder='SST-2',
-        columns=('sentence', None, 'label'),
-        labels=_BINARY,
+        'SST-2', ('sentence', None, 'label'), labels=_BINARY,
         names=('negative', 'positive'),
-        measures=('accuracy',),
-        best='accuracy',
-        submission={'test': 'SST-2.tsv'},
-        config='sst2',
-        tfds_columns=('sentence', None, 'label'),
     ),
     'mrpc': Task(
-        folder='MRPC',
-        columns=('#1 String', '#2 String', 'Quality'),
-        labels=_BINARY,
+        'MRPC', ('#1 String', '#2 String', 'Quality'), ('f1', 'accuracy'),
+        _BINARY,
         names=('not_equivalent', 'equivalent'),
-        measures=('f1', 'accuracy'),
-        best='f1',
-        submission={'test': 'MRPC.tsv'},
-        config='mrpc',
         tfds_columns=('sentence1', 'sentence2', 'label'),
         # Microsoft's own test file; its training file has the dev rows too.
         files={**_FILES, 'test': ('test.tsv', 'msr_paraphrase_test.txt')},
     ),
     'qqp': Task(
-        folder='QQP',
-        columns=('question1', 'question2', 'is_duplicate'),
-        labels=_BINARY,
+        'QQP', ('question1', 'question2', 'is_duplicate'), ('f1', 'accuracy'),
+        _BINARY,
         names=('not_duplicate', 'duplicate'),
-        measures=('f1', 'accuracy'),
-        best='f1',
-        submission={'test': 'QQP.tsv'},
-        config='qqp',
         tfds_columns=('question1', 'question2', 'label'),
         has_broken_lines=True,
     ),
     'sts-b': Task(
-        folder='STS-B',
-        columns=('sentence1', 'sentence2', 'score'),
-        labels=(),
-        names=(),
-        measures=('pearson', 'spearman'),
-        best='spearman',
-        submission={'test': 'STS-B.tsv'},
-        config='stsb',
+        'STS-B', ('sentence1', 'sentence2', 'score'), ('spearman', 'pearson'),
         tfds_columns=('sentence1', 'sentence2', 'label'),
     ),
     'mnli': Task(
-        folder='MNLI',
-        columns=('sentence1', 'sentence2', 'gold_label'),
+        'MNLI', ('sentence1', 'sentence2', 'gold_label'),
         labels=('contradiction', 'entailment', 'neutral'),
-        names=('contradiction', 'entailment', 'neutral'),
-        measures=('accuracy',),
-        best='accuracy',
-        submission={'test': 'MNLI-m.tsv', 'test_mm': 'MNLI-mm.tsv'},
-        config='mnli',
         tfds_columns=('premise', 'hypothesis', 'label'),
         files={
             'train': ('train.tsv',),
@@ -153,39 +123,14 @@ TASKS = {
         },
     ),
     'qnli': Task(
-        folder='QNLI',
-        columns=('question', 'sentence', 'label'),
-        labels=_ENTAILMENT,
-        names=_ENTAILMENT,
-        measures=('accuracy',),
-        best='accuracy',
-        submission={'test': 'QNLI.tsv'},
-        config='qnli',
-        tfds_columns=('question', 'sentence', 'label'),
-    ),
+        'QNLI', ('question', 'sentence', 'label'), labels=_ENTAILMENT),
     'rte': Task(
-        folder='RTE',
-        columns=('sentence1', 'sentence2', 'label'),
-        labels=_ENTAILMENT,
-        names=_ENTAILMENT,
-        measures=('accuracy',),
-        best='accuracy',
-        submission={'test': 'RTE.tsv'},
-        config='rte',
-        tfds_columns=('sentence1', 'sentence2', 'label'),
-    ),
+        'RTE', ('sentence1', 'sentence2', 'label'), labels=_ENTAILMENT),
     'wnli': Task(
-        folder='WNLI',
-        columns=('sentence1', 'sentence2', 'label'),
-        labels=_BINARY,
+        'WNLI', ('sentence1', 'sentence2', 'label'), labels=_BINARY,
         names=('not_entailment', 'entailment'),
-        measures=('accuracy',),
-        best='accuracy',
-        submission={'test': 'WNLI.tsv'},
-        config='wnli',
-        tfds_columns=('sentence1', 'sentence2', 'label'),
     ),
-}
+}  # fmt: skip
 
 
 def read(name: str, data_dir: str, split: str) -> tables.Rows:
@@ -206,17 +151,19 @@ def read(name: str, data_dir: str, split: str) -> tables.Rows:
             file and line.
     """
     task = TASKS[name]
-    from_tfds = data_dir.startswith('tfds:')
-    if from_tfds:
-        text, pair, label = task.tfds_columns
-        table = _in_order(
-            tables.open_table(
-                f'{data_dir}/{task.config}:{task.tfds_splits[split]}'
-            )
+    columns, known = task.columns, task.labels
+    if data_dir.startswith('tfds:'):
+        columns, known = task.tfds_columns or columns, task.names or known
+        table = tables.open_table(
+            f'{data_dir}/{task.config}:{task.tfds_splits[split]}'
         )
+        # In the order of GLUE's numbers, which TFDS keeps.
+        place = table.names.index('idx')
+        rows = sorted(table.rows, key=lambda row: int(row[1][place]))
+        table = table._replace(rows=iter(rows))
     else:
-        text, pair, label = task.columns
         table = _open_file(task, pathlib.Path(data_dir), split)
+    text, pair, label = columns
     rows = tables.rows_of(
         table,
         text,
@@ -226,7 +173,6 @@ def read(name: str, data_dir: str, split: str) -> tables.Rows:
     )
     if rows.labels is None:
         return rows
-    known = task.names if from_tfds else task.labels
     numbers = tables.known_labels(rows, known)
     return rows._replace(labels=[task.labels[number] for number in numbers])
 
@@ -261,13 +207,6 @@ def _open_file(task: Task, data_dir: pathlib.Path, split: str) -> tables.Table:
     return table._replace(rows=counted())
 
 
-def _in_order(table: tables.Table) -> tables.Table:
-    """The same rows by GLUE's numbers, which TFDS keeps as `idx`."""
-    place = table.names.index('idx')
-    rows = sorted(table.rows, key=lambda row: int(row[1][place]))
-    return table._replace(rows=iter(rows))
-
-
 def write_predictions(
     path: pathlib.Path, name: str, predictions: np.ndarray
 ) -> None:
@@ -279,7 +218,7 @@ def write_predictions(
     Args:
         path: of the file; `Task.submission` has the name that GLUE wants.
         name: of the task.
-        predictions: [n] numbers of classes, or scores.
+        predictions: [n] as of `finetune.say`.
 
     Raises:
         ValueError: a score is no number.

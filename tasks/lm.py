@@ -32,17 +32,16 @@ generates text instead, until a document ends; the same seed gives the same
 text. The last line is one JSON object here too.
 """
 
+import dataclasses
 import json
 import math
 import pathlib
 import tempfile
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-from absl import flags
-
 from infoword_tf import commands
-from infoword_tf.choices import AUTO
+from infoword_tf.choices import DeviceChoices, again, flag
 from infoword_tf.plan import answering
 
 if TYPE_CHECKING:  # they import TensorFlow, or Keras
@@ -51,60 +50,55 @@ if TYPE_CHECKING:  # they import TensorFlow, or Keras
     from infoword_tf.inference.loaded import Loaded
     from infoword_tf.model import Model
 
-# ----------------------------------------------------------------------- flags
 
-# Imported, they stand beside the trainer's, which have the same names.
-FLAGS = flags.FLAGS if __name__ == '__main__' else flags.FlagValues()
+@dataclasses.dataclass(frozen=True)
+class Choices:
+    """All that the command may choose."""
 
-INIT = flags.DEFINE_string(
-    'init', None, 'The workdir of a finished run of a language model: of gpt, '
-    'transformer_xl or rnn_lm.',
-    flag_values=FLAGS)
-CORPUS = flags.DEFINE_string(
-    'corpus', None, 'The text that is scored: pydocs, text:GLOB, lines:GLOB or '
-    'tfds:NAME[/CONFIG][:FEATURE]. If --init was trained on it, only what was '
-    'held out there; of tfds: a held-out split.',
-    flag_values=FLAGS)
-HELDOUT = flags.DEFINE_string(
-    'heldout', None, 'GLOB of the files to score instead, or a split of tfds:.',
-    flag_values=FLAGS)
-SEQ_LEN = flags.DEFINE_integer(
-    'seq_len', None, "Pieces read at a time; by default the run's own.",
-    lower_bound=1, flag_values=FLAGS)
-MEMORY_LENGTH = flags.DEFINE_integer(
-    'memory_length', None, "Tokens of memory; by default the run's own, 0: "
-    'none.', lower_bound=0, flag_values=FLAGS)
-CLAMP = flags.DEFINE_integer(
-    'clamp', None, 'Clip relative distances at this many tokens; by default '
-    "the run's own.", lower_bound=1, flag_values=FLAGS)
-SAME_LENGTH = flags.DEFINE_bool(
-    'same_length', None, 'Every token attends to as many tokens as the memory '
-    "holds; by default the run's own.", flag_values=FLAGS)
-BATCH_SIZE = flags.DEFINE_integer(
-    'batch_size', 1, 'Parts of the text that are scored in parallel: faster, '
-    'but each part starts without memory.', lower_bound=1,
-    flag_values=FLAGS)
-PRECISION = flags.DEFINE_enum(
-    'precision', 'float32', ['auto', 'float32', 'mixed_bfloat16'], AUTO,
-    flag_values=FLAGS)
-WORKDIR = flags.DEFINE_string(
-    'workdir', None, 'Where metrics.json is written.', flag_values=FLAGS)
-SAMPLE = flags.DEFINE_bool(
-    'sample', False, 'Generate text instead of scoring one.', flag_values=FLAGS)
-PROMPT = flags.DEFINE_string(
-    'prompt', '', 'The text that --sample continues.', flag_values=FLAGS)
-TOKENS = flags.DEFINE_integer(
-    'tokens', 50, 'The most pieces that --sample generates.', lower_bound=1,
-    flag_values=FLAGS)
-TEMPERATURE = flags.DEFINE_float(
-    'temperature', 1.0, 'Sampling temperature of --sample; 0: greedy, the '
-    'likeliest piece.', lower_bound=0.0, flag_values=FLAGS)
-TOP_P = flags.DEFINE_float(
-    'top_p', 1.0, 'Nucleus sampling of --sample: from the fewest pieces that '
-    'have this share of the probability.', lower_bound=1e-6, upper_bound=1.0,
-    flag_values=FLAGS)
-SEED = flags.DEFINE_integer(
-    'seed', 0, 'Random seed of --sample.', lower_bound=0, flag_values=FLAGS)
+    init: str | None = flag(
+        None, 'The workdir of a finished run of a language model: of gpt, '
+        'transformer_xl or rnn_lm.')
+    corpus: str | None = flag(
+        None, 'The text that is scored: pydocs, text:GLOB, lines:GLOB or '
+        'tfds:NAME[/CONFIG][:FEATURE]. If --init was trained on it, only what '
+        'was held out there; of tfds: a held-out split.')
+    heldout: str | None = flag(
+        None, 'GLOB of the files to score instead, or a split of tfds:.')
+    seq_len: int | None = flag(
+        None, "Pieces read at a time; by default the run's own.", at_least=1)
+    memory_length: int | None = flag(
+        None, "Tokens of memory; by default the run's own, 0: none.",
+        at_least=0)
+    clamp: int | None = flag(
+        None, 'Clip relative distances at this many tokens; by default the '
+        "run's own.", at_least=1)
+    same_length: bool | None = flag(
+        None, 'Every token attends to as many tokens as the memory holds; by '
+        "default the run's own.")
+    batch_size: int = flag(
+        1, 'Parts of the text that are scored in parallel: faster, but each '
+        'part starts without memory.', at_least=1)
+    precision: str = again(DeviceChoices, 'precision', 'float32')
+    workdir: str | None = flag(None, 'Where metrics.json is written.')
+    sample: bool = flag(False, 'Generate text instead of scoring one.')
+    prompt: str = flag('', 'The text that --sample continues.')
+    tokens: int = flag(
+        50, 'The most pieces that --sample generates.', at_least=1)
+    temperature: float = flag(
+        1.0, 'Sampling temperature of --sample; 0: greedy, the likeliest '
+        'piece.', at_least=0.0)
+    top_p: float = flag(
+        1.0, 'Nucleus sampling of --sample: from the fewest pieces that have '
+        'this share of the probability.', at_least=1e-6, at_most=1.0)
+    seed: int = flag(0, 'Random seed of --sample.', at_least=0)
+
+    @property
+    def arguments(self) -> dict[str, Any]:
+        """Of the encoder, where they are not the run's own."""
+        found = {'clamp': self.clamp, 'same_length': self.same_length}
+        return {k: v for k, v in found.items() if v is not None}
+
+
 # Of scoring alone.
 SCORING = 'corpus', 'heldout', 'seq_len', 'memory_length', 'workdir'
 
@@ -113,13 +107,9 @@ SCORING = 'corpus', 'heldout', 'seq_len', 'memory_length', 'workdir'
 
 
 def part_of(
-    corpus: Any, config: Any
+    corpus: Any, config: 'Config', init: str, heldout: str | None = None
 ) -> tuple[Callable[[], Iterator[Any]], str, str]:
-    """What of a corpus is scored.
-
-    Args:
-        corpus: as `corpora.open_corpus` gives it.
-        config: of the workdir that scores.
+    """What of a corpus is scored by the workdir `init` of a config.
 
     Returns:
         Its documents, 'all' or 'heldout', and the same in words.
@@ -128,8 +118,8 @@ def part_of(
 
     if corpus.every is None:
         what = f'what {corpus.name} holds out'
-        if HELDOUT.value:
-            what = f'--heldout={HELDOUT.value}'
+        if heldout:
+            what = f'--heldout={heldout}'
         return corpus.heldout, 'heldout', what
     # Of those that held out a part, not files.
     runs = record.runs(config)
@@ -140,11 +130,11 @@ def part_of(
         ):
             what = f'what is held out of {corpus.name}'
             why = 'was trained on the rest'
-            return corpus.heldout, 'heldout', f'{what}; {INIT.value} {why}'
+            return corpus.heldout, 'heldout', f'{what}; {init} {why}'
     why = 'does not say what it was trained on'
     if texts := [run['corpus'] for run in runs if run.get('corpus')]:
         why = f'was trained on {", ".join(dict.fromkeys(texts))}'
-    return corpus.every, 'all', f'all of {corpus.name}; {INIT.value} {why}'
+    return corpus.every, 'all', f'all of {corpus.name}; {init} {why}'
 
 
 class Counted:
@@ -182,8 +172,8 @@ class Counted:
 # --------------------------------------------------------------------- scoring
 
 
-def next_piece_row(loaded: 'Loaded') -> str:
-    """The row of a workdir that scores the next piece.
+def next_piece_row(loaded: 'Loaded', init: str) -> str:
+    """The row of the workdir `init` that scores the next piece.
 
     Raises:
         commands.UsageError: it has none, or its weights are missing.
@@ -192,14 +182,13 @@ def next_piece_row(loaded: 'Loaded') -> str:
     for row in answering(('next',), rows):
         if row in loaded.missing:
             raise commands.UsageError(
-                f'--init={INIT.value} cannot score the next piece: '
+                f'--init={init} cannot score the next piece: '
                 f'{loaded.missing[row]}'
             )
         return row
     raise commands.UsageError(
-        f'--init={INIT.value} was trained on {", ".join(rows)}, which score '
-        'no next piece; name a run of '
-        + ' or '.join(answering(('next',)))
+        f'--init={init} was trained on {", ".join(rows)}, which score no next '
+        f'piece; name a run of {" or ".join(answering(("next",)))}'
     )
 
 
@@ -215,13 +204,10 @@ def score(
     """Scores every piece of a text once.
 
     Args:
-        model: encoder and rows.
-        row: which of them scores.
+        model, row: of its rows the one that scores.
         specials: of the vocabulary.
         store: the text.
-        length: pieces read at a time.
-        memory_length: tokens of memory, 0 for none.
-        batch_size: parts of the text that are read beside each other.
+        length, memory_length, batch_size: as of `Choices`.
 
     Returns:
         Nats in all; pieces.
@@ -282,117 +268,110 @@ def figures(
 # --------------------------------------------------------------------- the run
 
 
-def own_arguments() -> dict[str, Any]:
-    """--clamp and --same_length, as arguments of the encoder."""
-    return {
-        flag.name: flag.value
-        for flag in (CLAMP, SAME_LENGTH)
-        if flag.value is not None
-    }
-
-
-def choose_memory(model: 'Model', config: 'Config') -> int:
+def choose_memory(given: Choices, model: 'Model', config: 'Config') -> int:
     """--memory_length, or the run's own.
 
     Raises:
         commands.UsageError: the encoder has none.
     """
-    if MEMORY_LENGTH.value is None:
+    if given.memory_length is None:
         return config.memory_length or 0
-    if MEMORY_LENGTH.value and not model.encoder.has_memory:
+    if given.memory_length and not model.encoder.has_memory:
         raise commands.UsageError(
-            f'--memory_length={MEMORY_LENGTH.value}: the encoder '
+            f'--memory_length={given.memory_length}: the encoder '
             f'{config.encoder.name} has no memory; leave it out'
         )
-    return MEMORY_LENGTH.value
+    return given.memory_length
 
 
-def run() -> dict[str, Any]:
+@commands.takes(Choices)
+def run(given: Choices, chosen: Mapping[str, Any]) -> dict[str, Any]:
     """The whole command: returns what its last line says."""
-    return sample() if SAMPLE.value else score_text()
+    return sample(given) if given.sample else score_text(given)
 
 
-def sample() -> dict[str, Any]:
+def sample(given: Choices) -> dict[str, Any]:
     """Generates text.
 
     Raises:
         commands.UsageError: a flag of scoring; a model that cannot.
     """
-    values = FLAGS.flag_values_dict()
-    commands.require(values, init='the workdir of a finished run')
-    for flag in SCORING:
-        if values[flag] is not None:
+    commands.require(vars(given), init='the workdir of a finished run')
+    for name in SCORING:
+        if getattr(given, name) is not None:
             raise commands.UsageError(
-                f'--{flag} is not for --sample; leave one of the two out'
+                f'--{name} is not for --sample; leave one of the two out'
             )
     import infoword_tf
 
-    loaded = infoword_tf.load(INIT.value, 'float32', own_arguments())
-    next_piece_row(loaded)
+    loaded = infoword_tf.load(given.init, 'float32', given.arguments)
+    next_piece_row(loaded, given.init)
 
     import tensorflow as tf
 
     from infoword_tf.inference.continuing import continued
 
     tokenizer = loaded.tokenizer
-    ids = tokenizer.tokenize(tf.constant([PROMPT.value]))[0].numpy().tolist()
+    ids = tokenizer.tokenize(tf.constant([given.prompt]))[0].numpy().tolist()
     found = continued(
-        loaded, ids, TOKENS.value, TEMPERATURE.value, TOP_P.value, SEED.value
+        loaded, ids, given.tokens, given.temperature, given.top_p, given.seed
     )
     text = tokenizer.text([*ids, *found])
     record = {
         'task': 'lm',
-        'weights': INIT.value,
-        'prompt': PROMPT.value,
+        'weights': given.init,
+        'prompt': given.prompt,
         'text': text,
         'tokens': len(found),
-        'ended': len(found) < TOKENS.value,
-        'temperature': TEMPERATURE.value,
-        'top_p': TOP_P.value,
-        'seed': SEED.value,
+        'ended': len(found) < given.tokens,
+        'temperature': given.temperature,
+        'top_p': given.top_p,
+        'seed': given.seed,
     }
     print(text)
     print(json.dumps(record), flush=True)
     return record
 
 
-def score_text() -> dict[str, Any]:
+def score_text(given: Choices) -> dict[str, Any]:
     """Scores the text; returns what metrics.json holds."""
     commands.require(
-        FLAGS.flag_values_dict(),
+        vars(given),
         init='the workdir of a finished run',
         corpus='pydocs, text:GLOB, lines:GLOB or tfds:NAME',
         workdir='a folder for metrics.json',
     )
-    workdir = commands.result_folder(WORKDIR.value)
+    workdir = commands.result_folder(given.workdir)
     from infoword_tf.data import corpora
     from infoword_tf.data import store as stores
 
-    corpus = corpora.open_corpus(CORPUS.value, HELDOUT.value, whole=True)
+    corpus = corpora.open_corpus(given.corpus, given.heldout, whole=True)
 
     import infoword_tf
     from infoword_tf.training import precision
 
-    chosen = PRECISION.value
-    if chosen == 'auto':
-        chosen = precision.faster()
-    loaded = infoword_tf.load(INIT.value, chosen, own_arguments())
+    decided = given.precision
+    if decided == 'auto':
+        decided = precision.faster()
+    loaded = infoword_tf.load(given.init, decided, given.arguments)
     model, tokenizer = loaded.model, loaded.tokenizer
-    row = next_piece_row(loaded)
-    memory_length = choose_memory(model, loaded.config)
-    length = SEQ_LEN.value or loaded.config.max_length
+    row = next_piece_row(loaded, given.init)
+    memory_length = choose_memory(given, model, loaded.config)
+    length = given.seq_len or loaded.config.max_length
     encoder = model.encoder
     if 'positions' in encoder.reads and length > encoder.max_length:
         raise commands.UsageError(
             f'--seq_len={length}: the encoder has {encoder.max_length} '
             'positions; lower it'
         )
-    read, part, what = part_of(corpus, loaded.config)
+    read, part, what = part_of(
+        corpus, loaded.config, given.init, given.heldout
+    )
     print(f'scored: {what}', flush=True)
     documents = Counted(
         stores.peek(
             read(),
-            f'--corpus={CORPUS.value} has no documents to score; give more '
+            f'--corpus={given.corpus} has no documents to score; give more '
             'text, or name files with --heldout=GLOB',
         )
     )
@@ -401,25 +380,21 @@ def score_text() -> dict[str, Any]:
             pathlib.Path(folder) / 'text', documents, tokenizer
         )
         nats, pieces = score(
-            model,
-            row,
-            tokenizer.specials,
-            text,
-            length,
-            memory_length,
-            BATCH_SIZE.value,
-        )
+            model, row, tokenizer.specials, text, length, memory_length,
+            given.batch_size,
+        )  # fmt: skip
         unknown = int(text.counts[tokenizer.unk_id])
+    characters = None if tokenizer.lower_case else documents.characters
     record = {
         'task': 'lm',
-        'corpus': CORPUS.value,
-        'heldout': HELDOUT.value,
+        'corpus': given.corpus,
+        'heldout': given.heldout,
         'part': part,
-        'weights': INIT.value,
+        'weights': given.init,
         'seq_len': length,
         'memory_length': memory_length,
-        **own_arguments(),
-        'batch_size': BATCH_SIZE.value,
+        **given.arguments,
+        'batch_size': given.batch_size,
         'nats': nats,
         'pieces': pieces,
         'words': documents.words,
@@ -427,12 +402,7 @@ def score_text() -> dict[str, Any]:
         'unknown_pieces': unknown,
         'unknown_words_of_the_text': documents.unknown,
         'lower_case': tokenizer.lower_case,
-        **figures(
-            nats,
-            pieces,
-            documents.words,
-            None if tokenizer.lower_case else documents.characters,
-        ),
+        **figures(nats, pieces, documents.words, characters),
     }
     print(table(record, memory_of(encoder, memory_length)))
     commands.record(workdir, record)
@@ -446,23 +416,21 @@ def memory_of(encoder: 'Encoder', length: int) -> str:
     return f'{length} tokens of memory' if length else 'no memory'
 
 
-def table(record: dict[str, Any], memory: str) -> str:
+def table(record: Mapping[str, Any], memory: str) -> str:
     """What was measured, for people; `memory` as of `memory_of`."""
     bits = 'none: the text was lower-cased'
     if 'bits_per_character' in record:
         bits = f'{record["bits_per_character"]:10.3f}'
-    return '\n'.join(
-        [
-            f'{record["pieces"]:,} pieces, {record["words"]:,} words, '
-            f'{record["characters"]:,} characters; {record["seq_len"]} pieces '
-            f'at a time, {memory}',
-            f'[UNK]: {record["unknown_pieces"]:,} of the pieces, '
-            f'{record["unknown_words_of_the_text"]:,} of them written so in '
-            'the text',
-            f'perplexity per piece  {record["perplexity_per_piece"]:10.2f}',
-            f'perplexity per word   {record["perplexity_per_word"]:10.2f}',
-            f'bits per character    {bits}',
-        ]
+    return (
+        f'{record["pieces"]:,} pieces, {record["words"]:,} words, '
+        f'{record["characters"]:,} characters; {record["seq_len"]} pieces '
+        f'at a time, {memory}\n'
+        f'[UNK]: {record["unknown_pieces"]:,} of the pieces, '
+        f'{record["unknown_words_of_the_text"]:,} of them written so in '
+        'the text\n'
+        f'perplexity per piece  {record["perplexity_per_piece"]:10.2f}\n'
+        f'perplexity per word   {record["perplexity_per_word"]:10.2f}\n'
+        f'bits per character    {bits}'
     )
 
 

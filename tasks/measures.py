@@ -18,15 +18,9 @@ _COLOURS = ('#ffffff', '#8fb8de', '#3f6491')  # from none to all of a row
 def confusion(
     predictions: np.ndarray, targets: np.ndarray, classes: int
 ) -> np.ndarray:
-    """The confusion matrix.
+    """[classes, classes] int64: the confusion matrix.
 
-    Args:
-        predictions: [n] numbers of classes.
-        targets: [n].
-        classes: how many there are.
-
-    Returns:
-        [classes, classes] int64; rows are targets.
+    Of [n] numbers of classes; rows are targets.
     """
     pairs = np.asarray(targets, np.int64) * classes + predictions
     return np.bincount(pairs, minlength=classes**2).reshape(classes, classes)
@@ -63,11 +57,9 @@ def matthews(predictions: np.ndarray, targets: np.ndarray) -> float:
 
 def pearson(predictions: np.ndarray, targets: np.ndarray) -> float:
     """Pearson's correlation of [n] scores; 0 where either is constant."""
-    found = [np.asarray(x, np.float64) for x in (predictions, targets)]
-    if any(np.ptp(x) == 0 for x in found):
+    if np.ptp(predictions) == 0 or np.ptp(targets) == 0:
         return 0.0
-    a, b = (x - x.mean() for x in found)
-    return float(np.clip(a @ b / np.sqrt((a @ a) * (b @ b)), -1, 1))
+    return float(np.corrcoef(predictions, targets, dtype=np.float64)[0, 1])
 
 
 def spearman(predictions: np.ndarray, targets: np.ndarray) -> float:
@@ -81,15 +73,8 @@ def interval(correlation: float, count: int) -> tuple[float, float]:
     """An approximate 95 % confidence interval of Spearman's correlation.
 
     Fisher's z with the variance of Bonett & Wright (2000), (1 + r^2 / 2) /
-    (n - 3). A perfect order of few may be chance: r counts there as half a
-    swap of neighbours less.
-
-    Args:
-        correlation: r of the pairs that there are.
-        count: n.
-
-    Returns:
-        Lowest and highest.
+    (n - 3), of r, the correlation of n pairs. A perfect order of few may be
+    chance: r counts there as half a swap of neighbours less.
     """
     if count < 4:
         return -1.0, 1.0
@@ -137,15 +122,9 @@ def draw_confusion(
     targets: np.ndarray,
     predictions: np.ndarray,
 ) -> None:
-    """Draws a confusion matrix into a PNG: counts, and shares of each row.
+    """Draws a `confusion` matrix into a PNG: counts, and shares of each row.
 
     Of many classes the commonest are shown, the others as one.
-
-    Args:
-        path: of the PNG.
-        names: of the classes.
-        targets: [n] numbers of classes.
-        predictions: [n].
 
     Raises:
         OSError: the PNG cannot be written.

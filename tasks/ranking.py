@@ -24,12 +24,7 @@ class Best:
     """The K best documents of every query among those seen so far."""
 
     def __init__(self, queries: int, top_k: int):
-        """Begins with nothing seen.
-
-        Args:
-            queries: Q.
-            top_k: K.
-        """
+        """Begins with nothing seen of Q queries, whose K best are wanted."""
         # Score and number in one integer: no two keys are equal, so what is
         # kept at a tie does not depend on the order or the size of blocks.
         # 0 is less than every key: nothing.
@@ -86,18 +81,13 @@ def search(
     top_k: int,
     similarity: str = 'cosine',
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Compares every query with every document, block by block.
-
-    Only one block is held at a time.
+    """Compares every query with every document; as of `Best.sorted`.
 
     Args:
         queries: [Q, D] float32.
-        blocks: of (numbers [N], vectors [N, D] float32).
-        top_k: K, documents wanted for a query.
+        blocks: of (numbers [N], vectors [N, D] float32), held one at a time.
+        top_k: K.
         similarity: `cosine` or `dot`. The cosine with a vector of zeros is 0.
-
-    Returns:
-        scores and numbers as `Best.sorted` gives them.
 
     Raises:
         ValueError: a vector holds NaN or infinity.
@@ -134,9 +124,8 @@ def merge(
     document that is not among them has their mean.
 
     Args:
-        rankings: of each search, scores and numbers as `Best.sorted` gives
-            them, MERGED or more.
-        top_k: K, documents wanted for a query.
+        rankings: of each search, as of `Best.sorted`, MERGED or more.
+        top_k: K.
 
     Returns:
         The same of the sums.
@@ -198,11 +187,7 @@ def measure(
     nDCG's gain is the grade itself, discounted by log2(rank + 1), as in
     trec_eval's `ndcg_cut` (Jaervelin & Kekaelaeinen 2002 with that discount),
     and not 2 ** grade - 1. `map` is over the whole ranking. `mrr@10` is 0
-    where the first ten hold nothing relevant.
-
-    Args:
-        ranking: as in `evaluate`.
-        grades: as in `evaluate`.
+    where the first ten hold nothing relevant. Arguments are as in `evaluate`.
     """
     ideal = sorted((g for g in grades.values() if g > 0), reverse=True)
     if not ideal:

@@ -16,63 +16,54 @@ The last line of the output is one JSON object, also in WORKDIR/metrics.json.
 """
 
 import collections
-import gzip
+import dataclasses
 import itertools
-import json
 import pathlib
-import zlib
 from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-from absl import flags
 
 from infoword_tf import commands
-from infoword_tf.choices import AUTO
+from infoword_tf.choices import AUTO, DeviceChoices, again, flag
 from infoword_tf.config import ROLES, read_exported
+from infoword_tf.data import tables
 from tasks import bm25, ranking
 
 if TYPE_CHECKING:  # it imports TensorFlow
     from infoword_tf.inference.loaded import Loaded
 
-# ----------------------------------------------------------------------- flags
-
-# Imported, they stand beside the trainer's, which have the same names.
-FLAGS = flags.FLAGS if __name__ == '__main__' else flags.FlagValues()
-
-INIT = flags.DEFINE_string(
-    'init', None, 'The workdir of a finished run; four baselines are measured '
-    'beside it.',
-    flag_values=FLAGS)
-MODEL = flags.DEFINE_string(
-    'model', None, 'An exported model, DIR/1.', flag_values=FLAGS)
-CORPUS = flags.DEFINE_string(
-    'corpus', None, 'pydocs, text:GLOB or tfds:NAME[/CONFIG][:FEATURE]: first '
-    'sentences find the rest of held-out documents.', flag_values=FLAGS)
-HELDOUT = flags.DEFINE_string(
-    'heldout', None, 'GLOB of held-out files, or a split of tfds:; by default '
-    'what the corpus itself holds out.', flag_values=FLAGS)
-DATA_DIR = flags.DEFINE_string(
-    'data_dir', None, 'A BEIR folder: corpus.jsonl, queries.jsonl, qrels/.',
-    flag_values=FLAGS)
-SPLIT = flags.DEFINE_string(
-    'split', 'test', 'The split of --data_dir: the name of a file of qrels/, '
-    'without .tsv.', flag_values=FLAGS)
-WORKDIR = flags.DEFINE_string(
-    'workdir', None, 'Where metrics.json is written.', flag_values=FLAGS)
-SEED = flags.DEFINE_integer(
-    'seed', None, 'Random seed of the untrained baselines; by default the '
-    "run's own.",
-    lower_bound=0, flag_values=FLAGS)
-BATCH_SIZE = flags.DEFINE_integer(
-    'batch_size', 32, 'Texts encoded at a time.', lower_bound=1,
-    flag_values=FLAGS)
-PRECISION = flags.DEFINE_enum(
-    'precision', 'float32', ['auto', 'float32', 'mixed_bfloat16'],
-    f'Precision of --init; {AUTO}', flag_values=FLAGS)
-
 DEPTH = 1000  # documents of a ranking, as in BEIR
 BLOCK = 1024  # documents whose texts and vectors are held at a time
+
+
+@dataclasses.dataclass(frozen=True)
+class Choices:
+    """All that the command may choose."""
+
+    init: str | None = flag(
+        None, 'The workdir of a finished run; four baselines are measured '
+        'beside it.')
+    model: str | None = flag(None, 'An exported model, DIR/1.')
+    corpus: str | None = flag(
+        None, 'pydocs, text:GLOB or tfds:NAME[/CONFIG][:FEATURE]: first '
+        'sentences find the rest of held-out documents.')
+    heldout: str | None = flag(
+        None, 'GLOB of held-out files, or a split of tfds:; by default what '
+        'the corpus itself holds out.')
+    data_dir: str | None = flag(
+        None, 'A BEIR folder: corpus.jsonl, queries.jsonl, qrels/.')
+    split: str = flag(
+        'test', 'The split of --data_dir: the name of a file of qrels/, '
+        'without .tsv.')
+    workdir: str | None = flag(None, 'Where metrics.json is written.')
+    seed: int | None = flag(
+        None, 'Random seed of the untrained baselines; by default the '
+        "run's own.", at_least=0)
+    batch_size: int = flag(32, 'Texts encoded at a time.', at_least=1)
+    precision: str = again(
+        DeviceChoices, 'precision', 'float32',
+        help=f'Precision of --init; {AUTO}')
 
 
 # ----------------------------------------------------------------------- tasks
@@ -108,10 +99,6 @@ def corpus_task(name: str, heldout: str | None = None) -> Task:
     Documents of one sentence are left out. Where several documents have the
     same rest, all of them are relevant: their vectors cannot differ.
 
-    Args:
-        name: of a corpus, as for training.
-        heldout: GLOB, as for training.
-
     Raises:
         ValueError: there is no such corpus, or nothing to find in it.
     """
@@ -125,7 +112,7 @@ def corpus_task(name: str, heldout: str | None = None) -> Task:
 
     def documents() -> Iterator[tuple[int, str]]:
         for number, (_, *rest) in enumerate(sentences()):
-            yield number, _valid(' '.join(rest))
+            yield number, tables.valid(' '.join(rest))
 
     copies = collections.defaultdict(list)
     for number, text in documents():
@@ -145,7 +132,7 @@ def corpus_task(name: str, heldout: str | None = None) -> Task:
         name,
         size,
         documents,
-        [_valid(first) for first, *_ in sentences()],
+        [tables.valid(first) for first, *_ in sentences()],
         [relevance[number] for number in range(size)],
         [-1] * size,
     )
@@ -208,17 +195,8 @@ def _texts(
 ) -> Iterator[tuple[str, str]]:
     """Yields (id, text, after its title if titled) of a file of JSON lines."""
     seen: dict[str, int] = {}
-    for line, raw in enumerate(_lines(path), 1):
+    for line, record in tables.read_jsonl(path):
         where = f'{path}, line {line}'
-        if not raw.strip():
-            continue
-        try:
-            record = json.loads(raw)
-        except ValueError as error:
-            why = getattr(error, 'msg', error)
-            raise ValueError(f'{where}: no JSON ({why})') from None
-        if not isinstance(record, dict):
-            raise ValueError(f'{where}: expected an object with _id and text')
         if titled and record.get('title') is None:
             record['title'] = ''
         for field in ('_id', 'text', 'title')[: 2 + titled]:
@@ -234,15 +212,7 @@ def _texts(
             )
         if titled:
             text = f'{record["title"]} {text}'
-        yield name, _valid(text.strip())
-
-
-def _lines(path: pathlib.Path) -> Iterator[bytes]:
-    with gzip.open(path) if path.suffix == '.gz' else open(path, 'rb') as file:
-        try:
-            yield from file
-        except (EOFError, gzip.BadGzipFile, zlib.error) as error:
-            raise ValueError(f'{path} is cut or damaged ({error})') from None
+        yield name, tables.valid(text.strip())
 
 
 def _judgements(
@@ -294,11 +264,6 @@ def _judgements(
     if not relevance:
         raise ValueError(f'{path} holds no judgement')
     return relevance
-
-
-def _valid(text: str) -> str:
-    # JSON may escape halves of a character, for which there is no UTF-8.
-    return text.encode('utf-8', 'replace').decode()
 
 
 # -------------------------------------------------------------------- encoders
@@ -382,11 +347,7 @@ def by_vectors(
 ) -> Found:
     """What an encoder finds; documents are read and encoded in blocks.
 
-    Args:
-        task: what is to be found.
-        encode: texts and their role to vectors.
-        similarity: `cosine` or `dot`.
-        label: of the progress bar.
+    `similarity` is `cosine` or `dot`, `label` that of the progress bar.
     """
     import tqdm
 
@@ -418,7 +379,7 @@ def by_words(task: Task) -> Found:
 
 
 def measure(task: Task, found: Found) -> dict[str, float]:
-    """The measures of what was found."""
+    """`ranking.evaluate` of what was found."""
     rankings = [
         row[(row >= 0) & (row != own)][:DEPTH].tolist()
         for row, own in zip(found[1], task.own, strict=True)
@@ -459,42 +420,41 @@ def table(task: Task, rows: Mapping[str, Mapping[str, float]]) -> str:
 # --------------------------------------------------------------------- the run
 
 
-def check_flags() -> pathlib.Path:
-    """Complains about flags that do not go together; returns --workdir.
+def check(given: Choices, chosen: Mapping[str, Any]) -> pathlib.Path:
+    """Complains of choices that do not go together; returns --workdir.
 
     Raises:
         commands.UsageError: they do not.
     """
-    commands.require(
-        FLAGS.flag_values_dict(), workdir='a folder for metrics.json'
-    )
-    workdir = commands.result_folder(WORKDIR.value)
-    if INIT.value is None and MODEL.value is None:
+    commands.require(vars(given), workdir='a folder for metrics.json')
+    workdir = commands.result_folder(given.workdir)
+    if given.init is None and given.model is None:
         raise commands.UsageError(
             'no model: name a finished run with --init, or an exported model '
             'with --model'
         )
-    if (CORPUS.value is None) == (DATA_DIR.value is None):
+    if (given.corpus is None) == (given.data_dir is None):
         raise commands.UsageError(
             'name either --corpus (pydocs, text:GLOB, tfds:NAME) or --data_dir '
             '(a BEIR folder)'
         )
-    for flag, other in (('heldout', 'corpus'), ('split', 'data_dir'),
+    for name, other in (('heldout', 'corpus'), ('split', 'data_dir'),
                         ('seed', 'init'), ('precision', 'init')):
-        if FLAGS[flag].present and FLAGS[other].value is None:
+        if name in chosen and getattr(given, other) is None:
             raise commands.UsageError(
-                f'--{flag} is for --{other}; leave it out'
+                f'--{name} is for --{other}; leave it out'
             )
     return workdir
 
 
-def run() -> dict[str, Any]:
+@commands.takes(Choices)
+def run(given: Choices, chosen: Mapping[str, Any]) -> dict[str, Any]:
     """Measures the model and its baselines; returns what metrics.json holds."""
-    workdir = check_flags()
-    if CORPUS.value is not None:
-        task = corpus_task(CORPUS.value, HELDOUT.value)
+    workdir = check(given, chosen)
+    if given.corpus is not None:
+        task = corpus_task(given.corpus, given.heldout)
     else:
-        task = beir_task(pathlib.Path(DATA_DIR.value), SPLIT.value)
+        task = beir_task(pathlib.Path(given.data_dir), given.split)
 
     import infoword_tf
 
@@ -503,19 +463,25 @@ def run() -> dict[str, Any]:
     def vectors(name: str, encode: Encoder, similarity: str) -> None:
         found[name] = by_vectors(task, encode, similarity, LABELS[name])
 
-    if MODEL.value is not None:
-        folder = pathlib.Path(MODEL.value)
-        vectors('model', *exported(folder, BATCH_SIZE.value))
-    if INIT.value is not None:
-        loaded = infoword_tf.load(INIT.value, decide_precision())
+    if given.model is not None:
+        folder = pathlib.Path(given.model)
+        vectors('model', *exported(folder, given.batch_size))
+    if given.init is not None:
+        from infoword_tf.training import precision
+
+        decided = given.precision
+        if decided == 'auto':
+            decided = precision.faster()
+        loaded = infoword_tf.load(given.init, decided)
         similarity = loaded.config.similarity
-        seed = SEED.value
+        seed = given.seed
         if seed is None:
             seed = loaded.config.run.get('seed', 0)
         fresh = loaded.untrained(seed)
-        if MODEL.value is None:
-            vectors('model', _encoder(loaded), similarity)
-        vectors('untrained', _encoder(fresh), similarity)
+        if given.model is None:
+            encode = _encoder(loaded, given.batch_size)
+            vectors('model', encode, similarity)
+        vectors('untrained', _encoder(fresh, given.batch_size), similarity)
         vectors('untrained_embeddings', mean_of_embeddings(fresh), 'cosine')
         vectors('embeddings', mean_of_embeddings(loaded), 'cosine')
     found['bm25'] = by_words(task)
@@ -528,7 +494,7 @@ def run() -> dict[str, Any]:
         'queries': len(task.queries),
         'documents': task.size,
         'absent_judgements': task.absent,
-        'weights': MODEL.value or INIT.value,
+        'weights': given.model or given.init,
         **rows,
     }
     print(table(task, rows))
@@ -536,19 +502,11 @@ def run() -> dict[str, Any]:
     return record
 
 
-def decide_precision() -> str:
-    """--precision, with `auto` decided."""
-    from infoword_tf.training import precision
-
-    chosen = PRECISION.value
-    return precision.faster() if chosen == 'auto' else chosen
-
-
-def _encoder(loaded: 'Loaded') -> Encoder:
+def _encoder(loaded: 'Loaded', batch_size: int) -> Encoder:
     def encode(texts: list[str], role: str) -> np.ndarray:
         return loaded.encode(
             texts,
-            batch_size=BATCH_SIZE.value,
+            batch_size=batch_size,
             progress=False,
             prompt=loaded.config.prompt_for(role),
         )

@@ -66,12 +66,9 @@ TASK = Squad('squad', ('f1', 'exact'))
 def parts_of(own: Choices) -> 'dict[str, Questions]':
     """Training and dev questions.
 
-    Args:
-        own: what was chosen.
-
     Raises:
         UsageError: they do not say where.
-        ValueError: a file cannot be read.
+        FileNotFoundError, ValueError: a file cannot be read.
     """
     commands.require(
         vars(own),
@@ -98,11 +95,6 @@ def judged(
 ) -> tuple[dict[str, float], float]:
     """Scores of answers, percent.
 
-    Args:
-        questions: that were asked.
-        found: their answers.
-        version2: whether a question may have no answer.
-
     Returns:
         'f1' and 'exact', with `version2` at the best threshold and for
         questions with and without an answer too; and that threshold, nats.
@@ -114,24 +106,18 @@ def judged(
     from infoword_tf.inference.answers import SURE
 
     raw = squad_scores.raw_scores(golds, found.texts).f1
-    best = squad_scores.best_threshold(
+    _, odds = squad_scores.best_threshold(
         golds, found.texts, raw, found.null_odds
     )
-    threshold = -SURE if best.odds is None else best.odds
-    scores = squad_scores.scores2(golds, found.predictions(threshold))
-    return {
-        name: value
-        for name, value in scores.items()
-        if name.endswith(('f1', 'exact')) and not name.startswith('best')
-    }, threshold
+    threshold = -SURE if odds is None else odds
+    said = found.predictions(threshold)
+    return squad_scores.scores2(golds, said), threshold
 
 
 def measure_of(
     questions: 'Questions', features: 'Features', version2: bool, longest: int
 ) -> Callable[..., dict[str, float]]:
-    """What predictions for all windows come to; args as in `judged`, and
-    `longest`, pieces of an answer.
-    """
+    """`judged` of predictions for all windows; `longest`: pieces at most."""
 
     def measure(predictions: dict[str, np.ndarray], view: Any) -> dict:
         from infoword_tf.views.examples import by_example
@@ -163,15 +149,7 @@ def prepare(
 ) -> finetune.Prepared:
     """Windows over the contexts, as the model of --init reads them.
 
-    Args:
-        parts: 'train' and 'heldout'.
-        given: what was chosen.
-        version2: whether a question may have no answer.
-        started: what --init holds, where it is in memory.
-
-    Raises:
-        UsageError: --init is missing, or choices that do not go together.
-        ValueError: --init cannot be read, or no question is left.
+    Args and errors are as of `finetune.prepare`; also that no question is left.
     """
     given = finetune.asked(TASK, given, null=version2)
 
@@ -250,11 +228,7 @@ def answer(
 ) -> dict[str, float]:
     """Answers of the selected weights, and their scores.
 
-    Args:
-        workdir: of the run that was best; it keeps the null threshold.
-        questions: that were asked.
-        version2: whether a question may have no answer.
-        out: where predictions go.
+    The best workdir keeps the null threshold, `out` the predictions.
     """
     from tasks import squad_answers
 

@@ -25,18 +25,12 @@ PREDICTIONS, BEST, ODDS = 'predictions.json', 'nbest.json', 'null_odds.json'
 _WINDOWS = 256  # at once
 
 
-def of_context(values: np.ndarray, view: Any, row: str = 'span') -> np.ndarray:
-    """What is known of the tokens of rows, of contexts: window by window.
+def of_context(values: np.ndarray, view: Any) -> np.ndarray:
+    """[N, ...]: what is known of tokens [R, T, ...], of contexts alone.
 
-    Args:
-        values: [R, T, ...].
-        view: the view `examples` of them.
-        row: whose candidates are the contexts.
-
-    Returns:
-        [N, ...].
+    Window by window; `view` is the view `examples` of R rows.
     """
-    slot = view.candidates[row]  # [R, T]
+    slot = view.candidates['span']  # [R, T]
     number = np.take_along_axis(view.sequences, np.maximum(slot, 0), axis=1)
     inside = slot >= 0
     order = np.argsort(number[inside], kind='stable')
@@ -49,7 +43,7 @@ def spans(
     longest: int,
     count: int = SPANS,
 ) -> Spans:
-    """The best spans of every window.
+    """The best K spans of every window, NumPy arrays.
 
     Args:
         features: the windows.
@@ -57,9 +51,6 @@ def spans(
             what there is of tokens, [n, ...] what there is of examples.
         longest: pieces of a span.
         count: K.
-
-    Returns:
-        NumPy arrays.
     """
     sizes = features.sizes
     begins = np.cumsum(sizes) - sizes
@@ -119,8 +110,7 @@ def answers(
     """The best answers of all questions.
 
     Args:
-        questions: of the file.
-        features: their windows.
+        questions, features: of the file, and their windows.
         found: spans of these.
         nowhere: [n] float32, what "no answer" scores in each window; None:
             every question has one.
@@ -130,9 +120,9 @@ def answers(
     piece = features.begins[questions.context[numbers]] + features.firsts
     # What is no span points anywhere.
     last = len(features.offsets) - 1
-    places = (np.minimum(piece[:, None] + x, last) for x in found[1:])
     begins, ends = (
-        features.offsets[x, i] for i, x in enumerate(places)
+        features.offsets[np.minimum(piece[:, None] + x, last), i]
+        for i, x in enumerate(found[1:])
     )
     contexts = [questions.contexts.raw(i) for i in questions.context]
     best = decoding.answers(
@@ -166,16 +156,11 @@ def _with_probabilities(
     found: Sequence[tuple[str, float, int, int]],
 ) -> list[Answer]:
     """Text, score, begin and end of each, sorted, with their softmax."""
-    if not found:
-        return []
     found = sorted(found, key=lambda answer: -answer[1])
-    scores = np.array([score for _, score, *_ in found])
-    shares = np.exp(scores - scores[0])
+    shares = np.exp([score - found[0][1] for _, score, *_ in found])
     return [
-        Answer(text, float(share), score, *places)
-        for (text, score, *places), share in zip(
-            found, shares / shares.sum(), strict=True
-        )
+        Answer(text, float(share / shares.sum()), score, *places)
+        for (text, score, *places), share in zip(found, shares, strict=True)
     ]
 
 
@@ -185,12 +170,10 @@ def write(
     """Writes PREDICTIONS, BEST and, where there may be no answer, ODDS."""
     folder.mkdir(parents=True, exist_ok=True)
     files.write_json(folder / PREDICTIONS, found.predictions(threshold))
-    files.write_json(
-        folder / BEST,
-        {
-            name: [answer._asdict() for answer in best]
-            for name, best in found.best.items()
-        },
-    )
+    best = {
+        name: [answer._asdict() for answer in some]
+        for name, some in found.best.items()
+    }
+    files.write_json(folder / BEST, best)
     if found.null_odds:
         files.write_json(folder / ODDS, found.null_odds)

@@ -1,9 +1,9 @@
 """SQuAD files: questions, contexts, and the windows that a model reads.
 
-Rajpurkar et al. 2016 (1.1) and 2018 (2.0: a question may have no answer). A
-file is read article by article, and all that is kept are strings joined to one
-and flat arrays. Answers are bytes of the context as it is written; the
-tokenizer's offsets say which pieces have them.
+Rajpurkar et al. 2016 (1.1) and 2018 (2.0: a question may have no answer). All
+that is kept of a file are strings joined to one and flat arrays. Answers are
+bytes of the context as it is written; the tokenizer's offsets say which pieces
+have them.
 
 Glossary of shapes: C contexts, Q questions, n windows, P pieces of all
 contexts, N those of all windows.
@@ -12,7 +12,6 @@ contexts, N those of all windows.
 import dataclasses
 import json
 import pathlib
-import re
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple, Self
 
@@ -38,7 +37,6 @@ SETTINGS = {  # of the row, where a run does not choose
 }
 NONE, UNKNOWN = -1, -2  # instead of an answer's bytes
 _STRINGS_A_CALL = 4096  # of the tokenizer
-_SPACES = re.compile(r'[ \t\n\r]*')
 
 
 # ------------------------------------------------------------------- the file
@@ -162,11 +160,7 @@ class Questions:
 
 
 def read(path: pathlib.Path, version2: bool = False) -> Questions:
-    """Reads a file.
-
-    Args:
-        path: of SQuAD 1.1 or 2.0.
-        version2: whether questions may have no answer.
+    """Reads a file of SQuAD 1.1 or, where questions may have no answer, 2.0.
 
     Raises:
         FileNotFoundError: there is none.
@@ -225,11 +219,7 @@ def read(path: pathlib.Path, version2: bool = False) -> Questions:
 
 
 def _answers(entry: Any, where: str, version2: bool) -> list[tuple[str, int]]:
-    """Text and first character of each; none where there is none.
-
-    Raises:
-        ValueError: there should be one.
-    """
+    """Text and first character of each; none where none need be."""
     impossible = version2 and entry.get('is_impossible', False)
     given = [] if impossible else _field(entry, 'answers', list, where)
     if not given and not impossible:
@@ -264,11 +254,7 @@ def _bytes_of(
 
 
 def _field(value: Any, name: str, kind: type, where: str) -> Any:
-    """One field of an object.
-
-    Raises:
-        ValueError: it is missing, or of another kind.
-    """
+    """One field of an object, unless it is missing, or of another kind."""
     kinds = {str: 'a string', int: 'a whole number', list: 'a list'}
     found = value.get(name) if isinstance(value, dict) else None
     if not isinstance(found, kind) or isinstance(found, bool):
@@ -281,11 +267,7 @@ def _paragraphs(path: pathlib.Path) -> Iterator[tuple[str, Any]]:
     if not path.is_file():
         raise FileNotFoundError(f'{path}: there is no such file')
     try:
-        for number, article in enumerate(_articles(path.read_bytes())):
-            where = f'{path}, data[{number}]'
-            paragraphs = _field(article, 'paragraphs', list, where)
-            for place, paragraph in enumerate(paragraphs):
-                yield f'{where}.paragraphs[{place}]', paragraph
+        found = json.loads(path.read_bytes().decode('utf-8-sig'))
     except json.JSONDecodeError as error:
         raise ValueError(
             f'{path}, line {error.lineno}, column {error.colno}: this is no '
@@ -295,48 +277,11 @@ def _paragraphs(path: pathlib.Path) -> Iterator[tuple[str, Any]]:
         raise ValueError(
             f'{path} is no text in UTF-8: byte {error.start}'
         ) from None
-
-
-def _articles(raw: bytes) -> Iterator[Any]:
-    """What the list `data` of a JSON object holds, one at a time.
-
-    Raises:
-        JSONDecodeError: it is no such thing.
-        UnicodeDecodeError: it is no UTF-8.
-    """
-    text = raw.decode('utf-8-sig')
-    decode = json.JSONDecoder().raw_decode
-
-    def after_spaces(at: int) -> int:
-        return _SPACES.match(text, at).end()
-
-    def expect(at: int, wanted: str) -> int:
-        at = after_spaces(at)
-        if text[at : at + 1] not in tuple(wanted):
-            wanted = ' or '.join(map(repr, wanted))
-            raise json.JSONDecodeError(f'Expecting {wanted}', text, at)
-        return at
-
-    there = False
-    at = expect(0, '{')
-    while text[at] != '}':
-        name, at = decode(text, expect(at + 1, '"'))
-        at = after_spaces(expect(at, ':') + 1)
-        if name != 'data':
-            _, at = decode(text, at)
-        else:
-            there = True
-            at = expect(at, '[')
-            if text[after_spaces(at + 1) :][:1] == ']':
-                at = after_spaces(at + 1)
-            while text[at] != ']':
-                article, at = decode(text, after_spaces(at + 1))
-                yield article
-                at = expect(at, ',]')
-            at += 1
-        at = expect(at, ',}')
-    if not there:
-        raise json.JSONDecodeError("there is no list 'data'", text, at)
+    for number, article in enumerate(_field(found, 'data', list, str(path))):
+        where = f'{path}, data[{number}]'
+        paragraphs = _field(article, 'paragraphs', list, where)
+        for place, paragraph in enumerate(paragraphs):
+            yield f'{where}.paragraphs[{place}]', paragraph
 
 
 # -------------------------------------------------------------------- windows
@@ -384,7 +329,7 @@ def features(
     (`null`), or the answer is nobody knows where.
 
     Args:
-        questions: with their contexts.
+        questions: of a file.
         frame: what lays texts out, as a model reads them.
         max_length: T, of question and context together.
         training: whether it is to be trained on.
@@ -471,11 +416,10 @@ def _tokenized(
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Ids [P] int32, offsets [P, 2] int32 and begins [C + 1] int64."""
     ids, offsets, lengths = [], [], []
-    for begin in range(0, len(strings), _STRINGS_A_CALL):
-        end = min(begin + _STRINGS_A_CALL, len(strings))
-        texts = tf.constant(
-            [strings.raw(i) for i in range(begin, end)], tf.string
-        )
+    every = range(len(strings))
+    for begin in every[::_STRINGS_A_CALL]:
+        some = every[begin : begin + _STRINGS_A_CALL]
+        texts = tf.constant([strings.raw(i) for i in some], tf.string)
         pieces, starts, ends = tokenizer.tokenize_with_offsets(texts)
         starts, ends = characters.widened(texts, starts, ends)
         ids.append(pieces.values.numpy())
@@ -524,15 +468,7 @@ def _laid_out(
 ) -> tuple[np.ndarray, ...]:
     """Windows of some questions as examples.
 
-    Args:
-        found: the windows; their contexts are the numbers of the questions.
-        most: [N] bool.
-        asked: ragged ids of the questions.
-        ids: [P] of all contexts.
-        begins: [questions], where those of each question's context begin.
-        answers: [questions, 2], first and last piece.
-        frame: of the model.
-        null, training: as in `features`.
+    `begins` and `answers` are by question, as `found.contexts` numbers them.
 
     Returns:
         Of the windows that stay: question, first piece, `most`, ids,

@@ -35,14 +35,11 @@ def overlap(gold: Sequence[str], answer: Sequence[str]) -> float:
 def scores(
     golds: Mapping[str, Sequence[str]], answers: Mapping[str, str]
 ) -> dict[str, float]:
-    """SQuAD 1.1.
+    """SQuAD 1.1: 'exact_match' and 'f1', means over all questions.
 
     Args:
         golds: by question, its answers, one or more.
         answers: by question, what was predicted.
-
-    Returns:
-        'exact_match' and 'f1', means over all questions.
     """
     exact = f1 = 0.0
     for question, known in golds.items():
@@ -66,12 +63,7 @@ class Raw(NamedTuple):
 def raw_scores(
     golds: Mapping[str, Sequence[str]], answers: Mapping[str, str]
 ) -> Raw:
-    """SQuAD 2.0, question by question; '' is no answer.
-
-    Args:
-        golds: by question, its answers; none where it has none.
-        answers: as in `scores`.
-    """
+    """SQuAD 2.0, question by question; without golds '' is the answer."""
     found = Raw({}, {})
     for question, known in golds.items():
         if question not in answers:
@@ -89,30 +81,21 @@ def raw_scores(
     return found
 
 
-class Threshold(NamedTuple):
-    """The best of all thresholds of `null_odds`.
-
-    Attributes:
-        score: percent.
-        odds: above these the answer is ''. None: always.
-    """
-
-    score: float
-    odds: float | None
-
-
 def best_threshold(
     golds: Mapping[str, Sequence[str]],
     answers: Mapping[str, str],
     raw: Mapping[str, float],
     null_odds: Mapping[str, float],
-) -> Threshold:
+) -> tuple[float, float | None]:
     """Where answers are worth more than ''.
 
     Args:
         golds, answers: as in `raw_scores`.
         raw: one of its results.
         null_odds: by question, how much more '' scores than the answer.
+
+    Returns:
+        Percent, and the odds above which the answer is ''; None: always.
     """
     now = best = sum(not known for known in golds.values())
     odds = None
@@ -125,59 +108,31 @@ def best_threshold(
             now -= 1
         if now > best:
             best, odds = now, null_odds[question]
-    return Threshold(100 * best / len(raw), odds)
+    return 100 * best / len(raw), odds
 
 
 def scores2(
-    golds: Mapping[str, Sequence[str]],
-    answers: Mapping[str, str],
-    null_odds: Mapping[str, float] | None = None,
-    threshold: float = float('inf'),
+    golds: Mapping[str, Sequence[str]], answers: Mapping[str, str]
 ) -> dict[str, float]:
-    """SQuAD 2.0.
+    """SQuAD 2.0: 'exact' and 'f1' of all questions that have a prediction.
 
-    Args:
-        golds, answers: as in `raw_scores`.
-        null_odds: as in `best_threshold`; None: 0 everywhere.
-        threshold: odds above which the answer is ''.
-
-    Returns:
-        'exact', 'f1', 'total'; the same with 'HasAns_' and 'NoAns_' of the
-        questions that have an answer, or have none, where there are some; and
-        what the best thresholds come to, 'best_exact', 'best_exact_thresh',
-        'best_f1', 'best_f1_thresh' (0 where '' is always best, as the script
-        has it).
+    The same with 'HasAns_' and 'NoAns_' of those that have an answer, or have
+    none, where there are some.
 
     Raises:
         ValueError: no question has a prediction.
     """
-    golds = {q: known for q, known in golds.items() if q in answers}
-    if not golds:
-        raise ValueError('no question of the file has a prediction')
-    odds = dict.fromkeys(golds, 0.0) if null_odds is None else null_odds
     raw = raw_scores(golds, answers)
-    applied = [
-        {
-            q: float(not golds[q]) if odds[q] > threshold else score
-            for q, score in part.items()
-        }
-        for part in raw
-    ]
-    found: dict[str, float] = {}
-    groups = (
-        ('', list(golds)),
-        ('HasAns_', [q for q in golds if golds[q]]),
-        ('NoAns_', [q for q in golds if not golds[q]]),
-    )
-    for name, group in groups:
-        if not group:
-            continue
-        for measure, part in zip(('exact', 'f1'), applied, strict=True):
-            total = sum(part[q] for q in group)
-            found[name + measure] = 100 * total / len(group)
-        found[f'{name}total'] = len(group)
-    for measure, part in zip(('exact', 'f1'), raw, strict=True):
-        best = best_threshold(golds, answers, part, odds)
-        found[f'best_{measure}'] = best.score
-        found[f'best_{measure}_thresh'] = best.odds or 0.0
-    return found
+    if not raw.exact:
+        raise ValueError('no question of the file has a prediction')
+    groups = {
+        '': list(raw.exact),
+        'HasAns_': [q for q in raw.exact if golds[q]],
+        'NoAns_': [q for q in raw.exact if not golds[q]],
+    }
+    return {
+        name + measure: 100 * sum(part[q] for q in group) / len(group)
+        for name, group in groups.items()
+        if group
+        for measure, part in raw._asdict().items()
+    }

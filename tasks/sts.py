@@ -17,30 +17,18 @@ SimCSE report) and their mean (SentEval's, also weighted by their pairs). With
 `--model` the vectors are those of an export.
 """
 
+import dataclasses
 import pathlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
-from absl import flags
 
 from infoword_tf import commands
+from infoword_tf.choices import flag
 from tasks import measures
 
-# Imported, they stand beside the trainer's, which have the same names.
-FLAGS = flags.FLAGS if __name__ == '__main__' else flags.FlagValues()
-
-INIT = flags.DEFINE_string(
-    'init', None, 'The workdir of a finished run, or a converted one.',
-    flag_values=FLAGS)
-MODEL = flags.DEFINE_string(
-    'model', None, 'An export instead, DIR/1.', flag_values=FLAGS)
-DATA = flags.DEFINE_string(
-    'data', None, 'A file of STS-B or SICK with scores, or a folder of STS12 '
-    'to STS16.', flag_values=FLAGS)
-WORKDIR = flags.DEFINE_string(
-    'workdir', None, 'Where metrics.json goes.', flag_values=FLAGS)
-
+Encode = Callable[[Sequence[str]], np.ndarray]  # n texts -> [n, D] float32
 # Score and sentences: columns of the published file, and by their names.
 _PUBLISHED = (4, 5, 6)
 _NAMED = (
@@ -53,6 +41,19 @@ _EXPECTED = (
     'sentence, sentence; or, where the first line names them, score, '
     'sentence1 and sentence2, or relatedness_score, sentence_A and sentence_B'
 )
+
+
+@dataclasses.dataclass(frozen=True)
+class Choices:
+    """All that the command may choose."""
+
+    init: str | None = flag(
+        None, 'The workdir of a finished run, or a converted one.')
+    model: str | None = flag(None, 'An export instead, DIR/1.')
+    data: str | None = flag(
+        None, 'A file of STS-B or SICK with scores, or a folder of STS12 to '
+        'STS16.')
+    workdir: str | None = flag(None, 'Where metrics.json goes.')
 
 
 class Pairs(NamedTuple):
@@ -135,16 +136,13 @@ def _read_part(path: pathlib.Path, gold: pathlib.Path) -> Pairs:
     """The pairs of two files that have a score; see `read`."""
     if not gold.is_file():
         raise FileNotFoundError(f'{path} has no {gold.name} beside it')
-    lines, scores = _lines(path), _lines(gold)
+    lines, scores, found = _lines(path), _lines(gold), []
     if len(lines) != len(scores):
         raise ValueError(
             f'{path} has {len(lines)} lines, {gold.name} has {len(scores)}: '
             'a line there is the score of the same line here, or empty'
         )
-    found = []
-    for number, (line, score) in enumerate(
-        zip(lines, scores, strict=True), 1
-    ):
+    for number, (line, score) in enumerate(zip(lines, scores, strict=True), 1):
         if not score.strip():
             continue
         try:
@@ -175,17 +173,10 @@ def _pairs(path: pathlib.Path, found: list[tuple[float, str, str]]) -> Pairs:
     return Pairs(list(first), list(second), np.array(scores))
 
 
-def similarities(
-    pairs: Pairs,
-    encode: Callable[[Sequence[str]], np.ndarray],
-    similarity: str,
-) -> np.ndarray:
+def similarities(pairs: Pairs, encode: Encode, similarity: str) -> np.ndarray:
     """[n] float64: how near the vectors of each pair are.
 
-    Args:
-        pairs: of sentences.
-        encode: n texts -> [n, D] float32.
-        similarity: 'cosine' or 'dot'.
+    `similarity` is 'cosine' or 'dot'.
     """
     texts = [*pairs.first, *pairs.second]
     vectors = np.asarray(encode(texts), np.float64)
@@ -196,23 +187,26 @@ def similarities(
     return np.einsum('nd,nd->n', vectors[:half], vectors[half:])
 
 
-def correlation(
-    pairs: Pairs,
-    encode: Callable[[Sequence[str]], np.ndarray],
-    similarity: str,
-) -> float:
-    """Spearman's rank correlation x 100 over all pairs; args as there."""
+def correlations(
+    path: str, similarity: str, encoders: Mapping[str, Encode]
+) -> dict[str, Any]:
+    """Spearman's x 100 on a file for each encoder by name; the file's name."""
+    pairs = read(pathlib.Path(path))
+    return {
+        'data': pathlib.Path(path).name,
+        'pairs': len(pairs.scores),
+        **{k: correlation(pairs, v, similarity) for k, v in encoders.items()},
+    }
+
+
+def correlation(pairs: Pairs, encode: Encode, similarity: str) -> float:
+    """Spearman's x 100 over all pairs."""
     found = similarities(pairs, encode, similarity)
     return 100 * measures.spearman(found, pairs.scores)
 
 
 def measure(pairs: Pairs, found: np.ndarray) -> dict[str, Any]:
-    """The correlations of similarities with scores, for JSON.
-
-    Args:
-        pairs: with their scores.
-        found: [n], as of `similarities`.
-    """
+    """The correlations of `similarities` with scores, for JSON."""
 
     def ranked(begin: int, count: int) -> dict[str, Any]:
         some = slice(begin, begin + count)
@@ -236,30 +230,30 @@ def measure(pairs: Pairs, found: np.ndarray) -> dict[str, Any]:
     }
 
 
-def run() -> dict[str, Any]:
+@commands.takes(Choices)
+def run(given: Choices, chosen: Mapping[str, Any]) -> dict[str, Any]:
     """The whole command.
 
     Raises:
         UsageError: neither or both of --init and --model.
     """
-    values = FLAGS.flag_values_dict()
     commands.require(
-        values,
+        vars(given),
         data='a file of STS-B or SICK, or a folder of STS12 to STS16',
         workdir='a folder for metrics.json',
     )
-    if bool(INIT.value) == bool(MODEL.value):
+    if bool(given.init) == bool(given.model):
         raise commands.UsageError('give --init or --model')
-    workdir = commands.result_folder(WORKDIR.value)
-    pairs = read(pathlib.Path(DATA.value))
-    if MODEL.value:
+    workdir = commands.result_folder(given.workdir)
+    pairs = read(pathlib.Path(given.data))
+    if given.model:
         from tasks import retrieval
 
-        embed, similarity = retrieval.exported(pathlib.Path(MODEL.value), 64)
+        embed, similarity = retrieval.exported(pathlib.Path(given.model), 64)
     else:
         import infoword_tf
 
-        loaded = infoword_tf.load(INIT.value)
+        loaded = infoword_tf.load(given.init)
         embed, similarity = loaded.encode, loaded.config.similarity
     found = measure(pairs, similarities(pairs, embed, similarity))
     for name, part in found.get('parts', {}).items():
@@ -272,8 +266,8 @@ def run() -> dict[str, Any]:
     print(f'all: {measures.said(found, found["pairs"])}', flush=True)
     record = {
         'task': 'sts',
-        'data': DATA.value,
-        'weights': MODEL.value or INIT.value,
+        'data': given.data,
+        'weights': given.model or given.init,
         **found,
     }
     commands.record(workdir, record)

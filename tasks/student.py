@@ -28,15 +28,12 @@ CHUNK = 4096  # texts that are tokenized at once
 
 
 def principal(vectors: np.ndarray, width: int) -> tuple[np.ndarray, np.ndarray]:
-    """What most of the variance of vectors is in.
-
-    Args:
-        vectors: [n, W].
-        width: D at most W. Where they are equal, directions stay as they are.
+    """What most of the variance of [n, W] vectors is in.
 
     Returns:
         [n, D] float32, their mean taken away; and the directions [D, W], of
-        length 1, each with its largest number positive.
+        length 1, each with its largest number positive; where D is W as they
+        were.
     """
     x = np.asarray(vectors, np.float64)
     x = x - x.mean(axis=0)
@@ -50,25 +47,21 @@ def principal(vectors: np.ndarray, width: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 def weights_of(
-    weighting: str, size: int, around: Sequence[int], counts: np.ndarray
+    weighting: str, around: Sequence[int], counts: np.ndarray
 ) -> np.ndarray:
-    """How much each piece begins to weigh in the mean of a text.
+    """[V] float32: how much each piece begins to weigh, 1 on average.
 
     Args:
         weighting: 'sif', a / (a + p) of Arora et al. 2017 ("A simple but
             tough-to-beat baseline", §3); or 'zipf', log(1 + rank), for
             vocabularies that are sorted by frequency.
-        size: V.
         around: pieces that stand around every text and weigh nothing.
         counts: [V], how often each occurs.
-
-    Returns:
-        [V] float32, 1 on average.
     """
     from infoword_tf.layers.pooling import rarity
 
     if weighting == ZIPF:
-        found = np.log1p(np.arange(1.0, size + 1))
+        found = np.log1p(np.arange(1.0, len(counts) + 1))
     else:
         found = np.exp(rarity(counts))
     found[list(around)] = 0
@@ -82,12 +75,10 @@ def lookup_of(
     texts: Sequence[str],
     rows: Mapping[str, RowConfig],
 ) -> 'Loaded':
-    """The encoder `lookup` as it begins.
+    """The encoder `lookup` of width D as it begins, with a teacher's pieces.
 
     Args:
-        teacher: whose pieces it takes.
-        width: D.
-        weighting: in WEIGHTINGS.
+        teacher, width, weighting: in WEIGHTINGS.
         texts: that it will be trained on.
         rows: by name, those that train it, whose projections begin as the way
             back to the teacher's vectors.
@@ -105,16 +96,14 @@ def lookup_of(
         )
     loaded = teacher.loaded
     tokenizer, old = loaded.tokenizer, loaded.config
+    arguments = {
+        'vocab_size': len(tokenizer),
+        'width': width,
+        'max_length': old.max_length,
+        'weighted': True,
+    }
     config = Config(
-        EncoderConfig(
-            'lookup',
-            {
-                'vocab_size': len(tokenizer),
-                'width': width,
-                'max_length': old.max_length,
-                'weighted': True,
-            },
-        ),
+        EncoderConfig('lookup', arguments),
         dict(rows),
         max_length=old.max_length,
         tokenizer=old.tokenizer,
@@ -127,7 +116,7 @@ def lookup_of(
     for begin in range(0, len(texts), CHUNK):
         pieces = tokenizer.tokenize(texts[begin : begin + CHUNK])
         counts += np.bincount(pieces.flat_values, minlength=len(counts))
-    weights = weights_of(weighting, len(tokenizer), around, counts)
+    weights = weights_of(weighting, around, counts)
     model = Model(config, tokenizer.specials, companions=False)
     model.encoder.embedding_table.assign(table)
     model.encoder.piece_weights.assign(weights)
@@ -146,12 +135,9 @@ def pooling_of(config: Config) -> str:
 
 
 def start_of(init: str, layers: int | None, take: str) -> 'Loaded':
-    """A student as it begins.
+    """A student as it begins: so many layers of a workdir, see TAKES.
 
-    Args:
-        init: a workdir.
-        layers: k; None: all that there are, with their rows.
-        take: in TAKES.
+    None: all that there are, with their rows.
 
     Raises:
         UsageError: there are not so many.

@@ -155,12 +155,9 @@ class Teacher:
         return self.loaded.encoder.width
 
     def check(self, student: 'Loaded', length: int, **settings: Any) -> None:
-        """Complains of a student that reads examples in another way.
+        """Complains of a student that reads examples of T tokens otherwise.
 
-        Args:
-            student: as it begins.
-            length: T of its examples.
-            **settings: of its row, which have to be the teacher's.
+        The settings of its row have to be the teacher's.
 
         Raises:
             UsageError: it does.
@@ -193,11 +190,7 @@ class Teacher:
     def described(
         self, metric: str | None = None, score: float | None = None
     ) -> TeacherConfig:
-        """What a student's config says of it.
-
-        Args:
-            metric, score: how good it is on held-out examples.
-        """
+        """What a student's config says of it, and of its held-out score."""
         values = self.loaded.model.variables.values()
         return TeacherConfig(
             self.folder,
@@ -227,18 +220,12 @@ class Teacher:
     def outputs(
         self, examples: 'Examples', layers: Sequence[int] = ()
     ) -> tuple[np.ndarray, np.ndarray]:
-        """What it makes of examples; computed where that was not done yet.
-
-        Args:
-            examples: labelled or not.
-            layers: whose states are wanted, from 1 to L - 1.
+        """What it makes of examples; as of `parts_of`.
 
         Returns:
             [n, C] float32 scores, of numbers [n], of both ends of spans
-            [tokens, 2] float16; [n, K, layers, W] float16.
-
-        Raises:
-            OSError: the disk is full.
+            [tokens, 2] float16; states of layers from 1 to L - 1
+            [n, K, layers, W] float16.
         """
         order = np.argsort(-examples.sizes, kind='stable')
         parts = parts_of(
@@ -260,8 +247,8 @@ class Teacher:
                 scores = np.empty((count, *found.shape[1:]), found.dtype)
             scores[where] = found
             for i, layer in enumerate(layers):
-                found = files.read_tensor(path, f'layer_{layer}')
-                states[numbers, :, i] = found
+                name = f'layer_{layer}'
+                states[numbers, :, i] = files.read_tensor(path, name)
         return scores, states
 
     def computed(
@@ -294,10 +281,7 @@ class Teacher:
     ) -> 'View':
         """Some examples, each in a row of its own, as its row reads them.
 
-        Args:
-            examples: of which they are.
-            some: their numbers.
-            wider: by how many times MULTIPLE the rows are wider than need be.
+        Rows are `wider` times MULTIPLE wider than need be.
         """
         from infoword_tf.data.examples import MULTIPLE
         from infoword_tf.views.examples import EXAMPLES
@@ -313,13 +297,10 @@ class Teacher:
         return EXAMPLES.make(text, None, {self.row: states}, specials)
 
     def traced(self, few: dict[str, Any], more: dict[str, Any]) -> Any:
-        """Flat views to scores and states, for views of any shape.
+        """Flat views to scores and states, of shapes that `few`, `more` allow.
 
         One graph from the first call on: a pass that goes on computes bit for
         bit what it would have computed.
-
-        Args:
-            few, more: flat views; where their shapes differ they may.
         """
         import tensorflow as tf
 
@@ -416,19 +397,16 @@ class Embedder:
     def key(self, what: str, *said: str) -> str:
         """Of vectors; other weights, settings or texts have another."""
         config = self.loaded.config.to_json()
-        named = ('encoder', 'max_length', 'layout', 'pooling', 'normalize')
-        settings = [config[name] for name in (*named, 'dense')]
+        named = ('encoder', 'max_length', 'layout', 'pooling', 'normalize',
+                 'dense')  # fmt: skip
+        settings = [config[name] for name in named]
         digest = hashlib.blake2b(self.digest.encode(), digest_size=10)
         for part in (what, json.dumps(settings, sort_keys=True), *said):
             digest.update(part.encode() + b'\n')
         return digest.hexdigest()
 
     def vectors(self, texts: Sequence[str]) -> np.ndarray:
-        """Of texts, prompts and all: [n, W] float16; computed once.
-
-        Raises:
-            OSError: the disk is full.
-        """
+        """Of texts, prompts and all: [n, W] float16; as of `parts_of`."""
         return self._kept(
             self.key('texts', *texts),
             len(texts),

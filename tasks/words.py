@@ -16,37 +16,34 @@ written is looked up in lower case.
 Glossary of shapes: V words, D width, Q questions.
 """
 
+import dataclasses
 import pathlib
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
-from absl import flags
 
 from infoword_tf import commands
+from infoword_tf.choices import flag
 from infoword_tf.inference import wordvectors
 from infoword_tf.inference.wordvectors import WordVectors
 from tasks import measures
 
-# Imported, they stand beside the trainer's, which have the same names.
-FLAGS = flags.FLAGS if __name__ == '__main__' else flags.FlagValues()
-
-INIT = flags.DEFINE_string(
-    'init', None, 'The workdir of a finished run, or a converted one.',
-    flag_values=FLAGS)
-VECTORS = flags.DEFINE_string(
-    'vectors', None, "A file in word2vec's text format instead.",
-    flag_values=FLAGS)
-DATA_DIR = flags.DEFINE_string(
-    'data_dir', None, 'A folder of tests, *.txt and *.tsv.',
-    flag_values=FLAGS)
-WORD2VEC = flags.DEFINE_string(
-    'word2vec', None, "Where to write the vectors, in word2vec's text format.",
-    flag_values=FLAGS)
-WORKDIR = flags.DEFINE_string(
-    'workdir', None, 'Where metrics.json goes.', flag_values=FLAGS)
-
 AT_ONCE = 256  # questions
+
+
+@dataclasses.dataclass(frozen=True)
+class Choices:
+    """All that the command may choose."""
+
+    init: str | None = flag(
+        None, 'The workdir of a finished run, or a converted one.')
+    vectors: str | None = flag(
+        None, "A file in word2vec's text format instead.")
+    data_dir: str | None = flag(None, 'A folder of tests, *.txt and *.tsv.')
+    word2vec: str | None = flag(
+        None, "Where to write the vectors, in word2vec's text format.")
+    workdir: str | None = flag(None, 'Where metrics.json goes.')
 
 
 class Test(NamedTuple):
@@ -217,57 +214,57 @@ def lines_of(name: str, record: Mapping[str, Any]) -> list[str]:
     return shown
 
 
-def vectors_of(tests: list[Test]) -> WordVectors:
+def vectors_of(given: Choices, tests: list[Test]) -> WordVectors:
     """Those of --vectors, or of a workdir: of pieces, of the tests' words."""
-    if VECTORS.value:
-        return wordvectors.read(VECTORS.value)
+    if given.vectors:
+        return wordvectors.read(given.vectors)
     import infoword_tf
 
-    loaded = infoword_tf.load(INIT.value)
+    loaded = infoword_tf.load(given.init)
     if loaded.tokenizer.kind == 'words':
         return loaded.word_vectors()
     words = (word for test in tests for some in test.words for word in some)
     return loaded.word_vectors(list(dict.fromkeys(words)))
 
 
-def run() -> dict[str, Any]:
+@commands.takes(Choices)
+def run(given: Choices, chosen: Mapping[str, Any]) -> dict[str, Any]:
     """The whole command.
 
     Raises:
         UsageError: neither or both of --init and --vectors; no tests.
     """
-    values = FLAGS.flag_values_dict()
     commands.require(
-        values,
+        vars(given),
         data_dir='a folder of *.txt and *.tsv',
         workdir='one for metrics.json',
     )
-    if bool(INIT.value) == bool(VECTORS.value):
+    if bool(given.init) == bool(given.vectors):
         raise commands.UsageError('give --init or --vectors')
-    workdir = commands.result_folder(WORKDIR.value)
-    folder = pathlib.Path(DATA_DIR.value)
+    workdir = commands.result_folder(given.workdir)
+    folder = pathlib.Path(given.data_dir)
     paths = sorted([*folder.glob('*.txt'), *folder.glob('*.tsv')])
     if not paths:
         raise commands.UsageError(
-            f'--data_dir={DATA_DIR.value} holds no *.txt and no *.tsv'
+            f'--data_dir={given.data_dir} holds no *.txt and no *.tsv'
         )
     names = [path.stem for path in paths]
     if twice := [name for name in names if names.count(name) > 1]:
         raise commands.UsageError(
-            f'--data_dir={DATA_DIR.value} holds two tests {twice[0]!r}: rename '
+            f'--data_dir={given.data_dir} holds two tests {twice[0]!r}: rename '
             'one, results go by the name without its ending'
         )
     tests = [read(path) for path in paths]
-    vectors = vectors_of(tests)
-    if WORD2VEC.value:
-        vectors.write(WORD2VEC.value)
+    vectors = vectors_of(given, tests)
+    if given.word2vec:
+        vectors.write(given.word2vec)
     found = {}
     for test in tests:
         found[test.name] = measure(test, vectors)
         print('\n'.join(lines_of(test.name, found[test.name])), flush=True)
     record = {
         'task': 'words',
-        'weights': INIT.value or VECTORS.value,
+        'weights': given.init or given.vectors,
         'words': len(vectors.words),
         'tests': found,
     }

@@ -186,7 +186,9 @@ class CommandsTest(absltest.TestCase):
         if '@commands.takes(' in path.read_text():
             run = importlib.import_module(module).run
         if run is not None:
-            commands.parse(run.choices, words[words.index('-m') + 2 :])
+            values = flags.FlagValues()
+            commands.define(run.choices, values)
+            values(words[words.index('-m') + 1 :])
             return
         settings = {
             f'{row}.{name}'

@@ -8,9 +8,9 @@ import sys
 from unittest import mock
 
 import numpy as np
-from absl.testing import absltest, flagsaver, parameterized
+from absl.testing import absltest, parameterized
 
-from infoword_tf import commands, pictures, show, views
+from infoword_tf import pictures, show, views
 from infoword_tf.config import (
     Config,
     EncoderConfig,
@@ -19,6 +19,7 @@ from infoword_tf.config import (
 )
 from infoword_tf.objectives import SUMS, TABLE
 from infoword_tf.text.sentencepiece import SentencePiece
+from tests.tasks import command
 
 ROOT = pathlib.Path(__file__).parent.parent
 FOX = 'The quick brown fox jumps over the lazy dog, and nobody notices it.'
@@ -247,19 +248,15 @@ class CommandTest(parameterized.TestCase):
         Raises:
             SystemExit: it complained.
         """
-        saved = flagsaver.save_flag_values(show.FLAGS)
         drawn = mock.Mock(side_effect=pictures.draw)
-        out = io.StringIO()
-        try:
-            rest = show.FLAGS(['show', f'--output={self.output}', *given])
-            with (
-                mock.patch.object(pictures, 'draw', drawn),
-                contextlib.redirect_stdout(out),
-            ):
-                commands.guard(show.show, rest, words='the sentences')
-        finally:
-            flagsaver.restore_flag_values(saved, show.FLAGS)
-        return out.getvalue(), drawn.call_args[0][2]
+        with mock.patch.object(pictures, 'draw', drawn):
+            done = command.run(
+                show, f'--output={self.output}', *given, words='the sentences'
+            )
+        if done.status:
+            print(done.err, file=sys.stderr)
+            raise SystemExit(done.status)
+        return done.out, drawn.call_args[0][2]
 
     def test_labels_are_not_drawn(self):
         for row in LABELLED:

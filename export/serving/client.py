@@ -182,7 +182,7 @@ class _Rest:
         self, signature: str, inputs: dict[str, list[Any]]
     ) -> dict[str, Any]:
         """All inputs in columns, and so the outputs."""
-        columns = {name: _json_texts(texts) for name, texts in inputs.items()}
+        columns = {name: _json_text(texts) for name, texts in inputs.items()}
         body = {'signature_name': signature, 'inputs': columns}
         answer = self.load(':predict', json.dumps(body).encode())
         if not isinstance(answer, dict) or 'outputs' not in answer:
@@ -232,15 +232,10 @@ class _Rest:
             raise ServingError(f'{self.url} answered no JSON') from None
 
 
-def _json_texts(texts: list[Any]) -> list[Any]:
-    """Strings, or lists of them, as Serving reads them from JSON."""
-    return [
-        _json_texts(t) if isinstance(t, list) else _json_text(t) for t in texts
-    ]
-
-
-def _json_text(text: bytes) -> str | dict[str, str]:
-    """A string as Serving reads it from JSON."""
+def _json_text(text: bytes | list[Any]) -> Any:
+    """A string, or a list of such, as Serving reads it from JSON."""
+    if isinstance(text, list):
+        return [_json_text(part) for part in text]
     found = _decoded(text)
     if isinstance(found, str):
         return found

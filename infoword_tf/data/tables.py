@@ -18,7 +18,7 @@ import json
 import pathlib
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any, BinaryIO, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 
@@ -29,6 +29,7 @@ _LARGEST = 3e38  # of float32
 # A first line is compared with so many that follow; a name of more words than
 # this, or of more letters, is cut or taken for a text.
 _NEXT, _WORDS, _LETTERS = 1000, 4, 40
+_SHOWN = 20  # classes in a complaint
 
 
 class NoColumn(ValueError):
@@ -74,6 +75,24 @@ class Rows(NamedTuple):
     lines: np.ndarray
     choices: list[list[str]] | None = None
 
+    def some(self, count: int | None, seed: int = 0) -> Self:
+        """So many of them, in their order; None: all. See `subset`."""
+        if count is None or count >= len(self.first):
+            return self
+        chosen = subset(len(self.first), count, seed)
+
+        def taken(values: list[str] | None) -> list[str] | None:
+            return values and [values[i] for i in chosen]
+
+        return self._replace(
+            first=taken(self.first),
+            second=taken(self.second),
+            labels=taken(self.labels),
+            scores=None if self.scores is None else self.scores[chosen],
+            lines=self.lines[chosen],
+            choices=self.choices and list(map(taken, self.choices)),
+        )
+
 
 # ---------------------------------------------------------------------- reading
 
@@ -96,8 +115,7 @@ def open_table(
         lacking: one of `names` that a file may be without.
 
     Raises:
-        FileNotFoundError: there is no such file.
-        ValueError: it is empty or malformed; with file and line.
+        FileNotFoundError, ValueError: as the message says, with file and line.
     """
     if name.startswith('tfds:'):
         return _open_tfds(name.removeprefix('tfds:'))
@@ -160,8 +178,7 @@ def _by_name(
         for name in names:
             value = record.get(name)
             if isinstance(value, str):
-                # Half a surrogate pair has no UTF-8.
-                value = value.encode('utf-8', 'replace').decode()
+                value = valid(value)
             elif isinstance(value, dict | list):
                 value = None  # no cell; whoever wants it complains
             elif value is not None:
@@ -170,9 +187,14 @@ def _by_name(
         yield line, tuple(cells)
 
 
+def valid(text: str) -> str:
+    """Text with `?` for half characters, which JSON may escape: no UTF-8."""
+    return text.encode('utf-8', 'replace').decode()
+
+
 def _lines(path: pathlib.Path) -> Iterator[str]:
     """Yields lines with their ends, the first without a byte order mark."""
-    with _open(path) as file:
+    with gzip.open(path) if path.suffix == '.gz' else open(path, 'rb') as file:
         try:
             for number, line in enumerate(file, 1):
                 try:
@@ -186,10 +208,6 @@ def _lines(path: pathlib.Path) -> Iterator[str]:
                 yield text.removeprefix('\ufeff') if number == 1 else text
         except (EOFError, gzip.BadGzipFile, zlib.error) as error:
             raise ValueError(f'{path} is cut or damaged ({error})') from None
-
-
-def _open(path: pathlib.Path) -> BinaryIO:
-    return gzip.open(path) if path.suffix == '.gz' else open(path, 'rb')
 
 
 def _read_tsv(path: pathlib.Path) -> Iterator[tuple[int, list[str]]]:
@@ -216,7 +234,8 @@ def _read_csv(path: pathlib.Path) -> Iterator[tuple[int, list[str]]]:
         begin = reader.line_num + 1
 
 
-def _read_jsonl(path: pathlib.Path) -> Iterator[tuple[int, dict[str, Any]]]:
+def read_jsonl(path: pathlib.Path) -> Iterator[tuple[int, dict[str, Any]]]:
+    """Yields (line, object) of a file, perhaps .gz; errors as `open_table`."""
     for number, line in enumerate(_lines(path), 1):
         if not line.strip():
             continue
@@ -232,12 +251,8 @@ def _read_jsonl(path: pathlib.Path) -> Iterator[tuple[int, dict[str, Any]]]:
         yield number, record
 
 
-_READERS = {
-    '.tsv': _read_tsv,
-    '.txt': _read_tsv,
-    '.csv': _read_csv,
-    '.jsonl': _read_jsonl,
-}
+_READERS = {'.tsv': _read_tsv, '.txt': _read_tsv, '.csv': _read_csv,
+            '.jsonl': read_jsonl}  # fmt: skip
 
 
 def _open_tfds(spec: str) -> Table:
@@ -286,9 +301,7 @@ def rows_of(
 
     Args:
         table: read to its end.
-        text: column of the first text.
-        pair: column of the second; None: there is one.
-        label: column of the class or score; None: it is not read.
+        text, pair, label: its columns; None: there is none, or it is not read.
         regress: labels are scores.
         choices: columns of texts of which the label says one.
 
@@ -337,44 +350,19 @@ def subset(total: int, count: int, seed: int = 0) -> np.ndarray:
     the larger.
     """
     random = np.random.default_rng([_SUBSET_SEED, seed])
-    drawn = random.permutation(total)
-    return np.sort(drawn[:count])
-
-
-def some(rows: Rows, count: int | None, seed: int = 0) -> Rows:
-    """So many of some rows, in their order; None: all. See `subset`."""
-    if count is None or count >= len(rows.first):
-        return rows
-    chosen = subset(len(rows.first), count, seed)
-
-    def taken(values: Any) -> Any:
-        return None if values is None else [values[i] for i in chosen]
-
-    return rows._replace(
-        first=taken(rows.first),
-        second=taken(rows.second),
-        labels=taken(rows.labels),
-        scores=None if rows.scores is None else rows.scores[chosen],
-        lines=np.asarray(rows.lines)[chosen],
-        choices=rows.choices and [taken(choice) for choice in rows.choices],
-    )
+    return np.sort(random.permutation(total)[:count])
 
 
 def joined(rows: Rows, more: Rows) -> Rows:
     """Two tables of the same columns as one, without labels."""
-
-    def both(first: Any, second: Any) -> Any:
-        return None if first is None else [*first, *second]
-
-    return Rows(
-        both(rows.first, more.first),
-        both(rows.second, more.second),
-        None,
-        None,
-        rows.where,
-        np.concatenate([rows.lines, more.lines]),
-        rows.choices
-        and list(map(both, rows.choices, more.choices)),
+    return rows._replace(
+        first=rows.first + more.first,
+        second=rows.second and rows.second + more.second,
+        labels=None,
+        scores=None,
+        lines=np.concatenate([rows.lines, more.lines]),
+        choices=rows.choices
+        and [a + b for a, b in zip(rows.choices, more.choices, strict=True)],
     )
 
 
@@ -393,12 +381,9 @@ def column_of(table: Table, name: str) -> int:
 
 
 def begins_with_a_row(table: Table) -> bool:
-    """Whether what should be names reads like a row.
+    """Whether what should be names reads like a row; reads some rows.
 
     A cell of it is empty, a number or a text, or stands in its column again.
-
-    Args:
-        table: of which no row was read; some are then.
     """
 
     def is_no_name(cell: str) -> bool:
@@ -447,14 +432,7 @@ def classes(rows: Rows) -> list[str]:
 
 
 def known_labels(rows: Rows, known: Sequence[str]) -> np.ndarray:
-    """The numbers of the labels.
-
-    Args:
-        rows: labelled.
-        known: classes in order.
-
-    Returns:
-        [n] int32.
+    """[n] int32: the numbers of the labels among `known` classes.
 
     Raises:
         ValueError: a label is not among them; with its line.
@@ -462,14 +440,11 @@ def known_labels(rows: Rows, known: Sequence[str]) -> np.ndarray:
     numbers = {label: number for number, label in enumerate(known)}
     found = [numbers.get(label, -1) for label in rows.labels]
     if -1 in found:
-        row = found.index(-1)
+        row, rest = found.index(-1), len(known) - _SHOWN
         raise ValueError(
             f'{rows.where}, line {rows.lines[row]}: the label '
-            f'{rows.labels[row]!r} is unknown: known are {_named(known)}'
+            f'{rows.labels[row]!r} is unknown: known are '
+            + ', '.join(known[:_SHOWN])
+            + (f' and {rest} more' if rest > 0 else '')
         )
     return np.array(found, np.int32)
-
-
-def _named(labels: Sequence[str], most: int = 20) -> str:
-    more = f' and {len(labels) - most} more' if len(labels) > most else ''
-    return ', '.join(labels[:most]) + more

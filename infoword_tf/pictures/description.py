@@ -74,14 +74,10 @@ def picture(
     """What is to be drawn of a view, from its fields alone.
 
     Args:
-        name: of the view.
-        view: a `views.View`.
+        name, view, causal, number: of the view, as in `attention.seen`.
         wants: by row, what it wants of the view (`Row.views`).
-        words: [V] the vocabulary.
-        specials: of the vocabulary.
-        causal: whether the encoder looks back alone.
+        words, specials: [V] the vocabulary, and of it.
         memory: [M] ids of what came before.
-        number: which text of the batch.
     """
     ids = text_of(view.ids, number)
     length = len(ids)

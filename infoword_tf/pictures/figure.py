@@ -8,14 +8,12 @@ import textwrap
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
-
 from infoword_tf import files
 from infoword_tf.pictures.description import Picture
 from infoword_tf.pictures.legend import draw_legend, lay_legend
 from infoword_tf.pictures.mask import draw_mask
-from infoword_tf.pictures.palette import ASKED_INK, INK, LINE, QUIET, START
-from infoword_tf.pictures.panel import Panel, inches
+from infoword_tf.pictures.palette import INK, LINE, QUIET, START
+from infoword_tf.pictures.panel import Panel, inches, write
 from infoword_tf.pictures.tokens import draw_tokens
 
 WIDEST = 17.0  # a line of panels
@@ -90,20 +88,11 @@ def _draw_heads(
     axes: Any, heads: Sequence[tuple[str, Sequence[str]]], indent: float
 ) -> None:
     """(name, lines) of each row; `indent`: x of the lines."""
-    y = 0.28
+    y, bold = 0.28, {'weight': 'bold', 'family': 'monospace'}
     for name, lines in heads:
-        axes.text(
-            EDGE,
-            y,
-            name,
-            fontsize=11,
-            weight='bold',
-            color=START,
-            va='center',
-            family='monospace',
-        )
+        write(axes, EDGE, y, name, 11, START, **bold)
         for line in lines:
-            axes.text(indent, y, line, fontsize=9.5, color=INK, va='center')
+            write(axes, indent, y, line, 9.5, INK)
             y += 0.2
         y += 0.08
 
@@ -111,49 +100,15 @@ def _draw_heads(
 def _draw_panel(axes: Any, panel: Panel, x: float, y: float) -> None:
     """Title, sentences, tokens and masks of one view."""
     picture = panel.picture
-    axes.text(
-        x,
-        y + 0.12,
-        picture.title,
-        fontsize=13,
-        weight='bold',
-        color=INK,
-        va='center',
-    )
+    write(axes, x, y + 0.12, picture.title, 13, INK, weight='bold')
     y += 0.36
     for line in panel.lines:
-        axes.text(x, y, line, fontsize=8.5, color=QUIET, va='center')
+        write(axes, x, y, line, 8.5, QUIET)
         y += panel.line
     y += 0.08
     draw_tokens(axes, panel, x, y)
     y += panel.flow
-    length = len(picture.tokens)
-    has_queries = picture.queries is not None
-    draw_mask(
-        axes,
-        panel,
-        picture.content,
-        [(panel.label(i), panel.label_colour(i)) for i in range(length)],
-        'the content stream: states that know their own word'
-        if has_queries
-        else 'a row is a token that looks, a column what it looks at',
-        x,
-        y,
-        np.arange(length),
-    )
-    y += panel.mask_height(length)
-    if has_queries:
-        draw_mask(
-            axes,
-            panel,
-            picture.queries,
-            [
-                (panel.query_label(int(i)), ASKED_INK)
-                for i in picture.queried
-            ],
-            'the query stream: states that know their place alone',
-            x,
-            y,
-            picture.queried,
-            top=False,
-        )
+    draw_mask(axes, panel, x, y)
+    if picture.queries is not None:
+        y += panel.mask_height(len(picture.tokens))
+        draw_mask(axes, panel, x, y, queries=True)

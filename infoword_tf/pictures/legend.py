@@ -13,6 +13,7 @@ from infoword_tf.pictures.palette import (
     NAMES,
     segment_colour,
 )
+from infoword_tf.pictures.panel import box, write
 
 
 class Entry(NamedTuple):
@@ -34,12 +35,7 @@ class Entry(NamedTuple):
 def lay_legend(
     pictures: Sequence[Picture], left: float, right: float
 ) -> list[Entry]:
-    """The entries of what occurs in pictures, in lines.
-
-    Args:
-        pictures: that it is for.
-        left, right: where lines begin and end, in inches.
-    """
+    """The entries of what occurs in pictures, in lines from left to right."""
     entries, x, y = [], left, 0.0
     for face, edge, words in _occurring(pictures):
         wide = 0.42 + 0.063 * len(words)
@@ -52,58 +48,24 @@ def lay_legend(
 
 def _occurring(pictures: Sequence[Picture]) -> list[tuple[str, str, str]]:
     """(face, edge, words) of what occurs."""
-    masks = [
-        mask.ravel()
-        for one in pictures
-        for mask in (one.content, one.queries)
-        if mask is not None
-    ]
-    there = np.unique(np.concatenate(masks))
-    entries = [
-        (
-            KINDS[name][0],
-            KINDS['asked'][0] if name == 'blind' else LINE,
-            KINDS[name][1],
-        )
-        for number, name in enumerate(NAMES)
-        if number in there
-    ]
-    if 0 in there:  # 'nothing' comes last
-        entries.append(entries.pop(0))
-    segments = sorted(
-        {
-            int(s)
-            for one in pictures
-            if one.segments is not None
-            for s in one.segments
-        }
-    )
-    entries += [
-        (segment_colour(s), segment_colour(s), f'segment {s}') for s in segments
-    ]
-    return entries
+    there: set[int] = set()
+    segments: set[int] = set()
+    for one in pictures:
+        for mask in (one.content, one.queries):
+            there.update(() if mask is None else np.unique(mask).tolist())
+        segments.update(() if one.segments is None else one.segments.tolist())
+    entries = []
+    for number in sorted(there, key=lambda n: n or len(NAMES)):  # 0 comes last
+        face, words = KINDS[NAMES[number]]
+        blind = NAMES[number] == 'blind'
+        entries.append((face, KINDS['asked'][0] if blind else LINE, words))
+    colours = {s: segment_colour(s) for s in sorted(segments)}
+    return entries + [(c, c, f'segment {s}') for s, c in colours.items()]
 
 
 def draw_legend(axes: Any, entries: Sequence[Entry], top: float) -> None:
     """Draws entries; `top`: y of the first line."""
-    from matplotlib import patches
-
-    for entry in entries:
-        axes.add_patch(
-            patches.Rectangle(
-                (entry.x, top + entry.y - 0.07),
-                0.14,
-                0.14,
-                facecolor=entry.face,
-                edgecolor=entry.edge,
-                linewidth=1.0,
-            )
-        )
-        axes.text(
-            entry.x + 0.22,
-            top + entry.y,
-            entry.words,
-            fontsize=8.5,
-            color=INK,
-            va='center',
-        )
+    for x, y, face, edge, words in entries:
+        y += top
+        box(axes, x, y - 0.07, 0.14, 0.14, face, edge, linewidth=1.0)
+        write(axes, x + 0.22, y, words, 8.5, INK)

@@ -1,6 +1,7 @@
 """Where the parts of one view's picture lie; all in inches, y downward."""
 
 import textwrap
+from typing import Any
 
 from infoword_tf.pictures.description import Picture
 from infoword_tf.pictures.palette import ASKED_INK, INK, LINE, MEMORY_INK, QUIET
@@ -19,6 +20,28 @@ def cut(word: str, most: int = LONGEST_LABEL) -> str:
 def inches(word: str, points: float) -> float:
     """How wide a word is in the font of fixed width."""
     return 0.602 * points / 72 * len(word)
+
+
+def write(
+    axes: Any, x: float, y: float, words: str, points: float, colour: str,
+    va: str = 'center', **more: Any,
+) -> None:  # fmt: skip
+    """Writes words; `more` as of Matplotlib's `text`."""
+    axes.text(x, y, words, fontsize=points, color=colour, va=va, **more)
+
+
+def box(
+    axes: Any, x: float, y: float, width: float, height: float, face: str,
+    edge: str = 'none', **more: Any,
+) -> None:  # fmt: skip
+    """Draws a rectangle; `more` as of Matplotlib's."""
+    from matplotlib.patches import Rectangle
+
+    axes.add_patch(
+        Rectangle(
+            (x, y), width, height, facecolor=face, edgecolor=edge, **more
+        )
+    )
 
 
 class Panel:

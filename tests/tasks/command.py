@@ -7,7 +7,7 @@ import sys
 from typing import Any, NamedTuple
 from unittest import mock
 
-from absl.testing import flagsaver
+from absl import flags
 
 from infoword_tf import commands
 
@@ -25,35 +25,25 @@ class Done(NamedTuple):
     err: str
 
 
-@contextlib.contextmanager
-def parsed(module, *arguments):
-    """Gives what is no flag; inside, the flags of a module are these."""
-    saved = flagsaver.save_flag_values(module.FLAGS)
-    try:
-        yield module.FLAGS([module.__name__, *arguments])
-    finally:
-        flagsaver.restore_flag_values(saved, module.FLAGS)
-
-
 def run(module, *arguments, words=None, stdin=''):
     """Runs a command; arguments are strings, `words` is as in `start`.
 
-    Flags that `choices` make are those of its function, others the module's.
+    Raises:
+        flags.Error: there is no such flag.
     """
     result, status = None, 0
     out, err = io.StringIO(), io.StringIO()
+    values = flags.FlagValues()
+    commands.define(module.run.choices, values)
+    argv = values([module.__name__, *arguments])
 
     def kept(*given):
         nonlocal result
+        chosen = commands.chosen(module.run.choices, values)
         result = module.run(*given, **chosen)
         return result
 
-    kind = getattr(module.run, 'choices', None)
-    chosen = commands.parse(kind, arguments) if kind else {}
     with (
-        contextlib.nullcontext([''])
-        if kind
-        else parsed(module, *arguments) as argv,
         contextlib.redirect_stdout(out),
         contextlib.redirect_stderr(err),
         mock.patch.object(sys, 'stdin', io.StringIO(stdin)),

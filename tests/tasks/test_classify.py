@@ -378,9 +378,7 @@ class WaysTest(Checks, parameterized.TestCase):
         self.assertEqual([row[1] for row in cells], [columns[k] for k in said])
         with mock.patch.object(measures, 'draw_confusion') as drawn:
             task = finetune.Task('classify', ('accuracy',), columns)
-            classify.answer(
-                FOLDER / 'choices', task, {'heldout': found}, FOLDER
-            )
+            finetune.draw(FOLDER / 'choices', task, found, FOLDER)
         _, shown, true, taken = drawn.call_args.args
         self.assertEqual(shown, columns)
         np.testing.assert_array_equal(true, np.arange(24) % 3)

@@ -164,10 +164,10 @@ class StartTest(parameterized.TestCase):
 
     def test_weights(self):
         counts = np.array([0, 999, 1, 0])
-        found = student.weights_of('sif', 4, [0], counts)
+        found = student.weights_of('sif', [0], counts)
         wanted = np.array([0, 1e-3 / (1e-3 + 0.999), 0.5, 1])
         np.testing.assert_allclose(found, wanted / wanted.mean(), rtol=1e-5)
-        found = student.weights_of('zipf', 4, [0], counts)
+        found = student.weights_of('zipf', [0], counts)
         wanted = np.log([1, 3, 4, 5])
         np.testing.assert_allclose(found, wanted / wanted.mean(), rtol=1e-5)
 
@@ -307,9 +307,7 @@ class CommandTest(Checks, parameterized.TestCase):
         around = [*loaded.before, *loaded.after]
         np.testing.assert_array_equal(
             loaded.encoder.piece_weights,
-            student.weights_of(
-                'zipf', len(loaded.tokenizer), around, loaded.unigram
-            ),
+            student.weights_of('zipf', around, loaded.unigram),
         )
         # What is said counts.
         given = self.prepared(LOOKUP, '--batch_size=9').given

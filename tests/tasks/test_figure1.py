@@ -217,7 +217,7 @@ class FigureTest(Checks, parameterized.TestCase):
         asked = figure1.asked('squad', str(FOLDER))
         self.assertEqual(asked.total, 20)
         self.assertEqual(asked.task.metrics[0], 'f1')
-        self.assertLen(asked.some(asked.parts['train'], 5, 3).ids, 5)
+        self.assertLen(asked.parts['train'].some(5, 3).ids, 5)
 
     def test_a_subset_is_of_its_seed(self):
         found = [tuple(tables.subset(99, 9, seed)) for seed in (0, 1, 2, 1)]

@@ -96,7 +96,7 @@ class GlueTest(Checks, absltest.TestCase):
         self.assertEqual({**kept, **said}, kept)
         task = glue_layout.TASKS['mnli']
         loaded = infoword_tf.load(FOLDER / 'mnli')
-        self.assertEqual(loaded.config.labels, task.names)
+        self.assertEqual(loaded.config.labels, task.labels)
         for split, name in (('dev', 'accuracy'), ('dev_mm', 'mm_accuracy')):
             rows = glue_layout.read('mnli', str(DATA), split)
             found = loaded.classify(rows.first, rows.second).argmax(axis=1)

@@ -231,8 +231,9 @@ class FiguresTest(CommandCase):
             (other | {'init': str(self.folder)}, rest),
             (other | {'init': 'nowhere'}, f'{every} pydocs'),
         ):
-            with command.parsed(lm, '--init=runs/x'):
-                read, part, what = lm.part_of(opened, first.replace(run=run))
+            read, part, what = lm.part_of(
+                opened, first.replace(run=run), 'runs/x'
+            )
             self.assertEqual(what, wanted)
             self.assertEqual(part, 'heldout' if wanted == rest else 'all')
             self.assertLen([*read()], 1 if wanted == rest else 3)

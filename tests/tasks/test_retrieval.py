@@ -316,8 +316,8 @@ class CommandTest(command.Checks, absltest.TestCase):
 class FolderTest(parameterized.TestCase):
     @parameterized.parameters(
         ('corpus.jsonl', 2, '{"_id": "b", "text"', 'line 2: no JSON'),
-        ('corpus.jsonl', 2, '\xff', 'line 2: no JSON'),
-        ('corpus.jsonl', 3, '["c"]', 'line 3: expected an object'),
+        ('corpus.jsonl', 2, '\xff', 'line 2 is not UTF-8'),
+        ('corpus.jsonl', 3, '["c"]', 'line 3: expected a JSON object'),
         ('corpus.jsonl', 1, '{"_id": "a"}', 'line 1: text is missing'),
         ('corpus.jsonl', 1, '{"_id": 1, "text": ""}', 'line 1: _id is missing'),
         (

@@ -158,13 +158,13 @@ class ReadTest(parameterized.TestCase):
 
     @parameterized.parameters(
         ('', 'line 1, column 1'),
-        ('[]', "Expecting '{'"),
+        ('[]', "'data' should be a list"),
         ('{"data": [\n{"paragraphs": []},\n{]}', 'line 3, column 2'),
         ('{"data": [] ', 'line 1'),
-        ('{"data": {}}', r"Expecting '\['"),
-        ('{"version": "1.1"}', "no list 'data'"),
+        ('{"data": {}}', "'data' should be a list"),
+        ('{"version": "1.1"}', "'data' should be a list"),
         ('{"data": []}', 'has no question'),
-        ('{}', 'no file of SQuAD'),
+        ('{} x', 'no file of SQuAD'),
         ('{"data": [1]}', r"data\[0\]: 'paragraphs' should be a list"),
         ('{"data": [{"paragraphs": [{"qas": []}]}]}',
          r"paragraphs\[0\]: 'context' should be a string"),

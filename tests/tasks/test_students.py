@@ -544,7 +544,7 @@ class SweepTest(absltest.TestCase):
         self.enterContext(
             mock.patch.object(finetune, 'begin', side_effect=self.train)
         )
-        self.enterContext(mock.patch.object(classify, 'answer'))
+        self.enterContext(mock.patch.object(finetune, 'draw'))
         self.enterContext(mock.patch.object(finetune, 'finish'))
 
     def train(self, given, *_):
