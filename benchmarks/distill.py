@@ -104,7 +104,7 @@ def served(
         if not version.exists():
             version = bundle.write(str(workdir), folder / name, 1)
         size = sum(p.stat().st_size for p in version.rglob('*') if p.is_file())
-        weights = infoword_tf.load(workdir).model.travelling.values()
+        weights = infoword_tf.load(workdir).model.exported.values()
         count = sum(int(np.prod(weight.shape)) for weight in weights)
         found[name] = [f'{count / 1e6:.1f} M', f'{size / 1e6:.1f}']
         model = tf.saved_model.load(str(version))
@@ -141,8 +141,8 @@ def run() -> dict[str, Any]:
             )
     out = pathlib.Path(tuning.WORKDIR.value)
     kept.begin(out)
-    head = ['task', 'score', 'teacher', *METHODS, 'an update, x']
-    lines = [f'| {" | ".join(head)} |', '|---' * len(head) + '|']
+    titles = ['task', 'score', 'teacher', *METHODS, 'an update, x']
+    lines = [f'| {" | ".join(titles)} |', '|---' * len(titles) + '|']
     for task in TASKS.value:
         teacher = out / task / 'teacher'
         train('tasks.glue', teacher, f'--task={task}')

@@ -63,7 +63,7 @@ def plain(model: Any, texts: Sequence[str]) -> np.ndarray:
 
     embed = model.graph()
     tokenizer = model.tokenizer
-    pieces = tokenizer.tokenize(list(texts))[:, : model.room]
+    pieces = tokenizer.tokenize(list(texts))[:, : model.free_length]
     around = len(model.before) + len(model.after)
     longest = int(pieces.bounding_shape()[1]) + around
     vectors = []

@@ -125,7 +125,7 @@ def peer(
     }
 
 
-def targets_of(task: str, rows: tables.Rows) -> np.ndarray:
+def targets_of(task: str, rows: tables.TableExamples) -> np.ndarray:
     """[n], numbers of classes, or scores."""
     labels = glue_layout.TASKS[task].labels
     return tables.known_labels(rows, labels) if labels else rows.scores
@@ -144,17 +144,16 @@ def run() -> dict[str, Any]:
     if not PYTHON.exists():
         raise commands.UsageError(f'{PYTHON} is missing: make bench-peers')
     out = pathlib.Path(tuning.WORKDIR.value)
-    head = (
+    titles = (
         'task', 'score', 'here', 'Trainer', 'MI of the label', 'ceiling',
         'updates', 'examples/s here', 'Trainer', 'x', 'evaluation x',
     )  # fmt: skip
-    lines = [f'| {" | ".join(head)} |', '|---' * len(head) + '|']
+    lines = [f'| {" | ".join(titles)} |', '|---' * len(titles) + '|']
     for task in TASKS.value:
         parts = {
-            'train': tables.some(
-                glue_layout.read(task, tuning.DATA_DIR.value, 'train'),
-                tuning.EXAMPLES.value,
-            ),
+            'train': glue_layout.read(
+                task, tuning.DATA_DIR.value, 'train'
+            ).some(tuning.EXAMPLES.value),
             'heldout': glue_layout.read(task, tuning.DATA_DIR.value, 'dev'),
         }
         updates = len(parts['train'].first) // tuning.BATCH_SIZE.value

@@ -48,7 +48,7 @@ def records_of(workdir: pathlib.Path) -> list[dict[str, Any]]:
 
 
 def commit() -> str:
-    """Of the checkout, `+` behind it where files were changed since."""
+    """Of the checkout, `+` after it where files were changed since."""
     done = subprocess.run(
         ['git', 'describe', '--always', '--dirty=+', '--exclude=*'],
         cwd=ROOT,

@@ -110,11 +110,11 @@ def training_rate(
 
     from infoword_tf.model import Model
     from infoword_tf.objectives import Statistics
-    from infoword_tf.resolve import Choices, resolve
+    from infoword_tf.resolve import ModelChoices, resolve
     from infoword_tf.training import distribution, loop, optim
 
     config = resolve(
-        Choices(
+        ModelChoices(
             size=SIZE.value,
             positions=max(512, SEQ_LEN.value),
             seq_len=SEQ_LEN.value,

@@ -77,8 +77,8 @@ def in_turns(
     for number in range(-WARM_UP, ROUNDS.value):
         begin = (number + WARM_UP) * batch % (len(sentences) - batch)
         texts = list(sentences[begin : begin + batch])
-        turn = number % len(names)
-        for name in names[turn:] + names[:turn]:
+        start = number % len(names)
+        for name in names[start:] + names[:start]:
             began = time.perf_counter()
             paths[name](texts)
             seconds[name].append(time.perf_counter() - began)

@@ -345,11 +345,11 @@ def run_rounds(
             contestant.step().numpy()
     speeds = np.zeros((ROUNDS.value, len(contestants)))
     rates = {c.precision: 0.0 for c in contestants}
-    for turn in range(ROUNDS.value):
+    for repeat in range(ROUNDS.value):
         for i in range(len(contestants)):
-            who = (i + turn) % len(contestants)
+            who = (i + repeat) % len(contestants)
             tokens = STEPS.value * contestants[who].tokens
-            speeds[turn, who] = tokens / seconds_of(contestants[who])
+            speeds[repeat, who] = tokens / seconds_of(contestants[who])
         measured = product_rates([p.removeprefix('mixed_') for p in rates])
         for precision, rate in zip(rates, measured, strict=True):
             rates[precision] = max(rates[precision], rate)
@@ -371,11 +371,11 @@ def product_rates(dtypes: Sequence[str]) -> list[float]:
     product = tf.function(lambda a: tf.reduce_sum(tf.matmul(a, a)))
     operands = [tf.cast(x, dtype) for dtype in dtypes]
     best = [float('inf')] * len(operands)
-    for turn in range(PRODUCT_REPEATS + 1):
+    for repeat in range(PRODUCT_REPEATS + 1):
         for i, operand in enumerate(operands):
             began = time.perf_counter()
             product(operand).numpy()
-            if turn:  # the first one traces
+            if repeat:  # the first one traces
                 best[i] = min(best[i], time.perf_counter() - began)
     return [2 * PRODUCT_SIZE**3 / seconds for seconds in best]
 

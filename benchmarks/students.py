@@ -60,16 +60,16 @@ def qualities(encode: Callable[..., np.ndarray]) -> dict[str, float]:
 
     found = {STS_HEAD: sts.correlation(sts.read(STS), encode, 'cosine')}
     tasks = {
-        head: (functools.partial(retrieval.beir_task, pathlib.Path(folder)), m)
-        for head, (folder, m) in BEIR.items()
+        title: (functools.partial(retrieval.beir_task, pathlib.Path(folder)), m)
+        for title, (folder, m) in BEIR.items()
     }
     tasks[PYDOCS] = (
         functools.partial(retrieval.corpus_task, 'pydocs'), 'mrr@10'
     )
-    for head, (make, measure) in tasks.items():
+    for title, (make, measure) in tasks.items():
         task = make()
-        ranked = retrieval.by_vectors(task, encode, 'cosine', head)
-        found[head] = retrieval.measure(task, ranked)[measure]
+        ranked = retrieval.by_vectors(task, encode, 'cosine', title)
+        found[title] = retrieval.measure(task, ranked)[measure]
     return found
 
 
@@ -186,12 +186,12 @@ def measured(
 
 def table(found: Mapping[str, Mapping[str, float]]) -> str:
     """Markdown, a line a model; rates beside the teacher's."""
-    heads = [STS_HEAD, *BEIR, PYDOCS, RATE, 'x teacher', MB]
-    lines = [f'| | {" | ".join(heads)} |', '|---' * (1 + len(heads)) + '|']
+    titles = [STS_HEAD, *BEIR, PYDOCS, RATE, 'x teacher', MB]
+    lines = [f'| | {" | ".join(titles)} |', '|---' * (1 + len(titles)) + '|']
     for name, values in found.items():
         times = values[RATE] / found['teacher'][RATE]
         cells = [f'{values[STS_HEAD]:.2f}']
-        cells += [f'{values[head]:.3f}' for head in (*BEIR, PYDOCS)]
+        cells += [f'{values[title]:.3f}' for title in (*BEIR, PYDOCS)]
         cells += [f'{values[RATE]:,.0f}', f'{times:.1f}', f'{values[MB]:.1f}']
         lines.append(f'| {name} | {" | ".join(cells)} |')
     return '\n'.join(lines)
@@ -206,11 +206,11 @@ def draw(
     matplotlib.use('Agg')
     from matplotlib import pyplot
 
-    heads = [STS_HEAD, next(iter(BEIR))]
+    titles = [STS_HEAD, next(iter(BEIR))]
     figure, axes = pyplot.subplots(1, 2, figsize=(9, 3.6))
-    for axis, head in zip(axes, heads, strict=True):
+    for axis, title in zip(axes, titles, strict=True):
         for name, values in found.items():
-            point = values[RATE], values[head]
+            point = values[RATE], values[title]
             axis.plot(*point, 'o', color='C1' if name == PEER else 'C0')
             axis.annotate(
                 name, point, (0, 6), textcoords='offset points', ha='center',
@@ -219,7 +219,7 @@ def draw(
         axis.set_xscale('log')
         axis.margins(0.18)
         axis.set_xlabel(f'{RATE}, {TEXTS} at a time')
-        axis.set_title(head, fontsize=10)
+        axis.set_title(title, fontsize=10)
         axis.grid(alpha=0.3)
     figure.tight_layout()
     figure.savefig(path, dpi=120)

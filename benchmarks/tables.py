@@ -70,7 +70,7 @@ WORKDIR = flags.DEFINE_string(
     'workdir', None, 'Where runs, table and picture go.')
 
 
-class Table(NamedTuple):
+class ResultsTable(NamedTuple):
     """A table of docs/results.md.
 
     Attributes:
@@ -180,7 +180,7 @@ def uses(workdir: pathlib.Path) -> dict[str, float]:
 
 
 TABLES = {
-    'rows': Table(
+    'rows': ResultsTable(
         (
             'skip_gram_tiny',
             'cbow_tiny',
@@ -198,19 +198,19 @@ TABLES = {
         uses,
         data=('words', 'sts/sts-dev.csv'),
     ),
-    'search': Table(('ict_tiny', 'ict_lookup', 'quickstart'), retrieval),
-    'wikitext': Table(
+    'search': ResultsTable(('ict_tiny', 'ict_lookup', 'quickstart'), retrieval),
+    'wikitext': ResultsTable(
         ('wikitext_rnn_lm', 'wikitext_gpt', 'wikitext_64'),
         perplexity,
         data=('wikitext-2',),
         curves='perplexities',
     ),
-    'memory': Table(
+    'memory': ResultsTable(
         ('wikitext_0', 'wikitext_64', 'wikitext_128'),
         memories,
         data=('wikitext-2',),
     ),
-    'labels': Table(
+    'labels': ResultsTable(
         ('mlm_tiny', 'bert_nce_tiny', 'infoword_tiny', 'plm_tiny'),
         labels,
         untrained='mlm_tiny',
@@ -296,24 +296,24 @@ def made_of(workdirs: Mapping[str, Sequence[pathlib.Path]], ask: Any) -> str:
         for name, some in workdirs.items()
     }
     further = list(next(iter(asked.values()))[0])
-    heads = ['flagfile', 'row', *COLUMNS.values(), *further]
-    heads += ['steps', 'minutes', 'tokens/s']
-    lines = [f'| {" | ".join(heads)} |', '|' + '---|' * len(heads)]
+    titles = ['flagfile', 'row', *COLUMNS.values(), *further]
+    titles += ['steps', 'minutes', 'tokens/s']
+    lines = [f'| {" | ".join(titles)} |', '|' + '---|' * len(titles)]
     for name, some in workdirs.items():
         runs = [records_of(workdir) for workdir in some]
         last = [records[-1] for records in runs]
         minutes = statistics.fmean(minutes_of(records)[-1] for records in runs)
         rate = statistics.fmean(r['tokens_per_second'] for r in last)
-        pace = [f'{last[0]["step"]:,}', f'{minutes:.1f}', f'{rate:,.0f}']
+        speed = [f'{last[0]["step"]:,}', f'{minutes:.1f}', f'{rate:,.0f}']
         rows = read_json(some[0] / 'config.json')['rows']
         for number, row in enumerate(rows):
             keys = (f'heldout/{row}/{key}' for key in COLUMNS)
             cells = [spread([r.get(key) for r in last]) for key in keys]
             cells += [
-                '' if number else spread([one[head] for one in asked[name]])
-                for head in further
+                '' if number else spread([one[title] for one in asked[name]])
+                for title in further
             ]
-            cells = [f'`{name}`', f'`{row}`', *cells, *pace]
+            cells = [f'`{name}`', f'`{row}`', *cells, *speed]
             lines.append(f'| {" | ".join(cells)} |')
     return '\n'.join(lines)
 
@@ -373,7 +373,9 @@ def main() -> None:
         raise commands.UsageError(
             f'--table={TABLE.value}: known are {known}'
         )
-    table = TABLES[TABLE.value] if TABLE.value else Table(FLAGFILES.value)
+    table = (
+        TABLES[TABLE.value] if TABLE.value else ResultsTable(FLAGFILES.value)
+    )
     check_there(table.data)
     folder = pathlib.Path(WORKDIR.value)
     begin(folder)

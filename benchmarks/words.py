@@ -94,7 +94,7 @@ def epoch(folder: pathlib.Path, row: str, size: int) -> int:
     """Updates in which all of the text is read once."""
     from infoword_tf.data.batches import open_sources
     from infoword_tf.data.opened import TextChoices, open_text
-    from infoword_tf.resolve import Choices, resolve
+    from infoword_tf.resolve import ModelChoices, resolve
 
     text = open_text(
         TextChoices(
@@ -102,7 +102,7 @@ def epoch(folder: pathlib.Path, row: str, size: int) -> int:
             vocab_size=size,
         )
     )  # fmt: skip
-    plan = resolve(Choices(objectives=row, seq_len=SEQ_LEN.value)).plan
+    plan = resolve(ModelChoices(objectives=row, seq_len=SEQ_LEN.value)).plan
     sources = open_sources(text.train, plan, BATCH_SIZE.value, 0)
     (source,) = sources.values()
     return source.windows // BATCH_SIZE.value
@@ -178,9 +178,9 @@ def run() -> dict[str, Any]:
     for row in ROWS.value:
         rates: dict[str, list[float]] = {side: [] for side in sides}
         known: dict[str, list[dict]] = {side: [] for side in sides}
-        for turn in range(TURNS.value):
+        for repeat in range(TURNS.value):
             for side in sides:
-                name = f'{side}_{row}_{turn}'
+                name = f'{side}_{row}_{repeat}'
                 if side == 'ours':
                     rate, vectors = ours(row, folder, size, name)
                 else:

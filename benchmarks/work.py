@@ -40,7 +40,7 @@ def rows_of(objectives: str) -> dict[str, float]:
     return {row: weight for row, weight in parse(objectives).items() if weight}
 
 
-class Source(NamedTuple):
+class StepSource(NamedTuple):
     """A source of text: one function of the step."""
 
     batch: Callable[[int], Any]
@@ -76,10 +76,10 @@ class Work:
     @functools.cached_property
     def resolved(self) -> Any:
         """What the trainer would decide, an `infoword_tf.resolve.Resolved`."""
-        from infoword_tf.resolve import Choices, resolve
+        from infoword_tf.resolve import ModelChoices, resolve
 
         return resolve(
-            Choices(
+            ModelChoices(
                 objectives=self.objectives,
                 size=self.size,
                 positions=max(POSITIONS, self.seq_len),
@@ -215,18 +215,21 @@ class Work:
                 f'{self.objectives} reads labelled examples; benchmarks.'
                 'finetune measures it'
             )
-        if any(reading.source == 'words' for reading in plan.readings):
+        if any(
+            source_spec.source == 'words' for source_spec in plan.source_specs
+        ):
             raise ValueError(
                 f'{self.objectives} reads windows of words; benchmarks.words '
                 'measures it'
             )
         sources = {
-            reading: Source(
+            source_spec: StepSource(
                 functools.partial(
-                    getattr(self, reading.source), **dict(reading.arguments)
+                    getattr(self, source_spec.source),
+                    **dict(source_spec.arguments),
                 )
             )
-            for reading in plan.readings
+            for source_spec in plan.source_specs
         }
         return Batches(sources, plan, self.specials, SEED).views(step)
 
@@ -279,7 +282,7 @@ class Work:
         # the last one.
         reads = self.resolved.plan.views[name].rows.values()
         queries = 0
-        if any(each.states == 'queries' for each in reads):
+        if any(each.where == 'queries' for each in reads):
             queries = asking
         return (self.layers - 1) * block(content=t, queries=queries) + (
             block(content=0, queries=queries)

@@ -58,13 +58,13 @@ def check_same(
     """
 
     def answers(config: Config, described: dict[str, Any]) -> dict[str, Any]:
-        found: dict[str, Any] = {
+        values: dict[str, Any] = {
             'labels': list(config.labels),
             'serving_default': described.get('default', 'embed'),
         }
         for name, outputs in described['signatures'].items():
-            found[name] = {o: kind for o, (kind, *_) in outputs.items()}
-        return found
+            values[name] = {o: kind for o, (kind, *_) in outputs.items()}
+        return values
 
     for path in sorted(output.glob(f'*/{EXPORTED}')):
         version = path.parent.parent
@@ -143,11 +143,11 @@ def write(
         files.write_json(
             partial / EXPORTED, {**loaded.config.to_json(), 'export': described}
         )
-        found = serving_ops.unservable(partial)
-        if found:
+        ops = serving_ops.unservable(partial)
+        if ops:
             raise ValueError(
                 'TensorFlow Serving cannot run this graph: '
-                f'{"; ".join(found[:3])}; export/serving_ops.py says which '
+                f'{"; ".join(ops[:3])}; export/serving_ops.py says which '
                 'operations it has'
             )
         with files.written(output / 'MODEL_CARD.md') as file:

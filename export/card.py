@@ -199,7 +199,7 @@ def _title(config: Config, export: Mapping[str, Any]) -> str:
         f'`{layout.shown}`, and cut at {config.max_length} tokens.',
         f"* A text's vector is {poolings[config.pooling]}; compare "
         f'vectors by {config.similarity}.',
-        *_behind(config),
+        *_postprocessing(config),
         f'* Written by TensorFlow {export["tensorflow"]}, for TensorFlow '
         'Serving 2.12 to 2.20, or TensorFlow with tensorflow_text imported.',
     ]
@@ -213,7 +213,7 @@ def shape_of(config: Config) -> str:
 
 
 def fine_tuned(config: Config) -> str:
-    """On what, behind a noun; or nothing."""
+    """On what, after a noun; or nothing."""
     return f' fine-tuned on {config.task.name}' if config.task else ''
 
 
@@ -243,14 +243,14 @@ def _task(config: Config, metrics: Mapping[str, Any]) -> str:
         f'whose {first} these weights were chosen: of new ones expect '
         'slightly less.',
     ]
-    found = f'heldout/{task.row}/'
-    if f'{found}{first}' not in metrics:
+    prefix = f'heldout/{task.row}/'
+    if f'{prefix}{first}' not in metrics:
         return '\n'.join(lines)
     lines += ['', '| metric | held out |', '|---|---|']
     lines += [
-        f'| {name} | {metrics[found + name]:.4f} |' for name in task.metrics
+        f'| {name} | {metrics[prefix + name]:.4f} |' for name in task.metrics
     ]
-    mi, ceiling = (metrics.get(found + name) for name in ('mi', 'ceiling'))
+    mi, ceiling = (metrics.get(prefix + name) for name in ('mi', 'ceiling'))
     if mi is not None and ceiling:
         mi = max(mi, 0.0)  # which is a bound, too
         what = 'place' if spans else 'label'
@@ -297,15 +297,15 @@ def lost(config: Config, weights: int, metrics: Mapping[str, Any]) -> list[str]:
 
 def _measured(export: Mapping[str, Any]) -> list[str]:
     """What less precision costs, where that was measured."""
-    if not (found := export.get('sts')):
+    if not (sts := export.get('sts')):
         return []
     return [
-        f'* Spearman x 100 on `{found["data"]}` ({found["pairs"]:,} pairs): '
-        f'{found[export["precision"]]:.2f}, {found["float32"]:.2f} in float32.'
+        f'* Spearman x 100 on `{sts["data"]}` ({sts["pairs"]:,} pairs): '
+        f'{sts[export["precision"]]:.2f}, {sts["float32"]:.2f} in float32.'
     ]
 
 
-def _behind(config: Config) -> list[str]:
+def _postprocessing(config: Config) -> list[str]:
     """What else happens to a text and to its vector."""
     lines = []
     if config.dense:
@@ -459,7 +459,7 @@ def _limits(config: Config) -> str:
             '* Fine-tuning has changed its vectors, and nobody has measured '
             'what they are worth since.'
         )
-    elif not any(vector and vector.rank for vector in vectors):
+    elif not any(vector and vector.priority for vector in vectors):
         lines.append(
             '* No row of this run compares whole texts: their vectors are '
             'averages of what was learned for pieces.'

@@ -152,11 +152,11 @@ def _classify(
     loaded: 'Loaded', content: Sequence[bytes], pairs: Sequence[bytes] | None
 ) -> Outputs:
     """Outputs but the best label, which near scores may change."""
-    found = {'probabilities': loaded.classify(content, pairs)}
+    outputs = {'probabilities': loaded.classify(content, pairs)}
     if content:
         names = np.array([label.encode() for label in loaded.config.labels])
-        found['labels'] = np.tile(names, (len(content), 1))
-    return found
+        outputs['labels'] = np.tile(names, (len(content), 1))
+    return outputs
 
 
 def _answer(loaded: 'Loaded', content: Sequence[bytes]) -> Outputs:
@@ -173,24 +173,27 @@ def _answer(loaded: 'Loaded', content: Sequence[bytes]) -> Outputs:
         for column, answer in enumerate(reply.best):
             scores[row, column] = answer.score
             shares[row, column] = answer.probability
-    found = {'scores': scores, 'probabilities': shares}
+    outputs = {'scores': scores, 'probabilities': shares}
     if loaded.reader.head.null:
         odds = [reply.null_odds if reply.best else np.nan for reply in replies]
-        found['null_odds'] = np.array(odds, np.float32)
-    return found
+        outputs['null_odds'] = np.array(odds, np.float32)
+    return outputs
 
 
 def _tokens(loaded: 'Loaded', content: Sequence[bytes]) -> Outputs:
     import tensorflow as tf
 
-    from infoword_tf.text.frame import lay_out, table
+    from infoword_tf.text.template import lay_out, table
 
     texts = tf.constant(content, tf.string)
     _, *offsets = loaded.tokenizer.tokenize_with_offsets(texts)
     before, after = [-1] * len(loaded.before), [-1] * len(loaded.after)
     starts, ends = (
         table(
-            lay_out(before, tf.cast(x, tf.int32)[:, : loaded.room], after), -1
+            lay_out(
+                before, tf.cast(x, tf.int32)[:, : loaded.free_length], after
+            ),
+            -1,
         ).numpy()
         for x in offsets
     )

@@ -77,7 +77,7 @@ def run(given: Choices, chosen: Mapping[str, Any]) -> None:
     if given.dev:
         from infoword_tf.data import tables
 
-        dev = tables.rows_of(
+        dev = tables.examples_of(
             tables.open_table(given.dev), given.text, given.pair, given.label,
             bool(answering(('numbers',), knows)),
         )  # fmt: skip

@@ -106,18 +106,18 @@ class Index:
         return ranking.search(queries, blocks, top_k, similarity)
 
     @functools.cached_property
-    def words(self) -> bm25.Words:
+    def words(self) -> bm25.Bm25:
         """The words of the passages, counted at the first use, and kept."""
         folder = self.folder / 'words'
         if folder.is_dir():
-            return bm25.Words.load(folder)
+            return bm25.Bm25.load(folder)
         with open(self.folder / 'passages.jsonl', 'rb') as file:
-            found = bm25.Words(json.loads(line)['text'] for line in file)
+            index = bm25.Bm25(json.loads(line)['text'] for line in file)
         with tempfile.TemporaryDirectory(dir=self.folder) as partial:
-            found.save(pathlib.Path(partial) / 'words')
+            index.save(pathlib.Path(partial) / 'words')
             with contextlib.suppress(OSError):  # another process was first
                 os.rename(f'{partial}/words', folder)
-        return found
+        return index
 
 
 def open_index(
@@ -173,12 +173,12 @@ def open_index(
 
 def digest(model: pathlib.Path) -> str:
     """What changes when any file of an exported model does."""
-    found = hashlib.blake2b(digest_size=16)
+    hashed = hashlib.blake2b(digest_size=16)
     for path in sorted(p for p in model.rglob('*') if p.is_file()):
-        found.update(path.relative_to(model).as_posix().encode())
+        hashed.update(path.relative_to(model).as_posix().encode())
         with open(path, 'rb') as file:
-            found.update(hashlib.file_digest(file, 'blake2b').digest())
-    return found.hexdigest()
+            hashed.update(hashlib.file_digest(file, 'blake2b').digest())
+    return hashed.hexdigest()
 
 
 def answer(

@@ -88,7 +88,7 @@ REFUSED = frozenset({'_XlaMustCompile', '_gradient_op_type'})
 
 
 def nodes(path: pathlib.Path) -> Iterator[tuple[str, Any]]:
-    """Yields every operation of a version, a NodeDef, behind its function.
+    """Yields every operation of a version, a NodeDef, after its function.
 
     Which is '' for those of the graph itself.
     """
@@ -123,13 +123,13 @@ def unservable(path: pathlib.Path) -> list[str]:
     """What keeps a version from being served by Serving 2.12: no lines if all
     is well, else one for each kind of operation or attribute.
     """
-    found = set()
+    ops = set()
     for function, node in nodes(path):
         if node.op not in CORE | TEXT:
-            found.add(f'operation {node.op} in {function or "the graph"}')
+            ops.add(f'operation {node.op} in {function or "the graph"}')
         for name in REFUSED.intersection(node.attr):
-            found.add(f'attribute {name} in {function or "the graph"}')
+            ops.add(f'attribute {name} in {function or "the graph"}')
     for function in read(path).graph_def.library.function:
         for name in REFUSED.intersection(function.attr):
-            found.add(f'attribute {name} of {function.signature.name}')
-    return sorted(found)
+            ops.add(f'attribute {name} of {function.signature.name}')
+    return sorted(ops)

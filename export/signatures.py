@@ -40,7 +40,7 @@ import tensorflow as tf
 from export import chunks
 from infoword_tf.inference import blanks
 from infoword_tf.inference.loaded import Loaded
-from infoword_tf.text.frame import lay_out, padded, table
+from infoword_tf.text.template import lay_out, padded, table
 
 ROWS = 256  # texts of a chunk, at most
 TOKENS = 32_768  # tokens of a chunk, at most: 256 texts of 128
@@ -146,7 +146,7 @@ class Signatures:
         # What is saved are graphs and their weights, no layer of Keras.
         module = tf.Module(name='infoword')
         module.weights = self.weights
-        module.tokenizer = self.loaded.tokenizer  # what it holds travels too
+        module.tokenizer = self.loaded.tokenizer  # with what it holds
         signatures = {'serving_default': self.functions[self.default]}
         tf.saved_model.save(module, folder, signatures | self.functions)
 
@@ -274,12 +274,12 @@ class Signatures:
     def _tokens(self, texts: Tensor) -> dict[str, Tensor]:
         """The state of each token, and the bytes that it stands for."""
         ends = chunks.ends(tf.size(texts), self._rows())
-        room = self.loaded.room
+        limit = self.loaded.free_length
 
         def tokenize(begin: Tensor, end: Tensor) -> tuple[Tensor, ...]:
             tokenizer = self.loaded.tokenizer
             here = tokenizer.tokenize_with_offsets(texts[begin:end])
-            here = [tf.cast(x, tf.int32)[:, :room] for x in here]
+            here = [tf.cast(x, tf.int32)[:, :limit] for x in here]
             return *(x.flat_values for x in here), here[0].row_lengths()
 
         # First all pieces, which say how long the longest text is.
@@ -320,11 +320,11 @@ class Signatures:
         answers = min(ANSWERS, len(self.loaded.tokenizer))
 
         def chunk(begin: Tensor, end: Tensor) -> tuple[Tensor, ...]:
-            tokenizer, room = self.loaded.tokenizer, self.loaded.room
+            tokenizer, limit = self.loaded.tokenizer, self.loaded.free_length
             pieces = blanks.with_masks(tokenizer, texts[begin:end])
             found = blanks.masks_of(pieces, tokenizer.mask_id)
             masks = blanks.first_masks(found, MASKS)
-            pieces = blanks.near_masks(pieces, masks, room)
+            pieces = blanks.near_masks(pieces, masks, limit)
             ids, lengths = self._padded(pieces)
             masks = blanks.masks_of(pieces, tokenizer.mask_id)
             masks = blanks.first_masks(masks, MASKS)
@@ -359,17 +359,17 @@ class Signatures:
         answers = min(ANSWERS, len(self.loaded.tokenizer))
 
         def best(ids: Tensor, lengths: Tensor) -> Tensor:
-            found = tf.math.top_k(
+            best_pieces = tf.math.top_k(
                 self.loaded.next_scores(ids, lengths), answers
             )
             # Ids are exact in float32: there are fewer than 2^24.
-            numbers = tf.cast(found.indices, tf.float32)
-            return tf.concat([found.values, numbers], axis=1)
+            numbers = tf.cast(best_pieces.indices, tf.float32)
+            return tf.concat([best_pieces.values, numbers], axis=1)
 
-        found = self._by_length(
+        best_pieces = self._by_length(
             best, 2 * answers, *self.loaded.begun(texts)
         )
-        scores, numbers = tf.split(found, 2, axis=1)
+        scores, numbers = tf.split(best_pieces, 2, axis=1)
         return {
             'tokens': tf.gather(names, tf.cast(numbers, tf.int32)),
             'scores': scores,
@@ -385,7 +385,7 @@ class Signatures:
         """Ids [C, T] and lengths [C] of texts in their layout, cut."""
         loaded = self.loaded
         return padded(
-            loaded.frame.one(pieces, loaded.max_length),
+            loaded.template.one(pieces, loaded.max_length),
             loaded.tokenizer.pad_id,
         )
 

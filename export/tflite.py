@@ -104,15 +104,15 @@ def signatures_of(loaded: 'Loaded') -> dict[str, tuple[Callable, int, int]]:
         By name a function of ids [1, T], length [1] and, of two texts, second
         [1]; how wide its answer is; and how many texts it takes.
     """
-    found = {}
+    signatures = {}
     for answer, name in HEADS.items():
         for row in loaded.rows_that(answer):
             width = loaded.model.objectives[row].columns
             compute = functools.partial(loaded.class_scores, row=row)
             for sides in loaded.sides(row):
                 full_name = name if sides == 1 else f'{name}_pairs'
-                found[full_name] = compute, width, sides
-    return found or {'embed': (loaded.embed, loaded.vector_width(), 1)}
+                signatures[full_name] = compute, width, sides
+    return signatures or {'embed': (loaded.embed, loaded.vector_width(), 1)}
 
 
 def convert(
@@ -168,7 +168,7 @@ def write(
     output: str | pathlib.Path,
     seq_len: int | None = None,
     precision: str = 'int8',
-    dev: tables.Rows | None = None,
+    dev: tables.TableExamples | None = None,
     sts: str | None = None,
 ) -> dict[str, Any]:
     """Writes a folder, whole or not at all.
@@ -209,7 +209,7 @@ def write(
         write_tokenizer(partial, loaded.tokenizer)
         files.write_json(partial / 'model.json', told(loaded, lengths))
         shutil.copy(standalone.__file__, partial / 'model.py')
-        found = compared(partial, loaded) | {
+        record = compared(partial, loaded) | {
             'precision': precision,
             'lengths': lengths,
             'bytes': len(content),
@@ -219,7 +219,7 @@ def write(
         }
         runner = standalone.Model(partial)
         if dev is not None:
-            found['dev'] = {
+            record['dev'] = {
                 'data': dev.where,
                 'examples': len(dev.first),
                 'float32': scored(loaded, dev, config),
@@ -227,18 +227,18 @@ def write(
             }
         if sts is not None:
             exact = functools.partial(loaded.encode, progress=False)
-            found['sts'] = task.correlations(
+            record['sts'] = task.correlations(
                 sts,
                 config.similarity,
                 {'float32': exact, precision: runner.encode},
             )
         metrics = init / 'metrics.json'
         known = json.loads(metrics.read_text()) if metrics.is_file() else {}
-        (partial / 'MODEL_CARD.md').write_text(card(loaded, found, known))
+        (partial / 'MODEL_CARD.md').write_text(card(loaded, record, known))
         os.rename(partial, output)
     finally:
         shutil.rmtree(partial, ignore_errors=True)
-    return found
+    return record
 
 
 def told(loaded: 'Loaded', lengths: Sequence[int]) -> dict[str, Any]:
@@ -323,7 +323,7 @@ def compared(folder: pathlib.Path, loaded: 'Loaded') -> dict[str, Any]:
 
 
 def scored(
-    model: Any, rows: tables.Rows, config: Config
+    model: Any, rows: tables.TableExamples, config: Config
 ) -> dict[str, float]:
     """How good a `Loaded`, or a `Model` of model.py, is on labelled texts.
 

@@ -56,15 +56,15 @@ def again(kind: type, name: str, default: Any, **more: Any) -> Any:
 
 def flags_of(kind: type) -> dict[str, tuple[type, Flag]]:
     """By name of a field, its type (not None) and its flag."""
-    found, hints = {}, typing.get_type_hints(kind)
+    flags, hints = {}, typing.get_type_hints(kind)
     for field in dataclasses.fields(kind):
         if 'flag' in field.metadata:
             of = hints[field.name]
             if isinstance(of, types.UnionType):
                 of = next(t for t in typing.get_args(of) if t is not type(None))
             of = typing.get_origin(of) or of
-            found[field.name] = of, field.metadata['flag']
-    return found
+            flags[field.name] = of, field.metadata['flag']
+    return flags
 
 
 # --------------------------------------------------------------------- choices
@@ -126,7 +126,7 @@ EncoderChoices = dataclasses.make_dataclass(
 
 
 @dataclasses.dataclass(frozen=True)
-class Choices(EncoderChoices):
+class ModelChoices(EncoderChoices):
     """What a run may choose of its model and of its batches.
 
     Those of encoders are not chosen where they are None.
@@ -240,7 +240,7 @@ class DeviceChoices:
 
 
 @dataclasses.dataclass(frozen=True)
-class RunChoices(TextChoices, Choices, PaceChoices, DeviceChoices):
+class RunChoices(TextChoices, ModelChoices, PaceChoices, DeviceChoices):
     """All that a run may choose."""
 
     init: str | None = flag(
@@ -257,7 +257,7 @@ class RunChoices(TextChoices, Choices, PaceChoices, DeviceChoices):
         self, settings: Mapping[str, Any] | None = None, **fields: Any
     ) -> typing.Self:
         """With other values; settings that are None stay as they are."""
-        found = {k: v for k, v in (settings or {}).items() if v is not None}
+        changes = {k: v for k, v in (settings or {}).items() if v is not None}
         return dataclasses.replace(
-            self, settings={**self.settings, **found}, **fields
+            self, settings={**self.settings, **changes}, **fields
         )

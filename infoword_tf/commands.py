@@ -196,8 +196,8 @@ def takes(kind: type) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     def decorate(run: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(run)
         def called(*words: Sequence[str], **named: Any) -> Any:
-            found = parse(kind, typed(named))
-            return run(*words, kind(**found), found)
+            made = parse(kind, typed(named))
+            return run(*words, kind(**made), made)
 
         known = inspect.signature(kind).parameters.values()
         called.__signature__ = inspect.Signature(
@@ -213,16 +213,16 @@ def typed(named: Mapping[str, Any]) -> list[str]:
     """Choices by name as they are typed, sorted."""
     flat = {**named, **(named.get(SETTINGS) or {})}
     flat.pop(SETTINGS, None)
-    found = []
+    arguments = []
     for name, value in flat.items():
         if isinstance(value, bool):
-            found.append(f'--{name}' if value else f'--no{name}')
+            arguments.append(f'--{name}' if value else f'--no{name}')
         elif isinstance(value, list | tuple):
             serializer = flags.CsvListSerializer(',')
-            found.append(f'--{name}={serializer.serialize(value)}')
+            arguments.append(f'--{name}={serializer.serialize(value)}')
         elif value is not None:
-            found.append(f'--{name}={value}')
-    return sorted(found)
+            arguments.append(f'--{name}={value}')
+    return sorted(arguments)
 
 
 def flagfile(named: Mapping[str, Any]) -> str:

@@ -16,7 +16,7 @@ from infoword_tf import files
 VERSION = 3
 GELUS_OF_2 = {'tanh': 'gelu_tanh', 'erf': 'gelu_erf'}
 FILE = 'config.json'
-WEIGHTS = 'weights.safetensors'  # beside it: what travels
+WEIGHTS = 'weights.safetensors'  # beside it: what is exported
 # What prompts are called by what a text is for, the first that is there.
 ROLES = {
     'query': ('query',),

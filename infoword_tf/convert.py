@@ -76,17 +76,17 @@ def _prompts() -> dict[str, str] | None:
     if PROMPTS.value is None:
         return None
     try:
-        found = json.loads(PROMPTS.value)
+        prompts = json.loads(PROMPTS.value)
     except ValueError:
-        found = None
-    if not isinstance(found, dict) or not all(
-        isinstance(value, str) for value in found.values()
+        prompts = None
+    if not isinstance(prompts, dict) or not all(
+        isinstance(value, str) for value in prompts.values()
     ):
         raise commands.UsageError(
             f'--prompts={PROMPTS.value} is no JSON object of strings, such as '
             '\'{"query": "query: "}\''
         )
-    return found
+    return prompts
 
 
 def convert(
@@ -127,7 +127,7 @@ def convert(
         sentence_transformers,
     )
 
-    vectors, encoder = converted.Vectors(), source
+    vectors, encoder = converted.VectorSettings(), source
     if sentence_transformers.is_one(source):
         encoder, vectors = sentence_transformers.read(source)
         if pooling and pooling != vectors.pooling:
@@ -147,7 +147,7 @@ def convert(
         found = huggingface.read(encoder)
     config, model, dropped = converted.make(found, vectors)
     converted.write(workdir, config, model, found.pieces)
-    numbers = sum(math.prod(w.shape) for w in model.travelling.values())
+    numbers = sum(math.prod(w.shape) for w in model.exported.values())
     rows = ', '.join(config.rows) or 'none'
     print(
         f'{workdir}/: encoder {config.encoder.name}, '

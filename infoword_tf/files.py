@@ -144,12 +144,12 @@ def read_tensors(path: pathlib.Path) -> dict[str, np.ndarray]:
 
 def _digest(tensors: Mapping[str, Any]) -> str:
     """Of names, shapes and bytes."""
-    found = hashlib.blake2b(digest_size=16)
+    hashed = hashlib.blake2b(digest_size=16)
     for name in sorted(tensors):
         array = np.ascontiguousarray(tensors[name])
-        found.update(f'{name} {array.dtype} {array.shape}'.encode())
-        found.update(array.reshape(-1).view(np.uint8))
-    return found.hexdigest()
+        hashed.update(f'{name} {array.dtype} {array.shape}'.encode())
+        hashed.update(array.reshape(-1).view(np.uint8))
+    return hashed.hexdigest()
 
 
 def assign(

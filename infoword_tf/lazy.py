@@ -21,9 +21,9 @@ else:
         def __getattr__(self, name: str) -> Any:
             from keras import ops
 
-            found = getattr(ops, name)
-            setattr(self, name, found)
-            return found
+            operation = getattr(ops, name)
+            setattr(self, name, operation)
+            return operation
 
     ops = _Operations()
 

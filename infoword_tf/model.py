@@ -44,7 +44,7 @@ HELDOUT_KEY = 20190  # of what objectives draw for held-out text
 WEIGHT_DEVIATION, BASE_WIDTH = 0.02, 768
 
 
-class Entry(NamedTuple):
+class StateEntry(NamedTuple):
     """Something that lasts from step to step.
 
     Attributes:
@@ -64,7 +64,7 @@ class Model:
         config: what `config.json` of a workdir holds.
         encoders: by name; 'encoder' is the one that is trained and exported.
         companions: by name, what the others are.
-        heads: by companion of a workdir, the rows of that one.
+        companion_rows: by companion of a workdir, the rows of that one.
         objectives: by row, the objective layer.
         weights: by row, its factor in the sum.
         reads: by row, the views that it reads and what it wants there.
@@ -95,7 +95,7 @@ class Model:
         settings = {row: entry.settings for row, entry in config.rows.items()}
         self.companions = companions_of(settings) if companions else {}
         self.encoders: dict[str, Encoder] = {}
-        self.heads: dict[str, dict[str, Objective]] = {}
+        self.companion_rows: dict[str, dict[str, Objective]] = {}
         for name in (MAIN, *self.companions):
             own, changes = config, {}
             if name != MAIN:
@@ -112,7 +112,7 @@ class Model:
             encoder.build()
             self.encoders[name] = encoder
             if own is not config:
-                self.heads[name] = _objectives(
+                self.companion_rows[name] = _objectives(
                     own, encoder, specials, config.precision, (name,)
                 )
         self.objectives = _objectives(
@@ -130,9 +130,9 @@ class Model:
                 TABLE[row].heldout_candidates, entry.settings
             )
         for row, objective in self.objectives.items():
-            if head := TABLE[row].head:
-                objective.score_with(self.objectives[head])
-            objective.meet(self.heads)
+            if scorer := TABLE[row].scored_by:
+                objective.score_with(self.objectives[scorer])
+            objective.meet(self.companion_rows)
         self.dense: list[Dense] = []
         width = self.encoder.width
         for i, layer in enumerate(config.dense):
@@ -170,7 +170,7 @@ class Model:
                 continue
             path = pathlib.Path(companion.workdir) / WEIGHTS
             tensors = files.read_tensors(path)
-            layers = [self.encoders[name], *self.heads[name].values()]
+            layers = [self.encoders[name], *self.companion_rows[name].values()]
             variables = {
                 p.removeprefix(f'{name}/')
                 if p.startswith(f'{name}/objectives/')
@@ -193,11 +193,11 @@ class Model:
 
     def alone(self, row: str, reads: Mapping[str, Reads]) -> 'Model':
         """The same weights with one row, which reads these views."""
-        found = copy.copy(self)
-        found.objectives = {row: self.objectives[row]}
-        found.weights = {row: self.weights[row]}
-        found.reads = {row: dict(reads)}
-        return found
+        copied = copy.copy(self)
+        copied.objectives = {row: self.objectives[row]}
+        copied.weights = {row: self.weights[row]}
+        copied.reads = {row: dict(reads)}
+        return copied
 
     @property
     def encoder(self) -> Encoder:
@@ -207,39 +207,45 @@ class Model:
     @property
     def variables(self) -> dict[str, keras.Variable]:
         """Every weight by its path, the encoder's first."""
-        brought = [o for rows in self.heads.values() for o in rows.values()]
+        brought = [
+            o for rows in self.companion_rows.values() for o in rows.values()
+        ]
         return self._paths([*self.encoders.values(), *self._heads, *brought])
 
     @property
     def trainable(self) -> dict[str, keras.Variable]:
         """By path, the weights that gradients change."""
         learning = self._encoders_that(lambda companion: not companion.frozen)
-        found = self._paths([*learning, *self._heads])
-        return {path: x for path, x in found.items() if x.trainable}
+        weights = self._paths([*learning, *self._heads])
+        return {path: x for path, x in weights.items() if x.trainable}
 
     @property
-    def spared(self) -> set[str]:
+    def no_decay(self) -> set[str]:
         """Paths of weights that do not decay, whatever they are called."""
-        return set().union(*(o.spared for o in self.objectives.values()))
+        return set().union(*(o.no_decay for o in self.objectives.values()))
 
     @property
-    def lasting(self) -> dict[str, keras.Variable]:
+    def checkpointed(self) -> dict[str, keras.Variable]:
         """By path, the weights that checkpoints hold."""
         saved = self._encoders_that(lambda companion: companion.saved)
         brought = [
             objective
-            for name, rows in self.heads.items()
+            for name, rows in self.companion_rows.items()
             if self.companions[name].saved
             for objective in rows.values()
         ]
         return self._paths([*saved, *self._heads, *brought])
 
     @property
-    def travelling(self) -> dict[str, keras.Variable]:
+    def exported(self) -> dict[str, keras.Variable]:
         """By path, the weights that a workdir and its exports hold."""
-        staying = set().union(*(o.staying for o in self.objectives.values()))
-        found = self._paths([self.encoder, *self._heads])
-        return {path: x for path, x in found.items() if path not in staying}
+        not_exported = set().union(
+            *(o.not_exported for o in self.objectives.values())
+        )
+        weights = self._paths([self.encoder, *self._heads])
+        return {
+            path: x for path, x in weights.items() if path not in not_exported
+        }
 
     @property
     def averages(self) -> dict[str, list[tuple[Any, Any]]]:
@@ -265,17 +271,17 @@ class Model:
 
     @staticmethod
     def _paths(layers: list[Any]) -> dict[str, keras.Variable]:
-        found = {}
+        weights = {}
         for layer in layers:
             for variable in layer.weights:
-                if variable.path in found:
+                if variable.path in weights:
                     raise ValueError(f'two weights are called {variable.path}')
-                found[variable.path] = variable
-        return found
+                weights[variable.path] = variable
+        return weights
 
     def empty_state(
         self, batch: int, memory_length: int | None = None
-    ) -> dict[str, Entry]:
+    ) -> dict[str, StateEntry]:
         """All that lasts from step to step, as the first step finds it.
 
         'memory/VIEW' is what the encoder remembers of a view that goes on,
@@ -287,7 +293,7 @@ class Model:
                 that has memory remembers nothing where it is 0, and none does
                 where no view goes on.
         """
-        found = {}
+        entries = {}
         if memory_length is None:
             memory_length = self.config.memory_length or 0
         off = self.encoder.has_memory and not memory_length
@@ -296,14 +302,14 @@ class Model:
                 for name, reads in self.reads[row].items():
                     source = reads.source or VIEWS[root(name)].source
                     if source == 'streams' and MAIN in reads.encoders:
-                        found[f'memory/{name}'] = Entry(
+                        entries[f'memory/{name}'] = StateEntry(
                             self.encoder.empty_state(batch, memory_length),
                             by_row=True,
                         )
         for row, objective in self.objectives.items():
             if empty := objective.empty_state():
-                found[f'objectives/{row}'] = Entry(empty, by_row=False)
-        return found
+                entries[f'objectives/{row}'] = StateEntry(empty, by_row=False)
+        return entries
 
     def advance(self, name: str, length: int) -> int | None:
         """Tokens of a view of T = length that the next step has behind it.
@@ -314,8 +320,8 @@ class Model:
         for row in self.objectives:
             if name in self.reads[row]:
                 settings = self.config.rows[row].settings
-                reading = VIEWS[root(name)].reading(length, settings)
-                return reading.get('advance')
+                arguments = VIEWS[root(name)].source_args(length, settings)
+                return arguments.get('advance')
         return None
 
     def encode(
@@ -339,7 +345,7 @@ class Model:
             D] of a view of K texts each; and the new memories by the same
             names.
         """
-        found: dict[str, Any] = {
+        by_row: dict[str, Any] = {
             row: {name: {} for name in self.reads[row] if name in views}
             for row in self.objectives
         }
@@ -347,23 +353,23 @@ class Model:
         remembered: dict[str, Any] = {}
         for name, view in views.items():
             memory = f'memory/{name}'
-            for encoder, turn, rows, dropped in self._turns(name, key):
-                first = encoder == MAIN and not turn
+            for encoder, pass_index, rows, dropped in self._passes(name, key):
+                first = encoder == MAIN and not pass_index
                 states, new = self._pass(
                     encoder,
                     view,
                     rows,
-                    self._key(dropped, encoder, name, turn),
+                    self._key(dropped, encoder, name, pass_index),
                     state.get(memory) if first else None,
                     name,
                 )
                 if first and memory in state:
                     remembered.setdefault(memory, new)
                 for row, encoded in states.items():
-                    found[row][name].setdefault(encoder, []).append(encoded)
-        return found, remembered
+                    by_row[row][name].setdefault(encoder, []).append(encoded)
+        return by_row, remembered
 
-    def _turns(
+    def _passes(
         self, view: str, key: Tensor | None
     ) -> Iterator[tuple[str, int, dict[str, Reads], Tensor | None]]:
         """Passes of a view: encoder, number, rows, key.
@@ -391,29 +397,29 @@ class Model:
             ]
         for encoder in self.encoders:
             for mine, dropped in courses:
-                turns = max(
+                passes = max(
                     (r.passes for r in mine.values() if encoder in r.encoders),
                     default=0,
                 )
-                for turn in range(turns):
+                for pass_index in range(passes):
                     rows = {
                         row: r
                         for row, r in mine.items()
-                        if encoder in r.encoders and turn < r.passes
+                        if encoder in r.encoders and pass_index < r.passes
                     }
-                    yield encoder, turn, rows, dropped
+                    yield encoder, pass_index, rows, dropped
 
     def _key(
-        self, key: Tensor | None, encoder: str, view: str, turn: int
+        self, key: Tensor | None, encoder: str, view: str, pass_index: int
     ) -> Tensor | None:
         """Of a pass; other encoders and passes drop otherwise."""
         if key is None:
             return None
-        if encoder == MAIN and not turn:
+        if encoder == MAIN and not pass_index:
             return dropout.fold_in(key, zlib.crc32(view.encode()))
         if encoder != MAIN and not self.companions[encoder].dropout:
             return None
-        text = f'{view}/{encoder}/{turn}'
+        text = f'{view}/{encoder}/{pass_index}'
         return dropout.fold_in(key, zlib.crc32(text.encode()))
 
     def _pass(
@@ -439,14 +445,14 @@ class Model:
         wanted = {reads.layers for reads in rows.values()}
         all_layers = True in wanted or ('below' in wanted and 'below')
         more = {}  # what not every encoder has
-        if any(reads.states == 'queries' for reads in rows.values()):
+        if any(reads.where == 'queries' for reads in rows.values()):
             more['queries'] = True
         if memory is not None:
             more['state'] = memory
             more['advance'] = self.advance(name, view.ids.shape[1])
         inputs = Inputs.of(view)
         if VIEWS[root(name)].any_encoder:
-            if 'positions' not in self.encoders[encoder].reads:
+            if 'positions' not in self.encoders[encoder].input_fields:
                 inputs = inputs._replace(positions=None)  # it knows distances
             if self.encoders[encoder].arguments.get('segments', 0) < 2:
                 inputs = inputs._replace(segment_ids=None)
@@ -509,7 +515,9 @@ class Model:
         replicas = replicas or Replicas()
         own = None if key is None else dropout.fold_in(key, replicas.id)
         encoded, memories = self.encode(views, own, state)
-        found = self.unencoded(views, statistics, key, replicas, state, limits)
+        batches = self.unencoded(
+            views, statistics, key, replicas, state, limits
+        )
 
         def encode(
             inputs: Inputs, encoder: str = MAIN, name: str = 'made',
@@ -518,14 +526,16 @@ class Model:
             drawn = self._key(own, encoder, name, 0)
             return self._run(encoder, inputs, key=drawn, **more)
 
-        for row in found:
-            found[row] = found[row]._replace(
+        for row in batches:
+            batches[row] = batches[row]._replace(
                 encoded=encoded[row], encode=encode
             )
-        for row in found:
-            if head := TABLE[row].head:
-                found[row] = found[row]._replace(head=found[head])
-        return found, memories
+        for row in batches:
+            if scorer := TABLE[row].scored_by:
+                batches[row] = batches[row]._replace(
+                    scorer_batch=batches[scorer]
+                )
+        return batches, memories
 
     def unencoded(
         self,
@@ -576,17 +586,17 @@ class Model:
             By row, its sums; and the state of the next step.
         """
         batches, new = self.batches(views, statistics, key, replicas, state)
-        found = {}
+        outcomes = {}
         for row, objective in self.objectives.items():
             batch = batches[row]
             if candidates and row in candidates:
                 chosen = candidates[row]
             else:
                 chosen = objective.candidates(batch)
-            found[row] = objective.score(batch, chosen)
+            outcomes[row] = objective.score(batch, chosen)
             if f'objectives/{row}' in (state or {}):
                 new[f'objectives/{row}'] = objective.remember(batch)
-        return found, new
+        return outcomes, new
 
     def loss(
         self, outcomes: Mapping[str, Outcome], replicas: Replicas | None = None
@@ -612,16 +622,16 @@ def _objectives(
     where: tuple[str, ...] = (),
 ) -> dict[str, Objective]:
     """By row of a config, its objective, built; `where` begins their paths."""
-    found = {}
+    objectives = {}
     for row, entry in config.rows.items():
         kind = TABLE[row].objective
         own = {k: v for k, v in entry.settings.items() if k in kind.settings}
-        found[row] = kind(row, encoder, specials, dtype=precision, **own)
+        objectives[row] = kind(row, encoder, specials, dtype=precision, **own)
         with contextlib.ExitStack() as stack:
             for part in (*where, 'objectives'):
                 stack.enter_context(keras.name_scope(part))
-            found[row].build()
-    return found
+            objectives[row].build()
+    return objectives
 
 
 def _config_of(name: str, workdir: str, config: Config) -> Config:

@@ -13,7 +13,7 @@ from infoword_tf.views import VIEWS, Draw, Reads, ViewSpec, root
 from infoword_tf.views.masking import MASKINGS
 
 
-class Reading(NamedTuple):
+class SourceSpec(NamedTuple):
     """A source and how it is read.
 
     Attributes:
@@ -42,13 +42,13 @@ class ViewPlan(NamedTuple):
     Attributes:
         spec: how such views are made.
         rows: what each row wants there.
-        reading: the text that it is made from.
+        source_spec: the text that it is made from.
         draw: what is drawn in that; None: nothing.
     """
 
     spec: ViewSpec
     rows: dict[str, Reads]
-    reading: Reading
+    source_spec: SourceSpec
     draw: Draw | None
 
 
@@ -65,32 +65,32 @@ class Plan(NamedTuple):
     masking: str | None
 
     @property
-    def readings(self) -> list[Reading]:
+    def source_specs(self) -> list[SourceSpec]:
         """Every text that is read, once."""
-        return list(dict.fromkeys(v.reading for v in self.views.values()))
+        return list(dict.fromkeys(v.source_spec for v in self.views.values()))
 
     @property
     def labelled(self) -> bool:
         """Whether some row reads labelled examples."""
-        return any(reading.labelled for reading in self.readings)
+        return any(source_spec.labelled for source_spec in self.source_specs)
 
     @property
     def reads_text(self) -> bool:
         """Whether some row reads a corpus."""
-        return not all(r.labelled or r.paired for r in self.readings)
+        return not all(r.labelled or r.paired for r in self.source_specs)
 
     @property
     def reads_pairs(self) -> bool:
         """Whether some row reads texts that people have paired."""
-        return any(reading.paired for reading in self.readings)
+        return any(source_spec.paired for source_spec in self.source_specs)
 
-    def readers(self, reading: Reading) -> list[str]:
+    def readers(self, source_spec: SourceSpec) -> list[str]:
         """The rows that read a text, in order."""
         return list(
             dict.fromkeys(
                 row
                 for view in self.views.values()
-                if view.reading == reading
+                if view.source_spec == source_spec
                 for row in view.rows
             )
         )
@@ -111,11 +111,11 @@ def encoder_arguments(
     row: str, encoder: str, settings: Mapping[str, Any]
 ) -> dict[str, Any]:
     """The arguments of an encoder that a row fixes, by its settings too."""
-    found = dict(decided(TABLE[row].encoders, settings)[encoder])
+    arguments = dict(decided(TABLE[row].encoders, settings)[encoder])
     for name, setting in TABLE[row].settings.items():
         if setting.encoder:
-            found |= setting.encoder[settings[name]]
-    return found
+            arguments |= setting.encoder[settings[name]]
+    return arguments
 
 
 def make_plan(
@@ -168,17 +168,17 @@ def make_plan(
         source = sources.get(root(view), spec.source)
         settings = {'masking': masking, **_shared(view, readers, rows)}
         draw = spec.draw(settings) if spec.draw else None
-        states = {
-            reads.states
-            for reading in wanted.values()
-            for other, reads in reading.items()
+        where = {
+            reads.where
+            for wishes in wanted.values()
+            for other, reads in wishes.items()
             if root(other) == root(view)
         }
-        arguments = spec.reading(
-            length, {**settings, 'source': source, 'states': states}
+        arguments = spec.source_args(
+            length, {**settings, 'source': source, 'where': where}
         )
-        reading = Reading(source, tuple(sorted(arguments.items())))
-        views[view] = ViewPlan(VIEWS[view], readers, reading, draw)
+        source_spec = SourceSpec(source, tuple(sorted(arguments.items())))
+        views[view] = ViewPlan(VIEWS[view], readers, source_spec, draw)
     drawn = {view.draw.name for view in views.values() if view.draw}
     if chosen and chosen not in drawn:
         raise ValueError(
@@ -196,7 +196,7 @@ def companions_of(
     Raises: ValueError: two rows bring different ones of one name, or one is
     what it cannot be.
     """
-    found: dict[str, Companion] = {}
+    companions: dict[str, Companion] = {}
     for row, settings in rows.items():
         brought = decided(TABLE[row].companions, settings)
         for name, companion in brought.items():
@@ -217,12 +217,12 @@ def companions_of(
                     f'{name!r} of {row} changes in training, so checkpoints '
                     'must hold it: leave out saved=False'
                 )
-            if found.setdefault(name, companion) != companion:
+            if companions.setdefault(name, companion) != companion:
                 raise ValueError(
                     f'{row} brings another {name!r} than the rows before it; '
                     'train them apart'
                 )
-    return found
+    return companions
 
 
 def _check(
@@ -245,7 +245,7 @@ def _shared(
     view: str, readers: Mapping[str, Reads], rows: Mapping[str, Mapping]
 ) -> dict[str, Any]:
     """The settings of a view, on which its rows have to agree."""
-    found: dict[str, Any] = {}
+    settings: dict[str, Any] = {}
     for name in VIEWS[root(view)].settings:
         values = {row: rows[row][name] for row in readers}
         if len(set(values.values())) > 1:
@@ -254,5 +254,5 @@ def _shared(
                 f'the view {view!r} is one for all rows, but they set it '
                 f'differently ({listed}); give them one value'
             )
-        found[name] = next(iter(values.values()))
-    return found
+        settings[name] = next(iter(values.values()))
+    return settings

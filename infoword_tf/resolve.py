@@ -8,7 +8,7 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
-from infoword_tf.choices import Choices
+from infoword_tf.choices import ModelChoices
 from infoword_tf.commands import UsageError
 from infoword_tf.config import (
     Config,
@@ -98,7 +98,7 @@ class Resolved:
         )
 
 
-def resolve(choices: Choices, started: Config | None = None) -> Resolved:
+def resolve(choices: ModelChoices, started: Config | None = None) -> Resolved:
     """Decides what the choices leave open, or says what does not go together.
 
     Args:
@@ -136,11 +136,11 @@ def resolve(choices: Choices, started: Config | None = None) -> Resolved:
     )
 
 
-def _complaint(choices: Choices, message: str) -> UsageError:
+def _complaint(choices: ModelChoices, message: str) -> UsageError:
     return UsageError(f'--objectives={choices.objectives}: {message}')
 
 
-def resolve_rows(choices: Choices) -> dict[str, RowConfig]:
+def resolve_rows(choices: ModelChoices) -> dict[str, RowConfig]:
     """The rows of a sum that are built, with all their settings.
 
     Those of a named sum are its publication's, where no flag says otherwise.
@@ -190,7 +190,9 @@ def resolve_rows(choices: Choices) -> dict[str, RowConfig]:
 
 
 def resolve_encoder(
-    choices: Choices, rows: Mapping[str, Any], started: Config | None = None
+    choices: ModelChoices,
+    rows: Mapping[str, Any],
+    started: Config | None = None,
 ) -> str:
     """The name of the encoder that all rows allow, that of --init first.
 
@@ -222,7 +224,7 @@ def resolve_encoder(
 
 
 def _arguments(
-    choices: Choices,
+    choices: ModelChoices,
     rows: Mapping[str, RowConfig],
     name: str,
     started: Config | None,
@@ -282,12 +284,12 @@ def _arguments(
             f'--size={choices.size}: known are {", ".join(SIZES)}'
         )
     if started is not None:
-        found = {**_started(choices, rows, name, started), **fixed}
-        found['rate'] = choices.dropout
-        if not found.get('causal'):  # rows that see what comes later
-            found.pop('same_length', None)
+        arguments = {**_started(choices, rows, name, started), **fixed}
+        arguments['rate'] = choices.dropout
+        if not arguments.get('causal'):  # rows that see what comes later
+            arguments.pop('same_length', None)
     else:
-        found = {
+        arguments = {
             'vocab_size': 0,
             'rate': choices.dropout,
             **SIZES['tiny'],
@@ -295,18 +297,18 @@ def _arguments(
             **(SIZES[choices.size] if choices.size else {}),
             **fixed,
         }
-        found = {k: v for k, v in found.items() if k in taken}
-    if choices.seq_len > found['max_length']:
+        arguments = {k: v for k, v in arguments.items() if k in taken}
+    if choices.seq_len > arguments['max_length']:
         raise UsageError(
             f'--seq_len={choices.seq_len}: the encoder has '
-            f'{found["max_length"]} positions; lower it'
+            f'{arguments["max_length"]} positions; lower it'
             + ('' if started else ', or raise --positions')
         )
-    return found
+    return arguments
 
 
 def _started(
-    choices: Choices,
+    choices: ModelChoices,
     rows: Mapping[str, RowConfig],
     name: str,
     started: Config,
@@ -344,7 +346,7 @@ def _started(
     return dict(arguments)
 
 
-def _memory_length(choices: Choices, encoder: str) -> int | None:
+def _memory_length(choices: ModelChoices, encoder: str) -> int | None:
     """T by default; None for an encoder that has no memory.
 
     Raises:
@@ -379,7 +381,7 @@ def _kept(
 
 
 def _vector(
-    choices: Choices,
+    choices: ModelChoices,
     rows: Mapping[str, RowConfig],
     started: Config | None,
 ) -> Vector:
@@ -405,7 +407,7 @@ def _vector(
                 'mean' if learned else started.pooling,
                 started.similarity,
                 started.layout,
-                rank=-1,
+                priority=-1,
             )
         if started is None or not LAYOUTS[started.layout].first:
             for row, vector in vectors.items():
@@ -420,4 +422,4 @@ def _vector(
             f'the rows lay a text out differently ({", ".join(layouts)}); '
             'train them apart',
         )
-    return max(vectors.values(), key=lambda vector: vector.rank)
+    return max(vectors.values(), key=lambda vector: vector.priority)

@@ -25,7 +25,7 @@ from infoword_tf.commands import UsageError
 from infoword_tf.config import Config
 from infoword_tf.objectives import TABLE
 from infoword_tf.settings import Setting
-from infoword_tf.text.words import Words
+from infoword_tf.text.wordtokenizer import WordTokenizer
 from infoword_tf.views import VIEWS
 
 
@@ -43,7 +43,7 @@ class Choices:
         'what the sentences need.', at_least=8)
     seed: int = flag(
         0, 'Random seed of masks, orders and negatives.', at_least=0)
-    masking: str | None = again(resolve.Choices, 'masking', None)
+    masking: str | None = again(resolve.ModelChoices, 'masking', None)
     memory_length: int | None = flag(
         None, 'Tokens of memory, for encoders that have one; a quarter of '
         '--seq_len by default.', at_least=0)
@@ -83,22 +83,22 @@ def sentences_of(texts: Sequence[str]) -> list[str]:
     """
     from infoword_tf.data.documents import split_sentences
 
-    found = [
+    sentences = [
         ' '.join(sentence.split())
         for text in texts
         for sentence in split_sentences(' '.join(text.split()))
     ]
-    found = [sentence for sentence in found if sentence]
-    if len(found) == 1:
-        words = found[0].split()
+    sentences = [sentence for sentence in sentences if sentence]
+    if len(sentences) == 1:
+        words = sentences[0].split()
         middle = (len(words) + 1) // 2
-        found = [' '.join(words[:middle]), ' '.join(words[middle:])]
-    if not found or not found[-1]:
+        sentences = [' '.join(words[:middle]), ' '.join(words[middle:])]
+    if not sentences or not sentences[-1]:
         raise UsageError(
             'give a sentence of two words or more: python -m infoword_tf.show '
             '--objectives=mlm "a sentence"'
         )
-    return found
+    return sentences
 
 
 def make_pictures(
@@ -127,25 +127,25 @@ def make_pictures(
     if memory is None:
         memory = 0 if resolved.memory_length is None else length // 4
     advance = min(
-        dict(reading.arguments).get('advance', length)
-        for reading in resolved.plan.readings
+        dict(source_spec.arguments).get('advance', length)
+        for source_spec in resolved.plan.source_specs
     )
     steps = 1 + -(-memory // advance)  # until the memory is full
     *before, last = make_views(
         sentences, tokenizer, resolved.plan, length, seed, steps
     )
-    found = []
+    made = []
     for name, view in last.items():
         past: list[int] = []
         for earlier in before:
             ids = pictures.text_of(earlier[name].ids)
             past += ids[:advance].tolist()
         readers = resolved.plan.views[name].rows
-        found.append(
+        made.append(
             pictures.picture(
                 name,
                 view,
-                {row: reads.states for row, reads in readers.items()},
+                {row: reads.where for row, reads in readers.items()},
                 tokenizer.vocabulary,
                 tokenizer.specials,
                 resolved.encoder.arguments.get(
@@ -154,7 +154,7 @@ def make_pictures(
                 past[-memory:] if memory else [],
             )
         )
-    return found
+    return made
 
 
 # ----------------------------------------------------------------- the command
@@ -185,7 +185,7 @@ def choose(given: Choices, length: int) -> resolve.Resolved:
         }
         settings = {**of_run, **settings}
     return resolve.resolve(
-        resolve.Choices(
+        resolve.ModelChoices(
             objectives=objectives,
             settings=settings,
             masking=masking,
@@ -211,7 +211,7 @@ def open_tokenizer(given: Choices, sentences: Sequence[str]) -> Any:
     if given.init and given.vocab:
         raise UsageError('--init brings its vocabulary; leave out --vocab')
     if not given.init and not given.vocab:
-        return Words(sentences)
+        return WordTokenizer(sentences)
     from infoword_tf.data.opened import kind_of
     from infoword_tf.text.tokenizers import TOKENIZERS
 
@@ -249,7 +249,7 @@ def run(
         sentences, tokenizer, choose(given, length), length, given.seed,
         given.memory_length,
     )  # fmt: skip
-    heads = [
+    titles = [
         (
             row,
             f'a: {TABLE[row].a}.  b: {TABLE[row].b}: {TABLE[row].relation}.  '
@@ -257,7 +257,7 @@ def run(
         )
         for row in rows
     ]
-    pictures.draw(pathlib.Path(given.output), heads, made)
+    pictures.draw(pathlib.Path(given.output), titles, made)
     print(given.output)
 
 

@@ -20,7 +20,7 @@ from infoword_tf import commands
 from tasks import ranking
 
 
-class Words:
+class Bm25:
     """The words of all documents, held in memory as numbers."""
 
     def __init__(self, texts: Iterable[str]):
@@ -30,11 +30,11 @@ class Words:
             commands.UsageError: the library is not installed.
         """
         library, split = _library()
-        found = split(texts)
+        tokenized = split(texts)
         self._index = None
-        if found.vocab:
+        if tokenized.vocab:
             self._index = library.BM25()
-            self._index.index(found, show_progress=False)
+            self._index.index(tokenized, show_progress=False)
 
     def search(
         self,

@@ -41,7 +41,7 @@ _ONE_CELL = str.maketrans('\t\n\r', '   ')
 
 
 @dataclasses.dataclass(frozen=True)
-class Tables:
+class TableChoices:
     """Which examples are read."""
 
     train: str | None = flag(None, 'A table to train on.')
@@ -62,7 +62,7 @@ class Tables:
 
 
 @dataclasses.dataclass(frozen=True)
-class Choices(Tables, finetune.Choices):
+class Choices(TableChoices, finetune.Choices):
     """All that the command may choose."""
 
     test: str | None = flag(
@@ -72,7 +72,9 @@ class Choices(Tables, finetune.Choices):
         f'not read): WORKDIR/{PREDICTIONS}.')
 
 
-def read(path: str, own: Tables, labelled: bool = True) -> tables.Rows:
+def read(
+    path: str, own: TableChoices, labelled: bool = True
+) -> tables.TableExamples:
     """A table, as the flags say, with or without its labels.
 
     Raises:
@@ -94,7 +96,7 @@ def read(path: str, own: Tables, labelled: bool = True) -> tables.Rows:
     )
     label = own.label if labelled else None
     try:
-        return tables.rows_of(
+        return tables.examples_of(
             table, own.text, own.pair, label, own.regress, choices
         )
     except tables.NoColumn as error:
@@ -107,7 +109,7 @@ def read(path: str, own: Tables, labelled: bool = True) -> tables.Rows:
         ) from None
 
 
-def parts_of(own: Tables) -> dict[str, tables.Rows]:
+def parts_of(own: TableChoices) -> dict[str, tables.TableExamples]:
     """Training and dev examples.
 
     Raises:
@@ -121,23 +123,25 @@ def parts_of(own: Tables) -> dict[str, tables.Rows]:
     return {'train': read(own.train, own), 'heldout': read(own.dev, own)}
 
 
-def others_of(own: Choices, task: finetune.Task) -> dict[str, tables.Rows]:
+def others_of(
+    own: Choices, task: finetune.Task
+) -> dict[str, tables.TableExamples]:
     """The tables of --test and --predict, by flag, of those that are named.
 
     Raises:
         ValueError: as `read`; or a label is none of the task's.
     """
-    found = {
+    others = {
         flag: read(getattr(own, flag), own, labelled=flag == 'test')
         for flag in ('test', 'predict')
         if getattr(own, flag)
     }
-    if 'test' in found:
-        task.targets(found['test'])
-    return found
+    if 'test' in others:
+        task.targets(others['test'])
+    return others
 
 
-def task_of(rows: tables.Rows, own: Tables) -> finetune.Task:
+def task_of(rows: tables.TableExamples, own: TableChoices) -> finetune.Task:
     """What is asked of a table to train on.
 
     Raises:
@@ -169,7 +173,7 @@ def task_of(rows: tables.Rows, own: Tables) -> finetune.Task:
 def tested(
     folder: pathlib.Path,
     task: finetune.Task,
-    others: Mapping[str, tables.Rows],
+    others: Mapping[str, tables.TableExamples],
 ) -> dict[str, float]:
     """Scores and predictions of the tables of `others_of` by a run's weights.
 
@@ -202,7 +206,7 @@ def tested(
 def write_predictions(
     path: pathlib.Path,
     task: finetune.Task,
-    rows: tables.Rows,
+    rows: tables.TableExamples,
     said: np.ndarray,
 ) -> None:
     """Writes a TSV of the predictions for some rows, atomically.

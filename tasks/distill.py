@@ -69,11 +69,11 @@ OF_VECTORS = ('student', 'weighting')
 
 
 @dataclasses.dataclass(frozen=True)
-class Choices(glue.Tables, classify.Tables, squad.Choices):
+class Choices(glue.TaskChoices, classify.TableChoices, squad.Choices):
     """All that the command may choose; of --seq_len None is the task's own."""
 
     task: str | None = again(
-        glue.Tables, 'task', None, choices=(
+        glue.TaskChoices, 'task', None, choices=(
             *glue_layout.TASKS, squad.TASK.name, embedding.TASK),
         help=f'Which of the nine, or {squad.TASK.name}, {embedding.TASK}.')
     seq_len: int | None = again(
@@ -197,7 +197,7 @@ def check_embed(given: Choices, chosen: Mapping[str, Any]) -> None:
             )
 
 
-def extra_of(given: Choices) -> tables.Rows | None:
+def extra_of(given: Choices) -> tables.TableExamples | None:
     """The texts of --extra, in the columns of the task."""
     if not given.extra:
         return None
@@ -208,7 +208,7 @@ def extra_of(given: Choices) -> tables.Rows | None:
 
 
 def taught(
-    prepared: finetune.Prepared,
+    prepared: finetune.PreparedTask,
     teacher: Teacher,
     task: finetune.Task,
     layers: tuple[int, ...],
@@ -221,7 +221,7 @@ def taught(
         By field of `training.run.Labelled`, the examples and their
         fingerprint; and the teacher's scores of the held-out ones.
     """
-    found: dict[str, Any] = {}
+    targets: dict[str, Any] = {}
     fingerprints = [prepared.labelled.fingerprint]
     for part in ('train', 'heldout'):
         examples = getattr(prepared.labelled, part)
@@ -233,13 +233,13 @@ def taught(
             counts['soft'] = np.bincount(said, minlength=scores.shape[1])
         of_tokens = soft if task.row == 'span' else {}
         of_texts = {} if of_tokens else soft
-        found[part] = examples._replace(
+        targets[part] = examples._replace(
             targets={**examples.targets, **of_texts, 'patience': states},
             counts={**examples.counts, **counts},
             of_tokens=of_tokens,
         )
         fingerprints.append(teacher.key(examples))
-    return {**found, 'fingerprint': ' '.join(fingerprints)}, scores
+    return {**targets, 'fingerprint': ' '.join(fingerprints)}, scores
 
 
 def judged(
@@ -254,9 +254,9 @@ def judged(
     Of its `scores` against the labels; of spans, on the questions `asked`.
     """
     if task.row == 'span':
-        found = squad.answered(teacher.folder, asked)
+        answers = squad.answered(teacher.folder, asked)
         null = teacher.settings['null']
-        return squad.judged(asked, found, null)[0][task.metrics[0]]
+        return squad.judged(asked, answers, null)[0][task.metrics[0]]
     return finetune.measured(task, scores, true)[task.metrics[0]]
 
 
@@ -280,7 +280,7 @@ def followed_by(
 
 def prepare(
     task: finetune.Task, parts: Mapping[str, Any], given: Choices
-) -> tuple[finetune.Prepared, dict[str, Any]]:
+) -> tuple[finetune.PreparedTask, dict[str, Any]]:
     """A student before its training, and examples with the teacher's b.
 
     Returns:

@@ -66,22 +66,22 @@ def read(
     texts = [s for s in sentences_of(corpus.train()) if s not in held]
     if count is not None and count < len(texts):
         texts = [texts[i] for i in tables.subset(len(texts), count)]
-    found = {'train': texts, 'heldout': heldout}
-    for part, some in found.items():
+    parts = {'train': texts, 'heldout': heldout}
+    for part, some in parts.items():
         if not some:
             raise commands.UsageError(
                 f'--corpus={given.corpus} has no sentence for {part}; '
                 'give more text'
             )
-    return found
+    return parts
 
 
 def prepare(
     teacher: Embedder, parts: Mapping[str, list[str]], given: 'Choices'
-) -> finetune.Prepared:
+) -> finetune.PreparedTask:
     """A student before its training, and the sentences of `read` as vectors."""
     from infoword_tf.training import fit
-    from infoword_tf.training.run import Labelled
+    from infoword_tf.training.run import LabelledData
 
     texts = {part: teacher.prompted(some) for part, some in parts.items()}
     vectors = {part: teacher.vectors(some) for part, some in texts.items()}
@@ -130,7 +130,7 @@ def prepare(
         'student': given.student,
         'teacher': f'{teacher.folder} (weights {teacher.digest})',
     }
-    labelled = Labelled(
+    labelled = LabelledData(
         examples['train'],
         examples['heldout'],
         digest.hexdigest(),
@@ -141,7 +141,7 @@ def prepare(
         source=source,
         record=record,
     )
-    return finetune.Prepared(labelled, given)
+    return finetune.PreparedTask(labelled, given)
 
 
 def run(given: 'Choices', chosen: Mapping[str, Any]) -> dict[str, Any]:

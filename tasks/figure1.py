@@ -67,14 +67,14 @@ class Asked(NamedTuple):
         task: what is asked, a `finetune.Task` or the like.
         parts: 'train' and 'heldout'.
         total: how many there are to train on.
-        prepare: (parts, given) -> `finetune.Prepared`.
+        prepare: (parts, given) -> `finetune.PreparedTask`.
         seq_len: T, unless it was said.
     """
 
     task: Any
     parts: dict[str, Any]
     total: int
-    prepare: Callable[..., finetune.Prepared]
+    prepare: Callable[..., finetune.PreparedTask]
     seq_len: int
 
 
@@ -113,7 +113,7 @@ def asked(name: str, data_dir: str) -> Asked:
     )
 
 
-class Cell(NamedTuple):
+class SeedRuns(NamedTuple):
     """Runs of one workdir on one share of the examples.
 
     Attributes:
@@ -132,12 +132,12 @@ class Cell(NamedTuple):
     @property
     def summary(self) -> dict[str, Any]:
         """As the command says it."""
-        found: dict[str, Any] = {'examples': self.examples}
+        summary: dict[str, Any] = {'examples': self.examples}
         for name in self.values:
             mean, deviation = self.spread(name)
-            found[name] = {'mean': round(mean, 6),
+            summary[name] = {'mean': round(mean, 6),
                            'spread': round(deviation, 6)}  # fmt: skip
-        return found
+        return summary
 
 
 def named(flag: str, entries: Sequence[str]) -> dict[str, str]:
@@ -146,15 +146,15 @@ def named(flag: str, entries: Sequence[str]) -> dict[str, str]:
     Raises:
         UsageError: an entry is no such thing, or a name comes twice.
     """
-    found: dict[str, str] = {}
+    inits: dict[str, str] = {}
     for entry in entries:
         name, _, workdir = entry.partition('=')
         if not name or not workdir or '/' in name:
             raise commands.UsageError(f'--{flag}: {entry!r} is no NAME=WORKDIR')
-        if name in found:
+        if name in inits:
             raise commands.UsageError(f'--{flag} names {name} twice')
-        found[name] = workdir
-    return found
+        inits[name] = workdir
+    return inits
 
 
 def numbers(flag: str, values: Sequence[str], highest: float) -> list[float]:
@@ -218,7 +218,7 @@ class Study:
             )
         return count
 
-    def cell(self, name: str, init: str, fraction: float) -> Cell:
+    def cell(self, name: str, init: str, fraction: float) -> SeedRuns:
         """Runs of all seeds from a workdir, on a share of the examples.
 
         Runs that have the same `init` keep their first name.
@@ -234,15 +234,15 @@ class Study:
             for metric in (*self.task.metrics, 'mi'):
                 if metric in result:
                     values.setdefault(metric, []).append(result[metric])
-        found = Cell(count, values)
+        runs = SeedRuns(count, values)
         metric = self.task.metrics[0]
-        mean, deviation = found.spread(metric)
+        mean, deviation = runs.spread(metric)
         print(
             f'{name}, {count:,} examples: {metric} {mean:.4f} +- '
             f'{deviation:.4f} over {self.given.seeds} seeds',
             flush=True,
         )
-        return found
+        return runs
 
     def once(
         self, init: str, count: int, seed: int, folder: pathlib.Path
@@ -275,8 +275,8 @@ class Study:
 def picture(
     task: Any,
     seeds: int,
-    fractions: Mapping[str, Mapping[float, Cell]],
-    lambdas: Mapping[float, Cell],
+    fractions: Mapping[str, Mapping[float, SeedRuns]],
+    lambdas: Mapping[float, SeedRuns],
 ) -> Any:
     """Both plots, a figure of Matplotlib; without `lambdas` the left one.
 
@@ -381,7 +381,7 @@ def run(given: Choices, chosen: Mapping[str, Any]) -> dict[str, Any]:
     task = study.task
     for fraction in fractions:  # complains before the first run
         study.examples(fraction)
-    found: dict[str, dict[float, Cell]] = {name: {} for name in inits}
+    found: dict[str, dict[float, SeedRuns]] = {name: {} for name in inits}
     for fraction in fractions:
         for name, init in inits.items():
             found[name][fraction] = study.cell(name, init, fraction)

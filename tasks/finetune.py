@@ -21,7 +21,7 @@ from infoword_tf import commands, files
 from infoword_tf.choices import RunChoices, again, flag
 from infoword_tf.config import Config, TaskConfig
 from infoword_tf.data import corpora, tables
-from infoword_tf.data.tables import Rows
+from infoword_tf.data.tables import TableExamples
 from infoword_tf.objectives import TABLE, built, parse
 from infoword_tf.objectives.lm import EXAMPLES
 from infoword_tf.resolve import Resolved, resolve, resolve_rows
@@ -32,7 +32,7 @@ from tasks import measures
 if TYPE_CHECKING:
     from infoword_tf.data.examples import Examples
     from infoword_tf.inference.loaded import Loaded
-    from infoword_tf.training.run import Labelled
+    from infoword_tf.training.run import LabelledData
 
 # By flag, what is tried.
 GRIDS: dict[str, dict[str, tuple[float, ...]]] = {
@@ -111,7 +111,7 @@ class Task(NamedTuple):
         """Of the table."""
         return 'label' if self.labels else 'score'
 
-    def targets(self, rows: Rows) -> np.ndarray:
+    def targets(self, rows: TableExamples) -> np.ndarray:
         """[n]: int32 numbers of classes, or float32.
 
         Raises:
@@ -122,7 +122,7 @@ class Task(NamedTuple):
         return tables.known_labels(rows, self.labels)
 
 
-def texts_of(rows: Rows, texts: str) -> list[tuple[list[str], Any]]:
+def texts_of(rows: TableExamples, texts: str) -> list[tuple[list[str], Any]]:
     """K times (n first texts, n second ones or None).
 
     `texts` is one of `objectives.label.TEXTS`.
@@ -175,12 +175,12 @@ def beside(objectives: str, given: RunChoices) -> dict[str, Any]:
 
     Where no corpus is named, and nobody says otherwise.
     """
-    found = {}
+    figures = {}
     for row in built(parse(objectives)):
         if 'reads' in TABLE[row].settings and not given.corpus:
             flag = f'{row}.reads'
-            found[flag] = given.settings.get(flag) or EXAMPLES
-    return found
+            figures[flag] = given.settings.get(flag) or EXAMPLES
+    return figures
 
 
 def own_text(
@@ -232,7 +232,7 @@ class Part(NamedTuple):
 
 
 @dataclasses.dataclass(frozen=True)
-class Prepared:
+class PreparedTask:
     """What a run of a task needs, made once for all runs of a sweep.
 
     Attributes:
@@ -242,7 +242,7 @@ class Prepared:
         decide: more of the same, from what a sweep varies.
     """
 
-    labelled: 'Labelled'
+    labelled: 'LabelledData'
     given: Choices
     resolved: Resolved | None = None
     decide: Callable[[Choices], Choices] = lambda given: given
@@ -269,7 +269,7 @@ def lay_out(
     """`data.examples.lay_out`, which prints how many texts are cut."""
     from infoword_tf.data import examples
 
-    found, cut = examples.lay_out(loaded.frame, texts, length, *said)
+    found, cut = examples.lay_out(loaded.template, texts, length, *said)
     if cut:
         print(
             f'{where}: {cut:,} of {len(texts[0][0]):,} {what} are cut '
@@ -286,7 +286,7 @@ def prepare_task(
     started: 'Loaded | None' = None,
     pairs: bool = True,
     **kept: Any,
-) -> Prepared:
+) -> PreparedTask:
     """Lays examples out as the model of --init reads them.
 
     Args:
@@ -305,7 +305,7 @@ def prepare_task(
 
     import infoword_tf
     from infoword_tf.training import fit
-    from infoword_tf.training.run import Labelled, Shared
+    from infoword_tf.training.run import LabelledData, Shared
 
     loaded = started or infoword_tf.load(given.init)
     resolved = resolve(given, loaded.config)
@@ -327,7 +327,7 @@ def prepare_task(
         {name: part.where for name, part in parts.items()},
         {name: part.size for name, part in parts.items()},
     )
-    labelled = Labelled(
+    labelled = LabelledData(
         parts['train'].examples,
         parts['heldout'].examples,
         digest.hexdigest(),
@@ -339,7 +339,7 @@ def prepare_task(
         Shared(),
         record={'task': task.name},
     )
-    return Prepared(labelled, given, resolved)
+    return PreparedTask(labelled, given, resolved)
 
 
 def asked(task: Task, given: Choices, **settings: Any) -> Choices:
@@ -355,19 +355,21 @@ def asked(task: Task, given: Choices, **settings: Any) -> Choices:
             f'--objectives={objectives}: the task {task.name} trains {row}; '
             f'write {row}:1 into the sum'
         )
-    found = {f'{row}.{name}': value for name, value in settings.items()}
+    settings_by_flag = {
+        f'{row}.{name}': value for name, value in settings.items()
+    }
     return given.decided(
-        found | beside(objectives, given), objectives=objectives
+        settings_by_flag | beside(objectives, given), objectives=objectives
     )
 
 
 def prepare(
     task: Task,
-    parts: Mapping[str, Rows],
+    parts: Mapping[str, TableExamples],
     given: Choices,
     started: 'Loaded | None' = None,
-    extra: Rows | None = None,
-) -> Prepared:
+    extra: TableExamples | None = None,
+) -> PreparedTask:
     """What runs on the rows of tables need.
 
     Args:
@@ -432,7 +434,7 @@ def prepare(
 
 def check_classes(
     task: Task,
-    parts: Mapping[str, Rows],
+    parts: Mapping[str, TableExamples],
     targets: Mapping[str, np.ndarray],
 ) -> None:
     """Complains of a class that is asked for and was never seen.
@@ -463,7 +465,7 @@ def paced(given: Choices, examples: int) -> Choices:
 
 
 def train_once(
-    prepared: Prepared, chosen: Mapping[str, Any], **changes: Any
+    prepared: PreparedTask, chosen: Mapping[str, Any], **changes: Any
 ) -> dict[str, Any]:
     """One run, with some choices changed: its best record of metrics.jsonl.
 
@@ -481,7 +483,7 @@ def train_once(
 
 
 def train_one_of_many(
-    prepared: Prepared, chosen: Mapping[str, Any], **changes: Any
+    prepared: PreparedTask, chosen: Mapping[str, Any], **changes: Any
 ) -> dict[str, Any]:
     """As `train_once`, unless the run has ended; without checkpoints.
 
@@ -504,7 +506,7 @@ def train_one_of_many(
 
 def train_all(
     task: Task,
-    prepared: Prepared,
+    prepared: PreparedTask,
     chosen: Mapping[str, Any],
     tested: Callable[[pathlib.Path], dict[str, Any]] = lambda folder: {},
 ) -> tuple[pathlib.Path, dict[str, Any]]:
@@ -576,7 +578,7 @@ def train_all(
 
 def done(
     folder: pathlib.Path,
-    prepared: Prepared,
+    prepared: PreparedTask,
     steps: int,
     chosen: Mapping[str, Any],
 ) -> dict[str, Any] | None:
@@ -624,7 +626,7 @@ def done(
     return json.loads(path.read_text())
 
 
-def answers(loaded: 'Loaded', task: Task, rows: Rows) -> np.ndarray:
+def answers(loaded: 'Loaded', task: Task, rows: TableExamples) -> np.ndarray:
     """Predictions: float32 [n, C] probabilities of classes, or [n] numbers."""
     if not task.labels:
         return loaded.rate(rows.first, rows.second)
@@ -634,7 +636,7 @@ def answers(loaded: 'Loaded', task: Task, rows: Rows) -> np.ndarray:
 
 
 def draw(
-    workdir: pathlib.Path, task: Task, rows: Rows, out: pathlib.Path
+    workdir: pathlib.Path, task: Task, rows: TableExamples, out: pathlib.Path
 ) -> None:
     """Draws the confusion matrix of classes: OUT/confusion.png."""
     if not task.labels:
@@ -648,11 +650,11 @@ def draw(
 
 def result(task: Task, best: Mapping[str, Any]) -> dict[str, Any]:
     """What a command prints of its best record of metrics.jsonl."""
-    found = f'heldout/{task.row}/'
-    bound = [m for m in ('mi', 'ceiling', 'loss') if f'{found}{m}' in best]
+    prefix = f'heldout/{task.row}/'
+    bound = [m for m in ('mi', 'ceiling', 'loss') if f'{prefix}{m}' in best]
     return {
         'task': task.name,
-        **{m: round(best[f'{found}{m}'], 6) for m in (*task.metrics, *bound)},
+        **{m: round(best[f'{prefix}{m}'], 6) for m in (*task.metrics, *bound)},
         'step': best['step'],
         'seconds': best.get('seconds'),
     }

@@ -27,7 +27,7 @@ from tasks import finetune, glue_layout
 
 
 @dataclasses.dataclass(frozen=True)
-class Tables:
+class TaskChoices:
     """Which examples are read."""
 
     task: str | None = flag(
@@ -39,17 +39,17 @@ class Tables:
 
 
 @dataclasses.dataclass(frozen=True)
-class Choices(Tables, finetune.Choices):
+class Choices(TaskChoices, finetune.Choices):
     """All that the command may choose."""
 
 
 def task_of(name: str) -> finetune.Task:
     """A task of GLUE, as fine-tuning takes it."""
-    found = glue_layout.TASKS[name]
-    return finetune.Task(name, found.measures, found.labels, found.names)
+    task = glue_layout.TASKS[name]
+    return finetune.Task(name, task.measures, task.labels, task.names)
 
 
-def parts_of(own: Tables) -> dict[str, Any]:
+def parts_of(own: TaskChoices) -> dict[str, Any]:
     """Training and dev examples, and those of other files that are there.
 
     Raises:
@@ -61,7 +61,7 @@ def parts_of(own: Tables) -> dict[str, Any]:
         data_dir="the folder of GLUE's data, or tfds:glue",
     )
     name, data_dir = own.task, own.data_dir
-    found = {
+    parts = {
         'train': glue_layout.read(name, data_dir, 'train'),
         'heldout': glue_layout.read(name, data_dir, 'dev'),
     }
@@ -71,10 +71,10 @@ def parts_of(own: Tables) -> dict[str, Any]:
         if split.startswith('test') and not own.test:
             continue
         try:
-            found[split] = glue_layout.read(name, data_dir, split)
+            parts[split] = glue_layout.read(name, data_dir, split)
         except FileNotFoundError:
             print(f'{name} has no {split} file: left out', flush=True)
-    return found
+    return parts
 
 
 def answer(
@@ -93,7 +93,7 @@ def answer(
     """
     import infoword_tf
 
-    task, found = task_of(name), {}
+    task, scores = task_of(name), {}
     finetune.draw(workdir, task, parts['heldout'], out)
     for split in ('test', 'test_mm', 'dev_mm'):
         if split not in parts:
@@ -102,7 +102,7 @@ def answer(
         said = finetune.answers(loaded, task, parts[split])
         if split == 'dev_mm':
             worth = finetune.measured(task, said, task.targets(parts[split]))
-            found = {f'mm_{k}': round(v, 6) for k, v in worth.items()}
+            scores = {f'mm_{k}': round(v, 6) for k, v in worth.items()}
             continue
         said = said.argmax(axis=1) if task.labels else said
         file = 'predictions.tsv' if split == 'test' else 'predictions_mm.tsv'
@@ -112,7 +112,7 @@ def answer(
             f'{glue_layout.TASKS[name].submission[split]}',
             flush=True,
         )
-    return found
+    return scores
 
 
 @commands.takes(Choices)

@@ -24,7 +24,7 @@ _ENTAILMENT = ('entailment', 'not_entailment')
 _LOWEST, _HIGHEST = 0.0, 5.0  # scores of STS-B
 
 
-class Task(NamedTuple):
+class GlueTask(NamedTuple):
     """One of GLUE's tasks.
 
     Attributes:
@@ -75,16 +75,16 @@ class Task(NamedTuple):
 
 
 TASKS = {
-    'cola': Task(
+    'cola': GlueTask(
         'CoLA', ('sentence', None, 'label'), ('matthews',), _BINARY,
         names=('unacceptable', 'acceptable'),
         header=_OWN,
     ),
-    'sst-2': Task(
+    'sst-2': GlueTask(
         'SST-2', ('sentence', None, 'label'), labels=_BINARY,
         names=('negative', 'positive'),
     ),
-    'mrpc': Task(
+    'mrpc': GlueTask(
         'MRPC', ('#1 String', '#2 String', 'Quality'), ('f1', 'accuracy'),
         _BINARY,
         names=('not_equivalent', 'equivalent'),
@@ -92,18 +92,18 @@ TASKS = {
         # Microsoft's own test file; its training file has the dev rows too.
         files={**_FILES, 'test': ('test.tsv', 'msr_paraphrase_test.txt')},
     ),
-    'qqp': Task(
+    'qqp': GlueTask(
         'QQP', ('question1', 'question2', 'is_duplicate'), ('f1', 'accuracy'),
         _BINARY,
         names=('not_duplicate', 'duplicate'),
         tfds_columns=('question1', 'question2', 'label'),
         has_broken_lines=True,
     ),
-    'sts-b': Task(
+    'sts-b': GlueTask(
         'STS-B', ('sentence1', 'sentence2', 'score'), ('spearman', 'pearson'),
         tfds_columns=('sentence1', 'sentence2', 'label'),
     ),
-    'mnli': Task(
+    'mnli': GlueTask(
         'MNLI', ('sentence1', 'sentence2', 'gold_label'),
         labels=('contradiction', 'entailment', 'neutral'),
         tfds_columns=('premise', 'hypothesis', 'label'),
@@ -122,18 +122,18 @@ TASKS = {
             'test_mm': 'test_mismatched',
         },
     ),
-    'qnli': Task(
+    'qnli': GlueTask(
         'QNLI', ('question', 'sentence', 'label'), labels=_ENTAILMENT),
-    'rte': Task(
+    'rte': GlueTask(
         'RTE', ('sentence1', 'sentence2', 'label'), labels=_ENTAILMENT),
-    'wnli': Task(
+    'wnli': GlueTask(
         'WNLI', ('sentence1', 'sentence2', 'label'), labels=_BINARY,
         names=('not_entailment', 'entailment'),
     ),
 }  # fmt: skip
 
 
-def read(name: str, data_dir: str, split: str) -> tables.Rows:
+def read(name: str, data_dir: str, split: str) -> tables.TableExamples:
     """Reads a split of a task.
 
     Args:
@@ -164,7 +164,7 @@ def read(name: str, data_dir: str, split: str) -> tables.Rows:
     else:
         table = _open_file(task, pathlib.Path(data_dir), split)
     text, pair, label = columns
-    rows = tables.rows_of(
+    rows = tables.examples_of(
         table,
         text,
         pair,
@@ -177,7 +177,9 @@ def read(name: str, data_dir: str, split: str) -> tables.Rows:
     return rows._replace(labels=[task.labels[number] for number in numbers])
 
 
-def _open_file(task: Task, data_dir: pathlib.Path, split: str) -> tables.Table:
+def _open_file(
+    task: GlueTask, data_dir: pathlib.Path, split: str
+) -> tables.Table:
     """A split's file; of training, lines that are broken are counted."""
     folder = data_dir.expanduser() / task.folder
     for name in task.files[split]:
@@ -216,7 +218,7 @@ def write_predictions(
     as GLUE writes it; of STS-B the score, within 0 and 5, to three decimals.
 
     Args:
-        path: of the file; `Task.submission` has the name that GLUE wants.
+        path: of the file; `GlueTask.submission` has the name that GLUE wants.
         name: of the task.
         predictions: [n] as of `finetune.say`.
 

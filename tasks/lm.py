@@ -256,13 +256,13 @@ def figures(
     nats: float, pieces: int, words: int, characters: int | None
 ) -> dict[str, float]:
     """A total in nats as perplexities and, where characters are kept, bits."""
-    found = {
+    values = {
         'perplexity_per_piece': math.exp(nats / pieces),
         'perplexity_per_word': math.exp(nats / words),
     }
     if characters is not None:
-        found['bits_per_character'] = nats / math.log(2) / characters
-    return found
+        values['bits_per_character'] = nats / math.log(2) / characters
+    return values
 
 
 # --------------------------------------------------------------------- the run
@@ -359,7 +359,7 @@ def score_text(given: Choices) -> dict[str, Any]:
     memory_length = choose_memory(given, model, loaded.config)
     length = given.seq_len or loaded.config.max_length
     encoder = model.encoder
-    if 'positions' in encoder.reads and length > encoder.max_length:
+    if 'positions' in encoder.input_fields and length > encoder.max_length:
         raise commands.UsageError(
             f'--seq_len={length}: the encoder has {encoder.max_length} '
             'positions; lower it'

@@ -172,9 +172,9 @@ def evaluate(
     Returns:
         MEASURES, in shares of 1, rounded to 5 places as BEIR does.
     """
-    found = [measure(*pair) for pair in zip(rankings, relevance, strict=True)]
+    scores = [measure(*pair) for pair in zip(rankings, relevance, strict=True)]
     return {
-        name: round(math.fsum(f[name] for f in found) / len(found), 5)
+        name: round(math.fsum(f[name] for f in scores) / len(scores), 5)
         for name in MEASURES
     }
 

@@ -69,7 +69,7 @@ class Choices:
 # ----------------------------------------------------------------------- tasks
 
 
-class Task(NamedTuple):
+class RetrievalTask(NamedTuple):
     """What is to be found. Documents are numbers, in the order of their ids.
 
     Attributes:
@@ -93,7 +93,7 @@ class Task(NamedTuple):
     absent: int = 0
 
 
-def corpus_task(name: str, heldout: str | None = None) -> Task:
+def corpus_task(name: str, heldout: str | None = None) -> RetrievalTask:
     """First sentences as queries, the rests of their documents to be found.
 
     Documents of one sentence are left out. Where several documents have the
@@ -128,7 +128,7 @@ def corpus_task(name: str, heldout: str | None = None) -> Task:
         for number in numbers
     }
     size = len(relevance)
-    return Task(
+    return RetrievalTask(
         name,
         size,
         documents,
@@ -138,7 +138,7 @@ def corpus_task(name: str, heldout: str | None = None) -> Task:
     )
 
 
-def beir_task(folder: pathlib.Path, split: str = 'test') -> Task:
+def beir_task(folder: pathlib.Path, split: str = 'test') -> RetrievalTask:
     """A folder as BEIR lays it out; .jsonl may be .jsonl.gz.
 
     Queries are those that the split judges. A document's text is its title, a
@@ -169,7 +169,7 @@ def beir_task(folder: pathlib.Path, split: str = 'test') -> Task:
         for name, text in _texts(corpus, titled=True):
             yield number[name], text
 
-    return Task(
+    return RetrievalTask(
         f'{folder.resolve().name} ({split})',
         len(ids),
         documents,
@@ -299,7 +299,7 @@ def exported(folder: pathlib.Path, batch_size: int) -> tuple[Encoder, str]:
     def embed(texts: list[str], role: str = 'passage') -> np.ndarray:
         # Texts of like length together: less padding.
         order = sorted(range(len(texts)), key=lambda i: len(texts[i]))
-        found = []
+        vectors = []
         for begin in range(0, len(order), batch_size):
             # Half characters of a command line or of JSON are no UTF-8.
             batch = [
@@ -307,8 +307,8 @@ def exported(folder: pathlib.Path, batch_size: int) -> tuple[Encoder, str]:
                 for i in order[begin : begin + batch_size]
             ]
             made = signatures[role](texts=tf.constant(batch))
-            found.append(made['embeddings'].numpy())
-        return np.concatenate(found)[np.argsort(order)]
+            vectors.append(made['embeddings'].numpy())
+        return np.concatenate(vectors)[np.argsort(order)]
 
     return embed, config.similarity
 
@@ -343,7 +343,7 @@ Found = tuple[np.ndarray, np.ndarray]  # scores and numbers, `Best.sorted`
 
 
 def by_vectors(
-    task: Task, encode: Encoder, similarity: str, label: str
+    task: RetrievalTask, encode: Encoder, similarity: str, label: str
 ) -> Found:
     """What an encoder finds; documents are read and encoded in blocks.
 
@@ -366,8 +366,8 @@ def by_vectors(
         return ranking.search(queries, blocks(), DEPTH + 1, similarity)
 
 
-def by_words(task: Task) -> Found:
-    """What BM25 finds, see `bm25.Words`."""
+def by_words(task: RetrievalTask) -> Found:
+    """What BM25 finds, see `bm25.Bm25`."""
     numbers = np.empty(task.size, np.int64)
 
     def texts() -> Iterator[str]:
@@ -375,10 +375,10 @@ def by_words(task: Task) -> Found:
             numbers[place] = number
             yield text
 
-    return bm25.Words(texts()).search(task.queries, DEPTH + 1, numbers)
+    return bm25.Bm25(texts()).search(task.queries, DEPTH + 1, numbers)
 
 
-def measure(task: Task, found: Found) -> dict[str, float]:
+def measure(task: RetrievalTask, found: Found) -> dict[str, float]:
     """`ranking.evaluate` of what was found."""
     rankings = [
         row[(row >= 0) & (row != own)][:DEPTH].tolist()
@@ -397,7 +397,7 @@ LABELS = {
 }
 
 
-def table(task: Task, rows: Mapping[str, Mapping[str, float]]) -> str:
+def table(task: RetrievalTask, rows: Mapping[str, Mapping[str, float]]) -> str:
     """What was measured, for people: a line for each way to search."""
     width = max(map(len, LABELS.values()))
     lines = [

@@ -31,7 +31,7 @@ from tasks import finetune, squad_scores
 
 if TYPE_CHECKING:
     from infoword_tf.inference.loaded import Loaded
-    from tasks.squad_answers import Answers
+    from tasks.squad_answers import Predictions
     from tasks.squad_data import Features, Questions
 
 SEQ_LEN = 384  # Devlin et al. 2019, §4.2, and its code; the epochs too
@@ -91,7 +91,7 @@ def parts_of(own: Choices) -> 'dict[str, Questions]':
 
 
 def judged(
-    questions: 'Questions', found: 'Answers', version2: bool
+    questions: 'Questions', found: 'Predictions', version2: bool
 ) -> tuple[dict[str, float], float]:
     """Scores of answers, percent.
 
@@ -146,7 +146,7 @@ def prepare(
     given: finetune.Choices,
     version2: bool,
     started: 'Loaded | None' = None,
-) -> finetune.Prepared:
+) -> finetune.PreparedTask:
     """Windows over the contexts, as the model of --init reads them.
 
     Args and errors are as of `finetune.prepare`; also that no question is left.
@@ -162,7 +162,7 @@ def prepare(
         for part, questions in parts.items():
             features = squad_data.features(
                 questions,
-                loaded.frame,
+                loaded.template,
                 given.seq_len,
                 part == 'train',
                 **settings,
@@ -186,18 +186,18 @@ def prepare(
     return finetune.prepare_task(TASK, given, read, started)
 
 
-def answered(workdir: pathlib.Path, questions: 'Questions') -> 'Answers':
+def answered(workdir: pathlib.Path, questions: 'Questions') -> 'Predictions':
     """What the weights of a workdir answer."""
     import infoword_tf
     from infoword_tf.inference.reader import Answer
-    from tasks.squad_answers import Answers
+    from tasks.squad_answers import Predictions
 
     contexts = questions.contexts
     replies = infoword_tf.load(workdir).answer(
         [questions.texts.raw(i) for i in range(len(questions.ids))],
         [contexts.raw(i) for i in questions.context],
     )
-    found = Answers({}, {}, {})
+    predictions = Predictions({}, {}, {})
     for number, reply in enumerate(replies):
         name = questions.ids[number]
         # As the context has it, where it is no UTF-8 either.
@@ -209,15 +209,15 @@ def answered(workdir: pathlib.Path, questions: 'Questions') -> 'Answers':
             )
             for answer in reply.best
         ]
-        found.texts[name] = best[0].text if best else ''
+        predictions.texts[name] = best[0].text if best else ''
         if reply.null_odds is not None:
-            found.null_odds[name] = reply.null_odds
+            predictions.null_odds[name] = reply.null_odds
             if best:
                 rest = max(0.0, 1 - sum(a.probability for a in best))
                 score = best[0].score + reply.null_odds
                 best.append(Answer('', rest, score, -1, -1))
-        found.best[name] = sorted(best, key=lambda answer: -answer.score)
-    return found
+        predictions.best[name] = sorted(best, key=lambda answer: -answer.score)
+    return predictions
 
 
 def answer(
@@ -232,14 +232,14 @@ def answer(
     """
     from tasks import squad_answers
 
-    found = answered(workdir, questions)
-    scores, threshold = judged(questions, found, version2)
+    predictions = answered(workdir, questions)
+    scores, threshold = judged(questions, predictions, version2)
     values = {name: round(value, 4) for name, value in scores.items()}
     if version2:
         values['null_threshold'] = threshold
         config = Config.read(workdir).replace(null_threshold=threshold)
         config.write(workdir)
-    squad_answers.write(out, found, threshold)
+    squad_answers.write(out, predictions, threshold)
     return values
 
 

@@ -16,7 +16,7 @@ import tensorflow as tf
 
 from infoword_tf import files
 from infoword_tf.inference import answers as decoding
-from infoword_tf.inference.answers import AMONG, SPANS, SURE, Spans
+from infoword_tf.inference.answers import AMONG, SPANS, SURE, BestSpans
 from infoword_tf.inference.reader import Answer
 from infoword_tf.objectives.infonce import NEVER
 from tasks.squad_data import Features, Questions
@@ -42,12 +42,12 @@ def spans(
     predictions: Mapping[str, np.ndarray],
     longest: int,
     count: int = SPANS,
-) -> Spans:
+) -> BestSpans:
     """The best K spans of every window, NumPy arrays.
 
     Args:
         features: the windows.
-        predictions: as `objectives.span.Spans.spans` names them; [N, ...]
+        predictions: as `objectives.span.BestSpans.spans` names them; [N, ...]
             what there is of tokens, [n, ...] what there is of examples.
         longest: pieces of a span.
         count: K.
@@ -74,10 +74,10 @@ def spans(
         else:
             part = decoding.spans(predictions['first'][places], *more)
         found.append([x.numpy() for x in part])
-    return Spans(*map(np.concatenate, zip(*found, strict=True)))
+    return BestSpans(*map(np.concatenate, zip(*found, strict=True)))
 
 
-class Answers(NamedTuple):
+class Predictions(NamedTuple):
     """What is answered, by question.
 
     Attributes:
@@ -93,20 +93,20 @@ class Answers(NamedTuple):
 
     def predictions(self, threshold: float = 0.0) -> dict[str, str]:
         """By question its answer, '' where the odds are above a threshold."""
-        found = dict(self.texts)
+        texts = dict(self.texts)
         for name, odds in self.null_odds.items():
             if odds > threshold:
-                found[name] = ''
-        return found
+                texts[name] = ''
+        return texts
 
 
 def answers(
     questions: Questions,
     features: Features,
-    found: Spans,
+    found: BestSpans,
     nowhere: np.ndarray | None = None,
     among: int = AMONG,
-) -> Answers:
+) -> Predictions:
     """The best answers of all questions.
 
     Args:
@@ -133,7 +133,7 @@ def answers(
     lowest = None
     if nowhere is not None:
         lowest = decoding.lowest(nowhere, numbers, len(contexts)).numpy()
-    made = Answers({}, {}, {})
+    made = Predictions({}, {}, {})
     for number, (scores, firsts, lasts) in enumerate(zip(*best, strict=True)):
         name = questions.ids[number]
         kept = [
@@ -165,7 +165,7 @@ def _with_probabilities(
 
 
 def write(
-    folder: pathlib.Path, found: Answers, threshold: float = 0.0
+    folder: pathlib.Path, found: Predictions, threshold: float = 0.0
 ) -> None:
     """Writes PREDICTIONS, BEST and, where there may be no answer, ODDS."""
     folder.mkdir(parents=True, exist_ok=True)

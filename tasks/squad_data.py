@@ -20,16 +20,16 @@ import tensorflow as tf
 
 from infoword_tf.data.examples import Examples
 from infoword_tf.data.tables import subset
-from infoword_tf.inference.windows import (
-    Windows,
+from infoword_tf.inference.context_windows import (
+    ContextWindows,
     beside,
     most_context,
-    question_room,
+    question_limit,
     windows,
 )
 from infoword_tf.objectives import TABLE, span
 from infoword_tf.text import characters
-from infoword_tf.text.frame import Frame
+from infoword_tf.text.template import Template
 from infoword_tf.text.tokenizer import Tokenizer
 
 SETTINGS = {  # of the row, where a run does not choose
@@ -256,10 +256,10 @@ def _bytes_of(
 def _field(value: Any, name: str, kind: type, where: str) -> Any:
     """One field of an object, unless it is missing, or of another kind."""
     kinds = {str: 'a string', int: 'a whole number', list: 'a list'}
-    found = value.get(name) if isinstance(value, dict) else None
-    if not isinstance(found, kind) or isinstance(found, bool):
+    field = value.get(name) if isinstance(value, dict) else None
+    if not isinstance(field, kind) or isinstance(field, bool):
         raise ValueError(f'{where}: {name!r} should be {kinds[kind]}')
-    return found
+    return field
 
 
 def _paragraphs(path: pathlib.Path) -> Iterator[tuple[str, Any]]:
@@ -294,7 +294,7 @@ class Features(NamedTuple):
         examples: of the row `span`, n of them.
         questions: [n] int32, that of each window.
         firsts: [n] int32, the first piece of each among those of its context.
-        most: [N] bool, of the pieces of the context in one window behind
+        most: [N] bool, of the pieces of the context in one window after
             those in the other: that they have most context there.
         offsets: [P, 2] int32, bytes of all pieces of all contexts.
         begins: [C + 1] int64, where those of each context begin.
@@ -317,7 +317,7 @@ class Features(NamedTuple):
 
 def features(
     questions: Questions,
-    frame: Frame,
+    template: Template,
     max_length: int,
     training: bool = False,
     **chosen: Any,
@@ -330,7 +330,7 @@ def features(
 
     Args:
         questions: of a file.
-        frame: what lays texts out, as a model reads them.
+        template: what lays texts out, as a model reads them.
         max_length: T, of question and context together.
         training: whether it is to be trained on.
         **chosen: settings of the row, where they are not the defaults.
@@ -340,11 +340,11 @@ def features(
     """
     settings = SETTINGS | chosen
     null, stride = settings['null'], settings['stride']
-    room = frame.room(max_length, texts=2)
-    longest = question_room(
-        max_length, max_length - room, settings['question']
+    limit = template.free_length(max_length, texts=2)
+    longest = question_limit(
+        max_length, max_length - limit, settings['question']
     )
-    ids, offsets, begins = _tokenized(frame.tokenizer, questions.contexts)
+    ids, offsets, begins = _tokenized(template.tokenizer, questions.contexts)
     answers = _pieces_of(questions, offsets, begins)
     numbers = np.arange(len(questions.ids))
     lost = answers[:, 0] == UNKNOWN
@@ -355,7 +355,7 @@ def features(
     for some in np.array_split(
         numbers, -(-len(numbers) // _STRINGS_A_CALL) or 1
     ):
-        asked = frame.tokenizer.tokenize(
+        asked = template.tokenizer.tokenize(
             tf.constant([questions.texts.raw(i) for i in some], tf.string)
         )
         cut += int((asked.row_lengths().numpy() > longest).sum())
@@ -363,12 +363,12 @@ def features(
         context = questions.context[some]
         sizes = np.diff(begins)[context]
         found = windows(
-            tf.constant(sizes), room - asked.row_lengths(), stride
+            tf.constant(sizes), limit - asked.row_lengths(), stride
         )
         most = most_context(found, tf.constant(sizes)).numpy()
-        found = Windows(*(x.numpy() for x in found))
+        found = ContextWindows(*(x.numpy() for x in found))
         part = _laid_out(
-            found, most, asked, ids, begins[context], answers[some], frame,
+            found, most, asked, ids, begins[context], answers[some], template,
             null, training,
         )  # fmt: skip
         parts.append((some[part[0]], *part[1:]))
@@ -440,29 +440,29 @@ def _pieces_of(
 
     NONE and UNKNOWN stay what they are; an answer without a piece is UNKNOWN.
     """
-    # Bytes of all contexts, one behind the other, are in order.
+    # Bytes of all contexts, one after the other, are in order.
     byte = questions.contexts.begins[:-1]
     starts, ends = (offsets + np.repeat(byte, np.diff(begins))[:, None]).T
     wanted = questions.answers + byte[questions.context][:, None]
     first = np.searchsorted(ends, wanted[:, 0], 'right')
     last = np.searchsorted(starts, wanted[:, 1], 'left') - 1
-    here, behind = begins[questions.context], begins[questions.context + 1]
-    there = (first >= here) & (last >= first) & (last < behind)
-    found = np.stack([first - here, last - here], axis=1)
-    found[~there] = UNKNOWN
+    here, after = begins[questions.context], begins[questions.context + 1]
+    there = (first >= here) & (last >= first) & (last < after)
+    places = np.stack([first - here, last - here], axis=1)
+    places[~there] = UNKNOWN
     none = questions.answers[:, 0] < 0
-    found[none] = questions.answers[none]
-    return found
+    places[none] = questions.answers[none]
+    return places
 
 
 def _laid_out(
-    found: Windows,
+    found: ContextWindows,
     most: np.ndarray,
     asked: tf.RaggedTensor,
     ids: np.ndarray,
     begins: np.ndarray,
     answers: np.ndarray,
-    frame: Frame,
+    template: Template,
     null: bool,
     training: bool,
 ) -> tuple[np.ndarray, ...]:
@@ -475,7 +475,7 @@ def _laid_out(
         segments, lengths, places, targets, candidates and whether the answer
         is a candidate.
     """
-    layout, answer = frame.layout, answers[found.contexts]
+    layout, answer = template.layout, answers[found.contexts]
     inside = (answer[:, 0] >= found.firsts) & (
         answer[:, 1] < found.firsts + found.sizes
     )
@@ -483,7 +483,7 @@ def _laid_out(
     known = ~unknown if null else inside
     if training:
         most = most[np.repeat(known, found.sizes)]
-        found = Windows(*(x[known] for x in found))
+        found = ContextWindows(*(x[known] for x in found))
         answer, inside, unknown = answer[known], inside[known], unknown[known]
         known = known[known]
     ends = np.cumsum(found.sizes)
@@ -494,7 +494,7 @@ def _laid_out(
     rows, second, context = beside(
         tf.gather(asked, found.contexts),
         tf.RaggedTensor.from_row_lengths(ids[source], found.sizes),
-        frame,
+        template,
     )
     second, context = second.numpy(), context.numpy()
     lengths = rows.row_lengths().numpy()
@@ -509,7 +509,7 @@ def _laid_out(
     candidates = np.stack([context, context + found.sizes], axis=1)
     spans = answer - found.firsts[:, None] + context[:, None]
     spans = np.where(inside[:, None], spans, places[:, None])
-    # Nobody knows where: the [SEP] behind a context is never a candidate.
+    # Nobody knows where: the [SEP] after a context is never a candidate.
     spans = np.where(unknown[:, None], candidates[:, 1:], spans)
     targets = np.concatenate([spans, places[:, None]], axis=1)
     return (

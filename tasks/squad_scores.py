@@ -64,21 +64,21 @@ def raw_scores(
     golds: Mapping[str, Sequence[str]], answers: Mapping[str, str]
 ) -> Raw:
     """SQuAD 2.0, question by question; without golds '' is the answer."""
-    found = Raw({}, {})
+    raw = Raw({}, {})
     for question, known in golds.items():
         if question not in answers:
             continue
         answer = normalized(answers[question])
         words = answer.split()
         known = [text for gold in known if (text := normalized(gold))] or ['']
-        found.exact[question] = float(answer in known)
-        found.f1[question] = max(
+        raw.exact[question] = float(answer in known)
+        raw.f1[question] = max(
             overlap(gold.split(), words)
             if gold and words
             else float(gold == answer)
             for gold in known
         )
-    return found
+    return raw
 
 
 def best_threshold(

@@ -56,7 +56,7 @@ class Choices:
     workdir: str | None = flag(None, 'Where metrics.json goes.')
 
 
-class Pairs(NamedTuple):
+class ScoredPairs(NamedTuple):
     """Pairs of sentences that people have scored.
 
     Attributes:
@@ -71,7 +71,7 @@ class Pairs(NamedTuple):
     parts: dict[str, int] = {}
 
 
-def read(path: pathlib.Path) -> Pairs:
+def read(path: pathlib.Path) -> ScoredPairs:
     """Reads a file of STS-B or SICK, or a folder of parts.
 
     Raises:
@@ -110,7 +110,7 @@ def read(path: pathlib.Path) -> Pairs:
     return _pairs(path, found)
 
 
-def _read_folder(folder: pathlib.Path) -> Pairs:
+def _read_folder(folder: pathlib.Path) -> ScoredPairs:
     """The parts of a folder, one after the other; see `read`."""
     parts = {}
     for path in sorted(folder.glob(f'{_INPUT}*.txt')):
@@ -124,7 +124,7 @@ def _read_folder(folder: pathlib.Path) -> Pairs:
             f'{_SCORES}NAME.txt; name a folder that has them, or a file with '
             'scores'
         )
-    return Pairs(
+    return ScoredPairs(
         [x for part in parts.values() for x in part.first],
         [x for part in parts.values() for x in part.second],
         np.concatenate([part.scores for part in parts.values()]),
@@ -132,7 +132,7 @@ def _read_folder(folder: pathlib.Path) -> Pairs:
     )
 
 
-def _read_part(path: pathlib.Path, gold: pathlib.Path) -> Pairs:
+def _read_part(path: pathlib.Path, gold: pathlib.Path) -> ScoredPairs:
     """The pairs of two files that have a score; see `read`."""
     if not gold.is_file():
         raise FileNotFoundError(f'{path} has no {gold.name} beside it')
@@ -166,14 +166,18 @@ def _lines(path: pathlib.Path) -> list[str]:
     return [line.removesuffix('\r') for line in lines]
 
 
-def _pairs(path: pathlib.Path, found: list[tuple[float, str, str]]) -> Pairs:
+def _pairs(
+    path: pathlib.Path, found: list[tuple[float, str, str]]
+) -> ScoredPairs:
     if len(found) < 3:
         raise ValueError(f'{path} has {len(found)} pairs: too few to rank')
     scores, first, second = zip(*found, strict=True)
-    return Pairs(list(first), list(second), np.array(scores))
+    return ScoredPairs(list(first), list(second), np.array(scores))
 
 
-def similarities(pairs: Pairs, encode: Encode, similarity: str) -> np.ndarray:
+def similarities(
+    pairs: ScoredPairs, encode: Encode, similarity: str
+) -> np.ndarray:
     """[n] float64: how near the vectors of each pair are.
 
     `similarity` is 'cosine' or 'dot'.
@@ -199,13 +203,13 @@ def correlations(
     }
 
 
-def correlation(pairs: Pairs, encode: Encode, similarity: str) -> float:
+def correlation(pairs: ScoredPairs, encode: Encode, similarity: str) -> float:
     """Spearman's x 100 over all pairs."""
-    found = similarities(pairs, encode, similarity)
-    return 100 * measures.spearman(found, pairs.scores)
+    similarity_scores = similarities(pairs, encode, similarity)
+    return 100 * measures.spearman(similarity_scores, pairs.scores)
 
 
-def measure(pairs: Pairs, found: np.ndarray) -> dict[str, Any]:
+def measure(pairs: ScoredPairs, found: np.ndarray) -> dict[str, Any]:
     """The correlations of `similarities` with scores, for JSON."""
 
     def ranked(begin: int, count: int) -> dict[str, Any]:
@@ -255,20 +259,20 @@ def run(given: Choices, chosen: Mapping[str, Any]) -> dict[str, Any]:
 
         loaded = infoword_tf.load(given.init)
         embed, similarity = loaded.encode, loaded.config.similarity
-    found = measure(pairs, similarities(pairs, embed, similarity))
-    for name, part in found.get('parts', {}).items():
+    scores = measure(pairs, similarities(pairs, embed, similarity))
+    for name, part in scores.get('parts', {}).items():
         print(f'{name}: {measures.said(part, part["pairs"])}')
     if pairs.parts:
         print(
-            f'mean of {len(pairs.parts)} parts {found["mean"]:.2f}, weighted '
-            f'by their pairs {found["weighted_mean"]:.2f}'
+            f'mean of {len(pairs.parts)} parts {scores["mean"]:.2f}, weighted '
+            f'by their pairs {scores["weighted_mean"]:.2f}'
         )
-    print(f'all: {measures.said(found, found["pairs"])}', flush=True)
+    print(f'all: {measures.said(scores, scores["pairs"])}', flush=True)
     record = {
         'task': 'sts',
         'data': given.data,
         'weights': given.model or given.init,
-        **found,
+        **scores,
     }
     commands.record(workdir, record)
     return record

@@ -39,11 +39,11 @@ def principal(vectors: np.ndarray, width: int) -> tuple[np.ndarray, np.ndarray]:
     x = x - x.mean(axis=0)
     if width == x.shape[1]:
         return x.astype(np.float32), np.eye(width, dtype=np.float32)
-    _, found = np.linalg.eigh(x.T @ x)
-    found = found[:, ::-1][:, :width].T
-    largest = np.abs(found).argmax(axis=1)
-    found *= np.sign(found[np.arange(width), largest])[:, None]
-    return (x @ found.T).astype(np.float32), found.astype(np.float32)
+    _, directions = np.linalg.eigh(x.T @ x)
+    directions = directions[:, ::-1][:, :width].T
+    largest = np.abs(directions).argmax(axis=1)
+    directions *= np.sign(directions[np.arange(width), largest])[:, None]
+    return (x @ directions.T).astype(np.float32), directions.astype(np.float32)
 
 
 def weights_of(
@@ -61,11 +61,11 @@ def weights_of(
     from infoword_tf.layers.pooling import rarity
 
     if weighting == ZIPF:
-        found = np.log1p(np.arange(1.0, len(counts) + 1))
+        weights = np.log1p(np.arange(1.0, len(counts) + 1))
     else:
-        found = np.exp(rarity(counts))
-    found[list(around)] = 0
-    return (found / found.mean()).astype(np.float32)
+        weights = np.exp(rarity(counts))
+    weights[list(around)] = 0
+    return (weights / weights.mean()).astype(np.float32)
 
 
 def lookup_of(

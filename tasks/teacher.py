@@ -112,15 +112,15 @@ class Teacher:
         self._graph: Any = None
         self.loaded = infoword_tf.load(folder)
         known = self.loaded.model.objectives
-        heads = answering(('classes', 'numbers', 'spans'), known)
-        if not heads:
+        rows = answering(('classes', 'numbers', 'spans'), known)
+        if not rows:
             raise commands.UsageError(
                 f'--teacher={folder} was never fine-tuned: none of its rows '
                 'knows labels; make one with tasks.glue or tasks.classify'
             )
-        if self.row not in heads:
+        if self.row not in rows:
             raise commands.UsageError(
-                f'--teacher={folder} was fine-tuned for {", ".join(heads)}, '
+                f'--teacher={folder} was fine-tuned for {", ".join(rows)}, '
                 f'this task is of {self.row}; name a teacher of the same task'
             )
         labels = self.loaded.config.labels
@@ -263,17 +263,17 @@ class Teacher:
             self._graph = self.traced(
                 *(flatten({'examples': view}) for view in (few, more))
             )
-        found: list[dict[str, np.ndarray]] = []
+        outputs: list[dict[str, np.ndarray]] = []
         for begin in range(0, len(numbers), BATCH):
             view = self.view(examples, numbers[begin : begin + BATCH])
             made = self._graph(flatten({'examples': view}))
             made = {name: x.numpy() for name, x in made.items()}
             if self.row == 'span':  # of each token
                 made['scores'] = made['scores'][view.block_ids == 0]
-            found.append(made)
+            outputs.append(made)
         return {
-            name: np.concatenate([part[name] for part in found])
-            for name in found[0]
+            name: np.concatenate([part[name] for part in outputs])
+            for name in outputs[0]
         }
 
     def view(
@@ -292,9 +292,9 @@ class Teacher:
             np.arange(len(some))[:, None],
             (-(-longest // MULTIPLE) + wider) * MULTIPLE,
         )
-        states = self.loaded.model.reads[self.row]['examples'].states
+        where = self.loaded.model.reads[self.row]['examples'].where
         specials = self.loaded.tokenizer.specials
-        return EXAMPLES.make(text, None, {self.row: states}, specials)
+        return EXAMPLES.make(text, None, {self.row: where}, specials)
 
     def traced(self, few: dict[str, Any], more: dict[str, Any]) -> Any:
         """Flat views to scores and states, of shapes that `few`, `more` allow.
@@ -391,8 +391,8 @@ class Embedder:
 
     def prompted(self, texts: Sequence[str]) -> list[str]:
         """Texts with one of the prompts before each, in turn."""
-        turns = zip(itertools.cycle(self.prompts), texts, strict=False)
-        return [prompt + text for prompt, text in turns]
+        pairs = zip(itertools.cycle(self.prompts), texts, strict=False)
+        return [prompt + text for prompt, text in pairs]
 
     def key(self, what: str, *said: str) -> str:
         """Of vectors; other weights, settings or texts have another."""
@@ -442,7 +442,7 @@ class Embedder:
             np.arange(count),
             lambda numbers: {'vectors': compute(numbers).astype(np.float16)},
         )
-        found = np.empty((count, self.width), np.float16)
+        vectors = np.empty((count, self.width), np.float16)
         for path, numbers in parts:
-            found[numbers] = files.read_tensor(path, 'vectors')
-        return found
+            vectors[numbers] = files.read_tensor(path, 'vectors')
+        return vectors

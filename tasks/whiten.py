@@ -117,7 +117,7 @@ def whitened(
     number = len(config.dense)
     tensors = {
         path: np.asarray(variable)
-        for path, variable in loaded.model.travelling.items()
+        for path, variable in loaded.model.exported.items()
     }
     tensors[f'dense_{number}/kernel'] = kernel
     tensors[f'dense_{number}/bias'] = bias

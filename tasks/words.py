@@ -6,7 +6,7 @@ r"""Word vectors, measured by word similarity and by analogies.
 Each *.txt and *.tsv of a folder is a test. Pairs with people's scores, parted
 by tabs (WS-353, Finkelstein et al. 2002; SimLex-999, Hill et al. 2015), are
 measured by Spearman's rank correlation (x 100) of cosines: two words, and the
-first column of numbers behind them; a first line without a number there is a
+first column of numbers after them; a first line without a number there is a
 header. Questions, "a b c d" below lines ": section", are answered by the word
 nearest to b - a + c among all but these three (3CosAdd; Mikolov et al. 2013).
 Lines that begin with # are no part of either. A pair or question with a word
@@ -76,10 +76,10 @@ def read(path: pathlib.Path) -> Test:
         if line.strip() and not line.startswith('#')
     ]
     questions = bool(lines) and lines[0][1].startswith(':')
-    found = _questions(path, lines) if questions else _pairs(path, lines)
-    if not found.words:
+    test = _questions(path, lines) if questions else _pairs(path, lines)
+    if not test.words:
         raise ValueError(f'{path} has neither pairs nor questions')
-    return found
+    return test
 
 
 def _questions(path: pathlib.Path, lines: list[tuple[int, str]]) -> Test:
@@ -145,14 +145,14 @@ def answers(units: np.ndarray, questions: np.ndarray) -> np.ndarray:
         units: [V, D] of length 1.
         questions: [Q, 3] numbers of a, b and c.
     """
-    found = np.empty(len(questions), int)
+    answered = np.empty(len(questions), int)
     for i in range(0, len(questions), AT_ONCE):
         some = questions[i : i + AT_ONCE]
         a, b, c = (units[some[:, j]] for j in range(3))
         scores = (b - a + c) @ units.T
         np.put_along_axis(scores, some, -np.inf, axis=1)
-        found[i : i + AT_ONCE] = scores.argmax(axis=1)
-    return found
+        answered[i : i + AT_ONCE] = scores.argmax(axis=1)
+    return answered
 
 
 def measure(test: Test, vectors: WordVectors) -> dict[str, Any]:
@@ -258,15 +258,15 @@ def run(given: Choices, chosen: Mapping[str, Any]) -> dict[str, Any]:
     vectors = vectors_of(given, tests)
     if given.word2vec:
         vectors.write(given.word2vec)
-    found = {}
+    results = {}
     for test in tests:
-        found[test.name] = measure(test, vectors)
-        print('\n'.join(lines_of(test.name, found[test.name])), flush=True)
+        results[test.name] = measure(test, vectors)
+        print('\n'.join(lines_of(test.name, results[test.name])), flush=True)
     record = {
         'task': 'words',
         'weights': given.init or given.vectors,
         'words': len(vectors.words),
-        'tests': found,
+        'tests': results,
     }
     commands.record(workdir, record)
     return record

@@ -134,7 +134,7 @@ class DrawsTest(absltest.TestCase):
 
     def test_each_has_the_draw_that_it_has_alone(self):
         plan = toys.zoo.Case('early:1,late:1,mlm:1').resolved.plan
-        self.assertLen(plan.readings, 1)
+        self.assertLen(plan.source_specs, 1)
         both = zoo.views_of(zoo.Case('early:1,late:1,mlm:1').resolved)
         for row in ('early', 'late', 'mlm'):
             alone = flatten(zoo.views_of(zoo.Case(row).resolved))
@@ -272,7 +272,7 @@ class TwiceTest(absltest.TestCase):
         model = zoo.make_model('toy_passes', rate=0.1)
         batch = batch_of('toy_passes', model)
         first, second = (
-            np.asarray(batch.states('masked', turn=i)) for i in range(2)
+            np.asarray(batch.states('masked', pass_index=i)) for i in range(2)
         )
         self.assertGreater(np.abs(first - second).max(), 0.1)
         alone = zoo.make_model('toy_taught', rate=0.1)
@@ -285,7 +285,8 @@ class TwiceTest(absltest.TestCase):
         model = zoo.make_model('toy_passes', rate=0.0)
         batch = batch_of('toy_passes', model)
         np.testing.assert_array_equal(
-            batch.states('masked', turn=0), batch.states('masked', turn=1)
+            batch.states('masked', pass_index=0),
+            batch.states('masked', pass_index=1),
         )
 
     def test_held_out_they_differ_too_and_always_alike(self):
@@ -298,7 +299,7 @@ class TwiceTest(absltest.TestCase):
             model.batches(views, zoo.statistics())[0] for _ in range(2)
         ]
         states = [
-            np.asarray(batches['twice'].states('masked', turn=i))
+            np.asarray(batches['twice'].states('masked', pass_index=i))
             for batches in found
             for i in range(2)
         ]
@@ -353,7 +354,7 @@ class BegunTest(absltest.TestCase):
         model.config.write(self.folder)
         files.write_tensors(
             self.folder / 'weights.safetensors',
-            {k: v.numpy() for k, v in model.travelling.items()},
+            {k: v.numpy() for k, v in model.exported.items()},
         )
         return str(self.folder)
 
@@ -377,13 +378,13 @@ class BegunTest(absltest.TestCase):
                 model.variables[mine], variable, mine
             )
             self.assertNotIn(mine, model.trainable)
-            self.assertNotIn(mine, model.lasting)
+            self.assertNotIn(mine, model.checkpointed)
         learning = {p.split('/')[0] for p in model.trainable}
         self.assertEqual(learning, {'encoder', 'discriminator', 'objectives'})
         kernel = {'objectives/replaced/kernel'}
-        self.assertEqual(model.spared, kernel)
-        self.assertNoCommonElements(kernel, model.travelling)
-        self.assertContainsSubset(kernel, model.lasting)
+        self.assertEqual(model.no_decay, kernel)
+        self.assertNoCommonElements(kernel, model.exported)
+        self.assertContainsSubset(kernel, model.checkpointed)
         with tf.GradientTape() as tape:
             outcomes, _ = model.outcomes(views, zoo.statistics(), KEY)
             loss = model.loss(outcomes)
@@ -425,7 +426,7 @@ class BegunTest(absltest.TestCase):
         with absltest.mock.patch.dict(zoo.CASES, auxiliary=case):
             model = Model(zoo.config('auxiliary'), zoo.SPECIALS)
         self.assertEmpty(block & set(model.trainable))
-        self.assertContainsSubset(block, model.lasting)
+        self.assertContainsSubset(block, model.checkpointed)
         for path in block:
             np.testing.assert_array_equal(
                 model.variables[path], first.variables[path], path
@@ -440,8 +441,8 @@ class TaughtTest(absltest.TestCase):
         guide = {p for p in model.variables if p.startswith('guide/')}
         self.assertLen(guide, len(model.encoder.weights))
         self.assertEmpty(guide & set(model.trainable))
-        self.assertEmpty(guide & set(model.travelling))
-        self.assertContainsSubset(guide, model.lasting)
+        self.assertEmpty(guide & set(model.exported))
+        self.assertContainsSubset(guide, model.checkpointed)
         changed = {
             path.removeprefix('guide/')
             for path in guide
@@ -582,7 +583,7 @@ class PromisesTest(absltest.TestCase):
                 saved = {k: v.numpy() for k, v in state.parts().items()}
                 checkpoints.save(5, state.parts())
             self.assertEqual(checkpoints.restore({}, state.parts()), 5)
-            state.share()
+            state.broadcast()
             found = {k: v.numpy() for k, v in state.parts().items()}
             self.assertEqual(set(found), set(saved))
             for path, value in saved.items():

@@ -226,7 +226,7 @@ def ways_of_cases(cases):
     seen, ways = set(), {}
     for name, case in cases.items():
         kinds = {
-            (case.encoder, reads.states)
+            (case.encoder, reads.where)
             for row in case.rows
             for reads in TABLE[row].reads(case.settings_of(row)).values()
         }

@@ -126,7 +126,7 @@ class ModelTest(MemoryCase):
         def reading(length, settings):
             return {'length': length, 'advance': length // 3}
 
-        with remembering.row(view={'reading': reading}):
+        with remembering.row(view={'source_args': reading}):
             model = make_model(T)
             view = make_batches().views(0)
             _, state = model.encode(view, state=empty(model))
@@ -142,10 +142,10 @@ class ModelTest(MemoryCase):
             return {'length': length, 'advance': length // 3}
 
         cut = VIEWS['streamed']._replace(
-            source='windows', reading=None, like='streamed'
+            source='windows', source_args=None, like='streamed'
         )
         with (
-            remembering.row(view={'reading': reading}),
+            remembering.row(view={'source_args': reading}),
             mock.patch.dict(VIEWS, {'cut': cut}),
             remembering.row(views={'cut': TABLE[ROW].views['streamed']}),
         ):

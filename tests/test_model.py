@@ -9,7 +9,7 @@ from absl.testing import absltest, parameterized
 from infoword_tf.encoders import Inputs
 from infoword_tf.layers import dropout
 from infoword_tf.model import Model
-from infoword_tf.resolve import Choices, resolve
+from infoword_tf.resolve import ModelChoices, resolve
 from tests import zoo
 from tests.objectives.given import states_of, sums
 
@@ -102,11 +102,11 @@ class OnePassTest(absltest.TestCase):
         chosen, results = [], []
         for objectives in ('bert_nce', 'bert_nce:1,dim:0'):
             resolved = resolve(
-                Choices(
+                ModelChoices(
                     objectives, seq_len=zoo.T, positions=zoo.POSITIONS
                 )
             )
-            chosen.append((resolved.config(zoo.V), resolved.plan.readings))
+            chosen.append((resolved.config(zoo.V), resolved.plan.source_specs))
             config = zoo.config('bert_nce').replace(rows=resolved.rows)
             model = Model(config, zoo.SPECIALS)
             self.assertEqual(list(model.objectives), ['bert_nce'])

@@ -314,9 +314,9 @@ class CommandsTest(absltest.TestCase):
         }
         found = {name: getattr(given, name) for name in wanted}
         self.assertEqual(found, wanted)
-        (reading,) = resolved.plan.readings
+        (source_spec,) = resolved.plan.source_specs
         self.assertEqual(
-            dict(reading.arguments),
+            dict(source_spec.arguments),
             {'length': 509, 'advance': 256, 'both_directions': True},
         )
         self.assertEqual(resolved.memory_length, 384)
@@ -431,8 +431,8 @@ class DocumentsTest(absltest.TestCase):
         found = dict(
             re.findall(r'^\| `(\w+)` \| (0\.9,.*|Adagrad.*) \|$', text, re.M)
         )
-        self.assertEqual(list(found), list(optim.PUBLISHED))
-        for name, rules in optim.PUBLISHED.items():
+        self.assertEqual(list(found), list(optim.PRESETS))
+        for name, rules in optim.PRESETS.items():
             moments = f'{rules.beta_1}, {rules.beta_2} | {rules.epsilon:g}'
             if rules.beta_2 is None:
                 start = ' by row, from 0' if rules.by_row else ', from 1'
@@ -442,7 +442,7 @@ class DocumentsTest(absltest.TestCase):
                 found[name],
                 f'{moments} | {"yes" if corrected else "no"} | '
                 f'{rules.weight_decay:g} | {rules.clip_norm:g} | '
-                + {'none': 'level'}.get(rules.fall, rules.fall),
+                + {'none': 'level'}.get(rules.lr_decay, rules.lr_decay),
             )
         for flag in ('optimizer', 'init_deviation'):
             self.assertIn(f'`--{flag}`', text)

@@ -9,7 +9,7 @@ from absl.testing import absltest, parameterized
 from infoword_tf.data.sources import SOURCES
 from infoword_tf.objectives import SUMS, TABLE, parse
 from infoword_tf.objectives.row import ANSWERS
-from infoword_tf.plan import Reading, answering, make_plan
+from infoword_tf.plan import SourceSpec, answering, make_plan
 from infoword_tf.views import VIEWS, Reads
 from infoword_tf.views.cloze import cloze
 from infoword_tf.views.masking import MASKINGS
@@ -31,7 +31,7 @@ def plan_of(objectives, masking=None, length=T):
 
 def sources(plan):
     """By view, the name of its source."""
-    return {name: view.reading.source for name, view in plan.views.items()}
+    return {name: view.source_spec.source for name, view in plan.views.items()}
 
 
 def drawn(plan, view, text, seed=0):
@@ -54,7 +54,7 @@ class SourcesTest(parameterized.TestCase):
         found = plan_of(objectives)
         self.assertEqual(sources(found), wanted)
         self.assertEqual(
-            [r.source for r in found.readings], list(set(wanted.values()))
+            [r.source for r in found.source_specs], list(set(wanted.values()))
         )
 
     @parameterized.parameters('mlm:1,nsp:1', 'nsp:1,mlm:1')
@@ -62,8 +62,8 @@ class SourcesTest(parameterized.TestCase):
         found = plan_of(objectives)
         self.assertEqual(sources(found), {'masked': 'pairs'})
         self.assertEqual(
-            found.readings,
-            [Reading('pairs', (('length', T - 2), ('packed', True)))],
+            found.source_specs,
+            [SourceSpec('pairs', (('length', T - 2), ('packed', True)))],
         )
 
     @parameterized.parameters(
@@ -71,15 +71,15 @@ class SourcesTest(parameterized.TestCase):
         ('mlm:1,nsp_nce:1', False), ('mlm', False),
     )  # fmt: skip
     def test_pairs_share_rows_where_all_is_asked_by_pair(self, rows, packed):
-        for reading in plan_of(rows).readings:
-            self.assertEqual('packed' in dict(reading.arguments), packed)
+        for source_spec in plan_of(rows).source_specs:
+            self.assertEqual('packed' in dict(source_spec.arguments), packed)
 
     def test_ngrams_go_along_with_the_text_they_are_cut_from(self):
         for row, source in (('nsp', 'pairs'), ('nsp_nce', 'next_pairs')):
             for objectives in (f'dim:1,{row}:1', f'{row}:1,dim:1'):
                 found = plan_of(objectives)
                 self.assertEqual(sources(found)['ngrams'], source)
-                self.assertLen(found.readings, 1)
+                self.assertLen(found.source_specs, 1)
 
     def test_other_views_keep_theirs(self):
         found = plan_of('mlm:1,nsp_nce:1,ict:1,transformer_xl:1')
@@ -94,7 +94,7 @@ class SourcesTest(parameterized.TestCase):
             },
         )
         self.assertEqual(
-            [r.source for r in found.readings],
+            [r.source for r in found.source_specs],
             ['next_pairs', 'documents', 'streams'],
         )
 
@@ -120,7 +120,8 @@ class SourcesTest(parameterized.TestCase):
         self.assertLessEqual(views, set(VIEWS))
         self.assertLessEqual(set(sources(found).values()), set(SOURCES))
         self.assertEqual(
-            set(found.readings), {v.reading for v in found.views.values()}
+            set(found.source_specs),
+            {v.source_spec for v in found.views.values()},
         )
 
 
@@ -129,7 +130,7 @@ class RowsTest(absltest.TestCase):
         found = plan_of('bert_nce:1,dim:0.8,nsp:1')
         self.assertEqual(
             {
-                name: {row: r.states for row, r in view.rows.items()}
+                name: {row: r.where for row, r in view.rows.items()}
                 for name, view in found.views.items()
             },
             {
@@ -144,11 +145,11 @@ class RowsTest(absltest.TestCase):
 
     def test_readers(self):
         found = plan_of('ict:1,dim:1,mlm:1')
-        documents, windows = found.readings
+        documents, windows = found.source_specs
         self.assertEqual(found.readers(documents), ['ict'])
         # dim reads them in two views.
         self.assertEqual(found.readers(windows), ['dim', 'mlm'])
-        self.assertEqual(found.readers(Reading('streams', ())), [])
+        self.assertEqual(found.readers(SourceSpec('streams', ())), [])
 
 
 class ReadingTest(parameterized.TestCase):
@@ -162,9 +163,9 @@ class ReadingTest(parameterized.TestCase):
         ),
     )
     def test_written_out(self, objectives, source, way):
-        (reading,) = plan_of(objectives).readings
-        self.assertEqual(reading.source, source)
-        self.assertEqual(dict(reading.arguments), way)
+        (source_spec,) = plan_of(objectives).source_specs
+        self.assertEqual(source_spec.source, source)
+        self.assertEqual(dict(source_spec.arguments), way)
 
     @parameterized.parameters(
         'transformer_xl:1,plm:1', 'plm:1,transformer_xl:1'
@@ -172,10 +173,10 @@ class ReadingTest(parameterized.TestCase):
     def test_two_ways(self, objectives):
         """Texts of their own, each as the row alone has it."""
         found = plan_of(objectives)
-        self.assertLen(found.readings, 2)
+        self.assertLen(found.source_specs, 2)
         for row, view in (('transformer_xl', 'streamed'), ('plm', 'permuted')):
-            alone = plan_of(row).views[view].reading
-            self.assertEqual(found.views[view].reading, alone)
+            alone = plan_of(row).views[view].source_spec
+            self.assertEqual(found.views[view].source_spec, alone)
             self.assertEqual(found.readers(alone), [row])
 
 
@@ -249,7 +250,7 @@ class SettingsTest(absltest.TestCase):
         ):
             found = make_plan(rows, T)
             self.assertEqual(list(found.views), views)
-            self.assertLen(found.readings, 1)
+            self.assertLen(found.source_specs, 1)
             first, *others = (v.draw for v in found.views.values())
             self.assertTrue(all(draw == first for draw in others))
         self.assertEqual(list(found.views['joined'].rows), ['dim'])
@@ -338,8 +339,8 @@ class DrawsTest(parameterized.TestCase):
     def test_settings_reach_the_permutation(self, order):
         found = make_plan({'plm': {'k': 4, 'order': order}}, T)
         self.assertEqual(found.views['permuted'].draw.name, 'permutation')
-        (reading,) = found.readings
-        text = zoo.make_streams(**dict(reading.arguments))
+        (source_spec,) = found.source_specs
+        text = zoo.make_streams(**dict(source_spec.arguments))
         given = drawn(found, 'permuted', text, 3)
         wanted = permutation(text, np.random.default_rng(3), 4, order)
         for field, array in given._asdict().items():
@@ -359,8 +360,8 @@ class DrawsTest(parameterized.TestCase):
     @parameterized.parameters(({'k': 5}, 10, 2), ({'k': 16}, 32, 2))
     def test_what_can_just_be_split(self, settings, length, targets):
         found = make_plan({'plm': {**PLM, **settings}}, length)
-        (reading,) = found.readings
-        text = zoo.make_streams(**dict(reading.arguments))
+        (source_spec,) = found.source_specs
+        text = zoo.make_streams(**dict(source_spec.arguments))
         self.assertEqual(
             drawn(found, 'permuted', text).places.shape, (8, targets)
         )

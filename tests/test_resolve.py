@@ -21,7 +21,7 @@ from infoword_tf.objectives import (
     lm,
     parse,
 )
-from infoword_tf.resolve import Choices, resolve
+from infoword_tf.resolve import ModelChoices, resolve
 from infoword_tf.sizes import SIZES
 from tests import zoo
 
@@ -29,7 +29,7 @@ V = 100
 
 
 def config_of(objectives='mlm', **choices):
-    return resolve(Choices(objectives, **choices)).config(V)
+    return resolve(ModelChoices(objectives, **choices)).config(V)
 
 
 def alone(row):
@@ -41,7 +41,7 @@ def alone(row):
 class ComplaintsTest(parameterized.TestCase):
     def refused(self, message, objectives='mlm', started=None, **choices):
         with self.assertRaisesRegex(UsageError, message):
-            resolve(Choices(objectives, **choices), started)
+            resolve(ModelChoices(objectives, **choices), started)
 
     @parameterized.parameters(
         ('mml', "there is no row 'mml'; rows are separated by commas; "),
@@ -110,11 +110,11 @@ class ComplaintsTest(parameterized.TestCase):
             '^--batch_size=1: the candidates of .* come from other sequences',
             objectives, batch_size=1,
         )  # fmt: skip
-        resolve(Choices(objectives, batch_size=2))
+        resolve(ModelChoices(objectives, batch_size=2))
 
     def test_a_batch_of_one_may_do(self):
         for objectives in ('mlm', 'bert', 'nsp_nce', 'transformer_xl', 'plm'):
-            resolve(Choices(objectives, batch_size=1))
+            resolve(ModelChoices(objectives, batch_size=1))
 
     @parameterized.parameters(
         ('mlm', 'lookup', 'mlm allows transformer '),
@@ -163,7 +163,7 @@ class ComplaintsTest(parameterized.TestCase):
                     'activation relu, another row gelu_erf; train them apart',
                     rows, settings=published,
                 )  # fmt: skip
-                resolve(Choices(rows))
+                resolve(ModelChoices(rows))
 
     def test_an_argument_that_a_row_fixes(self):
         published = {'transformer_xl.published': True}
@@ -173,7 +173,9 @@ class ComplaintsTest(parameterized.TestCase):
             activation='gelu_erf', settings=published,
         )  # fmt: skip
         resolve(
-            Choices('transformer_xl', activation='relu', settings=published)
+            ModelChoices(
+                'transformer_xl', activation='relu', settings=published
+            )
         )
 
     def test_same_length_of_what_looks_ahead(self):
@@ -190,12 +192,15 @@ class ComplaintsTest(parameterized.TestCase):
             )  # fmt: skip
 
     def test_a_width_is_of_lookup_without_a_size(self):
-        found = resolve(Choices(objectives='cbow', width=100)).encoder
+        found = resolve(ModelChoices(objectives='cbow', width=100)).encoder
         self.assertEqual(found.arguments['width'], 100)
         for choices, message in (
-            (Choices(width=100), 'for the encoder lookup, not for transformer'),
             (
-                Choices(objectives='cbow', width=100, size='tiny'),
+                ModelChoices(width=100),
+                'for the encoder lookup, not for transformer',
+            ),
+            (
+                ModelChoices(objectives='cbow', width=100, size='tiny'),
                 '--width=100 and --size=tiny are both',
             ),
         ):
@@ -210,7 +215,7 @@ class ComplaintsTest(parameterized.TestCase):
                      'or raise --positions$', seq_len=513)
         self.refused('^--seq_len=65: the encoder has 64 pos', seq_len=65,
                      positions=64)
-        resolve(Choices('mlm', seq_len=64, positions=64))
+        resolve(ModelChoices('mlm', seq_len=64, positions=64))
 
     def test_layouts_that_differ(self):
         """Nothing in the table does so today: encoders keep them apart."""
@@ -231,7 +236,7 @@ class InitTest(parameterized.TestCase):
             'bert', size='mini', positions=64, activation='gelu_erf', seq_len=64
         )
         found = resolve(
-            Choices('infoword', dropout=0.3, seq_len=32), started
+            ModelChoices('infoword', dropout=0.3, seq_len=32), started
         ).config(V)
         arguments = dict(started.encoder.arguments)
         self.assertEqual(arguments['activation'], 'gelu_erf')
@@ -245,7 +250,7 @@ class InitTest(parameterized.TestCase):
             r'^--size=mini is not the size of --init \(2 layers, 128 wide\)',
             started=started, size='mini',
         )  # fmt: skip
-        resolve(Choices('mlm', size='tiny'), started)
+        resolve(ModelChoices('mlm', size='tiny'), started)
         lookup = config_of('ict', encoder='lookup')
         self.refused(r'^--size=tiny is not .* \(0 layers, 256 wide\)', 'ict',
                      lookup, encoder='lookup', size='tiny')
@@ -273,7 +278,7 @@ class InitTest(parameterized.TestCase):
         )
         started = config_of('transformer_xl', settings=one)
         found = resolve(
-            Choices('transformer_xl', settings=one), started
+            ModelChoices('transformer_xl', settings=one), started
         ).config(V)
         self.assertEqual(found.encoder, started.encoder)
         self.refused(
@@ -282,7 +287,7 @@ class InitTest(parameterized.TestCase):
             'it as that run did$', 'transformer_xl', started, settings=other,
         )  # fmt: skip
         # Another row takes the encoder as it is.
-        kept = resolve(Choices('plm'), started).encoder.arguments
+        kept = resolve(ModelChoices('plm'), started).encoder.arguments
         self.assertEqual(kept['scale_embeddings'], value)
 
     def test_a_text_beyond_its_positions(self):
@@ -293,17 +298,21 @@ class InitTest(parameterized.TestCase):
         started = config_of('transformer_xl', clamp=8)
         self.assertEqual(started.encoder.arguments['clamp'], 8)
         found = resolve(
-            Choices('transformer_xl', clamp=16, same_length=True), started
+            ModelChoices('transformer_xl', clamp=16, same_length=True), started
         ).encoder.arguments
         self.assertEqual((found['clamp'], found['same_length']), (16, True))
-        kept = resolve(Choices('transformer_xl'), started).encoder.arguments
+        kept = resolve(
+            ModelChoices('transformer_xl'), started
+        ).encoder.arguments
         self.assertEqual(kept['clamp'], 8)
 
     def test_same_length_stays_with_rows_that_can_have_it(self):
         started = config_of('transformer_xl', same_length=True)
-        kept = resolve(Choices('transformer_xl'), started).encoder.arguments
+        kept = resolve(
+            ModelChoices('transformer_xl'), started
+        ).encoder.arguments
         self.assertTrue(kept['same_length'])
-        gone = resolve(Choices('plm'), started).encoder
+        gone = resolve(ModelChoices('plm'), started).encoder
         self.assertNotIn('same_length', gone.arguments)
         ENCODERS[gone.name](**gone.arguments)
 
@@ -350,18 +359,20 @@ class DefaultsTest(parameterized.TestCase):
             ('bert', {'mlm.transform': False}, False),
             ('mlm:1,nsp:1', {}, False),
         ):
-            rows = resolve(Choices(objectives, settings=given)).rows
+            rows = resolve(ModelChoices(objectives, settings=given)).rows
             self.assertEqual(rows['mlm'].settings, {'transform': wanted})
 
     def test_rows_of_no_weight_are_left_out(self):
-        found = resolve(Choices('mlm:2,plm:0'))
+        found = resolve(ModelChoices('mlm:2,plm:0'))
         self.assertEqual(list(found.rows), ['mlm'])
         self.assertEqual(found.rows['mlm'].weight, 2.0)
         self.assertEqual(list(found.plan.views), ['masked'])
 
     def test_settings_are_of_one_run(self):
-        resolve(Choices('plm', settings={'plm.k': 4}))
-        self.assertEqual(resolve(Choices('plm')).rows['plm'].settings['k'], 6)
+        resolve(ModelChoices('plm', settings={'plm.k': 4}))
+        self.assertEqual(
+            resolve(ModelChoices('plm')).rows['plm'].settings['k'], 6
+        )
 
     @parameterized.parameters(
         ('mlm', None), ('ict', None), ('rnn_lm', None),
@@ -413,7 +424,7 @@ class DefaultsTest(parameterized.TestCase):
             ('stream', 'end', {'streamed', 'examples'}),
             ('examples', 'gpt', {'examples'}),
         ):
-            choices = Choices(
+            choices = ModelChoices(
                 'label:1,gpt:0.5', settings={**pre_norm, 'gpt.reads': reads}
             )
             found = resolve(choices, started)
@@ -423,7 +434,7 @@ class DefaultsTest(parameterized.TestCase):
             self.assertTrue(found.encoder.arguments['causal'])
             self.assertTrue(found.encoder.arguments['pre_norm'])
             self.assertEqual(found.encoder.arguments['epsilon'], 1e-5)
-            choices = Choices(
+            choices = ModelChoices(
                 'label:1,gpt:0.5', settings={'gpt.reads': reads}
             )
             with self.assertRaisesRegex(UsageError, 'lay a text out diff'):
@@ -431,10 +442,10 @@ class DefaultsTest(parameterized.TestCase):
         # What was taught so is read so, whatever it is taught next.
         taught = started.replace(layout='gpt')
         self.assertEqual(
-            resolve(Choices('label'), taught).vector.layout, 'gpt'
+            resolve(ModelChoices('label'), taught).vector.layout, 'gpt'
         )
         self.assertEqual(
-            resolve(Choices('label'), started).vector.layout, 'end'
+            resolve(ModelChoices('label'), started).vector.layout, 'end'
         )
 
     def test_settings_reach_the_encoder(self):
@@ -499,23 +510,23 @@ class VectorTest(parameterized.TestCase):
         """`label` allows several; alone it takes the first of them."""
         relative = config_of('plm')
         for row in ('label', 'score'):
-            rows = resolving.resolve_rows(Choices(row))
-            found = resolving.resolve_encoder(Choices(row), rows)
+            rows = resolving.resolve_rows(ModelChoices(row))
+            found = resolving.resolve_encoder(ModelChoices(row), rows)
             self.assertEqual(found, 'transformer')
-            found = resolving.resolve_encoder(Choices(row), rows, relative)
+            found = resolving.resolve_encoder(ModelChoices(row), rows, relative)
             self.assertEqual(found, 'relative')
 
     def test_ranks_are_distinct(self):
         """Else the order of the rows would decide; 0 is the plain vector."""
         vectors = {row: alone(row) for row in TABLE}
         vectors = {row: v for row, v in vectors.items() if v is not None}
-        ranks = [v.rank for v in vectors.values() if v.rank]
+        ranks = [v.priority for v in vectors.values() if v.priority]
         self.assertLen(set(ranks), len(ranks))
         others = [e for row in vectors if row != 'elmo'
                   for e in zoo.encoders_of(row)]  # fmt: skip
         self.assertNoCommonElements(TABLE['elmo'].encoders, others)
         for row, vector in vectors.items():
-            if not vector.rank and row != 'elmo':  # which is never in a sum
+            if not vector.priority and row != 'elmo':  # which is never in a sum
                 self.assertEqual(vector, Vector(layout=vector.layout), row)
 
 
@@ -554,12 +565,12 @@ class OrderTest(parameterized.TestCase):
             for view, made in found.plan.views.items():
                 other = wanted.plan.views[view]
                 self.assertEqual(made.rows, other.rows)
-                self.assertEqual(made.reading, other.reading)
+                self.assertEqual(made.source_spec, other.source_spec)
 
     def test_same_complaint_whichever_comes_first(self):
         for rows in itertools.permutations(('mlm', 'dim', 'plm')):
             with self.assertRaisesRegex(UsageError, 'no encoder serves'):
-                resolve(Choices(','.join(rows)))
+                resolve(ModelChoices(','.join(rows)))
 
     def test_same_encoder(self):
         """Of two that all rows allow: the first of ENCODERS."""
@@ -567,7 +578,7 @@ class OrderTest(parameterized.TestCase):
         turned = dataclasses.replace(TABLE['ict'], encoders=both)
         with mock.patch.dict(TABLE, turned=turned):
             for objectives in ('turned', 'ict,turned', 'turned,ict'):
-                found = resolve(Choices(objectives)).encoder.name
+                found = resolve(ModelChoices(objectives)).encoder.name
                 self.assertEqual(found, 'transformer')
 
 

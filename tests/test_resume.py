@@ -23,7 +23,7 @@ from infoword_tf import commands, files
 from infoword_tf.choices import RunChoices, flags_of
 from infoword_tf.config import TokenizerConfig
 from infoword_tf.encoders import FLAGS
-from infoword_tf.resolve import Choices, resolve
+from infoword_tf.resolve import ModelChoices, resolve
 from infoword_tf.training import (
     checkpoint,
     distribution,
@@ -328,7 +328,7 @@ class FlagsTest(absltest.TestCase):
         }  # fmt: skip
         self.assertEqual(set(record.FREE), free)
         given = set(flags_of(RunChoices))
-        resolved = resolve(Choices('dim:1,mlm:1,plm:0'))
+        resolved = resolve(ModelChoices('dim:1,mlm:1,plm:0'))
         config = resolved.config(600)
 
         def written(**changes):
@@ -361,9 +361,9 @@ class FlagsTest(absltest.TestCase):
 
         def written(**chosen):
             choices = {'objectives': 'transformer_xl', 'seq_len': 64, **chosen}
-            known = set(Choices.__dataclass_fields__)
+            known = set(ModelChoices.__dataclass_fields__)
             config = resolve(
-                Choices(**{k: v for k, v in choices.items() if k in known})
+                ModelChoices(**{k: v for k, v in choices.items() if k in known})
             ).config(
                 chosen.get('vocab_size', 600),
                 TokenizerConfig(

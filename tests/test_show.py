@@ -210,7 +210,7 @@ class PictureTest(absltest.TestCase):
 
 class TextTest(parameterized.TestCase):
     def test_words_are_pieces(self):
-        words = show.Words(["Don't stop, ok?", 'ok'])
+        words = show.WordTokenizer(["Don't stop, ok?", 'ok'])
         self.assertEqual(
             words.vocabulary[5:], ['Don', "'", 't', 'stop', ',', 'ok', '?']
         )
@@ -297,7 +297,7 @@ class CommandTest(parameterized.TestCase):
 
     def test_text_begins_at_the_beginning(self):
         _, (made,) = self.run_here('--objectives=mlm', FOX)
-        words = show.Words([FOX]).vocabulary[5:]
+        words = show.WordTokenizer([FOX]).vocabulary[5:]
         shown = [
             made.asked.get(place, token)
             for place, token in enumerate(made.tokens)
@@ -314,7 +314,7 @@ class CommandTest(parameterized.TestCase):
         )
         self.assertLen(made.memory, 30)
         self.assertEqual(made.content.shape, (16, 46))
-        words = show.Words([FOX])
+        words = show.WordTokenizer([FOX])
         numbers = words.pieces([FOX.encode()]).ids
         text = [words.vocabulary[i] for i in numbers] + ['[SEP]']
         read = made.memory + made.tokens

@@ -24,7 +24,7 @@ from infoword_tf.config import Config
 from infoword_tf.data.batches import Batches, open_sources
 from infoword_tf.data.opened import TextChoices, open_text
 from infoword_tf.data.store import SEPARATOR
-from infoword_tf.resolve import Choices, resolve
+from infoword_tf.resolve import ModelChoices, resolve
 from infoword_tf.training import (
     begin,
     checkpoint,
@@ -392,7 +392,7 @@ class FlagsReachTest(absltest.TestCase):
         for name in ('masked/ids', 'masked/targets/mlm', 'masked/places/mlm'):
             self.assertFalse(np.array_equal(batch[name], other[name]), name)
         # The same text, masked otherwise.
-        plan = resolve(Choices('mlm', seq_len=32)).plan
+        plan = resolve(ModelChoices('mlm', seq_len=32)).plan
         text = open_text(
             TextChoices(
                 runs.TEXT['corpus'], runs.TEXT['heldout'], vocab_size=600
@@ -666,7 +666,7 @@ class NspTest(parameterized.TestCase):
                     self.create_tempdir().full_path,
                     f'--objectives={objectives}',
                 )
-        found = resolve(Choices('nsp:1,nsp_nce:0'))  # which is not there
+        found = resolve(ModelChoices('nsp:1,nsp_nce:0'))  # which is not there
         self.assertEqual(list(found.rows), ['nsp'])
 
     def test_text_without_pairs(self):
@@ -740,7 +740,7 @@ class DimTest(parameterized.TestCase):
             ('bert_nce:1,dim:0', ('mean', 'cosine')),
             ('infoword', ('cls', 'dot')),
         ):
-            found = resolve(Choices(given)).vector
+            found = resolve(ModelChoices(given)).vector
             self.assertEqual((found.pooling, found.similarity), expected)
 
     def assert_finite(self, workdir):

@@ -279,14 +279,14 @@ class Replaced(Objective):
 
     def build(self):
         self.kernel = self.weight_of(
-            'kernel', self.encoder.width, 1, decayed=False, travels=False
+            'kernel', self.encoder.width, 1, decayed=False, exported=False
         )
         self.built = True
 
     def score(self, batch, candidates):
         view = batch.views['masked']
         states = batch.states('masked', 'generator')
-        scores = self.heads['generator']['mlm'].piece_scores(
+        scores = self.companion_rows['generator']['mlm'].piece_scores(
             states, batch.statistics.training
         )
         chosen = ops.cast(ops.argmax(scores, axis=-1), 'int32')  # [B, P]

@@ -32,7 +32,7 @@ from infoword_tf.model import Model
 from infoword_tf.objectives import TABLE, Statistics, decided, parse
 from infoword_tf.objectives.span import BINS
 from infoword_tf.plan import encoder_arguments
-from infoword_tf.resolve import Choices, Resolved, resolve
+from infoword_tf.resolve import ModelChoices, Resolved, resolve
 from infoword_tf.training import loop, optim
 from infoword_tf.views.cloze import Documents
 from infoword_tf.views.examples import Labelled
@@ -92,7 +92,7 @@ class Case(NamedTuple):
     def resolved(self) -> Resolved:
         """As the trainer decides."""
         return resolve(
-            Choices(
+            ModelChoices(
                 objectives=self.objectives,
                 settings=self.settings,
                 masking=self.masking,
@@ -816,15 +816,15 @@ def views_of(
         row.settings.get('width', 0) for row in resolved.rows.values()
     )
     sources = {}
-    for reading in resolved.plan.readings:
-        how = dict(reading.arguments)
-        if reading.source not in ('streams', 'words', 'sentences'):
+    for source_spec in resolved.plan.source_specs:
+        how = dict(source_spec.arguments)
+        if source_spec.source not in ('streams', 'words', 'sentences'):
             del how['length']
-        if reading.labelled:
+        if source_spec.labelled:
             how['texts'] = 1 + several
             how['width'] = wide or 16
-        text = make[reading.source](batch, seed, kinds=kinds, **how)
-        sources[reading] = Text(text)
+        text = make[source_spec.source](batch, seed, kinds=kinds, **how)
+        sources[source_spec] = Text(text)
     return Batches(sources, resolved.plan, SPECIALS, seed).views(0)
 
 

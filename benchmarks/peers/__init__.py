@@ -122,9 +122,9 @@ def in_turns(
     seconds = {side.name: [] for side in sides}
     apart = {side.name: 0.0 for side in sides}
     for number, texts in enumerate(batches):
-        turn = number % len(sides)
+        start = number % len(sides)
         found = {}
-        for side in [*sides[turn:], *sides[:turn]]:
+        for side in [*sides[start:], *sides[:start]]:
             took, found[side.name] = side.ask(texts)
             if number >= warm_up:
                 seconds[side.name].append(took)

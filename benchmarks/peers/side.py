@@ -107,7 +107,7 @@ def onnxruntime(path: str, threads: int) -> Encode:
     config = model.config
     names = ['input_ids', 'attention_mask', 'token_type_ids']
 
-    class States(torch.nn.Module):
+    class LastStates(torch.nn.Module):
         """The last layer alone."""
 
         def __init__(self):
@@ -124,7 +124,7 @@ def onnxruntime(path: str, threads: int) -> Encode:
     with tempfile.TemporaryDirectory() as made:
         plain, fused = f'{made}/plain.onnx', f'{made}/fused.onnx'
         torch.onnx.export(
-            States(),
+            LastStates(),
             (ones, ones, ones * 0),
             plain,
             input_names=names,

@@ -56,7 +56,7 @@ class Classifier(torch.nn.Module):
         return {'loss': loss, 'logits': scores}
 
 
-class Clock(transformers.TrainerCallback):
+class ClockCallback(transformers.TrainerCallback):
     """Seconds of each update."""
 
     def __init__(self) -> None:
@@ -88,7 +88,7 @@ def main(spec: dict) -> dict:
             for i, target in enumerate(part['targets'])
         ]
 
-    said, clock = [], Clock()
+    said, clock = [], ClockCallback()
     evaluations = []
 
     def kept(output):

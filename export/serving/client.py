@@ -236,17 +236,17 @@ def _json_text(text: bytes | list[Any]) -> Any:
     """A string, or a list of such, as Serving reads it from JSON."""
     if isinstance(text, list):
         return [_json_text(part) for part in text]
-    found = _decoded(text)
-    if isinstance(found, str):
-        return found
+    decoded = _decoded(text)
+    if isinstance(decoded, str):
+        return decoded
     return {'b64': base64.b64encode(text).decode()}
 
 
 def _loads(answer: bytes) -> Any:
     """JSON whose strings may hold any byte, as Serving writes them."""
-    found = _decoded(answer)
-    if isinstance(found, str):
-        return json.loads(found)
+    decoded = _decoded(answer)
+    if isinstance(decoded, str):
+        return json.loads(decoded)
 
     def restored(value: Any) -> Any:
         if isinstance(value, str):
@@ -257,7 +257,7 @@ def _loads(answer: bytes) -> Any:
             return {name: restored(item) for name, item in value.items()}
         return value
 
-    return restored(json.loads(found.decode('utf-8', 'surrogateescape')))
+    return restored(json.loads(decoded.decode('utf-8', 'surrogateescape')))
 
 
 def _said(error: urllib.error.HTTPError) -> str:

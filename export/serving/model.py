@@ -149,13 +149,13 @@ class Model:
                 f'this model has {", ".join(self.signatures)}, no {name}'
             )
         _check_list(texts)
-        found = np.zeros((len(texts), self.signatures[name]), np.float32)
+        outputs = np.zeros((len(texts), self.signatures[name]), np.float32)
         for row, example in enumerate(zip(*sides, strict=True)):
             ids = [self.tokenizer.ids(text) for text in example]
-            found[row] = self._one(name, *ids)
+            outputs[row] = self._one(name, *ids)
             if self._told['both_ways']:
-                found[row] += self._one(name, *ids[::-1])
-        return found
+                outputs[row] += self._one(name, *ids[::-1])
+        return outputs
 
     def _one(
         self, name: str, first: list[int], second: list[int] | None = None
@@ -164,12 +164,14 @@ class Model:
         import numpy as np
 
         before, between, after = self._told['around']
-        room = self.lengths[-1] - len(before) - len(after)
+        limit = self.lengths[-1] - len(before) - len(after)
         more = {}
         if second is None:
-            row = before + first[:room]
+            row = before + first[:limit]
         else:
-            sizes = _room_of(len(first), len(second), room - len(between))
+            sizes = _fitting_lengths(
+                len(first), len(second), limit - len(between)
+            )
             row = before + first[: sizes[0]] + between
             more['second'] = np.array([len(row)], np.int32)
             row += second[: sizes[1]]
@@ -189,12 +191,12 @@ def _check_list(texts: Sequence[str]) -> None:
         raise TypeError('this takes a list of texts, this is one string')
 
 
-def _room_of(first: int, second: int, room: int) -> tuple[int, int]:
+def _fitting_lengths(first: int, second: int, total: int) -> tuple[int, int]:
     """Pieces of two texts that are kept; the longer one is cut first."""
-    if first + second <= room:
+    if first + second <= total:
         return first, second
-    kept = min(first, second, room // 2)
-    return (room - kept, kept) if first > second else (kept, room - kept)
+    kept = min(first, second, total // 2)
+    return (total - kept, kept) if first > second else (kept, total - kept)
 
 
 class WordPiece:
@@ -214,26 +216,26 @@ class WordPiece:
 
     def ids(self, text: str) -> list[int]:
         """The numbers of the pieces of a text; special pieces are text."""
-        found: list[int] = []
+        ids: list[int] = []
         for word in text.translate(self._characters).split(' '):
             if word:
-                found += self._word(word)
-        return found
+                ids += self._word(word)
+        return ids
 
     def _pieces(self, word: str) -> tuple[int, ...]:
         unknown = (self._ids[_UNKNOWN],)
         if len(word) > _LONGEST_WORD:
             return unknown
-        found, begin, mark = [], 0, ''
+        ids, begin, mark = [], 0, ''
         while begin < len(word):
             end = min(len(word), begin + self._longest)
             while end > begin and mark + word[begin:end] not in self._ids:
                 end -= 1
             if end == begin:
                 return unknown
-            found.append(self._ids[mark + word[begin:end]])
+            ids.append(self._ids[mark + word[begin:end]])
             begin, mark = end, '##'
-        return tuple(found)
+        return tuple(ids)
 
 
 class _Characters(dict):

@@ -16,7 +16,7 @@ from infoword_tf.data.source import Source
 from infoword_tf.data.sources import SOURCES
 from infoword_tf.data.store import Store
 from infoword_tf.data.text_pairs import TextPairs
-from infoword_tf.plan import Plan, Reading
+from infoword_tf.plan import Plan, SourceSpec
 
 HELDOUT_SEED = 20190  # held-out text is cut and masked alike in every run
 HELDOUT_SEQUENCES = 512
@@ -25,22 +25,22 @@ HELDOUT_BATCH = 32
 
 def open_source(
     store: Store | Examples | TextPairs,
-    reading: Reading,
+    source_spec: SourceSpec,
     batch_size: int,
     seed: int,
     **arguments: Any,
 ) -> Source:
     """A source, read as a plan says."""
-    if reading.source not in SOURCES:
+    if source_spec.source not in SOURCES:
         raise ValueError(
-            f'a view reads the source {reading.source!r}; known are '
+            f'a view reads the source {source_spec.source!r}; known are '
             f'{", ".join(SOURCES)}'
         )
-    return SOURCES[reading.source](
+    return SOURCES[source_spec.source](
         store,
         batch_size=batch_size,
         seed=seed,
-        **dict(reading.arguments),
+        **dict(source_spec.arguments),
         **arguments,
     )
 
@@ -52,28 +52,30 @@ def open_sources(
     seed: int,
     examples: Examples | None = None,
     pairs: TextPairs | None = None,
-) -> dict[Reading, Source]:
+) -> dict[SourceSpec, Source]:
     """All that a plan reads, to be trained on; see `open_source`."""
     return {
-        reading: open_source(
-            _read_by(reading, store, examples, pairs),
-            reading,
+        source_spec: open_source(
+            _read_by(source_spec, store, examples, pairs),
+            source_spec,
             batch_size,
             seed,
-            **SOURCES[reading.source].in_training,
+            **SOURCES[source_spec.source].in_training,
         )
-        for reading in plan.readings
+        for source_spec in plan.source_specs
     }
 
 
-def _read_by(reading: Reading, store: Any, examples: Any, pairs: Any) -> Any:
-    if reading.labelled:
+def _read_by(
+    source_spec: SourceSpec, store: Any, examples: Any, pairs: Any
+) -> Any:
+    if source_spec.labelled:
         return examples
-    return pairs if reading.paired else store
+    return pairs if source_spec.paired else store
 
 
 @dataclasses.dataclass
-class Drawn:
+class DrawnText:
     """A text, the global batch of a step, and what was drawn in it."""
 
     text: Any
@@ -96,7 +98,7 @@ class Drawn:
 class Batches:
     """The global batch of every step, as views; `seed` is of the draws."""
 
-    sources: Mapping[Reading, Source]
+    sources: Mapping[SourceSpec, Source]
     plan: Plan
     specials: views.Specials
     seed: int
@@ -104,13 +106,13 @@ class Batches:
     def draw(self, step: int) -> dict[str, tuple[Any, Any]]:
         """By view, the text of a step and what was drawn in it."""
         drawn = {
-            reading: Drawn(source.batch(step), self.seed, step)
-            for reading, source in self.sources.items()
+            source_spec: DrawnText(source.batch(step), self.seed, step)
+            for source_spec, source in self.sources.items()
         }
         return {
-            name: (drawn[v.reading].text, drawn[v.reading].draw(v.draw))
+            name: (drawn[v.source_spec].text, drawn[v.source_spec].draw(v.draw))
             for name, v in self.plan.views.items()
-            if v.reading in drawn
+            if v.source_spec in drawn
         }
 
     def make(
@@ -120,19 +122,19 @@ class Batches:
 
         However many views show a text, the first of them counts its tokens.
         """
-        found: dict[str, views.View] = {}
+        made_views: dict[str, views.View] = {}
         counted = set()
         for name, view in self.plan.views.items():
             text, draw = drawn[name]
-            rows = {row: reads.states for row, reads in view.rows.items()}
+            rows = {row: reads.where for row, reads in view.rows.items()}
             made = view.spec.make(text, draw, rows, self.specials)
-            if view.reading not in counted:
-                counted.add(view.reading)
+            if view.source_spec not in counted:
+                counted.add(view.source_spec)
                 made = made._replace(
                     counts={**made.counts, 'tokens': text.tokens}
                 )
-            found[name] = made
-        return found
+            made_views[name] = made
+        return made_views
 
     def views(self, step: int) -> dict[str, views.View]:
         """The views of a step, NumPy, whole global batch."""
@@ -179,34 +181,34 @@ def heldout_views(
     """The held-out sequences, always the same ones: [E, ...] arrays.
 
     They depend on the text alone, not on the run's seed, batch size or
-    replicas. Rows that go on from step to step lie one step behind the other.
+    replicas. Rows that go on from step to step lie one step after the other.
 
     Raises:
         ValueError: there is less text than one sequence.
     """
     drawn: dict[str, tuple[Any, Any]] = {}
     multiple = 1  # of which E is one
-    for reading in plan.readings:
-        source = SOURCES[reading.source]
-        arguments = dict(reading.arguments)
-        read = _read_by(reading, store, examples, pairs)
-        room = source.room(read, **arguments)
-        if room < 1:
+    for source_spec in plan.source_specs:
+        source = SOURCES[source_spec.source]
+        arguments = dict(source_spec.arguments)
+        read = _read_by(source_spec, store, examples, pairs)
+        capacity = source.capacity(read, **arguments)
+        if capacity < 1:
             raise ValueError(
                 source.too_little.format(
                     tokens=len(read.ids), length=arguments['length']
                 )
             )
-        batch = room if source.whole else min(HELDOUT_BATCH, room)
+        batch = capacity if source.whole else min(HELDOUT_BATCH, capacity)
         if source.heldout_rows:
             batch = multiple = source.heldout_rows
         batches = Batches(
-            {reading: open_source(read, reading, batch, HELDOUT_SEED)},
+            {source_spec: open_source(read, source_spec, batch, HELDOUT_SEED)},
             plan,
             specials,
             HELDOUT_SEED,
         )
-        steps = max(1, min(HELDOUT_SEQUENCES, room) // batch)
+        steps = max(1, min(HELDOUT_SEQUENCES, capacity) // batch)
         parts = [batches.draw(step) for step in range(steps)]
         for name in parts[0]:
             texts, draws = zip(*(part[name] for part in parts), strict=True)

@@ -140,14 +140,14 @@ def _lines(spec: str, heldout: str | None, cache: pathlib.Path) -> Corpus:
 def _tfds(spec: str, heldout: str | None, cache: pathlib.Path) -> Corpus:
     del cache  # TFDS has a folder of its own
     name, feature = prepared.parse(spec, 'FEATURE')
-    found = prepared.open_prepared(name)
-    feature = prepared.text_feature(found, feature)
-    splits = found.splits
+    dataset = prepared.open_prepared(name)
+    feature = prepared.text_feature(dataset, feature)
+    splits = dataset.splits
     if heldout is None and len(splits) > 1:
         heldout = next((s for s in prepared.HELDOUT if s in splits), None)
     train = splits[0] if len(splits) == 1 else 'train'
     for split in filter(None, (train, heldout)):
-        prepared.check_split(found, split)
+        prepared.check_split(dataset, split)
     if train == heldout:
         raise ValueError(
             f'tfds:{spec} is trained on its split {train}: --heldout={heldout} '
@@ -155,10 +155,10 @@ def _tfds(spec: str, heldout: str | None, cache: pathlib.Path) -> Corpus:
         )
 
     def every(split: str) -> Iterator[Document]:
-        return prepared.read_documents(found, split, feature)
+        return prepared.read_documents(dataset, split, feature)
 
     used = [split for split in (train, heldout) if split]
-    fingerprint = prepared.fingerprint(found, feature, used)
+    fingerprint = prepared.fingerprint(dataset, feature, used)
     train_documents = functools.partial(every, train)
     if heldout is None:
         return _by_hash(f'tfds:{spec}', fingerprint, train_documents)

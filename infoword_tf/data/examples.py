@@ -22,7 +22,7 @@ from infoword_tf.data.source import Source
 from infoword_tf.views.examples import Labelled
 
 if TYPE_CHECKING:  # it imports TensorFlow
-    from infoword_tf.text.frame import Frame
+    from infoword_tf.text.template import Template
 
 MULTIPLE = 8  # of which the tokens of a row are one
 
@@ -31,7 +31,7 @@ class Examples(NamedTuple):
     """n labelled examples in flat arrays.
 
     Attributes:
-        ids: [tokens] int32, with specials, one text behind the other.
+        ids: [tokens] int32, with specials, one text after the other.
         segments: [tokens] int8.
         begins: [n K + 1] int64: text k of example i is `ids[begins[i K + k]:
             begins[i K + k + 1]]`.
@@ -120,7 +120,7 @@ class Examples(NamedTuple):
 
 
 def lay_out(
-    frame: 'Frame',
+    template: 'Template',
     texts: Sequence[Sequence[str]],
     max_length: int,
     targets: Mapping[str, np.ndarray],
@@ -137,16 +137,16 @@ def lay_out(
         The examples, and of how many a text was cut.
     """
     k, n = len(texts), len(texts[0][0])
-    layout = frame.layout
+    layout = template.layout
     ids, segments, lengths, cut = [], [], [], 0
     for begin in range(0, n, chunk):
         parts, longer = [], []
         for first, second in texts:
             some = slice(begin, begin + chunk)
             sides = first[some], None if second is None else second[some]
-            found = frame.laid_out(*sides, max_length)
+            found = template.laid_out(*sides, max_length)
             parts.append([None if x is None else x.numpy() for x in found])
-            longer.append(_cut(frame, sides, parts[-1][1], max_length))
+            longer.append(_cut(template, sides, parts[-1][1], max_length))
         width = max(part[0].shape[1] for part in parts)
         column = np.arange(width)
         rows = [
@@ -183,19 +183,19 @@ def lay_out(
 
 
 def _cut(
-    frame: 'Frame',
+    template: 'Template',
     sides: tuple[Sequence[str], Sequence[str] | None],
     lengths: np.ndarray,
     max_length: int,
 ) -> np.ndarray:
     """[n] bool: which texts were cut. One that is full may just fit."""
-    found = np.zeros(len(lengths), bool)
+    cut = np.zeros(len(lengths), bool)
     full = np.flatnonzero(lengths == max_length)
     if len(full):
         some = (None if x is None else [x[i] for i in full] for x in sides)
-        _, uncut, _ = frame.laid_out(*some, max_length + 1)
-        found[full] = uncut.numpy() > max_length
-    return found
+        _, uncut, _ = template.laid_out(*some, max_length + 1)
+        cut[full] = uncut.numpy() > max_length
+    return cut
 
 
 class ExampleSource(Source):
@@ -248,7 +248,7 @@ class ExampleSource(Source):
         self.epoch = functools.lru_cache(2)(self._epoch)
 
     @classmethod
-    def room(cls, store: Examples, length: int) -> int:
+    def capacity(cls, store: Examples, length: int) -> int:
         """Examples."""
         del length
         return store.size
@@ -274,9 +274,9 @@ class ExampleSource(Source):
         return random.permuted(strata, axis=1)
 
 
-def share_rows(sizes: np.ndarray, room: int) -> np.ndarray:
-    """Which of [B] examples share a row of `room` tokens: each, the longest
-    first, goes where least is left over.
+def share_rows(sizes: np.ndarray, max_tokens: int) -> np.ndarray:
+    """Which of [B] examples share a row of `max_tokens` tokens: each, the
+    longest first, goes where least is left over.
 
     Returns:
         [R, J] int32, numbers in the order of B; -1 for none.
@@ -288,13 +288,13 @@ def share_rows(sizes: np.ndarray, room: int) -> np.ndarray:
         place = bisect.bisect_left(left, (size, -1))
         if place == len(left):
             rows.append([])
-            room_left, row = room, len(rows) - 1
+            tokens_left, row = max_tokens, len(rows) - 1
         else:
-            room_left, row = left.pop(place)
+            tokens_left, row = left.pop(place)
         rows[row].append(number)
-        bisect.insort(left, (room_left - size, row))
+        bisect.insort(left, (tokens_left - size, row))
     most = max(map(len, rows), default=0)
-    found = np.full((len(rows), most), -1, np.int32)
+    numbers = np.full((len(rows), most), -1, np.int32)
     for row, members in enumerate(rows):
-        found[row, : len(members)] = members
-    return found
+        numbers[row, : len(members)] = members
+    return numbers

@@ -15,7 +15,7 @@ from infoword_tf.data import store as stores
 from infoword_tf.data.batches import Batches, open_source
 from infoword_tf.data.documents import Document
 from infoword_tf.data.windows import WindowSource
-from infoword_tf.plan import Plan, Reading
+from infoword_tf.plan import Plan, SourceSpec
 
 BATCH = 8  # rows that are made, so that there are others; one is drawn
 
@@ -40,7 +40,7 @@ def make_views(
 
     Args:
         sentences: at least two; they come again until a batch is full.
-        tokenizer: a `text` tokenizer, or `text.words.Words`.
+        tokenizer: a `text` tokenizer, or `text.wordtokenizer.WordTokenizer`.
         steps: how many go on from each other.
     """
     document = Document(tuple(sentences), 'the command line')
@@ -54,24 +54,24 @@ def make_views(
             progress=False,
         )
         sources = {
-            reading: open_source(store, _whole(reading), BATCH, seed)
-            for reading in plan.readings
+            source_spec: open_source(store, _whole(source_spec), BATCH, seed)
+            for source_spec in plan.source_specs
         }
-        for reading in sources:
-            if reading.source == 'windows':
-                sources[reading] = FromTheBeginning(
+        for source_spec in sources:
+            if source_spec.source == 'windows':
+                sources[source_spec] = FromTheBeginning(
                     store,
                     batch_size=BATCH,
                     seed=seed,
-                    **dict(reading.arguments),
+                    **dict(source_spec.arguments),
                 )
         batches = Batches(sources, plan, tokenizer.specials, seed)
         return [batches.views(step) for step in range(steps)]
 
 
-def _whole(reading: Reading) -> Reading:
+def _whole(source_spec: SourceSpec) -> SourceSpec:
     """The same without words that are dropped: each is too frequent here."""
-    arguments = dict(reading.arguments)
+    arguments = dict(source_spec.arguments)
     if 'subsample' in arguments:
         arguments['subsample'] = 0.0
-    return reading._replace(arguments=tuple(arguments.items()))
+    return source_spec._replace(arguments=tuple(arguments.items()))

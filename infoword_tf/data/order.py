@@ -39,11 +39,11 @@ def visited(visits: np.ndarray, size: int, seed: int, salt: int) -> np.ndarray:
     Epoch e, visits e size to (e + 1) size - 1, goes through all of them in a
     permutation of its own.
     """
-    found = np.empty(len(visits), np.int64)
+    items = np.empty(len(visits), np.int64)
     epochs = visits // size
     for epoch in np.unique(epochs):
         here = epochs == epoch
-        found[here] = shuffled(
+        items[here] = shuffled(
             visits[here] % size, size, seed, int(epoch), salt
         )
-    return found
+    return items

@@ -120,7 +120,7 @@ class PairSource(Source):
         return min(max(1.0, fit), float(tokens // SHORTEST))
 
     @classmethod
-    def room(
+    def capacity(
         cls, store: stores.Store, length: int, packed: bool = False
     ) -> int:
         """Rows of the pairs of an epoch; 0 where all are of one document."""
@@ -169,15 +169,15 @@ class PairSource(Source):
         )
         order = np.argsort(row, kind='stable')
         true, second = (_Parted(*(x[order] for x in y)) for y in (true, second))
-        room = sizes[order] - SPECIALS
+        max_tokens = sizes[order] - SPECIALS
         counts = np.bincount(row, minlength=self.batch_size)
-        return self._read(true, second, labels[order], random, room)._replace(
-            slots=np.arange(self.slots) < counts[:, None]
-        )
+        return self._read(
+            true, second, labels[order], random, max_tokens
+        )._replace(slots=np.arange(self.slots) < counts[:, None])
 
     def _part(self, number: np.ndarray, random: np.random.Generator) -> _Parted:
         """Pairs by their number [n], before they are cut to the room."""
-        room = self.length - 1
+        max_tokens = self.length - 1
         which = np.searchsorted(self.numbers, number, 'right') - 1
         visits = self.numbers[which + 1] - self.numbers[which]
         begin = self.store.documents[self.documents[which]]
@@ -186,19 +186,21 @@ class PairSource(Source):
         # The visits of a long document divide it among them, but for so much
         # of its end that the last one still has text to read.
         within = (number - self.numbers[which] + u) / visits
-        within *= np.where(visits > 1, stop - begin - room // 2, 0)
+        within *= np.where(visits > 1, stop - begin - max_tokens // 2, 0)
         first = self._sentence_at(begin + within.astype(np.int64))
         lonely = self._sentence_after(first, stop) == stop
         first[lonely] = self._sentence_at(first[lonely] - 1)
         enough = np.where(
-            w < SHORT_SHARE, 2 + (target * (room - 1)).astype(np.int64), room
+            w < SHORT_SHARE,
+            2 + (target * (max_tokens - 1)).astype(np.int64),
+            max_tokens,
         )
-        place = first[:, None] + np.arange(1, room)  # [n, R - 1]
+        place = first[:, None] + np.arange(1, max_tokens)  # [n, R - 1]
         inside = place < np.minimum(first + enough, stop)[:, None]
         starts = self._flags(place) & inside
-        rank = np.cumsum(starts, axis=1)
-        several = rank[:, -1]
-        column = np.argmax(rank > (v * several).astype(int)[:, None], axis=1)
+        ordinal = np.cumsum(starts, axis=1)
+        several = ordinal[:, -1]
+        column = np.argmax(ordinal > (v * several).astype(int)[:, None], axis=1)
         # A first sentence that is enough alone gets a second one all the same.
         middle = np.where(
             several > 0, first + 1 + column, self._sentence_after(first, stop)
@@ -212,7 +214,7 @@ class PairSource(Source):
         self, number: np.ndarray, true: _Parted, random: np.random.Generator
     ) -> _Parted:
         """For each of n pairs another one, of another document."""
-        n, room = len(number), self.length - 1
+        n, max_tokens = len(number), self.length - 1
         which = np.searchsorted(self.numbers, number, 'right') - 1
         begin, end = self.numbers[which], self.numbers[which + 1]
         left = self.numbers[-1] - (end - begin)  # pairs of other documents
@@ -221,8 +223,8 @@ class PairSource(Source):
         others = self._part(drawn.ravel(), random)
         others = _Parted(*(x.reshape(TRIES, n) for x in others))
         a = true.middle - true.first
-        wanted = cut_lengths(a, true.end - true.middle, room)
-        found = cut_lengths(a, others.end - others.middle, room)
+        wanted = cut_lengths(a, true.end - true.middle, max_tokens)
+        found = cut_lengths(a, others.end - others.middle, max_tokens)
         best = np.argmin(
             sum(np.abs(x - y) for x, y in zip(found, wanted, strict=True)),
             axis=0,
@@ -235,13 +237,13 @@ class PairSource(Source):
         second: _Parted,
         labels: np.ndarray,
         random: np.random.Generator,
-        room: np.ndarray | None = None,
+        max_tokens: np.ndarray | None = None,
     ) -> Pairs:
         """A of some pairs with B of others, cut to the room: [n], or R."""
         whole = _lengths(first, second)
-        if room is None:
-            room = self.length - 1
-        sizes = np.stack(cut_lengths(*whole, room))
+        if max_tokens is None:
+            max_tokens = self.length - 1
+        sizes = np.stack(cut_lengths(*whole, max_tokens))
         # Each token that goes is the first or the last one.
         begins = np.stack([first.first, second.middle])
         begins += random.binomial(whole - sizes, 0.5)
@@ -301,7 +303,7 @@ class NextPairSource(PairSource):
 
 
 def shared_rows(
-    sizes: np.ndarray, rows: int, slots: int, room: int
+    sizes: np.ndarray, rows: int, slots: int, max_tokens: int
 ) -> tuple[np.ndarray, np.ndarray]:
     """The row of each of n texts, B and J at most to one, and its size there:
     best fit, the longest first.
@@ -316,22 +318,24 @@ def shared_rows(
     order = np.argsort(-sizes, kind='stable')
     row = np.empty(len(sizes), np.int64)
     row[order[:rows]] = np.arange(rows)
-    left = room - sizes[order[:rows]]
+    left = max_tokens - sizes[order[:rows]]
     count = np.ones(rows, np.int64)
     for text in order[rows:]:
         (some,) = np.nonzero(count < slots)
         after = left[some] - sizes[text]
         fits = after >= 0
-        best = np.argmin(np.where(fits, after, room) if fits.any() else -after)
+        best = np.argmin(
+            np.where(fits, after, max_tokens) if fits.any() else -after
+        )
         row[text] = some[best]
         left[some[best]] -= sizes[text]
         count[some[best]] += 1
     sizes = sizes.copy()
-    levels = np.arange(room + 1)
+    levels = np.arange(max_tokens + 1)
     for full in np.nonzero(left < 0)[0]:
         own = row == full
         total = np.minimum(sizes[own, None], levels).sum(axis=0)
-        sizes[own] = np.minimum(sizes[own], levels[total <= room].max())
+        sizes[own] = np.minimum(sizes[own], levels[total <= max_tokens].max())
     return row, sizes
 
 
@@ -341,7 +345,7 @@ def _lengths(first: _Parted, second: _Parted) -> np.ndarray:
 
 
 def cut_lengths(
-    a: np.ndarray, b: np.ndarray, room: int | np.ndarray
+    a: np.ndarray, b: np.ndarray, max_tokens: int | np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
     """How long two pieces are when the longer one has lost what is too much.
 
@@ -349,14 +353,14 @@ def cut_lengths(
     lengths the second one loses.
     """
     a, b = np.broadcast_arrays(a, b)
-    left = np.minimum(a, np.maximum(-(-room // 2), room - b))
-    over = a + b > room
-    return np.where(over, left, a), np.where(over, room - left, b)
+    left = np.minimum(a, np.maximum(-(-max_tokens // 2), max_tokens - b))
+    over = a + b > max_tokens
+    return np.where(over, left, a), np.where(over, max_tokens - left, b)
 
 
 def _visits(
-    store: stores.Store, documents: np.ndarray, room: int
+    store: stores.Store, documents: np.ndarray, max_tokens: int
 ) -> np.ndarray:
     """ceil(n / R) of some documents' tokens: [documents] int64."""
     tokens = store.documents[documents + 1] - 1 - store.documents[documents]
-    return -(-tokens // room)
+    return -(-tokens // max_tokens)

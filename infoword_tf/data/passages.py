@@ -67,15 +67,15 @@ class DocumentSource(Source):
 
     def _sizes(self) -> np.ndarray:
         """[n, B]: tokens of the passages of some batches."""
-        found = []
+        sizes = []
         for step in range(SAMPLE):
             text = self.batch(step)
             draw = cloze(text, np.random.default_rng(step))
-            found.append(passage_sizes(text, draw))
-        return np.array(found)
+            sizes.append(passage_sizes(text, draw))
+        return np.array(sizes)
 
     @classmethod
-    def room(cls, store: stores.Store, length: int) -> int:
+    def capacity(cls, store: stores.Store, length: int) -> int:
         """Documents of two sentences or more."""
         return int((count_sentences(store) > 1).sum())
 
@@ -104,7 +104,7 @@ class DocumentSource(Source):
         )
 
     def _sentence(self, begin: int, end: int, where: float) -> int:
-        """A sentence start with some text behind it, or the first."""
+        """A sentence start with some text after it, or the first."""
         flags = self.store.flags[begin : max(begin + 1, end - self.length // 2)]
         starts = np.nonzero(flags & stores.SENTENCE_START)[0]
         return begin + (starts[int(where * len(starts))] if len(starts) else 0)
@@ -112,10 +112,10 @@ class DocumentSource(Source):
 
 def count_sentences(store: stores.Store) -> np.ndarray:
     """[documents] int64: sentences of each, read once in blocks."""
-    found = np.zeros(len(store.documents) - 1, np.int64)
+    counts = np.zeros(len(store.documents) - 1, np.int64)
     for begin in range(0, len(store.flags), _BLOCK):
         flags = store.flags[begin : begin + _BLOCK]
         places = begin + np.nonzero(flags & stores.SENTENCE_START)[0]
         document = np.searchsorted(store.documents, places, 'right') - 1
-        found += np.bincount(document, minlength=len(found))
-    return found
+        counts += np.bincount(document, minlength=len(counts))
+    return counts

@@ -90,8 +90,8 @@ def open_prepared(name: str) -> Prepared:
 
 
 def _nearest(name: str, known: Iterable[str]) -> str:
-    found = difflib.get_close_matches(name, list(known))
-    return f'; the nearest are {", ".join(found)}' if found else ''
+    matches = difflib.get_close_matches(name, list(known))
+    return f'; the nearest are {", ".join(matches)}' if matches else ''
 
 
 def _flat(features: Any, path: str = '') -> Iterator[tuple[str, Any]]:

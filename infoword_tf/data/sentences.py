@@ -167,7 +167,7 @@ class SentenceSource(ExampleSource):
         )
 
     @classmethod
-    def room(
+    def capacity(
         cls, store: Store, length: int, copies: int = 1, repeat: float = 0.0
     ) -> int:
         """Sentences, 512 at most."""

@@ -32,7 +32,7 @@ class Source(abc.ABC):
 
     @classmethod
     @abc.abstractmethod
-    def room(cls, store: Store, length: int, **arguments: Any) -> int:
+    def capacity(cls, store: Store, length: int, **arguments: Any) -> int:
         """Rows that a text has, none of them twice; see the constructor."""
 
     @abc.abstractmethod

@@ -1,6 +1,6 @@
 """The token store: a corpus as memory-mapped arrays, made once.
 
-Documents lie one behind the other, a [SEP] after each, so that a window of
+Documents lie one after the other, a [SEP] after each, so that a window of
 text is one slice. A store is written beside its place and moved there when it
 is whole; opening it reads nothing but its meta data.
 
@@ -108,23 +108,23 @@ def tokenized(
             yield batch
 
     def work(batch: list[Document]) -> tuple[np.ndarray, ...]:
-        # What goes behind each string: [UNK], or, behind a closing empty one
+        # What goes after each string: [UNK], or, after a closing empty one
         # of each document, its [SEP].
         strings: list[bytes] = []
-        behind: list[int] = []
+        after: list[int] = []
         is_first: list[bool] = []  # of its sentence
         for document in batch:
             for sentence in document.sentences:
                 found = parts(sentence)
                 strings += (part.encode() for part in found)
-                behind += [unk_id] * (len(found) - 1) + [-1]
+                after += [unk_id] * (len(found) - 1) + [-1]
                 is_first += [True] + [False] * (len(found) - 1)
             strings.append(b'')
-            behind.append(tokenizer.sep_id)
+            after.append(tokenizer.sep_id)
             is_first.append(False)
         pieces = tokenizer.pieces(strings)
         begins, ends = pieces.row_splits[:-1], pieces.row_splits[1:]
-        first, added = np.array(is_first), np.array(behind)
+        first, added = np.array(is_first), np.array(after)
         flags = pieces.word_starts.astype(np.uint8) * WORD_START
         flags[begins[first & (ends > begins)]] |= SENTENCE_START
         is_sep = added == tokenizer.sep_id

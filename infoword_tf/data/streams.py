@@ -16,7 +16,7 @@ from infoword_tf.views.streams import Streams
 class StreamSource(Source):
     """Row i of step s + 1 goes on exactly where row i of step s ended.
 
-    The text is a circle: behind its last token, which ends a document, comes
+    The text is a circle: after its last token, which ends a document, comes
     the first. B rows begin at B places, N / B tokens apart (Dai et al. 2019
     cut it into B parts, and lose what is left over), and each goes around for
     ever: at the end of its part it reads the next row's. So nothing is left
@@ -86,7 +86,7 @@ class StreamSource(Source):
         self.begins = number * tokens // each
 
     @classmethod
-    def room(
+    def capacity(
         cls,
         store: stores.Store,
         length: int,

@@ -53,7 +53,7 @@ class Table(NamedTuple):
     is_headed: bool = False
 
 
-class Rows(NamedTuple):
+class TableExamples(NamedTuple):
     """n examples of a table.
 
     Attributes:
@@ -289,14 +289,14 @@ def _cell(feature: Any, value: Any, where: str) -> str | None:
 # ------------------------------------------------------------------------- rows
 
 
-def rows_of(
+def examples_of(
     table: Table,
     text: str,
     pair: str | None = None,
     label: str | None = None,
     regress: bool = False,
     choices: Sequence[str] = (),
-) -> Rows:
+) -> TableExamples:
     """Reads what a task wants of a table.
 
     Args:
@@ -332,7 +332,7 @@ def rows_of(
     if regress and labels is not None:
         found = map(_score, labels, lines, itertools.repeat(table.where))
         scores, labels = np.fromiter(found, np.float32, len(labels)), None
-    return Rows(
+    return TableExamples(
         columns[0],
         columns[wanted.index(pair)] if pair else None,
         labels,
@@ -353,7 +353,7 @@ def subset(total: int, count: int, seed: int = 0) -> np.ndarray:
     return np.sort(random.permutation(total)[:count])
 
 
-def joined(rows: Rows, more: Rows) -> Rows:
+def joined(rows: TableExamples, more: TableExamples) -> TableExamples:
     """Two tables of the same columns as one, without labels."""
     return rows._replace(
         first=rows.first + more.first,
@@ -413,38 +413,38 @@ def _score(cell: str, line: int, where: str) -> float:
     )
 
 
-def classes(rows: Rows) -> list[str]:
+def classes(rows: TableExamples) -> list[str]:
     """The labels that occur, in order: of whole numbers theirs.
 
     Raises:
         ValueError: there is one alone, of which nothing can be learned.
     """
-    found = set(rows.labels)
-    if len(found) == 1:
+    labels = set(rows.labels)
+    if len(labels) == 1:
         raise ValueError(
-            f'{rows.where}: every row is labelled {min(found)!r}; there is '
+            f'{rows.where}: every row is labelled {min(labels)!r}; there is '
             'nothing to tell apart'
         )
     try:
-        return sorted(found, key=lambda label: (int(label), label))
+        return sorted(labels, key=lambda label: (int(label), label))
     except ValueError:
-        return sorted(found)
+        return sorted(labels)
 
 
-def known_labels(rows: Rows, known: Sequence[str]) -> np.ndarray:
+def known_labels(rows: TableExamples, known: Sequence[str]) -> np.ndarray:
     """[n] int32: the numbers of the labels among `known` classes.
 
     Raises:
         ValueError: a label is not among them; with its line.
     """
     numbers = {label: number for number, label in enumerate(known)}
-    found = [numbers.get(label, -1) for label in rows.labels]
-    if -1 in found:
-        row, rest = found.index(-1), len(known) - _SHOWN
+    known_numbers = [numbers.get(label, -1) for label in rows.labels]
+    if -1 in known_numbers:
+        row, rest = known_numbers.index(-1), len(known) - _SHOWN
         raise ValueError(
             f'{rows.where}, line {rows.lines[row]}: the label '
             f'{rows.labels[row]!r} is unknown: known are '
             + ', '.join(known[:_SHOWN])
             + (f' and {rest} more' if rest > 0 else '')
         )
-    return np.array(found, np.int32)
+    return np.array(known_numbers, np.int32)

@@ -23,7 +23,7 @@ from infoword_tf.data.source import Source
 from infoword_tf.views.examples import Labelled
 
 if TYPE_CHECKING:  # it imports TensorFlow
-    from infoword_tf.text.frame import Frame
+    from infoword_tf.text.template import Template
 
 HELD_OUT = 20  # one in so many, by the text of a
 HELDOUT = 512  # examples that are measured
@@ -180,7 +180,7 @@ class TextPairs(NamedTuple):
 
 def tokenized(
     files: Sequence[Columns],
-    frame: 'Frame',
+    template: 'Template',
     max_length: int,
     prompts: tuple[str, str] = ('', ''),
 ) -> tuple[TextPairs, int]:
@@ -188,7 +188,7 @@ def tokenized(
 
     Args:
         files: with K columns each.
-        frame: what lays a text out.
+        template: what lays a text out.
         max_length: T at most of each text; longer ones are cut.
         prompts: what is put before each a, and before all others.
 
@@ -202,7 +202,7 @@ def tokenized(
             for number, column in enumerate(file.texts)
         ]
         part, longer = lay_out(
-            frame, [(column, None) for column in texts], max_length, {}
+            template, [(column, None) for column in texts], max_length, {}
         )
         parts.append(part)
         cut += longer
@@ -247,7 +247,7 @@ class TextPairSource(Source):
         self.order = functools.lru_cache(2)(self._order)
 
     @classmethod
-    def room(cls, store: TextPairs, length: int) -> int:
+    def capacity(cls, store: TextPairs, length: int) -> int:
         """Examples, 512 at most."""
         del length
         return together(store.parts).size

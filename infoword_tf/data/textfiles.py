@@ -85,7 +85,7 @@ def read(
         )
 
 
-class Split(NamedTuple):
+class HeldoutRule(NamedTuple):
     """What is held out of a corpus.
 
     Attributes:
@@ -99,16 +99,16 @@ class Split(NamedTuple):
 
     def holds_out(self, document: Document) -> bool:
         """Whether a document is held out, or its end."""
-        found = documents.text_hash(document.text)
+        hashed = documents.text_hash(document.text)
         if self.lowest is None:
-            return found % HELDOUT_IN == 0
-        return found == self.lowest
+            return hashed % HELDOUT_IN == 0
+        return hashed == self.lowest
 
 
-BY_HASH = Split()
+BY_HASH = HeldoutRule()
 
 
-def split(corpus: Iterable[Document], pattern: str) -> Split:
+def split(corpus: Iterable[Document], pattern: str) -> HeldoutRule:
     """Decides what is held out, whatever the order of the documents.
 
     1 document in 100 by the hash of its text. Where that leaves one of the
@@ -128,17 +128,17 @@ def split(corpus: Iterable[Document], pattern: str) -> Split:
         lowest, highest = min(lowest, found), max(highest, found)
         sentences = len(document.sentences)
     if lowest < highest:
-        return Split(lowest)
+        return HeldoutRule(lowest)
     if sentences == 1:
         raise ValueError(
             f'{pattern} is one sentence, of which nothing can be held out: '
             'give more text, or name held-out files with --heldout=GLOB'
         )
-    return Split(lowest, is_alone=True)
+    return HeldoutRule(lowest, is_alone=True)
 
 
 def train(
-    corpus: Iterable[Document], how: Split = BY_HASH
+    corpus: Iterable[Document], how: HeldoutRule = BY_HASH
 ) -> Iterator[Document]:
     """Yields the documents that are not held out.
 
@@ -153,14 +153,16 @@ def train(
 
 
 def heldout(
-    corpus: Iterable[Document], how: Split = BY_HASH, limit: int = MAX_HELDOUT
+    corpus: Iterable[Document],
+    how: HeldoutRule = BY_HASH,
+    limit: int = MAX_HELDOUT,
 ) -> Iterator[Document]:
     """Yields the documents that are held out, the first `limit`."""
     # Stops at the limit: there may be gigabytes to come.
-    found = itertools.islice(filter(how.holds_out, corpus), limit)
+    texts = itertools.islice(filter(how.holds_out, corpus), limit)
     if how.is_alone:
-        return (_parted(document)[1] for document in found)
-    return found
+        return (_parted(document)[1] for document in texts)
+    return texts
 
 
 def _parted(document: Document) -> tuple[Document, Document]:
@@ -191,8 +193,8 @@ def _read_file(path: pathlib.Path) -> Iterator[Document]:
 
 def _read_lines(path: pathlib.Path) -> Iterator[Document]:
     for number, line in enumerate(_lines(path), 1):
-        found = tuple(documents.split_sentences(line))
-        yield Document(found, f'{path}:{number}', len(line))
+        sentences = tuple(documents.split_sentences(line))
+        yield Document(sentences, f'{path}:{number}', len(line))
 
 
 def _lines(path: pathlib.Path) -> Iterator[str]:

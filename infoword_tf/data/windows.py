@@ -33,7 +33,7 @@ class WindowSource(Source):
         self.store, self.length = store, length
         self.batch_size, self.seed = batch_size, seed
         tokens = len(store.ids)
-        self.windows = WindowSource.room(store, length)
+        self.windows = WindowSource.capacity(store, length)
         if self.windows < batch_size:
             raise ValueError(
                 f'the text has {tokens:,} tokens: room for '
@@ -43,7 +43,7 @@ class WindowSource(Source):
             )
 
     @classmethod
-    def room(cls, store: stores.Store, length: int) -> int:
+    def capacity(cls, store: stores.Store, length: int) -> int:
         """Windows of an epoch: one less than fit, to leave its offset room."""
         return len(store.ids) // length - 1
 

@@ -14,7 +14,7 @@ from infoword_tf.views.words import Words, keep_probabilities, known, noise
 
 
 class WordSource(WindowSource):
-    """Rows of T words, filled one behind the other with what is left.
+    """Rows of T words, filled one after the other with what is left.
 
     A step reads B passages of L tokens, in the order of `WindowSource`, and
     drops [UNK] always and frequent words by chance. L is what leaves B T words
@@ -60,7 +60,7 @@ class WordSource(WindowSource):
         super().__init__(store, passage, batch_size, seed)
 
     @classmethod
-    def room(
+    def capacity(
         cls, store: stores.Store, length: int, subsample: float, negatives: int
     ) -> int:
         """Rows of an epoch: one less than are filled, as in windows."""

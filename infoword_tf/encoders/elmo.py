@@ -124,7 +124,7 @@ class Directions(Layer):
             key: [2] uint32, or None for inference.
 
         Returns:
-            The same of the layer; the state of the left one behind the last.
+            The same of the layer; the state of the left one after the last.
         """
         new_left, new = self.left(left, state, keeps[0], key)
         new_right, _ = self.right(right, None, keeps[1], key)
@@ -136,7 +136,7 @@ class Directions(Layer):
 class Elmo(Encoder):
     """g_omega of `elmo`."""
 
-    reads = ('ids', 'block_ids')
+    input_fields = ('ids', 'block_ids')
     remembers = True
 
     layers: int = setting(2, 'L.', at_least=1)

@@ -79,7 +79,7 @@ class Encoder(Settled, Layer):
 
     Attributes:
         arguments: by name, as config.json keeps them.
-        reads: names of `Inputs` that change its states.
+        input_fields: names of `Inputs` that change its states.
         remembers: whether it has a state that goes on from step to step.
         has_memory: whether that state is of a number of tokens, which a run
             chooses; else it is of one size, and always there.
@@ -89,7 +89,7 @@ class Encoder(Settled, Layer):
             lookup rows.
     """
 
-    reads: tuple[str, ...] = ('ids',)
+    input_fields: tuple[str, ...] = ('ids',)
     remembers: bool = False
     has_memory: bool = False
     causal: bool = False
@@ -198,10 +198,10 @@ class Encoder(Settled, Layer):
             ValueError: one that this encoder does not read.
         """
         for name, value in inputs._asdict().items():
-            if value is not None and name not in self.reads:
+            if value is not None and name not in self.input_fields:
                 raise ValueError(
                     f'{type(self).__name__} does not read {name}; it reads '
-                    f'{", ".join(self.reads)}'
+                    f'{", ".join(self.input_fields)}'
                 )
 
     def call(

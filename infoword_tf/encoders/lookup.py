@@ -22,7 +22,7 @@ Tensor = Any
 class Lookup(Encoder):
     """Embeddings alone, with dropout; only ids change the states."""
 
-    reads = ('ids', 'positions', 'segment_ids', 'block_ids')
+    input_fields = ('ids', 'positions', 'segment_ids', 'block_ids')
     contextual = False
 
     width: int = setting(256, 'Width of the vectors.', at_least=1, flag='width')

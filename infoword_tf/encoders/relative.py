@@ -44,7 +44,7 @@ class Memory(NamedTuple):
 class RelativeTransformer(Encoder):
     """g_omega of `transformer_xl` and `plm`."""
 
-    reads = (
+    input_fields = (
         'ids', 'segment_ids', 'block_ids', 'ranks', 'sees', 'directions',
         'first',
     )  # fmt: skip

@@ -24,7 +24,7 @@ CELLS = ('lstm', 'gru', 'plain')
 class Rnn(Encoder):
     """g_omega of `rnn_lm`."""
 
-    reads = ('ids', 'block_ids')
+    input_fields = ('ids', 'block_ids')
     remembers = causal = True
 
     layers: int = setting(2, 'L.', at_least=1)

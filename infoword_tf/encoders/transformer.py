@@ -22,7 +22,7 @@ Tensor = Any
 class Transformer(Encoder):
     """g_omega of BERT, BERT-NCE and InfoWord."""
 
-    reads = (
+    input_fields = (
         'ids', 'positions', 'segment_ids', 'block_ids', 'first', 'kept',
     )  # fmt: skip
 
@@ -138,10 +138,10 @@ class Transformer(Encoder):
         else:
             x = x + places_of
             x = x + ops.take(self.segment_table, segment_ids, axis=0)
-        rows = None
+        tokens = None
         if key is None:
             # Rows of one matrix from here on: no shape in between.
-            rows = ops.shape(ids)[1]
+            tokens = ops.shape(ids)[1]
             x = ops.reshape(x, (-1, self.embedding_width))
         keys = [None] * (len(self.blocks) + 1) if key is None else [
             dropout.fold_in(key, site) for site in range(len(self.blocks) + 1)
@@ -187,7 +187,7 @@ class Transformer(Encoder):
                 allowed=allowed,
                 places=places if last else None,
                 key=keys[i],
-                length=rows,
+                length=tokens,
             )
             if all_layers and not last:
                 layers.append(x)
@@ -202,8 +202,8 @@ class Transformer(Encoder):
             )
             if all_layers is True:
                 layers[-1] = x
-        if rows is not None:
-            shape = (-1, rows, self.width)
+        if tokens is not None:
+            shape = (-1, tokens, self.width)
             if all_layers:
                 layers = [ops.reshape(states, shape) for states in layers]
             if all_layers is True:

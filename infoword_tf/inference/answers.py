@@ -26,7 +26,7 @@ NOWHERE = -1  # the bytes of no answer
 SURE = -NEVER
 
 
-class Spans(NamedTuple):
+class BestSpans(NamedTuple):
     """The best spans of windows, best first.
 
     Attributes:
@@ -47,7 +47,7 @@ def spans(
     sizes: Tensor,
     longest: int,
     count: int = SPANS,
-) -> Spans:
+) -> BestSpans:
     """Spans of first and last places whose scores are added; graph or eager.
 
     Args:
@@ -75,7 +75,7 @@ def spans_after(
     sizes: Tensor,
     longest: int,
     count: int = SPANS,
-) -> Spans:
+) -> BestSpans:
     """The same where last places are scored for given first ones.
 
     Args:
@@ -97,7 +97,9 @@ def spans_after(
     return _best(first[:, :, None] + after, starts, longest, count)
 
 
-def _best(scores: Tensor, firsts: Tensor, longest: int, count: int) -> Spans:
+def _best(
+    scores: Tensor, firsts: Tensor, longest: int, count: int
+) -> BestSpans:
     """The best of [W, X, L], whose first places are [W, X]."""
     rows = tf.shape(scores)[0]
     scores = tf.reshape(scores, [rows, -1])
@@ -107,7 +109,7 @@ def _best(scores: Tensor, firsts: Tensor, longest: int, count: int) -> Spans:
     number, gap = best.indices // longest, best.indices % longest
     firsts = tf.pad(firsts, [[0, 0], [0, count]])
     firsts = tf.gather(firsts, number, batch_dims=1)
-    return Spans(best.values, firsts, firsts + gap)
+    return BestSpans(best.values, firsts, firsts + gap)
 
 
 class Answers(NamedTuple):

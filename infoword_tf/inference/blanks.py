@@ -80,14 +80,14 @@ class Blanks(States):
         masks = masks_of(pieces, self.tokenizer.mask_id)[0]
         if not len(masks):
             raise ValueError(f'there is no {vocabulary.MASK} in {text!r}')
-        size = len(pieces.flat_values) + self.max_length - self.room
+        size = len(pieces.flat_values) + self.max_length - self.free_length
         if size > self.max_length:
             raise ValueError(
                 f'{size} tokens, but this model takes {self.max_length}; '
                 'shorten the text'
             )
         scores = self.piece_scores(
-            self.frame.one(pieces, size).to_tensor(),
+            self.template.one(pieces, size).to_tensor(),
             tf.constant([size]),
             tf.cast(masks, tf.int32)[None] + len(self.before),
         )
@@ -127,9 +127,9 @@ def first_masks(masks: tf.RaggedTensor, count: int) -> Tensor:
 
 
 def near_masks(
-    pieces: tf.RaggedTensor, masks: Tensor, room: int
+    pieces: tf.RaggedTensor, masks: Tensor, limit: int
 ) -> tf.RaggedTensor:
-    """Cuts texts [B, pieces] to the `room` pieces that are nearest to their
+    """Cuts texts [B, pieces] to the `limit` pieces that are nearest to their
     masks, [B, Q] of `first_masks`.
 
     Masks stay, then pieces by their distance from the nearest of these, the
@@ -140,9 +140,9 @@ def near_masks(
     far = tf.cast(place, tf.int32)[:, None] - tf.gather(masks, text)  # [N, Q]
     far = tf.cast(tf.reduce_min(tf.abs(far), axis=1), tf.int64)
     order = tf.argsort(text * 2**32 + far, stable=True)
-    # Texts lie as before, each by distance: its first `room` stay.
-    stay = tf.sort(tf.boolean_mask(order, place < room))
-    sizes = tf.minimum(pieces.row_lengths(), tf.cast(room, tf.int64))
+    # Texts lie as before, each by distance: its first `limit` stay.
+    stay = tf.sort(tf.boolean_mask(order, place < limit))
+    sizes = tf.minimum(pieces.row_lengths(), tf.cast(limit, tf.int64))
     return tf.RaggedTensor.from_row_lengths(
         tf.gather(pieces.flat_values, stay), sizes, validate=False
     )

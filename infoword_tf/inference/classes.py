@@ -174,15 +174,15 @@ class Classes(States):
         # Those of like length together: hardly any padding is computed.
         sizes = [sum(map(len, both)) for both in zip(*sides, strict=True)]
         order = np.argsort(sizes)
-        found = np.zeros((len(texts), self._head(row).columns), np.float32)
+        scores = np.zeros((len(texts), self._head(row).columns), np.float32)
         graph = self._traced_scores(row, len(sides))
         for begin in range(0, len(texts), batch_size):
             some = order[begin : begin + batch_size]
-            found[some] = graph(
+            scores[some] = graph(
                 *(tf.constant([side[i] for i in some], tf.string)
                   for side in sides)
             )  # fmt: skip
-        return found
+        return scores
 
     @functools.cached_property
     def _traced_scores(self) -> Callable[..., Any]:

@@ -15,7 +15,7 @@ import tensorflow as tf
 
 from infoword_tf.inference.states import States, last_places
 from infoword_tf.objectives.lm import VIEW
-from infoword_tf.text.frame import lay_out, padded
+from infoword_tf.text.template import lay_out, padded
 from infoword_tf.views import View
 
 Tensor = Any
@@ -46,7 +46,7 @@ class Continuing(States):
     def begun(self, texts: Tensor) -> tuple[Tensor, Tensor]:
         """Ids of texts that shall go on; graph or eager.
 
-        A text begins behind the end of another, [SEP]; of one that is too long
+        A text begins after the end of another, [SEP]; of one that is too long
         the end stays.
 
         Returns:
@@ -92,9 +92,9 @@ def likeliest(p: np.ndarray, top_p: float) -> np.ndarray:
     order = np.argsort(-p, kind='stable')
     before = np.cumsum(p[order]) - p[order]
     kept = order[before < top_p * p.sum()]
-    found = np.zeros_like(p)
-    found[kept] = p[kept]
-    return found / found.sum()
+    filtered = np.zeros_like(p)
+    filtered[kept] = p[kept]
+    return filtered / filtered.sum()
 
 
 def choose(
@@ -126,7 +126,7 @@ def continued(
 ) -> list[int]:
     """What comes after some pieces, until a document ends.
 
-    A text begins behind the end of another, as in training.
+    A text begins after the end of another, as in training.
 
     Args:
         ids: pieces of the text so far, without specials.
@@ -137,15 +137,15 @@ def continued(
     loaded.next_row()  # complains before the work
     read = _reader(loaded)
     given = [loaded.tokenizer.sep_id, *ids]
-    found: list[int] = []
+    new_ids: list[int] = []
     numbers = np.random.default_rng(seed).random(count)
     for number in numbers:
         piece = choose(read(given), number, temperature, top_p)
         if piece == loaded.tokenizer.sep_id:
             break
-        found.append(piece)
+        new_ids.append(piece)
         given = [piece]
-    return found
+    return new_ids
 
 
 def _reader(loaded: Continuing) -> Callable[[Sequence[int]], np.ndarray]:

@@ -12,12 +12,12 @@ import numpy as np
 import tensorflow as tf
 from keras import ops
 
-from infoword_tf.inference import answers, windows
+from infoword_tf.inference import answers, context_windows
 from infoword_tf.inference.states import States
 from infoword_tf.objectives.infonce import NEVER
 from infoword_tf.objectives.span import slots_of
 from infoword_tf.text import characters
-from infoword_tf.text.frame import padded, table
+from infoword_tf.text.template import padded, table
 
 Tensor = Any
 _QUESTIONS = 256  # whose windows are in memory at once
@@ -105,24 +105,26 @@ class Reader:
     def pages(self, questions: Tensor, contexts: Tensor) -> Pages:
         """Windows over contexts, beside their questions: [B] string each."""
         loaded, head = self.loaded, self.head
-        room = loaded.frame.room(loaded.max_length, texts=2)
-        longest = windows.question_room(
-            loaded.max_length, loaded.max_length - room, head.question
+        limit = loaded.template.free_length(loaded.max_length, texts=2)
+        longest = context_windows.question_limit(
+            loaded.max_length, loaded.max_length - limit, head.question
         )
         asked = loaded.tokenizer.tokenize(questions)[:, :longest]
         pieces, *offsets = loaded.tokenizer.tokenize_with_offsets(contexts)
         offsets = characters.widened(contexts, *offsets)
         sizes = pieces.row_lengths()
-        found = windows.windows(sizes, room - asked.row_lengths(), head.stride)
-        most = windows.most_context(found, sizes)
+        found = context_windows.windows(
+            sizes, limit - asked.row_lengths(), head.stride
+        )
+        most = context_windows.most_context(found, sizes)
         first = tf.gather(pieces.row_starts(), found.contexts) + found.firsts
         places = tf.ragged.range(first, first + found.sizes)
 
         def part(of: tf.RaggedTensor) -> tf.RaggedTensor:
             return tf.gather(tf.cast(of.values, tf.int32), places)
 
-        rows, second, begins = windows.beside(
-            tf.gather(asked, found.contexts), part(pieces), loaded.frame
+        rows, second, begins = context_windows.beside(
+            tf.gather(asked, found.contexts), part(pieces), loaded.template
         )
         return Pages(
             found.contexts,
@@ -151,8 +153,8 @@ class Reader:
         states = loaded.states(ids, lengths, second=second)
         length = tf.shape(ids)[1]
         column = tf.range(length)[None, :]
-        behind = column >= begins[:, None]
-        inside = behind & (column < (begins + sizes)[:, None])
+        after = column >= begins[:, None]
+        inside = after & (column < (begins + sizes)[:, None])
         nowhere = tf.zeros_like(lengths) if loaded.layout.first else lengths - 1
         said = head.spans(
             states,
@@ -251,7 +253,7 @@ class Reader:
             raise ValueError(
                 f'{len(questions)} questions and {len(contexts)} contexts'
             )
-        found = []
+        replies = []
         for begin in range(0, len(questions), _QUESTIONS):
             some = slice(begin, begin + _QUESTIONS)
             asked, given = (
@@ -269,11 +271,11 @@ class Reader:
                 spans[rows] = self._graph(part[0][:, :longest], *part[1:])
             said = self.replies(given, pages, tf.constant(spans))
             said = {name: value.numpy() for name, value in said.items()}
-            found += [
+            replies += [
                 self._reply({name: value[row] for name, value in said.items()})
                 for row in range(len(asked))
             ]
-        return found
+        return replies
 
     def _reply(self, said: dict[str, Any]) -> Reply:
         """One question of what `replies` gives."""

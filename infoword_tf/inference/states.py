@@ -101,12 +101,12 @@ class States(Workdir):
             encoder, arguments={**encoder.arguments, **arguments}
         )
         rows = self.config.rows if rows is None else rows
-        found = self._fresh(self.config.replace(encoder=encoder, rows=rows))
-        weights = found.model.variables
+        remade = self._fresh(self.config.replace(encoder=encoder, rows=rows))
+        weights = remade.model.variables
         files.assign(
             weights, {path: value(path) for path in weights}, 'another encoder'
         )
-        return found
+        return remade
 
     def _fresh(self, config: Config, seed: int | None = None) -> Self:
         """A model of a config, with the rows of this one; args as `Model`."""
@@ -117,10 +117,10 @@ class States(Workdir):
             seed,
             companions=False,
         )
-        found = self.with_config(config, model)
-        for row in found.missing:
+        fresh = self.with_config(config, model)
+        for row in fresh.missing:
             model.drop(row)
-        return found
+        return fresh
 
     # ---------------------------------------------------------------- rows
 
@@ -159,7 +159,9 @@ class States(Workdir):
         Returns:
             ids, lengths and second, as `states` takes them.
         """
-        return self.frame.laid_out(texts, pairs, max_length or self.max_length)
+        return self.template.laid_out(
+            texts, pairs, max_length or self.max_length
+        )
 
     def states(
         self,
@@ -218,9 +220,9 @@ class States(Workdir):
             segment_ids = self.layout.last_segment * ops.cast(last, 'int32')
         knows = self.encoder.arguments.get('segments', 0) > 1
         if second is not None and self.layout.second_segment and knows:
-            behind = ops.greater_equal(_column(ids), second[:, None])
+            of_second = ops.greater_equal(_column(ids), second[:, None])
             # No cast of booleans, which LiteRT's converter makes wrong here.
-            inside = ops.where(behind, self.layout.second_segment, 0)
+            inside = ops.where(of_second, self.layout.second_segment, 0)
             segment_ids = (
                 inside
                 if segment_ids is None

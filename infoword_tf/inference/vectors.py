@@ -159,17 +159,17 @@ class Vectors(States):
 
         Args:
             pieces: [B, None] int32, of whole texts without what stands around
-                them; those beyond `room` do not count.
+                them; those beyond `free_length` do not count.
 
         Returns:
             [B, `vector_width`] float32.
         """
         table = tf.convert_to_tensor(self.encoder.embedding_table)
         splits = pieces.row_splits
-        sizes = tf.minimum(splits[1:] - splits[:-1], self.room)
+        sizes = tf.minimum(splits[1:] - splits[:-1], self.free_length)
         text = pieces.value_rowids()
         place = tf.range(splits[-1]) - tf.gather(splits, text)
-        kept = place < self.room
+        kept = place < self.free_length
         total = tf.sparse.segment_sum(
             table,
             tf.boolean_mask(pieces.flat_values, kept),
@@ -190,7 +190,7 @@ class Vectors(States):
 
         def compute(texts: Tensor) -> tuple[Tensor, Tensor]:
             pieces = self.tokenizer.tokenize(texts)
-            cut = tf.math.count_nonzero(pieces.row_lengths() > self.room)
+            cut = tf.math.count_nonzero(pieces.row_lengths() > self.free_length)
             return folded.embed_pieces(pieces), cut
 
         return tf.function(
@@ -296,8 +296,10 @@ class Vectors(States):
         flat, lengths = [np.zeros(0, np.int32)], [np.zeros(0, np.int64)]
         for some in _parts(texts):
             pieces = self.tokenizer.tokenize(self.prompted(texts[some], prompt))
-            self.cut += int((pieces.row_lengths().numpy() > self.room).sum())
-            rows = self.frame.one(pieces, self.max_length)
+            self.cut += int(
+                (pieces.row_lengths().numpy() > self.free_length).sum()
+            )
+            rows = self.template.one(pieces, self.max_length)
             flat.append(rows.flat_values.numpy())
             lengths.append(rows.row_lengths().numpy())
         return np.concatenate(flat), np.concatenate(lengths)

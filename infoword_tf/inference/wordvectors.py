@@ -64,14 +64,14 @@ def read(path: str | pathlib.Path) -> WordVectors:
         raise FileNotFoundError(f'{path}: there is no such file')
     # Not by `splitlines`, to which more characters end a line.
     with open(path, encoding='utf-8', newline='\n') as file:
-        head = file.readline()
+        header = file.readline()
         try:
-            number, width = map(int, head.split())
+            number, width = map(int, header.split())
             vectors = np.empty((number, width), np.float32)
         except ValueError:
             raise ValueError(
                 f'{path}, line 1: no number of words and their width in '
-                f'{head[:60]!r}'
+                f'{header[:60]!r}'
             ) from None
         words: dict[str, int] = {}
         line = 1

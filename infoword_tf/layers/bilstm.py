@@ -48,7 +48,7 @@ class BiLstm(Layer):
             texts: P. One that is nowhere comes to the first state of its row.
 
         Returns:
-            [R, P, 2 D] float32: behind each text's last token, and before its
+            [R, P, 2 D] float32: after each text's last token, and before its
             first.
         """
         x = ops.cast(x, self.compute_dtype)

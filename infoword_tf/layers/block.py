@@ -20,8 +20,8 @@ class Block(Layer):
     """Post-norm: x = norm(x + attention(x)); x = norm(x + feed_forward(x)).
 
     Pre-norm: x = x + attention(norm(x)); x = x + feed_forward(norm(x)). Its
-    states are not normalised; an encoder does so behind its last block. Both
-    have the same weights; `attention_norm` and `outer_norm` stand behind
+    states are not normalised; an encoder does so after its last block. Both
+    have the same weights; `attention_norm` and `outer_norm` stand after
     attention and feed-forward, or before them.
     """
 
@@ -155,7 +155,7 @@ def post_norm(
         mixed, residual: [B, Q, D], of attention and from before it.
         bias: [D] of attention, or None.
         keys: of the first sum, of the activation and of the second sum.
-        rate: of dropout behind the activation.
+        rate: of dropout after the activation.
     """
     how = {'epsilon': layer.epsilon, 'rate': layer.rate}
     scale = layer.attention_gamma, layer.attention_beta

@@ -14,7 +14,7 @@ each other in the order written above, as Keras has them (its `gru` is
 
 A fused piece, see `fused.py`: with a key the loop is one kernel, and so is the
 loop back in time. That one gives the gradient of z alone; those of W, U and P
-are one product each for all tokens, behind it.
+are one product each for all tokens, after it.
 
 Glossary of shapes: B rows, T tokens, D width of a state, H of its cells (D
 without a projection), G gates.
@@ -260,7 +260,7 @@ def recur(
         projection: [H, D] float32 of `lstm`.
         keep: [T, B, 1] float32, 0 where a row forgets its state first.
         clip: the largest |c'|, and |h'| where that is projected.
-        dtype: in which the products behind the loop are computed.
+        dtype: in which the products after the loop are computed.
         key: None runs plain operations.
 
     Returns:
@@ -373,11 +373,11 @@ class Recurrent(Layer):
 
     def empty_state(self, batch: Any) -> dict[str, Tensor]:
         """Of rows that have read nothing: 'hidden' [B, D], 'cells' [B, H]."""
-        found = {'hidden': ops.zeros((batch, self.width), 'float32')}
+        state = {'hidden': ops.zeros((batch, self.width), 'float32')}
         if CELLS[self.cell].has_cells:
             cells = self.cells or self.width
-            found['cells'] = ops.zeros((batch, cells), 'float32')
-        return found
+            state['cells'] = ops.zeros((batch, cells), 'float32')
+        return state
 
     def call(
         self,
@@ -396,7 +396,7 @@ class Recurrent(Layer):
                 forgets its state before that token is read.
 
         Returns:
-            States [B, T, D] in the compute dtype; the state behind the last
+            States [B, T, D] in the compute dtype; the state after the last
             token that is read, without a gradient.
         """
         if state is None:

@@ -96,7 +96,7 @@ def sight(
         x = x if places is None else ops.take_along_axis(x, places, axis=1)
         return x[:, :, None]
 
-    def behind_memory(allowed):
+    def after_memory(allowed):
         """[B, Q, T] -> [B, Q, K]: the memory is seen by all."""
         if not memory:
             return allowed
@@ -112,12 +112,12 @@ def sight(
         rules.append(j >= -filled[:, None, None])
     if block_ids is not None:
         own = ops.equal(of_queries(block_ids), block_ids[:, None, :])
-        rules.append(behind_memory(own))
+        rules.append(after_memory(own))
     if ranks is not None:
         allowed = of_queries(sees) > ranks[:, None, :]
         if not queries:
             allowed = allowed | ops.equal(i, j[memory:])
-        rules.append(behind_memory(allowed))
+        rules.append(after_memory(allowed))
     elif queries:
         rules.append(ops.not_equal(i, j))
     allowed = different = seeing = None

@@ -18,7 +18,7 @@ from infoword_tf.objectives import (
     plm,
     sentences,
     span,
-    words,
+    word2vec,
 )
 from infoword_tf.objectives.objective import (
     Batch,
@@ -26,7 +26,7 @@ from infoword_tf.objectives.objective import (
     Pool,
     Replicas,
     Ring,
-    Rows,
+    ScatterUpdate,
     Statistics,
     gather_pool,
     gathered,
@@ -37,8 +37,8 @@ from infoword_tf.objectives.row import Companion, Row, Vector, decided
 from infoword_tf.views import Reads
 
 TABLE: dict[str, Row] = {
-    'skip_gram': words.SKIP_GRAM,
-    'cbow': words.CBOW,
+    'skip_gram': word2vec.SKIP_GRAM,
+    'cbow': word2vec.CBOW,
     'mlm': mlm.MLM,
     'bert_nce': mlm.BERT_NCE,
     'dim': dim.ROW,
@@ -156,8 +156,8 @@ def built(weights: Mapping[str, float]) -> dict[str, float]:
     """
     found = {row: weight for row, weight in weights.items() if weight}
     for row in list(found):
-        if head := TABLE[row].head:
-            found.setdefault(head, 0.0)
+        if scorer := TABLE[row].scored_by:
+            found.setdefault(scorer, 0.0)
     return found
 
 
@@ -172,7 +172,7 @@ __all__ = [
     'Replicas',
     'Ring',
     'Row',
-    'Rows',
+    'ScatterUpdate',
     'Statistics',
     'Sum',
     'Vector',

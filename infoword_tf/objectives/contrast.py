@@ -93,9 +93,9 @@ class SentenceContrast(Objective):
             [B J, D + E] float32: where there are words, both parts of length 1.
         """
         kernel = ops.convert_to_tensor(self.pooling_kernel)
-        found = pool(states, real, kernel)
+        vectors = pool(states, real, kernel)
         if not self.words:
-            return found
+            return vectors
         prior = rarity(counts)
         # What stands around every text is no word of it, though all that an
         # empty one has: it weighs nothing beside words, but not padding.
@@ -107,7 +107,7 @@ class SentenceContrast(Objective):
             ops.convert_to_tensor(self.word_kernel),
             ops.take(ops.convert_to_tensor(prior), ids, axis=0),
         )
-        return ops.concatenate([about_unit(found), about_unit(words)], axis=1)
+        return ops.concatenate([about_unit(vectors), about_unit(words)], axis=1)
 
     def vectors(self, batch: Batch) -> dict[str, Tensor]:
         """[N, D + E] of length 1, by side: N texts, some share a row."""
@@ -125,13 +125,13 @@ class SentenceContrast(Objective):
         if len(view.ids.shape) == 3:
             slots //= view.ids.shape[1]
         number = ops.arange(slots, dtype='int32')[:, None]
-        found = self.text_vectors(
+        vectors = self.text_vectors(
             ids,
             ops.equal(block_ids[:, None], number),  # [B, J, T]
             ops.reshape(states, (-1, length, width)),
             batch.statistics.training,
         )
-        return unit(found)
+        return unit(vectors)
 
     def candidates(self, batch: Batch) -> dict[str, Pool]:
         """The vectors of the global batch, by side."""
@@ -156,9 +156,9 @@ class SentenceContrast(Objective):
         the sum of both, all else is of the whole vectors.
         """
         own = self.compared(batch)
-        found = self._contrast(batch, candidates, own)
+        outcome = self._contrast(batch, candidates, own)
         if not self.words:
-            return found
+            return outcome
 
         def states(vectors: Tensor) -> Tensor:
             return unit(vectors[:, : self.encoder.width])
@@ -171,7 +171,7 @@ class SentenceContrast(Objective):
             },
             {side: states(vectors) for side, vectors in own.items()},
         )
-        return found._replace(loss=found.loss + alone.loss)
+        return outcome._replace(loss=outcome.loss + alone.loss)
 
     def _contrast(
         self,
@@ -208,7 +208,7 @@ class SentenceContrast(Objective):
 def _vector(settings: Mapping[str, Any]) -> Vector:
     """The mean with learned weights, or that and the words."""
     pooling = 'words' if settings['words'] else 'weighted'
-    return Vector(pooling, 'cosine', rank=2)
+    return Vector(pooling, 'cosine', priority=2)
 
 
 ICT = Row(

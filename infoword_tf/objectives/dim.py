@@ -123,11 +123,11 @@ class DeepInfoMax(Objective):
         counts = ops.repeat(pool.others(view.sequences), slots, axis=0)
         identical = ops.equal(pool.ids[None, :], targets[:, None])
         weights = ops.reshape(view.weights[self.row], (-1,))
-        found = infonce.contrast(
+        outcome = infonce.contrast(
             positive, scores, counts, identical, weights, drop_identical=True
         )
         if batch.training:
-            return found
+            return outcome
         # The bound once more, over the candidates of the positive's length.
         own = ops.reshape(ngram_lengths(view, slots), (-1, 1))
         same = ops.equal(candidates.lengths[None, :], own)  # [N, M]
@@ -136,13 +136,13 @@ class DeepInfoMax(Objective):
             positive, scores, counts, identical, weights, drop_identical=False
         )
         more = alike.mi, alike.ceiling
-        return found._replace(more=dict(zip(self.more, more, strict=True)))
+        return outcome._replace(more=dict(zip(self.more, more, strict=True)))
 
 
 def _vector(settings: Mapping[str, Any]) -> Vector:
     """The state of [CLS], compared as the critic compares."""
     cosine = settings['critic'] == 'cosine'
-    return Vector('cls', 'cosine' if cosine else 'dot', rank=1)
+    return Vector('cls', 'cosine' if cosine else 'dot', priority=1)
 
 
 _STATE = Reads('start', masking='spans')

@@ -131,7 +131,7 @@ class Soft(Softened):
 
     def score(self, batch: Batch, candidates: None) -> infonce.Outcome:
         """KL divergences; right is who answers as the teacher does."""
-        scores = self.scorer.candidate_scores(batch.head)  # [N, C]
+        scores = self.scorer.candidate_scores(batch.scorer_batch)  # [N, C]
         view = batch.views[VIEW]
         taught = ops.cast(flat(view.targets[self.row]), 'float32')
         log_p, log_q = (
@@ -163,7 +163,7 @@ class SoftScores(Objective):
         """Squared distances."""
         view = batch.views[VIEW]
         taught = ops.cast(flat(view.targets[self.row]), 'float32')
-        distance = self.scorer.numbers(batch.head) - taught
+        distance = self.scorer.numbers(batch.scorer_batch) - taught
         return infonce.unbounded(
             ops.square(distance), flat(view.weights[self.row])
         )
@@ -181,7 +181,7 @@ class SoftSpans(Softened):
     def score(self, batch: Batch, candidates: None) -> infonce.Outcome:
         """KL divergences, of both ends their mean."""
         view = batch.views[VIEW]
-        slots, scores = self.scorer.both_ends(batch.head)
+        slots, scores = self.scorer.both_ends(batch.scorer_batch)
         taught = ops.cast(view.targets[self.row], 'float32')
         loss = 0.0
         for end in range(2):
@@ -231,7 +231,7 @@ class Patience(Projected):
         )
 
 
-_TARGETS = {VIEW: Reads('example', encoders=())}  # states are the head's
+_TARGETS = {VIEW: Reads('example', encoders=())}  # states are the scorer's
 SOFT = Row(
     objective=Soft,
     a='text, or two',
@@ -241,7 +241,7 @@ SOFT = Row(
     views=_TARGETS,
     encoders={'transformer': {}, 'relative': {}, 'lookup': {}},
     vector=as_started,
-    head='label',
+    scored_by='label',
 )
 SOFT_SCORE = Row(
     objective=SoftScores,
@@ -252,7 +252,7 @@ SOFT_SCORE = Row(
     views=_TARGETS,
     encoders={'transformer': {}, 'relative': {}, 'lookup': {}},
     vector=as_started,
-    head='score',
+    scored_by='score',
 )
 SOFT_SPAN = Row(
     objective=SoftSpans,
@@ -263,7 +263,7 @@ SOFT_SPAN = Row(
     views=_TARGETS,
     encoders={'transformer': {}, 'relative': {}},
     vector=as_started,
-    head='span',
+    scored_by='span',
 )
 PATIENCE = Row(
     objective=Patience,

@@ -80,7 +80,7 @@ class Taught(Projected):
         return ops.cast(flat(targets), 'float32')
 
 
-class Vectors(Taught):
+class EmbeddingContrast(Taught):
     """`embed`: which of the batch's vectors did the teacher give this text?"""
 
     temperature: float = setting(
@@ -136,12 +136,12 @@ class Distance(Taught):
         if self.distance == MSE:
             loss = ops.sum(ops.square(own - taught), axis=1)
         weights = flat(batch.views[VIEW].weights[self.row])
-        found = infonce.unbounded(loss, weights)
-        return found._replace(more={'cosine': ops.sum(weights * cosine)})
+        outcome = infonce.unbounded(loss, weights)
+        return outcome._replace(more={'cosine': ops.sum(weights * cosine)})
 
 
 EMBED = Row(
-    objective=Vectors,
+    objective=EmbeddingContrast,
     a='text',
     b="a teacher's vector",
     relation='the vector that a larger model gives the text',

@@ -28,7 +28,7 @@ from infoword_tf.objectives import infonce
 from infoword_tf.objectives.objective import Batch
 from infoword_tf.objectives.row import Row, Vector
 from infoword_tf.objectives.vocabulary import (
-    Drawn,
+    DrawnCandidates,
     SampledPieces,
     VocabularyPieces,
 )
@@ -53,7 +53,7 @@ class NextPieces(SampledPieces):
         return scores + self.piece_bias
 
     def score(
-        self, batch: Batch, candidates: Drawn | None
+        self, batch: Batch, candidates: DrawnCandidates | None
     ) -> infonce.Outcome:
         """Cross-entropy; MI leaves out the ends of texts."""
         view = batch.views[self.view]
@@ -144,7 +144,7 @@ class Neighbours(SampledPieces):
         return self.piece_table
 
     def score(
-        self, batch: Batch, candidates: Drawn | None
+        self, batch: Batch, candidates: DrawnCandidates | None
     ) -> infonce.Outcome:
         """Cross-entropy; the mean over the pairs of both directions."""
         view = batch.views['neighbours']

@@ -95,7 +95,7 @@ class Statistics(NamedTuple):
             q: [V], what candidates are drawn from; None: from p(b). There no
                 score of b alone is better than 0.
             drawn: [K, M] int32, the draws from q that N / K pairs each, one
-                behind the other, have for candidates; -1 for none. None: all
+                after the other, have for candidates; -1 for none. None: all
                 pieces are candidates, or those of the batch.
             inclusion: [V], w; None: of M draws, each from q.
         """
@@ -141,10 +141,10 @@ class Batch(NamedTuple):
         state: what `Objective.remember` kept of the step before, by name.
         limit: of held-out text, M: each pair uses the first M candidates
             that come from other sequences. None: all.
-        head: of a row with a `Row.head`, what that row gets: its scores are
-            then the same, dropout and all.
+        scorer_batch: of a row with a `Row.scored_by`, what that row gets: its
+            scores are then the same, dropout and all.
         vectors: of a batch that was encoded in parts, what
-            `Objective.vectors` made of them, one behind the other; then
+            `Objective.vectors` made of them, one after the other; then
             nothing is `encoded`.
         encode: encodes what the row has made in this step, such as a text in
             which a generator chose words: (inputs, encoder, name) and by
@@ -160,30 +160,30 @@ class Batch(NamedTuple):
     training: bool = True
     state: Mapping[str, Tensor] = {}
     limit: int | None = None
-    head: Any = None
+    scorer_batch: Any = None
     vectors: Mapping[str, Tensor] | None = None
     encode: Callable[..., Encoded] = _nothing
 
     def states(
-        self, view: str, encoder: str = 'encoder', turn: int = 0
+        self, view: str, encoder: str = 'encoder', pass_index: int = 0
     ) -> Tensor:
         """[B, P, D] of a view at the row's places; [B, T, D] of a text.
 
         Args:
             view: one that the row reads.
             encoder: one of `Reads.encoders`.
-            turn: which of `Reads.passes`.
+            pass_index: which of `Reads.passes`.
         """
-        return self.encoded[view][encoder][turn].states
+        return self.encoded[view][encoder][pass_index].states
 
     def layers(
-        self, view: str, encoder: str = 'encoder', turn: int = 0
+        self, view: str, encoder: str = 'encoder', pass_index: int = 0
     ) -> list[Tensor]:
         """L + 1 times [B, P, D], embeddings first, where `Reads.layers`.
 
         L times where these are 'below'.
         """
-        return self.encoded[view][encoder][turn].layers
+        return self.encoded[view][encoder][pass_index].layers
 
     @property
     def fused(self) -> Tensor | None:
@@ -308,7 +308,7 @@ def text_ids(ids: Tensor, real: Tensor) -> Tensor:
     return ops.bitwise_and(ops.sum(mixed, axis=1), np.int32(0x7FFFFFFF))
 
 
-class Rows(NamedTuple):
+class ScatterUpdate(NamedTuple):
     """Some rows of an array that lasts: of `remember`; the others stay.
 
     Attributes:
@@ -381,8 +381,8 @@ class Ring(NamedTuple):
             rows = ops.where(there[:, None], rows, old)
             texts = ops.where(there, texts, ops.take(state['texts'], places))
         return {
-            'rows': Rows(rows, places),
-            'texts': Rows(texts, places),
+            'rows': ScatterUpdate(rows, places),
+            'texts': ScatterUpdate(texts, places),
             'count': state['count'] + total,
         }
 
@@ -401,11 +401,11 @@ class Objective(Settled, Layer):
         ranked: whether its answers are right or wrong; else there is no
             accuracy, and the row is compared by its loss.
         more: names of what its outcomes of held-out text measure besides.
-        heads: by companion of a workdir, that one's rows, whose weights stay
-            there.
+        companion_rows: by companion of a workdir, that one's rows, whose
+            weights stay there.
         dense: layers over the vector of a text, which the model owns.
-        spared, staying: paths of its weights that do not decay, and of those
-            that are not exported, see `weight_of`.
+        no_decay, not_exported: paths of its weights that do not decay, and of
+            those that are not exported, see `weight_of`.
     """
 
     bounded: bool = True
@@ -438,20 +438,22 @@ class Objective(Settled, Layer):
         self.row, self.encoder = row, _Unowned(encoder)
         self.specials = specials
         self.scorer: Any = None
-        self.heads: Mapping[str, Mapping[str, Any]] = {}
+        self.companion_rows: Mapping[str, Mapping[str, Any]] = {}
         self.dense: list[Any] = []
-        self.spared: set[str] = set()
-        self.staying: set[str] = set()
+        self.no_decay: set[str] = set()
+        self.not_exported: set[str] = set()
 
-    def score_with(self, head: 'Objective') -> None:
-        """Gives it the objective of `Row.head`, whose weights stay there."""
-        self.scorer = _Unowned(head)
+    def score_with(self, scorer: 'Objective') -> None:
+        """Gives it the objective of `Row.scored_by`; weights stay there."""
+        self.scorer = _Unowned(scorer)
 
-    def meet(self, heads: Mapping[str, Mapping[str, 'Objective']]) -> None:
+    def meet(
+        self, companion_rows: Mapping[str, Mapping[str, 'Objective']]
+    ) -> None:
         """Gives it the rows of its companions' workdirs, by companion."""
-        self.heads = {
-            name: {row: _Unowned(head) for row, head in rows.items()}
-            for name, rows in heads.items()
+        self.companion_rows = {
+            name: {row: _Unowned(objective) for row, objective in rows.items()}
+            for name, rows in companion_rows.items()
         }
 
     def follow(self, dense: Sequence[Layer]) -> None:
@@ -469,7 +471,7 @@ class Objective(Settled, Layer):
         initializer: str = 'zeros',
         trained: bool = True,
         decayed: bool = True,
-        travels: bool = True,
+        exported: bool = True,
     ) -> Variable:
         """A weight of the row, float32; for `build`.
 
@@ -482,9 +484,9 @@ class Objective(Settled, Layer):
             initializer: of what is no matrix.
             trained: whether gradients change it.
             decayed: False: it does not decay, whatever its name.
-            travels: whether workdirs and exports hold it; checkpoints do.
+            exported: whether workdirs and exports hold it; checkpoints do.
         """
-        found = self.add_weight(
+        weight = self.add_weight(
             shape=shape,
             initializer=initializer,
             name=name,
@@ -492,10 +494,10 @@ class Objective(Settled, Layer):
             autocast=False,
         )
         if not decayed:
-            self.spared.add(found.path)
-        if not travels:
-            self.staying.add(found.path)
-        return found
+            self.no_decay.add(weight.path)
+        if not exported:
+            self.not_exported.add(weight.path)
+        return weight
 
     def first_weights(self) -> dict[str, np.ndarray]:
         """By path, weights that begin otherwise than drawn; most rows: none.
@@ -573,7 +575,7 @@ class Objective(Settled, Layer):
         """The state of the next step, after the loss; no gradient enters.
 
         Equal on all replicas: gather over `Batch.replicas` first. Arrays, or
-        the `Rows` that change of one: a queue is written in place.
+        a `ScatterUpdate` of one: a queue is written in place.
         """
         return dict(batch.state)
 

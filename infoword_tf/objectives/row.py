@@ -42,7 +42,7 @@ class Vector(NamedTuple):
         similarity: 'cosine' or 'dot'.
         layout: in text.layout.LAYOUTS, what stands around a text that is
             encoded alone. All rows of a sum have the same.
-        rank: in a sum the row of the highest rank decides.
+        priority: in a sum the row of the highest priority decides.
         dense: activations of layers over that, as wide as it is, where --init
             has none.
         keeps: whether layers, length 1 and prompts of --init stay.
@@ -51,7 +51,7 @@ class Vector(NamedTuple):
     pooling: str = 'mean'
     similarity: str = 'cosine'
     layout: str = 'bert'
-    rank: int = 0
+    priority: int = 0
     dense: tuple[str, ...] = ()
     keeps: bool = False
 
@@ -69,8 +69,8 @@ class Companion(NamedTuple):
 
     Attributes:
         workdir: where it begins, with that one's sizes and rows, whose scores
-            are `Objective.heads`. None: it begins as an average does, or drawn
-            anew.
+            are `Objective.companion_rows`. None: it begins as an average does,
+            or drawn anew.
         arguments: in which it differs from the trained encoder, or from that
             of its workdir.
         frozen: whether no gradient changes it.
@@ -110,8 +110,8 @@ class Row:
         vector: how a text becomes a vector; None as its answer: as the
             encoder that the run started from has it.
         companions: by name, the encoders that it brings along.
-        head: the row whose scores this one reads, see `Batch.head`. It is
-            built even where its weight is 0.
+        scored_by: the row whose scores this one reads, see
+            `Batch.scorer_batch`. It is built even where its weight is 0.
         answers: in ANSWERS, what a trained model can be asked because of it.
     """
 
@@ -129,16 +129,16 @@ class Row:
     companions: Decided[Mapping[str, Companion]] = dataclasses.field(
         default_factory=dict
     )
-    head: str | None = None
+    scored_by: str | None = None
     answers: tuple[str, ...] = ()
 
     @property
     def settings(self) -> dict[str, Setting]:
         """All that a run may choose: of the row, and of its views."""
-        found = dict(self.objective.settings)
+        settings = dict(self.objective.settings)
         for view in self.views:
-            found |= VIEWS[root(view)].settings
-        return found
+            settings |= VIEWS[root(view)].settings
+        return settings
 
     def reads(
         self, settings: Settings, contextual: bool = True
@@ -150,12 +150,12 @@ class Row:
             contextual: whether the encoder is. One that is not has no pooled
                 state such as [CLS]: a row that wants it gets all states.
         """
-        found = {}
+        wishes = {}
         for view, wanted in self.views.items():
             reads = decided(wanted, settings)
             if reads is None:
                 continue
-            if reads.states == 'example' and not contextual:
+            if reads.where == 'example' and not contextual:
                 reads = reads._replace(everywhere=True)
-            found[view] = reads
-        return found
+            wishes[view] = reads
+        return wishes

@@ -118,7 +118,7 @@ class SimCSE(Objective):
             width = self.encoder.width
             self.own_head = Dense(width, width, 'tanh', name='head')
             self.own_head.build()
-            self.staying |= {w.path for w in self.own_head.weights}
+            self.not_exported |= {w.path for w in self.own_head.weights}
         self.built = True
 
     def _prefixes(self) -> list[int]:
@@ -412,7 +412,7 @@ def _encoders(settings: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
 def _vector(settings: Mapping[str, Any]) -> Vector:
     dense = ('tanh',) if settings['head'] == KEPT else ()
     return Vector(
-        settings['pooling'], 'cosine', rank=3, dense=dense, keeps=True
+        settings['pooling'], 'cosine', priority=3, dense=dense, keeps=True
     )
 
 

@@ -273,19 +273,19 @@ class Spans(Objective):
         """
         if not self.conditional:
             first, last = self.ends(x)
-            found = {'first': first, 'last': last}
+            predictions = {'first': first, 'last': last}
             if self.null:
                 both = (first + last)[:, :, None]
-                found['nowhere'] = take(both, slots.nowhere)[:, :, 0]
-            return found
+                predictions['nowhere'] = take(both, slots.nowhere)[:, :, 0]
+            return predictions
         first = log_softmax(slots.own, self.starts(x))  # [R, J, T]
         # Beyond the last token there is none, and there may be fewer than S.
-        found = ops.pad(
+        predictions = ops.pad(
             ops.where(slots.context, first, NEVER),
             [[0, 0], [0, 0], [0, STARTS]],
             constant_values=NEVER,
         )
-        scores, places = ops.top_k(found, STARTS)
+        scores, places = ops.top_k(predictions, STARTS)
         places = ops.minimum(places, ops.shape(x)[1] - 1)
 
         def last(firsts: Tensor) -> Tensor:
@@ -294,7 +294,7 @@ class Spans(Objective):
             total = _log_sum(slots.own, scores)  # [R, J]
             return scores - take(total[:, :, None], slots.token)[:, :, 0]
 
-        found = {
+        predictions = {
             'starts': places - slots.first[:, :, None],
             'first': scores,
             'last': ops.stack(
@@ -305,8 +305,8 @@ class Spans(Objective):
             both = _at(first, slots.nowhere) + take(
                 last(slots.nowhere)[:, :, None], slots.nowhere
             )[:, :, 0]
-            found['nowhere'] = both
-        return found
+            predictions['nowhere'] = both
+        return predictions
 
     def _slots(self, view: View) -> Slots:
         """What each example of the view may answer."""

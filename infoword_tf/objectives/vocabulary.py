@@ -36,7 +36,7 @@ Tensor = Any
 SPARE = 6  # deviations of how many are drawn, for which there is room
 
 
-class Drawn(NamedTuple):
+class DrawnCandidates(NamedTuple):
     """The candidates of a step, which all its pairs share.
 
     Attributes:
@@ -68,9 +68,9 @@ def inclusion(counts: np.ndarray, size: int) -> np.ndarray:
     certain = np.argmax(scale * q <= 1 + 1e-9)
     ranked = np.minimum(1, scale[certain] * q)
     ranked[:certain] = 1
-    found = np.empty(len(counts))
-    found[np.argsort(-counts, kind='stable')] = ranked
-    return found
+    probabilities = np.empty(len(counts))
+    probabilities[np.argsort(-counts, kind='stable')] = ranked
+    return probabilities
 
 
 def pairs(view: View, row: str, x: Tensor) -> tuple[Tensor, ...]:
@@ -142,7 +142,7 @@ class SampledPieces(VocabularyPieces):
         at_least=0,
     )
 
-    def candidates(self, batch: Batch) -> Drawn | None:
+    def candidates(self, batch: Batch) -> DrawnCandidates | None:
         """Some of the vocabulary in training, if they are to be drawn.
 
         By the key of the step, so they are the same on all replicas.
@@ -153,21 +153,22 @@ class SampledPieces(VocabularyPieces):
         counts = np.array(statistics.training, float)
         # It is not counted, and asked for as often as anything.
         counts[self.specials.sep_id] = counts.max() + 1
-        found = inclusion(counts, min(self.sampled, len(counts)))
-        deviation = math.sqrt(found @ (1 - found))
-        room = math.ceil(found.sum() - 1e-6 + SPARE * deviation)
+        probabilities = inclusion(counts, min(self.sampled, len(counts)))
+        deviation = math.sqrt(probabilities @ (1 - probabilities))
+        capacity = math.ceil(probabilities.sum() - 1e-6 + SPARE * deviation)
         drawn = ops.less(
-            dropout.uniform(batch.key, found.shape), found.astype('float32')
+            dropout.uniform(batch.key, probabilities.shape),
+            probabilities.astype('float32'),
         )
         # Of equal numbers the first come first.
         there, ids = ops.top_k(
-            ops.cast(drawn, 'float32'), min(room, len(found))
+            ops.cast(drawn, 'float32'), min(capacity, len(probabilities))
         )
-        return Drawn(ids, there, found)
+        return DrawnCandidates(ids, there, probabilities)
 
     def among(
         self,
-        candidates: Drawn | None,
+        candidates: DrawnCandidates | None,
         batch: Batch,
         view: View,
         x: Tensor,
@@ -189,7 +190,7 @@ class SampledPieces(VocabularyPieces):
         positive = ops.sum(x * ops.take(table, targets, axis=0), axis=1)
         scores = ops.matmul(x, ops.transpose(ops.take(table, ids, axis=0)))
         identical = ops.equal(ids[None, :], targets[:, None])
-        found = infonce.counted(
+        outcome = infonce.counted(
             positive + ops.take(bias, targets),
             scores + ops.take(bias, ids),
             ops.where(identical, 0.0, there[None, :]),
@@ -197,7 +198,7 @@ class SampledPieces(VocabularyPieces):
         )
         size = w.sum()
         return infonce.infonce(
-            found._replace(log_size=math.log(size)),
+            outcome._replace(log_size=math.log(size)),
             weights,
             batch.statistics.of(self.row).marginal(
                 self.row,

@@ -22,14 +22,14 @@ EDGE, BETWEEN = 0.3, 0.45  # room around everything, and between panels
 
 def draw(
     path: pathlib.Path,
-    heads: Sequence[tuple[str, str]],
+    titles: Sequence[tuple[str, str]],
     pictures: Sequence[Picture],
 ) -> None:
     """Draws pictures side by side into a PNG.
 
     Args:
         path: of the PNG.
-        heads: (name, sentence) of each row, above everything.
+        titles: (name, sentence) of each row, above everything.
         pictures: one a panel.
 
     Raises:
@@ -43,25 +43,23 @@ def draw(
     panels = [Panel(one) for one in pictures]
     spots, right, bottom = _lay_panels(panels)
     width = right + EDGE
-    name_width = 0.2 + max(inches(name, 11) for name, _ in heads)
+    name_width = 0.2 + max(inches(name, 11) for name, _ in titles)
     characters = int((width - 2 * EDGE - name_width) / 0.08)
     wrapped = [
-        (name, textwrap.wrap(sentence, characters)) for name, sentence in heads
+        (name, textwrap.wrap(sentence, characters)) for name, sentence in titles
     ]
-    head = 0.25 + sum(0.08 + 0.2 * len(lines) for _, lines in wrapped)
+    top = 0.25 + sum(0.08 + 0.2 * len(lines) for _, lines in wrapped)
     legend = lay_legend(pictures, EDGE, width - EDGE)
-    height = head + bottom + 0.3 + legend[-1].y + 0.4
+    height = top + bottom + 0.3 + legend[-1].y + 0.4
 
     figure = pyplot.figure(figsize=(width, height), facecolor='white')
     axes = figure.add_axes((0, 0, 1, 1))
     axes.set_axis_off()
-    _draw_heads(axes, wrapped, EDGE + name_width)
-    axes.plot(
-        [EDGE, width - EDGE], [head - 0.02] * 2, color=LINE, linewidth=0.8
-    )
+    _draw_titles(axes, wrapped, EDGE + name_width)
+    axes.plot([EDGE, width - EDGE], [top - 0.02] * 2, color=LINE, linewidth=0.8)
     for panel, (x, y) in zip(panels, spots, strict=True):
-        _draw_panel(axes, panel, x, head + 0.1 + y)
-    draw_legend(axes, legend, head + bottom + 0.35)
+        _draw_panel(axes, panel, x, top + 0.1 + y)
+    draw_legend(axes, legend, top + bottom + 0.35)
     axes.set_xlim(0, width)
     axes.set_ylim(height, 0)
     with files.written(path) as partial:
@@ -84,12 +82,12 @@ def _lay_panels(
     return spots, right, y + tallest
 
 
-def _draw_heads(
-    axes: Any, heads: Sequence[tuple[str, Sequence[str]]], indent: float
+def _draw_titles(
+    axes: Any, titles: Sequence[tuple[str, Sequence[str]]], indent: float
 ) -> None:
     """(name, lines) of each row; `indent`: x of the lines."""
     y, bold = 0.28, {'weight': 'bold', 'family': 'monospace'}
-    for name, lines in heads:
+    for name, lines in titles:
         write(axes, EDGE, y, name, 11, START, **bold)
         for line in lines:
             write(axes, indent, y, line, 9.5, INK)

@@ -16,7 +16,7 @@ from infoword_tf.pictures.palette import (
 from infoword_tf.pictures.panel import box, write
 
 
-class Entry(NamedTuple):
+class LegendEntry(NamedTuple):
     """A colour and what it means.
 
     Attributes:
@@ -34,14 +34,14 @@ class Entry(NamedTuple):
 
 def lay_legend(
     pictures: Sequence[Picture], left: float, right: float
-) -> list[Entry]:
+) -> list[LegendEntry]:
     """The entries of what occurs in pictures, in lines from left to right."""
     entries, x, y = [], left, 0.0
     for face, edge, words in _occurring(pictures):
         wide = 0.42 + 0.063 * len(words)
         if x > left and x + wide > right:
             x, y = left, y + 0.23
-        entries.append(Entry(x, y, face, edge, words))
+        entries.append(LegendEntry(x, y, face, edge, words))
         x += wide
     return entries
 
@@ -63,7 +63,7 @@ def _occurring(pictures: Sequence[Picture]) -> list[tuple[str, str, str]]:
     return entries + [(c, c, f'segment {s}') for s, c in colours.items()]
 
 
-def draw_legend(axes: Any, entries: Sequence[Entry], top: float) -> None:
+def draw_legend(axes: Any, entries: Sequence[LegendEntry], top: float) -> None:
     """Draws entries; `top`: y of the first line."""
     for x, y, face, edge, words in entries:
         y += top

@@ -7,7 +7,7 @@
     xlnet    text [SEP] [CLS]      a [SEP] b [SEP] [CLS]         last state
 
 The last column is the pooled state of a text. In `bert` and `xlnet` the second
-text, with the [SEP] behind it, is segment 1.
+text, with the [SEP] after it, is segment 1.
 """
 
 from typing import NamedTuple
@@ -21,7 +21,7 @@ class Layout(NamedTuple):
         last_segment: segment of the last one; all others are in segment 0.
         first: whether the first state is the pooled one (`cls`), or the last.
         between: which stand between two texts.
-        second_segment: of the second text and the [SEP] behind it.
+        second_segment: of the second text and the [SEP] after it.
     """
 
     before: tuple[str, ...]

@@ -207,7 +207,7 @@ def _forms(
 
 @functools.cache
 def _classes() -> _Classes:
-    """Asks both, with a letter before and behind each character."""
+    """Asks both, with a letter before and after each character."""
     from tokenizers import pre_tokenizers
 
     characters = _characters()
@@ -248,14 +248,14 @@ def _model(table: Mapping[str, str]) -> np.ndarray:
     values = (_CHANGED | places << _LENGTH_BITS | lengths).astype(np.uint32)
     zero = int(values[codes[0] - 1]) if codes[0] else 0
     units = _trie(codes, values)
-    head = struct.pack(
+    header = struct.pack(
         '<I6HiIiI',
         16,  # the table begins there; before it, what is where in it:
         12, 16, 0, 4, 8, 12,
         12, 12, zero, 8 + 4 * len(units),
     )  # fmt: skip
     parts = (
-        head,
+        header,
         struct.pack('<I', len(units)), units.astype('<u4').tobytes(),
         struct.pack('<I', len(pool)), pool,
     )  # fmt: skip
@@ -267,7 +267,7 @@ def _trie(codes: np.ndarray, values: np.ndarray) -> np.ndarray:
 
     Units 0 to 255 are the root's children, the bytes that begin characters;
     children of other nodes are blocks of 64, shared by those that have the
-    same. Values stand behind them.
+    same. Values stand after them.
     """
     # By level: units that lead to it and the numbers of the blocks, from 1,
     # and where those begin. A block of level 0 is a value.

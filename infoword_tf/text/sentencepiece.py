@@ -271,7 +271,7 @@ def learn(texts: Iterable[str], size: int, lower_case: bool = True) -> bytes:
 
 
 def _name_bytes(proto: Any) -> None:
-    """Adds a piece for each byte, behind those of the model.
+    """Adds a piece for each byte, after those of the model.
 
     SentencePiece joins unknown neighbours to one piece by copying what it has
     for each of them: a megabyte takes half a minute. With such pieces it
@@ -319,7 +319,7 @@ def _parse(model: bytes, where: str) -> Any:
 def _special_ids(proto: Any, where: str) -> list[int]:
     """The ids of the special pieces, by the names that models give them."""
     index = {piece.piece: i for i, piece in enumerate(proto.pieces)}
-    found, missing = [], []
+    ids, missing = [], []
     for name, known in NAMES.items():
         number = next((index[k] for k in known if k in index), None)
         if name == vocabularies.UNK:  # every model has one, however called
@@ -333,7 +333,7 @@ def _special_ids(proto: Any, where: str) -> list[int]:
                 f'{where}: {proto.pieces[number].piece} is a piece that text '
                 'can spell; train the model with --control_symbols for it'
             )
-        found.append(number)
+        ids.append(number)
     if missing:
         raise ValueError(
             f'{where}: the model lacks {", ".join(missing)}; train it with '
@@ -341,4 +341,4 @@ def _special_ids(proto: Any, where: str) -> list[int]:
             '--unk_id=1 --bos_id=-1 --eos_id=-1, or leave out --vocab to learn '
             'one from the corpus'
         )
-    return found
+    return ids

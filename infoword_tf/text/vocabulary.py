@@ -84,14 +84,14 @@ def sample(texts: Iterable[str], megabytes: float = 64.0) -> Iterator[str]:
     size = 0
     for text in texts:
         digest = hashlib.blake2b(text.encode(), digest_size=8).digest()
-        rank = int.from_bytes(digest, 'big')
-        if rank >= limit:
+        order = int.from_bytes(digest, 'big')
+        if order >= limit:
             continue
-        heapq.heappush(kept, (-rank, text))
+        heapq.heappush(kept, (-order, text))
         size += len(text)
         while size > budget and len(kept) > 1:
-            rank, last = heapq.heappop(kept)
-            limit, size = -rank, size - len(last)
+            order, last = heapq.heappop(kept)
+            limit, size = -order, size - len(last)
     return (text for _, text in kept)
 
 
@@ -106,8 +106,8 @@ def learn(
     import tokenizers
     from tokenizers import models, normalizers, pre_tokenizers, trainers
 
-    room = (size - len(SPECIALS)) // 2  # characters: begin a word, go on
-    if room < 1:
+    max_pieces = (size - len(SPECIALS)) // 2  # characters: begin a word, go on
+    if max_pieces < 1:
         raise ValueError(
             f'--vocab_size={size} has no room beside the {len(SPECIALS)} '
             'special pieces; a few thousand is usual'
@@ -117,7 +117,7 @@ def learn(
     learner.normalizer = normalizers.BertNormalizer(lowercase=lower_case)
     learner.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
     alphabet, continuing = _alphabet(
-        texts, learner.normalizer, learner.pre_tokenizer, min(1000, room)
+        texts, learner.normalizer, learner.pre_tokenizer, min(1000, max_pieces)
     )
     trainer = trainers.WordPieceTrainer(
         vocab_size=size,

@@ -148,5 +148,5 @@ def learn(
     if not counts:
         raise ValueError(vocabularies.NO_TEXT)
     known = sorted(counts, key=lambda word: (-counts[word], word))
-    room = None if size is None else size - len(specials)
-    return [*specials, *known[:room]]
+    max_pieces = None if size is None else size - len(specials)
+    return [*specials, *known[:max_pieces]]

@@ -88,14 +88,14 @@ class WordPiece(Tokenizer):
     def options(self) -> dict[str, Any]:
         """As `Tokenizer.options`: those that are not the defaults."""
         chosen = self.normalization
-        found: dict[str, Any] = {}
+        options: dict[str, Any] = {}
         if chosen.strip_accents not in (None, self.lower_case):
-            found['strip_accents'] = chosen.strip_accents
+            options['strip_accents'] = chosen.strip_accents
         if not chosen.chinese_characters:
-            found['chinese_characters'] = False
+            options['chinese_characters'] = False
         if not chosen.clean:
-            found['clean'] = False
-        return found
+            options['clean'] = False
+        return options
 
     def write(self, path: str | pathlib.Path) -> None:
         """Writes a `vocab.txt`."""

@@ -15,7 +15,7 @@ from infoword_tf.objectives import TABLE, parse
 from infoword_tf.resolve import Resolved, resolve, resolve_rows
 
 if TYPE_CHECKING:
-    from infoword_tf.training.run import Labelled
+    from infoword_tf.training.run import LabelledData
 
 
 def check_brought(given: RunChoices) -> None:
@@ -99,7 +99,7 @@ def with_pairs(given: RunChoices) -> RunChoices:
 def begin(
     given: RunChoices,
     chosen: Mapping[str, Any],
-    labelled: 'Labelled | None' = None,
+    labelled: 'LabelledData | None' = None,
     resolved: Resolved | None = None,
 ) -> dict[str, Any]:
     """Looks at what was chosen, and runs it: training/run.py.

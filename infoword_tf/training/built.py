@@ -74,7 +74,7 @@ class Built:
 
 
 def shape_of(
-    given: RunChoices, config: Config, rules: optim.Published, warmup_steps: int
+    given: RunChoices, config: Config, rules: optim.Preset, warmup_steps: int
 ) -> str:
     """What decides the graphs of a run; args as of `build`."""
     flags = [getattr(given, name) for name in SHAPE]
@@ -87,7 +87,7 @@ def build(
     config: Config,
     specials: Specials,
     strategy: tf.distribute.Strategy,
-    pace: tuple[optim.Published, int],
+    update: tuple[optim.Preset, int],
     dataset: tf.data.Dataset,
     statistics: Statistics,
 ) -> Built:
@@ -95,11 +95,11 @@ def build(
 
     Args:
         given: what was chosen, its steps known.
-        pace: rules of the optimizer, and updates of the warm-up.
+        update: rules of the optimizer, and updates of the warm-up.
         dataset: of flat views, of the shapes of the run's.
         statistics: of what is trained on.
     """
-    rules, warmup_steps = pace
+    rules, warmup_steps = update
     with strategy.scope():
         model = Model(
             config, specials, given.seed, deviation=given.init_deviation
@@ -114,7 +114,7 @@ def build(
             shares = optim.layer_shares(
                 learning, model.encoder.depth, given.layer_decay
             )
-        optimizer = optim.AdamW(learning, rules, shares, model.spared)
+        optimizer = optim.AdamW(learning, rules, shares, model.no_decay)
     peak = tf.Variable(given.learning_rate, dtype=tf.float32, trainable=False)
     state = State(model, strategy, given.batch_size)
     step = tf.Variable(0, dtype=tf.int64, trainable=False)

@@ -78,14 +78,14 @@ class Checkpoints:
             for failure in failures:
                 print(f'skipped a damaged checkpoint: {failure}', flush=True)
             step = int(tensors.pop(STEP))
-            lasting = {
+            checkpointed = {
                 k: tensors.pop(k)
                 for k in list(tensors)
                 if k.startswith('state/')
             }
             files.assign(variables, tensors, str(path))
             print(f'resuming from {path} (step {step})', flush=True)
-            _assign_state(state or {}, lasting, str(path))
+            _assign_state(state or {}, checkpointed, str(path))
             # A run goes on from here: damaged newer ones are set aside.
             if self.chief:
                 for damaged in self.paths():
@@ -102,7 +102,7 @@ class Checkpoints:
 
 
 def _assign_state(
-    state: Mapping[str, Any], lasting: Mapping[str, np.ndarray], where: str
+    state: Mapping[str, Any], checkpointed: Mapping[str, np.ndarray], where: str
 ) -> None:
     """Sets each entry whose parts are all there, and says which are not."""
 
@@ -113,7 +113,7 @@ def _assign_state(
             found.setdefault(f'{kind}/{name}', {})[path] = value
         return found
 
-    there = by_entry(lasting)
+    there = by_entry(checkpointed)
     for entry, variables in by_entry(state).items():
         if set(variables) == set(there.get(entry, {})):
             files.assign(variables, there[entry], where)
@@ -149,8 +149,8 @@ def weights_step(workdir: pathlib.Path) -> int | None:
 
 def last_step(workdir: pathlib.Path) -> int | None:
     """The step of the newest checkpoint; None: there is none."""
-    found = sorted((workdir / FOLDER).glob('step-*.safetensors'))
-    return int(found[-1].stem.removeprefix('step-')) if found else None
+    paths = sorted((workdir / FOLDER).glob('step-*.safetensors'))
+    return int(paths[-1].stem.removeprefix('step-')) if paths else None
 
 
 class Metrics:

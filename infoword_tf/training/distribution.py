@@ -66,7 +66,7 @@ def check(
         )
 
 
-def share(x: tf.Tensor, replica: Any, count: int) -> tf.Tensor:
+def shard(x: tf.Tensor, replica: Any, count: int) -> tf.Tensor:
     """The rows of a replica of `count`, of a part [B, ...] of the global views.
 
     Where texts share rows the replicas may not divide them: then zeros make up

@@ -58,18 +58,18 @@ class Goal(NamedTuple):
         self, records: Sequence[Mapping[str, Any]]
     ) -> Mapping[str, Any] | None:
         """The record with the best value, the first of equal ones."""
-        found = [r for r in records if self.name in r]
+        measured = [r for r in records if self.name in r]
         choose = min if self.lowest else max
-        return choose(found, key=lambda r: r[self.name], default=None)
+        return choose(measured, key=lambda r: r[self.name], default=None)
 
     def reached(self, records: Sequence[Mapping[str, Any]]) -> bool:
         """Whether nothing better has come for too long."""
         if self.patience is None:
             return False
-        found = [r for r in records if self.name in r]
-        best = self.best(found)
+        measured = [r for r in records if self.name in r]
+        best = self.best(measured)
         return best is not None and (
-            len(found) - 1 - found.index(best) >= self.patience
+            len(measured) - 1 - measured.index(best) >= self.patience
         )
 
 

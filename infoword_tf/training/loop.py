@@ -21,7 +21,7 @@ from infoword_tf.model import Model
 from infoword_tf.objectives import TABLE, Statistics
 from infoword_tf.objectives.infonce import SUMS
 from infoword_tf.training import optim, parts
-from infoword_tf.training.distribution import StrategyReplicas, share
+from infoword_tf.training.distribution import StrategyReplicas, shard
 from infoword_tf.training.state import State, whole
 from infoword_tf.views import VIEWS, View, flatten, root, unflatten
 
@@ -45,18 +45,18 @@ def summarise(
     answers where it gives none.
     """
     objective = TABLE[row].objective
-    found = dict(zip((*SUMS, *objective.more), sums, strict=False))
+    values = dict(zip((*SUMS, *objective.more), sums, strict=False))
     weight, measured = (
-        max(found.pop(name), 1e-12) for name in ('weight', 'measured')
+        max(values.pop(name), 1e-12) for name in ('weight', 'measured')
     )
     if bounded is None:
         bounded = objective.bounded
     left_out = () if bounded else BOUNDS
     for name in left_out if objective.ranked else (*left_out, *ANSWERS):
-        del found[name]
+        del values[name]
     return {
         f'{row}/{name}': value / (weight if name == 'loss' else measured)
-        for name, value in found.items()
+        for name, value in values.items()
     }
 
 
@@ -153,7 +153,7 @@ class Trainer(orbit.StandardTrainer):
         """Returns the global sums [rows, F], counts, whether it updated."""
         replicas = StrategyReplicas()
         batch = {
-            name: share(x, replicas.id, replicas.count)
+            name: shard(x, replicas.id, replicas.count)
             for name, x in batch.items()
         }
         key = dropout.new_key(self.seed.read_value(), step)
@@ -281,7 +281,7 @@ class Heldout(orbit.AbstractEvaluator):
             if model.heldout_candidates[row] is not None
             for name in model.reads[row]
         }
-        self.head = {
+        self.first_views = {
             k: tf.constant(v[:most])
             for k, v in flat.items()
             if k.split('/')[0] in read
@@ -298,7 +298,7 @@ class Heldout(orbit.AbstractEvaluator):
         }
         if not limits:
             return {}
-        views = unflatten(self.head)
+        views = unflatten(self.first_views)
         batches, _ = self.model.batches(views, self.statistics, limits=limits)
         return {
             row: self.model.objectives[row].candidates(batches[row])
@@ -339,18 +339,18 @@ class Heldout(orbit.AbstractEvaluator):
             means = summarise(row, sum(outcomes).tolist(), bounded)
             report |= {f'heldout/{name}': x for name, x in means.items()}
         for row, measure in self.measures.items():
-            found = {
+            values = {
                 name: np.concatenate([said[row][name] for said in predicted])
                 for name in predicted[0][row]
             }
-            for name, value in measure(found, self.examples).items():
+            for name, value in measure(values, self.examples).items():
                 report[f'heldout/{row}/{name}'] = value
         return report
 
 
 def commonest(views: Mapping[str, View]) -> dict[str, int]:
     """By row, the b that most of its measured pairs have."""
-    found = {}
+    answers = {}
     for name, view in views.items():
         if VIEWS[root(name)].any_encoder:
             continue  # counted by class, or no class at all
@@ -358,8 +358,8 @@ def commonest(views: Mapping[str, View]) -> dict[str, int]:
             weights = view.weights[row] * view.measured.get(row, 1.0)
             weights = np.broadcast_to(weights, np.shape(targets))
             counts = np.bincount(np.ravel(targets), np.ravel(weights))
-            found[row] = int(np.argmax(counts))
-    return found
+            answers[row] = int(np.argmax(counts))
+    return answers
 
 
 class Clock:

@@ -1,6 +1,6 @@
 """How weights are updated, as published systems do it: TensorFlow.
 
-AdamW, or Adagrad, by settings that `PUBLISHED` has by name. The first is the
+AdamW, or Adagrad, by settings that `PRESETS` has by name. The first is the
 paper's (Kong et al. 2019, App. B) and the default: beta 0.9 and 0.98, epsilon
 1e-6, decoupled decay 0.01 that spares biases and norms, linear warm-up and
 linear decay. One clip of the global norm follows the sum of the replicas'
@@ -22,7 +22,7 @@ DECAYING = ('kernel', 'embedding', 'embeddings')  # how their paths end
 RELATIVE_BIASES = ('content_bias', 'position_bias', 'segment_bias')
 
 
-class Published(NamedTuple):
+class Preset(NamedTuple):
     """How a system updates its weights, whatever its learning rate.
 
     Attributes:
@@ -35,8 +35,8 @@ class Published(NamedTuple):
         decaying: how the paths of weights that decay end.
         decay_corrected: whether that learning rate is the corrected one.
         clip_norm: largest global norm of the gradient; 0: no clip.
-        fall: decay of the learning rate after the warm-up: 'linear', 'cosine'
-            or 'none'; with 'none' there is no warm-up by default.
+        lr_decay: decay of the learning rate after the warm-up: 'linear',
+            'cosine' or 'none'; with 'none' there is no warm-up by default.
         from_start: whether the decay is counted from the first update on, so
             that some of it is over when the warm-up ends.
         floor: share of the peak that is left at the end.
@@ -54,7 +54,7 @@ class Published(NamedTuple):
     decaying: tuple[str, ...] = DECAYING
     decay_corrected: bool = False
     clip_norm: float = 1.0
-    fall: str = 'linear'
+    lr_decay: str = 'linear'
     from_start: bool = False
     floor: float = 0.0
     lead: int = 0
@@ -66,32 +66,32 @@ class Published(NamedTuple):
 
 
 DEFAULT = 'infoword'
-PUBLISHED: dict[str, Published] = {
+PRESETS: dict[str, Preset] = {
     # Kong et al. 2019, App. B; there is no official code.
-    'infoword': Published(beta_2=0.98, epsilon=1e-6, lead=1),
+    'infoword': Preset(beta_2=0.98, epsilon=1e-6, lead=1),
     # Loshchilov and Hutter 2019, with the values that PyTorch has.
-    'adamw': Published(),
+    'adamw': Preset(),
     # google-research/bert, optimization.py.
-    'bert': Published(epsilon=1e-6, corrected=False, from_start=True),
+    'bert': Preset(epsilon=1e-6, corrected=False, from_start=True),
     # zihangdai/xlnet, model_utils.py.
-    'xlnet': Published(
+    'xlnet': Preset(
         corrected=False, decaying=DECAYING + RELATIVE_BIASES, floor=0.001
     ),
-    # openai/finetune-transformer-lm, opt.py; the fall of pre-training
+    # openai/finetune-transformer-lm, opt.py; the decay of pre-training
     # (Radford et al. 2018, §4.1).
-    'gpt': Published(decay_corrected=True, fall='cosine'),
+    'gpt': Preset(decay_corrected=True, lr_decay='cosine'),
     # kimiyoung/transformer-xl, wt103_base.
-    'transformer_xl': Published(
-        weight_decay=0.0, clip_norm=0.25, fall='cosine'
+    'transformer_xl': Preset(
+        weight_decay=0.0, clip_norm=0.25, lr_decay='cosine'
     ),
     # allenai/bilm-tf, training.py, but for the factor of 20 on its loss.
-    'elmo': Published(
-        beta_2=None, weight_decay=0.0, clip_norm=10.0, fall='none'
+    'elmo': Preset(
+        beta_2=None, weight_decay=0.0, clip_norm=10.0, lr_decay='none'
     ),
-    # tmikolov/word2vec, word2vec.c: its fall from the first word on. It takes
+    # tmikolov/word2vec, word2vec.c: its decay from the first word on. It takes
     # pairs one by one; a sum over thousands of one word's wants that word's
     # own rate.
-    'word2vec': Published(
+    'word2vec': Preset(
         beta_2=None,
         epsilon=1e-20,
         weight_decay=0.0,
@@ -106,16 +106,16 @@ def chosen(
     name: str = DEFAULT,
     weight_decay: float | None = None,
     clip_norm: float | None = None,
-) -> Published:
+) -> Preset:
     """Published settings, and what a run wants otherwise."""
     wanted = {'weight_decay': weight_decay, 'clip_norm': clip_norm}
-    return PUBLISHED[name]._replace(
+    return PRESETS[name]._replace(
         **{k: v for k, v in wanted.items() if v is not None}
     )
 
 
 def warmup_steps(
-    chosen: int | None, steps: int, rules: Published = PUBLISHED[DEFAULT]
+    chosen: int | None, steps: int, rules: Preset = PRESETS[DEFAULT]
 ) -> int:
     """Updates of the warm-up: a tenth of all where nothing is chosen."""
     if chosen is not None:
@@ -128,7 +128,7 @@ def schedule(
     peak: float,
     warmup_steps: int,
     steps: int,
-    rules: Published = PUBLISHED[DEFAULT],
+    rules: Preset = PRESETS[DEFAULT],
 ) -> tf.Tensor:
     """The learning rate of update `step`, float32, by the shape that `rules`
     have.
@@ -138,17 +138,17 @@ def schedule(
     the warm-up, and the decay is linear, down to 0.
     """
     step = tf.cast(step, tf.float32)
-    climb = (step + float(rules.lead)) / max(1, warmup_steps)
+    warmup = (step + float(rules.lead)) / max(1, warmup_steps)
     begin = 0 if rules.from_start else warmup_steps
     left = (steps - step) / max(1, steps - begin)
-    if rules.fall == 'cosine':
+    if rules.lr_decay == 'cosine':
         left = 0.5 - 0.5 * tf.cos(math.pi * tf.clip_by_value(left, 0.0, 1.0))
-    elif rules.fall == 'none':
+    elif rules.lr_decay == 'none':
         left = tf.ones_like(step)
     if rules.floor:
         left = rules.floor + (1.0 - rules.floor) * left
-    share = tf.where(step < warmup_steps, climb, left)
-    return peak * tf.clip_by_value(share, 0.0, 1.0)
+    factor = tf.where(step < warmup_steps, warmup, left)
+    return peak * tf.clip_by_value(factor, 0.0, 1.0)
 
 
 def layer_shares(
@@ -160,16 +160,16 @@ def layer_shares(
     embeddings below the first. It scales the rate: XLNet's code scales
     gradients, which Adam divides out again.
     """
-    found = {}
+    shares = {}
     for path in paths:
         layer = re.match(r'encoder/layer_(\d+)/', path)
         if layer:
-            found[path] = decay ** (depth - 1 - int(layer[1]))
+            shares[path] = decay ** (depth - 1 - int(layer[1]))
         elif path.startswith('encoder/last_'):
             continue  # the norm above the last layer
         elif path.startswith('encoder/'):
-            found[path] = decay**depth
-    return found
+            shares[path] = decay**depth
+    return shares
 
 
 class AdamW:
@@ -185,18 +185,18 @@ class AdamW:
     def __init__(
         self,
         variables: Mapping[str, keras.Variable],
-        rules: Published = PUBLISHED[DEFAULT],
+        rules: Preset = PRESETS[DEFAULT],
         shares: Mapping[str, float] = types.MappingProxyType({}),
-        spared: Collection[str] = (),
+        no_decay: Collection[str] = (),
     ):
         """Makes the moments; call it under the strategy's scope.
 
         Args:
             shares: by path, of the learning rate that a variable has;
                 1 where nothing is said.
-            spared: paths of weights that do not decay, whatever the rules.
+            no_decay: paths of weights that do not decay, whatever the rules.
         """
-        self.rules, self.shares, self.spared = rules, shares, spared
+        self.rules, self.shares, self.no_decay = rules, shares, no_decay
         self.variables = {
             path: variable.value for path, variable in variables.items()
         }
@@ -269,7 +269,7 @@ class AdamW:
                 rate = learning_rate
                 if path in self.shares:
                     rate = learning_rate * self.shares[path]
-                decays = rules.decays(path) and path not in self.spared
+                decays = rules.decays(path) and path not in self.no_decay
                 if rules.by_row:
                     shrink = rate * decay if decays else 0.0
                     self._update_rows(path, gradient, scale, rate, shrink)

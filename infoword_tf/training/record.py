@@ -52,13 +52,13 @@ def run_record(
         fingerprint, vocabulary: of the text.
         more: by flag, what else decides the weights.
     """
-    found = {
+    record = {
         name: getattr(given, name)
         for name in flags_of(RunChoices)
         if name not in FREE
     } | dict(more)
     arguments = config.encoder.arguments
-    found |= _of_encoder(config.encoder.name, arguments) | {
+    record |= _of_encoder(config.encoder.name, arguments) | {
         FINGERPRINT: fingerprint,
         'vocab': f'{given.vocab or "learned"} (text {vocabulary})',
         'vocab_size': arguments['vocab_size'],
@@ -76,13 +76,13 @@ def run_record(
         'precision': config.precision,
     }
     if given.best:  # one of the held-out values
-        found['eval_every'] = given.eval_every
-    found |= {
+        record['eval_every'] = given.eval_every
+    record |= {
         f'{row}.{name}': value
         for row, entry in config.rows.items()
         for name, value in entry.settings.items()
     }
-    return json.loads(json.dumps(found))
+    return json.loads(json.dumps(record))
 
 
 def _of_encoder(name: str, given: Mapping[str, Any]) -> dict[str, Any]:
@@ -100,14 +100,14 @@ def runs(config: Config) -> list[dict[str, Any]]:
     The last one is of a run without --init, or of public weights, or its --init
     is no longer there.
     """
-    found, seen = [config.run], set()
-    while (init := found[-1].get('init')) and init not in seen:
+    records, seen = [config.run], set()
+    while (init := records[-1].get('init')) and init not in seen:
         seen.add(init)
         try:
-            found.append(Config.read(init).run)
+            records.append(Config.read(init).run)
         except (OSError, ValueError):
             break
-    return found
+    return records
 
 
 def begun_steps(workdir: pathlib.Path, minutes: float) -> int | None:

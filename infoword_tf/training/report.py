@@ -66,8 +66,8 @@ def closing_table(record: Mapping[str, Any], rows: Sequence[str]) -> str:
     A row that measures a second bound (`Objective.more`) has a line for it.
     """
     width = max(10, *map(len, rows))
-    heads = ''.join(f' {head:>9}' for head in COLUMNS.values())
-    lines = [f'{"row":<{width}} {"text":<11}{heads}']
+    titles = ''.join(f' {title:>9}' for title in COLUMNS.values())
+    lines = [f'{"row":<{width}} {"text":<11}{titles}']
     for row in rows:
         parts = {'training': f'{row}/', 'held out': f'heldout/{row}/'}
         found = f'heldout/{row}/'
@@ -188,22 +188,22 @@ def _compare(axis: Any, row: str, records: Sequence[Mapping[str, Any]]) -> None:
     """Adds what the frequencies alone have, and the share of the ceiling."""
     from matplotlib import ticker
 
-    found = f'heldout/{row}'
-    last = next((r for r in records[::-1] if f'{found}/mi' in r), None)
+    prefix = f'heldout/{row}'
+    last = next((r for r in records[::-1] if f'{prefix}/mi' in r), None)
     if last is None:
         return
-    if unigram := last[f'{found}/unigram_mi']:
+    if unigram := last[f'{prefix}/unigram_mi']:
         label = f'frequencies alone: {unigram:.2f}'
         axis.axhline(unigram, color='C1', linestyle=':', label=label)
-    ceiling = last[f'{found}/ceiling']
+    ceiling = last[f'{prefix}/ceiling']
     if ceiling <= 0:  # one text again and again
         return
-    share = axis.secondary_yaxis(
+    percent_axis = axis.secondary_yaxis(
         'right', functions=(lambda x: x / ceiling, lambda x: x * ceiling)
     )
-    share.yaxis.set_major_formatter(ticker.PercentFormatter(1.0))
-    share.spines['right'].set_visible(False)
-    share.set_ylabel('of the held-out ceiling')
+    percent_axis.yaxis.set_major_formatter(ticker.PercentFormatter(1.0))
+    percent_axis.spines['right'].set_visible(False)
+    percent_axis.set_ylabel('of the held-out ceiling')
 
 
 def _share(record: Mapping[str, Any], row: str) -> float:

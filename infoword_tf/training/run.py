@@ -39,13 +39,13 @@ from infoword_tf.views.examples import FOLLOWING
 FAR = 1 << 40  # a step that no run reaches
 
 
-class Labelled(NamedTuple):
+class LabelledData(NamedTuple):
     """What a run is given besides text.
 
     Attributes:
         train, heldout: labelled examples.
         fingerprint: changes when they do.
-        goal: by what the weights that travel are chosen.
+        goal: by what the exported weights are chosen.
         measures: by row, what predictions for all held-out examples come to.
         kept: fields of the config that serving wants: names of classes, say.
         started: what --init holds, where it is in memory.
@@ -79,7 +79,7 @@ class Labelled(NamedTuple):
             for row, found in self.train.counts.items()
         }
         for row, reads in plan.views['examples'].rows.items():
-            if reads.states == FOLLOWING:
+            if reads.where == FOLLOWING:
                 own[row] = Statistics(
                     self.train.pieces(len(counts), control_ids),
                     measured.pieces(len(counts), control_ids),
@@ -113,18 +113,21 @@ class Run:
     pairs: OpenedPairs | None  # likewise of --pairs
     tokenizer: Any
     counts: np.ndarray  # [V], of pieces in what is trained on
-    # (first step, step behind the last) -> global batches
+    # (first step, step after the last) -> global batches
     dataset: Callable[[int, int], tf.data.Dataset]
     # Of `decide`; then `given` has its steps and the optimizer's numbers too.
     config: Config
-    rules: optim.Published
+    rules: optim.Preset
     warmup_steps: int
     pace: fit.Pace
     # Of `build`.
     built: Built
 
     def __init__(
-        self, given: RunChoices, plan: Plan, labelled: Labelled | None = None
+        self,
+        given: RunChoices,
+        plan: Plan,
+        labelled: LabelledData | None = None,
     ):
         """Args: what was chosen, what its rows read, and their examples."""
         if plan.labelled and labelled is None:
@@ -187,11 +190,11 @@ class Run:
             labelled and labelled.train,
             self.pairs and self.pairs.train,
         )
-        for reading, source in sources.items():
+        for source_spec, source in sources.items():
             if source.single is not None:
                 print(
                     f'{source.single:,} documents have one sentence and no '
-                    f'part in {", ".join(plan.readers(reading))}',
+                    f'part in {", ".join(plan.readers(source_spec))}',
                     flush=True,
                 )
         self.dataset = batches.Batches(
@@ -202,8 +205,8 @@ class Run:
         self, tokenizer: Any, started: Workdir | None
     ) -> tuple[Any, OpenedPairs]:
         """What --pairs names; and a tokenizer of it, where there is none."""
-        from infoword_tf.text.frame import Frame
         from infoword_tf.text.layout import LAYOUTS
+        from infoword_tf.text.template import Template
 
         given = self.given
         found = text_pairs.read(
@@ -221,13 +224,13 @@ class Run:
                 config.prompts.get(config.prompt_for(role) or config.prompt, '')
                 for role in ('query', 'passage')
             )
-        frame = Frame(tokenizer, LAYOUTS['bert'])
+        template = Template(tokenizer, LAYOUTS['bert'])
         parts = []
         for what, some in (
             ('to train on', found.train), ('held out', found.heldout),
         ):  # fmt: skip
             part, cut = text_pairs.tokenized(
-                some, frame, given.seq_len, prompts
+                some, template, given.seq_len, prompts
             )
             parts.append(part)
             sizes = ' and '.join(f'{p.size:,}' for p in part.parts)
@@ -298,8 +301,8 @@ class Run:
         # Made for that alone: the run begins as if it had not been.
         given = dataclasses.replace(self.given, steps=1, learning_rate=0.0)
         statistics = Statistics(self.counts, self.counts)
-        pace = self.rules, 0
-        trial = self._built(given, pace, self.dataset(0, FAR), statistics)
+        update = self.rules, 0
+        trial = self._built(given, update, self.dataset(0, FAR), statistics)
         minutes = self.given.minutes
         steps = fit.steps_in(minutes, trial.trainer)
         del trial
@@ -313,12 +316,12 @@ class Run:
     def _built(
         self,
         given: RunChoices,
-        pace: tuple[optim.Published, int],
+        update: tuple[optim.Preset, int],
         dataset: tf.data.Dataset,
         statistics: Statistics,
     ) -> Built:
         return build(
-            given, self.config, self.tokenizer.specials, self.strategy, pace,
+            given, self.config, self.tokenizer.specials, self.strategy, update,
             dataset, statistics,
         )  # fmt: skip
 
@@ -332,11 +335,11 @@ class Run:
         """Model, graphs, and all that lasts: new, or as new of `shared`."""
         self._check_companions()
         given, labelled, counts = self.given, self.labelled, self.counts
-        pace = self.rules, self.warmup_steps
-        shape = shape_of(given, self.config, *pace)
-        found = self.shared.built.get(shape)
-        if found is not None:
-            found.begin_again(given, self.dataset(0, 1))
+        update = self.rules, self.warmup_steps
+        shape = shape_of(given, self.config, *update)
+        built = self.shared.built.get(shape)
+        if built is not None:
+            built.begin_again(given, self.dataset(0, 1))
         else:
             statistics = heldout_statistics = Statistics(counts, counts)
             if labelled is not None:
@@ -350,9 +353,9 @@ class Run:
                 heldout_statistics = heldout_statistics._replace(
                     measured=self.text.heldout.counts
                 )
-            found = self._built(given, pace, self.dataset(0, 1), statistics)
-            found.heldout = loop.Heldout(
-                found.model,
+            built = self._built(given, update, self.dataset(0, 1), statistics)
+            built.heldout = loop.Heldout(
+                built.model,
                 batches.heldout_views(
                     self.text and self.text.heldout,
                     self.plan,
@@ -363,18 +366,18 @@ class Run:
                 heldout_statistics,
                 labelled.measures if labelled else {},
             )
-            if not found.state.parts():  # which begins empty
-                self.shared.keep(shape, found)
+            if not built.state.parts():  # which begins empty
+                self.shared.keep(shape, built)
         if self.started is not None:
             source = (labelled and labelled.source) or f'--init={given.init}'
-            print(f'{source}: {self.started.start(found.model)}', flush=True)
+            print(f'{source}: {self.started.start(built.model)}', flush=True)
             begun, ends = self.started.config, self.config
             if begun.pooling != ends.pooling:
                 print(
                     f'{source} pools by {begun.pooling}, this run by '
                     f'{ends.pooling}', flush=True,
                 )  # fmt: skip
-        self.built = found
+        self.built = built
 
     def _check_companions(self) -> None:
         """Complains of those of workdirs that read another vocabulary."""
@@ -405,14 +408,16 @@ class Run:
             goal = fit.Goal(fit.LOSS, lowest=True)
         if goal is not None:
             goal = goal._replace(patience=given.patience_evals)
-        lasting = {f'model/{k}': v.value for k, v in model.lasting.items()}
+        checkpointed = {
+            f'model/{k}': v.value for k, v in model.checkpointed.items()
+        }
         slots = built.optimizer.slots
-        lasting |= {f'optimizer/{k}': v for k, v in slots.items()}
+        checkpointed |= {f'optimizer/{k}': v for k, v in slots.items()}
         checkpoints = checkpoint.Checkpoints(
             workdir, given.keep_checkpoints, self.chief
         )
-        first = checkpoints.restore(lasting, state.parts())
-        state.share()
+        first = checkpoints.restore(checkpointed, state.parts())
+        state.broadcast()
         if first and state.is_local:
             print(
                 'memory starts empty: that of several machines is not saved',
@@ -431,15 +436,15 @@ class Run:
         )
 
         def write_weights(now: int) -> None:
-            """What travels."""
-            tensors = {k: v.numpy() for k, v in model.travelling.items()}
+            """What is exported."""
+            tensors = {k: v.numpy() for k, v in model.exported.items()}
             if self.counts.any():
                 tensors['unigram'] = self.counts
             checkpoint.write_weights(workdir, tensors, now)
 
         def save(now: int) -> None:
-            """What a run resumes from, and what travels."""
-            checkpoints.save(now, lasting | state.parts())
+            """What a run resumes from, and what is exported."""
+            checkpoints.save(now, checkpointed | state.parts())
             if goal is None:
                 write_weights(now)
 
@@ -457,7 +462,7 @@ def run(
     given: RunChoices,
     resolved: Resolved,
     flagfile: str,
-    labelled: Labelled | None = None,
+    labelled: LabelledData | None = None,
 ) -> dict[str, Any]:
     """The whole run: what metrics.json holds; args and errors as of `begin`."""
     one = Run(given, resolved.plan, labelled)

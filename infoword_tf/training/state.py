@@ -13,8 +13,8 @@ from typing import Any
 
 import tensorflow as tf
 
-from infoword_tf.model import Entry, Model
-from infoword_tf.objectives import Rows
+from infoword_tf.model import Model, StateEntry
+from infoword_tf.objectives import ScatterUpdate
 
 
 def arrays_of(value: Any) -> dict[str, Any]:
@@ -38,14 +38,16 @@ def whole(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, Any]:
                 part: tf.tensor_scatter_nd_update(
                     old[name][part], value.places[:, None], value.values
                 )
-                if isinstance(value, Rows)
+                if isinstance(value, ScatterUpdate)
                 else value
                 for part, value in arrays.items()
             }
     return found
 
 
-def _write_rows(variable: tf.Variable, rows: Rows, allowed: tf.Tensor) -> None:
+def _write_rows(
+    variable: tf.Variable, rows: ScatterUpdate, allowed: tf.Tensor
+) -> None:
     """Writes some rows of the replica that runs, and touches no other."""
     handle = variable.handle  # of that replica
     old = tf.raw_ops.ResourceGather(
@@ -69,8 +71,8 @@ class State:
     ):
         """Makes the variables, empty; none where nothing lasts."""
         self.model, self.strategy = model, strategy
-        share = batch_size // strategy.num_replicas_in_sync
-        self.entries: dict[str, Entry] = model.empty_state(share)
+        local_size = batch_size // strategy.num_replicas_in_sync
+        self.entries: dict[str, StateEntry] = model.empty_state(local_size)
         self._variables: dict[str, dict[str, tf.Variable]] = {}
         with strategy.scope():
             for name, entry in self.entries.items():
@@ -93,17 +95,17 @@ class State:
 
     def read(self) -> dict[str, Any]:
         """By name, what the replica that runs finds."""
-        found = {}
+        values = {}
         for name, variables in self._variables.items():
             empty = self.entries[name].empty
-            found[name] = _like(
+            values[name] = _like(
                 empty,
                 {
                     part: tf.cast(variables[part].read_value(), value.dtype)
                     for part, value in arrays_of(empty).items()
                 },
             )
-        return found
+        return values
 
     def write(self, new: Mapping[str, Any], allowed: tf.Tensor) -> None:
         """Keeps what the replica that runs leaves to the next step, where
@@ -113,7 +115,7 @@ class State:
             arrays = arrays_of(new[name])
             for part, variable in variables.items():
                 value = arrays[part]
-                if isinstance(value, Rows):
+                if isinstance(value, ScatterUpdate):
                     _write_rows(variable, value, allowed)
                     continue
                 value = tf.cast(value, variable.dtype)
@@ -125,21 +127,21 @@ class State:
 
         `state/NAME/PART/REPLICA` for what each replica has of its own;
         nothing of those where replicas are on several machines, of which one
-        writes. `state/NAME/PART` for the rest, which `share` puts on all.
+        writes. `state/NAME/PART` for the rest, which `broadcast` puts on all.
         """
-        found = {}
+        parts = {}
         for name, variables in self._variables.items():
             for part, variable in variables.items():
                 local = self.strategy.experimental_local_results(variable)
                 path = f'state/{name}/{part}'
                 if not self.entries[name].by_row:
-                    found[path] = local[0]
+                    parts[path] = local[0]
                 elif len(local) == self.strategy.num_replicas_in_sync:
                     for replica, value in enumerate(local):
-                        found[f'{path}/{replica}'] = value
-        return found
+                        parts[f'{path}/{replica}'] = value
+        return parts
 
-    def share(self) -> None:
+    def broadcast(self) -> None:
         """Gives all replicas what the first one has, after `parts` are set."""
         for name, variables in self._variables.items():
             if not self.entries[name].by_row:

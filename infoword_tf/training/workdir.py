@@ -18,8 +18,8 @@ from infoword_tf.config import FILE, WEIGHTS, Config
 from infoword_tf.encoders import ENCODERS
 from infoword_tf.model import Model
 from infoword_tf.objectives import TABLE
-from infoword_tf.text.frame import Frame
 from infoword_tf.text.layout import LAYOUTS
+from infoword_tf.text.template import Template
 from infoword_tf.text.tokenizer import Tokenizer
 from infoword_tf.text.tokenizers import TOKENIZERS
 from infoword_tf.training import checkpoint
@@ -37,9 +37,9 @@ class Workdir:
             None where the workdir does not say it.
         missing: by row of the config that is not in the model, why.
         layout: what stands around a text.
-        frame: what lays texts out so.
+        template: what lays texts out so.
         before, between, after: ids of what stands around them.
-        room: pieces of a text that fit between them.
+        free_length: pieces of a text that fit between them.
     """
 
     def __init__(
@@ -55,9 +55,10 @@ class Workdir:
         self.tokenizer, self.config = tokenizer, config
         self.unigram, self.missing = unigram, dict(missing or {})
         self.layout = LAYOUTS[config.layout]
-        self.frame = frame = Frame(tokenizer, self.layout)
-        self.before, self.between = frame.before, frame.between
-        self.after, self.room = frame.after, frame.room(self.max_length)
+        self.template = template = Template(tokenizer, self.layout)
+        self.before, self.between = template.before, template.between
+        self.after = template.after
+        self.free_length = template.free_length(self.max_length)
 
     @classmethod
     def read(
@@ -130,7 +131,7 @@ class Workdir:
         Returns:
             What was taken, what is fresh and what was dropped, for people.
         """
-        old, new = self.model.variables, model.travelling
+        old, new = self.model.variables, model.exported
         files.assign(
             {path: new[path] for path in new if path in old},
             {path: old[path].numpy() for path in new if path in old},

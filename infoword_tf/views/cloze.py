@@ -93,10 +93,10 @@ def _enclosed(
     """[CLS] text [SEP] padding, wanted whole; `counts` [B]: what is a b."""
     if set(rows.values()) - {'text'}:
         raise ValueError(f'rows of this view read the text alone: {rows}')
-    b, room = ids.shape
-    place = np.arange(room + 2)
+    b, max_tokens = ids.shape
+    place = np.arange(max_tokens + 2)
     end = lengths[:, None] + 1
-    padded = np.full((b, room + 2), specials.sep_id, np.int32)
+    padded = np.full((b, max_tokens + 2), specials.sep_id, np.int32)
     padded[:, 0] = specials.cls_id
     padded[:, 1:-1] = np.where(
         place[:-2] < lengths[:, None], ids, specials.sep_id
@@ -138,11 +138,11 @@ def passage(
     attention stays inside; block 2 is what is left over. Two that are too
     long lose tokens at their ends, the longer one first, and are counted.
     """
-    room = documents.ids.shape[1]
+    max_tokens = documents.ids.shape[1]
     gap = np.where(draw.complete, 0, draw.ends - draw.starts)[:, None]
-    place = np.arange(room)
+    place = np.arange(max_tokens)
     after = (place >= draw.starts[:, None]) & (gap > 0)
-    source = np.minimum(place + after * gap, room - 1)
+    source = np.minimum(place + after * gap, max_tokens - 1)
     ids = np.take_along_axis(documents.ids, source, axis=1)
     sizes = passage_sizes(documents, draw)
     counts = draw.usable & ~draw.complete
@@ -150,13 +150,13 @@ def passage(
         return _enclosed(ids, sizes - 2, rows, draw, specials, counts)
     slots = folded(sizes, documents.rows)
     wanted = np.where(slots < 0, 0, sizes[slots])  # [R, 2], the longer first
-    short = np.minimum(wanted[:, 1], (room + 2) // 2)
-    short = np.where(wanted.sum(axis=1) > room + 2, short, wanted[:, 1])
-    long = np.minimum(wanted[:, 0], room + 2 - short)
+    short = np.minimum(wanted[:, 1], (max_tokens + 2) // 2)
+    short = np.where(wanted.sum(axis=1) > max_tokens + 2, short, wanted[:, 1])
+    long = np.minimum(wanted[:, 0], max_tokens + 2 - short)
     own = np.stack([long, short], axis=1)
     sizes[slots[slots >= 0]] = own[slots >= 0]
     view = _enclosed(ids, sizes - 2, rows, draw, specials, counts)
-    text, column, block = laid_out(slots, own, room + 2)
+    text, column, block = laid_out(slots, own, max_tokens + 2)
     left_over = block == 2
     return _by_slot(view, slots)._replace(
         ids=view.ids[text, column],
@@ -197,12 +197,12 @@ def sentence(
     Beside passages that share rows there are two to a text, in their order.
     """
     read = documents.ids.shape[1]
-    room = max(1, (read + 2) // 4 - 2)
-    source = np.minimum(draw.starts[:, None] + np.arange(room), read - 1)
+    max_tokens = max(1, (read + 2) // 4 - 2)
+    source = np.minimum(draw.starts[:, None] + np.arange(max_tokens), read - 1)
     ids = np.take_along_axis(documents.ids, source, axis=1)
-    lengths = np.minimum(draw.ends - draw.starts, room)
+    lengths = np.minimum(draw.ends - draw.starts, max_tokens)
     view = _enclosed(ids, lengths, rows, draw, specials, draw.usable)
-    cut = (draw.ends - draw.starts > room) & draw.usable
+    cut = (draw.ends - draw.starts > max_tokens) & draw.usable
     counts = {**view.counts, 'cut_sentences': cut.astype(np.int32)}
     if documents.rows is None:
         return view._replace(counts=counts)
@@ -214,7 +214,7 @@ def sentence(
         counts={
             name: np.where(empty, none, x[slots]).sum(axis=1, dtype=np.int32)
             for (name, x), none in zip(
-                counts.items(), (room + 2, 0), strict=True
+                counts.items(), (max_tokens + 2, 0), strict=True
             )
         },
     )

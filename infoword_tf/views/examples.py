@@ -159,7 +159,7 @@ def following(
     """What comes after each token of a text: b of rows of next words.
 
     Every token but the first is a target of the loss, with the special pieces
-    between and behind the texts (Radford et al. 2018, §3.2); those are none of
+    between and after the texts (Radford et al. 2018, §3.2); those are none of
     MI, whose p(b) has no specials but [UNK].
 
     Args:
@@ -172,7 +172,7 @@ def following(
     """
     targets = np.roll(ids, -1, axis=1)
     there = (np.roll(texts, -1, axis=1) == texts) & (texts >= 0)
-    there[:, -1] = False  # behind it is the row's first
+    there[:, -1] = False  # after it is the row's first
     special = (specials.cls_id, specials.sep_id, specials.mask_id)
     measured = ~np.isin(targets, special)
     return targets, there.astype(np.float32), measured.astype(np.float32)
@@ -195,5 +195,5 @@ def by_example(values: np.ndarray, view: View) -> np.ndarray:
 
 
 EXAMPLES = ViewSpec(
-    make=examples, source='examples', reading=all_text, any_encoder=True
+    make=examples, source='examples', source_args=all_text, any_encoder=True
 )

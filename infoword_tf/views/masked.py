@@ -162,17 +162,19 @@ def draw(settings: Mapping[str, Any]) -> Draw:
     return Draw(name, masking(name))
 
 
-def reading(length: int, settings: Mapping[str, Any]) -> dict[str, Any]:
+def source_args(length: int, settings: Mapping[str, Any]) -> dict[str, Any]:
     """T - 2 tokens between [CLS] and [SEP].
 
     Pairs share rows where all that rows want of them can be asked for pair by
     pair.
     """
-    found: dict[str, Any] = {'length': length - 2}
-    if settings['source'] == 'pairs' and settings['states'] <= BY_PAIR:
-        found['packed'] = True
-    return found
+    arguments: dict[str, Any] = {'length': length - 2}
+    if settings['source'] == 'pairs' and settings['where'] <= BY_PAIR:
+        arguments['packed'] = True
+    return arguments
 
 
-MASKED = ViewSpec(make=masked, source='windows', draw=draw, reading=reading)
+MASKED = ViewSpec(
+    make=masked, source='windows', draw=draw, source_args=source_args
+)
 JOINED = ViewSpec(make=joined, like='masked')

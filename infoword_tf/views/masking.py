@@ -43,7 +43,7 @@ class Pairs(NamedTuple):
     Attributes:
         ids: [B, L] int32 pieces; 0 where there is no text.
         word_starts: [B, L] bool; both pieces begin with True.
-        separators: [B, L] bool: between A and B, and behind B.
+        separators: [B, L] bool: between A and B, and after B.
         firsts, seconds: [B] int32, how many tokens A and B have.
         labels: [B] int32: 1 where B does not follow A (BERT's), else 0.
         negatives: pairs [B K, ...] of the same A, each with K other B, or None.
@@ -173,8 +173,8 @@ def spans(windows: Windows | Pairs, random: np.random.Generator) -> Masking:
         shortened += active & (longest < n)
         n = np.minimum(n, longest)
         fits = (free >= n[:, None]) & (n[:, None] > 0)
-        rank = np.cumsum(fits, axis=1)
-        w = np.argmax(rank > (u * rank[:, -1])[:, None], axis=1)
+        ordinal = np.cumsum(fits, axis=1)
+        w = np.argmax(ordinal > (u * ordinal[:, -1])[:, None], axis=1)
         first = begin[rows, w]
         size = np.minimum(begin[rows, w + n] - first, left) * active
         covered = w[:, None] + offsets  # [B, 10]
@@ -238,10 +238,10 @@ def words(windows: Windows | Pairs, random: np.random.Generator) -> Masking:
     return _eighty_ten_ten(masked, random)
 
 
-def _that_fit(sizes: np.ndarray, room: np.ndarray) -> np.ndarray:
+def _that_fit(sizes: np.ndarray, max_tokens: np.ndarray) -> np.ndarray:
     """[B, W] bool: in order, each of sizes [B, W] that still fits room [B]."""
     taken = np.zeros(sizes.shape, bool)
-    left = room[:, None]
+    left = max_tokens[:, None]
     while True:
         fits = (sizes > 0) & (sizes <= left) & ~taken
         if not fits.any():
@@ -249,7 +249,7 @@ def _that_fit(sizes: np.ndarray, room: np.ndarray) -> np.ndarray:
         # All before the first of these for which there is no room: that one
         # will not fit any more, so the longest that fits gets shorter.
         taken |= fits & (np.cumsum(sizes * fits, axis=1) <= left)
-        left = room[:, None] - (sizes * taken).sum(axis=1, keepdims=True)
+        left = max_tokens[:, None] - (sizes * taken).sum(axis=1, keepdims=True)
 
 
 def tokens(windows: Windows | Pairs, random: np.random.Generator) -> Masking:
@@ -266,10 +266,10 @@ def masking(name: str) -> Callable[..., Masking]:
     """The draw of a name in MASKINGS, for a text and its negatives alike."""
 
     def draw(text: Windows | Pairs, random: np.random.Generator) -> Masking:
-        found = MASKINGS[name](text, random)
+        drawn = MASKINGS[name](text, random)
         if isinstance(text, Pairs) and text.negatives is not None:
             others = MASKINGS[name](text.negatives, random)
-            found = found._replace(negatives=others)
-        return found
+            drawn = drawn._replace(negatives=others)
+        return drawn
 
     return draw

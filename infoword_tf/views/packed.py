@@ -34,11 +34,11 @@ def packed(view: View, pairs: Pairs) -> View:
     left_over = slot == slots
 
     # What a row of the table wants of each pair, first what counts.
-    room = packed_budget(tokens, slots)
+    max_tokens = packed_budget(tokens, slots)
     order = {
         row: np.argsort(
             _of_row(pairs, weights) == 0, axis=1, kind='stable'
-        )[:, :room]
+        )[:, :max_tokens]
         for row, weights in view.weights.items()
     }
 
@@ -104,7 +104,7 @@ def folded(sizes: np.ndarray, rows: int) -> np.ndarray:
     return np.stack([order[..., :rows], order[..., :rows-1:-1]], axis=-1)
 
 
-def fewest_rows(sizes: np.ndarray, room: int) -> int:
+def fewest_rows(sizes: np.ndarray, max_tokens: int) -> int:
     """R with which the texts, [n, B] tokens, of all batches fit, folded: B at
     most.
     """
@@ -113,7 +113,7 @@ def fewest_rows(sizes: np.ndarray, room: int) -> int:
     for rows in range(-(-b // 2), b):
         slots = folded(sizes, rows).reshape(len(sizes), -1)
         sums = np.take_along_axis(padded, slots % (b + 1), axis=1)
-        if sums.reshape(len(sizes), rows, 2).sum(axis=2).max() <= room:
+        if sums.reshape(len(sizes), rows, 2).sum(axis=2).max() <= max_tokens:
             return rows
     return b
 

@@ -132,7 +132,7 @@ def _two_texts(
     """
     b, length = streams.ids.shape
     before = (length + 3) // 2
-    room = length - before
+    max_tokens = length - before
     words, sentences = (
         starts[:, before:]
         for starts in (streams.word_starts, streams.sentence_starts)
@@ -150,16 +150,18 @@ def _two_texts(
     partner = np.where(other < OTHER_SHARE, partner, own)
     begin = cut
     for starts in (words, sentences):
-        known = np.where(starts, np.arange(room), -1)[partner]
-        known[np.arange(room) > cut[:, None]] = -1
+        known = np.where(starts, np.arange(max_tokens), -1)[partner]
+        known[np.arange(max_tokens) > cut[:, None]] = -1
         last = known.max(axis=1)
         begin = np.where((partner == own) | (last < 0), begin, last)
 
-    place = np.arange(room + 3)
+    place = np.arange(max_tokens + 3)
     cut, begin = cut[:, None], begin[:, None]
-    in_b = (place > cut) & (place <= room)
+    in_b = (place > cut) & (place <= max_tokens)
     column = before + place + np.where(in_b, begin - cut - 1, 0)
-    column = np.where((place == cut) | (place == room + 1), length, column)
+    column = np.where(
+        (place == cut) | (place == max_tokens + 1), length, column
+    )
     column[:, -1] = length + 1
     segment = (place > cut).astype(np.int32)
     segment[:, -1] = 2
@@ -189,7 +191,7 @@ def ngrams(
     """Draws n-grams of whole words, about one word in K + 1.
 
     An n-gram lies anywhere within a context of K n other words, and the next
-    one begins its search behind that context; one that reaches the end of the
+    one begins its search after that context; one that reaches the end of the
     text is dropped (Yang et al. 2019, §2.3 and the official code, which counts
     n and the context in pieces: n by mistake).
 
@@ -206,7 +208,7 @@ def ngrams(
     left = (random.random((size, most)) * context).astype(np.int64)
     begin = np.cumsum(n + context, axis=1) - (n + context) + left
     row, number = np.nonzero(begin + n <= word[:, -1:])
-    # Whether a word is in one: up where one begins, down behind its end.
+    # Whether a word is in one: up where one begins, down after its end.
     steps = np.zeros((size, length + 1), np.int64)
     np.add.at(steps, (row, begin[row, number]), 1)
     np.add.at(steps, (row, (begin + n)[row, number]), -1)
@@ -260,7 +262,7 @@ def visibility(
 
     'partial' is the official code's: what is neither predicted nor a
     separator is seen by all from the beginning, and sees all that is like it,
-    and nothing else. Targets and separators come behind, in their order;
+    and nothing else. Targets and separators come after, in their order;
     separators see themselves, targets only what comes before them.
 
     'strict' is the paper's (Yang et al. 2019, §2.2): every token has a rank
@@ -318,7 +320,7 @@ def permuted(
     )
 
 
-def reading(length: int, settings: Mapping[str, Any]) -> dict[str, Any]:
+def source_args(length: int, settings: Mapping[str, Any]) -> dict[str, Any]:
     """How the source is read, for T tokens: without the three specials.
 
     Each step goes on by half a text, so a token comes twice: in A or B, and
@@ -343,7 +345,7 @@ PERMUTED = ViewSpec(
     make=permuted,
     source='streams',
     draw=draw,
-    reading=reading,
+    source_args=source_args,
     settings={
         'k': Setting(6, 'Predict one in K tokens.', at_least=2),
         'order': Setting(

@@ -214,7 +214,7 @@ def sentence_keys(
     )
 
 
-def reading(length: int, settings: Mapping[str, Any]) -> dict[str, Any]:
+def source_args(length: int, settings: Mapping[str, Any]) -> dict[str, Any]:
     """T tokens of each text at most; copies of sentences."""
     if settings['source'] != 'sentences':
         return {'length': length}
@@ -246,7 +246,7 @@ SENTENCES = ViewSpec(
     make=sentences,
     source='sentences',
     draw=draw,
-    reading=reading,
+    source_args=source_args,
     settings=SETTINGS,
     any_encoder=True,
 )

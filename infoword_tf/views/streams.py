@@ -98,5 +98,5 @@ def neighbours(
     )
 
 
-STREAMED = ViewSpec(make=streamed, source='streams', reading=all_text)
-NEIGHBOURS = ViewSpec(make=neighbours, source='streams', reading=all_text)
+STREAMED = ViewSpec(make=streamed, source='streams', source_args=all_text)
+NEIGHBOURS = ViewSpec(make=neighbours, source='streams', source_args=all_text)

@@ -129,17 +129,17 @@ class ViewSpec(NamedTuple):
 
     Attributes:
         make: (text, what was drawn, rows, specials) -> View; rows: what each
-            row wants there, `Reads.states`. Raises ValueError where there is
+            row wants there, `Reads.where`. Raises ValueError where there is
             no such thing.
         source: name in SOURCES of its text, unless a row narrows it.
         draw: settings -> `Draw`; None: nothing is drawn. The settings are
             the view's own and `masking`, a name in MASKINGS.
-        reading: (T, settings) -> arguments of the source: `length`, the
+        source_args: (T, settings) -> arguments of the source: `length`, the
             tokens that it reads, and others that it has. The settings are
-            these, `source`, its name, and `states`, all that rows want of
+            these, `source`, its name, and `where`, all that rows want of
             the text. Raises ValueError where they do not fit together.
         settings: what rows that read it may choose.
-        like: the view that it is cut out of: source, reading and draw are
+        like: the view that it is cut out of: source, source_args and draw are
             that one's.
         any_encoder: whether it is laid out for all encoders: of its positions
             and segments each takes what it knows.
@@ -148,7 +148,7 @@ class ViewSpec(NamedTuple):
     make: Callable[..., View]
     source: str = 'windows'
     draw: Callable[[Mapping[str, Any]], Draw] | None = None
-    reading: Callable[..., dict[str, Any]] = _without_specials
+    source_args: Callable[..., dict[str, Any]] = _without_specials
     settings: Mapping[str, Setting] = {}
     like: str | None = None
     any_encoder: bool = False
@@ -158,12 +158,12 @@ class Reads(NamedTuple):
     """What a row wants of a view.
 
     Attributes:
-        states: where: 'pieces', the places of what is predicted; 'queries',
+        where: 'pieces', the places of what is predicted; 'queries',
             the query stream there, which knows the place and not the piece;
             'start', [CLS]; 'next', that and whether the second piece of text
             follows the first; 'example', what sums a labelled text up;
             'text', all tokens; 'following', those of labelled texts, each with
-            the one behind it; 'around', all words with those around each;
+            the one after it; 'around', all words with those around each;
             'middle', with each in the middle of those.
         encoders: by name, those that encode it: 'encoder', or what the row
             brings along (`Row.companions`); none for a view that brings
@@ -181,7 +181,7 @@ class Reads(NamedTuple):
         masking: the one name in MASKINGS that it can use; None: any.
     """
 
-    states: str
+    where: str
     encoders: tuple[str, ...] = ('encoder',)
     layers: bool | str = False
     everywhere: bool = False

@@ -139,7 +139,7 @@ def draw(settings: Mapping[str, Any]) -> Draw:
     return Draw('words', windows, {'window': settings['window']})
 
 
-def reading(length: int, settings: Mapping[str, Any]) -> dict[str, Any]:
+def source_args(length: int, settings: Mapping[str, Any]) -> dict[str, Any]:
     """T words of what is left of the text, and M negatives for each row."""
     return {
         'length': length,
@@ -152,7 +152,7 @@ WORDS = ViewSpec(
     make=words,
     source='words',
     draw=draw,
-    reading=reading,
+    source_args=source_args,
     settings={
         'window': Setting(
             5, 'Largest window: words on each side of a word.', at_least=1

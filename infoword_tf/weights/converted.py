@@ -27,7 +27,7 @@ _PART = 2**24  # bytes that are assigned at a time
 
 
 @dataclasses.dataclass(frozen=True)
-class Source:
+class EncoderSource:
     """An encoder elsewhere, before its weights are read.
 
     Attributes:
@@ -52,7 +52,7 @@ class Source:
 
 
 @dataclasses.dataclass(frozen=True)
-class Vectors:
+class VectorSettings:
     """How a source makes a vector of a text; the defaults are our own.
 
     Attributes:
@@ -72,7 +72,9 @@ class Vectors:
     max_length: int | None = None
 
 
-def make(source: Source, vectors: Vectors) -> tuple[Config, Model, list[str]]:
+def make(
+    source: EncoderSource, vectors: VectorSettings
+) -> tuple[Config, Model, list[str]]:
     """Reads the weights, every name and shape checked.
 
     Returns:
@@ -122,7 +124,7 @@ def make(source: Source, vectors: Vectors) -> tuple[Config, Model, list[str]]:
     model = Model(
         config, source.pieces.tokenizer.specials, seed=None, companions=False
     )
-    variables = model.travelling
+    variables = model.exported
     own = [path for path in variables if not path.startswith('dense_')]
     lines, dropped = check(
         source.naming, held, arguments['layers'], own, source.where
@@ -163,5 +165,5 @@ def write(
     workdir.mkdir(parents=True, exist_ok=True)
     with files.written(workdir / pieces.tokenizer.file) as partial:
         pieces.tokenizer.write(partial)
-    files.write_tensors(workdir / WEIGHTS, model.travelling)
+    files.write_tensors(workdir / WEIGHTS, model.exported)
     files.write_json(workdir / FILE, config.to_json())

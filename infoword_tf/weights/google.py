@@ -10,14 +10,14 @@ from typing import Any
 from infoword_tf.config import EncoderConfig
 from infoword_tf.weights import architectures, pieces
 from infoword_tf.weights.architectures import ARCHITECTURES
-from infoword_tf.weights.converted import Source
+from infoword_tf.weights.converted import EncoderSource
 from infoword_tf.weights.names import GARDEN, GOOGLE
 from infoword_tf.weights.tensors import open_checkpoint, read_json
 
 _GARDEN_MARK = 'layer_with_weights-'
 
 
-def read(folder: pathlib.Path) -> Source:
+def read(folder: pathlib.Path) -> EncoderSource:
     """What a folder holds.
 
     Raises:
@@ -45,7 +45,7 @@ def read(folder: pathlib.Path) -> Source:
         encoder = architectures.encoder_of(
             {**config, 'model_type': 'bert'}, str(path)
         )
-    return Source(
+    return EncoderSource(
         where=str(prefix),
         naming=naming,
         tensors=tensors,

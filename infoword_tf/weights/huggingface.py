@@ -12,14 +12,14 @@ from infoword_tf.config import Config, EncoderConfig
 from infoword_tf.inference.loaded import Loaded
 from infoword_tf.weights import architectures, mapping, pieces
 from infoword_tf.weights.architectures import ARCHITECTURES
-from infoword_tf.weights.converted import Source
+from infoword_tf.weights.converted import EncoderSource
 from infoword_tf.weights.names import HUGGINGFACE
 from infoword_tf.weights.tensors import SINGLE, open_safetensors, read_json
 
 CONFIG = 'config.json'
 
 
-def read(folder: pathlib.Path) -> Source:
+def read(folder: pathlib.Path) -> EncoderSource:
     """What a folder holds.
 
     Raises:
@@ -32,7 +32,7 @@ def read(folder: pathlib.Path) -> Source:
     config = read_json(path)
     encoder = architectures.encoder_of(config, str(path))
     kind = config['model_type']
-    return Source(
+    return EncoderSource(
         where=str(folder),
         naming=HUGGINGFACE[kind],
         tensors=open_safetensors(folder),
@@ -71,7 +71,7 @@ def write(folder: pathlib.Path, loaded: Loaded) -> list[str]:
     dropped = [f'the row {r}' for r in loaded.model.objectives if r not in rows]
     tensors = {
         path: variable.numpy()
-        for path, variable in loaded.model.travelling.items()
+        for path, variable in loaded.model.exported.items()
         if path.startswith(
             ('encoder/', *(f'objectives/{row}/' for row in rows))
         )

@@ -187,17 +187,17 @@ def give(
     """Ours, by path, to theirs; ValueError: one has no name there."""
     # Without a head the encoder's names stand alone.
     prefix = naming.prefixes[0 if rows else -1]
-    found, left = {}, set(tensors)
+    theirs, left = {}, set(tensors)
     for line in lines(naming, prefix, layers, rows):
         if line.ours not in tensors:
             continue
         left.discard(line.ours)
         parts = line.form.write(np.asarray(tensors[line.ours]), heads)
         for name, part in zip(line.theirs, parts, strict=True):
-            found[name] = np.ascontiguousarray(part)
+            theirs[name] = np.ascontiguousarray(part)
     if left:
         raise ValueError(f'there is no name for {_some(sorted(left))} there')
-    return found
+    return theirs
 
 
 def _whole(name: str) -> str:

@@ -36,7 +36,7 @@ def _flat(array: np.ndarray) -> np.ndarray:
     return array.reshape(array.shape[0], -1)
 
 
-def _behind(first: int) -> Form:
+def _after(first: int) -> Form:
     """A table whose first rows stand for no token, and are zeros out."""
 
     def write(x: np.ndarray, heads: int) -> list[np.ndarray]:
@@ -76,7 +76,7 @@ HEADS_FIRST = Form(  # [H, E, D] -> [H E, D]
 ROW = Form(  # [1, 1, D]
     lambda x: x[0].reshape(1, -1), lambda x, heads: [x[None]]
 )
-BEHIND_PADDING = _behind(2)
+AFTER_PADDING = _after(2)
 
 Lines = Mapping[str, tuple[str | tuple[str, ...], Form]]
 
@@ -262,9 +262,9 @@ _BERT = Naming(
     prefixes=('bert.', ''),
     old={r'\.gamma$': '.weight', r'\.beta$': '.bias'},
 )
-# Conneau et al. 2020: places begin behind that of the padding, 1.
+# Conneau et al. 2020: places begin after that of the padding, 1.
 _ROBERTA = _BERT._replace(
-    encoder=_embeddings(BEHIND_PADDING),
+    encoder=_embeddings(AFTER_PADDING),
     heads={
         'mlm': _TORCH.mlm(
             'lm_head.dense', 'lm_head.layer_norm', 'lm_head.bias'
@@ -445,7 +445,7 @@ GOOGLE: dict[str, Naming] = {
 
 _GARDEN = 'layer_with_weights-{i4}/'
 # Yu et al., TensorFlow Model Garden: a checkpoint of objects. Layers are
-# numbered behind the four parts of the embeddings, and before the pooler.
+# numbered after the four parts of the embeddings, and before the pooler.
 GARDEN = Naming(
     encoder={
         'word_embeddings': ('layer_with_weights-0/embeddings', SAME),

@@ -14,7 +14,7 @@ from infoword_tf import files
 from infoword_tf.config import DenseConfig
 from infoword_tf.inference.loaded import Loaded
 from infoword_tf.weights import huggingface
-from infoword_tf.weights.converted import Vectors
+from infoword_tf.weights.converted import VectorSettings
 from infoword_tf.weights.tensors import (
     SINGLE,
     Tensors,
@@ -50,7 +50,7 @@ def is_one(folder: pathlib.Path) -> bool:
     return (folder / MODULES).is_file()
 
 
-def read(folder: pathlib.Path) -> tuple[pathlib.Path, Vectors]:
+def read(folder: pathlib.Path) -> tuple[pathlib.Path, VectorSettings]:
     """Where the encoder lies, and how a text becomes a vector.
 
     Raises:
@@ -107,7 +107,7 @@ def read(folder: pathlib.Path) -> tuple[pathlib.Path, Vectors]:
                 f'{encoder}/{TRANSFORMER} lower-cases texts before the '
                 'tokenizer does; set do_lower_case there, and false here'
             )
-    return encoder, Vectors(
+    return encoder, VectorSettings(
         pooling=pooling,
         similarity=_SIMILARITIES[similarity],
         normalize=normalize,
@@ -151,15 +151,15 @@ def _config(
 
 def _pooling(folder: pathlib.Path) -> tuple[str, bool]:
     """Our name of a Pooling, and whether prompts count."""
-    path, found = _config(folder, 'Pooling')
-    named = found.get('pooling_mode')
+    path, config = _config(folder, 'Pooling')
+    named = config.get('pooling_mode')
     if named is not None:
         chosen = [named] if isinstance(named, str) else list(named)
         chosen = [_NEW_NAMES.get(name, name) for name in chosen]
     else:
         chosen = [
             key.removeprefix('pooling_mode_')
-            for key, value in found.items()
+            for key, value in config.items()
             if key.startswith('pooling_mode_') and value
         ]
         ours = {v.removeprefix('pooling_mode_'): k for k, v in POOLINGS.items()}
@@ -169,15 +169,15 @@ def _pooling(folder: pathlib.Path) -> tuple[str, bool]:
             f'{path} pools by {" and ".join(chosen) or "nothing"}; known is '
             f'one of {", ".join(POOLINGS)}'
         )
-    return chosen[0], bool(found.get('include_prompt', True))
+    return chosen[0], bool(config.get('include_prompt', True))
 
 
 def _dense(
     folder: pathlib.Path, number: int
 ) -> tuple[DenseConfig, dict[str, Any]]:
     """One Dense and its weights, by our paths."""
-    path, found = _config(folder, 'Dense')
-    name = found.get('activation_function', ACTIVATIONS['tanh'])
+    path, config = _config(folder, 'Dense')
+    name = config.get('activation_function', ACTIVATIONS['tanh'])
     ours = {v.rpartition('.')[2]: k for k, v in ACTIVATIONS.items()}
     if name.rpartition('.')[2] not in ours:
         raise ValueError(
@@ -185,7 +185,7 @@ def _dense(
             f'{", ".join(ACTIVATIONS.values())}'
         )
     held: Tensors = open_safetensors(folder)
-    bias = bool(found.get('bias', True))
+    bias = bool(config.get('bias', True))
     names = ['linear.weight', *(['linear.bias'] if bias else [])]
     if sorted(held) != sorted(names):
         raise ValueError(
@@ -196,7 +196,7 @@ def _dense(
         arrays[f'dense_{number}/bias'] = held['linear.bias']
     return (
         DenseConfig(
-            int(found['out_features']), ours[name.rpartition('.')[2]], bias
+            int(config['out_features']), ours[name.rpartition('.')[2]], bias
         ),
         arrays,
     )

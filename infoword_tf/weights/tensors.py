@@ -130,17 +130,17 @@ def open_checkpoint(folder: pathlib.Path) -> tuple[Tensors, pathlib.Path]:
     """
     import tensorflow as tf
 
-    found = sorted(folder.glob('*.index'))
-    if not found:
+    paths = sorted(folder.glob('*.index'))
+    if not paths:
         raise FileNotFoundError(
             f'{folder} has no *.index: it holds no checkpoint'
         )
-    if len(found) > 1:
-        names = ', '.join(path.stem for path in found)
+    if len(paths) > 1:
+        names = ', '.join(path.stem for path in paths)
         raise ValueError(
             f'{folder} holds several checkpoints ({names}); leave one'
         )
-    prefix = found[0].with_suffix('')
+    prefix = paths[0].with_suffix('')
     # What TensorFlow makes of them in Python.
     damaged = tf.errors.OpError, RuntimeError, ValueError, IndexError
     try:
@@ -174,9 +174,9 @@ def open_checkpoint(folder: pathlib.Path) -> tuple[Tensors, pathlib.Path]:
 def read_json(path: pathlib.Path) -> dict[str, Any]:
     """An object of a file; ValueError: it is none."""
     try:
-        found = json.loads(path.read_text(encoding='utf-8'))
+        value = json.loads(path.read_text(encoding='utf-8'))
     except ValueError as error:
         raise ValueError(f'{path} is no JSON: {error}') from None
-    if not isinstance(found, dict):
+    if not isinstance(value, dict):
         raise ValueError(f'{path} holds no object')
-    return found
+    return value

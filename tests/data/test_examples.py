@@ -165,7 +165,7 @@ class SourceTest(parameterized.TestCase):
         batch = source.batch(0)
         np.testing.assert_array_equal(batch.numbers, np.arange(21))
         np.testing.assert_array_equal(batch.slots, share_rows(sizes, 64))
-        self.assertEqual(ExampleSource.room(make(sizes), 64), 21)
+        self.assertEqual(ExampleSource.capacity(make(sizes), 64), 21)
 
     def test_complaints(self):
         with self.assertRaisesRegex(
@@ -264,7 +264,7 @@ class LayOutTest(parameterized.TestCase):
         loaded = self.in_layout(layout)
         second = PAIRS if pairs else None
         found, _ = lay_out(
-            loaded.frame,
+            loaded.template,
             [(TEXTS, second)],
             12,
             {'label': np.arange(5)},
@@ -288,7 +288,7 @@ class LayOutTest(parameterized.TestCase):
 
     def test_several_texts(self):
         found, _ = lay_out(
-            self.loaded.frame,
+            self.loaded.template,
             [(TEXTS, PAIRS), (PAIRS, TEXTS)],
             16,
             {'label': np.arange(5)},
@@ -306,13 +306,13 @@ class LayOutTest(parameterized.TestCase):
     def test_what_is_cut_is_counted(self):
         """A text that just fits is not cut."""
         whole, cut = lay_out(
-            self.loaded.frame, [(TEXTS, None)], 64, {'label': np.arange(5)}
+            self.loaded.template, [(TEXTS, None)], 64, {'label': np.arange(5)}
         )
         self.assertEqual(cut, 0)
         sizes = np.sort(whole.sizes)
         for length in (sizes[-1], sizes[-1] - 1, sizes[-2], sizes[-2] - 1):
             found, cut = lay_out(
-                self.loaded.frame,
+                self.loaded.template,
                 [(TEXTS, None)],
                 length,
                 {'label': np.arange(5)},
@@ -329,26 +329,26 @@ class LayOutTest(parameterized.TestCase):
 
     def test_of_two_texts_an_example_is_cut_once(self):
         _, cut = lay_out(
-            self.loaded.frame,
+            self.loaded.template,
             [(TEXTS, PAIRS), (PAIRS, TEXTS)],
             8,
             {'label': np.arange(5)},
         )
         whole, _ = lay_out(
-            self.loaded.frame, [(TEXTS, PAIRS)], 64, {'label': np.arange(5)}
+            self.loaded.template, [(TEXTS, PAIRS)], 64, {'label': np.arange(5)}
         )
         self.assertEqual(cut, (whole.sizes > 8).sum())
 
     def test_whichever_of_its_texts_is_cut(self):
         sides = [(TEXTS, None), (PAIRS, None)]
         targets = {'label': np.arange(5)}
-        whole, _ = lay_out(self.loaded.frame, sides, 64, targets)
+        whole, _ = lay_out(self.loaded.template, sides, 64, targets)
         sizes = np.diff(whole.begins).reshape(5, 2)
         for length in (4, 6):
             longer = sizes > length
             self.assertFalse(longer[:, 0].all())
             self.assertTrue((longer[:, 1] > longer[:, 0]).any())
-            _, cut = lay_out(self.loaded.frame, sides, length, targets)
+            _, cut = lay_out(self.loaded.template, sides, length, targets)
             self.assertEqual(cut, longer.any(axis=1).sum())
 
 

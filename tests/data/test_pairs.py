@@ -81,7 +81,7 @@ class PartTest(parameterized.TestCase):
         self.assertEqual(source.single, 1)
         np.testing.assert_array_equal(source.documents, [0, 2, 3])
         np.testing.assert_array_equal(source.numbers, [0, 1, 2, 4])
-        self.assertEqual(pairs.PairSource.room(store, 11), 4)
+        self.assertEqual(pairs.PairSource.capacity(store, 11), 4)
 
     def test_every_sentence_end_parts_as_often(self):
         store = make_store([[1, 2, 3, 1, 2], [1, 1]])
@@ -305,7 +305,9 @@ class PairSourceTest(parameterized.TestCase):
         ):
             with self.assertRaisesRegex(ValueError, message):
                 pairs.PairSource(make_store(documents), 20, batch, seed=0)
-        self.assertEqual(pairs.PairSource.room(make_store([[3, 4], [5]]), 9), 0)
+        self.assertEqual(
+            pairs.PairSource.capacity(make_store([[3, 4], [5]]), 9), 0
+        )
 
 
 class SharedRowsTest(parameterized.TestCase):
@@ -410,7 +412,7 @@ class PackedPairsTest(parameterized.TestCase):
         source = self.source(store=make_store([[2, 3]] * 5), length=62, batch=4)
         self.assertEqual(source.pairs, 5)
         self.assertEqual(source.batch(0).slots.sum(), 5)
-        room = pairs.PairSource.room
+        room = pairs.PairSource.capacity
         store = make_store([[2, 3]] * 120)
         self.assertEqual(room(store, 20), 120)
         self.assertEqual(room(store, 20, packed=True), 45)  # 2.6 to a row

@@ -125,7 +125,7 @@ class DocumentSourceTest(absltest.TestCase):
             ValueError, '2 of 3 documents have two sentences.*takes 3'
         ):
             passages.DocumentSource(store, 6, 3, seed=0)
-        self.assertEqual(passages.DocumentSource.room(store, 6), 2)
+        self.assertEqual(passages.DocumentSource.capacity(store, 6), 2)
 
 
 if __name__ == '__main__':

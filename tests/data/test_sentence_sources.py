@@ -8,8 +8,8 @@ from absl.testing import absltest
 from infoword_tf.data import text_pairs
 from infoword_tf.data.sentences import Sentences, SentenceSource
 from infoword_tf.data.store import SENTENCE_START
-from infoword_tf.text.frame import Frame
 from infoword_tf.text.layout import LAYOUTS
+from infoword_tf.text.template import Template
 from infoword_tf.text.tokenizers import TOKENIZERS
 from tests import places, zoo
 
@@ -55,7 +55,7 @@ class SentencesTest(absltest.TestCase):
         )
 
     def test_held_out_ones_are_the_same_whatever_is_trained(self):
-        room = SentenceSource.room(self.store, 16)
+        room = SentenceSource.capacity(self.store, 16)
         one = SentenceSource(self.store, 16, room, 5)
         two = SentenceSource(self.store, 16, room, 5, copies=2, repeat=0.3)
         np.testing.assert_array_equal(
@@ -153,8 +153,8 @@ class PairsTest(absltest.TestCase):
         tokenizer = TOKENIZERS['wordpiece'].learn(
             (document.text for document in found.documents()), 200, True
         )
-        frame = Frame(tokenizer, LAYOUTS['bert'])
-        train, cut = text_pairs.tokenized(found.train, frame, 16)
+        template = Template(tokenizer, LAYOUTS['bert'])
+        train, cut = text_pairs.tokenized(found.train, template, 16)
         self.assertEqual(cut, 0)
         source = text_pairs.TextPairSource(train, 16, 8, 0, stratified=True)
         updates = [part.size // 8 for part in train.parts]

@@ -89,9 +89,9 @@ class SharingTest(absltest.TestCase):
 
     def test_the_text_is_read_once(self):
         batches = self.batches('one', 'two', 'three')
-        ((reading, source),) = batches.sources.items()
+        ((source_spec, source),) = batches.sources.items()
         counted = mock.Mock(batch=mock.Mock(side_effect=source.batch))
-        batches.sources = {reading: counted}
+        batches.sources = {source_spec: counted}
         batches.views(5)
         counted.batch.assert_called_once_with(5)
 
@@ -136,7 +136,8 @@ class SharingTest(absltest.TestCase):
         rows = 'transformer_xl', 'plm'
         batches = self.batches(*rows)
         self.assertEqual(
-            [reading.source for reading in batches.sources], ['streams'] * 2
+            [source_spec.source for source_spec in batches.sources],
+            ['streams'] * 2,
         )
         for step in (0, 3):
             made = batches.views(step)
@@ -150,7 +151,7 @@ class SharingTest(absltest.TestCase):
 
     def test_windows_of_two_lengths(self):
         short = self.specs['second']._replace(
-            reading=lambda length, settings: {'length': length // 2}
+            source_args=lambda length, settings: {'length': length // 2}
         )
         batches = self.batches('one', 'two', second=short)
         self.assertLen(batches.sources, 2)

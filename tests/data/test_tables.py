@@ -31,7 +31,7 @@ class TablesTest(texts.Temporary):
     def rows(self, name, content, **more):
         path = self.write(name, content)
         more = {'text': 'review', 'label': 'stars', **more}
-        return tables.rows_of(tables.open_table(str(path)), **more)
+        return tables.examples_of(tables.open_table(str(path)), **more)
 
     @parameterized.parameters(
         ('a.tsv', TSV, [2, 3, 4]),
@@ -81,7 +81,7 @@ class TablesTest(texts.Temporary):
     def test_names_from_outside(self):
         path = self.write('a.tsv', 'x\t1\ny\t0\n')
         table = tables.open_table(str(path), ['review', 'stars'])
-        found = tables.rows_of(table, 'review', label='stars')
+        found = tables.examples_of(table, 'review', label='stars')
         self.assertEqual(found.labels, ['1', '0'])
         np.testing.assert_array_equal(found.lines, [1, 2])
 
@@ -95,12 +95,12 @@ class TablesTest(texts.Temporary):
         path = str(self.write('a.tsv', content))
         names = ['review', 'stars']
         table = tables.open_table(path, names, lacking='stars')
-        self.assertEqual(tables.rows_of(table, 'review').first, texts)
+        self.assertEqual(tables.examples_of(table, 'review').first, texts)
         for other in ('review', None):
             if '\t' not in content:
                 table = tables.open_table(path, names, lacking=other)
                 with self.assertRaisesRegex(ValueError, 'no column|1 cell'):
-                    tables.rows_of(table, 'review')
+                    tables.examples_of(table, 'review')
 
     @parameterized.parameters(
         ('a.tsv', 'body\tgrade\na\tb\n', False),
@@ -115,14 +115,14 @@ class TablesTest(texts.Temporary):
     def test_a_first_line_that_reads_like_a_row(self, name, content, is_row):
         table = tables.open_table(str(self.write(name, content)))
         with self.assertRaisesRegex(tables.NoColumn, "no column 'review'"):
-            tables.rows_of(table, 'review')
+            tables.examples_of(table, 'review')
         self.assertEqual(tables.begins_with_a_row(table), is_row)
 
     def test_broken_lines_are_left_out(self):
         path = self.write('a.tsv', 'review\tstars\na\t1\nb\nc\t0\t0\nd\t0\n')
         complaints = []
         table = tables.open_table(str(path), broken=complaints.append)
-        found = tables.rows_of(table, 'review', label='stars')
+        found = tables.examples_of(table, 'review', label='stars')
         self.assertEqual(found.first, ['a', 'd'])
         self.assertLen(complaints, 2)
         self.assertIn('line 3: 1 cell(s), where there are 2', complaints[0])
@@ -256,7 +256,7 @@ class TfdsTest(parameterized.TestCase):
     def test_rows(self):
         table = tables.open_table('tfds:rated/small')
         self.assertEqual(table.names, ('label', 'score', 'title/text'))
-        found = tables.rows_of(table, 'title/text', label='label')
+        found = tables.examples_of(table, 'title/text', label='label')
         self.assertEqual(found.first, ['a', 'a'])
         self.assertCountEqual(found.labels, ['no', 'yes'])
         self.assertEqual(found.where, 'tfds:rated/small:train')
@@ -264,7 +264,7 @@ class TfdsTest(parameterized.TestCase):
 
     def test_scores(self):
         table = tables.open_table('tfds:rated/small:test')
-        found = tables.rows_of(table, 'title/text', None, 'score', True)
+        found = tables.examples_of(table, 'title/text', None, 'score', True)
         np.testing.assert_array_equal(found.scores, np.float32([3.8, 3.8]))
 
     def test_unlabelled(self):
@@ -272,7 +272,7 @@ class TfdsTest(parameterized.TestCase):
         with self.assertRaisesRegex(
             ValueError, 'small:test, line [12]: there is no label'
         ):
-            tables.rows_of(table, 'title/text', label='label')
+            tables.examples_of(table, 'title/text', label='label')
 
     @parameterized.parameters(
         ('tfds:rated/small:dev', "no split 'dev': it has"),

@@ -111,7 +111,7 @@ class EncoderTest(parameterized.TestCase):
             encoder.embedding_table.shape, (V, encoder.embedding_width)
         )
         for field in ('positions', 'directions'):
-            if field not in encoder.reads:
+            if field not in encoder.input_fields:
                 with self.assertRaisesRegex(
                     ValueError, f'{kind.__name__} does not read {field}; .*ids'
                 ):

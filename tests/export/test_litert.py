@@ -23,7 +23,7 @@ from export import comparison, litert, tflite
 from export.serving import model as standalone
 from infoword_tf.config import Config
 from infoword_tf.data import tables
-from infoword_tf.text import frame, normalization
+from infoword_tf.text import normalization, template
 from infoword_tf.text.wordpiece import WordPiece
 from tasks import sts
 from tests import places
@@ -191,10 +191,10 @@ class TokenizerTest(parameterized.TestCase):
             sizes = np.stack(
                 np.meshgrid(range(12), range(12)), axis=-1
             ).reshape(-1, 2)
-            wanted = frame.room_of(*map(tf.constant, sizes.T), room)
+            wanted = template.fitting_lengths(*map(tf.constant, sizes.T), room)
             for (first, second), *kept in zip(sizes, *wanted, strict=True):
                 self.assertEqual(
-                    standalone._room_of(first, second, room),
+                    standalone._fitting_lengths(first, second, room),
                     tuple(map(int, kept)),
                     (first, second, room),
                 )
@@ -373,7 +373,7 @@ class FineTunedTest(parameterized.TestCase):
             ),
             labels=('negative', 'positive'),
         )
-        rows = tables.Rows(
+        rows = tables.TableExamples(
             ['a', 'b', 'c'], None, ['1', '0', '1'], None, 'dev.tsv',
             np.arange(3),
         )  # fmt: skip

@@ -25,7 +25,7 @@ from export import (
 )
 from export.signatures import ANSWERS, MASKS, Signatures
 from infoword_tf.config import EXPORTED, Config, read_exported
-from infoword_tf.resolve import Choices, resolve
+from infoword_tf.resolve import ModelChoices, resolve
 from tests.export import answers, protos, workdirs
 from tests.tasks import command
 
@@ -451,7 +451,7 @@ class BundleTest(absltest.TestCase):
     def test_the_card_of_a_row_without_a_bound(self):
         config, export = read_exported(MODEL)
         for objectives, said in (('mlm', False), ('mlm,nsp', True)):
-            rows = resolve(Choices(objectives=objectives)).rows
+            rows = resolve(ModelChoices(objectives=objectives)).rows
             text = card.render(
                 config.replace(rows=rows), export, 1, '', workdirs.METRICS
             )
@@ -463,7 +463,7 @@ class BundleTest(absltest.TestCase):
         for objectives, averages in (
             ('plm', True), ('bert', True), ('infoword', False), ('ict', False)
         ):  # fmt: skip
-            rows = resolve(Choices(objectives=objectives)).rows
+            rows = resolve(ModelChoices(objectives=objectives)).rows
             text = card.render(config.replace(rows=rows), export, 1, '', {})
             self.assertEqual('averages of what' in text, averages, objectives)
 

@@ -183,7 +183,7 @@ class CommandTest(command.Checks, absltest.TestCase):
                 5,
                 similarity,
             )
-            by_words = bm25.Words(passages).search(['boats boats'], 5)
+            by_words = bm25.Bm25(passages).search(['boats boats'], 5)
             scores, numbers = ranking.merge([vectors, by_words], 5)
             self.assertEqual(
                 [line.strip() for line in answers[1::2]],
@@ -196,7 +196,7 @@ class CommandTest(command.Checks, absltest.TestCase):
         passages = ['boats boats cats', 'boats', 'boats cats']
         first = check(passages)
         # The second time words are read, not counted.
-        with mock.patch.object(bm25.Words, '__init__', self.fail):
+        with mock.patch.object(bm25.Bm25, '__init__', self.fail):
             self.assertEqual(self.run_it(*given, '--hybrid').out, first.out)
         # Of another text they are counted anew.
         text = self.folder / 'text.txt'

@@ -21,7 +21,7 @@ from export import signatures as export_signatures
 from infoword_tf import files
 from infoword_tf.config import TokenizerConfig
 from infoword_tf.model import Model
-from infoword_tf.resolve import Choices, resolve
+from infoword_tf.resolve import ModelChoices, resolve
 from infoword_tf.text.tokenizers import TOKENIZERS
 
 READ = tf.saved_model.load  # which `answers` replaces
@@ -122,7 +122,7 @@ def write(
     """
     tokenizer = tokenizer_of(kind)
     resolved = resolve(
-        Choices(
+        ModelChoices(
             objectives=','.join(rows),
             settings=settings or {},
             encoder=encoder,

@@ -5,9 +5,9 @@ import types
 import tensorflow as tf
 from absl.testing import absltest, parameterized
 
-from infoword_tf.inference import windows
-from infoword_tf.text.frame import Frame
+from infoword_tf.inference import context_windows
 from infoword_tf.text.layout import LAYOUTS
+from infoword_tf.text.template import Template
 
 SIZES = [0, 1, 9, 10, 11, 25, 40, 41]
 
@@ -40,8 +40,10 @@ class WindowsTest(parameterized.TestCase):
     def test_against_a_loop(self, stride):
         rooms = [10, 9, 10, 10, 10, 7, 10, 11]
         sizes = tf.constant(SIZES, tf.int64)
-        found = windows.windows(sizes, tf.constant(rooms, tf.int64), stride)
-        most = windows.most_context(found, sizes).numpy().tolist()
+        found = context_windows.windows(
+            sizes, tf.constant(rooms, tf.int64), stride
+        )
+        most = context_windows.most_context(found, sizes).numpy().tolist()
         wanted, best = [], []
         for i, (size, room) in enumerate(zip(SIZES, rooms, strict=True)):
             spans = plainly(size, room, stride)
@@ -61,15 +63,15 @@ class WindowsTest(parameterized.TestCase):
 
     def test_no_contexts(self):
         none = tf.zeros([0], tf.int64)
-        found = windows.windows(none, none, 3)
+        found = context_windows.windows(none, none, 3)
         self.assertEqual(found.contexts.shape, [0])
-        self.assertEqual(windows.most_context(found, none).shape, [0])
+        self.assertEqual(context_windows.most_context(found, none).shape, [0])
 
     def test_in_a_graph(self):
         @tf.function(input_signature=[tf.TensorSpec([None], tf.int64)] * 2)
         def run(sizes, rooms):
-            found = windows.windows(sizes, rooms, 4)
-            return *found, windows.most_context(found, sizes)
+            found = context_windows.windows(sizes, rooms, 4)
+            return *found, context_windows.most_context(found, sizes)
 
         given = tf.constant([12, 5], tf.int64), tf.constant([6, 6], tf.int64)
         contexts, firsts, sizes, most = run(*given)
@@ -80,7 +82,9 @@ class WindowsTest(parameterized.TestCase):
 
     @parameterized.parameters((384, 64), (40, 18), (5, 1))
     def test_half_a_row_is_the_context_s(self, max_length, wanted):
-        self.assertEqual(windows.question_room(max_length, 3, 64), wanted)
+        self.assertEqual(
+            context_windows.question_limit(max_length, 3, 64), wanted
+        )
 
     @parameterized.parameters(
         ('bert', [2, 7, 8, 3, 9, 3], 4, 4),
@@ -90,10 +94,10 @@ class WindowsTest(parameterized.TestCase):
     )
     def test_layouts(self, name, wanted, second, context):
         pieces = types.SimpleNamespace(cls_id=2, sep_id=3, mask_id=4)
-        rows, seconds, contexts = windows.beside(
+        rows, seconds, contexts = context_windows.beside(
             tf.ragged.constant([[7, 8]] * 2, tf.int32),
             tf.ragged.constant([[9], []], tf.int32),
-            Frame(pieces, LAYOUTS[name]),
+            Template(pieces, LAYOUTS[name]),
         )
         self.assertEqual(rows[0].numpy().tolist(), wanted)
         self.assertEqual(rows[1].numpy().tolist(),

@@ -18,7 +18,7 @@ from infoword_tf.choices import RunChoices
 from infoword_tf.config import EncoderConfig, RowConfig
 from infoword_tf.encoders import Inputs
 from infoword_tf.model import Model
-from infoword_tf.resolve import Choices, resolve
+from infoword_tf.resolve import ModelChoices, resolve
 from infoword_tf.text import vocabulary
 from infoword_tf.text.wordpiece import WordPiece
 from infoword_tf.training import checkpoint
@@ -43,7 +43,7 @@ def setUpModule():
     name, _ = corpus.write_topics(folder / 'text')
     text = pathlib.Path(name.removeprefix('text:')).read_text()
     PIECES = vocabulary.learn(text.splitlines(), 400)
-    more = resolve(Choices(objectives='bert_nce,mlm')).rows
+    more = resolve(ModelChoices(objectives='bert_nce,mlm')).rows
     WORKDIR = write_workdir(folder / 'run', 'ict', more, pooling='weighted')
 
 
@@ -370,7 +370,7 @@ class LayoutTest(parameterized.TestCase):
             ('transformer_xl', 'end'), ('plm', 'xlnet'), ('ict', 'bert'),
             ('infoword', 'bert'), ('nsp', 'bert'),
         ):  # fmt: skip
-            resolved = resolve(Choices(objectives=objectives))
+            resolved = resolve(ModelChoices(objectives=objectives))
             self.assertEqual(resolved.vector.layout, layout)
 
 

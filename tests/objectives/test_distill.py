@@ -128,7 +128,7 @@ def soft(scores, taught, **settings):
     states = np.array(scores, np.float32)[None]
     head = batch_of('label', np.zeros((1, count), np.int32), own, states=states)
     batch = batch_of('soft', np.array(taught, np.float32)[None], own)
-    batch = batch._replace(head=head)
+    batch = batch._replace(scorer_batch=head)
     return (
         given.mean(objective.score(batch, None)),
         given.mean(label.score(head, None)),
@@ -192,7 +192,7 @@ class SoftTest(parameterized.TestCase):
         states = np.array([[[1.0], [2.0]]], np.float32)
         batch = batch_of('soft_score', np.array([[3.0, 2.5]], np.float32))
         batch = batch._replace(
-            head=batch_of(
+            scorer_batch=batch_of(
                 'score', np.zeros((1, 2), np.float32), states=states
             )
         )

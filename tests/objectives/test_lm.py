@@ -187,7 +187,7 @@ class NextPiecesTest(parameterized.TestCase):
         row = TABLE['transformer_xl']
         self.assertEqual(row.encoders, {'relative': {'causal': True}})
         self.assertEqual(
-            VIEWS['streamed'].reading(128, {}), {'length': 128}
+            VIEWS['streamed'].source_args(128, {}), {'length': 128}
         )
         self.assertIsNone(row.heldout_candidates)
 

@@ -269,7 +269,7 @@ class ModelTest(parameterized.TestCase):
             self.assertEqual(negatives.kwargs['places'].shape, (8 * K, 1))
         plan = make_plan(dict.fromkeys(model.objectives, {}), zoo.T)
         source = 'next_pairs' if passes == 2 else 'pairs'
-        self.assertEqual([r.source for r in plan.readings], [source])
+        self.assertEqual([r.source for r in plan.source_specs], [source])
 
     def test_negatives_are_encoded_as_alone(self):
         model = zoo.make_model('mlm_nsp_nce', rate=0.0)

@@ -22,7 +22,7 @@ from infoword_tf.layers import dropout
 from infoword_tf.model import Model
 from infoword_tf.objectives import parse
 from infoword_tf.plan import make_plan
-from infoword_tf.resolve import Choices, resolve
+from infoword_tf.resolve import ModelChoices, resolve
 from infoword_tf.views import VIEWS, permuted
 from infoword_tf.views.streams import Streams
 from tests import corpus, places, quick, zoo
@@ -38,7 +38,7 @@ class Mean(Encoder):
     A stand-in that keeps to the masks and reads what it is handed.
     """
 
-    reads = ('ids', 'segment_ids', 'ranks', 'sees', 'directions')
+    input_fields = ('ids', 'segment_ids', 'ranks', 'sees', 'directions')
 
     def build(self):
         self.make_embedding_table()
@@ -93,7 +93,7 @@ def zoo_store(tokens):
 def make_batches(seed=0, **settings):
     """The same text at every step."""
     plan = make_plan({'plm': {**SETTINGS, **settings}}, T)
-    (reading,) = plan.readings
+    (reading,) = plan.source_specs
     sources = {reading: zoo.Text(make_streams())}
     return Batches(sources, plan, zoo.SPECIALS, seed)
 
@@ -265,13 +265,13 @@ class IndependenceTest(parameterized.TestCase):
 class BatchesTest(absltest.TestCase):
     def test_the_source_goes_on_by_half_a_text(self):
         self.assertEqual(
-            VIEWS['permuted'].reading(512, SETTINGS),
+            VIEWS['permuted'].source_args(512, SETTINGS),
             {'length': 509, 'advance': 256, 'both_directions': True},
         )
 
     def test_a_token_comes_again_as_what_came_before(self):
         store = zoo_store(4000)
-        reading = VIEWS['permuted'].reading(T, SETTINGS)
+        reading = VIEWS['permuted'].source_args(T, SETTINGS)
         source = StreamSource(store, batch_size=6, seed=0, **reading)
         now, then = source.batch(0), source.batch(1)
         half = T // 2
@@ -344,7 +344,9 @@ class ChoicesTest(parameterized.TestCase):
     def choose(self, objectives, seq_len=128, **settings):
         settings = {f'plm.{name}': value for name, value in settings.items()}
         return resolve(
-            Choices(objectives=objectives, seq_len=seq_len, settings=settings)
+            ModelChoices(
+                objectives=objectives, seq_len=seq_len, settings=settings
+            )
         )
 
     def test_defaults(self):

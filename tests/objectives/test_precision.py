@@ -66,7 +66,8 @@ class PrecisionTest(parameterized.TestCase):
                 }
                 for view, by_encoder in batch.encoded.items()
             },
-            head=batch.head and self.widened(batch.head),
+            scorer_batch=batch.scorer_batch
+            and self.widened(batch.scorer_batch),
         )
 
 

@@ -385,7 +385,7 @@ class WholeTest(absltest.TestCase):
     def test_a_kept_head_is_a_layer_of_the_vector(self):
         case = zoo.Case('simcse', settings={'simcse.head': 'kept'})
         model = zoo.model_of(case, rate=0.0)
-        self.assertIn('dense_0/kernel', model.travelling)
+        self.assertIn('dense_0/kernel', model.exported)
         made = zoo.views_of(case.resolved)
         with tf.GradientTape() as tape:
             outcomes, _ = model.outcomes(made, zoo.statistics(), KEY)
@@ -398,7 +398,7 @@ class WholeTest(absltest.TestCase):
         paths = {p for p in model.variables if p.startswith('objectives')}
         self.assertNotEmpty(paths)
         self.assertContainsSubset(paths, model.trainable)
-        self.assertNoCommonElements(paths, model.travelling)
+        self.assertNoCommonElements(paths, model.exported)
 
 
 if __name__ == '__main__':

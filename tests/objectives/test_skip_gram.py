@@ -11,7 +11,7 @@ from scipy import special
 
 from infoword_tf.layers import dropout
 from infoword_tf.model import Model
-from infoword_tf.objectives import Statistics, words
+from infoword_tf.objectives import Statistics, word2vec
 from infoword_tf.training import loop
 from infoword_tf.views.words import keep_probabilities, known, noise
 from tests import zoo
@@ -225,14 +225,14 @@ class RowTest(parameterized.TestCase):
         for s, window in ((4, 1), (6, 3), (1, 2)):
             c = s + 2 * window
             x = np.arange(2.0 * s * c).reshape(2, s, c).astype('float32')
-            band = np.asarray(words._band(tf.constant(x)))
+            band = np.asarray(word2vec._band(tf.constant(x)))
             for i in range(s):
                 np.testing.assert_array_equal(
                     band[:, i], x[:, i, i : i + 2 * window + 1]
                 )
-            spread = np.asarray(words._spread(tf.constant(band)))
+            spread = np.asarray(word2vec._spread(tf.constant(band)))
             np.testing.assert_array_equal(
-                np.asarray(words._band(tf.constant(spread))), band
+                np.asarray(word2vec._band(tf.constant(spread))), band
             )
             self.assertEqual((spread != 0).sum(), (band != 0).sum())
 

@@ -4,8 +4,8 @@ import functools
 import json
 import string
 
-from infoword_tf.text.frame import Frame
 from infoword_tf.text.layout import LAYOUTS
+from infoword_tf.text.template import Template
 from infoword_tf.text.wordpiece import WordPiece
 
 SPECIALS = ('[PAD]', '[UNK]', '[CLS]', '[SEP]', '[MASK]')
@@ -53,6 +53,6 @@ def tokenizer():
     )
 
 
-def frame(layout='bert', pieces=None):
+def template(layout='bert', pieces=None):
     """What features want of a model."""
-    return Frame(pieces or tokenizer(), LAYOUTS[layout])
+    return Template(pieces or tokenizer(), LAYOUTS[layout])

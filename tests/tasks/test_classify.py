@@ -72,7 +72,7 @@ def run(name, *more, tables=None, **ways):
 
 
 def rows_of(path, **columns):
-    return tables.rows_of(tables.open_table(str(path)), **columns)
+    return tables.examples_of(tables.open_table(str(path)), **columns)
 
 
 def predictions(name):
@@ -517,7 +517,9 @@ class SeveralTest(absltest.TestCase):
 
     def test_a_name_that_would_part_a_line(self):
         path = FOLDER / 'odd.tsv'
-        rows = tables.Rows(['a'], None, None, None, 'a.csv', np.arange(1, 2))
+        rows = tables.TableExamples(
+            ['a'], None, None, None, 'a.csv', np.arange(1, 2)
+        )
         classify.write_predictions(
             path, finetune.Task('classify', (), ('a\tb', 'c\nd')), rows,
             np.float32([[0.75, 0.25]]),

@@ -57,7 +57,7 @@ class Runs:
         labelled.train.size = len(parts['train'].first)
         labelled._replace.return_value = labelled
         labelled.parts = parts
-        return finetune.Prepared(labelled, given)
+        return finetune.PreparedTask(labelled, given)
 
     def done(self, folder, prepared, steps, chosen):
         del prepared, chosen
@@ -245,7 +245,7 @@ class FigureTest(Checks, parameterized.TestCase):
     def test_the_picture(self):
         def cells(*means):
             return {
-                share: figure1.Cell(
+                share: figure1.SeedRuns(
                     round(share * 100), {'matthews': [m - 0.1, m, m + 0.1]}
                 )
                 for share, m in zip((0.1, 0.3, 1.0), means, strict=True)
@@ -335,7 +335,7 @@ class RealTest(Checks, absltest.TestCase):
             self.assert_complains(other, 'began with .*, not .*/elsewhere; ta')
 
     def test_a_class_that_no_example_has(self):
-        rows = tables.Rows(
+        rows = tables.TableExamples(
             ['a', 'b'], None, ['0', '0'], None, 'few.tsv', np.arange(2)
         )
         task = glue.task_of('cola')

@@ -174,7 +174,7 @@ class PartsTest(absltest.TestCase):
             path = folder / 'MNLI' / source.name
             path.parent.mkdir(exist_ok=True)
             path.write_bytes(source.read_bytes())
-        own = glue.Tables('mnli', str(folder))
+        own = glue.TaskChoices('mnli', str(folder))
         shown = io.StringIO()
         with contextlib.redirect_stdout(shown):
             found = glue.parts_of(own)

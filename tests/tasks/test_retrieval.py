@@ -289,7 +289,7 @@ class CommandTest(command.Checks, absltest.TestCase):
             )
 
     def test_words_that_nobody_has(self):
-        task = retrieval.Task(
+        task = retrieval.RetrievalTask(
             't', 2, lambda: iter([(0, '!'), (1, '')]), ['?'], [{0: 1}], [-1]
         )
         zero = dict.fromkeys(ranking.MEASURES, 0.0)

@@ -203,7 +203,7 @@ class SquadTest(Checks, parameterized.TestCase):
         ({'a': 5.0, 'b': 7.0}, {'a': ['cat'], 'b': ['dog']}, 7.0),
     )
     def test_scores_at_the_best_threshold(self, odds, golds, threshold):
-        found = squad_answers.Answers({}, {'a': 'cat', 'b': 'dog'}, odds)
+        found = squad_answers.Predictions({}, {'a': 'cat', 'b': 'dog'}, odds)
         questions = types.SimpleNamespace(golds_by_id=golds)
         scores, best = squad.judged(questions, found, version2=True)
         self.assertEqual(best, threshold)

@@ -8,12 +8,12 @@ import numpy as np
 from absl.testing import absltest, parameterized
 
 from infoword_tf.data.examples import share_rows
-from infoword_tf.inference.answers import Spans
+from infoword_tf.inference.answers import BestSpans
 from infoword_tf.objectives.infonce import NEVER
 from infoword_tf.views.examples import examples as make_view
 from tasks import squad_answers, squad_data
 from tests import zoo
-from tests.tasks.squad_files import WORDS, asked, frame, question, write
+from tests.tasks.squad_files import WORDS, asked, question, template, write
 
 LENGTH = 24
 
@@ -108,7 +108,7 @@ class AnswersTest(parameterized.TestCase):
         """Of windows of fewer than 20 pieces: it pairs 20 with 20."""
         questions = draw_questions(self.folder)
         features = squad_data.features(
-            questions, frame(), LENGTH, null=True, stride=5
+            questions, template(), LENGTH, null=True, stride=5
         )
         self.assertGreater(features.examples.size, 2 * len(questions.ids))
         first, last, nowhere = scores_of(features)
@@ -148,7 +148,7 @@ class AnswersTest(parameterized.TestCase):
     def test_first_places_with_last_ones_of_their_own(self, longest):
         questions = draw_questions(self.folder, seed=3)
         features = squad_data.features(
-            questions, frame('xlnet'), LENGTH, stride=5
+            questions, template('xlnet'), LENGTH, stride=5
         )
         random = np.random.default_rng(4)
         n, s = features.examples.size, 4
@@ -196,9 +196,9 @@ class AnswersTest(parameterized.TestCase):
         questions = squad_data.read(
             write(self.folder / 'one.json', (context, asked(context, 'cat')))
         )
-        features = squad_data.features(questions, frame(), 64)
+        features = squad_data.features(questions, template(), 64)
         firsts, lasts, scores = np.array(answers).reshape(-1, 3).T
-        spans = Spans(
+        spans = BestSpans(
             scores[None].astype(np.float32),
             firsts[None].astype(np.int32),
             lasts[None].astype(np.int32),
@@ -239,7 +239,7 @@ class AnswersTest(parameterized.TestCase):
             ('a cat', asked('a cat', 'cat', name='b')),
         )
         questions = squad_data.read(path)
-        features = squad_data.features(questions, frame(), 64, null=True)
+        features = squad_data.features(questions, template(), 64, null=True)
         scores = np.array([0.0, 1.0], np.float32)
         spans = squad_answers.spans(
             features, {'first': scores, 'last': scores}, 30
@@ -255,7 +255,7 @@ class AnswersTest(parameterized.TestCase):
         questions = draw_questions(self.folder)
         for layout in ('bert', 'xlnet'):
             features = squad_data.features(
-                questions, frame(layout), LENGTH, null=True, stride=5
+                questions, template(layout), LENGTH, null=True, stride=5
             )
             examples = features.examples
             slots = share_rows(examples.sizes, 40)

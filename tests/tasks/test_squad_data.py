@@ -15,8 +15,8 @@ from tasks import squad_data
 from tests.tasks.squad_files import (
     asked,
     contents,
-    frame,
     question,
+    template,
     tokenizer,
     write,
 )
@@ -221,7 +221,7 @@ class FeaturesTest(parameterized.TestCase):
 
     def test_a_short_context(self):
         questions = self.read((CONTEXT, asked(CONTEXT, 'the cat')))
-        model = frame()
+        model = template()
         found = squad_data.features(questions, model, 64)
         examples = found.examples
         self.assertEqual(examples.size, 1)
@@ -242,7 +242,7 @@ class FeaturesTest(parameterized.TestCase):
 
     def test_the_layout_of_xlnet(self):
         questions = self.read((CONTEXT, asked(CONTEXT, 'the cat')))
-        model = frame('xlnet')
+        model = template('xlnet')
         found = squad_data.features(questions, model, 64, null=True)
         self.assertTrue(
             self.tokens(found, 0, model.tokenizer).endswith(
@@ -271,7 +271,7 @@ class FeaturesTest(parameterized.TestCase):
              question('e', 'the mat', ('elsewhere', 0))),
         ]  # fmt: skip
         questions = self.read(*given)
-        model = frame(layout)
+        model = template(layout)
         found = squad_data.features(
             questions, model, 48, null=null, stride=7, question=9
         )
@@ -346,7 +346,7 @@ class FeaturesTest(parameterized.TestCase):
         pieces = learned() if kind == 'sentencepiece' else tokenizer()
         questions = self.read((context, asked(context, answer)))
         found = squad_data.features(
-            questions, frame(pieces=pieces), 64, null=null
+            questions, template(pieces=pieces), 64, null=null
         )
         self.assertEqual(answered(questions, found), [answer])
         # Whatever span is cut out, it is in the context.
@@ -359,7 +359,7 @@ class FeaturesTest(parameterized.TestCase):
     def test_an_answer_inside_a_piece(self):
         """Its piece is the answer, as BERT has it."""
         questions = self.read(('the cats', question('q', 'who', ('at', 5))))
-        found = squad_data.features(questions, frame(), 64)
+        found = squad_data.features(questions, template(), 64)
         self.assertEqual(answered(questions, found), ['cat'])
 
     @parameterized.parameters('', ' \n', '\u200b')
@@ -367,16 +367,16 @@ class FeaturesTest(parameterized.TestCase):
         given = (context, question('a', 'who', ('\u200b', 0))), (
             CONTEXT, asked(CONTEXT, 'dog'))  # fmt: skip
         questions = self.read(*given)
-        found = squad_data.features(questions, frame(), 64)
+        found = squad_data.features(questions, template(), 64)
         self.assertEqual(found.questions.tolist(), [1])
         notes = ' '.join(found.notes)
         self.assertIn('1 of 2 questions have a context without a piece', notes)
         with self.assertRaisesRegex(ValueError, 'no question is left'):
-            squad_data.features(self.read(given[0]), frame(), 64)
+            squad_data.features(self.read(given[0]), template(), 64)
 
     def test_a_question_of_many_pieces(self):
         questions = self.read((CONTEXT, asked(CONTEXT, 'dog', 'who ' * 99)))
-        found = squad_data.features(questions, frame(), 384)
+        found = squad_data.features(questions, template(), 384)
         self.assertEqual(found.examples.candidates['span'][0, 0], 66)
         self.assertIn('first 64 pieces', found.notes[0])
 
@@ -385,7 +385,7 @@ class FeaturesTest(parameterized.TestCase):
         long = ' '.join([CONTEXT] * 4)
         questions = self.read((long, asked(long, 'dog'), question(
             'b', 'who', ('mat.', len(long) - 4))))  # fmt: skip
-        examples = squad_data.features(questions, frame(), 40).examples
+        examples = squad_data.features(questions, template(), 40).examples
         known = examples.targets['span'][:, 0] > 0
         np.testing.assert_array_equal(
             examples.counts['span'],

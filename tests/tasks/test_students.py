@@ -84,10 +84,10 @@ def texts_of(way):
 
 def examples_of(loaded, table=None):
     """The texts of a table, as a model reads them."""
-    rows = tables.rows_of(tables.open_table(str(table or TRAIN)), 'text')
+    rows = tables.examples_of(tables.open_table(str(table or TRAIN)), 'text')
     count = len(rows.first)
     targets = {'label': np.zeros(count, np.int32)}
-    found, _ = lay_out(loaded.frame, [(rows.first, None)], 24, targets)
+    found, _ = lay_out(loaded.template, [(rows.first, None)], 24, targets)
     return rows.first, found
 
 
@@ -131,7 +131,7 @@ class KeptTest(parameterized.TestCase):
         task = finetune.Task('classify', ('accuracy',), labels)
         one, texts = teacher.Teacher(str(folder), task), texts_of(way)
         targets = {row: np.zeros(24, np.int32)}
-        examples, _ = lay_out(one.loaded.frame, texts, 24, targets)
+        examples, _ = lay_out(one.loaded.template, texts, 24, targets)
         scores, states = one.outputs(examples, layers)
         self.assertEqual(scores.dtype, np.float32)
         self.assertEqual(states.dtype, np.float16)
@@ -308,7 +308,7 @@ class StudentTest(Checks, parameterized.TestCase):
             self.assertGreater(record[f'{row}/loss'], 0)
             self.assertTrue(math.isfinite(record[f'heldout/{row}/loss']))
         # How good the teacher is on the dev set, and what the student says.
-        rows = tables.rows_of(
+        rows = tables.examples_of(
             tables.open_table(str(DEV)), 'text', label='label'
         )
         true = tables.known_labels(rows, LABELS)
@@ -577,7 +577,7 @@ class SweepTest(absltest.TestCase):
         given = finetune.Choices(
             learning_rate=0.1, workdir=f'{FOLDER}/typed', sweep='bert'
         )
-        prepared = finetune.Prepared(mock.MagicMock(), given)
+        prepared = finetune.PreparedTask(mock.MagicMock(), given)
         prepared.labelled.train.size = 50
         finetune.train_all(TASK, prepared, {})
         grid = finetune.GRIDS['bert']

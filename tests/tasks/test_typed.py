@@ -16,7 +16,7 @@ import sys
 
 from absl.testing import absltest
 
-from infoword_tf.resolve import Choices, resolve
+from infoword_tf.resolve import ModelChoices, resolve
 
 ROOT = pathlib.Path(__file__).parent.parent.parent
 HEAVY = ('tensorflow', 'tensorflow_text', 'keras', 'tf_keras', 'jax', 'scipy',
@@ -130,7 +130,7 @@ class TypedTest(absltest.TestCase):
         for name in ('a', 'b'):
             (folder / f'{name}.csv').write_text('text,label\nx,1\ny,0\n')
         (folder / 'run').mkdir()
-        resolve(Choices()).config(100).write(folder / 'run')
+        resolve(ModelChoices()).config(100).write(folder / 'run')
         table = '--train=a.csv --dev=b.csv'
         no_run = 'error: nowhere has no config.json: it is not the workdir'
         no_file = 'error: no.json: there is no such file'

@@ -52,7 +52,7 @@ def shares(strategy, flat):
     def rows(context):
         i = context.replica_id_in_sync_group
         return {
-            name: distribution.share(tf.constant(array), i, count)
+            name: distribution.shard(tf.constant(array), i, count)
             for name, array in flat.items()
         }
 
@@ -115,12 +115,12 @@ def loss_and_gradients(replicas, name, batch, in_graph):
 class ShareTest(absltest.TestCase):
     def test_all_rows_once_and_zeros(self):
         x = tf.reshape(tf.range(1, 11), (5, 2))
-        parts = [distribution.share(x, i, 2) for i in range(2)]
+        parts = [distribution.shard(x, i, 2) for i in range(2)]
         self.assertEqual([part.shape for part in parts], [(3, 2)] * 2)
         np.testing.assert_array_equal(
             tf.concat(parts, 0), [*x.numpy(), [0, 0]]
         )
-        np.testing.assert_array_equal(distribution.share(x, 0, 1), x)
+        np.testing.assert_array_equal(distribution.shard(x, 0, 1), x)
 
 
 class SameAsOneTest(parameterized.TestCase):

@@ -126,7 +126,7 @@ class HeldoutTest(parameterized.TestCase):
             found['heldout/dim/log_candidates'], math.log(M + 1), places=5
         )
         # No more is encoded for them than has to be.
-        head = heldout.head['ngrams/weights/dim'].numpy()
+        head = heldout.first_views['ngrams/weights/dim'].numpy()
         self.assertLess(head[:-1].sum(), M + weights.sum(axis=1).max())
 
     @parameterized.parameters(

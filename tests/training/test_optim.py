@@ -167,7 +167,7 @@ class UpdateTest(parameterized.TestCase):
             path: keras.Variable(np.ones((2, 3), 'float32'), name=path[:1])
             for path in ('a/kernel', 'b/kernel')
         }
-        optimizer = optim.AdamW(weights, rules, spared={'b/kernel'})
+        optimizer = optim.AdamW(weights, rules, no_decay={'b/kernel'})
         optimizer.apply(
             [tf.zeros((2, 3))] * 2, rate, step, tf.constant(True)
         )
@@ -279,7 +279,7 @@ class PublishedTest(parameterized.TestCase):
             )
 
     def test_what_is_chosen_wins(self):
-        self.assertEqual(optim.chosen('xlnet'), optim.PUBLISHED['xlnet'])
+        self.assertEqual(optim.chosen('xlnet'), optim.PRESETS['xlnet'])
         found = optim.chosen('elmo', weight_decay=0.3, clip_norm=0.0)
         self.assertEqual((found.weight_decay, found.clip_norm), (0.3, 0.0))
         self.assertIsNone(found.beta_2)
@@ -287,7 +287,7 @@ class PublishedTest(parameterized.TestCase):
     def test_the_flag_knows_them_all(self):
         self.assertEqual(PaceChoices.optimizer, optim.DEFAULT)
         _, flag = flags_of(PaceChoices)['optimizer']
-        self.assertEqual(flag.choices, tuple(optim.PUBLISHED))
+        self.assertEqual(flag.choices, tuple(optim.PRESETS))
 
 
 class SharesTest(absltest.TestCase):
@@ -484,7 +484,7 @@ class DecaysTest(parameterized.TestCase):
         relative = {p for p in variables if p.endswith(kinds)}
         layers = zoo.CASES[name].layers
         self.assertLen(relative, layers * (3 if name == 'plm' else 2))
-        for other in optim.PUBLISHED:
+        for other in optim.PRESETS:
             found = {p for p in variables if optim.chosen(other).decays(p)}
             more = relative if other == 'xlnet' else set()
             self.assertEqual(found, usual | more, other)
@@ -521,7 +521,7 @@ class ScheduleTest(parameterized.TestCase):
         )
 
     def test_of_the_paper(self):
-        """Peak 4e-4, 18,000 updates of climb, 400,000 in all."""
+        """Peak 4e-4, 18,000 updates of warm-up, 400,000 in all."""
         for step, expected in (
             (0, 4e-4 / 18_000),
             (8_999, 2e-4),
@@ -540,7 +540,7 @@ class ScheduleTest(parameterized.TestCase):
 
     @parameterized.parameters(
         # Of the code of BERT: from the first update on, so that there is a
-        # small fall at the end of the climb.
+        # small decay at the end of the warm-up.
         ('bert', 1e-4, 10_000, 1_000_000,
          {0: 0, 5000: 5e-5, 9999: 9.999e-5, 10_000: 9.9e-5, 500_000: 5e-5,
           1_000_000: 0}),
@@ -565,11 +565,11 @@ class ScheduleTest(parameterized.TestCase):
             )
 
     def test_climbs(self):
-        for name in optim.PUBLISHED:
+        for name in optim.PRESETS:
             rules = optim.chosen(name)
             found = optim.warmup_steps(None, 5, rules)
-            climb = 0 if name in ('elmo', 'word2vec') else 1
-            self.assertEqual(found, climb, name)
+            warmup = 0 if name in ('elmo', 'word2vec') else 1
+            self.assertEqual(found, warmup, name)
             self.assertEqual(optim.warmup_steps(7, 5, rules), 7)
         self.assertEqual(optim.warmup_steps(None, 250), 25)
 

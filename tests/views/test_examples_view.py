@@ -177,7 +177,7 @@ class WrittenOutTest(absltest.TestCase):
         spec = VIEWS['examples']
         self.assertIs(spec.make, examples)
         self.assertEqual(spec.source, 'examples')
-        self.assertEqual(spec.reading(24, {}), {'length': 24})
+        self.assertEqual(spec.source_args(24, {}), {'length': 24})
 
 
 class AloneTest(parameterized.TestCase):

@@ -14,7 +14,7 @@ class StreamedTest(absltest.TestCase):
     def batches(self, batch=3):
         source = StreamSource(make_store(997), 20, batch, 0)
         plan = make_plan({ROW: {}}, 20)
-        return Batches({plan.readings[0]: source}, plan, SPECIALS, 0)
+        return Batches({plan.source_specs[0]: source}, plan, SPECIALS, 0)
 
     def test_targets_are_the_next_inputs(self):
         made = [self.batches().views(step)['streamed'] for step in range(40)]

@@ -96,7 +96,7 @@ class WindowTest(parameterized.TestCase):
     def test_what_is_read_and_drawn(self):
         settings = {'window': 3, 'subsample': 1e-4, 'negatives': 9}
         self.assertEqual(
-            WORDS.reading(64, settings),
+            WORDS.source_args(64, settings),
             {'length': 64, 'subsample': 1e-4, 'negatives': 9},
         )
         self.assertEqual(WORDS.draw(settings).settings, {'window': 3})

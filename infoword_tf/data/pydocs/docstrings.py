@@ -29,13 +29,13 @@ def read_source(file: File) -> list[Document] | None:
         docstrings = list(_docstrings(tree, ''))
     except (OSError, SyntaxError, ValueError, RecursionError, MemoryError):
         return None
-    found = []
+    documents = []
     for name, docstring in docstrings:
         sentences = prose(docstring)
         if sum(s.count(' ') + 1 for s in sentences) >= MIN_WORDS:
             source_name = f'{file.name}:{name}' if name else file.name
-            found.append(Document(tuple(sentences), source_name))
-    return found
+            documents.append(Document(tuple(sentences), source_name))
+    return documents
 
 
 def _docstrings(node: ast.AST, name: str) -> Iterator[tuple[str, str]]:

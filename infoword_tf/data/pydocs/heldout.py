@@ -18,7 +18,7 @@ SHINGLE = 8  # words
 MAX_SHARED = 0.2  # of a candidate's shingles; from here on it is dropped
 
 
-class Split(NamedTuple):
+class HeldoutSplit(NamedTuple):
     """Documents to train on, held-out ones, and how many are neither."""
 
     train: list[Document]
@@ -26,7 +26,7 @@ class Split(NamedTuple):
     dropped: int
 
 
-def split_heldout(corpus: Sequence[Document]) -> Split:
+def split_heldout(corpus: Sequence[Document]) -> HeldoutSplit:
     """Holds out documents that training does not show elsewhere.
 
     One document in 20 is a candidate, by the hash of its text. Docstrings are
@@ -45,7 +45,7 @@ def split_heldout(corpus: Sequence[Document]) -> Split:
         for document, share in zip(candidates, shared, strict=True)
         if share < MAX_SHARED
     ]
-    return Split(train, heldout, len(candidates) - len(heldout))
+    return HeldoutSplit(train, heldout, len(candidates) - len(heldout))
 
 
 def _shared(

@@ -14,7 +14,7 @@ from infoword_tf.text.tokenizer import Tokenizer
 Tensor = Any
 
 
-class Frame:
+class Template:
     """A layout in the ids of a tokenizer: what stands around texts.
 
     Attributes:
@@ -36,7 +36,7 @@ class Frame:
             for names in (layout.before, layout.between, layout.after)
         )
 
-    def room(self, max_length: int, texts: int = 1) -> int:
+    def free_length(self, max_length: int, texts: int = 1) -> int:
         """Pieces of one text, or of two, that fit into T."""
         between = len(self.between) if texts == 2 else 0
         return max_length - len(self.before) - between - len(self.after)
@@ -44,7 +44,8 @@ class Frame:
     def one(self, pieces: tf.RaggedTensor, max_length: int) -> tf.RaggedTensor:
         """Texts alone, their ends cut: [B, pieces] -> [B, tokens] int32."""
         sizes = tf.minimum(
-            pieces.row_lengths(), tf.cast(self.room(max_length), tf.int64)
+            pieces.row_lengths(),
+            tf.cast(self.free_length(max_length), tf.int64),
         )
         return lay_out(self.before, _cut(pieces, sizes), self.after)
 
@@ -68,10 +69,10 @@ class Frame:
             rows = self.one(first, max_length)
         else:
             second = self.tokenizer.tokenize(pairs)
-            sizes = room_of(
+            sizes = fitting_lengths(
                 first.row_lengths(),
                 second.row_lengths(),
-                self.room(max_length, texts=2),
+                self.free_length(max_length, texts=2),
             )
             rows = self.two(_cut(first, sizes[0]), _cut(second, sizes[1]))
             begins = len(self.before) + sizes[0] + len(self.between)
@@ -79,18 +80,20 @@ class Frame:
         return *padded(rows, self.tokenizer.pad_id), begins
 
 
-def room_of(first: Tensor, second: Tensor, room: int) -> tuple[Tensor, Tensor]:
+def fitting_lengths(
+    first: Tensor, second: Tensor, total: int
+) -> tuple[Tensor, Tensor]:
     """How many pieces of two texts fit a room, where the longer is cut first.
 
     As the `longest_first` of the tokenizers that pairs were trained with.
     """
     swapped = first > second
     short, long = tf.minimum(first, second), tf.maximum(first, second)
-    long = tf.where(short > room, short, tf.maximum(short, room - short))
-    half = tf.fill(tf.shape(short), tf.cast(room // 2, short.dtype))
-    beyond = short + long > room
+    long = tf.where(short > total, short, tf.maximum(short, total - short))
+    half = tf.fill(tf.shape(short), tf.cast(total // 2, short.dtype))
+    beyond = short + long > total
     kept_short = tf.where(beyond, half, short)
-    kept_long = tf.where(beyond, room - half, long)
+    kept_long = tf.where(beyond, total - half, long)
     kept_long = tf.minimum(kept_long, tf.maximum(first, second))
     return (
         tf.where(swapped, kept_long, kept_short),

@@ -272,14 +272,14 @@ def _frames(x: Tensor, step: int, size: int) -> Tensor:
     """Blocks with what is around them: [B, T, ...] -> [B, T / step, size, ...].
 
     Each is of `step` places and as many more as make up the size, half of them
-    before and half behind; zeros beyond the row.
+    before and half after; zeros beyond the row.
     """
     margin = (size - step) // 2
     parts = -(-size // step)
     rest = ((0, 0),) * (len(x.shape) - 2)
     length = x.shape[1]
-    behind = (parts - 1) * step - margin
-    padded = ops.pad(x, ((0, 0), (margin, behind), *rest))
+    after = (parts - 1) * step - margin
+    padded = ops.pad(x, ((0, 0), (margin, after), *rest))
     found = []
     for begin in range(0, size, step):
         part = padded[:, begin : begin + length]
@@ -298,7 +298,7 @@ def _around(
     Args:
         x: [B, T, D] float32.
         block: S.
-        margin: places before, and behind.
+        margin: places before, and after.
         key: None runs plain operations.
     """
     size = block + 2 * margin
@@ -311,11 +311,11 @@ def _around(
             (upstream,) = upstream_of(args, upstream)
             rest = block - margin
             own = upstream[:, :, margin : margin + block]
-            before = upstream[:, 1:, :margin]  # of the block behind
+            before = upstream[:, 1:, :margin]  # of the block after
             before = ops.pad(before, ((0, 0), (0, 1), (rest, 0), (0, 0)))
-            behind = upstream[:, :-1, margin + block :]
-            behind = ops.pad(behind, ((0, 0), (1, 0), (0, rest), (0, 0)))
-            return ops.reshape(own + before + behind, x.shape)
+            after = upstream[:, :-1, margin + block :]
+            after = ops.pad(after, ((0, 0), (1, 0), (0, rest), (0, 0)))
+            return ops.reshape(own + before + after, x.shape)
 
         return _frames(x, block, size), grad
 

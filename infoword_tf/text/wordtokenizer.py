@@ -11,7 +11,7 @@ import numpy as np
 from infoword_tf.views import Specials
 
 
-class Words:
+class WordTokenizer:
     """The words of some sentences as a vocabulary: nothing is learned.
 
     Punctuation is a piece of its own, of the word that it touches.
