@@ -69,7 +69,7 @@ def runs_of(folder: pathlib.Path) -> list[pathlib.Path]:
 
 def scores_of(task: str, folder: pathlib.Path) -> list[float]:
     """The best dev score of each seed."""
-    key = f'heldout/label/{glue_layout.TASKS[task].best}'
+    key = f'heldout/label/{glue_layout.TASKS[task].measures[0]}'
     return [
         max(one[key] for one in kept.records_of(run) if key in one)
         for run in runs_of(folder)
@@ -162,7 +162,7 @@ def run() -> dict[str, Any]:
             cells.append(tuning.shown(scores))
             took[method] = seconds_of(folder)
             print(f'{task}, {method}: {cells[-1]}', flush=True)
-        best = glue_layout.TASKS[task].best
+        best = glue_layout.TASKS[task].measures[0]
         known = kept.read_json(teacher / 'metrics.json')[best]
         plain, *others = took.values()
         ratios = ', '.join(f'{other / plain:.2f}' for other in others)

@@ -215,13 +215,13 @@ class Work:
                 f'{self.objectives} reads labelled examples; benchmarks.'
                 'finetune measures it'
             )
-        if any(
-            source_spec.source == 'words' for source_spec in plan.source_specs
-        ):
-            raise ValueError(
-                f'{self.objectives} reads windows of words; benchmarks.words '
-                'measures it'
-            )
+        elsewhere = {
+            'words': 'reads windows of words; benchmarks.words measures it',
+            'sentences': 'reads sentences; benchmarks.sentences measures it',
+        }
+        for source_spec in plan.source_specs:
+            if why := elsewhere.get(source_spec.source):
+                raise ValueError(f'{self.objectives} {why}')
         sources = {
             source_spec: StepSource(
                 functools.partial(

@@ -201,6 +201,13 @@ def cases():
             }
         ),
         'label_mix': CASES['label_mix'],
+        'sentences': CASES['simcse_joint']._replace(
+            settings={
+                **CASES['simcse_joint'].settings,
+                'simcse.cut_features': 0.2,
+                'simcse.cut_tokens': 0.2,
+            }
+        ),
         'relative': LESSONS['relative']._replace(
             settings={'span.end': 'conditional', 'embed.pooling': 'last'}
         ),

@@ -433,7 +433,7 @@ class FlagsReachTest(absltest.TestCase):
             ({**early, **several, 'best': True}, False, 'would end alone'),
             ({**early, **several}, True, 'would end alone'),
             ({'minutes': 3.0, **several}, False, 'a rate of its own; give -'),
-            ({'minutes': 3.0}, True, '--minutes is .* or --epochs says'),
+            ({'minutes': 3.0}, True, '--minutes is .* or --epochs sets'),
             ({'best': True}, True, '--best is .* are kept anyway'),
         ):
             with self.assertRaisesRegex(commands.UsageError, message):

@@ -326,15 +326,17 @@ class Ring(NamedTuple):
     Attributes:
         size: S.
         width: D.
+        dtype: that it is kept in; candidates are float32.
     """
 
     size: int
     width: int
+    dtype: str = 'float32'
 
     def empty(self) -> dict[str, Tensor]:
         """As `Objective.empty_state`: 'rows' [S, D], 'texts' [S], 'count'."""
         return {
-            'rows': ops.zeros((self.size, self.width)),
+            'rows': ops.zeros((self.size, self.width), self.dtype),
             'texts': ops.full((self.size,), -1, 'int32'),
             'count': ops.zeros((), 'int32'),
         }
@@ -347,7 +349,7 @@ class Ring(NamedTuple):
             ops.full((self.size,), -1, 'int32'),
             ops.cast(there, 'float32'),
             None,
-            state['rows'],
+            ops.cast(state['rows'], 'float32'),
         )
 
     def add(
@@ -372,7 +374,7 @@ class Ring(NamedTuple):
             there = ops.take(weights, order) > 0
             total = ops.sum(ops.cast(there, 'int32'))
         n = min(rows.shape[0], self.size)
-        rows, texts = rows[-n:], texts[-n:]
+        rows, texts = ops.cast(rows[-n:], self.dtype), texts[-n:]
         first = state['count'] + total - n
         places = (first + ops.arange(n, dtype='int32')) % self.size
         if weights is not None:  # of the others what is there stays

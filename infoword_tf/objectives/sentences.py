@@ -328,9 +328,9 @@ class SimCSE(Objective):
 
     @property
     def ring(self) -> Ring:
-        """The queue."""
+        """The queue, as the encoder computes."""
         width = self.dense[-1].wide if self.dense else self.encoder.width
-        return Ring(self.queue, width)
+        return Ring(self.queue, width, self.compute_dtype)
 
     def empty_state(self) -> dict[str, Tensor]:
         """The queue, without a vector."""

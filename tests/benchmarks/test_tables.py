@@ -53,8 +53,8 @@ def run(module, log, *given):
     (workdir / 'metrics.json').write_text('{}')
 
 tables.run = run
-tables.TABLES['lacking'] = tables.Table(('slow',), data=('nowhere',))
-tables.TABLES['two'] = tables.Table(('slow', 'fast'), tables.retrieval)
+tables.TABLES['lacking'] = tables.ResultsTable(('slow',), data=('nowhere',))
+tables.TABLES['two'] = tables.ResultsTable(('slow', 'fast'), tables.retrieval)
 commands.start(tables.main)
 '''
 LINES = [

@@ -194,7 +194,7 @@ class StreamSourceTest(parameterized.TestCase):
 
     @parameterized.parameters(-1, 31)
     def test_an_advance_that_loses_text(self, advance):
-        with self.assertRaisesRegex(ValueError, 'would be lost'):
+        with self.assertRaisesRegex(ValueError, 'would be skipped'):
             streams.StreamSource(make_store(500), 30, 4, 0, advance)
 
 

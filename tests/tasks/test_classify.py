@@ -648,7 +648,7 @@ class ComplaintsTest(Checks, parameterized.TestCase):
         ('metric', ['--metric=f1'],
          '--metric=f1: here there are accuracy, matthews'),
         ('no_pair', ['--label.texts=both_ways'],
-         'train.tsv has one text a row; name the column of the second'),
+         'both_ways reads two texts: .*train.tsv has one a row; name the'),
         ('no_choices', ['--label.texts=choices'], 'has no choices'),
         ('one_choice', ['--choices=text'], 'name two columns or more'),
         ('choices_and_pair', ['--choices=text,label', '--pair=text'],
