@@ -40,13 +40,39 @@ class Best:
             scores: [rows, N] float32; -inf: no result of this query.
             numbers: [N] below 2 ** 32, each shown only once to a query.
         """
+        numbers = np.asarray(numbers).astype(np.uint64)
+        scores, numbers = self._promising(rows, scores, numbers)
         keys = _ordered(scores).astype(np.uint64) << np.uint64(32)
-        keys |= np.asarray(numbers).astype(np.uint64)
+        keys |= numbers
         keys[scores == -np.inf] = 0
         top_k = self._keys.shape[1]
         keys = np.concatenate([self._keys[rows], keys], axis=1)
         keys.partition(keys.shape[1] - top_k, axis=1)
         self._keys[rows] = keys[:, -top_k:]
+
+    def _promising(
+        self, rows: slice, scores: np.ndarray, numbers: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Without what is below all that a query keeps, where that is most.
+
+        Partitioning whole blocks would take longer than the products.
+        """
+        least = self._keys[rows].min(axis=1)
+        floor = _unordered((least >> np.uint64(32)).astype(np.uint32))
+        above = scores >= np.where(least == 0, -np.inf, floor)[:, None]
+        counts = above.sum(axis=1)
+        most = int(counts.max(initial=0))
+        if 2 * most > scores.shape[1]:
+            return scores, numbers
+        row, column = np.nonzero(above)
+        place = np.arange(len(row)) - np.repeat(
+            np.cumsum(counts) - counts, counts
+        )
+        some = np.full((len(scores), most), -np.inf, np.float32)
+        some[row, place] = scores[row, column]
+        named = np.zeros((len(scores), most), np.uint64)
+        named[row, place] = numbers[column]
+        return some, named
 
     def sorted(self) -> tuple[np.ndarray, np.ndarray]:
         """The best of all that was seen, in order.

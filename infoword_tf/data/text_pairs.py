@@ -144,6 +144,12 @@ def read(
     return Pairs(train, held, digest.hexdigest())
 
 
+def read_pairs(pattern: str, columns: Sequence[str] = ()) -> list[Columns]:
+    """a and b of all files, none held out; raises as `read`."""
+    files = names_of(pattern, columns)
+    return [_read(where, names[:2], 2) for where, names in files]
+
+
 def _read(where: str, names: Sequence[str], most: int) -> Columns:
     """One file, with as many columns as the widest."""
     table = tables.open_table(where)
