@@ -385,7 +385,7 @@ def _vector(
     rows: Mapping[str, RowConfig],
     started: Config | None,
 ) -> Vector:
-    """Of the row of the highest rank; all have one layout.
+    """Of the row of the highest priority; all have one layout.
 
     That of labelled texts is as --init has it, or as another row that reads
     them wants it.

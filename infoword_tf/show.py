@@ -121,8 +121,8 @@ def make_pictures(
 
     if resolved.plan.labelled:
         raise UsageError(
-            'label and score read labelled examples, which are shown as they '
-            'are: there is no view of a text to draw'
+            'these rows read labelled examples as they are: there is no view '
+            'of a text to draw'
         )
     if memory is None:
         memory = 0 if resolved.memory_length is None else length // 4

@@ -516,7 +516,7 @@ class VectorTest(parameterized.TestCase):
             found = resolving.resolve_encoder(ModelChoices(row), rows, relative)
             self.assertEqual(found, 'relative')
 
-    def test_ranks_are_distinct(self):
+    def test_priorities_are_distinct(self):
         """Else the order of the rows would decide; 0 is the plain vector."""
         vectors = {row: alone(row) for row in TABLE}
         vectors = {row: v for row, v in vectors.items() if v is not None}

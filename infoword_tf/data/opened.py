@@ -23,14 +23,12 @@ class Text(NamedTuple):
         tokenizer: of both parts.
         train, heldout: their token stores.
         fingerprint: changes when the text does.
-        vocabulary: hexadecimal; changes when the vocabulary does.
     """
 
     tokenizer: Any
     train: stores.Store
     heldout: stores.Store
     fingerprint: str
-    vocabulary: str
 
 
 def kind_of(vocab: str) -> str:
@@ -150,8 +148,12 @@ def open_text(choices: TextChoices, tokenizer: Any = None) -> Text:
         f'{len(heldout.ids):,} held out, {len(tokenizer):,} pieces',
         flush=True,
     )
-    vocabulary = _digest(tokenizer.identity)[:12]
-    return Text(tokenizer, train, heldout, corpus.fingerprint, vocabulary)
+    return Text(tokenizer, train, heldout, corpus.fingerprint)
+
+
+def digest_of(tokenizer: Any) -> str:
+    """Hexadecimal; changes when the vocabulary does."""
+    return _digest(tokenizer.identity)[:12]
 
 
 def _digest(text: str) -> str:

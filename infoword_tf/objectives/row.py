@@ -68,7 +68,7 @@ class Companion(NamedTuple):
     exported.
 
     Attributes:
-        workdir: where it begins, with that one's sizes and rows, whose scores
+        workdir: where it begins, with that one's sizes and rows, which
             are `Objective.companion_rows`. None: it begins as an average does,
             or drawn anew.
         arguments: in which it differs from the trained encoder, or from that

@@ -1,6 +1,6 @@
 """The training loop: one step over the replicas, held-out values, the clock.
 
-Orbit drives it (`fit.py`); `train.py` puts the pieces together.
+Orbit drives it (`fit.py`); `run.py` and `built.py` put the pieces together.
 
 Glossary of shapes: B sequences, E held-out sequences, M candidates.
 """

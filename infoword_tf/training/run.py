@@ -19,7 +19,12 @@ from infoword_tf.choices import STEPS, RunChoices
 from infoword_tf.config import Config
 from infoword_tf.data import batches, corpora, text_pairs
 from infoword_tf.data.examples import Examples
-from infoword_tf.data.opened import Text, open_text, open_tokenizer
+from infoword_tf.data.opened import (
+    Text,
+    digest_of,
+    open_text,
+    open_tokenizer,
+)
 from infoword_tf.objectives import Statistics
 from infoword_tf.plan import Plan, companions_of
 from infoword_tf.resolve import Resolved
@@ -133,7 +138,8 @@ class Run:
         if plan.labelled and labelled is None:
             raise commands.UsageError(
                 f'--objectives={given.objectives} reads labelled examples; '
-                'train it with tasks.classify, tasks.glue or tasks.squad'
+                'train it with tasks.classify, tasks.glue, tasks.squad or '
+                'tasks.distill'
             )
         self.given, self.plan, self.labelled = given, plan, labelled
         self.workdir = pathlib.Path(given.workdir)
@@ -286,12 +292,13 @@ class Run:
             weight_decay=self.rules.weight_decay,
             clip_norm=self.rules.clip_norm,
         )
+        of_init = self.text is None and self.started is not None
         written = record.run_record(
             self.given,
             self.config,
             self.warmup_steps,
             ' '.join(fingerprints),
-            self.text.vocabulary if self.text else 'of --init',
+            'of --init' if of_init else digest_of(self.tokenizer),
             labelled.record if labelled else {},
         )
         self.config = self.config.replace(run=written)
