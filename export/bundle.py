@@ -22,8 +22,9 @@ from infoword_tf import files
 from infoword_tf.config import EXPORTED, Config, read_exported
 from tasks import sts as task
 
-if TYPE_CHECKING:  # it imports TensorFlow
+if TYPE_CHECKING:  # these import TensorFlow
     from export.signatures import Signatures
+    from infoword_tf.inference.loaded import Loaded
 
 # What Keras calls them: weights of a run stay float32 beside the others.
 POLICIES = {'float32': 'float32', 'bfloat16': 'mixed_bfloat16'}
@@ -60,6 +61,7 @@ def check_same(
     def answers(config: Config, described: dict[str, Any]) -> dict[str, Any]:
         values: dict[str, Any] = {
             'labels': list(config.labels),
+            'dims': config.dims,
             'serving_default': described.get('default', 'embed'),
         }
         for name, outputs in described['signatures'].items():
@@ -85,12 +87,25 @@ def check_same(
             )
 
 
+def with_dims(loaded: 'Loaded', dims: int | None) -> 'Loaded':
+    """The same, whose vectors are their first numbers.
+
+    Raises:
+        ValueError: there are not so many.
+    """
+    if dims is not None and dims > (width := loaded.vector_width()):
+        raise ValueError(f'--dims={dims}: vectors have {width} numbers')
+    loaded.config = loaded.config.replace(dims=dims)
+    return loaded
+
+
 def write(
     init: str | pathlib.Path,
     output: str | pathlib.Path,
     version: int = 1,
     precision: str = 'float32',
     sts: str | None = None,
+    dims: int | None = None,
 ) -> pathlib.Path:
     """Exports a workdir.
 
@@ -101,6 +116,7 @@ def write(
         precision: 'float32' or 'bfloat16', what the encoder stores and
             computes in; vectors are float32.
         sts: a file of STS-B, on which the card shall say what that costs.
+        dims: the first so many numbers of each vector alone; None: all.
 
     Returns:
         The folder of the version.
@@ -108,8 +124,8 @@ def write(
     Raises:
         FileExistsError: the version is there.
         FileNotFoundError: `init` is no finished workdir.
-        ValueError: the graph holds what servers cannot run, or another
-            version answers otherwise.
+        ValueError: the graph holds what servers cannot run, another version
+            answers otherwise, or there are more dims than numbers.
     """
     init, output = pathlib.Path(init), pathlib.Path(output)
     final = output / str(version)
@@ -118,7 +134,7 @@ def write(
     from export import card  # from here on what takes seconds
     from export.signatures import Signatures
 
-    loaded = infoword_tf.load(init, POLICIES[precision])
+    loaded = with_dims(infoword_tf.load(init, POLICIES[precision]), dims)
     signatures = Signatures(loaded)
     described = describe(signatures, version, precision)
     check_same(output, loaded.config, described)
@@ -133,7 +149,8 @@ def write(
             loaded.max_length,
         )
         if sts is not None:
-            models = {'float32': infoword_tf.load(init), precision: loaded}
+            exact = with_dims(infoword_tf.load(init), dims)
+            models = {'float32': exact, precision: loaded}
             described['sts'] = task.correlations(
                 sts,
                 loaded.config.similarity,

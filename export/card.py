@@ -313,6 +313,8 @@ def _postprocessing(config: Config) -> list[str]:
             f'{layer.width} ({layer.activation})' for layer in config.dense
         )
         lines.append(f'* Dense layers follow, of widths {widths}.')
+    if config.dims:
+        lines.append(f'* Of a vector its first {config.dims} numbers count.')
     if config.normalize:
         lines.append('* Vectors have length 1.')
     for name, prompt in config.prompts.items():

@@ -35,6 +35,8 @@ class Choices:
     precision: str = flag(
         'float32', 'Precision in which the encoder is stored and computed; '
         'vectors are float32.', choices=('float32', 'bfloat16'))
+    dims: int | None = flag(
+        None, 'The first so many numbers of each vector alone.', at_least=1)
     sts: str | None = flag(
         None, 'A file of STS-B, see tasks.sts; the model card then says what '
         '--precision costs on it.')
@@ -55,8 +57,9 @@ def run(given: Choices, chosen: Mapping[str, Any]) -> None:
 
     output = pathlib.Path(given.output)
     version = bundle.write(
-        given.init, output, given.version, given.precision, given.sts
-    )
+        given.init, output, given.version, given.precision, given.sts,
+        given.dims,
+    )  # fmt: skip
     size = sum(p.stat().st_size for p in version.rglob('*') if p.is_file())
     signatures = serving_ops.read(version).signature_def
     names = [n for n in sorted(signatures) if not n.startswith('__saved')]

@@ -44,7 +44,7 @@ def run(given: Choices, chosen: Mapping[str, Any]) -> bool:
 
     model, workdir = pathlib.Path(given.model), pathlib.Path(given.init)
     config, export = read_exported(model)
-    if config != Config.read(workdir):
+    if config.replace(dims=None) != Config.read(workdir):
         raise commands.UsageError(
             f'--model={model} was not made from --init={workdir}: their '
             'config.json differ'
@@ -64,6 +64,7 @@ def run(given: Choices, chosen: Mapping[str, Any]) -> bool:
     import infoword_tf
 
     loaded = infoword_tf.load(workdir, bundle.POLICIES[export['precision']])
+    bundle.with_dims(loaded, config.dims)
     tolerance = comparison.TOLERANCE[export['precision']]
     names = [*export['signatures'], 'serving_default']
     default = export.get('default', 'embed')  # of older exports

@@ -132,6 +132,7 @@ class Config:
         pooling, similarity: how a text becomes a vector, and how two of them
             are compared.
         dense: layers over that vector, in order.
+        dims: how many of its first numbers count; None: all.
         normalize: whether it then has length 1.
         prompts: by name, what is put before a text: 'query: '.
         prompt: name of the one that counts where none is asked for; None:
@@ -157,6 +158,7 @@ class Config:
     pooling: str = 'mean'
     similarity: str = 'cosine'
     dense: tuple[DenseConfig, ...] = ()
+    dims: int | None = None
     normalize: bool = False
     prompts: dict[str, str] = dataclasses.field(default_factory=dict)
     prompt: str | None = None

@@ -87,6 +87,7 @@ class Vectors(States):
         """The steps after pooling, as the config says."""
         for layer in self.model.dense:
             pooled = layer(pooled)
+        pooled = pooled[:, : self.config.dims]
         return unit(pooled) if self.config.normalize else pooled
 
     def _pooling_row(self, pooling: str) -> SentenceContrast | None:
@@ -110,11 +111,13 @@ class Vectors(States):
 
     def vector_width(self, pooling: str | None = None) -> int:
         """How long the vectors of a pooling are; args as in `embed`."""
-        if pooling is None and self.config.dense:
-            return self.config.dense[-1].width
-        pooling = pooling or self.config.pooling
+        config, default = self.config, pooling is None
+        pooling = pooling or config.pooling
         more = self._pooling_row(pooling).words if pooling == 'words' else 0
-        return self.encoder.width + more
+        width = self.encoder.width + more
+        if default and config.dense:
+            width = config.dense[-1].width
+        return min(width, (default and config.dims) or width)
 
     def graph(
         self,
@@ -208,6 +211,7 @@ class Vectors(States):
         progress: bool = True,
         layers: Sequence[int] | int | str | None = None,
         prompt: str | None = None,
+        dims: int | None = None,
     ) -> np.ndarray:
         """Vectors of texts, in their order.
 
@@ -225,14 +229,16 @@ class Vectors(States):
             progress: shows a bar for more than one batch.
             prompt: name of what is put before each text, as 'query'; None:
                 what the config says, '': nothing.
+            dims: the first so many numbers alone (of length 1 where vectors
+                are), as models trained with `--simcse.dims` allow.
 
         Returns:
-            float32 [n, `vector_width`].
+            float32 [n, `vector_width`], or [n, dims].
 
         Raises:
             TypeError: one string instead of a sequence of them.
             ValueError: a pooling, layer or prompt that this model does not
-                have.
+                have, or more `dims` than numbers.
         """
         import tqdm
 
@@ -247,14 +253,24 @@ class Vectors(States):
         self.prompt_of(prompt)  # complains before the work
         texts, self.cut = list(texts), 0
         width = self.vector_width(pooling)
+        if dims is not None and not 0 < dims <= width:
+            raise ValueError(f'dims {dims}: vectors have {width} numbers')
         vectors = np.empty((len(texts), width), np.float32)
+
+        def finished() -> np.ndarray:
+            found, length_1 = vectors, normalize
+            if dims is not None:
+                found = np.ascontiguousarray(vectors[:, :dims])
+                length_1 |= pooling is None and self.config.normalize
+            return _unit(found) if length_1 else found
+
         if self.is_table and pooling is None and not layers:
             for some in _parts(texts):
                 vectors[some], cut = self._table_graph(
                     self.prompted(texts[some], prompt)
                 )
                 self.cut += int(cut)
-            return _unit(vectors) if normalize else vectors
+            return finished()
         # Traced here: what surrounds the call is of this thread alone.
         embed = self.graph(pooling, layers).get_concrete_function()
         ids, lengths = self._ids(texts, prompt)
@@ -287,7 +303,7 @@ class Vectors(States):
         ):
             for count in threads.map(compute, batches):
                 bar.update(count)
-        return _unit(vectors) if normalize else vectors
+        return finished()
 
     def _ids(
         self, texts: Sequence[str], prompt: str | None

@@ -609,6 +609,29 @@ class CommandsTest(command.Checks, parameterized.TestCase):
             {p: p.stat().st_mtime_ns for p in output.rglob('*')}, before
         )
 
+    def test_the_first_numbers_of_vectors(self):
+        """As `encode` gives them; verified, and no version beside others."""
+        output = self.folder / 'few'
+        done = command.run(
+            savedmodel, f'--init={WORKDIR}', f'--output={output}', '--dims=3'
+        )
+        self.assertEqual(done.status, 0, done.err)
+        self.assertIn('first 3 numbers', (output / 'MODEL_CARD.md').read_text())
+        embed = tf.saved_model.load(str(output / '1')).signatures['embed']
+        texts = ['a class is an object', 'names']
+        found = next(iter(embed(tf.constant(texts)).values()))
+        wanted = infoword_tf.load(WORKDIR).encode(texts, dims=3)
+        np.testing.assert_allclose(found, wanted, atol=1e-5)
+        done = command.run(
+            verify, f'--model={output}/1', f'--init={WORKDIR}', '--texts=20'
+        )
+        self.assertEqual(done.status, 0, done.out + done.err)
+        done = command.run(
+            savedmodel, f'--init={WORKDIR}', '--dims=999', f'--output={output}x'
+        )
+        self.assertEqual(done.status, 1)
+        self.assertIn('--dims=999: vectors have', done.err)
+
     def gaps(self, printed):
         """Of what `verify` prints, by output."""
         return dict(

@@ -230,6 +230,28 @@ class EncodeTest(parameterized.TestCase):
         with self.assertRaisesRegex(ValueError, 'have learned no words'):
             self.model.encode(['a'], pooling='words')
 
+    def test_the_first_numbers_alone(self):
+        whole = self.model.encode(SENTENCES)
+        found = self.model.encode(SENTENCES, dims=5)
+        np.testing.assert_array_equal(found, whole[:, :5])
+        config = self.model.config
+        cut = config.replace(dims=5, normalize=True)
+        with mock.patch.object(self.model, 'config', cut):
+            self.assertEqual(self.model.vector_width(), 5)
+            self.assertEqual(
+                self.model.vector_width('cls'), whole.shape[1]
+            )
+        unit = found / np.linalg.norm(found, axis=1, keepdims=True)
+        normal = config.replace(normalize=True)
+        with mock.patch.object(self.model, 'config', normal):
+            np.testing.assert_allclose(
+                self.model.encode(SENTENCES, dims=5, normalize=True), unit,
+                atol=1e-5,
+            )  # fmt: skip
+        for dims in (0, whole.shape[1] + 1):
+            with self.assertRaisesRegex(ValueError, 'vectors have'):
+                self.model.encode(SENTENCES, dims=dims)
+
     def test_normalized(self):
         found = self.model.encode(SENTENCES, normalize=True)
         np.testing.assert_allclose(np.linalg.norm(found, axis=1), 1, 1e-5)
