@@ -46,6 +46,8 @@ FORWARD, BOTH, JOINT = DIRECTIONS = ('forward', 'both', 'joint')
 class SimCSE(Objective):
     """`simcse`: which of the batch's texts belongs to which?"""
 
+    more = ('identical',)
+
     temperature: float = setting(
         0.05, 'Temperature: the cosine is divided by it.', at_least=1e-6
     )
@@ -321,8 +323,6 @@ class SimCSE(Objective):
         copies = ops.sum(ops.where(identical, counts, 0.0), axis=1)
         share = copies / ops.maximum(ops.sum(counts, axis=1), 1.0)
         return outcome._replace(more={'identical': ops.sum(weights * share)})
-
-    more = ('identical',)
 
     # --------------------------------------------------------------- queue
 
