@@ -6,11 +6,16 @@
         --workdir=runs/dim_scifact
     python -m tasks.retrieval --model=exported/1 --data_dir=beir/scifact \
         --workdir=runs/exported_scifact
+    python -m tasks.retrieval --run=others/run.trec --data_dir=beir/scifact \
+        --workdir=runs/others_scifact
 
 With --corpus the first sentence of each held-out document is a query, and the
 rest of it what should be found among the rests of all. With --data_dir it is
 a BEIR folder (Thakur et al. 2021). Search is exact; measures are trec_eval's.
 The last row is what `export.search --hybrid` does: the model and BM25 merged.
+
+What the model found is written to WORKDIR/run.trec, as trec_eval reads it, and
+--run measures such a file of whoever searched.
 
 The last line of the output is one JSON object, also in WORKDIR/metrics.json.
 """
@@ -19,12 +24,12 @@ import collections
 import dataclasses
 import itertools
 import pathlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from infoword_tf import commands
+from infoword_tf import commands, files
 from infoword_tf.choices import AUTO, DeviceChoices, again, flag
 from infoword_tf.config import ROLES, read_exported
 from infoword_tf.data import tables
@@ -35,6 +40,9 @@ if TYPE_CHECKING:  # it imports TensorFlow
 
 DEPTH = 1000  # documents of a ranking, as in BEIR
 BLOCK = 1024  # documents whose texts and vectors are held at a time
+RUN = 'run.trec'  # in the workdir
+TAG = 'infoword_tf'  # of its lines: which system searched
+LARGEST = float(np.finfo(np.float32).max)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -45,6 +53,9 @@ class Choices:
         None, 'The workdir of a finished run; four baselines are measured '
         'beside it.')
     model: str | None = flag(None, 'An exported model, DIR/1.')
+    run: str | None = flag(
+        None, "A file of results in trec_eval's format, measured instead of a "
+        'model: query-id Q0 doc-id rank score tag.')
     corpus: str | None = flag(
         None, 'pydocs, text:GLOB or tfds:NAME[/CONFIG][:FEATURE]: first '
         'sentences find the rest of held-out documents.')
@@ -81,6 +92,9 @@ class RetrievalTask(NamedTuple):
             is a document that is judged and not there: nobody finds it.
         own: for each query the document of the same id, which is no result
             of it, or -1.
+        query_ids: by which files name the queries.
+        document_ids: likewise, by number, also of documents that are judged
+            and not there.
         absent: judgements of documents that are not there.
     """
 
@@ -90,6 +104,8 @@ class RetrievalTask(NamedTuple):
     queries: list[str]
     relevance: list[dict[int, int]]
     own: list[int]
+    query_ids: Sequence[str]
+    document_ids: Sequence[str]
     absent: int = 0
 
 
@@ -128,6 +144,8 @@ def corpus_task(name: str, heldout: str | None = None) -> RetrievalTask:
         for number in numbers
     }
     size = len(relevance)
+    # Of one width: ties are ordered by id, as strings.
+    ids = [f'{number:0{len(str(size - 1))}}' for number in range(size)]
     return RetrievalTask(
         name,
         size,
@@ -135,6 +153,8 @@ def corpus_task(name: str, heldout: str | None = None) -> RetrievalTask:
         [tables.valid(first) for first, *_ in sentences()],
         [relevance[number] for number in range(size)],
         [-1] * size,
+        ids,
+        ids,
     )
 
 
@@ -157,7 +177,7 @@ def beir_task(folder: pathlib.Path, split: str = 'test') -> RetrievalTask:
         raise ValueError(f'{corpus} holds no document')
     number = {name: place for place, name in enumerate(ids)}
     queries = dict(_texts(_find(folder, 'queries.jsonl')))
-    relevance = _judgements(folder, split, number, queries)
+    relevance, missing = _judgements(folder, split, number, queries)
     absent = sum(n >= len(ids) for found in relevance.values() for n in found)
     if absent == sum(map(len, relevance.values())):
         raise ValueError(
@@ -176,6 +196,8 @@ def beir_task(folder: pathlib.Path, split: str = 'test') -> RetrievalTask:
         [queries[query] for query in relevance],
         list(relevance.values()),
         [number.get(query, -1) for query in relevance],
+        list(relevance),
+        ids + missing,
         absent,
     )
 
@@ -220,10 +242,11 @@ def _judgements(
     split: str,
     number: Mapping[str, int],
     queries: Mapping[str, str],
-) -> dict[str, dict[int, int]]:
+) -> tuple[dict[str, dict[int, int]], list[str]]:
     """Query -> document -> grade of qrels/SPLIT.tsv, in the file's order.
 
-    Documents that are not there are numbered on from those that are.
+    Documents that are not there are numbered on from those that are; their
+    ids come second.
     """
     path = folder / 'qrels' / f'{split}.tsv'
     if not path.is_file():
@@ -263,7 +286,7 @@ def _judgements(
                 )
     if not relevance:
         raise ValueError(f'{path} holds no judgement')
-    return relevance
+    return relevance, list(absent)
 
 
 # -------------------------------------------------------------------- encoders
@@ -378,13 +401,124 @@ def by_words(task: RetrievalTask) -> Found:
     return bm25.Bm25(texts()).search(task.queries, DEPTH + 1, numbers)
 
 
+def results(
+    task: RetrievalTask, found: Found
+) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """Yields (scores, numbers) of each query's results, at most DEPTH."""
+    for scores, numbers, own in zip(*found, task.own, strict=True):
+        places = np.nonzero((numbers >= 0) & (numbers != own))[0][:DEPTH]
+        yield scores[places], numbers[places]
+
+
 def measure(task: RetrievalTask, found: Found) -> dict[str, float]:
     """`ranking.evaluate` of what was found."""
-    rankings = [
-        row[(row >= 0) & (row != own)][:DEPTH].tolist()
-        for row, own in zip(found[1], task.own, strict=True)
-    ]
+    rankings = [numbers.tolist() for _, numbers in results(task, found)]
     return ranking.evaluate(rankings, task.relevance)
+
+
+# ------------------------------------------------------------------- run files
+
+
+def write_run(
+    path: pathlib.Path, task: RetrievalTask, found: Found
+) -> str | None:
+    """Writes results as trec_eval reads them, whole or not at all.
+
+    A line is `query-id Q0 doc-id rank score tag`. Scores are float32, as
+    trec_eval's own, and written to the last bit.
+
+    Returns:
+        An id that is empty or has a blank, which the format cannot hold: then
+        no file is there. Else None.
+    """
+    for name in (*task.query_ids, *task.document_ids):
+        if name.split() != [name]:
+            path.unlink(missing_ok=True)  # of another run, it would mislead
+            return name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    ranked = zip(task.query_ids, results(task, found), strict=True)
+    with (
+        files.written(path) as partial,
+        open(partial, 'w', encoding='utf-8', errors='replace') as file,
+    ):
+        for query, (scores, numbers) in ranked:
+            pairs = zip(scores.astype(np.float32), numbers, strict=True)
+            for rank, (score, number) in enumerate(pairs, 1):
+                document = task.document_ids[number]
+                file.write(f'{query} Q0 {document} {rank} {score!s} {TAG}\n')
+    return None
+
+
+def read_run(
+    path: pathlib.Path, task: RetrievalTask
+) -> tuple[Found, dict[str, int]]:
+    """Results of whoever searched, in the order that trec_eval gives them.
+
+    That is by score, as float32, then by id, both descending; the file's order
+    and ranks do not count. Queries that nobody judged are left out, and of the
+    others those that the file lacks have no result. A document that is neither
+    there nor judged is a result like any other.
+
+    Returns:
+        What was found, documents that are not known being numbered on from
+        those that are; and how many queries and documents are not as expected.
+
+    Raises:
+        FileNotFoundError: there is no such file.
+        ValueError: a line is malformed, or a document is found twice for a
+            query, with file and line; or no query is one of the task's.
+    """
+    if not path.is_file():
+        raise FileNotFoundError(f'--run={path}: there is no such file')
+    number = {name: place for place, name in enumerate(task.document_ids)}
+    known = len(number)
+    ranked: dict[str, dict[int, float]] = {}
+    with open(path, encoding='utf-8', errors='replace') as file:
+        for line, row in enumerate(file, 1):
+            if not (fields := row.split()):
+                continue
+            where = f'{path}, line {line}'
+            try:
+                query, _, document, _, score, _ = fields
+                score = float(score)
+            except ValueError:
+                raise ValueError(
+                    f'{where}: expected query-id, Q0, doc-id, rank, score and '
+                    f'tag, parted by blanks, not {row.strip()!r}'
+                ) from None
+            if not abs(score) <= LARGEST:  # NaN as well
+                raise ValueError(
+                    f'{where}: the score {fields[4]} is no float32'
+                )
+            place = number.setdefault(document, len(number))
+            scores = ranked.setdefault(query, {})
+            if place in scores:
+                raise ValueError(
+                    f'{where}: {document!r} is found for {query!r} further up '
+                    'too'
+                )
+            scores[place] = float(np.float32(score))
+    rows = [ranked.get(query, {}) for query in task.query_ids]
+    if not any(rows):
+        raise ValueError(
+            f'{path}: no query of {task.name} has a result there; the two are '
+            'not of one data set'
+        )
+    ids = list(number)
+    shape = len(rows), max(map(len, rows))
+    found = np.full(shape, -np.inf, np.float32), np.full(shape, -1, np.int64)
+    for place, row in enumerate(rows):
+        best = sorted(row, key=lambda n: (row[n], ids[n]), reverse=True)
+        found[0][place, : len(row)] = [row[n] for n in best]
+        found[1][place, : len(row)] = best
+    return found, {
+        'unjudged_queries': len(ranked.keys() - set(task.query_ids)),
+        'queries_without_results': rows.count({}),
+        'unknown_documents': len(number) - known,
+    }
+
+
+# ----------------------------------------------------------------------- table
 
 
 LABELS = {
@@ -394,23 +528,38 @@ LABELS = {
     'embeddings': "mean of this model's embeddings",
     'bm25': 'BM25',
     'hybrid': 'this model and BM25 merged',
+    'run': 'this file',
+}
+NOTES = {  # lines below the table's first
+    'absent_judgements': '{:,} judgements name documents that are not there: '
+    'they count as not found',
+    'odd_id': 'run.trec is not written: the id {!r} is empty or has a blank, '
+    'which its format cannot hold',
+    'unjudged_queries': '{:,} queries of the file are not judged: they do not '
+    'count',
+    'queries_without_results': '{:,} queries have no result in the file: they '
+    'count as 0 (as with trec_eval -c)',
+    'unknown_documents': '{:,} documents of the file are not there: they keep '
+    'their rank',
 }
 
 
-def table(task: RetrievalTask, rows: Mapping[str, Mapping[str, float]]) -> str:
-    """What was measured, for people: a line for each way to search."""
+def table(
+    task: RetrievalTask,
+    rows: Mapping[str, Mapping[str, float]],
+    notes: Sequence[str] = (),
+) -> str:
+    """What was measured, for people: a line for each way to search.
+
+    `notes` are lines below the first.
+    """
     width = max(map(len, LABELS.values()))
     lines = [
         f'{task.name}: {len(task.queries):,} queries, '
         f'{task.size:,} documents',
+        *notes,
         ' ' * width + ''.join(f'{name:>12}' for name in ranking.MEASURES),
     ]
-    if task.absent:
-        lines.insert(
-            1,
-            f'{task.absent:,} judgements name documents that are not there: '
-            'they count as not found',
-        )
     for name, measures in rows.items():
         figures = ''.join(f'{measures[m]:>12.4f}' for m in ranking.MEASURES)
         lines.append(f'{LABELS[name]:<{width}}{figures}')
@@ -428,11 +577,18 @@ def check(given: Choices, chosen: Mapping[str, Any]) -> pathlib.Path:
     """
     commands.require(vars(given), workdir='a folder for metrics.json')
     workdir = commands.result_folder(given.workdir)
-    if given.init is None and given.model is None:
+    if given.init is None and given.model is None and given.run is None:
         raise commands.UsageError(
-            'no model: name a finished run with --init, or an exported model '
-            'with --model'
+            'no model: name a finished run with --init, an exported model '
+            'with --model, or a file of results with --run'
         )
+    if given.run is not None:
+        for name in ('init', 'model', 'batch_size'):
+            if name in chosen:
+                raise commands.UsageError(
+                    f'--run names results, and nothing is searched: leave out '
+                    f'--{name}'
+                )
     if (given.corpus is None) == (given.data_dir is None):
         raise commands.UsageError(
             'name either --corpus (pydocs, text:GLOB, tfds:NAME) or --data_dir '
@@ -455,6 +611,11 @@ def run(given: Choices, chosen: Mapping[str, Any]) -> dict[str, Any]:
         task = corpus_task(given.corpus, given.heldout)
     else:
         task = beir_task(pathlib.Path(given.data_dir), given.split)
+    if given.run is not None:
+        ranked, counts = read_run(pathlib.Path(given.run), task)
+        notes = [NOTES[name].format(n) for name, n in counts.items() if n]
+        source = {'run_file': given.run, **counts}
+        return finish(workdir, task, {'run': ranked}, source, notes)
 
     import infoword_tf
 
@@ -488,16 +649,34 @@ def run(given: Choices, chosen: Mapping[str, Any]) -> dict[str, Any]:
     found['hybrid'] = ranking.merge(
         [found['model'], found['bm25']], DEPTH + 1
     )
+    notes = []
+    if task.absent:
+        notes.append(NOTES['absent_judgements'].format(task.absent))
+    odd = write_run(workdir / RUN, task, found['model'])
+    if odd is not None:
+        notes.append(NOTES['odd_id'].format(odd))
+    source = {'weights': given.model or given.init}
+    return finish(workdir, task, found, source, notes)
+
+
+def finish(
+    workdir: pathlib.Path,
+    task: RetrievalTask,
+    found: Mapping[str, Found],
+    source: Mapping[str, Any],
+    notes: Sequence[str],
+) -> dict[str, Any]:
+    """Measures, prints and keeps what was found; returns the record."""
     rows = {name: measure(task, ranked) for name, ranked in found.items()}
     record = {
         'task': task.name,
         'queries': len(task.queries),
         'documents': task.size,
         'absent_judgements': task.absent,
-        'weights': given.model or given.init,
+        **source,
         **rows,
     }
-    print(table(task, rows))
+    print(table(task, rows, notes))
     commands.record(workdir, record)
     return record
 

@@ -209,7 +209,11 @@ def cases():
             }
         ),
         'relative': LESSONS['relative']._replace(
-            settings={'span.end': 'conditional', 'embed.pooling': 'last'}
+            settings={
+                'span.end': 'conditional',
+                'embed.pooling': 'last',
+                'score.loss': 'cosent',
+            }
         ),
         **{
             name: CASES[name]

@@ -246,6 +246,9 @@ CASES: dict[str, Case] = {
     'score_relative': Case(
         'score', encoder='relative', settings={'score.pooler': 'relu'}
     ),
+    'score_cosent': Case(
+        'score', settings={'score.loss': 'cosent', 'score.scale': 2.0}
+    ),
     'score_elmo': Case('score', encoder='elmo'),
     'score_rnn': Case(
         'score',

@@ -13,7 +13,12 @@ Cross-entropy over the classes is Eq. 1, so
     I(text, label) >= H(label) - cross-entropy,
 
 with H(label) as ceiling; a critic that knows how frequent the classes are, and
-nothing else, has exactly 0. Regression bounds nothing.
+nothing else, has exactly 0. Regression bounds nothing; nor does CoSENT (Su
+2022), which learns the order of the numbers s alone,
+
+    log(1 + sum over b_i < b_j of exp(scale (s_i - s_j))),
+
+over all pairs of examples of the global batch.
 
 `texts` says how an example of K texts is encoded (Radford et al. 2018, Fig. 1):
 'joined', one text, or two laid out as one; 'both_ways', two texts in both
@@ -21,7 +26,7 @@ orders, whose states are added; 'choices', K texts of which b is one: each has a
 score, and these are the candidates.
 
 Glossary of shapes: R rows, J examples of a row, K texts of each, N = R J,
-D width, C classes, L layers.
+M examples of the global batch, D width, C classes, L layers.
 """
 
 from collections.abc import Mapping
@@ -45,6 +50,7 @@ Tensor = Any
 VIEW = 'examples'
 NO_POOLER = 'none'
 POOLERS = ('tanh', 'relu', 'gelu')  # in layers.dense.ACTIVATIONS
+REGRESSION, COSENT = LOSSES = ('regression', 'cosent')
 TEXTS = ('joined', 'both_ways', 'choices')
 TEXTS_HELP = (
     'How an example is encoded: as one text, two texts being joined (joined), '
@@ -219,26 +225,86 @@ class Labels(Head):
 
 
 class Scores(Head):
-    """`score`: the squared distance to a number; no MI, no ceiling."""
+    """`score`: how far a number is from b, or from its place in the order of
+    all b; no MI, no ceiling.
+    """
 
     bounded = False
     ranked = False
     texts: str = setting('joined', TEXTS_HELP, choices=TEXTS[:2])
+    loss: str = setting(
+        REGRESSION,
+        'Squared error (regression), or the order of the numbers in the batch '
+        'alone, not their scale (cosent).',
+        choices=LOSSES,
+    )
+    scale: float = setting(
+        20.0,
+        'What differences of two numbers are multiplied by (cosent).',
+        at_least=1e-6,
+        needs=('loss', COSENT),
+    )
 
     def numbers(self, batch: Batch) -> Tensor:
         """[N] float32; the sum over both ways."""
         return ops.sum(self.scored(batch)[:, :, 0], axis=1)
 
-    def score(self, batch: Batch, candidates: None) -> infonce.Outcome:
-        """Squared errors."""
-        numbers = self.numbers(batch)
+    def vectors(self, batch: Batch) -> dict[str, Tensor]:
+        """The numbers, which CoSENT compares."""
+        return {'numbers': self.numbers(batch)}
+
+    @property
+    def compares(self) -> bool:
+        """Only CoSENT does."""
+        return self.loss == COSENT
+
+    def candidates(self, batch: Batch) -> tuple[Tensor, ...] | None:
+        """Of CoSENT numbers, b and weights of the global batch, [M] each."""
+        if not self.compares:
+            return None
+        view, gather = batch.views[VIEW], batch.replicas.gather
+        return (
+            gather(self.compared(batch)['numbers']),
+            gather(flat(view.targets[self.row])),
+            gather(flat(view.weights[self.row])),
+        )
+
+    def score(
+        self, batch: Batch, candidates: tuple[Tensor, ...] | None
+    ) -> infonce.Outcome:
+        """Squared errors; or CoSENT, as the loss of every example."""
+        numbers = self.compared(batch)['numbers']
         view = batch.views[VIEW]
-        error = numbers - flat(view.targets[self.row])
+        if candidates is None:
+            loss = ops.square(numbers - flat(view.targets[self.row]))
+        else:
+            loss = ops.broadcast_to(
+                cosent(*candidates, self.scale), ops.shape(numbers)
+            )
         return infonce.unbounded(
-            ops.square(error),
+            loss,
             flat(view.weights[self.row]),
             predictions=self.by_slot(batch, numbers),
         )
+
+
+def cosent(
+    numbers: Tensor, targets: Tensor, weights: Tensor, scale: float
+) -> Tensor:
+    """CoSENT of a batch (Su 2022), a scalar; 0 where all b are the same.
+
+    Args:
+        numbers, targets: [M] float32.
+        weights: [M] float32, 0 for padding.
+        scale: of differences.
+    """
+    wrong = scale * (numbers[:, None] - numbers[None, :])
+    pairs = ops.logical_and(
+        targets[:, None] < targets[None, :],
+        weights[:, None] * weights[None, :] > 0,
+    )
+    total = ops.logsumexp(ops.where(pairs, wrong, infonce.NEVER))
+    return ops.logaddexp(total, 0.0)
 
 
 def _example(settings: Mapping[str, Any]) -> Reads:

@@ -529,7 +529,7 @@ class Objective(Settled, Layer):
 
     @property
     def compares(self) -> bool:
-        """Whether it has `vectors`."""
+        """Whether it has `vectors`; of some rows a setting decides."""
         return type(self).vectors is not Objective.vectors
 
     def compared(self, batch: Batch) -> Mapping[str, Tensor]:

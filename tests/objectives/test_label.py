@@ -8,6 +8,7 @@ import math
 import types
 
 import numpy as np
+import tensorflow as tf
 from absl.testing import absltest, parameterized
 from scipy import special, stats
 
@@ -313,6 +314,60 @@ class ScoreTest(Case):
         np.testing.assert_allclose(
             outcome.predictions['scores'], numbers, atol=1e-5
         )
+
+    def cosent(self, numbers, targets, weights, scale=1.0):
+        """(loss, gradient of numbers) of a head whose number is a state's
+        first.
+        """
+        head = make(Scores, loss='cosent', scale=scale)
+        head.kernel.assign(np.eye(D, 1))
+        head.bias.assign([0.0])
+        states = np.zeros((1, len(numbers), D), np.float32)
+        states[0, :, 0] = numbers
+        states = tf.constant(states)
+        batch = batch_of(
+            'score', states, np.float32([targets]), np.float32([weights])
+        )
+        with tf.GradientTape() as tape:
+            tape.watch(states)
+            outcome = head.score(batch, head.candidates(batch))
+        gradient = tape.gradient(outcome.loss, states)[0, :, 0]
+        np.testing.assert_allclose(
+            outcome.predictions['scores'], [numbers], atol=1e-6
+        )
+        self.assertEqual(float(outcome.weight), sum(weights))
+        return float(outcome.loss), gradient.numpy()
+
+    def test_cosent_by_hand(self):
+        """Of b 0, 1, 1 and s log 2, 0, log 4: exp(log 2 - 0) is 2 and
+        exp(log 2 - log 4) is 1/2, so log 3.5, for each of three examples; the
+        fourth is none.
+        """
+        numbers = [math.log(2), 0, math.log(4), 99]
+        known = [0, 1, 1, -1], [1, 1, 1, 0]
+        loss, gradient = self.cosent(numbers, *known)
+        self.assertAlmostEqual(loss, 3 * math.log(3.5), places=5)
+        wanted = 3 * np.array([2.5, -2, -0.5, 0]) / 3.5
+        np.testing.assert_allclose(gradient, wanted, atol=1e-5)
+        # Twice the scale squares both: 1 + 4 + 1/4.
+        loss, _ = self.cosent(numbers, *known, scale=2.0)
+        self.assertAlmostEqual(loss, 3 * math.log(5.25), places=5)
+        # What all have in common does not count.
+        loss, _ = self.cosent(np.add(numbers, 5), *known)
+        self.assertAlmostEqual(loss, 3 * math.log(3.5), places=4)
+
+    @parameterized.parameters(
+        ([3.0, 1.0, 2.0], [2, 2, 2], [1, 1, 1]),
+        ([3.0, 1.0], [1, 2], [1, 0]),
+    )
+    def test_cosent_without_a_pair(self, numbers, targets, weights):
+        loss, gradient = self.cosent(numbers, targets, weights)
+        self.assertEqual(loss, 0)
+        np.testing.assert_array_equal(gradient, 0)
+
+    def test_only_cosent_compares(self):
+        self.assertFalse(make(Scores).compares)
+        self.assertTrue(make(Scores, loss='cosent').compares)
 
     def test_it_says_that_it_bounds_nothing(self):
         self.assertTrue(TABLE['label'].objective.bounded)

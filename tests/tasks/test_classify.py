@@ -3,6 +3,7 @@
 import contextlib
 import io
 import json
+import math
 import pathlib
 import shutil
 import signal
@@ -300,6 +301,30 @@ class WaysTest(Checks, parameterized.TestCase):
         self.assertAlmostEqual(
             largest('encoder/word_embeddings'), 3e-5, delta=2e-6
         )
+
+    def test_the_order_of_numbers(self):
+        """CoSENT learns it; the loss is over all pairs of the dev table."""
+        table = write(
+            FOLDER / 'lengths.tsv',
+            ('text', 'label'),
+            [(text, len(text)) for text, _ in finetuning.sentences()[:24]],
+        )
+        done = run(
+            'order', '--regress', '--score.loss=cosent', '--epochs=4',
+            tables=(table, table),
+        )  # fmt: skip
+        self.assertEqual(done.status, 0, done.err)
+        said = last_line(done)
+        rows = rows_of(table, text='text', label='label', regress=True)
+        numbers = infoword_tf.load(FOLDER / 'order').rate(rows.first)
+        total = 1 + sum(
+            math.exp(20 * (s - t))
+            for s, b in zip(numbers, rows.scores, strict=True)
+            for t, c in zip(numbers, rows.scores, strict=True)
+            if b < c
+        )
+        self.assertAlmostEqual(said['loss'], math.log(total), delta=1e-3)
+        self.assertGreater(said['spearman'], 0.5)
 
     def test_numbers_in_both_orders(self):
         """Spearman chooses; what is said is what `rate` says."""

@@ -33,6 +33,8 @@ JUDGEMENTS = (
     'query-id\tcorpus-id\tscore\r\n'
     'q1\ta\t2\r\nq2\tc\t1\r\nq3\tb\t1\r\n'
 )
+SEARCHED = set(retrieval.LABELS) - {'run'}
+
 
 def write_folder(folder, packed=False):
     folder = pathlib.Path(folder)
@@ -113,9 +115,9 @@ class CommandTest(command.Checks, absltest.TestCase):
         self.assertEqual((record['queries'], record['documents']), (3, 5))
         self.assertIn('3 queries, 5 documents', printed)
         self.assertEqual(model.seeds, [7])
-        for row, label in retrieval.LABELS.items():
+        for row in SEARCHED:
             self.assertCountEqual(record[row], ranking.MEASURES)
-            self.assertIn(label, printed)
+            self.assertIn(retrieval.LABELS[row], printed)
         # q1 shares a stem with a, q2 no word with any; q3 finds b, for its own
         # copy is no result.
         self.assertEqual(record['bm25']['ndcg@10'], 0.66667)
@@ -180,9 +182,9 @@ class CommandTest(command.Checks, absltest.TestCase):
         alone = self._run(f'--model={path}', '--batch_size=2')
         beside = self._run(f'--model={path}', '--init=any')
         self.assertEqual(
-            set(alone) & set(retrieval.LABELS), {'model', 'bm25', 'hybrid'}
+            set(alone) & SEARCHED, {'model', 'bm25', 'hybrid'}
         )
-        self.assertContainsSubset(retrieval.LABELS, beside)
+        self.assertContainsSubset(SEARCHED, beside)
         loaded = self._run('--init=any')
         self.assertEqual(alone['model'], loaded['model'])
         self.assertEqual(beside, loaded | {'weights': str(path)})
@@ -266,6 +268,12 @@ class CommandTest(command.Checks, absltest.TestCase):
             f'--workdir={self.out}',
         )
         self.assertEqual((record['queries'], record['documents']), (3, 3))
+        lines = (self.out / 'run.trec').read_text().splitlines()
+        self.assertLen(lines, 9)
+        self.assertEqual(
+            {tuple(line.split()[:3]) for line in lines},
+            {(q, 'Q0', d) for q in '012' for d in '012'},
+        )
         # Two bodies are the same text: either is right for both queries.
         task = retrieval.corpus_task(f'text:{text}', str(heldout))
         self.assertEqual(task.relevance, [{0: 1}, {1: 1, 2: 1}, {1: 1, 2: 1}])
@@ -290,8 +298,9 @@ class CommandTest(command.Checks, absltest.TestCase):
 
     def test_words_that_nobody_has(self):
         task = retrieval.RetrievalTask(
-            't', 2, lambda: iter([(0, '!'), (1, '')]), ['?'], [{0: 1}], [-1]
-        )
+            't', 2, lambda: iter([(0, '!'), (1, '')]), ['?'], [{0: 1}], [-1],
+            ['q'], ['a', 'b'],
+        )  # fmt: skip
         zero = dict.fromkeys(ranking.MEASURES, 0.0)
         found = retrieval.by_words(task)
         self.assertEqual(retrieval.measure(task, found), zero)
@@ -311,6 +320,157 @@ class CommandTest(command.Checks, absltest.TestCase):
         task = retrieval.beir_task(self.data)
         self.assertEqual(list(task.documents()), [(0, 'half ? character')])
         self.assertEqual(task.relevance, [{0: 1}])  # without a header, too
+
+
+class RunFileTest(command.Checks, parameterized.TestCase):
+    """Files of trec_eval's format; ids of the folder are a b c e q3."""
+
+    def setUp(self):
+        super().setUp()
+        self.folder = pathlib.Path(self.create_tempdir().full_path)
+        self.data = write_folder(self.folder / 'tiny')
+        self.path = self.folder / 'given.trec'
+
+    def given(self, workdir='out'):
+        return f'--data_dir={self.data}', f'--workdir={self.folder / workdir}'
+
+    def measured(self, path=None):
+        return run(f'--run={path or self.path}', *self.given('measured'))[:2]
+
+    def test_what_the_model_found(self):
+        """It has the model's measures, and is as trec_eval wants it."""
+        # Another document of q1's vector: a tie, which ids decide.
+        with open(self.data / 'corpus.jsonl', 'a') as file:
+            file.write(json.dumps({'_id': 'z', 'text': 'apple growing'}))
+            file.write('\n')
+            file.write(json.dumps({'_id': 'd', 'text': 'apple growing'}))
+        record, _, _ = run('--init=any', *self.given())
+        path = self.folder / 'out' / 'run.trec'
+        rows = [line.split() for line in path.read_text().splitlines()]
+        self.assertEqual(
+            [row[0] for row in rows], 7 * ['q1'] + 7 * ['q2'] + 6 * ['q3']
+        )
+        self.assertEqual(
+            {(row[1], row[5]) for row in rows}, {('Q0', retrieval.TAG)}
+        )
+        self.assertEqual([row[2] for row in rows[:2]], ['z', 'd'])
+        self.assertNotIn(['q3', 'q3'], [[row[0], row[2]] for row in rows])
+        for query in ('q1', 'q2', 'q3'):
+            own = [row for row in rows if row[0] == query]
+            self.assertEqual(
+                [int(row[3]) for row in own], list(range(1, len(own) + 1))
+            )
+            order = sorted(
+                own, key=lambda row: (float(row[4]), row[2]), reverse=True
+            )
+            self.assertEqual(own, order)
+        again, printed = self.measured(path)
+        self.assertEqual(again['run'], record['model'])
+        self.assertEqual(again['run_file'], str(path))
+        self.assertContainsSubset(
+            {
+                'unjudged_queries': 0,
+                'queries_without_results': 0,
+                'unknown_documents': 0,
+            },
+            again,
+        )
+        self.assertNotIn('bm25', again)
+        self.assertIn('this file', printed)
+        # Neither the order of lines nor their ranks count.
+        self.path.write_text(
+            ''.join(
+                '\t'.join([*row[:3], '1', *row[4:]]) + '\r\n'
+                for row in reversed(rows)
+            )
+        )
+        self.assertEqual(self.measured()[0]['run'], record['model'])
+
+    def test_written_out(self):
+        """q1 finds a third, q2 nothing, q3 b second.
+
+        x and y are not there, and x is judged: of q1 the ideal is x, then a
+        (grades 3 and 2), it finds y e a. Of q3 x of the same score comes
+        before b, for its id is larger, and q3 itself is no result; scores are
+        float32, where 1 + 1e-9 is 1.
+        """
+        with open(self.data / 'qrels' / 'test.tsv', 'a') as file:
+            file.write('q1\tx\t3\n')
+        self.path.write_text(
+            'q4 Q0 a 1 3 t\n\n'
+            'q1 Q0 a 1 -2 t\nq1 Q0 y 2 5e-1 t\nq1 Q0 e 3 0 t\n'
+            'q3 Q0 b 1 1.000000001 t\nq3 Q0 x 1 1 t\nq3 Q0 q3 1 9 t\n'
+        )
+        found, printed = self.measured()
+        log = math.log2
+        self.assertEqual(
+            found['run'],
+            {
+                name: round(x / 3, 5)
+                for name, x in {
+                    'ndcg@10': 2 / log(4) / (3 + 2 / log(3)) + 1 / log(3),
+                    'recall@100': 1 / 2 + 1,
+                    'recall@10': 1 / 2 + 1,
+                    'map': 1 / 3 / 2 + 1 / 2,
+                    'mrr@10': 1 / 3 + 1 / 2,
+                }.items()
+            },
+        )
+        self.assertIn('1 queries of the file are not judged', printed)
+        self.assertIn('1 queries have no result in the file', printed)
+        self.assertIn('1 documents of the file are not there', printed)
+        self.assertNotIn('judgements name', printed)
+
+    def test_what_was_found_and_is_judged_counts(self):
+        """Also where the folder lacks it, as in trec_eval."""
+        with open(self.data / 'qrels' / 'test.tsv', 'a') as file:
+            file.write('q2\tx\t1\n')
+        self.path.write_text('q2 Q0 x 1 1 t\nq2 Q0 c 2 0 t\n')
+        found, _ = self.measured()
+        self.assertEqual(found['run']['ndcg@10'], 0.33333)
+        self.assertEqual(found['unknown_documents'], 0)
+        self.assertEqual(found['queries_without_results'], 2)
+
+    def test_at_most_depth(self):
+        with mock.patch.object(retrieval, 'DEPTH', 2):
+            record, _, _ = run('--init=any', *self.given())
+            path = self.folder / 'out' / 'run.trec'
+            self.assertLen(path.read_text().splitlines(), 6)
+            self.assertEqual(self.measured(path)[0]['run'], record['model'])
+            self.path.write_text(
+                'q1 Q0 a 1 1 t\nq1 Q0 b 2 2 t\nq1 Q0 c 3 3 t\n'
+            )
+            self.assertEqual(self.measured()[0]['run']['map'], 0)
+
+    def test_an_id_that_the_format_cannot_hold(self):
+        """All is measured; the file of another run does not stay."""
+        (self.folder / 'out').mkdir()
+        (self.folder / 'out' / 'run.trec').write_text('old')
+        with open(self.data / 'corpus.jsonl', 'a') as file:
+            file.write(json.dumps({'_id': 'two words', 'text': ''}) + '\n')
+        record, printed, _ = run('--init=any', *self.given())
+        self.assertEqual(record['documents'], 6)
+        self.assertIn("not written: the id 'two words' is empty", printed)
+        self.assertFalse((self.folder / 'out' / 'run.trec').exists())
+
+    @parameterized.parameters(
+        ('q1 Q0 a 1 1', 'line 2: expected query-id, Q0, doc-id, rank, score'),
+        ('q1 Q0 a b 1 1 t', 'line 2: expected .* not .q1 Q0 a b 1 1 t'),
+        ('q1 Q0 a 1 high t', 'line 2: expected query-id'),
+        ('q1 Q0 a 1 nan t', 'line 2: the score nan is no float32'),
+        ('q1 Q0 a 1 1e39 t', 'line 2: the score 1e39 is no float32'),
+        ('q1 Q0 b 2 0 t', "line 2: 'b' is found for 'q1' further up too"),
+    )
+    def test_a_malformed_line_is_named(self, line, message):
+        self.path.write_text(f'q1 Q0 b 1 1 t\n{line}\n')
+        done = attempt(f'--run={self.path}', *self.given())
+        self.assert_complains(done, f'given.trec, {message}')
+
+    @parameterized.parameters('', 'q4 Q0 a 1 1 t\n')
+    def test_queries_of_another_data_set(self, text):
+        self.path.write_text(text)
+        done = attempt(f'--run={self.path}', *self.given())
+        self.assert_complains(done, 'no query of tiny .test. has a result')
 
 
 class FolderTest(parameterized.TestCase):
@@ -420,6 +580,10 @@ class FlagsTest(command.Checks, parameterized.TestCase):
         ),
         ('--workdir=a --init=b --corpus=wiki', 'one of pydocs, text'),
         ('--workdir=a --init=b --data_dir=/nowhere', 'is no BEIR folder'),
+        ('--workdir=a --run=b --init=c --corpus=d', 'leave out --init'),
+        ('--workdir=a --run=b --model=c --corpus=d', 'leave out --model'),
+        ('--workdir=a --run=b --batch_size=2 --corpus=d', 'nothing is search'),
+        ('--workdir=a --run=b --seed=2 --corpus=d', '--seed is for --init'),
     )
     def test_one_sentence(self, given, message):
         self.assert_complains(attempt(*given.split()), message)

@@ -126,7 +126,9 @@ class TypedTest(absltest.TestCase):
         """What is missing is said before TensorFlow is imported."""
         folder = pathlib.Path(self.create_tempdir().full_path)
         (folder / 'empty').mkdir()
-        (folder / 'one.txt').write_text('One document alone, no other.\n' * 9)
+        for name in ('one', 'two'):
+            text = 'One document alone, no other.\n' * 9
+            (folder / f'{name}.txt').write_text(text)
         for name in ('a', 'b'):
             (folder / f'{name}.csv').write_text('text,label\nx,1\ny,0\n')
         (folder / 'run').mkdir()
@@ -173,6 +175,9 @@ class TypedTest(absltest.TestCase):
             'tasks.retrieval': 'error: --workdir is missing',
             'tasks.retrieval --init=x --data_dir=empty --workdir=w':
                 'error: empty is no BEIR folder',
+            'tasks.retrieval --run=no.trec --corpus=text:one.txt '
+            '--heldout=two.txt --workdir=w':
+                'error: --run=no.trec: there is no such file',
             'tasks.squad': 'error: --workdir is missing',
             'tasks.squad --train=no.json --dev=no.json --workdir=w': no_file,
             'tasks.sts --init=x --data=no.json --workdir=w':

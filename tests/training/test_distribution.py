@@ -35,6 +35,7 @@ BATCHES = [
     ('plm', 8, False),
     ('label_mix', 8, False),
     ('score', 8, False),
+    ('score_cosent', 8, False),
     ('soft_span_conditional', 8, False),
     ('pkd', 8, False),
     ('soft_score', 8, False),
