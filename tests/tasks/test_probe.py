@@ -4,13 +4,15 @@ import csv
 import json
 import pathlib
 from pydoc_data.topics import topics
+from unittest import mock
 
 import numpy as np
+import tensorflow as tf
 from absl.testing import absltest, parameterized
 
-from tasks import probe
+from tasks import probe, retrieval
 from tests.export import workdirs
-from tests.tasks import command
+from tests.tasks import command, counting
 
 TOPICS = ('debugger', 'string-methods')
 
@@ -181,6 +183,25 @@ class FilesTest(command.Checks, parameterized.TestCase):
             f'--init={workdirs.shared()}', '--pooling=cls', *data
         )
         self.assertNotEqual(ours.result, other.result)
+
+    def test_an_export_puts_its_own_prompt_before_texts(self):
+        """The default, as `encode` does, not that of passages."""
+
+        def signature(value):
+            return lambda texts: {'embeddings': tf.fill([len(texts), 2], value)}
+
+        config = counting.config('cosine', prompts={'passage': 'p: '})
+        names = {'embed': signature(1.0), 'embed_passage': signature(2.0)}
+        with (
+            mock.patch.object(
+                retrieval, 'read_exported', return_value=(config, None)
+            ),
+            mock.patch.object(
+                tf.saved_model, 'load', return_value=mock.Mock(signatures=names)
+            ),
+        ):
+            found = probe.encode(probe.Choices(model='m/1'), ['a', 'b'])
+        np.testing.assert_array_equal(found, np.ones((2, 2)))
 
     def test_complaints(self):
         good = [('a', 'x'), ('b', 'y')] * 5
