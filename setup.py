@@ -3,10 +3,11 @@ run from a checkout. `constraints.txt` pins the exact versions of the closure.
 """
 import setuptools
 
-# Beside the library, for the commands of tasks/: a baseline of retrieval, and
-# what tensorflow-datasets needs to prepare a data set and does not ask for.
+# Beside the library, for the commands of tasks/: a baseline of retrieval, what
+# tensorflow-datasets needs to prepare a data set and does not ask for, and
+# logistic regression.
 # (What the library requires is what the corpus pydocs reads.)
-TASKS = ['PyStemmer', 'bm25s', 'importlib_resources']
+TASKS = ['PyStemmer', 'bm25s', 'importlib_resources', 'scikit-learn']
 # Runs what export.litert has written: all that a phone needs, and the tests.
 LITERT = ['ai-edge-litert', 'numpy']
 

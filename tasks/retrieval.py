@@ -291,8 +291,8 @@ def _judgements(
 
 # -------------------------------------------------------------------- encoders
 
-# n texts and their role (config.ROLES) -> [n, D] float32
-Encoder = Callable[[list[str], str], np.ndarray]
+# n texts and their role (config.ROLES; None: the default) -> [n, D] float32
+Encoder = Callable[[list[str], str | None], np.ndarray]
 
 
 def exported(folder: pathlib.Path, batch_size: int) -> tuple[Encoder, str]:
@@ -313,13 +313,13 @@ def exported(folder: pathlib.Path, batch_size: int) -> tuple[Encoder, str]:
     if 'embed' not in model.signatures:
         raise ValueError(f'--model={folder} has no signature `embed`')
 
-    signatures = {}
+    signatures = {None: model.signatures['embed']}
     for role in ROLES:
         prompt = config.prompt_for(role)
         name = 'embed' if prompt is None else f'embed_{prompt}'
         signatures[role] = model.signatures[name]
 
-    def embed(texts: list[str], role: str = 'passage') -> np.ndarray:
+    def embed(texts: list[str], role: str | None = 'passage') -> np.ndarray:
         # Texts of like length together: less padding.
         order = sorted(range(len(texts)), key=lambda i: len(texts[i]))
         vectors = []

@@ -106,6 +106,8 @@ class TypedTest(absltest.TestCase):
             'tasks.figure1': (*LABELLED, 'inits', 'fractions'),
             'tasks.glue': (*LABELLED, 'task', 'data_dir'),
             'tasks.squad': (*LABELLED, 'train', 'version2', 'span.end'),
+            'tasks.probe': ('init', 'model', 'train', 'dev', 'text', 'label',
+                            'pooling', 'workdir'),
             'tasks.sts': ('init', 'model', 'data', 'workdir'),
             'infoword_tf.show': ('objectives', 'dim.one_mask'),
             'benchmarks.finetune': ('init', 'tasks', 'seeds'),
@@ -172,6 +174,13 @@ class TypedTest(absltest.TestCase):
             'tasks.lm --init=nowhere --sample': no_run,
             'tasks.lm --init=nowhere --corpus=text:one.txt --heldout=one.txt '
             '--workdir=w': 'error: .*one.txt',
+            'tasks.probe': 'error: --train is missing',
+            'tasks.probe --init=x --train=MR --workdir=w':
+                'error: --train=MR: there is no such file or folder',
+            'tasks.probe --init=x --train=empty --workdir=w':
+                'error: --train=empty is a folder without NAME.pos',
+            f'tasks.probe --init=nowhere --workdir=w {table}':
+                "error: a.csv: 1 of 2 rows are labelled '0'",
             'tasks.retrieval': 'error: --workdir is missing',
             'tasks.retrieval --init=x --data_dir=empty --workdir=w':
                 'error: empty is no BEIR folder',

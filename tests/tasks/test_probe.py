@@ -1,0 +1,257 @@
+"""tasks.probe on texts whose classes are known, and on vectors made by hand."""
+
+import csv
+import json
+import pathlib
+from pydoc_data.topics import topics
+from unittest import mock
+
+import numpy as np
+import tensorflow as tf
+from absl.testing import absltest, parameterized
+
+from tasks import probe, retrieval
+from tests.export import workdirs
+from tests.tasks import command, counting
+
+TOPICS = ('debugger', 'string-methods')
+
+
+def paragraphs(name):
+    """Those of a topic of the language reference that are sentences."""
+    found = (' '.join(part.split()) for part in topics[name].split('\n\n'))
+    return [text for text in found if len(text.split()) > 5]
+
+
+def clouds(count, width, distance, classes=2):
+    """[n, D] around one point a class, and [n] classes."""
+    random = np.random.default_rng(0)
+    targets = np.arange(count) % classes
+    vectors = random.standard_normal((count, width))
+    vectors[np.arange(count), targets] += distance
+    return vectors, targets
+
+
+def accuracy(vectors, targets, train_count):
+    splits = probe.splits_of(targets, train_count)
+    probed = probe.probe(vectors, targets, splits)
+    return probe.measure(probed, targets, train_count)['accuracy']
+
+
+class ProbeTest(absltest.TestCase):
+    def test_noise_is_not_learned(self):
+        """No text is scored by what it was learned from.
+
+        Of 64 numbers a plane nearly parts 80 texts, whatever their labels.
+        """
+        vectors, targets = clouds(80, 64, distance=0)
+        deviation = 100 * np.sqrt(0.25 / 80)
+        found = accuracy(vectors, targets, 80)
+        self.assertBetween(found, 50 - 3 * deviation, 50 + 3 * deviation)
+
+    def test_three_clouds(self):
+        vectors, targets = clouds(90, 4, distance=12, classes=3)
+        self.assertEqual(accuracy(vectors, targets, 90), 100.0)
+        self.assertEqual(accuracy(vectors, targets, 60), 100.0)
+
+    def test_the_scale_of_vectors_does_not_matter(self):
+        vectors, targets = clouds(80, 4, distance=1.5)
+        found = [
+            probe.probe(v, targets, probe.splits_of(targets, 40))
+            for v in (vectors, 1000 * vectors + 7)
+        ]
+        np.testing.assert_array_equal(*(x.predictions for x in found))
+        self.assertEqual(found[0].strengths, found[1].strengths)
+
+    def test_what_is_scored_is_not_trained_on(self):
+        """One text far away changes what is said of no other."""
+        vectors, targets = clouds(80, 4, distance=1.5)
+        splits = probe.splits_of(targets, 40)
+        near = probe.probe(vectors, targets, splits)
+        vectors[79] *= 1e6
+        far = probe.probe(vectors, targets, splits)
+        np.testing.assert_array_equal(
+            near.predictions[:-1], far.predictions[:-1]
+        )
+
+    def test_measures(self):
+        """3 of 4 right; class 1 is commonest in training, once of 4 here."""
+        targets = np.array([0, 1, 1, 0, 0, 1, 2])
+        probed = probe.Probed(np.array([0, 0, 1, 1]), np.arange(3, 7), [0.1])
+        self.assertEqual(
+            probe.measure(probed, targets, 3),
+            {
+                'accuracy': 75.0,
+                'standard_error': 21.65,  # sqrt(0.75 * 0.25 / 4)
+                'majority': 25.0,
+                'n': 4,
+                'train_n': 3,
+                'folds': 0,
+                'C': [0.1],
+            },
+        )
+
+
+class FilesTest(command.Checks, parameterized.TestCase):
+    def setUp(self):
+        super().setUp()
+        self.folder = pathlib.Path(self.create_tempdir().full_path)
+
+    def write(self, name, content):
+        path = self.folder / name
+        path.write_bytes(content)
+        return path
+
+    def table(self, name, rows):
+        path = self.folder / name
+        with open(path, 'w', newline='') as file:
+            csv.writer(file).writerows([('body', 'topic'), *rows])
+        return path
+
+    def run_probe(self, *arguments):
+        return command.run(probe, f'--workdir={self.folder}/out', *arguments)
+
+    def read(self, **given):
+        return probe.read(probe.Choices(train=str(self.folder), **given))
+
+    def test_the_layout_of_mr(self):
+        """Latin-1, whose 0x85 ends no line; blank lines are no texts."""
+        self.write('rt-polarity.pos', b'a clich\xe9 \x85 that works \n\nfine\n')
+        self.write('rt-polarity.neg', b'dull\r\n')
+        rows, scored = self.read()
+        self.assertIsNone(scored)
+        self.assertEqual(rows.first, ['dull', 'a clich\xe9 \x85 that works',
+                                      'fine'])  # fmt: skip
+        self.assertEqual(rows.labels, ['neg', 'pos', 'pos'])
+        self.assertEqual(rows.lines.tolist(), [1, 1, 3])
+
+    def test_utf_8_stays_what_it_is(self):
+        self.write('x.pos', 'a cliché\n'.encode())
+        self.write('x.neg', b'dull\n')
+        self.assertEqual(self.read()[0].first, ['dull', 'a cliché'])
+
+    def test_the_layout_of_trec(self):
+        self.write(
+            'train_5500.label',
+            b'DESC:manner How did serfdom : leave Russia ?\n'
+            b'ENTY:other What is a \xf0 ?\n',
+        )
+        self.write('TREC_10.label', b'ENTY:plant What is it ?\n')
+        rows, scored = self.read()
+        self.assertEqual(rows.first, ['How did serfdom : leave Russia ?',
+                                      'What is a ð ?'])  # fmt: skip
+        self.assertEqual(rows.labels, ['DESC', 'ENTY'])
+        self.assertEqual(scored.first, ['What is it ?'])
+        self.assertEqual(scored.labels, ['ENTY'])
+
+    def test_real_text(self):
+        """Paragraphs of two topics, told apart by vectors of random weights."""
+        rows = [(text, name) for name in TOPICS for text in paragraphs(name)]
+        done = self.run_probe(
+            f'--init={workdirs.shared()}', '--text=body', '--label=topic',
+            f'--train={self.table("rows.csv", rows)}',
+        )  # fmt: skip
+        self.assertEqual(done.status, 0, done.err)
+        found = json.loads(done.out.splitlines()[-1])
+        self.assertEqual(found, done.result)
+        kept = (self.folder / 'out' / 'metrics.json').read_text()
+        self.assertEqual(json.loads(kept), found)
+        counts = [len(paragraphs(name)) for name in TOPICS]
+        self.assertEqual(found['n'], sum(counts))
+        self.assertEqual(found['classes'], list(TOPICS))
+        self.assertEqual(
+            found['majority'], round(100 * max(counts) / sum(counts), 2)
+        )
+        self.assertEqual((found['folds'], len(found['C'])), (10, 10))
+        self.assertGreater(found['accuracy'], found['majority'] + 20)
+
+    def test_a_workdir_and_its_export_agree(self):
+        rows = [(text, name) for name in TOPICS for text in paragraphs(name)]
+        data = (
+            f'--train={self.table("train.csv", rows[::2])}',
+            f'--dev={self.table("dev.csv", rows[1::2])}',
+            '--text=body',
+            '--label=topic',
+        )
+        ours = self.run_probe(f'--init={workdirs.shared()}', *data)
+        theirs = self.run_probe(f'--model={workdirs.exported()}', *data)
+        self.assertEqual(ours.result['n'], len(rows[1::2]))
+        self.assertEqual(ours.result['train_n'], len(rows[::2]))
+        for name in ('accuracy', 'C', 'majority', 'folds'):
+            self.assertEqual(ours.result[name], theirs.result[name])
+        other = self.run_probe(
+            f'--init={workdirs.shared()}', '--pooling=cls', *data
+        )
+        self.assertNotEqual(ours.result, other.result)
+
+    def test_an_export_puts_its_own_prompt_before_texts(self):
+        """The default, as `encode` does, not that of passages."""
+
+        def signature(value):
+            return lambda texts: {'embeddings': tf.fill([len(texts), 2], value)}
+
+        config = counting.config('cosine', prompts={'passage': 'p: '})
+        names = {'embed': signature(1.0), 'embed_passage': signature(2.0)}
+        with (
+            mock.patch.object(
+                retrieval, 'read_exported', return_value=(config, None)
+            ),
+            mock.patch.object(
+                tf.saved_model, 'load', return_value=mock.Mock(signatures=names)
+            ),
+        ):
+            found = probe.encode(probe.Choices(model='m/1'), ['a', 'b'])
+        np.testing.assert_array_equal(found, np.ones((2, 2)))
+
+    def test_complaints(self):
+        good = [('a', 'x'), ('b', 'y')] * 5
+        train = self.table('train.csv', good)
+        columns = '--init=none', '--text=body', '--label=topic'
+        for message, *given in (
+            ('give --init or --model', f'--train={train}', '--init='),
+            ('--pooling goes with --init', f'--train={train}', '--init=',
+             '--model=m', '--pooling=cls'),
+            ('no such file or folder', '--train=nowhere'),
+            ('no.csv: there is no such file', f'--train={train}',
+             f'--dev={self.folder}/no.csv'),
+            ('no column .kind.', f'--train={train}', '--label=kind'),
+            ("every row is labelled 'x'",
+             f'--train={self.table("one.csv", good[::2])}'),
+            (r"dev.csv, line 3: the label 'z' is unknown: known are x, y",
+             f'--train={train}',
+             f'--dev={self.table("dev.csv", [("a", "x"), ("b", "z")])}'),
+            ("few.csv: 4 of 9 rows are labelled 'y'; 5-fold",
+             f'--train={self.table("few.csv", good[:9])}', f'--dev={train}'),
+            ("train.csv: 5 of 10 rows are labelled 'x'; 10-fold",
+             f'--train={train}'),
+        ):  # fmt: skip
+            with self.subTest(message):
+                done = self.run_probe(*columns, *given)
+                self.assert_complains(done, message)
+
+    @parameterized.parameters(
+        ({}, 'without NAME.pos and NAME.neg .* TREC_10.label'),
+        ({'a.pos': b'x\n'}, 'without NAME.pos and NAME.neg'),
+        ({'a.pos': b'x\n', 'a.neg': b'y\n', 'b.neg': b'y\n'}, 'one of each'),
+        ({'a.pos': b'\n', 'a.neg': b''}, 'has no texts'),
+        ({'train_5500.label': b'DESC:def What ?\n', 'TREC_10.label':
+          b'DESC:def What ?\n\nHow so ?\n'},
+         "TREC_10.label, line 3: no LABEL:fine and a question in 'How so"),
+        ({'train_5500.label': b'HUM:ind\n', 'TREC_10.label': b''},
+         'train_5500.label, line 1: no LABEL:fine'),
+    )  # fmt: skip
+    def test_folders_that_are_not_whole(self, files, message):
+        for name, content in files.items():
+            self.write(name, content)
+        with self.assertRaisesRegex((FileNotFoundError, ValueError), message):
+            self.read()
+
+    def test_a_folder_says_what_is_scored(self):
+        done = self.run_probe(
+            '--init=none', f'--train={self.folder}', '--dev=dev.csv'
+        )
+        self.assert_complains(done, 'says itself what is scored')
+
+
+if __name__ == '__main__':
+    absltest.main()
