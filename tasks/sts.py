@@ -18,6 +18,7 @@ SimCSE report) and their mean (SentEval's, also weighted by their pairs). With
 """
 
 import dataclasses
+import functools
 import pathlib
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -253,7 +254,8 @@ def run(given: Choices, chosen: Mapping[str, Any]) -> dict[str, Any]:
     if given.model:
         from tasks import retrieval
 
-        embed, similarity = retrieval.exported(pathlib.Path(given.model), 64)
+        export, similarity = retrieval.exported(pathlib.Path(given.model), 64)
+        embed = functools.partial(export, role=None)  # as `encode` does
     else:
         import infoword_tf
 
