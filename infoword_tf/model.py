@@ -132,7 +132,7 @@ class Model:
         for row, objective in self.objectives.items():
             if scorer := TABLE[row].scored_by:
                 objective.score_with(self.objectives[scorer])
-            objective.meet(self.companion_rows)
+            objective.meet(self.encoders, self.companion_rows)
         self.dense: list[Dense] = []
         width = self.encoder.width
         for i, layer in enumerate(config.dense):
@@ -161,7 +161,7 @@ class Model:
                 f'what {objective.row} begins with',
             )
         self.read_companions()
-        self.copy_averages()
+        self.begin_copies()
 
     def read_companions(self) -> None:
         """Gives companions of a workdir its weights."""
@@ -180,11 +180,12 @@ class Model:
             there = {p: x for p, x in tensors.items() if p in variables}
             files.assign(variables, there, str(path))
 
-    def copy_averages(self) -> None:
-        """Makes averages of the encoder what it is now."""
-        for copies in self.averages.values():
-            for average, source in copies:
-                average.assign(source)
+    def begin_copies(self) -> None:
+        """Makes companions that begin as copies what the encoder is now."""
+        for name, companion in self.companions.items():
+            if companion.copied or companion.momentum is not None:
+                for copied, source in self._beside(name):
+                    copied.assign(source)
 
     def drop(self, row: str) -> None:
         """Does without a row, whose weights are not there."""
@@ -250,12 +251,16 @@ class Model:
     @property
     def averages(self) -> dict[str, list[tuple[Any, Any]]]:
         """By companion that is an average: each weight, and what it follows."""
-        weights = self.encoder.weights
         return {
-            name: list(zip(self.encoders[name].weights, weights, strict=True))
+            name: self._beside(name)
             for name, companion in self.companions.items()
             if companion.momentum is not None
         }
+
+    def _beside(self, name: str) -> list[tuple[Any, Any]]:
+        """Weights of a companion, each with that of the encoder."""
+        mine = self.encoders[name].weights
+        return list(zip(mine, self.encoder.weights, strict=True))
 
     def _encoders_that(self, chosen: Callable[..., bool]) -> list[Encoder]:
         """The trained one, and those of companions that are chosen."""

@@ -205,17 +205,18 @@ def companions_of(
                     f'{name!r} of {row} is a moving average and learns too: '
                     'make it frozen, or leave out its momentum'
                 )
-            if companion.momentum is not None and companion.workdir:
+            copied = companion.copied or companion.momentum is not None
+            if copied and companion.workdir:
                 raise ValueError(
-                    f'{name!r} of {row} is a moving average of the trained '
-                    'encoder: it begins as its copy, not with the weights of '
+                    f'{name!r} of {row} begins as a copy of the trained '
+                    'encoder, not with the weights of '
                     f'{companion.workdir}'
                 )
             changes = companion.momentum is not None or not companion.frozen
-            if changes and not companion.saved:
+            if (changes or copied) and not companion.saved:
                 raise ValueError(
-                    f'{name!r} of {row} changes in training, so checkpoints '
-                    'must hold it: leave out saved=False'
+                    f'{name!r} of {row} changes in training, or began as a '
+                    'copy, so checkpoints must hold it: leave out saved=False'
                 )
             if companions.setdefault(name, companion) != companion:
                 raise ValueError(

@@ -296,7 +296,9 @@ class Replaced(Objective):
         ids = ops.where(there > 0, ops.cast(words, 'int32'), view.ids)
         known = batch.encode(Inputs(view.ids), name='text').states[:, 0]
         read = batch.encode(
-            Inputs(ids, first=known), 'discriminator', name='chosen'
+            Inputs(ids, first=known[:, None], first_places=0 * view.ids[:, :1]),
+            'discriminator',
+            name='chosen',
         ).states
         logits = ops.matmul(ops.cast(read, 'float32'), self.kernel)[..., 0]
         sign = 2.0 * there - 1.0

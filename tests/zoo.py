@@ -355,6 +355,42 @@ CASES: dict[str, Case] = {
     ),
     'esimcse': Case('esimcse', settings={'simcse.queue': 16}),
     'consert': Case('consert', settings={'simcse.cut_tokens': 0.3}),
+    'diffcse': Case('diffcse', settings={'diffcse.sampled': True}),
+    'diffcse_published': Case('diffcse_published', layers=2),
+    'diffcse_pairs': Case(
+        'simcse:1,diffcse:1,infocse:1',
+        layers=2,
+        settings={
+            'simcse.pairs': 3,
+            'diffcse.pairs': 3,
+            'infocse.pairs': 3,
+            'diffcse.projected': False,
+            'diffcse.legacy': True,
+            'infocse.lower': 'trained',
+            'infocse.fresh': True,
+        },
+    ),
+    'infocse': Case(
+        'infocse',
+        layers=3,
+        settings={
+            'infocse.lower': 'detached',
+            'infocse.layer': 1,
+            'infocse.blocks': 1,
+            'infocse.shuffle': True,
+        },
+    ),
+    'infocse_paper': Case('infocse_paper', layers=2),
+    'infocse_code': Case(
+        'infocse_code',
+        layers=2,
+        settings={'simcse.repeat': 0.3, 'infocse.repeat': 0.3},
+    ),
+    'infocse_stage1': Case('infocse_stage1', layers=2),
+    'diffcse_shuffled': Case(
+        'simcse:1,diffcse:1',
+        settings={'simcse.shuffle': True, 'diffcse.shuffle': True},
+    ),
     'infoword_ict': Case('bert_nce:1,dim:0.8,ict:1', masking='spans'),
 }
 
@@ -392,6 +428,7 @@ LESSONS: dict[str, Case] = {
         encoder='lookup',
         settings={'simcse.pooling': 'mean', 'simcse.repeat': 0.32},
     ),
+    'conditioned': Case('diffcse:1,infocse:1', layers=2),
     'rnn_lm': Case('rnn_lm', encoder='rnn'),
     'neighbours': Case('elmo', encoder='elmo'),
 }
@@ -848,7 +885,7 @@ def make_trainer(
     """A trainer of a case over as many batches, without dropout."""
     with strategy(replicas).scope():
         model = make_model(name, rate=0.0)
-        model.copy_averages()
+        model.begin_copies()
         optimizer = optim.AdamW(
             model.trainable, optim.chosen(clip_norm=clip)
         )

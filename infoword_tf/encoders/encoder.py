@@ -7,6 +7,7 @@ V vocabulary.
 from typing import Any, NamedTuple
 
 from infoword_tf.layers.activation import FORMS
+from infoword_tf.layers.block import put
 from infoword_tf.lazy import Layer, ops
 from infoword_tf.settings import Settled, setting
 from infoword_tf.views import Specials, View
@@ -36,8 +37,9 @@ class Inputs(NamedTuple):
             and always itself; a query by the former alone. None: all.
         directions: [B] int32, -1 for rows whose text is reversed, so that
             distances are those of the text; None: all 1.
-        first: [B, D], what stands in place of the first token's embedding,
-            with its position and segment; None: that.
+        first: [B, P, D], what stands in place of the embeddings of the tokens
+            `first_places` [B, P], with their positions and segments; -1 for
+            none. None: those embeddings.
         kept: [B, T, D] float32, what embeddings are multiplied by, after their
             norm and dropout; None: by nothing.
     """
@@ -50,6 +52,7 @@ class Inputs(NamedTuple):
     sees: Tensor | None = None
     directions: Tensor | None = None
     first: Tensor | None = None
+    first_places: Tensor | None = None
     kept: Tensor | None = None
 
     @classmethod
@@ -176,8 +179,7 @@ class Encoder(Settled, Layer):
         x = self.lookup(inputs.ids)
         if inputs.first is None:
             return x
-        first = ops.cast(inputs.first, x.dtype)[:, None]
-        return ops.concatenate([first, x[:, 1:]], axis=1)
+        return put(x, inputs.first, inputs.first_places)
 
     def empty_state(self, batch: int, length: int) -> Any:
         """What remembers nothing yet: arrays in a named tuple or a dict.

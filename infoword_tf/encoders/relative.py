@@ -47,6 +47,7 @@ class RelativeTransformer(Encoder):
     input_fields = (
         'ids', 'segment_ids', 'block_ids', 'ranks', 'sees', 'directions',
         'first',
+        'first_places',
     )  # fmt: skip
     remembers = has_memory = True
 

@@ -23,7 +23,8 @@ class Transformer(Encoder):
     """g_omega of BERT, BERT-NCE and InfoWord."""
 
     input_fields = (
-        'ids', 'positions', 'segment_ids', 'block_ids', 'first', 'kept',
+        'ids', 'positions', 'segment_ids', 'block_ids', 'first',
+        'first_places', 'kept',
     )  # fmt: skip
 
     layers: int = setting(2, 'L.', at_least=1)

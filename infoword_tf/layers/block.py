@@ -199,3 +199,16 @@ def take(x: Tensor, places: Tensor, length: Any = None) -> Tensor:
     b, t = ops.shape(places)[0], ops.shape(x)[1] if length is None else length
     flat = places + t * ops.arange(b, dtype=places.dtype)[:, None]  # [B, Q]
     return ops.take(ops.reshape(x, (-1, x.shape[-1])), flat, axis=0)
+
+
+def put(x: Tensor, states: Tensor, places: Tensor) -> Tensor:
+    """Other states at some places: x [B, T, D] -> the same shape.
+
+    Args:
+        states: [B, P, D].
+        places: [B, P] int32, none twice in a sequence; -1: nowhere.
+    """
+    at = ops.one_hot(places, x.shape[1], dtype=x.dtype)  # [B, P, T]
+    others = 1.0 - ops.sum(at, axis=1)[..., None]
+    at = ops.transpose(at, (0, 2, 1))
+    return x * others + ops.matmul(at, ops.cast(states, x.dtype))

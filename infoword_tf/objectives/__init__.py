@@ -8,9 +8,11 @@ from typing import Any, NamedTuple
 
 from infoword_tf.objectives import (
     contrast,
+    diffcse,
     dim,
     distill,
     embed,
+    infocse,
     label,
     lm,
     mlm,
@@ -46,6 +48,8 @@ TABLE: dict[str, Row] = {
     'nsp_nce': nsp.NSP_NCE,
     'ict': contrast.ICT,
     'simcse': sentences.ROW,
+    'diffcse': diffcse.ROW,
+    'infocse': infocse.ROW,
     'transformer_xl': lm.TRANSFORMER_XL,
     'rnn_lm': lm.RNN_LM,
     'gpt': lm.GPT,
@@ -98,6 +102,16 @@ SUMS: dict[str, Sum] = {
             'simcse.pooling': 'mean',
             'simcse.head': 'none',
         },
+    ),
+    'diffcse_published': Sum(
+        'simcse:1,diffcse:0.005', {'simcse.head': 'projector'}
+    ),
+    'infocse_stage1': Sum('mlm:1,infocse:1', {'infocse.stage': 1}),
+    'infocse_paper': Sum(
+        'simcse:1,infocse:0.005', {'simcse.head': 'projector'}
+    ),
+    'infocse_code': Sum(
+        'simcse:1,infocse:0.00001', {'simcse.head': 'projector'}
     ),
 }
 

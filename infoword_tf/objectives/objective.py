@@ -403,8 +403,13 @@ class Objective(Settled, Layer):
         ranked: whether its answers are right or wrong; else there is no
             accuracy, and the row is compared by its loss.
         more: names of what its outcomes of held-out text measure besides.
-        companion_rows: by companion of a workdir, that one's rows, whose
-            weights stay there.
+        companions: by name, the encoders that it brings along, whose weights
+            stay there.
+        companion_rows: by companion of a workdir, that one's rows, likewise.
+        begun: whether a run has to start from a workdir that has its weights:
+            words for the complaint where it has none, else empty.
+        whole: whether it can only be scored where its batch is encoded as a
+            whole, not in parts.
         dense: layers over the vector of a text, which the model owns.
         no_decay, not_exported: paths of its weights that do not decay, and of
             those that are not exported, see `weight_of`.
@@ -413,6 +418,8 @@ class Objective(Settled, Layer):
     bounded: bool = True
     ranked: ClassVar[bool] = True
     more: ClassVar[tuple[str, ...]] = ()
+    whole: bool = False
+    begun: str = ''
 
     def __init__(
         self,
@@ -440,6 +447,7 @@ class Objective(Settled, Layer):
         self.row, self.encoder = row, _Unowned(encoder)
         self.specials = specials
         self.scorer: Any = None
+        self.companions: Mapping[str, Any] = {}
         self.companion_rows: Mapping[str, Mapping[str, Any]] = {}
         self.dense: list[Any] = []
         self.no_decay: set[str] = set()
@@ -450,9 +458,12 @@ class Objective(Settled, Layer):
         self.scorer = _Unowned(scorer)
 
     def meet(
-        self, companion_rows: Mapping[str, Mapping[str, 'Objective']]
+        self,
+        encoders: Mapping[str, Encoder],
+        companion_rows: Mapping[str, Mapping[str, 'Objective']],
     ) -> None:
-        """Gives it the rows of its companions' workdirs, by companion."""
+        """Gives it its companions, and the rows of their workdirs."""
+        self.companions = {k: _Unowned(x) for k, x in encoders.items()}
         self.companion_rows = {
             name: {row: _Unowned(objective) for row, objective in rows.items()}
             for name, rows in companion_rows.items()

@@ -69,8 +69,10 @@ class Companion(NamedTuple):
 
     Attributes:
         workdir: where it begins, with that one's sizes and rows, which
-            are `Objective.companion_rows`. None: it begins as an average does,
-            or drawn anew.
+            are `Objective.companion_rows`. None: it is `copied`, or drawn
+            anew.
+        copied: whether it begins as a copy of the trained one, after that has
+            what --init gives; averages do.
         arguments: in which it differs from the trained encoder, or from that
             of its workdir.
         frozen: whether no gradient changes it.
@@ -83,6 +85,7 @@ class Companion(NamedTuple):
     """
 
     workdir: str | None = None
+    copied: bool = False
     arguments: Mapping[str, Any] = {}
     frozen: bool = True
     momentum: float | None = None

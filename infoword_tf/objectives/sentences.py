@@ -22,6 +22,7 @@ from infoword_tf.encoders import Encoded, Inputs
 from infoword_tf.layers import dropout
 from infoword_tf.layers.dense import Dense
 from infoword_tf.layers.pooling import LAYERS, of_texts, pool, unit
+from infoword_tf.layers.projector import Projector
 from infoword_tf.lazy import ops
 from infoword_tf.objectives import infonce
 from infoword_tf.objectives.objective import (
@@ -39,7 +40,9 @@ from infoword_tf.views import Reads, View
 Tensor = Any
 VIEW, KEYS, MOMENTUM = 'sentences', 'sentence_keys', 'momentum'
 CLS, MEAN = 'cls', 'mean'
-NO_HEAD, IN_TRAINING, KEPT = HEADS = ('none', 'training', 'kept')
+NO_HEAD, IN_TRAINING, KEPT, PROJECTOR = HEADS = (
+    'none', 'training', 'kept', 'projector',
+)  # fmt: skip
 FORWARD, BOTH, JOINT = DIRECTIONS = ('forward', 'both', 'joint')
 
 
@@ -60,7 +63,9 @@ class SimCSE(Objective):
     head: str = setting(
         IN_TRAINING,
         'A dense layer with tanh over the vector: only in training (SimCSE '
-        'without pairs), or kept (SimCSE with pairs); none: no such layer.',
+        'without pairs), or kept (SimCSE with pairs); projector: two layers '
+        'with norms over the batch, only in training (DiffCSE, InfoCSE); none: '
+        'no such layer.',
         choices=HEADS,
     )
     directions: str = setting(
@@ -119,6 +124,9 @@ class SimCSE(Objective):
         if self.head == IN_TRAINING:
             width = self.encoder.width
             self.own_head = Dense(width, width, 'tanh', name='head')
+        elif self.head == PROJECTOR:
+            self.own_head = Projector(self.encoder.width, name='head')
+        if self.own_head:
             self.own_head.build()
             self.not_exported |= {w.path for w in self.own_head.weights}
         self.built = True
@@ -215,21 +223,42 @@ class SimCSE(Objective):
             )
         return found
 
-    def finished(self, vectors: Tensor) -> Tensor:
-        """[..., D] -> [..., W] of length 1: dense layers, then the head."""
-        shape = vectors.shape
-        x = ops.reshape(vectors, (-1, shape[-1]))
-        for layer in (*self.dense, *filter(None, [self.own_head])):
+    def projected(
+        self, batch: Batch, vectors: Tensor, numbers: Tensor
+    ) -> Tensor:
+        """[..., D] -> [..., W]: dense layers, then the head.
+
+        Args:
+            batch: of the step.
+            vectors: of texts of each example, N or [N, K] of them.
+            numbers: likewise, what each text is; -1 for none.
+        """
+        x = ops.reshape(vectors, (-1, vectors.shape[-1]))
+        for layer in self.dense:
             x = layer(x)
-        return ops.reshape(unit(x), (*ops.shape(vectors)[:-1], x.shape[-1]))
+        if self.head == PROJECTOR:
+            there = _there(batch.views[VIEW], self.row, numbers)
+            x = ops.cast(x, 'float32')
+            weights = ops.reshape(there, (-1,))
+            x = self.own_head(x, weights, batch.replicas.gather)
+        elif self.own_head:
+            x = self.own_head(x)
+        return ops.reshape(x, (*ops.shape(vectors)[:-1], x.shape[-1]))
+
+    def finished(
+        self, batch: Batch, vectors: Tensor, numbers: Tensor
+    ) -> Tensor:
+        """As `projected`, of length 1."""
+        return unit(self.projected(batch, vectors, numbers))
 
     # ---------------------------------------------------------- candidates
 
     def candidates(self, batch: Batch) -> dict[str, Pool]:
         """By side, what the other one looks among."""
         view = batch.views[VIEW]
-        texts = self.finished(self.compared(batch)['texts'])  # [N, K, W]
         numbers, sequences = _numbers(view, self.row)  # [N, K], [N]
+        texts = self.compared(batch)['texts']
+        texts = self.finished(batch, texts, numbers)  # [N, K, W]
 
         def of(text: int, sequences: Tensor) -> Pool:
             mine = numbers[:, text]
@@ -262,7 +291,8 @@ class SimCSE(Objective):
         The loss is the mean over the whole vectors and their prefixes
         (Kusupati et al. 2022, "Matryoshka", Eq. 1); all else is of the whole.
         """
-        texts = self.finished(self.compared(batch)['texts'])
+        numbers, _ = _numbers(batch.views[VIEW], self.row)
+        texts = self.finished(batch, self.compared(batch)['texts'], numbers)
         found = self._score(batch, texts, candidates)
         losses = [found.loss]
         for width in self.prefixes:
@@ -349,7 +379,7 @@ class SimCSE(Objective):
             batch,
             ids,
             sequences,
-            self.finished(keys),
+            self.finished(batch, keys, ids),
             _there(view, self.row, ids),
         )
         return self.ring.add(
@@ -365,17 +395,30 @@ def _count(view: View, row: str) -> int:
 
 def _numbers(view: View, row: str) -> tuple[Tensor, Tensor]:
     """[N, K] what each text is, and [N] of which example."""
-    numbers = view.targets[row]
     return (
-        ops.reshape(numbers, (-1, numbers.shape[2])),
+        sentence_numbers(view, row),
         ops.reshape(view.sequences, (-1,)),
     )
 
 
+def sentence_numbers(view: View, row: str) -> Tensor:
+    """[N, K] int32, what each text is; -1 for those that are not there."""
+    numbers = view.targets[row]
+    return ops.reshape(numbers, (-1, numbers.shape[2]))
+
+
+def text_places(view: View, row: str) -> Tensor:
+    """[R, J K] int32, where each text of a row begins; -1: it is not there."""
+    numbers, places = view.targets[row], view.places[row]
+    there = ops.reshape(numbers, (numbers.shape[0], -1)) >= 0
+    return ops.where(there, places, -1)
+
+
 def _there(view: View, row: str, numbers: Tensor) -> Tensor:
-    """[N] float32: 1 for texts [N] of an example that are there."""
+    """The shape of numbers, N or [N, K]: 1.0 for texts that are there."""
     there = ops.cast(numbers >= 0, 'float32')
-    return there * ops.reshape(view.weights[row], (-1,))
+    weights = ops.reshape(view.weights[row], (-1,))
+    return there * (weights if len(there.shape) == 1 else weights[:, None])
 
 
 def _wanted(settings: Mapping[str, Any]) -> Reads:

@@ -62,6 +62,11 @@ class Step:
                     f'{row} has a state and no `vectors`, so its batch cannot '
                     'be taken in parts; leave out --microbatch'
                 )
+            if rows[row].whole:
+                raise ValueError(
+                    f'{row} reads what is of the whole batch, which cannot '
+                    'be taken in parts then; leave out --microbatch'
+                )
             self.candidates[row] = rows[row].candidates(self.whole[row])
             weight = replicas.sum(rows[row].weight(self.whole[row]))
             self.factors[row] = self.model.weights[row] / tf.maximum(

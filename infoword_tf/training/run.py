@@ -26,6 +26,7 @@ from infoword_tf.data.opened import (
     open_tokenizer,
 )
 from infoword_tf.objectives import Statistics
+from infoword_tf.model import Model
 from infoword_tf.plan import Plan, companions_of
 from infoword_tf.resolve import Resolved
 from infoword_tf.training import (
@@ -375,6 +376,7 @@ class Run:
             )
             if not built.state.parts():  # which begins empty
                 self.shared.keep(shape, built)
+        self._check_begun(built.model)
         if self.started is not None:
             source = (labelled and labelled.source) or f'--init={given.init}'
             print(f'{source}: {self.started.start(built.model)}', flush=True)
@@ -385,6 +387,14 @@ class Run:
                     f'{ends.pooling}', flush=True,
                 )  # fmt: skip
         self.built = built
+
+    def _check_begun(self, model: Model) -> None:
+        """Complains of a row whose weights --init has to bring, and has not."""
+        there = self.started.model.variables if self.started else {}
+        for row, objective in model.objectives.items():
+            lacking = {w.path for w in objective.weights} - set(there)
+            if objective.begun and lacking:
+                raise commands.UsageError(f'{row} {objective.begun}')
 
     def _check_companions(self) -> None:
         """Complains of those of workdirs that read another vocabulary."""

@@ -137,7 +137,7 @@ class Workdir:
             {path: old[path].numpy() for path in new if path in old},
             'the workdir to start from',
         )
-        model.copy_averages()
+        model.begin_copies()
 
         def parts(paths: Sequence[str]) -> str:
             names = {

@@ -351,7 +351,7 @@ class MomentumTest(absltest.TestCase):
         """Without dropout or repetition; the average begins as a copy."""
         case = zoo.Case('esimcse', settings={'simcse.queue': 16})
         model = zoo.model_of(case, rate=0.1)
-        model.copy_averages()
+        model.begin_copies()
         made = zoo.views_of(case.resolved)
         state = State(model, zoo.strategy(1), 8)
         _, new = model.outcomes(

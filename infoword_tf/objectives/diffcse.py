@@ -1,0 +1,236 @@
+"""The row `diffcse`: which words of a sentence have been replaced?
+
+    a                                   b                    candidates
+    a vector of the sentence, and the   whether the word is  yes and no
+    sentence with a generator's words   the sentence's own
+
+DiffCSE (Chuang et al. 2022, §3) beside `simcse`: a generator fills a masked
+copy of the sentence; a discriminator, which reads the vector in place of its
+first embedding, tells which words differ. So the vector has to know what the
+sentence says exactly. Discriminator and generator stay behind after training.
+
+Glossary of shapes: R rows of the view, T tokens, N examples, K texts of each,
+D width, V vocabulary.
+"""
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+from infoword_tf.encoders import Inputs
+from infoword_tf.layers import dropout
+from infoword_tf.lazy import ops
+from infoword_tf.objectives import infonce
+from infoword_tf.objectives.masked_copies import masked_copy, real_tokens
+from infoword_tf.objectives.objective import Batch, Objective
+from infoword_tf.objectives.row import Companion, Row, Vector
+from infoword_tf.objectives.sentences import (
+    PROJECTOR,
+    VIEW,
+    sentence_numbers,
+    text_places,
+)
+from infoword_tf.settings import setting
+from infoword_tf.views import Reads
+
+Tensor = Any
+GENERATOR, DISCRIMINATOR = 'generator', 'discriminator'
+
+
+class ReplacedPieces(Objective):
+    """`diffcse`: replaced token detection that knows the sentence's vector."""
+
+    generator: str = setting(
+        '',
+        'A workdir that fills masked words; empty: the encoder as the run '
+        'starts, by its embeddings.',
+    )
+    mask_share: float = setting(
+        0.3,
+        'Share of the pieces that are masked for the generator.',
+        at_least=0.01,
+        at_most=0.99,
+    )
+    sampled: bool = setting(
+        False,
+        'Sample words of the generator, as the paper says; else the likeliest, '
+        'as its code does.',
+    )
+    projected: bool = setting(
+        True,
+        "The discriminator reads simcse's vector after its head, as published; "
+        'else before.',
+    )
+    legacy: bool = setting(
+        False,
+        'The loss is divided by all places of texts padded to the longest, as '
+        'in the published code, and the generator drops.',
+    )
+
+    def build(self) -> None:
+        """Makes what turns the discriminator's states into answers."""
+        width = self.encoder.width
+        self.kernel = self.weight_of('kernel', width, 2, exported=False)
+        self.bias = self.weight_of('bias', 2, exported=False)
+        self.built = True
+
+    @property
+    def whole(self) -> bool:
+        """Whether a norm, or the longest text, is that of the batch."""
+        return self.legacy or (
+            self.projected and self.scorer.head == PROJECTOR
+        )
+
+    def _words(self, batch: Batch) -> Tensor:
+        """[R, T] int32: the generator's, everywhere but at [CLS].
+
+        At every place, masked or not, as published: it may replace words that
+        it has seen.
+        """
+        view, key = batch.views[VIEW], self._key(batch, 0)
+        real = real_tokens(view, self.row)
+        copy = masked_copy(
+            key, view.ids, real, self.mask_share, self.specials
+        )
+        states = batch.encode(
+            Inputs(copy.ids, view.positions, block_ids=view.block_ids),
+            GENERATOR,
+            name='masked_sentences',
+        ).states
+        scores = self._scores(states, batch)  # [R, T, V]
+        if self.sampled:
+            u = dropout.uniform(self._key(batch, 1), scores.shape)
+            scores = scores - ops.log(-ops.log(ops.maximum(u, 1e-7)))
+        words = ops.cast(ops.argmax(scores, axis=-1), 'int32')
+        fixed = ~real | ops.equal(view.ids, self.specials.cls_id)
+        return ops.where(fixed, view.ids, words)
+
+    def _scores(self, states: Tensor, batch: Batch) -> Tensor:
+        """[R, T, D] -> [R, T, V], of the generator."""
+        for row in self.companion_rows.get(GENERATOR, {}).values():
+            if hasattr(row, 'piece_scores'):
+                return row.piece_scores(states, batch.statistics.training)
+        if self.generator:
+            raise ValueError(
+                f'--{self.row}.generator={self.generator} fills no blanks: '
+                'name a workdir with the row mlm'
+            )
+        table = self.companions[GENERATOR].embedding_table
+        x = ops.cast(states, 'float32')
+        return ops.matmul(x, ops.transpose(ops.convert_to_tensor(table)))
+
+    def _key(self, batch: Batch, number: int) -> Tensor:
+        key = dropout.fold_in(batch.key, batch.replicas.id)
+        return dropout.fold_in(key, number)
+
+    def _vectors(self, batch: Batch) -> Tensor:
+        """[R, J K, D], of the texts of each row."""
+        view, scorer = batch.views[VIEW], self.scorer
+        texts = scorer.compared(batch.scorer_batch)['texts']  # [N, K, D]
+        if self.projected:
+            numbers = sentence_numbers(view, self.row)
+            texts = scorer.projected(batch.scorer_batch, texts, numbers)
+        return ops.reshape(texts, (view.ids.shape[0], -1, texts.shape[-1]))
+
+    def weight(self, batch: Batch) -> Tensor:
+        """How many pieces are asked for; places, as published."""
+        if self.legacy:
+            return self._padded(batch)
+        return ops.sum(self._weights(batch))
+
+    def _weights(self, batch: Batch) -> Tensor:
+        """[R, T] float32: 1 for pieces of texts, and no [CLS]."""
+        view = batch.views[VIEW]
+        asked = real_tokens(view, self.row)
+        return ops.cast(
+            asked & ~ops.equal(view.ids, self.specials.cls_id), 'float32'
+        )
+
+    def score(self, batch: Batch, candidates: None) -> infonce.Outcome:
+        """Eq. 1 among two answers; MI is 0 for who knows their share alone."""
+        view, words = batch.views[VIEW], self._words(batch)
+        states = batch.encode(
+            Inputs(
+                words,
+                view.positions,
+                block_ids=view.block_ids,
+                first=self._vectors(batch),
+                first_places=text_places(view, self.row),
+            ),
+            DISCRIMINATOR,
+            name='replaced_sentences',
+        ).states
+        x = ops.reshape(ops.cast(states, 'float32'), (-1, states.shape[-1]))
+        scores = ops.matmul(x, ops.convert_to_tensor(self.kernel)) + self.bias
+        replaced = ops.cast(ops.not_equal(words, view.ids), 'int32')
+        replaced = ops.reshape(replaced, (-1,))  # [R T]
+        weights = ops.reshape(self._weights(batch), (-1,))
+        positive, rank = infonce.of_classes(scores, replaced)
+        # p of the answers, of this very batch; of --microbatch of each part.
+        yes = ops.cast(replaced, 'float32')
+        total = batch.replicas.sum(ops.sum(weights))
+        p = batch.replicas.sum(ops.sum(weights * yes))
+        p = ops.clip(p / ops.maximum(total, 1.0), 1e-6, 1 - 1e-6)
+        log_p = ops.where(replaced > 0, ops.log(p), ops.log1p(-p))
+        log_two = math.log(2)
+        outcome = infonce.infonce(
+            infonce.Candidates(
+                positive, ops.logsumexp(scores, axis=1), log_two, rank
+            ),
+            weights,
+            infonce.Marginal(
+                log_p + log_two,
+                ops.zeros_like(log_p),
+                ops.cast(ops.equal(replaced > 0, p > 0.5), 'float32'),
+            ),
+        )
+        return outcome._replace(weight=self.weight(batch))
+
+    def _padded(self, batch: Batch) -> Tensor:
+        """Places of all texts, each as long as the longest, with [CLS].
+
+        What the published code divides by; the loss at padding, which is soon
+        0, and at [CLS], where nothing is replaced, is left out.
+        """
+        view = batch.views[VIEW]
+        real = real_tokens(view, self.row)
+        _, slots, texts = view.targets[self.row].shape
+        of = ops.one_hot(view.block_ids, slots * texts, dtype='float32')
+        lengths = ops.sum(of * ops.cast(real, 'float32')[..., None], axis=1)
+        longest = ops.max(batch.replicas.gather(ops.max(lengths)[None]))
+        return longest * ops.sum(ops.cast(lengths > 0, 'float32'))
+
+
+def _companions(settings: Mapping[str, Any]) -> dict[str, Companion]:
+    begin = settings['generator'] or None
+    return {
+        GENERATOR: Companion(
+            workdir=begin,
+            copied=begin is None,
+            saved=begin is None,
+            dropout=settings['legacy'],
+        ),
+        DISCRIMINATOR: Companion(copied=True, frozen=False),
+    }
+
+
+def _wanted(settings: Mapping[str, Any]) -> Reads:
+    return Reads(
+        'example',
+        encoders=(),
+        source='text_pairs' if settings['pairs'] else 'sentences',
+    )
+
+
+ROW = Row(
+    objective=ReplacedPieces,
+    a="the sentence's vector, and a generator's words",
+    b='whether a word is its own',
+    relation='the words of the sentence, some of them replaced',
+    candidates='yes and no',
+    views={VIEW: _wanted},
+    encoders={'transformer': {}},
+    vector=Vector('cls', 'cosine'),
+    companions=_companions,
+    scored_by='simcse',
+)

@@ -1,0 +1,211 @@
+"""The row `infocse`: masked words from a sentence's vector and lower states.
+
+    a                                     b             candidates
+    h, the sentence's state at [CLS], and  masked word  the whole vocabulary
+    states of a lower layer of a masked
+    copy of the sentence
+
+InfoCSE (Wu et al. 2022, §3): two more blocks, the auxiliary network, read both
+and say the masked words. Lower states know little of what is around them, so h
+has to say it.
+
+Stage 1 trains the network beside the encoder (`mlm:1,infocse:1`, the sum
+`infocse_stage1`): h and the states are of one masked text, and the gradient
+reaches both. Stage 2 starts from there (--init), beside `simcse`: the gradient
+reaches the encoder through h alone.
+
+Glossary of shapes: B sequences, or R rows of the view, T tokens, P places, D
+width.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from infoword_tf.encoders import Inputs
+from infoword_tf.layers import dropout
+from infoword_tf.layers.block import Block, put
+from infoword_tf.lazy import ops
+from infoword_tf.objectives import infonce
+from infoword_tf.objectives.masked_copies import masked_copy, real_tokens
+from infoword_tf.objectives.objective import Batch
+from infoword_tf.objectives.row import Companion, Row, Vector
+from infoword_tf.objectives.sentences import VIEW, text_places
+from infoword_tf.objectives.vocabulary import VocabularyPieces
+from infoword_tf.settings import setting
+from infoword_tf.views import Reads, View
+
+Tensor = Any
+MASKED, LOWER = 'masked', 'lower'
+FROZEN, DETACHED, TRAINED = LOWERS = ('frozen', 'detached', 'trained')
+
+
+class AuxiliaryPieces(VocabularyPieces):
+    """`infocse`: f over the whole vocabulary, of an auxiliary network."""
+
+    stage: int = setting(
+        2,
+        '1: trains the auxiliary network beside the encoder, on masked text; '
+        '2: the encoder, through the vector of a sentence.',
+        at_least=1,
+        at_most=2,
+    )
+    mask_share: float = setting(
+        0.4, 'Stage 2: share of the pieces that are masked.',
+        at_least=0.01, at_most=0.99,
+    )  # fmt: skip
+    layer: int = setting(
+        0,
+        'Layer whose states are read, from 1; 0: that in the middle.',
+        at_least=0,
+    )
+    blocks: int = setting(2, 'Blocks of the auxiliary network.', at_least=1)
+    lower: str = setting(
+        FROZEN,
+        'Stage 2: whose lower states: of a frozen copy of the encoder as the '
+        'run starts (the published code), of the encoder itself, detached (as '
+        "the paper's figure has it), or with a gradient (its ablation).",
+        choices=LOWERS,
+    )
+    fresh: bool = setting(
+        False,
+        'Stage 2 with an auxiliary network that no stage 1 has trained (the '
+        "paper's ablation).",
+    )
+
+    def build(self) -> None:
+        """Makes the auxiliary network."""
+        depth = self.encoder.depth
+        self.at = self.layer or depth // 2
+        if not 0 < self.at < depth:
+            raise ValueError(
+                f'--{self.row}.layer={self.layer}: the encoder has {depth} '
+                f'layers, and one below the last is read: 1 to {depth - 1}'
+            )
+        sizes = self.encoder.arguments
+        self.network = [
+            Block(
+                sizes['width'],
+                sizes['heads'],
+                sizes['inner_width'],
+                sizes['rate'],
+                sizes['activation'],
+                sizes['epsilon'],
+                dtype=self.dtype_policy,
+                name=f'block_{i}',
+            )
+            for i in range(self.blocks)
+        ]
+        for block in self.network:
+            block.build()
+        self.built = True
+
+    @property
+    def begun(self) -> str:
+        """A network that nobody has trained says nothing of h."""
+        if self.stage == 1 or self.fresh:
+            return ''
+        return (
+            'begins with an auxiliary network that stage 1 has trained: --init '
+            'a workdir of --objectives=infocse_stage1, or set '
+            f'--{self.row}.fresh'
+        )
+
+    @property
+    def table(self) -> Tensor:
+        """[V, D] float32, W: in stage 1 the encoder's own, which it trains."""
+        if self.stage == 1 or self.lower == TRAINED:
+            return self.encoder.embedding_table
+        whose = self.companions[LOWER] if self.lower == FROZEN else self.encoder
+        return ops.stop_gradient(ops.convert_to_tensor(whose.embedding_table))
+
+    def score(self, batch: Batch, candidates: None) -> infonce.Outcome:
+        """Cross-entropy over V; MI counts the places that show [MASK]."""
+        if self.stage == 1:
+            return self._of_masked(batch)
+        view = batch.views[VIEW]
+        key = dropout.fold_in(batch.key, batch.replicas.id)
+        copy = masked_copy(
+            key,
+            view.ids,
+            real_tokens(view, self.row),
+            self.mask_share,
+            self.specials,
+        )
+        inputs = Inputs(copy.ids, view.positions, block_ids=view.block_ids)
+        whose = LOWER if self.lower == FROZEN else 'encoder'
+        lower = batch.encode(
+            inputs, whose, name='masked_sentences', all_layers='below'
+        ).layers[self.at]
+        if self.lower == DETACHED:
+            lower = ops.stop_gradient(lower)
+        return self._outcome(
+            batch,
+            View(
+                copy.ids,
+                view.sequences,
+                block_ids=view.block_ids,
+                places={self.row: copy.places},
+                targets={self.row: copy.targets},
+                weights={self.row: copy.there},
+                measured={self.row: copy.hidden},
+            ),
+            put(lower, batch.states(VIEW), text_places(view, self.row)),
+        )
+
+    def _of_masked(self, batch: Batch) -> infonce.Outcome:
+        """Stage 1: h and the lower states are those of one pass."""
+        view, lower = batch.views[MASKED], batch.layers(MASKED)[self.at]
+        x = ops.concatenate([batch.states(MASKED)[:, :1], lower[:, 1:]], axis=1)
+        return self._outcome(batch, view, x)
+
+    def _outcome(self, batch: Batch, view: View, x: Tensor) -> infonce.Outcome:
+        """Of [B, T, D], what the network reads, and b as targets of a view."""
+        allowed = None
+        if view.block_ids is not None:
+            of = view.block_ids
+            allowed = ops.equal(of[:, None, :, None], of[:, None, None, :])
+        key = batch.fused
+        if key is not None:
+            key = dropout.fold_in(key, batch.replicas.id)
+        for i, block in enumerate(self.network):
+            last = i == len(self.network) - 1
+            x = block(
+                x,
+                allowed=allowed,
+                places=view.places[self.row] if last else None,
+                key=None if key is None else dropout.fold_in(key, i),
+            )
+        return self.among_all(batch, view, x, view.measured[self.row])
+
+
+def _wanted(settings: Mapping[str, Any]) -> Reads | None:
+    if settings['stage'] == 1:
+        return None
+    return Reads(
+        'example', source='text_pairs' if settings['pairs'] else 'sentences'
+    )
+
+
+def _wanted_masked(settings: Mapping[str, Any]) -> Reads | None:
+    if settings['stage'] == 2:
+        return None
+    return Reads('pieces', layers='below', everywhere=True)
+
+
+def _companions(settings: Mapping[str, Any]) -> dict[str, Companion]:
+    if settings['stage'] == 1 or settings['lower'] != FROZEN:
+        return {}
+    return {LOWER: Companion(copied=True)}
+
+
+ROW = Row(
+    objective=AuxiliaryPieces,
+    a="the sentence's vector, and lower states of its masked copy",
+    b='masked word',
+    relation='the word that stood at the place',
+    candidates='vocabulary',
+    views={VIEW: _wanted, MASKED: _wanted_masked},
+    encoders={'transformer': {}},
+    vector=Vector('cls', 'cosine'),
+    companions=_companions,
+)
