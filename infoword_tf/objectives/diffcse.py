@@ -23,7 +23,7 @@ from infoword_tf.lazy import ops
 from infoword_tf.objectives import infonce
 from infoword_tf.objectives.masked_copies import masked_copy, real_tokens
 from infoword_tf.objectives.objective import Batch, Objective
-from infoword_tf.objectives.row import Companion, Row, Vector
+from infoword_tf.objectives.row import Companion, Row
 from infoword_tf.objectives.sentences import (
     PROJECTOR,
     VIEW,
@@ -230,7 +230,6 @@ ROW = Row(
     candidates='yes and no',
     views={VIEW: _wanted},
     encoders={'transformer': {}},
-    vector=Vector('cls', 'cosine'),
     companions=_companions,
     scored_by='simcse',
 )

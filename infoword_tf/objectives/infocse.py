@@ -28,7 +28,7 @@ from infoword_tf.lazy import ops
 from infoword_tf.objectives import infonce
 from infoword_tf.objectives.masked_copies import masked_copy, real_tokens
 from infoword_tf.objectives.objective import Batch
-from infoword_tf.objectives.row import Companion, Row, Vector
+from infoword_tf.objectives.row import Companion, Row
 from infoword_tf.objectives.sentences import VIEW, text_places
 from infoword_tf.objectives.vocabulary import VocabularyPieces
 from infoword_tf.settings import setting
@@ -206,6 +206,5 @@ ROW = Row(
     candidates='vocabulary',
     views={VIEW: _wanted, MASKED: _wanted_masked},
     encoders={'transformer': {}},
-    vector=Vector('cls', 'cosine'),
     companions=_companions,
 )

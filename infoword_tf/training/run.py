@@ -25,8 +25,8 @@ from infoword_tf.data.opened import (
     open_text,
     open_tokenizer,
 )
-from infoword_tf.objectives import Statistics
 from infoword_tf.model import Model
+from infoword_tf.objectives import Statistics
 from infoword_tf.plan import Plan, companions_of
 from infoword_tf.resolve import Resolved
 from infoword_tf.training import (

@@ -369,7 +369,7 @@ class MomentumTest(absltest.TestCase):
             key = keys.ids[row][keys.block_ids[row] == j]
             np.testing.assert_array_equal(key, first)
             states = model.encoder(Inputs(first[None])).states
-            expected.append(objective.finished(states[:, 0])[0])
+            expected.append(objective.finished(batch, states[:, :1], zero)[0, 0])
         self.assertEqual(new['objectives/simcse']['count'], 8)
         self.assertLess(8, len(there))  # some slots are empty
         found = added[-8:]
