@@ -77,9 +77,7 @@ class ReplacedPieces(Objective):
     @property
     def whole(self) -> bool:
         """Whether a norm, or the longest text, is that of the batch."""
-        return self.legacy or (
-            self.projected and self.scorer.head == PROJECTOR
-        )
+        return self.legacy or (self.projected and self.scorer.head == PROJECTOR)
 
     def _words(self, batch: Batch) -> Tensor:
         """[R, T] int32: the generator's, everywhere but at [CLS].
@@ -89,9 +87,7 @@ class ReplacedPieces(Objective):
         """
         view, key = batch.views[VIEW], self._key(batch, 0)
         real = real_tokens(view, self.row)
-        copy = masked_copy(
-            key, view.ids, real, self.mask_share, self.specials
-        )
+        copy = masked_copy(key, view.ids, real, self.mask_share, self.specials)
         states = batch.encode(
             Inputs(copy.ids, view.positions, block_ids=view.block_ids),
             GENERATOR,

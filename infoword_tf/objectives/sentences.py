@@ -409,9 +409,9 @@ def sentence_numbers(view: View, row: str) -> Tensor:
 
 def text_places(view: View, row: str) -> Tensor:
     """[R, J K] int32, where each text of a row begins; -1: it is not there."""
-    numbers, places = view.targets[row], view.places[row]
-    there = ops.reshape(numbers, (numbers.shape[0], -1)) >= 0
-    return ops.where(there, places, -1)
+    there = _there(view, row, sentence_numbers(view, row))
+    places = view.places[row]
+    return ops.where(ops.reshape(there, places.shape) > 0, places, -1)
 
 
 def _there(view: View, row: str, numbers: Tensor) -> Tensor:

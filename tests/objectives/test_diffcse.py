@@ -1,0 +1,231 @@
+"""`diffcse` against what the publication says, written out."""
+
+import numpy as np
+import tensorflow as tf
+from absl.testing import absltest, parameterized
+from scipy import special
+
+from infoword_tf.encoders import Encoded, Inputs
+from infoword_tf.layers import dropout
+from infoword_tf.objectives.masked_copies import masked_copy
+from infoword_tf.training import parts
+from tests import zoo
+from tests.eager import eagerly
+
+KEY = dropout.new_key(4)
+
+
+class MaskedCopyTest(absltest.TestCase):
+    def test_a_share_of_each_row_and_no_specials(self):
+        """80 % [MASK], 10 % any piece, 10 % as they are."""
+        random = np.random.default_rng(0)
+        r, t = 20000, 24
+        ids = random.integers(zoo.FIRST, zoo.V, (r, t)).astype(np.int32)
+        ids[:, 0], ids[:, 9], ids[:, 10] = zoo.CLS, zoo.SEP, zoo.CLS
+        lengths = random.integers(12, t + 1, r)
+        real = np.arange(t) < lengths[:, None]
+        copy = masked_copy(KEY, ids, tf.constant(real), 0.4, zoo.SPECIALS)
+        shown, places = np.array(copy.ids), np.array(copy.places)
+        there = np.array(copy.there) > 0
+        inner = real & ~np.isin(ids, (zoo.CLS, zoo.SEP))
+        np.testing.assert_array_equal(
+            there.sum(1), np.floor(0.4 * inner.sum(1) + 0.5)
+        )
+        masked = np.zeros((r, t), bool)
+        rows = np.arange(r)[:, None].repeat(places.shape[1], 1)
+        masked[rows[there], places[there]] = True
+        self.assertEqual(masked.sum(), there.sum())  # no place twice
+        self.assertFalse((masked & ~inner).any())
+        np.testing.assert_array_equal(shown[~masked], ids[~masked])
+        np.testing.assert_array_equal(
+            np.array(copy.targets)[there], ids[rows[there], places[there]]
+        )
+        hidden = np.array(copy.hidden)[there] > 0
+        now = shown[rows[there], places[there]]
+        before = ids[rows[there], places[there]]
+        self.assertTrue((now[hidden] == zoo.MASK).all())
+        self.assertAlmostEqual(hidden.mean(), 0.8, delta=0.01)
+        kept = (now == before)[~hidden].mean()
+        self.assertAlmostEqual(kept, 0.5 + 0.5 / zoo.V, delta=0.04)
+        # Each place of a text is masked as often as any other.
+        often = masked.sum(0) / np.maximum(inner.sum(0), 1)
+        self.assertLess(np.abs(often[inner.any(0)] - 0.4).max(), 0.05)
+
+
+class DiffCseTest(parameterized.TestCase):
+    def made(self, rate=0.0, replaced=None, **settings):
+        """A model with a batch of its row; what was encoded on the way."""
+        case = zoo.Case(
+            'simcse:1,diffcse:0.5',
+            settings={f'diffcse.{k}': x for k, x in settings.items()},
+        )
+        self.model = zoo.model_of(case, rate=rate)
+        self.model.begin_copies()
+        self.views = zoo.views_of(case.resolved)
+        batches, _ = self.model.batches(self.views, zoo.statistics(), KEY)
+        self.batch = batches['diffcse']
+        self.objective = self.model.objectives['diffcse']
+        self.seen, encode = {}, self.batch.encode
+
+        def watched(inputs, encoder, **more):
+            self.seen[encoder] = inputs
+            found = encode(inputs, encoder, **more)
+            if encoder == 'generator' and replaced is not None:
+                found = Encoded(replaced)
+            return found
+
+        self.batch = self.batch._replace(encode=watched)
+        return self.objective.score(self.batch, None)
+
+    def real(self):
+        view = self.views['sentences']
+        _, slots, texts = view.targets['diffcse'].shape
+        return view.block_ids < slots * texts
+
+    def test_the_generator_answers_everywhere_but_at_the_start(self):
+        self.made()
+        view = self.views['sentences']
+        read = np.array(self.seen['generator'].ids)
+        states = self.model.encoders['generator'](
+            Inputs(read, view.positions, block_ids=view.block_ids)
+        ).states
+        table = self.model.encoders['generator'].embedding_table
+        likeliest = np.argmax(np.array(states) @ np.array(table).T, axis=-1)
+        fixed = ~self.real() | (view.ids == zoo.CLS)
+        words = np.where(fixed, view.ids, likeliest)
+        np.testing.assert_array_equal(self.seen['discriminator'].ids, words)
+        # [SEP] is a word like others there, as published.
+        end = self.real() & (view.ids == zoo.SEP)
+        self.assertTrue((words != view.ids)[end].any())
+        share = (read == zoo.MASK).sum() / (~fixed & ~end).sum()
+        self.assertAlmostEqual(share, 0.3 * 0.8, delta=0.06)
+
+    @parameterized.parameters(True, False)
+    def test_the_vector_stands_at_the_start_of_its_text(self, projected):
+        """Behind simcse's head, or before it; of each copy its own."""
+        self.made(projected=projected)
+        inputs, view = self.seen['discriminator'], self.views['sentences']
+        simcse = self.model.objectives['simcse']
+        texts = simcse.vectors(self.batch.scorer_batch)['texts']
+        if projected:
+            texts = simcse.own_head(tf.reshape(texts, (-1, texts.shape[-1])))
+        places = np.array(inputs.first_places)
+        np.testing.assert_allclose(
+            tf.reshape(inputs.first, (-1, texts.shape[-1])),
+            tf.reshape(texts, (-1, texts.shape[-1])),
+            atol=1e-6,
+        )
+        ids = np.take_along_axis(view.ids, np.maximum(places, 0), axis=1)
+        self.assertTrue((ids[places >= 0] == zoo.CLS).all())
+        self.assertEqual((places >= 0).sum(), (view.ids == zoo.CLS).sum())
+        encoder = self.model.encoders['discriminator']
+        x = encoder.embedded(inputs)
+        plain = encoder.embedded(inputs._replace(first=None, first_places=None))
+        at = np.zeros(view.ids.shape, bool)
+        at[np.nonzero(places >= 0)[0], places[places >= 0]] = True
+        np.testing.assert_array_equal(x[~at], plain[~at])
+        np.testing.assert_allclose(
+            x[at], np.array(inputs.first)[places >= 0], atol=1e-6
+        )
+
+    def test_the_loss_is_that_of_real_words(self):
+        """Chuang et al. 2022, Eq. 3, without padding and [CLS]."""
+        outcome = self.made()
+        inputs, view = self.seen['discriminator'], self.views['sentences']
+        states = self.model.encoders['discriminator'](inputs).states
+        scores = np.array(states) @ np.array(self.objective.kernel)
+        scores += np.array(self.objective.bias)
+        replaced = (np.array(inputs.ids) != view.ids).astype(int)
+        losses = special.logsumexp(scores, axis=-1) - np.take_along_axis(
+            scores, replaced[..., None], axis=-1
+        ).squeeze(-1)
+        asked = self.real() & (view.ids != zoo.CLS)
+        self.assertEqual(outcome.weight, asked.sum())
+        loss = losses[asked].mean()
+        self.assertAlmostEqual(outcome.loss / asked.sum(), loss, delta=1e-5)
+        p = replaced[asked].mean()
+        entropy = -(p * np.log(p) + (1 - p) * np.log(1 - p))
+        self.assertAlmostEqual(
+            outcome.mi / asked.sum(), entropy - loss, delta=1e-5
+        )
+        self.assertAlmostEqual(
+            outcome.ceiling / asked.sum(), entropy, delta=1e-5
+        )
+        self.assertAlmostEqual(
+            outcome.chance / asked.sum(), max(p, 1 - p), delta=1e-6
+        )
+
+    def test_who_knows_their_share_alone_has_no_information(self):
+        """MI 0: the discriminator's kernel is 0, its bias log p."""
+        self.made()
+        view = self.views['sentences']
+        asked = self.real() & (view.ids != zoo.CLS)
+        replaced = np.array(self.seen['discriminator'].ids) != view.ids
+        p = replaced[asked].mean()
+        self.objective.kernel.assign(0 * self.objective.kernel)
+        self.objective.bias.assign(np.log([1 - p, p]))
+        outcome = self.objective.score(self.batch, None)
+        self.assertAlmostEqual(outcome.mi / outcome.measured, 0, delta=1e-6)
+
+    def test_as_published_padding_is_counted(self):
+        """The same sum over all places of texts as long as the longest."""
+        plain, legacy = (self.made(legacy=x) for x in (False, True))
+        view = self.views['sentences']
+        texts = np.where(self.real(), view.block_ids, -1)
+        lengths = np.concatenate(
+            [np.unique(x[x >= 0], return_counts=True)[1] for x in texts]
+        )
+        self.assertAlmostEqual(plain.loss, legacy.loss, delta=1e-3)
+        self.assertEqual(legacy.weight, len(lengths) * max(lengths))
+        self.assertLess(plain.weight, legacy.weight)
+
+    def test_the_gradient_goes_through_the_vector_alone(self):
+        """Into the encoder; into the discriminator; not the generator."""
+        with tf.GradientTape() as tape:
+            outcome = self.made()
+        weights = {p: x.value for p, x in self.model.variables.items()}
+        found = tape.gradient(outcome.loss, weights)
+        moved = {p.split('/')[0] for p, x in found.items() if x is not None}
+        self.assertEqual(moved, {'encoder', 'discriminator', 'objectives'})
+        self.assertNoCommonElements(
+            {p.split('/')[0] for p in self.model.trainable}, {'generator'}
+        )
+        stopped = tf.zeros_like(self.seen['discriminator'].first)
+        with (
+            absltest.mock.patch.object(
+                type(self.objective), '_vectors', lambda *_: stopped
+            ),
+            tf.GradientTape() as tape,
+        ):
+            loss = self.objective.score(self.batch, None).loss
+        encoder = {p: x for p, x in weights.items() if p.startswith('encoder')}
+        for gradient in tape.gradient(loss, encoder).values():
+            self.assertIsNone(gradient)
+
+    def test_both_networks_begin_as_the_encoder(self):
+        self.made()
+        encoder = self.model.encoder.weights
+        for name in ('generator', 'discriminator'):
+            for mine, its in zip(
+                self.model.encoders[name].weights, encoder, strict=True
+            ):
+                np.testing.assert_array_equal(mine, its)
+        self.assertNoCommonElements(
+            {p.split('/')[0] for p in self.model.exported},
+            {'generator', 'discriminator'},
+        )
+
+    def test_a_norm_over_the_batch_cannot_be_parted(self):
+        model = zoo.make_model('diffcse_published')
+        views = zoo.make_views('diffcse_published')
+        with (
+            eagerly(),
+            self.assertRaisesRegex(ValueError, 'leave out --microbatch'),
+        ):
+            parts.Step(
+                model, views, zoo.statistics(), KEY, parts.Replicas(), {}, 3
+            )
+
+
+if __name__ == '__main__':
+    absltest.main()
