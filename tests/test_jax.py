@@ -208,6 +208,7 @@ def cases():
                 'simcse.cut_tokens': 0.2,
             }
         ),
+        'conditioned': CASES['diffcse_pairs'],
         'relative': LESSONS['relative']._replace(
             settings={
                 'span.end': 'conditional',

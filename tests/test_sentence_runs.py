@@ -4,12 +4,13 @@ import contextlib
 import csv
 import io
 import pathlib
+from unittest import mock
 
 import numpy as np
 from absl.testing import absltest
 
 import infoword_tf
-from infoword_tf import commands
+from infoword_tf import commands, sizes
 from infoword_tf.data.documents import split_sentences
 from infoword_tf.files import read_tensors
 from tests import places, quick, runs
@@ -74,6 +75,51 @@ class SentencesTest(absltest.TestCase):
         self.assertEqual(found.shape, (2, 64))
 
 
+class ConditionedTest(absltest.TestCase):
+    @mock.patch.dict(sizes.SIZES, mini={**quick.TINY, 'layers': 2})
+    def test_two_stages_of_infocse_beside_a_discriminator(self):
+        """Stage 2 begins with stage 1's network, and goes on bit for bit."""
+        folder = places.make()
+        text = f'--corpus={runs.TEXT["corpus"]}'
+        run_here(
+            folder / 'one',
+            '--objectives=infocse_stage1',
+            '--steps=2',
+            '--size=mini',
+        )
+        rows = '--objectives=simcse:1,infocse:0.005,diffcse:0.005'
+        flags = f'--init={folder}/one', text, rows, '--steps=4'
+        shown = io.StringIO()
+        with (
+            contextlib.redirect_stdout(shown),
+            quick.kept(folder / 'whole', folder / 'broken', at=4),
+        ):
+            run_here(folder / 'whole', *flags)
+        self.assertIn('taken encoder, objectives/infocse', shown.getvalue())
+        run_here(folder / 'broken', *flags)
+        self.assertEqual(
+            *(
+                (folder / name / 'weights.safetensors').read_bytes()
+                for name in ('whole', 'broken')
+            )
+        )
+        (last,) = records(folder / 'whole')[-1:]
+        for row in ('simcse', 'infocse', 'diffcse'):
+            self.assertIn(f'heldout/{row}/mi', last)
+        paths = read_tensors(folder / 'whole' / 'weights.safetensors')
+        for brought in ('generator', 'discriminator', 'lower', 'diffcse'):
+            self.assertEmpty([p for p in paths if brought in p])
+        with self.assertRaisesRegex(
+            commands.UsageError, 'stage 1 has trained: --init'
+        ):
+            run_here(
+                folder / 'none',
+                '--objectives=simcse:1,infocse:1',
+                '--size=mini',
+            )
+        self.assertFalse((folder / 'none' / 'metrics.jsonl').exists())
+
+
 class PairsTest(absltest.TestCase):
     def test_from_pairs_alone_to_vectors_through_the_kept_head(self):
         """Two files, of which one has no negatives; then from that workdir."""
@@ -129,8 +175,11 @@ class PairsTest(absltest.TestCase):
              'simcse allows transformer'),
             (('--objectives=simcse', '--batch_size=1'), 'take 2 or more'),
         ):  # fmt: skip
-            with self.subTest(message), self.assertRaisesRegex(
-                (commands.UsageError, ValueError), message
+            with (
+                self.subTest(message),
+                self.assertRaisesRegex(
+                    (commands.UsageError, ValueError), message
+                ),
             ):
                 run_here(self.create_tempdir().full_path, *flags)
 

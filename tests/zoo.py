@@ -333,6 +333,7 @@ CASES: dict[str, Case] = {
         'simcse',
         settings={
             'simcse.pooling': 'last_two',
+            'simcse.head': 'projector',
             'simcse.directions': 'joint',
             'simcse.queue': 12,
             'simcse.momentum': 0.9,

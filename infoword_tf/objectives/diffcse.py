@@ -21,7 +21,11 @@ from infoword_tf.encoders import Inputs
 from infoword_tf.layers import dropout
 from infoword_tf.lazy import ops
 from infoword_tf.objectives import infonce
-from infoword_tf.objectives.masked_copies import masked_copy, real_tokens
+from infoword_tf.objectives.masked_copies import (
+    masked_copy,
+    own_rows,
+    real_tokens,
+)
 from infoword_tf.objectives.objective import Batch, Objective
 from infoword_tf.objectives.row import Companion, Row
 from infoword_tf.objectives.sentences import (
@@ -85,7 +89,8 @@ class ReplacedPieces(Objective):
         At every place, masked or not, as published: it may replace words that
         it has seen.
         """
-        view, key = batch.views[VIEW], self._key(batch, 0)
+        view = batch.views[VIEW]
+        key = own_rows(batch, view.ids.shape[0])
         real = real_tokens(view, self.row)
         copy = masked_copy(key, view.ids, real, self.mask_share, self.specials)
         states = batch.encode(
@@ -95,7 +100,7 @@ class ReplacedPieces(Objective):
         ).states
         scores = self._scores(states, batch)  # [R, T, V]
         if self.sampled:
-            u = dropout.uniform(self._key(batch, 1), scores.shape)
+            u = dropout.uniform(dropout.fold_in(key, 3), scores.shape)
             scores = scores - ops.log(-ops.log(ops.maximum(u, 1e-7)))
         words = ops.cast(ops.argmax(scores, axis=-1), 'int32')
         fixed = ~real | ops.equal(view.ids, self.specials.cls_id)
@@ -114,10 +119,6 @@ class ReplacedPieces(Objective):
         table = self.companions[GENERATOR].embedding_table
         x = ops.cast(states, 'float32')
         return ops.matmul(x, ops.transpose(ops.convert_to_tensor(table)))
-
-    def _key(self, batch: Batch, number: int) -> Tensor:
-        key = dropout.fold_in(batch.key, batch.replicas.id)
-        return dropout.fold_in(key, number)
 
     def _vectors(self, batch: Batch) -> Tensor:
         """[R, J K, D], of the texts of each row."""

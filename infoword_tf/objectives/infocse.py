@@ -26,7 +26,12 @@ from infoword_tf.layers import dropout
 from infoword_tf.layers.block import Block, put
 from infoword_tf.lazy import ops
 from infoword_tf.objectives import infonce
-from infoword_tf.objectives.masked_copies import masked_copy, real_tokens
+from infoword_tf.objectives.masked_copies import (
+    MaskedCopy,
+    masked_copy,
+    own_rows,
+    real_tokens,
+)
 from infoword_tf.objectives.objective import Batch
 from infoword_tf.objectives.row import Companion, Row
 from infoword_tf.objectives.sentences import VIEW, text_places
@@ -76,6 +81,11 @@ class AuxiliaryPieces(VocabularyPieces):
         """Makes the auxiliary network."""
         depth = self.encoder.depth
         self.at = self.layer or depth // 2
+        if depth < 2:
+            raise ValueError(
+                f'{self.row} reads a layer below the last, and the encoder has '
+                'one layer: choose a larger --size'
+            )
         if not 0 < self.at < depth:
             raise ValueError(
                 f'--{self.row}.layer={self.layer}: the encoder has {depth} '
@@ -118,19 +128,28 @@ class AuxiliaryPieces(VocabularyPieces):
         whose = self.companions[LOWER] if self.lower == FROZEN else self.encoder
         return ops.stop_gradient(ops.convert_to_tensor(whose.embedding_table))
 
-    def score(self, batch: Batch, candidates: None) -> infonce.Outcome:
-        """Cross-entropy over V; MI counts the places that show [MASK]."""
+    def weight(self, batch: Batch) -> Tensor:
+        """How many pieces are masked."""
         if self.stage == 1:
-            return self._of_masked(batch)
+            return super().weight(batch)
+        return ops.sum(self._copy(batch).there)
+
+    def _copy(self, batch: Batch) -> MaskedCopy:
+        """The texts, masked; the same whenever it is asked for."""
         view = batch.views[VIEW]
-        key = dropout.fold_in(batch.key, batch.replicas.id)
-        copy = masked_copy(
-            key,
+        return masked_copy(
+            own_rows(batch, view.ids.shape[0]),
             view.ids,
             real_tokens(view, self.row),
             self.mask_share,
             self.specials,
         )
+
+    def score(self, batch: Batch, candidates: None) -> infonce.Outcome:
+        """Cross-entropy over V; MI counts the places that show [MASK]."""
+        if self.stage == 1:
+            return self._of_masked(batch)
+        view, copy = batch.views[VIEW], self._copy(batch)
         inputs = Inputs(copy.ids, view.positions, block_ids=view.block_ids)
         whose = LOWER if self.lower == FROZEN else 'encoder'
         lower = batch.encode(

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 from infoword_tf.layers import dropout
 from infoword_tf.lazy import ops
+from infoword_tf.objectives.objective import Batch
 from infoword_tf.views import Specials, View
 
 Tensor = Any
@@ -45,6 +46,18 @@ def real_tokens(view: View, row: str) -> Tensor:
     return view.block_ids < slots * texts
 
 
+def own_rows(batch: Batch, rows: int) -> Tensor:
+    """The key of a step for this replica's rows: those of the global batch.
+
+    Args:
+        batch: of the step; in parts its key knows which rows it has.
+        rows: R.
+    """
+    if batch.key.shape[0] > 2:
+        return batch.key
+    return dropout.of_rows(batch.key, batch.replicas.id * rows, rows)
+
+
 def masked_copy(
     key: Tensor, ids: Tensor, real: Tensor, share: float, specials: Specials
 ) -> MaskedCopy:
@@ -55,7 +68,7 @@ def masked_copy(
     published codes draw each piece by itself, so that the number varies.
 
     Args:
-        key: [2] uint32.
+        key: as `own_rows` has it.
         ids: [R, T] int32.
         real: [R, T] bool.
         share: of the pieces.

@@ -240,7 +240,7 @@ class SimCSE(Objective):
             there = _there(batch.views[VIEW], self.row, numbers)
             x = ops.cast(x, 'float32')
             weights = ops.reshape(there, (-1,))
-            x = self.own_head(x, weights, batch.replicas.gather)
+            x = self.own_head(x, weights, gather=batch.replicas.gather)
         elif self.own_head:
             x = self.own_head(x)
         return ops.reshape(x, (*ops.shape(vectors)[:-1], x.shape[-1]))
