@@ -167,8 +167,13 @@ def similarities(
     """[n] float64: how near the vectors of each pair are.
 
     `similarity` is 'cosine' or 'dot'.
+
+    Raises:
+        ValueError: a vector holds NaN or infinity.
     """
     vectors = np.asarray(encode(pairs.texts), np.float64)
+    if not np.isfinite(vectors).all():
+        raise ValueError('the encoder made vectors that are not finite')
     if similarity == 'cosine':
         norms = np.linalg.norm(vectors, axis=1, keepdims=True)
         vectors = vectors / np.maximum(norms, 1e-12)
