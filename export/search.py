@@ -31,7 +31,8 @@ import numpy as np
 
 from infoword_tf import commands
 from infoword_tf.choices import flag
-from tasks import bm25, ranking, retrieval
+from infoword_tf.evaluation import ranking
+from tasks import bm25, retrieval
 
 PASSAGE_WORDS = 100  # a passage is whole sentences of about so many words
 BATCH_SIZE = 64  # passages embedded at once, of like length

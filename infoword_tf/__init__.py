@@ -23,7 +23,7 @@ def load(
     precision: str = 'float32',
     arguments: Mapping[str, Any] | None = None,
 ) -> 'Loaded':
-    """Loads a trained workdir; see `training.workdir.Workdir.read`.
+    """Loads a trained workdir; see `workdir.Workdir.read`.
 
     TensorFlow says no more than TF_CPP_MIN_LOG_LEVEL lets it, which is fatal
     errors alone where it is not set.

@@ -6,6 +6,8 @@ means that nothing was chosen.
 """
 
 import dataclasses
+import functools
+import operator
 import types
 import typing
 from collections.abc import Iterator, Mapping
@@ -55,14 +57,16 @@ def again(kind: type, name: str, default: Any, **more: Any) -> Any:
 
 
 def flags_of(kind: type) -> dict[str, tuple[type, Flag]]:
-    """By name of a field, its type (not None) and its flag."""
+    """By name of a field, its type (without None) and its flag."""
     flags, hints = {}, typing.get_type_hints(kind)
     for field in dataclasses.fields(kind):
         if 'flag' in field.metadata:
             of = hints[field.name]
+            kinds = [of]
             if isinstance(of, types.UnionType):
-                of = next(t for t in typing.get_args(of) if t is not type(None))
-            of = typing.get_origin(of) or of
+                kinds = [t for t in typing.get_args(of) if t is not type(None)]
+            kinds = [typing.get_origin(kind) or kind for kind in kinds]
+            of = functools.reduce(operator.or_, kinds)
             flags[field.name] = of, field.metadata['flag']
     return flags
 
@@ -208,9 +212,13 @@ class PaceChoices:
     eval_every: int | None = flag(
         None, 'Updates between held-out evaluations, rounded up to a logging '
         'step; steps / 10 by default.', at_least=1)
-    best: bool | None = flag(
-        None, 'Keep the weights with the lowest held-out loss (the weighted '
-        'sum of --objectives) instead of the last ones.')
+    best: bool | str | None = flag(
+        None, 'Keep the best weights instead of the last ones: those with the '
+        'lowest held-out loss (the weighted sum of --objectives), with the '
+        "highest Spearman's correlation of similarities and people's scores "
+        '(--best=sts:FILE, as --data of tasks.sts), or with the highest '
+        'nDCG@10 of a BEIR folder (--best=retrieval:DIR, split test, or '
+        '--best=retrieval:DIR/qrels/SPLIT.tsv).')
     patience_evals: int | None = flag(
         None, 'Early stopping: end after this many held-out evaluations '
         'without an improvement.',

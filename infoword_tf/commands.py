@@ -274,10 +274,35 @@ def define(kind: type, values: flags.FlagValues) -> None:
                 _define(f'{row}.{name}', of, None, text, known, values)
 
 
+class _TrueOrNamed(flags.ArgumentParser):
+    """True or False as of a flag that is only that, or else a string."""
+
+    def parse(self, argument: Any) -> bool | str:
+        """As of any parser."""
+        try:
+            return flags.BooleanParser().parse(argument)
+        except ValueError:
+            return argument
+
+    def flag_type(self) -> str:
+        """For --help in XML."""
+        return 'bool or string'
+
+
+def _define_true_or_named(
+    name: str, default: Any, text: str, flag_values: flags.FlagValues
+) -> None:
+    """A flag that may stand alone (--best, --nobest), or name something."""
+    flags.DEFINE_flag(
+        flags.Flag(_TrueOrNamed(), None, name, default, text, boolean=True),
+        flag_values,
+    )
+
+
 _DEFINE = {
     bool: flags.DEFINE_bool, int: flags.DEFINE_integer,
     float: flags.DEFINE_float, str: flags.DEFINE_string,
-    tuple: flags.DEFINE_list,
+    tuple: flags.DEFINE_list, bool | str: _define_true_or_named,
 }  # fmt: skip
 
 

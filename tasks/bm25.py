@@ -17,7 +17,7 @@ from typing import Any, Self
 import numpy as np
 
 from infoword_tf import commands
-from tasks import ranking
+from infoword_tf.evaluation import ranking
 
 
 class Bm25:

@@ -490,7 +490,7 @@ def train_one_of_many(
     Raises:
         UsageError: its folder holds another run.
     """
-    from infoword_tf.training import checkpoint
+    from infoword_tf import checkpoint
 
     given = prepared.given.decided(**changes)
     folder = pathlib.Path(given.workdir)

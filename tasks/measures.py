@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from infoword_tf import files
+from infoword_tf.evaluation.correlation import pearson, spearman
 from infoword_tf.pictures.palette import INK, LINE, QUIET
 
 MOST_CLASSES = 50  # of a picture; rarer ones are put together
@@ -53,20 +54,6 @@ def matthews(predictions: np.ndarray, targets: np.ndarray) -> float:
     if not spread:
         return 0.0
     return float((right * total - predicted @ wanted) / np.sqrt(spread))
-
-
-def pearson(predictions: np.ndarray, targets: np.ndarray) -> float:
-    """Pearson's correlation of [n] scores; 0 where either is constant."""
-    if np.ptp(predictions) == 0 or np.ptp(targets) == 0:
-        return 0.0
-    return float(np.corrcoef(predictions, targets, dtype=np.float64)[0, 1])
-
-
-def spearman(predictions: np.ndarray, targets: np.ndarray) -> float:
-    """Spearman's: Pearson's of ranks; equal scores share their mean rank."""
-    from scipy import stats
-
-    return pearson(stats.rankdata(predictions), stats.rankdata(targets))
 
 
 def interval(correlation: float, count: int) -> tuple[float, float]:

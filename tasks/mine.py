@@ -29,7 +29,7 @@ import numpy as np
 from infoword_tf import commands, files
 from infoword_tf.choices import flag
 from infoword_tf.data import corpora, text_pairs
-from tasks import ranking
+from infoword_tf.evaluation import ranking
 
 if TYPE_CHECKING:
     from infoword_tf.inference.loaded import Loaded

@@ -14,11 +14,11 @@ from typing import Any
 from unittest import mock
 
 import infoword_tf
-from infoword_tf import commands, sizes
+from infoword_tf import checkpoint, commands, sizes
 from infoword_tf.choices import RunChoices
 from infoword_tf.data import batches
 from infoword_tf.layers import vocabulary_scores
-from infoword_tf.training import checkpoint, report
+from infoword_tf.training import report
 from tests import eager
 
 TINY = {'layers': 1, 'width': 64, 'heads': 1}

@@ -10,13 +10,13 @@ import tensorflow as tf
 from absl.testing import absltest, parameterized
 
 import infoword_tf
-from infoword_tf import commands, files
+from infoword_tf import checkpoint, commands, files
 from infoword_tf.encoders import Inputs
 from infoword_tf.layers import dropout
 from infoword_tf.layers.pooling import unit
 from infoword_tf.model import Model
 from infoword_tf.objectives import TABLE, Ring, Statistics
-from infoword_tf.training import checkpoint, loop
+from infoword_tf.training import loop
 from infoword_tf.training.state import State
 from infoword_tf.views import flatten
 from tests import corpus, places, quick, toys, zoo

@@ -12,7 +12,7 @@ import tensorflow as tf
 from absl.testing import absltest, parameterized
 
 import infoword_tf
-from infoword_tf import files
+from infoword_tf import checkpoint, files
 from infoword_tf.commands import UsageError
 from infoword_tf.config import Config, EncoderConfig, RowConfig
 from infoword_tf.data import store as stores
@@ -21,7 +21,7 @@ from infoword_tf.encoders import Inputs
 from infoword_tf.model import Model
 from infoword_tf.objectives import TABLE
 from infoword_tf.plan import make_plan
-from infoword_tf.training import checkpoint, distribution, loop, optim
+from infoword_tf.training import distribution, loop, optim
 from infoword_tf.views import VIEWS
 from tests import corpus, places, quick, remembering, zoo
 from tests.objectives.given import states_of

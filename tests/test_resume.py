@@ -19,13 +19,12 @@ import tensorflow as tf
 from absl.testing import absltest, parameterized
 
 import infoword_tf
-from infoword_tf import commands, files
+from infoword_tf import checkpoint, commands, files
 from infoword_tf.choices import RunChoices, flags_of
 from infoword_tf.config import TokenizerConfig
 from infoword_tf.encoders import FLAGS
 from infoword_tf.resolve import ModelChoices, resolve
 from infoword_tf.training import (
-    checkpoint,
     distribution,
     loop,
     optim,

@@ -18,7 +18,7 @@ import numpy as np
 from absl.testing import absltest, parameterized
 
 import infoword_tf
-from infoword_tf import commands, files
+from infoword_tf import checkpoint, commands, files
 from infoword_tf.choices import RunChoices
 from infoword_tf.config import Config
 from infoword_tf.data.batches import Batches, open_sources
@@ -27,7 +27,6 @@ from infoword_tf.data.store import SEPARATOR
 from infoword_tf.resolve import ModelChoices, resolve
 from infoword_tf.training import (
     begin,
-    checkpoint,
     distribution,
     fit,
     loop,

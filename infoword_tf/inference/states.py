@@ -20,7 +20,7 @@ from infoword_tf.model import Model
 from infoword_tf.objectives.infonce import NEVER
 from infoword_tf.objectives.row import ANSWERS
 from infoword_tf.plan import answering
-from infoword_tf.training.workdir import Workdir
+from infoword_tf.workdir import Workdir
 
 Tensor = Any
 

@@ -12,7 +12,7 @@ Glossary of shapes: B texts of a batch, T tokens, n texts, D width.
 import functools
 from collections.abc import Callable, Sequence
 from concurrent import futures
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import tensorflow as tf
@@ -26,6 +26,20 @@ from infoword_tf.objectives.contrast import SentenceContrast
 Tensor = Any
 _TEXTS_A_CALL = 4096  # of the tokenizer
 _AT_A_TIME = 2  # batches: one computes where the other waits for a thread
+
+
+class Tokenized(NamedTuple):
+    """n texts in their layout, cut at the longest that the model reads.
+
+    Attributes:
+        ids: flat int32.
+        lengths: [n] int64.
+        cut: how many texts were longer.
+    """
+
+    ids: np.ndarray
+    lengths: np.ndarray
+    cut: int
 
 
 class Vectors(States):
@@ -157,8 +171,9 @@ class Vectors(States):
     def embed_pieces(self, pieces: tf.RaggedTensor) -> Tensor:
         """One vector for each text, from its pieces: no padding is computed.
 
-        What `embed` gives, of a `folded` model that `is_table`, by one
-        operation that looks up and adds. Graph or eager.
+        What `embed` gives, of a model that `is_table`, by one operation that
+        looks up and adds; of one that is `folded` too, without first making
+        a table. Graph or eager.
 
         Args:
             pieces: [B, None] int32, of whole texts without what stands around
@@ -168,6 +183,9 @@ class Vectors(States):
             [B, `vector_width`] float32.
         """
         table = tf.convert_to_tensor(self.encoder.embedding_table)
+        if self.encoder.arguments.get('weighted'):
+            weights = tf.convert_to_tensor(self.encoder.piece_weights)
+            table = table * weights[:, None]
         splits = pieces.row_splits
         sizes = tf.minimum(splits[1:] - splits[:-1], self.free_length)
         text = pieces.value_rowids()
@@ -198,6 +216,14 @@ class Vectors(States):
 
         return tf.function(
             compute, input_signature=[tf.TensorSpec((None,), tf.string)]
+        )
+
+    @functools.cached_property
+    def _pieces_graph(self) -> Any:
+        """`embed_pieces`, of weights as they are when it is called."""
+        return tf.function(
+            self.embed_pieces,
+            input_signature=[tf.RaggedTensorSpec((None, None), tf.int32, 1)],
         )
 
     # -------------------------------------------------- strings to vectors
@@ -240,8 +266,6 @@ class Vectors(States):
             ValueError: a pooling, layer or prompt that this model does not
                 have, or more `dims` than numbers.
         """
-        import tqdm
-
         if isinstance(texts, str | bytes):
             raise TypeError('encode takes a list of texts, this is one string')
         if isinstance(layers, int):
@@ -255,30 +279,57 @@ class Vectors(States):
         width = self.vector_width(pooling)
         if dims is not None and not 0 < dims <= width:
             raise ValueError(f'dims {dims}: vectors have {width} numbers')
-        vectors = np.empty((len(texts), width), np.float32)
-
-        def finished() -> np.ndarray:
-            found, length_1 = vectors, normalize
-            if dims is not None:
-                found = np.ascontiguousarray(vectors[:, :dims])
-                length_1 |= pooling is None and self.config.normalize
-            return _unit(found) if length_1 else found
-
         if self.is_table and pooling is None and not layers:
+            vectors = np.empty((len(texts), width), np.float32)
             for some in _parts(texts):
                 vectors[some], cut = self._table_graph(
                     self.prompted(texts[some], prompt)
                 )
                 self.cut += int(cut)
-            return finished()
+        else:
+            tokenized = self.tokenized(texts, prompt)
+            self.cut = tokenized.cut
+            vectors = self.encode_tokenized(
+                tokenized, batch_size, pooling, progress, layers
+            )
+        if dims is not None:
+            vectors = np.ascontiguousarray(vectors[:, :dims])
+            normalize |= pooling is None and self.config.normalize
+        return _unit(vectors) if normalize else vectors
+
+    def encode_tokenized(
+        self,
+        texts: Tokenized,
+        batch_size: int = 8,
+        pooling: str | None = None,
+        progress: bool = False,
+        layers: Sequence[int] | str | None = None,
+    ) -> np.ndarray:
+        """Vectors of texts as `encode` makes them, of `tokenized` ones.
+
+        By the weights as they are at each call. Args and errors as of
+        `encode`.
+
+        Returns:
+            float32 [n, `vector_width`].
+        """
+        import tqdm
+
+        ids, lengths = texts.ids, texts.lengths
+        if self.is_table and pooling is None and not layers:
+            ragged = tf.RaggedTensor.from_row_lengths(ids, lengths)
+            around = len(self.before), len(self.after)
+            pieces = ragged[:, around[0] : -around[1] or None]
+            return self._pieces_graph(pieces).numpy()
+        width = self.vector_width(pooling)
+        vectors = np.empty((len(lengths), width), np.float32)
         # Traced here: what surrounds the call is of this thread alone.
         embed = self.graph(pooling, layers).get_concrete_function()
-        ids, lengths = self._ids(texts, prompt)
         begins = np.cumsum(lengths) - lengths
         order = np.argsort(lengths, kind='stable')[::-1]
         tokens = batch_size * self.max_length
         batches, done = [], 0
-        while done < len(texts):
+        while done < len(lengths):
             longest = lengths[order[done]]
             batches.append(order[done : done + max(1, tokens // longest)])
             done += len(batches[-1])
@@ -295,7 +346,7 @@ class Vectors(States):
 
         with (
             tqdm.tqdm(
-                total=len(texts),
+                total=len(lengths),
                 unit=' texts',
                 disable=not progress or lengths.sum() <= tokens,
             ) as bar,
@@ -303,22 +354,21 @@ class Vectors(States):
         ):
             for count in threads.map(compute, batches):
                 bar.update(count)
-        return finished()
+        return vectors
 
-    def _ids(
-        self, texts: Sequence[str], prompt: str | None
-    ) -> tuple[np.ndarray, np.ndarray]:
-        """All texts in their layout: flat int32 ids, lengths [n] int64."""
+    def tokenized(
+        self, texts: Sequence[str], prompt: str | None = None
+    ) -> Tokenized:
+        """Texts to be encoded again and again; args as of `encode`."""
         flat, lengths = [np.zeros(0, np.int32)], [np.zeros(0, np.int64)]
+        cut = 0
         for some in _parts(texts):
             pieces = self.tokenizer.tokenize(self.prompted(texts[some], prompt))
-            self.cut += int(
-                (pieces.row_lengths().numpy() > self.free_length).sum()
-            )
+            cut += int((pieces.row_lengths().numpy() > self.free_length).sum())
             rows = self.template.one(pieces, self.max_length)
             flat.append(rows.flat_values.numpy())
             lengths.append(rows.row_lengths().numpy())
-        return np.concatenate(flat), np.concatenate(lengths)
+        return Tokenized(np.concatenate(flat), np.concatenate(lengths), cut)
 
     def prompt_of(self, name: str | None = None) -> str:
         """The prompt that is put before a text.

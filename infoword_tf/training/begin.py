@@ -11,6 +11,7 @@ from infoword_tf.choices import RunChoices
 from infoword_tf.config import Config
 from infoword_tf.data import text_pairs
 from infoword_tf.data.opened import check_text
+from infoword_tf.evaluation import judgements
 from infoword_tf.objectives import TABLE, parse
 from infoword_tf.resolve import Resolved, resolve, resolve_rows
 
@@ -68,6 +69,20 @@ def check_end(given: RunChoices, labelled: bool) -> None:
         ):  # fmt: skip
             if getattr(given, flag):
                 raise commands.UsageError(f'--{flag}: {why}')
+
+
+def judged_by(given: RunChoices) -> judgements.Judgements | None:
+    """What --best names, read; None: it names nothing.
+
+    Raises:
+        UsageError: it is not there, or cannot be read.
+    """
+    if not isinstance(given.best, str):
+        return None
+    try:
+        return judgements.read(given.best)
+    except (OSError, ValueError) as error:
+        raise commands.UsageError(f'--best={given.best}: {error}') from None
 
 
 def with_pairs(given: RunChoices) -> RunChoices:
@@ -130,10 +145,11 @@ def begin(
         resolved = resolve(given, started)
         if labelled is None and resolved.plan.reads_text:
             check_text(given)
+    judged = judged_by(given)
 
     from infoword_tf.training.run import run
 
-    return run(given, resolved, commands.flagfile(chosen), labelled)
+    return run(given, resolved, commands.flagfile(chosen), labelled, judged)
 
 
 @commands.takes(RunChoices)

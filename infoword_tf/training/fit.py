@@ -13,9 +13,9 @@ from typing import Any, NamedTuple
 import orbit
 import tensorflow as tf
 
-from infoword_tf import files
-from infoword_tf.training import checkpoint, loop, report
-from infoword_tf.training.checkpoint import Metrics
+from infoword_tf import checkpoint, files
+from infoword_tf.checkpoint import Metrics
+from infoword_tf.training import loop, report
 
 # Of held-out text, the loss of the sum: the rows' with their weights.
 LOSS = 'heldout_loss'
@@ -44,7 +44,8 @@ class Goal(NamedTuple):
     """By what the exported weights are selected: the highest value.
 
     Attributes:
-        name: of a held-out value, 'heldout/ROW/NAME' or LOSS.
+        name: of a held-out value, 'heldout/ROW/NAME' or LOSS, or of what an
+            evaluator measures.
         patience: held-out values without a better one after which a run ends;
             None: it never ends early.
         lowest: whether the lowest is the best, as of a loss.
@@ -161,6 +162,7 @@ class Fit:
         keep: keeps the weights that were best so far, of a goal.
         chief: whether this process is the one that writes.
         goal: by what weights are chosen; None: the last ones are.
+        evaluator: measures more than the held-out values, with them.
     """
 
     workdir: pathlib.Path
@@ -172,6 +174,7 @@ class Fit:
     keep: Callable[[int], None]
     chief: bool
     goal: Goal | None
+    evaluator: Callable[[], dict[str, float]] | None = None
 
     def run(self) -> dict[str, Any]:
         """Trains from the step of the trainer on.
@@ -236,6 +239,8 @@ class Fit:
                 weight * values[f'heldout/{row}/loss']
                 for row, weight in self.trainer.model.weights.items()
             )
+            if self.evaluator is not None:
+                values.update(self.evaluator())
             values['heldout_seconds'] = round(time.monotonic() - began, 3)
         record = {
             'step': now,
@@ -273,6 +278,8 @@ class Fit:
         chosen = kept and (self.goal.name, kept['step'])
         report.draw_bounds(workdir / 'bounds.png', records, rows, chosen)
         print(report.closing_table(last, rows))
+        if kept and self.evaluator is not None:
+            print(f'{self.goal.name}: {last[self.goal.name]:.4f}')
         of = f' of step {kept["step"]:,}' if kept else ''
         print(f'{workdir}/ holds the encoder{of}, metrics.jsonl and bounds.png')
         return last

@@ -11,12 +11,12 @@ from collections.abc import Mapping
 from typing import Any
 
 from infoword_tf import files
+from infoword_tf.checkpoint import last_step
 from infoword_tf.choices import RunChoices, flags_of
 from infoword_tf.commands import UsageError
 from infoword_tf.config import FILE, WEIGHTS, Config
 from infoword_tf.encoders import ENCODERS
 from infoword_tf.objectives import TABLE
-from infoword_tf.training.checkpoint import last_step
 
 SIZE = 'layers', 'width', 'heads'
 # Of a record, beside flags: the fingerprint of the text, of `data.corpora`.

@@ -100,9 +100,9 @@ def draw_bounds(
     Args:
         rows: names of the rows; one without a bound is left out, and where
             there is no other the picture says so.
-        goal: what weights are chosen by, 'heldout/ROW/NAME' or
-            'heldout_loss', which then has a panel of its own, and the step of
-            those that are kept.
+        goal: what weights are chosen by, 'heldout/ROW/NAME', 'heldout_loss'
+            or 'sts/spearman', say, which then has a panel of its own, and the
+            step of those that are kept.
     """
     import matplotlib
 
@@ -173,12 +173,13 @@ def _draw_scores(
     axis: Any, goal: tuple[str, int], scores: Mapping[int, float]
 ) -> None:
     """Draws what weights are chosen by over steps, that of the kept marked."""
-    *row, name = goal[0].removeprefix('heldout')[1:].split('/')
+    own = goal[0].removeprefix('heldout')
+    row, _, name = own.lstrip('/_').rpartition('/')
     best = scores[goal[1]]
     axis.plot(*zip(*scores.items(), strict=True), color='C0', marker='.')
     axis.plot(goal[1], best, color='C3', marker='o', label=f'kept: {best:.4f}')
-    axis.set_title(''.join(row), loc='left')
-    axis.set_ylabel(f'{name}, held out')
+    axis.set_title(row, loc='left')
+    axis.set_ylabel(name if own == goal[0] else f'{name}, held out')
     axis.set_xlabel('steps')
     axis.spines[['top', 'right']].set_visible(False)
     axis.legend(frameon=False, fontsize=9, loc='lower right')

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import tensorflow as tf
 
-from infoword_tf import commands, files
+from infoword_tf import checkpoint, commands, files
 from infoword_tf.choices import STEPS, RunChoices
 from infoword_tf.config import Config
 from infoword_tf.data import batches, corpora, text_pairs
@@ -25,12 +25,13 @@ from infoword_tf.data.opened import (
     open_text,
     open_tokenizer,
 )
+from infoword_tf.evaluation.judgements import Judgements
+from infoword_tf.inference.vectors import Vectors
 from infoword_tf.model import Model
 from infoword_tf.objectives import Statistics
 from infoword_tf.plan import Plan, companions_of
 from infoword_tf.resolve import Resolved
 from infoword_tf.training import (
-    checkpoint,
     distribution,
     fit,
     loop,
@@ -39,8 +40,9 @@ from infoword_tf.training import (
     record,
 )
 from infoword_tf.training.built import Built, Shared, build, shape_of
-from infoword_tf.training.workdir import Workdir
+from infoword_tf.training.evaluators import Evaluator
 from infoword_tf.views.examples import FOLLOWING
+from infoword_tf.workdir import Workdir
 
 FAR = 1 << 40  # a step that no run reaches
 
@@ -134,8 +136,11 @@ class Run:
         given: RunChoices,
         plan: Plan,
         labelled: LabelledData | None = None,
+        judged: Judgements | None = None,
     ):
-        """Args: what was chosen, what its rows read, and their examples."""
+        """Args: what was chosen, what its rows read, their examples, and what
+        --best names.
+        """
         if plan.labelled and labelled is None:
             raise commands.UsageError(
                 f'--objectives={given.objectives} reads labelled examples; '
@@ -143,6 +148,7 @@ class Run:
                 'tasks.distill'
             )
         self.given, self.plan, self.labelled = given, plan, labelled
+        self.judged = judged
         self.workdir = pathlib.Path(given.workdir)
         self.shared = (labelled and labelled.shared) or Shared()
 
@@ -294,13 +300,16 @@ class Run:
             clip_norm=self.rules.clip_norm,
         )
         of_init = self.text is None and self.started is not None
+        more = dict(labelled.record) if labelled else {}
+        if self.judged is not None:
+            more['best'] = f'{given.best} (files {self.judged.fingerprint})'
         written = record.run_record(
             self.given,
             self.config,
             self.warmup_steps,
             ' '.join(fingerprints),
             'of --init' if of_init else digest_of(self.tokenizer),
-            labelled.record if labelled else {},
+            more,
         )
         self.config = self.config.replace(run=written)
 
@@ -423,6 +432,10 @@ class Run:
         goal = self.labelled and self.labelled.goal
         if given.best:
             goal = fit.Goal(fit.LOSS, lowest=True)
+        evaluator = None
+        if self.judged is not None:
+            goal = fit.Goal(self.judged.name)
+            evaluator = self._evaluator() if self.chief else None
         if goal is not None:
             goal = goal._replace(patience=given.patience_evals)
         checkpointed = {
@@ -471,8 +484,23 @@ class Run:
             write_weights(first)
         return fit.Fit(
             workdir, trainer, built.heldout, self.pace, fit.places_of(dataset),
-            save, write_weights, self.chief, goal,
+            save, write_weights, self.chief, goal, evaluator,
         ).run()  # fmt: skip
+
+    def _evaluator(self) -> Evaluator:
+        """What measures the vectors of the model that is trained."""
+        counts = self.counts if self.counts.any() else None
+        evaluator = Evaluator(
+            self.judged,
+            Vectors(self.built.model, self.tokenizer, self.config, counts),
+        )
+        print(
+            f'--best={self.judged.spec}: {self.judged.name} is measured every '
+            f'{self.pace.evaluate:,} steps'
+            + (f', {evaluator.cut:,} texts are cut' if evaluator.cut else ''),
+            flush=True,
+        )
+        return evaluator
 
 
 def run(
@@ -480,9 +508,10 @@ def run(
     resolved: Resolved,
     flagfile: str,
     labelled: LabelledData | None = None,
+    judged: Judgements | None = None,
 ) -> dict[str, Any]:
     """The whole run: what metrics.json holds; args and errors as of `begin`."""
-    one = Run(given, resolved.plan, labelled)
+    one = Run(given, resolved.plan, labelled, judged)
     one.open_devices()
     with files.locked(one.workdir) if one.chief else contextlib.nullcontext():
         one.open_text()

@@ -11,7 +11,8 @@ from absl.testing import absltest
 
 from export import search
 from infoword_tf import commands
-from tasks import bm25, ranking, retrieval
+from infoword_tf.evaluation import ranking
+from tasks import bm25, retrieval
 from tests import corpus
 from tests.export import workdirs
 from tests.tasks import command, counting

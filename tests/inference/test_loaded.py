@@ -13,7 +13,7 @@ import tensorflow as tf
 from absl.testing import absltest, parameterized
 
 import infoword_tf
-from infoword_tf import commands, files
+from infoword_tf import checkpoint, commands, files
 from infoword_tf.choices import RunChoices
 from infoword_tf.config import EncoderConfig, RowConfig
 from infoword_tf.encoders import Inputs
@@ -21,7 +21,6 @@ from infoword_tf.model import Model
 from infoword_tf.resolve import ModelChoices, resolve
 from infoword_tf.text import vocabulary
 from infoword_tf.text.wordpiece import WordPiece
-from infoword_tf.training import checkpoint
 from tests import corpus, places, zoo
 
 ROOT = pathlib.Path(__file__).parent.parent.parent

@@ -17,10 +17,9 @@ import numpy as np
 from absl.testing import absltest, parameterized
 
 import infoword_tf
-from infoword_tf import commands, files
+from infoword_tf import checkpoint, commands, files
 from infoword_tf.config import Config
 from infoword_tf.data import tables
-from infoword_tf.training import checkpoint
 from tasks import classify, distill, finetune, measures
 from tests import places, quick
 from tests.export import workdirs

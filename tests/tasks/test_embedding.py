@@ -12,11 +12,11 @@ from absl.testing import absltest, parameterized
 import infoword_tf
 from export import bundle
 from export.signatures import Signatures
+from infoword_tf import checkpoint
 from infoword_tf.choices import TextChoices
 from infoword_tf.config import Config, DenseConfig
 from infoword_tf.inference.loaded import Loaded
 from infoword_tf.model import Model
-from infoword_tf.training import checkpoint
 from tasks import (
     distill,
     embedding,

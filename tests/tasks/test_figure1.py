@@ -8,9 +8,8 @@ from unittest import mock
 import numpy as np
 from absl.testing import absltest, parameterized
 
-from infoword_tf import files
+from infoword_tf import checkpoint, files
 from infoword_tf.data import tables
-from infoword_tf.training import checkpoint
 from tasks import figure1, finetune, glue, squad_data
 from tests import places
 from tests.runs import records

@@ -6,7 +6,8 @@ import numpy as np
 from absl.testing import absltest
 
 from infoword_tf import commands
-from tasks import mine, ranking
+from infoword_tf.evaluation import ranking
+from tasks import mine
 from tests import places
 from tests.export import workdirs
 

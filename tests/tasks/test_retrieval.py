@@ -12,7 +12,9 @@ from absl import flags
 from absl.testing import absltest, parameterized
 
 import infoword_tf
-from tasks import ranking, retrieval
+from infoword_tf.evaluation import ranking
+from infoword_tf.evaluation import retrieval as evaluation
+from tasks import retrieval
 from tests.tasks import command, counting
 from tests.tasks.counting import BUCKETS, embed
 
@@ -248,7 +250,7 @@ class CommandTest(command.Checks, absltest.TestCase):
 
     def test_blocks_change_nothing(self):
         whole = self._run('--init=any')
-        with mock.patch.object(retrieval, 'BLOCK', 2):
+        with mock.patch.object(evaluation, 'BLOCK', 2):
             self.assertEqual(self._run('--init=any'), whole)
 
     def test_heldout_documents_of_a_corpus(self):
@@ -432,7 +434,7 @@ class RunFileTest(command.Checks, parameterized.TestCase):
         self.assertEqual(found['queries_without_results'], 2)
 
     def test_at_most_depth(self):
-        with mock.patch.object(retrieval, 'DEPTH', 2):
+        with mock.patch.object(evaluation, 'DEPTH', 2):
             record, _, _ = run('--init=any', *self.given())
             path = self.folder / 'out' / 'run.trec'
             self.assertLen(path.read_text().splitlines(), 6)
@@ -531,7 +533,7 @@ class FolderTest(parameterized.TestCase):
 
     def test_another_split(self):
         folder = write_folder(self.create_tempdir().full_path)
-        with self.assertRaisesRegex(FileNotFoundError, '--split may be test'):
+        with self.assertRaisesRegex(FileNotFoundError, 'its splits are test'):
             retrieval.beir_task(folder, 'dev')
 
     @parameterized.parameters(

@@ -58,9 +58,16 @@ class StsTest(parameterized.TestCase):
         found = sts.correlation(swapped, angles, 'cosine')
         self.assertAlmostEqual(found, 90)
 
+    def test_vectors_that_are_not_finite(self):
+        pairs = sts.read(self.file(PUBLISHED))
+        with self.assertRaisesRegex(ValueError, 'that are not finite'):
+            sts.correlation(pairs, lambda t: angles(t) * np.nan, 'dot')
+
     @parameterized.parameters(
         (['a\tb'], 'line 1: no score and two sentences'),
         (PUBLISHED[:2], '2 pairs: too few'),
+        ([*PUBLISHED, PUBLISHED[0].replace('5.0', 'nan')],
+         "line 6: no score .* in 'main.*nan"),
         (['id\tsentence1\tsentence2', '0\ta\tb'], 'names no score'),
         (['pair\tsentence_A', '0\ta'], 'no relatedness_score and sentence_B'),
         (['a\tb\t3'], 'genre, file, .* sentence1 .* or relatedness_score'),

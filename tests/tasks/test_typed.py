@@ -146,6 +146,13 @@ class TypedTest(absltest.TestCase):
                 "FATAL Flags parsing error: Unknown command line flag 'stepps'",
             'infoword_tf.train --workdir=w --objectives=berta':
                 "error: --objectives=berta: there is no row 'berta'",
+            'infoword_tf.train --workdir=w --corpus=text:*.txt --best=no.tsv':
+                'error: --best=no.tsv: expected sts:FILE',
+            'infoword_tf.train --workdir=w --corpus=text:*.txt --best=sts:no':
+                'error: --best=sts:no: no: there is no such file',
+            'infoword_tf.train --workdir=w --corpus=text:*.txt '
+            '--best=retrieval:empty':
+                'error: --best=retrieval:empty: empty is no BEIR folder',
             'infoword_tf.train --workdir=w --corpus=text:no*':
                 'error: .*no\\*',
             'infoword_tf.train --workdir=w --init=nowhere': no_run,
@@ -190,7 +197,7 @@ class TypedTest(absltest.TestCase):
             'tasks.squad': 'error: --workdir is missing',
             'tasks.squad --train=no.json --dev=no.json --workdir=w': no_file,
             'tasks.sts --init=x --data=no.json --workdir=w':
-                'error: --data=no.json: there is no such file',
+                no_file,
             'tasks.words --init=x --data_dir=empty --workdir=w':
                 'error: --data_dir=empty holds no',
             'export.savedmodel': 'error: --init is missing',

@@ -98,6 +98,7 @@ class PictureTest(absltest.TestCase):
         for goal, title, label in (
             ('heldout/nsp/accuracy', 'nsp', 'accuracy, held out'),
             ('heldout_loss', '', 'loss, held out'),
+            ('sts/spearman', 'sts', 'spearman'),
         ):
             records = [
                 {'step': step, goal: value}

@@ -13,7 +13,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from infoword_tf import files
+from infoword_tf import checkpoint, files
 from infoword_tf.config import FILE, WEIGHTS, Config
 from infoword_tf.encoders import ENCODERS
 from infoword_tf.model import Model
@@ -22,7 +22,6 @@ from infoword_tf.text.layout import LAYOUTS
 from infoword_tf.text.template import Template
 from infoword_tf.text.tokenizer import Tokenizer
 from infoword_tf.text.tokenizers import TOKENIZERS
-from infoword_tf.training import checkpoint
 
 
 class Workdir:

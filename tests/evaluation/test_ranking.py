@@ -5,7 +5,7 @@ import math
 import numpy as np
 from absl.testing import absltest, parameterized
 
-from tasks import ranking
+from infoword_tf.evaluation import ranking
 from tests.oracles import frozen, trec_eval
 
 

@@ -1,0 +1,61 @@
+"""What a run can measure its vectors by while it trains: `--best=SCHEME:PATH`.
+
+    sts:FILE                      Spearman x 100, see evaluation/sts.py
+    retrieval:DIR                 nDCG@10 of a BEIR folder, its split test
+    retrieval:DIR/qrels/dev.tsv   the same of another split
+"""
+
+import hashlib
+import pathlib
+from typing import NamedTuple
+
+from infoword_tf.evaluation import retrieval, sts
+
+NAMES = {'sts': 'sts/spearman', 'retrieval': 'retrieval/ndcg@10'}
+
+
+class Judgements(NamedTuple):
+    """What people have said of texts.
+
+    Attributes:
+        spec: 'SCHEME:PATH'.
+        name: of the measure, as records have it; higher is better.
+        judged: the pairs, or what is to be found.
+        fingerprint: changes when the files do.
+    """
+
+    spec: str
+    name: str
+    judged: sts.ScoredPairs | retrieval.RetrievalTask
+    fingerprint: str
+
+
+def read(spec: str) -> Judgements:
+    """Reads what 'SCHEME:PATH' names.
+
+    Raises:
+        FileNotFoundError: it is not there, or a folder lacks a file.
+        ValueError: there is no such scheme, or a file is malformed.
+    """
+    scheme, _, rest = spec.partition(':')
+    if scheme not in NAMES or not rest:
+        raise ValueError(
+            'expected sts:FILE (pairs with scores) or retrieval:DIR (a BEIR '
+            'folder)'
+        )
+    path = pathlib.Path(rest)
+    if scheme == 'sts':
+        judged = sts.read(path)
+        files = sorted(path.glob('STS.*.txt')) if path.is_dir() else [path]
+    else:
+        folder, split = path, 'test'
+        if path.suffix == '.tsv' and not path.is_dir():
+            folder, split = path.parent.parent, path.stem
+        judged = retrieval.beir_task(folder, split)
+        files = retrieval.files_of(folder, split)
+    digest = hashlib.blake2b(digest_size=10)
+    for file in files:
+        with open(file, 'rb') as opened:
+            part = hashlib.file_digest(opened, hashlib.blake2b)
+        digest.update(part.digest())
+    return Judgements(spec, NAMES[scheme], judged, digest.hexdigest())

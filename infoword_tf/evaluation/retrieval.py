@@ -1,0 +1,208 @@
+"""What is to be found among documents, and how good what was found is.
+
+Folders are those of BEIR (Thakur et al. 2021), measures trec_eval's.
+"""
+
+import itertools
+import pathlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from infoword_tf.data import tables
+from infoword_tf.evaluation import ranking
+
+DEPTH = 1000  # documents of a ranking, as in BEIR
+BLOCK = 1024  # documents whose texts and vectors are held at a time
+Found = tuple[np.ndarray, np.ndarray]  # scores and numbers, `Best.sorted`
+
+
+class RetrievalTask(NamedTuple):
+    """What is to be found. Documents are numbers, in the order of their ids.
+
+    Attributes:
+        name: for people.
+        size: how many documents there are.
+        documents: begins a new pass over (number, text).
+        queries: their texts.
+        relevance: for each query, document -> grade. A number from `size` on
+            is a document that is judged and not there: nobody finds it.
+        own: for each query the document of the same id, which is no result
+            of it, or -1.
+        query_ids: by which files name the queries.
+        document_ids: likewise, by number, also of documents that are judged
+            and not there.
+        absent: judgements of documents that are not there.
+    """
+
+    name: str
+    size: int
+    documents: Callable[[], Iterator[tuple[int, str]]]
+    queries: list[str]
+    relevance: list[dict[int, int]]
+    own: list[int]
+    query_ids: Sequence[str]
+    document_ids: Sequence[str]
+    absent: int = 0
+
+    def blocks(self) -> Iterator[tuple[np.ndarray, list[str]]]:
+        """All documents, BLOCK at a time: their numbers [N] and texts."""
+        documents = self.documents()
+        while block := list(itertools.islice(documents, BLOCK)):
+            yield np.array([n for n, _ in block]), [text for _, text in block]
+
+
+def beir_task(folder: pathlib.Path, split: str = 'test') -> RetrievalTask:
+    """A folder as BEIR lays it out; .jsonl may be .jsonl.gz.
+
+    Queries are those that the split judges. A document's text is its title, a
+    space, and its text. What is judged and not there (as 5 documents of
+    BEIR's ArguAna) counts as not found, as trec_eval has it.
+
+    Raises:
+        FileNotFoundError: it is no such folder, or has no such split.
+        ValueError: a line is malformed, an id occurs twice, or a judgement
+            names a query that is not there, with file and line; or no
+            judgement names a document that is there.
+    """
+    corpus = _find(folder, 'corpus.jsonl')
+    ids = sorted(name for name, _ in _texts(corpus, titled=True))
+    if not ids:
+        raise ValueError(f'{corpus} holds no document')
+    number = {name: place for place, name in enumerate(ids)}
+    queries = dict(_texts(_find(folder, 'queries.jsonl')))
+    relevance, missing = _judgements(folder, split, number, queries)
+    absent = sum(n >= len(ids) for found in relevance.values() for n in found)
+    if absent == sum(map(len, relevance.values())):
+        raise ValueError(
+            f'{folder}: no document of {corpus.name} is judged in '
+            f'qrels/{split}.tsv; the two are not of one data set'
+        )
+
+    def documents() -> Iterator[tuple[int, str]]:
+        for name, text in _texts(corpus, titled=True):
+            yield number[name], text
+
+    return RetrievalTask(
+        f'{folder.resolve().name} ({split})',
+        len(ids),
+        documents,
+        [queries[query] for query in relevance],
+        list(relevance.values()),
+        [number.get(query, -1) for query in relevance],
+        list(relevance),
+        ids + missing,
+        absent,
+    )
+
+
+def files_of(folder: pathlib.Path, split: str) -> list[pathlib.Path]:
+    """What `beir_task` reads."""
+    return [
+        _find(folder, 'corpus.jsonl'),
+        _find(folder, 'queries.jsonl'),
+        folder / 'qrels' / f'{split}.tsv',
+    ]
+
+
+def _find(folder: pathlib.Path, name: str) -> pathlib.Path:
+    for path in (folder / name, folder / f'{name}.gz'):
+        if path.is_file():
+            return path
+    raise FileNotFoundError(
+        f'{folder} is no BEIR folder: it has no {name}; expected are '
+        'corpus.jsonl, queries.jsonl (or both as .gz) and qrels/SPLIT.tsv'
+    )
+
+
+def _texts(
+    path: pathlib.Path, titled: bool = False
+) -> Iterator[tuple[str, str]]:
+    """Yields (id, text, after its title if titled) of a file of JSON lines."""
+    seen: dict[str, int] = {}
+    for line, record in tables.read_jsonl(path):
+        where = f'{path}, line {line}'
+        if titled and record.get('title') is None:
+            record['title'] = ''
+        for field in ('_id', 'text', 'title')[: 2 + titled]:
+            if not isinstance(record.get(field), str):
+                raise ValueError(
+                    f'{where}: {field} is missing, or is no string'
+                )
+        name, text = record['_id'], record['text']
+        first = seen.setdefault(name, line)
+        if first != line:
+            raise ValueError(
+                f'{where}: _id {name!r} is that of line {first} too'
+            )
+        if titled:
+            text = f'{record["title"]} {text}'
+        yield name, tables.valid(text.strip())
+
+
+def _judgements(
+    folder: pathlib.Path,
+    split: str,
+    number: Mapping[str, int],
+    queries: Mapping[str, str],
+) -> tuple[dict[str, dict[int, int]], list[str]]:
+    """Query -> document -> grade of qrels/SPLIT.tsv, in the file's order.
+
+    Documents that are not there are numbered on from those that are; their
+    ids come second.
+    """
+    path = folder / 'qrels' / f'{split}.tsv'
+    if not path.is_file():
+        splits = sorted(p.stem for p in path.parent.glob('*.tsv'))
+        raise FileNotFoundError(
+            f'{folder} has no qrels/{split}.tsv; '
+            + (f'its splits are {", ".join(splits)}' if splits else 'it is '
+               'where a BEIR folder says what is relevant')
+        )
+    relevance: dict[str, dict[int, int]] = {}
+    absent: dict[str, int] = {}
+    with open(path, encoding='utf-8', errors='replace') as file:
+        for line, row in enumerate(file, 1):
+            where = f'{path}, line {line}'
+            fields = row.rstrip('\n').split('\t')
+            is_header = line == 1 and not fields[-1].strip('-').isdigit()
+            if not row.strip() or (is_header and len(fields) == 3):
+                continue
+            try:
+                query, document, grade = fields
+                grade = int(grade)
+            except ValueError:
+                raise ValueError(
+                    f'{where}: expected query-id, corpus-id and a whole '
+                    f'number, parted by tabs, not {row.strip()!r}'
+                ) from None
+            if query not in queries:
+                raise ValueError(f'{where}: no query has the _id {query!r}')
+            place = number.get(document)
+            if place is None:
+                place = absent.setdefault(document, len(number) + len(absent))
+            grades = relevance.setdefault(query, {})
+            if grades.setdefault(place, grade) != grade:
+                raise ValueError(
+                    f'{where}: {document!r} has another grade for {query!r} '
+                    'further up'
+                )
+    if not relevance:
+        raise ValueError(f'{path} holds no judgement')
+    return relevance, list(absent)
+
+
+def results(
+    task: RetrievalTask, found: Found
+) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """Yields (scores, numbers) of each query's results, at most DEPTH."""
+    for scores, numbers, own in zip(*found, task.own, strict=True):
+        places = np.nonzero((numbers >= 0) & (numbers != own))[0][:DEPTH]
+        yield scores[places], numbers[places]
+
+
+def measure(task: RetrievalTask, found: Found) -> dict[str, float]:
+    """`ranking.evaluate` of what was found."""
+    rankings = [numbers.tolist() for _, numbers in results(task, found)]
+    return ranking.evaluate(rankings, task.relevance)

@@ -1,0 +1,187 @@
+"""Files of semantic textual similarity: pairs that people have scored.
+
+Read are those of STS-B (Cer et al. 2017), as published or as GLUE has them, of
+SICK (Marelli et al. 2014), and folders laid out as SentEval's of STS12 to STS16
+are; what is measured is how vectors rank the pairs.
+"""
+
+import math
+import pathlib
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from infoword_tf.evaluation.correlation import spearman
+
+Encode = Callable[[Sequence[str]], np.ndarray]  # n texts -> [n, D] float32
+# Score and sentences: columns of the published file, and by their names.
+_PUBLISHED = (4, 5, 6)
+_NAMED = (
+    ('score', 'sentence1', 'sentence2'),
+    ('relatedness_score', 'sentence_A', 'sentence_B'),
+)
+_INPUT, _SCORES = 'STS.input.', 'STS.gs.'
+_EXPECTED = (
+    'expected are columns parted by tabs: genre, file, year, number, score, '
+    'sentence, sentence; or, where the first line names them, score, '
+    'sentence1 and sentence2, or relatedness_score, sentence_A and sentence_B'
+)
+
+
+class ScoredPairs(NamedTuple):
+    """Pairs of sentences that people have scored.
+
+    Attributes:
+        first, second: n sentences each.
+        scores: [n] float64, 0 (nothing in common) to 5 (the same).
+        parts: of a folder, by name how many of the pairs, in their order.
+    """
+
+    first: list[str]
+    second: list[str]
+    scores: np.ndarray
+    parts: dict[str, int] = {}
+
+    @property
+    def texts(self) -> list[str]:
+        """All first sentences, then all second ones."""
+        return [*self.first, *self.second]
+
+
+def read(path: pathlib.Path) -> ScoredPairs:
+    """Reads a file of STS-B or SICK, or a folder of parts.
+
+    Raises:
+        FileNotFoundError: there is none, or the folder lacks a file.
+        ValueError: a line has no score or no two sentences, or there are
+            fewer than three pairs.
+    """
+    if path.is_dir():
+        return _read_folder(path)
+    if not path.is_file():
+        raise FileNotFoundError(f'{path}: there is no such file')
+    lines = _lines(path)
+    places, begin = _PUBLISHED, 0
+    names = lines[0].split('\t') if lines else []
+    for wanted in _NAMED:
+        if wanted[1] in names:
+            lacking = [name for name in wanted if name not in names]
+            if lacking:
+                raise ValueError(
+                    f'{path}: its first line names no {" and ".join(lacking)} '
+                    f'beside {wanted[1]}; files for tests may keep the scores '
+                    'back'
+                )
+            places, begin = tuple(map(names.index, wanted)), 1
+    found = []
+    for number, line in enumerate(lines[begin:], begin + 1):
+        cells = line.split('\t')
+        try:
+            score, first, second = (cells[place] for place in places)
+            found.append((_score(score), first.strip(), second.strip()))
+        except (IndexError, ValueError):
+            raise ValueError(
+                f'{path}, line {number}: no score and two sentences in '
+                f'{line[:60]!r}; {_EXPECTED}'
+            ) from None
+    return _pairs(path, found)
+
+
+def _read_folder(folder: pathlib.Path) -> ScoredPairs:
+    """The parts of a folder, one after the other; see `read`."""
+    parts = {}
+    for path in sorted(folder.glob(f'{_INPUT}*.txt')):
+        name = path.name.removeprefix(_INPUT)
+        parts[name.removesuffix('.txt')] = _read_part(
+            path, folder / f'{_SCORES}{name}'
+        )
+    if not parts:
+        raise FileNotFoundError(
+            f'{folder} is a folder without {_INPUT}NAME.txt and '
+            f'{_SCORES}NAME.txt; name a folder that has them, or a file with '
+            'scores'
+        )
+    return ScoredPairs(
+        [x for part in parts.values() for x in part.first],
+        [x for part in parts.values() for x in part.second],
+        np.concatenate([part.scores for part in parts.values()]),
+        {name: len(part.scores) for name, part in parts.items()},
+    )
+
+
+def _read_part(path: pathlib.Path, gold: pathlib.Path) -> ScoredPairs:
+    """The pairs of two files that have a score; see `read`."""
+    if not gold.is_file():
+        raise FileNotFoundError(f'{path} has no {gold.name} beside it')
+    lines, scores, found = _lines(path), _lines(gold), []
+    if len(lines) != len(scores):
+        raise ValueError(
+            f'{path} has {len(lines)} lines, {gold.name} has {len(scores)}: '
+            'a line there is the score of the same line here, or empty'
+        )
+    for number, (line, score) in enumerate(zip(lines, scores, strict=True), 1):
+        if not score.strip():
+            continue
+        try:
+            found.append((_score(score), *map(str.strip, line.split('\t')[:2])))
+        except ValueError:
+            raise ValueError(
+                f'{gold}, line {number}: {score[:60]!r} is no score'
+            ) from None
+        if len(found[-1]) < 3:
+            raise ValueError(
+                f'{path}, line {number}: no two sentences, parted by a tab, '
+                f'in {line[:60]!r}'
+            )
+    return _pairs(path, found)
+
+
+def _score(text: str) -> float:
+    """A finite number; ValueError: it is none."""
+    score = float(text)
+    if not math.isfinite(score):
+        raise ValueError(text)
+    return score
+
+
+def _lines(path: pathlib.Path) -> list[str]:
+    # Sentences may hold what `splitlines` would part.
+    text = path.read_text(encoding='utf-8')
+    lines = text.removesuffix('\n').split('\n') if text else []
+    return [line.removesuffix('\r') for line in lines]
+
+
+def _pairs(
+    path: pathlib.Path, found: list[tuple[float, str, str]]
+) -> ScoredPairs:
+    if len(found) < 3:
+        raise ValueError(f'{path} has {len(found)} pairs: too few to rank')
+    scores, first, second = zip(*found, strict=True)
+    return ScoredPairs(list(first), list(second), np.array(scores))
+
+
+def similarities(
+    pairs: ScoredPairs, encode: Encode, similarity: str
+) -> np.ndarray:
+    """[n] float64: how near the vectors of each pair are.
+
+    `similarity` is 'cosine' or 'dot'.
+
+    Raises:
+        ValueError: a vector holds NaN or infinity.
+    """
+    vectors = np.asarray(encode(pairs.texts), np.float64)
+    if not np.isfinite(vectors).all():
+        raise ValueError('the encoder made vectors that are not finite')
+    if similarity == 'cosine':
+        norms = np.linalg.norm(vectors, axis=1, keepdims=True)
+        vectors = vectors / np.maximum(norms, 1e-12)
+    half = len(pairs.first)
+    return np.einsum('nd,nd->n', vectors[:half], vectors[half:])
+
+
+def correlation(pairs: ScoredPairs, encode: Encode, similarity: str) -> float:
+    """Spearman's x 100 over all pairs."""
+    similarity_scores = similarities(pairs, encode, similarity)
+    return 100 * spearman(similarity_scores, pairs.scores)

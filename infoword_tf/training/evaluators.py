@@ -1,0 +1,79 @@
+"""How good a model's vectors are while it is trained, by people's judgements.
+
+The numbers are those that tasks.sts and tasks.retrieval print of the weights,
+where training computes in float32. Texts are tokenized once.
+"""
+
+from collections.abc import Callable, Iterator
+
+import numpy as np
+
+from infoword_tf.evaluation import ranking, retrieval, sts
+from infoword_tf.evaluation.judgements import Judgements
+from infoword_tf.inference.vectors import Tokenized, Vectors
+
+_TEXTS = 32  # of the longest in a batch, as of tasks.retrieval
+_DEPTH = 10  # documents of a ranking that nDCG@10 reads
+
+
+class Evaluator:
+    """Measures the vectors of a model, by its weights as they then are.
+
+    Attributes:
+        cut: how many texts are longer than the model reads.
+    """
+
+    def __init__(self, judgements: Judgements, vectors: Vectors):
+        """Tokenizes all texts; args: what people said, whose vectors."""
+        self.name, self.vectors = judgements.name, vectors
+        self.cut = 0
+        judged = judgements.judged
+        if isinstance(judged, sts.ScoredPairs):
+            self._measure = self._similarity(judged)
+        else:
+            self._measure = self._retrieval(judged)
+
+    def __call__(self) -> dict[str, float]:
+        """By name of the measure its value."""
+        return {self.name: self._measure()}
+
+    def _tokenized(self, texts: list[str], role: str | None) -> Tokenized:
+        prompt = role and self.vectors.config.prompt_for(role)
+        found = self.vectors.tokenized(texts, prompt)
+        self.cut += found.cut
+        return found
+
+    def _similarity(self, pairs: sts.ScoredPairs) -> Callable[[], float]:
+        """Spearman x 100 of pairs."""
+        texts = self._tokenized(pairs.texts, None)
+
+        def encode(_: list[str]) -> np.ndarray:
+            return self.vectors.encode_tokenized(texts)
+
+        similarity = self.vectors.config.similarity
+        return lambda: sts.correlation(pairs, encode, similarity)
+
+    def _retrieval(self, task: retrieval.RetrievalTask) -> Callable[[], float]:
+        """nDCG@10 of exact search."""
+        queries = self._tokenized(task.queries, 'query')
+        blocks = [
+            (numbers, self._tokenized(texts, 'passage'))
+            for numbers, texts in task.blocks()
+        ]
+
+        def encode(texts: Tokenized) -> np.ndarray:
+            return self.vectors.encode_tokenized(texts, _TEXTS)
+
+        def encoded() -> Iterator[tuple[np.ndarray, np.ndarray]]:
+            for numbers, texts in blocks:
+                yield numbers, encode(texts)
+
+        def measure() -> float:
+            # One more than is read: a query may find its own document.
+            found = ranking.search(
+                encode(queries), encoded(), _DEPTH + 1,
+                self.vectors.config.similarity,
+            )  # fmt: skip
+            return retrieval.measure(task, found)['ndcg@10']
+
+        return measure

@@ -1,0 +1,103 @@
+"""Sentences and pairs as files have them: empty, of one word, much too long."""
+
+import contextlib
+import io
+import math
+
+import numpy as np
+from absl.testing import absltest
+
+import infoword_tf
+from tests import places, runs
+from tests.runs import records, run_here
+
+LONG = 'more words than a text may have ' * 9
+
+
+def setUpModule():
+    runs.set_up()
+
+
+class SentencesTest(absltest.TestCase):
+    def setUp(self):
+        super().setUp()
+        self.folder = places.make()
+
+    def write(self, name, lines):
+        path = self.folder / name
+        path.write_text(''.join(f'{line}\n' for line in lines))
+        return path
+
+    def train(self, *more):
+        """Three steps of four sentences; its workdir and what it printed."""
+        shown, workdir = io.StringIO(), self.folder / 'run'
+        with contextlib.redirect_stdout(shown):
+            run_here(
+                workdir, '--objectives=simcse', '--steps=3', '--batch_size=4',
+                '--seq_len=16', '--vocab_size=300', *more,
+            )  # fmt: skip
+        for line in records(workdir):
+            for name, value in line.items():
+                self.assertTrue(math.isfinite(value), name)
+        return workdir, shown.getvalue()
+
+    def check_queue(self, workdir, size):
+        """Candidates are the batch, and as much of the queue as is filled."""
+        for step, line in enumerate(records(workdir)):
+            self.assertAlmostEqual(
+                line['simcse/log_candidates'],
+                np.log(4 + min(4 * step, size)),
+                places=5,
+            )
+
+    def test_of_a_text(self):
+        """All twelve in one epoch, with a queue smaller than a batch."""
+        path = self.write('text.txt', [
+            'Yes', '', '...', '', '   ', '', '\u2603 \u2603', '', LONG, '',
+            *(f'sentence {i} stands alone\n' for i in range(8)),
+        ])  # fmt: skip
+        workdir, shown = self.train(
+            f'--corpus=text:{path}', '--simcse.queue=3'
+        )
+        self.assertEqual(
+            sum(r['sentences/cut_sentences'] for r in records(workdir)), 1
+        )
+        self.check_queue(workdir, 3)
+        vectors = infoword_tf.load(workdir).encode(
+            ['', 'Yes', LONG], progress=False
+        )
+        self.assertTrue(np.isfinite(vectors).all())
+        self.assertNotIn('left out', shown)
+
+    def test_of_pairs(self):
+        """With an empty side they are none; and the queue is no multiple."""
+        good = [
+            'one,word', '.,!', f'{LONG},short', f'a text,{LONG}',
+            *['the same,pair'] * 4,
+            *(f'question {i},answer {i}' for i in range(4)),
+        ]  # fmt: skip
+        bad = ['first,', ',second', ' , ']
+        path = self.write('pairs.csv', ['a,b', *good, *bad])
+        held = self.write('held.csv', ['a,b', *good[:2], good[-1]])
+        workdir, shown = self.train(
+            f'--pairs={path}', f'--heldout_pairs={held}', '--simcse.queue=6'
+        )
+        self.assertIn('12 examples to train on, a text of 2 is cut', shown)
+        self.assertIn('3 lines with an empty a or b are left out', shown)
+        self.check_queue(workdir, 6)
+
+    def test_one_pair_throughout(self):
+        """Nobody's negative: there is nothing to tell apart, and no nats."""
+        path = self.write('pairs.csv', ['a,b', *['the same,pair'] * 12])
+        workdir, _ = self.train(f'--pairs={path}', f'--heldout_pairs={path}')
+        for line in records(workdir):
+            self.assertEqual(line['simcse/loss'], 0)
+            self.assertEqual(line['simcse/ceiling'], 0)
+        last = records(workdir)[-1]
+        self.assertEqual(last['heldout/simcse/loss'], 0)
+        self.assertEqual(last['heldout/simcse/ceiling'], 0)
+        self.assertLess(last['heldout/simcse/mi'], 1e-5)
+
+
+if __name__ == '__main__':
+    absltest.main()

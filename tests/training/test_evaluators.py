@@ -1,0 +1,260 @@
+"""--best=sts:FILE and --best=retrieval:DIR: what is measured, and kept."""
+
+import contextlib
+import dataclasses
+import io
+import json
+import pathlib
+import shutil
+from unittest import mock
+
+import numpy as np
+from absl.testing import absltest, parameterized
+
+import infoword_tf
+from infoword_tf import checkpoint, commands
+from infoword_tf.choices import RunChoices
+from infoword_tf.config import Config
+from infoword_tf.data.documents import split_sentences
+from infoword_tf.evaluation import judgements
+from infoword_tf.training import begin, distribution
+from infoword_tf.training.evaluators import Evaluator
+from tasks import retrieval, sts
+from tests import places, quick, runs, zoo
+from tests.runs import records, run_here
+from tests.tasks import command
+
+STS, RETRIEVAL = 'sts/spearman', 'retrieval/ndcg@10'
+
+
+def setUpModule():
+    """Pairs of sentences with scores, and documents with queries."""
+    global FOLDER, PAIRS, BEIR
+    runs.set_up()
+    FOLDER = places.make()
+    text = pathlib.Path(runs.TEXT['heldout']).read_text()
+    texts = [split_sentences(line) for line in text.split('\n')]
+    texts = [found for found in texts if len(found) > 1][:40]
+    scores = np.random.default_rng(0).integers(0, 50, len(texts)) / 10
+    PAIRS = FOLDER / 'pairs.tsv'
+    PAIRS.write_text(
+        'score\tsentence1\tsentence2\n'
+        + ''.join(
+            f'{score}\t{found[0]}\t{found[1]}\n'
+            for score, found in zip(scores, texts, strict=True)
+        )
+    )
+    BEIR = FOLDER / 'beir'
+    (BEIR / 'qrels').mkdir(parents=True)
+    for name, place in (('queries', 0), ('corpus', 1)):
+        (BEIR / f'{name}.jsonl').write_text(
+            ''.join(
+                json.dumps({'_id': f'{name[0]}{i}', 'text': found[place]})
+                + '\n'
+                for i, found in enumerate(texts)
+            )
+        )
+    for split, some in (('test', range(30)), ('dev', range(30, 40))):
+        rows = ''.join(f'q{i}\tc{i}\t1\n' for i in some)
+        (BEIR / 'qrels' / f'{split}.tsv').write_text(rows)
+
+
+def spearman(workdir):
+    """What tasks.sts prints."""
+    done = command.run(
+        sts, f'--init={workdir}', f'--data={PAIRS}', f'--workdir={FOLDER}/sts'
+    )
+    return done.result['spearman']
+
+
+def ndcg(workdir, split='test'):
+    """What tasks.retrieval prints."""
+    with mock.patch.object(retrieval, 'by_words', lambda task: (
+        np.zeros((len(task.queries), 0), np.float32),
+        np.zeros((len(task.queries), 0), np.int64),
+    )):  # fmt: skip
+        done = command.run(
+            retrieval, f'--init={workdir}', f'--data_dir={BEIR}',
+            f'--split={split}', f'--workdir={FOLDER}/retrieval',
+        )  # fmt: skip
+    return done.result['model']['ndcg@10']
+
+
+def train(workdir, *more, **ways):
+    """A run with an evaluation at each of its steps; what it printed."""
+    shown = io.StringIO()
+    with contextlib.redirect_stdout(shown):
+        run_here(
+            workdir, '--steps=4', '--eval_every=1', '--objectives=skip_gram',
+            '--learning_rate=0.01', *more, **ways,
+        )  # fmt: skip
+    return shown.getvalue()
+
+
+class BestTest(parameterized.TestCase):
+    def check(self, workdir, name):
+        """The weights with the highest value are there; returns it."""
+        lines = [r for r in records(workdir) if name in r]
+        values = [line[name] for line in lines]
+        self.assertGreater(len(set(values)), 1)
+        best = lines[int(np.argmax(values))]
+        self.assertEqual(checkpoint.weights_step(workdir), best['step'])
+        kept = json.loads((workdir / 'metrics.json').read_text())
+        self.assertEqual(kept[name], best[name])
+        self.assertEqual(kept['step'], best['step'])
+        return best[name]
+
+    @parameterized.named_parameters(
+        ('transformer', 'simcse', False),
+        ('table', 'skip_gram', True),
+    )
+    def test_it_is_what_tasks_sts_prints(self, objectives, is_table):
+        """Of cut texts too: 8 tokens are fewer than most have."""
+        workdir = places.make() / 'run'
+        shown = train(
+            workdir, f'--best=sts:{PAIRS}', '--seq_len=8', '--steps=3',
+            f'--objectives={objectives}',
+        )  # fmt: skip
+        best = self.check(workdir, STS)
+        self.assertEqual(round(best, 2), spearman(workdir))
+        self.assertEqual(infoword_tf.load(workdir).is_table, is_table)
+        self.assertRegex(shown, 'sts/spearman is measured every 1 .*are cut')
+        self.assertIn(f'| spearman {best:.4f}\n', shown)
+        self.assertIn(f'\nsts/spearman: {best:.4f}\n', shown)
+        config = Config.read(workdir)
+        self.assertStartsWith(config.run['best'], f'sts:{PAIRS} (files ')
+        events = list((workdir / 'tensorboard').rglob('events*'))
+        self.assertIn(STS.encode(), events[0].read_bytes())
+
+    def test_it_is_what_tasks_retrieval_prints(self):
+        """With prompts, a dense layer, and another similarity."""
+        folder = places.make()
+        run_here(
+            folder / 'first', '--steps=1', '--objectives=simcse',
+            '--simcse.head=kept',
+        )  # fmt: skip
+        config = Config.read(folder / 'first')
+        self.assertLen(config.dense, 1)
+        dataclasses.replace(
+            config,
+            prompts={'query': 'what is ', 'passage': 'a function that '},
+            similarity='dot',
+        ).write(folder / 'first')
+        workdir, init = folder / 'run', f'--init={folder}/first'
+        train(
+            workdir, f'--best=retrieval:{BEIR}', init, '--objectives=simcse',
+            '--simcse.head=kept', '--learning_rate=0.03', '--steps=3',
+        )  # fmt: skip
+        best = self.check(workdir, RETRIEVAL)
+        self.assertEqual(best, ndcg(workdir))
+        loaded = infoword_tf.load(workdir)
+        self.assertLen(loaded.config.prompts, 2)
+        # Without what stands before texts it is another number.
+        plain = loaded.with_config(loaded.config.replace(prompts={}))
+        judged = judgements.read(f'retrieval:{BEIR}')
+        self.assertNotEqual(Evaluator(judged, plain)()[RETRIEVAL], best)
+        # Of another split; and it follows the weights.
+        judged = judgements.read(f'retrieval:{BEIR}/qrels/dev.tsv')
+        evaluator = Evaluator(judged, loaded)
+        found = evaluator()[RETRIEVAL]
+        self.assertEqual(found, ndcg(workdir, 'dev'))
+        for variable in loaded.model.variables.values():
+            variable.assign(0 * variable)
+        with mock.patch.object(loaded.tokenizer, 'tokenize', None):
+            self.assertNotEqual(evaluator()[RETRIEVAL], found)
+
+    def test_a_run_ends_early(self):
+        """Where nothing is learned no later value is better."""
+        workdir = places.make() / 'run'
+        train(
+            workdir, f'--best=sts:{PAIRS}', '--patience_evals=2',
+            '--learning_rate=0', '--steps=6',
+        )  # fmt: skip
+        self.assertLen(records(workdir), 3)
+        self.assertEqual(checkpoint.weights_step(workdir), 1)
+
+    def test_a_run_that_was_stopped(self):
+        """The same numbers and the same weights; not with other pairs."""
+        folder = places.make()
+        pairs = shutil.copy(PAIRS, folder / 'own.tsv')
+        flags = f'--best=sts:{pairs}', '--checkpoint_every=2'
+        with quick.kept(folder / 'whole', folder / 'broken', at=4):
+            train(folder / 'whole', *flags)
+        self.assertEqual(checkpoint.last_step(folder / 'broken'), 2)
+        with open(pairs, 'a') as file:
+            file.write('3\tone more\tpair\n')
+        with self.assertRaisesRegex(
+            commands.UsageError, '--best was sts:.* is sts:'
+        ):
+            train(folder / 'broken', *flags)
+        shutil.copy(PAIRS, pairs)
+        train(folder / 'broken', *flags)
+        found = []
+        for name in ('whole', 'broken'):
+            lines = [
+                {k: v for k, v in line.items() if 'second' not in k}
+                for line in records(folder / name)
+            ]
+            weights = (folder / name / 'weights.safetensors').read_bytes()
+            found.append((lines, weights))
+        self.assertEqual(*found)
+        self.check(folder / 'broken', STS)
+
+    def test_two_replicas(self):
+        """In graphs: what the replicas have in common is measured."""
+        workdir = places.make() / 'run'
+        with mock.patch.object(
+            distribution, 'make_strategy', return_value=zoo.strategy(2)
+        ):
+            train(
+                workdir, f'--best=sts:{PAIRS}', '--strategy=mirrored',
+                '--steps=2', eagerly=False,
+            )  # fmt: skip
+        self.assertEqual(round(self.check(workdir, STS), 2), spearman(workdir))
+
+
+class ComplaintsTest(absltest.TestCase):
+    def test_what_cannot_be_read(self):
+        folder = pathlib.Path(self.create_tempdir().full_path)
+        (folder / 'one.tsv').write_text('score\tsentence1\tsentence2\n1\ta\tb')
+        (folder / 'nan.tsv').write_text(
+            'score\tsentence1\tsentence2\n1\ta\tb\nnan\tc\td\n2\te\tf'
+        )
+        (folder / 'columns.tsv').write_text('score\tsentence1\n1\ta\n')
+        shutil.copytree(BEIR, folder / 'beir')
+        shutil.rmtree(folder / 'beir' / 'qrels')
+        for best, message in (
+            ('', 'expected sts:FILE'),
+            ('sts', 'expected sts:FILE'),
+            ('squad:x', '--best=squad:x: expected sts:FILE .* or retrieval:D'),
+            (f'sts:{folder}/no.tsv', 'no.tsv: there is no such file'),
+            (f'sts:{folder}', 'is a folder without STS.input.NAME.txt'),
+            (f'sts:{folder}/one.tsv', 'has 1 pairs: too few'),
+            (f'sts:{folder}/nan.tsv', "line 3: no score .* in 'nan"),
+            (f'sts:{folder}/columns.tsv', 'names no sentence2 beside'),
+            (f'retrieval:{folder}', 'is no BEIR folder: it has no corpus.j'),
+            (f'retrieval:{folder}/beir', 'has no qrels/test.tsv; it is where'),
+            (f'retrieval:{BEIR}/qrels/train.tsv', 'its splits are dev, test'),
+        ):
+            with self.assertRaisesRegex(commands.UsageError, message):
+                begin.judged_by(RunChoices(best=best))
+        for best in (None, True, False):
+            self.assertIsNone(begin.judged_by(RunChoices(best=best)))
+
+    def test_how_it_is_typed(self):
+        """Alone as ever, or with what is measured."""
+        for typed, best in (
+            ([], None),
+            (['--best'], True),
+            (['--best=true'], True),
+            (['--nobest'], False),
+            (['--best=sts:a,b.tsv'], 'sts:a,b.tsv'),
+        ):
+            found = commands.parse(RunChoices, typed)
+            self.assertEqual(found.get('best'), best)
+            again = commands.typed(found)
+            self.assertEqual(commands.parse(RunChoices, again), found)
+
+
+if __name__ == '__main__':
+    absltest.main()
