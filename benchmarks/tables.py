@@ -28,6 +28,7 @@ from typing import Any, NamedTuple
 
 from absl import flags
 
+from benchmarks import vectors
 from benchmarks.kept import (
     ROOT,
     begin,
@@ -74,9 +75,11 @@ class ResultsTable(NamedTuple):
     """A table of docs/results.md.
 
     Attributes:
-        flagfiles: a run each; names in tasks/flags.
+        flagfiles: a run each; names in tasks/flags, some with further flags
+            after a space.
         ask: workdir -> further figures by the heads of their columns.
         untrained: a flagfile whose first weights are asked too.
+        made: by name, commands whose workdirs are asked too.
         data: what that reads, beside whoever runs it.
         curves: what is drawn over minutes, bounds or perplexities.
     """
@@ -84,6 +87,7 @@ class ResultsTable(NamedTuple):
     flagfiles: Sequence[str]
     ask: Callable[[pathlib.Path], dict[str, float]] | None = None
     untrained: str | None = None
+    made: Mapping[str, Sequence[str]] = {}
     data: Sequence[str] = ()
     curves: str = 'bounds'
 
@@ -205,6 +209,38 @@ TABLES = {
         data=('wikitext-2',),
         curves='perplexities',
     ),
+    'sentences': ResultsTable(
+        (
+            'simcse_mini',
+            'simcse_mini --simcse.queue=4096 --simcse.momentum=0.999',
+            'esimcse_mini',
+            'consert_mini',
+            'diffcse_mini',
+            'infocse_mini',
+            'simcse_mini --objectives=ict --seq_len=64',
+            'pairs_mini --pair_columns=sent0,sent1',
+            'pairs_mini',
+        ),
+        vectors.judged,
+        made=vectors.MADE,
+        data=vectors.DATA,
+    ),
+    'infocse': ResultsTable(
+        (
+            'infocse_mini',
+            'infocse_mini --init=runs/sentences_first --infocse.fresh',
+            'infocse_mini --infocse.lower=trained',
+            'infocse_mini --infocse.lower=detached',
+            'infocse_mini --objectives=simcse --simcse.head=projector',
+            'infocse_mini --objectives=infocse',
+            *(
+                f'infocse_mini --infocse.mask_share={share}'
+                for share in (0.1, 0.2, 0.3, 0.5)
+            ),
+        ),
+        vectors.judged,
+        data=vectors.DATA,
+    ),
     'memory': ResultsTable(
         ('wikitext_0', 'wikitext_64', 'wikitext_128'),
         memories,
@@ -220,8 +256,16 @@ TABLES = {
 
 
 def name_of(flagfile: str) -> str:
-    """What a run is called: its flagfile, without folder and ending."""
-    return pathlib.Path(flagfile).stem
+    """What a run is called: its flagfile, without folder and ending; after
+    that its further flags.
+    """
+    first, *more = flagfile.split()
+    return ' '.join([pathlib.Path(first).stem, *more])
+
+
+def folder_of(name: str) -> str:
+    """The same without what is no part of a folder's name."""
+    return name.replace(' --', '+').replace(' ', '_').replace('/', '_')
 
 
 def train(flagfile: str, workdir: pathlib.Path, *given: str) -> None:
@@ -232,19 +276,21 @@ def train(flagfile: str, workdir: pathlib.Path, *given: str) -> None:
     """
     if (workdir / 'metrics.json').exists():
         return
-    path = FOLDER / f'{flagfile}.flags'
+    first, *more = flagfile.split()
+    path = FOLDER / f'{first}.flags'
     run(
         'infoword_tf.train',
-        workdir.with_suffix('.log'),
-        f'--flagfile={path if path.exists() else flagfile}',
+        workdir.parent / f'{workdir.name}.log',
+        f'--flagfile={path if path.exists() else first}',
         f'--workdir={workdir}',
+        *more,
         *given,
     )
 
 
 def steps_of(flagfile: str, folder: pathlib.Path, minutes: float) -> int:
     """How many steps fit the time, by a run of a few; measured once."""
-    workdir = folder / f'{name_of(flagfile)}_rate'
+    workdir = folder / f'{folder_of(name_of(flagfile))}_rate'
     count = RATE_STEPS + WARM_STEPS
     train(
         flagfile,
@@ -289,8 +335,15 @@ def spread(values: Sequence[float | None]) -> str:
     return mean if same else f'{mean} ({shown[0]}-{shown[-1]})'
 
 
-def made_of(workdirs: Mapping[str, Sequence[pathlib.Path]], ask: Any) -> str:
-    """Markdown: what each flagfile reached; by flagfile, its workdirs."""
+def made_of(
+    workdirs: Mapping[str, Sequence[pathlib.Path]],
+    ask: Any,
+    made: Mapping[str, pathlib.Path],
+) -> str:
+    """Markdown: what each flagfile reached; by flagfile, its workdirs.
+
+    First what was made without training, by name.
+    """
     asked = {
         name: [ask(workdir) if ask else {} for workdir in some]
         for name, some in workdirs.items()
@@ -299,6 +352,11 @@ def made_of(workdirs: Mapping[str, Sequence[pathlib.Path]], ask: Any) -> str:
     titles = ['flagfile', 'row', *COLUMNS.values(), *further]
     titles += ['steps', 'minutes', 'tokens/s']
     lines = [f'| {" | ".join(titles)} |', '|' + '---|' * len(titles)]
+    for name, workdir in made.items():
+        told = ask(workdir)
+        cells = [name, *[''] * (1 + len(COLUMNS))]
+        cells += [spread([told[title]]) for title in further] + [''] * 3
+        lines.append(f'| {" | ".join(cells)} |')
     for name, some in workdirs.items():
         runs = [records_of(workdir) for workdir in some]
         last = [records[-1] for records in runs]
@@ -379,6 +437,11 @@ def main() -> None:
     check_there(table.data)
     folder = pathlib.Path(WORKDIR.value)
     begin(folder)
+    made = {name: folder / folder_of(name) for name in table.made}
+    for name, (module, *given) in table.made.items():
+        if not (made[name] / 'config.json').exists():
+            log = folder / f'{made[name].name}.log'
+            run(module, log, *given, f'--workdir={made[name]}')
     steps = {}
     for flagfile in table.flagfiles:
         steps[flagfile] = steps_of(flagfile, folder, MINUTES.value)
@@ -387,7 +450,7 @@ def main() -> None:
     for flagfile, count in steps.items():
         name = name_of(flagfile)
         for seed in range(SEEDS.value):
-            workdir = folder / f'{name}_{seed}'
+            workdir = folder / f'{folder_of(name)}_{seed}'
             train(flagfile, workdir, f'--steps={count}', f'--seed={seed}')
             workdirs.setdefault(name, []).append(workdir)
             print(f'{name}, seed {seed}: trained', flush=True)
@@ -402,7 +465,7 @@ def main() -> None:
     last = SEEDS.value - 1
     seeds = f'seeds 0 to {last}' if last else 'seed 0'
     text = (
-        f'{made_of(workdirs, table.ask)}\n\n'
+        f'{made_of(workdirs, table.ask, made)}\n\n'
         f'Commit {commit()}, {seeds}, '
         f'{read_json(some[0] / "config.json")["precision"]}.\n'
     )
