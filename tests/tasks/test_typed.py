@@ -174,6 +174,10 @@ class TypedTest(absltest.TestCase):
             'tasks.lm --init=nowhere --sample': no_run,
             'tasks.lm --init=nowhere --corpus=text:one.txt --heldout=one.txt '
             '--workdir=w': 'error: .*one.txt',
+            'tasks.mine': 'error: --init is missing',
+            'tasks.mine --init=nowhere --pairs=a.csv --workdir=w': no_run,
+            'tasks.mine --init=run --pairs=a.csv --rescore=run --workdir=w':
+                'error: --rescore=run gives neither numbers nor classes',
             'tasks.probe': 'error: --train is missing',
             'tasks.probe --init=x --train=MR --workdir=w':
                 'error: --train=MR: there is no such file or folder',
