@@ -388,7 +388,7 @@ def _training(
         lines.append(f'Held out: {held}.')
     if run.get('init'):
         lines.append(f'Started from the weights of `{portable(run["init"])}`.')
-    if metrics:
+    if 'step' in metrics:  # of a run, not of what was fitted to its vectors
         seconds = metrics.get('seconds')
         took = f'; the run took {seconds:,.0f} s' if seconds else ''
         lines.append(f'{metrics["step"]:,} updates{took}.')

@@ -12,13 +12,15 @@ so that `encode`, exports and every evaluation have it.
 epsilon is a share of the largest eigenvalue: the published code has none, and
 divides by zero where sentences are fewer than numbers of a vector.
 
+The last line of the output is one JSON object, also in WORKDIR/metrics.json.
+
 Glossary of shapes: n texts, D width, W dims.
 """
 
 import dataclasses
 import itertools
 import pathlib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -67,28 +69,44 @@ def fit(
 
     Returns:
         [D, W] and [W], float32.
+
+    Raises:
+        UsageError: vectors are not finite or all the same; or they span fewer
+            than W directions, and nothing is added to those.
     """
     x = np.asarray(vectors, np.float64)
+    if not np.isfinite(x).all():
+        raise commands.UsageError('--init makes vectors that are not finite')
     mean = x.mean(axis=0)
     values, axes = np.linalg.eigh(np.cov(x, rowvar=False))
     order = np.argsort(-values, kind='stable')[:dims]
     values, axes = np.maximum(values[order], 0.0), axes[:, order]
-    kernel = axes / np.sqrt(values + epsilon * values[0])
+    # The same but for what float32 rounds.
+    rounded = np.finfo(np.float32).eps ** 2 * np.square(x).mean()
+    if values[0] <= rounded:
+        raise commands.UsageError(
+            'all sentences have the same vector, so there is nothing to whiten:'
+            ' --init distinguishes no texts, or --corpus repeats one'
+        )
+    raised = values + epsilon * values[0]
+    if raised[-1] <= x.shape[1] * np.finfo(np.float64).eps * values[0]:
+        raise commands.UsageError(
+            f'--epsilon={epsilon:g}: the vectors of {len(x):,} sentences span '
+            f'fewer than {dims} directions; raise it, take more --sentences, '
+            'or fewer --dims'
+        )
+    kernel = axes / np.sqrt(raised)
     return kernel.astype(np.float32), (-mean @ kernel).astype(np.float32)
 
 
-def spread(given: Choices) -> list[str]:
+def spread(corpus: corpora.Corpus, most: int) -> list[str]:
     """Sentences of the text that is trained on, evenly taken."""
-    corpus = corpora.open_corpus(given.corpus, given.heldout)
 
-    def sentences() -> Any:
+    def sentences() -> Iterator[str]:
         return (s for d in corpus.train() for s in d.sentences)
 
-    total = sum(1 for _ in sentences())
-    every = max(1, total // given.sentences)
-    return list(
-        itertools.islice(sentences(), 0, every * given.sentences, every)
-    )
+    every = max(1, sum(1 for _ in sentences()) // most)
+    return list(itertools.islice(sentences(), 0, every * most, every))
 
 
 def whitened(
@@ -97,7 +115,8 @@ def whitened(
     """The config and the weights of the new workdir.
 
     Raises:
-        UsageError: there are more --dims than numbers, or too few texts.
+        UsageError: there are more --dims than numbers, too few texts, or
+            what `fit` says.
     """
     config = loaded.config
     if given.pooling is not None:
@@ -132,11 +151,10 @@ def run(given: Choices, chosen: Mapping[str, Any]) -> dict[str, Any]:
     """The whole command.
 
     Returns:
-        How many sentences were read, and the width of vectors.
+        What metrics.json holds.
 
     Raises:
-        UsageError, ValueError: what was chosen cannot be.
-        FileExistsError: the new workdir is there.
+        FileNotFoundError, UsageError, ValueError: what was chosen cannot be.
     """
     commands.require(
         vars(given),
@@ -149,12 +167,12 @@ def run(given: Choices, chosen: Mapping[str, Any]) -> dict[str, Any]:
             f'--workdir={workdir} holds files; name a new folder'
         )
     Config.read(pathlib.Path(given.init))
-    corpora.open_corpus(given.corpus, given.heldout)
+    corpus = corpora.open_corpus(given.corpus, given.heldout)
 
     import infoword_tf
 
     loaded = infoword_tf.load(given.init)
-    texts = spread(given)
+    texts = spread(corpus, given.sentences)
     config, tensors = whitened(loaded, texts, given)
     workdir.mkdir(parents=True, exist_ok=True)
     with files.written(workdir / loaded.tokenizer.file) as partial:
@@ -165,7 +183,16 @@ def run(given: Choices, chosen: Mapping[str, Any]) -> dict[str, Any]:
         f'{workdir}/: vectors of {config.dense[-1].width} numbers, whitened on '
         f'{len(texts):,} sentences'
     )
-    return {'sentences': len(texts), 'width': config.dense[-1].width}
+    record = {
+        'task': 'whiten',
+        'weights': given.init,
+        'corpus': given.corpus,
+        'pooling': config.pooling,
+        'sentences': len(texts),
+        'width': config.dense[-1].width,
+    }
+    commands.record(workdir, record)
+    return record
 
 
 if __name__ == '__main__':

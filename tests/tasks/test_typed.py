@@ -195,6 +195,8 @@ class TypedTest(absltest.TestCase):
             'tasks.squad --train=no.json --dev=no.json --workdir=w': no_file,
             'tasks.sts --init=x --data=no.json --workdir=w':
                 'error: --data=no.json: there is no such file',
+            'tasks.whiten': 'error: --init is missing',
+            'tasks.whiten --init=nowhere --workdir=w': no_run,
             'tasks.words --init=x --data_dir=empty --workdir=w':
                 'error: --data_dir=empty holds no',
             'export.savedmodel': 'error: --init is missing',
