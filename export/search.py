@@ -31,6 +31,7 @@ import numpy as np
 
 from infoword_tf import commands
 from infoword_tf.choices import flag
+from infoword_tf.config import read_exported
 from tasks import bm25, ranking, retrieval
 
 PASSAGE_WORDS = 100  # a passage is whole sentences of about so many words
@@ -49,6 +50,9 @@ class Choices:
     top_k: int = flag(5, 'Answers to a query.', at_least=1)
     hybrid: bool = flag(
         False, 'Search by words (BM25) as well, and add both scores.')
+    dims: int | None = flag(
+        None, 'Compare the first so many numbers of vectors alone.',
+        at_least=1)
 
 
 class Passage(NamedTuple):
@@ -88,6 +92,18 @@ class Index:
         self.vectors = np.load(folder / 'vectors.npy', mmap_mode='r')
         self.offsets = np.load(folder / 'offsets.npy', mmap_mode='r')
         self._file = open(folder / 'passages.jsonl', 'rb')
+        self._cut: Callable[[np.ndarray], np.ndarray] = np.asarray
+
+    def cut(self, dims: int, normalize: bool) -> None:
+        """Compares first numbers alone from now on; as `first_numbers`.
+
+        Raises:
+            ValueError: there are not so many.
+        """
+        retrieval.check_dims(dims, self.vectors.shape[1])
+        self._cut = functools.partial(
+            retrieval.first_numbers, dims=dims, normalize=normalize
+        )
 
     def passage(self, number: int) -> Passage:
         """One passage, read from disk."""
@@ -100,10 +116,10 @@ class Index:
         """The K best of [Q, D]: scores and numbers [Q, K], see `ranking`."""
         blocks = (
             (np.arange(begin, min(begin + _BLOCK, len(self.vectors))),
-             self.vectors[begin : begin + _BLOCK])
+             self._cut(self.vectors[begin : begin + _BLOCK]))
             for begin in range(0, len(self.vectors), _BLOCK)
         )  # fmt: skip
-        return ranking.search(queries, blocks, top_k, similarity)
+        return ranking.search(self._cut(queries), blocks, top_k, similarity)
 
     @functools.cached_property
     def words(self) -> bm25.Bm25:
@@ -235,6 +251,8 @@ def run(
         'passage_words': str(PASSAGE_WORDS),
     }
     index = open_index(path.parent / 'search', key, documents, embed)
+    if given.dims is not None:
+        index.cut(given.dims, read_exported(path)[0].normalize)
     for query in queries or map(str.strip, sys.stdin):
         found = answer(
             query, index, embed, similarity, given.top_k, given.hybrid

@@ -72,6 +72,8 @@ class Choices:
         None, 'Random seed of the untrained baselines; by default the '
         "run's own.", at_least=0)
     batch_size: int = flag(32, 'Texts encoded at a time.', at_least=1)
+    dims: int | None = flag(
+        None, 'The first so many numbers of a vector alone.', at_least=1)
     precision: str = again(
         DeviceChoices, 'precision', 'float32',
         help=f'Precision of --init; {AUTO}')
@@ -295,14 +297,84 @@ def _judgements(
 Encoder = Callable[[list[str], str | None], np.ndarray]
 
 
-def exported(folder: pathlib.Path, batch_size: int) -> tuple[Encoder, str]:
+def check_source(init: str | None, model: str | None) -> None:
+    """Complains of neither or both of a workdir and an export.
+
+    Raises:
+        commands.UsageError: of them.
+    """
+    if bool(init) == bool(model):
+        raise commands.UsageError('give --init or --model')
+
+
+def vectors_of(
+    init: str | None,
+    model: str | None,
+    dims: int | None = None,
+    pooling: str | None = None,
+) -> tuple[Encoder, str]:
+    """What encodes texts, and how vectors are compared.
+
+    Args:
+        init: a workdir, or else
+        model: the folder of an export's version.
+        dims: the first so many numbers of each vector alone; None: all.
+        pooling: as in `Loaded.encode`; of a workdir.
+
+    Raises:
+        FileNotFoundError: there is no such model.
+        ValueError: it cannot be read, or its vectors are shorter.
+    """
+    if model:
+        return exported(pathlib.Path(model), 64, dims)
+    import infoword_tf
+
+    loaded = infoword_tf.load(init)
+    if dims is not None:
+        check_dims(dims, loaded.vector_width(pooling))
+    encode = encoder_of(loaded, dims=dims, pooling=pooling)
+    return encode, loaded.config.similarity
+
+
+def encoder_of(loaded: 'Loaded', **settings: Any) -> Encoder:
+    """A workdir as an encoder; `settings` are of `encode`."""
+
+    def encode(texts: list[str], role: str | None) -> np.ndarray:
+        prompt = None if role is None else loaded.config.prompt_for(role)
+        return loaded.encode(texts, prompt=prompt, **settings)
+
+    return encode
+
+
+def check_dims(dims: int, width: int) -> None:
+    """Complains of more numbers than vectors have; ValueError."""
+    if dims > width:
+        raise ValueError(f'--dims={dims}: vectors have {width} numbers')
+
+
+def first_numbers(
+    vectors: np.ndarray, dims: int, normalize: bool
+) -> np.ndarray:
+    """[n, D] -> [n, dims], of length 1 again where vectors are."""
+    found = np.ascontiguousarray(vectors[:, :dims])
+    if normalize:
+        norms = np.linalg.norm(found, axis=1, keepdims=True)
+        found = found / np.maximum(norms, 1e-12)
+    return found
+
+
+def exported(
+    folder: pathlib.Path, batch_size: int, dims: int | None = None
+) -> tuple[Encoder, str]:
     """The `embed` signatures of an exported model, and its similarity.
 
     Queries and passages go through those of their prompts, where it has them.
+    `dims` is as in `vectors_of`.
 
     Raises:
         FileNotFoundError: it is no such model.
-        ValueError: its config cannot be read, or it has no such signature.
+        ValueError: its config cannot be read, it has no such signature, or
+            its vectors are shorter.
     """
     config, _ = read_exported(folder)  # before TensorFlow is imported
 
@@ -312,6 +384,9 @@ def exported(folder: pathlib.Path, batch_size: int) -> tuple[Encoder, str]:
     model = tf.saved_model.load(str(folder))
     if 'embed' not in model.signatures:
         raise ValueError(f'--model={folder} has no signature `embed`')
+    if dims is not None:
+        outputs = model.signatures['embed'].structured_outputs
+        check_dims(dims, outputs['embeddings'].shape[1])
 
     signatures = {None: model.signatures['embed']}
     for role in ROLES:
@@ -331,7 +406,10 @@ def exported(folder: pathlib.Path, batch_size: int) -> tuple[Encoder, str]:
             ]
             made = signatures[role](texts=tf.constant(batch))
             vectors.append(made['embeddings'].numpy())
-        return np.concatenate(vectors)[np.argsort(order)]
+        found = np.concatenate(vectors)[np.argsort(order)]
+        if dims is None:
+            return found
+        return first_numbers(found, dims, config.normalize)
 
     return embed, config.similarity
 
@@ -583,7 +661,7 @@ def check(given: Choices, chosen: Mapping[str, Any]) -> pathlib.Path:
             'with --model, or a file of results with --run'
         )
     if given.run is not None:
-        for name in ('init', 'model', 'batch_size'):
+        for name in ('init', 'model', 'batch_size', 'dims'):
             if name in chosen:
                 raise commands.UsageError(
                     f'--run names results, and nothing is searched: leave out '
@@ -626,7 +704,7 @@ def run(given: Choices, chosen: Mapping[str, Any]) -> dict[str, Any]:
 
     if given.model is not None:
         folder = pathlib.Path(given.model)
-        vectors('model', *exported(folder, given.batch_size))
+        vectors('model', *exported(folder, given.batch_size, given.dims))
     if given.init is not None:
         from infoword_tf.training import precision
 
@@ -634,15 +712,21 @@ def run(given: Choices, chosen: Mapping[str, Any]) -> dict[str, Any]:
         if decided == 'auto':
             decided = precision.faster()
         loaded = infoword_tf.load(given.init, decided)
+        if given.dims is not None:
+            check_dims(given.dims, loaded.vector_width())
+        how = {
+            'batch_size': given.batch_size,
+            'dims': given.dims,
+            'progress': False,
+        }
         similarity = loaded.config.similarity
         seed = given.seed
         if seed is None:
             seed = loaded.config.run.get('seed', 0)
         fresh = loaded.untrained(seed)
         if given.model is None:
-            encode = _encoder(loaded, given.batch_size)
-            vectors('model', encode, similarity)
-        vectors('untrained', _encoder(fresh, given.batch_size), similarity)
+            vectors('model', encoder_of(loaded, **how), similarity)
+        vectors('untrained', encoder_of(fresh, **how), similarity)
         vectors('untrained_embeddings', mean_of_embeddings(fresh), 'cosine')
         vectors('embeddings', mean_of_embeddings(loaded), 'cosine')
     found['bm25'] = by_words(task)
@@ -655,7 +739,7 @@ def run(given: Choices, chosen: Mapping[str, Any]) -> dict[str, Any]:
     odd = write_run(workdir / RUN, task, found['model'])
     if odd is not None:
         notes.append(NOTES['odd_id'].format(odd))
-    source = {'weights': given.model or given.init}
+    source = {'weights': given.model or given.init, 'dims': given.dims}
     return finish(workdir, task, found, source, notes)
 
 
@@ -679,18 +763,6 @@ def finish(
     print(table(task, rows, notes))
     commands.record(workdir, record)
     return record
-
-
-def _encoder(loaded: 'Loaded', batch_size: int) -> Encoder:
-    def encode(texts: list[str], role: str) -> np.ndarray:
-        return loaded.encode(
-            texts,
-            batch_size=batch_size,
-            progress=False,
-            prompt=loaded.config.prompt_for(role),
-        )
-
-    return encode
 
 
 if __name__ == '__main__':

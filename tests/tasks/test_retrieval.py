@@ -69,11 +69,16 @@ class StandIn:
             )
         )
 
-    def encode(self, texts, batch_size=32, progress=True, prompt=None):
+    def encode(
+        self, texts, batch_size=32, progress=True, prompt=None, dims=None
+    ):
         assert not progress
         self.prompts.add((prompt, len(texts)))
         vectors = embed(tf.constant(texts)).numpy()
-        return np.float32(vectors * self.weight)
+        return np.float32(vectors * self.weight)[:, :dims]
+
+    def vector_width(self):
+        return BUCKETS
 
     def untrained(self, seed):
         self.seeds.append(seed)

@@ -107,8 +107,8 @@ class TypedTest(absltest.TestCase):
             'tasks.glue': (*LABELLED, 'task', 'data_dir'),
             'tasks.squad': (*LABELLED, 'train', 'version2', 'span.end'),
             'tasks.probe': ('init', 'model', 'train', 'dev', 'text', 'label',
-                            'pooling', 'workdir'),
-            'tasks.sts': ('init', 'model', 'data', 'workdir'),
+                            'pooling', 'dims', 'workdir'),
+            'tasks.sts': ('init', 'model', 'data', 'dims', 'workdir'),
             'infoword_tf.show': ('objectives', 'dim.one_mask'),
             'benchmarks.finetune': ('init', 'tasks', 'seeds'),
         }
