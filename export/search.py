@@ -12,10 +12,10 @@ and BM25 search both, and their scores are summed, see `ranking.merge`.
 Glossary of shapes: n passages, K answers, D width.
 """
 
+import array
 import contextlib
 import dataclasses
 import functools
-import hashlib
 import itertools
 import json
 import os
@@ -33,6 +33,7 @@ from infoword_tf import commands
 from infoword_tf.choices import flag
 from infoword_tf.config import read_exported
 from tasks import bm25, ranking, retrieval
+from tasks.vectors import VectorFile, digest
 
 PASSAGE_WORDS = 100  # a passage is whole sentences of about so many words
 BATCH_SIZE = 64  # passages embedded at once, of like length
@@ -159,7 +160,8 @@ def open_index(
         tempfile.mkdtemp(prefix=folder.name + '.', dir=folder.parent)
     )
     try:
-        vectors, offsets, end = [], [], 0
+        vectors = VectorFile(partial / 'vectors.npy')
+        offsets, end = array.array('q'), 0
         with (
             open(partial / 'passages.jsonl', 'wb') as file,
             tqdm.tqdm(desc='indexing', unit=' passages') as bar,
@@ -172,11 +174,10 @@ def open_index(
                     end += file.write(line)
                 vectors.append(embed([p.text for p in block], 'passage'))
                 bar.update(len(block))
-        if not vectors:
+        if not vectors.rows:
             raise commands.UsageError(
                 f'{key["corpus"]} has no text to search'
             )
-        np.save(partial / 'vectors.npy', np.concatenate(vectors))
         np.save(partial / 'offsets.npy', np.array(offsets, np.int64))
         (partial / 'key.json').write_text(json.dumps(key, indent=2) + '\n')
         partial.chmod(0o755)
@@ -185,16 +186,6 @@ def open_index(
     finally:
         shutil.rmtree(partial, ignore_errors=True)
     return Index(folder)
-
-
-def digest(model: pathlib.Path) -> str:
-    """What changes when any file of an exported model does."""
-    hashed = hashlib.blake2b(digest_size=16)
-    for path in sorted(p for p in model.rglob('*') if p.is_file()):
-        hashed.update(path.relative_to(model).as_posix().encode())
-        with open(path, 'rb') as file:
-            hashed.update(hashlib.file_digest(file, 'blake2b').digest())
-    return hashed.hexdigest()
 
 
 def answer(

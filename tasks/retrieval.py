@@ -14,6 +14,10 @@ rest of it what should be found among the rests of all. With --data_dir it is
 a BEIR folder (Thakur et al. 2021). Search is exact; measures are trec_eval's.
 The last row is what `export.search --hybrid` does: the model and BM25 merged.
 
+Texts are read as a stream, and vectors of one block of documents are held at a
+time. With --vectors they stay in that folder: a command that was stopped goes
+on, and other queries are compared with them without encoding the corpus again.
+
 What the model found is written to WORKDIR/run.trec, as trec_eval reads it, and
 --run measures such a file of whoever searched.
 
@@ -21,8 +25,11 @@ The last line of the output is one JSON object, also in WORKDIR/metrics.json.
 """
 
 import collections
+import contextlib
 import dataclasses
+import hashlib
 import itertools
+import json
 import pathlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -31,9 +38,10 @@ import numpy as np
 
 from infoword_tf import commands, files
 from infoword_tf.choices import AUTO, DeviceChoices, again, flag
-from infoword_tf.config import ROLES, read_exported
+from infoword_tf.config import FILE, ROLES, WEIGHTS, read_exported
 from infoword_tf.data import tables
 from tasks import bm25, ranking
+from tasks.vectors import VectorFile, digest
 
 if TYPE_CHECKING:  # it imports TensorFlow
     from infoword_tf.inference.loaded import Loaded
@@ -74,6 +82,9 @@ class Choices:
     batch_size: int = flag(32, 'Texts encoded at a time.', at_least=1)
     dims: int | None = flag(
         None, 'The first so many numbers of a vector alone.', at_least=1)
+    vectors: str | None = flag(
+        None, 'A folder where vectors of documents stay, from which the same '
+        'command goes on, and others begin.')
     precision: str = again(
         DeviceChoices, 'precision', 'float32',
         help=f'Precision of --init; {AUTO}')
@@ -98,6 +109,7 @@ class RetrievalTask(NamedTuple):
         document_ids: likewise, by number, also of documents that are judged
             and not there.
         absent: judgements of documents that are not there.
+        fingerprint: changes when the documents or their order may have.
     """
 
     name: str
@@ -109,6 +121,7 @@ class RetrievalTask(NamedTuple):
     query_ids: Sequence[str]
     document_ids: Sequence[str]
     absent: int = 0
+    fingerprint: str = ''
 
 
 def corpus_task(name: str, heldout: str | None = None) -> RetrievalTask:
@@ -132,9 +145,10 @@ def corpus_task(name: str, heldout: str | None = None) -> RetrievalTask:
         for number, (_, *rest) in enumerate(sentences()):
             yield number, tables.valid(' '.join(rest))
 
-    copies = collections.defaultdict(list)
+    # By what tells texts apart: not all of them may fit into memory.
+    copies: dict[bytes, list[int]] = collections.defaultdict(list)
     for number, text in documents():
-        copies[text].append(number)
+        copies[hashlib.blake2b(text.encode()).digest()].append(number)
     if not copies:
         raise ValueError(
             f'--corpus={name}: no held-out document has two sentences; give '
@@ -157,6 +171,7 @@ def corpus_task(name: str, heldout: str | None = None) -> RetrievalTask:
         [-1] * size,
         ids,
         ids,
+        fingerprint=corpus.fingerprint,
     )
 
 
@@ -187,8 +202,10 @@ def beir_task(folder: pathlib.Path, split: str = 'test') -> RetrievalTask:
             f'qrels/{split}.tsv; the two are not of one data set'
         )
 
+    stat = corpus.stat()
+
     def documents() -> Iterator[tuple[int, str]]:
-        for name, text in _texts(corpus, titled=True):
+        for name, text in _texts(corpus, titled=True, known=True):
             yield number[name], text
 
     return RetrievalTask(
@@ -201,6 +218,7 @@ def beir_task(folder: pathlib.Path, split: str = 'test') -> RetrievalTask:
         list(relevance),
         ids + missing,
         absent,
+        repr((str(corpus.resolve()), stat.st_size, stat.st_mtime_ns)),
     )
 
 
@@ -215,9 +233,12 @@ def _find(folder: pathlib.Path, name: str) -> pathlib.Path:
 
 
 def _texts(
-    path: pathlib.Path, titled: bool = False
+    path: pathlib.Path, titled: bool = False, known: bool = False
 ) -> Iterator[tuple[str, str]]:
-    """Yields (id, text, after its title if titled) of a file of JSON lines."""
+    """Yields (id, text, after its title if titled) of a file of JSON lines.
+
+    known: whether it was read before, and no id occurs twice.
+    """
     seen: dict[str, int] = {}
     for line, record in tables.read_jsonl(path):
         where = f'{path}, line {line}'
@@ -229,7 +250,7 @@ def _texts(
                     f'{where}: {field} is missing, or is no string'
                 )
         name, text = record['_id'], record['text']
-        first = seen.setdefault(name, line)
+        first = line if known else seen.setdefault(name, line)
         if first != line:
             raise ValueError(
                 f'{where}: _id {name!r} is that of line {first} too'
@@ -444,11 +465,21 @@ Found = tuple[np.ndarray, np.ndarray]  # scores and numbers, `Best.sorted`
 
 
 def by_vectors(
-    task: RetrievalTask, encode: Encoder, similarity: str, label: str
+    task: RetrievalTask,
+    encode: Encoder,
+    similarity: str,
+    label: str,
+    kept: VectorFile | None = None,
 ) -> Found:
     """What an encoder finds; documents are read and encoded in blocks.
 
-    `similarity` is `cosine` or `dot`, `label` that of the progress bar.
+    Args:
+        task: what is to be found.
+        encode: queries and passages.
+        similarity: `cosine` or `dot`.
+        label: of the progress bar.
+        kept: vectors of the first documents, to which those of all others are
+            added; None: they are not kept.
     """
     import tqdm
 
@@ -457,14 +488,38 @@ def by_vectors(
     with tqdm.tqdm(total=task.size, desc=label, unit=' documents') as bar:
 
         def blocks() -> Iterator[tuple[np.ndarray, np.ndarray]]:
+            done = 0
             while block := list(itertools.islice(documents, BLOCK)):
-                yield (
-                    np.array([number for number, _ in block]),
-                    encode([text for _, text in block], 'passage'),
-                )
+                end = done + len(block)
+                if kept is not None and end <= kept.rows:
+                    vectors = kept.read(done, end)
+                else:
+                    vectors = encode([text for _, text in block], 'passage')
+                    if kept is not None:
+                        kept.append(vectors)
+                yield np.array([number for number, _ in block]), vectors
                 bar.update(len(block))
+                done = end
 
         return ranking.search(queries, blocks(), DEPTH + 1, similarity)
+
+
+def kept_file(
+    folder: pathlib.Path, name: str, task: RetrievalTask, **key: Any
+) -> VectorFile:
+    """The vectors of a task's documents that a folder has; perhaps none yet.
+
+    Args:
+        folder: of --vectors.
+        name: of the encoder.
+        task: of which documents.
+        key: what else decides vectors, to the last bit.
+    """
+    key |= {'documents': task.fingerprint, 'size': task.size, 'block': BLOCK}
+    text = json.dumps(key, sort_keys=True)
+    digest = hashlib.blake2b(text.encode(), digest_size=8).hexdigest()
+    folder.mkdir(parents=True, exist_ok=True)
+    return VectorFile(folder / f'{name}-{digest}.npy')
 
 
 def by_words(task: RetrievalTask) -> Found:
@@ -661,7 +716,7 @@ def check(given: Choices, chosen: Mapping[str, Any]) -> pathlib.Path:
             'with --model, or a file of results with --run'
         )
     if given.run is not None:
-        for name in ('init', 'model', 'batch_size', 'dims'):
+        for name in ('init', 'model', 'batch_size', 'dims', 'vectors'):
             if name in chosen:
                 raise commands.UsageError(
                     f'--run names results, and nothing is searched: leave out '
@@ -695,16 +750,44 @@ def run(given: Choices, chosen: Mapping[str, Any]) -> dict[str, Any]:
         source = {'run_file': given.run, **counts}
         return finish(workdir, task, {'run': ranked}, source, notes)
 
+    with contextlib.ExitStack() as held:
+        if given.vectors is not None:
+            held.enter_context(files.locked(pathlib.Path(given.vectors)))
+        found = searched(given, task)
+    notes = []
+    if task.absent:
+        notes.append(NOTES['absent_judgements'].format(task.absent))
+    odd = write_run(workdir / RUN, task, found['model'])
+    if odd is not None:
+        notes.append(NOTES['odd_id'].format(odd))
+    source = {'weights': given.model or given.init, 'dims': given.dims}
+    return finish(workdir, task, found, source, notes)
+
+
+def searched(given: Choices, task: RetrievalTask) -> dict[str, Found]:
+    """What the model and its baselines find, by name in LABELS."""
     import infoword_tf
 
     found: dict[str, Found] = {}
 
-    def vectors(name: str, encode: Encoder, similarity: str) -> None:
-        found[name] = by_vectors(task, encode, similarity, LABELS[name])
+    def vectors(
+        name: str,
+        encode: Encoder,
+        similarity: str,
+        source: Sequence[Any] = (),  # arguments of `digest`
+        **key: Any,
+    ) -> None:
+        kept = None
+        if source and given.vectors is not None:
+            key |= {'dims': given.dims, 'batch_size': given.batch_size}
+            key['weights'] = digest(*source)
+            kept = kept_file(pathlib.Path(given.vectors), name, task, **key)
+        found[name] = by_vectors(task, encode, similarity, LABELS[name], kept)
 
     if given.model is not None:
         folder = pathlib.Path(given.model)
-        vectors('model', *exported(folder, given.batch_size, given.dims))
+        encode, similarity = exported(folder, given.batch_size, given.dims)
+        vectors('model', encode, similarity, [folder])
     if given.init is not None:
         from infoword_tf.training import precision
 
@@ -724,23 +807,21 @@ def run(given: Choices, chosen: Mapping[str, Any]) -> dict[str, Any]:
         if seed is None:
             seed = loaded.config.run.get('seed', 0)
         fresh = loaded.untrained(seed)
+        folder, own = pathlib.Path(given.init), loaded.tokenizer.file
+        source = folder, [folder / name for name in (FILE, WEIGHTS, own)]
+        key = {'precision': decided}
         if given.model is None:
-            vectors('model', encoder_of(loaded, **how), similarity)
-        vectors('untrained', encoder_of(fresh, **how), similarity)
+            encode = encoder_of(loaded, **how)
+            vectors('model', encode, similarity, source, **key)
+        encode = encoder_of(fresh, **how)
+        vectors('untrained', encode, similarity, source, **key, seed=seed)
         vectors('untrained_embeddings', mean_of_embeddings(fresh), 'cosine')
         vectors('embeddings', mean_of_embeddings(loaded), 'cosine')
     found['bm25'] = by_words(task)
     found['hybrid'] = ranking.merge(
         [found['model'], found['bm25']], DEPTH + 1
     )
-    notes = []
-    if task.absent:
-        notes.append(NOTES['absent_judgements'].format(task.absent))
-    odd = write_run(workdir / RUN, task, found['model'])
-    if odd is not None:
-        notes.append(NOTES['odd_id'].format(odd))
-    source = {'weights': given.model or given.init, 'dims': given.dims}
-    return finish(workdir, task, found, source, notes)
+    return found
 
 
 def finish(
@@ -766,4 +847,5 @@ def finish(
 
 
 if __name__ == '__main__':
-    commands.start(run)
+    stopped = 'with --vectors the same command goes on, else nothing is kept'
+    commands.start(run, stopped=stopped)

@@ -85,9 +85,12 @@ class DimsTest(command.Checks, absltest.TestCase):
 
     def test_retrieval(self):
         ours, theirs = self.both(
-            retrieval, f'--corpus={self.corpus}', f'--heldout={self.heldout}'
-        )
+            retrieval, f'--corpus={self.corpus}', f'--heldout={self.heldout}',
+            f'--vectors={self.folder}/kept',
+        )  # fmt: skip
         self.assertEqual(ours['model'], theirs['model'])
+        kept = sorted(p.name[:5] for p in self.folder.glob('kept/*.npy'))
+        self.assertEqual(kept, ['model', 'model', 'untra'])
         done = command.run(
             retrieval, f'--init={workdir()}', '--dims=99',
             f'--corpus={self.corpus}', f'--heldout={self.heldout}',
