@@ -170,6 +170,8 @@ class TypedTest(absltest.TestCase):
             'tasks.glue --task=rte --data_dir=empty --workdir=w':
                 'error: .*empty',
             'tasks.glue --task=rte --workdir=w --init=nowhere': no_run,
+            'tasks.flow': 'error: --init is missing',
+            'tasks.flow --init=nowhere --workdir=w': no_run,
             'tasks.lm': 'error: --init is missing',
             'tasks.lm --init=nowhere --sample': no_run,
             'tasks.lm --init=nowhere --corpus=text:one.txt --heldout=one.txt '

@@ -75,7 +75,7 @@ class CommandTest(absltest.TestCase):
         kept = json.loads((folder / 'white' / 'metrics.json').read_text())
         self.assertEqual(kept, done)
         loaded = infoword_tf.load(folder / 'white')
-        read = whiten.spread(corpora.open_corpus(text), 300)
+        read = whiten.spread(corpora.open_corpus(text).train, 300)
         found = loaded.encode(read, progress=False)
         self.assertEqual(found.shape, (300, 8))
         np.testing.assert_allclose(found.mean(0), np.zeros(8), atol=1e-3)
