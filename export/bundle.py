@@ -20,6 +20,7 @@ import infoword_tf
 from export import serving_ops, warmup
 from infoword_tf import files
 from infoword_tf.config import EXPORTED, Config, read_exported
+from tasks import retrieval
 from tasks import sts as task
 
 if TYPE_CHECKING:  # these import TensorFlow
@@ -93,8 +94,8 @@ def with_dims(loaded: 'Loaded', dims: int | None) -> 'Loaded':
     Raises:
         ValueError: there are not so many.
     """
-    if dims is not None and dims > (width := loaded.vector_width()):
-        raise ValueError(f'--dims={dims}: vectors have {width} numbers')
+    if dims is not None:
+        retrieval.check_dims(dims, loaded.vector_width())
     loaded.config = loaded.config.replace(dims=dims)
     return loaded
 

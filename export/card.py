@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from export import signatures as limits
-from infoword_tf.config import Config
+from infoword_tf.config import Config, FlowConfig
 from infoword_tf.objectives import TABLE, decided
 from infoword_tf.text.layout import LAYOUTS
 
@@ -310,7 +310,10 @@ def _postprocessing(config: Config) -> list[str]:
     lines = []
     if config.dense:
         widths = ', '.join(
-            f'{layer.width} ({layer.activation})' for layer in config.dense
+            f'{layer.width} (an invertible network)'
+            if isinstance(layer, FlowConfig)
+            else f'{layer.width} ({layer.activation})'
+            for layer in config.dense
         )
         lines.append(f'* Dense layers follow, of widths {widths}.')
     if config.dims:
@@ -388,7 +391,7 @@ def _training(
         lines.append(f'Held out: {held}.')
     if run.get('init'):
         lines.append(f'Started from the weights of `{portable(run["init"])}`.')
-    if metrics:
+    if 'step' in metrics:  # of a run, not of what was fitted to its vectors
         seconds = metrics.get('seconds')
         took = f'; the run took {seconds:,.0f} s' if seconds else ''
         lines.append(f'{metrics["step"]:,} updates{took}.')

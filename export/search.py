@@ -12,10 +12,10 @@ and BM25 search both, and their scores are summed, see `ranking.merge`.
 Glossary of shapes: n passages, K answers, D width.
 """
 
+import array
 import contextlib
 import dataclasses
 import functools
-import hashlib
 import itertools
 import json
 import os
@@ -31,8 +31,10 @@ import numpy as np
 
 from infoword_tf import commands
 from infoword_tf.choices import flag
+from infoword_tf.config import read_exported
 from infoword_tf.evaluation import ranking
 from tasks import bm25, retrieval
+from tasks.vectors import VectorFile, digest
 
 PASSAGE_WORDS = 100  # a passage is whole sentences of about so many words
 BATCH_SIZE = 64  # passages embedded at once, of like length
@@ -50,6 +52,9 @@ class Choices:
     top_k: int = flag(5, 'Answers to a query.', at_least=1)
     hybrid: bool = flag(
         False, 'Search by words (BM25) as well, and add both scores.')
+    dims: int | None = flag(
+        None, 'Compare the first so many numbers of vectors alone.',
+        at_least=1)
 
 
 class Passage(NamedTuple):
@@ -89,6 +94,18 @@ class Index:
         self.vectors = np.load(folder / 'vectors.npy', mmap_mode='r')
         self.offsets = np.load(folder / 'offsets.npy', mmap_mode='r')
         self._file = open(folder / 'passages.jsonl', 'rb')
+        self._cut: Callable[[np.ndarray], np.ndarray] = np.asarray
+
+    def cut(self, dims: int, normalize: bool) -> None:
+        """Compares first numbers alone from now on; as `first_numbers`.
+
+        Raises:
+            ValueError: there are not so many.
+        """
+        retrieval.check_dims(dims, self.vectors.shape[1])
+        self._cut = functools.partial(
+            retrieval.first_numbers, dims=dims, normalize=normalize
+        )
 
     def passage(self, number: int) -> Passage:
         """One passage, read from disk."""
@@ -101,10 +118,10 @@ class Index:
         """The K best of [Q, D]: scores and numbers [Q, K], see `ranking`."""
         blocks = (
             (np.arange(begin, min(begin + _BLOCK, len(self.vectors))),
-             self.vectors[begin : begin + _BLOCK])
+             self._cut(self.vectors[begin : begin + _BLOCK]))
             for begin in range(0, len(self.vectors), _BLOCK)
         )  # fmt: skip
-        return ranking.search(queries, blocks, top_k, similarity)
+        return ranking.search(self._cut(queries), blocks, top_k, similarity)
 
     @functools.cached_property
     def words(self) -> bm25.Bm25:
@@ -144,7 +161,8 @@ def open_index(
         tempfile.mkdtemp(prefix=folder.name + '.', dir=folder.parent)
     )
     try:
-        vectors, offsets, end = [], [], 0
+        vectors = VectorFile(partial / 'vectors.npy')
+        offsets, end = array.array('q'), 0
         with (
             open(partial / 'passages.jsonl', 'wb') as file,
             tqdm.tqdm(desc='indexing', unit=' passages') as bar,
@@ -157,11 +175,10 @@ def open_index(
                     end += file.write(line)
                 vectors.append(embed([p.text for p in block], 'passage'))
                 bar.update(len(block))
-        if not vectors:
+        if not vectors.rows:
             raise commands.UsageError(
                 f'{key["corpus"]} has no text to search'
             )
-        np.save(partial / 'vectors.npy', np.concatenate(vectors))
         np.save(partial / 'offsets.npy', np.array(offsets, np.int64))
         (partial / 'key.json').write_text(json.dumps(key, indent=2) + '\n')
         partial.chmod(0o755)
@@ -170,16 +187,6 @@ def open_index(
     finally:
         shutil.rmtree(partial, ignore_errors=True)
     return Index(folder)
-
-
-def digest(model: pathlib.Path) -> str:
-    """What changes when any file of an exported model does."""
-    hashed = hashlib.blake2b(digest_size=16)
-    for path in sorted(p for p in model.rglob('*') if p.is_file()):
-        hashed.update(path.relative_to(model).as_posix().encode())
-        with open(path, 'rb') as file:
-            hashed.update(hashlib.file_digest(file, 'blake2b').digest())
-    return hashed.hexdigest()
 
 
 def answer(
@@ -236,6 +243,8 @@ def run(
         'passage_words': str(PASSAGE_WORDS),
     }
     index = open_index(path.parent / 'search', key, documents, embed)
+    if given.dims is not None:
+        index.cut(given.dims, read_exported(path)[0].normalize)
     for query in queries or map(str.strip, sys.stdin):
         found = answer(
             query, index, embed, similarity, given.top_k, given.hybrid

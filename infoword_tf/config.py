@@ -72,6 +72,23 @@ class DenseConfig:
 
 
 @dataclasses.dataclass(frozen=True)
+class FlowConfig:
+    """An invertible network over the vector of a text, layers/flow.py.
+
+    Attributes:
+        width: of what it takes and gives.
+        levels: how many, each of half the numbers of the one before.
+        depth: steps of a level.
+        hidden: width of the networks of couplings.
+    """
+
+    width: int
+    levels: int
+    depth: int
+    hidden: int
+
+
+@dataclasses.dataclass(frozen=True)
 class TaskConfig:
     """What a row was taught by labelled examples.
 
@@ -157,7 +174,7 @@ class Config:
     layout: str = 'bert'
     pooling: str = 'mean'
     similarity: str = 'cosine'
-    dense: tuple[DenseConfig, ...] = ()
+    dense: tuple[DenseConfig | FlowConfig, ...] = ()
     dims: int | None = None
     normalize: bool = False
     prompts: dict[str, str] = dataclasses.field(default_factory=dict)
@@ -219,10 +236,7 @@ class Config:
                         row: RowConfig(**entry)
                         for row, entry in values['rows'].items()
                     },
-                    'dense': tuple(
-                        DenseConfig(**layer)
-                        for layer in values.get('dense', ())
-                    ),
+                    'dense': tuple(map(_dense, values.get('dense', ()))),
                     'labels': tuple(values.get('labels', ())),
                     'task': _task(values.get('task')),
                     'teacher': _teacher(values.get('teacher')),
@@ -272,6 +286,10 @@ def _task(values: Mapping[str, Any] | None) -> TaskConfig | None:
     if values is None:
         return None
     return TaskConfig(**{**values, 'metrics': tuple(values['metrics'])})
+
+
+def _dense(values: Mapping[str, Any]) -> DenseConfig | FlowConfig:
+    return (FlowConfig if 'levels' in values else DenseConfig)(**values)
 
 
 def _teacher(values: Mapping[str, Any] | None) -> TeacherConfig | None:

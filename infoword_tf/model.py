@@ -19,11 +19,12 @@ import numpy as np
 from keras import ops
 
 from infoword_tf import files
-from infoword_tf.config import WEIGHTS, Config
+from infoword_tf.config import WEIGHTS, Config, DenseConfig, FlowConfig
 from infoword_tf.encoders import ENCODERS, Encoded, Encoder, Inputs
 from infoword_tf.layers import dropout
 from infoword_tf.layers.block import take
 from infoword_tf.layers.dense import Dense
+from infoword_tf.layers.flow import Flow
 from infoword_tf.objectives import (
     TABLE,
     Batch,
@@ -133,11 +134,10 @@ class Model:
             if scorer := TABLE[row].scored_by:
                 objective.score_with(self.objectives[scorer])
             objective.meet(self.encoders, self.companion_rows)
-        self.dense: list[Dense] = []
+        self.dense: list[Dense | Flow] = []
         width = self.encoder.width
         for i, layer in enumerate(config.dense):
-            shape = width, layer.width, layer.activation, layer.bias
-            self.dense.append(Dense(*shape, name=f'dense_{i}'))
+            self.dense.append(_dense(layer, width, f'dense_{i}'))
             self.dense[-1].build()
             width = layer.width
         for objective in self.objectives.values():
@@ -663,6 +663,15 @@ def _one_by_one(view: View) -> View:
         **{name: flat(x) for name, x in given.items() if x is not None},
         places={row: flat(x) for row, x in view.places.items()},
     )
+
+
+def _dense(
+    layer: DenseConfig | FlowConfig, width: int, name: str
+) -> Dense | Flow:
+    """A layer over vectors of a width."""
+    if isinstance(layer, FlowConfig):
+        return Flow(width, layer.levels, layer.depth, layer.hidden, name)
+    return Dense(width, layer.width, layer.activation, layer.bias, name)
 
 
 def initialise(

@@ -5,12 +5,13 @@ r"""Mines hard negatives: texts that a model finds for a, and that are not b.
     python -m infoword_tf.train --init=runs/minilm --objectives=simcse \
         --pairs=runs/mined/pairs.csv --simcse.pooling=mean --workdir=runs/hard
 
-Every a searches all documents of --corpus and all b of --pairs, exactly. Texts
-that are a itself or one of its own b are no negatives, nor are the first
-`--skip` of what it finds. A negative scores less than b by `--margin`, and by
+Every a searches all documents of --corpus (of data sets with a split that is
+held out, those of the other one) and all b of --pairs, exactly. Texts that are
+a itself or one of its own b are no negatives, nor are the first `--skip` of
+what it finds. A negative scores less than b by `--margin`, and by
 `--relative_margin` of |b's score|: what scores higher is probably an answer
 that nobody has marked. With `--rescore` a cross-encoder (a workdir of `score`
-or of two classes) gives the scores of these two rules.
+or of two classes, taught by pairs) gives the scores of these two rules.
 
 WORKDIR/pairs.csv is --pairs with the negatives as further columns; a cell is
 empty where there is none. metrics.json says for how many a how many were found,
@@ -21,6 +22,7 @@ import collections
 import csv
 import dataclasses
 import itertools
+import pathlib
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -28,8 +30,10 @@ import numpy as np
 
 from infoword_tf import commands, files
 from infoword_tf.choices import flag
+from infoword_tf.config import Config
 from infoword_tf.data import corpora, text_pairs
 from infoword_tf.evaluation import ranking
+from infoword_tf.plan import answering
 
 if TYPE_CHECKING:
     from infoword_tf.inference.loaded import Loaded
@@ -122,56 +126,91 @@ def chosen_of(
 
 
 def encode(
-    loaded: 'Loaded', texts: list[str], role: str, given: Choices
+    loaded: 'Loaded',
+    texts: list[str],
+    role: str,
+    given: Choices,
+    progress: bool = True,
 ) -> np.ndarray:
     """[n, D], of length 1 where vectors are compared by cosine."""
     return loaded.encode(
         texts,
         given.batch_size,
         normalize=loaded.config.similarity == 'cosine',
-        progress=False,
+        progress=progress,
         prompt=loaded.config.prompt_for(role),
     )
 
 
 def search(
     loaded: 'Loaded',
-    queries: list[str],
+    queries: np.ndarray,
+    known: np.ndarray,
     texts: list[str],
     most: int,
     given: Choices,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """The best so many of the texts for each query, see `Best.sorted`."""
+    """The best so many of the texts for each query, see `Best.sorted`.
+
+    Args:
+        loaded: what encodes texts.
+        queries: [Q, D].
+        known: [S, D], of the first texts.
+        texts: n of them.
+        most: how many are wanted.
+        given: how they are encoded.
+    """
     import tqdm
 
-    vectors = encode(loaded, queries, 'query', given)
     with tqdm.tqdm(total=len(texts), unit=' texts') as bar:
 
         def blocks() -> Iterator[tuple[np.ndarray, np.ndarray]]:
-            for begin in range(0, len(texts), BLOCK):
-                some = texts[begin : begin + BLOCK]
-                numbers = np.arange(begin, begin + len(some))
-                yield numbers, encode(loaded, some, 'passage', given)
+            for begin in range(0, len(known), BLOCK):
+                some = known[begin : begin + BLOCK]
+                yield begin + np.arange(len(some)), some
                 bar.update(len(some))
+            for begin in range(len(known), len(texts), BLOCK):
+                rest = texts[begin : begin + BLOCK]
+                vectors = encode(loaded, rest, 'passage', given, False)
+                yield begin + np.arange(len(rest)), vectors
+                bar.update(len(rest))
 
-        return ranking.search(vectors, blocks(), most, 'dot')
+        return ranking.search(queries, blocks(), most, 'dot')
+
+
+def check_judge(folder: str) -> None:
+    """Complains of a --rescore that rates no pairs of texts.
+
+    Raises:
+        FileNotFoundError, ValueError: it is no workdir.
+        UsageError: it gives neither numbers nor one of two classes, or knows
+            single texts.
+    """
+    config = Config.read(pathlib.Path(folder))
+    classes = [
+        config.rows[row].settings.get('classes', 2)
+        for row in answering(('classes',), config.rows)
+    ]
+    if config.task is not None and not config.task.pairs:
+        wrong = 'was taught by single texts'
+    elif answering(('numbers',), config.rows) or classes and classes[0] <= 2:
+        return
+    elif classes:
+        wrong = f'gives {classes[0]} classes'
+    else:
+        rows = ', '.join(config.rows) or 'none'
+        wrong = f'gives neither numbers nor classes (its rows: {rows})'
+    raise commands.UsageError(
+        f'--rescore={folder} {wrong}; name a workdir of `score`, or of `label` '
+        'with two classes, that was taught by pairs'
+    )
 
 
 def rated(loaded: 'Loaded', first: list[str], second: list[str]) -> np.ndarray:
-    """[n] how well a cross-encoder finds that texts belong together.
-
-    Raises:
-        UsageError: it says neither a number nor one of two classes.
-    """
+    """[n] how well a cross-encoder finds that texts belong together."""
     if loaded.rows_that('numbers'):
         return loaded.rate(first, second)
-    if loaded.rows_that('classes'):
-        found = loaded.classify(first, second)
-        if found.shape[1] <= 2:
-            return found[:, -1]
-    raise commands.UsageError(
-        '--rescore: the workdir gives neither a number nor one of two classes'
-    )
+    return loaded.classify(first, second)[:, -1]
 
 
 @commands.takes(Choices)
@@ -179,7 +218,7 @@ def run(given: Choices, chosen: Mapping[str, Any]) -> dict[str, Any]:
     """The whole command; returns what metrics.json holds.
 
     Raises:
-        UsageError, ValueError: what was chosen cannot be.
+        FileNotFoundError, UsageError, ValueError: what was chosen cannot be.
     """
     commands.require(
         vars(given),
@@ -188,18 +227,23 @@ def run(given: Choices, chosen: Mapping[str, Any]) -> dict[str, Any]:
         workdir='a folder for pairs.csv',
     )
     workdir = commands.result_folder(given.workdir)
+    Config.read(pathlib.Path(given.init))  # complains before the work
+    if given.rescore:
+        check_judge(given.rescore)
     parts = text_pairs.read_pairs(given.pairs, given.pair_columns)
     firsts = [a for part in parts for a in part.texts[0]]
     seconds = [b for part in parts for b in part.texts[1]]
-    texts = list(dict.fromkeys(seconds))
+    place = _numbered(seconds)
+    known = list(place)
+    texts = known
     if given.corpus:
-        documents = corpora.open_corpus(given.corpus, whole=True)
+        corpus = corpora.open_corpus(given.corpus, whole=True)
+        documents = (corpus.every or corpus.train)()
         texts = list(
-            dict.fromkeys(
-                itertools.chain(texts, (d.text for d in documents.train()))
-            )
+            dict.fromkeys(itertools.chain(known, (d.text for d in documents)))
         )
-    queries = list(dict.fromkeys(firsts))
+    row_of = _numbered(firsts)
+    queries = list(row_of)
     belongs: dict[str, set[str]] = {a: {same(a)} for a in queries}
     for a, b in zip(firsts, seconds, strict=True):
         belongs[a].add(same(b))
@@ -208,8 +252,10 @@ def run(given: Choices, chosen: Mapping[str, Any]) -> dict[str, Any]:
 
     loaded = infoword_tf.load(given.init)
     most = given.window + given.skip + max(map(len, belongs.values()))
+    vectors = encode(loaded, queries, 'query', given)
+    own_vectors = encode(loaded, known, 'passage', given)
     scores, found = search(
-        loaded, queries, texts, min(most, len(texts)), given
+        loaded, vectors, own_vectors, texts, min(most, len(texts)), given
     )
     if given.rescore:
         judge = infoword_tf.load(given.rescore)
@@ -223,8 +269,8 @@ def run(given: Choices, chosen: Mapping[str, Any]) -> dict[str, Any]:
     else:
         own_scores = np.einsum(
             'nd,nd->n',
-            encode(loaded, firsts, 'query', given),
-            encode(loaded, seconds, 'passage', given),
+            vectors[[row_of[a] for a in firsts]],
+            own_vectors[[place[b] for b in seconds]],
         )
     positives: dict[str, float] = {}  # of the b that scores lowest
     for a, score in zip(firsts, own_scores.tolist(), strict=True):
@@ -267,6 +313,11 @@ def run(given: Choices, chosen: Mapping[str, Any]) -> dict[str, Any]:
         )
     commands.record(workdir, record)
     return record
+
+
+def _numbered(texts: list[str]) -> dict[str, int]:
+    """Each text once, in order, with its number."""
+    return {text: i for i, text in enumerate(dict.fromkeys(texts))}
 
 
 if __name__ == '__main__':

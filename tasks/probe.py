@@ -36,7 +36,7 @@ from infoword_tf import commands
 from infoword_tf.choices import flag
 from infoword_tf.data import tables
 from infoword_tf.data.tables import TableExamples
-from tasks import measures
+from tasks import measures, retrieval
 
 OUTER, INNER = 10, 5  # folds: of data without a test, and that choose C
 STRENGTHS = (1e-4, 1e-3, 1e-2, 1e-1, 1.0)  # C, the inverse of the penalty
@@ -55,6 +55,8 @@ class Choices:
     init: str | None = flag(
         None, 'The workdir of a finished run, or a converted one.')
     model: str | None = flag(None, 'An export instead, DIR/1.')
+    dims: int | None = flag(
+        None, 'The first so many numbers of a vector alone.', at_least=1)
     train: str | None = flag(
         None, 'A table to train on, or a folder in the layout of MR or TREC.')
     dev: str | None = flag(
@@ -267,18 +269,6 @@ def measure(
     }
 
 
-def encode(given: Choices, texts: list[str]) -> np.ndarray:
-    """[n, D] float32: vectors of the workdir or of the export."""
-    if given.model:
-        from tasks import retrieval
-
-        embed, _ = retrieval.exported(pathlib.Path(given.model), 64)
-        return embed(texts, None)
-    import infoword_tf
-
-    return infoword_tf.load(given.init).encode(texts, pooling=given.pooling)
-
-
 @commands.takes(Choices)
 def run(given: Choices, chosen: Mapping[str, Any]) -> dict[str, Any]:
     """The whole command.
@@ -293,8 +283,7 @@ def run(given: Choices, chosen: Mapping[str, Any]) -> dict[str, Any]:
         train='a table, or a folder in the layout of MR or TREC',
         workdir='a folder for metrics.json',
     )
-    if bool(given.init) == bool(given.model):
-        raise commands.UsageError('give --init or --model')
+    retrieval.check_source(given.init, given.model)
     if given.model and given.pooling:
         raise commands.UsageError(
             '--pooling goes with --init: an export pools as it was written to'
@@ -307,8 +296,10 @@ def run(given: Choices, chosen: Mapping[str, Any]) -> dict[str, Any]:
     targets = np.concatenate([tables.known_labels(p, classes) for p in parts])
     texts = [text for part in parts for text in part.first]
     count = len(train.first)
-    vectors = encode(given, texts)
-    probed = probe(vectors, targets, splits_of(targets, count))
+    encode, _ = retrieval.vectors_of(
+        given.init, given.model, given.dims, given.pooling
+    )
+    probed = probe(encode(texts, None), targets, splits_of(targets, count))
     scores = measure(probed, targets, count)
     print(
         f'accuracy {scores["accuracy"]:.2f} +- {scores["standard_error"]:.2f} '
@@ -321,6 +312,7 @@ def run(given: Choices, chosen: Mapping[str, Any]) -> dict[str, Any]:
         'dev': given.dev,
         'weights': given.model or given.init,
         'pooling': given.pooling,
+        'dims': given.dims,
         **scores,
         'classes': classes,
     }

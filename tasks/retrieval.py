@@ -14,6 +14,10 @@ rest of it what should be found among the rests of all. With --data_dir it is
 a BEIR folder (Thakur et al. 2021). Search is exact; measures are trec_eval's.
 The last row is what `export.search --hybrid` does: the model and BM25 merged.
 
+Texts are read as a stream, and vectors of one block of documents are held at a
+time. With --vectors they stay in that folder: a command that was stopped goes
+on, and other queries are compared with them without encoding the corpus again.
+
 What the model found is written to WORKDIR/run.trec, as trec_eval reads it, and
 --run measures such a file of whoever searched.
 
@@ -21,7 +25,10 @@ The last line of the output is one JSON object, also in WORKDIR/metrics.json.
 """
 
 import collections
+import contextlib
 import dataclasses
+import hashlib
+import json
 import pathlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -30,10 +37,11 @@ import numpy as np
 
 from infoword_tf import commands, files
 from infoword_tf.choices import AUTO, DeviceChoices, again, flag
-from infoword_tf.config import ROLES, read_exported
+from infoword_tf.config import FILE, ROLES, WEIGHTS, read_exported
 from infoword_tf.data import tables
 from infoword_tf.evaluation import ranking
 from infoword_tf.evaluation.retrieval import (
+    BLOCK,
     DEPTH,
     Found,
     RetrievalTask,
@@ -42,6 +50,7 @@ from infoword_tf.evaluation.retrieval import (
     results,
 )
 from tasks import bm25
+from tasks.vectors import VectorFile, digest
 
 if TYPE_CHECKING:  # it imports TensorFlow
     from infoword_tf.inference.loaded import Loaded
@@ -78,6 +87,11 @@ class Choices:
         None, 'Random seed of the untrained baselines; by default the '
         "run's own.", at_least=0)
     batch_size: int = flag(32, 'Texts encoded at a time.', at_least=1)
+    dims: int | None = flag(
+        None, 'The first so many numbers of a vector alone.', at_least=1)
+    vectors: str | None = flag(
+        None, 'A folder where vectors of documents stay, from which the same '
+        'command goes on, and others begin.')
     precision: str = again(
         DeviceChoices, 'precision', 'float32',
         help=f'Precision of --init; {AUTO}')
@@ -107,9 +121,10 @@ def corpus_task(name: str, heldout: str | None = None) -> RetrievalTask:
         for number, (_, *rest) in enumerate(sentences()):
             yield number, tables.valid(' '.join(rest))
 
-    copies = collections.defaultdict(list)
+    # By what tells texts apart: not all of them may fit into memory.
+    copies: dict[bytes, list[int]] = collections.defaultdict(list)
     for number, text in documents():
-        copies[text].append(number)
+        copies[hashlib.blake2b(text.encode()).digest()].append(number)
     if not copies:
         raise ValueError(
             f'--corpus={name}: no held-out document has two sentences; give '
@@ -132,6 +147,7 @@ def corpus_task(name: str, heldout: str | None = None) -> RetrievalTask:
         [-1] * size,
         ids,
         ids,
+        fingerprint=corpus.fingerprint,
     )
 
 
@@ -141,14 +157,84 @@ def corpus_task(name: str, heldout: str | None = None) -> RetrievalTask:
 Encoder = Callable[[list[str], str | None], np.ndarray]
 
 
-def exported(folder: pathlib.Path, batch_size: int) -> tuple[Encoder, str]:
+def check_source(init: str | None, model: str | None) -> None:
+    """Complains of neither or both of a workdir and an export.
+
+    Raises:
+        commands.UsageError: of them.
+    """
+    if bool(init) == bool(model):
+        raise commands.UsageError('give --init or --model')
+
+
+def vectors_of(
+    init: str | None,
+    model: str | None,
+    dims: int | None = None,
+    pooling: str | None = None,
+) -> tuple[Encoder, str]:
+    """What encodes texts, and how vectors are compared.
+
+    Args:
+        init: a workdir, or else
+        model: the folder of an export's version.
+        dims: the first so many numbers of each vector alone; None: all.
+        pooling: as in `Loaded.encode`; of a workdir.
+
+    Raises:
+        FileNotFoundError: there is no such model.
+        ValueError: it cannot be read, or its vectors are shorter.
+    """
+    if model:
+        return exported(pathlib.Path(model), 64, dims)
+    import infoword_tf
+
+    loaded = infoword_tf.load(init)
+    if dims is not None:
+        check_dims(dims, loaded.vector_width(pooling))
+    encode = encoder_of(loaded, dims=dims, pooling=pooling)
+    return encode, loaded.config.similarity
+
+
+def encoder_of(loaded: 'Loaded', **settings: Any) -> Encoder:
+    """A workdir as an encoder; `settings` are of `encode`."""
+
+    def encode(texts: list[str], role: str | None) -> np.ndarray:
+        prompt = None if role is None else loaded.config.prompt_for(role)
+        return loaded.encode(texts, prompt=prompt, **settings)
+
+    return encode
+
+
+def check_dims(dims: int, width: int) -> None:
+    """Complains of more numbers than vectors have; ValueError."""
+    if dims > width:
+        raise ValueError(f'--dims={dims}: vectors have {width} numbers')
+
+
+def first_numbers(
+    vectors: np.ndarray, dims: int, normalize: bool
+) -> np.ndarray:
+    """[n, D] -> [n, dims], of length 1 again where vectors are."""
+    found = np.ascontiguousarray(vectors[:, :dims])
+    if normalize:
+        norms = np.linalg.norm(found, axis=1, keepdims=True)
+        found = found / np.maximum(norms, 1e-12)
+    return found
+
+
+def exported(
+    folder: pathlib.Path, batch_size: int, dims: int | None = None
+) -> tuple[Encoder, str]:
     """The `embed` signatures of an exported model, and its similarity.
 
     Queries and passages go through those of their prompts, where it has them.
+    `dims` is as in `vectors_of`.
 
     Raises:
         FileNotFoundError: it is no such model.
-        ValueError: its config cannot be read, or it has no such signature.
+        ValueError: its config cannot be read, it has no such signature, or
+            its vectors are shorter.
     """
     config, _ = read_exported(folder)  # before TensorFlow is imported
 
@@ -158,6 +244,9 @@ def exported(folder: pathlib.Path, batch_size: int) -> tuple[Encoder, str]:
     model = tf.saved_model.load(str(folder))
     if 'embed' not in model.signatures:
         raise ValueError(f'--model={folder} has no signature `embed`')
+    if dims is not None:
+        outputs = model.signatures['embed'].structured_outputs
+        check_dims(dims, outputs['embeddings'].shape[1])
 
     signatures = {None: model.signatures['embed']}
     for role in ROLES:
@@ -177,7 +266,10 @@ def exported(folder: pathlib.Path, batch_size: int) -> tuple[Encoder, str]:
             ]
             made = signatures[role](texts=tf.constant(batch))
             vectors.append(made['embeddings'].numpy())
-        return np.concatenate(vectors)[np.argsort(order)]
+        found = np.concatenate(vectors)[np.argsort(order)]
+        if dims is None:
+            return found
+        return first_numbers(found, dims, config.normalize)
 
     return embed, config.similarity
 
@@ -209,11 +301,21 @@ def mean_of_embeddings(loaded: 'Loaded') -> Encoder:
 
 
 def by_vectors(
-    task: RetrievalTask, encode: Encoder, similarity: str, label: str
+    task: RetrievalTask,
+    encode: Encoder,
+    similarity: str,
+    label: str,
+    kept: VectorFile | None = None,
 ) -> Found:
     """What an encoder finds; documents are read and encoded in blocks.
 
-    `similarity` is `cosine` or `dot`, `label` that of the progress bar.
+    Args:
+        task: what is to be found.
+        encode: queries and passages.
+        similarity: `cosine` or `dot`.
+        label: of the progress bar.
+        kept: vectors of the first documents, to which those of all others are
+            added; None: they are not kept.
     """
     import tqdm
 
@@ -221,11 +323,38 @@ def by_vectors(
     with tqdm.tqdm(total=task.size, desc=label, unit=' documents') as bar:
 
         def blocks() -> Iterator[tuple[np.ndarray, np.ndarray]]:
+            done = 0
             for numbers, texts in task.blocks():
-                yield numbers, encode(texts, 'passage')
-                bar.update(len(texts))
+                end = done + len(numbers)
+                if kept is not None and end <= kept.rows:
+                    vectors = kept.read(done, end)
+                else:
+                    vectors = encode(texts, 'passage')
+                    if kept is not None:
+                        kept.append(vectors)
+                yield numbers, vectors
+                bar.update(len(numbers))
+                done = end
 
         return ranking.search(queries, blocks(), DEPTH + 1, similarity)
+
+
+def kept_file(
+    folder: pathlib.Path, name: str, task: RetrievalTask, **key: Any
+) -> VectorFile:
+    """The vectors of a task's documents that a folder has; perhaps none yet.
+
+    Args:
+        folder: of --vectors.
+        name: of the encoder.
+        task: of which documents.
+        key: what else decides vectors, to the last bit.
+    """
+    key |= {'documents': task.fingerprint, 'size': task.size, 'block': BLOCK}
+    text = json.dumps(key, sort_keys=True)
+    digest = hashlib.blake2b(text.encode(), digest_size=8).hexdigest()
+    folder.mkdir(parents=True, exist_ok=True)
+    return VectorFile(folder / f'{name}-{digest}.npy')
 
 
 def by_words(task: RetrievalTask) -> Found:
@@ -407,7 +536,7 @@ def check(given: Choices, chosen: Mapping[str, Any]) -> pathlib.Path:
             'with --model, or a file of results with --run'
         )
     if given.run is not None:
-        for name in ('init', 'model', 'batch_size'):
+        for name in ('init', 'model', 'batch_size', 'dims', 'vectors'):
             if name in chosen:
                 raise commands.UsageError(
                     f'--run names results, and nothing is searched: leave out '
@@ -441,16 +570,44 @@ def run(given: Choices, chosen: Mapping[str, Any]) -> dict[str, Any]:
         source = {'run_file': given.run, **counts}
         return finish(workdir, task, {'run': ranked}, source, notes)
 
+    with contextlib.ExitStack() as held:
+        if given.vectors is not None:
+            held.enter_context(files.locked(pathlib.Path(given.vectors)))
+        found = searched(given, task)
+    notes = []
+    if task.absent:
+        notes.append(NOTES['absent_judgements'].format(task.absent))
+    odd = write_run(workdir / RUN, task, found['model'])
+    if odd is not None:
+        notes.append(NOTES['odd_id'].format(odd))
+    source = {'weights': given.model or given.init, 'dims': given.dims}
+    return finish(workdir, task, found, source, notes)
+
+
+def searched(given: Choices, task: RetrievalTask) -> dict[str, Found]:
+    """What the model and its baselines find, by name in LABELS."""
     import infoword_tf
 
     found: dict[str, Found] = {}
 
-    def vectors(name: str, encode: Encoder, similarity: str) -> None:
-        found[name] = by_vectors(task, encode, similarity, LABELS[name])
+    def vectors(
+        name: str,
+        encode: Encoder,
+        similarity: str,
+        source: Sequence[Any] = (),  # arguments of `digest`
+        **key: Any,
+    ) -> None:
+        kept = None
+        if source and given.vectors is not None:
+            key |= {'dims': given.dims, 'batch_size': given.batch_size}
+            key['weights'] = digest(*source)
+            kept = kept_file(pathlib.Path(given.vectors), name, task, **key)
+        found[name] = by_vectors(task, encode, similarity, LABELS[name], kept)
 
     if given.model is not None:
         folder = pathlib.Path(given.model)
-        vectors('model', *exported(folder, given.batch_size))
+        encode, similarity = exported(folder, given.batch_size, given.dims)
+        vectors('model', encode, similarity, [folder])
     if given.init is not None:
         from infoword_tf.training import precision
 
@@ -458,29 +615,33 @@ def run(given: Choices, chosen: Mapping[str, Any]) -> dict[str, Any]:
         if decided == 'auto':
             decided = precision.faster()
         loaded = infoword_tf.load(given.init, decided)
+        if given.dims is not None:
+            check_dims(given.dims, loaded.vector_width())
+        how = {
+            'batch_size': given.batch_size,
+            'dims': given.dims,
+            'progress': False,
+        }
         similarity = loaded.config.similarity
         seed = given.seed
         if seed is None:
             seed = loaded.config.run.get('seed', 0)
         fresh = loaded.untrained(seed)
+        folder, own = pathlib.Path(given.init), loaded.tokenizer.file
+        source = folder, [folder / name for name in (FILE, WEIGHTS, own)]
+        key = {'precision': decided}
         if given.model is None:
-            encode = _encoder(loaded, given.batch_size)
-            vectors('model', encode, similarity)
-        vectors('untrained', _encoder(fresh, given.batch_size), similarity)
+            encode = encoder_of(loaded, **how)
+            vectors('model', encode, similarity, source, **key)
+        encode = encoder_of(fresh, **how)
+        vectors('untrained', encode, similarity, source, **key, seed=seed)
         vectors('untrained_embeddings', mean_of_embeddings(fresh), 'cosine')
         vectors('embeddings', mean_of_embeddings(loaded), 'cosine')
     found['bm25'] = by_words(task)
     found['hybrid'] = ranking.merge(
         [found['model'], found['bm25']], DEPTH + 1
     )
-    notes = []
-    if task.absent:
-        notes.append(NOTES['absent_judgements'].format(task.absent))
-    odd = write_run(workdir / RUN, task, found['model'])
-    if odd is not None:
-        notes.append(NOTES['odd_id'].format(odd))
-    source = {'weights': given.model or given.init}
-    return finish(workdir, task, found, source, notes)
+    return found
 
 
 def finish(
@@ -505,17 +666,6 @@ def finish(
     return record
 
 
-def _encoder(loaded: 'Loaded', batch_size: int) -> Encoder:
-    def encode(texts: list[str], role: str) -> np.ndarray:
-        return loaded.encode(
-            texts,
-            batch_size=batch_size,
-            progress=False,
-            prompt=loaded.config.prompt_for(role),
-        )
-
-    return encode
-
-
 if __name__ == '__main__':
-    commands.start(run)
+    stopped = 'with --vectors the same command goes on, else nothing is kept'
+    commands.start(run, stopped=stopped)

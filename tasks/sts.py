@@ -34,7 +34,7 @@ from infoword_tf.evaluation.sts import (
     read,
     similarities,
 )
-from tasks import measures
+from tasks import measures, retrieval
 
 
 @dataclasses.dataclass(frozen=True)
@@ -44,6 +44,8 @@ class Choices:
     init: str | None = flag(
         None, 'The workdir of a finished run, or a converted one.')
     model: str | None = flag(None, 'An export instead, DIR/1.')
+    dims: int | None = flag(
+        None, 'The first so many numbers of a vector alone.', at_least=1)
     data: str | None = flag(
         None, 'A file of STS-B or SICK with scores, or a folder of STS12 to '
         'STS16.')
@@ -99,20 +101,13 @@ def run(given: Choices, chosen: Mapping[str, Any]) -> dict[str, Any]:
         data='a file of STS-B or SICK, or a folder of STS12 to STS16',
         workdir='a folder for metrics.json',
     )
-    if bool(given.init) == bool(given.model):
-        raise commands.UsageError('give --init or --model')
+    retrieval.check_source(given.init, given.model)
     workdir = commands.result_folder(given.workdir)
     pairs = read(pathlib.Path(given.data))
-    if given.model:
-        from tasks import retrieval
-
-        export, similarity = retrieval.exported(pathlib.Path(given.model), 64)
-        embed = functools.partial(export, role=None)  # as `encode` does
-    else:
-        import infoword_tf
-
-        loaded = infoword_tf.load(given.init)
-        embed, similarity = loaded.encode, loaded.config.similarity
+    encode, similarity = retrieval.vectors_of(
+        given.init, given.model, given.dims
+    )
+    embed = functools.partial(encode, role=None)
     scores = measure(pairs, similarities(pairs, embed, similarity))
     for name, part in scores.get('parts', {}).items():
         print(f'{name}: {measures.said(part, part["pairs"])}')
@@ -126,6 +121,7 @@ def run(given: Choices, chosen: Mapping[str, Any]) -> dict[str, Any]:
         'task': 'sts',
         'data': given.data,
         'weights': given.model or given.init,
+        'dims': given.dims,
         **scores,
     }
     commands.record(workdir, record)

@@ -12,20 +12,28 @@ so that `encode`, exports and every evaluation have it.
 epsilon is a share of the largest eigenvalue: the published code has none, and
 divides by zero where sentences are fewer than numbers of a vector.
 
+The last line of the output is one JSON object, also in WORKDIR/metrics.json.
+
 Glossary of shapes: n texts, D width, W dims.
 """
 
 import dataclasses
 import itertools
 import pathlib
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from infoword_tf import commands, files
 from infoword_tf.choices import flag
-from infoword_tf.config import FILE, WEIGHTS, Config, DenseConfig
+from infoword_tf.config import (
+    FILE,
+    WEIGHTS,
+    Config,
+    DenseConfig,
+    FlowConfig,
+)
 from infoword_tf.data import corpora
 
 if TYPE_CHECKING:
@@ -33,10 +41,10 @@ if TYPE_CHECKING:
 
 
 @dataclasses.dataclass(frozen=True)
-class Choices:
-    """All that the command may choose."""
+class LayerChoices:
+    """What a command may choose that fits a last layer to vectors of text."""
 
-    init: str | None = flag(None, 'The workdir whose vectors are whitened.')
+    init: str | None = flag(None, 'The workdir whose vectors it is fitted to.')
     corpus: str | None = flag(
         'pydocs', 'Text whose sentences decide; as of infoword_tf.train.')
     heldout: str | None = flag(
@@ -47,12 +55,18 @@ class Choices:
         None, 'Pooling of the vectors; by default that of --init.',
         choices=('cls', 'last', 'mean', 'max', 'by_position', 'first_last',
                  'last_two'))
+    workdir: str | None = flag(None, 'The workdir that is made.')
+
+
+@dataclasses.dataclass(frozen=True)
+class Choices(LayerChoices):
+    """All that the command may choose."""
+
     dims: int | None = flag(
         None, 'Numbers of a vector that stay; all by default.', at_least=1)
     epsilon: float = flag(
         1e-6, 'Share of the largest eigenvalue that is added to each.',
         at_least=0.0)
-    workdir: str | None = flag(None, 'The workdir that is made.')
 
 
 def fit(
@@ -67,76 +81,54 @@ def fit(
 
     Returns:
         [D, W] and [W], float32.
+
+    Raises:
+        UsageError: vectors are not finite or all the same; or they span fewer
+            than W directions, and nothing is added to those.
     """
-    x = np.asarray(vectors, np.float64)
-    mean = x.mean(axis=0)
+    x, mean = check(vectors)
     values, axes = np.linalg.eigh(np.cov(x, rowvar=False))
     order = np.argsort(-values, kind='stable')[:dims]
     values, axes = np.maximum(values[order], 0.0), axes[:, order]
-    kernel = axes / np.sqrt(values + epsilon * values[0])
+    raised = values + epsilon * values[0]
+    if raised[-1] <= x.shape[1] * np.finfo(np.float64).eps * values[0]:
+        raise commands.UsageError(
+            f'--epsilon={epsilon:g}: the vectors of {len(x):,} sentences span '
+            f'fewer than {dims} directions; raise it, take more --sentences, '
+            'or fewer --dims'
+        )
+    kernel = axes / np.sqrt(raised)
     return kernel.astype(np.float32), (-mean @ kernel).astype(np.float32)
 
 
-def spread(given: Choices) -> list[str]:
-    """Sentences of the text that is trained on, evenly taken."""
-    corpus = corpora.open_corpus(given.corpus, given.heldout)
-
-    def sentences() -> Any:
-        return (s for d in corpus.train() for s in d.sentences)
-
-    total = sum(1 for _ in sentences())
-    every = max(1, total // given.sentences)
-    return list(
-        itertools.islice(sentences(), 0, every * given.sentences, every)
-    )
-
-
-def whitened(
-    loaded: 'Loaded', texts: list[str], given: Choices
-) -> tuple[Config, dict[str, np.ndarray]]:
-    """The config and the weights of the new workdir.
+def check(vectors: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """[n, D] and their mean [D], float64, of vectors that differ.
 
     Raises:
-        UsageError: there are more --dims than numbers, or too few texts.
+        UsageError: they are not finite, or all the same.
     """
-    config = loaded.config
-    if given.pooling is not None:
-        config = config.replace(pooling=given.pooling)
-    loaded.config = config.replace(normalize=False)  # that comes last
-    width = loaded.vector_width()
-    dims = given.dims or width
-    if dims > width:
+    x = np.asarray(vectors, np.float64)
+    if not np.isfinite(x).all():
+        raise commands.UsageError('--init makes vectors that are not finite')
+    mean = x.mean(axis=0)
+    # The same but for what float32 rounds.
+    rounded = np.finfo(np.float32).eps ** 2 * np.square(x).mean()
+    if np.square(x - mean).mean() <= rounded:
         raise commands.UsageError(
-            f'--dims={dims}: vectors of --init are {width} wide'
+            'all sentences have the same vector, so there is nothing to fit: '
+            '--init distinguishes no texts, or --corpus repeats one'
         )
-    if len(texts) < 2:
-        raise commands.UsageError(
-            f'--corpus={given.corpus} has fewer than two sentences'
-        )
-    kernel, bias = fit(loaded.encode(texts), dims, given.epsilon)
-    number = len(config.dense)
-    tensors = {
-        path: np.asarray(variable)
-        for path, variable in loaded.model.exported.items()
-    }
-    tensors[f'dense_{number}/kernel'] = kernel
-    tensors[f'dense_{number}/bias'] = bias
-    if loaded.unigram is not None:
-        tensors['unigram'] = loaded.unigram
-    layer = DenseConfig(dims, 'identity')
-    return config.replace(dense=(*config.dense, layer), run={}), tensors
+    return x, mean
 
 
-@commands.takes(Choices)
-def run(given: Choices, chosen: Mapping[str, Any]) -> dict[str, Any]:
-    """The whole command.
+# ----------------------------------------------------------------- last layers
 
-    Returns:
-        How many sentences were read, and the width of vectors.
+
+def opened(given: LayerChoices) -> tuple[pathlib.Path, corpora.Corpus]:
+    """--workdir and --corpus, before TensorFlow is imported.
 
     Raises:
-        UsageError, ValueError: what was chosen cannot be.
-        FileExistsError: the new workdir is there.
+        FileNotFoundError, UsageError, ValueError: what was chosen cannot be.
     """
     commands.require(
         vars(given),
@@ -149,23 +141,131 @@ def run(given: Choices, chosen: Mapping[str, Any]) -> dict[str, Any]:
             f'--workdir={workdir} holds files; name a new folder'
         )
     Config.read(pathlib.Path(given.init))
-    corpora.open_corpus(given.corpus, given.heldout)
+    return workdir, corpora.open_corpus(given.corpus, given.heldout)
 
+
+def spread(
+    documents: Callable[[], Iterable[corpora.Document]], most: int
+) -> list[str]:
+    """Sentences of documents, evenly taken; `documents` begins a pass."""
+
+    def sentences() -> Iterator[str]:
+        return (s for d in documents() for s in d.sentences)
+
+    every = max(1, sum(1 for _ in sentences()) // most)
+    return list(itertools.islice(sentences(), 0, every * most, every))
+
+
+def start(
+    given: LayerChoices, corpus: corpora.Corpus
+) -> tuple['Loaded', list[str]]:
+    """What a layer is fitted to: a model whose `encode` gives vectors that it
+    gets, and sentences.
+
+    The model's config is that of the new workdir, but for the layer and for
+    `normalize`, which comes last.
+
+    Raises:
+        UsageError: vectors of such a pooling can have no layer, or there are
+            too few sentences.
+    """
     import infoword_tf
 
     loaded = infoword_tf.load(given.init)
-    texts = spread(given)
-    config, tensors = whitened(loaded, texts, given)
+    config = loaded.config.replace(run={}, normalize=False)
+    if given.pooling is not None:
+        config = config.replace(pooling=given.pooling)
+    loaded.config = config
+    if not config.dense and loaded.vector_width() != loaded.encoder.width:
+        raise commands.UsageError(
+            f'vectors of the pooling {config.pooling} have numbers of words '
+            'beside those of states; name another --pooling'
+        )
+    texts = spread(corpus.train, given.sentences)
+    if len(texts) < 2:
+        raise commands.UsageError(
+            f'--corpus={given.corpus} has fewer than two sentences'
+        )
+    return loaded, texts
+
+
+def write(
+    workdir: pathlib.Path,
+    given: LayerChoices,
+    loaded: 'Loaded',
+    layer: DenseConfig | FlowConfig,
+    weights: Mapping[str, Any],
+) -> None:
+    """Writes the new workdir.
+
+    Args:
+        workdir: where.
+        given: by what it was made.
+        loaded: as of `start`.
+        layer: the last one.
+        weights: of it, by what stands after its name.
+    """
+    normalize = Config.read(pathlib.Path(given.init)).normalize
+    config = loaded.config.replace(
+        dense=(*loaded.config.dense, layer), normalize=normalize
+    )
+    tensors = dict(loaded.model.exported)
+    for name, weight in weights.items():
+        tensors[f'dense_{len(loaded.config.dense)}/{name}'] = weight
+    if loaded.unigram is not None:
+        tensors['unigram'] = loaded.unigram
     workdir.mkdir(parents=True, exist_ok=True)
     with files.written(workdir / loaded.tokenizer.file) as partial:
         loaded.tokenizer.write(partial)
     files.write_tensors(workdir / WEIGHTS, tensors)
     files.write_json(workdir / FILE, config.to_json())
+
+
+def recorded(
+    task: str, given: LayerChoices, loaded: 'Loaded', **more: Any
+) -> dict[str, Any]:
+    """What metrics.json holds, which is written and printed."""
+    record = {
+        'task': task,
+        'weights': given.init,
+        'corpus': given.corpus,
+        'pooling': loaded.config.pooling,
+        **more,
+    }
+    commands.record(pathlib.Path(given.workdir), record)
+    return record
+
+
+@commands.takes(Choices)
+def run(given: Choices, chosen: Mapping[str, Any]) -> dict[str, Any]:
+    """The whole command.
+
+    Returns:
+        What metrics.json holds.
+
+    Raises:
+        FileNotFoundError, UsageError, ValueError: what was chosen cannot be.
+    """
+    workdir, corpus = opened(given)
+    loaded, texts = start(given, corpus)
+    width = loaded.vector_width()
+    dims = given.dims or width
+    if dims > width:
+        raise commands.UsageError(
+            f'--dims={dims}: vectors of --init are {width} wide'
+        )
+    kernel, bias = fit(loaded.encode(texts), dims, given.epsilon)
+    write(
+        workdir, given, loaded, DenseConfig(dims, 'identity'),
+        {'kernel': kernel, 'bias': bias},
+    )  # fmt: skip
     print(
-        f'{workdir}/: vectors of {config.dense[-1].width} numbers, whitened on '
-        f'{len(texts):,} sentences'
+        f'{workdir}/: vectors of {dims} numbers, whitened on {len(texts):,} '
+        'sentences'
     )
-    return {'sentences': len(texts), 'width': config.dense[-1].width}
+    return recorded(
+        'whiten', given, loaded, sentences=len(texts), width=dims
+    )
 
 
 if __name__ == '__main__':

@@ -34,6 +34,7 @@ class RetrievalTask(NamedTuple):
         document_ids: likewise, by number, also of documents that are judged
             and not there.
         absent: judgements of documents that are not there.
+        fingerprint: changes when the documents or their order may have.
     """
 
     name: str
@@ -45,6 +46,7 @@ class RetrievalTask(NamedTuple):
     query_ids: Sequence[str]
     document_ids: Sequence[str]
     absent: int = 0
+    fingerprint: str = ''
 
     def blocks(self) -> Iterator[tuple[np.ndarray, list[str]]]:
         """All documents, BLOCK at a time: their numbers [N] and texts."""
@@ -80,8 +82,10 @@ def beir_task(folder: pathlib.Path, split: str = 'test') -> RetrievalTask:
             f'qrels/{split}.tsv; the two are not of one data set'
         )
 
+    stat = corpus.stat()
+
     def documents() -> Iterator[tuple[int, str]]:
-        for name, text in _texts(corpus, titled=True):
+        for name, text in _texts(corpus, titled=True, known=True):
             yield number[name], text
 
     return RetrievalTask(
@@ -94,6 +98,7 @@ def beir_task(folder: pathlib.Path, split: str = 'test') -> RetrievalTask:
         list(relevance),
         ids + missing,
         absent,
+        repr((str(corpus.resolve()), stat.st_size, stat.st_mtime_ns)),
     )
 
 
@@ -117,9 +122,12 @@ def _find(folder: pathlib.Path, name: str) -> pathlib.Path:
 
 
 def _texts(
-    path: pathlib.Path, titled: bool = False
+    path: pathlib.Path, titled: bool = False, known: bool = False
 ) -> Iterator[tuple[str, str]]:
-    """Yields (id, text, after its title if titled) of a file of JSON lines."""
+    """Yields (id, text, after its title if titled) of a file of JSON lines.
+
+    known: whether it was read before, and no id occurs twice.
+    """
     seen: dict[str, int] = {}
     for line, record in tables.read_jsonl(path):
         where = f'{path}, line {line}'
@@ -131,7 +139,7 @@ def _texts(
                     f'{where}: {field} is missing, or is no string'
                 )
         name, text = record['_id'], record['text']
-        first = seen.setdefault(name, line)
+        first = line if known else seen.setdefault(name, line)
         if first != line:
             raise ValueError(
                 f'{where}: _id {name!r} is that of line {first} too'

@@ -11,7 +11,7 @@ import pathlib
 from typing import Any
 
 from infoword_tf import files
-from infoword_tf.config import DenseConfig
+from infoword_tf.config import DenseConfig, FlowConfig
 from infoword_tf.inference.loaded import Loaded
 from infoword_tf.weights import huggingface
 from infoword_tf.weights.converted import VectorSettings
@@ -207,6 +207,11 @@ def write(folder: pathlib.Path, loaded: Loaded) -> list[str]:
     `huggingface.write`.
     """
     config = loaded.config
+    if any(isinstance(layer, FlowConfig) for layer in config.dense):
+        raise ValueError(
+            'this model has an invertible network over vectors (tasks.flow), '
+            'which sentence-transformers does not know'
+        )
     if config.pooling not in POOLINGS:
         raise ValueError(
             f'pooling {config.pooling} is not known to sentence-transformers; '

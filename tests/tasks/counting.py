@@ -29,11 +29,11 @@ def save(path, similarity=None):
         write_config(path, similarity)
 
 
-def write_config(path, similarity):
+def write_config(path, similarity, **more):
     """Writes the config of a version."""
     (path / 'assets.extra').mkdir()
     (path / 'assets.extra' / 'config.json').write_text(
-        json.dumps({**config(similarity).to_json(), 'export': {}})
+        json.dumps({**config(similarity, **more).to_json(), 'export': {}})
     )
 
 

@@ -1,11 +1,14 @@
 """Hard negatives: which texts are taken, and what each rule costs."""
 
+import collections
 import csv
+from unittest import mock
 
 import numpy as np
-from absl.testing import absltest
+from absl.testing import absltest, parameterized
 
 from infoword_tf import commands
+from infoword_tf.config import Config, RowConfig, TaskConfig
 from infoword_tf.evaluation import ranking
 from tasks import mine
 from tests import places
@@ -76,6 +79,29 @@ class SearchTest(absltest.TestCase):
             )
 
 
+class JudgeTest(parameterized.TestCase):
+    @parameterized.parameters(
+        ({'mlm': {}}, True, r"gives neither .*\(its rows: mlm\)"),
+        ({'label': {'classes': 3}}, True, 'gives 3 classes'),
+        ({'score': {}}, False, 'was taught by single texts'),
+        ({'label': {'classes': 2}}, True, None),
+        ({'score': {}}, True, None),
+    )
+    def test_what_rates_pairs(self, rows, pairs, wrong):
+        """Of config.json alone: the complaint comes before the search."""
+        folder = places.make()
+        Config.read(workdirs.shared()).replace(
+            rows={row: RowConfig(1.0, x) for row, x in rows.items()},
+            task=TaskConfig('t', 'score', pairs, ('accuracy',), {}, {}),
+        ).write(folder)
+        if wrong is None:
+            return mine.check_judge(str(folder))
+        with self.assertRaisesRegex(
+            commands.UsageError, f'^--rescore={folder} {wrong}; name a workdir'
+        ):
+            mine.check_judge(str(folder))
+
+
 class CommandTest(absltest.TestCase):
     def test_the_file_that_comes_out(self):
         folder = places.make()
@@ -87,15 +113,29 @@ class CommandTest(absltest.TestCase):
         path = folder / 'pairs.csv'
         with open(path, 'w', newline='') as file:
             csv.writer(file).writerows([('q', 'a'), *pairs])
-        (folder / 'text.txt').write_text(
-            '\n\n'.join(['A CLASS is a statement  of the language',
-                         'what is a loop', 'something else entirely'])
-        )  # fmt: skip
-        record = mine.run(
-            init=str(workdirs.shared()), pairs=str(path), negatives=2,
-            corpus=f'text:{folder}/text.txt', workdir=str(folder / 'mined'),
-            window=9, relative_margin=0.0,
-        )  # fmt: skip
+        documents = ['A CLASS is a statement  of the language',
+                     'what is a loop', pairs[2][1]] + [
+            f'something else entirely, {i}' for i in range(40)
+        ]  # fmt: skip
+        (folder / 'text.txt').write_text('\n\n'.join(documents))
+        encoded, encode = collections.Counter(), mine.encode
+
+        def counted(loaded, texts, role, *given):
+            encoded.update((role, text) for text in texts)
+            return encode(loaded, texts, role, *given)
+
+        with mock.patch.object(mine, 'encode', counted):
+            record = mine.run(
+                init=str(workdirs.shared()), pairs=str(path), negatives=2,
+                corpus=f'text:{folder}/text.txt', window=9,
+                relative_margin=0.0, workdir=str(folder / 'mined'),
+            )  # fmt: skip
+        # All documents, also what a run would hold out, and each text once.
+        texts = {b for _, b in pairs} | {' '.join(d.split()) for d in documents}
+        self.assertEqual(record['texts'], len(texts))
+        wanted = [('query', a) for a, _ in pairs[:6]]
+        wanted += [('passage', text) for text in texts]
+        self.assertEqual(encoded, collections.Counter(wanted))
         self.assertEqual(record['queries'], 6)
         self.assertEqual(record['pairs'], 7)
         self.assertEqual(sum(record['found'].values()), 6)
@@ -109,7 +149,7 @@ class CommandTest(absltest.TestCase):
         self.assertTrue(any(row[2] for row in rows))
         first = {x for row in (rows[0], rows[6]) for x in row[2:]}
         self.assertNotIn('classes are objects', first)
-        with self.assertRaisesRegex(commands.UsageError, '--rescore'):
+        with self.assertRaisesRegex(commands.UsageError, 'gives neither'):
             mine.run(
                 init=str(workdirs.shared()), pairs=str(path),
                 rescore=str(workdirs.shared()), workdir=str(folder / 'again'),

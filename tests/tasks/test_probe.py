@@ -200,7 +200,8 @@ class FilesTest(command.Checks, parameterized.TestCase):
                 tf.saved_model, 'load', return_value=mock.Mock(signatures=names)
             ),
         ):
-            found = probe.encode(probe.Choices(model='m/1'), ['a', 'b'])
+            encode, _ = retrieval.vectors_of(None, 'm/1')
+            found = encode(['a', 'b'], None)
         np.testing.assert_array_equal(found, np.ones((2, 2)))
 
     def test_complaints(self):

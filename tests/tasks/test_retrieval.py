@@ -1,5 +1,6 @@
 """The command on tiny folders, with a stand-in for a trained model."""
 
+import collections
 import gzip
 import json
 import math
@@ -63,6 +64,7 @@ class StandIn:
             embedding_table=random.standard_normal((BUCKETS, 5))
         )
         self.tokenizer = mock.Mock(
+            file='vocab.txt',
             tokenize=lambda texts: tf.cast(
                 tf.strings.to_hash_bucket_fast(
                     tf.strings.split(texts), BUCKETS
@@ -71,11 +73,16 @@ class StandIn:
             )
         )
 
-    def encode(self, texts, batch_size=32, progress=True, prompt=None):
+    def encode(
+        self, texts, batch_size=32, progress=True, prompt=None, dims=None
+    ):
         assert not progress
         self.prompts.add((prompt, len(texts)))
         vectors = embed(tf.constant(texts)).numpy()
-        return np.float32(vectors * self.weight)
+        return np.float32(vectors * self.weight)[:, :dims]
+
+    def vector_width(self):
+        return BUCKETS
 
     def untrained(self, seed):
         self.seeds.append(seed)
@@ -252,6 +259,62 @@ class CommandTest(command.Checks, absltest.TestCase):
         whole = self._run('--init=any')
         with mock.patch.object(evaluation, 'BLOCK', 2):
             self.assertEqual(self._run('--init=any'), whole)
+
+    def encoded(self, *given, most=99):
+        """The command, and how many texts of which role it encodes; of
+        passages so many before somebody stops it.
+        """
+        counts, exported = collections.Counter(), retrieval.exported
+
+        def counting_calls(*given):
+            encode, similarity = exported(*given)
+
+            def counted(texts, role):
+                counts[role] += len(texts)
+                if role == 'passage' and counts[role] > most:
+                    raise KeyboardInterrupt
+                return encode(texts, role)
+
+            return counted, similarity
+
+        with mock.patch.object(retrieval, 'exported', counting_calls):
+            return attempt(*self._given(), *given), dict(counts)
+
+    @mock.patch.object(retrieval, 'BLOCK', 2)
+    def test_vectors_that_stay(self):
+        """What was stopped goes on; results are the same, to the bit."""
+        path = self.folder / 'exported' / '1'
+        counting.save(path, 'dot')
+        model = f'--model={path}'
+        whole, counts = self.encoded(model)
+        self.assertEqual(counts, {'query': 3, 'passage': 5})
+        found = (self.out / 'run.trec').read_bytes()
+        kept = model, f'--vectors={self.folder}/kept'
+        stopped, counts = self.encoded(*kept, most=4)
+        self.assertEqual(stopped.status, 130)
+        (self.out / 'run.trec').unlink()
+        for passages in (1, 0):  # of 5; then all are there
+            done, counts = self.encoded(*kept)
+            self.assertEqual(counts.get('passage', 0), passages)
+            self.assertEqual(done.result, whole.result)
+            self.assertEqual((self.out / 'run.trec').read_bytes(), found)
+        # Other queries ask the same vectors ...
+        (self.data / 'qrels' / 'dev.tsv').write_text('q4\tb\t1\n')
+        done, counts = self.encoded(*kept, '--split=dev')
+        self.assertEqual(counts, {'query': 1})
+        # ... other numbers, other models and other documents have their own.
+        done, counts = self.encoded(*kept, '--dims=3')
+        self.assertEqual(counts['passage'], 5)
+        (path / 'note').write_text('another')
+        done, counts = self.encoded(*kept)
+        self.assertEqual(counts['passage'], 5)
+        with open(self.data / 'corpus.jsonl', 'a') as file:
+            file.write(json.dumps({'_id': 'z', 'text': 'a new one'}))
+        done, counts = self.encoded(*kept)
+        self.assertEqual(counts['passage'], 6)
+        self.assertLen(list((self.folder / 'kept').glob('model-*.npy')), 4)
+        done = attempt(*self._given(), '--run=x', '--vectors=y')
+        self.assert_complains(done, 'leave out --vectors')
 
     def test_heldout_documents_of_a_corpus(self):
         text = self.folder / 'text.txt'

@@ -107,8 +107,8 @@ class TypedTest(absltest.TestCase):
             'tasks.glue': (*LABELLED, 'task', 'data_dir'),
             'tasks.squad': (*LABELLED, 'train', 'version2', 'span.end'),
             'tasks.probe': ('init', 'model', 'train', 'dev', 'text', 'label',
-                            'pooling', 'workdir'),
-            'tasks.sts': ('init', 'model', 'data', 'workdir'),
+                            'pooling', 'dims', 'workdir'),
+            'tasks.sts': ('init', 'model', 'data', 'dims', 'workdir'),
             'infoword_tf.show': ('objectives', 'dim.one_mask'),
             'benchmarks.finetune': ('init', 'tasks', 'seeds'),
         }
@@ -177,10 +177,16 @@ class TypedTest(absltest.TestCase):
             'tasks.glue --task=rte --data_dir=empty --workdir=w':
                 'error: .*empty',
             'tasks.glue --task=rte --workdir=w --init=nowhere': no_run,
+            'tasks.flow': 'error: --init is missing',
+            'tasks.flow --init=nowhere --workdir=w': no_run,
             'tasks.lm': 'error: --init is missing',
             'tasks.lm --init=nowhere --sample': no_run,
             'tasks.lm --init=nowhere --corpus=text:one.txt --heldout=one.txt '
             '--workdir=w': 'error: .*one.txt',
+            'tasks.mine': 'error: --init is missing',
+            'tasks.mine --init=nowhere --pairs=a.csv --workdir=w': no_run,
+            'tasks.mine --init=run --pairs=a.csv --rescore=run --workdir=w':
+                'error: --rescore=run gives neither numbers nor classes',
             'tasks.probe': 'error: --train is missing',
             'tasks.probe --init=x --train=MR --workdir=w':
                 'error: --train=MR: there is no such file or folder',
@@ -198,6 +204,8 @@ class TypedTest(absltest.TestCase):
             'tasks.squad --train=no.json --dev=no.json --workdir=w': no_file,
             'tasks.sts --init=x --data=no.json --workdir=w':
                 no_file,
+            'tasks.whiten': 'error: --init is missing',
+            'tasks.whiten --init=nowhere --workdir=w': no_run,
             'tasks.words --init=x --data_dir=empty --workdir=w':
                 'error: --data_dir=empty holds no',
             'export.savedmodel': 'error: --init is missing',

@@ -1,10 +1,15 @@
 """Whitening: the covariance is I, in `encode` and wherever vectors go."""
 
+import json
+
 import numpy as np
+import tensorflow as tf
 from absl.testing import absltest
 
 import infoword_tf
+from export import bundle
 from infoword_tf import commands
+from infoword_tf.data import corpora
 from tasks import whiten
 from tests import corpus, places
 from tests.export import workdirs
@@ -40,6 +45,23 @@ class FitTest(absltest.TestCase):
             np.linalg.eigvalsh(np.cov(y.T))[:-3], np.zeros(6), atol=1e-3
         )
 
+    def test_what_cannot_be_whitened(self):
+        """Copies of one text, NaN, and too few texts without epsilon."""
+        random = np.random.default_rng(2)
+        same = np.float32(random.standard_normal(9)) + np.zeros((50, 1))
+        x = random.standard_normal((4, 9))
+        for vectors, epsilon, message in (
+            (same, 1e-6, 'all sentences have the same vector'),
+            (0 * same, 1e-6, 'all sentences have the same vector'),
+            (np.where(x > 1, np.nan, x), 1e-6, 'not finite'),
+            (x, 0.0, '--epsilon=0: the vectors of 4 sentences span fewer than'),
+        ):
+            with self.assertRaisesRegex(commands.UsageError, message):
+                whiten.fit(vectors, 9, epsilon)
+        kernel, _ = whiten.fit(x, 3, 0.0)  # so many directions there are
+        self.assertTrue(np.isfinite(kernel).all())
+        self.assertLess(np.abs(kernel).max(), 100)
+
 
 class CommandTest(absltest.TestCase):
     def test_a_workdir_with_one_more_layer(self):
@@ -49,13 +71,24 @@ class CommandTest(absltest.TestCase):
             init=str(workdirs.shared()), corpus=text, sentences=300, dims=8,
             pooling='mean', workdir=str(folder / 'white'),
         )  # fmt: skip
-        self.assertEqual(done, {'sentences': 300, 'width': 8})
+        self.assertEqual((done['sentences'], done['width']), (300, 8))
+        kept = json.loads((folder / 'white' / 'metrics.json').read_text())
+        self.assertEqual(kept, done)
         loaded = infoword_tf.load(folder / 'white')
-        given = whiten.Choices(corpus=text, sentences=300)
-        found = loaded.encode(whiten.spread(given), progress=False)
+        read = whiten.spread(corpora.open_corpus(text).train, 300)
+        found = loaded.encode(read, progress=False)
         self.assertEqual(found.shape, (300, 8))
         np.testing.assert_allclose(found.mean(0), np.zeros(8), atol=1e-3)
         np.testing.assert_allclose(np.cov(found.T), np.eye(8), atol=2e-3)
+        # Its card reads metrics.json, which is not of a run.
+        version = bundle.write(folder / 'white', folder / 'model')
+        card = (folder / 'model' / 'MODEL_CARD.md').read_text()
+        self.assertIn('of widths 8 (identity)', card)
+        served = workdirs.serve(str(version)).signatures['embed']
+        np.testing.assert_allclose(
+            served(texts=tf.constant(read[:9]))['embeddings'], found[:9],
+            atol=1e-5,
+        )  # fmt: skip
         with self.assertRaisesRegex(commands.UsageError, 'holds files'):
             whiten.run(
                 init=str(workdirs.shared()), corpus=text,

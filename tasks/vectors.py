@@ -1,0 +1,90 @@
+"""Vectors of documents on disk, so that more of them than memory are searched.
+
+Glossary of shapes: n vectors, D width.
+"""
+
+import hashlib
+import os
+import pathlib
+from collections.abc import Iterable
+from typing import BinaryIO
+
+import numpy as np
+
+
+class VectorFile:
+    """[n, D] float32 in a .npy that grows by blocks.
+
+    It holds whole blocks at any time: its header counts a block when that is
+    on the disk, so whoever was stopped goes on after the last one.
+
+    Attributes:
+        path: of the file; there is none while n is 0.
+        rows: n.
+    """
+
+    def __init__(self, path: pathlib.Path):
+        """Opens a file to go on with, or begins one."""
+        self.path, self.rows = path, 0
+        self._map: np.ndarray | None = None
+        if path.is_file() and path.stat().st_size:
+            self.rows = len(self._mapped())
+
+    def append(self, vectors: np.ndarray) -> None:
+        """Adds a block [m, D].
+
+        Raises:
+            ValueError: D is not that of the blocks before.
+        """
+        vectors = np.ascontiguousarray(vectors, np.float32)
+        width = vectors.shape[1]
+        if self.rows and self._mapped().shape[1] != width:
+            raise ValueError(
+                f'{self.path} holds vectors of {self._mapped().shape[1]} '
+                f'numbers, these have {width}'
+            )
+        rows = self.rows + len(vectors)
+        with open(self.path, 'r+b' if self.rows else 'w+b') as file:
+            begin = _write_header(file, (self.rows, width))
+            file.seek(begin + 4 * width * self.rows)
+            file.write(vectors.reshape(-1).view(np.uint8))
+            file.truncate()
+            file.flush()
+            os.fsync(file.fileno())
+            _write_header(file, (rows, width))
+        self.rows, self._map = rows, None
+
+    def read(self, begin: int, end: int) -> np.ndarray:
+        """[end - begin, D], read from the disk when it is used."""
+        return self._mapped()[begin:end]
+
+    def _mapped(self) -> np.ndarray:
+        if self._map is None:
+            self._map = np.load(self.path, mmap_mode='r')
+        return self._map
+
+
+def _write_header(file: BinaryIO, shape: tuple[int, int]) -> int:
+    """Says at its beginning how many rows a file has; returns its own size.
+
+    That is the same for all n: NumPy leaves room for arrays that grow.
+    """
+    file.seek(0)
+    np.lib.format.write_array_header_1_0(
+        file, {'descr': '<f4', 'fortran_order': False, 'shape': shape}
+    )
+    return file.tell()
+
+
+def digest(
+    folder: pathlib.Path, paths: Iterable[pathlib.Path] | None = None
+) -> str:
+    """32 hex digits that change when files below a folder do; None: any."""
+    if paths is None:
+        paths = (p for p in folder.rglob('*') if p.is_file())
+    hashed = hashlib.blake2b(digest_size=16)
+    for path in sorted(paths):
+        hashed.update(path.relative_to(folder).as_posix().encode())
+        with open(path, 'rb') as file:
+            hashed.update(hashlib.file_digest(file, 'blake2b').digest())
+    return hashed.hexdigest()

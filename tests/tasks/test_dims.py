@@ -1,0 +1,140 @@
+"""First numbers of vectors: of a workdir as of an export that has no others."""
+
+import csv
+import functools
+import shutil
+
+import numpy as np
+from absl.testing import absltest
+
+from export import bundle, search
+from infoword_tf.config import Config
+from tasks import probe, retrieval, sts
+from tests import corpus, places
+from tests.export import workdirs
+from tests.tasks import command, counting
+
+DIMS = 5
+
+
+@functools.cache
+def workdir():
+    """Vectors of length 1, compared by dot product: a cut is none of both."""
+    folder = places.make() / 'run'
+    shutil.copytree(workdirs.shared(), folder)
+    config = Config.read(folder).replace(normalize=True, similarity='dot')
+    config.write(folder)
+    return folder
+
+
+@functools.cache
+def exported():
+    return bundle.write(workdir(), workdir().parent / 'model', dims=DIMS)
+
+
+class DimsTest(command.Checks, absltest.TestCase):
+    def setUp(self):
+        super().setUp()
+        self.folder = places.make()
+        self.corpus, self.heldout = corpus.write_topics(self.folder / 'text')
+        with open(self.heldout) as file:
+            texts = [line.strip() for line in file if len(line.split()) > 8]
+        self.texts = texts[:40]
+
+    def both(self, module, *given):
+        """What a command says of the workdir, and of the export."""
+        records = []
+        for source in (
+            (f'--init={workdir()}', f'--dims={DIMS}'),
+            (f'--model={exported()}',),
+        ):
+            out = f'--workdir={self.folder}/out'
+            done = command.run(module, *source, out, *given)
+            self.assertEqual(done.status, 0, done.err)
+            records.append(done.result)
+        self.assertEqual([r['dims'] for r in records], [DIMS, None])
+        return records
+
+    def test_sts(self):
+        path = self.folder / 'sts.tsv'
+        path.write_text(
+            ''.join(
+                f'g\tf\ty\t{i}\t{i * 7 % 20}\t{a}\t{b}\n'
+                for i, (a, b) in enumerate(
+                    zip(self.texts[:20], self.texts[20:], strict=True)
+                )
+            )
+        )
+        ours, theirs = self.both(sts, f'--data={path}')
+        self.assertEqual(ours['spearman'], theirs['spearman'])
+        whole = command.run(
+            sts, f'--init={workdir()}', f'--data={path}',
+            f'--workdir={self.folder}/out',
+        )  # fmt: skip
+        self.assertNotEqual(whole.result['spearman'], ours['spearman'])
+
+    def test_probe(self):
+        path = self.folder / 'rows.csv'
+        with open(path, 'w', newline='') as file:
+            writer = csv.writer(file)
+            writer.writerow(('text', 'label'))
+            writer.writerows((x, len(x) > 99) for x in self.texts)
+        ours, theirs = self.both(probe, f'--train={path}', f'--dev={path}')
+        self.assertEqual(ours['accuracy'], theirs['accuracy'])
+        self.assertEqual(ours['C'], theirs['C'])
+
+    def test_retrieval(self):
+        ours, theirs = self.both(
+            retrieval, f'--corpus={self.corpus}', f'--heldout={self.heldout}',
+            f'--vectors={self.folder}/kept',
+        )  # fmt: skip
+        self.assertEqual(ours['model'], theirs['model'])
+        kept = sorted(p.name[:5] for p in self.folder.glob('kept/*.npy'))
+        self.assertEqual(kept, ['model', 'model', 'untra'])
+        done = command.run(
+            retrieval, f'--init={workdir()}', '--dims=99',
+            f'--corpus={self.corpus}', f'--heldout={self.heldout}',
+            f'--workdir={self.folder}/out',
+        )  # fmt: skip
+        self.assert_complains(done, '--dims=99: vectors have 64 numbers')
+
+    def test_an_export_with_all_numbers(self):
+        """Its vectors are cut, and of length 1 where the config says so."""
+        path = self.folder / 'model' / '1'
+        counting.save(path)
+        counting.write_config(path, 'dot', normalize=True)
+        whole, _ = retrieval.exported(path, 2)
+        few, _ = retrieval.exported(path, 2, DIMS)
+        vectors = whole(self.texts, None)[:, :DIMS]
+        norms = np.linalg.norm(vectors, axis=1, keepdims=True)
+        wanted = vectors / np.maximum(norms, 1e-12)  # some have none of these
+        np.testing.assert_allclose(few(self.texts, None), wanted, rtol=1e-6)
+        with self.assertRaisesRegex(ValueError, '--dims=65: vectors have 64'):
+            retrieval.exported(path, 2, 65)
+
+    def test_search(self):
+        """By the index of whole vectors, which stays as it is."""
+        path = self.folder / 'model' / '1'
+        counting.save(path)
+        counting.write_config(path, 'dot', normalize=True)
+        (self.folder / 'text.txt').write_text('\n\n'.join(self.texts))
+        given = (f'--model={path}', f'--corpus=text:{self.folder}/text.txt',
+                 '--top_k=3', self.texts[0])  # fmt: skip
+        command.run(search, *given, words='queries')
+        before = (path.parent / 'search' / 'key.json').stat()
+        done = command.run(search, *given, '--dims=9', words='queries')
+        self.assertEqual(done.status, 0, done.err)
+        encode, _ = retrieval.exported(path, 2, 9)
+        vectors = encode(self.texts, None)
+        scores = np.sort(vectors @ vectors[0])[::-1]
+        found = [line for line in done.out.splitlines() if 'text.txt' in line]
+        for line, score in zip(found, scores[:3], strict=True):
+            self.assertStartsWith(line, f'  {score:.3f}  ')
+        after = (path.parent / 'search' / 'key.json').stat()
+        self.assertEqual(before, after)
+        done = command.run(search, *given, '--dims=65', words='queries')
+        self.assert_complains(done, '--dims=65: vectors have 64 numbers')
+
+
+if __name__ == '__main__':
+    absltest.main()

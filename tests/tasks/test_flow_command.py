@@ -1,0 +1,153 @@
+"""Flows find densities that are known, and go wherever vectors go."""
+
+import json
+import math
+import pathlib
+
+import numpy as np
+import tensorflow as tf
+from absl.testing import absltest
+
+import infoword_tf
+from export import bundle
+from infoword_tf import commands, convert
+from infoword_tf.config import Config, FlowConfig
+from infoword_tf.layers.flow import Flow
+from tasks import flow as command_of
+from tests import places, quick, runs
+from tests.export import workdirs
+from tests.tasks import command
+
+
+def setUpModule():
+    runs.set_up()
+
+
+def fitted(x, levels=1, depth=2, **given):
+    """A flow that was fitted to vectors."""
+    flow = Flow(x.shape[1], levels, depth, 8)
+    flow.build()
+    command_of.fit(flow, x, command_of.Choices(batch_size=64, **given))
+    return flow
+
+
+def gaussian_bits(covariance):
+    """The entropy of a normal distribution, in bits of a number."""
+    _, log_det = np.linalg.slogdet(2 * math.pi * math.e * covariance)
+    return log_det / 2 / len(covariance) / math.log(2)
+
+
+class FitTest(absltest.TestCase):
+    def test_a_gaussian_has_its_entropy(self):
+        """Of any scale and place, by the covariance that was drawn."""
+        random = np.random.default_rng(0)
+        mixed = 0.01 * random.standard_normal((3, 3))
+        x = random.standard_normal((3000, 3)) @ mixed + 5.0
+        flow = fitted(np.float32(x), epochs=6)
+        wanted = gaussian_bits(np.cov(x.T))
+        self.assertAlmostEqual(command_of.bits(flow, x), wanted, delta=0.02)
+        z = np.float64(flow(np.float32(x)))
+        np.testing.assert_allclose(z.mean(0), np.zeros(3), atol=0.1)
+        np.testing.assert_allclose(np.cov(z.T), np.eye(3), atol=0.1)
+
+    def test_what_is_bent_is_made_straight(self):
+        """(u, u^2 + v / 5) has the entropy of (u, v / 5): its map has
+        determinant 1. The best Gaussian is far from that.
+        """
+        random = np.random.default_rng(0)
+        u, v = random.standard_normal((2, 3000))
+        x = np.float32(np.stack([u, u * u + v / 5], axis=1))
+        wanted = gaussian_bits(np.diag([1, 1 / 25]))
+        self.assertGreater(gaussian_bits(np.cov(x.T)), wanted + 1)
+        flow = fitted(x, depth=3, epochs=8, learning_rate=5e-3)
+        found = command_of.bits(flow, x)
+        self.assertBetween(found, wanted - 0.05, wanted + 0.2)
+
+    def test_fewer_directions_than_numbers(self):
+        """Bounded by epsilon; and a seed decides all."""
+        random = np.random.default_rng(0)
+        x = random.standard_normal((500, 2)) @ random.standard_normal((2, 5))
+        found = [
+            fitted(np.float32(x), epochs=2, seed=seed).get_weights()
+            for seed in (1, 1, 2)
+        ]
+        for one, again, other in zip(*found, strict=True):
+            self.assertTrue(np.isfinite(one).all())
+            np.testing.assert_array_equal(one, again)
+            self.assertGreater(np.abs(one - other).max(), 1e-4)
+
+    def test_nothing_to_fit(self):
+        for x, message in ((np.ones((9, 4)), 'the same vector'),
+                           (np.full((9, 4), np.nan), 'not finite')):
+            with self.assertRaisesRegex(commands.UsageError, message):
+                fitted(x)
+        x = np.random.default_rng(0).standard_normal((99, 4))
+        with self.assertRaisesRegex(commands.UsageError, 'did not stay finite'):
+            fitted(x, learning_rate=1e30, epochs=5)
+
+
+class CommandTest(command.Checks, absltest.TestCase):
+    def test_a_workdir_with_a_flow(self):
+        """It is encoded, exported, trained on and resumed like any other."""
+        folder = places.make()
+        given = (f'--init={workdirs.shared()}', '--pooling=first_last',
+                 f'--corpus={runs.TEXT["corpus"]}', '--sentences=300',
+                 f'--heldout={runs.TEXT["heldout"]}', '--levels=2',
+                 '--depth=1', '--hidden=8')  # fmt: skip
+        made = folder / 'flow'
+        done = command.run(
+            command_of, *given, '--epochs=2', f'--workdir={made}'
+        )
+        self.assertEqual(done.status, 0, done.err)
+        kept = json.loads((made / 'metrics.json').read_text())
+        self.assertEqual(kept, json.loads(done.out.splitlines()[-1]))
+        self.assertEqual((kept['sentences'], kept['width']), (300, 64))
+        self.assertLess(kept['bits'], kept['heldout_bits'])
+        self.assertEqual(Config.read(made).dense, (FlowConfig(64, 2, 1, 8),))
+
+        loaded = infoword_tf.load(made)
+        text = pathlib.Path(runs.TEXT['heldout']).read_text().splitlines()[:20]
+        found = loaded.encode(text, progress=False)
+        pooled = infoword_tf.load(workdirs.shared()).encode(
+            text, pooling='first_last', progress=False
+        )
+        (flow,) = loaded.model.dense
+        np.testing.assert_allclose(flow(pooled), found, atol=1e-4)
+        version = bundle.write(made, folder / 'model')
+        served = workdirs.serve(str(version)).signatures['embed']
+        np.testing.assert_allclose(
+            served(texts=tf.constant(text))['embeddings'], found, atol=1e-4
+        )
+        card = (folder / 'model' / 'MODEL_CARD.md').read_text()
+        self.assertIn('of widths 64 (an invertible network)', card)
+        with self.assertRaisesRegex(ValueError, 'an invertible network'):
+            convert.give(made, folder / 'theirs', 'sentence_transformers')
+
+        flags = (f'--init={made}', '--objectives=simcse', '--steps=2',
+                 '--checkpoint_every=1')  # fmt: skip
+        with quick.kept(folder / 'whole', folder / 'broken', at=2):
+            runs.run_here(folder / 'whole', *flags)
+        runs.run_here(folder / 'broken', *flags)
+        weights = [
+            (folder / name / 'weights.safetensors').read_bytes()
+            for name in ('whole', 'broken')
+        ]
+        self.assertEqual(*weights)
+        self.assertEqual(
+            Config.read(folder / 'whole').dense, (FlowConfig(64, 2, 1, 8),)
+        )
+
+        for more, message in (
+            (f'--workdir={made}', 'holds files; name a new folder'),
+            ('--levels=9', '9 levels halve vectors of 64 numbers'),
+        ):
+            with self.subTest(message):
+                done = command.run(
+                    command_of, *given, f'--workdir={folder}/new', more
+                )
+                self.assert_complains(done, message)
+        self.assertFalse((folder / 'new').exists())
+
+
+if __name__ == '__main__':
+    absltest.main()
