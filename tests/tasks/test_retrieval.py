@@ -280,7 +280,7 @@ class CommandTest(command.Checks, absltest.TestCase):
         with mock.patch.object(retrieval, 'exported', counting_calls):
             return attempt(*self._given(), *given), dict(counts)
 
-    @mock.patch.object(retrieval, 'BLOCK', 2)
+    @mock.patch.object(evaluation, 'BLOCK', 2)
     def test_vectors_that_stay(self):
         """What was stopped goes on; results are the same, to the bit."""
         path = self.folder / 'exported' / '1'
