@@ -14,7 +14,7 @@ import numpy as np
 
 MEASURES = ('ndcg@10', 'recall@100', 'map', 'mrr@10', 'recall@10')
 MERGED = 100  # the best of each search that `merge` looks at
-_ROWS = 512  # queries compared with a block at a time: bounds the memory
+ROWS = 512  # queries compared with a block at a time: bounds the memory
 
 
 # -------------------------------------------------------------------- search
@@ -122,8 +122,8 @@ def search(
     best = Best(len(queries), top_k)
     for numbers, vectors in blocks:
         vectors = _prepare(vectors, similarity)
-        for begin in range(0, len(queries), _ROWS):
-            rows = slice(begin, begin + _ROWS)
+        for begin in range(0, len(queries), ROWS):
+            rows = slice(begin, begin + ROWS)
             best.add(rows, queries[rows] @ vectors.T, numbers)
     return best.sorted()
 
