@@ -14,7 +14,8 @@ is laid out as SentEval's of STS12 to STS16 are: STS.input.NAME.txt with two
 sentences a line, STS.gs.NAME.txt with their scores, an empty line for a pair
 without one. Of a folder each part counts, all of them as one (what papers since
 SimCSE report) and their mean (SentEval's, also weighted by their pairs). With
-`--model` the vectors are those of an export.
+`--model` the vectors are those of an export. Beside it stand alignment and
+uniformity of the vectors (Wang & Isola 2020).
 """
 
 import dataclasses
@@ -30,9 +31,11 @@ from infoword_tf.choices import flag
 from infoword_tf.evaluation.sts import (
     Encode,
     ScoredPairs,
+    alignment,
     correlation,
     read,
     similarities,
+    uniformity,
 )
 from tasks import measures, retrieval
 
@@ -108,7 +111,12 @@ def run(given: Choices, chosen: Mapping[str, Any]) -> dict[str, Any]:
         given.init, given.model, given.dims
     )
     embed = functools.partial(encode, role=None)
-    scores = measure(pairs, similarities(pairs, embed, similarity))
+    vectors = embed(pairs.texts)
+    scores = measure(pairs, similarities(pairs, lambda _: vectors, similarity))
+    spread = {
+        'alignment': alignment(pairs, vectors),
+        'uniformity': uniformity(pairs.texts, vectors),
+    }
     for name, part in scores.get('parts', {}).items():
         print(f'{name}: {measures.said(part, part["pairs"])}')
     if pairs.parts:
@@ -117,12 +125,19 @@ def run(given: Choices, chosen: Mapping[str, Any]) -> dict[str, Any]:
             f'by their pairs {scores["weighted_mean"]:.2f}'
         )
     print(f'all: {measures.said(scores, scores["pairs"])}', flush=True)
+    print(
+        ', '.join(
+            f'{name} {"-" if value is None else f"{value:.3f}"}'
+            for name, value in spread.items()
+        )
+    )
     record = {
         'task': 'sts',
         'data': given.data,
         'weights': given.model or given.init,
         'dims': given.dims,
         **scores,
+        **spread,
     }
     commands.record(workdir, record)
     return record

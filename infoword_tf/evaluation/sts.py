@@ -21,6 +21,8 @@ _NAMED = (
     ('score', 'sentence1', 'sentence2'),
     ('relatedness_score', 'sentence_A', 'sentence_B'),
 )
+_SAME = 4  # of 5: above it two sentences mean the same
+_BLOCK = 1024  # vectors compared with all others at a time
 _INPUT, _SCORES = 'STS.input.', 'STS.gs.'
 _EXPECTED = (
     'expected are columns parted by tabs: genre, file, year, number, score, '
@@ -175,10 +177,53 @@ def similarities(
     if not np.isfinite(vectors).all():
         raise ValueError('the encoder made vectors that are not finite')
     if similarity == 'cosine':
-        norms = np.linalg.norm(vectors, axis=1, keepdims=True)
-        vectors = vectors / np.maximum(norms, 1e-12)
+        vectors = _unit(vectors)
     half = len(pairs.first)
     return np.einsum('nd,nd->n', vectors[:half], vectors[half:])
+
+
+def alignment(pairs: ScoredPairs, vectors: np.ndarray) -> float | None:
+    """Mean squared distance of unit vectors of pairs that mean the same.
+
+    Wang & Isola 2020, §4.1.1, of pairs that score above 4 of 5 (Gao et al.
+    2021, §4.3); None where there is none. The less the better.
+
+    Args:
+        pairs: n.
+        vectors: [2 n, D] of their texts.
+    """
+    same = np.flatnonzero(pairs.scores > _SAME)
+    if not same.size:
+        return None
+    x = _unit(vectors)
+    gaps = x[same] - x[same + len(pairs.first)]
+    return float(np.mean(np.sum(gaps * gaps, axis=1)))
+
+
+def uniformity(texts: Sequence[str], vectors: np.ndarray) -> float:
+    """log mean exp(-2 d^2), d the distance of two unit vectors.
+
+    Wang & Isola 2020, §4.1.2; over all two of the texts that differ. -4 where
+    they are spread evenly over many directions, 0 where all are one.
+
+    Args:
+        texts: n.
+        vectors: [n, D].
+    """
+    x = _unit(vectors)[np.unique(np.array(texts), return_index=True)[1]]
+    total = 0.0
+    for begin in range(0, len(x), _BLOCK):
+        squares = 2 - 2 * x[begin : begin + _BLOCK] @ x.T
+        total += np.exp(-2 * squares).sum()
+    count = len(x)
+    mean = (total - count) / max(1, count * (count - 1))  # without i = j
+    return float(np.log(max(mean, 1e-30))) if count > 1 else 0.0
+
+
+def _unit(vectors: np.ndarray) -> np.ndarray:
+    vectors = np.asarray(vectors, np.float64)
+    norms = np.linalg.norm(vectors, axis=1, keepdims=True)
+    return vectors / np.maximum(norms, 1e-12)
 
 
 def correlation(pairs: ScoredPairs, encode: Encode, similarity: str) -> float:

@@ -7,6 +7,7 @@ from absl.testing import absltest, parameterized
 
 import infoword_tf
 from infoword_tf import convert
+from infoword_tf.evaluation import sts as evaluation
 from tasks import retrieval, sts
 from tests.tasks import command
 from tests.weights import folders
@@ -57,6 +58,33 @@ class StsTest(parameterized.TestCase):
         swapped = pairs._replace(scores=np.array([4.0, 5.0, 1.0, 2.5, 0.0]))
         found = sts.correlation(swapped, angles, 'cosine')
         self.assertAlmostEqual(found, 90)
+
+    def test_alignment_and_uniformity(self):
+        """Right angles are 2 apart, squared; equal texts count once."""
+        pairs = evaluation.ScoredPairs(
+            ['x', 'x', 'y'], ['y', 'z', 'z'], np.array([5.0, 4.0, 4.5])
+        )
+        at = {'x': [3.0, 0.0], 'y': [0.0, 1.0], 'z': [-2.0, 0.0]}
+        vectors = np.array([at[text] for text in pairs.texts])
+        # x and y, y and z score above 4: 2 and 2.
+        self.assertAlmostEqual(evaluation.alignment(pairs, vectors), 2.0)
+        few = pairs._replace(scores=np.array([4.0, 1.0, 2.0]))
+        self.assertIsNone(evaluation.alignment(few, vectors))
+        # Three texts: 2, 2 and 4 apart.
+        expected = np.log((2 * np.exp(-4.0) + np.exp(-8.0)) / 3)
+        with absltest.mock.patch.object(evaluation, '_BLOCK', 2):
+            self.assertAlmostEqual(
+                evaluation.uniformity(pairs.texts, vectors), expected
+            )
+        even = np.random.default_rng(0).standard_normal((500, 300))
+        self.assertAlmostEqual(
+            evaluation.uniformity(list(map(str, range(500))), even),
+            -4.0,
+            delta=0.05,
+        )
+        self.assertAlmostEqual(
+            evaluation.uniformity(list('abc'), np.ones((3, 2))), 0.0
+        )
 
     def test_vectors_that_are_not_finite(self):
         pairs = sts.read(self.file(PUBLISHED))
