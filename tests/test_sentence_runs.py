@@ -122,7 +122,7 @@ class PairsTest(absltest.TestCase):
              "no column 'hard': its columns are first, second, other"),
             (('--objectives=simcse', f'--pairs={FOLDER}/a.csv',
               '--batch_size=5000'),
-             'examples, but an update takes 5000'),
+             'a.csv: there are .* examples, but an update takes 5000'),
             (('--objectives=simcse', '--simcse.momentum=0.9'),
              'give --simcse.queue too'),
             (('--objectives=simcse', '--encoder=lookup'),

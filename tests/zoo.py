@@ -723,7 +723,7 @@ def make_text_pairs(
         texts=3,
     )
     source = TextPairSource(
-        TextPairs((examples,)), T, batch, seed, stratified=True
+        TextPairs((examples,), ('zoo',)), T, batch, seed, stratified=True
     )
     return source.batch(0)._replace(width=T)
 

@@ -52,7 +52,7 @@ class Pairs(NamedTuple):
     """All files, opened; also the corpus that a vocabulary is learned from.
 
     Attributes:
-        train, heldout: by file.
+        train, heldout: by file; of a small one nothing may be held out.
         fingerprint: changes when the texts do.
     """
 
@@ -131,12 +131,19 @@ def read(
             out = [hash_bucket(a, HELD_OUT) == 0 for a in file.texts[0]]
             held.append(file.taken(np.flatnonzero(out)))
             train[number] = file.taken(np.flatnonzero(np.logical_not(out)))
+            if all(out):
+                raise ValueError(
+                    f'{file.where} has nothing left to train on: all of it '
+                    'is held out, by the hash of its first texts; give more '
+                    'pairs, or name others with --heldout_pairs=GLOB'
+                )
     digest = hashlib.blake2b(digest_size=10)
     for file in [*train, *held]:
         for column in file.texts:
             digest.update('\0'.join(column).encode('utf-8', 'replace'))
             digest.update(b'\1')
-    if not any(file.texts[0] for file in held):
+    held = [file for file in held if file.texts[0]]  # a small one has none
+    if not held:
         raise ValueError(
             f'--pairs={pattern} holds nothing out: of so few examples none is '
             'drawn; name some with --heldout_pairs=GLOB'
@@ -170,9 +177,14 @@ def _read(where: str, names: Sequence[str], most: int) -> Columns:
 
 
 class TextPairs(NamedTuple):
-    """Examples of F files, tokenized, each of K texts."""
+    """Examples of F files, tokenized, each of K texts.
+
+    Attributes:
+        parts, files: the examples of each, and where they are from.
+    """
 
     parts: tuple[Examples, ...]
+    files: tuple[str, ...]
 
     @property
     def ids(self) -> np.ndarray:
@@ -212,7 +224,7 @@ def tokenized(
         )
         parts.append(part)
         cut += longer
-    return TextPairs(tuple(parts)), cut
+    return TextPairs(tuple(parts), tuple(file.where for file in files)), cut
 
 
 class TextPairSource(Source):
@@ -240,10 +252,15 @@ class TextPairSource(Source):
             ValueError: a file has fewer examples than an update takes.
         """
         parts = store.parts if stratified else [together(store.parts)]
-        sources = [
-            ExampleSource(part, length, batch_size, seed + number, stratified)
-            for number, part in enumerate(parts)
-        ]
+        sources = []
+        for number, part in enumerate(parts):
+            try:
+                source = ExampleSource(
+                    part, length, batch_size, seed + number, stratified
+                )
+            except ValueError as error:
+                raise ValueError(f'{store.files[number]}: {error}') from None
+            sources.append(source)
         self.sources, self.seed, self.stratified = sources, seed, stratified
         shapes = np.array([source.slots.shape for source in sources])
         # Of one shape, whichever file an update reads.
