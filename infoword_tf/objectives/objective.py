@@ -294,6 +294,9 @@ def joined(*pools: Pool) -> Pool:
 def text_ids(ids: Tensor, real: Tensor) -> Tensor:
     """A number for each text, the same for the same tokens: a hash.
 
+    In the graph, for rows whose views do not say what is the same. Views of
+    whole texts do (`views.sentences.text_numbers`); those numbers are others.
+
     Args:
         ids: [B, T] int32.
         real: [B, T] bool, False for padding.

@@ -79,27 +79,28 @@ def change(
     b, k, longest = text.ids.shape
     if pairs:
         repeat, shuffle = 0.0, False
-    last = text.lengths[:, -1]  # [B]
-    counts = np.zeros((b, longest), np.int64)  # how often each is shown
-    real = np.arange(longest) < last[:, None]
-    counts[real] = 1
+    lengths, width = text.lengths, longest
     if repeat:
+        last = lengths[:, -1]  # [B]
         column = np.arange(longest)
         inner = (column > 0) & (column < last[:, None] - 1)
         number = random.integers(0, most_repeated(last, repeat) + 1)
         order = np.where(inner, random.random((b, longest)), 2.0)
         rank = order.argsort(axis=1).argsort(axis=1)
+        # How often each is shown, and the place behind that.
+        counts = (column < last[:, None]).astype(np.int64)
         counts += inner & (rank < number[:, None])
-    ends = counts.cumsum(axis=1)
-    width = max(longest, int(ends[:, -1].max(initial=0)))
+        ends = counts.cumsum(axis=1)
+        lengths = lengths.copy()
+        lengths[:, -1] = ends[:, -1]
+        width = max(longest, int(ends[:, -1].max(initial=0)))
     place = np.arange(width)
-    source = (place[:, None] >= ends[:, None, :]).sum(axis=2)  # [B, width]
-    column = np.broadcast_to(place, (b, k, width))
-    sources = np.minimum(column, longest - 1).copy()
-    sources[:, -1] = np.minimum(source, longest - 1)
-    lengths = text.lengths.copy()
-    lengths[:, -1] = ends[:, -1]
-    positions = column.astype(np.int32)
+    sources = np.broadcast_to(np.minimum(place, longest - 1), (b, k, width))
+    positions = np.broadcast_to(place.astype(np.int32), (b, k, width))
+    if repeat:
+        source = (place[:, None] >= ends[:, None, :]).sum(axis=2)  # [B, width]
+        sources = sources.copy()
+        sources[:, -1] = np.minimum(source, longest - 1)
     if shuffle:
         positions = positions.copy()
         order = random.random((b, width))
@@ -117,6 +118,9 @@ def draw(settings: Mapping[str, Any]) -> Draw:
 
 def text_numbers(ids: np.ndarray, lengths: np.ndarray) -> np.ndarray:
     """A number for each text, the same for the same tokens: a hash.
+
+    For rows that make their texts in the step, `objective.text_ids` does so in
+    the graph; its numbers are others.
 
     Args:
         ids: [..., L] int32; anything beyond the lengths.
