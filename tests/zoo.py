@@ -353,6 +353,16 @@ CASES: dict[str, Case] = {
             'simcse.queue': 12,
         },
     ),
+    'simcse_guide': Case(
+        'simcse',
+        settings={
+            'simcse.pairs': 3,
+            'simcse.guide': 'nowhere',
+            'simcse.guide_margin': 0.2,
+            'simcse.directions': 'joint',
+            'simcse.dims': '8',
+        },
+    ),
     'esimcse': Case('esimcse', settings={'simcse.queue': 16}),
     'consert': Case('consert', settings={'simcse.cut_tokens': 0.3}),
     'infoword_ict': Case('bert_nce:1,dim:0.8,ict:1', masking='spans'),
@@ -700,7 +710,7 @@ def make_text_pairs(
 ) -> Labelled:
     """Triples of random texts, the first two of a kind, the third of none.
 
-    One in three has no negative.
+    One in three has no negative. They have a guide too, for rows that ask it.
     """
     del length
     random = np.random.default_rng([seed, 2])
@@ -719,7 +729,7 @@ def make_text_pairs(
         np.zeros(len(ids), np.int8),
         begins,
         np.zeros(len(texts), np.int32),
-        {},
+        {'simcse': random.standard_normal((batch, 3, 4)).astype(np.float16)},
         texts=3,
     )
     source = TextPairSource(

@@ -5,13 +5,13 @@ to it, and all further ones are texts that do not (hard negatives). An update
 reads one file, so that all negatives in it are of one kind.
 
 Glossary of shapes: n examples, K texts of each, B of an update, R rows, J
-examples that a row has room for, F files.
+examples that a row has room for, F files, G width of a guide.
 """
 
 import functools
 import hashlib
 import types
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -25,6 +25,8 @@ from infoword_tf.views.examples import Labelled
 if TYPE_CHECKING:  # it imports TensorFlow
     from infoword_tf.text.template import Template
 
+# K times [n] texts to vectors [n, K, G].
+Guide = Callable[[Sequence[Sequence[str]]], np.ndarray]
 HELD_OUT = 20  # one in so many, by the text of a
 HELDOUT = 512  # examples that are measured
 
@@ -201,6 +203,7 @@ def tokenized(
     template: 'Template',
     max_length: int,
     prompts: tuple[str, str] = ('', ''),
+    guides: Mapping[str, Guide] = types.MappingProxyType({}),
 ) -> tuple[TextPairs, int]:
     """Lays the texts of files out.
 
@@ -209,6 +212,7 @@ def tokenized(
         template: what lays a text out.
         max_length: T at most of each text; longer ones are cut.
         prompts: what is put before each a, and before all others.
+        guides: by row, what makes vectors of texts without these prompts.
 
     Returns:
         The examples, and of how many a text was cut.
@@ -220,7 +224,10 @@ def tokenized(
             for number, column in enumerate(file.texts)
         ]
         part, longer = lay_out(
-            template, [(column, None) for column in texts], max_length, {}
+            template,
+            [(column, None) for column in texts],
+            max_length,
+            {row: guide(file.texts) for row, guide in guides.items()},
         )
         parts.append(part)
         cut += longer
@@ -305,7 +312,7 @@ class TextPairSource(Source):
 
 
 def together(parts: Sequence[Examples]) -> Examples:
-    """Examples of several files as one; without labels.
+    """Examples of several files as one.
 
     At most 512, so many of each file as its share.
     """
@@ -325,6 +332,9 @@ def together(parts: Sequence[Examples]) -> Examples:
         np.concatenate([part.segments for part in kept]),
         np.concatenate(begins),
         np.concatenate([part.places for part in kept]),
-        {},
+        {
+            row: np.concatenate([part.targets[row] for part in kept])
+            for row in parts[0].targets
+        },
         texts=parts[0].texts,
     )

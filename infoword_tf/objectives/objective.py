@@ -405,7 +405,8 @@ class Objective(Settled, Layer):
             sets it where a setting decides it.
         ranked: whether its answers are right or wrong; else there is no
             accuracy, and the row is compared by its loss.
-        more: names of what its outcomes of held-out text measure besides.
+        more: names of what its outcomes of held-out text measure besides;
+            `build` sets it where a setting decides it.
         companion_rows: by companion of a workdir, that one's rows, whose
             weights stay there.
         dense: layers over the vector of a text, which the model owns.
@@ -415,7 +416,7 @@ class Objective(Settled, Layer):
 
     bounded: bool = True
     ranked: ClassVar[bool] = True
-    more: ClassVar[tuple[str, ...]] = ()
+    more: tuple[str, ...] = ()
 
     def __init__(
         self,

@@ -12,7 +12,8 @@ Copies of a sentence share a row of the view, so that both passes are one
 product; dropout is drawn for each token, so that copies differ.
 
 Glossary of shapes: R rows of the view, J examples of a row, N = R J, K texts
-of each, T tokens, M candidates, D width, S size of the queue.
+of each, T tokens, M candidates, D width, W of a finished vector, S size of the
+queue, G width of a guide.
 """
 
 from collections.abc import Mapping
@@ -106,9 +107,35 @@ class SimCSE(Objective):
         at_least=0.0,
         at_most=1.0,
     )
+    guide: str = setting(
+        '',
+        'Workdir of a guide, of any vocabulary (GISTEmbed): of --pairs, texts '
+        'that its vectors find nearer to a than b is are no candidates; empty: '
+        'none.',
+    )
+    guide_margin: float = setting(
+        0.0,
+        'How much less near to a than b is a text may be for the guide, and '
+        'still be no candidate.',
+        at_least=0.0,
+        at_most=2.0,
+    )
 
     def build(self) -> None:
         """Makes the head that training alone has."""
+        if self.guide_margin and not self.guide:
+            raise ValueError(
+                f'--{self.row}.guide_margin={self.guide_margin:g} is of a '
+                f'guide, and there is none; give --{self.row}.guide too'
+            )
+        if self.guide and self.queue:
+            raise ValueError(
+                f'--{self.row}.guide={self.guide} sees the texts of a step, '
+                f'and --{self.row}.queue={self.queue} has those of earlier '
+                'ones; leave out one of the two'
+            )
+        if self.guide:
+            self.more = (*type(self).more, 'guided')
         if self.momentum and not self.queue:
             raise ValueError(
                 f'--{self.row}.momentum={self.momentum:g} fills a queue, and '
@@ -229,6 +256,8 @@ class SimCSE(Objective):
         """By side, what the other one looks among."""
         view = batch.views[VIEW]
         texts = self.finished(self.compared(batch)['texts'])  # [N, K, W]
+        if self.guide:  # what it sees lies behind, [N, K, W + G]
+            texts = ops.concatenate([texts, _guides(view, self.row)], axis=2)
         numbers, sequences = _numbers(view, self.row)  # [N, K], [N]
 
         def of(text: int, sequences: Tensor) -> Pool:
@@ -266,38 +295,74 @@ class SimCSE(Objective):
         found = self._score(batch, texts, candidates)
         losses = [found.loss]
         for width in self.prefixes:
-            parts = {
-                side: pool._replace(states=unit(pool.states[:, :width]))
-                for side, pool in candidates.items()
-            }
-            part = self._score(batch, unit(texts[..., :width]), parts)
+            part = self._score(batch, texts, candidates, width)
             losses.append(part.loss)
         return found._replace(loss=sum(losses) / len(losses))
 
     def _score(
-        self, batch: Batch, texts: Tensor, candidates: dict[str, Pool]
+        self,
+        batch: Batch,
+        texts: Tensor,
+        candidates: dict[str, Pool],
+        prefix: int | None = None,
     ) -> infonce.Outcome:
-        """Of vectors [N, K, W] of length 1."""
+        """Of vectors [N, K, W] of length 1, or their first so many numbers."""
         view = batch.views[VIEW]
         numbers, sequences = _numbers(view, self.row)
         weights = _there(view, self.row, numbers[:, 1])
+        wide = texts.shape[2]
+        if prefix:
+            texts = unit(texts[..., :prefix])
         outcomes = []
         for side, query, answer in (('b', 0, 1), ('a', 1, 0)):
             if side not in candidates:
                 continue
             others, own = candidates[side], texts[:, query]
-            cosines = ops.matmul(own, ops.transpose(others.states))  # [N, M]
+            states, counts = others.states, others.others(sequences)
+            identical = ops.equal(others.ids[None], numbers[:, answer, None])
+            guided = None
+            if self.guide:
+                near = self._near(view, query, answer, states[:, wide:])
+                near = ops.logical_and(near, ops.logical_not(identical))
+                guided = _share(near, counts)
+                states = states[:, :wide]
+                counts = ops.where(near, 0.0, counts)
+            if prefix:
+                states = unit(states[:, :prefix])
+            cosines = ops.matmul(own, ops.transpose(states))  # [N, M]
             positive = ops.sum(own * texts[:, answer], axis=1)
-            outcomes.append(
-                self._contrast(
-                    positive / self.temperature,
-                    cosines,
-                    others.others(sequences),
-                    ops.equal(others.ids[None], numbers[:, answer, None]),
-                    weights,
-                )
+            outcome = self._contrast(
+                positive / self.temperature,
+                cosines,
+                counts,
+                identical,
+                weights,
             )
+            if guided is not None:
+                more = {**outcome.more, 'guided': ops.sum(weights * guided)}
+                outcome = outcome._replace(more=more)
+            outcomes.append(outcome)
         return infonce.average(*outcomes)
+
+    def _near(
+        self, view: View, query: int, answer: int, others: Tensor
+    ) -> Tensor:
+        """[N, M] bool: candidates that the guide finds nearer than the answer.
+
+        Its cosine with what asks is above that of the answer less the margin
+        (Solatorio 2024, "GISTEmbed", §3). The answer itself is never among
+        those that are looked at, whatever replica it is of.
+
+        Args:
+            view: of the texts.
+            query, answer: which of the K texts.
+            others: [M, G] its vectors of candidates, of length 1.
+        """
+        seen = _guides(view, self.row)
+        own = seen[:, query]
+        found = ops.matmul(own, ops.transpose(others))
+        edge = ops.sum(own * seen[:, answer], axis=1) - self.guide_margin
+        return found > edge[:, None]
 
     def _contrast(
         self,
@@ -320,8 +385,7 @@ class SimCSE(Objective):
         outcome = infonce.infonce(
             found, weights, train_log_sum=trained.log_sum
         )
-        copies = ops.sum(ops.where(identical, counts, 0.0), axis=1)
-        share = copies / ops.maximum(ops.sum(counts, axis=1), 1.0)
+        share = _share(identical, counts)
         return outcome._replace(more={'identical': ops.sum(weights * share)})
 
     # --------------------------------------------------------------- queue
@@ -370,6 +434,18 @@ def _numbers(view: View, row: str) -> tuple[Tensor, Tensor]:
         ops.reshape(numbers, (-1, numbers.shape[2])),
         ops.reshape(view.sequences, (-1,)),
     )
+
+
+def _guides(view: View, row: str) -> Tensor:
+    """[N, K, G] float32 of length 1: what a guide makes of each text."""
+    found = ops.cast(view.guides[row], 'float32')
+    return unit(ops.reshape(found, (-1, *found.shape[2:])))
+
+
+def _share(some: Tensor, counts: Tensor) -> Tensor:
+    """[N]: how many of the candidates, `counts` [N, M], are `some`, bool."""
+    found = ops.sum(ops.where(some, counts, 0.0), axis=1)
+    return found / ops.maximum(ops.sum(counts, axis=1), 1.0)
 
 
 def _there(view: View, row: str, numbers: Tensor) -> Tensor:

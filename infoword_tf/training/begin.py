@@ -77,6 +77,15 @@ def with_pairs(given: RunChoices) -> RunChoices:
         UsageError: no row reads pairs.
         ValueError: the files are not there, or lack a column.
     """
+    for flag, folder in given.settings.items():
+        if not flag.endswith('.guide') or not folder:
+            continue
+        if given.pairs is None:
+            raise commands.UsageError(
+                f'--{flag}={folder} is for --pairs: of copies of a sentence '
+                'every guide says that they are alike; leave it out'
+            )
+        Config.read(folder)  # complains
     if given.pairs is None:
         for flag in ('pair_columns', 'heldout_pairs'):
             if getattr(given, flag):

@@ -38,6 +38,7 @@ from infoword_tf.training import (
     record,
 )
 from infoword_tf.training.built import Built, Shared, build, shape_of
+from infoword_tf.training.guide import Guide
 from infoword_tf.training.workdir import Workdir
 from infoword_tf.views.examples import FOLLOWING
 
@@ -98,11 +99,13 @@ class OpenedPairs(NamedTuple):
     Attributes:
         train, heldout: the examples.
         fingerprint: changes when the texts do.
+        record: by flag, what else decides the weights: guides.
     """
 
     train: text_pairs.TextPairs
     heldout: text_pairs.TextPairs
     fingerprint: str
+    record: Mapping[str, Any]
 
 
 class Run:
@@ -231,12 +234,21 @@ class Run:
                 for role in ('query', 'passage')
             )
         template = Template(tokenizer, LAYOUTS['bert'])
+        guides = {
+            flag.removesuffix('.guide'): Guide(folder)
+            for flag, folder in given.settings.items()
+            if flag.endswith('.guide') and folder
+        }
         parts = []
         for what, some in (
             ('to train on', found.train), ('held out', found.heldout),
         ):  # fmt: skip
             part, cut = text_pairs.tokenized(
-                some, template, given.seq_len, prompts
+                some,
+                template,
+                given.seq_len,
+                prompts,
+                {row: guide.vectors for row, guide in guides.items()},
             )
             parts.append(part)
             sizes = ' and '.join(f'{p.size:,}' for p in part.parts)
@@ -251,7 +263,8 @@ class Run:
                 'out',
                 flush=True,
             )
-        return tokenizer, OpenedPairs(*parts, found.fingerprint)
+        known = {f'{row}.guide': x.known_by for row, x in guides.items()}
+        return tokenizer, OpenedPairs(*parts, found.fingerprint, known)
 
     def decide(self, resolved: Resolved) -> None:
         """The config, and every number that decides the weights."""
@@ -299,7 +312,10 @@ class Run:
             self.warmup_steps,
             ' '.join(fingerprints),
             'of --init' if of_init else digest_of(self.tokenizer),
-            labelled.record if labelled else {},
+            {
+                **(labelled.record if labelled else {}),
+                **(self.pairs.record if self.pairs else {}),
+            },
         )
         self.config = self.config.replace(run=written)
 

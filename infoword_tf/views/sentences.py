@@ -150,7 +150,8 @@ def sentences(
 
     Rows find in `targets` [R, J, K] the number of each text as it was before
     anything was drawn (equal texts have equal ones, a text that is not there
-    -1), weights [R, J], and places [R, J K] of [CLS].
+    -1), weights [R, J], and places [R, J K] of [CLS]. Those that have a guide
+    find its vectors in `guides` [R, J, K, G].
     """
     # A negative of which there are [CLS] and [SEP] alone is not there.
     there = (text.lengths > 2) | (np.arange(text.ids.shape[1]) < COPIES)
@@ -172,9 +173,13 @@ def sentences(
         rows,
         specials,
     )
+    slots = np.maximum(text.slots, 0)
+    view = view._replace(
+        guides={r: text.targets[r][slots] for r in rows if r in text.targets}
+    )
     if text.cut is None:
         return view
-    cut = text.cut[np.maximum(text.slots, 0)] & (text.slots >= 0)
+    cut = text.cut[slots] & (text.slots >= 0)
     cut = cut.sum(axis=1).astype(np.int32)
     return view._replace(counts={**view.counts, 'cut_sentences': cut})
 
@@ -201,6 +206,7 @@ def sentence_keys(
         lengths=text.lengths[:, one],
         places=text.places[:, one],
         width=width,
+        targets={},
         cut=None,
     )
     column = np.arange(plain.ids.shape[2])

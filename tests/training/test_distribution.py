@@ -25,6 +25,7 @@ BATCHES = [
     ('ict_lookup', 8, False),
     ('simcse_joint', 8, True),
     ('simcse_pairs', 8, False),
+    ('simcse_guide', 8, False),
     ('skip_gram', 8, True),
     ('skip_gram_binary', 8, False),
     ('cbow', 8, False),
