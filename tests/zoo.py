@@ -353,14 +353,24 @@ CASES: dict[str, Case] = {
             'simcse.queue': 12,
         },
     ),
+    'simcse_moco': Case(
+        'simcse',
+        settings={
+            'simcse.keys': 'positives',
+            'simcse.queue': 12,
+            'simcse.momentum': 0.9,
+            'simcse.repeat': 0.3,
+            'simcse.cut_tokens': 0.2,
+            'simcse.dims': '8',
+        },
+    ),
     'simcse_guide': Case(
         'simcse',
         settings={
             'simcse.pairs': 3,
             'simcse.guide': 'nowhere',
             'simcse.guide_margin': 0.2,
-            'simcse.directions': 'joint',
-            'simcse.dims': '8',
+            'simcse.directions': 'both',
         },
     ),
     'esimcse': Case('esimcse', settings={'simcse.queue': 16}),

@@ -25,26 +25,21 @@ from infoword_tf.layers.dense import Dense
 from infoword_tf.layers.pooling import LAYERS, of_texts, pool, unit
 from infoword_tf.lazy import ops
 from infoword_tf.objectives import infonce
-from infoword_tf.objectives.objective import (
-    Batch,
-    Objective,
-    Pool,
-    Ring,
-    gathered,
-    joined,
-)
-from infoword_tf.objectives.row import Companion, Row, Vector
+from infoword_tf.objectives.objective import Batch, Pool, gathered, joined
+from infoword_tf.objectives.queue import MOMENTUM, Queued, companions
+from infoword_tf.objectives.row import Row, Vector
 from infoword_tf.settings import setting
 from infoword_tf.views import Reads, View
+from infoword_tf.views.sentences import POSITIVES, SETTINGS
 
 Tensor = Any
-VIEW, KEYS, MOMENTUM = 'sentences', 'sentence_keys', 'momentum'
+VIEW, KEYS = 'sentences', 'sentence_keys'
 CLS, MEAN = 'cls', 'mean'
 NO_HEAD, IN_TRAINING, KEPT = HEADS = ('none', 'training', 'kept')
 FORWARD, BOTH, JOINT = DIRECTIONS = ('forward', 'both', 'joint')
 
 
-class SimCSE(Objective):
+class SimCSE(Queued):
     """`simcse`: which of the batch's texts belongs to which?"""
 
     more = ('identical',)
@@ -95,18 +90,7 @@ class SimCSE(Objective):
         'Train the first so many numbers of a vector, too, as 192,96 '
         '(Matryoshka); empty: the whole alone.',
     )
-    queue: int = setting(
-        0,
-        'How many vectors of earlier steps are candidates too; 0: none.',
-        at_least=0,
-    )
-    momentum: float = setting(
-        0.0,
-        'Momentum of a second encoder whose vectors fill the queue (MoCo: '
-        '0.999); 0: the encoder itself fills it.',
-        at_least=0.0,
-        at_most=1.0,
-    )
+    keys: str = SETTINGS['keys']
     guide: str = setting(
         '',
         'Workdir of a guide, of any vocabulary (GISTEmbed): of --pairs, texts '
@@ -136,10 +120,16 @@ class SimCSE(Objective):
             )
         if self.guide:
             self.more = (*type(self).more, 'guided')
-        if self.momentum and not self.queue:
+        if self.keys_are_positives and not self.momentum:
             raise ValueError(
-                f'--{self.row}.momentum={self.momentum:g} fills a queue, and '
-                f'there is none; give --{self.row}.queue too'
+                f'--{self.row}.keys={self.keys} are those of a momentum '
+                f'encoder, and there is none; give --{self.row}.momentum too'
+            )
+        if self.keys_are_positives and self.directions != FORWARD:
+            raise ValueError(
+                f'--{self.row}.keys={self.keys} are of b alone, and '
+                f'--{self.row}.directions={self.directions} looks for a too; '
+                'leave out one of the two'
             )
         self.prefixes = self._prefixes()
         self.own_head = None
@@ -148,7 +138,7 @@ class SimCSE(Objective):
             self.own_head = Dense(width, width, 'tanh', name='head')
             self.own_head.build()
             self.not_exported |= {w.path for w in self.own_head.weights}
-        self.built = True
+        super().build()
 
     def _prefixes(self) -> list[int]:
         """What `dims` says.
@@ -250,12 +240,27 @@ class SimCSE(Objective):
             x = layer(x)
         return ops.reshape(unit(x), (*ops.shape(vectors)[:-1], x.shape[-1]))
 
+    def _texts(self, batch: Batch) -> Tensor:
+        """[N, K, W] of length 1, all texts as they are compared.
+
+        Where keys are positives, b is what the momentum encoder makes of it,
+        and no gradient enters it (He et al. 2020, §3.2, Algorithm 1).
+        """
+        found = self.compared(batch)
+        texts = self.finished(found['texts'])
+        if not self.keys_are_positives:
+            return texts
+        keys = ops.stop_gradient(self.finished(found['keys']))
+        return ops.concatenate(
+            [texts[:, :1], keys[:, None], texts[:, 2:]], axis=1
+        )
+
     # ---------------------------------------------------------- candidates
 
     def candidates(self, batch: Batch) -> dict[str, Pool]:
         """By side, what the other one looks among."""
         view = batch.views[VIEW]
-        texts = self.finished(self.compared(batch)['texts'])  # [N, K, W]
+        texts = self._texts(batch)  # [N, K, W]
         if self.guide:  # what it sees lies behind, [N, K, W + G]
             texts = ops.concatenate([texts, _guides(view, self.row)], axis=2)
         numbers, sequences = _numbers(view, self.row)  # [N, K], [N]
@@ -273,15 +278,14 @@ class SimCSE(Objective):
         pools = [of(1, sequences)]
         nobody = ops.full_like(sequences, -1)
         pools += [of(k, nobody) for k in range(2, texts.shape[1])]
-        if batch.state:  # held-out text has the candidates of every row
-            pools.append(self.ring.pool(batch.state))
         if self.directions == FORWARD:
-            return {'b': joined(*pools)}
+            return {'b': self.behind(batch, joined(*pools))}
         a = of(0, sequences)
         if self.directions == BOTH:
-            return {'b': joined(*pools), 'a': a}
+            return {'b': self.behind(batch, joined(*pools)), 'a': a}
         # Whoever looks finds all texts, but those of its own example.
-        return dict.fromkeys('ba', joined(pools[0], a, *pools[1:]))
+        every = joined(pools[0], a, *pools[1:])
+        return dict.fromkeys('ba', self.behind(batch, every))
 
     def score(
         self, batch: Batch, candidates: dict[str, Pool]
@@ -291,7 +295,7 @@ class SimCSE(Objective):
         The loss is the mean over the whole vectors and their prefixes
         (Kusupati et al. 2022, "Matryoshka", Eq. 1); all else is of the whole.
         """
-        texts = self.finished(self.compared(batch)['texts'])
+        texts = self._texts(batch)
         found = self._score(batch, texts, candidates)
         losses = [found.loss]
         for width in self.prefixes:
@@ -391,14 +395,14 @@ class SimCSE(Objective):
     # --------------------------------------------------------------- queue
 
     @property
-    def ring(self) -> Ring:
-        """The queue, as the encoder computes."""
-        width = self.dense[-1].wide if self.dense else self.encoder.width
-        return Ring(self.queue, width, self.compute_dtype)
+    def keys_are_positives(self) -> bool:
+        """Whether what the momentum encoder makes is b of its own step."""
+        return self.keys == POSITIVES
 
-    def empty_state(self) -> dict[str, Tensor]:
-        """The queue, without a vector."""
-        return self.ring.empty() if self.queue else {}
+    @property
+    def key_width(self) -> int:
+        """W."""
+        return self.dense[-1].wide if self.dense else self.encoder.width
 
     def remember(self, batch: Batch) -> dict[str, Any]:
         """Queues what the momentum encoder, or the encoder itself, made of b.
@@ -416,9 +420,7 @@ class SimCSE(Objective):
             self.finished(keys),
             _there(view, self.row, ids),
         )
-        return self.ring.add(
-            batch.state, found.states, found.ids, found.weights
-        )
+        return self.enqueued(batch, found)
 
 
 def _count(view: View, row: str) -> int:
@@ -428,12 +430,15 @@ def _count(view: View, row: str) -> int:
 
 
 def _numbers(view: View, row: str) -> tuple[Tensor, Tensor]:
-    """[N, K] what each text is, and [N] of which example."""
+    """[N, K] what each text is, and [N] of which example.
+
+    A sentence of which there is one copy is its own b.
+    """
     numbers = view.targets[row]
-    return (
-        ops.reshape(numbers, (-1, numbers.shape[2])),
-        ops.reshape(view.sequences, (-1,)),
-    )
+    numbers = ops.reshape(numbers, (-1, numbers.shape[2]))
+    if numbers.shape[1] == 1:
+        numbers = ops.repeat(numbers, 2, axis=1)
+    return numbers, ops.reshape(view.sequences, (-1,))
 
 
 def _guides(view: View, row: str) -> Tensor:
@@ -472,12 +477,6 @@ def _wanted_keys(settings: Mapping[str, Any]) -> Reads | None:
     return _wanted(settings)._replace(encoders=(MOMENTUM,))
 
 
-def _companions(settings: Mapping[str, Any]) -> dict[str, Companion]:
-    if not settings['momentum']:
-        return {}
-    return {MOMENTUM: Companion(momentum=settings['momentum'])}
-
-
 def _encoders(settings: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
     cut = settings['cut_features'] or settings['cut_tokens']
     if settings['pooling'] == MEAN and not cut:
@@ -502,5 +501,5 @@ ROW = Row(
     encoders=_encoders,
     heldout_candidates=512,
     vector=_vector,
-    companions=_companions,
+    companions=companions,
 )

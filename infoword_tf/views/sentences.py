@@ -27,6 +27,7 @@ from infoword_tf.views.examples import Labelled, examples
 from infoword_tf.views.view import Draw, Specials, View, ViewSpec
 
 COPIES = 2
+LATER, POSITIVES = KEYS = ('queue', 'positives')
 _ODD = np.uint64(0x9E3779B97F4A7C15)
 
 
@@ -230,12 +231,19 @@ def source_args(length: int, settings: Mapping[str, Any]) -> dict[str, Any]:
         return {'length': length}
     return {
         'length': length,
-        'copies': COPIES,
+        'copies': 1 if settings['keys'] == POSITIVES else COPIES,
         'repeat': settings['repeat'],
     }
 
 
 SETTINGS = {
+    'keys': Setting(
+        LATER,
+        'What the vectors of a momentum encoder are: candidates of later '
+        'updates (queue; ESimCSE), or b and the candidates of this one too '
+        '(positives; MoCo).',
+        choices=KEYS,
+    ),
     'pairs': Setting(
         0,
         'Texts of each example of --pairs; 0: two copies of a sentence.',

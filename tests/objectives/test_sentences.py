@@ -424,7 +424,7 @@ class CutTest(absltest.TestCase):
         self.assertGreater(np.abs(a - a_plain)[there].max(axis=1).min(), 1e-2)
 
 
-class MomentumTest(absltest.TestCase):
+class MomentumTest(parameterized.TestCase):
     def test_keys_are_plain_texts_through_the_head_of_now(self):
         """Without dropout or repetition; the average begins as a copy."""
         case = zoo.Case('esimcse', settings={'simcse.queue': 16})
@@ -453,10 +453,74 @@ class MomentumTest(absltest.TestCase):
         found = added[-8:]
         np.testing.assert_allclose(found, np.array(expected), atol=2e-5)
 
-    def test_a_momentum_encoder_needs_a_queue(self):
-        case = zoo.Case('simcse', settings={'simcse.momentum': 0.9})
-        with self.assertRaisesRegex(ValueError, 'give --simcse.queue too'):
-            zoo.model_of(case)
+    @parameterized.parameters(0, 3)
+    def test_keys_are_positives(self, pairs):
+        """He et al. 2020, Eq. 1, with the other keys of the batch; k is of
+        the momentum encoder, which differs here, and gets no gradient.
+        """
+        settings = {
+            'simcse.keys': 'positives', 'simcse.momentum': 0.9,
+            'simcse.queue': 6, 'simcse.head': 'none', 'simcse.pairs': pairs,
+        }  # fmt: skip
+        case = zoo.Case('simcse', settings=settings)
+        model = zoo.model_of(case, rate=0.0)
+        random = np.random.default_rng(0)
+        for weight in model.encoders['momentum'].weights:
+            weight.assign(weight + random.normal(0, 0.05, weight.shape))
+        made = zoo.views_of(case.resolved)
+        objective, view = model.objectives['simcse'], made['sentences']
+        state = {n: e.empty for n, e in model.empty_state(8).items()}
+        rows = unit(random.standard_normal((6, D))).astype(np.float32)
+        kept = state['objectives/simcse']
+        kept |= {'rows': rows, 'count': np.int32(4)}
+        with tf.GradientTape() as tape:
+            batches, _ = model.batches(
+                made, zoo.statistics(), KEY, state=state
+            )
+            batch = batches['simcse']
+            texts = objective.vectors(batch)
+            tape.watch(texts)
+            batch = batch._replace(vectors=texts)
+            outcome = objective.score(batch, objective.candidates(batch))
+        self.assertIsNone(tape.gradient(outcome.loss, texts['keys']))
+        there = view.weights['simcse'].ravel() > 0
+        numbers = view.targets['simcse'].reshape(len(there), -1)[there]
+        q = unit(texts['texts'].numpy()[there, 0])
+        k = unit(texts['keys'].numpy()[there])
+        self.assertEqual(texts['texts'].shape[1], pairs or 1)
+        plain = model.encoder(Inputs(made['sentence_keys'].ids[:1, :8])).states
+        moved = model.encoders['momentum'](
+            Inputs(made['sentence_keys'].ids[:1, :8])
+        ).states
+        self.assertGreater(np.abs(plain - moved).max(), 0.1)
+        logits, same = [q @ k.T], [numbers[:, :1] == numbers[:, :1].T]
+        if pairs:
+            same = [numbers[:, 1:2] == numbers[:, 1:2].T]
+            hard = unit(texts['texts'].numpy()[there, 2])
+            logits.append(np.where(numbers[:, 2] < 0, -np.inf, q @ hard.T))
+            same.append(numbers[:, 1:2] == numbers[:, 2:].T)
+        logits = np.hstack([*logits, q @ rows[:4].T]) / TAU
+        same = np.hstack([*same, np.zeros((len(q), 4), bool)])
+        positive = np.diag(logits).copy()
+        logits[same] = -np.inf
+        np.fill_diagonal(logits, positive)
+        expected = special.logsumexp(logits, axis=1) - positive
+        self.assertAlmostEqual(
+            mean(outcome).loss, expected.mean(), delta=1e-4
+        )
+        added = objective.remember(batch)['rows'].values.numpy()
+        np.testing.assert_allclose(added, k[-6:], atol=1e-5)
+
+    def test_what_a_momentum_encoder_needs(self):
+        for settings, message in (
+            ({'momentum': 0.9}, 'give --simcse.queue too'),
+            ({'keys': 'positives'}, 'give --simcse.momentum too'),
+            ({'keys': 'positives', 'momentum': 0.9, 'directions': 'joint'},
+             'leave out one of the two'),
+        ):  # fmt: skip
+            settings = {f'simcse.{k}': x for k, x in settings.items()}
+            with self.assertRaisesRegex(ValueError, message):
+                zoo.model_of(zoo.Case('simcse', settings=settings))
 
 
 class WholeTest(absltest.TestCase):

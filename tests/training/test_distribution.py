@@ -26,6 +26,7 @@ BATCHES = [
     ('simcse_joint', 8, True),
     ('simcse_pairs', 8, False),
     ('simcse_guide', 8, False),
+    ('simcse_moco', 8, False),
     ('skip_gram', 8, True),
     ('skip_gram_binary', 8, False),
     ('cbow', 8, False),

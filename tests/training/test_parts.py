@@ -21,7 +21,7 @@ CASES = (
     'elmo_sampled', 'plm', 'label_mix', 'score_elmo', 'pkd', 'span_null',
     'soft_score_lookup', 'soft_span_conditional', 'embed_lookup',
     'embed_distance_relative', 'label_gpt', 'simcse_joint', 'simcse_pairs',
-    'simcse_guide', 'consert', 'score_cosent',
+    'simcse_guide', 'simcse_moco', 'consert', 'score_cosent',
 )  # fmt: skip
 
 
