@@ -87,7 +87,7 @@ class PairsTest(absltest.TestCase):
         )  # fmt: skip
         shown = io.StringIO()
         with contextlib.redirect_stdout(shown):
-            run_here(folder / 'w', *flags, '--steps=3')
+            run_here(folder / 'w', *flags, '--pair_weights=1,2', '--steps=3')
         self.assertRegex(
             shown.getvalue(), r'\d+ and \d+ examples to train on, a text of'
         )
@@ -171,6 +171,11 @@ class PairsTest(absltest.TestCase):
              'a.csv: there are .* examples, but an update takes 5000'),
             (('--objectives=simcse', '--simcse.momentum=0.9'),
              'give --simcse.queue too'),
+            (('--objectives=simcse', '--pair_weights=1,2'),
+             '--pair_weights is for --pairs; give both'),
+            (('--objectives=simcse', f'--pairs={FOLDER}/*.csv',
+              '--pair_weights=1,2,3'),
+             '--pair_weights=1,2,3: 3 weights for 2 files'),
             (('--objectives=simcse', '--simcse.guide=nowhere'),
              '--simcse.guide=nowhere is for --pairs'),
             (('--objectives=simcse', f'--pairs={FOLDER}/a.csv',

@@ -10,6 +10,7 @@ examples that a row has room for, F files, G width of a guide.
 
 import functools
 import hashlib
+import math
 import types
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
@@ -183,10 +184,13 @@ class TextPairs(NamedTuple):
 
     Attributes:
         parts, files: the examples of each, and where they are from.
+        weights: of each, how many of the updates it has; none: as many as its
+            examples make.
     """
 
     parts: tuple[Examples, ...]
     files: tuple[str, ...]
+    weights: tuple[float, ...] = ()
 
     @property
     def ids(self) -> np.ndarray:
@@ -234,10 +238,33 @@ def tokenized(
     return TextPairs(tuple(parts), tuple(file.where for file in files)), cut
 
 
+def weights_of(
+    chosen: Sequence[str], files: Sequence[str]
+) -> tuple[float, ...]:
+    """What --pair_weights says of files; ValueError: it does not fit them."""
+    if not chosen:
+        return ()
+    given = f'--pair_weights={",".join(chosen)}'
+    if len(chosen) != len(files):
+        raise ValueError(
+            f'{given}: {len(chosen)} weights for {len(files)} files, '
+            f'{", ".join(files)}; give one for each'
+        )
+    try:
+        weights = tuple(map(float, chosen))
+    except ValueError:
+        raise ValueError(f'{given}: give numbers, as 2,1') from None
+    if not all(0 < weight < math.inf for weight in weights):
+        raise ValueError(f'{given}: weights are above 0')
+    return weights
+
+
 class TextPairSource(Source):
     """Examples of which B of one file make an update.
 
-    An epoch has every file's updates once, in a random order.
+    An epoch has every file's updates once, in a random order. Where files have
+    weights it has as many, but each file such a share of them, one at least;
+    it goes on in the next epoch where it was, or begins anew in this one.
     """
 
     whole = True
@@ -275,6 +302,12 @@ class TextPairSource(Source):
         self.width = max(source.width for source in sources)
         self.longest = max(int(np.diff(part.begins).max()) for part in parts)
         self.order = functools.lru_cache(2)(self._order)
+        if stratified:
+            self.updates = np.array([source.updates for source in sources])
+            if store.weights:
+                share = np.array(store.weights) / sum(store.weights)
+                share = np.rint(share * self.updates.sum()).astype(np.int64)
+                self.updates = np.maximum(share, 1)  # [F], of an epoch
 
     @classmethod
     def capacity(cls, store: TextPairs, length: int) -> int:
@@ -284,11 +317,10 @@ class TextPairSource(Source):
 
     def _order(self, epoch: int) -> tuple[np.ndarray, np.ndarray]:
         """[U] of each update of an epoch: its file, and which of that one's."""
-        updates = [source.updates for source in self.sources]
-        files = np.repeat(np.arange(len(updates)), updates)
+        files = np.repeat(np.arange(len(self.updates)), self.updates)
         files = np.random.default_rng([self.seed, epoch, 8]).permutation(files)
         number = np.zeros(len(files), np.int64)
-        for file, count in enumerate(updates):
+        for file, count in enumerate(self.updates):
             number[files == file] = epoch * count + np.arange(count)
         return files, number
 
@@ -296,7 +328,7 @@ class TextPairSource(Source):
         """The global batch of a step."""
         if not self.stratified:
             return self.sources[0].batch(step)._replace(longest=self.longest)
-        epoch, update = divmod(step, sum(s.updates for s in self.sources))
+        epoch, update = divmod(step, int(self.updates.sum()))
         files, number = self.order(epoch)
         found = self.sources[files[update]].batch(int(number[update]))
         rows, slots = found.slots.shape

@@ -75,7 +75,8 @@ def with_pairs(given: RunChoices) -> RunChoices:
 
     Raises:
         UsageError: no row reads pairs.
-        ValueError: the files are not there, or lack a column.
+        ValueError: the files are not there, or lack a column; weights that
+            are not theirs.
     """
     for flag, folder in given.settings.items():
         if not flag.endswith('.guide') or not folder:
@@ -87,7 +88,7 @@ def with_pairs(given: RunChoices) -> RunChoices:
             )
         Config.read(folder)  # complains
     if given.pairs is None:
-        for flag in ('pair_columns', 'heldout_pairs'):
+        for flag in ('pair_columns', 'heldout_pairs', 'pair_weights'):
             if getattr(given, flag):
                 raise commands.UsageError(f'--{flag} is for --pairs; give both')
         return given
@@ -101,6 +102,7 @@ def with_pairs(given: RunChoices) -> RunChoices:
             f'{given.objectives} reads pairs; these do: {known}'
         )
     files = text_pairs.names_of(given.pairs, given.pair_columns)
+    text_pairs.weights_of(given.pair_weights, [where for where, _ in files])
     texts = max(len(names) for _, names in files)
     return given.decided({f'{row}.pairs': texts for row in rows})
 

@@ -158,6 +158,7 @@ def agree(workdir: pathlib.Path, config: Config, flagfile: str) -> None:
         for row in shared:
             for name, setting in TABLE[row].settings.items():
                 begun[f'{row}.{name}'] = setting.default
+        begun = json.loads(json.dumps(begun))  # as a record has them
         begun |= {name: value for name, value in old.run.items()
                   if value is not None or name not in own}  # fmt: skip
         differ = [

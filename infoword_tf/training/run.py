@@ -263,6 +263,9 @@ class Run:
                 'out',
                 flush=True,
             )
+        parts[0] = parts[0]._replace(
+            weights=text_pairs.weights_of(given.pair_weights, parts[0].files)
+        )
         known = {f'{row}.guide': x.known_by for row, x in guides.items()}
         return tokenizer, OpenedPairs(*parts, found.fingerprint, known)
 

@@ -218,5 +218,46 @@ class PairsTest(absltest.TestCase):
         self.assertEqual(sum(s[0] for s in seen), 8 * updates[1])
 
 
+    def test_weights_share_the_updates_of_an_epoch(self):
+        """Each file goes through all of its own before any comes again."""
+        self.write('t2.csv', ['a,b', *(f'you {i},me {i}' for i in range(90))])
+        found = text_pairs.read(str(self.folder / 't*.csv'))
+        train = self.tokenized(found.train)
+
+        def seen(weights, steps):
+            """[steps, 8]: the examples of updates, and of which file each."""
+            source = text_pairs.TextPairSource(
+                train._replace(weights=weights), 16, 8, 0, stratified=True
+            )
+            found = [source.batch(step) for step in range(steps)]
+            second = [(b.lengths[:, 2] == 2).all() for b in found]
+            return np.array([b.numbers for b in found]), np.array(second)
+
+        own = [part.size // 8 for part in train.parts]  # 23 and 10, say
+        total = sum(own)
+        numbers, second = seen((1.0, 3.0), 3 * total)
+        counts = second.reshape(3, total).sum(axis=1)
+        np.testing.assert_array_equal(counts, round(total * 3 / 4))
+        for file, some in enumerate((~second, second)):
+            once = numbers[some][: own[file]].ravel()
+            self.assertLen(set(once.tolist()), 8 * own[file])
+        again, _ = seen((1.0, 3.0), 3 * total)
+        np.testing.assert_array_equal(again, numbers)
+        plain = seen((), 2 * total)
+        for x, y in zip(plain, seen(tuple(own), 2 * total), strict=True):
+            np.testing.assert_array_equal(x, y)
+
+    def test_weights_that_do_not_fit(self):
+        for given, message in (
+            (['1'], '1 weights for 2 files, a, b; give one for each'),
+            (['1', 'x'], 'give numbers'),
+            (['1', '0'], 'above 0'),
+            (['1', 'nan'], 'above 0'),
+        ):
+            with self.assertRaisesRegex(ValueError, message):
+                text_pairs.weights_of(given, ['a', 'b'])
+        self.assertEqual(text_pairs.weights_of(['1', '2.5'], 'ab'), (1.0, 2.5))
+
+
 if __name__ == '__main__':
     absltest.main()
