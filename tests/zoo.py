@@ -155,6 +155,11 @@ CASES: dict[str, Case] = {
     'dim_cosine': Case(
         'dim', masking='spans', settings={'dim.critic': 'cosine'}
     ),
+    'dim_queue': Case(
+        'dim',
+        masking='spans',
+        settings={'dim.queue': 200, 'dim.momentum': 0.9},
+    ),
     'dim_one_mask': Case(
         'dim', masking='spans', settings={'dim.one_mask': True}
     ),
@@ -169,6 +174,9 @@ CASES: dict[str, Case] = {
     'infoword_nsp': Case('bert_nce:1,dim:0.8,nsp:1', masking='spans'),
     'ict': Case('ict'),
     'ict_lookup': Case('ict', encoder='lookup'),
+    'ict_queue': Case(
+        'ict', settings={'ict.queue': 20, 'ict.momentum': 0.9}
+    ),
     'ict_words': Case('ict', settings={'ict.words': 24}),
     'gpt': Case('gpt'),
     'gpt_pre_norm': Case(

@@ -291,7 +291,9 @@ def joined(*pools: Pool) -> Pool:
     )
 
 
-def text_ids(ids: Tensor, real: Tensor) -> Tensor:
+def text_ids(
+    ids: Tensor, real: Tensor, positions: Tensor | None = None
+) -> Tensor:
     """A number for each text, the same for the same tokens: a hash.
 
     In the graph, for rows whose views do not say what is the same. Views of
@@ -299,16 +301,26 @@ def text_ids(ids: Tensor, real: Tensor) -> Tensor:
 
     Args:
         ids: [B, T] int32.
-        real: [B, T] bool, False for padding.
+        real: [B, T] bool, False for padding; or [B, J, T], of J texts that
+            share a row.
+        positions: [B, T] int32, of each token in its text; None: in its row.
 
     Returns:
-        [B] int32, not below 0.
+        [B] or [B, J] int32, not below 0.
     """
     places = dropout.random_bits(dropout.new_key(0), (ids.shape[1],))
-    mixed = dropout.mixed(ops.cast(ids, 'uint32'), places[None])
+    if positions is not None:
+        places = ops.cast(places, 'int32')  # of which GPUs take some
+        places = ops.cast(ops.take(places, positions, axis=0), 'uint32')
+    else:
+        places = places[None]
+    mixed = dropout.mixed(ops.cast(ids, 'uint32'), places)
     mixed = ops.right_shift(mixed, np.uint32(1))
-    mixed = ops.where(real, ops.cast(mixed, 'int32'), 0)
-    return ops.bitwise_and(ops.sum(mixed, axis=1), np.int32(0x7FFFFFFF))
+    mixed = ops.cast(mixed, 'int32')
+    if len(real.shape) == 3:
+        mixed = mixed[:, None]
+    mixed = ops.where(real, mixed, 0)
+    return ops.bitwise_and(ops.sum(mixed, axis=-1), np.int32(0x7FFFFFFF))
 
 
 class ScatterUpdate(NamedTuple):
