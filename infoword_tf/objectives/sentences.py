@@ -5,7 +5,7 @@
                 what people have paired with it    pairs, a queue
 
 SimCSE (Gao et al. 2021); with repetition, a queue and a momentum encoder
-(He et al. 2020, "MoCo") the sum `esimcse` (Wu et al. 2022). Every option of a
+(objectives/queue.py) the sum `esimcse` (Wu et al. 2022). Every option of a
 contrast of sentences is here, once. f is a cosine over a temperature.
 
 Copies of a sentence share a row of the view, so that both passes are one
@@ -354,8 +354,8 @@ class SimCSE(Queued):
         """[N, M] bool: candidates that the guide finds nearer than the answer.
 
         Its cosine with what asks is above that of the answer less the margin
-        (Solatorio 2024, "GISTEmbed", §3). The answer itself is never among
-        those that are looked at, whatever replica it is of.
+        (Solatorio 2024, "GISTEmbed", §3). Whatever replica the answer is of,
+        it is never masked: `Pool.others` leaves it out, and f(a, b) is apart.
 
         Args:
             view: of the texts.

@@ -267,6 +267,8 @@ class Run:
             weights=text_pairs.weights_of(given.pair_weights, parts[0].files)
         )
         known = {f'{row}.guide': x.known_by for row, x in guides.items()}
+        del guides
+        gc.collect()  # models are full of circles
         return tokenizer, OpenedPairs(*parts, found.fingerprint, known)
 
     def decide(self, resolved: Resolved) -> None:

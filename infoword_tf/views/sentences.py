@@ -9,7 +9,8 @@
 
 All are laid out as [CLS] text [SEP] and share rows, as labelled examples do.
 
-What is drawn changes the last copy alone: `repeat` doubles some of its tokens
+What is drawn changes the last copy alone, or the only one, where a momentum
+encoder makes b of the plain sentence: `repeat` doubles some of its tokens
 (Wu et al. 2022, "ESimCSE", §3.1), `shuffle` permutes its positions (Yan et al.
 2021, "ConSERT", §3.2).
 
