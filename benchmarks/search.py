@@ -19,7 +19,8 @@ import numpy as np
 
 from infoword_tf import commands
 from infoword_tf.choices import flag
-from tasks import mine, ranking
+from infoword_tf.evaluation import ranking
+from tasks import mine
 
 
 @dataclasses.dataclass(frozen=True)

@@ -97,6 +97,10 @@ class TextChoices:
     heldout_pairs: str | None = flag(
         None, 'GLOB of held-out pairs; by default 1 pair in 20, chosen by the '
         'hash of its first text.')
+    pair_weights: tuple[str, ...] = flag(
+        (), 'Weights of the files of --pairs in the order of their names, as '
+        '2,1: each has such a share of the updates; by default as many as its '
+        'pairs make.')
     tokenizer: str | None = flag(
         None, 'Tokenizer; by default the one that --vocab belongs to, else '
         'wordpiece.', choices=('wordpiece', 'sentencepiece', 'words'))

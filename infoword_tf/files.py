@@ -142,6 +142,11 @@ def read_tensors(path: pathlib.Path) -> dict[str, np.ndarray]:
     return tensors
 
 
+def digest_of(path: pathlib.Path) -> str:
+    """Of a file's bytes."""
+    return hashlib.blake2b(path.read_bytes(), digest_size=10).hexdigest()
+
+
 def _digest(tensors: Mapping[str, Any]) -> str:
     """Of names, shapes and bytes."""
     hashed = hashlib.blake2b(digest_size=16)

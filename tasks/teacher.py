@@ -37,12 +37,6 @@ PART = 1024  # examples of a file
 BATCH = 32  # that are computed together
 
 
-def digest_of(folder: str) -> str:
-    """Of a workdir's weights."""
-    weights = (pathlib.Path(folder) / WEIGHTS).read_bytes()
-    return hashlib.blake2b(weights, digest_size=10).hexdigest()
-
-
 def parts_of(
     teacher: str,
     key: str,
@@ -137,7 +131,7 @@ class Teacher:
                 f'--teacher={folder} was fine-tuned on {known.name}, this is '
                 f'{task.name}; name a teacher of the same task'
             )
-        self.digest = digest_of(folder)
+        self.digest = files.digest_of(pathlib.Path(folder) / WEIGHTS)
 
     @property
     def settings(self) -> dict[str, Any]:
@@ -381,7 +375,7 @@ class Embedder:
             raise commands.UsageError(
                 f'--teacher={folder} makes no vectors of texts: {error}'
             ) from None
-        self.digest = digest_of(folder)
+        self.digest = files.digest_of(pathlib.Path(folder) / WEIGHTS)
         self.prompts = list(config.prompts.values()) or ['']
 
     @property

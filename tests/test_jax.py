@@ -188,6 +188,7 @@ def cases():
                 'mlm.transform': True,
                 'dim.critic': 'cosine',
                 'ict.words': 24,
+                'ict.queue': 8,
             }
         ),
         'pairs': Case(

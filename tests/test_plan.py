@@ -141,7 +141,8 @@ class RowsTest(absltest.TestCase):
         for name, view in found.views.items():
             self.assertIs(view.spec, VIEWS[name])
             for row, reads in view.rows.items():
-                self.assertIs(reads, TABLE[row].reads(defaults_of(row))[name])
+                wanted = TABLE[row].reads(defaults_of(row))[name]
+                self.assertEqual(reads, wanted)
 
     def test_readers(self):
         found = plan_of('ict:1,dim:1,mlm:1')
@@ -184,10 +185,13 @@ class SettingsTest(absltest.TestCase):
     def test_of_a_row_and_of_its_views(self):
         self.assertEqual(list(TABLE['mlm'].settings), ['transform'])
         self.assertEqual(
-            list(TABLE['dim'].settings), ['critic', 'temperature', 'one_mask']
+            list(TABLE['dim'].settings),
+            ['queue', 'momentum', 'critic', 'temperature', 'one_mask'],
         )
         self.assertEqual(list(TABLE['plm'].settings), ['k', 'order'])
-        self.assertEqual(list(TABLE['ict'].settings), ['words'])
+        self.assertEqual(
+            list(TABLE['ict'].settings), ['queue', 'momentum', 'words']
+        )
         self.assertEqual(TABLE['nsp'].settings, {})
 
     def test_no_view_has_a_setting_of_its_rows_name(self):

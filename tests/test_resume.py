@@ -148,7 +148,7 @@ class DamageTest(absltest.TestCase):
         """It was as it is by default."""
         path = self.workdir / 'config.json'
         config = json.loads(path.read_text())
-        for name in ('layer_decay', 'bert_nce.drop_hits'):
+        for name in ('layer_decay', 'pair_weights', 'bert_nce.drop_hits'):
             del config['run'][name]
         path.write_text(json.dumps(config))
         run_here(self.workdir, '--steps=4')

@@ -3,6 +3,7 @@
 import contextlib
 import csv
 import io
+import json
 import pathlib
 from unittest import mock
 
@@ -12,7 +13,8 @@ from absl.testing import absltest
 import infoword_tf
 from infoword_tf import commands, sizes
 from infoword_tf.data.documents import split_sentences
-from infoword_tf.files import read_tensors
+from infoword_tf.files import read_tensors, write_tensors
+from infoword_tf.training.guide import Guide
 from tests import places, quick, runs
 from tests.runs import records, run_here
 
@@ -130,7 +132,7 @@ class PairsTest(absltest.TestCase):
         )  # fmt: skip
         shown = io.StringIO()
         with contextlib.redirect_stdout(shown):
-            run_here(folder / 'w', *flags, '--steps=3')
+            run_here(folder / 'w', *flags, '--pair_weights=1,2', '--steps=3')
         self.assertRegex(
             shown.getvalue(), r'\d+ and \d+ examples to train on, a text of'
         )
@@ -157,6 +159,49 @@ class PairsTest(absltest.TestCase):
         self.assertIn('pools by cls, this run by mean', shown.getvalue())
         self.assertLen(vectors_of(folder / 'again')[0].config.dense, 1)
 
+    def test_a_guide_of_another_vocabulary(self):
+        """Its vectors are kept, and decide the run."""
+        folder, guide = places.make(), places.make() / 'guide'
+        run_here(
+            guide, '--objectives=simcse', '--simcse.pooling=mean',
+            '--simcse.head=none', '--steps=1', '--vocab_size=300',
+        )  # fmt: skip
+        config = json.loads((guide / 'config.json').read_text())
+        config['prompts'] = {'query': 'ask ', 'passage': 'find '}
+        (guide / 'config.json').write_text(json.dumps(config))
+        texts = [['names', 'a class'], ['a name', 'type'], ['', 'a list']]
+        opened = Guide(str(guide))
+        expected = np.zeros((2, 3, 64))
+        for k, prompt in enumerate(('query', 'passage', 'passage')):
+            expected[:, k] = opened.loaded.encode(
+                texts[k], normalize=True, progress=False, prompt=prompt
+            )
+        expected[0, 2] = 0.0
+        for times in (1, 0):  # then from the cache
+            with mock.patch.object(
+                opened.loaded, 'encode', wraps=opened.loaded.encode
+            ) as encode:
+                found = opened.vectors(texts)
+            self.assertEqual(encode.call_count, 3 * times)
+            self.assertEqual(found.dtype, 'float16')
+            np.testing.assert_allclose(found, expected, atol=1e-3)
+        flags = (
+            '--objectives=simcse', f'--pairs={FOLDER}/a.csv',
+            '--vocab_size=400', f'--simcse.guide={guide}',
+            '--simcse.guide_margin=0.05', '--steps=1',
+        )  # fmt: skip
+        run_here(folder, *flags)
+        last = records(folder)[-1]
+        self.assertBetween(last['heldout/simcse/guided'], 0.001, 0.999)
+        weights = read_tensors(guide / 'weights.safetensors')
+        name = next(path for path in weights if path.endswith('embeddings'))
+        weights[name] = weights[name] + 1
+        write_tensors(guide / 'weights.safetensors', weights)
+        with self.assertRaisesRegex(
+            commands.UsageError, r'--simcse.guide was .* \(weights \w+\), is'
+        ):
+            run_here(folder, *flags)
+
     def test_complaints(self):
         for flags, message in (
             (('--objectives=mlm', f'--pairs={FOLDER}/a.csv'),
@@ -168,9 +213,18 @@ class PairsTest(absltest.TestCase):
              "no column 'hard': its columns are first, second, other"),
             (('--objectives=simcse', f'--pairs={FOLDER}/a.csv',
               '--batch_size=5000'),
-             'examples, but an update takes 5000'),
+             'a.csv: there are .* examples, but an update takes 5000'),
             (('--objectives=simcse', '--simcse.momentum=0.9'),
              'give --simcse.queue too'),
+            (('--objectives=simcse', '--pair_weights=1,2'),
+             '--pair_weights is for --pairs; give both'),
+            (('--objectives=simcse', f'--pairs={FOLDER}/*.csv',
+              '--pair_weights=1,2,3'),
+             '--pair_weights=1,2,3: 3 weights for 2 files'),
+            (('--objectives=simcse', '--simcse.guide=nowhere'),
+             '--simcse.guide=nowhere is for --pairs'),
+            (('--objectives=simcse', f'--pairs={FOLDER}/a.csv',
+              '--simcse.guide=nowhere'), 'nowhere has no config.json'),
             (('--objectives=simcse', '--encoder=lookup'),
              'simcse allows transformer'),
             (('--objectives=simcse', '--batch_size=1'), 'take 2 or more'),
@@ -178,7 +232,7 @@ class PairsTest(absltest.TestCase):
             with (
                 self.subTest(message),
                 self.assertRaisesRegex(
-                    (commands.UsageError, ValueError), message
+                    (commands.UsageError, ValueError, OSError), message
                 ),
             ):
                 run_here(self.create_tempdir().full_path, *flags)

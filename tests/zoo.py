@@ -155,6 +155,11 @@ CASES: dict[str, Case] = {
     'dim_cosine': Case(
         'dim', masking='spans', settings={'dim.critic': 'cosine'}
     ),
+    'dim_queue': Case(
+        'dim',
+        masking='spans',
+        settings={'dim.queue': 200, 'dim.momentum': 0.9},
+    ),
     'dim_one_mask': Case(
         'dim', masking='spans', settings={'dim.one_mask': True}
     ),
@@ -169,6 +174,9 @@ CASES: dict[str, Case] = {
     'infoword_nsp': Case('bert_nce:1,dim:0.8,nsp:1', masking='spans'),
     'ict': Case('ict'),
     'ict_lookup': Case('ict', encoder='lookup'),
+    'ict_queue': Case(
+        'ict', settings={'ict.queue': 20, 'ict.momentum': 0.9}
+    ),
     'ict_words': Case('ict', settings={'ict.words': 24}),
     'gpt': Case('gpt'),
     'gpt_pre_norm': Case(
@@ -352,6 +360,28 @@ CASES: dict[str, Case] = {
             'simcse.directions': 'both',
             'simcse.pooling': 'first_last',
             'simcse.queue': 12,
+        },
+    ),
+    'simcse_moco': Case(
+        'simcse',
+        settings={
+            'simcse.keys': 'positives',
+            'simcse.queue': 12,
+            'simcse.momentum': 0.9,
+            'simcse.repeat': 0.3,
+            'simcse.cut_tokens': 0.2,
+            'simcse.dims': '8',
+        },
+    ),
+    'simcse_guide': Case(
+        'simcse',
+        settings={
+            'simcse.pairs': 3,
+            'simcse.guide': 'nowhere',
+            'simcse.guide_margin': 0.2,
+            'simcse.pooling': 'mean',
+            'simcse.directions': 'joint',
+            'simcse.temperature': 0.2,
         },
     ),
     'esimcse': Case('esimcse', settings={'simcse.queue': 16}),
@@ -738,7 +768,7 @@ def make_text_pairs(
 ) -> Labelled:
     """Triples of random texts, the first two of a kind, the third of none.
 
-    One in three has no negative.
+    One in three has no negative. They have a guide too, for rows that ask it.
     """
     del length
     random = np.random.default_rng([seed, 2])
@@ -757,11 +787,11 @@ def make_text_pairs(
         np.zeros(len(ids), np.int8),
         begins,
         np.zeros(len(texts), np.int32),
-        {},
+        {'simcse': random.standard_normal((batch, 3, 4)).astype(np.float16)},
         texts=3,
     )
     source = TextPairSource(
-        TextPairs((examples,)), T, batch, seed, stratified=True
+        TextPairs((examples,), ('zoo',)), T, batch, seed, stratified=True
     )
     return source.batch(0)._replace(width=T)
 

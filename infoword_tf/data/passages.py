@@ -14,7 +14,6 @@ from infoword_tf.views.cloze import Documents, cloze, passage_sizes
 from infoword_tf.views.packed import fewest_rows
 
 SAMPLE = 64  # batches that say how many rows passages need
-_BLOCK = 1 << 24  # flags looked at at once
 
 
 class DocumentSource(Source):
@@ -113,9 +112,7 @@ class DocumentSource(Source):
 def count_sentences(store: stores.Store) -> np.ndarray:
     """[documents] int64: sentences of each, read once in blocks."""
     counts = np.zeros(len(store.documents) - 1, np.int64)
-    for begin in range(0, len(store.flags), _BLOCK):
-        flags = store.flags[begin : begin + _BLOCK]
-        places = begin + np.nonzero(flags & stores.SENTENCE_START)[0]
+    for places in stores.sentence_starts(store):
         document = np.searchsorted(store.documents, places, 'right') - 1
         counts += np.bincount(document, minlength=len(counts))
     return counts

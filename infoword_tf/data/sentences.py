@@ -19,7 +19,6 @@ from infoword_tf.views.examples import Labelled
 from infoword_tf.views.sentences import most_repeated
 
 HELDOUT = 512  # sentences that are measured
-_BLOCK = 1 << 24  # flags looked at at once
 
 
 class Sentences(NamedTuple):
@@ -46,14 +45,7 @@ class Sentences(NamedTuple):
         cls, store: Store, length: int, copies: int, repeat: float
     ) -> 'Sentences':
         """Finds them, in blocks; args: the text, T, K, and `repeat`."""
-        begins = np.concatenate(
-            [
-                first + np.flatnonzero(
-                    store.flags[first : first + _BLOCK] & stores.SENTENCE_START
-                )
-                for first in range(0, len(store.flags), _BLOCK)
-            ]
-        )
+        begins = np.concatenate(list(stores.sentence_starts(store)))
         # A sentence ends where the next begins, or before a document's [SEP].
         document = np.searchsorted(store.documents, begins, 'right')
         ends = np.append(begins[1:], len(store.ids))

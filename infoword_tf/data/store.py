@@ -28,6 +28,7 @@ from infoword_tf.data.documents import Document, parts
 
 WORD_START, SENTENCE_START, SEPARATOR = 1, 2, 4
 _SENTENCES_A_CALL = 4096
+_BLOCK = 1 << 24  # flags looked at at once
 
 
 class Store(NamedTuple):
@@ -49,6 +50,13 @@ class Store(NamedTuple):
     counts: np.ndarray
     path: pathlib.Path
     unk_id: int | None = None
+
+
+def sentence_starts(store: Store) -> Iterator[np.ndarray]:
+    """Places [n] int64 of the first tokens of sentences, block by block."""
+    for begin in range(0, len(store.flags), _BLOCK):
+        flags = store.flags[begin : begin + _BLOCK]
+        yield begin + np.flatnonzero(flags & SENTENCE_START)
 
 
 def open_store(path: str | pathlib.Path, tokenizer: Any) -> Store:

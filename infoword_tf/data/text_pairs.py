@@ -5,13 +5,14 @@ to it, and all further ones are texts that do not (hard negatives). An update
 reads one file, so that all negatives in it are of one kind.
 
 Glossary of shapes: n examples, K texts of each, B of an update, R rows, J
-examples that a row has room for, F files.
+examples that a row has room for, F files, G width of a guide.
 """
 
 import functools
 import hashlib
+import math
 import types
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -25,6 +26,8 @@ from infoword_tf.views.examples import Labelled
 if TYPE_CHECKING:  # it imports TensorFlow
     from infoword_tf.text.template import Template
 
+# K times [n] texts to vectors [n, K, G].
+Guide = Callable[[Sequence[Sequence[str]]], np.ndarray]
 HELD_OUT = 20  # one in so many, by the text of a
 HELDOUT = 512  # examples that are measured
 
@@ -52,7 +55,7 @@ class Pairs(NamedTuple):
     """All files, opened; also the corpus that a vocabulary is learned from.
 
     Attributes:
-        train, heldout: by file.
+        train, heldout: by file; of a small one nothing may be held out.
         fingerprint: changes when the texts do.
     """
 
@@ -131,12 +134,19 @@ def read(
             out = [hash_bucket(a, HELD_OUT) == 0 for a in file.texts[0]]
             held.append(file.taken(np.flatnonzero(out)))
             train[number] = file.taken(np.flatnonzero(np.logical_not(out)))
+            if all(out):
+                raise ValueError(
+                    f'{file.where} has nothing left to train on: all of it '
+                    'is held out, by the hash of its first texts; give more '
+                    'pairs, or name others with --heldout_pairs=GLOB'
+                )
     digest = hashlib.blake2b(digest_size=10)
     for file in [*train, *held]:
         for column in file.texts:
             digest.update('\0'.join(column).encode('utf-8', 'replace'))
             digest.update(b'\1')
-    if not any(file.texts[0] for file in held):
+    held = [file for file in held if file.texts[0]]  # a small one has none
+    if not held:
         raise ValueError(
             f'--pairs={pattern} holds nothing out: of so few examples none is '
             'drawn; name some with --heldout_pairs=GLOB'
@@ -170,9 +180,17 @@ def _read(where: str, names: Sequence[str], most: int) -> Columns:
 
 
 class TextPairs(NamedTuple):
-    """Examples of F files, tokenized, each of K texts."""
+    """Examples of F files, tokenized, each of K texts.
+
+    Attributes:
+        parts, files: the examples of each, and where they are from.
+        weights: of each, how many of the updates it has; none: as many as its
+            examples make.
+    """
 
     parts: tuple[Examples, ...]
+    files: tuple[str, ...]
+    weights: tuple[float, ...] = ()
 
     @property
     def ids(self) -> np.ndarray:
@@ -189,6 +207,7 @@ def tokenized(
     template: 'Template',
     max_length: int,
     prompts: tuple[str, str] = ('', ''),
+    guides: Mapping[str, Guide] = types.MappingProxyType({}),
 ) -> tuple[TextPairs, int]:
     """Lays the texts of files out.
 
@@ -197,6 +216,7 @@ def tokenized(
         template: what lays a text out.
         max_length: T at most of each text; longer ones are cut.
         prompts: what is put before each a, and before all others.
+        guides: by row, what makes vectors of texts without these prompts.
 
     Returns:
         The examples, and of how many a text was cut.
@@ -208,17 +228,43 @@ def tokenized(
             for number, column in enumerate(file.texts)
         ]
         part, longer = lay_out(
-            template, [(column, None) for column in texts], max_length, {}
+            template,
+            [(column, None) for column in texts],
+            max_length,
+            {row: guide(file.texts) for row, guide in guides.items()},
         )
         parts.append(part)
         cut += longer
-    return TextPairs(tuple(parts)), cut
+    return TextPairs(tuple(parts), tuple(file.where for file in files)), cut
+
+
+def weights_of(
+    chosen: Sequence[str], files: Sequence[str]
+) -> tuple[float, ...]:
+    """What --pair_weights says of files; ValueError: it does not fit them."""
+    if not chosen:
+        return ()
+    given = f'--pair_weights={",".join(chosen)}'
+    if len(chosen) != len(files):
+        raise ValueError(
+            f'{given}: {len(chosen)} weights for {len(files)} files, '
+            f'{", ".join(files)}; give one for each'
+        )
+    try:
+        weights = tuple(map(float, chosen))
+    except ValueError:
+        raise ValueError(f'{given}: give numbers, as 2,1') from None
+    if not all(0 < weight < math.inf for weight in weights):
+        raise ValueError(f'{given}: weights are above 0')
+    return weights
 
 
 class TextPairSource(Source):
     """Examples of which B of one file make an update.
 
-    An epoch has every file's updates once, in a random order.
+    An epoch has every file's updates once, in a random order. Where files have
+    weights it has as many, but each file such a share of them, one at least;
+    it goes on in the next epoch where it was, or begins anew in this one.
     """
 
     whole = True
@@ -240,10 +286,15 @@ class TextPairSource(Source):
             ValueError: a file has fewer examples than an update takes.
         """
         parts = store.parts if stratified else [together(store.parts)]
-        sources = [
-            ExampleSource(part, length, batch_size, seed + number, stratified)
-            for number, part in enumerate(parts)
-        ]
+        sources = []
+        for number, part in enumerate(parts):
+            try:
+                source = ExampleSource(
+                    part, length, batch_size, seed + number, stratified
+                )
+            except ValueError as error:
+                raise ValueError(f'{store.files[number]}: {error}') from None
+            sources.append(source)
         self.sources, self.seed, self.stratified = sources, seed, stratified
         shapes = np.array([source.slots.shape for source in sources])
         # Of one shape, whichever file an update reads.
@@ -251,6 +302,12 @@ class TextPairSource(Source):
         self.width = max(source.width for source in sources)
         self.longest = max(int(np.diff(part.begins).max()) for part in parts)
         self.order = functools.lru_cache(2)(self._order)
+        if stratified:
+            self.updates = np.array([source.updates for source in sources])
+            if store.weights:
+                share = np.array(store.weights) / sum(store.weights)
+                share = np.rint(share * self.updates.sum()).astype(np.int64)
+                self.updates = np.maximum(share, 1)  # [F], of an epoch
 
     @classmethod
     def capacity(cls, store: TextPairs, length: int) -> int:
@@ -260,11 +317,10 @@ class TextPairSource(Source):
 
     def _order(self, epoch: int) -> tuple[np.ndarray, np.ndarray]:
         """[U] of each update of an epoch: its file, and which of that one's."""
-        updates = [source.updates for source in self.sources]
-        files = np.repeat(np.arange(len(updates)), updates)
+        files = np.repeat(np.arange(len(self.updates)), self.updates)
         files = np.random.default_rng([self.seed, epoch, 8]).permutation(files)
         number = np.zeros(len(files), np.int64)
-        for file, count in enumerate(updates):
+        for file, count in enumerate(self.updates):
             number[files == file] = epoch * count + np.arange(count)
         return files, number
 
@@ -272,7 +328,7 @@ class TextPairSource(Source):
         """The global batch of a step."""
         if not self.stratified:
             return self.sources[0].batch(step)._replace(longest=self.longest)
-        epoch, update = divmod(step, sum(s.updates for s in self.sources))
+        epoch, update = divmod(step, int(self.updates.sum()))
         files, number = self.order(epoch)
         found = self.sources[files[update]].batch(int(number[update]))
         rows, slots = found.slots.shape
@@ -288,7 +344,7 @@ class TextPairSource(Source):
 
 
 def together(parts: Sequence[Examples]) -> Examples:
-    """Examples of several files as one; without labels.
+    """Examples of several files as one.
 
     At most 512, so many of each file as its share.
     """
@@ -308,6 +364,9 @@ def together(parts: Sequence[Examples]) -> Examples:
         np.concatenate([part.segments for part in kept]),
         np.concatenate(begins),
         np.concatenate([part.places for part in kept]),
-        {},
+        {
+            row: np.concatenate([part.targets[row] for part in kept])
+            for row in parts[0].targets
+        },
         texts=parts[0].texts,
     )

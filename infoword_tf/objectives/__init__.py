@@ -35,6 +35,7 @@ from infoword_tf.objectives.objective import (
     joined,
     text_ids,
 )
+from infoword_tf.objectives.queue import Queued
 from infoword_tf.objectives.row import Companion, Row, Vector, decided
 from infoword_tf.views import Reads
 
@@ -182,6 +183,7 @@ __all__ = [
     'Companion',
     'Objective',
     'Pool',
+    'Queued',
     'Reads',
     'Replicas',
     'Ring',

@@ -19,20 +19,26 @@ from infoword_tf.lazy import ops
 from infoword_tf.objectives import infonce
 from infoword_tf.objectives.objective import (
     Batch,
-    Objective,
     Pool,
     gather_pool,
+    text_ids,
+)
+from infoword_tf.objectives.queue import (
+    MOMENTUM,
+    Queued,
+    companions,
+    encoders,
 )
 from infoword_tf.objectives.row import Row, Vector
 from infoword_tf.settings import setting
-from infoword_tf.views import Reads
+from infoword_tf.views import Reads, View
 
 Tensor = Any
 FIRST_SCALE, LARGEST_SCALE = 20.0, 100.0
 _AROUND = -1e4  # exp of it is 0; above infonce.NEVER
 
 
-class SentenceContrast(Objective):
+class SentenceContrast(Queued):
     """`ict`: which of the batch's sentences is missing from which document.
 
     Vectors are means of states with weights exp(w . h), w learned. With
@@ -44,6 +50,7 @@ class SentenceContrast(Objective):
     """
 
     sides = ('passage', 'sentence')
+    queued = ('passage_', 'sentence_')  # what each direction looks among
     words: int = setting(
         0,
         'Width of an additional table of word vectors; their weighted mean is '
@@ -76,7 +83,7 @@ class SentenceContrast(Objective):
                 name='word_kernel',
                 autocast=False,
             )
-        self.built = True
+        super().build()
 
     def text_vectors(
         self, ids: Tensor, real: Tensor, states: Tensor, counts: Any
@@ -110,12 +117,33 @@ class SentenceContrast(Objective):
         return ops.concatenate([about_unit(vectors), about_unit(words)], axis=1)
 
     def vectors(self, batch: Batch) -> dict[str, Tensor]:
-        """[N, D + E] of length 1, by side: N texts, some share a row."""
-        return {side: self._side(batch, side) for side in self.sides}
+        """[N, D + E] of length 1, by side: N texts, some share a row.
 
-    def _side(self, batch: Batch, side: str) -> Tensor:
-        view, states = batch.views[side], batch.states(side)
+        And as SIDE_keys those of a momentum encoder.
+        """
+        found = {side: self._side(batch, side) for side in self.sides}
+        if self.momentum:
+            for side in self.sides:
+                found[f'{side}_keys'] = self._side(batch, side, MOMENTUM)
+        return found
+
+    def _side(
+        self, batch: Batch, side: str, encoder: str = 'encoder'
+    ) -> Tensor:
+        view, states = batch.views[side], batch.states(side, encoder)
         *_, length, width = states.shape
+        ids, real = self._texts(view)
+        vectors = self.text_vectors(
+            ids,
+            real,
+            ops.reshape(states, (-1, length, width)),
+            batch.statistics.training,
+        )
+        return unit(vectors)
+
+    def _texts(self, view: View) -> tuple[Tensor, Tensor]:
+        """[B, T] ids, and [B, J, T] bool: which of them are of each text."""
+        length = view.ids.shape[-1]
         ids, block_ids = (
             ops.reshape(x, (-1, length)) for x in (view.ids, view.block_ids)
         )
@@ -125,27 +153,53 @@ class SentenceContrast(Objective):
         if len(view.ids.shape) == 3:
             slots //= view.ids.shape[1]
         number = ops.arange(slots, dtype='int32')[:, None]
-        vectors = self.text_vectors(
-            ids,
-            ops.equal(block_ids[:, None], number),  # [B, J, T]
-            ops.reshape(states, (-1, length, width)),
-            batch.statistics.training,
-        )
-        return unit(vectors)
+        return ids, ops.equal(block_ids[:, None], number)
+
+    def _numbers(self, view: View) -> Tensor:
+        """[N] int32, equal where texts are: of a step alone, or of all."""
+        if not self.queue:
+            return ops.reshape(view.targets[self.row], (-1,))
+        ids, real = self._texts(view)
+        found = text_ids(ids, real, view.positions)
+        return ops.reshape(found, (-1,))
 
     def candidates(self, batch: Batch) -> dict[str, Pool]:
-        """The vectors of the global batch, by side."""
-        vectors = self.compared(batch)
+        """The vectors of the global batch, by side, and of a queue."""
         return {
-            side: gather_pool(
-                batch.views[side],
-                self.row,
-                batch.replicas,
-                batch.limit,
-                vectors[side][:, None],
-            )
+            side: self.behind(batch, self._pool(batch, side, side), f'{side}_')
             for side in self.sides
         }
+
+    def _pool(self, batch: Batch, side: str, name: str) -> Pool:
+        """What there is of `vectors` of that name."""
+        view = batch.views[side]
+        pool = gather_pool(
+            view,
+            self.row,
+            batch.replicas,
+            batch.limit,
+            self.compared(batch)[name][:, None],
+        )
+        if not self.queue:
+            return pool
+        return pool._replace(ids=batch.replicas.gather(self._numbers(view)))
+
+    def remember(self, batch: Batch) -> dict[str, Any]:
+        """Queues both sides, as the momentum encoder has them if there is one.
+
+        With the weights of pooling, and the words, as they are now.
+        """
+        kept: dict[str, Any] = {}
+        for side in self.sides if self.queue else ():
+            name = f'{side}_keys' if self.momentum else side
+            pool = self._pool(batch, side, name)
+            kept |= self.enqueued(batch, pool, f'{side}_')
+        return kept
+
+    @property
+    def key_width(self) -> int:
+        """D + E."""
+        return self.encoder.width + self.words
 
     def score(
         self, batch: Batch, candidates: dict[str, Pool]
@@ -187,7 +241,7 @@ class SentenceContrast(Objective):
         outcomes = []
         for query, answer in (self.sides, self.sides[::-1]):
             view, others = batch.views[answer], candidates[answer]
-            targets = ops.reshape(view.targets[self.row], (-1,))
+            targets = self._numbers(view)
             scores = ops.matmul(
                 scale * own[query], ops.transpose(others.states)
             )  # [B, M]
@@ -211,15 +265,20 @@ def _vector(settings: Mapping[str, Any]) -> Vector:
     return Vector(pooling, 'cosine', priority=2)
 
 
+def _wanted(settings: Mapping[str, Any]) -> Reads:
+    return Reads('text', encoders=encoders(settings))
+
+
 ICT = Row(
     objective=SentenceContrast,
     a='document without a sentence',
     b='that sentence',
     relation='a sentence and the text around it (inverse cloze task)',
     candidates='the batch, both ways',
-    views={side: Reads('text') for side in SentenceContrast.sides},
+    views=dict.fromkeys(SentenceContrast.sides, _wanted),
     encoders={'transformer': {}, 'lookup': {}},
     heldout_candidates=128,
     vector=_vector,
+    companions=companions,
     answers=('vectors',),
 )

@@ -24,9 +24,15 @@ from infoword_tf.lazy import ops
 from infoword_tf.objectives import infonce
 from infoword_tf.objectives.objective import (
     Batch,
-    Objective,
     Pool,
     gather_pool,
+    text_ids,
+)
+from infoword_tf.objectives.queue import (
+    MOMENTUM,
+    Queued,
+    companions,
+    encoders,
 )
 from infoword_tf.objectives.row import Row, Vector
 from infoword_tf.settings import setting
@@ -40,8 +46,8 @@ class NGrams(NamedTuple):
     """The candidates: encoded n-grams, and how long each is.
 
     Attributes:
-        pool: of the global batch.
-        lengths: [M] int32, pieces.
+        pool: of the global batch, and of a queue behind it.
+        lengths: pieces of those of the batch, int32.
     """
 
     pool: Pool
@@ -55,7 +61,7 @@ def ngram_lengths(view: View, slots: int) -> Tensor:
     return ops.sum(ops.cast(inside, 'int32'), axis=1) - 2  # [CLS] and [SEP]
 
 
-class DeepInfoMax(Objective):
+class DeepInfoMax(Queued):
     """`dim`: f over the n-grams that other sequences of the batch hide.
 
     An n-gram that another sequence hides too is no negative: the training
@@ -81,23 +87,54 @@ class DeepInfoMax(Objective):
     )
 
     def vectors(self, batch: Batch) -> dict[str, Tensor]:
-        """States of [CLS]: of texts [B, 1, D], of n-grams [B, S, D]."""
+        """States of [CLS]: of texts [B, 1, D], of n-grams [B, S, D].
+
+        And of these, as 'keys', what a momentum encoder makes of them.
+        """
         text = 'joined' if self.one_mask else 'masked'
-        return {'a': batch.states(text), 'b': batch.states('ngrams')}
+        found = {'a': batch.states(text), 'b': batch.states('ngrams')}
+        if self.momentum:
+            found['keys'] = batch.states('ngrams', MOMENTUM)
+        return found
 
     def candidates(self, batch: Batch) -> NGrams:
-        """The encoded n-grams of the global batch."""
+        """The encoded n-grams of the global batch, and of a queue."""
+        view = batch.views['ngrams']
+        pool = self.behind(batch, self._pool(batch, 'b'))
+        slots = view.targets[self.row].shape[1]
+        lengths = ops.reshape(ngram_lengths(view, slots), (-1,))
+        return NGrams(pool, batch.replicas.gather(lengths))
+
+    def _pool(self, batch: Batch, name: str) -> Pool:
+        """What there is of `vectors` of that name."""
         view = batch.views['ngrams']
         pool = gather_pool(
             view,
             self.row,
             batch.replicas,
             batch.limit,
-            self.compared(batch)['b'],
+            self.compared(batch)[name],
         )
-        slots = view.targets[self.row].shape[1]
-        lengths = ops.reshape(ngram_lengths(view, slots), (-1,))
-        return NGrams(pool, batch.replicas.gather(lengths))
+        if not self.queue:
+            return pool
+        return pool._replace(ids=batch.replicas.gather(self._numbers(view)))
+
+    def _numbers(self, view: View) -> Tensor:
+        """[N] int32, equal where n-grams are: of a step alone, or of all."""
+        targets = view.targets[self.row]
+        if not self.queue:
+            return ops.reshape(targets, (-1,))
+        number = ops.arange(targets.shape[1], dtype='int32')[:, None]
+        real = ops.equal(view.block_ids[:, None], number)  # [B, S, T]
+        return ops.reshape(text_ids(view.ids, real, view.positions), (-1,))
+
+    def remember(self, batch: Batch) -> dict[str, Any]:
+        """Queues n-grams, as the momentum encoder has them if there is one."""
+        if not self.queue:
+            return {}
+        return self.enqueued(
+            batch, self._pool(batch, 'keys' if self.momentum else 'b')
+        )
 
     def score(self, batch: Batch, candidates: NGrams) -> infonce.Outcome:
         """Eq. 1 over the n-grams of other sequences.
@@ -106,7 +143,7 @@ class DeepInfoMax(Objective):
         share their a.
         """
         view = batch.views['ngrams']
-        targets = ops.reshape(view.targets[self.row], (-1,))  # [N]
+        targets = self._numbers(view)  # [N]
         compared = self.compared(batch)
         a, b = (ops.cast(compared[x], 'float32') for x in 'ab')
         pool = candidates.pool
@@ -155,8 +192,11 @@ ROW = Row(
     views={
         'masked': lambda settings: None if settings['one_mask'] else _STATE,
         'joined': lambda settings: _STATE if settings['one_mask'] else None,
-        'ngrams': _STATE,
+        'ngrams': lambda settings: _STATE._replace(
+            encoders=encoders(settings)
+        ),
     },
     heldout_candidates=128,
     vector=_vector,
+    companions=companions,
 )

@@ -291,21 +291,36 @@ def joined(*pools: Pool) -> Pool:
     )
 
 
-def text_ids(ids: Tensor, real: Tensor) -> Tensor:
+def text_ids(
+    ids: Tensor, real: Tensor, positions: Tensor | None = None
+) -> Tensor:
     """A number for each text, the same for the same tokens: a hash.
+
+    In the graph, for rows whose views do not say what is the same. Views of
+    whole texts do (`views.sentences.text_numbers`); those numbers are others.
 
     Args:
         ids: [B, T] int32.
-        real: [B, T] bool, False for padding.
+        real: [B, T] bool, False for padding; or [B, J, T], of J texts that
+            share a row.
+        positions: [B, T] int32, of each token in its text; None: in its row.
 
     Returns:
-        [B] int32, not below 0.
+        [B] or [B, J] int32, not below 0.
     """
     places = dropout.random_bits(dropout.new_key(0), (ids.shape[1],))
-    mixed = dropout.mixed(ops.cast(ids, 'uint32'), places[None])
+    if positions is not None:
+        places = ops.cast(places, 'int32')  # of which GPUs take some
+        places = ops.cast(ops.take(places, positions, axis=0), 'uint32')
+    else:
+        places = places[None]
+    mixed = dropout.mixed(ops.cast(ids, 'uint32'), places)
     mixed = ops.right_shift(mixed, np.uint32(1))
-    mixed = ops.where(real, ops.cast(mixed, 'int32'), 0)
-    return ops.bitwise_and(ops.sum(mixed, axis=1), np.int32(0x7FFFFFFF))
+    mixed = ops.cast(mixed, 'int32')
+    if len(real.shape) == 3:
+        mixed = mixed[:, None]
+    mixed = ops.where(real, mixed, 0)
+    return ops.bitwise_and(ops.sum(mixed, axis=-1), np.int32(0x7FFFFFFF))
 
 
 class ScatterUpdate(NamedTuple):
@@ -402,7 +417,8 @@ class Objective(Settled, Layer):
             sets it where a setting decides it.
         ranked: whether its answers are right or wrong; else there is no
             accuracy, and the row is compared by its loss.
-        more: names of what its outcomes of held-out text measure besides.
+        more: names of what its outcomes of held-out text measure besides;
+            `build` sets it where a setting decides it.
         companions: by name, the encoders that it brings along, whose weights
             stay there.
         companion_rows: by companion of a workdir, that one's rows, likewise.
@@ -417,7 +433,7 @@ class Objective(Settled, Layer):
 
     bounded: bool = True
     ranked: ClassVar[bool] = True
-    more: ClassVar[tuple[str, ...]] = ()
+    more: tuple[str, ...] = ()
     whole: bool = False
     begun: str = ''
 

@@ -5,14 +5,15 @@
                 what people have paired with it    pairs, a queue
 
 SimCSE (Gao et al. 2021); with repetition, a queue and a momentum encoder
-(He et al. 2020, "MoCo") the sum `esimcse` (Wu et al. 2022). Every option of a
+(objectives/queue.py) the sum `esimcse` (Wu et al. 2022). Every option of a
 contrast of sentences is here, once. f is a cosine over a temperature.
 
 Copies of a sentence share a row of the view, so that both passes are one
 product; dropout is drawn for each token, so that copies differ.
 
 Glossary of shapes: R rows of the view, J examples of a row, N = R J, K texts
-of each, T tokens, M candidates, D width, S size of the queue.
+of each, T tokens, M candidates, D width, W of a finished vector, S size of the
+queue, G width of a guide.
 """
 
 from collections.abc import Mapping
@@ -25,20 +26,15 @@ from infoword_tf.layers.pooling import LAYERS, of_texts, pool, unit
 from infoword_tf.layers.projector import Projector
 from infoword_tf.lazy import ops
 from infoword_tf.objectives import infonce
-from infoword_tf.objectives.objective import (
-    Batch,
-    Objective,
-    Pool,
-    Ring,
-    gathered,
-    joined,
-)
-from infoword_tf.objectives.row import Companion, Row, Vector
+from infoword_tf.objectives.objective import Batch, Pool, gathered, joined
+from infoword_tf.objectives.queue import MOMENTUM, Queued, companions
+from infoword_tf.objectives.row import Row, Vector
 from infoword_tf.settings import setting
 from infoword_tf.views import Reads, View
+from infoword_tf.views.sentences import POSITIVES, SETTINGS
 
 Tensor = Any
-VIEW, KEYS, MOMENTUM = 'sentences', 'sentence_keys', 'momentum'
+VIEW, KEYS = 'sentences', 'sentence_keys'
 CLS, MEAN = 'cls', 'mean'
 NO_HEAD, IN_TRAINING, KEPT, PROJECTOR = HEADS = (
     'none', 'training', 'kept', 'projector',
@@ -46,7 +42,7 @@ NO_HEAD, IN_TRAINING, KEPT, PROJECTOR = HEADS = (
 FORWARD, BOTH, JOINT = DIRECTIONS = ('forward', 'both', 'joint')
 
 
-class SimCSE(Objective):
+class SimCSE(Queued):
     """`simcse`: which of the batch's texts belongs to which?"""
 
     more = ('identical',)
@@ -99,25 +95,46 @@ class SimCSE(Objective):
         'Train the first so many numbers of a vector, too, as 192,96 '
         '(Matryoshka); empty: the whole alone.',
     )
-    queue: int = setting(
-        0,
-        'How many vectors of earlier steps are candidates too; 0: none.',
-        at_least=0,
+    keys: str = SETTINGS['keys']
+    guide: str = setting(
+        '',
+        'Workdir of a guide, of any vocabulary (GISTEmbed): of --pairs, texts '
+        'that its vectors find nearer to a than b is are no candidates; empty: '
+        'none.',
     )
-    momentum: float = setting(
+    guide_margin: float = setting(
         0.0,
-        'Momentum of a second encoder whose vectors fill the queue (MoCo: '
-        '0.999); 0: the encoder itself fills it.',
+        'How much less near to a than b is a text may be for the guide, and '
+        'still be no candidate.',
         at_least=0.0,
-        at_most=1.0,
+        at_most=2.0,
     )
 
     def build(self) -> None:
         """Makes the head that training alone has."""
-        if self.momentum and not self.queue:
+        if self.guide_margin and not self.guide:
             raise ValueError(
-                f'--{self.row}.momentum={self.momentum:g} fills a queue, and '
-                f'there is none; give --{self.row}.queue too'
+                f'--{self.row}.guide_margin={self.guide_margin:g} is of a '
+                f'guide, and there is none; give --{self.row}.guide too'
+            )
+        if self.guide and self.queue:
+            raise ValueError(
+                f'--{self.row}.guide={self.guide} sees the texts of a step, '
+                f'and --{self.row}.queue={self.queue} has those of earlier '
+                'ones; leave out one of the two'
+            )
+        if self.guide:
+            self.more = (*type(self).more, 'guided')
+        if self.keys_are_positives and not self.momentum:
+            raise ValueError(
+                f'--{self.row}.keys={self.keys} are those of a momentum '
+                f'encoder, and there is none; give --{self.row}.momentum too'
+            )
+        if self.keys_are_positives and self.directions != FORWARD:
+            raise ValueError(
+                f'--{self.row}.keys={self.keys} are of b alone, and '
+                f'--{self.row}.directions={self.directions} looks for a too; '
+                'leave out one of the two'
             )
         self.prefixes = self._prefixes()
         self.own_head = None
@@ -129,7 +146,7 @@ class SimCSE(Objective):
         if self.own_head:
             self.own_head.build()
             self.not_exported |= {w.path for w in self.own_head.weights}
-        self.built = True
+        super().build()
 
     def _prefixes(self) -> list[int]:
         """What `dims` says.
@@ -251,14 +268,34 @@ class SimCSE(Objective):
         """As `projected`, of length 1."""
         return unit(self.projected(batch, vectors, numbers))
 
+    def _texts(self, batch: Batch) -> Tensor:
+        """[N, K, W] of length 1, all texts as they are compared.
+
+        Where keys are positives, b is what the momentum encoder makes of it,
+        and no gradient enters it (He et al. 2020, §3.2, Algorithm 1).
+        """
+        found = self.compared(batch)
+        view = batch.views[VIEW]
+        numbers = sentence_numbers(view, self.row)
+        texts = self.finished(batch, found['texts'], numbers)
+        if not self.keys_are_positives:
+            return texts
+        numbers, _ = _numbers(view, self.row)
+        keys = self.finished(batch, found['keys'], numbers[:, 1])
+        keys = ops.stop_gradient(keys)
+        return ops.concatenate(
+            [texts[:, :1], keys[:, None], texts[:, 2:]], axis=1
+        )
+
     # ---------------------------------------------------------- candidates
 
     def candidates(self, batch: Batch) -> dict[str, Pool]:
         """By side, what the other one looks among."""
         view = batch.views[VIEW]
+        texts = self._texts(batch)  # [N, K, W]
+        if self.guide:  # what it sees lies behind, [N, K, W + G]
+            texts = ops.concatenate([texts, _guides(view, self.row)], axis=2)
         numbers, sequences = _numbers(view, self.row)  # [N, K], [N]
-        texts = self.compared(batch)['texts']
-        texts = self.finished(batch, texts, numbers)  # [N, K, W]
 
         def of(text: int, sequences: Tensor) -> Pool:
             mine = numbers[:, text]
@@ -273,15 +310,14 @@ class SimCSE(Objective):
         pools = [of(1, sequences)]
         nobody = ops.full_like(sequences, -1)
         pools += [of(k, nobody) for k in range(2, texts.shape[1])]
-        if batch.state:  # held-out text has the candidates of every row
-            pools.append(self.ring.pool(batch.state))
         if self.directions == FORWARD:
-            return {'b': joined(*pools)}
+            return {'b': self.behind(batch, joined(*pools))}
         a = of(0, sequences)
         if self.directions == BOTH:
-            return {'b': joined(*pools), 'a': a}
+            return {'b': self.behind(batch, joined(*pools)), 'a': a}
         # Whoever looks finds all texts, but those of its own example.
-        return dict.fromkeys('ba', joined(pools[0], a, *pools[1:]))
+        every = joined(pools[0], a, *pools[1:])
+        return dict.fromkeys('ba', self.behind(batch, every))
 
     def score(
         self, batch: Batch, candidates: dict[str, Pool]
@@ -291,43 +327,78 @@ class SimCSE(Objective):
         The loss is the mean over the whole vectors and their prefixes
         (Kusupati et al. 2022, "Matryoshka", Eq. 1); all else is of the whole.
         """
-        numbers, _ = _numbers(batch.views[VIEW], self.row)
-        texts = self.finished(batch, self.compared(batch)['texts'], numbers)
+        texts = self._texts(batch)
         found = self._score(batch, texts, candidates)
         losses = [found.loss]
         for width in self.prefixes:
-            parts = {
-                side: pool._replace(states=unit(pool.states[:, :width]))
-                for side, pool in candidates.items()
-            }
-            part = self._score(batch, unit(texts[..., :width]), parts)
+            part = self._score(batch, texts, candidates, width)
             losses.append(part.loss)
         return found._replace(loss=sum(losses) / len(losses))
 
     def _score(
-        self, batch: Batch, texts: Tensor, candidates: dict[str, Pool]
+        self,
+        batch: Batch,
+        texts: Tensor,
+        candidates: dict[str, Pool],
+        prefix: int | None = None,
     ) -> infonce.Outcome:
-        """Of vectors [N, K, W] of length 1."""
+        """Of vectors [N, K, W] of length 1, or their first so many numbers."""
         view = batch.views[VIEW]
         numbers, sequences = _numbers(view, self.row)
         weights = _there(view, self.row, numbers[:, 1])
+        wide = texts.shape[2]
+        if prefix:
+            texts = unit(texts[..., :prefix])
         outcomes = []
         for side, query, answer in (('b', 0, 1), ('a', 1, 0)):
             if side not in candidates:
                 continue
             others, own = candidates[side], texts[:, query]
-            cosines = ops.matmul(own, ops.transpose(others.states))  # [N, M]
+            states, counts = others.states, others.others(sequences)
+            identical = ops.equal(others.ids[None], numbers[:, answer, None])
+            guided = None
+            if self.guide:
+                near = self._near(view, query, answer, states[:, wide:])
+                near = ops.logical_and(near, ops.logical_not(identical))
+                guided = _share(near, counts)
+                states = states[:, :wide]
+                counts = ops.where(near, 0.0, counts)
+            if prefix:
+                states = unit(states[:, :prefix])
+            cosines = ops.matmul(own, ops.transpose(states))  # [N, M]
             positive = ops.sum(own * texts[:, answer], axis=1)
-            outcomes.append(
-                self._contrast(
-                    positive / self.temperature,
-                    cosines,
-                    others.others(sequences),
-                    ops.equal(others.ids[None], numbers[:, answer, None]),
-                    weights,
-                )
+            outcome = self._contrast(
+                positive / self.temperature,
+                cosines,
+                counts,
+                identical,
+                weights,
             )
+            if guided is not None:
+                more = {**outcome.more, 'guided': ops.sum(weights * guided)}
+                outcome = outcome._replace(more=more)
+            outcomes.append(outcome)
         return infonce.average(*outcomes)
+
+    def _near(
+        self, view: View, query: int, answer: int, others: Tensor
+    ) -> Tensor:
+        """[N, M] bool: candidates that the guide finds nearer than the answer.
+
+        Its cosine with what asks is above that of the answer less the margin
+        (Solatorio 2024, "GISTEmbed", §3). Whatever replica the answer is of,
+        it is never masked: `Pool.others` leaves it out, and f(a, b) is apart.
+
+        Args:
+            view: of the texts.
+            query, answer: which of the K texts.
+            others: [M, G] its vectors of candidates, of length 1.
+        """
+        seen = _guides(view, self.row)
+        own = seen[:, query]
+        found = ops.matmul(own, ops.transpose(others))
+        edge = ops.sum(own * seen[:, answer], axis=1) - self.guide_margin
+        return found > edge[:, None]
 
     def _contrast(
         self,
@@ -350,21 +421,20 @@ class SimCSE(Objective):
         outcome = infonce.infonce(
             found, weights, train_log_sum=trained.log_sum
         )
-        copies = ops.sum(ops.where(identical, counts, 0.0), axis=1)
-        share = copies / ops.maximum(ops.sum(counts, axis=1), 1.0)
+        share = _share(identical, counts)
         return outcome._replace(more={'identical': ops.sum(weights * share)})
 
     # --------------------------------------------------------------- queue
 
     @property
-    def ring(self) -> Ring:
-        """The queue, as the encoder computes."""
-        width = self.dense[-1].wide if self.dense else self.encoder.width
-        return Ring(self.queue, width, self.compute_dtype)
+    def keys_are_positives(self) -> bool:
+        """Whether what the momentum encoder makes is b of its own step."""
+        return self.keys == POSITIVES
 
-    def empty_state(self) -> dict[str, Tensor]:
-        """The queue, without a vector."""
-        return self.ring.empty() if self.queue else {}
+    @property
+    def key_width(self) -> int:
+        """W."""
+        return self.dense[-1].wide if self.dense else self.encoder.width
 
     def remember(self, batch: Batch) -> dict[str, Any]:
         """Queues what the momentum encoder, or the encoder itself, made of b.
@@ -382,9 +452,7 @@ class SimCSE(Objective):
             self.finished(batch, keys, ids),
             _there(view, self.row, ids),
         )
-        return self.ring.add(
-            batch.state, found.states, found.ids, found.weights
-        )
+        return self.enqueued(batch, found)
 
 
 def _count(view: View, row: str) -> int:
@@ -394,11 +462,26 @@ def _count(view: View, row: str) -> int:
 
 
 def _numbers(view: View, row: str) -> tuple[Tensor, Tensor]:
-    """[N, K] what each text is, and [N] of which example."""
-    return (
-        sentence_numbers(view, row),
-        ops.reshape(view.sequences, (-1,)),
-    )
+    """[N, K] what each text is, and [N] of which example.
+
+    A sentence of which there is one copy is its own b.
+    """
+    numbers = sentence_numbers(view, row)
+    if numbers.shape[1] == 1:
+        numbers = ops.repeat(numbers, 2, axis=1)
+    return numbers, ops.reshape(view.sequences, (-1,))
+
+
+def _guides(view: View, row: str) -> Tensor:
+    """[N, K, G] float32 of length 1: what a guide makes of each text."""
+    found = ops.cast(view.guides[row], 'float32')
+    return unit(ops.reshape(found, (-1, *found.shape[2:])))
+
+
+def _share(some: Tensor, counts: Tensor) -> Tensor:
+    """[N]: how many of the candidates, `counts` [N, M], are `some`, bool."""
+    found = ops.sum(ops.where(some, counts, 0.0), axis=1)
+    return found / ops.maximum(ops.sum(counts, axis=1), 1.0)
 
 
 def sentence_numbers(view: View, row: str) -> Tensor:
@@ -439,12 +522,6 @@ def _wanted_keys(settings: Mapping[str, Any]) -> Reads | None:
     return _wanted(settings)._replace(encoders=(MOMENTUM,))
 
 
-def _companions(settings: Mapping[str, Any]) -> dict[str, Companion]:
-    if not settings['momentum']:
-        return {}
-    return {MOMENTUM: Companion(momentum=settings['momentum'])}
-
-
 def _encoders(settings: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
     cut = settings['cut_features'] or settings['cut_tokens']
     if settings['pooling'] == MEAN and not cut:
@@ -469,5 +546,5 @@ ROW = Row(
     encoders=_encoders,
     heldout_candidates=512,
     vector=_vector,
-    companions=_companions,
+    companions=companions,
 )

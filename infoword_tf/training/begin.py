@@ -90,10 +90,20 @@ def with_pairs(given: RunChoices) -> RunChoices:
 
     Raises:
         UsageError: no row reads pairs.
-        ValueError: the files are not there, or lack a column.
+        ValueError: the files are not there, or lack a column; weights that
+            are not theirs.
     """
+    for flag, folder in given.settings.items():
+        if not flag.endswith('.guide') or not folder:
+            continue
+        if given.pairs is None:
+            raise commands.UsageError(
+                f'--{flag}={folder} is for --pairs: of copies of a sentence '
+                'every guide says that they are alike; leave it out'
+            )
+        Config.read(folder)  # complains
     if given.pairs is None:
-        for flag in ('pair_columns', 'heldout_pairs'):
+        for flag in ('pair_columns', 'heldout_pairs', 'pair_weights'):
             if getattr(given, flag):
                 raise commands.UsageError(f'--{flag} is for --pairs; give both')
         return given
@@ -107,6 +117,7 @@ def with_pairs(given: RunChoices) -> RunChoices:
             f'{given.objectives} reads pairs; these do: {known}'
         )
     files = text_pairs.names_of(given.pairs, given.pair_columns)
+    text_pairs.weights_of(given.pair_weights, [where for where, _ in files])
     texts = max(len(names) for _, names in files)
     return given.decided({f'{row}.pairs': texts for row in rows})
 

@@ -37,15 +37,20 @@ class NonFiniteLoss(RuntimeError):
 
 
 def summarise(
-    row: str, sums: Sequence[float], bounded: bool | None = None
+    row: str,
+    sums: Sequence[float],
+    bounded: bool | None = None,
+    more: Sequence[str] | None = None,
 ) -> dict[str, float]:
     """Means of `Outcome.sums` (and `more`) summed over batches and replicas.
 
     Without what there is of bounds alone where the row bounds nothing, and of
-    answers where it gives none.
+    answers where it gives none. What a setting decides of that (`bounded`,
+    `more`) is given.
     """
     objective = TABLE[row].objective
-    values = dict(zip((*SUMS, *objective.more), sums, strict=False))
+    more = objective.more if more is None else more
+    values = dict(zip((*SUMS, *more), sums, strict=False))
     weight, measured = (
         max(values.pop(name), 1e-12) for name in ('weight', 'measured')
     )
@@ -317,9 +322,9 @@ class Heldout(orbit.AbstractEvaluator):
             candidates=candidates,
             state=state,
         )
-        state = whole(state, new)
+        state, objectives = whole(state, new), self.model.objectives
         sums = [
-            tf.stack([*o.sums, *(o.more[x] for x in TABLE[row].objective.more)])
+            tf.stack([*o.sums, *(o.more[x] for x in objectives[row].more)])
             for row, o in outcomes.items()
         ]
         said = {row: dict(outcomes[row].predictions) for row in self.measures}
@@ -335,8 +340,10 @@ class Heldout(orbit.AbstractEvaluator):
             predicted.append(said)
         report = {}
         for row, *outcomes in zip(self.model.objectives, *parts, strict=True):
-            bounded = self.model.objectives[row].bounded
-            means = summarise(row, sum(outcomes).tolist(), bounded)
+            known = self.model.objectives[row]
+            means = summarise(
+                row, sum(outcomes).tolist(), known.bounded, known.more
+            )
             report |= {f'heldout/{name}': x for name, x in means.items()}
         for row, measure in self.measures.items():
             values = {

@@ -50,13 +50,14 @@ def run_record(
         config: that it led to.
         warmup_steps: that it led to.
         fingerprint, vocabulary: of the text.
-        more: by flag, what else decides the weights.
+        more: by flag, what else decides the weights, or what more there is
+            to say of such a value.
     """
     record = {
         name: getattr(given, name)
         for name in flags_of(RunChoices)
         if name not in FREE
-    } | dict(more)
+    }
     arguments = config.encoder.arguments
     record |= _of_encoder(config.encoder.name, arguments) | {
         FINGERPRINT: fingerprint,
@@ -81,7 +82,7 @@ def run_record(
         f'{row}.{name}': value
         for row, entry in config.rows.items()
         for name, value in entry.settings.items()
-    }
+    } | dict(more)
     return json.loads(json.dumps(record))
 
 
@@ -157,6 +158,7 @@ def agree(workdir: pathlib.Path, config: Config, flagfile: str) -> None:
         for row in shared:
             for name, setting in TABLE[row].settings.items():
                 begun[f'{row}.{name}'] = setting.default
+        begun = json.loads(json.dumps(begun))  # as a record has them
         begun |= {name: value for name, value in old.run.items()
                   if value is not None or name not in own}  # fmt: skip
         differ = [

@@ -41,6 +41,7 @@ from infoword_tf.training import (
 )
 from infoword_tf.training.built import Built, Shared, build, shape_of
 from infoword_tf.training.evaluators import Evaluator
+from infoword_tf.training.guide import Guide
 from infoword_tf.views.examples import FOLLOWING
 from infoword_tf.workdir import Workdir
 
@@ -101,11 +102,13 @@ class OpenedPairs(NamedTuple):
     Attributes:
         train, heldout: the examples.
         fingerprint: changes when the texts do.
+        record: by flag, what else decides the weights: guides.
     """
 
     train: text_pairs.TextPairs
     heldout: text_pairs.TextPairs
     fingerprint: str
+    record: Mapping[str, Any]
 
 
 class Run:
@@ -238,12 +241,21 @@ class Run:
                 for role in ('query', 'passage')
             )
         template = Template(tokenizer, LAYOUTS['bert'])
+        guides = {
+            flag.removesuffix('.guide'): Guide(folder)
+            for flag, folder in given.settings.items()
+            if flag.endswith('.guide') and folder
+        }
         parts = []
         for what, some in (
             ('to train on', found.train), ('held out', found.heldout),
         ):  # fmt: skip
             part, cut = text_pairs.tokenized(
-                some, template, given.seq_len, prompts
+                some,
+                template,
+                given.seq_len,
+                prompts,
+                {row: guide.vectors for row, guide in guides.items()},
             )
             parts.append(part)
             sizes = ' and '.join(f'{p.size:,}' for p in part.parts)
@@ -258,7 +270,13 @@ class Run:
                 'out',
                 flush=True,
             )
-        return tokenizer, OpenedPairs(*parts, found.fingerprint)
+        parts[0] = parts[0]._replace(
+            weights=text_pairs.weights_of(given.pair_weights, parts[0].files)
+        )
+        known = {f'{row}.guide': x.known_by for row, x in guides.items()}
+        del guides
+        gc.collect()  # models are full of circles
+        return tokenizer, OpenedPairs(*parts, found.fingerprint, known)
 
     def decide(self, resolved: Resolved) -> None:
         """The config, and every number that decides the weights."""
@@ -309,7 +327,7 @@ class Run:
             self.warmup_steps,
             ' '.join(fingerprints),
             'of --init' if of_init else digest_of(self.tokenizer),
-            more,
+            {**more, **(self.pairs.record if self.pairs else {})},
         )
         self.config = self.config.replace(run=written)
 

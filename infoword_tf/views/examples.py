@@ -32,7 +32,8 @@ class Labelled(NamedTuple):
         numbers: [B] int32, which examples they are.
         targets: by row, [B, ...] what people say: int32, or numbers. Places
             of the text for a row that has `candidates`. A class of -1 and a
-            number that is NaN are not known.
+            number that is NaN are not known. Of pairs [B, K, G], vectors of
+            each text that a guide has made.
         candidates: by row, [B, 2] int32: of a row whose candidates are places
             of the text, the first of them and the one after the last.
         slots: [R, J] int32, which of the B are in each row; -1: none.

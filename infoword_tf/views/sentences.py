@@ -9,7 +9,8 @@
 
 All are laid out as [CLS] text [SEP] and share rows, as labelled examples do.
 
-What is drawn changes the last copy alone: `repeat` doubles some of its tokens
+What is drawn changes the last copy alone, or the only one, where a momentum
+encoder makes b of the plain sentence: `repeat` doubles some of its tokens
 (Wu et al. 2022, "ESimCSE", §3.1), `shuffle` permutes its positions (Yan et al.
 2021, "ConSERT", §3.2).
 
@@ -27,6 +28,7 @@ from infoword_tf.views.examples import Labelled, examples
 from infoword_tf.views.view import Draw, Specials, View, ViewSpec
 
 COPIES = 2
+LATER, POSITIVES = KEYS = ('queue', 'positives')
 _ODD = np.uint64(0x9E3779B97F4A7C15)
 
 
@@ -79,27 +81,28 @@ def change(
     b, k, longest = text.ids.shape
     if pairs:
         repeat, shuffle = 0.0, False
-    last = text.lengths[:, -1]  # [B]
-    counts = np.zeros((b, longest), np.int64)  # how often each is shown
-    real = np.arange(longest) < last[:, None]
-    counts[real] = 1
+    lengths, width = text.lengths, longest
     if repeat:
+        last = lengths[:, -1]  # [B]
         column = np.arange(longest)
         inner = (column > 0) & (column < last[:, None] - 1)
         number = random.integers(0, most_repeated(last, repeat) + 1)
         order = np.where(inner, random.random((b, longest)), 2.0)
         rank = order.argsort(axis=1).argsort(axis=1)
+        # How often each is shown, and the place behind that.
+        counts = (column < last[:, None]).astype(np.int64)
         counts += inner & (rank < number[:, None])
-    ends = counts.cumsum(axis=1)
-    width = max(longest, int(ends[:, -1].max(initial=0)))
+        ends = counts.cumsum(axis=1)
+        lengths = lengths.copy()
+        lengths[:, -1] = ends[:, -1]
+        width = max(longest, int(ends[:, -1].max(initial=0)))
     place = np.arange(width)
-    source = (place[:, None] >= ends[:, None, :]).sum(axis=2)  # [B, width]
-    column = np.broadcast_to(place, (b, k, width))
-    sources = np.minimum(column, longest - 1).copy()
-    sources[:, -1] = np.minimum(source, longest - 1)
-    lengths = text.lengths.copy()
-    lengths[:, -1] = ends[:, -1]
-    positions = column.astype(np.int32)
+    sources = np.broadcast_to(np.minimum(place, longest - 1), (b, k, width))
+    positions = np.broadcast_to(place.astype(np.int32), (b, k, width))
+    if repeat:
+        source = (place[:, None] >= ends[:, None, :]).sum(axis=2)  # [B, width]
+        sources = sources.copy()
+        sources[:, -1] = np.minimum(source, longest - 1)
     if shuffle:
         positions = positions.copy()
         order = random.random((b, width))
@@ -117,6 +120,9 @@ def draw(settings: Mapping[str, Any]) -> Draw:
 
 def text_numbers(ids: np.ndarray, lengths: np.ndarray) -> np.ndarray:
     """A number for each text, the same for the same tokens: a hash.
+
+    For rows that make their texts in the step, `objective.text_ids` does so in
+    the graph; its numbers are others.
 
     Args:
         ids: [..., L] int32; anything beyond the lengths.
@@ -146,7 +152,8 @@ def sentences(
 
     Rows find in `targets` [R, J, K] the number of each text as it was before
     anything was drawn (equal texts have equal ones, a text that is not there
-    -1), weights [R, J], and places [R, J K] of [CLS].
+    -1), weights [R, J], and places [R, J K] of [CLS]. Those that have a guide
+    find its vectors in `guides` [R, J, K, G].
     """
     # A negative of which there are [CLS] and [SEP] alone is not there.
     there = (text.lengths > 2) | (np.arange(text.ids.shape[1]) < COPIES)
@@ -168,9 +175,13 @@ def sentences(
         rows,
         specials,
     )
+    slots = np.maximum(text.slots, 0)
+    view = view._replace(
+        guides={r: text.targets[r][slots] for r in rows if r in text.targets}
+    )
     if text.cut is None:
         return view
-    cut = text.cut[np.maximum(text.slots, 0)] & (text.slots >= 0)
+    cut = text.cut[slots] & (text.slots >= 0)
     cut = cut.sum(axis=1).astype(np.int32)
     return view._replace(counts={**view.counts, 'cut_sentences': cut})
 
@@ -197,6 +208,7 @@ def sentence_keys(
         lengths=text.lengths[:, one],
         places=text.places[:, one],
         width=width,
+        targets={},
         cut=None,
     )
     column = np.arange(plain.ids.shape[2])
@@ -220,12 +232,19 @@ def source_args(length: int, settings: Mapping[str, Any]) -> dict[str, Any]:
         return {'length': length}
     return {
         'length': length,
-        'copies': COPIES,
+        'copies': 1 if settings['keys'] == POSITIVES else COPIES,
         'repeat': settings['repeat'],
     }
 
 
 SETTINGS = {
+    'keys': Setting(
+        LATER,
+        'What the vectors of a momentum encoder are: candidates of later '
+        'updates (queue; ESimCSE), or b and the candidates of this one too '
+        '(positives; MoCo).',
+        choices=KEYS,
+    ),
     'pairs': Setting(
         0,
         'Texts of each example of --pairs; 0: two copies of a sentence.',

@@ -6,7 +6,7 @@ view; it ends in one `ViewSpec` a view. All of it is NumPy over the whole
 global batch, static shapes, pure in the text and the draw.
 
 Glossary of shapes: B sequences, T tokens with specials, P places, K texts of a
-sequence.
+sequence or place, G width of a guide.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -50,6 +50,8 @@ class View(NamedTuple):
             text: of which of a row's texts a token is a candidate, -1 for none.
         mixes: by row, [B, T, J] float32: for a row whose a are means of tokens:
             the weight of each of the J tokens around a place.
+        guides: by row, [B, P, K, G] float16: of the K texts of each place, a
+            vector that another model has made.
         drawn: by row, [B, M] int32: pieces that all pairs of a sequence are
             compared with.
         counts: by name, [B] int32: counts for the metrics. 'padding' becomes
@@ -72,6 +74,7 @@ class View(NamedTuple):
     measured: dict[str, Any] = {}
     candidates: dict[str, Any] = {}
     mixes: dict[str, Any] = {}
+    guides: dict[str, Any] = {}
     drawn: dict[str, Any] = {}
     counts: dict[str, Any] = {}
 

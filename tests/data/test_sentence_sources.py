@@ -1,11 +1,14 @@
 """Sentences of a store, and pairs that people have written, by step."""
 
 import json
+from unittest import mock
 
 import numpy as np
 from absl.testing import absltest
 
-from infoword_tf.data import text_pairs
+from infoword_tf.data import store, text_pairs
+from infoword_tf.data.documents import hash_bucket
+from infoword_tf.data.passages import count_sentences
 from infoword_tf.data.sentences import Sentences, SentenceSource
 from infoword_tf.data.store import SENTENCE_START
 from infoword_tf.text.layout import LAYOUTS
@@ -30,6 +33,18 @@ class SentencesTest(absltest.TestCase):
             total += len(ids)
         self.assertEqual(total, (self.store.ids != zoo.SEP).sum())
         self.assertFalse(found.cut.any())
+
+    def test_the_size_of_a_block_changes_nothing(self):
+        """Sentences may begin at its first token, or at its last."""
+        whole = Sentences.of(self.store, 99, 2, 0.0)
+        counts = count_sentences(self.store)
+        self.assertEqual(counts.sum(), whole.size)
+        for size in (1, 7, 64):
+            with mock.patch.object(store, '_BLOCK', size):
+                found = Sentences.of(self.store, 99, 2, 0.0)
+                again = count_sentences(self.store)
+            np.testing.assert_array_equal(found.begins, whole.begins)
+            np.testing.assert_array_equal(again, counts)
 
     def test_longer_ones_are_cut_and_counted(self):
         found = Sentences.of(self.store, 8, 1, 0.0)
@@ -146,16 +161,50 @@ class PairsTest(absltest.TestCase):
         self.assertEqual(found.train[0].empty, 2)
         self.assertEqual(set(found.train[0].texts[2]), {''})
 
+    def test_a_small_file_without_a_held_out_pair(self):
+        """The held-out ones are those of the other file."""
+        held = [hash_bucket(f'question {i}', 20) == 0 for i in range(200)]
+        path = self.write('s.csv', ['a,b,c', *(
+            f'question {i},it,he' for i in range(200) if not held[i]
+        )][:5])  # fmt: skip
+        found = text_pairs.read(str(self.folder / '[st].csv'))
+        self.assertEqual([len(f.texts[0]) for f in found.train],
+                         [4, 200 - sum(held)])  # fmt: skip
+        self.assertEqual([f.where for f in found.heldout], [self.path])
+        train, held = self.tokenized(found.train), self.tokenized(found.heldout)
+        room = text_pairs.TextPairSource.capacity(held, 16)
+        self.assertEqual(room, len(found.heldout[0].texts[0]))
+        batch = text_pairs.TextPairSource(held, 16, room, 0).batch(0)
+        self.assertLen(batch.numbers, room)
+        with self.assertRaisesRegex(
+            ValueError, f'{path}: there are 4 examples, but an update takes 8'
+        ):
+            text_pairs.TextPairSource(train, 16, 8, 0, stratified=True)
+
+    def test_a_file_that_is_all_held_out(self):
+        first = next(i for i in range(200)
+                     if hash_bucket(f'question {i}', 20) == 0)  # fmt: skip
+        self.write('s.csv', ['a,b,c', f'question {first},it,he'])
+        with self.assertRaisesRegex(
+            ValueError, 's.csv has nothing left to train on'
+        ):
+            text_pairs.read(str(self.folder / '[st].csv'))
+
+    def tokenized(self, files):
+        """As a run has them, with a vocabulary of all."""
+        if not hasattr(self, 'template'):
+            texts = (' '.join(t) for f in files for t in f.texts)
+            tokenizer = TOKENIZERS['wordpiece'].learn(texts, 200, True)
+            self.template = Template(tokenizer, LAYOUTS['bert'])
+        found, cut = text_pairs.tokenized(files, self.template, 16)
+        self.assertEqual(cut, 0)
+        return found
+
     def test_each_batch_is_of_one_file_and_an_epoch_has_all(self):
         other = [('a', 'b'), *((f'you {i}', f'me {i}') for i in range(90))]
         self.write('t2.csv', map(','.join, other))
         found = text_pairs.read(str(self.folder / 't*.csv'))
-        tokenizer = TOKENIZERS['wordpiece'].learn(
-            (document.text for document in found.documents()), 200, True
-        )
-        template = Template(tokenizer, LAYOUTS['bert'])
-        train, cut = text_pairs.tokenized(found.train, template, 16)
-        self.assertEqual(cut, 0)
+        train = self.tokenized(found.train)
         source = text_pairs.TextPairSource(train, 16, 8, 0, stratified=True)
         updates = [part.size // 8 for part in train.parts]
         seen = []
@@ -167,6 +216,47 @@ class PairsTest(absltest.TestCase):
             seen += [(lacking, number) for number in batch.numbers.tolist()]
         self.assertLen(set(seen), 8 * sum(updates))
         self.assertEqual(sum(s[0] for s in seen), 8 * updates[1])
+
+
+    def test_weights_share_the_updates_of_an_epoch(self):
+        """Each file goes through all of its own before any comes again."""
+        self.write('t2.csv', ['a,b', *(f'you {i},me {i}' for i in range(90))])
+        found = text_pairs.read(str(self.folder / 't*.csv'))
+        train = self.tokenized(found.train)
+
+        def seen(weights, steps):
+            """[steps, 8]: the examples of updates, and of which file each."""
+            source = text_pairs.TextPairSource(
+                train._replace(weights=weights), 16, 8, 0, stratified=True
+            )
+            found = [source.batch(step) for step in range(steps)]
+            second = [(b.lengths[:, 2] == 2).all() for b in found]
+            return np.array([b.numbers for b in found]), np.array(second)
+
+        own = [part.size // 8 for part in train.parts]  # 23 and 10, say
+        total = sum(own)
+        numbers, second = seen((1.0, 3.0), 3 * total)
+        counts = second.reshape(3, total).sum(axis=1)
+        np.testing.assert_array_equal(counts, round(total * 3 / 4))
+        for file, some in enumerate((~second, second)):
+            once = numbers[some][: own[file]].ravel()
+            self.assertLen(set(once.tolist()), 8 * own[file])
+        again, _ = seen((1.0, 3.0), 3 * total)
+        np.testing.assert_array_equal(again, numbers)
+        plain = seen((), 2 * total)
+        for x, y in zip(plain, seen(tuple(own), 2 * total), strict=True):
+            np.testing.assert_array_equal(x, y)
+
+    def test_weights_that_do_not_fit(self):
+        for given, message in (
+            (['1'], '1 weights for 2 files, a, b; give one for each'),
+            (['1', 'x'], 'give numbers'),
+            (['1', '0'], 'above 0'),
+            (['1', 'nan'], 'above 0'),
+        ):
+            with self.assertRaisesRegex(ValueError, message):
+                text_pairs.weights_of(given, ['a', 'b'])
+        self.assertEqual(text_pairs.weights_of(['1', '2.5'], 'ab'), (1.0, 2.5))
 
 
 if __name__ == '__main__':

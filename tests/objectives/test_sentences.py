@@ -49,7 +49,16 @@ class LossTest(parameterized.TestCase):
             'nad,mbd->nmab', unit(self.texts), unit(self.texts)
         )
 
-    def score(self, texts=2, weights=None, state=None, key=KEY, **settings):
+    def score(
+        self,
+        texts=2,
+        weights=None,
+        state=None,
+        key=KEY,
+        guides=None,
+        limit=None,
+        **settings,
+    ):
         """Its outcome, of the first so many texts of each example."""
         case = zoo.Case(
             'simcse',
@@ -61,11 +70,14 @@ class LossTest(parameterized.TestCase):
         )
         self.model = Model(zoo.config_of(case, rate=0.0), zoo.SPECIALS)
         objective = self.model.objectives['simcse']
+        view = view_of(self.numbers[:, :texts], weights)
+        if guides is not None:
+            found = guides[:, None, :texts].astype(np.float16)
+            view = view._replace(guides={'simcse': found})
         batch = batch_of(
-            {'sentences': view_of(self.numbers[:, :texts], weights)},
-            {'sentences': self.texts[:, :texts]},
-            key,
-        )
+            {'sentences': view}, {'sentences': self.texts[:, :texts]}, key,
+            limit,
+        )  # fmt: skip
         batch = batch._replace(state=state or {})
         self.objective, self.batch = objective, batch
         return objective.score(batch, objective.candidates(batch))
@@ -179,6 +191,72 @@ class LossTest(parameterized.TestCase):
         for dims, why in (('8,x', 'give numbers'), ('32', 'are 16 wide')):
             with self.assertRaisesRegex(ValueError, why):
                 self.score(dims=dims)
+
+    @parameterized.parameters((0.0, 'forward'), (0.3, 'joint'))
+    def test_what_a_guide_finds_nearer_is_no_candidate(self, margin, way):
+        """Solatorio 2024, "GISTEmbed", §3: neither in the loss nor in MI."""
+        random = np.random.default_rng(3)
+        guides = random.standard_normal((N, K, 4)).astype(np.float16)
+        seen = unit(guides.astype(np.float32))
+        self.numbers[4, 1] = self.numbers[0, 1]  # of equal texts MI counts all
+        guides[4, 1] = guides[0, 1]
+        seen[4, 1] = seen[0, 1]
+        expected, masked, total = np.zeros(F), [], []
+        ways = [(0, 1)] if way == 'forward' else [(0, 1), (1, 0)]
+        for query, answer in ways:
+            sides = [1, 2] if way == 'forward' else [1, 0, 2]
+            for i in range(N):
+                others, copies = [], []
+                total.append(0)
+                masked.append(0)
+                for side in sides:
+                    for j in range(N):
+                        if j == i and side < 2:
+                            continue
+                        total[-1] += 1
+                        copy = self.numbers[j, side] == self.numbers[i, answer]
+                        near = seen[i, query] @ seen[j, side]
+                        own = seen[i, query] @ seen[i, answer]
+                        if near > own - margin and not copy:
+                            masked[-1] += 1
+                            continue
+                        copies.append(copy)
+                        others.append(self.cosines[i, j, query, side] / TAU)
+                own = self.cosines[i, i, query, answer] / TAU
+                expected += of_pair(own, others, copies, drop_copies=True)
+        outcome = self.score(
+            texts=3, guides=guides, guide='nowhere', guide_margin=margin,
+            directions=way,
+        )  # fmt: skip
+        np.testing.assert_allclose(
+            sums(outcome), expected / len(ways), rtol=1e-5
+        )
+        share = np.divide(masked, total)
+        self.assertBetween(share.mean(), 0.1, 0.9)
+        self.assertAlmostEqual(
+            float(outcome.more['guided']), share.sum() / len(ways), delta=1e-5
+        )
+        self.assertEqual(self.objective.more, ('identical', 'guided'))
+
+    def test_a_guide_that_sees_nothing_near_changes_nothing(self):
+        """Of unit vectors e_i of each example all others are orthogonal."""
+        guides = np.repeat(np.eye(N)[:, None], K, axis=1)
+        plain = self.score(texts=3, dims='8')
+        found = self.score(texts=3, dims='8', guides=guides, guide='nowhere')
+        own = N  # their own hard negatives are equal, not nearer
+        np.testing.assert_allclose(sums(found), sums(plain), rtol=1e-6)
+        self.assertEqual(float(found.more['guided']), 0.0)
+        found = self.score(
+            texts=3, guides=guides, guide='nowhere', guide_margin=0.5
+        )
+        share = float(found.more['guided']) * (2 * N - 1)
+        self.assertAlmostEqual(share, own, delta=1e-4)
+
+    def test_a_guide_does_not_see_a_queue(self):
+        with self.assertRaisesRegex(ValueError, 'leave out one of the two'):
+            self.score(guide='nowhere', queue=4)
+        with self.assertRaisesRegex(ValueError, 'give --simcse.guide too'):
+            self.score(guide_margin=0.1)
 
     def test_the_queue_is_behind_the_batch(self):
         """Texts of it that are b are masked; what is not there counts not."""
@@ -346,7 +424,7 @@ class CutTest(absltest.TestCase):
         self.assertGreater(np.abs(a - a_plain)[there].max(axis=1).min(), 1e-2)
 
 
-class MomentumTest(absltest.TestCase):
+class MomentumTest(parameterized.TestCase):
     def test_keys_are_plain_texts_through_the_head_of_now(self):
         """Without dropout or repetition; the average begins as a copy."""
         case = zoo.Case('esimcse', settings={'simcse.queue': 16})
@@ -375,10 +453,74 @@ class MomentumTest(absltest.TestCase):
         found = added[-8:]
         np.testing.assert_allclose(found, unit(np.array(expected)), atol=2e-5)
 
-    def test_a_momentum_encoder_needs_a_queue(self):
-        case = zoo.Case('simcse', settings={'simcse.momentum': 0.9})
-        with self.assertRaisesRegex(ValueError, 'give --simcse.queue too'):
-            zoo.model_of(case)
+    @parameterized.parameters(0, 3)
+    def test_keys_are_positives(self, pairs):
+        """He et al. 2020, Eq. 1, with the other keys of the batch; k is of
+        the momentum encoder, which differs here, and gets no gradient.
+        """
+        settings = {
+            'simcse.keys': 'positives', 'simcse.momentum': 0.9,
+            'simcse.queue': 6, 'simcse.head': 'none', 'simcse.pairs': pairs,
+        }  # fmt: skip
+        case = zoo.Case('simcse', settings=settings)
+        model = zoo.model_of(case, rate=0.0)
+        random = np.random.default_rng(0)
+        for weight in model.encoders['momentum'].weights:
+            weight.assign(weight + random.normal(0, 0.05, weight.shape))
+        made = zoo.views_of(case.resolved)
+        objective, view = model.objectives['simcse'], made['sentences']
+        state = {n: e.empty for n, e in model.empty_state(8).items()}
+        rows = unit(random.standard_normal((6, D))).astype(np.float32)
+        kept = state['objectives/simcse']
+        kept |= {'rows': rows, 'count': np.int32(4)}
+        with tf.GradientTape() as tape:
+            batches, _ = model.batches(
+                made, zoo.statistics(), KEY, state=state
+            )
+            batch = batches['simcse']
+            texts = objective.vectors(batch)
+            tape.watch(texts)
+            batch = batch._replace(vectors=texts)
+            outcome = objective.score(batch, objective.candidates(batch))
+        self.assertIsNone(tape.gradient(outcome.loss, texts['keys']))
+        there = view.weights['simcse'].ravel() > 0
+        numbers = view.targets['simcse'].reshape(len(there), -1)[there]
+        q = unit(texts['texts'].numpy()[there, 0])
+        k = unit(texts['keys'].numpy()[there])
+        self.assertEqual(texts['texts'].shape[1], pairs or 1)
+        plain = model.encoder(Inputs(made['sentence_keys'].ids[:1, :8])).states
+        moved = model.encoders['momentum'](
+            Inputs(made['sentence_keys'].ids[:1, :8])
+        ).states
+        self.assertGreater(np.abs(plain - moved).max(), 0.1)
+        logits, same = [q @ k.T], [numbers[:, :1] == numbers[:, :1].T]
+        if pairs:
+            same = [numbers[:, 1:2] == numbers[:, 1:2].T]
+            hard = unit(texts['texts'].numpy()[there, 2])
+            logits.append(np.where(numbers[:, 2] < 0, -np.inf, q @ hard.T))
+            same.append(numbers[:, 1:2] == numbers[:, 2:].T)
+        logits = np.hstack([*logits, q @ rows[:4].T]) / TAU
+        same = np.hstack([*same, np.zeros((len(q), 4), bool)])
+        positive = np.diag(logits).copy()
+        logits[same] = -np.inf
+        np.fill_diagonal(logits, positive)
+        expected = special.logsumexp(logits, axis=1) - positive
+        self.assertAlmostEqual(
+            mean(outcome).loss, expected.mean(), delta=1e-4
+        )
+        added = objective.remember(batch)['rows'].values.numpy()
+        np.testing.assert_allclose(added, k[-6:], atol=1e-5)
+
+    def test_what_a_momentum_encoder_needs(self):
+        for settings, message in (
+            ({'momentum': 0.9}, 'give --simcse.queue too'),
+            ({'keys': 'positives'}, 'give --simcse.momentum too'),
+            ({'keys': 'positives', 'momentum': 0.9, 'directions': 'joint'},
+             'leave out one of the two'),
+        ):  # fmt: skip
+            settings = {f'simcse.{k}': x for k, x in settings.items()}
+            with self.assertRaisesRegex(ValueError, message):
+                zoo.model_of(zoo.Case('simcse', settings=settings))
 
 
 class WholeTest(absltest.TestCase):

@@ -18,11 +18,13 @@ KEY = 0, 3
 # Every row that has a loss of its own, over every kind of encoder.
 CASES = (
     'skip_gram', 'cbow_binary', 'mlm_transform', 'infoword_nsp', 'nsp_nce',
-    'ict_words', 'gpt_pre_norm', 'transformer_xl', 'rnn_lm_gru',
+    'ict_words', 'ict_queue', 'dim_queue', 'gpt_pre_norm', 'transformer_xl',
+    'rnn_lm_gru',
     'elmo_sampled', 'plm', 'label_mix', 'score_elmo', 'pkd', 'span_null',
     'soft_score_lookup', 'soft_span_conditional', 'embed_lookup',
     'embed_distance_relative', 'label_gpt', 'simcse_joint', 'simcse_pairs',
-    'consert', 'score_cosent', 'diffcse', 'infocse_paper',
+    'simcse_guide', 'simcse_moco', 'consert', 'score_cosent', 'diffcse',
+    'infocse_paper',
 )  # fmt: skip
 
 

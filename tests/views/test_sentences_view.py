@@ -86,6 +86,28 @@ class CopiesTest(absltest.TestCase):
         shares = np.bincount(counts) / len(counts)
         np.testing.assert_allclose(shares, 0.2, atol=0.08)
 
+    def test_the_only_copy_is_changed_and_its_key_is_not(self):
+        """As where a momentum encoder makes b (`keys`)."""
+        settings = {n: s.default for n, s in sentences.SETTINGS.items()}
+        settings |= {'source': 'sentences', 'keys': 'positives'}
+        self.assertEqual(sentences.source_args(9, settings)['copies'], 1)
+        words = list(range(10, 23))
+        lengths = set()
+        for seed in range(20):
+            text = batch_of([[words]], [[0]], width=24)
+            view, key = (
+                made(text, of, seed=seed, repeat=0.32)
+                for of in (sentences.sentences, sentence_keys)
+            )
+            shown = view.ids[0][view.block_ids[0] == 0]
+            self.assertEqual(sorted({*shown} - {2, 3}), words)
+            lengths.add(len(shown))
+            np.testing.assert_array_equal(key.ids[0, :15], [2, *words, 3])
+            np.testing.assert_array_equal(
+                view.targets['simcse'], key.targets['simcse']
+            )
+        self.assertEqual((min(lengths), max(lengths)), (15, 19))
+
     def test_how_many_at_most(self):
         np.testing.assert_array_equal(
             most_repeated(np.array([3, 4, 6, 10, 32]), 0.32), [1, 2, 2, 3, 10]
