@@ -369,7 +369,6 @@ CASES: dict[str, Case] = {
             'simcse.queue': 12,
             'simcse.momentum': 0.9,
             'simcse.repeat': 0.3,
-            'simcse.cut_tokens': 0.2,
             'simcse.dims': '8',
         },
     ),

@@ -406,6 +406,29 @@ class CutTest(absltest.TestCase):
         last = kept[view.block_ids == view.targets['simcse'][0].size]
         self.assertTrue((last == 1).all())
 
+    def test_the_only_copy_is_cut(self):
+        """Where a momentum encoder makes b."""
+        case = zoo.Case(
+            'simcse',
+            settings={
+                'simcse.keys': 'positives', 'simcse.momentum': 0.9,
+                'simcse.cut_features': 0.2,
+            },
+        )  # fmt: skip
+        model = zoo.model_of(case, rate=0.0)
+        made = zoo.views_of(case.resolved)
+        batch = model.batches(made, zoo.statistics(), KEY)[0]['simcse']
+        view, objective = made['sentences'], model.objectives['simcse']
+        kept = objective._kept(batch, view).numpy()
+        for row, j in np.argwhere(view.weights['simcse'] > 0):
+            found = kept[row][view.block_ids[row] == j]
+            np.testing.assert_array_equal((found == 0).sum(1), int(0.2 * D))
+        vectors = objective.vectors(batch)
+        self.assertEqual(vectors['texts'].shape[1], 1)
+        self.assertGreater(
+            np.abs(vectors['texts'][:, 0] - vectors['keys']).max(), 1e-2
+        )
+
     def test_it_changes_the_first_texts_alone(self):
         case = zoo.Case('consert', settings={'simcse.shuffle': False})
         plain = zoo.Case(
