@@ -341,7 +341,6 @@ CASES: dict[str, Case] = {
         'simcse',
         settings={
             'simcse.pooling': 'last_two',
-            'simcse.head': 'projector',
             'simcse.directions': 'joint',
             'simcse.queue': 12,
             'simcse.momentum': 0.9,
@@ -408,6 +407,7 @@ CASES: dict[str, Case] = {
             'infocse.layer': 1,
             'infocse.blocks': 1,
             'infocse.shuffle': True,
+            'infocse.keys': 'positives',
         },
     ),
     'infocse_paper': Case('infocse_paper', layers=2),
@@ -419,7 +419,13 @@ CASES: dict[str, Case] = {
     'infocse_stage1': Case('infocse_stage1', layers=2),
     'diffcse_shuffled': Case(
         'simcse:1,diffcse:1',
-        settings={'simcse.shuffle': True, 'diffcse.shuffle': True},
+        settings={
+            'simcse.shuffle': True,
+            'simcse.momentum': 0.9,
+            'simcse.keys': 'positives',
+            'diffcse.shuffle': True,
+            'diffcse.keys': 'positives',
+        },
     ),
     'infoword_ict': Case('bert_nce:1,dim:0.8,ict:1', masking='spans'),
 }

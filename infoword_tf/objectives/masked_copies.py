@@ -39,11 +39,15 @@ class MaskedCopy(NamedTuple):
 def real_tokens(view: View, row: str) -> Tensor:
     """[R, T] bool: tokens of a text, not what is left over of a row.
 
+    Nor of rows that fill up a replica's share, whose weights are 0.
+
     Args:
-        view: of sentences, with targets [R, J, K] of the row.
+        view: of sentences, with targets [R, J, K] and weights [R, J] of the
+            row.
     """
     _, slots, texts = view.targets[row].shape
-    return view.block_ids < slots * texts
+    some = ops.any(view.weights[row] > 0, axis=1, keepdims=True)
+    return (view.block_ids < slots * texts) & some
 
 
 def own_rows(batch: Batch, rows: int) -> Tensor:
