@@ -340,7 +340,8 @@ class FlagsTest(absltest.TestCase):
             decided,
             {
                 'corpus (its files, or packages that pydocs reads)',
-                'dim.critic', 'dim.temperature', 'dim.one_mask',
+                'dim.critic', 'dim.temperature', 'dim.one_mask', 'dim.queue',
+                'dim.momentum',
                 'mlm.transform',
             },
         )  # fmt: skip

@@ -464,7 +464,7 @@ LESSONS: dict[str, Case] = {
         encoder='lookup',
         settings={'simcse.pooling': 'mean', 'simcse.repeat': 0.32},
     ),
-    'conditioned': Case('diffcse:1,infocse:1', layers=2),
+    'conditioned': Case('simcse:1,diffcse:1,infocse:1', layers=2),
     'rnn_lm': Case('rnn_lm', encoder='rnn'),
     'neighbours': Case('elmo', encoder='elmo'),
 }

@@ -165,20 +165,19 @@ class SentenceContrast(Queued):
 
     def candidates(self, batch: Batch) -> dict[str, Pool]:
         """The vectors of the global batch, by side, and of a queue."""
+        own = self.compared(batch)
         return {
-            side: self.behind(batch, self._pool(batch, side, side), f'{side}_')
+            side: self.behind(
+                batch, self._pool(batch, side, own[side]), f'{side}_'
+            )
             for side in self.sides
         }
 
-    def _pool(self, batch: Batch, side: str, name: str) -> Pool:
-        """What there is of `vectors` of that name."""
+    def _pool(self, batch: Batch, side: str, vectors: Tensor) -> Pool:
+        """Vectors [N, D + E] of a side, of the global batch."""
         view = batch.views[side]
         pool = gather_pool(
-            view,
-            self.row,
-            batch.replicas,
-            batch.limit,
-            self.compared(batch)[name][:, None],
+            view, self.row, batch.replicas, batch.limit, vectors[:, None]
         )
         if not self.queue:
             return pool
@@ -189,10 +188,13 @@ class SentenceContrast(Queued):
 
         With the weights of pooling, and the words, as they are now.
         """
+        if not self.queue:
+            return {}
         kept: dict[str, Any] = {}
-        for side in self.sides if self.queue else ():
-            name = f'{side}_keys' if self.momentum else side
-            pool = self._pool(batch, side, name)
+        own = self.compared(batch)
+        for side in self.sides:
+            vectors = own[f'{side}_keys' if self.momentum else side]
+            pool = self._pool(batch, side, vectors)
             kept |= self.enqueued(batch, pool, f'{side}_')
         return kept
 

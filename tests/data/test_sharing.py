@@ -15,7 +15,10 @@ from infoword_tf.views.masking import masking
 from tests import zoo
 
 B = 4
-SETTINGS = {'plm': {'k': 6, 'order': 'partial'}, 'dim': {'one_mask': False}}
+SETTINGS = {
+    'plm': {'k': 6, 'order': 'partial'},
+    'dim': {'one_mask': False, 'momentum': 0.0},
+}
 
 
 def draw_of(name):
