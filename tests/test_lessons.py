@@ -88,7 +88,9 @@ def knows(objective, found, nothing):
             constant: of rows without answers.
     """
     if objective.bounded:
-        return found.mi > NATS, f'{found.mi:.2f} nats'
+        # Of two answers there is less than a nat to know.
+        least = min(NATS, found.ceiling / 2)
+        return found.mi > least, f'{found.mi:.2f} nats'
     if objective.ranked:
         above = found.accuracy - found.chance
         return above > SHARE, f'{above:.2f} above chance'

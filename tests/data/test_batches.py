@@ -40,7 +40,10 @@ def plan_of(rows=None, masking='spans'):
     rows = rows or (ROWS if masking == 'spans' else ROWS[:1])
     if not {'mlm', 'bert_nce', 'dim'} & set(rows):
         masking = None
-    settings = {'dim': {'one_mask': False, 'momentum': 0.0}}
+    settings = {
+        'dim': {'one_mask': False, 'momentum': 0.0},
+        'ict': {'momentum': 0.0},
+    }
     given = {row: settings.get(row, {}) for row in rows}
     return make_plan(given, LENGTH + 2, masking)
 

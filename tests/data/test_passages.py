@@ -108,7 +108,7 @@ class DocumentSourceTest(absltest.TestCase):
     def test_held_out_text_shares_none(self):
         """Its figures are of the same candidates as ever."""
         store = zoo.make_store(longest=7)
-        plan = make_plan({'ict': {'words': 0}}, 48)
+        plan = make_plan({'ict': {'words': 0, 'momentum': 0.0}}, 48)
         training = batches.open_sources(store, plan, 8, 0)
         made = batches.Batches(training, plan, zoo.SPECIALS, 0).views(0)
         self.assertEqual(made['passage'].sequences.shape[1:], (2,))

@@ -18,6 +18,7 @@ B = 4
 SETTINGS = {
     'plm': {'k': 6, 'order': 'partial'},
     'dim': {'one_mask': False, 'momentum': 0.0},
+    'ict': {'momentum': 0.0},
 }
 
 
