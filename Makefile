@@ -77,7 +77,7 @@ bench-peers: .venv-peers/installed
 	@echo '*' > .venv-peers/.gitignore
 	.venv-peers/bin/python -m pip install --quiet \
 	  --disable-pip-version-check gensim model2vec numpy onnx \
-	  onnxruntime sentence-transformers skeletoken tokenizers torch
+	  onnxruntime "sentence-transformers[train]" skeletoken tokenizers torch
 	@touch $@
 
 # TensorFlow Serving 2.12 to 2.19 links these versions; Python 3.11 is the

@@ -17,8 +17,6 @@ import dataclasses
 import json
 import pathlib
 import statistics
-import subprocess
-import sys
 from collections.abc import Mapping
 from typing import Any
 
@@ -38,7 +36,8 @@ class Choices:
 
     source: str | None = flag(None, 'A folder of sentence-transformers.')
     pairs: str | None = flag(
-        None, 'A csv with a line of names: a, b, negatives.')
+        None, 'A csv with a line of names: a, b, negatives.'
+    )
     twice: bool = flag(False, 'Pair each a with itself.')
     sts: str | None = flag(None, 'A file for tasks.sts; none: only speed.')
     workdir: str | None = flag(None, 'Where all of it goes.')
@@ -48,16 +47,16 @@ class Choices:
     learning_rate: float = flag(2e-5, 'Peak learning rate.', at_least=0.0)
     temperature: float = flag(0.05, 'Of the loss.', at_least=1e-6)
     precision: str = flag(
-        'float32', 'Of both.', choices=('float32', 'mixed_bfloat16'))
+        'float32', 'Of both.', choices=('float32', 'mixed_bfloat16')
+    )
     turns: int = flag(3, 'Runs of each side, with other seeds.', at_least=1)
 
 
 def run_ours(given: Choices, pairs: pathlib.Path, out: pathlib.Path,
              seed: int) -> float:  # fmt: skip
     """Trains; seconds of the timed updates."""
-    subprocess.run(
-        [
-            sys.executable, '-m', 'infoword_tf.train',
+    kept.run(
+        'infoword_tf.train', out.parent / f'{out.name}.log',
             f'--init={pathlib.Path(given.workdir) / "source"}',
             '--objectives=simcse', f'--pairs={pairs}', f'--workdir={out}',
             '--simcse.pooling=mean', '--simcse.head=none',
@@ -66,9 +65,7 @@ def run_ours(given: Choices, pairs: pathlib.Path, out: pathlib.Path,
             f'--steps={given.steps}', f'--learning_rate={given.learning_rate}',
             f'--precision={given.precision}', f'--seed={seed}',
             '--optimizer=adamw', '--weight_decay=0', '--log_every=1',
-            f'--eval_every={given.steps}',
-        ],
-        check=True, stdout=subprocess.DEVNULL,
+            f'--eval_every={given.steps}', f'--checkpoint_every={given.steps}',
     )  # fmt: skip
     lines = (out / 'metrics.jsonl').read_text().splitlines()
     seconds = [json.loads(line)['seconds'] for line in lines]
@@ -91,19 +88,18 @@ def run_theirs(given: Choices, pairs: pathlib.Path, out: pathlib.Path,
         'skip': SKIPPED, 'save': str(out / 'model'),
     }  # fmt: skip
     files.write_json(out / 'spec.json', spec)
-    subprocess.run(
-        [PYTHON, PEER, out / 'spec.json', out / 'seconds.json'],
-        check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+    kept.call(
+        out / 'log.txt', str(PYTHON), str(PEER), str(out / 'spec.json'),
+        str(out / 'seconds.json'),
     )  # fmt: skip
     return json.loads((out / 'seconds.json').read_text())['seconds']
 
 
 def score(data: str, init: pathlib.Path, out: pathlib.Path) -> float:
     """Spearman's x 100 of a workdir."""
-    subprocess.run(
-        [sys.executable, '-m', 'tasks.sts', f'--init={init}',
-         f'--data={data}', f'--workdir={out}'],
-        check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+    kept.run(
+        'tasks.sts', out.parent / f'{out.name}.log', f'--init={init}',
+        f'--data={data}', f'--workdir={out}',
     )  # fmt: skip
     return json.loads((out / 'metrics.json').read_text())['spearman']
 
@@ -111,10 +107,9 @@ def score(data: str, init: pathlib.Path, out: pathlib.Path) -> float:
 def convert(source: str | pathlib.Path, workdir: pathlib.Path) -> None:
     """A folder becomes a workdir, where it is none yet."""
     if not (workdir / 'config.json').exists():
-        subprocess.run(
-            [sys.executable, '-m', 'infoword_tf.convert',
-             f'--source={source}', f'--workdir={workdir}'],
-            check=True, stdout=subprocess.DEVNULL,
+        kept.run(
+            'infoword_tf.convert', workdir.parent / f'{workdir.name}.log',
+            f'--source={source}', f'--workdir={workdir}',
         )  # fmt: skip
 
 
