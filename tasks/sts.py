@@ -117,6 +117,7 @@ def run(given: Choices, chosen: Mapping[str, Any]) -> dict[str, Any]:
         'alignment': alignment(pairs, vectors),
         'uniformity': uniformity(pairs.texts, vectors),
     }
+    spread = {k: x if x is None else round(x, 3) for k, x in spread.items()}
     for name, part in scores.get('parts', {}).items():
         print(f'{name}: {measures.said(part, part["pairs"])}')
     if pairs.parts:
