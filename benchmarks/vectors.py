@@ -7,7 +7,7 @@ one process, where a command for each set would start a dozen.
 import pathlib
 import statistics
 
-from benchmarks.kept import read_json
+from benchmarks.kept import ROOT, read_json
 from infoword_tf import files
 
 STS = {
@@ -24,7 +24,7 @@ DATA = START, TEXTS, 'pairs.csv', *STS.values(), BEIR
 
 _POOLED = (
     'infoword_tf.train',
-    '--flagfile=tasks/flags/simcse_mini.flags',
+    f'--flagfile={ROOT / "tasks" / "flags" / "simcse_mini.flags"}',
     '--simcse.head=none',
     '--learning_rate=0',
     '--steps=1',

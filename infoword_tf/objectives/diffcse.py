@@ -32,6 +32,7 @@ from infoword_tf.objectives.sentences import (
     PROJECTOR,
     VIEW,
     sentence_numbers,
+    source_of,
     text_places,
 )
 from infoword_tf.settings import setting
@@ -215,7 +216,7 @@ def _wanted(settings: Mapping[str, Any]) -> Reads:
     return Reads(
         'example',
         encoders=(),
-        source='text_pairs' if settings['pairs'] else 'sentences',
+        source=source_of(settings),
     )
 
 

@@ -34,7 +34,7 @@ from infoword_tf.objectives.masked_copies import (
 )
 from infoword_tf.objectives.objective import Batch
 from infoword_tf.objectives.row import Companion, Row
-from infoword_tf.objectives.sentences import VIEW, text_places
+from infoword_tf.objectives.sentences import VIEW, source_of, text_places
 from infoword_tf.objectives.vocabulary import VocabularyPieces
 from infoword_tf.settings import setting
 from infoword_tf.views import Reads, View
@@ -200,9 +200,7 @@ class AuxiliaryPieces(VocabularyPieces):
 def _wanted(settings: Mapping[str, Any]) -> Reads | None:
     if settings['stage'] == 1:
         return None
-    return Reads(
-        'example', source='text_pairs' if settings['pairs'] else 'sentences'
-    )
+    return Reads('example', source=source_of(settings))
 
 
 def _wanted_masked(settings: Mapping[str, Any]) -> Reads | None:

@@ -504,6 +504,11 @@ def _there(view: View, row: str, numbers: Tensor) -> Tensor:
     return there * (weights if len(there.shape) == 1 else weights[:, None])
 
 
+def source_of(settings: Mapping[str, Any]) -> str:
+    """What the texts of a row that reads VIEW are from."""
+    return 'text_pairs' if settings['pairs'] else 'sentences'
+
+
 def _wanted(settings: Mapping[str, Any]) -> Reads:
     pooling, pairs = settings['pooling'], settings['pairs']
     cut = settings['cut_features'] or settings['cut_tokens']
@@ -512,7 +517,7 @@ def _wanted(settings: Mapping[str, Any]) -> Reads:
         encoders=() if cut else ('encoder',),
         layers=pooling in LAYERS,
         dropped=not pairs,
-        source='text_pairs' if pairs else 'sentences',
+        source=source_of(settings),
     )
 
 
