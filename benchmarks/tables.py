@@ -212,12 +212,13 @@ TABLES = {
     'sentences': ResultsTable(
         (
             'simcse_mini',
+            'simcse_mini --simcse.pooling=mean',
             'simcse_mini --simcse.queue=4096 --simcse.momentum=0.999',
             'esimcse_mini',
             'consert_mini',
             'diffcse_mini',
             'infocse_mini',
-            'simcse_mini --objectives=ict --seq_len=64',
+            'simcse_mini --objectives=ict --seq_len=64 --learning_rate=1e-4',
             'pairs_mini --pair_columns=sent0,sent1',
             'pairs_mini',
         ),
