@@ -10,7 +10,7 @@ import functools
 import operator
 import types
 import typing
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from infoword_tf.encoders import ENCODERS, FLAGS
@@ -34,6 +34,8 @@ class Flag(NamedTuple):
         at_least, at_most: of a number.
         shown: the default that --help shows, where what else was chosen
             decides it and the field's own is None.
+        repeated: whether it may be given several times, each time with one
+            value, which may have commas.
     """
 
     help: str
@@ -41,6 +43,7 @@ class Flag(NamedTuple):
     at_least: float | None = None
     at_most: float | None = None
     shown: Any = None
+    repeated: bool = False
 
 
 def flag(default: Any, help: str, **more: Any) -> Any:
@@ -71,6 +74,13 @@ def flags_of(kind: type) -> dict[str, tuple[type, Flag]]:
     return flags
 
 
+def given_several(values: str | Sequence[str] | None) -> tuple[str, ...]:
+    """What a repeated flag was given, also where it is one string or none."""
+    if not values:
+        return ()
+    return (values,) if isinstance(values, str) else tuple(values)
+
+
 # --------------------------------------------------------------------- choices
 
 
@@ -78,15 +88,30 @@ def flags_of(kind: type) -> dict[str, tuple[type, Flag]]:
 class TextChoices:
     """What a run may choose of its text."""
 
-    corpus: str | None = flag(
-        'pydocs', 'pydocs, or text:GLOB (one sentence or paragraph per line, a '
-        'blank line between documents, .gz too), or lines:GLOB (one running '
-        'text whose line ends are tokens; needs --heldout), or '
-        'tfds:NAME[/CONFIG][:FEATURE] (prepared by tensorflow-datasets).')
-    heldout: str | None = flag(
-        None, 'GLOB of held-out files, or a split of tfds:. By default the '
+    corpus: tuple[str, ...] = flag(
+        ('pydocs',), 'pydocs, or text:GLOB (one sentence or paragraph per '
+        'line, a blank line between documents, .gz too), or lines:GLOB (one '
+        'running text whose line ends are tokens; needs --heldout), or '
+        'tfds:NAME[/CONFIG][:FEATURE] (prepared by tensorflow-datasets). Of '
+        'several languages give it several times, each with its name: '
+        '--corpus=de=text:GLOB.', repeated=True)
+    heldout: tuple[str, ...] = flag(
+        (), 'GLOB of held-out files, or a split of tfds:. By default the '
         'corpus itself holds some out: of text: 1 document in 100, at least '
-        'one.')
+        'one. Of several languages --heldout=de=GLOB.', repeated=True)
+    language_exponent: float = flag(
+        0.7, 'Of several languages each has a share of the updates in '
+        'proportion to its size to this power; 1: as large as they are, 0: '
+        'all alike.', at_least=0.0)
+    parallel: tuple[str, ...] = flag(
+        (), 'Translations, for rows that read them: two files of aligned lines '
+        '(europarl.{de,en}), or a .tsv, .tmx, .po or .mo; --parallel=en-de=... '
+        'names the languages. Give it several times for more.', repeated=True)
+    heldout_parallel: tuple[str, ...] = flag(
+        (), 'Held-out translations; by default 1 in 100, chosen by the hash of '
+        'both texts.', repeated=True)
+    drop_equal: bool = flag(
+        False, 'Leave out translations whose two texts are equal.')
     pairs: str | None = flag(
         None, 'GLOB of paired texts (.csv, .tsv, .jsonl, .gz too), for rows '
         'that contrast sentences. The columns are a text, its positive, and '
@@ -273,3 +298,9 @@ class RunChoices(TextChoices, ModelChoices, PaceChoices, DeviceChoices):
         return dataclasses.replace(
             self, settings={**self.settings, **changes}, **fields
         )
+
+
+# Flags that may be given several times, by name.
+REPEATED = frozenset(
+    name for name, (_, flag) in flags_of(TextChoices).items() if flag.repeated
+)

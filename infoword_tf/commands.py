@@ -22,7 +22,7 @@ from typing import Any
 from absl import app, flags, logging
 
 from infoword_tf import files
-from infoword_tf.choices import SETTINGS, flags_of
+from infoword_tf.choices import REPEATED, SETTINGS, flags_of
 
 # Messages of TensorFlow's C++ parts: fatal ones alone.
 os.environ.setdefault('TF_CPP_MIN_LOG_LEVEL', '3')
@@ -210,19 +210,21 @@ def takes(kind: type) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
 
 
 def typed(named: Mapping[str, Any]) -> list[str]:
-    """Choices by name as they are typed, sorted."""
+    """Choices by name as they are typed, sorted by name."""
     flat = {**named, **(named.get(SETTINGS) or {})}
     flat.pop(SETTINGS, None)
     arguments = []
-    for name, value in flat.items():
+    for name, value in sorted(flat.items()):
         if isinstance(value, bool):
             arguments.append(f'--{name}' if value else f'--no{name}')
+        elif name in REPEATED and not isinstance(value, str | None):
+            arguments += [f'--{name}={one}' for one in value]
         elif isinstance(value, list | tuple):
             serializer = flags.CsvListSerializer(',')
             arguments.append(f'--{name}={serializer.serialize(value)}')
         elif value is not None:
             arguments.append(f'--{name}={value}')
-    return sorted(arguments)
+    return arguments
 
 
 def flagfile(named: Mapping[str, Any]) -> str:
@@ -321,6 +323,9 @@ def _define(
                   'upper_bound': known.at_most}  # fmt: skip
     if kind is tuple:
         default = list(default)
+        if known.repeated:
+            flags.DEFINE_multi_string(name, default, text, flag_values=values)
+            return
     _DEFINE[kind](name, default, text, flag_values=values, **bounds)
 
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from infoword_tf import commands
 from infoword_tf.choices import TextChoices
 from infoword_tf.data import corpora, tables
+from infoword_tf.data.opened import open_corpora
 from infoword_tf.objectives import built, parse
 from infoword_tf.objectives.embed import MEAN
 from infoword_tf.resolve import resolve_rows
@@ -60,7 +61,7 @@ def read(
     Raises:
         UsageError: there is no sentence in one of the parts.
     """
-    corpus = corpora.open_corpus(given.corpus, given.heldout or None)
+    corpus = corpora.chained([*open_corpora(given).values()])
     heldout = sentences_of(corpus.heldout(), HELDOUT)
     held = set(heldout)
     texts = [s for s in sentences_of(corpus.train()) if s not in held]
@@ -70,7 +71,7 @@ def read(
     for part, some in parts.items():
         if not some:
             raise commands.UsageError(
-                f'--corpus={given.corpus} has no sentence for {part}; '
+                f'--corpus={corpus.name} has no sentence for {part}; '
                 'give more text'
             )
     return parts

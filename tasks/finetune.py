@@ -67,7 +67,7 @@ class Choices(RunChoices):
     small data).
     """
 
-    corpus: str | None = again(RunChoices, 'corpus', None)
+    corpus: tuple[str, ...] = again(RunChoices, 'corpus', ())
     optimizer: str = again(RunChoices, 'optimizer', 'adamw')
     learning_rate: float = again(RunChoices, 'learning_rate', 3e-5)
     objectives: str | None = again(RunChoices, 'objectives', None)

@@ -73,6 +73,26 @@ def open_corpus(
     return CORPORA[kind](spec, heldout, cache or cache_dir())
 
 
+def chained(corpora: Sequence[Corpus]) -> Corpus:
+    """Several corpora as one, each after the other."""
+    if len(corpora) == 1:
+        return corpora[0]
+
+    def of(part: str) -> Callable[[], Iterator[Document]]:
+        return lambda: itertools.chain.from_iterable(
+            getattr(corpus, part)() for corpus in corpora
+        )
+
+    whole = all(corpus.every is not None for corpus in corpora)
+    return Corpus(
+        ' and '.join(corpus.name for corpus in corpora),
+        '-'.join(corpus.fingerprint for corpus in corpora),
+        of('train'),
+        of('heldout'),
+        of('every') if whole else None,
+    )
+
+
 def cache_dir() -> pathlib.Path:
     """$INFOWORD_CACHE, else infoword_tf in $XDG_CACHE_HOME or ~/.cache."""
     if path := os.environ.get('INFOWORD_CACHE'):

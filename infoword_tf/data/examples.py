@@ -14,7 +14,7 @@ import bisect
 import functools
 import types
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, Self
 
 import numpy as np
 
@@ -252,6 +252,16 @@ class ExampleSource(Source):
         """Examples."""
         del length
         return store.size
+
+    @classmethod
+    def agree(cls, sources: Sequence[Self]) -> None:
+        """As of `Source`: rows, examples to a row, and tokens are the most."""
+        rows, slots = np.max([x.slots.shape for x in sources], axis=0)
+        for source in sources:
+            r, j = source.slots.shape
+            lacking = (0, rows - r), (0, slots - j)
+            source.slots = np.pad(source.slots, lacking, constant_values=-1)
+            source.width = max(x.width for x in sources)
 
     def batch(self, step: int) -> Labelled:
         """The global batch of a step."""

@@ -5,15 +5,25 @@ the same text opens them at once.
 """
 
 import hashlib
+import itertools
+import math
 import pathlib
+import re
 import time
+from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 from infoword_tf import files
-from infoword_tf.choices import VOCAB_SIZE, TextChoices
+from infoword_tf.choices import VOCAB_SIZE, TextChoices, given_several
 from infoword_tf.commands import UsageError
 from infoword_tf.data import corpora, documents
 from infoword_tf.data import store as stores
+from infoword_tf.data.corpora import Corpus
+from infoword_tf.data.mixture import Mixture, shares
+from infoword_tf.data.store import Store
+
+# A language before a corpus, --corpus=de=text:GLOB; no kind has such a name.
+_NAMED = re.compile(r'([A-Za-z]{2,3}(?:[-_][A-Za-z0-9]+)*)=(.+)', re.DOTALL)
 
 
 class Text(NamedTuple):
@@ -21,14 +31,25 @@ class Text(NamedTuple):
 
     Attributes:
         tokenizer: of both parts.
-        train, heldout: their token stores.
+        train: its token store, or those of several languages.
+        heldout: likewise.
         fingerprint: changes when the text does.
     """
 
     tokenizer: Any
-    train: stores.Store
-    heldout: stores.Store
+    train: Store | Mixture
+    heldout: Store | Mixture
     fingerprint: str
+
+    @property
+    def parts(self) -> dict[str, tuple[Store, Store]]:
+        """By language what is trained on and what is held out; '' of one."""
+        if not isinstance(self.train, Mixture):
+            return {'': (self.train, self.heldout)}
+        return {
+            language: (store, self.heldout.stores[language])
+            for language, store in self.train.stores.items()
+        }
 
 
 def kind_of(vocab: str) -> str:
@@ -67,20 +88,87 @@ def choose_tokenizer(choices: TextChoices) -> str:
     return found
 
 
+def named(value: str) -> tuple[str, str]:
+    """The language of a corpus or of held-out files, '' for none; the rest."""
+    found = _NAMED.fullmatch(value)
+    return (found[1].lower(), found[2]) if found else ('', value)
+
+
+def open_corpora(
+    choices: TextChoices, cache: pathlib.Path | None = None
+) -> dict[str, Corpus]:
+    """The corpora that were chosen, by language, sorted; '' for one alone.
+
+    Several of one language are one after the other.
+
+    Raises:
+        UsageError: of several one is not named, or held-out files are of a
+            language that no corpus has.
+        ValueError: as `corpora.open_corpus`.
+    """
+    every = [named(value) for value in given_several(choices.corpus)]
+    heldout: dict[str, list[str]] = {}
+    for value in given_several(choices.heldout):
+        language, rest = named(value)
+        heldout.setdefault(language, []).append(rest)
+    several = len(every) > 1
+    for language, name in every:
+        if several and not language:
+            raise UsageError(
+                f'--corpus={name}: of several corpora each needs its '
+                f'language: --corpus=de={name}, say'
+            )
+    known = {language for language, _ in every}
+    for language, (first, *more) in heldout.items():
+        given = f'--heldout={language}={first}' if language else (
+            f'--heldout={first}'
+        )
+        if language not in known:
+            raise UsageError(
+                f'{given}: no --corpus has this language; there is '
+                f'{", ".join(sorted(known)) or "none"}'
+                if language
+                else f'{given}: of which language? There are '
+                f'{", ".join(sorted(known))}: --heldout=LANGUAGE=...'
+            )
+        if more:
+            raise UsageError(
+                f'{given} and {more[0]} are of one language; write one pattern '
+                'for both'
+            )
+    found: dict[str, list[Corpus]] = {}
+    for language, name in every:
+        (held,) = heldout.get(language, [None])
+        found.setdefault(language, []).append(
+            corpora.open_corpus(name, held, cache)
+        )
+    return {
+        language: corpora.chained(some)
+        for language, some in sorted(found.items())
+    }
+
+
 def check_text(choices: TextChoices) -> None:
     """Complains of files that are not there, before TensorFlow is imported.
 
     What pydocs is built from is always there, and building takes its time.
     """
     choose_tokenizer(choices)
-    if choices.corpus != 'pydocs':
-        corpora.open_corpus(choices.corpus, choices.heldout or None)
+    if given_several(choices.corpus) != ('pydocs',):
+        open_corpora(choices)
 
 
 def open_tokenizer(
-    choices: TextChoices, corpus: Any, cache: pathlib.Path
+    choices: TextChoices,
+    texts: Mapping[str, Corpus],
+    cache: pathlib.Path,
 ) -> Any:
     """What --vocab names, or what was learned from the text.
+
+    Args:
+        texts: by language. Of several each has a share in proportion to its
+            size to the power of --language_exponent: of larger ones some
+            sentences are left out.
 
     Raises: UsageError: as `choose_tokenizer`; ValueError: the vocabulary cannot
     be read, or none be learned.
@@ -94,15 +182,16 @@ def open_tokenizer(
     if choices.vocab:
         return kind.read(choices.vocab, lower_case)
     size = choices.vocab_size or (None if kind.as_written else VOCAB_SIZE)
-    key = f'{corpus.fingerprint}-{size}-{lower_case}'
+    key = f'{fingerprint_of(texts)}-{size}-{lower_case}'
+    if len(texts) > 1:
+        key += f'-{choices.language_exponent:g}'
     learned = cache / 'vocabularies' / f'{_digest(key)}.{kind.file}'
     if learned.exists():
         return kind.read(learned, lower_case)
     began = time.monotonic()
-    texts = (
-        ' '.join(documents.parts(document.text)) for document in corpus.train()
+    tokenizer = kind.learn(
+        _to_learn(texts, choices.language_exponent), size, lower_case
     )
-    tokenizer = kind.learn(texts, size, lower_case)
     learned.parent.mkdir(parents=True, exist_ok=True)
     with files.written(learned) as partial:
         tokenizer.write(partial)
@@ -114,41 +203,103 @@ def open_tokenizer(
     return tokenizer
 
 
-def open_text(choices: TextChoices, tokenizer: Any = None) -> Text:
-    """Opens both parts of a corpus, and says how large they are.
+def fingerprint_of(texts: Mapping[str, Corpus]) -> str:
+    """Changes when one of the texts does."""
+    if len(texts) == 1:
+        return next(iter(texts.values())).fingerprint
+    return ' '.join(f'{k}:{x.fingerprint}' for k, x in texts.items())
+
+
+def _to_learn(texts: Mapping[str, Corpus], exponent: float) -> Iterator[str]:
+    """What a vocabulary is learned from: text of all languages."""
+    if len(texts) == 1:
+        (corpus,) = texts.values()
+        for document in corpus.train():
+            yield ' '.join(documents.parts(document.text))
+        return
+    sizes = [
+        sum(len(s) for document in corpus.train() for s in document.sentences)
+        for corpus in texts.values()
+    ]
+    wanted = shares(sizes, exponent) / sizes
+    for corpus, rate in zip(
+        texts.values(), wanted / wanted.max(), strict=True
+    ):
+        number = 0
+        for document in corpus.train():
+            for sentence in document.sentences:
+                number += 1
+                # So many of them, evenly spread.
+                if math.floor(number * rate) > math.floor((number - 1) * rate):
+                    yield ' '.join(documents.parts(sentence))
+
+
+def open_text(
+    choices: TextChoices,
+    tokenizer: Any = None,
+    more: Mapping[str, Corpus] | None = None,
+) -> Text:
+    """Opens both parts of the corpora, and says how large they are.
 
     Args:
         tokenizer: what --init brings; None: one is chosen.
+        more: by language, what a vocabulary is learned from besides.
 
-    Raises: as `open_tokenizer`, and ValueError: there is no text.
+    Raises: as `open_corpora` and `open_tokenizer`, and ValueError: there is no
+    text.
     """
     cache = corpora.cache_dir()
-    corpus = corpora.open_corpus(choices.corpus, choices.heldout or None, cache)
+    texts = open_corpora(choices, cache)
     if tokenizer is None:
-        tokenizer = open_tokenizer(choices, corpus, cache)
-    key = '\n'.join(
-        [corpus.fingerprint, str(tokenizer.lower_case), tokenizer.identity]
-    )
-    folder = cache / 'stores' / _digest(key)
-    found = {}
-    for part, read in (('train', corpus.train), ('heldout', corpus.heldout)):
-        if (folder / part).is_dir():
-            found[part] = stores.open_store(folder / part, tokenizer)
-            continue
-        what = 'training' if part == 'train' else 'held-out'
-        some = stores.peek(
-            read(),
-            f'--corpus={choices.corpus} has no {what} documents; give more '
-            'text, or name held-out files with --heldout=GLOB',
+        tokenizer = open_tokenizer(choices, together(texts, more or {}), cache)
+    found: dict[str, dict[str, Store]] = {'train': {}, 'heldout': {}}
+    for language, corpus in texts.items():
+        key = '\n'.join(
+            [corpus.fingerprint, str(tokenizer.lower_case), tokenizer.identity]
         )
-        found[part] = stores.write_store(folder / part, some, tokenizer)
-    train, heldout = found['train'], found['heldout']
-    print(
-        f'{choices.corpus}: {len(train.ids):,} tokens to train on, '
-        f'{len(heldout.ids):,} held out, {len(tokenizer):,} pieces',
-        flush=True,
+        folder = cache / 'stores' / _digest(key)
+        for part, read in (
+            ('train', corpus.train), ('heldout', corpus.heldout),
+        ):  # fmt: skip
+            if (folder / part).is_dir():
+                store = stores.open_store(folder / part, tokenizer)
+            else:
+                what = 'training' if part == 'train' else 'held-out'
+                some = stores.peek(
+                    read(),
+                    f'--corpus={corpus.name} has no {what} documents; give '
+                    'more text, or name held-out files with --heldout=GLOB',
+                )
+                store = stores.write_store(folder / part, some, tokenizer)
+            found[part][language] = store
+        train, heldout = (found[part][language] for part in found)
+        print(
+            (f'{language}: ' if len(texts) > 1 else '')
+            + f'{corpus.name}: {len(train.ids):,} tokens to train on, '
+            f'{len(heldout.ids):,} held out, {len(tokenizer):,} pieces',
+            flush=True,
+        )
+    fingerprint = fingerprint_of(texts)
+    if len(texts) == 1:
+        (train,), (heldout,) = (part.values() for part in found.values())
+        return Text(tokenizer, train, heldout, fingerprint)
+    train, heldout = (
+        Mixture(part, choices.language_exponent) for part in found.values()
     )
-    return Text(tokenizer, train, heldout, corpus.fingerprint)
+    drawn = zip(train.stores, train.shares, strict=True)
+    listed = ', '.join(f'{language} {share:.1%}' for language, share in drawn)
+    print(f'of the updates: {listed}', flush=True)
+    return Text(tokenizer, train, heldout, fingerprint)
+
+
+def together(
+    texts: Mapping[str, Corpus], more: Mapping[str, Corpus]
+) -> dict[str, Corpus]:
+    """By language, sorted, all there is of it."""
+    found: dict[str, list[Corpus]] = {}
+    for language, corpus in itertools.chain(texts.items(), more.items()):
+        found.setdefault(language, []).append(corpus)
+    return {k: corpora.chained(some) for k, some in sorted(found.items())}
 
 
 def digest_of(tokenizer: Any) -> str:

@@ -27,7 +27,8 @@ T = L + 2 of a row with specials, n pairs.
 """
 
 import math
-from typing import NamedTuple
+from collections.abc import Sequence
+from typing import NamedTuple, Self
 
 import numpy as np
 
@@ -132,6 +133,13 @@ class PairSource(Source):
             fit = cls(store, length, 1, 0, packed)._pairs_of_a_row()
             return max(1, int(pairs / fit))
         return pairs
+
+    @classmethod
+    def agree(cls, sources: Sequence[Self]) -> None:
+        """As of `Source`: room for the most pairs to a row."""
+        slots = max(source.slots for source in sources)
+        for source in sources:
+            source.slots = slots
 
     def batch(self, step: int) -> Pairs:
         """The global batch of a step."""

@@ -4,6 +4,8 @@ Glossary of shapes: B documents, C tokens read of each.
 """
 
 import types
+from collections.abc import Sequence
+from typing import Self
 
 import numpy as np
 
@@ -77,6 +79,15 @@ class DocumentSource(Source):
     def capacity(cls, store: stores.Store, length: int) -> int:
         """Documents of two sentences or more."""
         return int((count_sentences(store) > 1).sum())
+
+    @classmethod
+    def agree(cls, sources: Sequence[Self]) -> None:
+        """As of `Source`: as many rows as one text needs, none shared or
+        all.
+        """
+        rows = [source.rows for source in sources]
+        for source in sources:
+            source.rows = None if None in rows else max(rows)
 
     def batch(self, step: int) -> Documents:
         """The global batch of a step."""

@@ -1,8 +1,8 @@
 """What every source of text is: a global batch for every step."""
 
 import abc
-from collections.abc import Mapping
-from typing import Any, ClassVar
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar, Self
 
 from infoword_tf.data.store import Store
 
@@ -34,6 +34,14 @@ class Source(abc.ABC):
     @abc.abstractmethod
     def capacity(cls, store: Store, length: int, **arguments: Any) -> int:
         """Rows that a text has, none of them twice; see the constructor."""
+
+    @classmethod
+    def agree(cls, sources: Sequence[Self]) -> None:
+        """Gives the batches of sources of several texts one shape.
+
+        Where the shape does not depend on the text there is nothing to do.
+        """
+        del sources
 
     @abc.abstractmethod
     def batch(self, step: int) -> Any:

@@ -8,7 +8,6 @@ Glossary of shapes: n examples, K texts of each, B of an update, R rows, J
 examples that a row has room for, F files, G width of a guide.
 """
 
-import functools
 import hashlib
 import math
 import types
@@ -20,6 +19,7 @@ import numpy as np
 from infoword_tf.data import tables, textfiles
 from infoword_tf.data.documents import Document, hash_bucket
 from infoword_tf.data.examples import Examples, ExampleSource, lay_out
+from infoword_tf.data.mixture import Turns
 from infoword_tf.data.source import Source
 from infoword_tf.views.examples import Labelled
 
@@ -295,19 +295,16 @@ class TextPairSource(Source):
             except ValueError as error:
                 raise ValueError(f'{store.files[number]}: {error}') from None
             sources.append(source)
-        self.sources, self.seed, self.stratified = sources, seed, stratified
-        shapes = np.array([source.slots.shape for source in sources])
-        # Of one shape, whichever file an update reads.
-        self.rows, self.slots = shapes.max(axis=0)
-        self.width = max(source.width for source in sources)
+        self.sources, self.stratified = sources, stratified
+        ExampleSource.agree(sources)  # whichever file an update reads
         self.longest = max(int(np.diff(part.begins).max()) for part in parts)
-        self.order = functools.lru_cache(2)(self._order)
         if stratified:
-            self.updates = np.array([source.updates for source in sources])
+            updates = np.array([source.updates for source in sources])
             if store.weights:
                 share = np.array(store.weights) / sum(store.weights)
-                share = np.rint(share * self.updates.sum()).astype(np.int64)
-                self.updates = np.maximum(share, 1)  # [F], of an epoch
+                share = np.rint(share * updates.sum()).astype(np.int64)
+                updates = np.maximum(share, 1)  # [F], of an epoch
+            self.turns = Turns(updates, seed)
 
     @classmethod
     def capacity(cls, store: TextPairs, length: int) -> int:
@@ -315,32 +312,13 @@ class TextPairSource(Source):
         del length
         return together(store.parts).size
 
-    def _order(self, epoch: int) -> tuple[np.ndarray, np.ndarray]:
-        """[U] of each update of an epoch: its file, and which of that one's."""
-        files = np.repeat(np.arange(len(self.updates)), self.updates)
-        files = np.random.default_rng([self.seed, epoch, 8]).permutation(files)
-        number = np.zeros(len(files), np.int64)
-        for file, count in enumerate(self.updates):
-            number[files == file] = epoch * count + np.arange(count)
-        return files, number
-
     def batch(self, step: int) -> Labelled:
         """The global batch of a step."""
         if not self.stratified:
             return self.sources[0].batch(step)._replace(longest=self.longest)
-        epoch, update = divmod(step, int(self.updates.sum()))
-        files, number = self.order(epoch)
-        found = self.sources[files[update]].batch(int(number[update]))
-        rows, slots = found.slots.shape
-        return found._replace(
-            slots=np.pad(
-                found.slots,
-                ((0, self.rows - rows), (0, self.slots - slots)),
-                constant_values=-1,
-            ),
-            width=self.width,
-            longest=self.longest,
-        )
+        file, own = self.turns.turn(step)
+        found = self.sources[file].batch(own)
+        return found._replace(longest=self.longest)
 
 
 def together(parts: Sequence[Examples]) -> Examples:

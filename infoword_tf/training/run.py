@@ -232,7 +232,9 @@ class Run:
             corpus = corpora.Corpus(
                 given.pairs, found.fingerprint, found.documents, tuple
             )
-            tokenizer = open_tokenizer(given, corpus, corpora.cache_dir())
+            tokenizer = open_tokenizer(
+                given, {'': corpus}, corpora.cache_dir()
+            )
         prompts = ('', '')
         if started is not None:
             config = started.config
