@@ -11,7 +11,7 @@ import copy
 import math
 import pathlib
 import zlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 import keras
@@ -576,6 +576,7 @@ class Model:
         replicas: Replicas | None = None,
         candidates: Mapping[str, Any] | None = None,
         state: Mapping[str, Any] | None = None,
+        rows: Iterable[str] | None = None,
     ) -> tuple[dict[str, Outcome], dict[str, Any]]:
         """What every row makes of a batch.
 
@@ -586,14 +587,15 @@ class Model:
             candidates: by row, given (held-out text); of rows that are not
                 there the batch's own.
             state: what `empty_state` has, of the step before.
+            rows: those whose views are there; None: all.
 
         Returns:
             By row, its sums; and the state of the next step.
         """
         batches, new = self.batches(views, statistics, key, replicas, state)
         outcomes = {}
-        for row, objective in self.objectives.items():
-            batch = batches[row]
+        for row in self.objectives if rows is None else rows:
+            objective, batch = self.objectives[row], batches[row]
             if candidates and row in candidates:
                 chosen = candidates[row]
             else:

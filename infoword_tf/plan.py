@@ -35,6 +35,11 @@ class SourceSpec(NamedTuple):
         """Whether it reads texts that people have paired."""
         return self.source == 'text_pairs'
 
+    @property
+    def translated(self) -> bool:
+        """Whether it reads translations."""
+        return self.source == 'translations'
+
 
 class ViewPlan(NamedTuple):
     """How a view of the run comes about.
@@ -77,12 +82,19 @@ class Plan(NamedTuple):
     @property
     def reads_text(self) -> bool:
         """Whether some row reads a corpus."""
-        return not all(r.labelled or r.paired for r in self.source_specs)
+        return not all(
+            r.labelled or r.paired or r.translated for r in self.source_specs
+        )
 
     @property
     def reads_pairs(self) -> bool:
         """Whether some row reads texts that people have paired."""
         return any(source_spec.paired for source_spec in self.source_specs)
+
+    @property
+    def reads_translations(self) -> bool:
+        """Whether some row reads translations."""
+        return any(source_spec.translated for source_spec in self.source_specs)
 
     def readers(self, source_spec: SourceSpec) -> list[str]:
         """The rows that read a text, in order."""

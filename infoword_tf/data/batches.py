@@ -5,17 +5,20 @@ T tokens.
 """
 
 import dataclasses
+import functools
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from infoword_tf import views
 from infoword_tf.data.examples import Examples
+from infoword_tf.data.mixture import Mixture, mixed
 from infoword_tf.data.source import Source
 from infoword_tf.data.sources import SOURCES
 from infoword_tf.data.store import Store
 from infoword_tf.data.text_pairs import TextPairs
+from infoword_tf.data.translations import ParallelText
 from infoword_tf.plan import Plan, SourceSpec
 
 HELDOUT_SEED = 20190  # held-out text is cut and masked alike in every run
@@ -23,8 +26,35 @@ HELDOUT_SEQUENCES = 512
 HELDOUT_BATCH = 32
 
 
+Text = Store | Mixture | Examples | TextPairs | ParallelText
+
+
+class Inputs(NamedTuple):
+    """All that the rows of a run may read; None: there is none.
+
+    Attributes:
+        text: a corpus, or those of several languages.
+        examples: labelled ones.
+        pairs: texts that people have paired.
+        translations: texts of two languages.
+    """
+
+    text: Store | Mixture | None = None
+    examples: Examples | None = None
+    pairs: TextPairs | None = None
+    translations: ParallelText | None = None
+
+    def of(self, source_spec: SourceSpec) -> Text | None:
+        """What a source reads."""
+        if source_spec.labelled:
+            return self.examples
+        if source_spec.paired:
+            return self.pairs
+        return self.translations if source_spec.translated else self.text
+
+
 def open_source(
-    store: Store | Examples | TextPairs,
+    store: Text,
     source_spec: SourceSpec,
     batch_size: int,
     seed: int,
@@ -36,7 +66,10 @@ def open_source(
             f'a view reads the source {source_spec.source!r}; known are '
             f'{", ".join(SOURCES)}'
         )
-    return SOURCES[source_spec.source](
+    kind = SOURCES[source_spec.source]
+    if isinstance(store, Mixture):
+        kind = functools.partial(mixed, kind)
+    return kind(
         store,
         batch_size=batch_size,
         seed=seed,
@@ -46,17 +79,19 @@ def open_source(
 
 
 def open_sources(
-    store: Store | None,
+    store: Store | Mixture | None,
     plan: Plan,
     batch_size: int,
     seed: int,
     examples: Examples | None = None,
     pairs: TextPairs | None = None,
+    translations: ParallelText | None = None,
 ) -> dict[SourceSpec, Source]:
     """All that a plan reads, to be trained on; see `open_source`."""
+    inputs = Inputs(store, examples, pairs, translations)
     return {
         source_spec: open_source(
-            _read_by(source_spec, store, examples, pairs),
+            inputs.of(source_spec),
             source_spec,
             batch_size,
             seed,
@@ -64,14 +99,6 @@ def open_sources(
         )
         for source_spec in plan.source_specs
     }
-
-
-def _read_by(
-    source_spec: SourceSpec, store: Any, examples: Any, pairs: Any
-) -> Any:
-    if source_spec.labelled:
-        return examples
-    return pairs if source_spec.paired else store
 
 
 @dataclasses.dataclass
@@ -125,6 +152,8 @@ class Batches:
         made_views: dict[str, views.View] = {}
         counted = set()
         for name, view in self.plan.views.items():
+            if name not in drawn:
+                continue  # held-out text of one language has not all views
             text, draw = drawn[name]
             rows = {row: reads.where for row, reads in view.rows.items()}
             made = view.spec.make(text, draw, rows, self.specials)
@@ -177,21 +206,31 @@ def heldout_views(
     specials: views.Specials,
     examples: Examples | None = None,
     pairs: TextPairs | None = None,
+    translations: ParallelText | None = None,
+    most: int = HELDOUT_SEQUENCES,
 ) -> dict[str, views.View]:
     """The held-out sequences, always the same ones: [E, ...] arrays.
 
     They depend on the text alone, not on the run's seed, batch size or
     replicas. Rows that go on from step to step lie one step after the other.
 
+    Args:
+        store, plan, specials, examples, pairs, translations: what is read,
+            and how. Views of what is not there are left out.
+        most: sequences of a corpus.
+
     Raises:
         ValueError: there is less text than one sequence.
     """
     drawn: dict[str, tuple[Any, Any]] = {}
     multiple = 1  # of which E is one
+    inputs = Inputs(store, examples, pairs, translations)
     for source_spec in plan.source_specs:
         source = SOURCES[source_spec.source]
         arguments = dict(source_spec.arguments)
-        read = _read_by(source_spec, store, examples, pairs)
+        read = inputs.of(source_spec)
+        if read is None:
+            continue
         capacity = source.capacity(read, **arguments)
         if capacity < 1:
             raise ValueError(
@@ -208,12 +247,14 @@ def heldout_views(
             specials,
             HELDOUT_SEED,
         )
-        steps = max(1, min(HELDOUT_SEQUENCES, capacity) // batch)
+        steps = max(1, min(most, capacity) // batch)
         parts = [batches.draw(step) for step in range(steps)]
         for name in parts[0]:
             texts, draws = zip(*(part[name] for part in parts), strict=True)
             drawn[name] = _joined(texts), _joined(draws)
     made = Batches({}, plan, specials, HELDOUT_SEED).make(drawn)
+    if not made:
+        return {}
     size = max(len(view.ids) for view in made.values())
     size += -size % multiple
     return {name: _padded(view, size) for name, view in made.items()}

@@ -198,6 +198,43 @@ def _cut(
     return cut
 
 
+class Strata:
+    """B examples for each update, one of each stratum of length.
+
+    Attributes:
+        updates: of an epoch, in which no example comes twice.
+        longest: [B] int64, sizes that no example of each stratum exceeds.
+    """
+
+    def __init__(self, sizes: np.ndarray, batch_size: int, seed: int):
+        """Args: tokens of all examples [n], B or more."""
+        self.batch_size, self.seed = batch_size, seed
+        # Of equal lengths, who comes first changes with the seed alone.
+        random = np.random.default_rng([seed, 5])
+        self.order = np.lexsort((random.random(len(sizes)), sizes))
+        self.updates = len(sizes) // batch_size
+        # With others left out each time, a stratum's longest is this at most.
+        rest = len(sizes) - self.updates * batch_size
+        ends = np.arange(1, batch_size + 1) * self.updates - 1 + rest
+        self.longest = sizes[self.order][ends]
+        self.epoch = functools.lru_cache(2)(self._epoch)
+
+    def members(self, step: int) -> np.ndarray:
+        """[B] int64: the examples of an update, the shortest stratum first."""
+        epoch, update = divmod(step, self.updates)
+        return self.epoch(epoch)[:, update]
+
+    def _epoch(self, epoch: int) -> np.ndarray:
+        """[B, updates]: which example each stratum gives each update."""
+        random = np.random.default_rng([self.seed, epoch, 6])
+        size = len(self.order)
+        rest = size - self.updates * self.batch_size
+        left_out = random.choice(size, rest, replace=False)
+        kept = np.delete(self.order, left_out)
+        strata = kept.reshape(self.batch_size, self.updates)
+        return random.permuted(strata, axis=1)
+
+
 class ExampleSource(Source):
     """Examples of which B make an update, in R rows of T tokens.
 
@@ -219,7 +256,7 @@ class ExampleSource(Source):
         """Args: the examples, T at most, B; stratified: whether updates have
         one example of each stratum, or all come in their order.
         """
-        self.store, self.seed, self.batch_size = store, seed, batch_size
+        self.store, self.batch_size = store, batch_size
         self.stratified = stratified
         sizes = store.sizes
         if store.size < batch_size:
@@ -237,15 +274,9 @@ class ExampleSource(Source):
         if not stratified:
             self.slots = share_rows(sizes[:batch_size], self.width)
             return
-        # Of equal lengths, who comes first changes with the seed alone.
-        random = np.random.default_rng([seed, 5])
-        self.order = np.lexsort((random.random(store.size), sizes))
-        self.updates = store.size // batch_size  # of an epoch
-        # With others left out each time, a stratum's longest is this at most.
-        rest = store.size - self.updates * batch_size
-        ends = np.arange(1, batch_size + 1) * self.updates - 1 + rest
-        self.slots = share_rows(sizes[self.order][ends], self.width)
-        self.epoch = functools.lru_cache(2)(self._epoch)
+        self.strata = Strata(sizes, batch_size, seed)
+        self.updates = self.strata.updates
+        self.slots = share_rows(self.strata.longest, self.width)
 
     @classmethod
     def capacity(cls, store: Examples, length: int) -> int:
@@ -269,19 +300,9 @@ class ExampleSource(Source):
             begin = step * self.batch_size
             numbers = np.arange(begin, begin + self.batch_size)
             return self.store.batch(numbers, self.slots, self.width)
-        epoch, update = divmod(step, self.updates)
         return self.store.batch(
-            self.epoch(epoch)[:, update], self.slots, self.width
+            self.strata.members(step), self.slots, self.width
         )
-
-    def _epoch(self, epoch: int) -> np.ndarray:
-        """[B, updates]: which example each stratum gives each update."""
-        random = np.random.default_rng([self.seed, epoch, 6])
-        rest = self.store.size - self.updates * self.batch_size
-        left_out = random.choice(self.store.size, rest, replace=False)
-        kept = np.delete(self.order, left_out)
-        strata = kept.reshape(self.batch_size, self.updates)
-        return random.permuted(strata, axis=1)
 
 
 def share_rows(sizes: np.ndarray, max_tokens: int) -> np.ndarray:

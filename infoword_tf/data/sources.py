@@ -7,6 +7,7 @@ from infoword_tf.data.sentences import SentenceSource
 from infoword_tf.data.source import Source
 from infoword_tf.data.streams import StreamSource
 from infoword_tf.data.text_pairs import TextPairSource
+from infoword_tf.data.translations import TranslationSource
 from infoword_tf.data.windows import WindowSource
 from infoword_tf.data.words import WordSource
 
@@ -20,4 +21,5 @@ SOURCES: dict[str, type[Source]] = {
     'examples': ExampleSource,
     'sentences': SentenceSource,
     'text_pairs': TextPairSource,
+    'translations': TranslationSource,
 }

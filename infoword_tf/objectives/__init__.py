@@ -21,6 +21,7 @@ from infoword_tf.objectives import (
     sentences,
     span,
     word2vec,
+    xlco,
 )
 from infoword_tf.objectives.objective import (
     Batch,
@@ -43,6 +44,8 @@ TABLE: dict[str, Row] = {
     'skip_gram': word2vec.SKIP_GRAM,
     'cbow': word2vec.CBOW,
     'mlm': mlm.MLM,
+    'mmlm': mlm.MMLM,
+    'tlm': mlm.TLM,
     'bert_nce': mlm.BERT_NCE,
     'dim': dim.ROW,
     'nsp': nsp.NSP,
@@ -51,6 +54,7 @@ TABLE: dict[str, Row] = {
     'simcse': sentences.ROW,
     'diffcse': diffcse.ROW,
     'infocse': infocse.ROW,
+    'xlco': xlco.ROW,
     'transformer_xl': lm.TRANSFORMER_XL,
     'rnn_lm': lm.RNN_LM,
     'gpt': lm.GPT,
@@ -81,6 +85,13 @@ class Sum(NamedTuple):
     settings: Mapping[str, Any] = {}
 
 
+_INFOXLM = {
+    'xlco.critic': 'dot',
+    'xlco.temperature': 0.25,
+    'xlco.negatives': 'queue',
+    'xlco.queue': 131_072,
+    'xlco.momentum': 0.9999,
+}
 SUMS: dict[str, Sum] = {
     'bert': Sum('mlm:1,nsp:1', {'mlm.transform': True}),
     'infoword': Sum('bert_nce:1,dim:0.8'),
@@ -113,6 +124,13 @@ SUMS: dict[str, Sum] = {
     ),
     'infocse_code': Sum(
         'simcse:1,infocse:0.00001', {'simcse.head': 'projector'}
+    ),
+    'infoxlm': Sum('mmlm:1,tlm:1,xlco:1'),
+    'infoxlm_paper': Sum('mmlm:1,tlm:1,xlco:1', {**_INFOXLM}),
+    # Its losses are sums over pairs, divided by the number of all of them: of
+    # 512 tokens 77 are masked, for one text that is contrasted.
+    'infoxlm_code': Sum(
+        'mmlm:1,tlm:1,xlco:0.013', {**_INFOXLM, 'xlco.layer': 8}
     ),
 }
 

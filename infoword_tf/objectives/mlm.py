@@ -1,8 +1,11 @@
 """The rows `mlm` and `bert_nce`: a masked piece from the text around it.
 
-    row       a            b             candidates
-    mlm       masked text  masked piece  the whole vocabulary
-    bert_nce  masked text  masked piece  masked pieces of other sequences
+    row       a                             b             candidates
+    mlm       masked text                   masked piece  the whole vocabulary
+    mmlm      the same of many languages    masked piece  the whole vocabulary
+    tlm       masked text and translation   masked piece  the whole vocabulary
+    bert_nce  masked text                   masked piece  masked pieces of other
+                                                          sequences
 
 g_omega is the encoder's state at the place, g_psi its input embedding, and
 f(a, b) their dot product (Kong et al. 2019, §3.2 and §4; Devlin et al. 2019).
@@ -13,7 +16,8 @@ Glossary of shapes: B sequences, P places, N = B P pairs, M candidates,
 D width, V vocabulary.
 """
 
-from typing import Any
+import dataclasses
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -34,15 +38,19 @@ from infoword_tf.settings import setting
 from infoword_tf.views import Reads
 
 Tensor = Any
-VIEW = 'masked'
+VIEW, TRANSLATED = 'masked', 'translated'
 
 
 class MaskedPieces(VocabularyPieces):
     """`mlm`: f over the whole vocabulary, as BERT trains it.
 
     BERT's transform is a dense layer, GELU and a norm.
+
+    Attributes:
+        view: that it reads.
     """
 
+    view: ClassVar[str] = VIEW
     transform: bool = setting(
         False,
         "Use BERT's output transform (dense layer, GELU, norm) and a bias of "
@@ -91,14 +99,24 @@ class MaskedPieces(VocabularyPieces):
 
     def score(self, batch: Batch, candidates: None) -> infonce.Outcome:
         """Cross-entropy over V; MI counts the places that show [MASK]."""
-        view = batch.views[VIEW]
+        view = batch.views[self.view]
         return self.among_all(
             batch,
             view,
-            self.head(batch.states(VIEW), batch.fused),
+            self.head(batch.states(self.view), batch.fused),
             view.measured[self.row],
             self.piece_bias if self.transform else None,
         )
+
+
+class TranslatedPieces(MaskedPieces):
+    """`tlm`: the same where a translation stands beside the text.
+
+    What the text does not say of a masked piece its translation may (Conneau
+    and Lample 2019, "XLM", §3.3; Chi et al. 2021, "InfoXLM", §3.2).
+    """
+
+    view: ClassVar[str] = TRANSLATED
 
 
 class NcePieces(Objective):
@@ -189,6 +207,18 @@ MLM = Row(
     candidates='vocabulary',
     views={VIEW: Reads('pieces')},
     answers=('blanks',),
+)
+MMLM = dataclasses.replace(
+    MLM,
+    a='masked text of one of many languages',
+    relation='the word that stood at the place (XLM-R)',
+)
+TLM = dataclasses.replace(
+    MLM,
+    objective=TranslatedPieces,
+    a='masked text beside its masked translation',
+    relation='the word that stood at the place (XLM)',
+    views={TRANSLATED: Reads('pieces')},
 )
 BERT_NCE = Row(
     objective=NcePieces,

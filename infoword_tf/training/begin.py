@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING, Any
 from infoword_tf import commands
 from infoword_tf.choices import RunChoices
 from infoword_tf.config import Config
-from infoword_tf.data import text_pairs
+from infoword_tf.data import parallel, text_pairs
 from infoword_tf.data.opened import check_text
 from infoword_tf.evaluation import judgements
 from infoword_tf.objectives import TABLE, parse
 from infoword_tf.resolve import Resolved, resolve, resolve_rows
+from infoword_tf.views import VIEWS, root
 
 if TYPE_CHECKING:
     from infoword_tf.training.run import LabelledData
@@ -122,6 +123,41 @@ def with_pairs(given: RunChoices) -> RunChoices:
     return given.decided({f'{row}.pairs': texts for row in rows})
 
 
+def check_translations(given: RunChoices, resolved: Resolved) -> None:
+    """Complains of translations that no row reads, or that are not there.
+
+    Raises:
+        UsageError: as said.
+        ValueError: as `parallel.check`.
+    """
+    if resolved.plan.reads_translations:
+        if not given.parallel:
+            readers = [
+                row
+                for source_spec in resolved.plan.source_specs
+                if source_spec.translated
+                for row in resolved.plan.readers(source_spec)
+            ]
+            raise commands.UsageError(
+                f'{", ".join(dict.fromkeys(readers))} of --objectives='
+                f'{given.objectives} reads translations; name some with '
+                '--parallel, as --parallel=europarl.{de,en}'
+            )
+        parallel.check(given.parallel, given.heldout_parallel)
+        return
+    for flag in ('parallel', 'heldout_parallel', 'drop_equal'):
+        if getattr(given, flag):
+            known = ', '.join(
+                row for row, entry in TABLE.items()
+                if any(VIEWS[root(v)].source == 'translations'
+                       for v in entry.views)
+            )  # fmt: skip
+            raise commands.UsageError(
+                f'--{flag}: no row of --objectives={given.objectives} reads '
+                f'translations; these do: {known}'
+            )
+
+
 def begin(
     given: RunChoices,
     chosen: Mapping[str, Any],
@@ -154,8 +190,10 @@ def begin(
             resolve_rows(given)
             given = with_pairs(given)
         resolved = resolve(given, started)
-        if labelled is None and resolved.plan.reads_text:
-            check_text(given)
+        if labelled is None:
+            check_translations(given, resolved)
+            if resolved.plan.reads_text:
+                check_text(given)
     judged = judged_by(given)
 
     from infoword_tf.training.run import run

@@ -254,6 +254,11 @@ class Heldout(orbit.AbstractEvaluator):
         their text; by row, what its predictions for all examples come to.
         """
         self.model, self.measures = model, dict(measures)
+        self.rows = [
+            row
+            for row in model.objectives
+            if views.keys() >= model.reads[row].keys()
+        ]
         self.examples = views.get('examples')
         self.statistics = statistics._replace(answers=commonest(views))
         flat = flatten(dict(views))
@@ -271,7 +276,7 @@ class Heldout(orbit.AbstractEvaluator):
         ]
         # The first sequences, enough to hold M candidates besides one's own.
         most = 0
-        for row in model.objectives:
+        for row in self.rows:
             wanted = model.heldout_candidates[row] or 0
             for view in views.values():
                 if wanted and row in view.weights:
@@ -282,7 +287,7 @@ class Heldout(orbit.AbstractEvaluator):
         # Of the views of these rows alone.
         read = {
             name
-            for row in model.objectives
+            for row in self.rows
             if model.heldout_candidates[row] is not None
             for name in model.reads[row]
         }
@@ -298,7 +303,7 @@ class Heldout(orbit.AbstractEvaluator):
         """By row, where they are of the first sequences."""
         limits = {
             row: limit
-            for row in self.model.objectives
+            for row in self.rows
             if (limit := self.model.heldout_candidates[row]) is not None
         }
         if not limits:
@@ -321,6 +326,7 @@ class Heldout(orbit.AbstractEvaluator):
             self.statistics,
             candidates=candidates,
             state=state,
+            rows=self.rows,
         )
         state, objectives = whole(state, new), self.model.objectives
         sums = [
@@ -332,19 +338,35 @@ class Heldout(orbit.AbstractEvaluator):
 
     def evaluate(self, num_steps: tf.Tensor | None = None) -> dict[str, float]:
         """All held-out sequences; returns `heldout/ROW/...`."""
+        sums, report = self.measure()
+        return self.means(sums) | report
+
+    def means(
+        self, sums: Mapping[str, np.ndarray], part: str = ''
+    ) -> dict[str, float]:
+        """`heldout/ROW/NAME` of sums, or `heldout/ROW/PART_NAME`."""
+        report = {}
+        for row, found in sums.items():
+            known = self.model.objectives[row]
+            means = summarise(row, found.tolist(), known.bounded, known.more)
+            for name, value in means.items():
+                name = name.removeprefix(f'{row}/')
+                report[f'heldout/{row}/{part}{name}'] = value
+        return report
+
+    def measure(self) -> tuple[dict[str, np.ndarray], dict[str, float]]:
+        """By row its sums over all sequences; and what its measures say."""
         candidates, state = self._candidates(), self.state
         parts, predicted = [], []
         for batch in self.batches:
             sums, state, said = self._sums(batch, candidates, state)
             parts.append([x.numpy().astype(np.float64) for x in sums])
             predicted.append(said)
+        sums = {
+            row: sum(outcomes)
+            for row, *outcomes in zip(self.rows, *parts, strict=True)
+        }
         report = {}
-        for row, *outcomes in zip(self.model.objectives, *parts, strict=True):
-            known = self.model.objectives[row]
-            means = summarise(
-                row, sum(outcomes).tolist(), known.bounded, known.more
-            )
-            report |= {f'heldout/{name}': x for name, x in means.items()}
         for row, measure in self.measures.items():
             values = {
                 name: np.concatenate([said[row][name] for said in predicted])
@@ -352,7 +374,29 @@ class Heldout(orbit.AbstractEvaluator):
             }
             for name, value in measure(values, self.examples).items():
                 report[f'heldout/{row}/{name}'] = value
-        return report
+        return sums, report
+
+
+class HeldoutParts(orbit.AbstractEvaluator):
+    """Held-out text of several languages: each apart, and all together.
+
+    Each has candidates, and a zero of MI, of its own.
+    """
+
+    def __init__(self, parts: Mapping[str, Heldout]):
+        """Args: by language, or two of them ('de-en'), the text."""
+        self.parts = dict(parts)
+
+    def evaluate(self, num_steps: tf.Tensor | None = None) -> dict[str, float]:
+        """All parts; `heldout/ROW/...`, and `heldout/ROW/LANGUAGE_...`."""
+        report: dict[str, float] = {}
+        total: dict[str, np.ndarray] = {}
+        for name, part in self.parts.items():
+            sums, more = part.measure()
+            report |= more | (part.means(sums, f'{name}_') if name else {})
+            for row, found in sums.items():
+                total[row] = total.get(row, 0) + found
+        return part.means(total) | report
 
 
 def commonest(views: Mapping[str, View]) -> dict[str, int]:

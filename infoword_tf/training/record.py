@@ -12,7 +12,12 @@ from typing import Any
 
 from infoword_tf import files
 from infoword_tf.checkpoint import last_step
-from infoword_tf.choices import RunChoices, flags_of
+from infoword_tf.choices import (
+    REPEATED,
+    RunChoices,
+    flags_of,
+    given_several,
+)
 from infoword_tf.commands import UsageError
 from infoword_tf.config import FILE, WEIGHTS, Config
 from infoword_tf.encoders import ENCODERS
@@ -54,7 +59,7 @@ def run_record(
             to say of such a value.
     """
     record = {
-        name: getattr(given, name)
+        name: _plain(name, getattr(given, name))
         for name in flags_of(RunChoices)
         if name not in FREE
     }
@@ -84,6 +89,14 @@ def run_record(
         for name, value in entry.settings.items()
     } | dict(more)
     return json.loads(json.dumps(record))
+
+
+def _plain(name: str, value: Any) -> Any:
+    """A choice as records have it: of a repeated flag, one value alone."""
+    if name not in REPEATED:
+        return value
+    several = given_several(value)
+    return several[0] if len(several) == 1 else (list(several) or None)
 
 
 def _of_encoder(name: str, given: Mapping[str, Any]) -> dict[str, Any]:
@@ -152,8 +165,10 @@ def agree(workdir: pathlib.Path, config: Config, flagfile: str) -> None:
         shared = set(old.rows) & set(config.rows)
         # Choices that are newer than that run were as they are by default.
         own = _of_encoder(config.encoder.name, {})
-        begun = {name: getattr(RunChoices, name) for name in config.run
-                 if name in flags_of(RunChoices)}  # fmt: skip
+        begun = {
+            name: _plain(name, getattr(RunChoices, name))
+            for name in config.run if name in flags_of(RunChoices)
+        }  # fmt: skip
         begun |= own
         for row in shared:
             for name, setting in TABLE[row].settings.items():

@@ -17,7 +17,13 @@ import tensorflow as tf
 from infoword_tf import checkpoint, commands, files
 from infoword_tf.choices import STEPS, RunChoices
 from infoword_tf.config import Config
-from infoword_tf.data import batches, corpora, text_pairs
+from infoword_tf.data import (
+    batches,
+    corpora,
+    parallel,
+    text_pairs,
+    translations,
+)
 from infoword_tf.data.examples import Examples
 from infoword_tf.data.opened import (
     Text,
@@ -46,6 +52,7 @@ from infoword_tf.views.examples import FOLLOWING
 from infoword_tf.workdir import Workdir
 
 FAR = 1 << 40  # a step that no run reaches
+LEAST_HELDOUT = 128  # sequences of each language that are measured
 
 
 class LabelledData(NamedTuple):
@@ -111,6 +118,19 @@ class OpenedPairs(NamedTuple):
     record: Mapping[str, Any]
 
 
+class OpenedTranslations(NamedTuple):
+    """What --parallel names, tokenized.
+
+    Attributes:
+        train, heldout: the pairs, by languages.
+        fingerprint: changes when the texts do.
+    """
+
+    train: translations.ParallelText
+    heldout: translations.ParallelText
+    fingerprint: str
+
+
 class Run:
     """The stages of a run; each uses what those before it have left here."""
 
@@ -122,6 +142,7 @@ class Run:
     started: Workdir | None  # what --init holds
     text: Text | None  # the corpus, where rows read one
     pairs: OpenedPairs | None  # likewise of --pairs
+    translations: OpenedTranslations | None  # likewise of --parallel
     tokenizer: Any
     counts: np.ndarray  # [V], of pieces in what is trained on
     # (first step, step after the last) -> global batches
@@ -182,22 +203,24 @@ class Run:
         if given.init and started is None:
             started = Workdir.read(given.init)
         tokenizer, text = started and started.tokenizer, None
+        found, spoken = None, {}
+        if plan.reads_translations:
+            found = parallel.read(
+                given.parallel, given.heldout_parallel, given.drop_equal
+            )
+            spoken = parallel.corpora_of(found)
         if plan.reads_text:
-            text = open_text(given, tokenizer)
+            text = open_text(given, tokenizer, spoken)
             tokenizer = text.tokenizer
-        self.pairs = None
+        self.pairs = self.translations = None
         if plan.reads_pairs:
             tokenizer, self.pairs = self._open_pairs(tokenizer, started)
+        if found is not None:
+            if tokenizer is None:
+                tokenizer = open_tokenizer(given, spoken, corpora.cache_dir())
+            self.translations = self._open_translations(tokenizer, found)
         self.started, self.text, self.tokenizer = started, text, tokenizer
-        self.counts = np.zeros(len(tokenizer), np.int64)
-        if text is not None:
-            self.counts = text.train.counts
-        elif started is None:
-            self.counts = self.pairs.train.pieces(
-                len(tokenizer), tokenizer.control_ids
-            )
-        elif started.unigram is not None:
-            self.counts = started.unigram
+        self.counts = self._counts()
         sources = batches.open_sources(
             text and text.train,
             plan,
@@ -205,6 +228,7 @@ class Run:
             given.seed,
             labelled and labelled.train,
             self.pairs and self.pairs.train,
+            self.translations and self.translations.train,
         )
         for source_spec, source in sources.items():
             if source.single is not None:
@@ -216,6 +240,51 @@ class Run:
         self.dataset = batches.Batches(
             sources, plan, tokenizer.specials, given.seed
         ).dataset
+
+    def _counts(self) -> np.ndarray:
+        """[V] int64, of pieces in what is trained on, or what --init says."""
+        size = len(self.tokenizer)
+        if self.text is not None:
+            return self.text.train.counts
+        if self.started is not None:
+            counts = self.started.unigram
+            return np.zeros(size, np.int64) if counts is None else counts
+        if self.pairs is not None:
+            return self.pairs.train.pieces(size, self.tokenizer.control_ids)
+        if self.translations is not None:
+            return self.translations.train.counts(size)
+        return np.zeros(size, np.int64)
+
+    def _open_translations(
+        self, tokenizer: Any, found: text_pairs.Pairs
+    ) -> OpenedTranslations:
+        """What --parallel names, as pieces."""
+        given = self.given
+        parts = []
+        for what, files_of in (
+            ('to train on', found.train), ('held out', found.heldout),
+        ):  # fmt: skip
+            some = {
+                '-'.join(file.languages): translations.tokenized(
+                    file, tokenizer, given.seq_len
+                )
+                for file in files_of
+            }
+            parts.append(
+                translations.ParallelText(
+                    dict(sorted(some.items())), given.language_exponent
+                )
+            )
+            for languages, part in parts[-1].parts.items():
+                cut = int(part.cut.sum())
+                print(
+                    f'{languages}: {part.size:,} translations {what}'
+                    + (f', a text of {cut:,} is cut' if cut else ''),
+                    flush=True,
+                )
+        for line in found.said:
+            print(line, flush=True)
+        return OpenedTranslations(*parts, found.fingerprint)
 
     def _open_pairs(
         self, tokenizer: Any, started: Workdir | None
@@ -299,6 +368,8 @@ class Run:
         fingerprints = [self.text.fingerprint] if self.text else []
         if self.pairs is not None:
             fingerprints.append(self.pairs.fingerprint)
+        if self.translations is not None:
+            fingerprints.append(self.translations.fingerprint)
         if labelled is not None:
             fingerprints.append(labelled.fingerprint)
             self.config = self.config.replace(**labelled.kept)
@@ -378,31 +449,9 @@ class Run:
         if built is not None:
             built.begin_again(given, self.dataset(0, 1))
         else:
-            statistics = heldout_statistics = Statistics(counts, counts)
-            if labelled is not None:
-                statistics, heldout_statistics = (
-                    labelled.statistics(
-                        counts, heldout, self.plan, self.tokenizer.control_ids
-                    )
-                    for heldout in (False, True)
-                )
-            if self.text is not None:
-                heldout_statistics = heldout_statistics._replace(
-                    measured=self.text.heldout.counts
-                )
+            statistics = self._statistics()
             built = self._built(given, update, self.dataset(0, 1), statistics)
-            built.heldout = loop.Heldout(
-                built.model,
-                batches.heldout_views(
-                    self.text and self.text.heldout,
-                    self.plan,
-                    self.tokenizer.specials,
-                    labelled and labelled.heldout,
-                    self.pairs and self.pairs.heldout,
-                ),
-                heldout_statistics,
-                labelled.measures if labelled else {},
-            )
+            built.heldout = self._heldout(built.model)
             if not built.state.parts():  # which begins empty
                 self.shared.keep(shape, built)
         self._check_begun(built.model)
@@ -416,6 +465,77 @@ class Run:
                     f'{ends.pooling}', flush=True,
                 )  # fmt: skip
         self.built = built
+
+    def _statistics(self) -> Statistics:
+        """Of what is trained on."""
+        labelled, counts = self.labelled, self.counts
+        if labelled is not None:
+            return labelled.statistics(
+                counts, False, self.plan, self.tokenizer.control_ids
+            )
+        own = {}
+        if self.translations is not None:
+            pieces = self.translations.train.counts(len(counts))
+            own = dict.fromkeys(
+                self._readers('translations'), Statistics(pieces, pieces)
+            )
+        return Statistics(counts, counts, own=own)
+
+    def _readers(self, source: str) -> list[str]:
+        """The rows that read a source."""
+        return [
+            row
+            for source_spec in self.plan.source_specs
+            if source_spec.source == source
+            for row in self.plan.readers(source_spec)
+        ]
+
+    def _heldout(self, model: Model) -> loop.Heldout | loop.HeldoutParts:
+        """What measures held-out text: all, or each language apart."""
+        labelled, counts = self.labelled, self.counts
+        specials, plan = self.tokenizer.specials, self.plan
+        parts = self.text.parts if self.text else {'': (None, None)}
+        most = max(LEAST_HELDOUT, batches.HELDOUT_SEQUENCES // len(parts))
+        found = {}
+        for language, (trained, held) in parts.items():
+            statistics, measures, others = Statistics(counts, counts), {}, ()
+            if not found:  # what is of no language is measured with the first
+                others = labelled and labelled.heldout, (
+                    self.pairs and self.pairs.heldout
+                )
+            if labelled is not None and not found:
+                measures = labelled.measures
+                statistics = labelled.statistics(
+                    counts, True, plan, self.tokenizer.control_ids
+                )
+            if held is not None:
+                statistics = statistics._replace(
+                    training=trained.counts, measured=held.counts
+                )
+            views = batches.heldout_views(
+                held, plan, specials, *others, most=most
+            )
+            if views:
+                found[language] = loop.Heldout(
+                    model, views, statistics, measures
+                )
+        if self.translations is None:
+            if len(found) == 1:
+                return next(iter(found.values()))
+            return loop.HeldoutParts(found)
+        size, rows = len(counts), self._readers('translations')
+        for languages, part in self.translations.heldout.parts.items():
+            trained = self.translations.train.parts[languages]
+            own = Statistics(trained.pieces(size), part.pieces(size))
+            views = batches.heldout_views(
+                None,
+                plan,
+                specials,
+                translations=translations.ParallelText({languages: part}),
+            )
+            statistics = Statistics(counts, counts, own=dict.fromkeys(rows, own))
+            found[languages] = loop.Heldout(model, views, statistics)
+        return loop.HeldoutParts(found)
 
     def _check_begun(self, model: Model) -> None:
         """Complains of a row whose weights --init has to bring, and has not."""

@@ -9,6 +9,7 @@ from infoword_tf.views.ngrams import NGRAMS
 from infoword_tf.views.permuted import PERMUTED
 from infoword_tf.views.sentences import SENTENCE_KEYS, SENTENCES
 from infoword_tf.views.streams import NEIGHBOURS, STREAMED
+from infoword_tf.views.translations import CROSSED, CROSSED_KEYS, TRANSLATED
 from infoword_tf.views.view import (
     Draw,
     Reads,
@@ -34,6 +35,9 @@ VIEWS: dict[str, ViewSpec] = {
     'examples': EXAMPLES,
     'sentences': SENTENCES,
     'sentence_keys': SENTENCE_KEYS,
+    'translated': TRANSLATED,
+    'crossed': CROSSED,
+    'crossed_keys': CROSSED_KEYS,
 }
 
 
