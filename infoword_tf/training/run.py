@@ -6,6 +6,7 @@ examples (tasks/finetune.py) give it those too.
 
 import contextlib
 import dataclasses
+import functools
 import gc
 import pathlib
 from collections.abc import Callable, Mapping, Sequence
@@ -208,7 +209,15 @@ class Run:
             found = parallel.read(
                 given.parallel, given.heldout_parallel, given.drop_equal
             )
-            spoken = parallel.corpora_of(found)
+            spoken = {
+                language: corpora.Corpus(
+                    f'--parallel ({language})',
+                    found.fingerprint,
+                    functools.partial(found.documents_of, language),
+                    tuple,
+                )
+                for language in found.languages
+            }
         if plan.reads_text:
             text = open_text(given, tokenizer, spoken)
             tokenizer = text.tokenizer
@@ -259,31 +268,19 @@ class Run:
         self, tokenizer: Any, found: text_pairs.Pairs
     ) -> OpenedTranslations:
         """What --parallel names, as pieces."""
-        given = self.given
-        parts = []
-        for what, files_of in (
-            ('to train on', found.train), ('held out', found.heldout),
-        ):  # fmt: skip
-            some = {
-                '-'.join(file.languages): translations.tokenized(
-                    file, tokenizer, given.seq_len
-                )
-                for file in files_of
-            }
+        print('\n'.join(found.notes), flush=True)
+        given, cut, parts = self.given, 0, []
+        for files_of in (found.train, found.heldout):
+            some = {}
+            for file in files_of:  # in the order of their languages
+                part = translations.tokenized(file, tokenizer, given.seq_len)
+                some['-'.join(file.languages)] = part
+                cut += int(part.cut.sum())
             parts.append(
-                translations.ParallelText(
-                    dict(sorted(some.items())), given.language_exponent
-                )
+                translations.ParallelText(some, given.language_exponent)
             )
-            for languages, part in parts[-1].parts.items():
-                cut = int(part.cut.sum())
-                print(
-                    f'{languages}: {part.size:,} translations {what}'
-                    + (f', a text of {cut:,} is cut' if cut else ''),
-                    flush=True,
-                )
-        for line in found.said:
-            print(line, flush=True)
+        if cut:
+            print(f'of {cut:,} pairs a text is cut', flush=True)
         return OpenedTranslations(*parts, found.fingerprint)
 
     def _open_pairs(
@@ -442,7 +439,7 @@ class Run:
     def build(self) -> None:
         """Model, graphs, and all that lasts: new, or as new of `shared`."""
         self._check_companions()
-        given, labelled, counts = self.given, self.labelled, self.counts
+        given, labelled = self.given, self.labelled
         update = self.rules, self.warmup_steps
         shape = shape_of(given, self.config, *update)
         built = self.shared.built.get(shape)
@@ -533,7 +530,9 @@ class Run:
                 specials,
                 translations=translations.ParallelText({languages: part}),
             )
-            statistics = Statistics(counts, counts, own=dict.fromkeys(rows, own))
+            statistics = Statistics(
+                counts, counts, own=dict.fromkeys(rows, own)
+            )
             found[languages] = loop.Heldout(model, views, statistics)
         return loop.HeldoutParts(found)
 
