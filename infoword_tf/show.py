@@ -4,6 +4,8 @@
         "The quick brown fox jumps over the lazy dog near the river."
     python -m infoword_tf.show --objectives=infoword --output=infoword.png \
         "One sentence." "And another one."
+    python -m infoword_tf.show --objectives=tlm \
+        "A dog." "Ein Hund." "A cat sleeps." "Eine Katze schläft."
 
 One panel is one view: above the tokens as they are read, below the masks of
 attention, in which a row is a token that looks and a column what it may look
@@ -199,6 +201,9 @@ def choose(given: Choices, length: int) -> resolve.Resolved:
 def shortest(rows: Sequence[str], pieces: int) -> int:
     """T that holds so many pieces, and that the views can be made of."""
     views = {VIEWS[view].source for row in rows for view in TABLE[row].views}
+    # Two sides of a row, each with room for any sentence.
+    if 'translations' in views:
+        return max(8, 2 * pieces + 3)
     # A stream of two halves wants an even number, and room in both.
     if 'streams' in views:
         length = max(24, pieces + 3)

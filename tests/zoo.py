@@ -27,6 +27,11 @@ from infoword_tf.data.pairs import NextPairSource, PairSource
 from infoword_tf.data.sentences import SentenceSource
 from infoword_tf.data.store import SENTENCE_START, SEPARATOR, WORD_START, Store
 from infoword_tf.data.text_pairs import TextPairs, TextPairSource
+from infoword_tf.data.translations import (
+    Bitext,
+    ParallelText,
+    TranslationSource,
+)
 from infoword_tf.data.words import WordSource
 from infoword_tf.model import Model
 from infoword_tf.objectives import TABLE, Statistics, decided, parse
@@ -38,6 +43,7 @@ from infoword_tf.views.cloze import Documents
 from infoword_tf.views.examples import Labelled
 from infoword_tf.views.masking import Pairs, Windows
 from infoword_tf.views.streams import Streams
+from infoword_tf.views.translations import Translations
 from infoword_tf.views.words import Words
 
 # T is long enough for two n-grams in many sequences.
@@ -428,6 +434,34 @@ CASES: dict[str, Case] = {
         },
     ),
     'infoword_ict': Case('bert_nce:1,dim:0.8,ict:1', masking='spans'),
+    'mmlm': Case('mmlm'),
+    'tlm': Case('tlm'),
+    'tlm_restart': Case(
+        'tlm',
+        masking='words',
+        settings={'tlm.restart': True, 'tlm.transform': True},
+    ),
+    'xlco': Case('xlco'),
+    'xlco_both': Case(
+        'xlco',
+        settings={
+            'xlco.negatives': 'both',
+            'xlco.queue': 12,
+            'xlco.masked': False,
+            'xlco.project': True,
+        },
+    ),
+    'infoxlm': Case('infoxlm', settings={'mmlm.transform': True}),
+    'infoxlm_code': Case(
+        'infoxlm_code',
+        settings={
+            'xlco.layer': 1,
+            'xlco.queue': 12,
+            'xlco.momentum': 0.9,
+            'xlco.temperature': 4.0,
+        },
+        layers=2,
+    ),
 }
 
 # Every row over every encoder that it allows: a sum learns in one graph.
@@ -467,6 +501,7 @@ LESSONS: dict[str, Case] = {
     'conditioned': Case('simcse:1,diffcse:1,infocse:1', layers=2),
     'rnn_lm': Case('rnn_lm', encoder='rnn'),
     'neighbours': Case('elmo', encoder='elmo'),
+    'languages': Case('mmlm:1,tlm:1,xlco:1'),
 }
 
 
@@ -801,6 +836,32 @@ def make_text_pairs(
     return source.batch(0)._replace(width=T)
 
 
+def make_translations(
+    batch: int = 8,
+    seed: int = 0,
+    length: int = T,
+    kinds: int = 1,
+    crossed: bool = False,
+) -> Translations:
+    """Pairs of random texts, both of a kind; two pairs to each if crossed.
+
+    Whatever the seed, as long ones.
+    """
+    n = batch * (1 + crossed)
+    sizes = np.random.default_rng(n).integers(2, (length - 3) // 2, 2 * n)
+    kind = np.arange(n) // (1 + crossed) % kinds
+    random = np.random.default_rng([seed, 3])
+    ids = drawn(random, sizes.sum(), np.repeat(kind, 2).repeat(sizes), kinds)
+    begins = np.concatenate([[0], np.cumsum(sizes)])
+    word_starts = random.random(len(ids)) < 0.7
+    word_starts[begins[:-1]] = True
+    part = Bitext(ids, word_starts, begins, np.zeros(n, bool))
+    source = TranslationSource(
+        ParallelText({'aa-bb': part}), length, batch, seed, crossed
+    )
+    return source.batch(0)
+
+
 def make_words(
     batch: int = 8,
     seed: int = 0,
@@ -883,6 +944,7 @@ def views_of(
         'examples': make_examples,
         'sentences': make_sentences,
         'text_pairs': make_text_pairs,
+        'translations': make_translations,
     }
     several = any(
         row.settings.get('texts', 'joined') != 'joined'

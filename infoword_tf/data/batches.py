@@ -207,7 +207,7 @@ def heldout_views(
     examples: Examples | None = None,
     pairs: TextPairs | None = None,
     translations: ParallelText | None = None,
-    most: int = HELDOUT_SEQUENCES,
+    most: int | None = None,
 ) -> dict[str, views.View]:
     """The held-out sequences, always the same ones: [E, ...] arrays.
 
@@ -217,7 +217,7 @@ def heldout_views(
     Args:
         store, plan, specials, examples, pairs, translations: what is read,
             and how. Views of what is not there are left out.
-        most: sequences of a corpus.
+        most: sequences of a corpus; None: HELDOUT_SEQUENCES.
 
     Raises:
         ValueError: there is less text than one sequence.
@@ -247,7 +247,7 @@ def heldout_views(
             specials,
             HELDOUT_SEED,
         )
-        steps = max(1, min(most, capacity) // batch)
+        steps = max(1, min(most or HELDOUT_SEQUENCES, capacity) // batch)
         parts = [batches.draw(step) for step in range(steps)]
         for name in parts[0]:
             texts, draws = zip(*(part[name] for part in parts), strict=True)

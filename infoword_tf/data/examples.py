@@ -213,10 +213,7 @@ class Strata:
         random = np.random.default_rng([seed, 5])
         self.order = np.lexsort((random.random(len(sizes)), sizes))
         self.updates = len(sizes) // batch_size
-        # With others left out each time, a stratum's longest is this at most.
-        rest = len(sizes) - self.updates * batch_size
-        ends = np.arange(1, batch_size + 1) * self.updates - 1 + rest
-        self.longest = sizes[self.order][ends]
+        self.longest = longest(sizes[self.order], batch_size)
         self.epoch = functools.lru_cache(2)(self._epoch)
 
     def members(self, step: int) -> np.ndarray:
@@ -233,6 +230,17 @@ class Strata:
         kept = np.delete(self.order, left_out)
         strata = kept.reshape(self.batch_size, self.updates)
         return random.permuted(strata, axis=1)
+
+
+def longest(sizes: np.ndarray, count: int) -> np.ndarray:
+    """[count]: sizes that no example of each stratum exceeds, of sizes [n] in
+    order.
+
+    Whichever examples are left out, since n is no multiple of the count.
+    """
+    updates = len(sizes) // count
+    rest = len(sizes) - updates * count
+    return sizes[np.arange(1, count + 1) * updates - 1 + rest]
 
 
 class ExampleSource(Source):

@@ -14,6 +14,8 @@ import numpy as np
 from infoword_tf.data import store as stores
 from infoword_tf.data.batches import Batches, open_source
 from infoword_tf.data.documents import Document
+from infoword_tf.data.text_pairs import Columns
+from infoword_tf.data.translations import ParallelText, tokenized
 from infoword_tf.data.windows import WindowSource
 from infoword_tf.plan import Plan, SourceSpec
 
@@ -39,7 +41,8 @@ def make_views(
     """The views that rows read of a text of some sentences, by step.
 
     Args:
-        sentences: at least two; they come again until a batch is full.
+        sentences: at least two; they come again until a batch is full. Of
+            views of translations each two are one.
         tokenizer: a `text` tokenizer, or `text.wordtokenizer.WordTokenizer`.
         steps: how many go on from each other.
     """
@@ -54,7 +57,14 @@ def make_views(
             progress=False,
         )
         sources = {
-            source_spec: open_source(store, _whole(source_spec), BATCH, seed)
+            source_spec: open_source(
+                _translations(sentences, tokenizer, length)
+                if source_spec.translated
+                else store,
+                _whole(source_spec),
+                BATCH,
+                seed,
+            )
             for source_spec in plan.source_specs
         }
         for source_spec in sources:
@@ -67,6 +77,18 @@ def make_views(
                 )
         batches = Batches(sources, plan, tokenizer.specials, seed)
         return [batches.views(step) for step in range(steps)]
+
+
+def _translations(
+    sentences: Sequence[str], tokenizer: Any, length: int
+) -> ParallelText:
+    """Each sentence and the next one, as if they said the same, repeatedly."""
+    firsts, seconds = (
+        list(sentences[side : len(sentences) // 2 * 2 : 2]) * 2 * BATCH
+        for side in (0, 1)
+    )
+    columns = Columns('the command line', [firsts, seconds], 0)
+    return ParallelText({'': tokenized(columns, tokenizer, length)})
 
 
 def _whole(source_spec: SourceSpec) -> SourceSpec:

@@ -20,6 +20,7 @@ from infoword_tf.data.examples import (
     MULTIPLE,
     ExampleSource,
     Strata,
+    longest,
     share_rows,
 )
 from infoword_tf.data.mixture import ROUND, Turns, parted, shares
@@ -193,10 +194,13 @@ class _Pairs:
         else:
             # As many pairs as fill the rows.
             fit = int(batch_size * length / self.sizes.mean())
-            self._fill(min(store.size, max(batch_size, fit)), seed)
-            while len(self.slots) > batch_size:
-                fewer = int(self.count * batch_size / len(self.slots))
-                self._fill(max(batch_size, min(fewer, self.count - 1)), seed)
+            count = min(store.size, max(batch_size, fit))
+            in_order = np.sort(self.sizes)
+            while count > batch_size and (
+                len(self._shared(longest(in_order, count))) > batch_size
+            ):
+                count = max(batch_size, count - max(1, count // 64))
+            self._fill(count, seed)
 
     def _fill(self, count: int, seed: int) -> None:
         """Makes the strata of so many pairs, and the rows that they share."""

@@ -53,7 +53,8 @@ from infoword_tf.views.examples import FOLLOWING
 from infoword_tf.workdir import Workdir
 
 FAR = 1 << 40  # a step that no run reaches
-LEAST_HELDOUT = 128  # sequences of each language that are measured
+# So many share the held-out sequences of a run; of more each has as many.
+MOST_LANGUAGES = 4
 
 
 class LabelledData(NamedTuple):
@@ -492,7 +493,7 @@ class Run:
         labelled, counts = self.labelled, self.counts
         specials, plan = self.tokenizer.specials, self.plan
         parts = self.text.parts if self.text else {'': (None, None)}
-        most = max(LEAST_HELDOUT, batches.HELDOUT_SEQUENCES // len(parts))
+        most = batches.HELDOUT_SEQUENCES // min(len(parts), MOST_LANGUAGES)
         found = {}
         for language, (trained, held) in parts.items():
             statistics, measures, others = Statistics(counts, counts), {}, ()

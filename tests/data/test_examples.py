@@ -154,7 +154,7 @@ class SourceTest(parameterized.TestCase):
 
     def test_equal_lengths_fall_into_other_strata_with_another_seed(self):
         strata = [
-            self.source(np.full(40, 5), seed=seed).order[:5].tolist()
+            self.source(np.full(40, 5), seed=seed).strata.order[:5].tolist()
             for seed in range(2)
         ]
         self.assertNotEqual(set(strata[0]), set(strata[1]))

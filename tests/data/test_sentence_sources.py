@@ -210,7 +210,7 @@ class PairsTest(absltest.TestCase):
         seen = []
         for step in range(sum(updates)):
             batch = source.batch(step)
-            self.assertEqual(batch.slots.shape, (source.rows, source.slots))
+            self.assertEqual(batch.slots.shape, source.sources[0].slots.shape)
             lacking = (batch.lengths[:, 2] == 2).mean()
             self.assertIn(lacking, (0, 1))  # of the second file all
             seen += [(lacking, number) for number in batch.numbers.tolist()]

@@ -1,0 +1,203 @@
+"""Texts of several languages: which of them each update reads."""
+
+import collections
+
+import numpy as np
+from absl.testing import absltest, parameterized
+from scipy import stats
+
+from infoword_tf.data.batches import open_sources
+from infoword_tf.data.mixture import (
+    MixedSource,
+    Mixture,
+    Turns,
+    mixed,
+    parted,
+    shares,
+)
+from infoword_tf.data.streams import StreamSource
+from infoword_tf.data.windows import WindowSource
+from infoword_tf.resolve import ModelChoices, resolve
+from tests import zoo
+
+
+def store(language, documents=60):
+    """Text whose pieces say which language it is of."""
+    found = zoo.make_store(seed=language, documents=documents)
+    ids = np.where(
+        found.ids == zoo.SEP,
+        zoo.SEP,
+        zoo.of_kind(found.ids.astype(np.int32), language, 3),
+    ).astype(np.uint16)
+    return found._replace(
+        ids=ids, counts=np.bincount(ids[ids != zoo.SEP], minlength=zoo.V)
+    )
+
+
+def mixture(exponent=0.7):
+    sizes = {'aa': 200, 'bb': 60, 'cc': 25}
+    return Mixture(
+        {k: store(i, n) for i, (k, n) in enumerate(sizes.items())}, exponent
+    )
+
+
+def languages_of(ids):
+    """Which languages pieces are of."""
+    ids = np.unique(ids)
+    return set(((ids[ids >= zoo.FIRST] - zoo.FIRST) % 3).tolist())
+
+
+class SharesTest(parameterized.TestCase):
+    def test_of_an_exponent(self):
+        np.testing.assert_allclose(shares([1, 3], 1.0), [0.25, 0.75])
+        np.testing.assert_allclose(shares([1, 9], 0.5), [0.25, 0.75])
+        np.testing.assert_allclose(shares([1, 900], 0.0), [0.5, 0.5])
+
+    @parameterized.parameters(8, 100, 1023)
+    def test_parted_to_the_last(self, total):
+        wanted = shares([5, 1000, 40, 900], 0.7)
+        found = parted(total, wanted)
+        self.assertEqual(found.sum(), total)
+        self.assertGreaterEqual(found.min(), 1)
+        self.assertLess(np.abs(found - total * wanted).max(), 4)
+
+    def test_the_rarest_has_a_turn(self):
+        found = parted(10, np.array([0.999, 0.0005, 0.0005]))
+        np.testing.assert_array_equal(found, [8, 1, 1])
+
+
+class TurnsTest(absltest.TestCase):
+    def test_each_round_has_all(self):
+        turns = Turns(np.array([3, 1, 6]), seed=2)
+        for number in range(3):
+            part, own = zip(
+                *(turns.turn(10 * number + i) for i in range(10)), strict=True
+            )
+            np.testing.assert_array_equal(np.bincount(part), [3, 1, 6])
+            for this, count in enumerate([3, 1, 6]):
+                mine = [o for p, o in zip(part, own, strict=True) if p == this]
+                self.assertEqual(
+                    mine, list(range(number * count, (number + 1) * count))
+                )
+
+    def test_rounds_and_seeds_differ(self):
+        orders = {
+            tuple(Turns(np.array([8, 8]), seed).turn(16 * n + i)[0]
+                  for i in range(16))
+            for seed in (0, 1) for n in (0, 1)
+        }  # fmt: skip
+        self.assertLen(orders, 4)
+
+    def test_a_turn_does_not_depend_on_those_before(self):
+        turns = Turns(np.array([5, 9]), 1)
+        forward = [turns.turn(step) for step in range(40)]
+        again = [Turns(np.array([5, 9]), 1).turn(s) for s in range(39, -1, -1)]
+        self.assertEqual(forward, again[::-1])
+
+
+class MixedTest(parameterized.TestCase):
+    @parameterized.parameters(0.0, 0.7, 1.0)
+    def test_languages_come_by_their_exponent(self, exponent):
+        """Chi-square of 500 steps in the middle of rounds."""
+        text = mixture(exponent)
+        source = mixed(WindowSource, text, 4, 0, length=10)
+        found = collections.Counter(
+            source.turns.turn(700 + step)[0] for step in range(500)
+        )
+        seen = [found[i] for i in range(3)]
+        sizes = [len(x.ids) for x in text.stores.values()]
+        wanted = np.array(sizes, float) ** exponent
+        wanted *= 500 / wanted.sum()
+        self.assertGreater(stats.chisquare(seen, wanted).pvalue, 0.01)
+        others = wanted[::-1] if exponent else wanted * [2, 1, 0.5]
+        others *= 500 / others.sum()
+        self.assertLess(stats.chisquare(seen, others).pvalue, 1e-6)
+
+    def test_an_update_is_of_one_language(self):
+        source = mixed(WindowSource, mixture(), 4, 0, length=10)
+        for step in range(20):
+            part, _ = source.turns.turn(step)
+            self.assertEqual(languages_of(source.batch(step).ids), {part})
+
+    def test_what_a_language_is_read_of_is_as_alone(self):
+        text = mixture()
+        source = mixed(WindowSource, text, 4, 5, length=10)
+        for number, one in enumerate(text.stores.values()):
+            alone = WindowSource(one, 10, 4, seed=5 + number)
+            steps = [s for s in range(60) if source.turns.turn(s)[0] == number]
+            for own, step in enumerate(steps):
+                np.testing.assert_array_equal(
+                    source.batch(step).ids, alone.batch(own).ids
+                )
+
+    @parameterized.parameters(
+        'mlm', 'nsp', 'ict', 'simcse', 'skip_gram', 'gpt', 'plm', 'nsp_nce'
+    )
+    def test_every_source_keeps_one_shape(self, row):
+        """Whatever the language of an update."""
+        plan = resolve(
+            ModelChoices(objectives=row, seq_len=24, batch_size=6)
+        ).plan
+        sources = open_sources(mixture(), plan, 6, 0)
+        from infoword_tf.data.batches import Batches
+
+        batches = Batches(sources, plan, zoo.SPECIALS, 0)
+        shapes, read = set(), set()
+        for step in range(12):
+            flat = {
+                f'{name}/{field}': np.shape(x)
+                for name, view in batches.views(step).items()
+                for field, x in view._asdict().items()
+                if x is not None and not isinstance(x, dict)
+            }
+            shapes.add(tuple(sorted(flat.items())))
+            for view in batches.views(step).values():
+                read |= languages_of(view.ids)
+        self.assertLen(shapes, 1)
+        self.assertEqual(read, {0, 1, 2})
+
+    def test_rows_that_go_on_are_of_one_language(self):
+        source = mixed(StreamSource, mixture(), 8, 0, length=10)
+        self.assertNotIsInstance(source, MixedSource)
+        batches = [source.batch(step) for step in range(6)]
+        for row in range(8):
+            ids = np.concatenate([batch.ids[row] for batch in batches])
+            self.assertLen(languages_of(ids), 1)
+        for before, after in zip(batches[:-1], batches[1:], strict=True):
+            np.testing.assert_array_equal(before.following, after.ids[:, 0])
+        every = [languages_of(batches[0].ids[row]).pop() for row in range(8)]
+        np.testing.assert_array_equal(
+            np.bincount(every), parted(8, mixture().shares)
+        )
+
+    def test_too_few_rows_for_all(self):
+        with self.assertRaisesRegex(
+            ValueError, '2 rows for 3 languages.*raise --batch_size'
+        ):
+            mixed(StreamSource, mixture(), 2, 0, length=10)
+        with self.assertRaisesRegex(ValueError, '4 rows for 3.*needs 2'):
+            mixed(StreamSource, mixture(), 4, 0, length=10,
+                  both_directions=True)  # fmt: skip
+
+    def test_a_language_of_too_little_text(self):
+        text = mixture()
+        few = {**text.stores, 'cc': store(2, 1)}
+        with self.assertRaisesRegex(ValueError, 'cc: the text has .* tokens'):
+            mixed(WindowSource, text._replace(stores=few), 64, 0, length=20)
+
+    def test_counts_are_as_drawn(self):
+        text = mixture(0.0)
+        counts = text.counts
+        kind = (np.arange(zoo.V) - zoo.FIRST) % 3
+        real = np.arange(zoo.V) >= zoo.FIRST
+        by_language = [counts[real & (kind == k)].sum() for k in range(3)]
+        np.testing.assert_allclose(
+            by_language, np.mean(by_language), rtol=0.01
+        )
+        together = sum(x.counts for x in text.stores.values())
+        self.assertAlmostEqual(counts.sum() / together.sum(), 1, delta=0.01)
+        np.testing.assert_array_equal(counts > 0, together > 0)
+
+
+if __name__ == '__main__':
+    absltest.main()

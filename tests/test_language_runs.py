@@ -1,0 +1,154 @@
+"""The command on text of several languages and on translations."""
+
+import numpy as np
+from absl.testing import absltest
+
+import infoword_tf
+from infoword_tf import commands
+from infoword_tf.config import Config
+from tests import languages, places, quick, runs
+
+FOLDER = None
+FLAGS = (
+    '--steps=6', '--log_every=1', '--eval_every=3', '--checkpoint_every=2',
+    '--batch_size=8', '--seq_len=32', '--precision=float32',
+    '--learning_rate=0.002', '--vocab_size=300', '--tokenizer=sentencepiece',
+)  # fmt: skip
+
+
+def setUpModule():
+    global FOLDER
+    FOLDER = places.make()
+    languages.write(FOLDER)
+
+
+def corpora(*names):
+    return [f'--corpus={x}=text:{FOLDER}/text.{x}' for x in names]
+
+
+def run(workdir, *more, **ways):
+    quick.run(*FLAGS, f'--workdir={workdir}', *more, **ways)
+    return runs.records(workdir)
+
+
+class LanguagesTest(absltest.TestCase):
+    def test_all_of_infoxlm(self):
+        """From text and two aligned files; each language has its bounds."""
+        workdir = places.make() / 'run'
+        records = run(
+            workdir,
+            '--objectives=infoxlm',
+            *corpora('en', 'de', 'fr'),
+            f'--parallel={FOLDER}/two.{{de,en}}',
+            f'--parallel={FOLDER}/three.{{en,fr}}',
+        )
+        last = records[-1]
+        for row, parts in (
+            ('mmlm', ('de', 'en', 'fr')),
+            ('tlm', ('de-en', 'en-fr')),
+            ('xlco', ('de-en', 'en-fr')),
+        ):
+            values = []
+            for part in parts:
+                mi, ceiling = (
+                    last[f'heldout/{row}/{part}_{x}'] for x in ('mi', 'ceiling')
+                )
+                self.assertLess(mi, ceiling)
+                values.append(last[f'heldout/{row}/{part}_loss'])
+            self.assertBetween(
+                last[f'heldout/{row}/loss'], min(values), max(values)
+            )
+        self.assertNotIn('heldout/mmlm/de-en_mi', last)
+        for record in records:
+            for row in ('mmlm', 'tlm', 'xlco'):
+                self.assertTrue(np.isfinite(record[f'{row}/loss']))
+        self.assertGreater(last['tokens_per_second'], 0)
+        found = Config.read(workdir)
+        self.assertLen(found.run['corpus'], 3)
+        self.assertEqual(found.pooling, 'cls')
+        loaded = infoword_tf.load(workdir)
+        vectors = loaded.encode(['Ein Kind malt.', 'นกบิน', '你好', '🙂'])
+        self.assertTrue(np.isfinite(vectors).all())
+        filled = loaded.fill_mask(['the teacher sees the [MASK].'])
+        self.assertLen(filled, 1)
+
+    def test_resumed_to_the_same_weights(self):
+        workdir, other = places.make() / 'whole', places.make() / 'parts'
+        more = (
+            '--objectives=mmlm:1,xlco:1',
+            '--xlco.negatives=both', '--xlco.queue=16', '--xlco.momentum=0.9',
+            *corpora('de', 'fr'), f'--parallel={FOLDER}/two.{{de,en}}',
+        )  # fmt: skip
+        with quick.kept(workdir, other, at=4):
+            run(workdir, *more)
+        run(other, *more)
+        self.assertEqual(
+            (workdir / 'weights.safetensors').read_bytes(),
+            (other / 'weights.safetensors').read_bytes(),
+        )
+
+    def test_the_order_of_languages_changes_nothing(self):
+        found = []
+        for names in ('de fr'.split(), 'fr de'.split()):
+            workdir = places.make() / 'run'
+            records = run(
+                workdir, '--objectives=mlm', *corpora(*names), '--steps=2'
+            )
+            found.append([record['mlm/loss'] for record in records])
+        self.assertEqual(*found)
+
+    def test_translations_alone(self):
+        """They are what the vocabulary is learned from too."""
+        workdir = places.make() / 'run'
+        records = run(
+            workdir, '--objectives=tlm', f'--parallel={FOLDER}/two.{{de,en}}',
+        )
+        self.assertIn('heldout/tlm/de-en_mi', records[-1])
+        pieces = infoword_tf.load(workdir).tokenizer.vocabulary
+        self.assertIn('▁schwester', [piece.lower() for piece in pieces])
+
+    def test_complaints(self):
+        aligned = f'--parallel={FOLDER}/two.{{de,en}}'
+        for flags, message in (
+            (('--objectives=tlm',), 'tlm of --objectives=tlm reads '
+             'translations; name some with --parallel'),
+            (('--objectives=mlm', aligned), '--parallel: no row of '
+             '--objectives=mlm reads translations; these do: tlm, xlco'),
+            (('--objectives=tlm', '--parallel=nowhere.{de,en}'), 'nowhere'),
+            (('--objectives=tlm', aligned, '--batch_size=5000'),
+             'de-en: there are .* pairs of texts, but an update takes 5,000'),
+            (('--objectives=xlco', aligned, '--xlco.negatives=queue'),
+             'there is no queue; give it a size'),
+            (('--objectives=xlco', aligned, '--xlco.queue=8'),
+             'nothing is compared with the queue'),
+            (('--objectives=xlco', aligned, '--xlco.layer=3'),
+             '--xlco.layer=3: the encoder has 1 layers'),
+            (('--objectives=mlm', '--corpus=text:a', '--corpus=text:b'),
+             'of several corpora each needs its language'),
+            (('--objectives=mlm', *corpora('de'),
+              f'--heldout=fr={FOLDER}/text.fr'),
+             'no --corpus has this language; there is de'),
+            (('--objectives=gpt', *corpora('de', 'en', 'fr'),
+              '--batch_size=2'), '2 rows for 3 languages'),
+        ):  # fmt: skip
+            with (
+                self.subTest(message),
+                self.assertRaisesRegex(
+                    (commands.UsageError, ValueError, OSError), message
+                ),
+            ):
+                run(self.create_tempdir().full_path, *flags)
+
+    def test_a_language_of_few_lines(self):
+        folder = places.make()
+        lines = languages.sentences('fr')[:100]
+        (folder / 'few.txt').write_text('\n\n'.join(lines) + '\n')
+        records = run(
+            folder / 'run', '--objectives=mlm', *corpora('de'),
+            f'--corpus=fr=text:{folder}/few.txt', '--seq_len=16',
+        )
+        self.assertIn('heldout/mlm/fr_mi', records[-1])
+
+
+if __name__ == '__main__':
+    absltest.main()

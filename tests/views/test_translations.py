@@ -1,0 +1,219 @@
+"""Views of translations, written out."""
+
+import itertools
+
+import numpy as np
+from absl.testing import absltest, parameterized
+
+from infoword_tf.views import VIEWS
+from infoword_tf.views.masking import Masking
+from infoword_tf.views.translations import (
+    Translated,
+    Translations,
+    beside,
+    cross,
+    translate,
+)
+from tests import zoo
+
+CLS, SEP, MASK = zoo.CLS, zoo.SEP, zoo.MASK
+T = 16
+# Two pairs; tokens of the first language are below 30.
+TEXTS = [[[10, 11], [30, 31, 32]], [[12], [33, 34]]]
+
+
+def translations(texts, slots, width=T, crossed=False):
+    lengths = np.array([[len(x) for x in pair] for pair in texts])
+    ids = np.full((*lengths.shape, lengths.max()), 59, np.int32)
+    for i, pair in enumerate(texts):
+        for k, text in enumerate(pair):
+            ids[i, k, : len(text)] = text
+    return Translations(
+        ids,
+        np.ones(ids.shape, bool),
+        lengths.astype(np.int32),
+        np.arange(len(texts), dtype=np.int32),
+        np.array(slots, np.int32),
+        width,
+        np.zeros(len(texts), bool),
+        crossed,
+    )
+
+
+def unmasked(pairs):
+    nothing = np.zeros(pairs.ids.shape, bool)
+    return Masking(nothing, nothing.astype(np.int32), nothing.astype(float))
+
+
+class Bits:
+    """A generator whose bits are given."""
+
+    def __init__(self, *bits):
+        self.bits = bits
+
+    def integers(self, low, high, shape):
+        assert (low, high, shape) == (0, 2, (1, 3))
+        return np.array([self.bits])
+
+
+class TranslatedTest(parameterized.TestCase):
+    def made(self, side, restart):
+        text = translations(TEXTS, [[0, 1]])
+        number, side = np.arange(2), np.array(side)
+        there = text.slots >= 0
+        pairs = beside(text, (number, side), (number, 1 - side), there)
+        draw = Translated(pairs, unmasked(pairs), restart)
+        return VIEWS['translated'].make(
+            text, draw, {'tlm': 'pieces'}, zoo.SPECIALS
+        )
+
+    def test_two_pairs_share_a_row(self):
+        view = self.made([0, 1], restart=False)
+        first = [CLS, 10, 11, SEP, 30, 31, 32, SEP]
+        second = [CLS, 33, 34, SEP, 12, SEP]
+        np.testing.assert_array_equal(
+            view.ids, [[*first, *second, SEP, SEP]]
+        )
+        np.testing.assert_array_equal(
+            view.positions, [[*range(8), *range(6), 0, 0]]
+        )
+        np.testing.assert_array_equal(
+            view.block_ids, [[0] * 8 + [1] * 6 + [2] * 2]
+        )
+        self.assertIsNone(view.segment_ids)
+        self.assertEqual(view.counts['padding'], 2)
+
+    def test_positions_begin_anew(self):
+        view = self.made([0, 1], restart=True)
+        np.testing.assert_array_equal(
+            view.positions,
+            [[0, 1, 2, 3, 0, 1, 2, 3, 0, 1, 2, 3, 0, 1, 0, 0]],
+        )
+
+    def test_masked_as_of_mlm(self):
+        """15 of 100 tokens of each pair, both languages, no special."""
+        text = zoo.make_translations(64, length=48)
+        seen, shown = np.zeros(2), np.zeros(3)
+        for seed in range(20):
+            draw = translate(text, np.random.default_rng(seed), 'tokens', False)
+            pairs, masked = draw.pairs, draw.masking.masked
+            self.assertFalse((masked & pairs.separators).any())
+            own = pairs.firsts + pairs.seconds
+            np.testing.assert_array_equal(
+                masked.sum(axis=1), np.ceil(0.15 * own)
+            )
+            place = np.arange(masked.shape[1])
+            first = masked & (place < pairs.firsts[:, None])
+            seen += first.sum(), masked.sum() - first.sum()
+            shown += np.bincount(draw.masking.shown[masked], minlength=3)
+        np.testing.assert_allclose(seen / seen.sum(), 0.5, atol=0.03)
+        np.testing.assert_allclose(
+            shown / shown.sum(), [0.8, 0.1, 0.1], atol=0.02
+        )
+
+    def test_what_is_asked_is_what_stood_there(self):
+        text = zoo.make_translations(8)
+        draw = translate(text, np.random.default_rng(0), 'tokens', False)
+        whole = VIEWS['translated'].make(
+            text,
+            draw._replace(masking=unmasked(draw.pairs)),
+            {'tlm': 'pieces'},
+            zoo.SPECIALS,
+        )
+        view = VIEWS['translated'].make(
+            text, draw, {'tlm': 'pieces'}, zoo.SPECIALS
+        )
+        there = view.weights['tlm'] > 0
+        stood = np.take_along_axis(whole.ids, view.places['tlm'], axis=1)
+        np.testing.assert_array_equal(
+            stood[there], view.targets['tlm'][there]
+        )
+        self.assertEqual(there.sum(), draw.masking.masked.sum())
+        hidden = np.take_along_axis(view.ids, view.places['tlm'], axis=1)
+        measured = (view.measured['tlm'] > 0) & there
+        self.assertTrue((hidden[measured] == MASK).all())
+
+    def test_either_language_comes_first(self):
+        text = translations([*TEXTS] * 200, [[2 * i, 2 * i + 1]
+                                              for i in range(200)])
+        draw = translate(text, np.random.default_rng(3), 'tokens', False)
+        share = (draw.pairs.ids[:, 0] < 30).mean()
+        self.assertBetween(share, 0.42, 0.58)  # 3 deviations of 400 draws
+
+
+class CrossedTest(parameterized.TestCase):
+    @parameterized.parameters(*itertools.product((0, 1), repeat=3))
+    def test_all_eight_draws(self, sources, targets, side):
+        (x1, y1), (x2, y2) = TEXTS
+        text = translations(TEXTS, [[0]], crossed=True)
+        draw = cross(text, Bits(sources, targets, side), 'tokens', False)
+        x = [CLS, *x2, SEP, *x1, SEP] if sources else [CLS, *x1, SEP, *x2, SEP]
+        y = [CLS, *y2, SEP, *y1, SEP] if targets else [CLS, *y1, SEP, *y2, SEP]
+        a, b = (y, x) if side else (x, y)
+        for name, wanted in (('crossed', a), ('crossed_keys', b)):
+            view = VIEWS[name].make(
+                text, draw, {'xlco': 'example'}, zoo.SPECIALS
+            )
+            padding = T - len(wanted)
+            np.testing.assert_array_equal(
+                view.ids, [[*wanted, *[SEP] * padding]]
+            )
+            np.testing.assert_array_equal(
+                view.positions[0, : len(wanted)], np.arange(len(wanted))
+            )
+            self.assertEqual(view.counts['padding'], padding)
+            np.testing.assert_array_equal(view.places['xlco'], [[0]])
+            np.testing.assert_array_equal(view.weights['xlco'], [[1]])
+            self.assertIsNone(view.segment_ids)
+
+    def test_every_draw_comes_as_often(self):
+        text = translations([*TEXTS] * 800, np.arange(800)[:, None],
+                            crossed=True)
+        draw = cross(text, np.random.default_rng(1), 'tokens', False)
+        kinds = [
+            tuple(x.ids[i, : x.firsts[i]]) for x in (draw.a, draw.b)
+            for i in range(800)
+        ]
+        found = [
+            kinds.count(tuple(text_)) for pair in TEXTS for text_ in pair
+        ]
+        # Each of the four texts comes first in a quarter of both sides.
+        np.testing.assert_allclose(found, 400, atol=70)
+
+    def test_equal_texts_have_equal_numbers(self):
+        other = [[[10, 11], [30, 31, 32]], [[13], [33, 34]]]
+        text = translations(
+            [*TEXTS, *other, *TEXTS], [[0], [1], [2]], crossed=True
+        )
+
+        class Same:
+            def integers(self, low, high, shape):
+                return np.zeros(shape, int)
+
+        draw = cross(text, Same(), 'tokens', False)
+        self.assertEqual(draw.a_numbers[0], draw.a_numbers[2])
+        self.assertNotEqual(draw.a_numbers[0], draw.a_numbers[1])
+        # Of b the second pair differs in its first language alone.
+        self.assertEqual(len(set(draw.b_numbers.tolist())), 1)
+
+    def test_texts_are_corrupted_as_of_mlm(self):
+        text = zoo.make_translations(64, crossed=True)
+        draw = cross(text, np.random.default_rng(0), 'tokens', True)
+        whole = cross(text, np.random.default_rng(0), 'tokens', False)
+        for name, side in (('crossed', draw.a), ('crossed_keys', draw.b)):
+            views = [
+                VIEWS[name].make(text, x, {'xlco': 'example'}, zoo.SPECIALS)
+                for x in (draw, whole)
+            ]
+            changed = views[0].ids != views[1].ids
+            special = np.isin(views[1].ids, (CLS, SEP))
+            self.assertFalse((changed & special).any())
+            tokens = (side.firsts + side.seconds).sum()
+            self.assertBetween(changed.sum() / tokens, 0.12, 0.17)
+            np.testing.assert_array_equal(
+                views[0].targets['xlco'], views[1].targets['xlco']
+            )
+
+
+if __name__ == '__main__':
+    absltest.main()
