@@ -210,6 +210,8 @@ def cases():
             }
         ),
         'conditioned': CASES['diffcse_pairs'],
+        'languages': CASES['infoxlm_code'],
+        'translations': CASES['xlco_both'],
         'relative': LESSONS['relative']._replace(
             settings={
                 'span.end': 'conditional',

@@ -64,23 +64,29 @@ _BEFORE_NUMBERS = frozenset(
 # End punctuation, closing quotes and brackets, one space, and what may begin a
 # sentence: opening quotes and brackets, then a digit or a letter that is not
 # lower case (the regex knows ASCII, `_is_boundary` the other alphabets).
-_BOUNDARY = re.compile(r"""[.!?]+["'”’»)\]]*[ ](?=["'“‘«(\[]*([^\W_a-z]))""")
+# Chinese and Japanese put no space there, and their ends end nothing else.
+_BOUNDARY = re.compile(
+    r"""[.!?؟।॥]+["'”’»)\]]*[ ](?=["'“‘«(\[]*([^\W_a-z]))"""
+    r"""|[。！？]+[」』”’）]*[ ]?(?=\S)"""
+)
 _INITIALS = re.compile(r'(?:[A-Z]\.)+')
 _OPENING = '"\'“‘«(['
 
 
 def split_sentences(text: str) -> list[str]:
-    """Splits English text by rule, fast and the same everywhere.
+    """Splits text by rule, fast and the same everywhere.
 
-    A sentence ends at `.`, `!` or `?`, with closing quotes and brackets, when
-    white space and a capital, a digit or an opening quote follow. It does not
-    end after common abbreviations, single initials or a lone ellipsis.
+    A sentence ends at `.`, `!`, `?` or what Arabic and Hindi have instead, with
+    closing quotes and brackets, when white space and a capital (or a letter of
+    a script that has none), a digit or an opening quote follow. It does not
+    end after common English abbreviations, single initials or a lone ellipsis.
+    In Chinese and Japanese it ends after their own marks.
     """
     text = ' '.join(text.split())
     sentences, start = [], 0
     for match in _BOUNDARY.finditer(text):
-        if _is_boundary(text, match, start):
-            sentences.append(text[start : match.end() - 1])
+        if match[1] is None or _is_boundary(text, match, start):
+            sentences.append(text[start : match.end()].rstrip())
             start = match.end()
     if start < len(text):
         sentences.append(text[start:])

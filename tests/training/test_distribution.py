@@ -27,6 +27,8 @@ BATCHES = [
     ('simcse_pairs', 8, False),
     ('diffcse', 8, False),
     ('infocse_paper', 8, False),
+    ('infoxlm', 8, False),
+    ('xlco_both', 8, False),
     ('simcse_guide', 8, False),
     ('simcse_moco', 8, False),
     ('skip_gram', 8, True),
