@@ -145,11 +145,11 @@ class FormatsTest(ParallelTest):
         self.assertEqual(
             train.where, f'de-en of {", ".join(self.paths([value]))}'
         )
-        # One in 100 by hash; of forty, four.
-        order = {
-            pair: documents.text_hash('\t'.join(pair)) for pair in PAIRS
-        }
-        lowest = sorted(PAIRS, key=lambda x: (order[x] % 100, order[x]))[:4]
+        # One in 100 by hash, here none; of forty four, by their English.
+        self.assertNotIn(
+            0, [documents.hash_bucket('\t'.join(x), 100) for x in PAIRS]
+        )
+        lowest = sorted(PAIRS, key=lambda x: documents.text_hash(x[1]))[:4]
         self.assertCountEqual(pairs_of(held), lowest)
         self.assertCountEqual(
             pairs_of(train), [x for x in PAIRS if x not in lowest]
@@ -318,7 +318,7 @@ class MemoriesTest(ParallelTest):
         units = [[('de', f'Text {i}'), ('en', english)] for i in range(2)]
         units.append([('de', 'Zwei'), ('en', '<ut>x</ut>two\n\tof them')])
         self.put(('m.tmx', tmx(units)))
-        with mock.patch.object(parallel, '_drawn', lambda pairs: [*pairs][2:]):
+        with mock.patch.object(parallel, '_drawn', lambda x, _: [*x][2:]):
             found = self.read('m.tmx')
         self.assertEqual(found.train[0].texts[1], ['Press OK & go on.'] * 2)
         self.assertEqual(found.heldout[0].texts, [['Zwei'], ['two of them']])
@@ -513,6 +513,28 @@ class HeldoutTest(ParallelTest):
                 'a text is held out',
             ),
         )
+
+    def test_small_languages_that_share_their_english(self):
+        """What one holds out is gone from all, and something is left."""
+        codes = 'af bg ca cs da de el es et fi fr ga hr hu is it lt lv'.split()
+        english = [f'number {i}' for i in range(100)]
+        self.put(('t.en', lines(english)))
+        drawn = set(sorted(english, key=documents.text_hash)[:10])
+        for code in codes:
+            texts = [f'{code} {i}' for i in range(100)]
+            self.put((f't.{code}', lines(texts)))
+            if code < 'en':
+                pairs = self.drawn(zip(texts, english, strict=True))
+                drawn |= {b for _, b in pairs}
+            else:
+                pairs = self.drawn(zip(english, texts, strict=True))
+                drawn |= {a for a, _ in pairs}
+        found = self.read(*(f't.{{{code},en}}' for code in codes))
+        for held in found.heldout:
+            self.assertLen(held.texts[0], 10)
+        self.assertBetween(len(drawn), 11, 40)
+        for train in found.train:
+            self.assertLen(train.texts[0], 100 - len(drawn))
 
     def test_what_is_drawn_is_not_trained_on(self):
         """Its copies neither, though their other side differs."""
