@@ -109,7 +109,7 @@ class TextChoices:
         'names the languages. Give it several times for more.', repeated=True)
     heldout_parallel: tuple[str, ...] = flag(
         (), 'Held-out translations; by default 1 in 100, chosen by the hash of '
-        'both texts.', repeated=True)
+        'the English text, or of the first.', repeated=True)
     drop_equal: bool = flag(
         False, 'Leave out translations whose two texts are equal.')
     pairs: str | None = flag(

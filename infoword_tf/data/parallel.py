@@ -90,8 +90,8 @@ def read(
     Args:
         patterns: as of `check`.
         heldout: likewise, what is held out; none: of each two languages one
-            pair in 100, by its hash; 20 at least, or a tenth of fewer than
-            200, and 2,000 at most.
+            pair in 100, by the hash of its English text, or of its first; 20 at
+            least, or a tenth of fewer than 200, and 2,000 at most.
         drop_equal: whether pairs are left out whose two texts are the same.
 
     Returns:
@@ -189,19 +189,18 @@ def _drawn(
 ) -> list[tuple[str, str]]:
     """One pair in 100 by hash, in order; of few pairs more.
 
-    These are drawn by their English text (or their first), so that what many
-    small languages have translated from one is held out of all together:
-    copies of each other's held-out texts would leave nothing to train on.
+    By that of its English text (or its first), so that what has been translated
+    into many languages is held out of all together: copies of each other's
+    held-out texts would leave little to train on.
     """
     pairs = list(pairs)
-    hashes = _hashes(map('\t'.join, pairs))
+    place = languages.index('en') if 'en' in languages else 0
+    hashes = _hashes(pair[place] for pair in pairs)
     others = hashes % textfiles.HELDOUT_IN != 0  # as of `hash_bucket`
     least = max(1, min(LEAST, len(pairs) // 10))
     count = np.clip((~others).sum(), least, textfiles.MAX_HELDOUT)
-    ranks = [hashes, others]  # the last is the first that counts
-    if (~others).sum() < least:
-        place = languages.index('en') if 'en' in languages else 0
-        ranks.insert(1, _hashes(pair[place] for pair in pairs))
+    # The last is the first that counts.
+    ranks = [_hashes(map('\t'.join, pairs)), hashes, others]
     return [pairs[i] for i in np.sort(np.lexsort(ranks)[:count])]
 
 
