@@ -191,7 +191,9 @@ def make_plan(
         )
         source_spec = SourceSpec(source, tuple(sorted(arguments.items())))
         views[view] = ViewPlan(VIEWS[view], readers, source_spec, draw)
-    drawn = {view.draw.name for view in views.values() if view.draw}
+    # A draw is of a masking itself, or has one among what it draws.
+    draws = [view.draw for view in views.values() if view.draw]
+    drawn = {draw.settings.get('masking', draw.name) for draw in draws}
     if chosen and chosen not in drawn:
         raise ValueError(
             f'masking {chosen} does nothing where nothing is masked; leave out '

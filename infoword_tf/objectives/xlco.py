@@ -202,6 +202,6 @@ ROW = Row(
     candidates='other translations of the batch, a queue',
     views={VIEW: _wanted, KEYS: _wanted_keys},
     heldout_candidates=512,
-    vector=Vector('cls', 'cosine', priority=2),
+    vector=Vector('cls', 'cosine', priority=4),
     companions=companions,
 )

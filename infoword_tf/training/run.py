@@ -510,16 +510,27 @@ class Run:
                 statistics = statistics._replace(
                     training=trained.counts, measured=held.counts
                 )
-            views = batches.heldout_views(
-                held, plan, specials, *others, most=most
-            )
+            try:
+                views = batches.heldout_views(
+                    held, plan, specials, *others, most=most
+                )
+            except ValueError as error:
+                if len(parts) == 1:
+                    raise
+                views = {}  # of a few lines; the others are measured
+                print(f'{language} is not measured: {error}', flush=True)
             if views:
                 found[language] = loop.Heldout(
                     model, views, statistics, measures
                 )
         if self.translations is None:
-            if len(found) == 1:
-                return next(iter(found.values()))
+            if not found:
+                raise ValueError(
+                    'no language has enough held-out text; hold out more '
+                    '(--heldout=LANGUAGE=GLOB), or lower --seq_len'
+                )
+            if len(parts) == 1:
+                return found['']
             return loop.HeldoutParts(found)
         size, rows = len(counts), self._readers('translations')
         for languages, part in self.translations.heldout.parts.items():

@@ -195,8 +195,7 @@ def translated(
 def cross(
     text: Translations,
     random: np.random.Generator,
-    masking: str,
-    masked: bool,
+    masking: str | None,
 ) -> Crossed:
     """Draws sides and orders of two pairs each, and what is masked.
 
@@ -207,8 +206,7 @@ def cross(
     Args:
         text: pairs, of which 2 i and 2 i + 1 are crossed.
         random: of the draw.
-        masking: a name in MASKINGS.
-        masked: of the view.
+        masking: a name in MASKINGS; None: nothing is masked.
     """
     m = len(text.numbers) // 2
     first = 2 * np.arange(m)
@@ -219,8 +217,10 @@ def cross(
         sides.append(
             beside(text, (first + order, which), (first + 1 - order, which))
         )
-    hidden = maskings.masking(masking)
-    drawn = [hidden(x, random) if masked else None for x in sides]
+    drawn = [
+        maskings.masking(masking)(x, random) if masking else None
+        for x in sides
+    ]
     numbers = [
         text_numbers(
             np.where(x.separators, -1, x.ids), x.firsts + x.seconds + 1
@@ -302,8 +302,8 @@ def draw_pairs(settings: Mapping[str, Any]) -> Draw:
 
 def draw_sides(settings: Mapping[str, Any]) -> Draw:
     """What is drawn of `crossed`."""
-    names = 'masking', 'masked'
-    return Draw('crossed', cross, {x: settings[x] for x in names})
+    masking = settings['masking'] if settings['masked'] else None
+    return Draw('crossed', cross, {'masking': masking})
 
 
 def _of_pairs(length: int, settings: Mapping[str, Any]) -> dict[str, Any]:

@@ -146,7 +146,7 @@ class CrossedTest(parameterized.TestCase):
     def test_all_eight_draws(self, sources, targets, side):
         (x1, y1), (x2, y2) = TEXTS
         text = translations(TEXTS, [[0]], crossed=True)
-        draw = cross(text, Bits(sources, targets, side), 'tokens', False)
+        draw = cross(text, Bits(sources, targets, side), None)
         x = [CLS, *x2, SEP, *x1, SEP] if sources else [CLS, *x1, SEP, *x2, SEP]
         y = [CLS, *y2, SEP, *y1, SEP] if targets else [CLS, *y1, SEP, *y2, SEP]
         a, b = (y, x) if side else (x, y)
@@ -169,7 +169,7 @@ class CrossedTest(parameterized.TestCase):
     def test_every_draw_comes_as_often(self):
         text = translations([*TEXTS] * 800, np.arange(800)[:, None],
                             crossed=True)
-        draw = cross(text, np.random.default_rng(1), 'tokens', False)
+        draw = cross(text, np.random.default_rng(1), None)
         kinds = [
             tuple(x.ids[i, : x.firsts[i]]) for x in (draw.a, draw.b)
             for i in range(800)
@@ -190,7 +190,7 @@ class CrossedTest(parameterized.TestCase):
             def integers(self, low, high, shape):
                 return np.zeros(shape, int)
 
-        draw = cross(text, Same(), 'tokens', False)
+        draw = cross(text, Same(), None)
         self.assertEqual(draw.a_numbers[0], draw.a_numbers[2])
         self.assertNotEqual(draw.a_numbers[0], draw.a_numbers[1])
         # Of b the second pair differs in its first language alone.
@@ -198,8 +198,8 @@ class CrossedTest(parameterized.TestCase):
 
     def test_texts_are_corrupted_as_of_mlm(self):
         text = zoo.make_translations(64, crossed=True)
-        draw = cross(text, np.random.default_rng(0), 'tokens', True)
-        whole = cross(text, np.random.default_rng(0), 'tokens', False)
+        draw = cross(text, np.random.default_rng(0), 'tokens')
+        whole = cross(text, np.random.default_rng(0), None)
         for name, side in (('crossed', draw.a), ('crossed_keys', draw.b)):
             views = [
                 VIEWS[name].make(text, x, {'xlco': 'example'}, zoo.SPECIALS)

@@ -1,0 +1,235 @@
+"""`xlco` against the published loss in NumPy; its queue by hand."""
+
+import numpy as np
+import tensorflow as tf
+from absl.testing import absltest, parameterized
+from scipy import special
+
+from infoword_tf.encoders import Encoded
+from infoword_tf.layers import dropout
+from infoword_tf.model import Model
+from infoword_tf.views import View
+from tests import zoo
+from tests.objectives.given import batch_of, sums
+
+N, D = 5, 16
+KEY = dropout.new_key(4)
+STATE = ('rows', 'texts', 'count')
+
+
+def view_of(numbers, weights=None):
+    """Texts [N], one to a row."""
+    n = len(numbers)
+    weights = np.ones(n) if weights is None else np.asarray(weights)
+    return View(
+        ids=np.zeros((n, 4), np.int32),
+        sequences=np.where(weights > 0, np.arange(n), -1)[:, None].astype('i'),
+        places={'xlco': np.zeros((n, 1), np.int32)},
+        targets={'xlco': np.asarray(numbers, np.int32)[:, None, None]},
+        weights={'xlco': weights[:, None].astype(np.float32)},
+    )
+
+
+def unit(x):
+    return x / np.linalg.norm(x, axis=-1, keepdims=True)
+
+
+class LossTest(parameterized.TestCase):
+    def setUp(self):
+        super().setUp()
+        random = np.random.default_rng(0)
+        self.a, self.b = random.standard_normal((2, N, D)).astype(np.float32)
+        self.queue = random.standard_normal((7, D)).astype(np.float32)
+
+    def score(
+        self, numbers=None, weights=None, state=None, a=None, **settings
+    ):
+        """Its outcome where [CLS] of a and of b are given."""
+        case = zoo.Case(
+            'xlco', settings={f'xlco.{k}': x for k, x in settings.items()}
+        )
+        model = Model(zoo.config_of(case, rate=0.0), zoo.SPECIALS)
+        objective = model.objectives['xlco']
+        numbers = np.arange(N) if numbers is None else numbers
+        view = view_of(numbers, weights)
+        a = self.a if a is None else a
+        batch = batch_of(
+            {'crossed': view, 'crossed_keys': view},
+            {'crossed': a[:, None], 'crossed_keys': self.b[:, None]},
+            KEY,
+        )
+        if settings.get('momentum'):
+            keys = {'momentum': batch.encoded['crossed_keys'].pop('encoder')}
+            batch.encoded['crossed_keys'].update(keys)
+        batch = batch._replace(state=state or {})
+        self.objective, self.batch = objective, batch
+        return objective.score(batch, objective.candidates(batch))
+
+    def held(self, texts=None):
+        """A queue that is full."""
+        texts = 100 + np.arange(7) if texts is None else texts
+        return {
+            'rows': tf.constant(self.queue),
+            'texts': tf.constant(texts, tf.int32),
+            'count': tf.constant(7),
+        }
+
+    def losses(self, others, scale, finish=lambda x: x):
+        """-log of exp(a b / t) among itself and what stands in others."""
+        a, b = finish(self.a), finish(self.b)
+        positive = (a * b).sum(axis=1) / scale
+        return special.logsumexp(
+            np.concatenate([positive[:, None], others / scale], axis=1), axis=1
+        ) - positive
+
+    def others_of_batch(self, finish):
+        scores = finish(self.a) @ finish(self.b).T
+        return scores[~np.eye(N, dtype=bool)].reshape(N, N - 1)
+
+    @parameterized.parameters(
+        ('cosine', 0.05, unit), ('dot', 0.25, lambda x: x)
+    )
+    def test_among_the_batch(self, critic, temperature, finish):
+        outcome = self.score(critic=critic, temperature=temperature)
+        wanted = self.losses(
+            self.others_of_batch(finish), temperature, finish
+        )
+        np.testing.assert_allclose(outcome.loss, wanted.sum(), rtol=1e-5)
+        np.testing.assert_allclose(
+            outcome.mi, (np.log(N) - wanted).sum(), rtol=1e-4, atol=1e-4
+        )
+
+    def test_among_the_queue_as_published(self):
+        """InfoXLM, Eq. 9: the positive, and negatives of the queue alone."""
+        outcome = self.score(
+            critic='dot', temperature=0.25, negatives='queue', queue=7,
+            momentum=0.9, state=self.held(),
+        )  # fmt: skip
+        wanted = self.losses(self.a @ self.queue.T, 0.25)
+        np.testing.assert_allclose(outcome.loss, wanted.sum(), rtol=1e-5)
+        np.testing.assert_allclose(
+            outcome.log_candidates, N * np.log(8), rtol=1e-5
+        )
+
+    def test_among_both(self):
+        outcome = self.score(
+            critic='dot', temperature=0.25, negatives='both', queue=7,
+            state=self.held(),
+        )  # fmt: skip
+        others = np.concatenate(
+            [self.others_of_batch(lambda x: x), self.a @ self.queue.T], axis=1
+        )
+        wanted = self.losses(others, 0.25)
+        np.testing.assert_allclose(outcome.loss, wanted.sum(), rtol=1e-5)
+
+    def test_copies_of_b_are_no_negatives_of_the_loss(self):
+        texts = 100 + np.arange(7)
+        texts[2] = 3  # what text 3 of the batch is
+        outcome = self.score(
+            critic='dot', temperature=0.25, negatives='queue', queue=7,
+            state=self.held(texts),
+        )  # fmt: skip
+        others = self.a @ self.queue.T
+        others[3, 2] = -np.inf
+        wanted = self.losses(others, 0.25)
+        np.testing.assert_allclose(outcome.loss, wanted.sum(), rtol=1e-5)
+        self.assertAlmostEqual(float(outcome.more['identical']), 1 / 7, 6)
+
+    def test_an_empty_queue_says_nothing(self):
+        case = {'negatives': 'queue', 'queue': 7}
+        self.score(**case)
+        empty = self.objective.empty_state()
+        outcome = self.score(state=empty, **case)
+        np.testing.assert_allclose(outcome.loss, 0, atol=1e-6)
+        np.testing.assert_allclose(outcome.mi, 0, atol=1e-6)
+
+    def test_the_queue_after_three_steps(self):
+        """Rows of 7 after three steps of 3: the last 7 of 9, as written."""
+        keys = np.arange(9)
+        case = {'negatives': 'queue', 'queue': 7, 'critic': 'dot'}
+        self.score(**case)
+        state = self.objective.empty_state()
+        for step in range(3):
+            numbers = np.full(N, -1)
+            numbers[:3] = keys[3 * step : 3 * step + 3]
+            weights = (np.arange(N) < 3).astype(float)
+            self.b = np.repeat(numbers[:, None], D, 1).astype(np.float32)
+            self.score(numbers, weights, state, **case)
+            found = self.objective.remember(self.batch)
+            state = dict(state)
+            for name in ('rows', 'texts'):
+                update = found[name]
+                state[name] = tf.tensor_scatter_nd_update(
+                    state[name], update.places[:, None], update.values
+                )
+            state['count'] = found['count']
+        self.assertEqual(int(state['count']), 9)
+        np.testing.assert_array_equal(
+            state['texts'], [7, 8, 2, 3, 4, 5, 6]
+        )
+        np.testing.assert_array_equal(
+            state['rows'][:, 0], [7, 8, 2, 3, 4, 5, 6]
+        )
+
+    def test_no_gradient_enters_the_momentum_encoder(self):
+        for momentum in (0.0, 0.9):
+            b = tf.Variable(self.b)
+            settings = {'negatives': 'both', 'queue': 7, 'momentum': momentum}
+            with tf.GradientTape() as tape:
+                self.b = b
+                outcome = self.score(state=self.held(), **settings)
+            gradient = tape.gradient(outcome.loss, b)
+            self.b = b.numpy()
+            if momentum:
+                self.assertIsNone(gradient)
+            else:
+                self.assertGreater(float(tf.norm(gradient)), 0.1)
+
+    def test_rows_that_are_none_change_nothing(self):
+        whole = sums(self.score())
+        first = sums(self.score(weights=[1, 1, 1, 1, 0]))
+        self.a, self.b = self.a[:4], self.b[:4]
+        fewer = sums(self.score(np.arange(4)))
+        np.testing.assert_allclose(first, fewer, rtol=1e-5)
+        self.assertNotAlmostEqual(whole[0], fewer[0])
+
+
+class EncodedTest(absltest.TestCase):
+    def test_a_layer_in_the_middle(self):
+        """[CLS] of the first of two layers, through both encoders."""
+        found = {}
+        for layer in (0, 1, 2):
+            case = zoo.CASES['infoxlm_code']._replace(
+                objectives='xlco',
+                settings={'xlco.layer': layer, 'xlco.masked': False},
+            )
+            model = zoo.model_of(case, rate=0.0)
+            views = zoo.views_of(case.resolved)
+            batches, _ = model.batches(views, zoo.statistics())
+            row = model.objectives['xlco']
+            found[layer] = row.vectors(batches['xlco'])
+            states = batches['xlco'].encoded['crossed']['encoder'][0]
+            if layer:
+                np.testing.assert_array_equal(
+                    found[layer]['texts'],
+                    np.reshape(states.layers[layer], (-1, 16)),
+                )
+        np.testing.assert_allclose(
+            found[0]['texts'], found[2]['texts'], atol=1e-6
+        )
+        self.assertGreater(
+            np.abs(found[1]['texts'] - found[2]['texts']).max(), 0.1
+        )
+
+    def test_keys_are_of_the_momentum_encoder(self):
+        model = zoo.make_model('infoxlm_code', rate=0.0)
+        views = zoo.make_views('infoxlm_code')
+        batches, _ = model.batches(views, zoo.statistics())
+        encoded = batches['xlco'].encoded
+        self.assertEqual(list(encoded['crossed']), ['encoder'])
+        self.assertEqual(list(encoded['crossed_keys']), ['momentum'])
+        self.assertIsInstance(encoded['crossed'][ 'encoder'][0], Encoded)
+
+
+if __name__ == '__main__':
+    absltest.main()
