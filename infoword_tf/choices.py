@@ -8,6 +8,7 @@ means that nothing was chosen.
 import dataclasses
 import functools
 import operator
+import re
 import types
 import typing
 from collections.abc import Iterator, Mapping, Sequence
@@ -79,6 +80,25 @@ def given_several(values: str | Sequence[str] | None) -> tuple[str, ...]:
     if not values:
         return ()
     return (values,) if isinstance(values, str) else tuple(values)
+
+
+# A language before a corpus, --corpus=de=text:GLOB; no kind has such a name.
+_NAMED = re.compile(r'([A-Za-z]{2,3}(?:[-_][A-Za-z0-9]+)*)=(.+)', re.DOTALL)
+
+
+def by_language(values: str | Sequence[str] | None) -> dict[str, str]:
+    """What --corpus or --heldout was given for each language, sorted.
+
+    The last of each counts, so that what stands in a flagfile can be replaced.
+    One without a language, '', stands alone.
+    """
+    found: dict[str, str] = {}
+    for value in given_several(values):
+        named = _NAMED.fullmatch(value)
+        if not named or '' in found:
+            found.clear()
+        found[named[1].lower() if named else ''] = named[2] if named else value
+    return dict(sorted(found.items()))
 
 
 # --------------------------------------------------------------------- choices
@@ -304,3 +324,4 @@ class RunChoices(TextChoices, ModelChoices, PaceChoices, DeviceChoices):
 REPEATED = frozenset(
     name for name, (_, flag) in flags_of(TextChoices).items() if flag.repeated
 )
+BY_LANGUAGE = 'corpus', 'heldout'  # those of which each may name one

@@ -5,6 +5,7 @@ from absl.testing import absltest
 
 import infoword_tf
 from infoword_tf import commands
+from infoword_tf.choices import by_language
 from infoword_tf.config import Config
 from tests import languages, places, quick, runs
 
@@ -97,6 +98,19 @@ class LanguagesTest(absltest.TestCase):
             found.append([record['mlm/loss'] for record in records])
         self.assertEqual(*found)
 
+    def test_the_last_of_a_language_counts(self):
+        """So what a flagfile has can be replaced."""
+        a, b, c = 'text:a', 'text:b=c', 'pydocs'
+        for values, wanted in (
+            ([a, b], {'': b}),
+            ([f'de={a}', f'de={b}', f'EN={c}'], {'de': b, 'en': c}),
+            ([a, f'de={b}'], {'de': b}),
+            ([f'de={a}', c], {'': c}),
+            (a, {'': a}),
+            (None, {}),
+        ):
+            self.assertEqual(by_language(values), wanted)
+
     def test_translations_alone(self):
         """They are what the vocabulary is learned from too."""
         workdir = places.make() / 'run'
@@ -123,8 +137,8 @@ class LanguagesTest(absltest.TestCase):
              'nothing is compared with the queue'),
             (('--objectives=xlco', aligned, '--xlco.layer=3'),
              '--xlco.layer=3: the encoder has 1 layers'),
-            (('--objectives=mlm', '--corpus=text:a', '--corpus=text:b'),
-             'of several corpora each needs its language'),
+            (('--objectives=mlm', *corpora('de', 'en'), '--heldout=x'),
+             'of which language. There are de, en'),
             (('--objectives=mlm', *corpora('de'),
               f'--heldout=fr={FOLDER}/text.fr'),
              'no --corpus has this language; there is de'),

@@ -8,22 +8,18 @@ import hashlib
 import itertools
 import math
 import pathlib
-import re
 import time
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 from infoword_tf import files
-from infoword_tf.choices import VOCAB_SIZE, TextChoices, given_several
+from infoword_tf.choices import VOCAB_SIZE, TextChoices, by_language
 from infoword_tf.commands import UsageError
 from infoword_tf.data import corpora, documents
 from infoword_tf.data import store as stores
 from infoword_tf.data.corpora import Corpus
 from infoword_tf.data.mixture import Mixture, shares
 from infoword_tf.data.store import Store
-
-# A language before a corpus, --corpus=de=text:GLOB; no kind has such a name.
-_NAMED = re.compile(r'([A-Za-z]{2,3}(?:[-_][A-Za-z0-9]+)*)=(.+)', re.DOTALL)
 
 
 class Text(NamedTuple):
@@ -88,63 +84,29 @@ def choose_tokenizer(choices: TextChoices) -> str:
     return found
 
 
-def named(value: str) -> tuple[str, str]:
-    """The language of a corpus or of held-out files, '' for none; the rest."""
-    found = _NAMED.fullmatch(value)
-    return (found[1].lower(), found[2]) if found else ('', value)
-
-
 def open_corpora(
     choices: TextChoices, cache: pathlib.Path | None = None
 ) -> dict[str, Corpus]:
     """The corpora that were chosen, by language, sorted; '' for one alone.
 
-    Several of one language are one after the other.
-
     Raises:
-        UsageError: of several one is not named, or held-out files are of a
-            language that no corpus has.
+        UsageError: held-out files are of a language that no corpus has.
         ValueError: as `corpora.open_corpus`.
     """
-    every = [named(value) for value in given_several(choices.corpus)]
-    heldout: dict[str, list[str]] = {}
-    for value in given_several(choices.heldout):
-        language, rest = named(value)
-        heldout.setdefault(language, []).append(rest)
-    several = len(every) > 1
-    for language, name in every:
-        if several and not language:
+    names, heldout = by_language(choices.corpus), by_language(choices.heldout)
+    for language, pattern in heldout.items():
+        if language not in names:
+            listed = ', '.join(filter(None, names))
             raise UsageError(
-                f'--corpus={name}: of several corpora each needs its '
-                f'language: --corpus=de={name}, say'
-            )
-    known = {language for language, _ in every}
-    for language, (first, *more) in heldout.items():
-        given = f'--heldout={language}={first}' if language else (
-            f'--heldout={first}'
-        )
-        if language not in known:
-            raise UsageError(
-                f'{given}: no --corpus has this language; there is '
-                f'{", ".join(sorted(known)) or "none"}'
+                f'--heldout={language}={pattern}: no --corpus has this '
+                f'language; there is {listed or "none"}'
                 if language
-                else f'{given}: of which language? There are '
-                f'{", ".join(sorted(known))}: --heldout=LANGUAGE=...'
+                else f'--heldout={pattern}: of which language? There are '
+                f'{listed}: --heldout=LANGUAGE={pattern}'
             )
-        if more:
-            raise UsageError(
-                f'{given} and {more[0]} are of one language; write one pattern '
-                'for both'
-            )
-    found: dict[str, list[Corpus]] = {}
-    for language, name in every:
-        (held,) = heldout.get(language, [None])
-        found.setdefault(language, []).append(
-            corpora.open_corpus(name, held, cache)
-        )
     return {
-        language: corpora.chained(some)
-        for language, some in sorted(found.items())
+        language: corpora.open_corpus(name, heldout.get(language), cache)
+        for language, name in names.items()
     }
 
 
@@ -154,7 +116,7 @@ def check_text(choices: TextChoices) -> None:
     What pydocs is built from is always there, and building takes its time.
     """
     choose_tokenizer(choices)
-    if given_several(choices.corpus) != ('pydocs',):
+    if by_language(choices.corpus) != {'': 'pydocs'}:
         open_corpora(choices)
 
 

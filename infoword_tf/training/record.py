@@ -13,8 +13,10 @@ from typing import Any
 from infoword_tf import files
 from infoword_tf.checkpoint import last_step
 from infoword_tf.choices import (
+    BY_LANGUAGE,
     REPEATED,
     RunChoices,
+    by_language,
     flags_of,
     given_several,
 )
@@ -92,11 +94,15 @@ def run_record(
 
 
 def _plain(name: str, value: Any) -> Any:
-    """A choice as records have it: of a repeated flag, one value alone."""
+    """A choice as records have it: of repeated flags what counts, in order."""
     if name not in REPEATED:
         return value
-    several = given_several(value)
-    return several[0] if len(several) == 1 else (list(several) or None)
+    if name in BY_LANGUAGE:
+        found = by_language(value)
+        several = [f'{k}={x}' if k else x for k, x in found.items()]
+    else:
+        several = sorted(given_several(value))
+    return several[0] if len(several) == 1 else (several or None)
 
 
 def _of_encoder(name: str, given: Mapping[str, Any]) -> dict[str, Any]:

@@ -146,7 +146,7 @@ class SourceTest(parameterized.TestCase):
     def test_another_seed_has_another_order(self):
         """Also where the lengths alone decide the strata."""
         one, other = (self.source(np.arange(1, 41), seed=s) for s in (0, 1))
-        np.testing.assert_array_equal(one.order, other.order)
+        np.testing.assert_array_equal(one.strata.order, other.strata.order)
         for epoch in range(2):
             self.assertFalse(
                 np.array_equal(one.epoch(epoch), other.epoch(epoch))
