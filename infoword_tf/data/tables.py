@@ -192,8 +192,12 @@ def valid(text: str) -> str:
     return text.encode('utf-8', 'replace').decode()
 
 
-def _lines(path: pathlib.Path) -> Iterator[str]:
-    """Yields lines with their ends, the first without a byte order mark."""
+def read_lines(path: pathlib.Path) -> Iterator[str]:
+    """Yields lines with their ends, the first without a byte order mark.
+
+    Raises:
+        ValueError: a line is not UTF-8, or a .gz is cut or damaged.
+    """
     with gzip.open(path) if path.suffix == '.gz' else open(path, 'rb') as file:
         try:
             for number, line in enumerate(file, 1):
@@ -211,14 +215,14 @@ def _lines(path: pathlib.Path) -> Iterator[str]:
 
 
 def _read_tsv(path: pathlib.Path) -> Iterator[tuple[int, list[str]]]:
-    for number, line in enumerate(_lines(path), 1):
+    for number, line in enumerate(read_lines(path), 1):
         yield number, line.removesuffix('\n').removesuffix('\r').split('\t')
 
 
 def _read_csv(path: pathlib.Path) -> Iterator[tuple[int, list[str]]]:
     """Yields records with the line that each begins on."""
     csv.field_size_limit(_LONGEST_CELL)
-    reader = csv.reader(_lines(path), strict=True)
+    reader = csv.reader(read_lines(path), strict=True)
     begin = 1
     while True:
         try:
@@ -236,7 +240,7 @@ def _read_csv(path: pathlib.Path) -> Iterator[tuple[int, list[str]]]:
 
 def read_jsonl(path: pathlib.Path) -> Iterator[tuple[int, dict[str, Any]]]:
     """Yields (line, object) of a file, perhaps .gz; errors as `open_table`."""
-    for number, line in enumerate(_lines(path), 1):
+    for number, line in enumerate(read_lines(path), 1):
         if not line.strip():
             continue
         try:
