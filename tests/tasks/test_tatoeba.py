@@ -13,6 +13,7 @@ from absl.testing import absltest, parameterized
 from infoword_tf.data import text_pairs
 from infoword_tf.evaluation import bitext as evaluation
 from tasks import bitext, tatoeba
+from tests import places
 from tests.export import workdirs
 from tests.tasks import command
 
@@ -40,9 +41,7 @@ class TatoebaTest(command.Checks, parameterized.TestCase):
     @classmethod
     def setUpClass(cls):
         super().setUpClass()
-        folder = pathlib.Path(cls.create_tempdir(cls).full_path)
-        cls.data = folder / 'data'
-        cls.data.mkdir()
+        cls.data = places.make(cls.addClassCleanup, cache=False)
         for code, foreign in (('deu', FOREIGN), ('fra', COPIED)):
             write(cls.data / f'tatoeba.{code}-eng.{code}', foreign)
             write(cls.data / f'tatoeba.{code}-eng.eng', ENGLISH)
