@@ -192,7 +192,7 @@ def valid(text: str) -> str:
     return text.encode('utf-8', 'replace').decode()
 
 
-def read_lines(path: pathlib.Path) -> Iterator[str]:
+def lines(path: pathlib.Path) -> Iterator[str]:
     """Yields lines with their ends, the first without a byte order mark.
 
     Raises:
@@ -215,14 +215,14 @@ def read_lines(path: pathlib.Path) -> Iterator[str]:
 
 
 def _read_tsv(path: pathlib.Path) -> Iterator[tuple[int, list[str]]]:
-    for number, line in enumerate(read_lines(path), 1):
+    for number, line in enumerate(lines(path), 1):
         yield number, line.removesuffix('\n').removesuffix('\r').split('\t')
 
 
 def _read_csv(path: pathlib.Path) -> Iterator[tuple[int, list[str]]]:
     """Yields records with the line that each begins on."""
     csv.field_size_limit(_LONGEST_CELL)
-    reader = csv.reader(read_lines(path), strict=True)
+    reader = csv.reader(lines(path), strict=True)
     begin = 1
     while True:
         try:
@@ -240,7 +240,7 @@ def _read_csv(path: pathlib.Path) -> Iterator[tuple[int, list[str]]]:
 
 def read_jsonl(path: pathlib.Path) -> Iterator[tuple[int, dict[str, Any]]]:
     """Yields (line, object) of a file, perhaps .gz; errors as `open_table`."""
-    for number, line in enumerate(read_lines(path), 1):
+    for number, line in enumerate(lines(path), 1):
         if not line.strip():
             continue
         try:

@@ -109,7 +109,7 @@ def sentences_of(path: pathlib.Path) -> list[str]:
 def _lines(path: pathlib.Path) -> list[str]:
     if not path.is_file():
         raise FileNotFoundError(f'{path}: there is no such file')
-    return [line.strip() for line in tables.read_lines(path)]
+    return [line.strip() for line in tables.lines(path)]
 
 
 def aligned(
