@@ -283,11 +283,7 @@ def run(given: Choices, chosen: Mapping[str, Any]) -> dict[str, Any]:
         train='a table, or a folder in the layout of MR or TREC',
         workdir='a folder for metrics.json',
     )
-    retrieval.check_source(given.init, given.model)
-    if given.model and given.pooling:
-        raise commands.UsageError(
-            '--pooling goes with --init: an export pools as it was written to'
-        )
+    retrieval.check_source(given.init, given.model, pooling=given.pooling)
     workdir = commands.result_folder(given.workdir)
     train, dev = read(given)
     classes = tables.classes(train)

@@ -157,14 +157,26 @@ def corpus_task(name: str, heldout: str | None = None) -> RetrievalTask:
 Encoder = Callable[[list[str], str | None], np.ndarray]
 
 
-def check_source(init: str | None, model: str | None) -> None:
+def check_source(
+    init: str | None, model: str | None, **of_init: str | int | None
+) -> None:
     """Complains of neither or both of a workdir and an export.
 
+    Args:
+        init, model: as of `vectors_of`.
+        of_init: choices by name that only a workdir leaves.
+
     Raises:
-        commands.UsageError: of them.
+        commands.UsageError: of them, or of such a choice beside an export.
     """
     if bool(init) == bool(model):
         raise commands.UsageError('give --init or --model')
+    for name, value in of_init.items():
+        if model and value is not None:
+            raise commands.UsageError(
+                f'--{name} goes with --init: an export pools as it was '
+                'written to'
+            )
 
 
 def vectors_of(
@@ -172,6 +184,7 @@ def vectors_of(
     model: str | None,
     dims: int | None = None,
     pooling: str | None = None,
+    layer: int | None = None,
 ) -> tuple[Encoder, str]:
     """What encodes texts, and how vectors are compared.
 
@@ -180,19 +193,30 @@ def vectors_of(
         model: the folder of an export's version.
         dims: the first so many numbers of each vector alone; None: all.
         pooling: as in `Loaded.encode`; of a workdir.
+        layer: whose states are pooled, 0 the embeddings, without the layers
+            that may follow pooling; None: as the workdir says. Of a workdir.
 
     Raises:
         FileNotFoundError: there is no such model.
-        ValueError: it cannot be read, or its vectors are shorter.
+        ValueError: it cannot be read, its vectors are shorter, or it has no
+            such layer.
     """
     if model:
         return exported(pathlib.Path(model), 64, dims)
     import infoword_tf
 
     loaded = infoword_tf.load(init)
+    if layer is not None:
+        depth = loaded.encoder.depth
+        if layer > depth:
+            raise ValueError(
+                f'--layer={layer}: {init} has layers 0 (its embeddings) to '
+                f'{depth}'
+            )
+        pooling = pooling or loaded.config.pooling
     if dims is not None:
         check_dims(dims, loaded.vector_width(pooling))
-    encode = encoder_of(loaded, dims=dims, pooling=pooling)
+    encode = encoder_of(loaded, dims=dims, pooling=pooling, layers=layer)
     return encode, loaded.config.similarity
 
 

@@ -118,17 +118,18 @@ def search(
     Raises:
         ValueError: a vector holds NaN or infinity.
     """
-    queries = _prepare(queries, similarity)
+    queries = prepared(queries, similarity)
     best = Best(len(queries), top_k)
     for numbers, vectors in blocks:
-        vectors = _prepare(vectors, similarity)
+        vectors = prepared(vectors, similarity)
         for begin in range(0, len(queries), ROWS):
             rows = slice(begin, begin + ROWS)
             best.add(rows, queries[rows] @ vectors.T, numbers)
     return best.sorted()
 
 
-def _prepare(vectors: np.ndarray, similarity: str) -> np.ndarray:
+def prepared(vectors: np.ndarray, similarity: str) -> np.ndarray:
+    """[n, D] float32 whose products are similarities; errors of `search`."""
     if similarity not in ('cosine', 'dot'):
         raise ValueError(f'similarity {similarity!r} is neither cosine nor dot')
     vectors = np.asarray(vectors, np.float32)

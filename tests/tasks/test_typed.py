@@ -109,6 +109,10 @@ class TypedTest(absltest.TestCase):
             'tasks.probe': ('init', 'model', 'train', 'dev', 'text', 'label',
                             'pooling', 'dims', 'workdir'),
             'tasks.sts': ('init', 'model', 'data', 'dims', 'workdir'),
+            'tasks.tatoeba': ('init', 'model', 'data_dir', 'languages', 'score',
+                              'neighbours', 'layer', 'pooling', 'workdir'),
+            'tasks.bitext': ('init', 'model', 'source', 'target', 'threshold',
+                             'gold', 'neighbours', 'layer', 'workdir'),
             'infoword_tf.show': ('objectives', 'dim.one_mask'),
             'benchmarks.finetune': ('init', 'tasks', 'seeds'),
         }
@@ -133,6 +137,9 @@ class TypedTest(absltest.TestCase):
             (folder / f'{name}.txt').write_text(text)
         for name in ('a', 'b'):
             (folder / f'{name}.csv').write_text('text,label\nx,1\ny,0\n')
+        (folder / 'pairs').mkdir()
+        for name in ('de-en.de', 'de-en.en'):
+            (folder / 'pairs' / name).write_text('x\n')
         (folder / 'run').mkdir()
         resolve(ModelChoices()).config(100).write(folder / 'run')
         table = '--train=a.csv --dev=b.csv'
@@ -159,6 +166,11 @@ class TypedTest(absltest.TestCase):
             'infoword_tf.convert --source=empty --workdir=w':
                 'error: --source=empty has no config.json',
             'infoword_tf.convert --init=nowhere --output=w': no_run,
+            'tasks.bitext': 'error: --source is missing',
+            'tasks.bitext --init=x --source=one.txt --target=no --workdir=w':
+                'error: no: there is no such file',
+            'tasks.bitext --init=nowhere --source=one.txt --target=two.txt '
+            '--workdir=w': no_run,
             'tasks.classify --workdir=w': 'error: --train is missing',
             f'tasks.classify --workdir=w --init=nowhere {table}': no_run,
             'tasks.classify --workdir=w --train=no.csv --dev=b.csv':
@@ -204,6 +216,10 @@ class TypedTest(absltest.TestCase):
             'tasks.squad --train=no.json --dev=no.json --workdir=w': no_file,
             'tasks.sts --init=x --data=no.json --workdir=w':
                 no_file,
+            'tasks.tatoeba': 'error: --data_dir is missing',
+            'tasks.tatoeba --init=x --data_dir=empty --workdir=w':
+                'error: empty holds no translations into English',
+            'tasks.tatoeba --init=nowhere --data_dir=pairs --workdir=w': no_run,
             'tasks.whiten': 'error: --init is missing',
             'tasks.whiten --init=nowhere --workdir=w': no_run,
             'tasks.words --init=x --data_dir=empty --workdir=w':

@@ -1,0 +1,361 @@
+"""tasks.tatoeba and tasks.bitext: real models, and what they are told."""
+
+import collections
+import csv
+import gzip
+import json
+import pathlib
+from unittest import mock
+
+import numpy as np
+from absl.testing import absltest, parameterized
+
+from infoword_tf.data import text_pairs
+from infoword_tf.evaluation import bitext as evaluation
+from tasks import bitext, tatoeba
+from tests import places
+from tests.export import workdirs
+from tests.tasks import command
+
+ENGLISH = [
+    'the value of an expression', 'a class is a statement',
+    'names are bound to objects', 'the loop ends', 'strings hold characters',
+    'functions return values', 'modules are imported once',
+    'an exception was raised', 'the value of an argument',
+    'lists can be changed', 'a class has names', 'the loop ends here',
+]  # fmt: skip
+FOREIGN = [' '.join(text.split()[::-1]) for text in ENGLISH]
+COPIED = [*FOREIGN[:9], FOREIGN[1], FOREIGN[1], FOREIGN[11]]
+
+
+def write(path, lines):
+    path.write_text(''.join(f'{line}\n' for line in lines))
+    return path
+
+
+def unit(vectors):
+    return vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
+
+
+class TatoebaTest(command.Checks, parameterized.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        cls.data = places.make(cls.addClassCleanup, cache=False)
+        for code, foreign in (('deu', FOREIGN), ('fra', COPIED)):
+            write(cls.data / f'tatoeba.{code}-eng.{code}', foreign)
+            write(cls.data / f'tatoeba.{code}-eng.eng', ENGLISH)
+
+    def setUp(self):
+        super().setUp()
+        self.folder = pathlib.Path(self.create_tempdir().full_path)
+
+    def run_it(self, *given, model=None):
+        model = model or f'--init={workdirs.shared()}'
+        return command.run(
+            tatoeba, model, f'--data_dir={self.data}',
+            f'--workdir={self.folder}/out', *given,
+        )  # fmt: skip
+
+    def test_the_table(self):
+        encoded, encoder_of = collections.Counter(), tatoeba.encoder_of
+
+        def counted(given):
+            encode = encoder_of(given)
+
+            def called(texts, role):
+                encoded.update(texts)
+                self.assertIsNone(role)
+                return encode(texts, role)
+
+            return called
+
+        with mock.patch.object(tatoeba, 'encoder_of', counted):
+            done = self.run_it()
+        self.assertEqual(done.status, 0, done.err)
+        # English once for both languages.
+        self.assertEqual(
+            encoded,
+            collections.Counter([*ENGLISH, *FOREIGN, *dict.fromkeys(COPIED)]),
+        )
+        loaded = workdirs.loaded()
+        english = unit(loaded.encode(ENGLISH, progress=False))
+        wanted = {}
+        for code, foreign in (('deu', FOREIGN), ('fra', COPIED)):
+            cosines = unit(loaded.encode(foreign, progress=False)) @ english.T
+            # The first of equal texts, whatever the last bits say.
+            first = [foreign.index(text) for text in foreign]
+            into, back = cosines[first].argmax(1), cosines[first].argmax(0)
+            back = np.array([first[line] for line in back])
+            lines = np.arange(len(foreign))
+            same = np.array([foreign[i] == foreign[j] for i, j in
+                             zip(back, lines, strict=True)])  # fmt: skip
+            wanted[code] = {
+                'accuracy': (np.mean(into == lines), np.mean(same)),
+                'by_line': (np.mean(into == lines), np.mean(back == lines)),
+                'f1': (
+                    evaluation.weighted_f1(into), evaluation.weighted_f1(back)
+                ),
+            }  # fmt: skip
+        for code, measures in wanted.items():
+            found = done.result['languages'][code]
+            self.assertEqual(found['pairs'], 12)
+            for name, (into, back) in measures.items():
+                values = {'xx_en': into, 'en_xx': back,
+                          'mean': (into + back) / 2}  # fmt: skip
+                for key, value in values.items():
+                    self.assertAlmostEqual(
+                        found[name][key], 100 * value, 2, f'{code} {name} {key}'
+                    )
+        # Words in another order: most are found, and not all.
+        self.assertBetween(done.result['accuracy']['mean'], 30, 99)
+        for name in tatoeba.MEASURES:
+            for key in tatoeba.DIRECTIONS:
+                every = done.result['languages'].values()
+                self.assertAlmostEqual(
+                    done.result[name][key],
+                    np.mean([found[name][key] for found in every]),
+                    delta=0.011,
+                )
+        by_line = done.result['languages']['fra']['by_line']
+        self.assertEqual(
+            done.result['languages']['fra']['copies'], {'xx': 2, 'en': 0}
+        )
+        self.assertIn(
+            'fra: 2 lines repeat a sentence of their file; by number of the '
+            'line accuracy is {xx_en:.2f}, {en_xx:.2f}, {mean:.2f}\n'.format(
+                **by_line
+            ),
+            done.out,
+        )
+        self.assertNotIn('deu: ', done.out)
+        deu = done.result['languages']['deu']
+        cells = [f'{deu[name][key]:.2f}' for name in tatoeba.SHOWN
+                 for key in tatoeba.DIRECTIONS]  # fmt: skip
+        self.assertRegex(done.out, r'\ndeu +12 +' + ' +'.join(cells) + '\n')
+        self.assertRegex(done.out, r'\nmean of 2 +\d')
+        last = json.loads(done.out.splitlines()[-1])
+        self.assertEqual(last, done.result)
+        kept = (self.folder / 'out' / 'metrics.json').read_text()
+        self.assertEqual(json.loads(kept), last)
+
+    @parameterized.parameters('cosine', 'margin')
+    def test_an_export_is_no_different(self, score):
+        ours = self.run_it(f'--score={score}', '--dims=40')
+        theirs = self.run_it(
+            f'--score={score}', '--dims=40',
+            model=f'--model={workdirs.exported()}',
+        )  # fmt: skip
+        self.assertEqual(theirs.status, 0, theirs.err)
+        for record in (ours.result, theirs.result):
+            record.pop('weights')
+        self.assertEqual(ours.result, theirs.result)
+        self.assertEqual(
+            ours.result['neighbours'], 4 if score == 'margin' else None
+        )
+
+    def test_score_and_languages(self):
+        done = self.run_it(
+            '--score=margin', '--neighbours=2', '--languages=deu'
+        )
+        loaded = workdirs.loaded()
+        x, y = (
+            unit(loaded.encode(texts, progress=False))
+            for texts in (FOREIGN, ENGLISH)
+        )
+        both = evaluation.translations(x, y, 'margin', 2)
+        self.assertEqual(list(done.result['languages']), ['deu'])
+        for found, key in zip(both, ('xx_en', 'en_xx'), strict=True):
+            self.assertAlmostEqual(
+                done.result['accuracy'][key],
+                100 * np.mean(found == np.arange(12)), 2,
+            )  # fmt: skip
+
+    def test_layers_and_poolings(self):
+        """Of --init; the last layer is what there is anyway."""
+        plain = self.run_it('--languages=deu')
+        last = self.run_it('--languages=deu', '--layer=1')
+        same = {'layer': 1, 'pooling': None}
+        self.assertEqual({**plain.result, **same}, last.result)
+        given = []
+        encode = workdirs.loaded().encode
+        with mock.patch.object(
+            tatoeba.bitext, 'translations', wraps=evaluation.translations
+        ) as translations:
+            done = self.run_it('--languages=deu', '--layer=0', '--pooling=max')
+            given = translations.call_args.args
+        self.assertEqual(done.status, 0, done.err)
+        self.assertEqual(done.result['layer'], 0)
+        for texts, found in zip((FOREIGN, ENGLISH), given, strict=False):
+            wanted = encode(texts, pooling='max', layers=0, progress=False)
+            np.testing.assert_allclose(found, wanted, atol=1e-6)
+            other = encode(texts, pooling='max', progress=False)
+            self.assertGreater(np.abs(other - wanted).max(), 0.1)
+
+    def test_what_is_wrong(self):
+        for message, *given in (
+            ('give --init or --model', '--init='),
+            ('--layer goes with --init: an export pools as it was written to',
+             '--init=', '--model=m', '--layer=0'),
+            ('--pooling goes with --init', '--init=', '--model=m',
+             '--pooling=cls'),
+            ('--neighbours=3 goes with --score=margin', '--neighbours=3'),
+            ('has no tur: its languages are deu, fra$',
+             '--languages=deu,tur'),
+            ('no such folder', f'--data_dir={self.folder}/none'),
+            ('holds no translations into English',
+             f'--data_dir={self.folder}'),
+            ('holds a model', f'--workdir={workdirs.shared()}'),
+            ('--layer=2: .* has layers 0 .its embeddings. to 1$',
+             '--layer=2'),
+            ("pooling 'median': known are cls", '--pooling=median'),
+            ('--dims=99: vectors have 64 numbers', '--dims=99'),
+        ):  # fmt: skip
+            with self.subTest(message):
+                self.assert_complains(self.run_it(*given), message)
+
+    def test_vectors_that_are_not_finite(self):
+        with mock.patch.object(
+            tatoeba, 'encoder_of',
+            lambda given: lambda texts, role: np.full((len(texts), 4), np.nan),
+        ):  # fmt: skip
+            done = self.run_it()
+        self.assert_complains(done, 'vectors that are not finite')
+
+    def test_sorted_english(self):
+        words = [f'word {i:02}' for i in range(30)]
+        data = self.folder / 'xtreme'
+        data.mkdir()
+        write(data / 'de-en.de', words[::-1])
+        write(data / 'de-en.en', words)
+        done = self.run_it(f'--data_dir={data}')
+        self.assertEqual(done.status, 0, done.err)
+        self.assertIn('de: the English sentences are in the order', done.out)
+
+
+class BitextTest(command.Checks, absltest.TestCase):
+    def setUp(self):
+        super().setUp()
+        self.folder = pathlib.Path(self.create_tempdir().full_path)
+        # Of both sides in their own order, with a copy and a blank line.
+        self.source = [*FOREIGN[6:], '', *FOREIGN[:6], FOREIGN[2]]
+        self.target = [*ENGLISH[3:10], 'nothing of the kind\there']
+        path = self.folder / 'source.gz'
+        path.write_bytes(gzip.compress('\n'.join(self.source).encode()))
+        write(self.folder / 'target', self.target)
+        gold = [
+            (i, j) for i, x in enumerate(self.source, 1)
+            for j, y in enumerate(self.target, 1)
+            if x == ' '.join(y.split()[::-1])
+        ]  # fmt: skip
+        write(self.folder / 'gold', [f'{i}\t{j}' for i, j in gold])
+
+    def run_it(self, *given, model=None):
+        model = model or f'--init={workdirs.shared()}'
+        return command.run(
+            bitext, model, f'--source={self.folder}/source.gz',
+            f'--target={self.folder}/target', f'--workdir={self.folder}/out',
+            *given,
+        )  # fmt: skip
+
+    def mined(self):
+        with open(self.folder / 'out' / 'mined.tsv', newline='') as file:
+            rows = csv.reader(file, delimiter='\t', quoting=csv.QUOTE_NONE)
+            head, *rows = rows
+        self.assertEqual(head, ['score', 'source', 'target'])
+        return rows
+
+    def test_the_file_that_comes_out(self):
+        done = self.run_it(f'--gold={self.folder}/gold')
+        self.assertEqual(done.status, 0, done.err)
+        self.assertEqual(done.result['sentences'], {'source': 12, 'target': 8})
+        self.assertEqual(done.result['copies'], {'source': 1, 'target': 0})
+        self.assertEqual(done.result['blank'], {'source': 1, 'target': 0})
+        sides = [[x for x in dict.fromkeys(self.source) if x], self.target]
+        loaded = workdirs.loaded()
+        vectors = [loaded.encode(side, progress=False) for side in sides]
+        mined = evaluation.mine(*vectors)
+        rows = self.mined()
+        self.assertEqual(
+            [row[1:] for row in rows],
+            [[sides[0][i], sides[1][j].replace('\t', ' ')]
+             for i, j in zip(mined.source, mined.target, strict=True)],
+        )  # fmt: skip
+        np.testing.assert_allclose(
+            [float(row[0]) for row in rows], mined.scores, atol=2e-6
+        )
+        self.assertEqual(done.result['mined'], len(rows))
+        best = done.result['best']
+        enough = [row for row in rows if float(row[0]) >= best['threshold']]
+        right = sum(
+            source == ' '.join(target.split()[::-1])
+            for _, source, target in enough
+        )
+        self.assertEqual(done.result['gold'], 7)
+        self.assertGreater(right, 3)
+        self.assertAlmostEqual(
+            best['precision'], 100 * right / len(enough), 2
+        )
+        self.assertAlmostEqual(best['recall'], 100 * right / 7, 2)
+        self.assertAlmostEqual(best['f1'], 200 * right / (7 + len(enough)), 2)
+        self.assertRegex(done.out, r'best threshold [\d.]+: precision .* of 7')
+        last = json.loads(done.out.splitlines()[-1])
+        self.assertEqual(last, done.result)
+        # It is a file of --pairs.
+        (pairs,) = text_pairs.read_pairs(
+            f'{self.folder}/out/mined.tsv', ('source', 'target')
+        )
+        self.assertEqual(pairs.texts, [[r[1] for r in rows],
+                                       [r[2] for r in rows]])  # fmt: skip
+
+        # A threshold keeps the best, and is judged beside the best one.
+        threshold = (float(rows[2][0]) + float(rows[3][0])) / 2
+        done = self.run_it(
+            f'--gold={self.folder}/gold', f'--threshold={threshold}'
+        )
+        self.assertEqual(self.mined(), rows[:3])
+        self.assertEqual(done.result['mined'], 3)
+        self.assertEqual(done.result['best'], best)
+        self.assertEqual(done.result['judged']['threshold'], threshold)
+        self.assertIn(f'--threshold {threshold:.4f}: precision', done.out)
+
+    def test_an_export_is_no_different(self):
+        ours = self.run_it('--neighbours=2')
+        rows = self.mined()
+        theirs = self.run_it(
+            '--neighbours=2', model=f'--model={workdirs.exported()}'
+        )
+        self.assertEqual(theirs.status, 0, theirs.err)
+        for record in (ours.result, theirs.result):
+            record.pop('weights')
+        self.assertEqual(ours.result, theirs.result)
+        found = self.mined()
+        self.assertEqual([r[1:] for r in found], [r[1:] for r in rows])
+        np.testing.assert_allclose(
+            [float(r[0]) for r in found], [float(r[0]) for r in rows],
+            atol=1e-5,
+        )  # fmt: skip
+
+    def test_what_is_wrong(self):
+        write(self.folder / 'bad', ['99\t1'])
+        (self.folder / 'latin').write_bytes('a\nGrüße\n'.encode('latin1'))
+        write(self.folder / 'blank', ['', ' '])
+        for message, *given in (
+            ('give --init or --model', '--init='),
+            ('--layer goes with --init', '--init=', '--model=m', '--layer=1'),
+            ('--target is missing', '--target='),
+            ('none: there is no such file', f'--source={self.folder}/none'),
+            ('latin, line 2 is not UTF-8', f'--source={self.folder}/latin'),
+            ('blank holds no sentence', f'--target={self.folder}/blank'),
+            ('bad, line 1: the source has no line 99',
+             f'--gold={self.folder}/bad'),
+            ('holds a model', f'--workdir={workdirs.shared()}'),
+            ('--layer=9: .* has layers 0', '--layer=9'),
+        ):  # fmt: skip
+            with self.subTest(message):
+                self.assert_complains(self.run_it(*given), message)
+        self.assertFalse((self.folder / 'out').exists())
+
+
+if __name__ == '__main__':
+    absltest.main()
