@@ -70,7 +70,7 @@ class LanguagesTest(absltest.TestCase):
         loaded = infoword_tf.load(workdir)
         vectors = loaded.encode(['Ein Kind malt.', 'นกบิน', '你好', '🙂'])
         self.assertTrue(np.isfinite(vectors).all())
-        filled = loaded.fill_mask(['the teacher sees the [MASK].'])
+        filled = loaded.fill_mask('the teacher sees the [MASK].')
         self.assertLen(filled, 1)
 
     def test_resumed_to_the_same_weights(self):

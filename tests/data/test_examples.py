@@ -149,7 +149,9 @@ class SourceTest(parameterized.TestCase):
         np.testing.assert_array_equal(one.strata.order, other.strata.order)
         for epoch in range(2):
             self.assertFalse(
-                np.array_equal(one.epoch(epoch), other.epoch(epoch))
+                np.array_equal(
+                    one.strata.epoch(epoch), other.strata.epoch(epoch)
+                )
             )
 
     def test_equal_lengths_fall_into_other_strata_with_another_seed(self):
