@@ -192,7 +192,7 @@ def give(init: pathlib.Path, output: pathlib.Path, form: str) -> None:
         shutil.rmtree(partial, ignore_errors=True)
     print(f'{output}/: for {form.replace("_", "-")}')
     if dropped:
-        print(f'not written, {FORMAT.value} has no place for it: '
+        print(f'not written, {form.replace("_", "-")} has no place for it: '
               f'{"; ".join(dropped)}')
 
 

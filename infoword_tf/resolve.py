@@ -422,4 +422,11 @@ def _vector(
             f'the rows lay a text out differently ({", ".join(layouts)}); '
             'train them apart',
         )
-    return max(vectors.values(), key=lambda vector: vector.priority)
+    chosen = max(vectors.values(), key=lambda vector: vector.priority)
+    if started is not None:
+        ours, theirs = LAYOUTS[chosen.layout], LAYOUTS[started.layout]
+        same = 'before', 'after', 'last_segment', 'first'
+        if all(getattr(ours, x) == getattr(theirs, x) for x in same):
+            # A lone text is as it was; of two it stays as there.
+            chosen = chosen._replace(layout=started.layout)
+    return chosen

@@ -131,9 +131,14 @@ class Workdir:
             What was taken, what is fresh and what was dropped, for people.
         """
         old, new = self.model.variables, model.exported
+        as_there = {path: _as_there(path, old) for path in new}
         files.assign(
-            {path: new[path] for path in new if path in old},
-            {path: old[path].numpy() for path in new if path in old},
+            {path: new[path] for path in new if as_there[path] in old},
+            {
+                path: old[theirs].numpy()
+                for path, theirs in as_there.items()
+                if theirs in old
+            },
             'the workdir to start from',
         )
         model.begin_copies()
@@ -146,9 +151,10 @@ class Workdir:
             return ', '.join(sorted(names)) or 'nothing'
 
         return (
-            f'taken {parts([p for p in new if p in old])} and the tokenizer; '
-            f'fresh {parts([p for p in new if p not in old])}; '
-            f'dropped {parts([p for p in old if p not in new])}'
+            f'taken {parts([p for p in as_there.values() if p in old])} and '
+            'the tokenizer; '
+            f'fresh {parts([p for p, x in as_there.items() if x not in old])}; '
+            f'dropped {parts([p for p in old if p not in as_there.values()])}'
         )
 
     @property
@@ -160,6 +166,14 @@ class Workdir:
     def training_pieces(self) -> int | None:
         """How long the training text was; None: the workdir does not say."""
         return None if self.unigram is None else int(self.unigram.sum())
+
+
+def _as_there(path: str, old: Mapping[str, Any]) -> str:
+    """The path of a weight in the workdir that a run starts from."""
+    if path in old or not path.startswith('objectives/'):
+        return path
+    first, row, rest = path.split('/', 2)
+    return '/'.join([first, TABLE[row].begins_as or row, rest])
 
 
 def _check_names(config: Config, path: pathlib.Path) -> None:

@@ -1,19 +1,25 @@
 """The command on text of several languages and on translations."""
 
+import contextlib
+import io
+import json
+
 import numpy as np
 from absl.testing import absltest
 
 import infoword_tf
-from infoword_tf import commands
+from infoword_tf import commands, convert
 from infoword_tf.choices import by_language
 from infoword_tf.config import Config
+from infoword_tf.files import read_tensors
 from tests import languages, places, quick, runs
+from tests.weights import folders
 
 FOLDER = None
 FLAGS = (
     '--steps=6', '--log_every=1', '--eval_every=3', '--checkpoint_every=2',
     '--batch_size=8', '--seq_len=32', '--precision=float32',
-    '--learning_rate=0.002', '--vocab_size=300', '--tokenizer=sentencepiece',
+    '--learning_rate=0.002',
 )  # fmt: skip
 
 
@@ -28,6 +34,11 @@ def corpora(*names):
 
 
 def run(workdir, *more, **ways):
+    learned = '--vocab_size=300', '--tokenizer=sentencepiece'
+    return quick_run(workdir, *learned, *more, **ways)
+
+
+def quick_run(workdir, *more, **ways):
     quick.run(*FLAGS, f'--workdir={workdir}', *more, **ways)
     return runs.records(workdir)
 
@@ -152,6 +163,47 @@ class LanguagesTest(absltest.TestCase):
                 ),
             ):
                 run(self.create_tempdir().full_path, *flags)
+
+    def test_from_xlm_r_and_back(self):
+        """Its head begins both rows of masked words, and is given back."""
+        folder = places.make()
+        source = folders.write(folder / 'source', 'xlm_roberta')
+        convert.convert(source, folder / 'start')
+        shown = io.StringIO()
+        with contextlib.redirect_stdout(shown):
+            records = quick_run(
+                folder / 'run',
+                f'--init={folder}/start',
+                '--objectives=infoxlm',
+                '--mmlm.transform', '--tlm.transform', '--steps=2',
+                '--seq_len=20', *corpora('en', 'de'),
+                f'--parallel={FOLDER}/two.{{de,en}}',
+            )  # fmt: skip
+        self.assertIn('taken encoder, objectives/mlm', shown.getvalue())
+        self.assertIn('fresh nothing', shown.getvalue())
+        self.assertGreater(records[-1]['tlm/loss'], 0)
+        convert.give(folder / 'run', folder / 'out', 'huggingface')
+        names = [
+            set(read_tensors(folder / x / 'model.safetensors'))
+            for x in ('source', 'out')
+        ]
+        self.assertEqual(names[1] - names[0], set())
+        config = json.loads((folder / 'out' / 'config.json').read_text())
+        self.assertEqual(config['architectures'], ['XLMRobertaForMaskedLM'])
+        convert.convert(folder / 'out', folder / 'again')
+        found = [
+            infoword_tf.load(folder / x) for x in ('run', 'again', 'start')
+        ]
+        texts = ['a bc d', 'xyz', 'the end.']
+        first, again, start = (x.encode(texts, pooling='cls') for x in found)
+        np.testing.assert_array_equal(first, again)
+        self.assertGreater(np.abs(first - start).max(), 1e-4)
+        kernels = [
+            x.model.variables[f'objectives/{row}/kernel']
+            for x, row in zip(found, ('mmlm', 'mlm', 'mlm'), strict=True)
+        ]
+        np.testing.assert_array_equal(*kernels[:2])
+        self.assertGreater(np.abs(kernels[0] - kernels[2]).max(), 1e-5)
 
     def test_a_language_of_few_lines(self):
         folder = places.make()

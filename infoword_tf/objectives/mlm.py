@@ -212,6 +212,7 @@ MMLM = dataclasses.replace(
     MLM,
     a='masked text of one of many languages',
     relation='the word that stood at the place (XLM-R)',
+    begins_as='mlm',
 )
 TLM = dataclasses.replace(
     MLM,
@@ -219,6 +220,7 @@ TLM = dataclasses.replace(
     a='masked text beside its masked translation',
     relation='the word that stood at the place (XLM)',
     views={TRANSLATED: Reads('pieces')},
+    begins_as='mlm',
 )
 BERT_NCE = Row(
     objective=NcePieces,

@@ -116,6 +116,8 @@ class Row:
         scored_by: the row whose scores this one reads, see
             `Batch.scorer_batch`. It is built even where its weight is 0.
         answers: in ANSWERS, what a trained model can be asked because of it.
+        begins_as: the row whose weights it takes where --init has none of its
+            own, and as which public formats know it.
     """
 
     objective: 'type[Objective]'
@@ -134,6 +136,7 @@ class Row:
     )
     scored_by: str | None = None
     answers: tuple[str, ...] = ()
+    begins_as: str | None = None
 
     @property
     def settings(self) -> dict[str, Setting]:

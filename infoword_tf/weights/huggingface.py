@@ -8,8 +8,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from infoword_tf import files
-from infoword_tf.config import Config, EncoderConfig
+from infoword_tf.config import EncoderConfig
 from infoword_tf.inference.loaded import Loaded
+from infoword_tf.objectives import TABLE
 from infoword_tf.weights import architectures, mapping, pieces
 from infoword_tf.weights.architectures import ARCHITECTURES
 from infoword_tf.weights.converted import EncoderSource
@@ -67,15 +68,21 @@ def write(folder: pathlib.Path, loaded: Loaded) -> list[str]:
     kind = architectures.kind_of(encoder, roberta)
     values = architectures.config_of(kind, encoder)
     architecture, naming = ARCHITECTURES[kind], HUGGINGFACE[kind]
-    rows = [row for row in loaded.model.objectives if _fits(row, kind, config)]
-    dropped = [f'the row {r}' for r in loaded.model.objectives if r not in rows]
-    tensors = {
-        path: variable.numpy()
-        for path, variable in loaded.model.exported.items()
-        if path.startswith(
-            ('encoder/', *(f'objectives/{row}/' for row in rows))
-        )
-    }
+    heads: dict[str, str] = {}  # by the row that formats know, ours
+    for row in loaded.model.objectives:
+        head = TABLE[row].begins_as or row
+        if _fits(head, config.rows[row].settings, kind):
+            heads.setdefault(head, row)
+    rows, ours = list(heads), heads.values()
+    dropped = [f'the row {r}' for r in loaded.model.objectives if r not in ours]
+    tensors = {}
+    for path, variable in loaded.model.exported.items():
+        if path.startswith('encoder/'):
+            tensors[path] = variable.numpy()
+        for head, row in heads.items():
+            if path.startswith(f'objectives/{row}/'):
+                theirs = path.replace(row, head, 1)
+                tensors[theirs] = variable.numpy()
     model = architecture.plain
     if 'label' in rows:
         model = architecture.classifier
@@ -105,9 +112,8 @@ def write(folder: pathlib.Path, loaded: Loaded) -> list[str]:
     return dropped
 
 
-def _fits(row: str, kind: str, config: Config) -> bool:
+def _fits(row: str, settings: Mapping[str, Any], kind: str) -> bool:
     """Whether transformers has this head on this kind of encoder."""
-    settings = config.rows[row].settings
     if row == 'mlm':
         return bool(settings['transform'])
     if row == 'label':
