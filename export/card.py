@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from export import signatures as limits
+from infoword_tf.choices import by_language, given_several
 from infoword_tf.config import Config, FlowConfig
 from infoword_tf.objectives import TABLE, decided
 from infoword_tf.text.layout import LAYOUTS
@@ -375,20 +376,27 @@ def _training(
 ) -> str:
     run = config.run
     lines = ['## Training', '']
-    corpus = run.get('corpus')
-    if corpus:
+    heldout = by_language(run.get('heldout'))
+    for language, corpus in by_language(run.get('corpus')).items():
+        of = f' ({language})' if language else ''
         about = _CORPORA.get(corpus.split(':')[0])
         lines.append(
-            f'Text: `{portable(corpus)}`'
+            f'Text{of}: `{portable(corpus)}`'
             + (f' ({about})' if about else '')
-            + ('.' if pieces is None else f', {pieces:,} pieces to train on.')
-        )
+            + ('.' if pieces is None or language else
+               f', {pieces:,} pieces to train on.')
+        )  # fmt: skip
         held = 'documents chosen by the hash of their text'
         if corpus.startswith('tfds:'):
             held = f'its test or validation split, where it has none {held}'
-        if run.get('heldout'):
-            held = f'`{portable(run["heldout"])}`'
-        lines.append(f'Held out: {held}.')
+        if language in heldout:
+            held = f'`{portable(heldout[language])}`'
+        lines.append(f'Held out{of}: {held}.')
+    if run.get('parallel'):
+        some = ', '.join(
+            f'`{portable(x)}`' for x in given_several(run['parallel'])
+        )
+        lines.append(f'Translations: {some}.')
     if run.get('init'):
         lines.append(f'Started from the weights of `{portable(run["init"])}`.')
     if 'step' in metrics:  # of a run, not of what was fitted to its vectors

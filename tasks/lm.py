@@ -41,7 +41,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from infoword_tf import commands
-from infoword_tf.choices import DeviceChoices, again, flag
+from infoword_tf.choices import DeviceChoices, again, by_language, flag
 from infoword_tf.plan import answering
 
 if TYPE_CHECKING:  # they import TensorFlow, or Keras
@@ -125,14 +125,16 @@ def part_of(
     runs = record.runs(config)
     for run in (run for run in runs if not run.get('heldout')):
         fingerprints = (run.get(record.FINGERPRINT) or '').split()
-        if run.get('corpus') == corpus.name or (
+        if corpus.name in by_language(run.get('corpus')).values() or (
             corpus.fingerprint in fingerprints
         ):
             what = f'what is held out of {corpus.name}'
             why = 'was trained on the rest'
             return corpus.heldout, 'heldout', f'{what}; {init} {why}'
     why = 'does not say what it was trained on'
-    if texts := [run['corpus'] for run in runs if run.get('corpus')]:
+    if texts := [
+        name for run in runs for name in by_language(run.get('corpus')).values()
+    ]:
         why = f'was trained on {", ".join(dict.fromkeys(texts))}'
     return corpus.every, 'all', f'all of {corpus.name}; {init} {why}'
 

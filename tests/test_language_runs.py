@@ -1,18 +1,22 @@
 """The command on text of several languages and on translations."""
 
 import contextlib
+import functools
 import io
 import json
 
 import numpy as np
+import tensorflow as tf
 from absl.testing import absltest
 
 import infoword_tf
+from export import bundle
 from infoword_tf import commands, convert
 from infoword_tf.choices import by_language
 from infoword_tf.config import Config
 from infoword_tf.files import read_tensors
 from tests import languages, places, quick, runs
+from tests.export import workdirs
 from tests.weights import folders
 
 FOLDER = None
@@ -43,17 +47,23 @@ def quick_run(workdir, *more, **ways):
     return runs.records(workdir)
 
 
+@functools.cache
+def infoxlm():
+    """A workdir of three languages and two aligned files, and its records."""
+    workdir = places.make() / 'run'
+    return workdir, run(
+        workdir,
+        '--objectives=infoxlm',
+        *corpora('en', 'de', 'fr'),
+        f'--parallel={FOLDER}/two.{{de,en}}',
+        f'--parallel={FOLDER}/three.{{en,fr}}',
+    )
+
+
 class LanguagesTest(absltest.TestCase):
     def test_all_of_infoxlm(self):
         """From text and two aligned files; each language has its bounds."""
-        workdir = places.make() / 'run'
-        records = run(
-            workdir,
-            '--objectives=infoxlm',
-            *corpora('en', 'de', 'fr'),
-            f'--parallel={FOLDER}/two.{{de,en}}',
-            f'--parallel={FOLDER}/three.{{en,fr}}',
-        )
+        workdir, records = infoxlm()
         last = records[-1]
         for row, parts in (
             ('mmlm', ('de', 'en', 'fr')),
@@ -78,11 +88,23 @@ class LanguagesTest(absltest.TestCase):
         found = Config.read(workdir)
         self.assertLen(found.run['corpus'], 3)
         self.assertEqual(found.pooling, 'cls')
-        loaded = infoword_tf.load(workdir)
-        vectors = loaded.encode(['Ein Kind malt.', 'นกบิน', '你好', '🙂'])
-        self.assertTrue(np.isfinite(vectors).all())
-        filled = loaded.fill_mask('the teacher sees the [MASK].')
+        filled = infoword_tf.load(workdir).fill_mask('He sees the [MASK].')
         self.assertLen(filled, 1)
+
+    def test_twenty_scripts_served_as_encoded(self):
+        workdir, _ = infoxlm()
+        loaded = infoword_tf.load(workdir)
+        version = bundle.write(workdir, places.make() / 'model', 1)
+        texts = [*languages.SCRIPTS.values(), ' '.join(
+            languages.SCRIPTS.values()), '']
+        served = workdirs.serve(str(version)).signatures['embed']
+        found = served(texts=tf.constant(texts))['embeddings']
+        vectors = loaded.encode(texts)
+        np.testing.assert_allclose(found, vectors, atol=1e-5)
+        self.assertTrue(np.isfinite(vectors).all())
+        card = (version.parent / 'MODEL_CARD.md').read_text()
+        self.assertIn('Text (fr): `text:', card)
+        self.assertIn('Translations: `', card)
 
     def test_resumed_to_the_same_weights(self):
         workdir, other = places.make() / 'whole', places.make() / 'parts'

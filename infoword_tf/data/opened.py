@@ -169,7 +169,7 @@ def fingerprint_of(texts: Mapping[str, Corpus]) -> str:
     """Changes when one of the texts does."""
     if len(texts) == 1:
         return next(iter(texts.values())).fingerprint
-    return ' '.join(f'{k}:{x.fingerprint}' for k, x in texts.items())
+    return ' '.join(f'{k} {x.fingerprint}' for k, x in texts.items())
 
 
 def _to_learn(texts: Mapping[str, Corpus], exponent: float) -> Iterator[str]:
