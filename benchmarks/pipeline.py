@@ -3,9 +3,9 @@
     python -m benchmarks.pipeline
 
 Measures, in one run on the standard library's own reference text: tokenizing,
-batches of masked views through tf.data, and what a training step of
-`bert_nce` consumes. Batches should come at least FASTER times as fast as
-training takes them.
+batches of masked views through tf.data, also where each is of one of many
+languages, and what a training step of `bert_nce` consumes. Batches should come
+at least FASTER times as fast as training takes them.
 """
 
 import itertools
@@ -35,6 +35,8 @@ BATCHES = flags.DEFINE_integer(
     'batches', 300, 'Batches that are drawn.', lower_bound=1)
 STEPS = flags.DEFINE_integer(
     'steps', 30, 'Training steps, after a warm-up of 5.', lower_bound=1)
+LANGUAGES = flags.DEFINE_integer(
+    'languages', 20, 'Texts of a mixture.', lower_bound=2)
 PRECISION = flags.DEFINE_enum(
     'precision', 'auto', ['auto', 'float32', 'mixed_bfloat16'],
     'As in training.')
@@ -88,6 +90,28 @@ def make_batches(
     plan = make_plan({row: {}}, SEQ_LEN.value, masking)
     sources = open_sources(store, plan, BATCH_SIZE.value, 0)
     return Batches(sources, plan, tokenizer.specials, 0)
+
+
+def mixture(
+    documents: Sequence[Any], tokenizer: Any, folder: pathlib.Path
+) -> Any:
+    """The same text, its documents dealt out to so many languages."""
+    from infoword_tf.data.mixture import Mixture
+    from infoword_tf.data.store import write_store
+
+    each = MEGABYTES.value / 4 / LANGUAGES.value
+    return Mixture(
+        {
+            f'x{number}': write_store(
+                folder / f'x{number}',
+                repeated(documents[number :: LANGUAGES.value], each),
+                tokenizer,
+                progress=False,
+            )
+            for number in range(LANGUAGES.value)
+        },
+        0.7,
+    )
 
 
 def batches_rate(batches: Any) -> float:
@@ -178,6 +202,12 @@ def main() -> None:
                 f'batches {BATCH_SIZE.value} x {SEQ_LEN.value}, {masking}',
                 f'{rates[masking]:,.0f} tokens/s',
             ))
+        text = mixture(documents, tokenizer, pathlib.Path(folder))
+        rate = batches_rate(make_batches(text, tokenizer, 'tokens'))
+        table.append((
+            f'the same of {LANGUAGES.value} languages, tokens',
+            f'{rate / rates["tokens"]:,.2f} times',
+        ))
         batches = make_batches(store, tokenizer, 'spans', 'bert_nce')
         training = training_rate(store, tokenizer, batches, precision)
     what = f'training bert_nce, {SIZE.value}, {precision}'
