@@ -269,7 +269,8 @@ class PaceChoices:
         "highest Spearman's correlation of similarities and people's scores "
         '(--best=sts:FILE, as --data of tasks.sts), or with the highest '
         'nDCG@10 of a BEIR folder (--best=retrieval:DIR, split test, or '
-        '--best=retrieval:DIR/qrels/SPLIT.tsv).')
+        '--best=retrieval:DIR/qrels/SPLIT.tsv), or that find most '
+        'translations of a folder (--best=tatoeba:DIR).')
     patience_evals: int | None = flag(
         None, 'Early stopping: end after this many held-out evaluations '
         'without an improvement.',

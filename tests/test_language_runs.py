@@ -15,8 +15,10 @@ from infoword_tf import commands, convert
 from infoword_tf.choices import by_language
 from infoword_tf.config import Config
 from infoword_tf.files import read_tensors
+from tasks import tatoeba
 from tests import languages, places, quick, runs
 from tests.export import workdirs
+from tests.tasks import command
 from tests.weights import folders
 
 FOLDER = None
@@ -226,6 +228,38 @@ class LanguagesTest(absltest.TestCase):
         ]
         np.testing.assert_array_equal(*kernels[:2])
         self.assertGreater(np.abs(kernels[0] - kernels[2]).max(), 1e-5)
+
+    def test_the_weights_that_find_most_translations(self):
+        """As tasks.tatoeba measures them, by language too."""
+        folder = places.make()
+        for pair in ('deu-eng', 'fra-eng'):
+            for code, language in zip(
+                pair.split('-'), (pair[:2], 'en'), strict=True
+            ):
+                lines = '\n'.join(languages.sentences(language)[440:])
+                (folder / f'tatoeba.{pair}.{code}').write_text(lines + '\n')
+        records = run(
+            folder / 'run', '--objectives=xlco',
+            f'--parallel={FOLDER}/two.{{de,en}}', f'--best=tatoeba:{folder}',
+            '--eval_every=1', '--steps=4', '--learning_rate=0.01',
+        )  # fmt: skip
+        values = [record['tatoeba/accuracy'] for record in records]
+        best = records[int(np.argmax(values))]
+        self.assertEqual(
+            json.loads((folder / 'run' / 'metrics.json').read_text())['step'],
+            best['step'],
+        )
+        for record in records:
+            self.assertAlmostEqual(
+                record['tatoeba/accuracy'],
+                (record['tatoeba/deu'] + record['tatoeba/fra']) / 2,
+            )
+        done = command.run(
+            tatoeba, f'--init={folder}/run', f'--data_dir={folder}',
+            f'--workdir={folder}/out',
+        )  # fmt: skip
+        found = done.result['accuracy']['mean']
+        self.assertAlmostEqual(found, best['tatoeba/accuracy'], delta=0.01)
 
     def test_a_language_of_few_lines(self):
         folder = places.make()

@@ -28,8 +28,8 @@ from infoword_tf.data.sentences import SentenceSource
 from infoword_tf.data.store import SENTENCE_START, SEPARATOR, WORD_START, Store
 from infoword_tf.data.text_pairs import TextPairs, TextPairSource
 from infoword_tf.data.translations import (
-    Bitext,
     ParallelText,
+    TokenPairs,
     TranslationSource,
 )
 from infoword_tf.data.words import WordSource
@@ -855,7 +855,7 @@ def make_translations(
     begins = np.concatenate([[0], np.cumsum(sizes)])
     word_starts = random.random(len(ids)) < 0.7
     word_starts[begins[:-1]] = True
-    part = Bitext(ids, word_starts, begins, np.zeros(n, bool))
+    part = TokenPairs(ids, word_starts, begins, np.zeros(n, bool))
     source = TranslationSource(
         ParallelText({'aa-bb': part}), length, batch, seed, crossed
     )

@@ -35,7 +35,7 @@ HELDOUT = 512  # pairs of each two languages that are measured
 _STRINGS = 8192  # of a call of the tokenizer
 
 
-class Bitext(NamedTuple):
+class TokenPairs(NamedTuple):
     """Pairs of two languages in flat arrays, or two pairs to an example.
 
     Attributes:
@@ -94,7 +94,7 @@ class ParallelText(NamedTuple):
         exponent: of their sizes, see `data.mixture`.
     """
 
-    parts: Mapping[str, Bitext]
+    parts: Mapping[str, TokenPairs]
     exponent: float = 1.0
 
     @property
@@ -120,7 +120,7 @@ class ParallelText(NamedTuple):
 
 def tokenized(
     columns: Columns, tokenizer: 'Tokenizer', max_length: int
-) -> Bitext:
+) -> TokenPairs:
     """Pairs of texts as pieces; ends beyond half a row are cut.
 
     Args:
@@ -149,7 +149,7 @@ def tokenized(
         begins - np.cumsum(sizes) + sizes, sizes
     )
     left = sizes.reshape(-1, 2)[kept].ravel()
-    return Bitext(
+    return TokenPairs(
         np.concatenate(ids)[place],
         np.concatenate(starts)[place],
         np.concatenate([[0], np.cumsum(left, dtype=np.int64)]),
@@ -166,7 +166,7 @@ class _Pairs:
     """
 
     def __init__(
-        self, store: Bitext, length: int, batch_size: int, seed: int,
+        self, store: TokenPairs, length: int, batch_size: int, seed: int,
         crossed: bool, stratified: bool,
     ):  # fmt: skip
         """Args: as of `TranslationSource`.

@@ -3,15 +3,22 @@
     sts:FILE                      Spearman x 100, see evaluation/sts.py
     retrieval:DIR                 nDCG@10 of a BEIR folder, its split test
     retrieval:DIR/qrels/dev.tsv   the same of another split
+    tatoeba:DIR                   accuracy in percent of finding translations,
+                                  evaluation/bitext.py: the mean of both
+                                  directions, over all languages of a folder
 """
 
 import hashlib
 import pathlib
 from typing import NamedTuple
 
-from infoword_tf.evaluation import retrieval, sts
+from infoword_tf.evaluation import bitext, retrieval, sts
 
-NAMES = {'sts': 'sts/spearman', 'retrieval': 'retrieval/ndcg@10'}
+NAMES = {
+    'sts': 'sts/spearman',
+    'retrieval': 'retrieval/ndcg@10',
+    'tatoeba': 'tatoeba/accuracy',
+}
 
 
 class Judgements(NamedTuple):
@@ -20,13 +27,13 @@ class Judgements(NamedTuple):
     Attributes:
         spec: 'SCHEME:PATH'.
         name: of the measure, as records have it; higher is better.
-        judged: the pairs, or what is to be found.
+        judged: the pairs, what is to be found, or the languages of a folder.
         fingerprint: changes when the files do.
     """
 
     spec: str
     name: str
-    judged: sts.ScoredPairs | retrieval.RetrievalTask
+    judged: sts.ScoredPairs | retrieval.RetrievalTask | list[bitext.Bitext]
     fingerprint: str
 
 
@@ -40,13 +47,16 @@ def read(spec: str) -> Judgements:
     scheme, _, rest = spec.partition(':')
     if scheme not in NAMES or not rest:
         raise ValueError(
-            'expected sts:FILE (pairs with scores) or retrieval:DIR (a BEIR '
-            'folder)'
+            'expected sts:FILE (pairs with scores), retrieval:DIR (a BEIR '
+            'folder) or tatoeba:DIR (translations)'
         )
     path = pathlib.Path(rest)
     if scheme == 'sts':
         judged = sts.read(path)
         files = sorted(path.glob('STS.*.txt')) if path.is_dir() else [path]
+    elif scheme == 'tatoeba':
+        judged = bitext.read(path)
+        files = bitext.files_of(path)
     else:
         folder, split = path, 'test'
         if path.suffix == '.tsv' and not path.is_dir():

@@ -1,14 +1,14 @@
 """How good a model's vectors are while it is trained, by people's judgements.
 
-The numbers are those that tasks.sts and tasks.retrieval print of the weights,
-where training computes in float32. Texts are tokenized once.
+The numbers are those that tasks.sts, tasks.retrieval and tasks.tatoeba print of
+the weights, where training computes in float32. Texts are tokenized once.
 """
 
 from collections.abc import Callable, Iterator
 
 import numpy as np
 
-from infoword_tf.evaluation import ranking, retrieval, sts
+from infoword_tf.evaluation import bitext, ranking, retrieval, sts
 from infoword_tf.evaluation.judgements import Judgements
 from infoword_tf.inference.vectors import Tokenized, Vectors
 
@@ -30,12 +30,21 @@ class Evaluator:
         judged = judgements.judged
         if isinstance(judged, sts.ScoredPairs):
             self._measure = self._similarity(judged)
-        else:
+        elif isinstance(judged, retrieval.RetrievalTask):
             self._measure = self._retrieval(judged)
+        else:
+            self._measure = self._translations(judged)
 
     def __call__(self) -> dict[str, float]:
-        """By name of the measure its value."""
-        return {self.name: self._measure()}
+        """By name of the measure its value, and what it is the mean of."""
+        found = self._measure()
+        if isinstance(found, float):
+            return {self.name: found}
+        mean = float(np.mean(list(found.values())))
+        scheme = self.name.split('/')[0]
+        return {self.name: mean} | {
+            f'{scheme}/{part}': value for part, value in found.items()
+        }
 
     def _tokenized(self, texts: list[str], role: str | None) -> Tokenized:
         prompt = role and self.vectors.config.prompt_for(role)
@@ -75,5 +84,29 @@ class Evaluator:
                 self.vectors.config.similarity,
             )  # fmt: skip
             return retrieval.measure(task, found)['ndcg@10']
+
+        return measure
+
+    def _translations(
+        self, languages: list[bitext.Bitext]
+    ) -> Callable[[], dict[str, float]]:
+        """By language the accuracy of finding translations, percent."""
+        texts = [
+            [self._tokenized(x.texts, None) for x in (one.foreign, one.english)]
+            for one in languages
+        ]
+
+        def measure() -> dict[str, float]:
+            found = {}
+            for language, sides in zip(languages, texts, strict=True):
+                vectors = map(self.vectors.encode_tokenized, sides)
+                into, back = bitext.translations(*vectors)
+                foreign, english = language.foreign, language.english
+                both = [
+                    bitext.measure(into, foreign, english)['accuracy'],
+                    bitext.measure(back, english, foreign)['accuracy'],
+                ]
+                found[language.language] = 100 * float(np.mean(both))
+            return found
 
         return measure

@@ -5,8 +5,8 @@ from absl.testing import absltest, parameterized
 
 from infoword_tf.data.text_pairs import Columns
 from infoword_tf.data.translations import (
-    Bitext,
     ParallelText,
+    TokenPairs,
     TranslationSource,
     tokenized,
 )
@@ -22,7 +22,7 @@ def bitext(n, seed=0):
     begins = np.concatenate([[0], np.cumsum(sizes)])
     ids = random.integers(5, 50, begins[-1]).astype(np.int32)
     ids[begins[:-1]] = 100 + np.arange(2 * n)
-    return Bitext(ids, np.ones(len(ids), bool), begins, np.zeros(n, bool))
+    return TokenPairs(ids, np.ones(len(ids), bool), begins, np.zeros(n, bool))
 
 
 def opened(sizes, exponent=1.0, length=T, **more):
