@@ -532,6 +532,14 @@ class BegunRunTest(absltest.TestCase):
             for name in files.read_tensors(found / 'weights.safetensors')
         }
         self.assertEqual(parts, {'encoder', 'unigram', 'step'})
+        weights = files.read_tensors(first / 'weights.safetensors')
+        weights['unigram'] = weights['unigram'] + 1
+        files.write_tensors(first / 'weights.safetensors', weights)
+        with self.assertRaisesRegex(
+            commands.UsageError,
+            r'--replaced.generator was .*first \(weights \w+\), is .*first ',
+        ):
+            run('second', *begun, f'--vocab={first}/vocab.txt')
         with self.assertRaisesRegex(
             commands.UsageError, "generator begins with .* another vocab.txt"
         ):

@@ -13,6 +13,8 @@ from infoword_tf.data import text_pairs
 from infoword_tf.data.opened import check_text
 from infoword_tf.evaluation import judgements
 from infoword_tf.objectives import TABLE, parse
+from infoword_tf.objectives.row import ANSWERS
+from infoword_tf.plan import answering, companions_of
 from infoword_tf.resolve import Resolved, resolve, resolve_rows
 
 if TYPE_CHECKING:
@@ -122,6 +124,26 @@ def with_pairs(given: RunChoices) -> RunChoices:
     return given.decided({f'{row}.pairs': texts for row in rows})
 
 
+def check_companions(resolved: Resolved) -> None:
+    """Complains of workdirs that companions cannot begin with.
+
+    Raises:
+        UsageError: no row of such a one answers what the run asks.
+        OSError, ValueError: it is no workdir.
+    """
+    rows = {row: entry.settings for row, entry in resolved.rows.items()}
+    for name, companion in companions_of(rows).items():
+        if not companion.workdir:
+            continue
+        theirs, asked = Config.read(companion.workdir).rows, companion.answers
+        if asked and not answering(asked, theirs):
+            raise commands.UsageError(
+                f'{name} begins with {companion.workdir}, whose rows '
+                f'({", ".join(theirs) or "none"}) {ANSWERS[asked[0]]}: that '
+                f'takes {" or ".join(answering(asked))}; name another workdir'
+            )
+
+
 def begin(
     given: RunChoices,
     chosen: Mapping[str, Any],
@@ -154,6 +176,7 @@ def begin(
             resolve_rows(given)
             given = with_pairs(given)
         resolved = resolve(given, started)
+        check_companions(resolved)
         if labelled is None and resolved.plan.reads_text:
             check_text(given)
     judged = judged_by(given)

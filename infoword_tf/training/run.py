@@ -273,7 +273,10 @@ class Run:
         parts[0] = parts[0]._replace(
             weights=text_pairs.weights_of(given.pair_weights, parts[0].files)
         )
-        known = {f'{row}.guide': x.known_by for row, x in guides.items()}
+        known = {
+            f'{row}.guide': record.known_by(x.folder, x.digest)
+            for row, x in guides.items()
+        }
         del guides
         gc.collect()  # models are full of circles
         return tokenizer, OpenedPairs(*parts, found.fingerprint, known)

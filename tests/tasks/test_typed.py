@@ -133,8 +133,12 @@ class TypedTest(absltest.TestCase):
             (folder / f'{name}.txt').write_text(text)
         for name in ('a', 'b'):
             (folder / f'{name}.csv').write_text('text,label\nx,1\ny,0\n')
-        (folder / 'run').mkdir()
-        resolve(ModelChoices()).config(100).write(folder / 'run')
+        for name, choices in (
+            ('run', ModelChoices()), ('ict', ModelChoices(objectives='ict')),
+        ):  # fmt: skip
+            (folder / name).mkdir()
+            resolve(choices).config(100).write(folder / name)
+        begun = '--objectives=simcse:1,diffcse:1 --diffcse.generator'
         table = '--train=a.csv --dev=b.csv'
         no_run = 'error: nowhere has no config.json: it is not the workdir'
         no_file = 'error: no.json: there is no such file'
@@ -156,6 +160,10 @@ class TypedTest(absltest.TestCase):
             'infoword_tf.train --workdir=w --corpus=text:no*':
                 'error: .*no\\*',
             'infoword_tf.train --workdir=w --init=nowhere': no_run,
+            f'infoword_tf.train --workdir=w {begun}=nowhere': no_run,
+            f'infoword_tf.train --workdir=w {begun}=ict':
+                r'error: generator begins with ict, whose rows \(ict\) fill no '
+                'blanks: that takes mlm or bert_nce; name another workdir',
             'infoword_tf.convert --source=empty --workdir=w':
                 'error: --source=empty has no config.json',
             'infoword_tf.convert --init=nowhere --output=w': no_run,
