@@ -185,6 +185,8 @@ class Run:
         if plan.reads_text:
             text = open_text(given, tokenizer)
             tokenizer = text.tokenizer
+            if started is not None:
+                text = _prompted(text, started.config)
         self.pairs = None
         if plan.reads_pairs:
             tokenizer, self.pairs = self._open_pairs(tokenizer, started)
@@ -522,6 +524,16 @@ class Run:
             flush=True,
         )
         return evaluator
+
+
+def _prompted(text: Text, config: Config) -> Text:
+    """A text whose sentences have the default prompt of a config."""
+    prompt = config.prompts.get(config.prompt, '')
+    ids = text.tokenizer.tokenize([prompt])[0].numpy().tolist()
+    return text._replace(
+        train=text.train._replace(prompt=ids),
+        heldout=text.heldout._replace(prompt=ids),
+    )
 
 
 def run(
