@@ -17,7 +17,7 @@ import infoword_tf
 from infoword_tf import checkpoint, commands, sizes
 from infoword_tf.choices import RunChoices
 from infoword_tf.data import batches
-from infoword_tf.layers import vocabulary_scores
+from infoword_tf.layers import fused
 from infoword_tf.training import report
 from tests import eager
 
@@ -41,7 +41,7 @@ def small(eagerly: bool = True, pictures: bool = False) -> Iterator[None]:
         ):
             stack.enter_context(changed)
         if eagerly:  # runs of columns are there for the compiler
-            one = mock.patch.object(vocabulary_scores, 'LANES', 1)
+            one = mock.patch.object(fused, 'LANES', 1)
             stack.enter_context(one)
         if not pictures:
             stack.enter_context(mock.patch.object(report, 'draw_bounds'))

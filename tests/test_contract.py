@@ -169,11 +169,14 @@ class QueueTest(absltest.TestCase):
             batches, _ = model.batches(
                 views, zoo.statistics(), KEY, state=state.read()
             )
+            before = state.read()['objectives/twice']['rows']
+            held = np.array(before)
             own = objective.own(batches['twice'])
             seen.append(np.asarray(own.states))
             new = {'objectives/twice': objective.remember(batches['twice'])}
             state.write(new, tf.constant(False))  # a loss that is not finite
             state.write(new, tf.constant(True))
+            np.testing.assert_array_equal(before, held)  # what was read stays
             keys = np.concatenate(seen)
             kept = state.read()['objectives/twice']
             self.assertEqual(int(kept['count']), len(keys))
@@ -532,6 +535,14 @@ class BegunRunTest(absltest.TestCase):
             for name in files.read_tensors(found / 'weights.safetensors')
         }
         self.assertEqual(parts, {'encoder', 'unigram', 'step'})
+        weights = files.read_tensors(first / 'weights.safetensors')
+        weights['unigram'] = weights['unigram'] + 1
+        files.write_tensors(first / 'weights.safetensors', weights)
+        with self.assertRaisesRegex(
+            commands.UsageError,
+            r'--replaced.generator was .*first \(weights \w+\), is .*first ',
+        ):
+            run('second', *begun, f'--vocab={first}/vocab.txt')
         with self.assertRaisesRegex(
             commands.UsageError, "generator begins with .* another vocab.txt"
         ):

@@ -13,6 +13,7 @@ from absl.testing import absltest
 import infoword_tf
 from infoword_tf import commands, sizes
 from infoword_tf.data.documents import split_sentences
+from infoword_tf.data.sentences import Sentences
 from infoword_tf.files import read_tensors, write_tensors
 from infoword_tf.training.guide import Guide
 from tests import places, quick, runs
@@ -75,6 +76,35 @@ class SentencesTest(absltest.TestCase):
         loaded, found = vectors_of(folder / 'whole')
         self.assertEqual(loaded.config.pooling, 'cls')
         self.assertEqual(found.shape, (2, 64))
+
+
+    def test_the_prompt_of_init_stands_before_each(self):
+        """As `encode` has it, in training as in held-out text."""
+        folder = places.make()
+        run_here(folder / 'first', '--objectives=simcse', '--steps=1')
+        config = json.loads((folder / 'first/config.json').read_text())
+        config |= {'prompts': {'query': 'Names: '}, 'prompt': 'query'}
+        (folder / 'first/config.json').write_text(json.dumps(config))
+        tokenizer = infoword_tf.load(folder / 'first').tokenizer
+        prompt, text, both = (
+            tokenizer.tokenize([x])[0].numpy().tolist()
+            for x in ('Names: ', 'a class', 'Names: a class')
+        )
+        self.assertEqual(both, prompt + text)
+        seen, batch = [], Sentences.batch
+
+        def watched(*given):
+            seen.append(batch(*given).ids)
+            return batch(*given)
+
+        with mock.patch.object(Sentences, 'batch', watched):
+            run_here(
+                folder / 'second', '--objectives=simcse', '--steps=1',
+                f'--init={folder}/first',
+            )  # fmt: skip
+        self.assertGreater(len({len(ids) for ids in seen}), 1)  # held-out too
+        for ids in seen:
+            self.assertTrue((ids[..., 1 : 1 + len(prompt)] == prompt).all())
 
 
 class ConditionedTest(absltest.TestCase):

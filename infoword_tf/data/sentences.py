@@ -27,7 +27,8 @@ class Sentences(NamedTuple):
     Attributes:
         store: the text.
         begins: [n] int64, their first tokens.
-        lengths: [n] int64, tokens with [CLS] and [SEP]; T at most.
+        lengths: [n] int64, tokens with [CLS], the store's prompt and [SEP]; T
+            at most.
         cut: [n] bool, which are longer than T.
         copies: K.
         repeat: the view's, for which places are left free.
@@ -44,7 +45,17 @@ class Sentences(NamedTuple):
     def of(
         cls, store: Store, length: int, copies: int, repeat: float
     ) -> 'Sentences':
-        """Finds them, in blocks; args: the text, T, K, and `repeat`."""
+        """Finds them, in blocks; args: the text, T, K, and `repeat`.
+
+        Raises:
+            ValueError: the prompt alone fills T.
+        """
+        around = len(store.prompt) + 2
+        if around >= length:
+            raise ValueError(
+                f'--seq_len={length} has no room for a sentence: the prompt of '
+                f'--init, [CLS] and [SEP] are {around} tokens; raise it'
+            )
         begins = np.concatenate(list(stores.sentence_starts(store)))
         # A sentence ends where the next begins, or before a document's [SEP].
         document = np.searchsorted(store.documents, begins, 'right')
@@ -56,8 +67,8 @@ class Sentences(NamedTuple):
         return cls(
             store,
             begins,
-            np.minimum(tokens + 2, length),
-            tokens + 2 > length,
+            np.minimum(tokens + around, length),
+            tokens + around > length,
             copies,
             repeat,
         )
@@ -97,9 +108,11 @@ class Sentences(NamedTuple):
             width: tokens of a row.
         """
         lengths = self.lengths[numbers]
-        column = np.arange(lengths.max(initial=2))
-        source = self.begins[numbers, None] + np.maximum(column - 1, 0)
+        first = 1 + len(self.store.prompt)  # token of the sentence
+        column = np.arange(lengths.max(initial=first + 1))
+        source = self.begins[numbers, None] + np.maximum(column - first, 0)
         ids = self.store.ids[np.minimum(source, len(self.store.ids) - 1)]
+        ids[:, 1:first] = self.store.prompt
         ids = np.repeat(ids[:, None].astype(np.int32), self.copies, axis=1)
         return Labelled(
             ids=ids,

@@ -19,7 +19,7 @@ import os
 import pathlib
 import shutil
 import tempfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, BinaryIO, NamedTuple
 
 import numpy as np
@@ -42,6 +42,8 @@ class Store(NamedTuple):
         counts: [V] int64, separators not counted.
         path: the folder.
         unk_id: of [UNK] among the pieces; None: it is none of them.
+        prompt: pieces that stand before each sentence where it is a text of
+            its own; no file has them.
     """
 
     ids: np.ndarray
@@ -50,6 +52,7 @@ class Store(NamedTuple):
     counts: np.ndarray
     path: pathlib.Path
     unk_id: int | None = None
+    prompt: Sequence[int] = ()
 
 
 def sentence_starts(store: Store) -> Iterator[np.ndarray]:

@@ -3,12 +3,12 @@
 On a CPU only a third of a plain training step is matrix products. What is
 element-wise and costs most has its forward and backward written out, beside
 what uses it (`norm`, `activation`, `heads`, `relative_scores`,
-`vocabulary_scores`, `dropout`). Each such piece is one loop over memory
-instead of ten: under TensorFlow it is compiled alone by XLA while the products
-around it stay with oneDNN, under JAX it is traced into the compiled step.
-Inside, arithmetic is float32; dtypes change at the edges. What the backward
-pass needs is few numbers: normalised values and 1/sigma, never a mask (bits
-are hashed again from the key).
+`vocabulary_scores`, `queue_scores`, `dropout`). Each such piece is one loop
+over memory instead of ten: under TensorFlow it is compiled alone by XLA while
+the products around it stay with oneDNN, under JAX it is traced into the
+compiled step. Inside, arithmetic is float32; dtypes change at the edges. What
+the backward pass needs is few numbers: normalised values and 1/sigma, never a
+mask (bits are hashed again from the key).
 
 Every piece takes `key`: None runs the plain operations (held-out text, encode,
 export, where shapes are dynamic and a kernel must run anywhere); a key runs
@@ -29,6 +29,7 @@ import numpy as np
 from infoword_tf.lazy import ops
 
 Tensor = Any
+LANES = 16  # runs of columns that are combined; see `over_columns`
 
 
 def compiled(function: Callable) -> Callable:
@@ -73,6 +74,42 @@ def rounded(x: Tensor, dtype: str) -> Tensor:
     odd = ops.bitwise_and(ops.bitwise_right_shift(bits, places), one)
     bits = ops.bitwise_right_shift(bits + odd + half, places)
     return ops.view(ops.cast(bits, 'uint16'), dtype)
+
+
+def over_columns(
+    number: Callable,
+    combine: Callable,
+    reduce: Callable,
+    *arrays: Any,
+    lanes: int | None = None,
+) -> Tensor:
+    """[..., M] arrays -> [...]: a number of each column, reduced over M.
+
+    XLA takes a row one number after the other, since it may not reorder a sum.
+    `LANES` runs of columns are combined element-wise instead, which goes as
+    fast as memory is read. Numbers are made of each run by itself: of all at
+    once they would be stored first.
+
+    Args:
+        number: of runs of the arrays, [..., m] -> [..., m].
+        combine, reduce: two of these, and one of them over its last axis.
+        *arrays: of M columns; None stays None.
+        lanes: how many runs; None: `LANES`.
+    """
+    count = arrays[0].shape[-1]
+    lanes = min(lanes or LANES, count)
+    width = count // lanes
+
+    def run(begin, end):
+        some = (None if x is None else x[..., begin:end] for x in arrays)
+        return number(*some)
+
+    runs = (run(i * width, (i + 1) * width) for i in range(lanes))
+    total = reduce(functools.reduce(combine, runs), axis=-1)
+    if lanes * width < count:
+        rest = run(lanes * width, count)
+        total = combine(total, reduce(rest, axis=-1))
+    return total
 
 
 def upstream_of(args: tuple, upstream: Any) -> tuple:

@@ -5,12 +5,11 @@ A fused piece, see `fused.py`, that reads [N, V] numbers once each way.
 Glossary of shapes: N states, D width, V vocabulary.
 """
 
-import functools
-from collections.abc import Callable
 from typing import Any
 
 from infoword_tf.layers.fused import (
     compiled,
+    over_columns,
     plus_bias,
     read,
     rounded,
@@ -24,53 +23,24 @@ Tensor = Any
 # Widths at which states' total is a faster product of float32 than total'
 # states, and its transpose costs little: a third of the time of the latter.
 NARROW = 128
-LANES = 16  # runs of columns that are combined; see `_over_columns`
 SCORES_AT_ONCE = 2**25  # numbers, 128 MiB of float32; see `vocabulary_scores`
-
-
-def _over_columns(
-    number: Callable,
-    combine: Callable,
-    reduce: Callable,
-    products: Tensor,
-    bias: Tensor | None,
-) -> Tensor:
-    """[N, V], [V] or None -> [N]: a number of each score, reduced over V.
-
-    XLA takes a row one score after the other, since it may not reorder a sum.
-    `LANES` runs of columns are combined element-wise instead, which goes as
-    fast as memory is read. Numbers are made of each run by itself: of all at
-    once they would be stored first.
-    """
-    count = products.shape[1]
-    lanes = min(LANES, count)
-    width = count // lanes
-
-    def run(begin, end):
-        own = None if bias is None else bias[begin:end]
-        return number(plus_bias(products[:, begin:end], own))
-
-    runs = (run(i * width, (i + 1) * width) for i in range(lanes))
-    total = reduce(functools.reduce(combine, runs), axis=1)
-    if lanes * width < count:
-        total = combine(total, reduce(run(lanes * width, count), axis=1))
-    return total
 
 
 @compiled
 def _log_sum_and_rank(products, bias, positive):
     """[N, V], [V] or None, [N] -> log sum exp [N], how many are as high [N]."""
 
-    def exponential(scores):
-        return ops.exp(scores - highest[:, None])
+    def exponential(products, bias):
+        return ops.exp(plus_bias(products, bias) - highest[:, None])
 
-    def as_high(scores):
+    def as_high(products, bias):
+        scores = plus_bias(products, bias)
         return to_float(ops.greater_equal(scores, positive[:, None]))
 
     inputs = products, bias
-    highest = _over_columns(lambda x: x, ops.maximum, ops.max, *inputs)
-    total = _over_columns(exponential, ops.add, ops.sum, *inputs)
-    rank = _over_columns(as_high, ops.add, ops.sum, *inputs) - 1.0
+    highest = over_columns(plus_bias, ops.maximum, ops.max, *inputs)
+    total = over_columns(exponential, ops.add, ops.sum, *inputs)
+    rank = over_columns(as_high, ops.add, ops.sum, *inputs) - 1.0
     return highest + ops.log(total), rank
 
 

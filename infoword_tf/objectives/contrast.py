@@ -11,7 +11,7 @@ Glossary of shapes: B rows of a view, J texts of a row, N = B J texts, T tokens,
 M candidates, D width, E width of words, V vocabulary.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from infoword_tf.layers.pooling import about_unit, pool, rarity, unit
@@ -226,6 +226,7 @@ class SentenceContrast(Queued):
                 for side, others in candidates.items()
             },
             {side: states(vectors) for side, vectors in own.items()},
+            states,
         )
         return outcome._replace(loss=outcome.loss + alone.loss)
 
@@ -234,8 +235,12 @@ class SentenceContrast(Queued):
         batch: Batch,
         candidates: dict[str, Pool],
         own: Mapping[str, Tensor],
+        finish: Callable[[Tensor], Tensor] | None = None,
     ) -> infonce.Outcome:
-        """Eq. 1 both ways; own: by side, vectors [N, ...] of length 1."""
+        """Eq. 1 both ways; own: by side, vectors [N, ...] of length 1.
+
+        `finish` makes such ones of those that are queued.
+        """
         scale = ops.minimum(
             FIRST_SCALE * ops.exp(self.log_scale), LARGEST_SCALE
         )
@@ -244,9 +249,11 @@ class SentenceContrast(Queued):
         for query, answer in (self.sides, self.sides[::-1]):
             view, others = batch.views[answer], candidates[answer]
             targets = self._numbers(view)
-            scores = ops.matmul(
-                scale * own[query], ops.transpose(others.states)
-            )  # [B, M]
+            queries = scale * own[query]
+            scores = ops.matmul(queries, ops.transpose(others.states))  # [B, M]
+            earlier = self.among_earlier(
+                batch, others, queries, positive, targets, finish=finish
+            )
             outcomes.append(
                 infonce.contrast(
                     positive,
@@ -256,6 +263,7 @@ class SentenceContrast(Queued):
                     ops.reshape(view.weights[self.row], (-1,)),
                     measured=ops.reshape(view.measured[self.row], (-1,)),
                     drop_identical=True,
+                    earlier=earlier,
                 )
             )
         return infonce.average(*outcomes)

@@ -40,6 +40,7 @@ from infoword_tf.views import Reads
 
 Tensor = Any
 GENERATOR, DISCRIMINATOR = 'generator', 'discriminator'
+BLANKS = 'blanks', 'blanks_by_counts'
 
 
 class ReplacedPieces(Objective):
@@ -112,11 +113,6 @@ class ReplacedPieces(Objective):
         for row in self.companion_rows.get(GENERATOR, {}).values():
             if hasattr(row, 'piece_scores'):
                 return row.piece_scores(states, batch.statistics.training)
-        if self.generator:
-            raise ValueError(
-                f'--{self.row}.generator={self.generator} fills no blanks: '
-                'name a workdir with the row mlm'
-            )
         table = self.companions[GENERATOR].embedding_table
         x = ops.cast(states, 'float32')
         return ops.matmul(x, ops.transpose(ops.convert_to_tensor(table)))
@@ -204,6 +200,7 @@ def _companions(settings: Mapping[str, Any]) -> dict[str, Companion]:
     return {
         GENERATOR: Companion(
             workdir=begin,
+            answers=BLANKS,
             copied=begin is None,
             saved=begin is None,
             dropout=settings['legacy'],

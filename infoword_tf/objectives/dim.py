@@ -149,20 +149,26 @@ class DeepInfoMax(Queued):
         pool = candidates.pool
         c = pool.states  # [M, D]
         slots, width = b.shape[1:]
+        finish = None
         if self.critic == 'cosine':
             a, b, c = map(unit, (a, b, c))
-            a = a / self.temperature
+            a, finish = a / self.temperature, unit
         elif self.critic == 'scaled':
             a = a / math.sqrt(width)
         positive = ops.reshape(ops.sum(a * b, axis=-1), (-1,))  # [N]
-        scores = ops.matmul(ops.reshape(a, (-1, width)), ops.transpose(c))
+        a = ops.reshape(a, (-1, width))
+        earlier = self.among_earlier(
+            batch, pool, a, positive, targets, finish=finish
+        )
+        scores = ops.matmul(a, ops.transpose(c))
         scores = ops.repeat(scores, slots, axis=0)  # [N, M]
         counts = ops.repeat(pool.others(view.sequences), slots, axis=0)
         identical = ops.equal(pool.ids[None, :], targets[:, None])
         weights = ops.reshape(view.weights[self.row], (-1,))
         outcome = infonce.contrast(
-            positive, scores, counts, identical, weights, drop_identical=True
-        )
+            positive, scores, counts, identical, weights, drop_identical=True,
+            earlier=earlier,
+        )  # fmt: skip
         if batch.training:
             return outcome
         # The bound once more, over the candidates of the positive's length.

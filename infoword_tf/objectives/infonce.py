@@ -23,9 +23,11 @@ All of it is float32 whatever the model computes in. Nothing is masked with
 Glossary of shapes: N scored pairs, M candidates, V vocabulary.
 """
 
+import functools
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
+from infoword_tf.layers.queue_scores import QueueScores
 from infoword_tf.lazy import ops
 
 Tensor = Any
@@ -50,6 +52,22 @@ class Candidates(NamedTuple):
     log_size: Tensor
     rank: Tensor
     log_copies: Tensor = 0.0
+
+
+class Negatives(NamedTuple):
+    """What the scores of N pairs over some candidates come to.
+
+    Attributes:
+        log_sum: [N] log of the sum of exp f(a, b~), without the positive.
+        size: [N] or scalar, how many they are.
+        rank: [N] as of `Candidates`.
+        copies: [N] how many of them are the positive too.
+    """
+
+    log_sum: Tensor
+    size: Tensor
+    rank: Tensor
+    copies: Tensor
 
 
 class Marginal(NamedTuple):
@@ -155,13 +173,13 @@ def infonce(
     )
 
 
-def counted(
+def negatives(
     positive: Tensor,
     scores: Tensor,
     counts: Tensor,
     identical: Tensor,
-) -> Candidates:
-    """The positive beside a multiset: column j stands for `counts` copies.
+) -> Negatives:
+    """A multiset beside the positive: column j stands for `counts` copies.
 
     Args:
         positive: [N] float32 scores of the positives.
@@ -173,18 +191,37 @@ def counted(
     log_counts = ops.where(
         present, ops.log(ops.where(present, counts, 1.0)), NEVER
     )
-    others = ops.logsumexp(scores + log_counts, axis=1)
     as_high = ops.greater_equal(scores, positive[:, None])
     rank = ops.logical_and(as_high, ops.logical_not(identical))
     rank = ops.logical_and(rank, present)
-    copies = ops.sum(ops.where(identical, counts, 0.0), axis=1)
+    return Negatives(
+        ops.logsumexp(scores + log_counts, axis=1),
+        ops.sum(counts, axis=1),
+        ops.sum(ops.cast(rank, 'float32'), axis=1),
+        ops.sum(ops.where(identical, counts, 0.0), axis=1),
+    )
+
+
+def among(positive: Tensor, *parts: Negatives) -> Candidates:
+    """The positive, [N] float32, and all candidates of several parts."""
+    log_sums, sizes, ranks, copies = zip(*parts, strict=True)
     return Candidates(
         positive,
-        ops.logaddexp(others, positive),
-        ops.log1p(ops.sum(counts, axis=1)),
-        ops.sum(ops.cast(rank, 'float32'), axis=1),
-        ops.log1p(copies),
+        functools.reduce(ops.logaddexp, (*log_sums, positive)),
+        ops.log1p(sum(sizes)),
+        sum(ranks),
+        ops.log1p(sum(copies)),
     )
+
+
+def counted(
+    positive: Tensor,
+    scores: Tensor,
+    counts: Tensor,
+    identical: Tensor,
+) -> Candidates:
+    """The positive among a multiset; args as of `negatives`."""
+    return among(positive, negatives(positive, scores, counts, identical))
 
 
 def contrast(
@@ -197,25 +234,40 @@ def contrast(
     measured: Tensor | None = None,
     *,
     drop_identical: bool,
+    trained: Tensor | None = None,
+    earlier: QueueScores | None = None,
 ) -> Outcome:
     """Eq. 1 over the positive and a multiset of negatives.
 
     Args:
-        positive, scores, counts, identical: as in `counted`.
+        positive, scores, counts, identical: as in `negatives`.
         weights, marginal, measured: as in `infonce`.
         drop_identical: whether the training loss leaves copies of the
             positive out; the bound counts them.
+        trained: [N, M] float32, `counts` of the training loss; None: those,
+            without copies of the positive where these are dropped.
+        earlier: what the scores over a queue come to; its copies of the
+            positive are left out always.
     """
-    train_log_sum = None
-    if drop_identical:
-        others = ops.where(identical, 0.0, counts)
-        train_log_sum = counted(positive, scores, others, identical).log_sum
+    parts = [negatives(positive, scores, counts, identical)]
+    if trained is None and drop_identical:
+        trained = ops.where(identical, 0.0, counts)
+    kept = parts[0].log_sum
+    if trained is not None:
+        kept = negatives(positive, scores, trained, identical).log_sum
+    if earlier is not None:
+        kept = ops.logaddexp(kept, earlier.others)
+        parts.append(
+            Negatives(
+                earlier.log_sum, earlier.size, earlier.rank, earlier.copies
+            )
+        )
     return infonce(
-        counted(positive, scores, counts, identical),
+        among(positive, *parts),
         weights,
         marginal,
         measured,
-        train_log_sum,
+        train_log_sum=ops.logaddexp(kept, positive),
     )
 
 

@@ -200,6 +200,7 @@ class Pool(NamedTuple):
         weights: [M] float32, 0 for padding.
         limit: use the first so many of other sequences, None for all.
         states: [M, D] float32 where they are encoded, else None.
+        earlier: of earlier steps, apart from these: many, for `queue_scores`.
 
     Several can be `joined`: the batch, a row's own negatives, a queue. What is
     of no sequence (-1) is another's for every pair.
@@ -210,6 +211,7 @@ class Pool(NamedTuple):
     weights: Tensor
     limit: int | None
     states: Tensor | None = None
+    earlier: 'Pool | None' = None
 
     def others(self, sequences: Tensor) -> Tensor:
         """[N, M] float32: 1 for candidates of other sequences than [N]."""
@@ -283,7 +285,7 @@ def gathered(
 
 def joined(*pools: Pool) -> Pool:
     """All candidates of several pools, in order; the limit is the first's."""
-    ids, sequences, weights, _, states = zip(*pools, strict=True)
+    ids, sequences, weights, _, states, _ = zip(*pools, strict=True)
     return Pool(
         *(ops.concatenate(x) for x in (ids, sequences, weights)),
         pools[0].limit,
@@ -341,7 +343,7 @@ class Ring(NamedTuple):
     Attributes:
         size: S.
         width: D.
-        dtype: that it is kept in; candidates are float32.
+        dtype: that its numbers are rounded to; they are kept in float32.
     """
 
     size: int
@@ -351,7 +353,7 @@ class Ring(NamedTuple):
     def empty(self) -> dict[str, Tensor]:
         """As `Objective.empty_state`: 'rows' [S, D], 'texts' [S], 'count'."""
         return {
-            'rows': ops.zeros((self.size, self.width), self.dtype),
+            'rows': ops.zeros((self.size, self.width), 'float32'),
             'texts': ops.full((self.size,), -1, 'int32'),
             'count': ops.zeros((), 'int32'),
         }
@@ -364,7 +366,7 @@ class Ring(NamedTuple):
             ops.full((self.size,), -1, 'int32'),
             ops.cast(there, 'float32'),
             None,
-            ops.cast(state['rows'], 'float32'),
+            state['rows'],
         )
 
     def add(
@@ -389,7 +391,8 @@ class Ring(NamedTuple):
             there = ops.take(weights, order) > 0
             total = ops.sum(ops.cast(there, 'int32'))
         n = min(rows.shape[0], self.size)
-        rows, texts = ops.cast(rows[-n:], self.dtype), texts[-n:]
+        rows = ops.cast(ops.cast(rows[-n:], self.dtype), 'float32')
+        texts = texts[-n:]
         first = state['count'] + total - n
         places = (first + ops.arange(n, dtype='int32')) % self.size
         if weights is not None:  # of the others what is there stays

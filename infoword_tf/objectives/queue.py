@@ -10,12 +10,12 @@ Glossary of shapes: M candidates, S size of the queue, D width.
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
+from infoword_tf.layers.queue_scores import QueueScores, queue_scores
 from infoword_tf.objectives.objective import (
     Batch,
     Objective,
     Pool,
     Ring,
-    joined,
 )
 from infoword_tf.objectives.row import Companion
 from infoword_tf.settings import setting
@@ -81,13 +81,39 @@ class Queued(Objective):
         }
 
     def behind(self, batch: Batch, pool: Pool, kind: str = '') -> Pool:
-        """A pool of the batch, and behind it what a queue of `queued` holds.
+        """A pool of the batch, with what a queue of `queued` holds.
 
         Held-out text has no queue.
         """
         if not batch.state:
             return pool
-        return joined(pool, self.ring.pool(self._queue_of(batch, kind)))
+        queue = self.ring.pool(self._queue_of(batch, kind))
+        return pool._replace(earlier=queue)
+
+    def among_earlier(
+        self,
+        batch: Batch,
+        pool: Pool,
+        queries: Tensor,
+        positive: Tensor,
+        targets: Tensor,
+        **more: Any,
+    ) -> QueueScores | None:
+        """What the scores over a pool's queue come to; None: it has none.
+
+        Args:
+            batch: of the step.
+            pool: as of `behind`.
+            queries, positive, targets: of `queue_scores`.
+            **more: likewise, `sharpness` and `finish`.
+        """
+        if pool.earlier is None:
+            return None
+        ids, _, weights, _, rows, _ = pool.earlier
+        return queue_scores(
+            queries, rows, ids, weights > 0, positive, targets,
+            key=batch.fused, **more,
+        )  # fmt: skip
 
     def enqueued(
         self, batch: Batch, pool: Pool, kind: str = ''

@@ -71,6 +71,7 @@ class Companion(NamedTuple):
         workdir: where it begins, with that one's sizes and rows, which
             are `Objective.companion_rows`. None: it is `copied`, or drawn
             anew.
+        answers: one of these (`Row.answers`) that workdir must give.
         copied: whether it begins as a copy of the trained one, after that has
             what --init gives; averages do.
         arguments: in which it differs from the trained encoder, or from that
@@ -85,6 +86,7 @@ class Companion(NamedTuple):
     """
 
     workdir: str | None = None
+    answers: tuple[str, ...] = ()
     copied: bool = False
     arguments: Mapping[str, Any] = {}
     frozen: bool = True

@@ -24,6 +24,7 @@ from infoword_tf.layers import dropout
 from infoword_tf.layers.dense import Dense
 from infoword_tf.layers.pooling import LAYERS, of_texts, pool, unit
 from infoword_tf.layers.projector import Projector
+from infoword_tf.layers.queue_scores import QueueScores
 from infoword_tf.lazy import ops
 from infoword_tf.objectives import infonce
 from infoword_tf.objectives.objective import Batch, Pool, gathered, joined
@@ -367,12 +368,18 @@ class SimCSE(Queued):
                 states = unit(states[:, :prefix])
             cosines = ops.matmul(own, ops.transpose(states))  # [N, M]
             positive = ops.sum(own * texts[:, answer], axis=1)
+            positive = positive / self.temperature
+            earlier = self.among_earlier(
+                batch,
+                others,
+                own / self.temperature,
+                positive,
+                numbers[:, answer],
+                sharpness=self.hardness * self.temperature,
+                finish=(lambda x: unit(x[:, :prefix])) if prefix else None,
+            )
             outcome = self._contrast(
-                positive / self.temperature,
-                cosines,
-                counts,
-                identical,
-                weights,
+                positive, cosines, counts, identical, weights, earlier
             )
             if guided is not None:
                 more = {**outcome.more, 'guided': ops.sum(weights * guided)}
@@ -407,19 +414,33 @@ class SimCSE(Queued):
         counts: Tensor,
         identical: Tensor,
         weights: Tensor,
+        earlier: QueueScores | None,
     ) -> infonce.Outcome:
-        """Eq. 1 of scores; copies of b are no negatives of the loss."""
-        scores = cosines / self.temperature
-        found = infonce.counted(positive, scores, counts, identical)
+        """Eq. 1 of scores; copies of b are no negatives of the loss.
+
+        What is `identical` is said of the candidates of the step.
+        """
         others = ops.where(identical, 0.0, counts)
         if self.hardness:
             hard = ops.exp(self.hardness * ops.stop_gradient(cosines))
             total = ops.sum(others * hard, axis=1, keepdims=True)
             size = ops.sum(others, axis=1, keepdims=True)
+            if earlier is not None:
+                total = total + earlier.weight[:, None]
+                size = size + (earlier.size - earlier.copies)[:, None]
+                scale = ops.log(ops.maximum(size, 1.0))[:, 0]
+                scale = scale - ops.log(ops.maximum(total, 1e-12))[:, 0]
+                earlier = earlier._replace(others=earlier.others + scale)
             others = others * hard * size / ops.maximum(total, 1e-12)
-        trained = infonce.counted(positive, scores, others, identical)
-        outcome = infonce.infonce(
-            found, weights, train_log_sum=trained.log_sum
+        outcome = infonce.contrast(
+            positive,
+            cosines / self.temperature,
+            counts,
+            identical,
+            weights,
+            drop_identical=True,
+            trained=others,
+            earlier=earlier,
         )
         share = _share(identical, counts)
         return outcome._replace(more={'identical': ops.sum(weights * share)})

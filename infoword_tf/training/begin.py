@@ -13,6 +13,8 @@ from infoword_tf.data import parallel, text_pairs
 from infoword_tf.data.opened import check_text
 from infoword_tf.evaluation import judgements
 from infoword_tf.objectives import TABLE, parse
+from infoword_tf.objectives.row import ANSWERS
+from infoword_tf.plan import answering, companions_of
 from infoword_tf.resolve import Resolved, resolve, resolve_rows
 from infoword_tf.views import VIEWS, root
 
@@ -158,6 +160,26 @@ def check_translations(given: RunChoices, resolved: Resolved) -> None:
             )
 
 
+def check_companions(resolved: Resolved) -> None:
+    """Complains of workdirs that companions cannot begin with.
+
+    Raises:
+        UsageError: no row of such a one answers what the run asks.
+        OSError, ValueError: it is no workdir.
+    """
+    rows = {row: entry.settings for row, entry in resolved.rows.items()}
+    for name, companion in companions_of(rows).items():
+        if not companion.workdir:
+            continue
+        theirs, asked = Config.read(companion.workdir).rows, companion.answers
+        if asked and not answering(asked, theirs):
+            raise commands.UsageError(
+                f'{name} begins with {companion.workdir}, whose rows '
+                f'({", ".join(theirs) or "none"}) {ANSWERS[asked[0]]}: that '
+                f'takes {" or ".join(answering(asked))}; name another workdir'
+            )
+
+
 def begin(
     given: RunChoices,
     chosen: Mapping[str, Any],
@@ -190,6 +212,7 @@ def begin(
             resolve_rows(given)
             given = with_pairs(given)
         resolved = resolve(given, started)
+        check_companions(resolved)
         if labelled is None:
             check_translations(given, resolved)
             if resolved.plan.reads_text:

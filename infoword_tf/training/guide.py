@@ -43,11 +43,6 @@ class Guide:
         self.folder, self.loaded = folder, infoword_tf.load(folder)
         self.digest = files.digest_of(pathlib.Path(folder) / WEIGHTS)
 
-    @property
-    def known_by(self) -> str:
-        """What a run's record says of it."""
-        return f'{self.folder} (weights {self.digest})'
-
     def vectors(self, texts: Sequence[Sequence[str]]) -> np.ndarray:
         """Of K times [n] texts, [n, K, G] float16 on disk; 0 where one is ''.
 

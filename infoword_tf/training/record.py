@@ -24,6 +24,7 @@ from infoword_tf.commands import UsageError
 from infoword_tf.config import FILE, WEIGHTS, Config
 from infoword_tf.encoders import ENCODERS
 from infoword_tf.objectives import TABLE
+from infoword_tf.plan import companions_of
 
 SIZE = 'layers', 'width', 'heads'
 # Of a record, beside flags: the fingerprint of the text, of `data.corpora`.
@@ -40,6 +41,17 @@ FREE = (
     'logical_cpus',
     'microbatch',
 )
+
+
+def known_by(folder: str, digest: str | None = None) -> str:
+    """What a record says of a workdir that a run reads.
+
+    Args:
+        folder: the workdir.
+        digest: of its weights; None: they are read.
+    """
+    digest = digest or files.digest_of(pathlib.Path(folder) / WEIGHTS)
+    return f'{folder} (weights {digest})'
 
 
 def run_record(
@@ -89,7 +101,8 @@ def run_record(
         f'{row}.{name}': value
         for row, entry in config.rows.items()
         for name, value in entry.settings.items()
-    } | dict(more)
+    }
+    record |= _of_workdirs(config) | dict(more)
     return json.loads(json.dumps(record))
 
 
@@ -103,6 +116,18 @@ def _plain(name: str, value: Any) -> Any:
     else:
         several = sorted(given_several(value))
     return several[0] if len(several) == 1 else (several or None)
+
+
+def _of_workdirs(config: Config) -> dict[str, str]:
+    """By flag, the workdirs that companions begin with."""
+    settings = {row: entry.settings for row, entry in config.rows.items()}
+    folders = {x.workdir for x in companions_of(settings).values()} - {None}
+    return {
+        f'{row}.{name}': known_by(value)
+        for row, own in settings.items()
+        for name, value in own.items()
+        if isinstance(value, str) and value in folders
+    }
 
 
 def _of_encoder(name: str, given: Mapping[str, Any]) -> dict[str, Any]:

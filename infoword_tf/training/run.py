@@ -26,12 +26,14 @@ from infoword_tf.data import (
     translations,
 )
 from infoword_tf.data.examples import Examples
+from infoword_tf.data.mixture import Mixture
 from infoword_tf.data.opened import (
     Text,
     digest_of,
     open_text,
     open_tokenizer,
 )
+from infoword_tf.data.store import Store
 from infoword_tf.evaluation.judgements import Judgements
 from infoword_tf.inference.vectors import Vectors
 from infoword_tf.model import Model
@@ -222,6 +224,8 @@ class Run:
         if plan.reads_text:
             text = open_text(given, tokenizer, spoken)
             tokenizer = text.tokenizer
+            if started is not None:
+                text = _prompted(text, started.config)
         self.pairs = self.translations = None
         if plan.reads_pairs:
             tokenizer, self.pairs = self._open_pairs(tokenizer, started)
@@ -342,7 +346,10 @@ class Run:
         parts[0] = parts[0]._replace(
             weights=text_pairs.weights_of(given.pair_weights, parts[0].files)
         )
-        known = {f'{row}.guide': x.known_by for row, x in guides.items()}
+        known = {
+            f'{row}.guide': record.known_by(x.folder, x.digest)
+            for row, x in guides.items()
+        }
         del guides
         gc.collect()  # models are full of circles
         return tokenizer, OpenedPairs(*parts, found.fingerprint, known)
@@ -652,6 +659,22 @@ class Run:
             flush=True,
         )
         return evaluator
+
+
+def _prompted(text: Text, config: Config) -> Text:
+    """A text whose sentences have the default prompt of a config."""
+    prompt = config.prompts.get(config.prompt, '')
+    ids = text.tokenizer.tokenize([prompt])[0].numpy().tolist()
+
+    def with_it(part: Store | Mixture) -> Store | Mixture:
+        if isinstance(part, Mixture):
+            stores = {k: with_it(store) for k, store in part.stores.items()}
+            return part._replace(stores=stores)
+        return part._replace(prompt=ids)
+
+    return text._replace(
+        train=with_it(text.train), heldout=with_it(text.heldout)
+    )
 
 
 def run(

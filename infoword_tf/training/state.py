@@ -45,14 +45,27 @@ def whole(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, Any]:
     return found
 
 
+def _read(variable: tf.Variable) -> tf.Tensor:
+    """What the replica that runs has, not copied.
+
+    Writing some rows of a variable makes every later read of it a copy, which
+    of a long queue costs as much as its products.
+    """
+    handle = variable.handle
+    tf.raw_ops.DisableCopyOnRead(resource=handle)
+    return tf.raw_ops.ReadVariableOp(resource=handle, dtype=variable.dtype)
+
+
 def _write_rows(
     variable: tf.Variable, rows: ScatterUpdate, allowed: tf.Tensor
 ) -> None:
     """Writes some rows of the replica that runs, and touches no other."""
     handle = variable.handle  # of that replica
-    old = tf.raw_ops.ResourceGather(
-        resource=handle, indices=rows.places, dtype=variable.dtype
-    )
+    # What the step read of it has been used by then, and needs no copy.
+    with tf.control_dependencies([allowed, rows.values]):
+        old = tf.raw_ops.ResourceGather(
+            resource=handle, indices=rows.places, dtype=variable.dtype
+        )
     values = tf.where(allowed, tf.cast(rows.values, variable.dtype), old)
     tf.raw_ops.ResourceScatterUpdate(
         resource=handle, indices=rows.places, updates=values
@@ -101,7 +114,7 @@ class State:
             values[name] = _like(
                 empty,
                 {
-                    part: tf.cast(variables[part].read_value(), value.dtype)
+                    part: tf.cast(_read(variables[part]), value.dtype)
                     for part, value in arrays_of(empty).items()
                 },
             )

@@ -53,6 +53,23 @@ class SentencesTest(absltest.TestCase):
         np.testing.assert_array_equal(found.cut, whole.lengths > 8)
         self.assertBetween(found.cut.mean(), 0.2, 0.8)
 
+    def test_a_prompt_stands_before_each(self):
+        """Behind [CLS]; its tokens count in the length."""
+        prompted = self.store._replace(prompt=[7, 8, 9])
+        plain, found = (
+            Sentences.of(*given, 2, 0.0)
+            for given in ((self.store, 8), (prompted, 11))
+        )
+        np.testing.assert_array_equal(found.lengths, plain.lengths + 3)
+        np.testing.assert_array_equal(found.cut, plain.cut)
+        numbers, slots = np.arange(9), np.arange(9)[:, None]
+        a, b = (x.batch(numbers, slots, 22) for x in (plain, found))
+        np.testing.assert_array_equal(b.lengths, a.lengths + 3)
+        self.assertTrue((b.ids[..., 1:4] == [7, 8, 9]).all())
+        np.testing.assert_array_equal(b.ids[..., 4:], a.ids[..., 1:])
+        with self.assertRaisesRegex(ValueError, '--seq_len=5 has no room .* 5'):
+            Sentences.of(prompted, 5, 2, 0.0)
+
     def test_an_epoch_has_every_sentence_once(self):
         source = SentenceSource(
             self.store, 16, 8, 3, copies=2, stratified=True

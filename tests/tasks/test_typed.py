@@ -140,8 +140,12 @@ class TypedTest(absltest.TestCase):
         (folder / 'pairs').mkdir()
         for name in ('de-en.de', 'de-en.en'):
             (folder / 'pairs' / name).write_text('x\n')
-        (folder / 'run').mkdir()
-        resolve(ModelChoices()).config(100).write(folder / 'run')
+        for name, choices in (
+            ('run', ModelChoices()), ('ict', ModelChoices(objectives='ict')),
+        ):  # fmt: skip
+            (folder / name).mkdir()
+            resolve(choices).config(100).write(folder / name)
+        begun = '--objectives=simcse:1,diffcse:1 --diffcse.generator'
         table = '--train=a.csv --dev=b.csv'
         no_run = 'error: nowhere has no config.json: it is not the workdir'
         no_file = 'error: no.json: there is no such file'
@@ -163,6 +167,10 @@ class TypedTest(absltest.TestCase):
             'infoword_tf.train --workdir=w --corpus=text:no*':
                 'error: .*no\\*',
             'infoword_tf.train --workdir=w --init=nowhere': no_run,
+            f'infoword_tf.train --workdir=w {begun}=nowhere': no_run,
+            f'infoword_tf.train --workdir=w {begun}=ict':
+                r'error: generator begins with ict, whose rows \(ict\) fill no '
+                'blanks: that takes mlm or bert_nce; name another workdir',
             'infoword_tf.convert --source=empty --workdir=w':
                 'error: --source=empty has no config.json',
             'infoword_tf.convert --init=nowhere --output=w': no_run,

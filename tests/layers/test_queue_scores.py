@@ -1,0 +1,120 @@
+"""`queue_scores` against plain operations and their automatic gradient."""
+
+from unittest import mock
+
+import numpy as np
+import tensorflow as tf
+from absl.testing import absltest, parameterized
+from scipy import special
+
+from infoword_tf.layers import dropout, queue_scores
+from infoword_tf.layers.pooling import unit
+
+B, S, D = 3, 29, 6
+
+
+class QueueScoresTest(parameterized.TestCase):
+    def setUp(self):
+        super().setUp()
+        random = np.random.default_rng(0)
+        self.queries = random.standard_normal((B, D)).astype(np.float32)
+        self.rows = random.standard_normal((S, D)).astype(np.float32)
+        self.ids = random.integers(0, 9, S).astype(np.int32)
+        self.there = np.arange(S) < 23
+
+    @parameterized.product(
+        pairs=(1, 2),
+        sharpness=(0.0, 0.3),
+        at_once=(10**6, 40),
+        key=(None, dropout.new_key(1)),
+    )
+    def test_sums_and_gradient(self, pairs, sharpness, at_once, key):
+        """Copies are in the bound alone; what is not there is nowhere."""
+        n = B * pairs
+        targets = np.arange(n, dtype=np.int32)
+        self.rows[targets] *= 40  # far above others
+        self.ids[targets] = targets
+        positive = np.linspace(-3, 3, n).astype(np.float32)
+
+        def finish(rows):
+            return unit(rows[:, :4]) * 5
+
+        queries = tf.constant(self.queries[:, :4])
+        with (
+            mock.patch.object(queue_scores, 'SCORES_AT_ONCE', at_once),
+            tf.GradientTape() as tape,
+        ):
+            tape.watch(queries)
+            found = queue_scores.queue_scores(
+                queries, self.rows, self.ids, self.there, positive, targets,
+                sharpness=sharpness, finish=finish, key=key,
+            )  # fmt: skip
+            weights = np.arange(1.0, n + 1, dtype=np.float32)
+            loss = tf.reduce_sum(weights * found.others)
+        gradient = tape.gradient(loss, queries)
+
+        rows = finish(self.rows).numpy().astype(np.float64)
+        scores = np.repeat(self.queries[:, :4] @ rows.T, pairs, axis=0)
+        own = self.ids == targets[:, None]
+        expected = np.zeros((n, 4))
+        for i in range(n):
+            every = scores[i][self.there]
+            kept = scores[i][self.there & ~own[i]]
+            weigh = np.exp(sharpness * kept)
+            for name, value in {
+                'log_sum': special.logsumexp(every),
+                'others': special.logsumexp((1 + sharpness) * kept),
+                'weight': weigh.sum(),
+                'rank': (kept >= positive[i]).sum(),
+                'copies': (self.there & own[i]).sum(),
+            }.items():
+                np.testing.assert_allclose(
+                    getattr(found, name)[i], value, rtol=2e-5, err_msg=name
+                )
+            p = special.softmax((1 + sharpness) * kept)
+            expected[i] = weights[i] * (p @ rows[self.there & ~own[i]])
+        expected = expected.reshape(B, pairs, 4).sum(axis=1)
+        np.testing.assert_allclose(gradient, expected, rtol=1e-4, atol=1e-5)
+        self.assertEqual(found.size, 23)
+        self.assertGreater(found.copies.numpy().min(), 0)
+
+    @parameterized.product(key=(None, dropout.new_key(1)))
+    def test_an_empty_queue_adds_nothing(self, key):
+        """Nor does one of copies alone to the loss."""
+        queries = tf.constant(self.queries)
+        ids = np.zeros_like(self.ids)
+        for there in (np.zeros(S, bool), self.there):
+            with tf.GradientTape() as tape:
+                tape.watch(queries)
+                found = queue_scores.queue_scores(
+                    queries, self.rows, ids, there, np.zeros(B, np.float32),
+                    np.zeros(B, np.int32), sharpness=0.5, key=key,
+                )  # fmt: skip
+                total = tf.reduce_sum(
+                    tf.reduce_logsumexp(
+                        tf.stack([found.others, tf.ones(B)]), axis=0
+                    )
+                )
+            self.assertEqual(float(total), B)
+            np.testing.assert_array_equal(
+                tape.gradient(total, queries), np.zeros((B, D))
+            )
+            np.testing.assert_array_equal(found.rank, np.zeros(B))
+            np.testing.assert_array_equal(found.weight, np.zeros(B))
+            np.testing.assert_array_equal(found.copies, [there.sum()] * B)
+
+    def test_copies_that_score_far_above_others(self):
+        """Their exponentials would leave none of the others."""
+        rows = np.stack([self.queries[0] * 500, *(0 * self.rows[:4])])
+        found = queue_scores.queue_scores(
+            tf.constant(self.queries[:1]), rows,
+            np.array([7, 1, 2, 3, 4], np.int32), np.ones(5, bool),
+            np.zeros(1, np.float32), np.array([7], np.int32),
+            key=dropout.new_key(1),
+        )  # fmt: skip
+        self.assertGreater(float(found.log_sum[0]), 100)
+        self.assertAlmostEqual(float(found.others[0]), np.log(4), places=5)
+
+
+if __name__ == '__main__':
+    absltest.main()
