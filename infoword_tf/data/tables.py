@@ -11,6 +11,7 @@ columns are the names of the first line's object. A file that ends in .gz is
 read as it is; every file is UTF-8 and read as a stream.
 """
 
+import contextlib
 import csv
 import gzip
 import itertools
@@ -18,7 +19,7 @@ import json
 import pathlib
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any, NamedTuple, Self
+from typing import Any, BinaryIO, NamedTuple, Self
 
 import numpy as np
 
@@ -192,33 +193,45 @@ def valid(text: str) -> str:
     return text.encode('utf-8', 'replace').decode()
 
 
-def _lines(path: pathlib.Path) -> Iterator[str]:
-    """Yields lines with their ends, the first without a byte order mark."""
+@contextlib.contextmanager
+def opened(path: pathlib.Path) -> Iterator[BinaryIO]:
+    """Opens a file, perhaps .gz; ValueError in it: it is cut or damaged."""
     with gzip.open(path) if path.suffix == '.gz' else open(path, 'rb') as file:
         try:
-            for number, line in enumerate(file, 1):
-                try:
-                    text = line.decode()
-                except UnicodeDecodeError as error:
-                    raise ValueError(
-                        f'{path}, line {number} is not UTF-8: byte '
-                        f'0x{line[error.start]:02x} at {error.start:,} of it '
-                        f'({error.reason})'
-                    ) from None
-                yield text.removeprefix('\ufeff') if number == 1 else text
+            yield file
         except (EOFError, gzip.BadGzipFile, zlib.error) as error:
             raise ValueError(f'{path} is cut or damaged ({error})') from None
 
 
-def _read_tsv(path: pathlib.Path) -> Iterator[tuple[int, list[str]]]:
-    for number, line in enumerate(_lines(path), 1):
+def lines(path: pathlib.Path) -> Iterator[str]:
+    """Yields lines with their ends, the first without a byte order mark.
+
+    Raises:
+        ValueError: it is no UTF-8, or a cut .gz.
+    """
+    with opened(path) as file:
+        for number, line in enumerate(file, 1):
+            try:
+                text = line.decode()
+            except UnicodeDecodeError as error:
+                raise ValueError(
+                    f'{path}, line {number} is not UTF-8: byte '
+                    f'0x{line[error.start]:02x} at {error.start:,} of it '
+                    f'({error.reason})'
+                ) from None
+            yield text.removeprefix('\ufeff') if number == 1 else text
+
+
+def read_tsv(path: pathlib.Path) -> Iterator[tuple[int, list[str]]]:
+    """Yields (line, cells) of a file, perhaps .gz; errors as `lines`."""
+    for number, line in enumerate(lines(path), 1):
         yield number, line.removesuffix('\n').removesuffix('\r').split('\t')
 
 
 def _read_csv(path: pathlib.Path) -> Iterator[tuple[int, list[str]]]:
     """Yields records with the line that each begins on."""
     csv.field_size_limit(_LONGEST_CELL)
-    reader = csv.reader(_lines(path), strict=True)
+    reader = csv.reader(lines(path), strict=True)
     begin = 1
     while True:
         try:
@@ -236,7 +249,7 @@ def _read_csv(path: pathlib.Path) -> Iterator[tuple[int, list[str]]]:
 
 def read_jsonl(path: pathlib.Path) -> Iterator[tuple[int, dict[str, Any]]]:
     """Yields (line, object) of a file, perhaps .gz; errors as `open_table`."""
-    for number, line in enumerate(_lines(path), 1):
+    for number, line in enumerate(lines(path), 1):
         if not line.strip():
             continue
         try:
@@ -251,7 +264,7 @@ def read_jsonl(path: pathlib.Path) -> Iterator[tuple[int, dict[str, Any]]]:
         yield number, record
 
 
-_READERS = {'.tsv': _read_tsv, '.txt': _read_tsv, '.csv': _read_csv,
+_READERS = {'.tsv': read_tsv, '.txt': read_tsv, '.csv': _read_csv,
             '.jsonl': read_jsonl}  # fmt: skip
 
 

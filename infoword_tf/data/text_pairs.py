@@ -33,17 +33,19 @@ HELDOUT = 512  # examples that are measured
 
 
 class Columns(NamedTuple):
-    """Examples of one file, as strings.
+    """Examples of one file, or of two languages, as strings.
 
     Attributes:
-        where: the file.
+        where: the file, or what named it.
         texts: K times [n]; '' for a negative that is not there.
         empty: how many lines were left out, because a or b is empty.
+        languages: of translations those of a and b, in order of their codes.
     """
 
     where: str
     texts: list[list[str]]
     empty: int
+    languages: tuple[str, str] | None = None
 
     def taken(self, numbers: Sequence[int]) -> 'Columns':
         """Some of the examples."""
@@ -55,20 +57,39 @@ class Pairs(NamedTuple):
     """All files, opened; also the corpus that a vocabulary is learned from.
 
     Attributes:
-        train, heldout: by file; of a small one nothing may be held out.
+        train, heldout: by file, or by two languages; of a small file nothing
+            may be held out.
         fingerprint: changes when the texts do.
+        notes: of translations what people are told, a line each.
     """
 
     train: list[Columns]
     heldout: list[Columns]
     fingerprint: str
+    notes: tuple[str, ...] = ()
+
+    @property
+    def languages(self) -> list[str]:
+        """Of translations those that are trained on, in order."""
+        return sorted({code for x in self.train for code in x.languages or ()})
 
     def documents(self) -> Iterator[Document]:
         """Every text that is trained on."""
         for file in self.train:
             for column in file.texts:
-                for text in filter(None, column):
-                    yield Document((' '.join(text.split()),), file.where)
+                yield from _documents(column, file.where)
+
+    def documents_of(self, language: str) -> Iterator[Document]:
+        """Every translation of one language that is trained on."""
+        for file in self.train:
+            for code, column in zip(file.languages, file.texts, strict=True):
+                if code == language:
+                    yield from _documents(column, file.where)
+
+
+def _documents(column: Sequence[str], where: str) -> Iterator[Document]:
+    for text in filter(None, column):
+        yield Document((' '.join(text.split()),), where)
 
 
 def names_of(
@@ -140,18 +161,25 @@ def read(
                     'is held out, by the hash of its first texts; give more '
                     'pairs, or name others with --heldout_pairs=GLOB'
                 )
-    digest = hashlib.blake2b(digest_size=10)
-    for file in [*train, *held]:
-        for column in file.texts:
-            digest.update('\0'.join(column).encode('utf-8', 'replace'))
-            digest.update(b'\1')
+    fingerprint = fingerprint_of([*train, *held])
     held = [file for file in held if file.texts[0]]  # a small one has none
     if not held:
         raise ValueError(
             f'--pairs={pattern} holds nothing out: of so few examples none is '
             'drawn; name some with --heldout_pairs=GLOB'
         )
-    return Pairs(train, held, digest.hexdigest())
+    return Pairs(train, held, fingerprint)
+
+
+def fingerprint_of(files: Sequence[Columns]) -> str:
+    """What changes when the texts or their languages do."""
+    digest = hashlib.blake2b(digest_size=10)
+    for file in files:
+        digest.update('-'.join(file.languages or ()).encode())
+        for column in file.texts:
+            digest.update('\0'.join(column).encode('utf-8', 'replace'))
+            digest.update(b'\1')
+    return digest.hexdigest()
 
 
 def read_pairs(pattern: str, columns: Sequence[str] = ()) -> list[Columns]:

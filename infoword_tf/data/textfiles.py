@@ -58,8 +58,8 @@ def check(paths: Iterable[pathlib.Path]) -> None:
             if b'\0' in _guarded(read_head, path):
                 raise ValueError(
                     f'{path} looks binary: there is a NUL byte in its first '
-                    f'{_HEAD} bytes. text: expects plain UTF-8 text, or such '
-                    'text as .gz; convert the file, or narrow the pattern.'
+                    f'{_HEAD} bytes. Expected plain UTF-8 text, or such text '
+                    'as .gz; convert the file, or narrow the pattern.'
                 )
 
 
