@@ -90,8 +90,8 @@ def read(
     Args:
         patterns: as of `check`.
         heldout: likewise, what is held out; none: of each two languages one
-            pair in 100, by its hash; 20 at least, or a tenth of fewer, and
-            2,000 at most.
+            pair in 100, by its hash; 20 at least, or a tenth of fewer than
+            200, and 2,000 at most.
         drop_equal: whether pairs are left out whose two texts are the same.
 
     Returns:
@@ -113,7 +113,9 @@ def read(
         _check_known(held, train)
         drawn = {which: list(found.pairs) for which, found in held.items()}
     else:
-        drawn = {which: _drawn(found.pairs) for which, found in train.items()}
+        drawn = {
+            which: _drawn(found.pairs, which) for which, found in train.items()
+        }
     known: dict[str, set[str]] = {}  # by language, of whichever pairs
     for which, pairs in drawn.items():
         for code, texts in zip(which, zip(*pairs, strict=True), strict=True):
@@ -182,16 +184,29 @@ def _gather(
     return found
 
 
-def _drawn(pairs: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
-    """One pair in 100 by hash, in order; of few those of the next buckets."""
+def _drawn(
+    pairs: Iterable[tuple[str, str]], languages: Languages
+) -> list[tuple[str, str]]:
+    """One pair in 100 by hash, in order; of few pairs more.
+
+    These are drawn by their English text (or their first), so that what many
+    small languages have translated from one is held out of all together:
+    copies of each other's held-out texts would leave nothing to train on.
+    """
     pairs = list(pairs)
-    hashes = np.array(
-        [documents.text_hash('\t'.join(pair)) for pair in pairs], np.uint64
-    )
-    buckets = hashes % textfiles.HELDOUT_IN  # as of `hash_bucket`
+    hashes = _hashes(map('\t'.join, pairs))
+    others = hashes % textfiles.HELDOUT_IN != 0  # as of `hash_bucket`
     least = max(1, min(LEAST, len(pairs) // 10))
-    count = np.clip((buckets == 0).sum(), least, textfiles.MAX_HELDOUT)
-    return [pairs[i] for i in np.sort(np.lexsort((hashes, buckets))[:count])]
+    count = np.clip((~others).sum(), least, textfiles.MAX_HELDOUT)
+    ranks = [hashes, others]  # the last is the first that counts
+    if (~others).sum() < least:
+        place = languages.index('en') if 'en' in languages else 0
+        ranks.insert(1, _hashes(pair[place] for pair in pairs))
+    return [pairs[i] for i in np.sort(np.lexsort(ranks)[:count])]
+
+
+def _hashes(texts: Iterable[str]) -> np.ndarray:
+    return np.fromiter(map(documents.text_hash, texts), np.uint64)
 
 
 def _key(text: str) -> str:

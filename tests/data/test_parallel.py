@@ -1,0 +1,724 @@
+"""Translations: what may be named, read, held out and left out."""
+
+import gettext
+import gzip
+import itertools
+import struct
+from unittest import mock
+
+from absl.testing import absltest, parameterized
+
+from infoword_tf.data import catalogs, documents, languages, parallel, textfiles
+from tests.data.texts import Temporary
+
+PAIRS = [(f'Satz {i} ist hier', f'the sentence {i} is here') for i in range(40)]
+PO_HEADER = (
+    'Language: de\nPlural-Forms: nplurals=2; plural=(n != 1);\n'
+    'Content-Type: text/plain; charset=UTF-8\n'
+)
+
+
+def lines(texts):
+    return ''.join(f'{text}\n' for text in texts)
+
+
+def tsv(pairs):
+    return lines(map('\t'.join, pairs))
+
+
+def tmx(units):
+    """Units of (language, segment as XML) each."""
+    said = ''.join(
+        '<tu>'
+        + ''.join(
+            f'<tuv xml:lang="{code}"><seg>{text}</seg></tuv>'
+            for code, text in unit
+        )
+        + '</tu>\n'
+        for unit in units
+    )
+    return (
+        '<?xml version="1.0" encoding="UTF-8"?>\n'
+        '<!DOCTYPE tmx SYSTEM "tmx14.dtd">\n<tmx version="1.4">'
+        f'<header srclang="en"/>\n<body>\n{said}</body></tmx>\n'
+    )
+
+
+def po(pairs, header=PO_HEADER):
+    said = header.replace('\n', '\\n"\n"')
+    return f'msgid ""\nmsgstr "{said}"\n\n' + ''.join(
+        f'msgid "{a}"\nmsgstr "{b}"\n\n' for a, b in pairs
+    )
+
+
+def mo(pairs, header=PO_HEADER, order='<', charset='utf-8'):
+    """What msgfmt writes: magic, version, counts, two tables, the texts."""
+    texts = [x.encode(charset) for pair in sorted([('', header), *pairs])
+             for x in pair]  # fmt: skip
+    count, begin = len(texts) // 2, 28 + 8 * len(texts)
+    places = []
+    for text in texts:
+        places.append((len(text), begin))
+        begin += len(text) + 1
+    numbers = [0x950412DE, 0, count, 28, 28 + 8 * count, 0, 0]
+    for place in places[::2] + places[1::2]:
+        numbers += place
+    return struct.pack(f'{order}{len(numbers)}I', *numbers) + b''.join(
+        text + b'\0' for text in texts
+    )
+
+
+def swapped(pairs):
+    return [pair[::-1] for pair in pairs]
+
+
+def pairs_of(*columns):
+    return [pair for x in columns for pair in zip(*x.texts, strict=True)]
+
+
+class ParallelTest(Temporary):
+    def put(self, *names_and_contents):
+        for name, content in names_and_contents:
+            if name.endswith('.gz'):
+                content = gzip.compress(content.encode())
+            self.write(name, content)
+
+    def paths(self, values):
+        """Values of the flag, with the folder before their files."""
+        return [
+            f'{languages}{equals}{self.folder}/{pattern}'
+            for languages, equals, pattern in (
+                value.rpartition('=') for value in values
+            )
+        ]
+
+    def read(self, *values, heldout=(), drop_equal=False):
+        values, heldout = self.paths(values), self.paths(heldout)
+        found = parallel.read(values, heldout, drop_equal)
+        self.assertEqual(
+            parallel.check(values, heldout), [x.languages for x in found.train]
+        )
+        return found
+
+    def all(self, *values):
+        """Every pair that is read, of whatever languages, in order."""
+        found = self.read(*values)
+        return sorted(pairs_of(*found.train, *found.heldout))
+
+
+class FormatsTest(ParallelTest):
+    def setUp(self):
+        super().setUp()
+        de, en = zip(*PAIRS, strict=True)
+        self.put(
+            ('t.de', lines(de)),
+            ('t.en', lines(en)),
+            ('zipped.deu.gz', lines(de)),
+            ('zipped.eng.gz', lines(en)),
+            ('deu-eng.txt', tsv((*x[::-1], 'CC-BY') for x in PAIRS)),
+            ('x.tsv', tsv(PAIRS)),
+            ('x.tmx', tmx([('de-DE', a), ('EN', b)] for a, b in PAIRS)),
+            ('y.tmx.gz', tmx([('en', b), ('de', a)] for a, b in PAIRS)),
+            ('x.po', po(swapped(PAIRS))),
+            ('de/LC_MESSAGES/x.mo', mo(swapped(PAIRS))),
+        )
+
+    @parameterized.parameters(
+        't.{de,en}',
+        't.{en,de}',
+        'zipped.{deu,eng}.gz',
+        'de-en=t.{de,en}',
+        'deu-eng.txt',
+        'en-de=deu-eng.txt',
+        'de-en=x.tsv',
+        'x.tmx',
+        'de-en=y.tmx.gz',
+        'x.po',
+        'en-de=x.po',
+        'de/LC_MESSAGES/x.mo',
+    )
+    def test_all_say_the_same(self, value):
+        found = self.read(value)
+        (train,), (held,) = found.train, found.heldout
+        self.assertEqual(train.languages, ('de', 'en'))
+        self.assertEqual(held.languages, ('de', 'en'))
+        self.assertEqual(
+            train.where, f'de-en of {", ".join(self.paths([value]))}'
+        )
+        # One in 100 by hash, here none; of forty four, by their English.
+        self.assertNotIn(
+            0, [documents.hash_bucket('\t'.join(x), 100) for x in PAIRS]
+        )
+        lowest = sorted(PAIRS, key=lambda x: documents.text_hash(x[1]))[:4]
+        self.assertCountEqual(pairs_of(held), lowest)
+        self.assertCountEqual(
+            pairs_of(train), [x for x in PAIRS if x not in lowest]
+        )
+        self.assertEqual(
+            found.notes, ('de-en: 36 pairs to train on, 4 held out',)
+        )
+
+    def test_put_together(self):
+        """Of the same languages, each pair once; in whatever order given."""
+        self.put(
+            ('e.fr', lines(f'phrase {i}' for i in range(30))),
+            ('e.en', lines(f'sentence {i}' for i in range(30))),
+            ('fr-en.tsv', tsv([('Salut !', "What's that?"), ('a b', 'of us')])),
+        )
+        values = ['x.tmx', 't.{de,en}', 'e.{fr,en}', 'fr-en.tsv', 'x.tmx']
+        found = self.read(*values)
+        self.assertEqual(
+            [x.languages for x in found.train], [('de', 'en'), ('en', 'fr')]
+        )
+        self.assertEqual(
+            found.notes,
+            (
+                'de-en: 36 pairs to train on, 4 held out; left out: 40 that '
+                'are there twice',
+                'en-fr: 29 pairs to train on, 3 held out',
+            ),
+        )
+        self.assertIn(
+            ("What's that?", 'Salut !'),
+            pairs_of(found.train[1], found.heldout[1]),
+        )
+        for order in itertools.islice(itertools.permutations(values), 0, 99, 9):
+            again = self.read(*order)
+            self.assertEqual(again.fingerprint, found.fingerprint)
+            self.assertEqual(
+                [x.texts for x in again.train], [x.texts for x in found.train]
+            )
+
+    def test_texts_of_a_language(self):
+        self.put(('e.fr', 'un\ndeux\n'), ('e.en', 'one\ntwo\n'))
+        found = self.read('t.{de,en}', 'e.{fr,en}')
+        self.assertEqual(found.languages, ['de', 'en', 'fr'])
+        texts = {
+            code: [x.text for x in found.documents_of(code)]
+            for code in found.languages
+        }
+        self.assertEqual(
+            texts['en'], found.train[0].texts[1] + found.train[1].texts[0]
+        )
+        self.assertLen(texts['fr'], 1)
+        self.assertCountEqual(
+            [x.text for x in found.documents()], sum(texts.values(), [])
+        )
+
+    def test_files_of_the_same_stem(self):
+        self.put(
+            ('deep/de.a.de', 'eins\nzwei\n'),
+            ('deep/de.a.en', 'one\ntwo\n'),
+            ('deep/er/b.de', 'drei\n'),
+            ('deep/er/b.en', 'three\n'),
+        )
+        self.assertEqual(
+            self.all('deep/**/*.{de,en}'),
+            [('drei', 'three'), ('eins', 'one'), ('zwei', 'two')],
+        )
+        # The folder is called like a language, and so is a part of the name.
+        self.put(('en/de.tok', 'a\nb\n'), ('de/de.tok', 'ein\nzwei\n'))
+        self.assertEqual(
+            self.all('{en,de}/de.*'), [('ein', 'a'), ('zwei', 'b')]
+        )
+
+    def test_other_codes_are_named(self):
+        self.put(('r.quz', 'huk\niskay\n'), ('r.spa', 'uno\ndos\n'))
+        found = self.read('spa-quz=r.{spa,quz}')
+        self.assertEqual(found.train[0].languages, ('es', 'quz'))
+
+    def test_scripts(self):
+        """A line ends where a line ends, and nowhere else."""
+        pairs = [
+            ('مرحبا بالعالم', '你好，世界'),
+            ('שלום', 'สวัสดีชาวโลก'),
+            ('👩‍👩‍👧 🇩🇪', 'e\u0301t\u00e9'),
+            ('one\u2028line\x85here', 'two\x0b\x0cwords\xa0'),
+        ]
+        self.put(
+            ('u.ar', '\ufeff' + lines(a for a, _ in pairs)),
+            ('u.zh', '\r\n'.join(b for _, b in pairs)),
+        )
+        expected = [*pairs[:3], ('one line here', 'two words')]
+        self.assertEqual(self.all('u.{ar,zh}'), sorted(expected))
+        self.put(('u.tsv', tsv(expected)))
+        self.assertEqual(self.all('ar-zh=u.tsv'), sorted(expected))
+        units = tmx([('ar', a), ('zh-Hant', b)] for a, b in expected)
+        utf16 = units.replace('UTF-8', 'UTF-16').encode('utf-16')
+        self.put(('u.tmx', utf16))
+        self.assertEqual(self.all('u.tmx'), sorted(expected))
+
+
+class TablesTest(ParallelTest):
+    def test_columns_of_a_file_without_an_order(self):
+        """English is found by its words, wherever the name has it."""
+        rows = [
+            ('Go.', 'Geh.'), ('I did it.', 'Ich war es.'),
+            ("You can't go.", 'Du gehst nicht.'), ('Hi!', 'Hallo, the Queen!'),
+            ('That is her house.', 'Das ist ihr Haus.'),
+            ('Who was here?', 'Wer war da?'),
+        ]  # fmt: skip
+        self.put(
+            ('deu-eng.txt', tsv(rows)),
+            ('corpus.en_de.tsv', tsv(swapped(rows))),
+        )
+        expected = sorted(swapped(rows))
+        self.assertEqual(self.all('deu-eng.txt'), expected)
+        self.assertEqual(self.all('*.en_de.tsv'), expected)
+        self.assertEqual(self.all('deu-eng.txt', 'corpus.en_de.tsv'), expected)
+
+    def test_cells(self):
+        self.put(
+            ('a.tsv', ' ein\ttwo  \twords\n\ndrei\t four\t5\t6\r\nfünf\t\n')
+        )
+        found = self.read('de-en=a.tsv')
+        self.assertEqual(
+            sorted(pairs_of(*found.train, *found.heldout)),
+            [('drei', 'four'), ('ein', 'two')],
+        )
+        self.assertEqual(found.train[0].empty, 1)
+        self.assertEqual(
+            found.notes,
+            (
+                'de-en: 1 pairs to train on, 1 held out; left out: 1 with an '
+                'empty side',
+            ),
+        )
+
+
+class MemoriesTest(ParallelTest):
+    def test_units_of_many_languages(self):
+        units = [
+            [('de-CH', f'Haus {i}'), ('en-GB', f'house {i}'),
+             ('fr', f'maison {i}')]
+            for i in range(5)
+        ]  # fmt: skip
+        units.append([('en-GB', 'colour'), ('en-US', 'color')])
+        units.append([('en-GB', 'grey'), ('en-US', 'gray'), ('de', 'grau')])
+        self.put(('m.tmx', tmx(units)))
+        found = self.read('m.tmx')
+        self.assertEqual(
+            [x.languages for x in found.train],
+            [('de', 'en'), ('de', 'fr'), ('en', 'fr')],
+        )
+        german = self.all('fr-de=m.tmx')
+        self.assertEqual(
+            german, [(f'Haus {i}', f'maison {i}') for i in range(5)]
+        )
+        self.assertContainsSubset(
+            [('grau', 'gray'), ('grau', 'grey')], self.all('de-en=m.tmx')
+        )
+
+    def test_tags(self):
+        """Code of the document is no text; what it encloses is."""
+        english = (
+            'Press <bpt i="1">&lt;b&gt;</bpt>OK<ept i="1">&lt;/b&gt;</ept>'
+            '<ph><sub>no</sub></ph> &amp; <hi type="x">go <it>x</it>on</hi>.'
+        )
+        units = [[('de', f'Text {i}'), ('en', english)] for i in range(2)]
+        units.append([('de', 'Zwei'), ('en', '<ut>x</ut>two\n\tof them')])
+        self.put(('m.tmx', tmx(units)))
+        with mock.patch.object(parallel, '_drawn', lambda x, _: [*x][2:]):
+            found = self.read('m.tmx')
+        self.assertEqual(found.train[0].texts[1], ['Press OK & go on.'] * 2)
+        self.assertEqual(found.heldout[0].texts, [['Zwei'], ['two of them']])
+
+
+class CatalogsTest(ParallelTest):
+    def test_what_is_left_out(self):
+        self.put(('de.po', po([], 'Content-Type: text/plain; charset=UTF-8\n')
+            + r"""
+# of translators
+#: place.c:3
+#, c-format
+msgctxt "menu"
+msgid "_File"
+msgstr "_Datei"
+msgctxt "person"
+msgid "File"
+msgstr ""
+"Fi"
+"le\n"
+"\t\"&Feile\" \\ \101"
+
+#, fuzzy, c-format
+msgid "Open"
+msgstr "Schließen"
+
+msgid "Untold"
+msgstr ""
+
+#| msgid "old"
+msgid "One"
+msgstr "Eins"
+#~ msgid "gone"
+#~ msgstr "fort"
+"""))  # fmt: skip
+        self.assertEqual(
+            self.all('de.po'),
+            [
+                ('Eins', 'One'),
+                ('File "&Feile" \\ A', 'File'),
+                ('_Datei', '_File'),
+            ],
+        )
+
+    @parameterized.parameters(
+        ('nplurals=2; plural=(n != 1);', ('%d file', 'F0')),
+        ('nplurals=1; plural=0;', ('%d files', 'F0')),
+        ('nplurals=3; plural=n==0 ? 0 : n==1 ? 1 : 2;', ('%d file', 'F1')),
+        (None, ('%d file', 'F0')),
+    )
+    def test_plural_forms(self, rule, expected):
+        """One is translated by the form of one, as the header counts."""
+        header = 'Language: xx\n' + (f'Plural-Forms: {rule}\n' if rule else '')
+        entry = 'msgid "%d file"\nmsgid_plural "%d files"\n' + ''.join(
+            f'msgstr[{i}] "F{i}"\n' for i in range(3)
+        )
+        text = self.write('p.po', po([], header) + entry)
+        binary = self.write(
+            'p.mo', mo([('%d file\0%d files', 'F0\0F1\0F2')], header)
+        )
+        self.assertEqual([*catalogs.read(text)], [expected])
+        self.assertEqual([*catalogs.read(binary)], [expected])
+
+    @parameterized.parameters('<', '>')
+    def test_binary_catalogs(self, order):
+        """As Python's own reader has them."""
+        said = [('a\4Menü', 'Karte'), ('One', 'Één'), ('Two\n', 'Twee\n')]
+        path = self.write(
+            'nl.mo', mo(said, PO_HEADER.replace('UTF-8', 'CP1252'), order,
+                        'cp1252'))  # fmt: skip
+        with open(path, 'rb') as file:
+            read = gettext.GNUTranslations(file)
+        self.assertEqual(read.gettext('One'), 'Één')
+        self.assertEqual(
+            [*catalogs.read(path)],
+            [
+                ('One', read.gettext('One')),
+                ('Two\n', read.gettext('Two\n')),
+                ('Menü', read.pgettext('a', 'Menü')),
+            ],
+        )
+
+    def test_charsets(self):
+        header = 'Content-Type: text/plain; charset=ISO-8859-1\n'
+        latin = po([('tea', 'thé'), ('sea', 'mer')], header).encode('latin1')
+        self.put(('fr.po', latin))
+        self.assertEqual(self.all('fr.po'), [('sea', 'mer'), ('tea', 'thé')])
+
+    def test_languages(self):
+        """Those of the folder, else of the header, else of the name."""
+        some = [(f'one {i}', f'eins {i}') for i in range(9)]
+        bare = 'Content-Type: text/plain; charset=UTF-8\n'
+        self.put(
+            ('sv/LC_MESSAGES/a.mo', mo(some)),
+            ('pt_BR/LC_MESSAGES/a.mo', mo(some)),
+            ('sr@latin/LC_MESSAGES/a.mo', mo(some)),
+            ('en_GB/LC_MESSAGES/a.mo', mo(some)),
+            ('C/LC_MESSAGES/a.mo', mo(some)),
+            ('program.po', po(some, f'Language: ast_ES\n{bare}')),
+            ('zh_TW.po', po(some, bare)),
+            ('fi.po', po([], bare)),
+        )
+        found = self.read('*/LC_MESSAGES/*.mo')
+        self.assertEqual(
+            [x.languages for x in found.train],
+            [('de', 'en'), ('en', 'pt'), ('en', 'sr'), ('en', 'sv')],
+        )
+        found = parallel.read(self.paths(['program.po', 'zh_TW.po', 'fi.po']))
+        self.assertEqual(
+            [x.languages for x in found.train], [('ast', 'en'), ('en', 'zh')]
+        )
+        self.assertEqual(
+            self.all('de-fr=program.po'), some
+        )
+
+
+class HeldoutTest(ParallelTest):
+    def of(self, count):
+        return [(f'Nummer {i}', f'number {i}') for i in range(count)]
+
+    def drawn(self, pairs):
+        return [
+            pair
+            for pair in pairs
+            if documents.hash_bucket('\t'.join(pair), 100) == 0
+        ]
+
+    def test_one_in_a_hundred_by_hash(self):
+        pairs = self.of(3000)
+        self.put(('a.tsv', tsv(pairs)))
+        found = self.read('de-en=a.tsv')
+        held = self.drawn(pairs)
+        self.assertBetween(len(held), 20, 45)
+        self.assertEqual(pairs_of(*found.heldout), held)
+        self.assertEqual(
+            pairs_of(*found.train), [x for x in pairs if x not in held]
+        )
+        with mock.patch.object(textfiles, 'MAX_HELDOUT', 7):
+            fewer = self.read('de-en=a.tsv')
+        self.assertLen(pairs_of(*fewer.heldout), 7)
+        self.assertContainsSubset(pairs_of(*fewer.heldout), held)
+        self.assertLen(pairs_of(*fewer.train), 2993)
+        self.assertNotEqual(fewer.fingerprint, found.fingerprint)
+
+    @parameterized.parameters((2, 1), (100, 10), (400, 20))
+    def test_of_few(self, count, least):
+        pairs = self.of(count)
+        self.put(('a.tsv', tsv(pairs)))
+        found = self.read('de-en=a.tsv')
+        held = pairs_of(*found.heldout)
+        self.assertLen(held, least)
+        self.assertContainsSubset(self.drawn(pairs), held)
+        self.assertCountEqual(pairs_of(*found.train) + held, pairs)
+
+    def test_no_copy_is_trained_on(self):
+        """Of either side, in all pairs of languages that have this one."""
+        self.put(
+            ('t.de', 'Hallo\nAuf Wiedersehen!\nGut\nTag\n'),
+            ('t.en', 'hello\nbye\nGOOD  day\nday\n'),
+            ('t.es', 'hola\nadiós\nbueno\ndía\n'),
+            ('h.de', 'auf wieder  sehen!\nSchluss\n'),
+            ('h.en', 'So long\nGood day\n'),
+        )
+        found = self.read(
+            't.{de,en}', 't.{en,es}', 't.{de,es}', heldout=['h.{de,en}']
+        )
+        self.assertEqual(
+            [x.texts for x in found.train],
+            [
+                [['Hallo', 'Tag'], ['hello', 'day']],
+                [['Hallo', 'Gut', 'Tag'], ['hola', 'bueno', 'día']],
+                [['hello', 'bye', 'day'], ['hola', 'adiós', 'día']],
+            ],
+        )
+        self.assertEqual(
+            [(x.languages, x.texts) for x in found.heldout],
+            [
+                (
+                    ('de', 'en'),
+                    [['auf wieder sehen!', 'Schluss'], ['So long', 'Good day']],
+                )
+            ],
+        )
+        self.assertEqual(
+            found.notes,
+            (
+                'de-en: 2 pairs to train on, 2 held out; left out: 2 of which '
+                'a text is held out',
+                'de-es: 3 pairs to train on, 0 held out; left out: 1 of which '
+                'a text is held out',
+                'en-es: 3 pairs to train on, 0 held out; left out: 1 of which '
+                'a text is held out',
+            ),
+        )
+
+    def test_small_languages_that_share_their_english(self):
+        """What one holds out is gone from all, and something is left."""
+        codes = 'af bg ca cs da de el es et fi fr ga hr hu is it lt lv'.split()
+        english = [f'number {i}' for i in range(100)]
+        self.put(('t.en', lines(english)))
+        drawn = set(sorted(english, key=documents.text_hash)[:10])
+        for code in codes:
+            texts = [f'{code} {i}' for i in range(100)]
+            self.put((f't.{code}', lines(texts)))
+            if code < 'en':
+                pairs = self.drawn(zip(texts, english, strict=True))
+                drawn |= {b for _, b in pairs}
+            else:
+                pairs = self.drawn(zip(english, texts, strict=True))
+                drawn |= {a for a, _ in pairs}
+        found = self.read(*(f't.{{{code},en}}' for code in codes))
+        for held in found.heldout:
+            self.assertLen(held.texts[0], 10)
+        self.assertBetween(len(drawn), 11, 40)
+        for train in found.train:
+            self.assertLen(train.texts[0], 100 - len(drawn))
+
+    def test_what_is_drawn_is_not_trained_on(self):
+        """Its copies neither, though their other side differs."""
+        pairs = self.of(300)
+        held = self.drawn(pairs)[0]
+        more = [(held[0].upper(), 'new'), ('neu', held[1]), ('wenig', 'few')]
+        self.put(('a.tsv', tsv(pairs + more)))
+        found = self.read('de-en=a.tsv')
+        self.assertIn(held, pairs_of(*found.heldout))
+        kept = pairs_of(*found.train)
+        self.assertNoCommonElements(kept, more[:2])
+        self.assertIn(more[2], kept)
+        self.assertRegex(
+            found.notes[0], 'left out: [2-9] of which a text is held out$'
+        )
+
+    def test_equal_sides(self):
+        rows = [
+            ('OK', 'OK'), ('ja', 'yes'), ('ja', ' yes'), ('nein', 'no'),
+            ('', 'of'), ('OK', 'OK'), ('Tom', 'Tom'), ('x', ''), ('', ''),
+        ]  # fmt: skip
+        self.put(('a.tsv', tsv(rows)), ('h.tsv', tsv([('A', 'A'), ('b', 'c')])))
+        found = self.read('de-en=a.tsv', heldout=['de-en=h.tsv'])
+        self.assertEqual(
+            found.notes,
+            (
+                'de-en: 4 pairs to train on, 2 held out; left out: 3 with an '
+                'empty side, 2 that are there twice; 2 have equal sides',
+            ),
+        )
+        self.assertEqual(found.train[0].empty, 3)
+        found = self.read(
+            'de-en=a.tsv', heldout=['de-en=h.tsv'], drop_equal=True
+        )
+        self.assertEqual(
+            pairs_of(*found.train), [('ja', 'yes'), ('nein', 'no')]
+        )
+        self.assertEqual(pairs_of(*found.heldout), [('b', 'c')])
+        self.assertIn('3 with equal sides', found.notes[0])
+
+
+class LanguagesTest(parameterized.TestCase):
+    @parameterized.parameters(
+        ('de', 'de'), ('deu', 'de'), ('ger', 'de'), ('DE-at', 'de'),
+        ('pt_BR.UTF-8', 'pt'), ('sr@latin', 'sr'), ('cmn', 'zh'), ('arb', 'ar'),
+        ('nob', 'nb'), ('ces', 'cs'), ('ast', 'ast'), ('xqz', 'xqz'),
+        ('german', None), ('', None), ('C', None),
+    )  # fmt: skip
+    def test_codes(self, name, code):
+        self.assertEqual(languages.code_of(name), code)
+        known = None if code == 'xqz' else code
+        self.assertEqual(languages.known_code(name), known)
+
+    def test_tatoeba_and_xnli(self):
+        """Those that LASER is measured in, by their number of letters."""
+        tatoeba = (
+            'afr amh ang ara arq arz ast awa aze bel ben ber bos bre bul cat '
+            'cbk ceb ces cha cmn cor csb cym dan deu dsb dtp ell epo est eus '
+            'fao fin fra fry gla gle glg gsw heb hin hrv hsb hun hye ido ile '
+            'ina ind isl ita jav jpn kab kat kaz khm kor kur kzj lat lfn lit '
+            'lvs mal mar max mhr mkd mon nds nld nno nob nov oci orv pam pes '
+            'pms pol por ron rus slk slv spa sqi srp swe swg swh tam tat tel '
+            'tgl tha tuk tur tzl uig ukr urd uzb vie war wuu xho yid yue zsm'
+        ).split()
+        found = [languages.known_code(code) for code in tatoeba]
+        self.assertNotIn(None, found)
+        self.assertLen(set(found), len(tatoeba))
+        self.assertEqual(sum(len(code) == 2 for code in found), 84)
+        for code in 'ar bg de el en es fr hi ru sw th tr ur vi zh'.split():
+            self.assertEqual(languages.known_code(code), code)
+
+
+class ComplaintsTest(ParallelTest):
+    @parameterized.parameters(
+        # What is named.
+        ('t.{de}', 'one pair of braces with two languages, as in'),
+        ('t.{de,en,fr}', 'one pair of braces with two languages'),
+        ('{t,u}.{de,en}', 'one pair of braces'),
+        ('t.{d*,en}', 'one pair of braces'),
+        ('t.{de,en', 'one pair of braces'),
+        ('t.{src,tgt}', "'src' is the code of no known language; .*=LL-LL="),
+        ('t.{en,en_GB}', 'two languages, and both are en; name two'),
+        ('en-de=t.{de,en}', 'en-de before the braces and de-en in them'),
+        ('de-de=x.tsv', 'both are de'),
+        ('german-english=x.tsv', 'named by their codes, as in --parallel='),
+        ('t.{fr,en}', r'No file matches .*t\.fr'),
+        ('t.{de,fr}', r't\.de has no neighbour .*t\.fr; give both'),
+        ('some/*.{de,en}', r'b\.en has no neighbour among .*; give both'),
+        ('none.tmx', r'No file matches .*none\.tmx'),
+        ('t.de', r"does not tell how to .* in quotes, as .*='x\.{de,en}'"),
+        ('bare', 'does not tell how to read it'),
+        ('x.tsv', r'x\.tsv: its name does not tell its two .*en-de=.*x\.tsv'),
+        ('de-en.fr-en.tsv', 'its name does not tell its two languages'),
+        ('de-fr.tsv', r'cannot be told; .* as de-fr=.*tsv or fr-de='),
+        ('app.po', r'app\.po: neither its folder, its header'),
+        ('en_GB.po', 'both are en'),
+    )
+    def test_names(self, value, complaint):
+        two = po([('a', 'b')], 'Plural-Forms: none\n')
+        self.put(
+            *((x, 'a\tb\n') for x in ('x.tsv', 'de-en.fr-en.tsv', 'bare',
+                                       'de-fr.tsv', 't.de', 't.en')),
+            ('some/a.de', 'a\n'), ('some/a.en', 'a\n'), ('some/b.en', 'a\n'),
+            ('app.po', two), ('en_GB.po', two),
+        )  # fmt: skip
+        for call in (parallel.check, parallel.read):
+            with self.assertRaisesRegex(ValueError, complaint):
+                call(self.paths([value]))
+
+    @parameterized.parameters(
+        ('a.{de,en}', {'a.de': 'a\nb\n', 'a.en': 'a\nb\nc\n'},
+         r'a\.de has 2 lines and .*a\.en 3, .*: line 3 of .*a\.en has no'),
+        ('a.{de,en}', {'a.de': 'a\nb\nc\nd\n', 'a.en': 'a\n\nb\nc\nd\n'},
+         r'perhaps at line 2 of .*a\.en, which is empty; align them'),
+        ('a.{de,en}', {'a.de': 'a\nb\nb\nc\n', 'a.en': 'a\nb\nc\n'},
+         r'perhaps at line 3 of .*a\.de, which repeats the one before'),
+        ('a.{de,en}', {'a.de': '', 'a.en': ''}, 'there is no pair of de-en'),
+        ('a.{de,en}', {'a.de': '\n', 'a.en': 'x\n'}, 'de-en has two texts;'),
+        ('a.{de,en}', {'a.de': b'x\xe4\n', 'a.en': 'x\n'},
+         r'a\.de, line 1 is not UTF-8: byte 0xe4 at 1'),
+        ('a.{de,en}', {'a.de': b'x\0\n', 'a.en': 'x\n'}, 'a.de looks binary'),
+        ('a.{de,en}.gz', {'a.de.gz': 'x\n' * 9, 'a.en.gz': b'no gzip'},
+         r'a\.en\.gz is not a whole gzip file'),
+        ('en-de=a.tsv', {'a.tsv': 'a\tb\n\nwhole\n'},
+         r'a\.tsv, line 3: there is one column; expected a text, a tab'),
+        ('en-de=a.tsv', {'a.tsv': '\n'}, 'there is no pair of en-de'),
+        ('en-de=a.tsv', {'a.tsv': '1.5\ta\tb\n2\tc\td\n'},
+         'column 1 has no letters'),
+        ('de-en=a.tsv', {'a.tsv': 'Who are you?\tWer?\n' * 9},
+         'column 1 reads like English, and not like de; .*en-de=.*tsv'),
+        ('en-de.tsv', {'en-de.tsv': 'Hi!\tHallo!\n'}, 'be told; .* as de-en='),
+        ('a.tmx', {'a.tmx': '<tmx>\n<body>\n<tu></body></tmx>'},
+         r'a\.tmx, line 3: no XML \(mismatched tag'),
+        ('a.tmx', {'a.tmx': b'<?xml version="1.0" encoding="foo"?><tmx/>'},
+         r'a\.tmx.*(no XML|encoding)'),
+        ('a.tmx', {'a.tmx': tmx([[('de', 'a')]])}, 'no pair of two languages'),
+        ('de-fr=a.tmx', {'a.tmx': tmx([[('de', 'a'), ('en', 'b')]])},
+         r'a\.tmx: there is no pair of de-fr; give others'),
+        ('en-de=a.mo', {'a.mo': 'text'}, r'a\.mo is no \.mo: it begins with b'),
+        ('en-de=a.mo', {'a.mo': mo(PAIRS)[:-99]}, r'a\.mo is no whole \.mo'),
+        ('en-de=a.mo', {'a.mo': mo(PAIRS)[:99]}, r'a\.mo is no whole \.mo'),
+        ('en-de=a.mo', {'a.mo': mo([])}, 'there is no translation'),
+        ('en-de=a.po', {'a.po': 'msgid "a"\nmsgstr "b\n'},
+         r"a\.po, line 2: 'msgstr \"b' is no line of a \.po"),
+        ('en-de=a.po', {'a.po': '\nmsgstr "b"\n'}, 'line 2: msgstr has no'),
+        ('en-de=a.po', {'a.po': 'msgid "b"\nmsgid "b"\n'},
+         'line 2: msgid does not belong there'),
+        ('en-de=a.po', {'a.po': '"b"\n'}, 'line 1: a text does not belong'),
+        ('en-de=a.po', {'a.po': po([], 'Plural-Forms: nplurals=2; plural=@;')},
+         r'a\.po: Plural-Forms of its header are malformed'),
+        ('en-de=a.po',
+         {'a.po': po([('a', 'ä')]).replace('UTF-8', 'ASCII')},
+         r'a\.po, line \d+ is not ASCII: byte 0xc3'),
+        ('en-de=a.po', {'a.po': po(PAIRS).replace('UTF-8', 'none')},
+         'the charset none of its header is unknown'),
+        ('en-de=a.tsv', {'a.tsv': 'one\teins\n'},
+         'of de-en nothing is left to train on, .* its 1 pairs is held out'),
+    )  # fmt: skip
+    def test_contents(self, value, files, complaint):
+        for name, content in files.items():
+            if name.endswith('.gz') and isinstance(content, str):
+                content = gzip.compress(content.encode())
+            self.write(name, content)
+        with self.assertRaisesRegex(ValueError, complaint) as caught:
+            parallel.read(self.paths([value]))
+        self.assertNotIn('\n', str(caught.exception))
+
+    def test_held_out(self):
+        self.put(
+            ('a.tsv', tsv(PAIRS)), ('b.tsv', tsv(PAIRS)), ('c.tsv', 'un\tone\n')
+        )
+        values = self.paths(['de-en=a.tsv'])
+        for call in (parallel.check, parallel.read):
+            with self.assertRaisesRegex(ValueError, r'a\.tsv matches both'):
+                call(values, self.paths(['en-de=*a.tsv']))
+            with self.assertRaisesRegex(
+                ValueError, 'translations of en-fr, but .* of de-en; leave'
+            ):
+                call(values, self.paths(['fr-en=c.tsv']))
+            with self.assertRaisesRegex(ValueError, '^--heldout_parallel=.*z,'):
+                call(values, self.paths(['a.{x,y,z,']))
+        with self.assertRaisesRegex(ValueError, 'nothing is left to train on'):
+            parallel.read(values, self.paths(['de-en=b.tsv']))
+
+
+if __name__ == '__main__':
+    absltest.main()
