@@ -19,6 +19,15 @@ a finished run: the same command with them does not train again. With several
 runs (--seeds, --sweep) each has its scores and predictions in its folder, and
 WORKDIR has those of the best run.
 
+    python -m tasks.classify --init=runs/mbert --train=glue/MNLI/train.tsv \
+        --dev=glue/MNLI/dev_matched.tsv --text=sentence1 --pair=sentence2 \
+        --label=gold_label --test=xnli.test.tsv --test_by=language --epochs=1 \
+        --workdir=runs/xnli
+
+--test may have parts, which are scored apart, and their mean: the values of its
+column --test_by, or several tables, of whose names one * stands for what
+differs (--test=pawsx/*/test_2k.tsv). The example is XNLI (Conneau et al. 2018).
+
 The last line of the output is one JSON object, also in WORKDIR/metrics.json.
 From Python it is classify.run(init='runs/minilm', train='mails.csv', ...).
 """
@@ -26,15 +35,18 @@ From Python it is classify.run(init='runs/minilm', train='mails.csv', ...).
 import dataclasses
 import pathlib
 import shutil
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from infoword_tf import commands, files
 from infoword_tf.choices import flag
-from infoword_tf.data import tables
+from infoword_tf.data import tables, textfiles
 from tasks import finetune, measures
+
+if TYPE_CHECKING:
+    from infoword_tf.inference.loaded import Loaded
 
 PREDICTIONS = 'predictions.tsv'
 _ONE_CELL = str.maketrans('\t\n\r', '   ')
@@ -66,10 +78,28 @@ class Choices(TableChoices, finetune.Choices):
     """All that the command may choose."""
 
     test: str | None = flag(
-        None, 'A labelled table on which the selected weights are scored.')
+        None, 'A labelled table on which the selected weights are scored; or '
+        'several, with one * for what differs in their names.')
+    test_by: str | None = flag(
+        None, 'Column of --test whose values are scored apart: language, say.')
+    test_only: tuple[str, ...] = flag(
+        (), 'Which of these values are scored, or of the names that * stands '
+        'for, in this order; by default all.')
     predict: str | None = flag(
         None, 'A table to predict with the selected weights (its labels are '
         f'not read): WORKDIR/{PREDICTIONS}.')
+
+
+class Others(NamedTuple):
+    """What the weights of a run answer besides --dev.
+
+    Attributes:
+        tests: of --test, by name; a table that is not parted has the name ''.
+        predict: of --predict; None: it was not given.
+    """
+
+    tests: Mapping[str, tables.TableExamples]
+    predict: tables.TableExamples | None
 
 
 def read(
@@ -80,6 +110,20 @@ def read(
     Raises:
         UsageError: flags that do not go together.
         ValueError: the table cannot be read, with file and line.
+    """
+    return read_parted(path, own, labelled)['']
+
+
+def read_parted(
+    path: str,
+    own: TableChoices,
+    labelled: bool = True,
+    by: str | None = None,
+    only: Sequence[str] = (),
+) -> dict[str, tables.TableExamples]:
+    """The same by the value of a column; of `only` some of them, if any.
+
+    Without a column there is one part, ''.
     """
     choices = own.choices
     if choices and (own.pair or own.regress):
@@ -96,9 +140,15 @@ def read(
     )
     label = own.label if labelled else None
     try:
-        return tables.examples_of(
-            table, own.text, own.pair, label, own.regress, choices
-        )
+        parts = {'': table}
+        if by is not None:
+            parts = chosen_of(tables.parted(table, by), only, path)
+        return {
+            name: tables.examples_of(
+                part, own.text, own.pair, label, own.regress, choices
+            )
+            for name, part in parts.items()
+        }
     except tables.NoColumn as error:
         if not tables.begins_with_a_row(table):
             raise
@@ -107,6 +157,23 @@ def read(
             f'{error}; its first line reads like a row: name the columns of '
             f'such files with --columns={names}'
         ) from None
+
+
+def chosen_of(
+    parts: Mapping[str, Any], only: Sequence[str], where: str
+) -> dict[str, Any]:
+    """The parts that --test_only names, in its order; all where it is empty.
+
+    Raises:
+        UsageError: there is no such part.
+    """
+    for name in only:
+        if name not in parts:
+            raise commands.UsageError(
+                f'--test_only={",".join(only)}: there is no {name!r} in '
+                f'{where}, which has {", ".join(parts)}'
+            )
+    return {name: parts[name] for name in only or parts}
 
 
 def parts_of(own: TableChoices) -> dict[str, tables.TableExamples]:
@@ -123,22 +190,56 @@ def parts_of(own: TableChoices) -> dict[str, tables.TableExamples]:
     return {'train': read(own.train, own), 'heldout': read(own.dev, own)}
 
 
-def others_of(
-    own: Choices, task: finetune.Task
-) -> dict[str, tables.TableExamples]:
-    """The tables of --test and --predict, by flag, of those that are named.
+def tests_of(own: Choices) -> dict[str, tables.TableExamples]:
+    """The table of --test, its parts, or several tables, by name.
 
     Raises:
+        UsageError: flags that do not go together, or name no part.
+        ValueError: as `read`; or no file has such a name.
+    """
+    pattern, by, only = own.test, own.test_by, own.test_only
+    if pattern is None:
+        for flag in ('test_by', 'test_only'):
+            if getattr(own, flag):
+                raise commands.UsageError(f'--{flag} is for --test; give both')
+        return {}
+    path = str(pathlib.Path(pattern).expanduser())  # as files are found
+    before, star, after = path.partition('*')
+    if star and (by or set('*?[') & set(before + after)):
+        raise commands.UsageError(
+            f'--test={pattern}: one * stands for the name of a part; leave '
+            'out ' + ('--test_by' if by else 'other wildcards')
+        )
+    if only and not (star or by):
+        raise commands.UsageError(
+            f'--test_only={",".join(only)} chooses parts of --test: name a '
+            'column with --test_by, or several tables with one *'
+        )
+    if not star:
+        return read_parted(pattern, own, by=by, only=only)
+    paths = {
+        str(file).removeprefix(before).removesuffix(after): str(file)
+        for file in textfiles.find(path)
+    }
+    return {
+        name: read(path, own)
+        for name, path in chosen_of(paths, only, pattern).items()
+    }
+
+
+def others_of(own: Choices, task: finetune.Task) -> Others:
+    """The tables of --test and --predict.
+
+    Raises:
+        UsageError: as `tests_of`.
         ValueError: as `read`; or a label is none of the task's.
     """
-    others = {
-        flag: read(getattr(own, flag), own, labelled=flag == 'test')
-        for flag in ('test', 'predict')
-        if getattr(own, flag)
-    }
-    if 'test' in others:
-        task.targets(others['test'])
-    return others
+    tests, predict = tests_of(own), None
+    for rows in tests.values():
+        task.targets(rows)
+    if own.predict:
+        predict = read(own.predict, own, labelled=False)
+    return Others(tests, predict)
 
 
 def task_of(rows: tables.TableExamples, own: TableChoices) -> finetune.Task:
@@ -171,28 +272,28 @@ def task_of(rows: tables.TableExamples, own: TableChoices) -> finetune.Task:
 
 
 def tested(
-    folder: pathlib.Path,
-    task: finetune.Task,
-    others: Mapping[str, tables.TableExamples],
-) -> dict[str, float]:
-    """Scores and predictions of the tables of `others_of` by a run's weights.
+    folder: pathlib.Path, task: finetune.Task, others: Others
+) -> dict[str, Any]:
+    """Scores and predictions of `others_of` by a run's weights.
 
     Returns:
-        By 'test_' and metric, the scores of the table 'test'; predictions
-        go to the folder.
+        As of `scores_of`; predictions go to the folder.
     """
-    if not others:
+    if not others.tests and others.predict is None:
         return {}
     import infoword_tf
 
     loaded, scores = infoword_tf.load(folder), {}
-    if 'test' in others:
-        said = finetune.answers(loaded, task, others['test'])
-        true = task.targets(others['test'])
-        worth = finetune.measured(task, said, true)
-        scores = {f'test_{k}': round(v, 6) for k, v in worth.items()}
-    if 'predict' in others:
-        rows = others['predict']
+    if others.tests:
+        if '' not in others.tests:
+            print(
+                f'{folder}: the weights with the best {task.metrics[0]} on '
+                '--dev, on each part of --test',
+                flush=True,
+            )
+        scores = scores_of(loaded, task, others.tests)
+    if others.predict is not None:
+        rows = others.predict
         said = finetune.answers(loaded, task, rows)
         write_predictions(folder / PREDICTIONS, task, rows, said)
         print(
@@ -200,6 +301,48 @@ def tested(
             f'{rows.where}',
             flush=True,
         )
+    return scores
+
+
+def scores_of(
+    loaded: 'Loaded',
+    task: finetune.Task,
+    tests: Mapping[str, tables.TableExamples],
+) -> dict[str, Any]:
+    """How good a model is on tables, or on parts of one, by their names.
+
+    Returns:
+        By 'test_' and metric the mean over the parts; and where they have
+        names, each under 'test_by' with its rows. That one is printed too.
+    """
+    parts, are_named = {}, '' not in tests
+    width = max(map(len, (*tests, 'mean')))
+
+    def line(name: str, *cells: str) -> None:
+        if are_named:
+            shown = [f'{cell:>10}' for cell in cells]
+            print(f'{name:<{width}}', *shown, flush=True)
+
+    line('', *task.metrics, 'rows')
+    for name, rows in tests.items():
+        said = finetune.answers(loaded, task, rows)
+        parts[name] = finetune.measured(task, said, task.targets(rows))
+        shown = (f'{value:.4f}' for value in parts[name].values())
+        line(name, *shown, f'{len(said):,}')
+    means = {
+        m: float(np.mean([part[m] for part in parts.values()]))
+        for m in task.metrics
+    }
+    line('mean', *(f'{value:.4f}' for value in means.values()))
+    scores: dict[str, Any] = {
+        f'test_{m}': round(value, 6) for m, value in means.items()
+    }
+    if are_named:
+        scores['test_by'] = {
+            name: {m: round(value, 6) for m, value in part.items()}
+            | {'rows': len(tests[name].first)}
+            for name, part in parts.items()
+        }
     return scores
 
 
@@ -245,7 +388,7 @@ def run(given: Choices, chosen: Mapping[str, Any]) -> dict[str, Any]:
     )
     out = pathlib.Path(given.workdir)
     finetune.draw(workdir, task, parts['heldout'], out)
-    if 'predict' in others and workdir != out:
+    if others.predict is not None and workdir != out:
         with files.written(out / PREDICTIONS) as partial:
             shutil.copyfile(workdir / PREDICTIONS, partial)
         print(f'{out / PREDICTIONS}: those of {workdir.name}', flush=True)

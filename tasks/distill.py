@@ -24,6 +24,12 @@ The teacher may be any workdir whose texts become vectors. Examples are then
 the sentences of a corpus, b is the teacher's vector (the rows `embed` and
 `embed_distance`), and the student its first --layers layers or a table lookup.
 
+    python -m tasks.distill --task=embed --teacher=runs/minilm \
+        --student=lookup --parallel=en-de=deu-eng.tsv --workdir=runs/two
+
+With --parallel they are translations: the teacher reads one language, and the
+student learns to give both texts its vector of that one.
+
 --patience=none is plain distillation, with --alpha=0 plain fine-tuning.
 --sweep=pkd trains with every combination of the paper's grid, in the units of
 its code. The last line of the output is one JSON object, also in
@@ -40,6 +46,7 @@ import numpy as np
 from infoword_tf import commands
 from infoword_tf.choices import again, flag
 from infoword_tf.data import tables
+from infoword_tf.data.opened import choose_tokenizer
 from infoword_tf.objectives import parse
 from infoword_tf.objectives.distill import CODE, MAPS
 from infoword_tf.training.begin import check_finite
@@ -65,7 +72,10 @@ OF_LABELS = (
     'dev', 'sweep', 'seeds', 'regress', 'version2', 'dev_examples',
     'columns',
 )  # fmt: skip
-OF_VECTORS = ('student', 'weighting')
+OF_VECTORS = (
+    'student', 'weighting', 'parallel', 'heldout_parallel', 'drop_equal',
+    'teacher_language',
+)  # fmt: skip
 
 
 @dataclasses.dataclass(frozen=True)
@@ -109,6 +119,8 @@ class Choices(glue.TaskChoices, classify.TableChoices, squad.Choices):
     weighting: str = flag(
         SIF, 'Initial weights of the pieces of a lookup table: a / (a + '
         'frequency), or log(1 + rank).', choices=WEIGHTINGS)
+    teacher_language: str = flag(
+        'en', 'Language that --teacher reads, of those of --parallel.')
 
 
 def sum_of(row: str, alpha: float, beta: float) -> str:
@@ -168,7 +180,20 @@ def check(given: Choices, chosen: Mapping[str, Any]) -> None:
 
 def check_embed(given: Choices, chosen: Mapping[str, Any]) -> None:
     """`check` with --task=embed."""
-    commands.require(vars(given), corpus='text for the teacher to read')
+    if not given.parallel:
+        commands.require(
+            vars(given), corpus='text for the teacher to read, or --parallel'
+        )
+        for name in ('teacher_language', 'heldout_parallel', 'drop_equal'):
+            if name in chosen:
+                raise commands.UsageError(
+                    f'--{name} is for --parallel; give both'
+                )
+    if given.heldout and not given.corpus:
+        raise commands.UsageError(
+            '--heldout is of --corpus; of --parallel it is --heldout_parallel'
+        )
+    choose_tokenizer(given)  # complains
     for name in OF_LABELS:
         if name in chosen:
             raise commands.UsageError(

@@ -3,26 +3,43 @@
 Examples are the sentences of a corpus, each once, without labels: b is the
 vector that the teacher gives it. The student is the first layers of a
 transformer, or the encoder `lookup`.
+
+Of translations both texts are examples, with one b: the vector that the teacher
+gives the text in its own language (Reimers & Gurevych 2020, "Making Monolingual
+Sentence Embeddings Multilingual", Eq. 1).
 """
 
 import hashlib
 import itertools
 import pathlib
-from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
 
 from infoword_tf import commands
 from infoword_tf.choices import TextChoices
-from infoword_tf.data import corpora, tables
-from infoword_tf.data.opened import open_corpora
+from infoword_tf.data import corpora, documents, parallel, tables, text_pairs
+from infoword_tf.data.languages import code_of
+from infoword_tf.data.opened import (
+    digest_of,
+    open_corpora,
+    open_tokenizer,
+)
 from infoword_tf.objectives import built, parse
 from infoword_tf.objectives.embed import MEAN
 from infoword_tf.resolve import resolve_rows
 from tasks import finetune
-from tasks.student import lookup_of, pooling_of, start_of
+from tasks.student import (
+    lookup_of,
+    pooling_of,
+    start_of,
+    with_vocabulary,
+)
 from tasks.teacher import Embedder
 
 if TYPE_CHECKING:
+    from infoword_tf.text.tokenizer import Tokenizer
     from tasks.distill import Choices
 
 TASK = 'embed'
@@ -30,71 +47,217 @@ LAYERS, LOOKUP = STUDENTS = ('layers', 'lookup')
 OBJECTIVES = 'embed_distance'
 # What begins elsewhere for a table lookup.
 LOOKUP_DEFAULTS = {'learning_rate': 1e-3, 'batch_size': 256, 'dropout': 0.0}
-HELDOUT = 1000  # sentences, of all that are held out
+HELDOUT = 1000  # sentences of a corpus, of two languages: of all held out
+VOCABULARY = ('vocab', 'vocab_size', 'tokenizer', 'lower_case')
 GOALS = {'embed': 'heldout/embed/mi',
          'embed_distance': 'heldout/embed_distance/cosine'}  # fmt: skip
 
 
+class Texts(NamedTuple):
+    """n texts of a student, and of each what its teacher reads.
+
+    Attributes:
+        own: each once with the same `taught`.
+        taught: the same text, or what it is a translation of.
+        languages: codes of `own`; '' of a corpus.
+    """
+
+    own: list[str]
+    taught: list[str]
+    languages: list[str]
+
+    @classmethod
+    def of(cls, rows: Iterable[tuple[str, str, str]]) -> 'Texts':
+        """Of what each has of the three."""
+        rows = list(rows)
+        return cls(*([row[i] for row in rows] for i in range(3)))
+
+    @property
+    def sentences(self) -> list[str]:
+        """What the teacher reads, each once."""
+        return list(dict.fromkeys(self.taught))
+
+    def where(self, wanted: Callable[[str], bool]) -> 'Texts':
+        """Those of which the teacher reads such a sentence."""
+        return self.of(row for row in zip(*self, strict=True) if wanted(row[1]))
+
+
 def sentences_of(
-    documents: Iterable[Any], count: int | None = None
-) -> list[str]:
-    """The sentences of documents in their order, each once; so many at most."""
-    every = (s for document in documents for s in document.sentences)
-    return list(itertools.islice(_once(every), count))
+    corpus: Iterable[documents.Document], count: int | None = None
+) -> Iterator[tuple[str, str, str]]:
+    """Rows of `Texts`: the sentences of documents; so many at most, each once.
+    """
+    every = ((s, s, '') for document in corpus for s in document.sentences)
+    return itertools.islice(_once(every), count)
 
 
-def _once(texts: Iterable[str]) -> Iterable[str]:
-    """Each text where it comes first."""
+def translations_of(
+    pairs: text_pairs.Columns, language: str, count: int | None = None
+) -> Iterator[tuple[str, str, str]]:
+    """Likewise both texts of translations, of which `language` is one's."""
+    side = pairs.languages.index(language)
+    other = pairs.languages[1 - side]
+    both = zip(pairs.texts[side], pairs.texts[1 - side], strict=True)
+    for taught, translation in itertools.islice(both, count):
+        yield taught, taught, language
+        yield translation, taught, other
+
+
+def _once(found: Iterable[tuple[str, ...]]) -> Iterator[Any]:
+    """Each row of two texts and more where they come first."""
     seen: set[bytes] = set()
-    for text in texts:
-        digest = hashlib.blake2b(text.encode(), digest_size=10).digest()
+    for row in found:
+        text = '\n'.join(row[:2]).encode('utf-8', 'replace')
+        digest = hashlib.blake2b(text, digest_size=10).digest()
         if digest not in seen:
             seen.add(digest)
-            yield text
+            yield row
+
+
+def check_parallel(given: 'Choices') -> str | None:
+    """The code of --teacher_language, or None without --parallel.
+
+    Reads no file to its end.
+
+    Raises:
+        UsageError: no translations are of this language.
+        ValueError: as `parallel.check`.
+    """
+    if not given.parallel:
+        return None
+    language, named = code_of(given.teacher_language), given.teacher_language
+    pairs = parallel.check(given.parallel, given.heldout_parallel)
+    if not any(language in pair for pair in pairs):
+        raise commands.UsageError(
+            f'--teacher_language={named}: no translations of --parallel are of '
+            f'it, they are of {", ".join("-".join(pair) for pair in pairs)}; '
+            'name the language that --teacher reads'
+        )
+    return language
 
 
 def read(
-    given: TextChoices, count: int | None = None
-) -> dict[str, list[str]]:
-    """Held-out sentences, and so many to train on, drawn from all; None: all.
+    given: TextChoices, count: int | None = None, language: str | None = None
+) -> dict[str, Texts]:
+    """Held-out texts, and those to train on: of so many sentences, drawn from
+    all that the teacher reads; None: of all.
+
+    `language` is the one that the teacher reads, of translations.
 
     Raises:
         UsageError: there is no sentence in one of the parts.
     """
-    corpus = corpora.chained([*open_corpora(given).values()])
-    heldout = sentences_of(corpus.heldout(), HELDOUT)
-    held = set(heldout)
-    texts = [s for s in sentences_of(corpus.train()) if s not in held]
-    if count is not None and count < len(texts):
-        texts = [texts[i] for i in tables.subset(len(texts), count)]
-    parts = {'train': texts, 'heldout': heldout}
-    for part, some in parts.items():
-        if not some:
+    found: dict[str, list[tuple[str, str, str]]] = {'train': [], 'heldout': []}
+    if given.corpus:
+        corpus = corpora.chained([*open_corpora(given).values()])
+        found['train'] += sentences_of(corpus.train())
+        found['heldout'] += sentences_of(corpus.heldout(), HELDOUT)
+    if language is not None:
+        pairs = parallel.read(
+            given.parallel, given.heldout_parallel, given.drop_equal
+        )
+        print(*pairs.notes, sep='\n', flush=True)
+        for part, most in (('train', None), ('heldout', HELDOUT)):
+            for some in getattr(pairs, part):
+                if language in some.languages:
+                    found[part] += translations_of(some, language, most)
+    parts = {part: Texts.of(_once(rows)) for part, rows in found.items()}
+    held = set(parts['heldout'].taught)
+    parts['train'] = parts['train'].where(lambda s: s not in held)
+    sentences = parts['train'].sentences
+    if count is not None and count < len(sentences):
+        some = {sentences[i] for i in tables.subset(len(sentences), count)}
+        parts['train'] = parts['train'].where(lambda s: s in some)
+    where = f'--parallel={" ".join(given.parallel)}'
+    if given.corpus:
+        where = f'--corpus={corpus.name}'
+    for part, texts in parts.items():
+        if not texts.own:
             raise commands.UsageError(
-                f'--corpus={corpus.name} has no sentence for {part}; '
-                'give more text'
+                f'{where} has no sentence for {part}; give more text'
             )
     return parts
 
 
+def wants_vocabulary(given: 'Choices') -> bool:
+    """Whether the student has a vocabulary of its own: where one is chosen, or
+    translations are read and no --init brings one."""
+    chosen = any(getattr(given, name) is not None for name in VOCABULARY)
+    return chosen or bool(given.parallel and not given.init)
+
+
+def tokenizer_of(given: 'Choices', texts: Texts) -> 'Tokenizer':
+    """What --vocab names, or what was learned from texts."""
+    digest = hashlib.blake2b(digest_size=16)
+    for text in texts.own:
+        digest.update(text.encode('utf-8', 'replace') + b'\n')
+
+    def every() -> Iterator[documents.Document]:
+        for text in texts.own:
+            yield documents.Document((' '.join(text.split()),), '')
+
+    corpus = corpora.Corpus('', digest.hexdigest(), every, tuple)
+    return open_tokenizer(given, {'': corpus}, corpora.cache_dir())
+
+
+def by_language(languages: Sequence[str]) -> Callable[..., dict[str, float]]:
+    """Of cosines of examples in these languages, the mean of each."""
+    places = {
+        code: np.flatnonzero(np.array(languages) == code)
+        for code in sorted(set(languages) - {''})
+    }
+
+    def measure(predictions: dict[str, np.ndarray], view: Any) -> dict:
+        from infoword_tf.views.examples import by_example
+
+        cosines = by_example(predictions['cosine'], view)
+        return {
+            f'cosine_{code}': float(cosines[some].mean())
+            for code, some in places.items()
+        }
+
+    return measure
+
+
 def prepare(
-    teacher: Embedder, parts: Mapping[str, list[str]], given: 'Choices'
+    teacher: Embedder, parts: Mapping[str, Texts], given: 'Choices'
 ) -> finetune.PreparedTask:
-    """A student before its training, and the sentences of `read` as vectors."""
+    """A student before its training, and the texts of `read` as vectors."""
     from infoword_tf.training import fit
     from infoword_tf.training.run import LabelledData
 
-    texts = {part: teacher.prompted(some) for part, some in parts.items()}
-    vectors = {part: teacher.vectors(some) for part, some in texts.items()}
+    own, taught, vectors = {}, {}, {}
+    for part, some in parts.items():
+        sentences = some.sentences
+        place = {sentence: i for i, sentence in enumerate(sentences)}
+        places = [place[sentence] for sentence in some.taught]
+        taught[part] = teacher.prompted(some.taught, places)
+        own[part] = teacher.prompted(some.own, places)
+        vectors[part] = teacher.vectors(teacher.prompted(sentences))[places]
     init, started = given.init or teacher.folder, None
+    read, tokenizer = own['train'], None
+    record: dict[str, Any] = {}
+    if wants_vocabulary(given):
+        tokenizer = tokenizer_of(given, parts['train'])
+        record['vocab'] = (
+            f'{given.vocab or "learned"} (text {digest_of(tokenizer)})'
+        )
+        # Decided, and no longer by --init.
+        given = given.decided(**dict.fromkeys(VOCABULARY))
     if given.student == LOOKUP:
         width, pooling = given.width or teacher.width, MEAN
-        source = f'pieces of --teacher={teacher.folder}'
-        record: dict[str, Any] = {'weighting': given.weighting}
+        what = 'pieces' if tokenizer is None else 'texts'
+        source = f'{what} of --teacher={teacher.folder}'
+        record |= {'weighting': given.weighting}
     else:
         started, source = start_of(init, given.layers, given.take), ''
+        if tokenizer is not None:
+            started = with_vocabulary(
+                started, tokenizer, read, taught['train']
+            )
+            source = f'--init={init}, with other pieces'
         width, pooling = started.encoder.width, pooling_of(started.config)
-        record = {'layers': started.encoder.depth, 'take': given.take}
+        record |= {'layers': started.encoder.depth, 'take': given.take}
     objectives = given.objectives or OBJECTIVES
     rows = built(parse(objectives))
     back = 0 if width == teacher.width else teacher.width
@@ -106,37 +269,43 @@ def prepare(
     )
     if started is None:
         started = lookup_of(
-            teacher, width, given.weighting, texts['train'],
-            resolve_rows(given),
+            teacher, width, given.weighting, read, resolve_rows(given),
+            None if tokenizer is None else (tokenizer, vectors['train']),
         )  # fmt: skip
     else:
         started.config = started.config.replace(
             pooling=pooling, similarity=teacher.loaded.config.similarity
         )
     examples, digest = {}, hashlib.blake2b(digest_size=16)
-    for part, some in texts.items():
+    for part, some in own.items():
         examples[part] = finetune.lay_out(
             started, [(some, None)], given.seq_len, part,
             dict.fromkeys(rows, vectors[part]), what='sentences',
         )  # fmt: skip
         digest.update(teacher.key('texts', *some).encode())
-    taught = teacher.loaded.config
+        if taught[part] != some:
+            digest.update(teacher.key('texts', *taught[part]).encode())
+    config = teacher.loaded.config
     kept = {
-        'normalize': taught.normalize,
-        'prompts': taught.prompts,
-        'prompt': taught.prompt,
+        'normalize': config.normalize,
+        'prompts': config.prompts,
+        'prompt': config.prompt,
     }
     record |= {
         'task': TASK,
         'student': given.student,
         'teacher': f'{teacher.folder} (weights {teacher.digest})',
     }
+    measures = {}
+    if any(parts['heldout'].languages):
+        measure = by_language(parts['heldout'].languages)
+        measures = dict.fromkeys(rows, measure)
     labelled = LabelledData(
         examples['train'],
         examples['heldout'],
         digest.hexdigest(),
         fit.Goal(next(GOALS[row] for row in GOALS if row in rows)),
-        {},
+        measures,
         kept,
         started,
         source=source,
@@ -152,7 +321,8 @@ def run(given: 'Choices', chosen: Mapping[str, Any]) -> dict[str, Any]:
         seq_len=given.seq_len or finetune.Choices.seq_len,
         **{name: own[name] for name in own if name not in chosen},
     )
-    parts = read(given, given.examples)  # before TensorFlow is imported
+    # Before TensorFlow is imported.
+    parts = read(given, given.examples, check_parallel(given))
     prepared = prepare(Embedder(given.teacher), parts, given)
     best = finetune.train_once(prepared, chosen)
     values = {

@@ -603,8 +603,8 @@ def done(
         differ.append('other examples')
     # Elsewhere, or of no account.
     said = (
-        *FREE, 'steps', 'seed', 'seeds', 'epochs', 'test', 'notest', 'predict',
-        'columns', 'inits', 'fractions', 'lambdas',
+        *FREE, 'steps', 'seed', 'seeds', 'epochs', 'test', 'notest', 'test_by',
+        'test_only', 'predict', 'columns', 'inits', 'fractions', 'lambdas',
     )  # fmt: skip
     now, then = (
         {

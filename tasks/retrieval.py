@@ -8,11 +8,14 @@
         --workdir=runs/exported_scifact
     python -m tasks.retrieval --run=others/run.trec --data_dir=beir/scifact \
         --workdir=runs/others_scifact
+    python -m tasks.retrieval --init=runs/two --data_dir=beir/scifact \
+        --queries=scifact_de.jsonl --workdir=runs/two_scifact_de
 
 With --corpus the first sentence of each held-out document is a query, and the
 rest of it what should be found among the rests of all. With --data_dir it is
-a BEIR folder (Thakur et al. 2021). Search is exact; measures are trec_eval's.
-The last row is what `export.search --hybrid` does: the model and BM25 merged.
+a BEIR folder (Thakur et al. 2021), and --queries asks it in other words, of
+another language say. Search is exact; measures are trec_eval's. The last row is
+what `export.search --hybrid` does: the model and BM25 merged.
 
 Texts are read as a stream, and vectors of one block of documents are held at a
 time. With --vectors they stay in that folder: a command that was stopped goes
@@ -82,6 +85,9 @@ class Choices:
     split: str = flag(
         'test', 'The split of --data_dir: the name of a file of qrels/, '
         'without .tsv.')
+    queries: str | None = flag(
+        None, 'A file like queries.jsonl of --data_dir, with the same ids and '
+        'other texts: translations, say.')
     workdir: str | None = flag(None, 'Where metrics.json is written.')
     seed: int | None = flag(
         None, 'Random seed of the untrained baselines; by default the '
@@ -572,6 +578,7 @@ def check(given: Choices, chosen: Mapping[str, Any]) -> pathlib.Path:
             '(a BEIR folder)'
         )
     for name, other in (('heldout', 'corpus'), ('split', 'data_dir'),
+                        ('queries', 'data_dir'),
                         ('seed', 'init'), ('precision', 'init')):
         if name in chosen and getattr(given, other) is None:
             raise commands.UsageError(
@@ -587,7 +594,8 @@ def run(given: Choices, chosen: Mapping[str, Any]) -> dict[str, Any]:
     if given.corpus is not None:
         task = corpus_task(given.corpus, given.heldout)
     else:
-        task = beir_task(pathlib.Path(given.data_dir), given.split)
+        queries = pathlib.Path(given.queries) if given.queries else None
+        task = beir_task(pathlib.Path(given.data_dir), given.split, queries)
     if given.run is not None:
         ranked, counts = read_run(pathlib.Path(given.run), task)
         notes = [NOTES[name].format(n) for name, n in counts.items() if n]

@@ -13,11 +13,10 @@ Glossary of shapes: n examples, K texts of each, C classes, L layers, W width.
 """
 
 import hashlib
-import itertools
 import json
 import math
 import pathlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -383,10 +382,17 @@ class Embedder:
         """W."""
         return self.loaded.vector_width()
 
-    def prompted(self, texts: Sequence[str]) -> list[str]:
-        """Texts with one of the prompts before each, in turn."""
-        pairs = zip(itertools.cycle(self.prompts), texts, strict=False)
-        return [prompt + text for prompt, text in pairs]
+    def prompted(
+        self, texts: Sequence[str], numbers: Iterable[int] | None = None
+    ) -> list[str]:
+        """Texts with one of the prompts before each, in turn.
+
+        What has the same number has the same prompt; None: 0, 1, 2, ...
+        """
+        every, count = self.prompts, len(self.prompts)
+        numbers = range(len(texts)) if numbers is None else numbers
+        pairs = zip(numbers, texts, strict=True)
+        return [every[number % count] + text for number, text in pairs]
 
     def key(self, what: str, *said: str) -> str:
         """Of vectors; other weights, settings or texts have another."""

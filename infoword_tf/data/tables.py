@@ -356,6 +356,31 @@ def examples_of(
     )
 
 
+def parted(table: Table, column: str) -> dict[str, Table]:
+    """A table by the values of a column, in the order of their first rows.
+
+    Args:
+        table: read to its end, and held in memory.
+
+    Raises:
+        NoColumn: it has no such column.
+        ValueError: a row has nothing there, with file and line.
+    """
+    place = column_of(table, column)
+    parts: dict[str, list[tuple[int, Cells]]] = {}
+    for line, cells in table.rows:
+        value = (cells[place] or '').strip()
+        if not value:
+            raise ValueError(
+                f'{table.where}, line {line}: there is nothing in the column '
+                f'{column}'
+            )
+        parts.setdefault(value, []).append((line, cells))
+    return {
+        value: table._replace(rows=iter(rows)) for value, rows in parts.items()
+    }
+
+
 def subset(total: int, count: int, seed: int = 0) -> np.ndarray:
     """[count] int64, in order: numbers below `total`.
 

@@ -55,12 +55,21 @@ class RetrievalTask(NamedTuple):
             yield np.array([n for n, _ in block]), [text for _, text in block]
 
 
-def beir_task(folder: pathlib.Path, split: str = 'test') -> RetrievalTask:
+def beir_task(
+    folder: pathlib.Path,
+    split: str = 'test',
+    queries: pathlib.Path | None = None,
+) -> RetrievalTask:
     """A folder as BEIR lays it out; .jsonl may be .jsonl.gz.
 
     Queries are those that the split judges. A document's text is its title, a
     space, and its text. What is judged and not there (as 5 documents of
     BEIR's ArguAna) counts as not found, as trec_eval has it.
+
+    Args:
+        folder, split: its name, and which of its judgements.
+        queries: a file like its queries.jsonl with other texts of the same
+            ids, translations say; None: that one.
 
     Raises:
         FileNotFoundError: it is no such folder, or has no such split.
@@ -73,8 +82,11 @@ def beir_task(folder: pathlib.Path, split: str = 'test') -> RetrievalTask:
     if not ids:
         raise ValueError(f'{corpus} holds no document')
     number = {name: place for place, name in enumerate(ids)}
-    queries = dict(_texts(_find(folder, 'queries.jsonl')))
-    relevance, missing = _judgements(folder, split, number, queries)
+    asked = queries or _find(folder, 'queries.jsonl')
+    if not asked.is_file():
+        raise FileNotFoundError(f'--queries={asked}: there is no such file')
+    texts = dict(_texts(asked))
+    relevance, missing = _judgements(folder, split, number, texts, asked)
     absent = sum(n >= len(ids) for found in relevance.values() for n in found)
     if absent == sum(map(len, relevance.values())):
         raise ValueError(
@@ -89,10 +101,11 @@ def beir_task(folder: pathlib.Path, split: str = 'test') -> RetrievalTask:
             yield number[name], text
 
     return RetrievalTask(
-        f'{folder.resolve().name} ({split})',
+        f'{folder.resolve().name} ({split}'
+        + (f', queries of {queries})' if queries else ')'),
         len(ids),
         documents,
-        [queries[query] for query in relevance],
+        [texts[query] for query in relevance],
         list(relevance.values()),
         [number.get(query, -1) for query in relevance],
         list(relevance),
@@ -154,6 +167,7 @@ def _judgements(
     split: str,
     number: Mapping[str, int],
     queries: Mapping[str, str],
+    asked: pathlib.Path,
 ) -> tuple[dict[str, dict[int, int]], list[str]]:
     """Query -> document -> grade of qrels/SPLIT.tsv, in the file's order.
 
@@ -186,7 +200,9 @@ def _judgements(
                     f'number, parted by tabs, not {row.strip()!r}'
                 ) from None
             if query not in queries:
-                raise ValueError(f'{where}: no query has the _id {query!r}')
+                raise ValueError(
+                    f'{where}: no query has the _id {query!r} in {asked}'
+                )
             place = number.get(document)
             if place is None:
                 place = absent.setdefault(document, len(number) + len(absent))

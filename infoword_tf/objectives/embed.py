@@ -10,6 +10,8 @@ It is discarded after training: the student's vector is s, of its own width.
 
 Candidates of `embed` are the teacher's vectors of all texts of the global
 batch, so it bounds the mutual information of both vectors, up to log M nats.
+Texts whose b is the same vector, as a sentence's and its translation's may be,
+are no negatives of each other: they are copies of b.
 `embed_distance` bounds nothing (Reimers & Gurevych 2020, Eq. 1).
 
 Glossary of shapes: R rows, J texts of a row, N = R J, T tokens, M candidates,
@@ -23,7 +25,7 @@ from infoword_tf.lazy import ops
 from infoword_tf.objectives import infonce
 from infoword_tf.objectives.distill import Projected
 from infoword_tf.objectives.label import VIEW, flat
-from infoword_tf.objectives.objective import Batch, Pool
+from infoword_tf.objectives.objective import Batch, Pool, text_ids
 from infoword_tf.objectives.row import Row, as_started
 from infoword_tf.settings import setting
 from infoword_tf.views import Reads, View
@@ -31,6 +33,7 @@ from infoword_tf.views import Reads, View
 Tensor = Any
 MEAN, CLS, LAST_TOKEN = POOLINGS = ('mean', 'cls', 'last')
 COSINE, MSE = DISTANCES = ('cosine', 'mse')
+GRAIN = 2**-12  # vectors that differ by less in each number are the same
 
 
 def pooled(states: Tensor, view: View, texts: int, pooling: str) -> Tensor:
@@ -57,6 +60,12 @@ def pooled(states: Tensor, view: View, texts: int, pooling: str) -> Tensor:
     return pool(states, counted)
 
 
+def numbers_of(vectors: Tensor) -> Tensor:
+    """[N, W] -> [N] int32, the same for the same vector: a hash."""
+    grains = ops.cast(ops.round(vectors / GRAIN), 'int32')
+    return text_ids(grains, ops.ones_like(grains, dtype='bool'))
+
+
 class Taught(Projected):
     """A student's vector beside its teacher's."""
 
@@ -79,6 +88,11 @@ class Taught(Projected):
         targets = batch.views[VIEW].targets[self.row]
         return ops.cast(flat(targets), 'float32')
 
+    def said(self, batch: Batch, cosine: Tensor) -> dict[str, Tensor]:
+        """Cosines [N] of both vectors, by example: [R, J]."""
+        weights = batch.views[VIEW].weights[self.row]
+        return {'cosine': ops.reshape(cosine, ops.shape(weights))}
+
 
 class EmbeddingContrast(Taught):
     """`embed`: which of the batch's vectors did the teacher give this text?"""
@@ -93,7 +107,7 @@ class EmbeddingContrast(Taught):
         sequences = gather(ops.reshape(view.sequences, (-1,)))
         taught = self.taught(batch)
         return Pool(
-            sequences,
+            gather(numbers_of(taught)),
             sequences,
             gather(ops.reshape(view.weights[self.row], (-1,))),
             batch.limit,
@@ -103,17 +117,20 @@ class EmbeddingContrast(Taught):
     def score(self, batch: Batch, candidates: Pool) -> infonce.Outcome:
         """Eq. 1, from the student's vector to the teacher's."""
         view = batch.views[VIEW]
-        own, taught = unit(self.own(batch)), unit(self.taught(batch))
-        own = own / self.temperature
-        sequences = ops.reshape(view.sequences, (-1,))
-        return infonce.contrast(
-            ops.sum(own * taught, axis=1),
+        taught = self.taught(batch)
+        numbers = numbers_of(taught)
+        own = unit(self.own(batch)) / self.temperature
+        positive = ops.sum(own * unit(taught), axis=1)
+        outcome = infonce.contrast(
+            positive,
             ops.matmul(own, ops.transpose(candidates.states)),
-            candidates.others(sequences),
-            ops.equal(candidates.ids[None, :], sequences[:, None]),
+            candidates.others(ops.reshape(view.sequences, (-1,))),
+            ops.equal(candidates.ids[None, :], numbers[:, None]),
             ops.reshape(view.weights[self.row], (-1,)),
-            drop_identical=False,
+            drop_identical=True,
         )
+        said = self.said(batch, positive * self.temperature)
+        return outcome._replace(predictions=said)
 
 
 class Distance(Taught):
@@ -136,7 +153,9 @@ class Distance(Taught):
         if self.distance == MSE:
             loss = ops.sum(ops.square(own - taught), axis=1)
         weights = flat(batch.views[VIEW].weights[self.row])
-        outcome = infonce.unbounded(loss, weights)
+        outcome = infonce.unbounded(
+            loss, weights, predictions=self.said(batch, cosine)
+        )
         return outcome._replace(more={'cosine': ops.sum(weights * cosine)})
 
 

@@ -82,6 +82,42 @@ class EmbedTest(parameterized.TestCase):
         right = scores.argmax(axis=1) == np.arange(8)
         self.assertEqual(float(outcome.accuracy), right.sum())
 
+    def test_copies_of_a_vector_are_no_negatives(self):
+        """Of a translation, and of what it translates; the bound counts them.
+        """
+        _, _, taught, view = self.found('embed')
+        real = np.flatnonzero(view.weights['embed'])
+        taught = taught.copy()
+        taught[real[5]] = taught[real[2]]
+        outcome, own, taught, _ = self.found('embed', taught)
+        scores = length_1(own[real]) @ length_1(taught[real]).T / 0.05
+        copies = np.zeros((8, 8), bool)
+        copies[[2, 5], [5, 2]] = True
+        left = np.where(copies, -np.inf, scores)
+        losses = special.logsumexp(left, axis=1) - np.diag(scores)
+        self.assertAlmostEqual(
+            float(outcome.loss), losses.sum(), delta=1e-3
+        )
+        bound = special.logsumexp(scores, axis=1) - np.diag(scores)
+        self.assertAlmostEqual(
+            float(outcome.mi), (np.log(8) - bound).sum(), delta=1e-3
+        )
+        self.assertAlmostEqual(
+            float(outcome.ceiling), 8 * np.log(8) - 2 * np.log(2), delta=1e-4
+        )
+        right = left.argmax(axis=1) == np.arange(8)
+        self.assertEqual(float(outcome.accuracy), right.sum())
+
+    def test_what_is_said_of_each_text(self):
+        for case in ('embed', 'embed_distance'):
+            outcome, own, taught, view = self.found(case)
+            real = view.weights[case] > 0
+            found = np.array(outcome.predictions['cosine'])
+            self.assertEqual(found.shape, real.shape)
+            cosines = (length_1(own[real.ravel()])
+                       * length_1(taught[real.ravel()])).sum(axis=1)
+            np.testing.assert_allclose(found[real], cosines, atol=1e-5)
+
     def test_candidates_of_held_out_text_are_limited(self):
         outcome, *_ = self.found('embed', embed=4)
         self.assertAlmostEqual(

@@ -211,6 +211,47 @@ class ClassesTest(Checks, absltest.TestCase):
         )
         self.assertIn(f'predictions.tsv: 7 predictions for {TEXTS}', done.out)
 
+    def test_parts_of_a_test_are_scored_apart(self):
+        """Of one table, here; the mean is of the parts, whatever their size."""
+        rows = finetuning.sentences()[75:94]
+        names = ['fr' if i % 3 else 'de' for i in range(len(rows))]
+        table = write(
+            FOLDER / 'languages.tsv', ('language', 'text', 'label'),
+            [(name, *row) for name, row in zip(names, rows, strict=True)],
+        )  # fmt: skip
+        done = run('classes', '--label.pooler=tanh', f'--test={table}',
+                   '--test_by=language', '--test_only=fr,de')  # fmt: skip
+        self.assertEqual(done.status, 0, done.err)
+        said = last_line(done)
+        loaded = infoword_tf.load(FOLDER / 'classes')
+        texts, labels = zip(*rows, strict=True)
+        found = loaded.classify(list(texts)).argmax(axis=1)
+        true = np.array([loaded.config.labels.index(x) for x in labels])
+        self.assertEqual(list(said['test_by']), ['fr', 'de'])
+        for metric in ('accuracy', 'matthews'):
+            worth = {}
+            for name, part in said['test_by'].items():
+                some = np.array(names) == name
+                self.assertEqual(part['rows'], some.sum())
+                worth[name] = measures.MEASURES[metric](
+                    found[some], true[some]
+                )
+                self.assertEqual(part[metric], round(worth[name], 6))
+            self.assertNotEqual(*worth.values())
+            mean = sum(worth.values()) / 2
+            self.assertAlmostEqual(said[f'test_{metric}'], mean, delta=1e-6)
+        *_, first, second, last, _ = done.out.splitlines()
+        part = said['test_by']['fr']
+        self.assertEqual(
+            first.split(),
+            ['fr', f'{part["accuracy"]:.4f}', f'{part["matthews"]:.4f}', '12'],
+        )
+        self.assertStartsWith(second, 'de ')
+        self.assertEqual(last.split()[1], f'{said["test_accuracy"]:.4f}')
+        self.assertIn('the weights with the best accuracy on --dev', done.out)
+        kept = json.loads((FOLDER / 'classes' / 'metrics.json').read_text())
+        self.assertEqual(kept['test_by'], said['test_by'])
+
     def test_a_workdir_of_other_flags_or_rows(self):
         self.assert_complains(
             run('classes'), '--label.pooler was tanh, is none'
@@ -585,9 +626,9 @@ class ColumnsTest(Checks, absltest.TestCase):
         )  # fmt: skip
         task = finetune.Task('classify', ('accuracy',), ('a', 'b'))
         others = classify.others_of(own, task)
-        self.assertEqual(others['test'].labels, parts['train'].labels)
-        self.assertEqual(others['predict'].second, extra.second)
-        self.assertIsNone(others['predict'].labels)
+        self.assertEqual(others.tests[''].labels, parts['train'].labels)
+        self.assertEqual(others.predict.second, extra.second)
+        self.assertIsNone(others.predict.labels)
 
     def test_a_first_line_that_is_a_row(self):
         bare = FOLDER / 'headless.tsv'
@@ -601,6 +642,105 @@ class ColumnsTest(Checks, absltest.TestCase):
         )
         done = run('none', '--text=body')  # of a file that has names
         self.assertNotIn('--columns', done.err)
+
+
+class PartsTest(Checks, parameterized.TestCase):
+    """XNLI's forms: one file of all languages, or a file for each."""
+
+    ROWS = {
+        'fr': [('Il fait froid.', "L'hiver est là.", 'neutral'),
+               ('Elle dort.', 'Elle court.', 'contradiction')],
+        'de': [('Es ist "kalt.', 'Es ist Winter.', 'neutral'),
+               ('Sie schläft.', 'Sie rennt.', 'contradiction')],
+    }  # fmt: skip
+
+    def setUp(self):
+        super().setUp()
+        self.folder = pathlib.Path(self.create_tempdir().full_path)
+        names = ('language', 'gold_label', 'sentence1_parse', 'sentence1',
+                 'sentence2', 'match')  # fmt: skip
+        self.whole = write(
+            self.folder / 'xnli.test.tsv', names,
+            [(language, label, '(ROOT', first, second, 'True')
+             for number in range(2)
+             for language, rows in self.ROWS.items()
+             for first, second, label in [rows[number]]],
+        )  # fmt: skip
+        for language, rows in self.ROWS.items():
+            lines = ['\t'.join(row) + '\n' for row in rows]
+            (self.folder / f'test-{language}.tsv').write_text(''.join(lines))
+
+    def given(self, *more):
+        return quick.given(
+            '--text=sentence1', '--pair=sentence2', '--label=gold_label',
+            *more, kind=classify.Choices,
+        )  # fmt: skip
+
+    @parameterized.parameters(
+        ('xnli.test.tsv', ['--test_by=language'], ['fr', 'de']),
+        ('xnli.test.tsv', ['--test_by=language', '--test_only=de'], ['de']),
+        ('../{}/test-*.tsv', ['--columns=sentence1,sentence2,gold_label'],
+         ['de', 'fr']),
+        ('test-*.tsv', ['--columns=sentence1,sentence2,gold_label',
+                        '--test_only=fr,de'], ['fr', 'de']),
+    )  # fmt: skip
+    def test_rows_of_each_language(self, test, more, languages):
+        name = test.format(self.folder.name)
+        found = classify.tests_of(
+            self.given(f'--test={self.folder}/./{name}', *more)
+        )
+        self.assertEqual(list(found), languages)
+        for language, rows in found.items():
+            wanted = zip(*self.ROWS[language], strict=True)
+            self.assertEqual(
+                [rows.first, rows.second, rows.labels], list(map(list, wanted))
+            )
+
+    @parameterized.named_parameters(
+        ('no_such_column', '{}/xnli.test.tsv', ['--test_by=tongue'],
+         "xnli.test.tsv has no column 'tongue': its columns are language, "
+         'gold_label, sentence1_parse, sentence1, sentence2, match'),
+        ('no_label', '{}/xnli.test.tsv', ['--test_by=match', '--label=grade'],
+         "xnli.test.tsv has no column 'grade': its columns are language, "),
+        ('no_such_language', '{}/xnli.test.tsv',
+         ['--test_by=language', '--test_only=de,sw'],
+         "--test_only=de,sw: there is no 'sw' in .*xnli.test.tsv, which has "
+         'fr, de'),
+        ('no_file_of_a_language', '{}/test-*.tsv', ['--test_only=sw'],
+         "--test_only=sw: there is no 'sw' in .*test-.*.tsv, which has de, fr"),
+        ('no_file', '{}/train-*.tsv', [], 'No file matches .*train-'),
+        ('both', '{}/test-*.tsv', ['--test_by=language'],
+         'one . stands for the name of a part; leave out --test_by'),
+        ('two_stars', '{}/*-*.tsv', [], 'leave out other wildcards'),
+        ('one_part', '{}/xnli.test.tsv', ['--test_only=de'],
+         '--test_only=de chooses parts of --test: name a column with '),
+        ('no_test', '', ['--test_by=language'], '--test_by is for --test'),
+        ('no_labels', '{}/bare-*.tsv',
+         ['--columns=sentence1,sentence2,gold_label'],
+         r'bare-de.tsv, line 1: 2 cell\(s\), where there are 3 columns'),
+        ('nothing_there', '{}/hole.tsv', ['--test_by=language'],
+         'hole.tsv, line 3: there is nothing in the column language'),
+    )  # fmt: skip
+    def test_complaints(self, test, more, message):
+        (self.folder / 'bare-de.tsv').write_text('Sie schläft.\tSie rennt.\n')
+        (self.folder / 'hole.tsv').write_text(
+            'language\tsentence1\tsentence2\tgold_label\n'
+            'de\ta\tb\tx\n \tb\tc\ty\n'
+        )
+        given = [f'--test={test.format(self.folder)}'] if test else []
+        with self.assertRaisesRegex(
+            (ValueError, commands.UsageError), message
+        ):
+            classify.tests_of(self.given(*given, *more))
+
+    def test_a_label_that_training_does_not_have(self):
+        own = self.given(f'--test={self.whole}', '--test_by=language')
+        task = finetune.Task('classify', ('accuracy',), ('neutral', 'contra'))
+        with self.assertRaisesRegex(
+            ValueError, "line 4: the label 'contradiction' is unknown: known "
+            'are neutral, contra'
+        ):
+            classify.others_of(own, task)
 
 
 class KilledTest(absltest.TestCase):

@@ -323,11 +323,12 @@ class CommandTest(Checks, parameterized.TestCase):
             TextChoices(f'lines:{TEXT}', str(HELDOUT))
         )
         # Each once, and none that is held out.
-        train, heldout = map(set, (texts['train'], texts['heldout']))
-        self.assertLen(train, len(texts['train']))
+        train, heldout = (texts[part].own for part in ('train', 'heldout'))
+        self.assertEqual(texts['train'].sentences, train)
+        train, heldout = set(train), set(heldout)
         self.assertBetween(len(train), 50, 60)
         self.assertNoCommonElements(train, heldout)
-        start = student.lookup_of(one, 16, 'sif', texts['train'], {})
+        start = student.lookup_of(one, 16, 'sif', texts['train'].own, {})
         loaded = infoword_tf.load(FOLDER / 'untrained')
         for path, variable in start.model.variables.items():
             np.testing.assert_array_equal(

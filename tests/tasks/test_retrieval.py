@@ -168,6 +168,29 @@ class CommandTest(command.Checks, absltest.TestCase):
             record['bm25'], {name: round(x, 5) for name, x in wanted.items()}
         )
 
+    def test_queries_of_another_language(self):
+        """Other texts of the same ids; not all that nobody judged."""
+        path = self.folder / 'others.jsonl'
+        texts = {'q3': 'boats', 'q1': 'trees', 'q2': 'cats', 'q9': 'boats'}
+        path.write_text(''.join(
+            json.dumps({'_id': name, 'text': text}) + '\n'
+            for name, text in texts.items()
+        ))  # fmt: skip
+        own = retrieval.beir_task(self.data)
+        task = retrieval.beir_task(self.data, 'test', path)
+        self.assertEqual(task.queries, ['trees', 'cats', 'boats'])
+        for field in ('relevance', 'own', 'query_ids', 'fingerprint'):
+            self.assertEqual(getattr(task, field), getattr(own, field))
+        record = self._run('--init=any', f'--queries={path}')
+        self.assertEqual(record['task'], f'tiny (test, queries of {path})')
+        self.assertEqual(record['bm25']['ndcg@10'], 1)
+        path.write_text('{"_id": "q1", "text": "trees"}\n')
+        self._refused(
+            f'--queries={path}',
+            "test.tsv, line 3: no query has the _id 'q2' in .*others.jsonl",
+        )
+        self._refused('--queries=none.jsonl', 'queries=none.jsonl: there is no')
+
     def test_packed_files_and_the_seed(self):
         packed = write_folder(self.folder / 'packed' / 'tiny', packed=True)
         records = []
@@ -202,7 +225,8 @@ class CommandTest(command.Checks, absltest.TestCase):
         return run(*self._given(), *more, **kwargs)[0]
 
     def _refused(self, given, message):
-        self.assert_complains(attempt(*self._given(), given), message)
+        more = () if given.startswith('--model') else ('--init=any',)
+        self.assert_complains(attempt(*self._given(), *more, given), message)
 
     def _given(self):
         return f'--data_dir={self.data}', f'--workdir={self.out}'
@@ -638,6 +662,10 @@ class FlagsTest(command.Checks, parameterized.TestCase):
         (
             '--workdir=a --init=b --corpus=c --split=d',
             '--split is for --data_dir',
+        ),
+        (
+            '--workdir=a --init=b --corpus=c --queries=d',
+            '--queries is for --data_dir',
         ),
         (
             '--workdir=a --model=b --corpus=c --seed=1',

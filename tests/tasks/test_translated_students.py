@@ -1,0 +1,315 @@
+"""Students of several languages, whose teacher reads one of them."""
+
+import itertools
+from unittest import mock
+
+import numpy as np
+from absl.testing import absltest, parameterized
+
+import infoword_tf
+from infoword_tf import commands
+from infoword_tf.config import Config
+from infoword_tf.text.sentencepiece import SentencePiece
+from tasks import distill, embedding, finetune, student, teacher
+from tests import places, quick
+from tests.export import workdirs
+from tests.runs import records
+from tests.tasks import finetuning
+from tests.tasks.command import Checks
+from tests.tasks.finetuning import last_line
+
+NOUNS = {'the dog': 'der Hund', 'the cat': 'die Katze', 'the man': 'der Mann',
+         'the woman': 'die Frau', 'the child': 'das Kind',
+         'the bird': 'der Vogel'}  # fmt: skip
+VERBS = {'sleeps': 'schläft', 'runs': 'läuft', 'eats': 'isst',
+         'sings': 'singt', 'waits': 'wartet'}  # fmt: skip
+WHERE = {'here': 'hier', 'today': 'heute', 'at home': 'zu Hause'}
+PAIRS = [
+    tuple(' '.join(some) for some in zip(*words, strict=True))
+    for words in itertools.product(
+        NOUNS.items(), VERBS.items(), WHERE.items()
+    )
+]  # English, German
+ENGLISH, GERMAN = map(list, zip(*PAIRS, strict=True))
+
+
+def setUpModule():
+    global FOLDER, PARALLEL, HELDOUT, TEACHER, OWN
+    FOLDER = places.make()
+    PARALLEL, HELDOUT = FOLDER / 'deu-eng.tsv', FOLDER / 'deu-eng-held.tsv'
+    held = set(PAIRS[::7])
+    for path, pairs in (
+        (PARALLEL, [pair for pair in PAIRS if pair not in held]),
+        (HELDOUT, held),
+    ):  # fmt: skip
+        path.write_text(''.join(f'{a}\t{b}\n' for a, b in sorted(pairs)))
+    TEACHER = workdirs.write(FOLDER / 'teacher', rows=('mlm',))
+    Config.read(TEACHER).replace(normalize=True).write(TEACHER)
+    OWN = SentencePiece.learn(ENGLISH + GERMAN, 120)
+
+
+def run(name, *more):
+    """The command: one update."""
+    return finetuning.run(
+        distill,
+        '--task=embed',
+        f'--teacher={TEACHER}',
+        f'--parallel={PARALLEL}',
+        f'--heldout_parallel={HELDOUT}',
+        '--tokenizer=sentencepiece',
+        '--vocab_size=120',
+        '--steps=1',
+        f'--workdir={FOLDER / name}',
+        *more,
+    )
+
+
+class TextsTest(absltest.TestCase):
+    def given(self, *more):
+        return quick.given(
+            f'--parallel={PARALLEL}', f'--heldout_parallel={HELDOUT}', *more,
+            kind=distill.Choices,
+        )  # fmt: skip
+
+    def test_both_texts_have_what_the_teacher_reads(self):
+        parts = embedding.read(self.given(), None, 'en')
+        german = dict(PAIRS)
+        for part, texts in parts.items():
+            self.assertLen(texts.own, 2 * len(texts.sentences))
+            for own, taught, language in zip(*texts, strict=True):
+                wanted = taught if language == 'en' else german[taught]
+                self.assertEqual(own, wanted, part)
+        held = set(parts['heldout'].sentences)
+        self.assertEqual(held, {a for a, _ in PAIRS[::7]})
+        self.assertNoCommonElements(parts['train'].sentences, held)
+        # The other way round, where the teacher reads German.
+        found = embedding.read(self.given(), None, 'de')['train']
+        self.assertEqual(
+            set(found.taught), set(GERMAN) - {b for _, b in PAIRS[::7]}
+        )
+
+    def test_some_sentences_with_all_their_translations(self):
+        """And a sentence that several texts translate is read once."""
+        more = FOLDER / 'deu-eng-more.tsv'
+        more.write_text('the dog runs here\tda rennt der Hund\n')
+        given = self.given(f'--parallel=en-de={more}')
+        whole = embedding.read(given, None, 'en')['train']
+        self.assertLen(whole.own, 2 * len(whole.sentences) + 1)
+        some = embedding.read(given, 20, 'en')['train']
+        self.assertLen(some.sentences, 20)
+        rows = set(zip(*whole, strict=True))
+        self.assertEqual(
+            set(zip(*some, strict=True)),
+            {row for row in rows if row[1] in some.sentences},
+        )
+
+    def test_sentences_of_a_corpus_beside_them(self):
+        corpus, held = FOLDER / 'corpus.txt', FOLDER / 'corpus_held.txt'
+        corpus.write_text(f'more text\n{ENGLISH[0]}\n{ENGLISH[1]}\n')
+        held.write_text('held out\n')
+        given = self.given(f'--corpus=lines:{corpus}', f'--heldout={held}')
+        texts = embedding.read(given, None, 'en')['train']
+        self.assertEqual(
+            list(zip(*texts, strict=True))[:2],
+            [('more text', 'more text', ''), (ENGLISH[1], ENGLISH[1], '')],
+        )  # the other is held out
+        self.assertEqual(texts.own.count(ENGLISH[1]), 1)
+
+
+class StartTest(absltest.TestCase):
+    def test_a_table_whose_means_are_like_the_vectors(self):
+        """Least squares, solved at once."""
+        random = np.random.default_rng(0)
+        vectors = random.standard_normal((len(GERMAN), 5)).astype(np.float16)
+        weights = random.uniform(0.5, 2, len(OWN)).astype(np.float32)
+        with (
+            mock.patch.object(student, 'CHUNK', 7),
+            mock.patch.object(student, 'ROUNDS', 200),
+        ):
+            found = student.fitted(OWN, GERMAN, vectors, weights)
+        means = np.zeros((len(GERMAN), len(OWN)))
+        for row, ids in zip(means, OWN.tokenize(GERMAN).to_list(), strict=True):
+            np.add.at(row, ids, weights[ids] / len(ids))
+        wanted = np.float64(vectors)
+        wanted = np.linalg.solve(
+            means.T @ means + student.PENALTY * np.eye(len(OWN)),
+            means.T @ (wanted - wanted.mean(axis=0)),
+        )
+        np.testing.assert_allclose(found, wanted, atol=2e-3)
+        self.assertGreater(np.abs(wanted).max(), 1)
+        none = means.sum(axis=0) == 0
+        self.assertTrue(none.any())
+        np.testing.assert_array_equal(found[none], 0)
+        # As many rounds as are taken come near.
+        few = student.fitted(OWN, GERMAN, vectors, weights)
+        left = np.linalg.norm(few - wanted) / np.linalg.norm(wanted)
+        self.assertLess(left, 0.3)
+
+    def test_pieces_that_are_spelled_alike(self):
+        new, old = map(workdirs.tokenizer_of, ('sentencepiece', 'wordpiece'))
+        known = student.known_pieces(new, old)
+        self.assertEqual(
+            [known[i] for i in new.special_ids], list(old.special_ids)
+        )
+        spelled = {
+            new.vocabulary[i]: old.vocabulary[j] for i, j in known.items()
+        }
+        self.assertEqual(spelled['▁the'], 'the')
+        self.assertEqual(spelled['s'], '##s')
+        self.assertEqual(spelled[','], ',')  # there it begins a word
+        for one, other in spelled.items():
+            if not one.startswith('['):
+                self.assertEqual(one.strip('▁'), other.removeprefix('##'))
+        self.assertGreater(len(known), 200)
+        self.assertEqual(
+            student.known_pieces(old, old), {i: i for i in range(len(old))}
+        )
+
+    def test_layers_with_another_vocabulary(self):
+        loaded = infoword_tf.load(TEACHER)
+        found = student.with_vocabulary(loaded, OWN, GERMAN, ENGLISH)
+        self.assertEqual(found.config.tokenizer.kind, 'sentencepiece')
+        self.assertEqual(found.config.rows, {})
+        self.assertEqual(found.encode(GERMAN[:2]).shape, (2, 64))
+        np.testing.assert_array_equal(
+            found.unigram, student.counts_of(OWN, GERMAN)
+        )
+        old, new = loaded.model.variables, found.model.variables
+        path = found.encoder.embedding_table.path
+        for name, variable in new.items():
+            if name != path:
+                np.testing.assert_array_equal(variable, old[name], name)
+        table, rows = old[path].numpy(), new[path].numpy()
+        known = student.known_pieces(OWN, loaded.tokenizer)
+        for piece, origin in known.items():
+            np.testing.assert_array_equal(rows[piece], table[origin])
+        # All others are fitted to texts, as long as these on average.
+        kept = table[list(known.values())]
+        means = [table[ids].mean(axis=0)
+                 for ids in loaded.tokenizer.tokenize(ENGLISH).to_list()]
+        means = student.fitted(OWN, GERMAN, np.array(means))
+        fresh = np.setdiff1d(np.arange(len(OWN)), list(known))
+        more = rows - kept.mean(axis=0)
+        norms = np.linalg.norm(means, axis=1)
+        scale = np.linalg.norm(kept - kept.mean(axis=0), axis=1).mean()
+        scale /= norms[norms > 0].mean()
+        np.testing.assert_allclose(
+            more[fresh], scale * means[fresh], atol=1e-5
+        )
+        self.assertGreater(np.abs(more[fresh]).max(), 0.01)
+
+    def test_a_table_has_no_layers(self):
+        one = teacher.Embedder(str(TEACHER))
+        own = OWN, np.ones((len(ENGLISH), 64))
+        table = student.lookup_of(one, 64, 'sif', ENGLISH, {}, own)
+        with self.assertRaisesRegex(
+            commands.UsageError, 'the encoder lookup takes no other vocabulary'
+        ):
+            student.with_vocabulary(table, OWN, GERMAN, ENGLISH)
+
+
+class CommandTest(Checks, parameterized.TestCase):
+    def test_a_table_of_two_languages(self):
+        given = '--student=lookup', '--dropout=0'
+        begun = run('begun', *given, '--learning_rate=0')
+        done = run('two', *given, '--steps=20', '--learning_rate=0.02',
+                   '--log_every=10', '--batch_size=32')  # fmt: skip
+        self.assertEqual((begun.status, done.status), (0, 0), done.err)
+        self.assertIn('de-en: 77 pairs to train on, 13 held out', done.out)
+        self.assertIn(f'texts of --teacher={TEACHER}: taken', done.out)
+        said, first = last_line(done), last_line(begun)
+        loaded = infoword_tf.load(FOLDER / 'two')
+        self.assertEqual(loaded.tokenizer.kind, 'sentencepiece')
+        english, german = zip(*PAIRS[::7], strict=True)
+        taught = infoword_tf.load(TEACHER).encode(english)
+        own = {'en': loaded.encode(english), 'de': loaded.encode(german)}
+        for language, vectors in own.items():
+            name = f'embed_distance/cosine_{language}'
+            cosine = (vectors * taught).sum(axis=1).mean()
+            self.assertAlmostEqual(said[name], cosine, delta=1e-3)
+            self.assertGreater(said[name], first[name])
+        both = [said[f'embed_distance/cosine_{x}'] for x in own]
+        self.assertAlmostEqual(
+            said['embed_distance/cosine'], np.mean(both), delta=1e-5
+        )
+        # Of what nobody has trained on each finds its translation, at once.
+        for name in ('begun', 'two'):
+            loaded = infoword_tf.load(FOLDER / name)
+            similar = loaded.encode(german) @ loaded.encode(english).T
+            nearest = similar.argmax(axis=1)
+            self.assertGreater(np.mean(nearest == np.arange(len(german))), 0.8)
+        run_record = Config.read(FOLDER / 'two').run
+        self.assertStartsWith(run_record['vocab'], 'learned (text ')
+        self.assertEqual(run_record['tokenizer'], 'sentencepiece')
+
+    def test_layers(self):
+        done = run('layers', '--objectives=embed:1,embed_distance:1')
+        self.assertEqual(done.status, 0, done.err)
+        self.assertIn(
+            f'--init={TEACHER}, with other pieces: taken enc', done.out
+        )
+        (record,) = records(FOLDER / 'layers')
+        for row in ('embed', 'embed_distance'):
+            for language in ('de', 'en'):
+                self.assertIn(f'heldout/{row}/cosine_{language}', record)
+        # Two texts of each b: of 26 candidates one is another's copy.
+        self.assertAlmostEqual(
+            record['heldout/embed/ceiling'], np.log(26 / 2), delta=1e-4
+        )
+        loaded = infoword_tf.load(FOLDER / 'layers')
+        self.assertEqual(loaded.encoder.depth, 1)
+        self.assertEqual(loaded.tokenizer.kind, 'sentencepiece')
+        self.assertEqual(loaded.encode(GERMAN[:3]).shape, (3, 64))
+
+    @parameterized.named_parameters(
+        ('of_init', ['--init={}'], 'wordpiece'),
+        ('its_own', [], 'wordpiece'),
+        ('chosen', ['--init={}', '--tokenizer=words'], 'words'),
+    )
+    def test_whose_vocabulary(self, more, kind):
+        """--init brings one; translations alone want one."""
+        more = [flag.format(TEACHER) for flag in more]
+        with (
+            mock.patch.object(finetune, 'train_once') as train,
+            mock.patch.object(finetune, 'finish'),
+        ):
+            train.return_value = {'step': 1}
+            done = finetuning.run(
+                distill, '--task=embed', f'--teacher={TEACHER}',
+                f'--parallel={PARALLEL}', f'--workdir={FOLDER / "whose"}',
+                *more,
+            )  # fmt: skip
+        self.assertEqual(done.status, 0, done.err)
+        labelled = train.call_args.args[0].labelled
+        tokenizer = labelled.started.tokenizer
+        self.assertEqual(tokenizer.kind, kind)
+        same = tokenizer.vocabulary == infoword_tf.load(
+            TEACHER
+        ).tokenizer.vocabulary
+        self.assertEqual(same, len(more) == 1)
+
+    @parameterized.named_parameters(
+        ('language', ['--teacher_language=fr'],
+         '--teacher_language=fr: no translations of --parallel are of it, '
+         'they are of de-en; name the language that --teacher reads'),
+        ('heldout', ['--heldout=x'],
+         '--heldout is of --corpus; of --parallel it is --heldout_parallel'),
+        ('labels', ['--task=rte'],
+         '--parallel is for --task=embed; leave it out'),
+        ('vocabulary', ['--vocab=x.model'],
+         '--vocab_size=120 is for a vocabulary that is learned'),
+    )  # fmt: skip
+    def test_complaints(self, more, message):
+        self.assert_complains(run('bad', *more), message)
+
+    @parameterized.parameters('--teacher_language=en', '--drop_equal')
+    def test_flags_of_translations_alone(self, flag):
+        done = finetuning.run(
+            distill, '--task=embed', f'--teacher={TEACHER}', '--corpus=pydocs',
+            f'--workdir={FOLDER / "bad"}', flag,
+        )  # fmt: skip
+        self.assert_complains(done, 'is for --parallel; give both')
+
+
+if __name__ == '__main__':
+    absltest.main()
