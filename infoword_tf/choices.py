@@ -90,15 +90,13 @@ def by_language(values: str | Sequence[str] | None) -> dict[str, str]:
     """What --corpus or --heldout was given for each language, sorted.
 
     The last of each counts, so that what stands in a flagfile can be replaced.
-    One without a language, '', stands alone; an empty one takes all back.
+    One without a language, '', stands alone.
     """
     found: dict[str, str] = {}
     for value in given_several(values):
         named = _NAMED.fullmatch(value)
         if not named or '' in found:
             found.clear()
-        if not value:
-            continue
         found[named[1].lower() if named else ''] = named[2] if named else value
     return dict(sorted(found.items()))
 

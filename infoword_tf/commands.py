@@ -333,6 +333,11 @@ def chosen(kind: type, values: flags.FlagValues) -> dict[str, Any]:
     """What was typed, by name, as functions that `takes` made want it."""
     present = {name: values[name].value for name in values
                if values[name].present}  # fmt: skip
+    for name in REPEATED & present.keys():
+        if isinstance(present[name], list) and '' in present[name]:
+            # An empty one takes all back.
+            behind = present[name][::-1].index('')
+            present[name] = present[name][len(present[name]) - behind :]
     found = {k: present[k] for k in flags_of(kind) if k in present}
     settings = {k: v for k, v in present.items() if '.' in k}
     return {**found, SETTINGS: settings} if settings else found
