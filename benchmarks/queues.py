@@ -5,8 +5,8 @@
 Whole updates as the trainer makes them, of random sentences that fill their
 places, with a full queue and without one; and the two products of a queue
 alone, the scores and the gradient of what asks. All in turns; the table has
-the medians of the seconds and, of each turn, of the ratio to the update without
-a queue.
+the medians of the seconds of all cores, which others on the machine disturb
+less than time, and of each turn's ratio to the update without a queue.
 """
 
 import dataclasses
@@ -157,12 +157,12 @@ def run(given: Choices, chosen: Mapping[str, Any]) -> None:
     seconds: dict[str, list[float]] = {name: [] for name in ways}
     for turn in range(1 + given.rounds):
         for name, way in ways.items():
-            began = time.perf_counter()
+            began = time.process_time()
             for _ in range(given.steps):
                 made = way()
             made.numpy()
             if turn:  # the first one traces
-                spent = time.perf_counter() - began
+                spent = time.process_time() - began
                 seconds[name].append(spent / given.steps)
     print(
         f'{given.size}, {given.batch_size} x {given.seq_len} tokens, '
