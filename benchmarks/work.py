@@ -218,6 +218,7 @@ class Work:
         elsewhere = {
             'words': 'reads windows of words; benchmarks.words measures it',
             'sentences': 'reads sentences; benchmarks.sentences measures it',
+            'translations': 'reads translations; the rate of a run says it',
         }
         for source_spec in plan.source_specs:
             if why := elsewhere.get(source_spec.source):

@@ -87,6 +87,7 @@ BY_HAND = {
     'plm': 2 * (PERMUTED_AT[25] + PERMUTED_AT[3]) + SCORES['plm'],
 }
 BY_HAND['xlnet'] = BY_HAND['plm']
+BY_HAND['mmlm'] = BY_HAND['mlm']
 # Distances are the same for all rows of a batch, and need no gradient.
 DISTANCES = {
     'transformer_xl': 2 * 23 * 128 * 128,
@@ -136,7 +137,7 @@ for objectives in sys.argv[1].split(','):
 
 
 # The others read labelled examples, or have a benchmark of their own.
-ELSEWHERE = {'examples', 'words', 'sentences'}
+ELSEWHERE = {'examples', 'words', 'sentences', 'translated', 'crossed'}
 READING = [
     name
     for name in (*TABLE, *SUMS)
