@@ -130,9 +130,10 @@ class CrossLingual(Queued):
 
     def candidates(self, batch: Batch) -> Pool:
         """Other b. Held-out text has no queue: there they are the batch's."""
+        own = self._pool(batch)
         if self.negatives == QUEUE and batch.state:
-            return self.ring.pool(batch.state)
-        return self.behind(batch, self._pool(batch))
+            own = own._replace(weights=ops.zeros_like(own.weights))
+        return self.behind(batch, own)
 
     def _pool(self, batch: Batch) -> Pool:
         """All b of the global batch."""
@@ -149,23 +150,29 @@ class CrossLingual(Queued):
         """Eq. 1; copies of b are no negatives of the loss."""
         view = batch.views[KEYS]
         texts = self._finished(self.compared(batch)['texts'])
+        texts = texts / self.temperature
         positive = ops.sum(texts * self._keys(batch), axis=1)
-        scores = ops.matmul(texts, ops.transpose(candidates.states))
-        sequences = ops.reshape(view.sequences, (-1,))
-        counts = candidates.others(sequences)
         numbers = _numbers(view, self.row)
+        earlier = self.among_earlier(
+            batch, candidates, texts, positive, numbers
+        )
+        counts = candidates.others(ops.reshape(view.sequences, (-1,)))
         identical = ops.equal(candidates.ids[None], numbers[:, None])
         weights = _there(view, self.row)
         outcome = infonce.contrast(
-            positive / self.temperature,
-            scores / self.temperature,
+            positive,
+            ops.matmul(texts, ops.transpose(candidates.states)),
             counts,
             identical,
             weights,
             drop_identical=True,
+            earlier=earlier,
         )
         copies = ops.sum(ops.where(identical, counts, 0.0), axis=1)
-        share = copies / ops.maximum(ops.sum(counts, axis=1), 1.0)
+        size = ops.sum(counts, axis=1)
+        if earlier is not None:
+            copies, size = copies + earlier.copies, size + earlier.size
+        share = copies / ops.maximum(size, 1.0)
         return outcome._replace(more={'identical': ops.sum(weights * share)})
 
     def remember(self, batch: Batch) -> dict[str, Any]:
