@@ -53,8 +53,8 @@ STUDENTS = 'students'  # of one teacher: no flagfiles of equal time
 MEMORIES = 0, 64, 128, 256  # tokens, with which a text is read
 
 TABLE = flags.DEFINE_string(
-    'table', None, 'Which table: rows, search, wikitext, memory, labels or '
-    'students.')
+    'table', None, 'Which table: rows, search, wikitext, memory, labels, '
+    'sentences, infocse, languages or students.')
 FLAGFILES = flags.DEFINE_list(
     'flagfiles', None, 'Others instead: names in tasks/flags, or files.')
 MINUTES = flags.DEFINE_float(
@@ -81,7 +81,8 @@ class ResultsTable(NamedTuple):
         untrained: a flagfile whose first weights are asked too.
         made: by name, commands whose workdirs are asked too.
         data: what that reads, beside whoever runs it.
-        curves: what is drawn over minutes, bounds or perplexities.
+        curves: what is drawn over minutes: bounds, perplexities, or how many
+            translations are found.
     """
 
     flagfiles: Sequence[str]
@@ -183,6 +184,37 @@ def uses(workdir: pathlib.Path) -> dict[str, float]:
     }
 
 
+def languages(workdir: pathlib.Path) -> dict[str, float]:
+    """Tatoeba's accuracy, percent, by mean states, and XNLI's accuracy.
+
+    XNLI after an epoch of 6,000 English examples.
+    """
+    found = asked(
+        workdir / 'tatoeba', 'tatoeba', '--data_dir=tatoeba', '--pooling=mean'
+    )
+    shown = {'Tatoeba': found['accuracy']['mean']} | {
+        f'Tatoeba {name}': one['accuracy']['mean']
+        for name, one in found['languages'].items()
+    }
+    found = asked(
+        workdir / 'xnli',
+        'classify',
+        '--train=mnli/train.tsv',
+        '--dev=mnli/dev.tsv',
+        '--text=premise',
+        '--pair=hypothesis',
+        '--label=label',
+        '--test=xnli/dev-*.tsv',
+        '--examples=6000',
+        '--epochs=1',
+        '--learning_rate=3e-4',
+    )
+    return shown | {
+        f'XNLI {name}': one['accuracy']
+        for name, one in found['test_by'].items()
+    }
+
+
 TABLES = {
     'rows': ResultsTable(
         (
@@ -241,6 +273,12 @@ TABLES = {
         ),
         vectors.judged,
         data=vectors.DATA,
+    ),
+    'languages': ResultsTable(
+        ('mmlm_mini', 'tlm_mini', 'infoxlm_mini'),
+        languages,
+        data=('texts', 'tatoeba', 'mnli', 'xnli'),
+        curves='translations',
     ),
     'memory': ResultsTable(
         ('wikitext_0', 'wikitext_64', 'wikitext_128'),
@@ -479,6 +517,7 @@ def main() -> None:
     draw = {
         'bounds': report.draw_runs,
         'perplexities': report.draw_perplexities,
+        'translations': report.draw_translations,
     }[table.curves]
     draw(folder / 'curves.png', drawn)
     print(text)

@@ -269,6 +269,10 @@ class PaceChoices:
         'nDCG@10 of a BEIR folder (--best=retrieval:DIR, split test, or '
         '--best=retrieval:DIR/qrels/SPLIT.tsv), or that find most '
         'translations of a folder (--best=tatoeba:DIR).')
+    measure: str | None = flag(
+        None, 'The same measures (sts:, retrieval:, tatoeba:) with every '
+        'held-out evaluation, without a choice by them: the last weights stay, '
+        'or those of --best.')
     patience_evals: int | None = flag(
         None, 'Early stopping: end after this many held-out evaluations '
         'without an improvement.',

@@ -11,7 +11,7 @@ from absl.testing import absltest
 
 import infoword_tf
 from export import bundle
-from infoword_tf import commands, convert
+from infoword_tf import checkpoint, commands, convert
 from infoword_tf.choices import by_language
 from infoword_tf.config import Config
 from infoword_tf.files import read_tensors
@@ -238,11 +238,19 @@ class LanguagesTest(absltest.TestCase):
             ):
                 lines = '\n'.join(languages.sentences(language)[440:])
                 (folder / f'tatoeba.{pair}.{code}').write_text(lines + '\n')
-        records = run(
-            folder / 'run', '--objectives=xlco',
-            f'--parallel={FOLDER}/two.{{de,en}}', f'--best=tatoeba:{folder}',
+        flags = (
+            '--objectives=xlco', f'--parallel={FOLDER}/two.{{de,en}}',
             '--eval_every=1', '--steps=4', '--learning_rate=0.01',
         )  # fmt: skip
+        records = run(folder / 'run', *flags, f'--best=tatoeba:{folder}')
+        measured = run(folder / 'last', *flags, f'--measure=tatoeba:{folder}')
+        self.assertEqual(
+            *(
+                [record['tatoeba/accuracy'] for record in some]
+                for some in (records, measured)
+            )
+        )
+        self.assertEqual(checkpoint.weights_step(folder / 'last'), 4)
         values = [record['tatoeba/accuracy'] for record in records]
         best = records[int(np.argmax(values))]
         self.assertEqual(

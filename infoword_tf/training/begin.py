@@ -48,6 +48,7 @@ def check_end(given: RunChoices, labelled: bool) -> None:
     for flag, instead in (
         ('minutes', '--steps or --epochs sets the length'),
         ('best', 'the weights of the best score are kept anyway'),
+        ('measure', 'these are what is measured'),
     ):
         if labelled and getattr(given, flag):
             raise commands.UsageError(
@@ -75,17 +76,25 @@ def check_end(given: RunChoices, labelled: bool) -> None:
 
 
 def judged_by(given: RunChoices) -> judgements.Judgements | None:
-    """What --best names, read; None: it names nothing.
+    """What --best or --measure names, read; None: neither names anything.
 
     Raises:
-        UsageError: it is not there, or cannot be read.
+        UsageError: it is not there, or cannot be read; or both do.
     """
-    if not isinstance(given.best, str):
+    flag, spec = 'measure', given.measure
+    if isinstance(given.best, str):
+        if spec:
+            raise commands.UsageError(
+                f'--best={given.best} is measured with every evaluation; leave '
+                f'out --measure={spec}'
+            )
+        flag, spec = 'best', given.best
+    if not spec:
         return None
     try:
-        return judgements.read(given.best)
+        return judgements.read(spec)
     except (OSError, ValueError) as error:
-        raise commands.UsageError(f'--best={given.best}: {error}') from None
+        raise commands.UsageError(f'--{flag}={spec}: {error}') from None
 
 
 def with_pairs(given: RunChoices) -> RunChoices:

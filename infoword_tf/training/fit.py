@@ -16,6 +16,7 @@ import tensorflow as tf
 from infoword_tf import checkpoint, files
 from infoword_tf.checkpoint import Metrics
 from infoword_tf.training import loop, report
+from infoword_tf.training.evaluators import Evaluator
 
 # Of held-out text, the loss of the sum: the rows' with their weights.
 LOSS = 'heldout_loss'
@@ -174,7 +175,7 @@ class Fit:
     keep: Callable[[int], None]
     chief: bool
     goal: Goal | None
-    evaluator: Callable[[], dict[str, float]] | None = None
+    evaluator: Evaluator | None = None
 
     def run(self) -> dict[str, Any]:
         """Trains from the step of the trainer on.
@@ -251,7 +252,8 @@ class Fit:
         }
         self.metrics.append(record)
         left = (pace.steps - now) / rate
-        name = self.goal and self.goal.name
+        shown = self.goal or self.evaluator
+        name = shown and shown.name
         line = report.progress_line(record, self.rows, pace.steps, left, name)
         print(line, file=self.shown, flush=True)
         better, enough = self._best() is record, self._enough()

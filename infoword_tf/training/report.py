@@ -280,6 +280,26 @@ def draw_perplexities(
     _save(figure, path)
 
 
+def draw_translations(
+    path: pathlib.Path,
+    runs: Mapping[str, tuple[Sequence[float], Sequence[Mapping[str, Any]]]],
+) -> None:
+    """Draws how many translations several runs find, percent, into one PNG."""
+    figure, axis = _axis()
+    ends = []
+    for number, (name, (minutes, records)) in enumerate(runs.items()):
+        points = [
+            (minute, record['tatoeba/accuracy'])
+            for minute, record in zip(minutes, records, strict=True)
+            if 'tatoeba/accuracy' in record
+        ]
+        end = _draw_curve(axis, number, points)
+        ends.append((*end, f'{name}  {end[0]:.1f}'))
+    axis.set_ylabel('translations found, both directions, percent')
+    _name_ends(axis, ends)
+    _save(figure, path)
+
+
 def _axis() -> tuple[Any, Any]:
     """A figure for curves over minutes, and its axis."""
     import matplotlib

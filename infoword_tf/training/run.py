@@ -397,7 +397,7 @@ class Run:
         )
         of_init = self.text is None and self.started is not None
         more = dict(labelled.record) if labelled else {}
-        if self.judged is not None:
+        if self.judged is not None and isinstance(given.best, str):
             more['best'] = f'{given.best} (files {self.judged.fingerprint})'
         written = record.run_record(
             self.given,
@@ -592,7 +592,8 @@ class Run:
             goal = fit.Goal(fit.LOSS, lowest=True)
         evaluator = None
         if self.judged is not None:
-            goal = fit.Goal(self.judged.name)
+            if isinstance(given.best, str):
+                goal = fit.Goal(self.judged.name)
             evaluator = self._evaluator() if self.chief else None
         if goal is not None:
             goal = goal._replace(patience=given.patience_evals)
@@ -653,7 +654,7 @@ class Run:
             Vectors(self.built.model, self.tokenizer, self.config, counts),
         )
         print(
-            f'--best={self.judged.spec}: {self.judged.name} is measured every '
+            f'{self.judged.spec}: {self.judged.name} is measured every '
             f'{self.pace.evaluate:,} steps'
             + (f', {evaluator.cut:,} texts are cut' if evaluator.cut else ''),
             flush=True,
