@@ -14,6 +14,7 @@ import typing
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from infoword_tf.data.languages import code_of
 from infoword_tf.encoders import ENCODERS, FLAGS
 
 # Defaults of fields that are None because other choices may decide them.
@@ -97,7 +98,11 @@ def by_language(values: str | Sequence[str] | None) -> dict[str, str]:
         named = _NAMED.fullmatch(value)
         if not named or '' in found:
             found.clear()
-        found[named[1].lower() if named else ''] = named[2] if named else value
+        if named:
+            # As translations name them; a region stays: pt_br.
+            code, *region = re.split('[-_]', named[1].lower())
+            language = '_'.join([code_of(code), *region])
+        found[language if named else ''] = named[2] if named else value
     return dict(sorted(found.items()))
 
 

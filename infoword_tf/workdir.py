@@ -173,7 +173,10 @@ def _as_there(path: str, old: Mapping[str, Any]) -> str:
     if path in old or not path.startswith('objectives/'):
         return path
     first, row, rest = path.split('/', 2)
-    return '/'.join([first, TABLE[row].begins_as or row, rest])
+    head = TABLE[row].begins_as or row
+    alike = [head, *(r for r in TABLE if TABLE[r].begins_as == head)]
+    theirs = ('/'.join([first, other, rest]) for other in alike)
+    return next((other for other in theirs if other in old), path)
 
 
 def _check_names(config: Config, path: pathlib.Path) -> None:

@@ -25,7 +25,7 @@ from infoword_tf.data.tables import TableExamples
 from infoword_tf.objectives import TABLE, built, parse
 from infoword_tf.objectives.lm import EXAMPLES
 from infoword_tf.resolve import Resolved, resolve, resolve_rows
-from infoword_tf.training.begin import begin
+from infoword_tf.training.begin import begin, check_translations
 from infoword_tf.training.record import FREE
 from tasks import measures
 
@@ -309,6 +309,7 @@ def prepare_task(
 
     loaded = started or infoword_tf.load(given.init)
     resolved = resolve(given, loaded.config)
+    check_translations(given, resolved)
     loaded = loaded.with_layout(resolved.vector.layout)
     parts = read(loaded, rows[row].settings)
     digest = hashlib.blake2b(digest_size=16)

@@ -123,10 +123,13 @@ def part_of(
         return corpus.heldout, 'heldout', what
     # Of those that held out a part, not files.
     runs = record.runs(config)
-    for run in (run for run in runs if not run.get('heldout')):
+    for run in runs:
         fingerprints = (run.get(record.FINGERPRINT) or '').split()
-        if corpus.name in by_language(run.get('corpus')).values() or (
-            corpus.fingerprint in fingerprints
+        files = by_language(run.get('heldout'))
+        names = by_language(run.get('corpus')).items()
+        parted = {name for language, name in names if language not in files}
+        if parted and (
+            corpus.name in parted or corpus.fingerprint in fingerprints
         ):
             what = f'what is held out of {corpus.name}'
             why = 'was trained on the rest'

@@ -67,8 +67,9 @@ _BEFORE_NUMBERS = frozenset(
 # Chinese and Japanese put no space there, and their ends end nothing else.
 _BOUNDARY = re.compile(
     r"""[.!?؟।॥]+["'”’»)\]]*[ ](?=["'“‘«(\[]*([^\W_a-z]))"""
-    r"""|[。！？]+[」』”’）]*[ ]?(?=\S)"""
+    r"""|[。！？]++[」』”’）]*+[ ]?(?=\S)"""
 )
+SPLITTING = 2  # of `split_sentences`: changes when what it gives does
 _INITIALS = re.compile(r'(?:[A-Z]\.)+')
 _OPENING = '"\'“‘«(['
 

@@ -20,6 +20,8 @@ from infoword_tf.data.source import Source
 from infoword_tf.data.store import Store
 
 ROUND = 1024  # updates in which each part has its share, one at least
+# What parts are. Those of a run take turns independently of each other.
+FILES, LANGUAGES, TRANSLATIONS = 8, 9, 10
 
 
 def shares(sizes: Sequence[int], exponent: float) -> np.ndarray:
@@ -44,18 +46,19 @@ class Turns:
     """Which part has each step, and which of its own steps that is.
 
     A round has every part as often as its count says, in a random order of its
-    own: a function of (seed, round).
+    own: a function of (seed, round, what the parts are).
     """
 
-    def __init__(self, counts: np.ndarray, seed: int):
-        """Args: of each part [P], 1 or more."""
-        self.counts, self.seed = counts, seed
+    def __init__(self, counts: np.ndarray, seed: int, what: int):
+        """Args: of each part [P], 1 or more; and a number, FILES say."""
+        self.counts, self.key = counts, (seed, what)
         self.order = functools.lru_cache(2)(self._order)
 
     def _order(self, number: int) -> tuple[np.ndarray, np.ndarray]:
         """[U] of each step of a round: its part, and which of that one's."""
         part = np.repeat(np.arange(len(self.counts)), self.counts)
-        random = np.random.default_rng([self.seed, number, 8])
+        seed, what = self.key
+        random = np.random.default_rng([seed, number, what])
         part = random.permutation(part)
         own = np.zeros(len(part), np.int64)
         for this, count in enumerate(self.counts):
@@ -138,7 +141,7 @@ class MixedSource:
             kind, [batch_size] * len(mixture.stores), seed, **arguments
         )
         count = max(ROUND, len(self.sources))
-        self.turns = Turns(parted(count, mixture.shares), seed)
+        self.turns = Turns(parted(count, mixture.shares), seed, LANGUAGES)
         single = [source.single for source in self.sources]
         self.single = None if None in single else sum(single)
 

@@ -90,10 +90,15 @@ def open_corpora(
     """The corpora that were chosen, by language, sorted; '' for one alone.
 
     Raises:
-        UsageError: held-out files are of a language that no corpus has.
+        UsageError: there is none, or held-out files are of a language that no
+            corpus has.
         ValueError: as `corpora.open_corpus`.
     """
     names, heldout = by_language(choices.corpus), by_language(choices.heldout)
+    if not names:
+        raise UsageError(
+            '--corpus is missing: name a text, as --corpus=text:GLOB'
+        )
     for language, pattern in heldout.items():
         if language not in names:
             listed = ', '.join(filter(None, names))
@@ -217,7 +222,12 @@ def open_text(
     found: dict[str, dict[str, Store]] = {'train': {}, 'heldout': {}}
     for language, corpus in texts.items():
         key = '\n'.join(
-            [corpus.fingerprint, str(tokenizer.lower_case), tokenizer.identity]
+            [
+                corpus.fingerprint,
+                str(tokenizer.lower_case),
+                tokenizer.identity,
+                str(documents.SPLITTING),
+            ]
         )
         folder = cache / 'stores' / _digest(key)
         for part, read in (

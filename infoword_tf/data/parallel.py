@@ -57,11 +57,11 @@ class _Found:
 
 def check(
     patterns: Sequence[str], heldout: Sequence[str] = ()
-) -> list[Languages]:
-    """The pairs of languages there are; reads no file to its end.
+) -> list[Languages] | None:
+    """The pairs of languages there are; None where that takes reading all.
 
-    Of a TMX whose languages are not named they are those of its first 1,000
-    pairs.
+    Of a TMX whose languages are not named they are looked for in its first
+    1,000 pairs alone: others may come.
 
     Args:
         patterns: what `--parallel` names, `[LL-LL=]PATTERN` each.
@@ -76,8 +76,9 @@ def check(
     if heldout:
         held = _files(heldout, HELDOUT)
         _check_apart(files, held)
-        _check_known(_languages_of(held), found)
-    return sorted(found)
+        if all(file.languages for file in files):
+            _check_known(_languages_of(held), found)
+    return sorted(found) if all(file.languages for file in files) else None
 
 
 def read(

@@ -19,7 +19,7 @@ import numpy as np
 from infoword_tf.data import tables, textfiles
 from infoword_tf.data.documents import Document, hash_bucket
 from infoword_tf.data.examples import Examples, ExampleSource, lay_out
-from infoword_tf.data.mixture import Turns
+from infoword_tf.data.mixture import FILES, Turns
 from infoword_tf.data.source import Source
 from infoword_tf.views.examples import Labelled
 
@@ -332,7 +332,7 @@ class TextPairSource(Source):
                 share = np.array(store.weights) / sum(store.weights)
                 share = np.rint(share * updates.sum()).astype(np.int64)
                 updates = np.maximum(share, 1)  # [F], of an epoch
-            self.turns = Turns(updates, seed)
+            self.turns = Turns(updates, seed, FILES)
 
     @classmethod
     def capacity(cls, store: TextPairs, length: int) -> int:

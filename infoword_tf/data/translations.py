@@ -23,7 +23,13 @@ from infoword_tf.data.examples import (
     longest,
     share_rows,
 )
-from infoword_tf.data.mixture import ROUND, Turns, parted, shares
+from infoword_tf.data.mixture import (
+    ROUND,
+    TRANSLATIONS,
+    Turns,
+    parted,
+    shares,
+)
 from infoword_tf.data.source import Source
 from infoword_tf.data.text_pairs import Columns
 from infoword_tf.views import translations as views
@@ -274,7 +280,7 @@ class TranslationSource(Source):
                 raise ValueError(f'{languages}: {error}') from None
         ExampleSource.agree(self.parts)
         count = max(ROUND, len(self.parts))
-        self.turns = Turns(parted(count, store.shares), seed)
+        self.turns = Turns(parted(count, store.shares), seed, TRANSLATIONS)
 
     @classmethod
     def capacity(

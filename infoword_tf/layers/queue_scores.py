@@ -20,7 +20,7 @@ from infoword_tf.lazy import ops
 
 Tensor = Any
 NEVER = -1e30
-SCORES_AT_ONCE = 2**19  # numbers of a block, 2 MiB of float32
+SCORES_AT_ONCE = 2**19  # numbers of a block, 2 MiB; more of very many
 MOST_BLOCKS = 32  # that a graph holds
 LANES = 2  # of `over_columns`: in the cache more gain nothing
 

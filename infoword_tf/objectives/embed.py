@@ -33,7 +33,7 @@ from infoword_tf.views import Reads, View
 Tensor = Any
 MEAN, CLS, LAST_TOKEN = POOLINGS = ('mean', 'cls', 'last')
 COSINE, MSE = DISTANCES = ('cosine', 'mse')
-GRAIN = 2**-12  # vectors that differ by less in each number are the same
+GRAIN = 2**-12  # to which numbers are rounded before they are compared
 
 
 def pooled(states: Tensor, view: View, texts: int, pooling: str) -> Tensor:

@@ -119,7 +119,8 @@ class Row:
             `Batch.scorer_batch`. It is built even where its weight is 0.
         answers: in ANSWERS, what a trained model can be asked because of it.
         begins_as: the row whose weights it takes where --init has none of its
-            own, and as which public formats know it.
+            own, or that of another row that begins so; and as which public
+            formats know it.
     """
 
     objective: 'type[Objective]'

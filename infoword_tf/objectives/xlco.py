@@ -201,6 +201,13 @@ def _wanted_keys(settings: Mapping[str, Any]) -> Reads:
     return _wanted(settings)._replace(encoders=(reader,))
 
 
+def _vector(settings: Mapping[str, Any]) -> Vector:
+    """[CLS] where that of the last layer is compared, as it is compared."""
+    pooling = 'mean' if settings['layer'] else 'cls'
+    similarity = 'dot' if settings['critic'] == DOT else 'cosine'
+    return Vector(pooling, similarity, priority=4)
+
+
 ROW = Row(
     objective=CrossLingual,
     a='two texts of one language',
@@ -209,6 +216,6 @@ ROW = Row(
     candidates='other translations of the batch, a queue',
     views={VIEW: _wanted, KEYS: _wanted_keys},
     heldout_candidates=512,
-    vector=Vector('cls', 'cosine', priority=4),
+    vector=_vector,
     companions=companions,
 )

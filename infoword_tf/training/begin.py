@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from infoword_tf import commands
-from infoword_tf.choices import RunChoices
+from infoword_tf.choices import RunChoices, by_language
 from infoword_tf.config import Config
 from infoword_tf.data import parallel, text_pairs
 from infoword_tf.data.opened import check_text
@@ -20,6 +20,10 @@ from infoword_tf.views import VIEWS, root
 
 if TYPE_CHECKING:
     from infoword_tf.training.run import LabelledData
+
+
+# Flags of translations.
+TRANSLATIONS = 'parallel', 'heldout_parallel', 'drop_equal'
 
 
 def check_brought(given: RunChoices) -> None:
@@ -156,7 +160,7 @@ def check_translations(given: RunChoices, resolved: Resolved) -> None:
             )
         parallel.check(given.parallel, given.heldout_parallel)
         return
-    for flag in ('parallel', 'heldout_parallel', 'drop_equal'):
+    for flag in TRANSLATIONS:
         if getattr(given, flag):
             known = ', '.join(
                 row for row, entry in TABLE.items()
@@ -167,6 +171,16 @@ def check_translations(given: RunChoices, resolved: Resolved) -> None:
                 f'--{flag}: no row of --objectives={given.objectives} reads '
                 f'translations; these do: {known}'
             )
+
+
+def check_languages(given: RunChoices, chosen: Mapping[str, Any]) -> None:
+    """Complains of an exponent where there is one language."""
+    several = len(by_language(given.corpus)) > 1 or given.parallel
+    if 'language_exponent' in chosen and not several:
+        raise commands.UsageError(
+            f'--language_exponent={given.language_exponent:g} is for text of '
+            'several languages; name them as --corpus=de=... --corpus=en=...'
+        )
 
 
 def check_companions(resolved: Resolved) -> None:
@@ -226,6 +240,7 @@ def begin(
             check_translations(given, resolved)
             if resolved.plan.reads_text:
                 check_text(given)
+            check_languages(given, chosen)
     judged = judged_by(given)
 
     from infoword_tf.training.run import run

@@ -49,7 +49,7 @@ class Built:
     peak: tf.Variable
     state: State
     trainer: loop.Trainer
-    heldout: loop.Heldout | None = None
+    heldout: loop.Heldout | loop.HeldoutParts | None = None
 
     def __post_init__(self):
         """Keeps what is no matrix: those are drawn."""

@@ -91,16 +91,20 @@ class Evaluator:
         self, languages: list[bitext.Bitext]
     ) -> Callable[[], dict[str, float]]:
         """By language the accuracy of finding translations, percent."""
-        texts = [
-            [self._tokenized(x.texts, None) for x in (one.foreign, one.english)]
-            for one in languages
-        ]
+        texts = [self._tokenized(x.foreign.texts, None) for x in languages]
+        # English sentences of all languages, each once: many have the same.
+        every = bitext.distinct(t for x in languages for t in x.english.texts)
+        shared = self._tokenized(every.texts, None)
+        ends = np.cumsum([len(x.english.texts) for x in languages])
+        places = np.split(every.place, ends[:-1])
 
         def measure() -> dict[str, float]:
-            found = {}
-            for language, sides in zip(languages, texts, strict=True):
-                vectors = map(self.vectors.encode_tokenized, sides)
-                into, back = bitext.translations(*vectors)
+            found, own = {}, self.vectors.encode_tokenized(shared)
+            for language, side, place in zip(
+                languages, texts, places, strict=True
+            ):
+                vectors = self.vectors.encode_tokenized(side)
+                into, back = bitext.translations(vectors, own[place])
                 foreign, english = language.foreign, language.english
                 both = [
                     bitext.measure(into, foreign, english)['accuracy'],

@@ -168,7 +168,7 @@ class Fit:
 
     workdir: pathlib.Path
     trainer: loop.Trainer
-    heldout: loop.Heldout
+    heldout: loop.Heldout | loop.HeldoutParts
     pace: Pace
     places: Mapping[str, int]
     save: Callable[[int], None]

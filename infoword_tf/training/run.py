@@ -55,7 +55,8 @@ from infoword_tf.views.examples import FOLLOWING
 from infoword_tf.workdir import Workdir
 
 FAR = 1 << 40  # a step that no run reaches
-# So many share the held-out sequences of a run; of more each has as many.
+# Held-out text has 512 sequences, of several languages each a part of that: a
+# half, a third, and of so many or more a quarter.
 MOST_LANGUAGES = 4
 
 
@@ -530,29 +531,41 @@ class Run:
                 found[language] = loop.Heldout(
                     model, views, statistics, measures
                 )
+        if self.text is not None and not found:
+            raise ValueError(
+                'no language has enough held-out text; hold out more '
+                '(--heldout=LANGUAGE=GLOB), or lower --seq_len'
+            )
         if self.translations is None:
-            if not found:
-                raise ValueError(
-                    'no language has enough held-out text; hold out more '
-                    '(--heldout=LANGUAGE=GLOB), or lower --seq_len'
-                )
-            if len(parts) == 1:
-                return found['']
-            return loop.HeldoutParts(found)
+            several = len(parts) > 1
+            return loop.HeldoutParts(found) if several else found['']
         size, rows = len(counts), self._readers('translations')
+        lacking = set(rows)
         for languages, part in self.translations.heldout.parts.items():
             trained = self.translations.train.parts[languages]
             own = Statistics(trained.pieces(size), part.pieces(size))
-            views = batches.heldout_views(
-                None,
-                plan,
-                specials,
-                translations=translations.ParallelText({languages: part}),
-            )
+            try:
+                views = batches.heldout_views(
+                    None,
+                    plan,
+                    specials,
+                    translations=translations.ParallelText({languages: part}),
+                )
+            except ValueError as error:  # of a pair or two
+                print(f'{languages} is not measured: {error}', flush=True)
+                continue
             statistics = Statistics(
                 counts, counts, own=dict.fromkeys(rows, own)
             )
-            found[languages] = loop.Heldout(model, views, statistics)
+            found[languages] = measured = loop.Heldout(
+                model, views, statistics
+            )
+            lacking -= set(measured.rows)
+        if lacking:
+            raise ValueError(
+                f'{", ".join(sorted(lacking))}: there is not one held-out '
+                'example of translations; name more with --heldout_parallel'
+            )
         return loop.HeldoutParts(found)
 
     def _check_begun(self, model: Model) -> None:

@@ -26,6 +26,13 @@ class SplitSentencesTest(parameterized.TestCase):
         ('x, y, ... N more.', None),
         ('end. and lower case.', None),
         ('Él vino. Él se fue. él', ['Él vino.', 'Él se fue. él']),
+        ('他来了。你呢？好！', ['他来了。', '你呢？', '好！']),
+        ('彼は言った。「行こう。」', ['彼は言った。', '「行こう。」']),
+        ('「はい。」と言った。 何！？', ['「はい。」', 'と言った。', '何！？']),
+        ('そう。。。', None),
+        ('是的。”', None),
+        ('هل هذا بيت؟ نعم هذا بيت.', ['هل هذا بيت؟', 'نعم هذا بيت.']),
+        ('यह घर है। वह कुत्ता है।', ['यह घर है।', 'वह कुत्ता है।']),
     )
     def test_cases(self, text, expected):
         self.assertEqual(

@@ -8,6 +8,9 @@ from scipy import stats
 
 from infoword_tf.data.batches import open_sources
 from infoword_tf.data.mixture import (
+    FILES,
+    LANGUAGES,
+    TRANSLATIONS,
     MixedSource,
     Mixture,
     Turns,
@@ -68,7 +71,7 @@ class SharesTest(parameterized.TestCase):
 
 class TurnsTest(absltest.TestCase):
     def test_each_round_has_all(self):
-        turns = Turns(np.array([3, 1, 6]), seed=2)
+        turns = Turns(np.array([3, 1, 6]), 2, FILES)
         for number in range(3):
             part, own = zip(
                 *(turns.turn(10 * number + i) for i in range(10)), strict=True
@@ -82,16 +85,20 @@ class TurnsTest(absltest.TestCase):
 
     def test_rounds_and_seeds_differ(self):
         orders = {
-            tuple(Turns(np.array([8, 8]), seed).turn(16 * n + i)[0]
+            tuple(Turns(np.array([8, 8]), seed, what).turn(16 * n + i)[0]
                   for i in range(16))
             for seed in (0, 1) for n in (0, 1)
+            for what in (LANGUAGES, TRANSLATIONS)
         }  # fmt: skip
-        self.assertLen(orders, 4)
+        self.assertLen(orders, 8)
 
     def test_a_turn_does_not_depend_on_those_before(self):
-        turns = Turns(np.array([5, 9]), 1)
+        turns = Turns(np.array([5, 9]), 1, FILES)
         forward = [turns.turn(step) for step in range(40)]
-        again = [Turns(np.array([5, 9]), 1).turn(s) for s in range(39, -1, -1)]
+        again = [
+            Turns(np.array([5, 9]), 1, FILES).turn(s)
+            for s in range(39, -1, -1)
+        ]
         self.assertEqual(forward, again[::-1])
 
 

@@ -219,11 +219,12 @@ class ClassesTest(Checks, absltest.TestCase):
             FOLDER / 'languages.tsv', ('language', 'text', 'label'),
             [(name, *row) for name, row in zip(names, rows, strict=True)],
         )  # fmt: skip
-        done = run('classes', '--label.pooler=tanh', f'--test={table}',
+        shutil.copytree(FOLDER / 'classes', FOLDER / 'parts')
+        done = run('parts', '--label.pooler=tanh', f'--test={table}',
                    '--test_by=language', '--test_only=fr,de')  # fmt: skip
         self.assertEqual(done.status, 0, done.err)
         said = last_line(done)
-        loaded = infoword_tf.load(FOLDER / 'classes')
+        loaded = infoword_tf.load(FOLDER / 'parts')
         texts, labels = zip(*rows, strict=True)
         found = loaded.classify(list(texts)).argmax(axis=1)
         true = np.array([loaded.config.labels.index(x) for x in labels])
@@ -249,7 +250,7 @@ class ClassesTest(Checks, absltest.TestCase):
         self.assertStartsWith(second, 'de ')
         self.assertEqual(last.split()[1], f'{said["test_accuracy"]:.4f}')
         self.assertIn('the weights with the best accuracy on --dev', done.out)
-        kept = json.loads((FOLDER / 'classes' / 'metrics.json').read_text())
+        kept = json.loads((FOLDER / 'parts' / 'metrics.json').read_text())
         self.assertEqual(kept['test_by'], said['test_by'])
 
     def test_a_workdir_of_other_flags_or_rows(self):

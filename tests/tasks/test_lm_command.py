@@ -226,6 +226,10 @@ class FiguresTest(CommandCase):
             ({}, f'all of {name}; runs/x does not say what it was trained on'),
             (other, f'{every} pydocs'),
             ({'corpus': name, 'heldout': 'x'}, f'{every} {name}'),
+            # Of two languages one has held-out files.
+            ({'corpus': [f'de={name}', 'en=pydocs'], 'heldout': 'en=x'}, rest),
+            ({'corpus': [f'de={name}', 'en=pydocs'], 'heldout': 'de=x'},
+             f'{every} {name}, pydocs'),
             (first.run, rest),
             (other | same_files, rest),
             (other | {'init': str(self.folder)}, rest),

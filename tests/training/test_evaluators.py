@@ -226,7 +226,8 @@ class ComplaintsTest(absltest.TestCase):
         for best, message in (
             ('', 'expected sts:FILE'),
             ('sts', 'expected sts:FILE'),
-            ('squad:x', '--best=squad:x: expected sts:FILE .* or retrieval:D'),
+            ('squad:x', '--best=squad:x: expected sts:FILE .* retrieval:DIR '
+             '.* or tatoeba:D'),
             (f'sts:{folder}/no.tsv', 'no.tsv: there is no such file'),
             (f'sts:{folder}', 'is a folder without STS.input.NAME.txt'),
             (f'sts:{folder}/one.tsv', 'has 1 pairs: too few'),
