@@ -228,6 +228,15 @@ class LanguagesTest(absltest.TestCase):
         ]
         np.testing.assert_array_equal(*kernels[:2])
         self.assertGreater(np.abs(kernels[0] - kernels[2]).max(), 1e-5)
+        # Other rows begin with a head that had begun so.
+        shown = io.StringIO()
+        with contextlib.redirect_stdout(shown):
+            quick_run(
+                folder / 'more', f'--init={folder}/run', '--objectives=mlm',
+                '--mlm.transform', '--steps=1', '--seq_len=20', *corpora('de'),
+            )  # fmt: skip
+        self.assertIn('taken encoder, objectives/mmlm', shown.getvalue())
+        self.assertIn('fresh nothing', shown.getvalue())
 
     def test_the_weights_that_find_most_translations(self):
         """As tasks.tatoeba measures them, by language too."""

@@ -76,9 +76,9 @@ def check(
     if heldout:
         held = _files(heldout, HELDOUT)
         _check_apart(files, held)
-        if all(file.languages for file in files):
-            _check_known(_languages_of(held), found)
-    return sorted(found) if all(file.languages for file in files) else None
+        if found is not None:
+            _check_known(_languages_of(held) or (), found)
+    return found and sorted(found)
 
 
 def read(
@@ -368,12 +368,15 @@ def _of_catalog(path: pathlib.Path, flag: str) -> str:
     return code
 
 
-def _languages_of(files: Iterable[File]) -> set[Languages]:
+def _languages_of(files: Iterable[File]) -> set[Languages] | None:
+    """None where the pairs that are looked at may not be all."""
     found = set()
     for file in files:
         named = [file.languages]
         if file.languages is None:
-            pairs = itertools.islice(file.pairs(), _LOOKED_AT)
+            pairs = list(itertools.islice(file.pairs(), _LOOKED_AT))
+            if len(pairs) == _LOOKED_AT:
+                return None
             named = {languages for languages, _, _ in pairs}
         found.update(tuple(sorted(languages)) for languages in named)
     return found

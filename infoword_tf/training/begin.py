@@ -93,7 +93,7 @@ def judged_by(given: RunChoices) -> judgements.Judgements | None:
                 f'out --measure={spec}'
             )
         flag, spec = 'best', given.best
-    if not spec:
+    if spec is None:
         return None
     try:
         return judgements.read(spec)

@@ -308,6 +308,24 @@ class MemoriesTest(ParallelTest):
             [('grau', 'gray'), ('grau', 'grey')], self.all('de-en=m.tmx')
         )
 
+    def test_what_its_first_units_do_not_tell(self):
+        """A look at its beginning does not say that there is no other."""
+        units = [[('de', f'Satz {i}'), ('en', f'clause {i}')]
+                 for i in range(30)]  # fmt: skip
+        units += [[('fr', f'phrase {i}'), ('en', f'text {i}')]
+                  for i in range(30)]  # fmt: skip
+        self.put(('m.tmx', tmx(units)), ('h.tsv', tsv([('une', 'a one')])))
+        given = self.paths(['m.tmx']), self.paths(['fr-en=h.tsv'])
+        with mock.patch.object(parallel, '_LOOKED_AT', 20):
+            self.assertIsNone(parallel.check(*given))
+        self.assertEqual(
+            parallel.check(*given), [('de', 'en'), ('en', 'fr')]
+        )
+        found = parallel.read(*given)
+        self.assertEqual(
+            [x.languages for x in found.train], [('de', 'en'), ('en', 'fr')]
+        )
+
     def test_tags(self):
         """Code of the document is no text; what it encloses is."""
         english = (
@@ -656,6 +674,10 @@ class ComplaintsTest(ParallelTest):
          r'a\.tsv, line 3: there is one column; expected a text, a tab'),
         ('en-de=a.tsv', {'a.tsv': '\n'}, 'there is no pair of en-de'),
         ('en-de=a.tsv', {'a.tsv': '1.5\ta\tb\n2\tc\td\n'},
+         'column 1 has no letters'),
+        # As tasks.bitext writes them.
+        ('en-de=a.tsv', {'a.tsv': 'score\tsource\ttarget\n'
+                                  + '1.1\ta\tb\n0.9\tc\td\n0.8\te\tf\n'},
          'column 1 has no letters'),
         ('de-en=a.tsv', {'a.tsv': 'Who are you?\tWer?\n' * 9},
          'column 1 reads like English, and not like de; .*en-de=.*tsv'),
