@@ -14,8 +14,8 @@ import typing
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from infoword_tf.data.languages import code_of
 from infoword_tf.encoders import ENCODERS, FLAGS
+from infoword_tf.languages import code_of
 
 # Defaults of fields that are None because other choices may decide them.
 VOCAB_SIZE, STEPS = 8192, 1000

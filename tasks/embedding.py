@@ -20,12 +20,12 @@ import numpy as np
 from infoword_tf import commands
 from infoword_tf.choices import TextChoices
 from infoword_tf.data import corpora, documents, parallel, tables, text_pairs
-from infoword_tf.data.languages import code_of
 from infoword_tf.data.opened import (
     digest_of,
     open_corpora,
     open_tokenizer,
 )
+from infoword_tf.languages import code_of
 from infoword_tf.objectives import built, parse
 from infoword_tf.objectives.embed import MEAN
 from infoword_tf.resolve import resolve_rows

@@ -323,7 +323,7 @@ class FlagsTest(absltest.TestCase):
         """All of the trainer's but a few that are named here."""
         free = {
             'workdir', 'checkpoint_every', 'keep_checkpoints', 'log_every',
-            'eval_every', 'strategy', 'logical_cpus', 'microbatch',
+            'eval_every', 'strategy', 'logical_cpus', 'microbatch', 'measure',
         }  # fmt: skip
         self.assertEqual(set(record.FREE), free)
         given = set(flags_of(RunChoices))

@@ -14,7 +14,7 @@ from xml.etree import ElementTree
 import numpy as np
 
 from infoword_tf.data import catalogs, tables
-from infoword_tf.data.languages import code_of
+from infoword_tf.languages import code_of
 
 Languages = tuple[str, str]
 # Languages and a text of each, with single spaces.
@@ -84,15 +84,26 @@ def _single(text: str) -> str:
 
 def _read_aligned(file: File) -> Iterator[Pair]:
     texts = [list(map(_single, tables.lines(path))) for path in file.paths]
+    check_aligned(file.paths, texts)
+    for a, b in zip(*texts, strict=True):
+        yield file.languages, a, b
+
+
+def check_aligned(
+    paths: Sequence[pathlib.Path], texts: Sequence[Sequence[str]]
+) -> None:
+    """Complains of two files whose lines, `texts`, are not as many.
+
+    Raises:
+        ValueError: they are not; it says where they probably part.
+    """
     if len(texts[0]) != len(texts[1]):
-        one, other = file.paths
+        one, other = paths
         raise ValueError(
             f'{one} has {len(texts[0]):,} lines and {other} {len(texts[1]):,}, '
             f'but a line of one translates that of the other: '
-            f'{_unlike(file.paths, texts)}; align them again'
+            f'{_unlike(paths, texts)}; align them again'
         )
-    for a, b in zip(*texts, strict=True):
-        yield file.languages, a, b
 
 
 def _unlike(

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from infoword_tf.data import tables
-from infoword_tf.data.languages import code_of
+from infoword_tf.languages import code_of
 
 
 class _Entry(NamedTuple):

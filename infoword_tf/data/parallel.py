@@ -20,8 +20,8 @@ import numpy as np
 
 from infoword_tf.data import bitexts, catalogs, documents, textfiles
 from infoword_tf.data.bitexts import File, Languages
-from infoword_tf.data.languages import code_of, known_code
 from infoword_tf.data.text_pairs import Columns, Pairs, fingerprint_of
+from infoword_tf.languages import code_of, known_code
 
 TRAIN, HELDOUT = '--parallel', '--heldout_parallel'
 LEAST = 20  # so many are held out of a language of few, or a tenth of them

@@ -20,7 +20,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from infoword_tf.data import tables
+from infoword_tf.data import bitexts, tables
 from infoword_tf.evaluation import ranking
 
 NEIGHBOURS = 4  # K, as published
@@ -122,12 +122,7 @@ def aligned(
             lines than the other, or a line is empty.
     """
     a, b = sentences_of(first), sentences_of(second)
-    if len(a) != len(b):
-        raise ValueError(
-            f'{first} has {len(a):,} lines and {second} has {len(b):,}, but '
-            'each is the translation of the same line of the other: look at '
-            f'{_parting((first, a), (second, b))}'
-        )
+    bitexts.check_aligned((first, second), (a, b))
     for path, lines in ((first, a), (second, b)):
         if '' in lines:
             raise ValueError(
@@ -135,28 +130,6 @@ def aligned(
                 'take this line out of both files'
             )
     return a, b
-
-
-def _parting(*sides: tuple[pathlib.Path, list[str]]) -> str:
-    """Where two files of unlike length probably part.
-
-    At the first line that is empty, or that of before again, on one side
-    alone; else where the shorter one ends.
-    """
-    (_, shorter), (path, _) = sorted(sides, key=lambda side: len(side[1]))
-    end = len(shorter) + 1
-    for number in range(1, end):
-        odd = []
-        for where, lines in sides:
-            if not lines[number - 1]:
-                odd.append(f'line {number} of {where}, which is empty')
-            elif number > 1 and lines[number - 1] == lines[number - 2]:
-                odd.append(
-                    f'line {number} of {where}, which repeats the one before'
-                )
-        if len(odd) == 1:
-            return odd[0]
-    return f'line {end} of {path}, the first without another'
 
 
 def read(folder: pathlib.Path, languages: Sequence[str] = ()) -> list[Bitext]:

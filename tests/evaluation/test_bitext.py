@@ -113,12 +113,12 @@ class FilesTest(parameterized.TestCase):
 
     @parameterized.parameters(
         # The first line that is odd on one side alone.
-        ('aabc', 'xyz', 'a.de has 4 lines and .*b.en has 3, .* look at line 2 '
-         'of .*a.de, which repeats the one before$'),
-        ('aabbc', 'xxyz', 'look at line 4 of .*a.de, which repeats'),
-        ('abcd', 'x-z', 'look at line 2 of .*b.en, which is empty$'),
-        ('a', 'xyyz', 'look at line 2 of .*b.en, the first without another$'),
-        ('abc', 'xyzz', 'look at line 4 of .*b.en, the first without'),
+        ('aabc', 'xyz', 'a.de has 4 lines and .*b.en 3, .* perhaps at line 2 '
+         'of .*a.de, which repeats the one before; align them again$'),
+        ('aabbc', 'xxyz', 'perhaps at line 4 of .*a.de, which repeats'),
+        ('abcd', 'x-z', 'perhaps at line 2 of .*b.en, which is empty;'),
+        ('a', 'xyyz', 'line 2 of .*b.en has no neighbour;'),
+        ('abc', 'xyzz', 'line 4 of .*b.en has no neighbour;'),
         ('a-c', 'xyz', 'a.de, line 2 is empty: fill it, or take this line out '
          'of both files$'),
         ('abc', 'x--', 'b.en, line 2 is empty'),
