@@ -8,7 +8,8 @@ from unittest import mock
 
 from absl.testing import absltest, parameterized
 
-from infoword_tf.data import catalogs, documents, languages, parallel, textfiles
+from infoword_tf import languages
+from infoword_tf.data import catalogs, documents, parallel, textfiles
 from tests.data.texts import Temporary
 
 PAIRS = [(f'Satz {i} ist hier', f'the sentence {i} is here') for i in range(40)]
