@@ -51,6 +51,7 @@ _WANTS = {
     'queries': 'The query states at the outlined places are compared with '
     'their words, in the order of the numbers.',
     'start': 'The state of each [CLS] with a frame stands for its text.',
+    'example': 'The state of each [CLS] with a frame stands for its text.',
     'next': 'The state of [CLS] tells whether the second piece of text follows '
     'the first.',
     'text': 'All states are wanted: a mean of them stands for the text.',
