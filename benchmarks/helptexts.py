@@ -40,27 +40,43 @@ class _Page(html.parser.HTMLParser):
         self.number: str | None = None
         self.text: list[str] = []
 
-    def handle_starttag(self, tag, attributes):
+    def handle_starttag(
+        self, tag: str, attributes: list[tuple[str, str | None]]
+    ) -> None:
         if tag in _PARTS:
             self.number, self.text = dict(attributes).get('id'), []
 
-    def handle_endtag(self, tag):
+    def handle_endtag(self, tag: str) -> None:
         if tag in _PARTS and self.number:
             if text := ' '.join(''.join(self.text).split()):
                 self.found[self.number] = text
             self.number = None
 
-    def handle_data(self, data):
+    def handle_data(self, data: str) -> None:
         self.text.append(data)
 
 
 def pages(package: pathlib.Path) -> Iterator[tuple[str, str, dict[str, str]]]:
-    """Of a package the language, name and paragraphs of each page."""
-    done = subprocess.run(
-        ['dpkg-deb', '--fsys-tarfile', package],
-        capture_output=True,
-        check=True,
-    )
+    """Of a package the language, name and paragraphs of each page.
+
+    Raises:
+        UsageError: there is no dpkg-deb, or it cannot read the package.
+    """
+    try:
+        done = subprocess.run(
+            ['dpkg-deb', '--fsys-tarfile', package],
+            capture_output=True,
+            check=True,
+        )
+    except FileNotFoundError:
+        raise commands.UsageError(
+            f'{package} is opened by dpkg-deb, which is not here; install dpkg'
+        ) from None
+    except subprocess.CalledProcessError as error:
+        said = error.stderr.decode(errors='replace').strip()
+        raise commands.UsageError(
+            f'{package} cannot be opened ({said}); load it again'
+        ) from None
     with tarfile.open(fileobj=io.BytesIO(done.stdout)) as archive:
         for member in archive:
             if found := _PAGE.search(member.name):
@@ -73,7 +89,8 @@ def main() -> None:
     """Reads the packages, writes the texts.
 
     Raises:
-        UsageError: there is no package, or none of English.
+        UsageError: there is no package, or none of English; one is damaged,
+            or two are of one language.
     """
     commands.require(
         flags.FLAGS.flag_values_dict(),
@@ -83,9 +100,15 @@ def main() -> None:
     folder = pathlib.Path(PACKAGES.value)
     packages = sorted(folder.glob('libreoffice-help-*.deb'))
     texts: dict[str, dict[str, dict[str, str]]] = {}
+    named: dict[str, str] = {}
     for package in packages:
         for language, name, found in pages(package):
-            code = language.split('-')[0]
+            code = language.split('-')[0].lower()
+            if named.setdefault(code, language) != language:
+                raise commands.UsageError(
+                    f'--packages={folder} has {named[code]} and {language}, '
+                    f'which are both called {code}; keep one of them there'
+                )
             texts.setdefault(code, {})[name] = found
     if ENGLISH not in texts or len(texts) < 2:
         raise commands.UsageError(

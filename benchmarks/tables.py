@@ -6,9 +6,10 @@ r"""The tables of docs/results.md: flagfiles that train for equal time.
 
 First the rate of each flagfile over 100 steps, one after the other, so that
 all are of the same hour; then each trains with each seed for the steps that it
-makes in that time, and is asked what the table asks. What a run learned
-depends on its steps and seed alone: what is finished is kept, so a table that
-was stopped goes on.
+makes in that time, and is asked what the table asks. With --steps all train
+for the same steps instead, as parts of one loss are compared. What a run
+learned depends on its steps and seed alone: what is finished is kept, so a
+table that was stopped goes on.
 
     python -m benchmarks.tables --table=students --teacher=runs/minilm \
         --peers=FOLDER --workdir=runs/students
@@ -59,6 +60,9 @@ FLAGFILES = flags.DEFINE_list(
     'flagfiles', None, 'Others instead: names in tasks/flags, or files.')
 MINUTES = flags.DEFINE_float(
     'minutes', 1.0, 'Of training, for each run.', lower_bound=0.01)
+STEPS = flags.DEFINE_integer(
+    'steps', None, 'Of each run, whatever time they take; instead of '
+    '--minutes.', lower_bound=1)
 SEEDS = flags.DEFINE_integer(
     'seeds', 3, 'Runs of each flagfile: seeds 0, 1, ...', lower_bound=1)
 TEACHER = flags.DEFINE_string(
@@ -454,14 +458,16 @@ def main() -> None:
     """Measures rates, trains, asks, compares.
 
     Raises:
-        UsageError: there is no such table, nothing to compare, or the folder
-            is of another commit.
+        UsageError: there is no such table, nothing to compare, both a time and
+            steps, or the folder is of another commit.
     """
     commands.require(
         flags.FLAGS.flag_values_dict(), workdir='a folder for the table'
     )
     if bool(TABLE.value) == bool(FLAGFILES.value):
         raise commands.UsageError('give --table, or --flagfiles')
+    if STEPS.value and flags.FLAGS['minutes'].present:
+        raise commands.UsageError('give --minutes or --steps, not both')
     if TABLE.value == STUDENTS:
         students(pathlib.Path(WORKDIR.value))
         return
@@ -483,7 +489,9 @@ def main() -> None:
             run(module, log, *given, f'--workdir={made[name]}')
     steps = {}
     for flagfile in table.flagfiles:
-        steps[flagfile] = steps_of(flagfile, folder, MINUTES.value)
+        steps[flagfile] = STEPS.value or steps_of(
+            flagfile, folder, MINUTES.value
+        )
         print(f'{flagfile}: {steps[flagfile]:,} steps', flush=True)
     workdirs: dict[str, list[pathlib.Path]] = {}
     for flagfile, count in steps.items():

@@ -218,7 +218,8 @@ def typed(named: Mapping[str, Any]) -> list[str]:
         if isinstance(value, bool):
             arguments.append(f'--{name}' if value else f'--no{name}')
         elif name in REPEATED and not isinstance(value, str | None):
-            arguments += [f'--{name}={one}' for one in value]
+            # An empty one takes back what is the default.
+            arguments += [f'--{name}={one}' for one in value or ['']]
         elif isinstance(value, list | tuple):
             serializer = flags.CsvListSerializer(',')
             arguments.append(f'--{name}={serializer.serialize(value)}')

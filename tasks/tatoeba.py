@@ -44,10 +44,7 @@ from infoword_tf.choices import flag
 from infoword_tf.evaluation import bitext
 from tasks import retrieval
 
-MEASURES = ('accuracy', 'by_line', 'f1')
-DIRECTIONS = ('xx_en', 'en_xx', 'mean')
 SHOWN = ('accuracy', 'f1')  # in the table
-Shares = dict[str, dict[str, float]]  # by measure, then by direction
 
 
 @dataclasses.dataclass(frozen=True)
@@ -100,46 +97,19 @@ def source_of(given: VectorChoices) -> dict[str, Any]:
     }
 
 
-def measured(
-    found: bitext.Bitext,
-    foreign: np.ndarray,
-    english: np.ndarray,
-    score: str,
-    neighbours: int,
-) -> Shares:
-    """The measures of a language.
-
-    Args:
-        found: its sentences.
-        foreign, english: [N, D] and [M, D].
-        score, neighbours: as of `bitext.translations`.
-    """
-    into, back = bitext.translations(foreign, english, score, neighbours)
-    both = {
-        'xx_en': bitext.measure(into, found.foreign, found.english),
-        'en_xx': bitext.measure(back, found.english, found.foreign),
-    }
-    shares: Shares = {}
-    for name in MEASURES:
-        values = {direction: both[direction][name] for direction in both}
-        mean = float(np.mean(list(values.values())))
-        shares[name] = {**values, 'mean': mean}
-    return shares
-
-
-def mean(languages: Iterable[Shares]) -> Shares:
+def mean(languages: Iterable[bitext.Shares]) -> bitext.Shares:
     """Over languages, each of which counts the same."""
     languages = list(languages)
     return {
         name: {
             direction: float(np.mean([x[name][direction] for x in languages]))
-            for direction in DIRECTIONS
+            for direction in bitext.DIRECTIONS
         }
-        for name in MEASURES
+        for name in bitext.MEASURES
     }
 
 
-def percent(shares: Shares) -> Shares:
+def percent(shares: bitext.Shares) -> bitext.Shares:
     """x 100, rounded, for JSON."""
     return {
         name: {k: round(100 * value, 2) for k, value in values.items()}
@@ -155,23 +125,23 @@ def head() -> str:
     return f'{above}\n{"language":<10}{"pairs":>7}{names}'
 
 
-def row(name: str, pairs: int | None, shares: Shares) -> str:
+def row(name: str, pairs: int | None, shares: bitext.Shares) -> str:
     """A line of the table."""
     cells = ''.join(
         f'{100 * shares[measure][direction]:{10 if i == 0 else 8}.2f}'
         for measure in SHOWN
-        for i, direction in enumerate(DIRECTIONS)
+        for i, direction in enumerate(bitext.DIRECTIONS)
     )
     return f'{name:<10}{"" if pairs is None else f"{pairs:,}":>7}{cells}'
 
 
-def notes(found: bitext.Bitext, shares: Shares) -> list[str]:
+def notes(found: bitext.Bitext, shares: bitext.Shares) -> list[str]:
     """What is to be known of a language's files."""
     said = []
     if copies := found.foreign.copies + found.english.copies:
         values = ', '.join(
             f'{100 * shares["by_line"][direction]:.2f}'
-            for direction in DIRECTIONS
+            for direction in bitext.DIRECTIONS
         )
         said.append(
             f'{found.language}: {copies:,} lines repeat a sentence of their '
@@ -212,15 +182,12 @@ def run(given: Choices, chosen: Mapping[str, Any]) -> dict[str, Any]:
     workdir = commands.result_folder(given.workdir)
     found = bitext.read(pathlib.Path(given.data_dir), given.languages)
     encode = encoder_of(given)
-    # English sentences of all languages, each once: many have the same.
-    english = bitext.distinct(t for x in found for t in x.english.texts)
-    vectors = encode(english.texts, None)
-    begins = np.cumsum([0, *(len(x.english.texts) for x in found)])
+    english, places = bitext.english_of(found)
+    vectors = encode(english, None)
     languages = {}
     print(head(), flush=True)
-    for number, language in enumerate(found):
-        own = english.place[begins[number] : begins[number + 1]]
-        shares = languages[language.language] = measured(
+    for language, own in zip(found, places, strict=True):
+        shares = languages[language.language] = bitext.measured(
             language,
             encode(language.foreign.texts, None),
             vectors[own],

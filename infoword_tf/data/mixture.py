@@ -30,6 +30,23 @@ def shares(sizes: Sequence[int], exponent: float) -> np.ndarray:
     return powers / powers.sum()
 
 
+def as_drawn(counts: Sequence[np.ndarray], shares: np.ndarray) -> np.ndarray:
+    """[V] int64, of each piece as often as it is drawn.
+
+    Args:
+        counts: [V] of each part.
+        shares: [P] of the updates.
+    """
+    total = sum(own.sum() for own in counts)
+    p = sum(
+        share * own / max(1, own.sum())
+        for share, own in zip(shares, counts, strict=True)
+    )
+    # What occurs is counted, however rare its part is.
+    drawn = np.where(p > 0, np.maximum(np.rint(total * p), 1), 0)
+    return drawn.astype(np.int64)
+
+
 def parted(total: int, shares: np.ndarray) -> np.ndarray:
     """[P] int64 that sum to a total, as near to its shares as integers are.
 
@@ -92,17 +109,8 @@ class Mixture(NamedTuple):
     @property
     def counts(self) -> np.ndarray:
         """[V] int64, of each piece as often as it is drawn."""
-        total = sum(store.counts.sum() for store in self.stores.values())
-        p = sum(
-            share * store.counts / max(1, store.counts.sum())
-            for share, store in zip(
-                self.shares, self.stores.values(), strict=True
-            )
-        )
-        # What occurs is counted, however rare its language is.
-        return np.where(p > 0, np.maximum(np.rint(total * p), 1), 0).astype(
-            np.int64
-        )
+        counts = [store.counts for store in self.stores.values()]
+        return as_drawn(counts, self.shares)
 
     def sources(
         self, kind: type[Source], sizes: Sequence[int], seed: int,

@@ -27,6 +27,7 @@ from infoword_tf.data.mixture import (
     ROUND,
     TRANSLATIONS,
     Turns,
+    as_drawn,
     parted,
     shares,
 )
@@ -116,12 +117,7 @@ class ParallelText(NamedTuple):
     def counts(self, size: int) -> np.ndarray:
         """[V] int64, of each piece as often as it is drawn."""
         found = [part.pieces(size) for part in self.parts.values()]
-        total = sum(x.sum() for x in found)
-        drawn = zip(self.shares, found, strict=True)
-        p = sum(share * x / max(1, x.sum()) for share, x in drawn)
-        # What occurs is counted, however rare its languages are.
-        counts = np.maximum(np.rint(total * p), 1)
-        return np.where(p > 0, counts, 0).astype(np.int64)
+        return as_drawn(found, self.shares)
 
 
 def tokenized(

@@ -25,6 +25,9 @@ from infoword_tf.evaluation import ranking
 
 NEIGHBOURS = 4  # K, as published
 BLOCK = 4096  # sentences of the second side that are compared at a time
+MEASURES = ('accuracy', 'by_line', 'f1')
+DIRECTIONS = ('xx_en', 'en_xx', 'mean')
+Shares = dict[str, dict[str, float]]  # by measure, then by direction
 _LEAST = 1e-6  # that a cosine is divided by
 _SORTED = 20  # so many sentences are not in order by chance
 _ENGLISH = ('en', 'eng')
@@ -217,6 +220,20 @@ def _is_english(code: str) -> bool:
     return code.partition('_')[0] in _ENGLISH
 
 
+def english_of(
+    languages: Sequence[Bitext],
+) -> tuple[list[str], list[np.ndarray]]:
+    """English sentences of all languages, each once: many have the same.
+
+    Returns:
+        The sentences, and of each language which of them are its own, [M]
+        int64.
+    """
+    every = distinct(text for x in languages for text in x.english.texts)
+    ends = np.cumsum([len(x.english.texts) for x in languages])
+    return every.texts, np.split(every.place, ends[:-1])
+
+
 # -------------------------------------------------------------------- searching
 
 
@@ -335,6 +352,36 @@ def measure(
         'by_line': float(np.mean(lines == np.arange(len(lines)))),
         'f1': weighted_f1(lines),
     }
+
+
+def measured(
+    language: Bitext,
+    foreign: np.ndarray,
+    english: np.ndarray,
+    score: str = 'cosine',
+    neighbours: int = NEIGHBOURS,
+) -> Shares:
+    """What `measure` says of both directions, and their mean.
+
+    Args:
+        language: its sentences.
+        foreign, english: their vectors, [N, D] and [M, D].
+        score, neighbours: as of `translations`.
+
+    Raises:
+        ValueError: a vector holds NaN or infinity.
+    """
+    into, back = translations(foreign, english, score, neighbours)
+    both = {
+        'xx_en': measure(into, language.foreign, language.english),
+        'en_xx': measure(back, language.english, language.foreign),
+    }
+    shares: Shares = {}
+    for name in MEASURES:
+        values = {direction: both[direction][name] for direction in both}
+        mean = float(np.mean(list(values.values())))
+        shares[name] = {**values, 'mean': mean}
+    return shares
 
 
 def weighted_f1(predictions: np.ndarray) -> float:

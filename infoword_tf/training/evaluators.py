@@ -92,11 +92,8 @@ class Evaluator:
     ) -> Callable[[], dict[str, float]]:
         """By language the accuracy of finding translations, percent."""
         texts = [self._tokenized(x.foreign.texts, None) for x in languages]
-        # English sentences of all languages, each once: many have the same.
-        every = bitext.distinct(t for x in languages for t in x.english.texts)
-        shared = self._tokenized(every.texts, None)
-        ends = np.cumsum([len(x.english.texts) for x in languages])
-        places = np.split(every.place, ends[:-1])
+        english, places = bitext.english_of(languages)
+        shared = self._tokenized(english, None)
 
         def measure() -> dict[str, float]:
             found, own = {}, self.vectors.encode_tokenized(shared)
@@ -104,13 +101,8 @@ class Evaluator:
                 languages, texts, places, strict=True
             ):
                 vectors = self.vectors.encode_tokenized(side)
-                into, back = bitext.translations(vectors, own[place])
-                foreign, english = language.foreign, language.english
-                both = [
-                    bitext.measure(into, foreign, english)['accuracy'],
-                    bitext.measure(back, english, foreign)['accuracy'],
-                ]
-                found[language.language] = 100 * float(np.mean(both))
+                shares = bitext.measured(language, vectors, own[place])
+                found[language.language] = 100 * shares['accuracy']['mean']
             return found
 
         return measure

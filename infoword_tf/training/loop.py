@@ -339,20 +339,7 @@ class Heldout(orbit.AbstractEvaluator):
     def evaluate(self, num_steps: tf.Tensor | None = None) -> dict[str, float]:
         """All held-out sequences; returns `heldout/ROW/...`."""
         sums, report = self.measure()
-        return self.means(sums) | report
-
-    def means(
-        self, sums: Mapping[str, np.ndarray], part: str = ''
-    ) -> dict[str, float]:
-        """`heldout/ROW/NAME` of sums, or `heldout/ROW/PART_NAME`."""
-        report = {}
-        for row, found in sums.items():
-            known = self.model.objectives[row]
-            means = summarise(row, found.tolist(), known.bounded, known.more)
-            for name, value in means.items():
-                name = name.removeprefix(f'{row}/')
-                report[f'heldout/{row}/{part}{name}'] = value
-        return report
+        return heldout_means(self.model, sums) | report
 
     def measure(self) -> tuple[dict[str, np.ndarray], dict[str, float]]:
         """By row its sums over all sequences; and what its measures say."""
@@ -377,6 +364,20 @@ class Heldout(orbit.AbstractEvaluator):
         return sums, report
 
 
+def heldout_means(
+    model: Model, sums: Mapping[str, np.ndarray], part: str = ''
+) -> dict[str, float]:
+    """`heldout/ROW/NAME` of sums by row, or `heldout/ROW/PART_NAME`."""
+    report = {}
+    for row, found in sums.items():
+        known = model.objectives[row]
+        means = summarise(row, found.tolist(), known.bounded, known.more)
+        for name, value in means.items():
+            name = name.removeprefix(f'{row}/')
+            report[f'heldout/{row}/{part}{name}'] = value
+    return report
+
+
 class HeldoutParts(orbit.AbstractEvaluator):
     """Held-out text of several languages: each apart, and all together.
 
@@ -386,6 +387,7 @@ class HeldoutParts(orbit.AbstractEvaluator):
     def __init__(self, parts: Mapping[str, Heldout]):
         """Args: by language, or two of them ('de-en'), the text."""
         self.parts = dict(parts)
+        self.model = next(iter(self.parts.values())).model
 
     def evaluate(self, num_steps: tf.Tensor | None = None) -> dict[str, float]:
         """All parts; `heldout/ROW/...`, and `heldout/ROW/LANGUAGE_...`."""
@@ -393,10 +395,12 @@ class HeldoutParts(orbit.AbstractEvaluator):
         total: dict[str, np.ndarray] = {}
         for name, part in self.parts.items():
             sums, more = part.measure()
-            report |= more | (part.means(sums, f'{name}_') if name else {})
+            report |= more
+            if name:
+                report |= heldout_means(self.model, sums, f'{name}_')
             for row, found in sums.items():
                 total[row] = total.get(row, 0) + found
-        return part.means(total) | report
+        return heldout_means(self.model, total) | report
 
 
 def commonest(views: Mapping[str, View]) -> dict[str, int]:

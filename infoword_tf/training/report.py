@@ -257,11 +257,7 @@ def draw_perplexities(
     ends = []
     for number, (name, (minutes, records)) in enumerate(runs.items()):
         (row,) = _heldout(records, 'loss')
-        points = [
-            (minute, record[f'heldout/{row}/loss'])
-            for minute, record in zip(minutes, records, strict=True)
-            if f'heldout/{row}/loss' in record
-        ]
+        points = _points(minutes, records, f'heldout/{row}/loss')
         end = _draw_curve(axis, number, points)
         ends.append((*end, f'{name}  {math.exp(end[0]):.0f}'))
     # Nats upwards, named as the perplexities that they are.
@@ -288,11 +284,7 @@ def draw_translations(
     figure, axis = _axis()
     ends = []
     for number, (name, (minutes, records)) in enumerate(runs.items()):
-        points = [
-            (minute, record['tatoeba/accuracy'])
-            for minute, record in zip(minutes, records, strict=True)
-            if 'tatoeba/accuracy' in record
-        ]
+        points = _points(minutes, records, 'tatoeba/accuracy')
         end = _draw_curve(axis, number, points)
         ends.append((*end, f'{name}  {end[0]:.1f}'))
     axis.set_ylabel('translations found, both directions, percent')
@@ -311,6 +303,17 @@ def _axis() -> tuple[Any, Any]:
     axis.set_xlabel('minutes of training')
     axis.spines[['top', 'right']].set_visible(False)
     return figure, axis
+
+
+def _points(
+    minutes: Sequence[float], records: Sequence[Mapping[str, Any]], key: str
+) -> list[tuple[float, float]]:
+    """A figure over minutes, where records have it."""
+    return [
+        (minute, record[key])
+        for minute, record in zip(minutes, records, strict=True)
+        if key in record
+    ]
 
 
 def _draw_curve(

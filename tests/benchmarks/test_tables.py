@@ -74,14 +74,15 @@ class TablesTest(absltest.TestCase):
     def ran(self, *given):
         return subprocess.run(
             [
-                sys.executable, '-c', CODE, '--minutes=0.5', '--seeds=2',
+                sys.executable, '-c', CODE, '--seeds=2',
                 f'--workdir={self.folder}', *given,
             ],
             cwd=ROOT, capture_output=True, text=True,
         )  # fmt: skip
 
     def test_command(self):
-        printed = self.ran('--table=two').stdout
+        asked = '--table=two', '--minutes=0.5'
+        printed = self.ran(*asked).stdout
         # 30 s at 16 and 64 steps a second.
         self.assertIn('slow: 480 steps', printed)
         self.assertIn('fast: 1,920 steps', printed)
@@ -96,9 +97,22 @@ class TablesTest(absltest.TestCase):
         picture = (self.folder / 'curves.png').read_bytes()
         self.assertEqual(picture[:4], b'\x89PNG')
         # What is finished is not run again.
-        again = self.ran('--table=two').stdout
+        again = self.ran(*asked).stdout
         self.assertNotIn('CALL', again)
         self.assertIn('\n'.join(LINES), again)
+
+    def test_equal_steps(self):
+        """No rate is measured; both train for them."""
+        printed = self.ran('--table=two', '--steps=30').stdout
+        self.assertNotIn('_rate', printed)
+        self.assertEqual(printed.count("('steps', '30')"), 4)
+        ends = [
+            line.split('|')[-4:-2]
+            for line in (self.folder / 'table.md').read_text().splitlines()[2:5]
+        ]
+        self.assertEqual(
+            ends, [[' 30 ', ' 0.0 '], [' 30 ', ' 0.0 '], [' 30 ', ' 0.0 ']]
+        )
 
     def test_a_table_is_of_one_commit(self):
         (self.folder / 'commit').write_text('0123abc')
@@ -112,6 +126,10 @@ class TablesTest(absltest.TestCase):
             ((), 'give --table, or --flagfiles'),
             (('--table=three',), '--table=three: known are rows, search, '),
             (('--table=two', '--flagfiles=slow'), 'give --table, or'),
+            (
+                ('--table=two', '--minutes=1', '--steps=2'),
+                'give --minutes or --steps, not both',
+            ),
             (('--table=lacking',), 'nowhere: this table reads it and it is'),
         ):
             done = self.ran(*given)

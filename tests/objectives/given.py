@@ -17,6 +17,7 @@ from infoword_tf.encoders import Encoded
 from infoword_tf.layers import dropout
 from infoword_tf.objectives import Batch, Replicas, Statistics
 from infoword_tf.objectives.infonce import SUMS, Outcome
+from infoword_tf.views import View
 from tests import zoo
 
 F = len(SUMS)
@@ -47,6 +48,32 @@ def batch_of(
         training=key is not None,
         limit=limit,
     )
+
+
+def view_of(row: str, numbers: Any, weights: Any = None) -> View:
+    """Texts of a row that scores sequences, an example to a packed row.
+
+    Args:
+        row: its name.
+        numbers: [B, K] of the texts of each example; -1: it is not there.
+        weights: [B]; None: 1.
+    """
+    numbers = np.asarray(numbers, np.int32)
+    n, k = numbers.shape
+    weights = np.ones(n) if weights is None else np.asarray(weights)
+    return View(
+        ids=np.zeros((n, 2 * k), np.int32),
+        sequences=np.where(weights > 0, np.arange(n), -1)[:, None].astype('i'),
+        block_ids=np.tile(np.repeat(np.arange(k), 2), (n, 1)).astype('i'),
+        places={row: np.zeros((n, k), np.int32)},
+        targets={row: numbers[:, None]},
+        weights={row: weights[:, None].astype(np.float32)},
+    )
+
+
+def unit(x: np.ndarray) -> np.ndarray:
+    """Vectors of length 1."""
+    return x / np.linalg.norm(x, axis=-1, keepdims=True)
 
 
 def states_of(encoded: Any, row: str, view: str) -> Any:

@@ -10,31 +10,19 @@ from infoword_tf.layers import dropout
 from infoword_tf.model import Model
 from infoword_tf.objectives import Ring
 from infoword_tf.training.state import State
-from infoword_tf.views import View
 from tests import zoo
-from tests.objectives.given import F, batch_of, mean, of_pair, sums
+from tests.objectives.given import (
+    F,
+    batch_of,
+    mean,
+    of_pair,
+    sums,
+    unit,
+    view_of,
+)
 
 N, K, D, TAU = 5, 3, 16, 0.05
 KEY = dropout.new_key(4)
-
-
-def view_of(numbers, weights=None):
-    """Examples [N, K], one to a row; -1 is a text that is not there."""
-    numbers = np.asarray(numbers, np.int32)
-    n, k = numbers.shape
-    weights = np.ones(n) if weights is None else np.asarray(weights)
-    return View(
-        ids=np.zeros((n, 2 * k), np.int32),
-        sequences=np.where(weights > 0, np.arange(n), -1)[:, None].astype('i'),
-        block_ids=np.tile(np.repeat(np.arange(k), 2), (n, 1)).astype('i'),
-        places={'simcse': np.zeros((n, k), np.int32)},
-        targets={'simcse': numbers[:, None]},
-        weights={'simcse': weights[:, None].astype(np.float32)},
-    )
-
-
-def unit(x):
-    return x / np.linalg.norm(x, axis=-1, keepdims=True)
 
 
 class LossTest(parameterized.TestCase):
@@ -70,7 +58,7 @@ class LossTest(parameterized.TestCase):
         )
         self.model = Model(zoo.config_of(case, rate=0.0), zoo.SPECIALS)
         objective = self.model.objectives['simcse']
-        view = view_of(self.numbers[:, :texts], weights)
+        view = view_of('simcse', self.numbers[:, :texts], weights)
         if guides is not None:
             found = guides[:, None, :texts].astype(np.float16)
             view = view._replace(guides={'simcse': found})

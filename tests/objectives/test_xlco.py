@@ -8,30 +8,12 @@ from scipy import special
 from infoword_tf.encoders import Encoded
 from infoword_tf.layers import dropout
 from infoword_tf.model import Model
-from infoword_tf.views import View
 from tests import zoo
-from tests.objectives.given import batch_of, sums
+from tests.objectives.given import batch_of, sums, unit, view_of
 
 N, D = 5, 16
 KEY = dropout.new_key(4)
 STATE = ('rows', 'texts', 'count')
-
-
-def view_of(numbers, weights=None):
-    """Texts [N], one to a row."""
-    n = len(numbers)
-    weights = np.ones(n) if weights is None else np.asarray(weights)
-    return View(
-        ids=np.zeros((n, 4), np.int32),
-        sequences=np.where(weights > 0, np.arange(n), -1)[:, None].astype('i'),
-        places={'xlco': np.zeros((n, 1), np.int32)},
-        targets={'xlco': np.asarray(numbers, np.int32)[:, None, None]},
-        weights={'xlco': weights[:, None].astype(np.float32)},
-    )
-
-
-def unit(x):
-    return x / np.linalg.norm(x, axis=-1, keepdims=True)
 
 
 class LossTest(parameterized.TestCase):
@@ -51,7 +33,7 @@ class LossTest(parameterized.TestCase):
         model = Model(zoo.config_of(case, rate=0.0), zoo.SPECIALS)
         objective = model.objectives['xlco']
         numbers = np.arange(N) if numbers is None else numbers
-        view = view_of(numbers, weights)
+        view = view_of('xlco', numbers[:, None], weights)
         a = self.a if a is None else a
         batch = batch_of(
             {'crossed': view, 'crossed_keys': view},

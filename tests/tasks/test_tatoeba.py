@@ -109,8 +109,8 @@ class TatoebaTest(command.Checks, parameterized.TestCase):
                     )
         # Words in another order: most are found, and not all.
         self.assertBetween(done.result['accuracy']['mean'], 30, 99)
-        for name in tatoeba.MEASURES:
-            for key in tatoeba.DIRECTIONS:
+        for name in evaluation.MEASURES:
+            for key in evaluation.DIRECTIONS:
                 every = done.result['languages'].values()
                 self.assertAlmostEqual(
                     done.result[name][key],
@@ -131,7 +131,7 @@ class TatoebaTest(command.Checks, parameterized.TestCase):
         self.assertNotIn('deu: ', done.out)
         deu = done.result['languages']['deu']
         cells = [f'{deu[name][key]:.2f}' for name in tatoeba.SHOWN
-                 for key in tatoeba.DIRECTIONS]  # fmt: skip
+                 for key in evaluation.DIRECTIONS]  # fmt: skip
         self.assertRegex(done.out, r'\ndeu +12 +' + ' +'.join(cells) + '\n')
         self.assertRegex(done.out, r'\nmean of 2 +\d')
         last = json.loads(done.out.splitlines()[-1])

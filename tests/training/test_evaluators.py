@@ -256,6 +256,17 @@ class ComplaintsTest(absltest.TestCase):
             again = commands.typed(found)
             self.assertEqual(commands.parse(RunChoices, again), found)
 
+    def test_none_of_what_is_given_several_times(self):
+        """Nothing is said so, since it is not what is the default."""
+        for given, typed in (
+            ((), ['--corpus=']),
+            (('a', 'b'), ['--corpus=a', '--corpus=b']),
+            ('a', ['--corpus=a']),
+        ):
+            self.assertEqual(commands.typed({'corpus': given}), typed)
+        self.assertEqual(commands.parse(RunChoices, ['--corpus=']),
+                         {'corpus': []})  # fmt: skip
+
 
 if __name__ == '__main__':
     absltest.main()
