@@ -281,7 +281,7 @@ TABLES = {
     'languages': ResultsTable(
         ('mmlm_mini', 'tlm_mini', 'infoxlm_mini'),
         languages,
-        data=('texts', 'tatoeba', 'mnli', 'xnli'),
+        data=('texts', 'pairs', 'tatoeba', 'mnli', 'xnli'),
         curves='translations',
     ),
     'memory': ResultsTable(

@@ -138,6 +138,9 @@ def guard(
 def hush_tensorflow() -> None:
     """Holds all of TensorFlow's C++ parts to TF_CPP_MIN_LOG_LEVEL.
 
+    And its Python parts to what concerns a user: that graphs are traced often,
+    one of each language's held-out text, say, is nothing to be done about.
+
     XLA logs through a library that was never told of it, and begins with a
     warning about just that. Its level can be set from outside alone; where a
     build of TensorFlow has it under another name nothing is changed.
@@ -150,6 +153,12 @@ def hush_tensorflow() -> None:
         with contextlib.suppress(AttributeError):
             level = int(os.environ.get('TF_CPP_MIN_LOG_LEVEL') or 0)
             found[_SET_MIN_LOG_LEVEL](level)
+    tf.get_logger().addFilter(_concerns_users)
+
+
+def _concerns_users(record: Any) -> bool:
+    """Whether a message of TensorFlow is shown."""
+    return 'triggered tf.function retracing' not in record.getMessage()
 
 
 def require(values: Mapping[str, Any], **needed: str) -> None:
