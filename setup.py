@@ -8,6 +8,8 @@ import setuptools
 # logistic regression.
 # (What the library requires is what the corpus pydocs reads.)
 TASKS = ['PyStemmer', 'bm25s', 'importlib_resources', 'scikit-learn']
+# Tells languages apart where text is prepared.
+PREPARE = ['py3langid']
 # Runs what export.litert has written: all that a phone needs, and the tests.
 LITERT = ['ai-edge-litert', 'numpy']
 
@@ -38,7 +40,10 @@ setuptools.setup(
         'litert': LITERT,
         # Other people's programs, for `make oracles`: what tests expect.
         'oracles': ['numpy', 'pytrec-eval-terrier', 'torch', 'transformers'],
+        'prepare': PREPARE,
         'tasks': TASKS,
-        'test': [*LITERT, *TASKS, 'jax', 'pytest', 'pytest-xdist', 'ruff'],
+        'test': [
+            *LITERT, *PREPARE, *TASKS, 'jax', 'pytest', 'pytest-xdist', 'ruff',
+        ],  # fmt: skip
     },
 )

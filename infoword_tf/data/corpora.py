@@ -1,4 +1,4 @@
-"""Corpora by name: `pydocs`, `text:GLOB`, `lines:GLOB`, `tfds:NAME`.
+"""Corpora by name: pydocs, text:GLOB, lines:GLOB, tfds:NAME, store:DIR.
 
 The part before the first colon is the kind of a corpus and selects a row of
 `CORPORA`; the rest is the kind's own.
@@ -9,10 +9,16 @@ import hashlib
 import itertools
 import os
 import pathlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from infoword_tf.data import documents, prepared, pydocs, textfiles
+from infoword_tf.data import (
+    documents,
+    prepared,
+    pydocs,
+    sharded,
+    textfiles,
+)
 
 Document = documents.Document
 
@@ -27,6 +33,10 @@ class Corpus(NamedTuple):
       heldout: likewise; none of its documents is in `train`.
       every: likewise, all of it in its order; None where what is held out
         has a name of its own (files, a split).
+      parts: size in bytes -> the same text in parts of about that size, each
+        of which is read alone; None: there are but two, train and heldout.
+      rule: decides which documents of `every` are held out.
+      store: what was prepared; such a corpus has no text to read.
     """
 
     name: str
@@ -34,6 +44,32 @@ class Corpus(NamedTuple):
     train: Callable[[], Iterator[Document]]
     heldout: Callable[[], Iterator[Document]]
     every: Callable[[], Iterator[Document]] | None = None
+    parts: Callable[[int], list['Part']] | None = None
+    rule: Callable[[], textfiles.HeldoutRule] | None = None
+    store: sharded.Opened | None = None
+
+
+class Part(NamedTuple):
+    """A part of a corpus.
+
+    Attributes:
+      kind: 'train' or 'heldout', or 'every': the corpus' rule parts it.
+      read: yields its documents.
+      size: bytes on the disk; 0: nobody knows.
+    """
+
+    kind: str
+    read: Callable[[], Iterator[Document]]
+    size: int = 0
+
+
+def parts_of(corpus: Corpus, size: int) -> list[Part]:
+    """All of a corpus in order, in parts of about `size` bytes."""
+    if corpus.parts is not None:
+        return corpus.parts(size)
+    if corpus.rule is not None:
+        return [Part('every', corpus.every)]
+    return [Part('train', corpus.train), Part('heldout', corpus.heldout)]
 
 
 def open_corpus(
@@ -46,8 +82,9 @@ def open_corpus(
 
     Args:
       name: `pydocs` (built at the first use, in half a minute), `text:GLOB`,
-        `lines:GLOB`, or `tfds:NAME[/CONFIG][:VERSION][:FEATURE]`, a data set
-        that tensorflow-datasets has prepared.
+        `lines:GLOB`, `tfds:NAME[/CONFIG][:VERSION][:FEATURE]`, a data set
+        that tensorflow-datasets has prepared, or `store:DIR`, what
+        `infoword_tf.prepare` has made.
       heldout: a second GLOB whose documents are held out instead of a part
         of the corpus, of `tfds:` a split. Not for `pydocs`; `lines:` must
         have one, since lines that are taken out would tear its text.
@@ -129,7 +166,7 @@ def _text(spec: str, heldout: str | None, cache: pathlib.Path) -> Corpus:
         paths, every = _open_files('text', spec)
         return _by_hash(
             f'text:{spec}', _fingerprint('text, split', paths, []), every
-        )
+        )._replace(parts=_parts('text', {'every': paths}))
     return _two_globs('text', spec, heldout)
 
 
@@ -145,6 +182,7 @@ def _by_hash(
         lambda: textfiles.train(every(), split()),
         lambda: textfiles.heldout(every(), split()),
         every,
+        rule=split,
     )
 
 
@@ -153,7 +191,10 @@ def _lines(spec: str, heldout: str | None, cache: pathlib.Path) -> Corpus:
     if heldout is None:
         paths, every = _open_files('lines', spec)
         fingerprint = _fingerprint('lines', paths, [])
-        return Corpus(f'lines:{spec}', fingerprint, every, _nothing, every)
+        return Corpus(
+            f'lines:{spec}', fingerprint, every, _nothing, every,
+            _parts('lines', {'train': paths}),
+        )  # fmt: skip
     return _two_globs('lines', spec, heldout)
 
 
@@ -190,6 +231,27 @@ def _tfds(spec: str, heldout: str | None, cache: pathlib.Path) -> Corpus:
     )
 
 
+def _store(spec: str, heldout: str | None, cache: pathlib.Path) -> Corpus:
+    del cache
+    if heldout is not None:
+        raise ValueError(
+            f'store:{spec} has a held-out part of its own: leave out '
+            f'--heldout={heldout}, or prepare the text with it'
+        )
+    opened = sharded.open_prepared(spec)
+
+    def no_text() -> Iterator[Document]:
+        raise ValueError(
+            f'store:{spec} holds pieces and no text, which is needed here; '
+            'name the text itself'
+        )
+
+    return Corpus(
+        f'store:{spec}', opened.fingerprint, no_text, no_text, no_text,
+        store=opened,
+    )  # fmt: skip
+
+
 def _nothing() -> Iterator[Document]:
     return iter(())
 
@@ -207,7 +269,31 @@ def _two_globs(kind: str, spec: str, heldout: str) -> Corpus:
             'be trained on. Narrow one of the patterns.'
         )
     fingerprint = _fingerprint(kind, paths, heldout_paths)
-    return Corpus(f'{kind}:{spec}', fingerprint, every, every_heldout)
+    both = {'train': paths, 'heldout': heldout_paths}
+    return Corpus(
+        f'{kind}:{spec}', fingerprint, every, every_heldout,
+        parts=_parts(kind, both),
+    )  # fmt: skip
+
+
+def _parts(
+    kind: str, paths: Mapping[str, Sequence[pathlib.Path]]
+) -> Callable[[int], list[Part]]:
+    """What cuts files into parts; by kind of a part, its files."""
+    by_line = kind == 'lines'
+
+    def parts(size: int) -> list[Part]:
+        return [
+            Part(
+                of,
+                functools.partial(textfiles.read_piece, piece, by_line),
+                piece.size,
+            )
+            for of, some in paths.items()
+            for piece in textfiles.pieces(some, size, by_line)
+        ]
+
+    return parts
 
 
 def _open_files(
@@ -237,4 +323,10 @@ def _fingerprint(
     return digest.hexdigest()
 
 
-CORPORA = {'pydocs': _pydocs, 'text': _text, 'lines': _lines, 'tfds': _tfds}
+CORPORA = {
+    'pydocs': _pydocs,
+    'text': _text,
+    'lines': _lines,
+    'tfds': _tfds,
+    'store': _store,
+}

@@ -218,33 +218,13 @@ def open_text(
     cache = corpora.cache_dir()
     texts = open_corpora(choices, cache)
     if tokenizer is None:
-        tokenizer = open_tokenizer(choices, together(texts, more or {}), cache)
+        tokenizer = prepared_tokenizer(choices, texts) or open_tokenizer(
+            choices, together(texts, more or {}), cache
+        )
     found: dict[str, dict[str, Store]] = {'train': {}, 'heldout': {}}
     for language, corpus in texts.items():
-        key = '\n'.join(
-            [
-                corpus.fingerprint,
-                str(tokenizer.lower_case),
-                tokenizer.identity,
-                str(documents.SPLITTING),
-            ]
-        )
-        folder = cache / 'stores' / _digest(key)
-        for part, read in (
-            ('train', corpus.train), ('heldout', corpus.heldout),
-        ):  # fmt: skip
-            if (folder / part).is_dir():
-                store = stores.open_store(folder / part, tokenizer)
-            else:
-                what = 'training' if part == 'train' else 'held-out'
-                some = stores.peek(
-                    read(),
-                    f'--corpus={corpus.name} has no {what} documents; give '
-                    'more text, or name held-out files with --heldout=GLOB',
-                )
-                store = stores.write_store(folder / part, some, tokenizer)
-            found[part][language] = store
-        train, heldout = (found[part][language] for part in found)
+        train, heldout = _stores(corpus, tokenizer, cache)
+        found['train'][language], found['heldout'][language] = train, heldout
         print(
             (f'{language}: ' if len(texts) > 1 else '')
             + f'{corpus.name}: {len(train.ids):,} tokens to train on, '
@@ -264,6 +244,62 @@ def open_text(
     return Text(tokenizer, train, heldout, fingerprint)
 
 
+def prepared_tokenizer(
+    choices: TextChoices, texts: Mapping[str, Corpus]
+) -> Any:
+    """That of prepared text; None: there is no such text.
+
+    Raises:
+        UsageError: another one is asked for.
+        ValueError: the vocabulary is damaged.
+    """
+    opened = [x.store for x in texts.values() if x.store is not None]
+    if not opened:
+        return None
+    for name in ('tokenizer', 'vocab', 'vocab_size', 'lower_case'):
+        if getattr(choices, name) is not None:
+            raise UsageError(
+                f'--{name} was decided when {opened[0].folder} was prepared; '
+                'leave it out'
+            )
+    return opened[0].tokenizer()
+
+
+def _stores(
+    corpus: Corpus, tokenizer: Any, cache: pathlib.Path
+) -> tuple[Store, Store]:
+    """What is trained on and what is held out; tokenized at the first use."""
+    if corpus.store is not None:
+        if corpus.store.index['identity'] != identity_of(tokenizer):
+            raise ValueError(
+                f'{corpus.name} was prepared with another vocabulary than '
+                'that of the weights, or of the other texts; prepare it with '
+                'that one (--vocab)'
+            )
+        return corpus.store.stores(tokenizer)
+    key = '\n'.join(
+        [
+            corpus.fingerprint,
+            str(tokenizer.lower_case),
+            tokenizer.identity,
+            str(documents.SPLITTING),
+        ]
+    )
+    folder, found = cache / 'stores' / _digest(key), []
+    for part, read in (('train', corpus.train), ('heldout', corpus.heldout)):
+        if (folder / part).is_dir():
+            found.append(stores.open_store(folder / part, tokenizer))
+            continue
+        what = 'training' if part == 'train' else 'held-out'
+        some = stores.peek(
+            read(),
+            f'--corpus={corpus.name} has no {what} documents; give more text, '
+            'or name held-out files with --heldout=GLOB',
+        )
+        found.append(stores.write_store(folder / part, some, tokenizer))
+    return tuple(found)
+
+
 def together(
     texts: Mapping[str, Corpus], more: Mapping[str, Corpus]
 ) -> dict[str, Corpus]:
@@ -277,6 +313,12 @@ def together(
 def digest_of(tokenizer: Any) -> str:
     """Hexadecimal; changes when the vocabulary does."""
     return _digest(tokenizer.identity)[:12]
+
+
+def identity_of(tokenizer: Any) -> str:
+    """Hexadecimal; equal for tokenizers that give equal ids."""
+    options = sorted(tokenizer.options.items())
+    return _digest(f'{tokenizer.identity} {tokenizer.lower_case} {options}')
 
 
 def _digest(text: str) -> str:

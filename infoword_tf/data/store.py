@@ -172,16 +172,53 @@ def write_store(
     Raises:
         OSError: the disk is full (nothing is left behind).
     """
+    _write(path, tokenized(documents, tokenizer), len(tokenizer), progress)
+    return open_store(path, tokenizer)
+
+
+def join(
+    path: str | pathlib.Path,
+    parts: Sequence[Store],
+    limit: int | None,
+    tokenizer: Any,
+) -> Store:
+    """Makes one store of several, of at most `limit` documents.
+
+    Raises:
+        OSError: the disk is full (nothing is left behind).
+    """
+
+    def found() -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
+        left = limit
+        for part in parts:
+            begins = part.documents
+            if left is not None:
+                begins = begins[: left + 1]
+                left -= len(begins) - 1
+            end = begins[-1]
+            yield part.ids[:end], part.flags[:end], np.diff(begins)
+
+    _write(path, found(), len(tokenizer), progress=False)
+    return open_store(path, tokenizer)
+
+
+def _write(
+    path: str | pathlib.Path,
+    texts: Iterable[tuple[np.ndarray, np.ndarray, np.ndarray]],
+    size: int,
+    progress: bool,
+) -> None:
+    """Writes what `tokenized` yields; V = `size`."""
     import tqdm
 
     path = pathlib.Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
-    dtype = np.uint16 if len(tokenizer) <= 2**16 else np.uint32
+    dtype = np.uint16 if size <= 2**16 else np.uint32
     partial = pathlib.Path(
         tempfile.mkdtemp(prefix=path.name + '.', dir=path.parent)
     )
     try:
-        counts = np.zeros(len(tokenizer), np.int64)
+        counts = np.zeros(size, np.int64)
         begins: list[np.ndarray] = []
         total = 0
         with (
@@ -194,7 +231,7 @@ def write_store(
                 disable=not progress,
             ) as bar,
         ):
-            for ids, flags, lengths in tokenized(documents, tokenizer):
+            for ids, flags, lengths in texts:
                 text = ids[(flags & SEPARATOR) == 0]
                 counts += np.bincount(text, minlength=len(counts))
                 _append(ids_file, ids.astype(dtype))
@@ -230,7 +267,6 @@ def write_store(
         ) from error
     finally:
         shutil.rmtree(partial, ignore_errors=True)
-    return open_store(path, tokenizer)
 
 
 def _append(file: BinaryIO, array: np.ndarray) -> None:

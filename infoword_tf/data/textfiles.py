@@ -14,6 +14,7 @@ import itertools
 import math
 import os
 import pathlib
+import re
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import BinaryIO, NamedTuple
@@ -26,6 +27,7 @@ HELDOUT_IN = 100  # one document in so many is held out ...
 MAX_HELDOUT = 2000  # ... and at most so many
 LONGEST = 1 << 20  # bytes; a longer document goes on as the next one
 
+_BREAK = re.compile(rb'\n[ \t\r]*\n')
 _HEAD = 8192  # bytes of a file that are looked at when a corpus is opened
 
 
@@ -63,6 +65,79 @@ def check(paths: Iterable[pathlib.Path]) -> None:
                 )
 
 
+class Piece(NamedTuple):
+    """Some documents of a file, one after the other.
+
+    Attributes:
+      path: the file.
+      begin: offset of the first byte; of .gz 0.
+      end: offset of the one after the last; None: the end of the file.
+    """
+
+    path: pathlib.Path
+    begin: int = 0
+    end: int | None = None
+
+    @property
+    def size(self) -> int:
+        """Bytes on the disk."""
+        end = self.path.stat().st_size if self.end is None else self.end
+        return end - self.begin
+
+
+def pieces(
+    paths: Iterable[pathlib.Path], size: int, by_line: bool = False
+) -> list[Piece]:
+    """Files in pieces of about `size` bytes, each of whole documents.
+
+    Pieces in order yield the documents of the files in order. A file is cut at
+    blank lines (`by_line`: at any), and no file is read for that but near its
+    cuts; .gz stays whole.
+    """
+    found = []
+    for path in paths:
+        cuts = [0]
+        total = path.stat().st_size
+        if path.suffix != '.gz':
+            with open(path, 'rb') as file:
+                while (cut := cuts[-1] + size) < total:
+                    cut = _cut(file, cut, by_line)
+                    if cut is None or cut >= total:
+                        break
+                    cuts.append(cut)
+        ends = [*cuts[1:], None]
+        found += [Piece(path, *both) for both in zip(cuts, ends, strict=True)]
+    return found
+
+
+def _cut(file: BinaryIO, place: int, by_line: bool) -> int | None:
+    """Where the first document after a place begins."""
+    file.seek(place)
+    if by_line:
+        while line := file.readline(LONGEST):
+            if line.endswith(b'\n'):
+                break
+        return file.tell()
+    rest = b''
+    while chunk := file.read(_HEAD):
+        rest += chunk
+        if match := _BREAK.search(rest):
+            return place + match.end()
+        # A line of white space may go on in the next chunk.
+        keep = len(rest) - len(rest.rstrip(b' \t\r\n'))
+        place, rest = place + len(rest) - keep, rest[len(rest) - keep :]
+    return None
+
+
+def read_piece(piece: Piece, by_line: bool = False) -> Iterator[Document]:
+    """The documents of a piece.
+
+    Raises:
+      ValueError: it is not UTF-8, or a truncated .gz.
+    """
+    return (_read_lines if by_line else _read_file)(piece)
+
+
 def read(
     paths: Sequence[pathlib.Path], pattern: str, by_line: bool = False
 ) -> Iterator[Document]:
@@ -74,7 +149,7 @@ def read(
     """
     is_empty = True
     for path in paths:
-        for document in (_read_lines if by_line else _read_file)(path):
+        for document in read_piece(Piece(path), by_line):
             is_empty = is_empty and not document.sentences
             yield document
     if is_empty:
@@ -103,6 +178,14 @@ class HeldoutRule(NamedTuple):
         if self.lowest is None:
             return hashed % HELDOUT_IN == 0
         return hashed == self.lowest
+
+    def parted(
+        self, document: Document
+    ) -> tuple[Document | None, Document | None]:
+        """What of a document is trained on, and what is held out."""
+        if not self.holds_out(document):
+            return document, None
+        return _parted(document) if self.is_alone else (None, document)
 
 
 BY_HASH = HeldoutRule()
@@ -146,10 +229,9 @@ def train(
     document may be among them.
     """
     for document in corpus:
-        if how.is_alone:
-            yield _parted(document)[0]
-        elif not how.holds_out(document):
-            yield document
+        trained, _ = how.parted(document)
+        if trained is not None:
+            yield trained
 
 
 def heldout(
@@ -158,11 +240,9 @@ def heldout(
     limit: int = MAX_HELDOUT,
 ) -> Iterator[Document]:
     """Yields the documents that are held out, the first `limit`."""
+    found = (held for x in corpus if (held := how.parted(x)[1]) is not None)
     # Stops at the limit: there may be gigabytes to come.
-    texts = itertools.islice(filter(how.holds_out, corpus), limit)
-    if how.is_alone:
-        return (_parted(document)[1] for document in texts)
-    return texts
+    return itertools.islice(found, limit)
 
 
 def _parted(document: Document) -> tuple[Document, Document]:
@@ -175,10 +255,10 @@ def _parted(document: Document) -> tuple[Document, Document]:
     )
 
 
-def _read_file(path: pathlib.Path) -> Iterator[Document]:
-    sentences: list[str] = []
+def _read_file(piece: Piece) -> Iterator[Document]:
+    path, sentences = piece.path, []
     first = size = 0  # line number and bytes of the document that is read
-    for number, line in enumerate(_lines(path), 1):
+    for number, line in enumerate(_lines(piece), 1):
         found = documents.split_sentences(line)
         if sentences and (not found or size > LONGEST):
             yield Document(tuple(sentences), f'{path}:{first}')
@@ -191,18 +271,26 @@ def _read_file(path: pathlib.Path) -> Iterator[Document]:
         yield Document(tuple(sentences), f'{path}:{first}')
 
 
-def _read_lines(path: pathlib.Path) -> Iterator[Document]:
-    for number, line in enumerate(_lines(path), 1):
+def _read_lines(piece: Piece) -> Iterator[Document]:
+    for number, line in enumerate(_lines(piece), 1):
         sentences = tuple(documents.split_sentences(line))
-        yield Document(sentences, f'{path}:{number}', len(line))
+        yield Document(sentences, f'{piece.path}:{number}', len(line))
 
 
-def _lines(path: pathlib.Path) -> Iterator[str]:
-    """Yields the decoded lines of a file, without the byte order mark."""
-    offset = 0  # of the line, in bytes of the uncompressed file
+def _lines(piece: Piece) -> Iterator[str]:
+    """Yields the decoded lines of a piece, without the byte order mark."""
+    path = piece.path
+    offset = piece.begin  # of the line, in bytes of the uncompressed file
     rest = b''  # of a line that is too long to be held
     with _open(path) as stream:
-        read_line = functools.partial(stream.readline, LONGEST)
+        stream.seek(offset)
+
+        def read_line() -> bytes:
+            left = LONGEST
+            if piece.end is not None:
+                left = min(left, piece.end - stream.tell())
+            return stream.readline(left)
+
         while line := rest + _guarded(read_line, path):
             rest = b''
             if len(line) >= LONGEST and not line.endswith(b'\n'):

@@ -1,0 +1,285 @@
+"""A prepared store: many token stores, one after the other, read as one.
+
+    DIR/store.json        what it was made of, and its shards with checksums
+    DIR/vocab.txt         or another tokenizer's file
+    DIR/train/00000/...   token stores of `data.store`, one a shard
+    DIR/train/documents.npy, counts.npy   of all shards together
+    DIR/heldout/          one token store
+
+Opening reads `store.json` alone, whatever the number of shards; a shard is
+mapped, and its bytes are checked, when the first batch reads from it.
+
+Glossary of shapes: N tokens, S shards, V vocabulary.
+"""
+
+import json
+import pathlib
+import zlib
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from infoword_tf import files
+from infoword_tf.config import TokenizerConfig
+from infoword_tf.data import store as stores
+from infoword_tf.data.store import Store
+
+INDEX, VERSION = 'store.json', 1
+_CHUNK = 1 << 24  # bytes that are summed at a time
+
+
+class Shard(NamedTuple):
+    """A shard, as the index has it.
+
+    Attributes:
+        name: of its folder.
+        tokens, documents: how many it has.
+        ids, flags: CRC-32 of these two files.
+    """
+
+    name: str
+    tokens: int
+    documents: int
+    ids: int
+    flags: int
+
+
+class Array:
+    """[N] entries of the files of all shards, as if they were one file.
+
+    It takes what sources ask: a slice, or an integer array of any shape.
+    """
+
+    def __init__(
+        self,
+        folder: pathlib.Path,
+        file: str,
+        shards: Sequence[Shard],
+        dtype: np.dtype,
+    ):
+        """Args: the folder of shards; 'ids' or 'flags'; its entries."""
+        self.folder, self.file, self.dtype = folder, file, dtype
+        self.shards = list(shards)
+        self.ends = np.cumsum([shard.tokens for shard in shards])  # [S]
+        self.opened: dict[int, np.ndarray] = {}
+
+    def __len__(self) -> int:
+        """N."""
+        return int(self.ends[-1])
+
+    def part(self, number: int) -> np.ndarray:
+        """[n] the entries of a shard.
+
+        Raises:
+            ValueError: its file is missing, cut or damaged.
+        """
+        if number not in self.opened:
+            shard = self.shards[number]
+            path = self.folder / shard.name / f'{self.file}.bin'
+            size = shard.tokens * self.dtype.itemsize
+            if not path.is_file() or path.stat().st_size != size:
+                raise ValueError(
+                    f'{path} is missing or cut; {_again(self.folder)}'
+                )
+            if crc(path) != getattr(shard, self.file):
+                raise ValueError(
+                    f'{path} is damaged: its bytes are not those that were '
+                    f'written; {_again(self.folder)}'
+                )
+            self.opened[number] = np.memmap(path, self.dtype, 'r')
+        return self.opened[number]
+
+    def __getitem__(self, place: slice | np.ndarray) -> np.ndarray:
+        """What a NumPy array gives for it; places are 0 to N - 1."""
+        if isinstance(place, slice):
+            return self._slice(*place.indices(len(self)))
+        place = np.asarray(place)
+        flat = place.ravel()
+        found = np.empty(len(flat), self.dtype)
+        numbers = np.searchsorted(self.ends, flat, 'right')
+        for number in np.unique(numbers):
+            here = numbers == number
+            begin = self.ends[number] - self.shards[number].tokens
+            found[here] = self.part(number)[flat[here] - begin]
+        return found.reshape(place.shape)
+
+    def _slice(self, begin: int, end: int, step: int) -> np.ndarray:
+        assert step == 1
+        first = int(np.searchsorted(self.ends, begin, 'right'))
+        parts = []
+        while begin < end:
+            start = int(self.ends[first]) - self.shards[first].tokens
+            stop = min(end, int(self.ends[first]))
+            parts.append(self.part(first)[begin - start : stop - start])
+            begin, first = stop, first + 1
+        return np.concatenate(parts) if parts else np.empty(0, self.dtype)
+
+
+def crc(path: pathlib.Path) -> int:
+    """CRC-32 of a file's bytes."""
+    value = 0
+    with open(path, 'rb') as file:
+        while chunk := file.read(_CHUNK):
+            value = zlib.crc32(chunk, value)
+    return value
+
+
+def _again(train: pathlib.Path) -> str:
+    return (
+        'make it again: delete its folder and run the command that made '
+        f'{train.parent}'
+    )
+
+
+def describe(folder: pathlib.Path) -> Shard:
+    """A finished shard, for the index."""
+    meta = json.loads((folder / 'meta.json').read_text())
+    return Shard(
+        folder.name,
+        meta['tokens'],
+        meta['documents'],
+        crc(folder / 'ids.bin'),
+        crc(folder / 'flags.bin'),
+    )
+
+
+def write_index(
+    folder: pathlib.Path, shards: Sequence[Shard], more: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Makes one store of finished shards; the index is written last.
+
+    Args:
+        folder: DIR, with train/ and heldout/ in it.
+        shards: those of train/ that have a document, in order.
+        more: what else the index says: fingerprint, identity (of the
+            tokenizer), tokenizer, vocabulary (CRC-32 of its file), and what
+            is for people.
+
+    Returns:
+        The index.
+    """
+    train = folder / 'train'
+    counts: np.ndarray | int = 0
+    begins, tokens = [], 0
+    for shard in shards:
+        counts = counts + np.load(train / shard.name / 'counts.npy')
+        own = np.load(train / shard.name / 'documents.npy')
+        begins.append(own[:-1] + tokens)
+        tokens += shard.tokens
+    begins.append(np.array([tokens], np.int64))
+    whole = {'counts': counts, 'documents': np.concatenate(begins)}
+    for name, array in whole.items():
+        with (
+            files.written(train / f'{name}.npy') as partial,
+            open(partial, 'wb') as file,
+        ):
+            np.save(file, array)
+    meta = json.loads((train / shards[0].name / 'meta.json').read_text())
+    index = {
+        'version': VERSION,
+        'dtype': meta['dtype'],
+        'tokens': tokens,
+        **more,
+        'shards': [list(shard) for shard in shards],
+    }
+    files.write_json(folder / INDEX, index)
+    return index
+
+
+class Opened(NamedTuple):
+    """A prepared store.
+
+    Attributes:
+        folder: DIR.
+        index: what store.json says.
+    """
+
+    folder: pathlib.Path
+    index: Mapping[str, Any]
+
+    @property
+    def fingerprint(self) -> str:
+        """Changes when the text or the tokenizer does."""
+        return self.index['fingerprint']
+
+    @property
+    def size(self) -> int:
+        """N, all that is trained on."""
+        return self.index['tokens']
+
+    def tokenizer(self) -> Any:
+        """That of its vocabulary; ValueError: the file is damaged."""
+        from infoword_tf.text.tokenizers import TOKENIZERS
+
+        config = TokenizerConfig(**self.index['tokenizer'])
+        kind = TOKENIZERS[config.kind]
+        path = self.folder / kind.file
+        if not path.is_file() or crc(path) != self.index['vocabulary']:
+            raise ValueError(
+                f'{path} is missing or not the one that the store was made '
+                'with; take it from a backup, or prepare the text again'
+            )
+        return kind.read(path, config.lower_case, **config.options)
+
+    def stores(self, tokenizer: Any) -> tuple[Store, Store]:
+        """What is trained on and what is held out.
+
+        Args:
+            tokenizer: the one it was made with, or an equal one.
+
+        Raises:
+            ValueError: a file is missing or damaged.
+        """
+        shards = [Shard(*one) for one in self.index['shards']]
+        train = self.folder / 'train'
+        whole = {}
+        for name in ('documents', 'counts'):
+            path = train / f'{name}.npy'
+            try:
+                whole[name] = np.load(path, mmap_mode='r')
+            except (OSError, ValueError, EOFError) as error:
+                raise ValueError(
+                    f'{path} cannot be read ({error}); {_again(train)}'
+                ) from error
+        dtype = np.dtype(self.index['dtype'])
+        return (
+            Store(
+                Array(train, 'ids', shards, dtype),
+                Array(train, 'flags', shards, np.dtype(np.uint8)),
+                whole['documents'],
+                np.array(whole['counts']),
+                train,
+                tokenizer.unk_id,
+            ),
+            stores.open_store(self.folder / 'heldout', tokenizer),
+        )
+
+
+def open_prepared(folder: str | pathlib.Path) -> Opened:
+    """Opens what `infoword_tf.prepare` made.
+
+    Raises:
+        ValueError: it is none, is not finished, or of another version.
+    """
+    folder = pathlib.Path(folder).expanduser()
+    path = folder / INDEX
+    if not path.is_file():
+        raise ValueError(
+            f'store:{folder} is no prepared text: there is no {INDEX}; make '
+            'one with `python -m infoword_tf.prepare`, or run the same '
+            'command again if it was stopped'
+        )
+    try:
+        index = json.loads(path.read_text())
+        version = index['version']
+    except (ValueError, KeyError, TypeError) as error:
+        raise ValueError(
+            f'{path} is damaged ({error}); run the command again that made it'
+        ) from error
+    if version != VERSION:
+        raise ValueError(
+            f'{path} is of version {version}, and this reads {VERSION}; '
+            'prepare the text again'
+        )
+    return Opened(folder, index)

@@ -1,0 +1,356 @@
+"""Prepared text is the text: made whole, in parts, and after being stopped."""
+
+import contextlib
+import functools
+import gzip
+import io
+import pathlib
+import shutil
+from unittest import mock
+
+import numpy as np
+from absl.testing import absltest, parameterized
+
+from infoword_tf import commands, prepare
+from infoword_tf.choices import TextChoices
+from infoword_tf.data import corpora, opened, textfiles
+from infoword_tf.data import store as stores
+from infoword_tf.data.windows import WindowSource
+from tests import places, quick, runs
+
+FOLDER = None
+WORDS = '--vocab_size=400'
+
+
+def setUpModule():
+    global FOLDER
+    FOLDER = places.make()
+    runs.set_up()
+    random = np.random.default_rng(0)
+    vocabulary = [f'word{i}' for i in range(200)]
+    for name, count in (('a', 180), ('b', 5), ('c', 90)):
+        documents = []
+        for _ in range(count):
+            lines = [
+                ' '.join(random.choice(vocabulary, random.integers(4, 12)))
+                .capitalize() + '.'
+                for _ in range(random.integers(1, 6))
+            ]  # fmt: skip
+            documents.append('\n'.join(lines))
+        text = '\n \n'.join(documents) + '\n'
+        with (gzip.open if name == 'c' else open)(
+            FOLDER / f'{name}.txt{".gz" * (name == "c")}', 'wt'
+        ) as file:
+            file.write(text)
+
+
+def corpus():
+    return f'text:{FOLDER}/*.txt*'
+
+
+def made(output, *words, **more):
+    """What the command says, and its result."""
+    said = io.StringIO()
+    given = {
+        'corpus': corpus(), 'vocab_size': 400, 'shard_size': 0.005,
+        'processes': 1, 'output': str(output), **more,
+    }  # fmt: skip
+    with contextlib.redirect_stdout(said), contextlib.redirect_stderr(said):
+        return prepare.run(*words, **given), said.getvalue()
+
+
+def text_of(name, **more):
+    with contextlib.redirect_stdout(io.StringIO()):
+        return opened.open_text(TextChoices(corpus=(name,), **more))
+
+
+@functools.cache
+def whole():
+    """A store of the text."""
+    output = FOLDER / 'whole'
+    return output, *made(output)
+
+
+def bytes_of(folder):
+    """By name every file of a store; the index without what was asked."""
+    found = {
+        str(path.relative_to(folder)): path.read_bytes()
+        for path in sorted(folder.rglob('*'))
+        if path.is_file() and path.name != '.lock'
+    }
+    return found
+
+
+def damaged(output, name):
+    """A copy of a store in which a bit of a file is another one."""
+    shutil.copytree(whole()[0], output)
+    path = output / name
+    data = bytearray(path.read_bytes())
+    data[len(data) // 2] ^= 1
+    path.write_bytes(data)
+    return output
+
+
+class PiecesTest(parameterized.TestCase):
+    @parameterized.product(size=(1, 100, 1777, 10**9), by_line=(False, True))
+    def test_documents_of_a_file_in_pieces(self, size, by_line):
+        path = FOLDER / 'a.txt'
+        found = textfiles.pieces([path], size, by_line)
+        wanted = [x.sentences for x in textfiles.read([path], '', by_line)]
+        self.assertEqual(
+            [x.sentences for piece in found
+             for x in textfiles.read_piece(piece, by_line)],
+            wanted,
+        )  # fmt: skip
+        self.assertEqual(sum(piece.size for piece in found),
+                         path.stat().st_size)  # fmt: skip
+        # Of documents of 200 bytes each is one, or all of them are.
+        if size == 1:
+            self.assertLen(found, len(wanted))
+        elif size > 10**6:
+            self.assertLen(found, 1)
+
+    def test_odd_files(self):
+        folder = pathlib.Path(self.create_tempdir().full_path)
+        long = 'many words ' * 3000
+        for number, text in enumerate((
+            '', '\n\n\n', 'One.', '\ufeffOne.\n\nTwo.', 'One.\r\n\r\nTwo.\r\n',
+            f'{long}\n{long}\n\n{long}', 'One.\n' + ' \t\n' * 5000 + 'Two.',
+            '一。\n\n二。\n\n三。', '\n\nOne.\n\n\n\nTwo.\n\n',
+        )):  # fmt: skip
+            path = folder / f'{number}.txt'
+            path.write_text(text, newline='')
+            wanted = [*textfiles.read_piece(textfiles.Piece(path))]
+            for size in (1, 2, 3, 5, 7, 20, 9000):
+                found = textfiles.pieces([path], size)
+                self.assertEqual(
+                    [x.sentences for piece in found
+                     for x in textfiles.read_piece(piece)],
+                    [x.sentences for x in wanted],
+                )  # fmt: skip
+
+
+class PrepareTest(parameterized.TestCase):
+    def folder(self):
+        return pathlib.Path(self.create_tempdir().full_path) / 'store'
+
+    def test_the_same_tokens_as_of_the_text(self):
+        output, result, said = whole()
+        self.assertGreater(len(list((output / 'train').glob('0*'))), 5)
+        text = text_of(corpus(), vocab_size=400)
+        store = text_of(f'store:{output}')
+        self.assertEqual(store.tokenizer.vocabulary, text.tokenizer.vocabulary)
+        for part in ('train', 'heldout'):
+            a, b = getattr(text, part), getattr(store, part)
+            for field in ('ids', 'flags', 'documents'):
+                wanted, found = getattr(a, field), getattr(b, field)
+                self.assertLen(found, len(wanted))
+                np.testing.assert_array_equal(found[:], wanted[:])
+            np.testing.assert_array_equal(a.counts, b.counts)
+            self.assertEqual(a.unk_id, b.unk_id)
+        self.assertEqual(result['tokens'], len(text.train.ids))
+        self.assertEqual(
+            result['documents'],
+            {'train': len(text.train.documents) - 1,
+             'heldout': len(text.heldout.documents) - 1},
+        )  # fmt: skip
+        self.assertEqual(result['left_out'], {})
+        self.assertIn('left out: none', said)
+        for step in (0, 3, 40):
+            a, b = (
+                WindowSource(x.train, 30, 16, seed=2).batch(step)
+                for x in (text, store)
+            )
+            for x, y in zip(a, b, strict=True):
+                np.testing.assert_array_equal(x, y)
+
+    def test_an_array_of_shards_is_one(self):
+        store = text_of(f'store:{whole()[0]}').train
+        plain = store.ids[:]
+        random = np.random.default_rng(0)
+        for shape in ((), (7,), (3, 40), (2, 1, 5), (0,)):
+            place = random.integers(0, len(plain), shape)
+            np.testing.assert_array_equal(store.ids[place], plain[place])
+        for begin, end in ((0, 0), (5, 6), (0, len(plain)), (900, 5000),
+                           (len(plain) - 3, len(plain) + 9)):  # fmt: skip
+            np.testing.assert_array_equal(
+                store.ids[begin:end], plain[begin:end]
+            )
+
+    def test_nothing_is_read_before_it_is_needed(self):
+        store = text_of(f'store:{whole()[0]}').train
+        self.assertEmpty(store.ids.opened)
+        store.ids[np.array([0, 3])]
+        self.assertEqual(list(store.ids.opened), [0])
+
+    def test_processes(self):
+        """Two processes make the same bytes."""
+        output = self.folder()
+        made(output, processes=2)
+        self.assertEqual(bytes_of(output), bytes_of(whole()[0]))
+
+    @parameterized.parameters('look', 'write', 'finish')
+    def test_stopped(self, where):
+        """At each place; the same command goes on, and makes the same."""
+        more = {'duplicates': 'near', 'min_words': 12}
+        wanted, output = self.folder(), self.folder().with_name('stopped')
+        made(wanted, **more)
+        real = {name: getattr(prepare, name) for name in ('look', 'write')}
+        calls = {name: [] for name in real}
+
+        def stopping(name, at):
+            def work(job, number, *rest):
+                if number == at:
+                    # What a kill leaves of a shard.
+                    folder = job.folder('train', number)
+                    (folder.parent / f'{folder.name}.x').mkdir(parents=True)
+                    raise KeyboardInterrupt
+                calls[name].append(number)
+                real[name](job, number, *rest)
+
+            return mock.patch.object(prepare, name, work)
+
+        with contextlib.ExitStack() as stack:
+            if where == 'finish':
+                stack.enter_context(
+                    mock.patch.object(
+                        stores, 'join', side_effect=KeyboardInterrupt
+                    )
+                )
+            else:
+                stack.enter_context(stopping(where, 4))
+            with self.assertRaises(KeyboardInterrupt):
+                made(output, **more)
+        self.assertFalse((output / 'store.json').exists())
+        with self.assertRaisesRegex(ValueError, 'is no prepared text'):
+            text_of(f'store:{output}')
+        with stopping('look', -1), stopping('write', -1):
+            made(output, **more)
+        self.assertEqual(bytes_of(output), bytes_of(wanted))
+        if where != 'finish':
+            self.assertEqual(calls[where], sorted(set(calls[where])))
+        # And once more: there is nothing to do.
+        before = bytes_of(output)
+        with stopping('write', 0):
+            made(output, **more)
+        self.assertEqual(bytes_of(output), before)
+
+    def test_what_is_left_out(self):
+        folder = pathlib.Path(self.create_tempdir().full_path)
+        long = ' '.join(f'w{i}' for i in range(60))
+        lines = [
+            'Five words are in here.', 'Too few.', long + '.', long + '.',
+            long + ' more.', ' '.join(f'v{i}' for i in range(101)) + '.',
+        ] + [f'A document of number {i} alone.' for i in range(40)]
+        (folder / 'x.txt').write_text('\n\n'.join(lines))
+        held = folder / 'held.txt'
+        held.write_text('Held out it is.\n\nFive words are in here.\n')
+        result, said = made(
+            folder / 'out', corpus=f'text:{folder}/x.txt', heldout=str(held),
+            min_words=3, max_words=100, duplicates='near', vocab_size=100,
+        )  # fmt: skip
+        # The second held-out text is trained on, so it is no longer held out.
+        left_out = {'short': 1, 'long': 1, 'duplicate': 2, 'near': 1}
+        self.assertEqual(result['left_out'], left_out)
+        self.assertEqual(result['documents'], {'train': 42, 'heldout': 1})
+        self.assertIn('1 short, 1 long, 2 duplicate, 1 near', said)
+
+    def test_another_language(self):
+        try:
+            import py3langid  # noqa: F401
+        except ImportError:
+            self.skipTest('py3langid is not installed')
+        folder = pathlib.Path(self.create_tempdir().full_path)
+        some = [
+            'The house stands on a hill, and nobody has ever lived in it.',
+            'Das Haus steht auf einem Berg, und niemand hat darin gewohnt.',
+            'There were many people in the street when the rain began.',
+            'La maison est sur une colline et personne ne l a habitée.',
+        ]
+        (folder / 'x.txt').write_text('\n\n'.join(some))
+        (folder / 'x.held').write_text('These words are held out.')
+        result, _ = made(
+            folder / 'out', corpus=f'text:{folder}/x.txt', language='en',
+            vocab_size=100, heldout=str(folder / 'x.held'),
+        )  # fmt: skip
+        self.assertEqual(result['left_out'], {'language': 2})
+        self.assertEqual(result['documents'], {'train': 2, 'heldout': 1})
+
+    def test_trained_on(self):
+        """The command learns from a store what it learns from the text."""
+        folder = pathlib.Path(self.create_tempdir().full_path)
+        name, heldout = runs.TEXT['corpus'], runs.TEXT['heldout']
+        made(folder / 'store', corpus=name, heldout=heldout, vocab_size=600)
+        runs.run_here(folder / 'text', '--steps=2', '--objectives=bert_nce')
+        flags = [
+            x for x in runs.arguments(folder / 'run', '--steps=2')
+            if not x.startswith(('--corpus', '--heldout', '--vocab'))
+        ]  # fmt: skip
+        quick.run(
+            *flags, '--objectives=bert_nce', f'--corpus=store:{folder}/store'
+        )
+        keys = 'bert_nce/loss', 'heldout/bert_nce/mi'
+        for a, b in zip(
+            runs.records(folder / 'text'), runs.records(folder / 'run'),
+            strict=True,
+        ):  # fmt: skip
+            for key in keys:
+                self.assertEqual(a.get(key), b.get(key))
+        self.assertIn(keys[1], b)
+
+    def test_damaged(self):
+        folder = pathlib.Path(self.create_tempdir().full_path)
+        for name, message in (
+            ('train/00002/ids.bin', 'ids.bin is damaged'),
+            ('train/00001/flags.bin', 'flags.bin is damaged'),
+            ('vocab.txt', 'vocab.txt is missing or not the one'),
+        ):
+            output = damaged(folder / name.replace('/', '_'), name)
+            with self.assertRaisesRegex(ValueError, message):
+                store = text_of(f'store:{output}').train
+                store.ids[:], store.flags[:]
+        output = folder / 'lost'
+        shutil.copytree(whole()[0], output)
+        (output / 'train/00003/ids.bin').unlink()
+        with self.assertRaisesRegex(ValueError, '00003.*is missing or cut'):
+            text_of(f'store:{output}').train.ids[:]
+        (output / 'store.json').write_text('{"version": 1')
+        with self.assertRaisesRegex(ValueError, 'store.json is damaged'):
+            text_of(f'store:{output}')
+        (output / 'store.json').write_text('{"version": 99}')
+        with self.assertRaisesRegex(ValueError, 'of version 99'):
+            text_of(f'store:{output}')
+
+    def test_complaints(self):
+        output = whole()[0]
+        for given, message in (
+            ({'output': output, 'min_words': 3}, 'begun otherwise: --min_wo'),
+            ({'output': output, 'vocab_size': 300}, '--vocab_size was 400'),
+            ({'output': FOLDER}, 'holds .* and is no store'),
+            ({'corpus': f'store:{output}'}, 'is prepared already'),
+            ({'corpus': ('de=pydocs', 'en=pydocs')}, 'a store has one text'),
+            ({'corpus': None}, '--corpus is missing'),
+            ({'min_words': 9, 'max_words': 3}, 'is below --min_words'),
+            ({'similarity': 0.9}, 'goes with --duplicates=near'),
+            ({'max_words': 1}, 'no training documents are left'),
+            ({'corpus': f'lines:{FOLDER}/a.txt', 'min_words': 2,
+              'heldout': f'{FOLDER}/b.txt'}, 'is one text'),
+        ):  # fmt: skip
+            with self.subTest(message):
+                other = self.folder()
+                with self.assertRaisesRegex(commands.UsageError, message):
+                    made(**{'output': other, **given})
+        for more, message in (
+            ({'vocab_size': 9}, '--vocab_size was decided'),
+            ({'lower_case': True}, '--lower_case was decided'),
+        ):
+            with self.assertRaisesRegex(commands.UsageError, message):
+                text_of(f'store:{output}', **more)
+        with self.assertRaisesRegex(ValueError, 'has a held-out part of its'):
+            corpora.open_corpus(f'store:{output}', 'x')
+        with self.assertRaisesRegex(ValueError, 'holds pieces and no text'):
+            next(corpora.open_corpus(f'store:{output}').train())
+
+
+if __name__ == '__main__':
+    absltest.main()
