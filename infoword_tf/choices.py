@@ -261,6 +261,16 @@ class PaceChoices:
         'steps / 10, at most 1000, by default.', at_least=1)
     keep_checkpoints: int = flag(
         2, 'Number of checkpoints that are kept.', at_least=1)
+    on_nonfinite: str = flag(
+        'stop', 'What a loss that is not finite does: it ends the run, or the '
+        'run goes back to the weights of its last checkpoint and on with the '
+        'batch after the one that failed.', choices=('stop', 'rewind'))
+    rewinds: int = flag(
+        3, 'How often a run goes back before it ends after all.', at_least=1)
+    grace_seconds: float = flag(
+        25.0, 'After SIGTERM a run saves at its next logging step and ends '
+        'with status 42; where that takes longer it ends without.',
+        at_least=0.0)
     log_every: int | None = flag(
         None, 'Updates between logging steps; steps / 50, at most 100, by '
         'default.', at_least=1)

@@ -21,7 +21,7 @@ from typing import Any
 
 from absl import app, flags, logging
 
-from infoword_tf import files
+from infoword_tf import files, preemption
 from infoword_tf.choices import REPEATED, SETTINGS, flags_of
 
 # Messages of TensorFlow's C++ parts: fatal ones alone.
@@ -121,6 +121,9 @@ def guard(
             raise
         print(f'error: {error}', file=sys.stderr, flush=True)
         sys.exit(1)
+    except preemption.Preempted as error:
+        print(f'stopped by SIGTERM: {error}', file=sys.stderr, flush=True)
+        sys.exit(preemption.STATUS)
     except Exception as error:
         # By name: a command need not have imported TensorFlow.
         lacking = type(error).__name__ in OUT_OF_MEMORY

@@ -19,7 +19,7 @@ import tensorflow as tf
 from absl.testing import absltest, parameterized
 
 import infoword_tf
-from infoword_tf import checkpoint, commands, files
+from infoword_tf import checkpoint, commands, files, preemption
 from infoword_tf.choices import RunChoices, flags_of
 from infoword_tf.config import TokenizerConfig
 from infoword_tf.encoders import FLAGS
@@ -324,6 +324,7 @@ class FlagsTest(absltest.TestCase):
         free = {
             'workdir', 'checkpoint_every', 'keep_checkpoints', 'log_every',
             'eval_every', 'strategy', 'logical_cpus', 'microbatch', 'measure',
+            'on_nonfinite', 'rewinds', 'grace_seconds',
         }  # fmt: skip
         self.assertEqual(set(record.FREE), free)
         given = set(flags_of(RunChoices))
@@ -497,6 +498,129 @@ class NonFiniteTest(absltest.TestCase):
             (folder / 'whole' / 'weights.safetensors').read_bytes(),
             (folder / 'broken' / 'weights.safetensors').read_bytes(),
         )
+
+    @contextlib.contextmanager
+    def broken(self, *steps):
+        """A learning rate of 1e30 in some updates."""
+        real = optim.schedule
+
+        def schedule(step, *rest):
+            bad = [tf.where(tf.equal(step, x), 1e30, 0.0) for x in steps]
+            return real(step, *rest) + tf.add_n(bad)
+
+        with mock.patch.object(optim, 'schedule', schedule):
+            yield
+
+    def test_the_run_goes_around_what_is_not_finite(self):
+        """Update 3 breaks update 4: on with 5 from the weights of step 2."""
+        folder = pathlib.Path(self.create_tempdir().full_path)
+        asked = '--steps=7', '--on_nonfinite=rewind'
+        shown = io.StringIO()
+        with self.broken(2), contextlib.redirect_stdout(shown):
+            run_here(folder / 'broken', *asked)
+        self.assertIn(
+            'step 4: bert_nce is not finite; on with step 5 from the weights '
+            'of step 2 (1 of 3)',
+            shown.getvalue(),
+        )
+        # By hand: the checkpoint of step 2, called that of step 4.
+        with quick.kept(folder / 'by_hand', folder / 'copy', 4):
+            run_here(folder / 'by_hand', '--steps=7')
+        saved = folder / 'copy' / 'checkpoints'
+        self.assertEqual(
+            [x.name for x in saved.glob('step*')],
+            ['step-000000002.safetensors'],
+        )
+        tensors = files.read_tensors(saved / 'step-000000002.safetensors')
+        tensors['step'] = np.asarray(4, np.int64)
+        files.write_tensors(saved / 'step-000000004.safetensors', tensors)
+        run_here(folder / 'copy', '--steps=7')
+        self.assertEqual(
+            (folder / 'copy' / 'weights.safetensors').read_bytes(),
+            (folder / 'broken' / 'weights.safetensors').read_bytes(),
+        )
+        found = [(r['step'], r.get('rewinds')) for r in
+                 records(folder / 'broken')]  # fmt: skip
+        self.assertEqual(
+            found, [(1, None), (2, None), (3, None), (5, 1), (6, 1), (7, 1)]
+        )
+
+    def test_not_more_often_than_is_asked(self):
+        """Nor where there is no checkpoint, or no batch after it."""
+        folder = pathlib.Path(self.create_tempdir().full_path)
+        again = '--steps=9', '--on_nonfinite=rewind', '--rewinds=1'
+        for broken, more, step in (
+            ((2, 5), again, 7),
+            ((0,), again, 2),
+            ((4,), ('--steps=6', '--on_nonfinite=rewind'), 6),
+        ):
+            with (
+                self.broken(*broken),
+                self.assertRaisesRegex(loop.NonFiniteLoss, f'^step {step}:'),
+            ):
+                run_here(folder / str(step), *more)
+
+
+class PreemptedTest(absltest.TestCase):
+    """SIGTERM: the state is saved, and the exit status says go on."""
+
+    def test_it_goes_on_to_the_same_weights(self):
+        folder = pathlib.Path(self.create_tempdir().full_path)
+        real, steps = checkpoint.Metrics.append, ('--steps=5',)
+
+        def append(metrics, one):
+            real(metrics, one)
+            if one['step'] == 3:
+                os.kill(os.getpid(), signal.SIGTERM)
+
+        before = signal.getsignal(signal.SIGTERM)
+        with (
+            mock.patch.object(checkpoint.Metrics, 'append', append),
+            self.assertRaisesRegex(preemption.Preempted, 'from step 3'),
+        ):
+            run_here(folder / 'stopped', *steps)
+        self.assertEqual(signal.getsignal(signal.SIGTERM), before)
+        self.assertEqual(checkpoint.last_step(folder / 'stopped'), 3)
+        shown = io.StringIO()
+        with contextlib.redirect_stdout(shown):
+            run_here(folder / 'stopped', *steps)
+        self.assertRegex(shown.getvalue(), r'resuming from .*step 3\)')
+        run_here(folder / 'whole', *steps)
+        self.assertEqual(
+            (folder / 'whole' / 'weights.safetensors').read_bytes(),
+            (folder / 'stopped' / 'weights.safetensors').read_bytes(),
+        )
+
+    def test_what_the_command_says(self):
+        def run():
+            raise preemption.Preempted('the same command goes on from step 3')
+
+        said = io.StringIO()
+        with contextlib.redirect_stderr(said), self.assertRaises(
+            SystemExit
+        ) as left:
+            commands.guard(run, [''])
+        self.assertEqual(left.exception.code, 42)
+        self.assertEqual(
+            said.getvalue(),
+            'stopped by SIGTERM: the same command goes on from step 3\n',
+        )
+
+    def test_a_step_without_an_end(self):
+        """After the time there is the process ends, saved or not."""
+        code = (
+            'import ctypes, os, signal\n'
+            'from infoword_tf import preemption\n'
+            'with preemption.asked_to_stop(0.2) as asked:\n'
+            '    os.kill(os.getpid(), signal.SIGTERM)\n'
+            '    print(asked.is_set(), flush=True)\n'
+            '    ctypes.CDLL(None).sleep(60)\n'  # no Python meanwhile
+        )
+        done = subprocess.run(
+            [sys.executable, '-c', code],
+            cwd=ROOT, capture_output=True, text=True, timeout=50,
+        )  # fmt: skip
+        self.assertEqual((done.returncode, done.stdout), (42, 'True\n'))
 
 
 if __name__ == '__main__':

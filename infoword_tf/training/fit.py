@@ -13,13 +13,14 @@ from typing import Any, NamedTuple
 import orbit
 import tensorflow as tf
 
-from infoword_tf import checkpoint, files
+from infoword_tf import checkpoint, files, preemption
 from infoword_tf.checkpoint import Metrics
 from infoword_tf.training import loop, report
 from infoword_tf.training.evaluators import Evaluator
 
 # Of held-out text, the loss of the sum: the rows' with their weights.
 LOSS = 'heldout_loss'
+REWINDS = 'rewinds'  # so far, where there were any
 # By what --minutes becomes steps: so many at a time, until they took a share of
 # the minutes or so long.
 TRIAL_STEPS, TRIAL_SHARE, TRIAL_SECONDS = 5, 0.05, 10.0
@@ -164,6 +165,10 @@ class Fit:
         chief: whether this process is the one that writes.
         goal: by what weights are chosen; None: the last ones are.
         evaluator: measures more than the held-out values, with them.
+        rewind: goes back to the last checkpoint, and on with an update that
+            is later than the one it was made after; returns that one.
+        rewinds: how often that may be, of a run and all that resumed it.
+        grace: seconds that there are after SIGTERM.
     """
 
     workdir: pathlib.Path
@@ -176,6 +181,9 @@ class Fit:
     chief: bool
     goal: Goal | None
     evaluator: Evaluator | None = None
+    rewind: Callable[[int], int] | None = None
+    rewinds: int = 0
+    grace: float = 0.0
 
     def run(self) -> dict[str, Any]:
         """Trains from the step of the trainer on.
@@ -189,6 +197,7 @@ class Fit:
         self.metrics = Metrics(self.workdir, first, self.chief)
         records = self.metrics.records
         seconds = records[-1]['seconds'] if records else 0.0
+        self.gone_back = records[-1].get(REWINDS, 0) if records else 0
         self.clock = loop.Clock(first, seconds)
         # A run that was stopped between its checkpoint and its weights.
         best = self._best()
@@ -221,10 +230,44 @@ class Fit:
         )
         # Orbit prints lines of its own, with less in them than ours.
         with (
+            preemption.asked_to_stop(self.grace) as self.asked,
             contextlib.redirect_stdout(io.StringIO()),
             contextlib.suppress(_Enough),
         ):
-            controller.train(pace.steps, checkpoint_at_completion=False)
+            while int(self.trainer.step) < pace.steps:
+                try:
+                    controller.train(pace.steps, checkpoint_at_completion=False)
+                except loop.NonFiniteLoss as error:
+                    self._go_around(error)
+
+    def _go_around(self, error: loop.NonFiniteLoss) -> None:
+        """Goes on after a batch that failed, from older weights.
+
+        That the weights before it were good nobody knows; so what has changed
+        them since the last checkpoint is taken back, and those batches are
+        passed over (Chowdhery et al. 2022, "PaLM", section 5.1).
+
+        Raises:
+            NonFiniteLoss: not, or not once more, or there is no checkpoint.
+        """
+        behind, count = error.step + 1, self.gone_back + 1
+        lacking = (
+            self.rewind is None
+            or count > self.rewinds
+            or behind >= self.pace.steps
+            or checkpoint.last_step(self.workdir) is None
+        )
+        if lacking:
+            raise error
+        self.gone_back = count
+        saved = self.rewind(behind)
+        print(
+            f'step {behind:,}: {error.where} is not finite; on with step '
+            f'{behind + 1:,} from the weights of step {saved:,} ({count} of '
+            f'{self.rewinds})',
+            file=self.shown, flush=True,
+        )  # fmt: skip
+        self.clock.lap(behind)
 
     def _act(self, values: dict[str, Any]) -> None:
         """A logging step; Orbit writes `values` to TensorBoard afterwards."""
@@ -243,6 +286,8 @@ class Fit:
             if self.evaluator is not None:
                 values.update(self.evaluator())
             values['heldout_seconds'] = round(time.monotonic() - began, 3)
+        if self.gone_back:
+            values[REWINDS] = self.gone_back
         record = {
             'step': now,
             'seconds': round(elapsed, 2),
@@ -259,12 +304,18 @@ class Fit:
         better, enough = self._best() is record, self._enough()
         # Weights without a checkpoint would be those of another run.
         lone = better and checkpoint.last_step(self.workdir) is None
-        if now % pace.save == 0 or now == pace.steps or enough or lone:
+        stop = self.asked.is_set() and now < pace.steps
+        due = now % pace.save == 0 or now == pace.steps
+        if due or enough or lone or stop:
             self.save(now)
         if better:
             self.keep(now)
         if enough:
             raise _Enough
+        if stop:
+            raise preemption.Preempted(
+                f'the same command goes on from step {now:,}'
+            )
         self.clock.skip()
 
     def _close(self, first: int) -> dict[str, Any]:

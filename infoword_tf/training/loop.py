@@ -33,7 +33,23 @@ Measure = Callable[[dict[str, np.ndarray], View], dict[str, float]]
 
 
 class NonFiniteLoss(RuntimeError):
-    """A loss or gradient was not finite; no weight was changed by it."""
+    """A loss or gradient was not finite; no weight was changed by it.
+
+    Attributes:
+        step: the update that failed, from 0.
+        where: whose loss it was, for people.
+    """
+
+    def __init__(self, step: int, where: str):
+        """Args: as the attributes."""
+        super().__init__(
+            f'step {step + 1}: {where} is not finite. No weight was changed by '
+            'it. Go on from the last checkpoint with a lower --learning_rate '
+            'or --clip_norm: --init=THIS_WORKDIR and another --workdir; a run '
+            'without a checkpoint begins anew. --on_nonfinite=rewind goes '
+            'around such batches'
+        )
+        self.step, self.where = step, where
 
 
 def summarise(
@@ -116,13 +132,17 @@ class Trainer(orbit.StandardTrainer):
                 self._gradients, jit_compile=True, autograph=False
             )
 
-    def begin_again(self, dataset: tf.data.Dataset, seed: int) -> None:
-        """Trains on another dataset of the same shapes: another run.
+    def begin_again(
+        self, dataset: tf.data.Dataset, seed: int | None = None
+    ) -> None:
+        """Trains on another dataset of the same shapes: another run, or the
+        same one (without a seed) from elsewhere.
 
         Weights, moments, step and state are the caller's to set.
         """
         self.train_dataset = dataset
-        self.seed.assign(seed)
+        if seed is not None:
+            self.seed.assign(seed)
         self.failed_step.assign(-1)
         self.failed_rows.assign(tf.zeros_like(self.failed_rows))
 
@@ -216,12 +236,7 @@ class Trainer(orbit.StandardTrainer):
             wrong = self.failed_rows.numpy()
             rows = [r for r, w in zip(self.rows, wrong, strict=True) if w]
             where = ', '.join(rows) or 'the gradient of the sum'
-            raise NonFiniteLoss(
-                f'step {failed + 1}: {where} is not finite. No weight was '
-                'changed by it. Go on from the last checkpoint with a lower '
-                '--learning_rate or --clip_norm: --init=THIS_WORKDIR and '
-                'another --workdir; a run without a checkpoint begins anew'
-            )
+            raise NonFiniteLoss(failed, where)
         sums = self.sums.numpy()
         report: dict[str, Any] = {}
         for row, outcome in zip(self.rows, sums, strict=True):

@@ -41,6 +41,9 @@ FREE = (
     'logical_cpus',
     'microbatch',
     'measure',
+    'on_nonfinite',
+    'rewinds',
+    'grace_seconds',
 )
 
 

@@ -650,6 +650,17 @@ class Run:
             if goal is None:
                 write_weights(now)
 
+        def rewind(behind: int) -> int:
+            """From the last checkpoint on, with a later update."""
+            before = checkpoints.restore(checkpointed, state.parts())
+            state.broadcast()
+            trainer.step.assign(behind)
+            trainer.begin_again(self.dataset(behind, given.steps))
+            # It would be undone by a resume, and done again in the same way.
+            if self.chief:
+                save(behind)
+            return before
+
         # A run that was stopped between the two.
         stale = checkpoint.weights_step(workdir) != first
         if self.chief and first and stale and goal is None:
@@ -657,6 +668,8 @@ class Run:
         return fit.Fit(
             workdir, trainer, built.heldout, self.pace, fit.places_of(dataset),
             save, write_weights, self.chief, goal, evaluator,
+            rewind if given.on_nonfinite == 'rewind' else None,
+            given.rewinds, given.grace_seconds,
         ).run()  # fmt: skip
 
     def _evaluator(self) -> Evaluator:
