@@ -17,6 +17,7 @@ Glossary of shapes: V words, D width, Q questions.
 """
 
 import dataclasses
+import math
 import pathlib
 from collections.abc import Mapping
 from typing import Any, NamedTuple
@@ -25,6 +26,7 @@ import numpy as np
 
 from infoword_tf import commands
 from infoword_tf.choices import flag
+from infoword_tf.data import tables
 from infoword_tf.inference import wordvectors
 from infoword_tf.inference.wordvectors import WordVectors
 from tasks import measures
@@ -66,13 +68,11 @@ def read(path: pathlib.Path) -> Test:
     """Reads a test of either kind.
 
     Raises:
-        ValueError: a line is neither; there is no line.
+        ValueError: a line is neither, or no UTF-8; there is no line.
     """
     lines = [
         (number, line.strip())
-        for number, line in enumerate(
-            path.read_text(encoding='utf-8').splitlines(), 1
-        )
+        for number, line in enumerate(tables.lines(path), 1)
         if line.strip() and not line.startswith('#')
     ]
     questions = bool(lines) and lines[0][1].startswith(':')
@@ -115,9 +115,10 @@ def _pairs(path: pathlib.Path, lines: list[tuple[int, str]]) -> Test:
 
 def _number(cell: str) -> float | None:
     try:
-        return float(cell)
+        number = float(cell)
     except ValueError:
         return None
+    return number if math.isfinite(number) else None
 
 
 def _wrong(

@@ -254,7 +254,7 @@ def read_jsonl(path: pathlib.Path) -> Iterator[tuple[int, dict[str, Any]]]:
             continue
         try:
             record = json.loads(line)
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             why = getattr(error, 'msg', error)
             raise ValueError(
                 f'{path}, line {number}: no JSON ({why})'

@@ -115,8 +115,8 @@ def names_of(
             tables.column_of(table, name)
         if len(names) < 2:
             raise ValueError(
-                f'{path} has one column, {names[0]}: a pair is two, and '
-                'further ones are negatives'
+                f'{path} has one column, {"".join(names)!r}: a pair is two, '
+                'and further ones are negatives'
             )
         if tables.begins_with_a_row(table):
             raise ValueError(

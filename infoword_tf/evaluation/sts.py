@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from infoword_tf.data import tables
 from infoword_tf.evaluation.correlation import spearman
 
 Encode = Callable[[Sequence[str]], np.ndarray]  # n texts -> [n, D] float32
@@ -149,9 +150,8 @@ def _score(text: str) -> float:
 
 def _lines(path: pathlib.Path) -> list[str]:
     # Sentences may hold what `splitlines` would part.
-    text = path.read_text(encoding='utf-8')
-    lines = text.removesuffix('\n').split('\n') if text else []
-    return [line.removesuffix('\r') for line in lines]
+    lines = tables.lines(path)
+    return [line.removesuffix('\n').removesuffix('\r') for line in lines]
 
 
 def _pairs(

@@ -13,6 +13,7 @@ from typing import NamedTuple
 import numpy as np
 
 from infoword_tf import files
+from infoword_tf.data import tables
 
 
 class WordVectors(NamedTuple):
@@ -62,42 +63,44 @@ def read(path: str | pathlib.Path) -> WordVectors:
     path = pathlib.Path(path)
     if not path.is_file():
         raise FileNotFoundError(f'{path}: there is no such file')
-    # Not by `splitlines`, to which more characters end a line.
-    with open(path, encoding='utf-8', newline='\n') as file:
-        header = file.readline()
+    lines = tables.lines(path)
+    header = next(lines, '')
+    try:
+        number, width = map(int, header.split())
+        # A number is two bytes at least: no memory is taken for others.
+        if min(number, width) < 0 or number * width > path.stat().st_size:
+            raise ValueError
+    except ValueError:
+        raise ValueError(
+            f'{path}, line 1: no number of words and their width, or more of '
+            f'them than the file holds, in {header[:60]!r}'
+        ) from None
+    vectors = np.empty((number, width), np.float32)
+    words: dict[str, int] = {}
+    line = 1
+    for line, text in enumerate(lines, 2):
+        word, *cells = text.rstrip().split(' ')
         try:
-            number, width = map(int, header.split())
-            vectors = np.empty((number, width), np.float32)
+            vector = np.array(cells, np.float32)
         except ValueError:
+            vector = np.empty(0)
+        if not word or len(vector) != width:
             raise ValueError(
-                f'{path}, line 1: no number of words and their width in '
-                f'{header[:60]!r}'
-            ) from None
-        words: dict[str, int] = {}
-        line = 1
-        for line, text in enumerate(file, 2):
-            word, *cells = text.rstrip().split(' ')
-            try:
-                vector = np.array(cells, np.float32)
-            except ValueError:
-                vector = np.empty(0)
-            if not word or len(vector) != width:
-                raise ValueError(
-                    f'{path}, line {line}: no word and {width} numbers in '
-                    f'{text[:60]!r}'
-                )
-            if not np.isfinite(vector).all():
-                raise ValueError(
-                    f'{path}, line {line}: not all numbers are finite'
-                )
-            if line - 1 > number:
-                break
-            if word not in words:
-                vectors[len(words)] = vector
-                words[word] = len(words)
-        if line - 1 != number:
-            raise ValueError(
-                f'{path}, line {line}: the first line says {number} words, '
-                f'there are {"more" if line - 1 > number else line - 1}'
+                f'{path}, line {line}: no word and {width} numbers in '
+                f'{text[:60]!r}'
             )
+        if not np.isfinite(vector).all():
+            raise ValueError(
+                f'{path}, line {line}: not all numbers are finite'
+            )
+        if line - 1 > number:
+            break
+        if word not in words:
+            vectors[len(words)] = vector
+            words[word] = len(words)
+    if line - 1 != number:
+        raise ValueError(
+            f'{path}, line {line}: the first line says {number} words, '
+            f'there are {"more" if line - 1 > number else line - 1}'
+        )
     return WordVectors(list(words), vectors[: len(words)])

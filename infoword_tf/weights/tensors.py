@@ -175,7 +175,7 @@ def read_json(path: pathlib.Path) -> dict[str, Any]:
     """An object of a file; ValueError: it is none."""
     try:
         value = json.loads(path.read_text(encoding='utf-8'))
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise ValueError(f'{path} is no JSON: {error}') from None
     if not isinstance(value, dict):
         raise ValueError(f'{path} holds no object')

@@ -1,0 +1,273 @@
+"""Damaged files of every kind that is read: a complaint, and nothing else.
+
+    python -m tests.fuzz --inputs=100000 [--only=tsv,tmx]
+
+A good file of each kind is damaged at random, as transfers, editors and people
+damage files, and read. What a reader may raise is what commands turn into one
+sentence.
+"""
+
+import collections
+import contextlib
+import io
+import json
+import pathlib
+import re
+import sys
+import tempfile
+import traceback
+from collections.abc import Callable, Iterator
+
+import numpy as np
+
+from infoword_tf import commands, files
+from infoword_tf.config import Config
+from infoword_tf.data import (
+    catalogs,
+    parallel,
+    sharded,
+    tables,
+    text_pairs,
+    textfiles,
+)
+from infoword_tf.evaluation import bitext, retrieval, sts
+from infoword_tf.inference import wordvectors
+from infoword_tf.resolve import ModelChoices, resolve
+from infoword_tf.text import vocabulary
+from infoword_tf.weights import tensors
+from tasks import squad_data, words
+
+KNOWN = (commands.UsageError, ValueError, OSError, RuntimeError)
+Reader = Callable[[pathlib.Path], object]
+
+_TMX = b"""<?xml version="1.0" encoding="UTF-8"?>
+<tmx version="1.4"><header/><body>
+<tu><tuv xml:lang="de"><seg>Ein <bpt i="1"/>Haus.</seg></tuv>
+<tuv xml:lang="en"><seg>A house.</seg></tuv></tu>
+<tu><tuv xml:lang="de"><seg>Zwei &amp; drei.</seg></tuv>
+<tuv xml:lang="en"><seg>Two and three.</seg></tuv></tu></body></tmx>
+"""
+_PO = rb"""msgid ""
+msgstr "Language: de\nContent-Type: text/plain; charset=UTF-8\n"
+
+#, fuzzy
+msgid "A house"
+msgstr "Ein Haus"
+
+msgctxt "menu"
+msgid "_Open\n"
+msgid_plural "%d files"
+msgstr[0] "Eine Datei"
+msgstr[1] "%d Dateien"
+"""
+_SQUAD = b"""{"version": "1.1", "data": [{"title": "T", "paragraphs": [
+{"context": "The cat sat on the mat.", "qas": [{"id": "1",
+"question": "Who sat?", "answers": [{"text": "The cat",
+"answer_start": 0}]}]}]}]}"""
+_WORDS = b'2 3\nthe 0.1 -2 3e-4\ncat 1 2 3\n'
+
+
+def _mo() -> bytes:
+    """A catalog of two entries."""
+    texts = [(b'', b'Language: de\nContent-Type: text/plain; charset=UTF-8\n'),
+             (b'A house', b'Ein Haus'), (b'Two', b'Zwei')]  # fmt: skip
+    count, begin = len(texts), 28
+    tables_, data = [], b''
+    place = begin + 16 * count
+    for side in zip(*texts, strict=True):
+        for text in side:
+            tables_ += [len(text), place + len(data)]
+            data += text + b'\0'
+    head = [0x950412DE, 0, count, begin, begin + 8 * count, 0, place]
+    return np.array(head + tables_, '<u4').tobytes() + data
+
+
+def _safetensors() -> bytes:
+    with tempfile.TemporaryDirectory() as folder:
+        path = pathlib.Path(folder) / 'x.safetensors'
+        files.write_tensors(path, {'a': np.ones((2, 3), np.float32),
+                                   'b/c': np.arange(4)})  # fmt: skip
+        return path.read_bytes()
+
+
+def _written_config() -> bytes:
+    config = resolve(ModelChoices('dim:1,mlm:1')).config(600)
+    return json.dumps(config.to_json()).encode()
+
+
+def _all(rows: Iterator) -> list:
+    return list(rows)
+
+
+def _gold(path: pathlib.Path) -> object:
+    lines = bitext.distinct(['a', 'b', '', 'a'])
+    return bitext.read_gold(path, lines, lines)
+
+
+def _table(path: pathlib.Path) -> object:
+    return _all(tables.open_table(str(path)).rows)
+
+
+def _parallel(path: pathlib.Path) -> object:
+    return parallel.read([f'de-en={path}'])
+
+
+def _aligned(path: pathlib.Path) -> object:
+    path.with_name('x.fr').write_text('Un.\nDeux.\nTrois.\n')
+    return parallel.read([f'{path.parent}/x.{{de,fr}}'])
+
+
+def _beir(path: pathlib.Path) -> object:
+    folder, data = path.parent, path.read_bytes()
+    (folder / 'corpus.jsonl').write_bytes(SEEDS['corpus.jsonl'])
+    (folder / 'queries.jsonl').write_bytes(SEEDS['queries.jsonl'])
+    (folder / 'qrels').mkdir(exist_ok=True)
+    (folder / 'qrels' / 'test.tsv').write_bytes(SEEDS['test.tsv'])
+    place = folder / 'qrels' if path.suffix == '.tsv' else folder
+    (place / path.name).write_bytes(data)
+    task = retrieval.beir_task(folder, 'test')
+    return _all(task.blocks())
+
+
+def _config(path: pathlib.Path) -> object:
+    return Config.read(path.parent)
+
+
+def _store(path: pathlib.Path) -> object:
+    return sharded.open_prepared(path.parent)
+
+
+def _text(path: pathlib.Path) -> object:
+    textfiles.check([path])
+    return _all(textfiles.read([path], str(path)))
+
+
+SEEDS = {
+    'corpus.jsonl': b'{"_id": "d1", "title": "T", "text": "A cat."}\n'
+    b'{"_id": "d2", "text": "A dog."}\n',
+    'queries.jsonl': b'{"_id": "q1", "text": "cat"}\n',
+    'test.tsv': b'query-id\tcorpus-id\tscore\nq1\td1\t1\n',
+}
+# By kind: the file's name, a good one, and what reads it.
+READERS: dict[str, tuple[str, bytes, Reader]] = {
+    'text': ('x.txt', 'One. Two.\n\nÜber drei.\r\n'.encode(), _text),
+    'tsv': ('x.tsv', b'text\tlabel\nA cat\t1\n"A" dog\t0\n', _table),
+    'csv': ('x.csv', b'text,label\n"A, ""cat""",1\ndog,0\n', _table),
+    'jsonl': ('x.jsonl', b'{"text": "A", "label": 1}\n'
+              b'{"text": "B", "label": 0}\n', _table),
+    'pairs': ('x.csv', b'a,b\n"One, two",three\nfour,five\n',
+              lambda path: text_pairs.read(str(path))),
+    'pairs.jsonl': ('x.jsonl', b''.join(b'{"a": "x%d", "b": "y"}\n' % i
+                                        for i in range(60)),
+                    lambda path: text_pairs.read(str(path))),
+    'sts': ('x.csv', b'sentence1,sentence2,score\na,b,1.5\nc,d,4\n', sts.read),
+    'aligned': ('x.de', b'Eins.\nZwei.\nDrei.\n', _aligned),
+    'translations': ('x.tsv', b'Eins.\tOne.\nZwei.\tTwo.\nDrei.\tThree.\n',
+                     _parallel),
+    'tmx': ('x.tmx', _TMX, _parallel),
+    'po': ('x.po', _PO, lambda path: _all(catalogs.read(path))),
+    'mo': ('x.mo', _mo(), lambda path: _all(catalogs.read(path))),
+    'gold': ('gold', b'1\t2\n2\t1\n', _gold),
+    'corpus': ('corpus.jsonl', SEEDS['corpus.jsonl'], _beir),
+    'queries': ('queries.jsonl', SEEDS['queries.jsonl'], _beir),
+    'qrels': ('test.tsv', SEEDS['test.tsv'], _beir),
+    'squad': ('x.json', _SQUAD, squad_data.read),
+    'words': ('x.txt', b'the\tcat\t3.5\na\tdog\t1\n', words.read),
+    'vectors': ('x.txt', _WORDS, wordvectors.read),
+    'vocabulary': ('vocab.txt', b'[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\nthe\n',
+                   vocabulary.read),
+    'safetensors': ('model.safetensors', _safetensors(), files.read_tensors),
+    'json': ('x.json', b'{"a": [1, {"b": null}]}', tensors.read_json),
+    'index': ('store.json', b'{"version": 1, "tokens": 3, "shards": []}',
+              _store),
+    'config': ('config.json', _written_config(), _config),
+}  # fmt: skip
+_PIECES = [
+    b'\0', b'\n', b'\r', b'\t', b',', b'"', b'{', b'}', b'[', b']', b'-1',
+    b'1e999', b'99999999999', b'NaN', b'null', b'\xff', b'\xef\xbb\xbf',
+    b'\xed\xa0\x80', b'&a;', b'<', b'<!DOCTYPE a [<!ENTITY a "&a;">]>',
+    b'\\u0000', b'\\ud800', b'  ', b'\xe2\x80\xa8', b'\x85', b'\x1f\x8b',
+]  # fmt: skip
+
+
+def damaged(data: bytes, random: np.random.Generator) -> bytes:
+    """A file after some accidents."""
+    for _ in range(random.integers(1, 6)):
+        place, other = sorted(random.integers(0, len(data) + 1, 2))
+        piece = _PIECES[random.integers(len(_PIECES))]
+        way = random.integers(8)
+        if way == 0:  # cut
+            data = data[:place]
+        elif way == 1:  # lost
+            data = data[:place] + data[other:]
+        elif way == 2:  # twice
+            data = data[:other] + data[place:]
+        elif way == 3 and place < len(data):  # a bit
+            flipped = data[place] ^ 1 << random.integers(8)
+            data = data[:place] + bytes([flipped]) + data[place + 1 :]
+        elif way == 4:  # a number that is another one
+            text = bytearray(data)
+            digits = [i for i, x in enumerate(text) if 48 <= x < 58]
+            if digits:
+                at = digits[random.integers(len(digits))]
+                data = data[:at] + piece + data[at + 1 :]
+        elif way == 5:
+            data = data[:place] + random.bytes(random.integers(1, 9)) + (
+                data[other:]
+            )
+        else:
+            data = data[:place] + piece + data[place:]
+    return data
+
+
+def tried(
+    kind: str, folder: pathlib.Path, count: int, seed: int
+) -> tuple[collections.Counter, dict[str, bytes]]:
+    """Reads damaged files.
+
+    Returns:
+        How many gave what, and of each crash its first file.
+    """
+    name, good, reader = READERS[kind]
+    random = np.random.default_rng([seed, len(kind), *kind.encode()])
+    found: collections.Counter = collections.Counter()
+    crashes: dict[str, bytes] = {}
+    path = folder / name
+    for number in range(count):
+        data = damaged(good, random) if number else good
+        path.write_bytes(data)
+        try:
+            with contextlib.redirect_stdout(io.StringIO()):
+                reader(path)
+            found['read'] += 1
+        except KNOWN as error:
+            found[type(error).__name__] += 1
+            if number == 0 or path.name not in str(error):
+                what = re.sub(r'\d+|0x..', '', f'no name: {error}')
+                crashes.setdefault(what[:120], data)
+        except Exception:  # noqa: BLE001
+            told = traceback.format_exc().strip().splitlines()
+            ours = [x.strip() for x in told if re.search('_tf/|tasks/', x)]
+            crashes.setdefault(f'{told[-1]} | {"".join(ours[-1:])}', data)
+            found['crash'] += 1
+    return found, crashes
+
+
+def main() -> None:
+    """Tries all kinds, and says what each gave."""
+    given = dict(x.removeprefix('--').split('=') for x in sys.argv[1:])
+    count, seed = int(given.get('inputs', 2000)), int(given.get('seed', 0))
+    kinds = given['only'].split(',') if 'only' in given else READERS
+    failed = False
+    for kind in kinds:
+        with tempfile.TemporaryDirectory() as folder:
+            found, crashes = tried(kind, pathlib.Path(folder), count, seed)
+        print(kind, dict(found), flush=True)
+        for what, data in crashes.items():
+            failed = True
+            print(f'  {what}\n    {data!r}')
+    sys.exit(failed)
+
+
+if __name__ == '__main__':
+    main()
