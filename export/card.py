@@ -18,6 +18,7 @@ _CORPORA = {
     'text': 'text files, one sentence or paragraph a line',
     'lines': 'text files, read as one text whose line ends count',
     'tfds': 'of tensorflow-datasets',
+    'store': 'prepared text',
 }
 _ENCODERS = {
     'transformer': 'transformer encoder',
@@ -389,6 +390,8 @@ def _training(
         held = 'documents chosen by the hash of their text'
         if corpus.startswith('tfds:'):
             held = f'its test or validation split, where it has none {held}'
+        if corpus.startswith('store:'):
+            held = 'what was held out when it was prepared'
         if language in heldout:
             held = f'`{portable(heldout[language])}`'
         lines.append(f'Held out{of}: {held}.')

@@ -24,11 +24,19 @@ from infoword_tf import files
 from infoword_tf.config import WEIGHTS
 
 FOLDER, PATTERN = 'checkpoints', 'step-{:09d}.safetensors'
-STEP = 'step'  # the updates made so far, among the tensors of a file
+# Among the tensors of a file: the updates made so far, and how often the run
+# has gone back, if it has.
+STEP, REWINDS = 'step', 'rewinds'
 
 
 class Checkpoints:
-    """The last few states of a run."""
+    """The last few states of a run.
+
+    Attributes:
+        rewinds: how often it has gone back to an older one.
+    """
+
+    rewinds = 0
 
     def __init__(self, workdir: pathlib.Path, keep: int, chief: bool = True):
         """Args: of the run; how many to keep; whether this process writes."""
@@ -45,11 +53,26 @@ class Checkpoints:
 
     def save(self, step: int, variables: Mapping[str, Any]) -> None:
         """Writes the state after `step` updates; drops the oldest ones."""
-        tensors = {k: np.asarray(v) for k, v in variables.items()}
-        tensors[STEP] = np.asarray(step, np.int64)
-        files.write_tensors(self.folder / PATTERN.format(step), tensors)
+        self._write(step, variables)
         for path in self.paths()[: -self.keep]:
             path.unlink()
+
+    def rewound(
+        self, before: int, step: int, variables: Mapping[str, Any]
+    ) -> None:
+        """The state after `before` updates becomes that after `step`."""
+        self.rewinds += 1
+        if self.chief:
+            self._write(step, variables)
+            # Older ones stay: who knows whether this one is good.
+            (self.folder / PATTERN.format(before)).unlink()
+
+    def _write(self, step: int, variables: Mapping[str, Any]) -> None:
+        tensors = {k: np.asarray(v) for k, v in variables.items()}
+        tensors[STEP] = np.asarray(step, np.int64)
+        if self.rewinds:
+            tensors[REWINDS] = np.asarray(self.rewinds, np.int64)
+        files.write_tensors(self.folder / PATTERN.format(step), tensors)
 
     def restore(
         self,
@@ -78,6 +101,8 @@ class Checkpoints:
             for failure in failures:
                 print(f'skipped a damaged checkpoint: {failure}', flush=True)
             step = int(tensors.pop(STEP))
+            known = int(tensors.pop(REWINDS, 0))
+            self.rewinds = max(known, self.rewinds)
             checkpointed = {
                 k: tensors.pop(k)
                 for k in list(tensors)
@@ -169,10 +194,18 @@ class Metrics:
                     if record['step'] <= step:
                         self.records.append(record)
         if chief:
-            with files.written(self.path) as partial:
-                partial.write_text(
-                    ''.join(json.dumps(r) + '\n' for r in self.records)
-                )
+            self._write()
+
+    def forget(self, step: int) -> None:
+        """Drops the lines after a step."""
+        self.records = [r for r in self.records if r['step'] <= step]
+        self._write()
+
+    def _write(self) -> None:
+        with files.written(self.path) as partial:
+            partial.write_text(
+                ''.join(json.dumps(r) + '\n' for r in self.records)
+            )
 
     def append(self, record: dict[str, Any]) -> None:
         """Adds a line."""

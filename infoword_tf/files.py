@@ -40,6 +40,13 @@ def locked(workdir: pathlib.Path) -> Iterator[None]:
         yield
 
 
+def cpus() -> int:
+    """How many CPUs this process may use."""
+    if hasattr(os, 'sched_getaffinity'):  # Linux
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
 def _umask() -> int:
     mask = os.umask(0)
     os.umask(mask)

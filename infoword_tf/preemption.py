@@ -14,15 +14,33 @@ class Preempted(Exception):
 
 
 @contextlib.contextmanager
-def asked_to_stop(grace: float) -> Iterator[threading.Event]:
+def handled() -> Iterator[None]:
+    """Inside, SIGTERM raises `Preempted`: where there is nothing to save."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def leave(*_: object) -> None:
+        raise Preempted('the same command goes on')
+
+    before = signal.signal(signal.SIGTERM, leave)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+@contextlib.contextmanager
+def asked_to_stop(grace: float | None) -> Iterator[threading.Event]:
     """Inside, SIGTERM sets an event, and ends the process if nothing else does.
 
     Args:
-        grace: seconds until then.
+        grace: seconds until then; None: signals are left alone.
     """
     asked = threading.Event()
-    if threading.current_thread() is not threading.main_thread():
-        yield asked  # signals are not its own
+    in_main = threading.current_thread() is threading.main_thread()
+    if grace is None or not in_main:  # signals are the main thread's
+        yield asked
         return
     # A handler waits until TensorFlow's loop returns to Python; what it wakes
     # does not.

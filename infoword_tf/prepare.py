@@ -6,7 +6,8 @@ r"""Prepares text that is trained on often, or by many: a sharded token store.
 
 Text is read and tokenized in shards, one process a core. A shard that is whole
 stays: a command that was stopped goes on with the others, and makes the same
-bytes whatever the number of processes. Without filters a run trains on a store
+bytes whatever the number of processes. The same command once more checks every
+byte of a store that is finished. Without filters a run trains on a store
 exactly as on its text.
 
 Documents can be left out: those of too few or too many words, in another
@@ -20,11 +21,14 @@ import concurrent.futures
 import dataclasses
 import functools
 import hashlib
+import itertools
 import json
 import multiprocessing
 import os
 import pathlib
 import shutil
+import threading
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -52,7 +56,8 @@ from infoword_tf.data.documents import Document
 REASONS = ('short', 'long', 'language', 'duplicate', 'near')  # from 1; 0: kept
 DUPLICATES = ('keep', 'exact', 'near')
 MEGABYTE = 1 << 20
-_LOOKED_AT = 1024  # documents whose sketches are made at a time
+_LOOKED_AT = 4 * MEGABYTE  # characters of which sketches are made at a time
+_ALIVE = 1.0  # seconds after which a process looks for the one that began it
 _CHARACTERS = 2000  # of a document that tell its language
 WORK, TRAIN, HELDOUT, SETTINGS = 'work', 'train', 'heldout', 'settings.json'
 
@@ -73,7 +78,7 @@ class Choices:
     language_exponent: float = 1.0
     output: str | None = flag(None, 'Folder for the store.')
     shard_size: float = flag(
-        64.0, 'Megabytes of text in a shard.', at_least=0.001)
+        64.0, 'Megabytes of text in a shard.', at_least=1e-4)
     processes: int | None = flag(
         None, 'Shards made at a time; by default one a core.', at_least=1)
     min_words: int | None = flag(
@@ -89,7 +94,7 @@ class Choices:
         choices=DUPLICATES)
     similarity: float = flag(
         0.8, 'From which Jaccard similarity on two documents are near.',
-        at_least=0.3, at_most=1.0)
+        at_least=0.6, at_most=1.0)
 
 
 class Job(NamedTuple):
@@ -98,10 +103,12 @@ class Job(NamedTuple):
     Attributes:
         given: choices, but for their number of processes.
         rule: of the corpus, if it has one.
+        text: its fingerprint.
     """
 
     given: Choices
-    rule: textfiles.HeldoutRule | None
+    rule: textfiles.HeldoutRule | None = None
+    text: str = ''
 
     @property
     def output(self) -> pathlib.Path:
@@ -117,16 +124,16 @@ class Job(NamedTuple):
 
     def looked(self, number: int) -> pathlib.Path:
         """What was found of the documents of a shard."""
-        return self.output / WORK / f'{number:05d}.npz'
+        return self.output / WORK / f'{number:06d}.npz'
 
     def finished(self, number: int) -> pathlib.Path:
         """What says that a shard is whole."""
-        return self.output / WORK / f'{number:05d}.json'
+        return self.output / WORK / f'{number:06d}.json'
 
     def folder(self, part: str, number: int) -> pathlib.Path:
         """Its tokens to train on, or those that it holds out."""
         parent = self.output / (TRAIN if part == TRAIN else f'{WORK}/{part}')
-        return parent / f'{number:05d}'
+        return parent / f'{number:06d}'
 
 
 # ------------------------------------------------------------ in one process
@@ -135,11 +142,25 @@ class Job(NamedTuple):
 @functools.lru_cache(1)
 def _parts(job: Job) -> list[corpora.Part]:
     """The corpus in parts; opened once a process."""
-    (name,) = given_several(job.given.corpus)
-    heldout = given_several(job.given.heldout)
-    corpus = corpora.open_corpus(name, heldout[0] if heldout else None)
-    size = int(job.given.shard_size * MEGABYTE)
+    corpus = _opened(job.given)
+    if corpus.fingerprint != job.text:
+        raise _changed(job)
+    size = max(1, int(job.given.shard_size * MEGABYTE))
     return corpora.parts_of(corpus, size)
+
+
+def _opened(given: Choices) -> corpora.Corpus:
+    (name,) = given_several(given.corpus)
+    heldout = given_several(given.heldout)
+    return corpora.open_corpus(name, heldout[0] if heldout else None)
+
+
+def _changed(job: Job) -> ValueError:
+    return ValueError(
+        f'{" ".join(job.given.corpus)} has changed while it was read, or '
+        f'{job.output} lies among its files; leave the text alone, or name '
+        f'another --output, delete {job.output} and run again'
+    )
 
 
 @functools.lru_cache(1)
@@ -150,16 +171,16 @@ def _tokenizer(job: Job) -> Any:
     settings = json.loads((job.output / WORK / SETTINGS).read_text())
     config = TokenizerConfig(**settings['tokenizer'])
     kind = TOKENIZERS[config.kind]
-    path = job.output / kind.file
+    path = job.output / WORK / kind.file
     return kind.read(path, config.lower_case, **config.options)
 
 
 @functools.lru_cache(1)
-def _identifier() -> Any:
+def _identifier(language: str) -> Any:
     """Text -> the code of its language.
 
     Raises:
-        UsageError: py3langid is not installed.
+        UsageError: py3langid is not installed, or does not know the language.
     """
     try:
         import py3langid
@@ -168,6 +189,11 @@ def _identifier() -> Any:
             f'--language needs py3langid ({error}): pip install py3langid, or '
             'leave it out'
         ) from None
+    known = sorted(code for code, _ in py3langid.rank(''))
+    if language not in known:
+        raise commands.UsageError(
+            f'--language={language}: py3langid knows {", ".join(known)}'
+        )
     return lambda text: py3langid.classify(text[:_CHARACTERS])[0]
 
 
@@ -179,7 +205,8 @@ def reason(document: Document, given: Choices) -> int:
             return 1 + REASONS.index('short')
         if given.max_words and words > given.max_words:
             return 1 + REASONS.index('long')
-    if given.language and _identifier()(document.text) != given.language:
+    language = given.language
+    if language and _identifier(language)(document.text) != language:
         return 1 + REASONS.index('language')
     return 0
 
@@ -188,21 +215,18 @@ def look(job: Job, number: int) -> None:
     """Finds what decides which documents of a part are kept."""
     reasons, hashes, waiting = [], [], []
     sketches = [np.zeros((0, duplicates.BINS), np.uint16)]
-    is_near = job.given.duplicates == 'near'
-
-    def sketch() -> None:
-        if waiting:
-            sketches.append(duplicates.sketches(waiting))
-            waiting.clear()
-
+    is_near, size = job.given.duplicates == 'near', 0
     for document in _parts(job)[number].read():
         reasons.append(reason(document, job.given))
         hashes.append(documents.text_hash(document.text))
         if is_near:
             waiting.append(document.text)
-            if len(waiting) == _LOOKED_AT:
-                sketch()
-    sketch()
+            size += len(document.text) + 1
+            if size >= _LOOKED_AT:
+                sketches.append(duplicates.sketches(waiting))
+                waiting, size = [], 0
+    if waiting:
+        sketches.append(duplicates.sketches(waiting))
     path = job.looked(number)
     path.parent.mkdir(parents=True, exist_ok=True)
     with files.written(path) as partial, open(partial, 'wb') as file:
@@ -222,57 +246,63 @@ def write(job: Job, number: int, dropped: np.ndarray | None) -> None:
     """
     part, tokenizer = _parts(job)[number], _tokenizer(job)
     held: list[Document] = []
-    count = beyond = 0
+    beyond = 0
+
+    def kept() -> Iterator[Document]:
+        place = -1
+        for place, document in enumerate(part.read()):
+            if dropped is not None and place >= len(dropped):
+                raise _changed(job)
+            if dropped is None or not dropped[place]:
+                yield document
+        if dropped is not None and place + 1 != len(dropped):
+            raise _changed(job)
 
     def training() -> Iterator[Document]:
-        nonlocal count, beyond
-        for place, document in enumerate(part.read()):
-            if dropped is not None and dropped[place]:
-                continue
-            count += 1
-            trained, out = document, None
-            if part.kind == 'every':
-                trained, out = job.rule.parted(document)
-            elif part.kind == HELDOUT:
-                trained, out = None, document
+        nonlocal beyond
+        for document in kept():
+            trained, out = job.rule.parted(document)
             if out is not None:
-                # Of a rule no more are held out of all parts together.
-                if part.kind == 'every' and len(held) == textfiles.MAX_HELDOUT:
+                # No more are held out of all parts together.
+                if len(held) == textfiles.MAX_HELDOUT:
                     beyond += 1
                 else:
                     held.append(out)
             if trained is not None:
                 yield trained
 
-    for some in (TRAIN, HELDOUT):
-        shutil.rmtree(job.folder(some, number), ignore_errors=True)
-    texts = training()
-    first = next(texts, None)
     made = {}
-    if first is not None:
-        folder = job.folder(TRAIN, number)
-        stores.write_store(
-            folder, _after(first, texts), tokenizer, progress=False
-        )
-        made[TRAIN] = list(sharded.describe(folder))
-    if held:
-        folder = job.folder(HELDOUT, number)
-        stores.write_store(folder, held, tokenizer, progress=False)
-        made[HELDOUT] = len(held)
-    files.write_json(
-        job.finished(number), made | {'documents': count, 'beyond': beyond}
-    )
+    for some, texts in (
+        (TRAIN, {'train': kept, 'every': training}.get(part.kind, tuple)()),
+        (HELDOUT, kept() if part.kind == HELDOUT else held),
+    ):
+        folder, texts = job.folder(some, number), iter(texts)
+        shutil.rmtree(folder, ignore_errors=True)
+        first = next(texts, None)
+        if first is not None:
+            stores.write_store(
+                folder, itertools.chain([first], texts), tokenizer,
+                progress=False,
+            )  # fmt: skip
+            made[some] = list(sharded.describe(folder))
+    files.write_json(job.finished(number), {**made, 'beyond': beyond})
 
 
-def _after(first: Document, rest: Iterator[Document]) -> Iterator[Document]:
-    yield first
-    yield from rest
+def _begin(threads: int, parent: int) -> None:
+    """A process of several: its share of the cores, and no GPU.
 
-
-def _begin(threads: int) -> None:
-    """A process of several: its share of the cores."""
+    It ends with the one that began it, however that ended.
+    """
     os.environ['TF_NUM_INTRAOP_THREADS'] = str(threads)
     os.environ['TF_NUM_INTEROP_THREADS'] = '1'
+    os.environ['CUDA_VISIBLE_DEVICES'] = '-1'
+
+    def watch() -> None:
+        while os.getppid() == parent:
+            time.sleep(_ALIVE)
+        os._exit(1)
+
+    threading.Thread(target=watch, daemon=True).start()
 
 
 # ------------------------------------------------------------------- all of it
@@ -311,7 +341,7 @@ def _each(
             min(processes, len(calls)),
             multiprocessing.get_context('spawn'),
             _begin,
-            (max(1, (os.cpu_count() or 1) // processes),),
+            (max(1, files.cpus() // processes), os.getpid()),
         )
         try:
             waiting = {
@@ -333,13 +363,11 @@ def _each(
 
 def decided(job: Job, count: int) -> list[np.ndarray]:
     """By part, why each of its documents is left out, uint8; 0: it is not."""
-    reasons, hashes, sketches = [], [], []
+    reasons, hashes = [], []
     for number in range(count):
         with np.load(job.looked(number)) as found:
             reasons.append(found['reasons'])
             hashes.append(found['hashes'])
-            if job.given.duplicates == 'near':
-                sketches.append(found['sketches'])
     ends = np.cumsum([len(x) for x in reasons])
     every = np.concatenate(reasons)
     if job.given.duplicates != 'keep':
@@ -348,9 +376,15 @@ def decided(job: Job, count: int) -> list[np.ndarray]:
         every[left[again]] = 1 + REASONS.index('duplicate')
     if job.given.duplicates == 'near':
         left = np.flatnonzero(every == 0)
-        sketch = np.concatenate(sketches)[left]
-        del sketches
-        again = duplicates.near(sketch, job.given.similarity)
+        # All of them once: they are most of what is in memory.
+        sketches = np.empty((len(left), duplicates.BINS), np.uint16)
+        begin = 0
+        for number, kept in enumerate(np.split(every == 0, ends[:-1])):
+            with np.load(job.looked(number)) as found:
+                end = begin + int(kept.sum())
+                sketches[begin:end] = found['sketches'][kept]
+                begin = end
+        again = duplicates.near(sketches, job.given.similarity)
         every[left[again]] = 1 + REASONS.index('near')
     return np.split(every, ends[:-1])
 
@@ -369,7 +403,7 @@ def _check(given: Choices) -> None:
     name = given_several(given.corpus)[0]
     if name.startswith('store:'):
         raise commands.UsageError(f'--corpus={name} is prepared already')
-    if name.startswith('lines:') and Job(given, None).is_filtered:
+    if name.startswith('lines:') and Job(given).is_filtered:
         raise commands.UsageError(
             f'--corpus={name} is one text, of which no line can be left out; '
             'leave out --min_words, --max_words, --language and --duplicates'
@@ -380,7 +414,7 @@ def _check(given: Choices) -> None:
             f'{given.min_words}: nothing would be left'
         )
     if given.language:
-        _identifier()
+        _identifier(given.language)
 
 
 @commands.takes(Choices)
@@ -395,29 +429,32 @@ def run(given: Choices, chosen: Mapping[str, Any]) -> dict[str, Any]:
     """
     _check(given)
     opened.choose_tokenizer(given)  # complains
-    folder = pathlib.Path(given.output)
-    processes = given.processes or os.cpu_count() or 1
+    folder = pathlib.Path(given.output).expanduser()
+    processes = given.processes or files.cpus()
     if 'similarity' in chosen and given.duplicates != 'near':
         raise commands.UsageError(
             f'--similarity={given.similarity} goes with --duplicates=near'
         )
     with files.locked(folder):
-        corpus = next(iter(opened.open_corpora(given).values()))
-        rule = corpus.rule() if corpus.rule is not None else None
         # Hashable, and what decides bytes alone.
         same = dataclasses.replace(
             given,
             corpus=given_several(given.corpus),
             heldout=given_several(given.heldout),
+            output=str(folder),
             processes=None,
         )
-        job = Job(same, rule)
+        corpus = _opened(same)
+        rule = corpus.rule() if corpus.rule is not None else None
+        job = Job(same, rule, corpus.fingerprint)
         _parts.cache_clear()
         _tokenizer.cache_clear()
         asked = _asked(job, corpus)
         if (folder / sharded.INDEX).exists():
-            index = sharded.open_prepared(folder).index
+            there = sharded.open_prepared(folder)
+            index = there.index
             _check_same(folder, index['asked'], asked)
+            there.check()
         else:
             index = _made(job, corpus, asked, processes)
         shutil.rmtree(folder / WORK, ignore_errors=True)
@@ -495,24 +532,30 @@ def _begun(job: Job, corpus: corpora.Corpus, asked: dict[str, Any]) -> Any:
         _check_same(job.output, settings['asked'], asked)
         tokenizer = _tokenizer(job)
     else:
-        others = [x.name for x in job.output.iterdir() if x.name != '.lock']
-        if others:
+        others = [x.name for x in job.output.iterdir()
+                  if x.name not in ('.lock', WORK)]  # fmt: skip
+        if others or (work.is_dir() and any(work.glob('[!.]*/'))):
             raise commands.UsageError(
-                f'--output={job.output} holds {min(others)} and is no store; '
-                'name another folder'
+                f'--output={job.output} holds {min([*others, WORK])} and is no '
+                'store; name another folder'
             )
         tokenizer = opened.open_tokenizer(
             job.given, {'': corpus}, corpora.cache_dir()
         )
-        with files.written(job.output / type(tokenizer).file) as partial:
+        work.mkdir(exist_ok=True)
+        with files.written(work / type(tokenizer).file) as partial:
             tokenizer.write(partial)
-        work.mkdir()
         config = dataclasses.asdict(tokenizer.config)
         files.write_json(path, {'asked': asked, 'tokenizer': config})
     # What a process left that was killed.
     for folder in (job.output / TRAIN, work / HELDOUT):
-        for partial in folder.glob('?????.*'):
+        for partial in folder.glob('[0-9]*.*/'):
             shutil.rmtree(partial)
+    for partial in job.output.glob(f'{HELDOUT}.*/'):
+        shutil.rmtree(partial)
+    for folder in (job.output, job.output / TRAIN, work):
+        for partial in folder.glob('.*.[0-9]*'):
+            partial.unlink()
     return tokenizer
 
 
@@ -544,6 +587,8 @@ def _finish(
         limit,
         tokenizer,
     )
+    if _opened(job.given).fingerprint != job.text:
+        raise _changed(job)
     heldout = len(joined.documents) - 1
     lost = collections.Counter(
         int(x) for part in reasons or () for x in part if x
@@ -553,12 +598,15 @@ def _finish(
         for number, name in enumerate(REASONS, 1)
         if lost[number]
     }
-    beyond = sum(x['beyond'] + x.get(HELDOUT, 0) for x in made) - heldout
+    written = (sharded.Shard(*made[n][HELDOUT]).documents for n in held)
+    beyond = sum(x['beyond'] for x in made) + sum(written) - heldout
     if beyond:
         left_out['beyond the held-out'] = beyond
     identity = opened.identity_of(tokenizer)
     key = json.dumps([asked, identity], sort_keys=True).encode()
-    vocabulary = job.output / type(tokenizer).file
+    vocabulary = type(tokenizer).file
+    with files.written(job.output / vocabulary) as partial:
+        shutil.copyfile(job.output / WORK / vocabulary, partial)
     return sharded.write_index(
         job.output,
         shards,
@@ -566,7 +614,7 @@ def _finish(
             'fingerprint': hashlib.blake2b(key, digest_size=16).hexdigest(),
             'identity': identity,
             'tokenizer': dataclasses.asdict(tokenizer.config),
-            'vocabulary': sharded.crc(vocabulary),
+            'vocabulary': vocabulary,
             'documents': {
                 'train': sum(shard.documents for shard in shards),
                 'heldout': heldout,

@@ -4,8 +4,11 @@ import contextlib
 import functools
 import gzip
 import io
+import json
 import pathlib
 import shutil
+import subprocess
+import sys
 from unittest import mock
 
 import numpy as np
@@ -183,13 +186,79 @@ class PrepareTest(parameterized.TestCase):
         store.ids[np.array([0, 3])]
         self.assertEqual(list(store.ids.opened), [0])
 
-    def test_processes(self):
-        """Two processes make the same bytes."""
-        output = self.folder()
-        made(output, processes=2)
-        self.assertEqual(bytes_of(output), bytes_of(whole()[0]))
+    def test_small_files_share_a_shard(self):
+        folder = pathlib.Path(self.create_tempdir().full_path)
+        for number in range(30):
+            (folder / f'{number:02d}.txt').write_text(f'Text {number} is it.')
+        result, _ = made(
+            folder / 'out', corpus=f'text:{folder}/*.txt', vocab_size=60,
+            shard_size=0.0002,
+        )  # fmt: skip
+        sizes = [shard[2] for shard in json.loads(
+            (folder / 'out' / 'store.json').read_text())['shards']]  # fmt: skip
+        self.assertEqual(sum(sizes), 29)
+        self.assertLess(len(sizes), 5)
+        self.assertEqual(result['documents'], {'train': 29, 'heldout': 1})
 
-    @parameterized.parameters('look', 'write', 'finish')
+    def test_processes(self):
+        """Two processes make the same bytes, of what one left behind."""
+        output, wanted = self.folder(), self.folder().with_name('one')
+        more = {'duplicates': 'near', 'min_words': 12}
+        made(wanted, **more)
+        with (
+            mock.patch.object(prepare, 'decided', side_effect=ValueError),
+            self.assertRaises(ValueError),
+        ):
+            made(output, **more)
+        (output / 'work' / '000001.npz').unlink()
+        (output / 'work' / '000004.npz').unlink()
+        made(output, processes=2, **more)
+        self.assertEqual(bytes_of(output), bytes_of(wanted))
+
+    def test_a_process_ends_with_the_one_that_began_it(self):
+        code = (
+            'import os, time\n'
+            'from infoword_tf import prepare\n'
+            'prepare._ALIVE = 0.01\n'
+            'parent = os.getpid()\n'
+            'if os.fork() == 0:\n'
+            '    prepare._begin(1, parent)\n'
+            '    time.sleep(60)\n'
+            'print(1)\n'
+        )
+        # Its output ends with the last process that holds it.
+        done = subprocess.run(
+            [sys.executable, '-c', code],
+            cwd=runs.ROOT, capture_output=True, text=True, timeout=30,
+        )  # fmt: skip
+        self.assertEqual(done.stdout, '1\n')
+
+    def test_a_text_that_changes_on_the_way(self):
+        folder = pathlib.Path(self.create_tempdir().full_path)
+        path = folder / 'x.txt'
+        path.write_text('\n\n'.join(f'Text number {i}.' for i in range(60)))
+        real = prepare.decided
+
+        def changing(*given):
+            with open(path, 'a') as file:
+                file.write('\n\nAnother one.')
+            prepare._parts.cache_clear()
+            return real(*given)
+
+        more = {'corpus': f'text:{path}', 'min_words': 2, 'vocab_size': 60}
+        with (
+            mock.patch.object(prepare, 'decided', changing),
+            self.assertRaisesRegex(ValueError, 'has changed while it was read'),
+        ):
+            made(folder / 'out', **more)
+        with self.assertRaisesRegex(commands.UsageError, 'text has changed'):
+            made(folder / 'out', **more)
+        # An output among its files is one, too.
+        other = f'text:{folder}/**/*.txt'
+        with self.assertRaisesRegex(ValueError, 'lies among its files'):
+            made(folder / 'inside', corpus=other, vocab_size=60)
+
+    @parameterized.parameters('begin', 'look', 'write', 'finish')
     def test_stopped(self, where):
         """At each place; the same command goes on, and makes the same."""
         more = {'duplicates': 'near', 'min_words': 12}
@@ -204,6 +273,7 @@ class PrepareTest(parameterized.TestCase):
                     # What a kill leaves of a shard.
                     folder = job.folder('train', number)
                     (folder.parent / f'{folder.name}.x').mkdir(parents=True)
+                    (folder.parent / '.counts.npy.12').touch()
                     raise KeyboardInterrupt
                 calls[name].append(number)
                 real[name](job, number, *rest)
@@ -211,10 +281,14 @@ class PrepareTest(parameterized.TestCase):
             return mock.patch.object(prepare, name, work)
 
         with contextlib.ExitStack() as stack:
-            if where == 'finish':
+            if where in ('begin', 'finish'):
+                module, name = {
+                    'begin': (prepare.files, 'write_json'),
+                    'finish': (stores, 'join'),
+                }[where]
                 stack.enter_context(
                     mock.patch.object(
-                        stores, 'join', side_effect=KeyboardInterrupt
+                        module, name, side_effect=KeyboardInterrupt
                     )
                 )
             else:
@@ -227,7 +301,7 @@ class PrepareTest(parameterized.TestCase):
         with stopping('look', -1), stopping('write', -1):
             made(output, **more)
         self.assertEqual(bytes_of(output), bytes_of(wanted))
-        if where != 'finish':
+        if where in calls:
             self.assertEqual(calls[where], sorted(set(calls[where])))
         # And once more: there is nothing to do.
         before = bytes_of(output)
@@ -298,21 +372,44 @@ class PrepareTest(parameterized.TestCase):
                 self.assertEqual(a.get(key), b.get(key))
         self.assertIn(keys[1], b)
 
+    def test_what_a_batch_complains_of_is_a_sentence(self):
+        """Batches are made inside a graph, whose errors have pages of it."""
+        real = WindowSource.batch
+
+        def batch(source, step):
+            if step >= 3:
+                raise ValueError('ids.bin is damaged; delete it')
+            return real(source, step)
+
+        with (
+            mock.patch.object(WindowSource, 'batch', batch),
+            self.assertRaises(ValueError) as raised,
+        ):
+            runs.run_here(self.folder(), '--objectives=bert_nce')
+        self.assertEqual(
+            str(raised.exception), 'ids.bin is damaged; delete it'
+        )
+
     def test_damaged(self):
         folder = pathlib.Path(self.create_tempdir().full_path)
         for name, message in (
-            ('train/00002/ids.bin', 'ids.bin is damaged'),
-            ('train/00001/flags.bin', 'flags.bin is damaged'),
-            ('vocab.txt', 'vocab.txt is missing or not the one'),
+            ('train/000002/ids.bin', 'ids.bin is damaged'),
+            ('train/000001/flags.bin', 'flags.bin is damaged'),
+            ('vocab.txt', 'vocab.txt is missing or damaged'),
+            ('train/counts.npy', 'counts.npy is missing or damaged'),
+            ('heldout/ids.bin', 'heldout/ids.bin is missing or damaged'),
         ):
             output = damaged(folder / name.replace('/', '_'), name)
             with self.assertRaisesRegex(ValueError, message):
                 store = text_of(f'store:{output}').train
                 store.ids[:], store.flags[:]
+            # The same command looks at all of it, too.
+            with self.assertRaisesRegex(ValueError, message):
+                made(output)
         output = folder / 'lost'
         shutil.copytree(whole()[0], output)
-        (output / 'train/00003/ids.bin').unlink()
-        with self.assertRaisesRegex(ValueError, '00003.*is missing or cut'):
+        (output / 'train/000003/ids.bin').unlink()
+        with self.assertRaisesRegex(ValueError, '000003.*is missing or cut'):
             text_of(f'store:{output}').train.ids[:]
         (output / 'store.json').write_text('{"version": 1')
         with self.assertRaisesRegex(ValueError, 'store.json is damaged'):

@@ -516,6 +516,8 @@ class NonFiniteTest(absltest.TestCase):
         folder = pathlib.Path(self.create_tempdir().full_path)
         asked = '--steps=7', '--on_nonfinite=rewind'
         shown = io.StringIO()
+        with self.broken(4), contextlib.redirect_stdout(shown):
+            run_here(folder / 'later', *asked, '--keep_checkpoints=3')
         with self.broken(2), contextlib.redirect_stdout(shown):
             run_here(folder / 'broken', *asked)
         self.assertIn(
@@ -542,23 +544,37 @@ class NonFiniteTest(absltest.TestCase):
         found = [(r['step'], r.get('rewinds')) for r in
                  records(folder / 'broken')]  # fmt: skip
         self.assertEqual(
-            found, [(1, None), (2, None), (3, None), (5, 1), (6, 1), (7, 1)]
+            found, [(1, None), (2, None), (5, 1), (6, 1), (7, 1)]
+        )
+        # What was saved before the checkpoint of step 4 is there still, and
+        # that one is no other than the one of step 6.
+        left = (folder / 'later' / 'checkpoints').glob('step*')
+        self.assertEqual(
+            sorted(x.name[-13] for x in left), ['2', '6', '7']
         )
 
     def test_not_more_often_than_is_asked(self):
         """Nor where there is no checkpoint, or no batch after it."""
         folder = pathlib.Path(self.create_tempdir().full_path)
         again = '--steps=9', '--on_nonfinite=rewind', '--rewinds=1'
-        for broken, more, step in (
-            ((2, 5), again, 7),
-            ((0,), again, 2),
-            ((4,), ('--steps=6', '--on_nonfinite=rewind'), 6),
+        for broken, more, step, why in (
+            ((2, 4), again, 6, 'has gone back 1 times'),
+            ((0,), again, 2, 'there is no checkpoint'),
+            ((4,), ('--steps=6', again[1]), 6, 'there is no batch after it'),
         ):
             with (
                 self.broken(*broken),
-                self.assertRaisesRegex(loop.NonFiniteLoss, f'^step {step}:'),
+                self.assertRaisesRegex(
+                    loop.NonFiniteLoss, f'^step {step}: .*, since .*{why}'
+                ),
             ):
-                run_here(folder / str(step), *more)
+                run_here(folder / '_'.join(map(str, broken)), *more)
+        # The same command goes on from there, and knows how often it was.
+        with (
+            self.broken(4),
+            self.assertRaisesRegex(loop.NonFiniteLoss, 'gone back 1 times'),
+        ):
+            run_here(folder / '2_4', *again)
 
 
 class PreemptedTest(absltest.TestCase):

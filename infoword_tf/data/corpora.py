@@ -282,16 +282,27 @@ def _parts(
     """What cuts files into parts; by kind of a part, its files."""
     by_line = kind == 'lines'
 
+    def read(pieces: Sequence[textfiles.Piece]) -> Iterator[Document]:
+        for piece in pieces:
+            yield from textfiles.read_piece(piece, by_line)
+
     def parts(size: int) -> list[Part]:
-        return [
-            Part(
-                of,
-                functools.partial(textfiles.read_piece, piece, by_line),
-                piece.size,
-            )
-            for of, some in paths.items()
-            for piece in textfiles.pieces(some, size, by_line)
-        ]
+        found = []
+        for of, some in paths.items():
+            together: list[list[textfiles.Piece]] = []
+            room = 0
+            for piece in textfiles.pieces(some, size, by_line):
+                if not together or piece.size > room:
+                    together.append([])
+                    room = size
+                together[-1].append(piece)
+                room -= piece.size
+            found += [
+                Part(of, functools.partial(read, pieces),
+                     sum(piece.size for piece in pieces))
+                for pieces in together
+            ]  # fmt: skip
+        return found
 
     return parts
 

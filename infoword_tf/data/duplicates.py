@@ -128,13 +128,15 @@ def repeated(hashes: np.ndarray) -> np.ndarray:
 def near(sketch: np.ndarray, similarity: float) -> np.ndarray:
     """[D] bool: an earlier document is as similar as that, or more.
 
-    Of those that agree in a band each is compared with the first alone: a
-    group of D copies takes D comparisons and not D squared. At a similarity
-    of 0.8 all 32 bands miss a pair in 1 case of 30 million.
+    Of those that agree in a band each is compared with the first alone, which
+    may itself be near an earlier one: a group of D copies takes D comparisons
+    and not D squared. At a similarity of 0.8 all 32 bands miss a pair in 1 case
+    of 20 million, at 0.6 in 1 of 80.
 
     Args:
-        sketch: [D, H] of `sketches`; it may be mapped from a file.
-        similarity: above 0, at most 1.
+        sketch: [D, H] of `sketches`.
+        similarity: 0.6 to 1, as estimated: of a text with few shingles the
+            estimate is rough, 0.05 off on average for 5 of them.
     """
     found = np.zeros(len(sketch), bool)
     for begin in range(0, BINS, ROWS):

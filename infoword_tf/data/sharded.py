@@ -6,8 +6,9 @@
     DIR/train/documents.npy, counts.npy   of all shards together
     DIR/heldout/          one token store
 
-Opening reads `store.json` alone, whatever the number of shards; a shard is
-mapped, and its bytes are checked, when the first batch reads from it.
+Opening looks at no shard, whatever their number: one is mapped, and its bytes
+are checked, when the first batch reads from it. All other files are checked
+when the store is opened.
 
 Glossary of shapes: N tokens, S shards, V vocabulary.
 """
@@ -80,12 +81,12 @@ class Array:
             size = shard.tokens * self.dtype.itemsize
             if not path.is_file() or path.stat().st_size != size:
                 raise ValueError(
-                    f'{path} is missing or cut; {_again(self.folder)}'
+                    f'{path} is missing or cut; {_again(self.folder.parent)}'
                 )
             if crc(path) != getattr(shard, self.file):
                 raise ValueError(
                     f'{path} is damaged: its bytes are not those that were '
-                    f'written; {_again(self.folder)}'
+                    f'written; {_again(self.folder.parent)}'
                 )
             self.opened[number] = np.memmap(path, self.dtype, 'r')
         return self.opened[number]
@@ -125,11 +126,8 @@ def crc(path: pathlib.Path) -> int:
     return value
 
 
-def _again(train: pathlib.Path) -> str:
-    return (
-        'make it again: delete its folder and run the command that made '
-        f'{train.parent}'
-    )
+def _again(folder: pathlib.Path) -> str:
+    return f'delete {folder} and prepare the text again'
 
 
 def describe(folder: pathlib.Path) -> Shard:
@@ -153,7 +151,7 @@ def write_index(
         folder: DIR, with train/ and heldout/ in it.
         shards: those of train/ that have a document, in order.
         more: what else the index says: fingerprint, identity (of the
-            tokenizer), tokenizer, vocabulary (CRC-32 of its file), and what
+            tokenizer), tokenizer, vocabulary (the name of its file), and what
             is for people.
 
     Returns:
@@ -176,11 +174,17 @@ def write_index(
         ):
             np.save(file, array)
     meta = json.loads((train / shards[0].name / 'meta.json').read_text())
+    others = [train / f'{name}.npy' for name in whole]
+    others += sorted((folder / 'heldout').iterdir())
     index = {
         'version': VERSION,
         'dtype': meta['dtype'],
         'tokens': tokens,
         **more,
+        'files': {
+            str(path.relative_to(folder)): crc(path)
+            for path in [folder / more['vocabulary'], *others]
+        },
         'shards': [list(shard) for shard in shards],
     }
     files.write_json(folder / INDEX, index)
@@ -200,13 +204,28 @@ class Opened(NamedTuple):
 
     @property
     def fingerprint(self) -> str:
-        """Changes when the text or the tokenizer does."""
-        return self.index['fingerprint']
+        """Changes when the text or the tokenizer does; the text's is in it."""
+        return f'{self.index["fingerprint"]} {self.index["asked"]["text"]}'
 
-    @property
-    def size(self) -> int:
-        """N, all that is trained on."""
-        return self.index['tokens']
+    def check(self) -> None:
+        """Complains, with ValueError, of what is lost or damaged anywhere."""
+        train = self.folder / 'train'
+        shards = [Shard(*one) for one in self.index['shards']]
+        for file, dtype in (('ids', self.index['dtype']), ('flags', 'uint8')):
+            for number in range(len(shards)):
+                Array(train, file, shards, np.dtype(dtype)).part(number)
+        for name in self.index['files']:
+            self._checked(name)
+
+    def _checked(self, name: str) -> pathlib.Path:
+        """A file that is no shard's."""
+        path = self.folder / name
+        if not path.is_file() or crc(path) != self.index['files'][name]:
+            raise ValueError(
+                f'{path} is missing or damaged: its bytes are not those that '
+                f'were written; {_again(self.folder)}'
+            )
+        return path
 
     def tokenizer(self) -> Any:
         """That of its vocabulary; ValueError: the file is damaged."""
@@ -214,12 +233,7 @@ class Opened(NamedTuple):
 
         config = TokenizerConfig(**self.index['tokenizer'])
         kind = TOKENIZERS[config.kind]
-        path = self.folder / kind.file
-        if not path.is_file() or crc(path) != self.index['vocabulary']:
-            raise ValueError(
-                f'{path} is missing or not the one that the store was made '
-                'with; take it from a backup, or prepare the text again'
-            )
+        path = self._checked(self.index['vocabulary'])
         return kind.read(path, config.lower_case, **config.options)
 
     def stores(self, tokenizer: Any) -> tuple[Store, Store]:
@@ -233,15 +247,13 @@ class Opened(NamedTuple):
         """
         shards = [Shard(*one) for one in self.index['shards']]
         train = self.folder / 'train'
-        whole = {}
-        for name in ('documents', 'counts'):
-            path = train / f'{name}.npy'
-            try:
-                whole[name] = np.load(path, mmap_mode='r')
-            except (OSError, ValueError, EOFError) as error:
-                raise ValueError(
-                    f'{path} cannot be read ({error}); {_again(train)}'
-                ) from error
+        whole = {
+            name: np.load(self._checked(f'train/{name}.npy'), mmap_mode='r')
+            for name in ('documents', 'counts')
+        }
+        for name in self.index['files']:
+            if name.startswith('heldout/'):
+                self._checked(name)
         dtype = np.dtype(self.index['dtype'])
         return (
             Store(
@@ -273,13 +285,13 @@ def open_prepared(folder: str | pathlib.Path) -> Opened:
     try:
         index = json.loads(path.read_text())
         version = index['version']
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise ValueError(
-            f'{path} is damaged ({error}); run the command again that made it'
+            f'{path} is damaged ({error}); {_again(folder)}'
         ) from error
     if version != VERSION:
         raise ValueError(
             f'{path} is of version {version}, and this reads {VERSION}; '
-            'prepare the text again'
+            f'{_again(folder)}'
         )
     return Opened(folder, index)

@@ -241,6 +241,9 @@ def _write(
                 begins.append(total + np.cumsum(lengths) - lengths)
                 total += len(ids)
                 bar.update(len(ids))
+            for file in (ids_file, flags_file):
+                file.flush()
+                os.fsync(file.fileno())
         begin = np.concatenate([*begins, [total]]).astype(np.int64)
         np.save(partial / 'documents.npy', begin)
         np.save(partial / 'counts.npy', counts)
@@ -262,8 +265,8 @@ def _write(
         raise OSError(
             error.errno,
             f'{path} could not be written ({error.strerror}); nothing was '
-            'left there: make room, or name a folder elsewhere with '
-            'INFOWORD_CACHE',
+            'left there: make room, or name a folder elsewhere (that of the '
+            'cache with INFOWORD_CACHE)',
         ) from error
     finally:
         shutil.rmtree(partial, ignore_errors=True)

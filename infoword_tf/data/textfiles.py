@@ -91,20 +91,20 @@ def pieces(
     """Files in pieces of about `size` bytes, each of whole documents.
 
     Pieces in order yield the documents of the files in order. A file is cut at
-    blank lines (`by_line`: at any), and no file is read for that but near its
-    cuts; .gz stays whole.
+    blank lines (`by_line`: at any) that are found within 4 MB of where they are
+    wanted, and no more of it is read; .gz stays whole.
     """
     found = []
     for path in paths:
-        cuts = [0]
+        cuts, wanted = [0], size
         total = path.stat().st_size
         if path.suffix != '.gz':
             with open(path, 'rb') as file:
-                while (cut := cuts[-1] + size) < total:
-                    cut = _cut(file, cut, by_line)
-                    if cut is None or cut >= total:
-                        break
-                    cuts.append(cut)
+                while wanted < total:
+                    cut = _cut(file, wanted, by_line)
+                    if cut is not None and cut < total:
+                        cuts.append(cut)
+                    wanted = (cut or wanted) + size
         ends = [*cuts[1:], None]
         found += [Piece(path, *both) for both in zip(cuts, ends, strict=True)]
     return found
@@ -118,8 +118,8 @@ def _cut(file: BinaryIO, place: int, by_line: bool) -> int | None:
             if line.endswith(b'\n'):
                 break
         return file.tell()
-    rest = b''
-    while chunk := file.read(_HEAD):
+    rest, last = b'', place + 4 * LONGEST
+    while place < last and (chunk := file.read(_HEAD)):
         rest += chunk
         if match := _BREAK.search(rest):
             return place + match.end()
@@ -262,9 +262,9 @@ def _read_file(piece: Piece) -> Iterator[Document]:
         found = documents.split_sentences(line)
         if sentences and (not found or size > LONGEST):
             yield Document(tuple(sentences), f'{path}:{first}')
-            sentences, size = [], 0
+            sentences = []
         if found and not sentences:
-            first = number
+            first, size = number, 0
         sentences += found
         size += len(line)
     if sentences:

@@ -69,6 +69,10 @@ def check_end(given: RunChoices, labelled: bool) -> None:
             f'--patience_evals={given.patience_evals} waits for better '
             'weights, and the last ones are kept; give --best too'
         )
+    if given.on_nonfinite == 'stop' and given.rewinds != RunChoices.rewinds:
+        raise commands.UsageError(
+            f'--rewinds={given.rewinds} goes with --on_nonfinite=rewind'
+        )
     if given.strategy == 'multiworker':
         for flag, why in (
             ('minutes', 'each machine has a rate of its own; give --steps'),

@@ -5,6 +5,7 @@ import contextlib
 import dataclasses
 import io
 import pathlib
+import re
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -20,10 +21,12 @@ from infoword_tf.training.evaluators import Evaluator
 
 # Of held-out text, the loss of the sum: the rows' with their weights.
 LOSS = 'heldout_loss'
-REWINDS = 'rewinds'  # so far, where there were any
 # By what --minutes becomes steps: so many at a time, until they took a share of
 # the minutes or so long.
 TRIAL_STEPS, TRIAL_SHARE, TRIAL_SECONDS = 5, 0.05, 10.0
+
+
+_COMPLAINT = re.compile(r'ValueError: (.*)')
 
 
 class Pace(NamedTuple):
@@ -167,8 +170,10 @@ class Fit:
         evaluator: measures more than the held-out values, with them.
         rewind: goes back to the last checkpoint, and on with an update that
             is later than the one it was made after; returns that one.
-        rewinds: how often that may be, of a run and all that resumed it.
-        grace: seconds that there are after SIGTERM.
+        checkpoints: which know how often that was.
+        rewinds: how often it may be, of a run and all that resumed it.
+        grace: seconds that there are after SIGTERM; None: none, it ends the
+            process.
     """
 
     workdir: pathlib.Path
@@ -182,8 +187,9 @@ class Fit:
     goal: Goal | None
     evaluator: Evaluator | None = None
     rewind: Callable[[int], int] | None = None
+    checkpoints: checkpoint.Checkpoints | None = None
     rewinds: int = 0
-    grace: float = 0.0
+    grace: float | None = None
 
     def run(self) -> dict[str, Any]:
         """Trains from the step of the trainer on.
@@ -197,7 +203,6 @@ class Fit:
         self.metrics = Metrics(self.workdir, first, self.chief)
         records = self.metrics.records
         seconds = records[-1]['seconds'] if records else 0.0
-        self.gone_back = records[-1].get(REWINDS, 0) if records else 0
         self.clock = loop.Clock(first, seconds)
         # A run that was stopped between its checkpoint and its weights.
         best = self._best()
@@ -239,6 +244,11 @@ class Fit:
                     controller.train(pace.steps, checkpoint_at_completion=False)
                 except loop.NonFiniteLoss as error:
                     self._go_around(error)
+                except tf.errors.InvalidArgumentError as error:
+                    # What making a batch has complained of.
+                    if said := _COMPLAINT.search(error.message):
+                        raise ValueError(said[1]) from None
+                    raise
 
     def _go_around(self, error: loop.NonFiniteLoss) -> None:
         """Goes on after a batch that failed, from older weights.
@@ -250,23 +260,29 @@ class Fit:
         Raises:
             NonFiniteLoss: not, or not once more, or there is no checkpoint.
         """
-        behind, count = error.step + 1, self.gone_back + 1
-        lacking = (
-            self.rewind is None
-            or count > self.rewinds
-            or behind >= self.pace.steps
-            or checkpoint.last_step(self.workdir) is None
-        )
-        if lacking:
+        behind = error.step + 1
+        if self.rewind is None:
             raise error
-        self.gone_back = count
-        saved = self.rewind(behind)
-        print(
-            f'step {behind:,}: {error.where} is not finite; on with step '
-            f'{behind + 1:,} from the weights of step {saved:,} ({count} of '
-            f'{self.rewinds})',
-            file=self.shown, flush=True,
-        )  # fmt: skip
+        for lacking, why in (
+            (self.checkpoints.rewinds >= self.rewinds,
+             f'the run has gone back {self.checkpoints.rewinds} times '
+             '(--rewinds)'),
+            (behind >= self.pace.steps, 'there is no batch after it'),
+            (checkpoint.last_step(self.workdir) is None,
+             'there is no checkpoint to go back to'),
+        ):  # fmt: skip
+            if lacking:
+                raise loop.NonFiniteLoss(error.step, error.where, why)
+        with contextlib.redirect_stdout(self.shown):
+            saved = self.rewind(behind)
+            print(
+                f'step {behind:,}: {error.where} is not finite; on with step '
+                f'{behind + 1:,} from the weights of step {saved:,} '
+                f'({self.checkpoints.rewinds} of {self.rewinds})',
+                flush=True,
+            )
+        if self.chief:
+            self.metrics.forget(saved)
         self.clock.lap(behind)
 
     def _act(self, values: dict[str, Any]) -> None:
@@ -286,8 +302,8 @@ class Fit:
             if self.evaluator is not None:
                 values.update(self.evaluator())
             values['heldout_seconds'] = round(time.monotonic() - began, 3)
-        if self.gone_back:
-            values[REWINDS] = self.gone_back
+        if self.checkpoints and self.checkpoints.rewinds:
+            values[checkpoint.REWINDS] = self.checkpoints.rewinds
         record = {
             'step': now,
             'seconds': round(elapsed, 2),

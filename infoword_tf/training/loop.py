@@ -40,15 +40,16 @@ class NonFiniteLoss(RuntimeError):
         where: whose loss it was, for people.
     """
 
-    def __init__(self, step: int, where: str):
-        """Args: as the attributes."""
+    def __init__(self, step: int, where: str, why: str = ''):
+        """Args: as the attributes; why the run does not go around it."""
         super().__init__(
             f'step {step + 1}: {where} is not finite. No weight was changed by '
             'it. Go on from the last checkpoint with a lower --learning_rate '
             'or --clip_norm: --init=THIS_WORKDIR and another --workdir; a run '
-            'without a checkpoint begins anew. --on_nonfinite=rewind goes '
-            'around such batches'
-        )
+            'without a checkpoint begins anew. '
+            + (f'It does not go around this batch, since {why}' if why else
+               '--on_nonfinite=rewind goes around such batches')
+        )  # fmt: skip
         self.step, self.where = step, where
 
 

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import tensorflow as tf
 
-from infoword_tf import checkpoint, commands, files
+from infoword_tf import checkpoint, commands, files, preemption
 from infoword_tf.choices import STEPS, RunChoices
 from infoword_tf.config import Config
 from infoword_tf.data import (
@@ -656,11 +656,13 @@ class Run:
             state.broadcast()
             trainer.step.assign(behind)
             trainer.begin_again(self.dataset(behind, given.steps))
-            # It would be undone by a resume, and done again in the same way.
-            if self.chief:
-                save(behind)
+            checkpoints.rewound(before, behind, checkpointed | state.parts())
+            if self.chief and goal is None:
+                write_weights(behind)
             return before
 
+        # Where a machine of several leaves alone the others wait for it.
+        grace = None if given.strategy == 'multiworker' else given.grace_seconds
         # A run that was stopped between the two.
         stale = checkpoint.weights_step(workdir) != first
         if self.chief and first and stale and goal is None:
@@ -669,7 +671,7 @@ class Run:
             workdir, trainer, built.heldout, self.pace, fit.places_of(dataset),
             save, write_weights, self.chief, goal, evaluator,
             rewind if given.on_nonfinite == 'rewind' else None,
-            given.rewinds, given.grace_seconds,
+            checkpoints, given.rewinds, grace,
         ).run()  # fmt: skip
 
     def _evaluator(self) -> Evaluator:
@@ -714,7 +716,11 @@ def run(
     """The whole run: what metrics.json holds; args and errors as of `begin`."""
     one = Run(given, resolved.plan, labelled, judged)
     one.open_devices()
-    with files.locked(one.workdir) if one.chief else contextlib.nullcontext():
+    with contextlib.ExitStack() as stack:
+        if given.strategy != 'multiworker':
+            stack.enter_context(preemption.handled())
+        if one.chief:
+            stack.enter_context(files.locked(one.workdir))
         one.open_text()
         one.decide(resolved)
         if one.chief:

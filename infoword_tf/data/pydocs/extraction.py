@@ -9,7 +9,6 @@ imports must be light.
 import concurrent.futures
 import contextlib
 import json
-import os
 import pathlib
 import queue
 import subprocess
@@ -34,7 +33,9 @@ def extract(
     """
     import tqdm
 
-    processes = processes or _cpus()
+    from infoword_tf.files import cpus  # not light
+
+    processes = processes or cpus()
     batches = [files[i : i + _BATCH] for i in range(0, len(files), _BATCH)]
     answers = (
         map(_read_batch, batches)
@@ -51,13 +52,6 @@ def extract(
                     unique.setdefault(document.text.lower(), document)
             progress.update(len(answer))
     return list(unique.values()), skipped
-
-
-def _cpus() -> int:
-    """How many CPUs this process may use."""
-    if hasattr(os, 'sched_getaffinity'):  # Linux
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
 
 
 def _read_batch(batch: Iterable[File]) -> list[list[Document] | None]:
