@@ -129,6 +129,19 @@ class ShareTest(absltest.TestCase):
         )
         np.testing.assert_array_equal(distribution.shard(x, 0, 1), x)
 
+    def test_a_thousand_replicas(self):
+        """Each row of the global batch is one replica's, whatever they are."""
+        for rows, count in ((1024, 1000), (2048, 256), (1000, 1000), (7, 3),
+                            (5, 8)):  # fmt: skip
+            batch = tf.reshape(tf.range(1, 2 * rows + 1), (rows, 2))
+            parts = [
+                distribution.shard(batch, i, count).numpy()
+                for i in range(count)
+            ]
+            self.assertLen({part.shape for part in parts}, 1)
+            found = np.concatenate(parts)
+            np.testing.assert_array_equal(found[found.any(axis=1)], batch)
+
 
 class SameAsOneTest(parameterized.TestCase):
     def test_every_row_is_here(self):
