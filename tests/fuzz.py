@@ -160,7 +160,8 @@ READERS: dict[str, tuple[str, bytes, Reader]] = {
     'pairs.jsonl': ('x.jsonl', b''.join(b'{"a": "x%d", "b": "y"}\n' % i
                                         for i in range(60)),
                     lambda path: text_pairs.read(str(path))),
-    'sts': ('x.csv', b'sentence1,sentence2,score\na,b,1.5\nc,d,4\n', sts.read),
+    'sts': ('x.csv', b'score\tsentence1\tsentence2\n'
+            b'1.5\ta\tb\n4\tc\td\n3\te\tf\n', sts.read),
     'aligned': ('x.de', b'Eins.\nZwei.\nDrei.\n', _aligned),
     'translations': ('x.tsv', b'Eins.\tOne.\nZwei.\tTwo.\nDrei.\tThree.\n',
                      _parallel),

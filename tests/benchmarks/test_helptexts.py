@@ -61,7 +61,7 @@ class HelpTextsTest(absltest.TestCase):
         self.package('de')
         done = self.ran()
         self.assertEqual(done.returncode, 0, done.stderr)
-        self.assertIn('de: 1 pages, 55 characters, 1 translations', done.stdout)
+        self.assertIn('de: 1 pages, 47 characters, 1 translations', done.stdout)
         # What is left in English is no translation, nor is a title of a word.
         for name, text in {
             'de.txt': 'Tabellen\nHier eine neue Tabelle.\nSee the menu.\n\n',
