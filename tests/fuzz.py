@@ -246,7 +246,7 @@ def tried(
             if number == 0 or path.name not in str(error):
                 what = re.sub(r'\d+|0x..', '', f'no name: {error}')
                 crashes.setdefault(what[:120], data)
-        except Exception:  # noqa: BLE001
+        except Exception:
             told = traceback.format_exc().strip().splitlines()
             ours = [x.strip() for x in told if re.search('_tf/|tasks/', x)]
             crashes.setdefault(f'{told[-1]} | {"".join(ours[-1:])}', data)

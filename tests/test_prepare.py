@@ -3,12 +3,14 @@
 import contextlib
 import functools
 import gzip
+import importlib.util
 import io
 import json
 import pathlib
 import shutil
 import subprocess
 import sys
+import unittest
 from unittest import mock
 
 import numpy as np
@@ -329,11 +331,10 @@ class PrepareTest(parameterized.TestCase):
         self.assertEqual(result['documents'], {'train': 42, 'heldout': 1})
         self.assertIn('1 short, 1 long, 2 duplicate, 1 near', said)
 
+    @unittest.skipUnless(
+        importlib.util.find_spec('py3langid'), 'py3langid is not installed'
+    )
     def test_another_language(self):
-        try:
-            import py3langid  # noqa: F401
-        except ImportError:
-            self.skipTest('py3langid is not installed')
         folder = pathlib.Path(self.create_tempdir().full_path)
         some = [
             'The house stands on a hill, and nobody has ever lived in it.',

@@ -2,7 +2,7 @@
 
     DIR/store.json        what it was made of, and its shards with checksums
     DIR/vocab.txt         or another tokenizer's file
-    DIR/train/00000/...   token stores of `data.store`, one a shard
+    DIR/train/000000/...  token stores of `data.store`, one a shard
     DIR/train/documents.npy, counts.npy   of all shards together
     DIR/heldout/          one token store
 
@@ -212,8 +212,9 @@ class Opened(NamedTuple):
         train = self.folder / 'train'
         shards = [Shard(*one) for one in self.index['shards']]
         for file, dtype in (('ids', self.index['dtype']), ('flags', 'uint8')):
+            array = Array(train, file, shards, np.dtype(dtype))
             for number in range(len(shards)):
-                Array(train, file, shards, np.dtype(dtype)).part(number)
+                array.part(number)
         for name in self.index['files']:
             self._checked(name)
 
