@@ -279,7 +279,7 @@ TABLES = {
         data=vectors.DATA,
     ),
     'languages': ResultsTable(
-        ('mmlm_mini', 'tlm_mini', 'infoxlm_mini'),
+        ('mmlm_tiny', 'tlm_tiny', 'infoxlm_tiny'),
         languages,
         data=('texts', 'pairs', 'tatoeba', 'mnli', 'xnli'),
         curves='translations',
