@@ -52,7 +52,12 @@ class Checkpoints:
         return sorted(self.folder.glob('step-*.safetensors'))
 
     def save(self, step: int, variables: Mapping[str, Any]) -> None:
-        """Writes the state after `step` updates; drops the oldest ones."""
+        """Writes the state after `step` updates; drops the oldest ones.
+
+        Only where this process writes.
+        """
+        if not self.chief:
+            return
         self._write(step, variables)
         for path in self.paths()[: -self.keep]:
             path.unlink()
@@ -82,8 +87,9 @@ class Checkpoints:
         """Sets variables from the newest checkpoint that is whole.
 
         Args:
-            state: by path, `State.parts`. What is there for another number of
-                replicas is left out, and that is said.
+            state: by path, `State.parts`; None: of another process. What is
+                there for another number of replicas is left out, and that is
+                said.
 
         Returns:
             Updates made so far, 0 where there is no checkpoint.
@@ -141,7 +147,8 @@ def _assign_state(
     there = by_entry(checkpointed)
     for entry, variables in by_entry(state).items():
         if set(variables) == set(there.get(entry, {})):
-            files.assign(variables, there[entry], where)
+            own = {k: v for k, v in variables.items() if v is not None}
+            files.assign(own, {k: there[entry][k] for k in own}, where)
         else:
             print(
                 f'{entry} starts empty: the checkpoint has none of these '

@@ -122,7 +122,7 @@ def guard(
         print(f'error: {error}', file=sys.stderr, flush=True)
         sys.exit(1)
     except preemption.Preempted as error:
-        print(f'stopped by SIGTERM: {error}', file=sys.stderr, flush=True)
+        print(f'stopped {error}', file=sys.stderr, flush=True)
         sys.exit(preemption.STATUS)
     except Exception as error:
         # By name: a command need not have imported TensorFlow.

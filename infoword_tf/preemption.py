@@ -1,4 +1,4 @@
-"""SIGTERM, by which schedulers take a machine back."""
+"""A machine is taken back: SIGTERM, by which schedulers say so."""
 
 import contextlib
 import os
@@ -10,7 +10,7 @@ STATUS = 42  # as TensorFlow's preemption handler has it: start it again
 
 
 class Preempted(Exception):
-    """SIGTERM ended a run that goes on by the same command."""
+    """A run ended that goes on by the same command; the message says why."""
 
 
 @contextlib.contextmanager
@@ -21,7 +21,7 @@ def handled() -> Iterator[None]:
         return
 
     def leave(*_: object) -> None:
-        raise Preempted('the same command goes on')
+        raise Preempted('by SIGTERM: the same command goes on')
 
     before = signal.signal(signal.SIGTERM, leave)
     try:

@@ -6,6 +6,7 @@ program it is one such run, in a process of its own; --graphs for graphs.
 """
 
 import contextlib
+import functools
 import pathlib
 import shutil
 import sys
@@ -82,4 +83,7 @@ def run(*arguments: str, **ways: bool) -> None:
 if __name__ == '__main__':
     graphs = '--graphs' in sys.argv
     eager.keys_at_once()
-    run(*[x for x in sys.argv[1:] if x != '--graphs'], eagerly=not graphs)
+    rest = [x for x in sys.argv[1:] if x != '--graphs']
+    commands.guard(
+        functools.partial(run, *rest, eagerly=not graphs), sys.argv[:1]
+    )

@@ -609,7 +609,9 @@ class PreemptedTest(absltest.TestCase):
 
     def test_what_the_command_says(self):
         def run():
-            raise preemption.Preempted('the same command goes on from step 3')
+            raise preemption.Preempted(
+                'by SIGTERM: the same command goes on from step 3'
+            )
 
         said = io.StringIO()
         with contextlib.redirect_stderr(said), self.assertRaises(

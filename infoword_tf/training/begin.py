@@ -74,13 +74,10 @@ def check_end(given: RunChoices, labelled: bool) -> None:
             f'--rewinds={given.rewinds} goes with --on_nonfinite=rewind'
         )
     if given.strategy == 'multiworker':
-        for flag, why in (
-            ('minutes', 'each machine has a rate of its own; give --steps'),
-            ('patience_evals', 'one of several machines would end alone; '
-             'leave it out'),
-        ):  # fmt: skip
-            if getattr(given, flag):
-                raise commands.UsageError(f'--{flag}: {why}')
+        if given.minutes:
+            raise commands.UsageError(
+                '--minutes: each machine has a rate of its own; give --steps'
+            )
 
 
 def judged_by(given: RunChoices) -> judgements.Judgements | None:

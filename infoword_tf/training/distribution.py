@@ -1,12 +1,19 @@
 """Replicas under `tf.distribute`: strategies, and what objectives ask of them.
+
+Glossary of shapes: B rows of a replica, R replicas.
 """
 
+import contextlib
+import zlib
+from collections.abc import Iterator, Mapping
 from typing import Any
 
+import numpy as np
 import tensorflow as tf
 
 from infoword_tf.commands import UsageError
 from infoword_tf.objectives.objective import Replicas
+from infoword_tf.preemption import Preempted
 
 STRATEGIES = ('one', 'mirrored', 'multiworker', 'tpu')
 
@@ -81,12 +88,90 @@ def shard(x: tf.Tensor, replica: Any, count: int) -> tf.Tensor:
 
 def is_chief(strategy: tf.distribute.Strategy) -> bool:
     """Whether this process is the one that writes to the workdir."""
-    if not isinstance(strategy, tf.distribute.MultiWorkerMirroredStrategy):
+    if not is_several(strategy):
         return True
     resolver = strategy.cluster_resolver
     cluster = resolver.cluster_spec().as_dict()
     first = 'chief' if 'chief' in cluster else 'worker'
     return (resolver.task_type or first, resolver.task_id or 0) == (first, 0)
+
+
+def is_several(strategy: tf.distribute.Strategy) -> bool:
+    """Whether the replicas are those of several processes."""
+    return isinstance(strategy, tf.distribute.MultiWorkerMirroredStrategy)
+
+
+@contextlib.contextmanager
+def others_lost() -> Iterator[None]:
+    """Inside, that another process is gone is no error but the end for now.
+
+    Raises:
+        Preempted: it is gone, and the same command goes on.
+    """
+    try:
+        yield
+    except tf.errors.OpError as error:
+        aborted = 'Collective ops is aborted' in error.message
+        if not (aborted or isinstance(error, tf.errors.UnavailableError)):
+            raise
+        raise Preempted(
+            'since another worker is gone: start the same command on all'
+        ) from None
+
+
+def own_replicas(strategy: tf.distribute.Strategy) -> list[int]:
+    """The numbers of the replicas that this process has."""
+    found = []
+
+    def note(context: tf.distribute.experimental.ValueContext) -> tf.Tensor:
+        found.append(context.replica_id_in_sync_group)
+        return tf.zeros(())
+
+    strategy.experimental_distribute_values_from_function(note)
+    return found
+
+
+def everyones(strategy: tf.distribute.Strategy, *numbers: int) -> np.ndarray:
+    """[R, n] int64, what the process of every replica says.
+
+    Of several processes all must ask, at the same place of their course: they
+    wait for each other.
+
+    Args:
+        strategy: of the run.
+        numbers: n of them, at least one; what this process says.
+    """
+    if not is_several(strategy):
+        return np.asarray([numbers], np.int64)
+    own = strategy.experimental_distribute_values_from_function(
+        lambda _: tf.constant([numbers], tf.int64)
+    )
+    return strategy.gather(own, axis=0).numpy()
+
+
+def any_says(
+    strategy: tf.distribute.Strategy, *wishes: bool
+) -> tuple[bool, ...]:
+    """Each, as True where any process says so; called as `everyones`."""
+    found = everyones(strategy, *map(int, wishes))
+    return tuple(map(bool, found.any(axis=0)))
+
+
+def differing(
+    strategy: tf.distribute.Strategy, record: Mapping[str, Any]
+) -> list[str]:
+    """Names of what processes say differently; called as `everyones`."""
+
+    def number(value: Any) -> int:
+        return zlib.crc32(repr(value).encode())
+
+    names = sorted(record)
+    known = everyones(strategy, number(names))
+    if (known != known[0]).any():
+        return ['what there is to choose (their code is not the same)']
+    found = everyones(strategy, *(number(record[name]) for name in names))
+    unlike = (found != found[0]).any(axis=0)
+    return [name for name, other in zip(names, unlike, strict=True) if other]
 
 
 class StrategyReplicas(Replicas):

@@ -154,6 +154,11 @@ def count_tokens(
     return int(tokens)
 
 
+def _alone(*wishes: bool) -> tuple[bool, ...]:
+    """What one process says, which is all there are."""
+    return wishes
+
+
 @dataclasses.dataclass
 class Fit:
     """A run's steps, to the last; at logging steps the chief writes and shows.
@@ -174,6 +179,8 @@ class Fit:
         rewinds: how often it may be, of a run and all that resumed it.
         grace: seconds that there are after SIGTERM; None: none, it ends the
             process.
+        any_says: of several processes, what any of them says; called at each
+            logging step, where they wait for each other.
     """
 
     workdir: pathlib.Path
@@ -190,6 +197,7 @@ class Fit:
     checkpoints: checkpoint.Checkpoints | None = None
     rewinds: int = 0
     grace: float | None = None
+    any_says: Callable[..., tuple[bool, ...]] = _alone
 
     def run(self) -> dict[str, Any]:
         """Trains from the step of the trainer on.
@@ -208,9 +216,12 @@ class Fit:
         best = self._best()
         if self.chief and best and best['step'] == first:
             self.keep(first)
-        if not self._enough():
+        (enough,) = self.any_says(self.chief and self._enough())
+        if not enough:
             self._train()
-        return self._close(first) if self.chief else {}
+        found = self._close(first) if self.chief else {}
+        self.any_says(False)  # none leaves while another one writes
+        return found
 
     def _best(self) -> Mapping[str, Any] | None:
         return self.goal and self.goal.best(self.metrics.records)
@@ -231,7 +242,7 @@ class Fit:
             summary_dir=(
                 str(self.workdir / 'tensorboard') if self.chief else None
             ),
-            train_actions=[self._act] if self.chief else [],
+            train_actions=[self._act],
         )
         # Orbit prints lines of its own, with less in them than ours.
         with (
@@ -288,6 +299,30 @@ class Fit:
     def _act(self, values: dict[str, Any]) -> None:
         """A logging step; Orbit writes `values` to TensorBoard afterwards."""
         now, pace = int(self.trainer.step), self.pace
+        better = enough = lone = False
+        if self.chief:
+            record = self._measure(now, values)
+            better, enough = self._best() is record, self._enough()
+            # Weights without a checkpoint would be those of another run.
+            lone = better and checkpoint.last_step(self.workdir) is None
+        stop = self.asked.is_set() and now < pace.steps
+        enough, lone, stop = self.any_says(enough, lone, stop)
+        due = now % pace.save == 0 or now == pace.steps
+        if due or enough or lone or stop:
+            self.save(now)
+        if better:
+            self.keep(now)
+        if enough:
+            raise _Enough
+        if stop:
+            raise preemption.Preempted(
+                f'by SIGTERM: the same command goes on from step {now:,}'
+            )
+        self.clock.skip()
+
+    def _measure(self, now: int, values: dict[str, Any]) -> dict[str, Any]:
+        """The record of a logging step, written and shown."""
+        pace = self.pace
         steps = now - self.clock.last_step
         elapsed, rate = self.clock.lap(now)
         tokens = count_tokens(values, self.places, steps)
@@ -317,22 +352,7 @@ class Fit:
         name = shown and shown.name
         line = report.progress_line(record, self.rows, pace.steps, left, name)
         print(line, file=self.shown, flush=True)
-        better, enough = self._best() is record, self._enough()
-        # Weights without a checkpoint would be those of another run.
-        lone = better and checkpoint.last_step(self.workdir) is None
-        stop = self.asked.is_set() and now < pace.steps
-        due = now % pace.save == 0 or now == pace.steps
-        if due or enough or lone or stop:
-            self.save(now)
-        if better:
-            self.keep(now)
-        if enough:
-            raise _Enough
-        if stop:
-            raise preemption.Preempted(
-                f'the same command goes on from step {now:,}'
-            )
-        self.clock.skip()
+        return record
 
     def _close(self, first: int) -> dict[str, Any]:
         """What is written and said at the end."""

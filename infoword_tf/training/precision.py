@@ -6,7 +6,6 @@ machine is the same run.
 
 import pathlib
 
-from infoword_tf.commands import UsageError
 from infoword_tf.config import FILE, Config
 
 CPUINFO = pathlib.Path('/proc/cpuinfo')
@@ -74,14 +73,6 @@ def faster(device: str | None = None) -> str:
     chosen = 'mixed_bfloat16' if has else 'float32'
     print(f'precision: {found}: {chosen}', flush=True)
     return chosen
-
-
-def check(chosen: str, strategy: str) -> None:
-    """Complains of workers that could decide differently."""
-    if chosen == 'auto' and strategy == 'multiworker':
-        raise UsageError(
-            '--precision=auto may decide differently on each worker; name it'
-        )
 
 
 def decide(chosen: str, workdir: pathlib.Path, device: str) -> str:

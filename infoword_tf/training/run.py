@@ -197,7 +197,6 @@ class Run:
             one_cpu=given.logical_cpus > 1,
             xla=given.xla,
         )
-        precision.check(given.precision, given.strategy)
         # Every worker holds the same weights: one of them writes.
         self.chief = distribution.is_chief(self.strategy)
 
@@ -364,11 +363,7 @@ class Run:
         self.config = resolved.config(
             len(tokenizer),
             tokenizer.config,
-            precision.decide(
-                given.precision,
-                self.workdir,
-                self.strategy.extended.worker_devices[0],
-            ),
+            self._precision(),
             self.replicas,
         )
         fingerprints = [self.text.fingerprint] if self.text else []
@@ -409,6 +404,29 @@ class Run:
             {**more, **(self.pairs.record if self.pairs else {})},
         )
         self.config = self.config.replace(run=written)
+
+    def _precision(self) -> str:
+        """As chosen; decided by itself it is what all machines have."""
+        found = precision.decide(
+            self.given.precision,
+            self.workdir,
+            self.strategy.extended.worker_devices[0],
+        )
+        slow = found == 'float32'
+        (slow,) = distribution.any_says(self.strategy, slow)
+        if slow and self.given.precision == 'auto':
+            return 'float32'
+        return found
+
+    def agree(self) -> None:
+        """Complains of machines that began with different things."""
+        known = {**self.config.run, 'config': self.config.to_json()}
+        if unlike := distribution.differing(self.strategy, known):
+            raise commands.UsageError(
+                'machines of --strategy=multiworker differ in '
+                f'{", ".join(unlike)}; start the same command on all, with the '
+                'same code and text'
+            )
 
     def _timed_steps(self) -> int:
         """The updates that --minutes have room for."""
@@ -620,10 +638,13 @@ class Run:
         )
         first = checkpoints.restore(checkpointed, state.parts())
         state.broadcast()
-        if first and state.is_local:
-            print(
-                'memory starts empty: that of several machines is not saved',
-                flush=True,
+        found = distribution.everyones(self.strategy, first)
+        if (found != first).any():
+            steps = ', '.join(str(step) for step in found[:, 0].tolist())
+            raise commands.UsageError(
+                f'--workdir={workdir} is another folder, or another state of '
+                f'it, on each machine (checkpoints of steps {steps}); name one '
+                'that all of them reach'
             )
         trainer.step.assign(first)
         dataset = self.dataset(first, max(given.steps, first + 1))
@@ -646,8 +667,8 @@ class Run:
 
         def save(now: int) -> None:
             """What a run resumes from, and what is exported."""
-            checkpoints.save(now, checkpointed | state.parts())
-            if goal is None:
+            checkpoints.save(now, checkpointed | state.gathered())
+            if self.chief and goal is None:
                 write_weights(now)
 
         def rewind(behind: int) -> int:
@@ -656,13 +677,12 @@ class Run:
             state.broadcast()
             trainer.step.assign(behind)
             trainer.begin_again(self.dataset(behind, given.steps))
-            checkpoints.rewound(before, behind, checkpointed | state.parts())
+            distribution.everyones(self.strategy, behind)  # all have read it
+            checkpoints.rewound(before, behind, checkpointed | state.gathered())
             if self.chief and goal is None:
                 write_weights(behind)
             return before
 
-        # Where a machine of several leaves alone the others wait for it.
-        grace = None if given.strategy == 'multiworker' else given.grace_seconds
         # A run that was stopped between the two.
         stale = checkpoint.weights_step(workdir) != first
         if self.chief and first and stale and goal is None:
@@ -671,7 +691,8 @@ class Run:
             workdir, trainer, built.heldout, self.pace, fit.places_of(dataset),
             save, write_weights, self.chief, goal, evaluator,
             rewind if given.on_nonfinite == 'rewind' else None,
-            checkpoints, given.rewinds, grace,
+            checkpoints, given.rewinds, given.grace_seconds,
+            functools.partial(distribution.any_says, self.strategy),
         ).run()  # fmt: skip
 
     def _evaluator(self) -> Evaluator:
@@ -715,14 +736,15 @@ def run(
 ) -> dict[str, Any]:
     """The whole run: what metrics.json holds; args and errors as of `begin`."""
     one = Run(given, resolved.plan, labelled, judged)
-    one.open_devices()
     with contextlib.ExitStack() as stack:
-        if given.strategy != 'multiworker':
-            stack.enter_context(preemption.handled())
+        stack.enter_context(preemption.handled())
+        stack.enter_context(distribution.others_lost())
+        one.open_devices()
         if one.chief:
             stack.enter_context(files.locked(one.workdir))
         one.open_text()
         one.decide(resolved)
+        one.agree()
         if one.chief:
             one.begin(flagfile)
         one.build()

@@ -8,13 +8,14 @@ Moving averages of weights last too, as weights of the model; they are updated
 here.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import tensorflow as tf
 
 from infoword_tf.model import Model, StateEntry
 from infoword_tf.objectives import ScatterUpdate
+from infoword_tf.training.distribution import is_several, own_replicas
 
 
 def arrays_of(value: Any) -> dict[str, Any]:
@@ -70,6 +71,12 @@ def _write_rows(
     tf.raw_ops.ResourceScatterUpdate(
         resource=handle, indices=rows.places, updates=values
     )
+
+
+@tf.function(autograph=False)
+def _alone(variable: tf.Variable) -> tf.Tensor:
+    """What the replica that runs has, as one of a row of replicas."""
+    return variable.read_value()[None]
 
 
 class State:
@@ -135,44 +142,57 @@ class State:
                 old = variable.read_value()
                 variable.assign(tf.where(allowed, value, old))
 
-    def parts(self) -> dict[str, tf.Variable]:
-        """The variables by path, for a checkpoint.
+    def parts(self) -> dict[str, tf.Variable | None]:
+        """The variables by path, as a checkpoint sets them.
 
-        `state/NAME/PART/REPLICA` for what each replica has of its own;
-        nothing of those where replicas are on several machines, of which one
-        writes. `state/NAME/PART` for the rest, which `broadcast` puts on all.
+        `state/NAME/PART/REPLICA` for what each replica has of its own, None
+        for those of other processes; `state/NAME/PART` for the rest, which
+        `broadcast` puts on all.
         """
-        parts = {}
+        parts: dict[str, tf.Variable | None] = {}
+        for name, part, variable in self._each():
+            local = self.strategy.experimental_local_results(variable)
+            path = f'state/{name}/{part}'
+            if not self.entries[name].by_row:
+                parts[path] = local[0]
+                continue
+            for replica in range(self.strategy.num_replicas_in_sync):
+                parts[f'{path}/{replica}'] = None
+            own = own_replicas(self.strategy)
+            for replica, value in zip(own, local, strict=True):
+                parts[f'{path}/{replica}'] = value
+        return parts
+
+    def gathered(self) -> dict[str, Any]:
+        """What `parts` names, for a checkpoint: of other processes too.
+
+        Of several processes all must ask, for they wait for each other.
+        """
+        found: dict[str, Any] = self.parts()
+        for name, part, variable in self._each():
+            if self.entries[name].by_row and is_several(self.strategy):
+                rows = self.strategy.run(_alone, args=(variable,))
+                for replica, value in enumerate(
+                    self.strategy.gather(rows, axis=0)
+                ):
+                    found[f'state/{name}/{part}/{replica}'] = value
+        return found
+
+    def _each(self) -> Iterator[tuple[str, str, tf.Variable]]:
+        """Entry, part and variable of all that there is."""
         for name, variables in self._variables.items():
             for part, variable in variables.items():
-                local = self.strategy.experimental_local_results(variable)
-                path = f'state/{name}/{part}'
-                if not self.entries[name].by_row:
-                    parts[path] = local[0]
-                elif len(local) == self.strategy.num_replicas_in_sync:
-                    for replica, value in enumerate(local):
-                        parts[f'{path}/{replica}'] = value
-        return parts
+                yield name, part, variable
 
     def broadcast(self) -> None:
         """Gives all replicas what the first one has, after `parts` are set."""
-        for name, variables in self._variables.items():
+        for name, _, variable in self._each():
             if not self.entries[name].by_row:
-                for variable in variables.values():
-                    first, *others = self.strategy.experimental_local_results(
-                        variable
-                    )
-                    for other in others:
-                        other.assign(first)
-
-    @property
-    def is_local(self) -> bool:
-        """Whether some of it is of rows that are on other machines."""
-        paths = self.parts()
-        return any(
-            entry.by_row and not any(p.startswith(f'state/{n}/') for p in paths)
-            for n, entry in self.entries.items()
-        )
+                first, *others = self.strategy.experimental_local_results(
+                    variable
+                )
+                for other in others:
+                    other.assign(first)
 
     def follow(self, allowed: tf.Tensor) -> None:
         """Moves averages of weights, after an update, on this replica."""

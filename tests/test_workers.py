@@ -1,0 +1,217 @@
+"""Several processes are one: workers that stop, go on, and end together."""
+
+import contextlib
+import io
+import json
+import os
+import pathlib
+import re
+import signal
+import subprocess
+import sys
+from unittest import mock
+
+import numpy as np
+from absl.testing import absltest, parameterized
+
+from infoword_tf import commands, files, workers
+from infoword_tf.training import distribution
+from tests import runs, zoo
+
+NO_SERVER = 'Could not start gRPC server'  # of TensorFlow: the port is taken
+# Memory of each replica's rows, and an end that the chief alone sees coming.
+FLAGS = (
+    '--objectives=transformer_xl', '--dropout=0', '--steps=8',
+    '--eval_every=1', '--checkpoint_every=8', '--best',
+    '--patience_evals=8', '--batch_size=8',
+)  # fmt: skip
+
+
+def setUpModule():
+    runs.set_up()
+
+
+def start(*words, count=2):
+    """The launcher with a module and its flags."""
+    return subprocess.Popen(
+        [sys.executable, '-m', 'infoword_tf.workers', f'--workers={count}',
+         '--', *words],
+        cwd=runs.ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+        text=True,
+    )  # fmt: skip
+
+
+def train(workdir, signalled=None):
+    """Status and output of a run of two workers.
+
+    Args:
+        workdir: of the run.
+        signalled: a signal to the second worker after the third step.
+    """
+    for _ in range(3):  # until both ports are still free
+        shown = ''
+        with start(
+            'tests.quick', '--graphs',
+            *runs.arguments(workdir, '--strategy=multiworker', *FLAGS),
+        ) as launcher:  # fmt: skip
+            for line in launcher.stdout:
+                shown += line
+                if signalled and '[0] step 3/' in line:
+                    second = re.search(r'worker 1: process (\d+)', shown)[1]
+                    os.kill(int(second), signalled)
+            launcher.wait()
+        if NO_SERVER not in shown:
+            break
+    return launcher.returncode, shown
+
+
+class RunTest(absltest.TestCase):
+    def test_two_workers_stop_and_go_on_as_one_device(self):
+        folder = pathlib.Path(self.create_tempdir().full_path)
+        status, shown = train(folder / 'two', signal.SIGTERM)
+        self.assertEqual(status, 42, shown)
+        for worker in range(2):
+            self.assertRegex(
+                shown, rf'\[{worker}\] stopped by SIGTERM: the same command '
+                r'goes on from step \d\n',
+            )  # fmt: skip
+        status, shown = train(folder / 'two')
+        self.assertEqual(status, 0, shown)
+        self.assertRegex(shown, r'\[1\] resuming from .*step-00000000\d')
+        self.assertNotIn('starts empty', shown)
+        runs.run_here(folder / 'one', *FLAGS)
+        self.assertEqual(
+            {path.name for path in (folder / 'two').iterdir()},
+            {path.name for path in (folder / 'one').iterdir()},
+        )
+        two, one = (runs.records(folder / name) for name in ('two', 'one'))
+        self.assertLen(one, 8)
+        for ours, alone in zip(two, one, strict=True):
+            for name, value in alone.items():
+                if not name.endswith(('seconds', '_per_second')):
+                    self.assertAlmostEqual(ours[name], value, delta=1e-4)
+        weights, alone = (
+            files.read_tensors(folder / name / 'weights.safetensors')
+            for name in ('two', 'one')
+        )
+        for path, value in alone.items():
+            np.testing.assert_allclose(
+                weights[path], value, atol=1e-4, err_msg=path
+            )
+
+    def test_a_worker_that_is_killed(self):
+        """None waits for it: all end, and say what to do."""
+        folder = pathlib.Path(self.create_tempdir().full_path)
+        status, shown = train(folder / 'run', signal.SIGKILL)
+        self.assertEqual(status, 42, shown)
+        self.assertIn('worker 1 ended with signal 9', shown)
+        self.assertRegex(
+            shown, r'\[0\] stopped (since another worker is gone: start the '
+            'same command on all|by SIGTERM: the same command goes on)',
+        )  # fmt: skip
+        self.assertNotIn('Traceback', shown)
+
+
+class LauncherTest(parameterized.TestCase):
+    def test_a_cluster(self):
+        self.assertEqual(
+            json.loads(workers.cluster(['a:1', 'b:2'], 1)),
+            {'cluster': {'worker': ['a:1', 'b:2']},
+             'task': {'type': 'worker', 'index': 1}},
+        )  # fmt: skip
+
+    def test_lines_have_numbers(self):
+        with start('json.tool', '--help', count=3) as launcher:
+            shown = launcher.stdout.read()
+        for number in range(3):
+            self.assertIn(f'[{number}] usage: ', shown)
+
+    @parameterized.parameters(
+        (['json.tool', '/no/such/file'], 1, 'ended with status'),
+        ([], 1, 'error: name the command after --: infoword_tf.train'),
+    )
+    def test_what_fails(self, words, status, message):
+        with start(*words) as launcher:
+            shown = launcher.stdout.read()
+        self.assertEqual(launcher.returncode, status, shown)
+        self.assertIn(message, shown)
+
+
+class AgreementTest(absltest.TestCase):
+    def everyones(self, others):
+        """As if another process had these numbers."""
+        def found(strategy, *numbers):
+            return np.asarray([numbers, next(others) or numbers])
+
+        return mock.patch.object(distribution, 'everyones', found)
+
+    def test_any(self):
+        with self.everyones(iter([(0, 1, 0)])):
+            self.assertEqual(
+                distribution.any_says(None, True, False, False),
+                (True, True, False),
+            )
+
+    def test_alone(self):
+        strategy = zoo.strategy(2)
+        self.assertEqual(
+            distribution.any_says(strategy, True, False), (True, False)
+        )
+        self.assertEqual(distribution.own_replicas(strategy), [0, 1])
+        self.assertEmpty(distribution.differing(strategy, {'a': 1}))
+
+    def test_what_differs(self):
+        record = {'text': 'a', 'seed': 1, 'steps': 3}
+        with self.everyones(iter([None, None])):
+            self.assertEmpty(distribution.differing(None, record))
+        told = []
+
+        def note(strategy, *numbers):
+            told.append(numbers)
+            return np.asarray([numbers])
+
+        with mock.patch.object(distribution, 'everyones', note):
+            distribution.differing(None, {**record, 'seed': 2, 'text': 'b'})
+        with self.everyones(iter([None, told[1]])):
+            self.assertEqual(
+                distribution.differing(None, record), ['seed', 'text']
+            )
+        with self.everyones(iter([(5,)])):
+            (found,) = distribution.differing(None, record)
+            self.assertIn('code is not the same', found)
+
+
+class LostTest(absltest.TestCase):
+    def test_other_errors_stay(self):
+        import tensorflow as tf
+
+        for error, expected in (
+            (tf.errors.UnavailableError(None, None, 'x'), 42),
+            (tf.errors.InternalError(
+                None, None, 'Collective ops is aborted by: y'), 42),
+            (tf.errors.InternalError(None, None, 'z'), None),
+        ):  # fmt: skip
+
+            def fail(error=error):
+                with distribution.others_lost():
+                    raise error
+
+            if expected is None:
+                with self.assertRaises(tf.errors.InternalError):
+                    fail()
+                continue
+            said = io.StringIO()
+            with contextlib.redirect_stderr(said), self.assertRaises(
+                SystemExit
+            ) as left:
+                commands.guard(fail, [''])
+            self.assertEqual(left.exception.code, expected)
+            self.assertEqual(
+                said.getvalue(),
+                'stopped since another worker is gone: start the same command '
+                'on all\n',
+            )
+
+
+if __name__ == '__main__':
+    absltest.main()
