@@ -245,6 +245,10 @@ class PaceChoices:
     clip_norm: float | None = flag(
         None, 'Clip the global gradient norm to this, 0: no clipping; by '
         'default that of --optimizer (infoword: 1).', at_least=0.0)
+    moments: str = flag(
+        'float32', "As what Adam's averages are kept between updates; bfloat16 "
+        'takes half of their memory, and is rounded by chance.',
+        choices=('float32', 'bfloat16'))
     init_deviation: float | None = flag(
         None, 'Standard deviation of the initial weights; 0.02 sqrt(768 / '
         'width) by default.', at_least=1e-6)

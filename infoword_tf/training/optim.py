@@ -11,11 +11,14 @@ of replicas).
 import math
 import re
 import types
+import zlib
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import keras
 import tensorflow as tf
+
+from infoword_tf.commands import UsageError
 
 DECAYING = ('kernel', 'embedding', 'embeddings')  # how their paths end
 # u, v and s of relative attention: XLNet's r_w_bias, r_r_bias and r_s_bias.
@@ -44,6 +47,8 @@ class Preset(NamedTuple):
         by_row: of Adagrad, whether a row of a table has one sum of squares,
             from 0 on, that of their means; and of a table that is looked up
             only rows that were read are touched.
+        moments: of Adam, as what both averages are kept: 'float32', or
+            'bfloat16', rounded by chance, which is right on average.
     """
 
     beta_1: float = 0.9
@@ -59,6 +64,7 @@ class Preset(NamedTuple):
     floor: float = 0.0
     lead: int = 0
     by_row: bool = False
+    moments: str = 'float32'
 
     def decays(self, path: str) -> bool:
         """Whether a weight decays."""
@@ -106,11 +112,21 @@ def chosen(
     name: str = DEFAULT,
     weight_decay: float | None = None,
     clip_norm: float | None = None,
+    moments: str = 'float32',
 ) -> Preset:
-    """Published settings, and what a run wants otherwise."""
+    """Published settings, and what a run wants otherwise.
+
+    Raises:
+        UsageError: moments of Adagrad, which sums: sums want float32.
+    """
     wanted = {'weight_decay': weight_decay, 'clip_norm': clip_norm}
-    return PRESETS[name]._replace(
-        **{k: v for k, v in wanted.items() if v is not None}
+    rules = PRESETS[name]
+    if moments != 'float32' and rules.beta_2 is None:
+        raise UsageError(
+            f'--moments={moments} is for Adam; --optimizer={name} sums squares'
+        )
+    return rules._replace(
+        moments=moments, **{k: v for k, v in wanted.items() if v is not None}
     )
 
 
@@ -206,8 +222,9 @@ class AdamW:
             self.starts = {'v': 0.0 if rules.by_row else 1.0}
         for path, variable in self.variables.items():
             for slot, start in self.starts.items():
+                first = tf.fill(self._slot_shape(variable), start)
                 self.slots[f'{slot}/{path}'] = tf.Variable(
-                    tf.fill(self._slot_shape(variable), start), trainable=False
+                    tf.cast(first, rules.moments), trainable=False
                 )
 
     def _slot_shape(self, variable: tf.Variable) -> tf.TensorShape:
@@ -223,7 +240,7 @@ class AdamW:
         """Sets the moments as they were made."""
         for path, slot in self.slots.items():
             start = self.starts[path.split('/')[0]]
-            slot.assign(tf.fill(slot.shape, start))
+            slot.assign(tf.cast(tf.fill(slot.shape, start), slot.dtype))
 
     def apply(
         self,
@@ -288,6 +305,9 @@ class AdamW:
                         var=handle, accum=v, lr=rate, grad=gradient
                     )
                     continue
+                if rules.moments != 'float32':
+                    self._update_narrow(path, gradient, rate, powers, step)
+                    continue
                 tf.raw_ops.ResourceApplyAdam(
                     var=handle,
                     m=self.slots[f'm/{path}'].handle,
@@ -303,6 +323,43 @@ class AdamW:
             return tf.constant(True)
 
         return tf.cond(sound, update, lambda: tf.constant(False))
+
+    def _update_narrow(
+        self,
+        path: str,
+        gradient: tf.Tensor,
+        rate: tf.Tensor,
+        powers: tuple[Any, Any],
+        step: tf.Tensor,
+    ) -> None:
+        """Adam whose averages are bfloat16 between updates.
+
+        An average moves by less than half of what bfloat16 tells apart, and
+        would stand still if it were rounded to the nearest. Chance depends on
+        the update and the weight alone, so it is the same on all replicas.
+        """
+        raw, rules = tf.raw_ops, self.rules
+        handles = [self.slots[f'{slot}/{path}'].handle for slot in 'mv']
+        m, v = (
+            tf.cast(raw.ReadVariableOp(resource=x, dtype=tf.bfloat16), 'float')
+            for x in handles
+        )
+        m += (1.0 - rules.beta_1) * (gradient - m)
+        v += (1.0 - rules.beta_2) * (tf.square(gradient) - v)
+        rate = rate * tf.sqrt(1.0 - powers[1]) / (1.0 - powers[0])
+        raw.AssignSubVariableOp(
+            resource=self.variables[path].handle,
+            value=rate * m / (tf.sqrt(v) + rules.epsilon),
+        )
+        seed = tf.stack([tf.cast(step, tf.int64), zlib.crc32(path.encode())])
+        bits = tf.random.stateless_uniform(
+            tf.shape(m), seed, None, None, tf.uint32
+        )
+        halves = tf.bitwise.bitwise_and(bits, 0xFFFF), tf.bitwise.right_shift(
+            bits, tf.constant(16, tf.uint32)
+        )
+        for handle, value, chance in zip(handles, (m, v), halves, strict=True):
+            raw.AssignVariableOp(resource=handle, value=narrowed(value, chance))
 
     def _update_rows(
         self,
@@ -342,6 +399,18 @@ class AdamW:
         else:
             raw.AssignVariableOp(**squares, value=total)
             raw.AssignAddVariableOp(**of, value=change)
+
+
+def narrowed(x: tf.Tensor, chance: tf.Tensor) -> tf.Tensor:
+    """Float32 as bfloat16: the one below or above, as near as it is likely.
+
+    Args:
+        x: [...] float32, finite.
+        chance: [...] uint32, evenly drawn from 0 to 65535.
+    """
+    bits = tf.bitcast(x, tf.uint32) + chance
+    bits = tf.bitwise.bitwise_and(bits, tf.constant(0xFFFF0000, tf.uint32))
+    return tf.cast(tf.bitcast(bits, tf.float32), tf.bfloat16)  # exactly
 
 
 def _distinct(gradient: tf.IndexedSlices) -> tf.IndexedSlices:

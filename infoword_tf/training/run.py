@@ -358,7 +358,10 @@ class Run:
         """The config, and every number that decides the weights."""
         given, tokenizer, labelled = self.given, self.tokenizer, self.labelled
         self.rules = optim.chosen(
-            given.optimizer, given.weight_decay, given.clip_norm
+            given.optimizer,
+            given.weight_decay,
+            given.clip_norm,
+            given.moments,
         )
         self.config = resolved.config(
             len(tokenizer),

@@ -84,6 +84,10 @@ class State:
 
     Floats are float32 whatever the model computes in, which keeps bfloat16
     exactly.
+
+    Attributes:
+        compiled: whether steps are programs of XLA, as those of a TPU, which
+            decide themselves what is copied.
     """
 
     def __init__(
@@ -91,6 +95,7 @@ class State:
     ):
         """Makes the variables, empty; none where nothing lasts."""
         self.model, self.strategy = model, strategy
+        self.compiled = isinstance(strategy, tf.distribute.TPUStrategy)
         local_size = batch_size // strategy.num_replicas_in_sync
         self.entries: dict[str, StateEntry] = model.empty_state(local_size)
         self._variables: dict[str, dict[str, tf.Variable]] = {}
@@ -118,10 +123,11 @@ class State:
         values = {}
         for name, variables in self._variables.items():
             empty = self.entries[name].empty
+            read = tf.convert_to_tensor if self.compiled else _read
             values[name] = _like(
                 empty,
                 {
-                    part: tf.cast(_read(variables[part]), value.dtype)
+                    part: tf.cast(read(variables[part]), value.dtype)
                     for part, value in arrays_of(empty).items()
                 },
             )

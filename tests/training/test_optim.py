@@ -7,6 +7,7 @@ import numpy as np
 import tensorflow as tf
 from absl.testing import absltest, parameterized
 
+from infoword_tf import commands
 from infoword_tf.choices import PaceChoices, flags_of
 from infoword_tf.training import optim
 from tests import zoo
@@ -119,6 +120,71 @@ def assert_state(test, optimizer, oracle, tolerance=2e-6):
         np.testing.assert_allclose(
             found[path], value, rtol=0, atol=tolerance * scale, err_msg=path
         )
+
+
+class NarrowTest(parameterized.TestCase):
+    """Moments in bfloat16."""
+
+    def test_as_likely_as_near(self):
+        """Between 1 and 1 + 2^-7 there is nothing; 3/8 of the way there."""
+        x = np.float32(1 + 3 / 8 * 2**-7)
+        chance = tf.range(65536, dtype=tf.int64)
+        for sign in (1, -1):
+            found = optim.narrowed(
+                tf.fill((65536,), sign * x), tf.cast(chance, tf.uint32)
+            ).numpy().astype(np.float64)
+            self.assertEqual(set(abs(found)), {1.0, 1.0078125})
+            self.assertEqual(found.mean(), sign * np.float64(x))
+
+    def test_exact_ones_stay(self):
+        x = np.array([0.0, 1.0, -0.5, 1e-30, -3.0078125], np.float32)
+        x = tf.cast(tf.cast(x, tf.bfloat16), tf.float32)
+        for chance in (0, 65535):
+            found = optim.narrowed(x, tf.fill((5,), np.uint32(chance)))
+            np.testing.assert_array_equal(
+                tf.cast(found, tf.float32).numpy(), x.numpy()
+            )
+
+    @parameterized.parameters('infoword', 'bert')
+    def test_weights_as_with_float32(self, name):
+        """A thousand updates; the averages would stand still if rounded."""
+        weights, moments = {}, {}
+        random = np.random.default_rng(0)
+        first = random.standard_normal((8, 32)).astype(np.float32)
+        drawn = random.standard_normal((1000, 8, 32)).astype(np.float32)
+        scales = np.linspace(1.0, 0.2, 1000, dtype=np.float32)
+        for kind in ('float32', 'bfloat16'):
+            variable = keras.Variable(first)
+            optimizer = optim.AdamW(
+                {'kernel': variable}, optim.chosen(name, 0.0, 0.0, kind)
+            )
+            self.assertEqual(optimizer.slots['v/kernel'].dtype, kind)
+            apply = tf.function(optimizer.apply)
+            for step, gradient in enumerate(drawn):
+                apply(
+                    [tf.constant((gradient + 0.5) * scales[step])],
+                    tf.constant(1e-3),
+                    tf.constant(step, tf.int64),
+                    tf.constant(True),
+                )
+            weights[kind] = variable.numpy() - first
+            moments[kind] = {
+                k: v.numpy().astype(np.float32)
+                for k, v in optimizer.slots.items()
+            }
+        moved = np.abs(weights['float32']).mean()
+        self.assertGreater(moved, 0.1)
+        apart = np.abs(weights['bfloat16'] - weights['float32']).mean()
+        self.assertLess(apart, 0.03 * moved)
+        wide, narrow = (moments[k]['v/kernel'] for k in ('float32', 'bfloat16'))
+        # On average they are the same: 256 weights, each off by some 2^-8.
+        self.assertAlmostEqual((narrow / wide).mean(), 1.0, delta=0.02)
+
+    def test_sums_want_float32(self):
+        with self.assertRaisesRegex(
+            commands.UsageError, '--moments=bfloat16 is for Adam; --optimizer='
+        ):
+            optim.chosen('word2vec', moments='bfloat16')
 
 
 class UpdateTest(parameterized.TestCase):

@@ -1,0 +1,53 @@
+"""The whole step of a row is a program of XLA, as a TPU wants it.
+
+Down to HLO: every operation is one that XLA has, every shape is known. What a
+device makes of HLO is compiled in test_train.py for one row.
+"""
+
+import tensorflow as tf
+from absl.testing import absltest, parameterized
+
+from infoword_tf.objectives import TABLE
+from tests import zoo
+from tests.training.test_distribution import BATCHES
+
+# One of each kind of encoder, view and score; every_row.py has all.
+SOME = (
+    'bert', 'simcse_moco', 'transformer_xl', 'plm', 'rnn_lm', 'cbow',
+    'soft_span_conditional',
+)  # fmt: skip
+
+
+def program(name, stage='hlo'):
+    """HLO of an update of a case: loss, gradient, clip, weights and state."""
+    trainer = zoo.make_trainer(name, 1, steps=1)
+    trainer.state.compiled = True
+    batch = next(iter(trainer.train_dataset))
+
+    @tf.function(jit_compile=True, autograph=False)
+    def step(batch):
+        return trainer.strategy.run(
+            trainer._replica_step,
+            args=(batch, tf.constant(3, tf.int64), tf.constant(True)),
+        )
+
+    return step.experimental_get_compiler_ir(batch)(stage=stage)
+
+
+class ProgramTest(parameterized.TestCase):
+    @parameterized.parameters(*SOME)
+    def test_whole_step(self, name):
+        found = program(name)
+        self.assertStartsWith(found, 'HloModule')
+        self.assertNotIn('<=', found.split('ENTRY')[0].split('\n')[0])
+        self.assertIn('dot(', found)
+
+    def test_names(self):
+        known = {name: zoo.CASES[name].rows for name, *_ in BATCHES}
+        self.assertContainsSubset(SOME, known)
+        self.assertEqual({r for rows in known.values() for r in rows},
+                         set(TABLE))  # fmt: skip
+
+
+if __name__ == '__main__':
+    absltest.main()
