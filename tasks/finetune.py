@@ -304,9 +304,12 @@ def prepare_task(
     row, rows = task.row, resolve_rows(given)
 
     import infoword_tf
-    from infoword_tf.training import fit
+    from infoword_tf.training import distribution, fit
     from infoword_tf.training.run import LabelledData, Shared
 
+    shared = Shared()
+    if given.strategy == 'multiworker':  # before --init touches a device
+        shared.strategy = distribution.make_strategy(given.strategy)
     loaded = started or infoword_tf.load(given.init)
     resolved = resolve(given, loaded.config)
     check_translations(given, resolved)
@@ -337,7 +340,7 @@ def prepare_task(
         # What it is served with is what it was trained on.
         {'max_length': given.seq_len, 'task': learned, **kept},
         loaded,
-        Shared(),
+        shared,
         record={'task': task.name},
     )
     return PreparedTask(labelled, given, resolved)
@@ -505,6 +508,15 @@ def train_one_of_many(
     return best
 
 
+def leave_to_chief(prepared: PreparedTask) -> None:
+    """Ends every worker but the first: one measures, writes and says."""
+    from infoword_tf.training import distribution
+
+    if not distribution.is_chief(prepared.labelled.shared.strategy):
+        print('the first worker says what was learned', flush=True)
+        raise SystemExit(0)
+
+
 def train_all(
     task: Task,
     prepared: PreparedTask,
@@ -523,7 +535,8 @@ def train_all(
         The workdir whose weights were best, and what is said of them.
 
     Raises:
-        UsageError: --steps beside a grid of epochs.
+        UsageError: --steps beside a grid of epochs, or several runs of
+            several machines.
     """
     given = prepared.given
     grid = GRIDS[given.sweep] if given.sweep else {}
@@ -533,8 +546,16 @@ def train_all(
         raise commands.UsageError(
             f'--sweep={given.sweep} tries numbers of epochs; leave out --steps'
         )
+    several = given.strategy == 'multiworker'
+    if several and (grid or len(seeds) > 1):
+        raise commands.UsageError(
+            '--strategy=multiworker makes one run at a time; leave out --sweep '
+            'and --seeds'
+        )
     if not grid and len(seeds) == 1:
         best = train_once(prepared, chosen)
+        if several:
+            leave_to_chief(prepared)
         return workdir, {**result(task, best), **tested(workdir)}
     runs: dict[str, list[tuple[pathlib.Path, dict]]] = {}
     cells = [

@@ -180,7 +180,8 @@ class SameAsOneTest(parameterized.TestCase):
         # A norm over the batch takes their mean off.
         apart = name in ('rnn_lm', 'infocse_paper')
         near = 1e-5 if alike or apart else 1e-6
-        near *= replicas / 2  # of more of them more sums are rounded
+        if replicas > 2:
+            near *= 3  # of more parts more sums are rounded
         for path, (gradient,) in gradients.items():
             first, *others = gradients_2[path]
             for second in others:
