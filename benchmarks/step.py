@@ -197,7 +197,10 @@ def tensors_of(batch: Any) -> dict[str, Any]:
 
 
 def ours(
-    objectives: str, precision: str, memory_length: int = 0
+    objectives: str,
+    precision: str,
+    memory_length: int = 0,
+    moments: str = 'float32',
 ) -> Contestant:
     """A row or sum, stepped by the trainer of `infoword_tf.train`.
 
@@ -214,7 +217,9 @@ def ours(
         model = Model(own.config(precision), own.specials, work.SEED)
         optimizer = optim.AdamW(
             model.trainable,
-            optim.chosen(weight_decay=WEIGHT_DECAY, clip_norm=CLIP_NORM),
+            optim.chosen(
+                weight_decay=WEIGHT_DECAY, clip_norm=CLIP_NORM, moments=moments
+            ),
         )
     made = own.make_views()
     batch = tensors_of(made)

@@ -316,6 +316,10 @@ class DeviceChoices:
         None, 'Sequences of the global batch that are encoded at a time '
         '(gradient accumulation, or gradient caching), to save memory; the '
         'gradient is that of the whole batch.', at_least=1)
+    remat: bool = flag(
+        False, 'Keep the states between the blocks of the encoder alone, and '
+        'compute what is inside them once more for the gradient: less memory, '
+        'more time, the same weights.')
     xla: bool = flag(
         False, 'Compile the whole forward and backward pass with XLA; for GPU '
         'and TPU.')

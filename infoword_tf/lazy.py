@@ -7,6 +7,7 @@ first layer is made.
 """
 
 import functools
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -47,6 +48,17 @@ else:
             return super().__new__(cls, *args, **kwargs)
 
 
+def remat(function: Callable[..., Any]) -> Callable[..., Any]:
+    """`keras.remat`: what the function computes is not kept for its gradient.
+
+    Of the tensors that it reads only its arguments have gradients, beside
+    weights.
+    """
+    import keras
+
+    return keras.remat(function)
+
+
 def dtype_of(x: Any) -> str:
     """The name of a tensor's dtype on any backend, 'float32' and the like."""
     import keras
@@ -54,4 +66,4 @@ def dtype_of(x: Any) -> str:
     return keras.backend.standardize_dtype(x.dtype)
 
 
-__all__ = ['Layer', 'Variable', 'dtype_of', 'ops']
+__all__ = ['Layer', 'Variable', 'dtype_of', 'ops', 'remat']

@@ -167,6 +167,10 @@ def known_flags(module):
 class CommandsTest(absltest.TestCase):
     def check(self, command):
         words = shlex.split(command)
+        if 'infoword_tf.workers' in words and '--' in words:
+            cut = words.index('--')  # behind it a command of its own
+            self.check(shlex.join(['python', '-m', *words[cut + 1 :]]))
+            words = words[:cut]
         if words[0] == 'make':
             targets = re.findall(
                 r'^([a-z-]+):', (ROOT / 'Makefile').read_text(), re.M

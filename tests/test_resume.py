@@ -323,8 +323,8 @@ class FlagsTest(absltest.TestCase):
         """All of the trainer's but a few that are named here."""
         free = {
             'workdir', 'checkpoint_every', 'keep_checkpoints', 'log_every',
-            'eval_every', 'strategy', 'logical_cpus', 'microbatch', 'measure',
-            'on_nonfinite', 'rewinds', 'grace_seconds',
+            'eval_every', 'strategy', 'logical_cpus', 'microbatch', 'remat',
+            'measure', 'on_nonfinite', 'rewinds', 'grace_seconds',
         }  # fmt: skip
         self.assertEqual(set(record.FREE), free)
         given = set(flags_of(RunChoices))

@@ -88,6 +88,10 @@ class Encoder(Settled, Layer):
             chooses; else it is of one size, and always there.
         causal: whether no token reads a later one; some are told so.
         contextual: whether a state depends on more than its own piece.
+        can_remat: whether it can compute what is inside a block once more for
+            the gradient, instead of keeping it (Chen et al. 2016, "Training
+            Deep Nets with Sublinear Memory Cost").
+        remat: whether it does.
         embedding_table: [V, D] float32, the input embeddings: g_psi of the
             lookup rows.
     """
@@ -97,6 +101,8 @@ class Encoder(Settled, Layer):
     has_memory: bool = False
     causal: bool = False
     contextual: bool = True
+    can_remat: bool = False
+    remat: bool = False
     vocab_size: int = setting(0, 'V.')
     width: int = setting(128, 'D.', at_least=1)
     max_length: int = setting(

@@ -7,13 +7,14 @@ Glossary of shapes: B batch, T tokens, Q places, D width, L layers,
 V vocabulary.
 """
 
+import functools
 from typing import Any
 
 from infoword_tf.encoders.encoder import ACTIVATION, Encoded, Encoder, Inputs
 from infoword_tf.layers import dropout, norm
 from infoword_tf.layers.attention import as_numbers, causal_mask, project
 from infoword_tf.layers.block import Block, take
-from infoword_tf.lazy import ops
+from infoword_tf.lazy import ops, remat
 from infoword_tf.settings import setting
 
 Tensor = Any
@@ -28,6 +29,7 @@ class Transformer(Encoder):
     )  # fmt: skip
 
     layers: int = setting(2, 'L.', at_least=1)
+    can_remat = True
     heads: int = setting(2, 'H.', at_least=1)
     inner_width: int = setting(None, 'Feed-forward; 4 D.', kind=int)
     segments: int = setting(2, 'Kinds of segment; 0: it knows none.')
@@ -183,13 +185,15 @@ class Transformer(Encoder):
         layers = [x]
         for i, block in enumerate(self.blocks):
             last = i == len(self.blocks) - 1 and all_layers is not True
-            x = block(
-                x,
+            run = functools.partial(
+                block,
                 allowed=allowed,
                 places=places if last else None,
                 key=keys[i],
                 length=tokens,
             )
+            # Of what is given here x alone has a gradient.
+            x = remat(run)(x) if self.remat and key is not None else run(x)
             if all_layers and not last:
                 layers.append(x)
         if self.pre_norm:

@@ -11,6 +11,7 @@ import tensorflow as tf
 
 from infoword_tf import files
 from infoword_tf.choices import RunChoices
+from infoword_tf.commands import UsageError
 from infoword_tf.config import Config
 from infoword_tf.model import Model
 from infoword_tf.objectives import Statistics
@@ -21,8 +22,8 @@ from infoword_tf.views import Specials
 MOST = 6  # shapes that are kept: those of a published grid beside the rates
 # Flags that decide the graphs of a run, beside its config.
 SHAPE = (
-    'batch_size', 'steps', 'microbatch', 'xla', 'freeze', 'layer_decay',
-    'logical_cpus',
+    'batch_size', 'steps', 'microbatch', 'remat', 'xla', 'freeze',
+    'layer_decay', 'logical_cpus',
 )  # fmt: skip
 
 
@@ -104,6 +105,12 @@ def build(
         model = Model(
             config, specials, given.seed, deviation=given.init_deviation
         )
+        if given.remat and not model.encoder.can_remat:
+            raise UsageError(
+                f'--remat: the encoder {config.encoder.name} keeps all states; '
+                'leave it out, or give --microbatch'
+            )
+        model.encoder.remat = given.remat
         learning = {
             path: variable
             for path, variable in model.trainable.items()

@@ -40,6 +40,7 @@ FREE = (
     'strategy',
     'logical_cpus',
     'microbatch',
+    'remat',
     'measure',
     'on_nonfinite',
     'rewinds',

@@ -240,6 +240,54 @@ class DropoutTest(absltest.TestCase):
         np.testing.assert_array_equal(*local(strategy, keys))
 
 
+class RematTest(parameterized.TestCase):
+    """--remat: the same gradients, with dropout."""
+
+    def gradients(self, name, replicas, remat):
+        strategy = zoo.strategy(replicas)
+        with strategy.scope():
+            model = zoo.make_model(name, rate=0.1)
+        model.encoder.remat = remat
+        variables = [v.value for v in model.variables.values()]
+        key = dropout.new_key(0, 0)
+
+        def step(flat):
+            replicas = distribution.StrategyReplicas()
+            with tf.GradientTape() as tape:
+                outcomes, _ = model.outcomes(
+                    unflatten(flat), zoo.statistics(), key, replicas
+                )
+                loss = model.loss(outcomes, replicas)
+            found = tape.gradient(
+                loss,
+                variables,
+                unconnected_gradients=tf.UnconnectedGradients.ZERO,
+            )
+            found = [tf.convert_to_tensor(g) for g in found]
+            return replicas.sum_all(found)
+
+        @tf.function
+        def run(flat):
+            return strategy.run(step, args=(flat,))
+
+        flat = shares(strategy, flatten(zoo.make_views(name, 8)))
+        nodes = str(run.get_concrete_function(flat).graph.as_graph_def())
+        found = [local(strategy, g)[0] for g in run(flat)]
+        return dict(zip(model.variables, found, strict=True)), len(nodes)
+
+    @parameterized.parameters(('bert', 1), ('bert', 2))
+    def test_the_same_gradients(self, name, replicas):
+        kept, small = self.gradients(name, replicas, False)
+        again, large = self.gradients(name, replicas, True)
+        self.assertGreater(large, 1.05 * small)  # blocks are there twice
+        largest = max(np.abs(g).max() for g in kept.values())
+        for path, gradient in kept.items():
+            np.testing.assert_allclose(
+                again[path], gradient, rtol=0, atol=1e-6 * largest,
+                err_msg=path,
+            )  # fmt: skip
+
+
 class UpdateTest(parameterized.TestCase):
     """Steps of the trainer itself."""
 
