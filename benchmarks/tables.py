@@ -359,6 +359,16 @@ def minutes_of(records: Sequence[Mapping[str, Any]]) -> list[float]:
     return found
 
 
+def along(records: Sequence[Mapping[str, Any]]) -> list[float]:
+    """Where each record is in a picture: minutes by the rate that was measured
+    for all, whatever else the machine did later; or updates.
+    """
+    if STEPS.value:
+        return [float(record['step']) for record in records]
+    whole = records[-1]['step']
+    return [record['step'] / whole * MINUTES.value for record in records]
+
+
 def averaged(runs: Sequence[Sequence[Mapping[str, Any]]]) -> list[dict]:
     """The mean of the records of several seeds, line by line."""
     return [
@@ -521,13 +531,14 @@ def main() -> None:
     drawn = {}
     for name, some in workdirs.items():
         records = averaged([records_of(workdir) for workdir in some])
-        drawn[name] = minutes_of(records), records
+        drawn[name] = along(records), records
     draw = {
         'bounds': report.draw_runs,
         'perplexities': report.draw_perplexities,
         'translations': report.draw_translations,
     }[table.curves]
-    draw(folder / 'curves.png', drawn)
+    unit = 'updates' if STEPS.value else report.MINUTES
+    draw(folder / 'curves.png', drawn, unit)
     print(text)
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 from infoword_tf import files
 
+MINUTES = 'minutes of training'
 STYLES = '-', '--', ':', '-.'  # of the rows of one run
 COLUMNS = {
     'mi': 'MI',
@@ -216,13 +217,14 @@ def _share(record: Mapping[str, Any], row: str) -> float:
 def draw_runs(
     path: pathlib.Path,
     runs: Mapping[str, tuple[Sequence[float], Sequence[Mapping[str, Any]]]],
+    along: str = MINUTES,
 ) -> None:
     """Draws held-out MI of every row of several runs into one PNG.
 
     As a share of what a perfect critic has on the same candidates: the
     ceilings of rows differ. The ends of the curves say it in nats.
     """
-    figure, axis = _axis()
+    figure, axis = _axis(along)
     ends = []
     for number, (name, (minutes, records)) in enumerate(runs.items()):
         rows = _heldout(records, 'mi')
@@ -251,9 +253,10 @@ def draw_runs(
 def draw_perplexities(
     path: pathlib.Path,
     runs: Mapping[str, tuple[Sequence[float], Sequence[Mapping[str, Any]]]],
+    along: str = MINUTES,
 ) -> None:
     """Draws held-out perplexity of several runs of next pieces into one PNG."""
-    figure, axis = _axis()
+    figure, axis = _axis(along)
     ends = []
     for number, (name, (minutes, records)) in enumerate(runs.items()):
         (row,) = _heldout(records, 'loss')
@@ -279,9 +282,10 @@ def draw_perplexities(
 def draw_translations(
     path: pathlib.Path,
     runs: Mapping[str, tuple[Sequence[float], Sequence[Mapping[str, Any]]]],
+    along: str = MINUTES,
 ) -> None:
     """Draws how many translations several runs find, percent, into one PNG."""
-    figure, axis = _axis()
+    figure, axis = _axis(along)
     ends = []
     for number, (name, (minutes, records)) in enumerate(runs.items()):
         points = _points(minutes, records, 'tatoeba/accuracy')
@@ -292,15 +296,15 @@ def draw_translations(
     _save(figure, path)
 
 
-def _axis() -> tuple[Any, Any]:
-    """A figure for curves over minutes, and its axis."""
+def _axis(along: str) -> tuple[Any, Any]:
+    """A figure for curves over minutes, or another measure, and its axis."""
     import matplotlib
 
     matplotlib.use('Agg')
     from matplotlib import pyplot
 
     figure, axis = pyplot.subplots(figsize=(8, 4.6))
-    axis.set_xlabel('minutes of training')
+    axis.set_xlabel(along)
     axis.spines[['top', 'right']].set_visible(False)
     return figure, axis
 
