@@ -158,11 +158,14 @@ class SameAsOneTest(parameterized.TestCase):
         loss_2, sums_2, gradients_2 = loss_and_gradients(
             replicas, name, batch, in_graph
         )
-        self.assertAlmostEqual(loss_2, loss, delta=1e-6 * abs(loss))
+        # Of more parts more sums are rounded.
+        more = 1 if replicas == 2 else 3
+        self.assertAlmostEqual(loss_2, loss, delta=more * 1e-6 * abs(loss))
         # MI is a difference of what may be much larger.
         sizes = np.abs(sums).max(axis=1, keepdims=True)
         np.testing.assert_array_less(
-            np.abs(sums_2 - sums), 2e-6 * np.broadcast_to(sizes, sums.shape)
+            np.abs(sums_2 - sums),
+            more * 2e-6 * np.broadcast_to(sizes, sums.shape),
         )
         rows = zoo.CASES[name].resolved.rows
         weights = [entry.weight for entry in rows.values()]
@@ -179,9 +182,7 @@ class SameAsOneTest(parameterized.TestCase):
         # In a graph the loop of `rnn_lm` is compiled, and sums otherwise.
         # A norm over the batch takes their mean off.
         apart = name in ('rnn_lm', 'infocse_paper')
-        near = 1e-5 if alike or apart else 1e-6
-        if replicas > 2:
-            near *= 3  # of more parts more sums are rounded
+        near = more * (1e-5 if alike or apart else 1e-6)
         for path, (gradient,) in gradients.items():
             first, *others = gradients_2[path]
             for second in others:
