@@ -9,7 +9,8 @@ the others; then says what it comes to for large runs. Bytes of a replica:
     16 N                        weights, gradients and both moments, float32
                                 (12 N with --moments=bfloat16)
     L (a R T D + b R H T T)     what the backward pass keeps of R texts at a
-                                time: states, and weights of attention
+                                time: states, and weights of attention; with
+                                --remat of one block, and 4 R T D of the others
     M D                         candidates of all replicas, float32, twice
 
 Bytes that a replica sends for an update, by a ring: 2 (n - 1) / n of the
@@ -39,6 +40,7 @@ MEASURE = flags.DEFINE_bool(
     'and --seq_len say.')
 MOMENTS = flags.DEFINE_enum(
     'moments', 'float32', ['float32', 'bfloat16'], 'Of that run.')
+REMAT = flags.DEFINE_bool('remat', False, 'Likewise.')
 GLOBAL_BATCH, LENGTH = 1024, 512
 REPLICAS = 8, 32, 128, 256
 GIGABYTE = 1e9
@@ -51,6 +53,7 @@ class Point(NamedTuple):
         size, texts, length: of its encoder and batch.
         fitted: whether the formula is fitted to it.
         moments: of its optimizer.
+        remat: whether blocks are computed once more.
     """
 
     size: str
@@ -58,6 +61,7 @@ class Point(NamedTuple):
     length: int
     fitted: bool
     moments: str = 'float32'
+    remat: bool = False
 
 
 POINTS = (
@@ -69,6 +73,7 @@ POINTS = (
     Point('small', 32, 128, False),
     Point('small', 8, 512, False),
     Point('small', 8, 512, False, 'bfloat16'),
+    Point('small', 8, 512, False, 'float32', True),
 )  # fmt: skip
 
 
@@ -89,7 +94,9 @@ def measure() -> dict[str, int]:
     del Model
     tf.constant(0.0) + 1.0
     before = resident('VmRSS')
-    one = step.ours('bert_nce', 'float32', moments=MOMENTS.value)
+    one = step.ours(
+        'bert_nce', 'float32', moments=MOMENTS.value, remat=REMAT.value
+    )
     for _ in range(3):
         one.step()
     return {'bytes': resident('VmHWM') - before, 'weights': one.weights}
@@ -100,7 +107,8 @@ def measured(point: Point) -> dict[str, Any]:
     done = subprocess.run(
         [sys.executable, '-m', 'benchmarks.scale', '--measure',
          f'--size={point.size}', f'--batch_size={point.texts}',
-         f'--seq_len={point.length}', f'--moments={point.moments}'],
+         f'--seq_len={point.length}', f'--moments={point.moments}',
+         f'--remat={point.remat}'],
         capture_output=True, text=True, check=True,
         env={**os.environ, 'MALLOC_TRIM_THRESHOLD_': '0'},
     )  # fmt: skip
@@ -112,6 +120,16 @@ def kept(size: str, texts: int, length: int) -> tuple[float, float]:
     shape = SIZES[size]
     rows = shape['layers'] * texts * length
     return rows * shape['width'], rows * shape['heads'] * length
+
+
+def formula(point: Point, weights: int, fitted: np.ndarray) -> float:
+    """Bytes; `fitted` as `fit` gives it."""
+    a, b, others = fitted
+    x, y = kept(*point[:3])
+    if point.remat:
+        layers = SIZES[point.size]['layers']
+        x, y = x / layers + 4 * x * (layers - 1) / layers / a, y / layers
+    return of_weights(weights, point.moments) + a * x + b * y + others
 
 
 def of_weights(weights: int, moments: str = 'float32') -> int:
@@ -149,13 +167,13 @@ def main() -> None:
     print(f'a {a:.1f}, b {b:.1f}, others {others / GIGABYTE:.2f} GB\n')
     print('| run | measured, GB | formula, GB | |\n|---|---|---|---|')
     for point, one in found:
-        x, y = kept(*point[:3])
-        said = of_weights(one['weights'], point.moments) + a * x + b * y
-        said += others
+        said = formula(point, one['weights'], np.array([a, b, others]))
+        flags_of = f' --moments={point.moments}' * (point.moments != 'float32')
+        flags_of += ' --remat' * point.remat
         print(
-            f'| {point.size}, {point.texts} x {point.length}, moments '
-            f'{point.moments} | {one["bytes"] / GIGABYTE:.2f} | '
-            f'{said / GIGABYTE:.2f} | {"fitted" if point.fitted else "held"} |'
+            f'| {point.size}, {point.texts} x {point.length}{flags_of} | '
+            f'{one["bytes"] / GIGABYTE:.2f} | {said / GIGABYTE:.2f} | '
+            f'{"fitted" if point.fitted else "held"} |'
         )
     print(
         f'\n{GLOBAL_BATCH:,} x {LENGTH}, vocabulary '

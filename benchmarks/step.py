@@ -201,6 +201,7 @@ def ours(
     precision: str,
     memory_length: int = 0,
     moments: str = 'float32',
+    remat: bool = False,
 ) -> Contestant:
     """A row or sum, stepped by the trainer of `infoword_tf.train`.
 
@@ -215,6 +216,7 @@ def ours(
     strategy = distribution.make_strategy('one')
     with strategy.scope():
         model = Model(own.config(precision), own.specials, work.SEED)
+        model.encoder.remat = remat
         optimizer = optim.AdamW(
             model.trainable,
             optim.chosen(

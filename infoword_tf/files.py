@@ -6,6 +6,7 @@ import hashlib
 import json
 import os
 import pathlib
+import secrets
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -61,7 +62,9 @@ def written(path: pathlib.Path) -> Iterator[pathlib.Path]:
         OSError: the disk is full or the like; what was at `path` is still
             there, and nothing else is left.
     """
-    partial = path.with_name(f'.{path.name}.{os.getpid()}')
+    # Processes of several machines may have the same number.
+    own = f'{os.getpid()}.{secrets.token_hex(3)}'
+    partial = path.with_name(f'.{path.name}.{own}')
     try:
         yield partial
         with open(partial, 'rb') as file:

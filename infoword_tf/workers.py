@@ -3,7 +3,8 @@ r"""Runs a command as several workers of one machine: --strategy=multiworker.
     python -m infoword_tf.workers --workers=2 -- infoword_tf.train \
         --strategy=multiworker --flagfile=tasks/flags/mlm_tiny.flags
 
-A worker is a process with a TF_CONFIG of its own and its share of the cores.
+A worker is a process with a TF_CONFIG of its own and its share of the cores; of
+GPUs each would take all: one worker a machine is what those want.
 Lines that it prints begin with its number. Workers wait for each other, so when
 one fails the others are stopped. The exit status is 42 where the same command
 goes on: a worker was stopped or killed.
@@ -58,9 +59,10 @@ def _hosts(count: int) -> list[str]:
 
 
 def _show(stream: IO[str], number: int) -> None:
-    """Passes on what a worker prints, until it ends."""
+    """Passes on what a worker prints, until it ends, if anybody reads it."""
     for line in stream:
-        print(f'[{number}] {line}', end='', flush=True)
+        with contextlib.suppress(OSError):
+            print(f'[{number}] {line}', end='', flush=True)
 
 
 def _ended(workers: Sequence[subprocess.Popen]) -> int:
@@ -69,7 +71,11 @@ def _ended(workers: Sequence[subprocess.Popen]) -> int:
     while any(worker.poll() is None for worker in workers):
         statuses = [worker.poll() for worker in workers]
         if not failed and any(statuses):
-            number, failed = next((n, x) for n, x in enumerate(statuses) if x)
+            # Of several at once whoever knows more than that another is gone.
+            number, failed = min(
+                ((n, x) for n, x in enumerate(statuses) if x),
+                key=lambda found: found[1] == STATUS,
+            )
             how = f'signal {-failed}' if failed < 0 else f'status {failed}'
             print(f'worker {number} ended with {how}', flush=True)
             deadline = time.monotonic() + PATIENCE
@@ -131,10 +137,10 @@ def run(words: list[str], given: Choices, chosen: dict) -> bool:
         signal.signal(signal.SIGTERM, before)
         for thread in shown:
             thread.join()
-    if status == STATUS or status < 0:
+    if status in (STATUS, -signal.SIGTERM, -signal.SIGKILL):
         raise Preempted('before the end: the same command goes on')
     return not status
 
 
 if __name__ == '__main__':
-    commands.start(run, words='the command')
+    commands.start(run, words='the command', stopped=commands.GOES_ON)

@@ -379,6 +379,7 @@ def prepare(
 @commands.takes(Choices)
 def run(given: Choices, chosen: Mapping[str, Any]) -> dict[str, Any]:
     """The whole command."""
+    finetune.check_one_machine(given)
     check(given, chosen)
     finetune.check_inits(given.teacher, given.init)
     if given.task == embedding.TASK:

@@ -359,6 +359,7 @@ def _line(
 @commands.takes(Choices)
 def run(given: Choices, chosen: Mapping[str, Any]) -> dict[str, Any]:
     """The whole command."""
+    finetune.check_one_machine(given)
     commands.require(
         vars(given),
         task='one of GLUE, rte say, or squad',

@@ -258,6 +258,19 @@ def check_inits(*inits: str | None) -> None:
         Config.read(init)
 
 
+def check_one_machine(given: Choices) -> None:
+    """Complains of several machines, of commands that several models take.
+
+    Raises:
+        UsageError: --strategy=multiworker.
+    """
+    if given.strategy == 'multiworker':
+        raise commands.UsageError(
+            '--strategy=multiworker: this command makes several models, one '
+            'after the other; take one machine, with --strategy=mirrored'
+        )
+
+
 def lay_out(
     loaded: 'Loaded',
     texts: Sequence[Any],

@@ -16,14 +16,15 @@ from absl.testing import absltest, parameterized
 
 from infoword_tf import commands, files, workers
 from infoword_tf.training import distribution
+from tasks import distill, figure1, finetune
 from tests import runs, zoo
 
 NO_SERVER = 'Could not start gRPC server'  # of TensorFlow: the port is taken
 # Memory of each replica's rows, and an end that the chief alone sees coming.
 FLAGS = (
-    '--objectives=transformer_xl', '--dropout=0', '--steps=8',
-    '--eval_every=1', '--checkpoint_every=8', '--best',
-    '--patience_evals=8', '--batch_size=8',
+    '--objectives=transformer_xl', '--dropout=0', '--steps=24',
+    '--eval_every=1', '--checkpoint_every=24', '--best',
+    '--patience_evals=24', '--batch_size=8',
 )  # fmt: skip
 
 
@@ -46,7 +47,7 @@ def train(workdir, signalled=None):
 
     Args:
         workdir: of the run.
-        signalled: a signal to the second worker after the third step.
+        signalled: a signal to the second worker after the second step.
     """
     for _ in range(3):  # until both ports are still free
         shown = ''
@@ -56,7 +57,7 @@ def train(workdir, signalled=None):
         ) as launcher:  # fmt: skip
             for line in launcher.stdout:
                 shown += line
-                if signalled and '[0] step 3/' in line:
+                if signalled and '[0] step 2/' in line:
                     second = re.search(r'worker 1: process (\d+)', shown)[1]
                     os.kill(int(second), signalled)
             launcher.wait()
@@ -73,11 +74,11 @@ class RunTest(absltest.TestCase):
         for worker in range(2):
             self.assertRegex(
                 shown, rf'\[{worker}\] stopped by SIGTERM: the same command '
-                r'goes on from step \d\n',
+                r'goes on from step \d+\n',
             )  # fmt: skip
         status, shown = train(folder / 'two')
         self.assertEqual(status, 0, shown)
-        self.assertRegex(shown, r'\[1\] resuming from .*step-00000000\d')
+        self.assertRegex(shown, r'\[1\] resuming from .*step-0000000\d\d')
         self.assertNotIn('starts empty', shown)
         runs.run_here(folder / 'one', *FLAGS)
         self.assertEqual(
@@ -85,7 +86,7 @@ class RunTest(absltest.TestCase):
             {path.name for path in (folder / 'one').iterdir()},
         )
         two, one = (runs.records(folder / name) for name in ('two', 'one'))
-        self.assertLen(one, 8)
+        self.assertLen(one, 24)
         for ours, alone in zip(two, one, strict=True):
             for name, value in alone.items():
                 if not name.endswith(('seconds', '_per_second')):
@@ -137,6 +138,26 @@ class LauncherTest(parameterized.TestCase):
         self.assertIn(message, shown)
 
 
+class TasksTest(absltest.TestCase):
+    def test_one_worker_says_what_was_learned(self):
+        strategy = zoo.strategy(1)
+        prepared = mock.Mock()
+        prepared.labelled.shared.strategy = strategy
+        finetune.leave_to_chief(prepared)
+        with mock.patch.object(
+            distribution, 'is_chief', return_value=False
+        ), self.assertRaises(SystemExit) as left:
+            finetune.leave_to_chief(prepared)
+        self.assertEqual(left.exception.code, 0)
+
+    def test_several_models_are_of_one_machine(self):
+        for command in (distill, figure1):
+            with self.assertRaisesRegex(
+                commands.UsageError, '--strategy=multiworker: this command mak'
+            ):
+                command.run(strategy='multiworker')
+
+
 class AgreementTest(absltest.TestCase):
     def everyones(self, others):
         """As if another process had these numbers."""
@@ -179,6 +200,34 @@ class AgreementTest(absltest.TestCase):
         with self.everyones(iter([(5,)])):
             (found,) = distribution.differing(None, record)
             self.assertIn('code is not the same', found)
+
+
+class TogetherTest(absltest.TestCase):
+    def told(self, other):
+        """What a process says, where another one says `other`."""
+        said = []
+
+        def any_says(strategy, *wishes):
+            said.append(wishes)
+            return tuple(wish or other for wish in wishes)
+
+        return said, mock.patch.object(distribution, 'any_says', any_says)
+
+    def test_who_fails_says_so(self):
+        said, patched = self.told(False)
+        with patched, self.assertRaisesRegex(OSError, 'full'):
+            with distribution.together(None):
+                raise OSError('the disk is full')
+        self.assertEqual(said, [(True,)])
+
+    def test_others_end_too(self):
+        said, patched = self.told(True)
+        with patched, self.assertRaisesRegex(
+            commands.UsageError, 'another worker has complained'
+        ):
+            with distribution.together(None):
+                pass
+        self.assertEqual(said, [(False,)])
 
 
 class LostTest(absltest.TestCase):

@@ -11,6 +11,7 @@ from infoword_tf.choices import RunChoices, by_language
 from infoword_tf.config import Config
 from infoword_tf.data import parallel, text_pairs
 from infoword_tf.data.opened import check_text
+from infoword_tf.encoders import ENCODERS
 from infoword_tf.evaluation import judgements
 from infoword_tf.objectives import TABLE, parse
 from infoword_tf.objectives.row import ANSWERS
@@ -242,6 +243,11 @@ def begin(
             if resolved.plan.reads_text:
                 check_text(given)
             check_languages(given, chosen)
+    if given.remat and not ENCODERS[resolved.encoder.name].can_remat:
+        raise commands.UsageError(
+            f'--remat: the encoder {resolved.encoder.name} keeps all states; '
+            'leave it out, or give --microbatch'
+        )
     judged = judged_by(given)
 
     from infoword_tf.training.run import run

@@ -11,7 +11,6 @@ import tensorflow as tf
 
 from infoword_tf import files
 from infoword_tf.choices import RunChoices
-from infoword_tf.commands import UsageError
 from infoword_tf.config import Config
 from infoword_tf.model import Model
 from infoword_tf.objectives import Statistics
@@ -105,11 +104,6 @@ def build(
         model = Model(
             config, specials, given.seed, deviation=given.init_deviation
         )
-        if given.remat and not model.encoder.can_remat:
-            raise UsageError(
-                f'--remat: the encoder {config.encoder.name} keeps all states; '
-                'leave it out, or give --microbatch'
-            )
         model.encoder.remat = given.remat
         learning = {
             path: variable

@@ -157,6 +157,25 @@ def any_says(
     return tuple(map(bool, found.any(axis=0)))
 
 
+@contextlib.contextmanager
+def together(strategy: tf.distribute.Strategy) -> Iterator[None]:
+    """Inside, where nothing is exchanged, one process that fails ends all.
+
+    Else the others would wait for it, and take it for lost.
+
+    Raises:
+        UsageError: another one has failed.
+    """
+    try:
+        yield
+    except Exception:
+        any_says(strategy, True)
+        raise
+    (failed,) = any_says(strategy, False)
+    if failed:
+        raise UsageError('another worker has complained, and says of what')
+
+
 def differing(
     strategy: tf.distribute.Strategy, record: Mapping[str, Any]
 ) -> list[str]:

@@ -274,13 +274,13 @@ class Fit:
         behind = error.step + 1
         if self.rewind is None:
             raise error
+        (nothing,) = self.any_says(checkpoint.last_step(self.workdir) is None)
         for lacking, why in (
             (self.checkpoints.rewinds >= self.rewinds,
              f'the run has gone back {self.checkpoints.rewinds} times '
              '(--rewinds)'),
             (behind >= self.pace.steps, 'there is no batch after it'),
-            (checkpoint.last_step(self.workdir) is None,
-             'there is no checkpoint to go back to'),
+            (nothing, 'there is no checkpoint to go back to'),
         ):  # fmt: skip
             if lacking:
                 raise loop.NonFiniteLoss(error.step, error.where, why)
@@ -300,13 +300,22 @@ class Fit:
         """A logging step; Orbit writes `values` to TensorBoard afterwards."""
         now, pace = int(self.trainer.step), self.pace
         better = enough = lone = False
+        failed: Exception | None = None
         if self.chief:
-            record = self._measure(now, values)
-            better, enough = self._best() is record, self._enough()
-            # Weights without a checkpoint would be those of another run.
-            lone = better and checkpoint.last_step(self.workdir) is None
+            try:
+                record = self._measure(now, values)
+            except Exception as error:  # of which the others have to know
+                failed = error
+            else:
+                better, enough = self._best() is record, self._enough()
+                # Weights without a checkpoint would be those of another run.
+                lone = better and checkpoint.last_step(self.workdir) is None
         stop = self.asked.is_set() and now < pace.steps
-        enough, lone, stop = self.any_says(enough, lone, stop)
+        enough, lone, stop, lost = self.any_says(
+            enough, lone, stop, failed is not None
+        )
+        if lost:
+            raise failed or RuntimeError('worker 0 has failed, and says why')
         due = now % pace.save == 0 or now == pace.steps
         if due or enough or lone or stop:
             self.save(now)
@@ -315,6 +324,7 @@ class Fit:
         if enough:
             raise _Enough
         if stop:
+            self.any_says(False)  # until it is written
             raise preemption.Preempted(
                 f'by SIGTERM: the same command goes on from step {now:,}'
             )

@@ -17,7 +17,7 @@ import tensorflow as tf
 
 from infoword_tf import checkpoint, commands, files, preemption
 from infoword_tf.choices import STEPS, RunChoices
-from infoword_tf.config import Config
+from infoword_tf.config import WEIGHTS, Config
 from infoword_tf.data import (
     batches,
     corpora,
@@ -423,7 +423,16 @@ class Run:
 
     def agree(self) -> None:
         """Complains of machines that began with different things."""
-        known = {**self.config.run, 'config': self.config.to_json()}
+        given = self.given
+        free = ('microbatch', 'remat', 'on_nonfinite', 'rewinds', 'log_every',
+                'checkpoint_every')  # fmt: skip
+        known = {
+            **self.config.run,
+            **{name: getattr(given, name) for name in free},
+            'the config': self.config.replace(run={}).to_json(),
+            'the weights of --init': given.init
+            and files.digest_of(pathlib.Path(given.init) / WEIGHTS),
+        }
         if unlike := distribution.differing(self.strategy, known):
             raise commands.UsageError(
                 'machines of --strategy=multiworker differ in '
@@ -468,7 +477,6 @@ class Run:
 
     def build(self) -> None:
         """Model, graphs, and all that lasts: new, or as new of `shared`."""
-        self._check_companions()
         given, labelled = self.given, self.labelled
         update = self.rules, self.warmup_steps
         shape = shape_of(given, self.config, *update)
@@ -597,11 +605,11 @@ class Run:
             if objective.begun and lacking:
                 raise commands.UsageError(f'{row} {objective.begun}')
 
-    def _check_companions(self) -> None:
+    def check_companions(self) -> None:
         """Complains of those of workdirs that read another vocabulary."""
         rows = {row: x.settings for row, x in self.config.rows.items()}
         for name, companion in companions_of(rows).items():
-            if not companion.workdir or not self.chief:
+            if not companion.workdir:
                 continue
             theirs, ours = (
                 folder / self.tokenizer.file
@@ -680,7 +688,12 @@ class Run:
             state.broadcast()
             trainer.step.assign(behind)
             trainer.begin_again(self.dataset(behind, given.steps))
-            distribution.everyones(self.strategy, behind)  # all have read it
+            found = distribution.everyones(self.strategy, before)
+            if (found != before).any():
+                raise RuntimeError(
+                    f'machines find different checkpoints in {workdir}; start '
+                    'the same command again'
+                )
             checkpoints.rewound(before, behind, checkpointed | state.gathered())
             if self.chief and goal is None:
                 write_weights(behind)
@@ -743,12 +756,15 @@ def run(
         stack.enter_context(preemption.handled())
         stack.enter_context(distribution.others_lost())
         one.open_devices()
-        if one.chief:
-            stack.enter_context(files.locked(one.workdir))
-        one.open_text()
+        with distribution.together(one.strategy):
+            if one.chief:
+                stack.enter_context(files.locked(one.workdir))
+            one.open_text()
         one.decide(resolved)
         one.agree()
-        if one.chief:
-            one.begin(flagfile)
+        with distribution.together(one.strategy):
+            if one.chief:
+                one.begin(flagfile)
+                one.check_companions()
         one.build()
         return one.loop()

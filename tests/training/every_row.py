@@ -61,7 +61,7 @@ def main(argv: Sequence[str]) -> None:
                 test_distribution.SameAsOneTest().check(
                     name, size, in_graph, count
                 )
-        except (AssertionError, ValueError) as error:
+        except (AssertionError, ValueError, tf.errors.OpError) as error:
             print(f'{name}: {error}', flush=True)
             failed.append(name)
             held = False
