@@ -118,7 +118,7 @@ class TextChoices:
         'line, a blank line between documents, .gz too), or lines:GLOB (one '
         'running text whose line ends are tokens; needs --heldout), or '
         'tfds:NAME[/CONFIG][:FEATURE] (prepared by tensorflow-datasets), or '
-        'store:DIR (made by infoword_tf.prepare). Of '
+        'store:DIR (made by infoword_tf.prepare; gs:// too). Of '
         'several languages give it several times, each with its name: '
         '--corpus=de=text:GLOB.', repeated=True)
     heldout: tuple[str, ...] = flag(

@@ -232,13 +232,12 @@ def _tfds(spec: str, heldout: str | None, cache: pathlib.Path) -> Corpus:
 
 
 def _store(spec: str, heldout: str | None, cache: pathlib.Path) -> Corpus:
-    del cache
     if heldout is not None:
         raise ValueError(
             f'store:{spec} has a held-out part of its own: leave out '
             f'--heldout={heldout}, or prepare the text with it'
         )
-    opened = sharded.open_prepared(spec)
+    opened = sharded.open_prepared(spec, cache)
 
     def no_text() -> Iterator[Document]:
         raise ValueError(
