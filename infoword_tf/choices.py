@@ -129,6 +129,11 @@ class TextChoices:
         0.7, 'Of several languages each has a share of the updates in '
         'proportion to its size to this power; 1: as large as they are, 0: '
         'all alike.', at_least=0.0)
+    shuffle_block: int | None = flag(
+        None, 'Tokens of text that are read at a time: such blocks come in a '
+        'random order, and what is in some 64 of them is shuffled together, '
+        'as text elsewhere (store:gs://...) wants it; by default all of the '
+        'text is.', at_least=1)
     parallel: tuple[str, ...] = flag(
         (), 'Translations, for rows that read them: two files of aligned lines '
         '(europarl.{de,en}), or a .tsv, .tmx, .po or .mo; --parallel=en-de=... '

@@ -427,7 +427,7 @@ class ExactResumeTest(parameterized.TestCase):
         # At such a rate the best weights are the first, not the last.
         ('mixed', '--objectives=bert_nce:1,ict:1', '--best', '--eval_every=1',
          '--precision=mixed_bfloat16', '--learning_rate=10',
-         '--warmup_steps=1000'),
+         '--warmup_steps=1000', '--shuffle_block=300'),
         ('pairs', '--objectives=bert_nce:1,nsp_nce:1',
          '--tokenizer=sentencepiece'),
         ('memory', '--objectives=transformer_xl', '--memory_length=8'),

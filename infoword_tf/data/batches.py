@@ -86,19 +86,24 @@ def open_sources(
     examples: Examples | None = None,
     pairs: TextPairs | None = None,
     translations: ParallelText | None = None,
+    shuffle_block: int | None = None,
 ) -> dict[SourceSpec, Source]:
-    """All that a plan reads, to be trained on; see `open_source`."""
+    """All that a plan reads, to be trained on; see `open_source`.
+
+    Args:
+        shuffle_block: tokens of a block, of sources that are read so.
+    """
     inputs = Inputs(store, examples, pairs, translations)
-    return {
-        source_spec: open_source(
-            inputs.of(source_spec),
-            source_spec,
-            batch_size,
-            seed,
-            **SOURCES[source_spec.source].in_training,
+    found = {}
+    for source_spec in plan.source_specs:
+        kind = SOURCES[source_spec.source]
+        arguments = dict(kind.in_training)
+        if kind.by_blocks:
+            arguments['shuffle_block'] = shuffle_block
+        found[source_spec] = open_source(
+            inputs.of(source_spec), source_spec, batch_size, seed, **arguments
         )
-        for source_spec in plan.source_specs
-    }
+    return found
 
 
 @dataclasses.dataclass

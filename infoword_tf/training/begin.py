@@ -11,6 +11,7 @@ from infoword_tf.choices import RunChoices, by_language
 from infoword_tf.config import Config
 from infoword_tf.data import parallel, text_pairs
 from infoword_tf.data.opened import check_text
+from infoword_tf.data.sources import SOURCES
 from infoword_tf.evaluation import judgements
 from infoword_tf.objectives import TABLE, parse
 from infoword_tf.objectives.row import ANSWERS
@@ -53,6 +54,7 @@ def check_end(given: RunChoices, labelled: bool) -> None:
         ('minutes', '--steps or --epochs sets the length'),
         ('best', 'the weights of the best score are kept anyway'),
         ('measure', 'these are what is measured'),
+        ('shuffle_block', 'all are shuffled'),
     ):
         if labelled and getattr(given, flag):
             raise commands.UsageError(
@@ -184,6 +186,26 @@ def check_languages(given: RunChoices, chosen: Mapping[str, Any]) -> None:
         )
 
 
+def check_shuffle(given: RunChoices, resolved: Resolved) -> None:
+    """Complains of blocks where text is read in another order."""
+    if given.shuffle_block is None:
+        return
+    plan, found = resolved.plan, {True: [], False: [], None: []}
+    for source_spec in plan.source_specs:
+        by_blocks = SOURCES[source_spec.source].by_blocks
+        found[by_blocks] += plan.readers(source_spec)
+    for lacking, rows, why in (
+        (found[False], found[False], 'texts from all over the corpus'),
+        (not found[True], found[None], 'no corpus that is shuffled'),
+    ):
+        if lacking:
+            raise commands.UsageError(
+                f'--shuffle_block={given.shuffle_block}: '
+                f'{", ".join(dict.fromkeys(rows))} of --objectives='
+                f'{given.objectives} reads {why}; leave it out'
+            )
+
+
 def check_companions(resolved: Resolved) -> None:
     """Complains of workdirs that companions cannot begin with.
 
@@ -242,6 +264,7 @@ def begin(
             if resolved.plan.reads_text:
                 check_text(given)
             check_languages(given, chosen)
+            check_shuffle(given, resolved)
     judged = judged_by(given)
 
     from infoword_tf.training.run import run

@@ -243,6 +243,7 @@ class Run:
             labelled and labelled.train,
             self.pairs and self.pairs.train,
             self.translations and self.translations.train,
+            given.shuffle_block,
         )
         for source_spec, source in sources.items():
             if source.single is not None:

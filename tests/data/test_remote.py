@@ -14,7 +14,8 @@ from absl.testing import absltest, parameterized
 
 from infoword_tf import prepare
 from infoword_tf.choices import TextChoices
-from infoword_tf.data import opened, remote, sharded
+from infoword_tf.data import opened, order, remote, sharded
+from infoword_tf.data.order import visited
 from infoword_tf.data.passages import DocumentSource
 from infoword_tf.data.streams import StreamSource
 from infoword_tf.data.windows import WindowSource
@@ -32,7 +33,7 @@ def setUpModule():
     name, heldout = corpus.write_topics(folder / 'text')
     with contextlib.redirect_stdout(io.StringIO()):
         prepare.run(
-            corpus=name, heldout=heldout, vocab_size=400, shard_size=0.03,
+            corpus=name, heldout=heldout, vocab_size=400, shard_size=0.02,
             processes=1, output=str(STORE),
         )  # fmt: skip
 
@@ -97,6 +98,32 @@ class RemoteTest(parameterized.TestCase):
             for step in (0, 1, 7, 100):
                 for x, y in zip(a.batch(step), b.batch(step), strict=True):
                     np.testing.assert_array_equal(x, y)
+
+    def test_a_batch_in_blocks_reads_of_few_shards(self):
+        """Each window once, and the same ones as of a store that is here."""
+        found = {}
+        for block in (None, 4000):
+            with bounded(512, 99), mock.patch.object(order, 'GROUP', 3):
+                there = text_of(elsewhere()).train
+                source = WindowSource(there, 16, 32, 3, shuffle_block=block)
+                here = WindowSource(
+                    text_of(STORE).train, 16, 32, 3, shuffle_block=block
+                )
+                for step in (0, 1):
+                    np.testing.assert_array_equal(
+                        source.batch(step).ids, here.batch(step).ids
+                    )
+                found[block] = len(there.ids.opened)
+        self.assertGreater(len(there.ids.shards), 9)
+        self.assertGreater(found[None], 8)
+        # Three blocks, each of one shard or two.
+        self.assertLessEqual(found[4000], 6)
+        starts = np.concatenate([
+            visited(np.arange(32) + 32 * step, source.windows, 3, 2,
+                    source.block)
+            for step in range(source.windows // 32)
+        ])  # fmt: skip
+        self.assertLen(set(starts.tolist()), source.windows // 32 * 32)
 
     @parameterized.parameters(512, 4096)
     def test_no_more_is_kept_than_is_said(self, block):
