@@ -10,7 +10,7 @@ from infoword_tf import commands
 from infoword_tf.choices import RunChoices, by_language
 from infoword_tf.config import Config
 from infoword_tf.data import parallel, text_pairs
-from infoword_tf.data.opened import check_text
+from infoword_tf.data.opened import check_text, weights_of
 from infoword_tf.data.sources import SOURCES
 from infoword_tf.evaluation import judgements
 from infoword_tf.objectives import TABLE, parse
@@ -177,13 +177,25 @@ def check_translations(given: RunChoices, resolved: Resolved) -> None:
 
 
 def check_languages(given: RunChoices, chosen: Mapping[str, Any]) -> None:
-    """Complains of an exponent where there is one language."""
+    """Complains of shares of the updates that are no text's."""
     several = len(by_language(given.corpus)) > 1 or given.parallel
     if 'language_exponent' in chosen and not several:
         raise commands.UsageError(
             f'--language_exponent={given.language_exponent:g} is for text of '
             'several languages; name them as --corpus=de=... --corpus=en=...'
         )
+    if not weights_of(given):
+        return
+    for flag, there, why in (
+        ('language_exponent', 'language_exponent' in chosen,
+         'is of sizes, which these weights replace'),
+        ('parallel', given.parallel, 'has shares by --language_exponent'),
+    ):  # fmt: skip
+        if there:
+            raise commands.UsageError(
+                f'--corpus_weights={",".join(given.corpus_weights)}: --{flag} '
+                f'{why}; leave out one of the two'
+            )
 
 
 def check_shuffle(given: RunChoices, resolved: Resolved) -> None:
