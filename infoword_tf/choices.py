@@ -347,6 +347,9 @@ class DeviceChoices:
         False, 'Keep the states between the blocks of the encoder alone, and '
         'compute what is inside them once more for the gradient: less memory, '
         'more time, the same weights.')
+    data_service: tuple[str, ...] = flag(
+        (), 'HOST:PORT, with commas, of processes that make the batches '
+        '(infoword_tf.data_service); where none answers this one does.')
     xla: bool = flag(
         False, 'Compile the whole forward and backward pass with XLA; for GPU '
         'and TPU.')

@@ -325,6 +325,7 @@ class FlagsTest(absltest.TestCase):
             'workdir', 'checkpoint_every', 'keep_checkpoints', 'log_every',
             'eval_every', 'strategy', 'logical_cpus', 'microbatch', 'remat',
             'measure', 'on_nonfinite', 'rewinds', 'grace_seconds',
+            'data_service',
         }  # fmt: skip
         self.assertEqual(set(record.FREE), free)
         given = set(flags_of(RunChoices))

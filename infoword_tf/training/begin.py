@@ -3,6 +3,7 @@
 
 import math
 import os
+import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -55,6 +56,7 @@ def check_end(given: RunChoices, labelled: bool) -> None:
         ('best', 'the weights of the best score are kept anyway'),
         ('measure', 'these are what is measured'),
         ('shuffle_block', 'all are shuffled'),
+        ('data_service', 'batches are made here'),
     ):
         if labelled and getattr(given, flag):
             raise commands.UsageError(
@@ -75,6 +77,11 @@ def check_end(given: RunChoices, labelled: bool) -> None:
         raise commands.UsageError(
             f'--rewinds={given.rewinds} goes with --on_nonfinite=rewind'
         )
+    for address in given.data_service:
+        if not re.fullmatch(r'.+:\d+', address):
+            raise commands.UsageError(
+                f'--data_service={address}: give HOST:PORT, as cpu1:8600'
+            )
     if given.strategy == 'multiworker':
         if given.minutes:
             raise commands.UsageError(
@@ -238,6 +245,40 @@ def check_companions(resolved: Resolved) -> None:
             )
 
 
+def checked(
+    given: RunChoices,
+    chosen: Mapping[str, Any],
+    labelled: 'LabelledData | None' = None,
+    resolved: Resolved | None = None,
+) -> tuple[RunChoices, Resolved]:
+    """Looks at what was chosen; args and errors as of `begin`.
+
+    Returns:
+        The choices with those that their text decides, and what they decide.
+    """
+    # Before Keras is imported: what trains is TensorFlow's.
+    os.environ['KERAS_BACKEND'] = 'tensorflow'
+    check_finite(given)
+    check_brought(given)
+    check_end(given, labelled is not None)
+    if resolved is None:
+        started = Config.read(given.init) if given.init else None
+        if labelled is not None and labelled.started is not None:
+            started = labelled.started.config
+        if labelled is None:
+            resolve_rows(given)
+            given = with_pairs(given)
+        resolved = resolve(given, started)
+        check_companions(resolved)
+        if labelled is None:
+            check_translations(given, resolved)
+            if resolved.plan.reads_text:
+                check_text(given)
+            check_languages(given, chosen)
+            check_shuffle(given, resolved)
+    return given, resolved
+
+
 def begin(
     given: RunChoices,
     chosen: Mapping[str, Any],
@@ -256,27 +297,8 @@ def begin(
     Raises: UsageError: what was chosen cannot be. ValueError: the text or
     --init cannot be read.
     """
-    # Before Keras is imported: what trains is TensorFlow's.
-    os.environ['KERAS_BACKEND'] = 'tensorflow'
-    check_finite(given)
     commands.require(vars(given), workdir='a folder for this run')
-    check_brought(given)
-    check_end(given, labelled is not None)
-    if resolved is None:
-        started = Config.read(given.init) if given.init else None
-        if labelled is not None and labelled.started is not None:
-            started = labelled.started.config
-        if labelled is None:
-            resolve_rows(given)
-            given = with_pairs(given)
-        resolved = resolve(given, started)
-        check_companions(resolved)
-        if labelled is None:
-            check_translations(given, resolved)
-            if resolved.plan.reads_text:
-                check_text(given)
-            check_languages(given, chosen)
-            check_shuffle(given, resolved)
+    given, resolved = checked(given, chosen, labelled, resolved)
     judged = judged_by(given)
 
     from infoword_tf.training.run import run

@@ -45,6 +45,7 @@ FREE = (
     'on_nonfinite',
     'rewinds',
     'grace_seconds',
+    'data_service',
 )
 
 
