@@ -56,12 +56,12 @@ def place(path: str | pathlib.Path) -> pathlib.Path | Place:
 
 
 @contextlib.contextmanager
-def _gfile(path: Place) -> Iterator[Any]:
-    """`tf.io.gfile`, whose complaints are of one sentence."""
+def _tensorflow(path: Place) -> Iterator[Any]:
+    """TensorFlow, whose complaints about a file are of one sentence."""
     import tensorflow as tf
 
     try:
-        yield tf.io.gfile
+        yield tf
     except tf.errors.OpError as error:
         (why, *_) = error.message.splitlines() or [type(error).__name__]
         raise ValueError(f'{path} cannot be read ({why})') from None
@@ -75,11 +75,12 @@ def size(path: pathlib.Path | Place) -> int | None:
     """
     if isinstance(path, pathlib.Path):
         return path.stat().st_size if path.is_file() else None
-    with _gfile(path) as gfile:
-        # A folder has a size, too.
-        if not gfile.exists(str(path)) or gfile.isdir(str(path)):
+    with _tensorflow(path) as tf:
+        try:
+            found = tf.io.gfile.stat(str(path))
+        except tf.errors.NotFoundError:
             return None
-        return gfile.stat(str(path)).length
+        return None if found.is_directory else found.length
 
 
 def chunks(path: pathlib.Path | Place) -> Iterator[bytes]:
@@ -89,7 +90,10 @@ def chunks(path: pathlib.Path | Place) -> Iterator[bytes]:
             while chunk := file.read(_CHUNK):
                 yield chunk
         return
-    with _gfile(path) as gfile, gfile.GFile(str(path), 'rb') as file:
+    with (
+        _tensorflow(path) as tf,
+        tf.io.gfile.GFile(str(path), 'rb') as file,
+    ):
         while chunk := file.read(_CHUNK):
             yield chunk
 
@@ -186,8 +190,8 @@ class Entries:
 
     def _read(self, number: int) -> np.ndarray:
         with (
-            _gfile(self.path) as gfile,
-            gfile.GFile(str(self.path), 'rb') as file,
+            _tensorflow(self.path) as tf,
+            tf.io.gfile.GFile(str(self.path), 'rb') as file,
         ):
             file.seek(number * BLOCK)
             block = np.frombuffer(file.read(BLOCK), np.uint8)

@@ -80,7 +80,7 @@ class PreparedTest(parameterized.TestCase):
         self.assertLen(text.train.ids, 300 * 8)
         self.assertLen(text.heldout.ids, 6)
 
-    @parameterized.parameters('both', 'records', 'alone')
+    @parameterized.parameters('records', 'alone')
     def test_parts_are_the_whole(self, name):
         """In its order, with the numbers that examples have there."""
         corpus = corpora.open_corpus(f'tfds:{name}')
