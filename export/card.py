@@ -377,8 +377,9 @@ def _training(
 ) -> str:
     run = config.run
     lines = ['## Training', '']
-    heldout = by_language(run.get('heldout'))
-    for language, corpus in by_language(run.get('corpus')).items():
+    corpora = by_language(run.get('corpus'))
+    heldout = by_language(run.get('heldout'), corpora)
+    for language, corpus in corpora.items():
         of = f' ({language})' if language else ''
         about = _CORPORA.get(corpus.split(':')[0])
         lines.append(

@@ -11,7 +11,7 @@ import operator
 import re
 import types
 import typing
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from infoword_tf.encoders import ENCODERS, FLAGS
@@ -83,26 +83,45 @@ def given_several(values: str | Sequence[str] | None) -> tuple[str, ...]:
     return (values,) if isinstance(values, str) else tuple(values)
 
 
-# A language before a corpus, --corpus=de=text:GLOB; no kind has such a name.
-_NAMED = re.compile(r'([A-Za-z]{2,3}(?:[-_][A-Za-z0-9]+)*)=(.+)', re.DOTALL)
+# A name before a corpus: of a language, --corpus=de=text:GLOB, or another one.
+_NAMED = re.compile(
+    r'([A-Za-z][A-Za-z0-9]*(?:[-_][A-Za-z0-9]+)*)=(.+)', re.DOTALL
+)
+_LANGUAGE = re.compile('[a-z]{2,3}(_[a-z0-9]+)*')
+_CORPUS = re.compile('[a-z]+:.*|pydocs', re.DOTALL)
 
 
-def by_language(values: str | Sequence[str] | None) -> dict[str, str]:
+def name_of(text: str) -> str:
+    """A name as it counts: a language's as translations name it."""
+    code, *region = re.split('[-_]', text.lower())
+    return '_'.join([code_of(code) or code, *region])  # a region stays: pt_br
+
+
+def by_language(
+    values: str | Sequence[str] | None, names: Container[str] | None = None
+) -> dict[str, str]:
     """What --corpus or --heldout was given for each language, sorted.
 
+    Parts of a text may have other names than those of languages (web, books).
     The last of each counts, so that what stands in a flagfile can be replaced.
-    One without a language, '', stands alone.
+    One without a name, '', stands alone.
+
+    Args:
+        names: of --heldout, those that --corpus has: no other word before a
+            = is one, but a language's, since files may have such names.
     """
     found: dict[str, str] = {}
     for value in given_several(values):
-        named = _NAMED.fullmatch(value)
-        if not named or '' in found:
+        name = ''
+        if named := _NAMED.fullmatch(value):
+            name = name_of(named[1])
+            if not _LANGUAGE.fullmatch(name) and not (
+                _CORPUS.fullmatch(named[2]) if names is None else name in names
+            ):
+                name = ''
+        if not name or '' in found:
             found.clear()
-        if named:
-            # As translations name them; a region stays: pt_br.
-            code, *region = re.split('[-_]', named[1].lower())
-            language = '_'.join([code_of(code), *region])
-        found[language if named else ''] = named[2] if named else value
+        found[name] = named[2] if name else value
     return dict(sorted(found.items()))
 
 
@@ -118,9 +137,9 @@ class TextChoices:
         'line, a blank line between documents, .gz too), or lines:GLOB (one '
         'running text whose line ends are tokens; needs --heldout), or '
         'tfds:NAME[/CONFIG][:FEATURE] (prepared by tensorflow-datasets), or '
-        'store:DIR (made by infoword_tf.prepare). Of '
-        'several languages give it several times, each with its name: '
-        '--corpus=de=text:GLOB.', repeated=True)
+        'store:DIR (made by infoword_tf.prepare; gs:// too). Of '
+        'several languages, or several parts of a text, give it several times, '
+        'each with its name: --corpus=de=text:GLOB.', repeated=True)
     heldout: tuple[str, ...] = flag(
         (), 'GLOB of held-out files, or a split of tfds:. By default the '
         'corpus itself holds some out: of text: 1 document in 100, at least '
@@ -129,6 +148,14 @@ class TextChoices:
         0.7, 'Of several languages each has a share of the updates in '
         'proportion to its size to this power; 1: as large as they are, 0: '
         'all alike.', at_least=0.0)
+    corpus_weights: tuple[str, ...] = flag(
+        (), 'Of several --corpus each has such a share of the updates instead '
+        'of one by its size, as web=3,books=1.')
+    shuffle_block: int | None = flag(
+        None, 'Tokens of text that are read at a time: such blocks come in a '
+        'random order, and what is in some 64 of them is shuffled together, '
+        'as text elsewhere (store:gs://...) wants it; by default all of the '
+        'text is.', at_least=1)
     parallel: tuple[str, ...] = flag(
         (), 'Translations, for rows that read them: two files of aligned lines '
         '(europarl.{de,en}), or a .tsv, .tmx, .po or .mo; --parallel=en-de=... '
@@ -320,6 +347,9 @@ class DeviceChoices:
         False, 'Keep the states between the blocks of the encoder alone, and '
         'compute what is inside them once more for the gradient: less memory, '
         'more time, the same weights.')
+    data_service: tuple[str, ...] = flag(
+        (), 'HOST:PORT, with commas, of processes that make the batches '
+        '(infoword_tf.data_service); where none answers this one does.')
     xla: bool = flag(
         False, 'Compile the whole forward and backward pass with XLA; for GPU '
         'and TPU.')

@@ -125,9 +125,11 @@ def part_of(
     runs = record.runs(config)
     for run in runs:
         fingerprints = (run.get(record.FINGERPRINT) or '').split()
-        files = by_language(run.get('heldout'))
-        names = by_language(run.get('corpus')).items()
-        parted = {name for language, name in names if language not in files}
+        names = by_language(run.get('corpus'))
+        files = by_language(run.get('heldout'), names)
+        parted = {
+            name for language, name in names.items() if language not in files
+        }
         if parted and (
             corpus.name in parted or corpus.fingerprint in fingerprints
         ):

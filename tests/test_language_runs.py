@@ -143,8 +143,45 @@ class LanguagesTest(absltest.TestCase):
             ([f'de={a}', c], {'': c}),
             (a, {'': a}),
             (None, {}),
+            ([f'web={a}', f'Old-Books={b}'], {'old_books': b, 'web': a}),
+            ([f'web={a}', 'c4=pydocs'], {'c4': 'pydocs', 'web': a}),
+            (['text:date=2024/x'], {'': 'text:date=2024/x'}),
         ):
             self.assertEqual(by_language(values), wanted)
+        # Files may have such names, where no corpus has.
+        for names, wanted in (
+            ((), {'': 'books=x.txt'}), (('books',), {'books': 'x.txt'}),
+        ):  # fmt: skip
+            self.assertEqual(by_language('books=x.txt', names), wanted)
+
+    def test_parts_by_weights(self):
+        """They need not be languages; the order of weights is free."""
+        workdir = places.make() / 'run'
+        flags = (
+            '--objectives=mlm', f'--corpus=books=text:{FOLDER}/text.de',
+            f'--corpus=web=text:{FOLDER}/text.fr', '--steps=2',
+            f'--heldout=books={FOLDER}/text.en',
+        )  # fmt: skip
+        shown = io.StringIO()
+        with contextlib.redirect_stdout(shown):
+            records = run(
+                workdir, *flags, '--corpus_weights=web=3,books=1'
+            )
+        self.assertIn(
+            'of the updates: books 25.0%, web 75.0%', shown.getvalue()
+        )
+        losses = [
+            records[-1][f'heldout/mlm/{x}loss'] for x in ('books_', 'web_', '')
+        ]
+        self.assertBetween(losses[2], *sorted(losses[:2]))
+        found = Config.read(workdir).run
+        self.assertEqual(found['corpus_weights'], ['books=1', 'web=3'])
+        self.assertEqual(found['heldout'], f'books={FOLDER}/text.en')
+        run(workdir, *flags, '--corpus_weights=books=1,web=3')
+        with self.assertRaisesRegex(
+            commands.UsageError, r'--corpus_weights was .*web=3.*, is .*web=4'
+        ):
+            run(workdir, *flags, '--corpus_weights=books=1,web=4')
 
     def test_translations_alone(self):
         """They are what the vocabulary is learned from too."""
@@ -179,6 +216,25 @@ class LanguagesTest(absltest.TestCase):
              'no --corpus has this language; there is de'),
             (('--objectives=gpt', *corpora('de', 'en', 'fr'),
               '--batch_size=2'), '2 rows for 3 languages'),
+            (('--objectives=mlm', *corpora('de', 'en'),
+              '--corpus_weights=de=2,fr=1'),
+             'corpus_weights=fr=1: no --corpus has this name; there is de, en'),
+            (('--objectives=mlm', *corpora('de'), '--corpus_weights=en=2'),
+             'corpus_weights=en=2: no --corpus has this name; there is de'),
+            (('--objectives=mlm', f'--corpus=text:{FOLDER}/text.de',
+              '--corpus_weights=en=2'), 'there is none, as --corpus=web='),
+            (('--objectives=mlm', *corpora('de', 'en'),
+              '--corpus_weights=en=2'), 'de has none; give each --corpus one'),
+            (('--objectives=mlm', *corpora('de', 'en'),
+              '--corpus_weights=en=2,de=x'), '=de=x: give a name and a number'),
+            (('--objectives=mlm', *corpora('de', 'en'),
+              '--corpus_weights=en=2,de=inf'), 'de=inf: give a name and a num'),
+            (('--objectives=mlm', *corpora('de', 'en'), '--corpus_weights='
+              'en=2,de=1', '--language_exponent=1'),
+             '--language_exponent is of sizes'),
+            (('--objectives=mlm:1,tlm:1', *corpora('de', 'en'), aligned,
+              '--corpus_weights=en=2,de=1'),
+             '--parallel has shares by --language_exponent'),
         ):  # fmt: skip
             with (
                 self.subTest(message),

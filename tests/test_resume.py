@@ -325,6 +325,7 @@ class FlagsTest(absltest.TestCase):
             'workdir', 'checkpoint_every', 'keep_checkpoints', 'log_every',
             'eval_every', 'strategy', 'logical_cpus', 'microbatch', 'remat',
             'measure', 'on_nonfinite', 'rewinds', 'grace_seconds',
+            'data_service',
         }  # fmt: skip
         self.assertEqual(set(record.FREE), free)
         given = set(flags_of(RunChoices))
@@ -427,7 +428,7 @@ class ExactResumeTest(parameterized.TestCase):
         # At such a rate the best weights are the first, not the last.
         ('mixed', '--objectives=bert_nce:1,ict:1', '--best', '--eval_every=1',
          '--precision=mixed_bfloat16', '--learning_rate=10',
-         '--warmup_steps=1000'),
+         '--warmup_steps=1000', '--shuffle_block=300'),
         ('pairs', '--objectives=bert_nce:1,nsp_nce:1',
          '--tokenizer=sentencepiece'),
         ('memory', '--objectives=transformer_xl', '--memory_length=8'),

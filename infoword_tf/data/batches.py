@@ -14,6 +14,7 @@ import numpy as np
 from infoword_tf import views
 from infoword_tf.data.examples import Examples
 from infoword_tf.data.mixture import Mixture, mixed
+from infoword_tf.data.service import Service
 from infoword_tf.data.source import Source
 from infoword_tf.data.sources import SOURCES
 from infoword_tf.data.store import Store
@@ -86,19 +87,24 @@ def open_sources(
     examples: Examples | None = None,
     pairs: TextPairs | None = None,
     translations: ParallelText | None = None,
+    shuffle_block: int | None = None,
 ) -> dict[SourceSpec, Source]:
-    """All that a plan reads, to be trained on; see `open_source`."""
+    """All that a plan reads, to be trained on; see `open_source`.
+
+    Args:
+        shuffle_block: tokens of a block, of sources that are read so.
+    """
     inputs = Inputs(store, examples, pairs, translations)
-    return {
-        source_spec: open_source(
-            inputs.of(source_spec),
-            source_spec,
-            batch_size,
-            seed,
-            **SOURCES[source_spec.source].in_training,
+    found = {}
+    for source_spec in plan.source_specs:
+        kind = SOURCES[source_spec.source]
+        arguments = dict(kind.in_training)
+        if kind.by_blocks:
+            arguments['shuffle_block'] = shuffle_block
+        found[source_spec] = open_source(
+            inputs.of(source_spec), source_spec, batch_size, seed, **arguments
         )
-        for source_spec in plan.source_specs
-    }
+    return found
 
 
 @dataclasses.dataclass
@@ -123,12 +129,19 @@ class DrawnText:
 
 @dataclasses.dataclass
 class Batches:
-    """The global batch of every step, as views; `seed` is of the draws."""
+    """The global batch of every step, as views.
+
+    Attributes:
+        sources, plan, specials: what is read, and how.
+        seed: of the draws.
+        service: who makes them, while anybody answers; None: this process.
+    """
 
     sources: Mapping[SourceSpec, Source]
     plan: Plan
     specials: views.Specials
     seed: int
+    service: Service | None = None
 
     def draw(self, step: int) -> dict[str, tuple[Any, Any]]:
         """By view, the text of a step and what was drawn in it."""
@@ -169,6 +182,11 @@ class Batches:
         """The views of a step, NumPy, whole global batch."""
         return self.make(self.draw(step))
 
+    def flat(self, step: int) -> dict[str, np.ndarray]:
+        """The same by flat names, from whoever makes them."""
+        found = self.service and self.service.batch(step)
+        return views.flatten(self.views(step)) if found is None else found
+
     def dataset(self, first: int, last: int) -> Any:
         """A `tf.data.Dataset` of the flat views of steps first to last - 1.
 
@@ -180,7 +198,7 @@ class Batches:
         names = list(example)
 
         def make(step: np.ndarray) -> list[np.ndarray]:
-            flat = views.flatten(self.views(int(step)))
+            flat = self.flat(int(step))
             return [flat[name] for name in names]
 
         def load(step: tf.Tensor) -> dict[str, tf.Tensor]:
@@ -192,11 +210,17 @@ class Batches:
             return dict(zip(names, arrays, strict=True))
 
         dataset = tf.data.Dataset.range(first, last)
-        dataset = dataset.map(load, num_parallel_calls=2, deterministic=True)
+        calls = 2 * (len(self.service.addresses) if self.service else 1)
+        dataset = dataset.map(
+            load, num_parallel_calls=calls, deterministic=True
+        )
         options = tf.data.Options()
         # There is nothing to tune, and the tuner's thread can miss the end of
         # its iterator: destroying that then waits forever.
         options.autotune.enabled = False
+        if self.service:
+            # Threads that wait for answers are not those of the step.
+            options.threading.private_threadpool_size = calls
         return dataset.with_options(options).prefetch(4)
 
 

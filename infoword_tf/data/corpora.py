@@ -218,27 +218,45 @@ def _tfds(spec: str, heldout: str | None, cache: pathlib.Path) -> Corpus:
     def every(split: str) -> Iterator[Document]:
         return prepared.read_documents(dataset, split, feature)
 
+    def parts(size: int) -> list[Part]:
+        kinds = {'every': train} if heldout is None else {
+            'train': train, 'heldout': heldout
+        }  # fmt: skip
+        return [
+            Part(
+                kind,
+                functools.partial(
+                    prepared.read_documents, dataset, split, feature, some
+                ),
+                some.size,
+            )
+            for kind, split in kinds.items()
+            for some in prepared.parts(dataset, split, size)
+        ]
+
     used = [split for split in (train, heldout) if split]
     fingerprint = prepared.fingerprint(dataset, feature, used)
     train_documents = functools.partial(every, train)
     if heldout is None:
-        return _by_hash(f'tfds:{spec}', fingerprint, train_documents)
+        return _by_hash(
+            f'tfds:{spec}', fingerprint, train_documents
+        )._replace(parts=parts)
     return Corpus(
         f'tfds:{spec}',
         fingerprint,
         train_documents,
         functools.partial(every, heldout),
+        parts=parts,
     )
 
 
 def _store(spec: str, heldout: str | None, cache: pathlib.Path) -> Corpus:
-    del cache
     if heldout is not None:
         raise ValueError(
             f'store:{spec} has a held-out part of its own: leave out '
             f'--heldout={heldout}, or prepare the text with it'
         )
-    opened = sharded.open_prepared(spec)
+    opened = sharded.open_prepared(spec, cache)
 
     def no_text() -> Iterator[Document]:
         raise ValueError(

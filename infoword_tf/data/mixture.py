@@ -1,16 +1,19 @@
 """Texts of several languages as one: which of them each update reads.
 
+Or several parts of one text, such as web and books: whatever has a name.
+
 An update reads one language, so that candidates of its batch are of that one,
 and a bound says what is known of the text and not of its language. Only where
 rows go on from step to step (`streams`) each language has rows of its own. A
 language of n tokens has a share of the updates in proportion to n to the power
-of an exponent (Conneau and Lample 2019, "XLM", §3.1; 0.7 in InfoXLM), whatever
-the order in which the languages are named.
+of an exponent (Conneau and Lample 2019, "XLM", §3.1; 0.7 in InfoXLM), or one
+that people give it, whatever the order in which the languages are named.
 
 Glossary of shapes: B rows, V vocabulary, P parts: languages, or pairs of them.
 """
 
 import functools
+import types
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -24,7 +27,7 @@ ROUND = 1024  # updates in which each part has its share, one at least
 FILES, LANGUAGES, TRANSLATIONS = 8, 9, 10
 
 
-def shares(sizes: Sequence[int], exponent: float) -> np.ndarray:
+def shares(sizes: Sequence[float], exponent: float) -> np.ndarray:
     """[P] float64 that sum to 1: sizes to a power."""
     powers = np.array(sizes, np.float64) ** exponent
     return powers / powers.sum()
@@ -95,14 +98,18 @@ class Mixture(NamedTuple):
     Attributes:
         stores: by language, sorted; all have one vocabulary.
         exponent: of the sizes.
+        weights: by language, instead of sizes; none: these decide.
     """
 
     stores: Mapping[str, Store]
     exponent: float
+    weights: Mapping[str, float] = types.MappingProxyType({})
 
     @property
     def shares(self) -> np.ndarray:
         """[P] float64 of the updates, in the order of `stores`."""
+        if self.weights:
+            return shares([self.weights[name] for name in self.stores], 1.0)
         sizes = [len(store.ids) for store in self.stores.values()]
         return shares(sizes, self.exponent)
 

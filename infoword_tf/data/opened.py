@@ -13,7 +13,12 @@ from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 from infoword_tf import files
-from infoword_tf.choices import VOCAB_SIZE, TextChoices, by_language
+from infoword_tf.choices import (
+    VOCAB_SIZE,
+    TextChoices,
+    by_language,
+    name_of,
+)
 from infoword_tf.commands import UsageError
 from infoword_tf.data import corpora, documents
 from infoword_tf.data import store as stores
@@ -94,7 +99,8 @@ def open_corpora(
             corpus has.
         ValueError: as `corpora.open_corpus`.
     """
-    names, heldout = by_language(choices.corpus), by_language(choices.heldout)
+    names = by_language(choices.corpus)
+    heldout = by_language(choices.heldout, names)
     if not names:
         raise UsageError(
             '--corpus is missing: name a text, as --corpus=text:GLOB'
@@ -113,6 +119,39 @@ def open_corpora(
         language: corpora.open_corpus(name, heldout.get(language), cache)
         for language, name in names.items()
     }
+
+
+def weights_of(choices: TextChoices) -> dict[str, float]:
+    """What --corpus_weights says, by name of each corpus; none: nothing.
+
+    Raises:
+        UsageError: it does not fit what --corpus names.
+    """
+    found, names = {}, by_language(choices.corpus)
+    for one in choices.corpus_weights:
+        name, _, number = one.partition('=')
+        name = name_of(name)
+        if name not in names or '' in names:
+            listed = ', '.join(filter(None, names))
+            raise UsageError(
+                f'--corpus_weights={one}: no --corpus has this name; there is '
+                f'{listed or "none, as --corpus=web=text:GLOB"}'
+            )
+        try:
+            found[name] = float(number)
+        except ValueError:
+            found[name] = 0.0
+        if not 0 < found[name] < math.inf:
+            raise UsageError(
+                f'--corpus_weights={one}: give a name and a number above 0, '
+                'as web=3'
+            )
+    if found and (lacking := sorted(set(names) - set(found))):
+        raise UsageError(
+            f'--corpus_weights={",".join(choices.corpus_weights)}: '
+            f'{", ".join(lacking)} has none; give each --corpus one'
+        )
+    return found
 
 
 def check_text(choices: TextChoices) -> None:
@@ -134,8 +173,9 @@ def open_tokenizer(
 
     Args:
         texts: by language. Of several each has a share in proportion to its
-            size to the power of --language_exponent: of larger ones some
-            sentences are left out.
+            size to the power of --language_exponent, or the one that
+            --corpus_weights gives it: of larger ones some sentences are left
+            out.
 
     Raises: UsageError: as `choose_tokenizer`; ValueError: the vocabulary cannot
     be read, or none be learned.
@@ -150,14 +190,17 @@ def open_tokenizer(
         return kind.read(choices.vocab, lower_case)
     size = choices.vocab_size or (None if kind.as_written else VOCAB_SIZE)
     key = f'{fingerprint_of(texts)}-{size}-{lower_case}'
+    weights = {}
     if len(texts) > 1:
-        key += f'-{choices.language_exponent:g}'
+        weights = weights_of(choices)
+        exponent = f'{choices.language_exponent:g}'
+        key += f'-{sorted(weights.items()) or exponent}'
     learned = cache / 'vocabularies' / f'{_digest(key)}.{kind.file}'
     if learned.exists():
         return kind.read(learned, lower_case)
     began = time.monotonic()
     tokenizer = kind.learn(
-        _to_learn(texts, choices.language_exponent), size, lower_case
+        _to_learn(texts, choices.language_exponent, weights), size, lower_case
     )
     learned.parent.mkdir(parents=True, exist_ok=True)
     with files.written(learned) as partial:
@@ -177,7 +220,9 @@ def fingerprint_of(texts: Mapping[str, Corpus]) -> str:
     return ' '.join(f'{k} {x.fingerprint}' for k, x in texts.items())
 
 
-def _to_learn(texts: Mapping[str, Corpus], exponent: float) -> Iterator[str]:
+def _to_learn(
+    texts: Mapping[str, Corpus], exponent: float, weights: Mapping[str, float]
+) -> Iterator[str]:
     """What a vocabulary is learned from: text of all languages."""
     if len(texts) == 1:
         (corpus,) = texts.values()
@@ -188,7 +233,10 @@ def _to_learn(texts: Mapping[str, Corpus], exponent: float) -> Iterator[str]:
         sum(len(s) for document in corpus.train() for s in document.sentences)
         for corpus in texts.values()
     ]
-    wanted = shares(sizes, exponent) / sizes
+    wanted = shares(sizes, exponent)
+    if weights:
+        wanted = shares([weights[name] for name in texts], 1.0)
+    wanted = wanted / sizes
     for corpus, rate in zip(
         texts.values(), wanted / wanted.max(), strict=True
     ):
@@ -236,7 +284,8 @@ def open_text(
         (train,), (heldout,) = (part.values() for part in found.values())
         return Text(tokenizer, train, heldout, fingerprint)
     train, heldout = (
-        Mixture(part, choices.language_exponent) for part in found.values()
+        Mixture(part, choices.language_exponent, weights_of(choices))
+        for part in found.values()
     )
     drawn = zip(train.stores, train.shares, strict=True)
     listed = ', '.join(f'{language} {share:.1%}' for language, share in drawn)

@@ -1,8 +1,15 @@
-"""The order in which text is visited: a shuffle without memory."""
+"""The order in which text is visited: a shuffle without memory.
+
+Of the whole text, or by blocks: these come in a random order, and what is in
+some that follow each other is shuffled together. Then a batch reads in few
+places, as text wants it that lies elsewhere.
+"""
 
 import math
 
 import numpy as np
+
+GROUP = 64  # blocks that are shuffled together, to the nearest number that fits
 
 
 def shuffled(places: np.ndarray, size: int, *key: int) -> np.ndarray:
@@ -33,17 +40,75 @@ def shuffled(places: np.ndarray, size: int, *key: int) -> np.ndarray:
     return x.astype(np.int64)
 
 
-def visited(visits: np.ndarray, size: int, seed: int, salt: int) -> np.ndarray:
+def shuffled_in_blocks(
+    places: np.ndarray, size: int, block: int, *key: int
+) -> np.ndarray:
+    """As `shuffled`, by blocks of consecutive items.
+
+    The items are a circle that is cut somewhere, into blocks and what is left
+    over. A place goes somewhere else in its group of blocks, and each block
+    somewhere else in the circle: so every item is as likely as any other at
+    every place, and two of a group's are of one block as often as one to the
+    number of its blocks.
+    """
+    block = min(block, size)
+    whole, blocks = size // block, -(-size // block)
+    groups = max(1, round(blocks / GROUP))  # of almost as many blocks each
+    places = np.asarray(places, np.int64)
+    ranks = np.empty_like(places)
+    numbers = ((places // block + 1) * groups - 1) // blocks
+    for number in np.unique(numbers):
+        here = numbers == number
+        begin, end = (
+            min(int(n) * blocks // groups * block, size)
+            for n in (number, number + 1)
+        )
+        ranks[here] = begin + shuffled(
+            places[here] - begin, end - begin, *key, 3 + int(number)
+        )
+    # What is left over keeps its place: the cut is there.
+    which, within = np.divmod(ranks, block)
+    full = which < whole
+    which[full] = shuffled(which[full], whole, *key, 1)
+    cut = np.random.default_rng([*key, 2]).integers(size)
+    return (which * block + within + cut) % size
+
+
+def visited(
+    visits: np.ndarray,
+    size: int,
+    seed: int,
+    salt: int,
+    block: int | None = None,
+) -> np.ndarray:
     """[B] int64: which of range(size) each visit is to.
 
     Epoch e, visits e size to (e + 1) size - 1, goes through all of them in a
     permutation of its own.
+
+    Args:
+        seed, salt: its key.
+        block: items of a block; None: all are shuffled together.
     """
     items = np.empty(len(visits), np.int64)
     epochs = visits // size
     for epoch in np.unique(epochs):
         here = epochs == epoch
-        items[here] = shuffled(
-            visits[here] % size, size, seed, int(epoch), salt
+        places, key = visits[here] % size, (seed, int(epoch), salt)
+        items[here] = (
+            shuffled(places, size, *key)
+            if block is None
+            else shuffled_in_blocks(places, size, block, *key)
         )
     return items
+
+
+def items_of(block: int | None, size: int, tokens: int) -> int | None:
+    """How many items make a block of so many tokens.
+
+    Args:
+        block: tokens; None: there are no blocks.
+        size: items in all.
+        tokens: likewise.
+    """
+    return None if block is None else max(1, round(block * size / tokens))

@@ -63,6 +63,7 @@ class PairSource(Source):
     `windows.WindowSource` does; one of n tokens is visited ceil(n / R) times.
     """
 
+    by_blocks = False  # another B is any
     too_little = (
         'the held-out text of {tokens:,} tokens has no two documents of two '
         'sentences; hold out more (--heldout)'

@@ -10,7 +10,7 @@ from typing import Self
 import numpy as np
 
 from infoword_tf.data import store as stores
-from infoword_tf.data.order import visited
+from infoword_tf.data.order import items_of, visited
 from infoword_tf.data.source import Source
 from infoword_tf.views.cloze import Documents, cloze, passage_sizes
 from infoword_tf.views.packed import fewest_rows
@@ -30,6 +30,7 @@ class DocumentSource(Source):
     batches fits.
     """
 
+    by_blocks = True
     in_training = types.MappingProxyType({'packed': True})
 
     too_little = (
@@ -44,9 +45,11 @@ class DocumentSource(Source):
         batch_size: int,
         seed: int,
         packed: bool = False,
+        shuffle_block: int | None = None,
     ):
         """Args: C = length, B = batch_size; packed: whether passages share
-        rows, where there are so many short ones that it pays.
+        rows, where there are so many short ones that it pays; shuffle_block:
+        see `Source`.
         """
         self.store, self.length = store, length
         self.batch_size, self.seed = batch_size, seed
@@ -60,6 +63,9 @@ class DocumentSource(Source):
                 f'have two sentences, but a batch takes {batch_size}; give '
                 'more text, or lower --batch_size'
             )
+        self.block = items_of(
+            shuffle_block, len(self.documents), len(store.ids)
+        )
         if packed:
             rows = fewest_rows(self._sizes(), length + 2)
             # An empty place for a sentence costs a quarter of a row.
@@ -92,7 +98,9 @@ class DocumentSource(Source):
     def batch(self, step: int) -> Documents:
         """The global batch of a step."""
         number = step * self.batch_size + np.arange(self.batch_size)
-        chosen = visited(number, len(self.documents), self.seed, 3)
+        chosen = visited(
+            number, len(self.documents), self.seed, 3, self.block
+        )
         document = self.documents[chosen]
         begin = self.store.documents[document]
         end = self.store.documents[document + 1] - 1  # without [SEP]

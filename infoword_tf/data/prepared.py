@@ -114,10 +114,44 @@ def check_split(prepared: Prepared, split: str) -> None:
         )
 
 
+class Examples(NamedTuple):
+    """Some examples of a split.
+
+    Attributes:
+        begin, end: the first, and the one after the last; None: to the end.
+        size: about so many bytes.
+    """
+
+    begin: int = 0
+    end: int | None = None
+    size: int = 0
+
+
+ALL = Examples()
+
+
+def parts(prepared: Prepared, split: str, size: int) -> list[Examples]:
+    """A split in parts of about `size` bytes, as large as its examples are on
+    average.
+    """
+    info = prepared.builder.info.splits[split]
+    count, total = info.num_examples, info.num_bytes
+    if not count or not total:
+        return [ALL]
+    each = max(1, round(size * count / total))
+    found = []
+    for begin in range(0, count, each):
+        end = min(begin + each, count)
+        found.append(Examples(begin, end, total * (end - begin) // count))
+    return found
+
+
 def read(
-    prepared: Prepared, split: str, paths: Sequence[str]
+    prepared: Prepared, split: str, paths: Sequence[str], some: Examples = ALL
 ) -> Iterator[tuple[Any, ...]]:
     """Yields the values of some features, example by example.
+
+    No more of them than a few hundred are in memory.
 
     Yields:
       A value a path: bytes of a text, else a NumPy number.
@@ -131,10 +165,15 @@ def read(
     builder = prepared.builder
     if builder.info.file_format == tfds.core.FileFormat.ARRAY_RECORD:
         source = builder.as_data_source(split)
-        yield from (values(source[n]) for n in range(len(source)))
+        end = len(source) if some.end is None else some.end
+        yield from (values(source[n]) for n in range(some.begin, end))
         return
     # One file after the other, and nothing kept in memory.
     config = tfds.ReadConfig(interleave_cycle_length=1, try_autocache=False)
+    if some.end is not None:
+        split = tfds.core.ReadInstruction(
+            split, from_=some.begin, to=some.end, unit='abs'
+        )
     dataset = builder.as_dataset(split=split, read_config=config)
     dataset = dataset.map(values).batch(_EXAMPLES_A_CALL)
     for batch in dataset.prefetch(tf.data.AUTOTUNE).as_numpy_iterator():
@@ -207,14 +246,16 @@ def fingerprint(prepared: Prepared, path: str, splits: Sequence[str]) -> str:
 
 
 def read_documents(
-    prepared: Prepared, split: str, path: str
+    prepared: Prepared, split: str, path: str, some: Examples = ALL
 ) -> Iterator[Document]:
     """Yields the examples of a split as documents, but empty ones.
 
     A line is a sentence or a paragraph; an example of more than a megabyte
     goes on as the next document.
     """
-    for number, (value,) in enumerate(read(prepared, split, [path])):
+    for number, (value,) in enumerate(
+        read(prepared, split, [path], some), some.begin
+    ):
         where = f'{prepared.name}, {split} {number}'
         sentences: list[str] = []
         size = 0

@@ -140,6 +140,7 @@ class SentenceSource(ExampleSource):
         'the held-out text of {tokens:,} tokens has no sentence; hold out '
         'more (--heldout)'
     )
+    by_blocks = False  # strata are of the whole text
     in_training = types.MappingProxyType({'stratified': True})
 
     def __init__(

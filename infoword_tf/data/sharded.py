@@ -10,11 +10,17 @@ Opening looks at no shard, whatever their number: one is mapped, and its bytes
 are checked, when the first batch reads from it. All other files are checked
 when the store is opened.
 
+DIR may be elsewhere (gs://BUCKET/DIR). There nothing can be mapped: of shards
+blocks are read and kept, as data/remote.py says, and all other files are copied
+to the cache.
+
 Glossary of shapes: N tokens, S shards, V vocabulary.
 """
 
+import hashlib
 import json
 import pathlib
+import threading
 import zlib
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
@@ -23,11 +29,12 @@ import numpy as np
 
 from infoword_tf import files
 from infoword_tf.config import TokenizerConfig
+from infoword_tf.data import remote
 from infoword_tf.data import store as stores
+from infoword_tf.data.remote import Place
 from infoword_tf.data.store import Store
 
 INDEX, VERSION = 'store.json', 1
-_CHUNK = 1 << 24  # bytes that are summed at a time
 
 
 class Shard(NamedTuple):
@@ -54,7 +61,7 @@ class Array:
 
     def __init__(
         self,
-        folder: pathlib.Path,
+        folder: pathlib.Path | Place,
         file: str,
         shards: Sequence[Shard],
         dtype: np.dtype,
@@ -63,33 +70,42 @@ class Array:
         self.folder, self.file, self.dtype = folder, file, dtype
         self.shards = list(shards)
         self.ends = np.cumsum([shard.tokens for shard in shards])  # [S]
-        self.opened: dict[int, np.ndarray] = {}
+        self.opened: dict[int, np.ndarray | remote.Entries] = {}
+        self._lock = threading.Lock()  # batches are made by two threads
 
     def __len__(self) -> int:
         """N."""
         return int(self.ends[-1])
 
-    def part(self, number: int) -> np.ndarray:
+    def part(self, number: int) -> np.ndarray | remote.Entries:
         """[n] the entries of a shard.
 
         Raises:
             ValueError: its file is missing, cut or damaged.
         """
-        if number not in self.opened:
-            shard = self.shards[number]
-            path = self.folder / shard.name / f'{self.file}.bin'
-            size = shard.tokens * self.dtype.itemsize
-            if not path.is_file() or path.stat().st_size != size:
-                raise ValueError(
-                    f'{path} is missing or cut; {_again(self.folder.parent)}'
-                )
-            if crc(path) != getattr(shard, self.file):
-                raise ValueError(
-                    f'{path} is damaged: its bytes are not those that were '
-                    f'written; {_again(self.folder.parent)}'
-                )
-            self.opened[number] = np.memmap(path, self.dtype, 'r')
-        return self.opened[number]
+        with self._lock:
+            if number not in self.opened:
+                self.opened[number] = self._open(self.shards[number])
+            return self.opened[number]
+
+    def _open(self, shard: Shard) -> np.ndarray | remote.Entries:
+        path = self.folder / shard.name / f'{self.file}.bin'
+        size = shard.tokens * self.dtype.itemsize
+        if remote.size(path) != size:
+            raise ValueError(
+                f'{path} is missing or cut; {_again(self.folder.parent)}'
+            )
+        found = None
+        if isinstance(path, Place):
+            found = remote.Entries(path, self.dtype, size)
+        if (crc(path) if found is None else found.crc) != getattr(
+            shard, self.file
+        ):
+            raise ValueError(
+                f'{path} is damaged: its bytes are not those that were '
+                f'written; {_again(self.folder.parent)}'
+            )
+        return np.memmap(path, self.dtype, 'r') if found is None else found
 
     def __getitem__(self, place: slice | np.ndarray) -> np.ndarray:
         """What a NumPy array gives for it; places are 0 to N - 1."""
@@ -117,16 +133,15 @@ class Array:
         return np.concatenate(parts) if parts else np.empty(0, self.dtype)
 
 
-def crc(path: pathlib.Path) -> int:
+def crc(path: pathlib.Path | Place) -> int:
     """CRC-32 of a file's bytes."""
     value = 0
-    with open(path, 'rb') as file:
-        while chunk := file.read(_CHUNK):
-            value = zlib.crc32(chunk, value)
+    for chunk in remote.chunks(path):
+        value = zlib.crc32(chunk, value)
     return value
 
 
-def _again(folder: pathlib.Path) -> str:
+def _again(folder: pathlib.Path | Place) -> str:
     return f'delete {folder} and prepare the text again'
 
 
@@ -197,10 +212,12 @@ class Opened(NamedTuple):
     Attributes:
         folder: DIR.
         index: what store.json says.
+        cache: where files of a store elsewhere are copied to.
     """
 
-    folder: pathlib.Path
+    folder: pathlib.Path | Place
     index: Mapping[str, Any]
+    cache: pathlib.Path | None = None
 
     @property
     def fingerprint(self) -> str:
@@ -219,14 +236,29 @@ class Opened(NamedTuple):
             self._checked(name)
 
     def _checked(self, name: str) -> pathlib.Path:
-        """A file that is no shard's."""
+        """A file that is no shard's, here."""
         path = self.folder / name
-        if not path.is_file() or crc(path) != self.index['files'][name]:
+        found = self._copied(name) if isinstance(path, Place) else path
+        if not found.is_file() or crc(found) != self.index['files'][name]:
             raise ValueError(
                 f'{path} is missing or damaged: its bytes are not those that '
                 f'were written; {_again(self.folder)}'
             )
-        return path
+        return found
+
+    def _copied(self, name: str) -> pathlib.Path:
+        """Where the copy of a file is, if there is such a file."""
+        key = hashlib.blake2b(
+            json.dumps([self.fingerprint, self.index['files']]).encode(),
+            digest_size=10,
+        ).hexdigest()
+        path, copy = self.folder / name, self.cache / 'prepared' / key / name
+        lost = not copy.is_file() or crc(copy) != self.index['files'][name]
+        if lost and remote.size(path) is not None:
+            copy.parent.mkdir(parents=True, exist_ok=True)
+            with files.written(copy) as partial, open(partial, 'wb') as file:
+                file.writelines(remote.chunks(path))
+        return copy
 
     def tokenizer(self) -> Any:
         """That of its vocabulary; ValueError: the file is damaged."""
@@ -254,7 +286,7 @@ class Opened(NamedTuple):
         }
         for name in self.index['files']:
             if name.startswith('heldout/'):
-                self._checked(name)
+                heldout = self._checked(name).parent
         dtype = np.dtype(self.index['dtype'])
         return (
             Store(
@@ -265,26 +297,33 @@ class Opened(NamedTuple):
                 train,
                 tokenizer.unk_id,
             ),
-            stores.open_store(self.folder / 'heldout', tokenizer),
+            stores.open_store(heldout, tokenizer),
         )
 
 
-def open_prepared(folder: str | pathlib.Path) -> Opened:
+def open_prepared(
+    folder: str | pathlib.Path, cache: pathlib.Path | None = None
+) -> Opened:
     """Opens what `infoword_tf.prepare` made.
+
+    Args:
+        folder: of this machine, or a path that `tf.io.gfile` reads.
+        cache: of the second kind, where small files are copied to.
 
     Raises:
         ValueError: it is none, is not finished, or of another version.
     """
-    folder = pathlib.Path(folder).expanduser()
+    folder = remote.place(folder)
     path = folder / INDEX
-    if not path.is_file():
+    if remote.size(path) is None:
         raise ValueError(
             f'store:{folder} is no prepared text: there is no {INDEX}; make '
             'one with `python -m infoword_tf.prepare`, or run the same '
             'command again if it was stopped'
         )
+    data = b''.join(remote.chunks(path))
     try:
-        index = json.loads(path.read_text())
+        index = json.loads(data)
         version = index['version']
     except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise ValueError(
@@ -295,4 +334,4 @@ def open_prepared(folder: str | pathlib.Path) -> Opened:
             f'{path} is of version {version}, and this reads {VERSION}; '
             f'{_again(folder)}'
         )
-    return Opened(folder, index)
+    return Opened(folder, index, cache)

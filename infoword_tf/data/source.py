@@ -20,6 +20,9 @@ class Source(abc.ABC):
             {tokens} of it, {length} of a row.
         in_training: arguments of the text that is trained on, beside those
             that a plan names: how rows are filled, not what is read.
+        by_blocks: whether it takes `shuffle_block`, tokens of which a block is
+            that it reads at a time (data/order.py); None: none of the corpus
+            is shuffled.
         single: documents of one sentence, which it leaves out; None: it
             leaves none out.
     """
@@ -28,6 +31,7 @@ class Source(abc.ABC):
     whole: ClassVar[bool] = False
     too_little: ClassVar[str]
     in_training: ClassVar[Mapping[str, Any]] = {}
+    by_blocks: ClassVar[bool | None] = None
     single: int | None = None
 
     @classmethod

@@ -6,7 +6,7 @@ Glossary of shapes: B sequences, L tokens of each.
 import numpy as np
 
 from infoword_tf.data import store as stores
-from infoword_tf.data.order import visited
+from infoword_tf.data.order import items_of, visited
 from infoword_tf.data.source import Source
 from infoword_tf.views.masking import Windows
 
@@ -21,15 +21,21 @@ class WindowSource(Source):
     kept between steps.
     """
 
+    by_blocks = True
     too_little = (
         'the held-out text has {tokens:,} tokens, less than two sequences of '
         '{length}; hold out more (--heldout), or lower --seq_len'
     )
 
     def __init__(
-        self, store: stores.Store, length: int, batch_size: int, seed: int
+        self,
+        store: stores.Store,
+        length: int,
+        batch_size: int,
+        seed: int,
+        shuffle_block: int | None = None,
     ):
-        """Args: L = length, B = batch_size."""
+        """Args: L = length, B = batch_size; shuffle_block: see `Source`."""
         self.store, self.length = store, length
         self.batch_size, self.seed = batch_size, seed
         tokens = len(store.ids)
@@ -41,6 +47,7 @@ class WindowSource(Source):
                 f'takes {batch_size}; give more text, or lower --batch_size '
                 'or --seq_len'
             )
+        self.block = items_of(shuffle_block, self.windows, tokens)
 
     @classmethod
     def capacity(cls, store: stores.Store, length: int) -> int:
@@ -55,7 +62,9 @@ class WindowSource(Source):
         for epoch in np.unique(epochs):
             random = np.random.default_rng([self.seed, int(epoch), 1])
             starts[epochs == epoch] = random.integers(self.length)
-        starts += self.length * visited(number, self.windows, self.seed, 2)
+        starts += self.length * visited(
+            number, self.windows, self.seed, 2, self.block
+        )
         return self._word_starts(starts)
 
     def _word_starts(self, starts: np.ndarray) -> np.ndarray:

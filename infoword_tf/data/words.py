@@ -36,6 +36,7 @@ class WordSource(WindowSource):
         seed: int,
         subsample: float,
         negatives: int,
+        shuffle_block: int | None = None,
     ):
         """Sets how the text is read.
 
@@ -43,6 +44,7 @@ class WordSource(WindowSource):
             seed: of the order of the text, of what is dropped and drawn.
             subsample: as in `keep_probabilities`, of this text's counts.
             negatives: M.
+            shuffle_block: see `Source`.
         """
         counts = known(store.counts, store.unk_id)
         if np.count_nonzero(counts) < 2:
@@ -57,7 +59,7 @@ class WordSource(WindowSource):
         size -= min(2 * math.sqrt(size), size / 2)
         share = _kept(store, subsample) / len(store.ids)
         passage = max(1, int(size / (share * batch_size)))
-        super().__init__(store, passage, batch_size, seed)
+        super().__init__(store, passage, batch_size, seed, shuffle_block)
 
     @classmethod
     def capacity(

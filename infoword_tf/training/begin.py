@@ -3,6 +3,7 @@
 
 import math
 import os
+import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -10,7 +11,8 @@ from infoword_tf import commands
 from infoword_tf.choices import RunChoices, by_language
 from infoword_tf.config import Config
 from infoword_tf.data import parallel, text_pairs
-from infoword_tf.data.opened import check_text
+from infoword_tf.data.opened import check_text, weights_of
+from infoword_tf.data.sources import SOURCES
 from infoword_tf.encoders import ENCODERS
 from infoword_tf.evaluation import judgements
 from infoword_tf.objectives import TABLE, parse
@@ -54,6 +56,8 @@ def check_end(given: RunChoices, labelled: bool) -> None:
         ('minutes', '--steps or --epochs sets the length'),
         ('best', 'the weights of the best score are kept anyway'),
         ('measure', 'these are what is measured'),
+        ('shuffle_block', 'all are shuffled'),
+        ('data_service', 'batches are made here'),
     ):
         if labelled and getattr(given, flag):
             raise commands.UsageError(
@@ -74,6 +78,11 @@ def check_end(given: RunChoices, labelled: bool) -> None:
         raise commands.UsageError(
             f'--rewinds={given.rewinds} goes with --on_nonfinite=rewind'
         )
+    for address in given.data_service:
+        if not re.fullmatch(r'.+:\d+', address):
+            raise commands.UsageError(
+                f'--data_service={address}: give HOST:PORT, as cpu1:8600'
+            )
     if given.strategy == 'multiworker':
         if given.minutes:
             raise commands.UsageError(
@@ -176,13 +185,45 @@ def check_translations(given: RunChoices, resolved: Resolved) -> None:
 
 
 def check_languages(given: RunChoices, chosen: Mapping[str, Any]) -> None:
-    """Complains of an exponent where there is one language."""
+    """Complains of shares of the updates that are no text's."""
     several = len(by_language(given.corpus)) > 1 or given.parallel
     if 'language_exponent' in chosen and not several:
         raise commands.UsageError(
             f'--language_exponent={given.language_exponent:g} is for text of '
             'several languages; name them as --corpus=de=... --corpus=en=...'
         )
+    if not weights_of(given):
+        return
+    for flag, there, why in (
+        ('language_exponent', 'language_exponent' in chosen,
+         'is of sizes, which these weights replace'),
+        ('parallel', given.parallel, 'has shares by --language_exponent'),
+    ):  # fmt: skip
+        if there:
+            raise commands.UsageError(
+                f'--corpus_weights={",".join(given.corpus_weights)}: --{flag} '
+                f'{why}; leave out one of the two'
+            )
+
+
+def check_shuffle(given: RunChoices, resolved: Resolved) -> None:
+    """Complains of blocks where text is read in another order."""
+    if given.shuffle_block is None:
+        return
+    plan, found = resolved.plan, {True: [], False: [], None: []}
+    for source_spec in plan.source_specs:
+        by_blocks = SOURCES[source_spec.source].by_blocks
+        found[by_blocks] += plan.readers(source_spec)
+    for lacking, rows, why in (
+        (found[False], found[False], 'texts from all over the corpus'),
+        (not found[True], found[None], 'no corpus that is shuffled'),
+    ):
+        if lacking:
+            raise commands.UsageError(
+                f'--shuffle_block={given.shuffle_block}: '
+                f'{", ".join(dict.fromkeys(rows))} of --objectives='
+                f'{given.objectives} reads {why}; leave it out'
+            )
 
 
 def check_companions(resolved: Resolved) -> None:
@@ -205,6 +246,45 @@ def check_companions(resolved: Resolved) -> None:
             )
 
 
+def checked(
+    given: RunChoices,
+    chosen: Mapping[str, Any],
+    labelled: 'LabelledData | None' = None,
+    resolved: Resolved | None = None,
+) -> tuple[RunChoices, Resolved]:
+    """Looks at what was chosen; args and errors as of `begin`.
+
+    Returns:
+        The choices with those that their text decides, and what they decide.
+    """
+    # Before Keras is imported: what trains is TensorFlow's.
+    os.environ['KERAS_BACKEND'] = 'tensorflow'
+    check_finite(given)
+    check_brought(given)
+    check_end(given, labelled is not None)
+    if resolved is None:
+        started = Config.read(given.init) if given.init else None
+        if labelled is not None and labelled.started is not None:
+            started = labelled.started.config
+        if labelled is None:
+            resolve_rows(given)
+            given = with_pairs(given)
+        resolved = resolve(given, started)
+        check_companions(resolved)
+        if labelled is None:
+            check_translations(given, resolved)
+            if resolved.plan.reads_text:
+                check_text(given)
+            check_languages(given, chosen)
+            check_shuffle(given, resolved)
+    if given.remat and not ENCODERS[resolved.encoder.name].can_remat:
+        raise commands.UsageError(
+            f'--remat: the encoder {resolved.encoder.name} keeps all states; '
+            'leave it out, or give --microbatch'
+        )
+    return given, resolved
+
+
 def begin(
     given: RunChoices,
     chosen: Mapping[str, Any],
@@ -223,31 +303,8 @@ def begin(
     Raises: UsageError: what was chosen cannot be. ValueError: the text or
     --init cannot be read.
     """
-    # Before Keras is imported: what trains is TensorFlow's.
-    os.environ['KERAS_BACKEND'] = 'tensorflow'
-    check_finite(given)
     commands.require(vars(given), workdir='a folder for this run')
-    check_brought(given)
-    check_end(given, labelled is not None)
-    if resolved is None:
-        started = Config.read(given.init) if given.init else None
-        if labelled is not None and labelled.started is not None:
-            started = labelled.started.config
-        if labelled is None:
-            resolve_rows(given)
-            given = with_pairs(given)
-        resolved = resolve(given, started)
-        check_companions(resolved)
-        if labelled is None:
-            check_translations(given, resolved)
-            if resolved.plan.reads_text:
-                check_text(given)
-            check_languages(given, chosen)
-    if given.remat and not ENCODERS[resolved.encoder.name].can_remat:
-        raise commands.UsageError(
-            f'--remat: the encoder {resolved.encoder.name} keeps all states; '
-            'leave it out, or give --microbatch'
-        )
+    given, resolved = checked(given, chosen, labelled, resolved)
     judged = judged_by(given)
 
     from infoword_tf.training.run import run

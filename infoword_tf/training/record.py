@@ -45,6 +45,7 @@ FREE = (
     'on_nonfinite',
     'rewinds',
     'grace_seconds',
+    'data_service',
 )
 
 
@@ -78,7 +79,7 @@ def run_record(
             to say of such a value.
     """
     record = {
-        name: _plain(name, getattr(given, name))
+        name: _plain(name, given)
         for name in flags_of(RunChoices)
         if name not in FREE
     }
@@ -111,12 +112,16 @@ def run_record(
     return json.loads(json.dumps(record))
 
 
-def _plain(name: str, value: Any) -> Any:
+def _plain(name: str, given: RunChoices | type[RunChoices]) -> Any:
     """A choice as records have it: of repeated flags what counts, in order."""
+    value = getattr(given, name)
+    if name == 'corpus_weights':
+        return sorted(value)
     if name not in REPEATED:
         return value
     if name in BY_LANGUAGE:
-        found = by_language(value)
+        corpora = by_language(given.corpus)
+        found = corpora if name == 'corpus' else by_language(value, corpora)
         several = [f'{k}={x}' if k else x for k, x in found.items()]
     else:
         several = sorted(given_several(value))
@@ -202,7 +207,7 @@ def agree(workdir: pathlib.Path, config: Config, flagfile: str) -> None:
         # Choices that are newer than that run were as they are by default.
         own = _of_encoder(config.encoder.name, {})
         begun = {
-            name: _plain(name, getattr(RunChoices, name))
+            name: _plain(name, RunChoices)
             for name in config.run if name in flags_of(RunChoices)
         }  # fmt: skip
         begun |= own

@@ -22,6 +22,7 @@ from infoword_tf.data import (
     batches,
     corpora,
     parallel,
+    service,
     text_pairs,
     translations,
 )
@@ -150,6 +151,7 @@ class Run:
     translations: OpenedTranslations | None  # likewise of --parallel
     tokenizer: Any
     counts: np.ndarray  # [V], of pieces in what is trained on
+    batches: batches.Batches
     # (first step, step after the last) -> global batches
     dataset: Callable[[int, int], tf.data.Dataset]
     # Of `decide`; then `given` has its steps and the optimizer's numbers too.
@@ -243,6 +245,7 @@ class Run:
             labelled and labelled.train,
             self.pairs and self.pairs.train,
             self.translations and self.translations.train,
+            given.shuffle_block,
         )
         for source_spec, source in sources.items():
             if source.single is not None:
@@ -251,9 +254,25 @@ class Run:
                     f'part in {", ".join(plan.readers(source_spec))}',
                     flush=True,
                 )
-        self.dataset = batches.Batches(
+        self.batches = batches.Batches(
             sources, plan, tokenizer.specials, given.seed
-        ).dataset
+        )
+        if given.data_service:
+            self.batches.service = service.Service(
+                given.data_service, self.identity()
+            )
+        self.dataset = self.batches.dataset
+
+    def identity(self) -> bytes:
+        """Of the batches: those of another run have another one."""
+        given = self.given
+        return service.digest(
+            self.batches,
+            given.language_exponent,
+            sorted(given.corpus_weights),
+            given.pair_weights,
+            given.shuffle_block,
+        )
 
     def _counts(self) -> np.ndarray:
         """[V] int64, of pieces in what is trained on, or what --init says."""

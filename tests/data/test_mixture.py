@@ -137,6 +137,20 @@ class MixedTest(parameterized.TestCase):
                     source.batch(step).ids, alone.batch(own).ids
                 )
 
+    def test_parts_come_by_their_weights(self):
+        """The largest seldom, in 1,024 updates exactly; counts likewise."""
+        text = mixture()._replace(weights={'bb': 6, 'aa': 1.0, 'cc': 3})
+        np.testing.assert_allclose(text.shares, [0.1, 0.6, 0.3])
+        source = mixed(WindowSource, text, 4, 0, length=10)
+        seen = np.bincount([source.turns.turn(s)[0] for s in range(1024)])
+        np.testing.assert_allclose(seen, 1024 * text.shares, atol=2)
+        kind = (np.arange(zoo.V) - zoo.FIRST) % 3
+        real = np.arange(zoo.V) >= zoo.FIRST
+        drawn = [text.counts[real & (kind == k)].sum() for k in range(3)]
+        np.testing.assert_allclose(
+            drawn / np.sum(drawn), text.shares, rtol=0.01
+        )
+
     @parameterized.parameters(
         'mlm', 'nsp', 'ict', 'simcse', 'skip_gram', 'gpt', 'plm', 'nsp_nce'
     )

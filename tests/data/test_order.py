@@ -1,5 +1,7 @@
 """The order of text: a permutation, mixed, of its key alone."""
 
+from unittest import mock
+
 import numpy as np
 from absl.testing import absltest, parameterized
 from scipy import stats
@@ -62,6 +64,123 @@ class ShuffledTest(parameterized.TestCase):
         self.assertGreater(
             stats.chisquare(observed).pvalue, SIGNIFICANCE
         )
+
+
+class BlocksTest(parameterized.TestCase):
+    """Some 64 blocks are shuffled together."""
+
+    SIZE, BLOCK = 100_037, 100  # 1,001 blocks in 16 groups
+
+    def sent(self, *key):
+        places = np.arange(self.SIZE)
+        return order.shuffled_in_blocks(places, self.SIZE, self.BLOCK, *key)
+
+    def groups(self, sent):
+        """The items of each group."""
+        ends = np.arange(1, 16) * 1001 // 16 * self.BLOCK
+        return np.split(sent, ends)
+
+    def blocks(self, group):
+        """Of items that are all of a group: which block each is of.
+
+        What is next to each other in the circle is of one block, or of two
+        that are neighbours by chance.
+        """
+        items = np.sort(group)
+        number = np.cumsum(np.diff(items, prepend=-9) > 1)
+        return number[np.searchsorted(items, group)]
+
+    @parameterized.product(block=(1, 3, 50, 299, 10_000))
+    def test_is_a_permutation_of_every_small_size(self, block):
+        for size in [*range(1, 301, 7), 4097]:
+            sent = order.shuffled_in_blocks(
+                np.arange(size), size, block, 1, size
+            )
+            np.testing.assert_array_equal(np.sort(sent), np.arange(size))
+
+    def test_where_a_place_goes_does_not_depend_on_the_others(self):
+        places = np.array([99_000, 0, 100_036, 6300, 6299])
+        np.testing.assert_array_equal(
+            order.shuffled_in_blocks(places, self.SIZE, self.BLOCK, 2),
+            self.sent(2)[places],
+        )
+
+    def test_a_group_is_read_in_few_places(self):
+        every = []
+        for group in self.groups(self.sent(1)):
+            self.assertBetween(len(group), 6100, 6300)
+            sizes = np.bincount(self.blocks(group))[1:]
+            self.assertBetween(len(sizes), 48, 64)
+            # What is left over is one of 37, the circle's end cuts another.
+            odd = sizes[sizes % self.BLOCK > 0]
+            self.assertLessEqual(len(odd), 2)
+            every += sizes.tolist()
+        self.assertEqual(sum(every), self.SIZE)
+
+    def test_two_of_a_batch_are_seldom_of_one_block(self):
+        """One pair in 63, as blocks of that group are, and not in 16,000."""
+        same = pairs = 0
+        for group in self.groups(self.sent(3))[:8]:
+            number = self.blocks(group)
+            for begin in range(0, len(group) - 64, 64):
+                batch = np.bincount(number[begin : begin + 64])
+                same += (batch * (batch - 1)).sum()
+                pairs += 64 * 63
+        self.assertAlmostEqual(same / pairs, 1 / 63, delta=0.002)
+
+    def test_a_group_is_well_mixed(self):
+        """Chi-square of the blocks of what is visited first."""
+        for group in self.groups(self.sent(4)):
+            number = self.blocks(group)
+            sizes, half = np.bincount(number)[1:], len(group) // 2
+            seen = np.bincount(number[:half], minlength=len(sizes) + 1)[1:]
+            found = stats.chisquare(seen, sizes * half / len(group)).statistic
+            # Of a half that is drawn without repetition it is half as large.
+            tail = stats.chi2.sf(2 * found, len(sizes) - 1)
+            self.assertBetween(tail, SIGNIFICANCE, 1 - SIGNIFICANCE)
+
+    def test_blocks_come_from_everywhere(self):
+        sent = self.sent(5)
+        moved = np.abs(sent - np.arange(self.SIZE)).mean()
+        self.assertAlmostEqual(moved, self.SIZE / 3, delta=self.SIZE / 60)
+        firsts = [np.sort(group)[::100] for group in self.groups(sent)]
+        # The blocks of a group are spread over the text.
+        for places in firsts:
+            test = stats.kstest(places / self.SIZE, 'uniform')
+            self.assertGreater(test.pvalue, SIGNIFICANCE)
+
+    @parameterized.parameters(3, 49)
+    def test_over_keys_a_place_goes_everywhere_equally_often(self, place):
+        """Also what is left over: 50 are 7 blocks and 1."""
+        size, keys = 50, 1000
+        with mock.patch.object(order, 'GROUP', 3):
+            sent = np.concatenate([
+                order.shuffled_in_blocks(np.array([place]), size, 7, 0, k)
+                for k in range(keys)
+            ])  # fmt: skip
+        observed = np.bincount(sent, minlength=size)
+        self.assertGreater(stats.chisquare(observed).pvalue, SIGNIFICANCE)
+
+    def test_epochs_differ_and_each_has_all(self):
+        visits = np.arange(3000)
+        found = order.visited(visits, 1000, 7, 2, block=5).reshape(3, 1000)
+        for epoch in found:
+            np.testing.assert_array_equal(np.sort(epoch), np.arange(1000))
+        self.assertLess((found[0] == found[1]).sum(), 10)
+
+    def test_without_blocks_nothing_is_new(self):
+        np.testing.assert_array_equal(
+            order.visited(np.array([0, 5, 999, 1000]), 1000, 7, 2),
+            [
+                *order.shuffled(np.array([0, 5, 999]), 1000, 7, 0, 2),
+                *order.shuffled(np.array([0]), 1000, 7, 1, 2),
+            ],
+        )
+
+    def test_items_of_a_block(self):
+        self.assertIsNone(order.items_of(None, 10, 1000))
+        self.assertEqual(order.items_of(500, 10, 1000), 5)
+        self.assertEqual(order.items_of(3, 10, 1000), 1)
 
 
 if __name__ == '__main__':

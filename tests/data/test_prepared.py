@@ -1,5 +1,7 @@
 """Corpora of tensorflow-datasets, from builders of our own."""
 
+import contextlib
+import io
 import pathlib
 import sys
 from unittest import mock
@@ -7,6 +9,7 @@ from unittest import mock
 import tensorflow as tf
 from absl.testing import absltest, parameterized
 
+from infoword_tf import prepare
 from infoword_tf.data import corpora, opened, prepared
 from infoword_tf.data.documents import Document
 from tests import places
@@ -76,6 +79,45 @@ class PreparedTest(parameterized.TestCase):
         # Seven words and a [SEP] each, and five words.
         self.assertLen(text.train.ids, 300 * 8)
         self.assertLen(text.heldout.ids, 6)
+
+    @parameterized.parameters('records', 'alone')
+    def test_parts_are_the_whole(self, name):
+        """In its order, with the numbers that examples have there."""
+        corpus = corpora.open_corpus(f'tfds:{name}')
+        held = 0 if name == 'alone' else 1
+        for size, count in ((4000, 4), (10**9, 1)):
+            parts = corpora.parts_of(corpus, size)
+            self.assertLen(parts, count + held)
+            self.assertEqual(sum(x.size for x in parts[:count]), 13390)
+            for kind, documents in (
+                ('train', corpus.train), ('heldout', corpus.heldout),
+                ('every', corpus.every),
+            ):  # fmt: skip
+                found = [
+                    document for part in parts if part.kind == kind
+                    for document in part.read()
+                ]  # fmt: skip
+                if found:
+                    self.assertEqual(found, list(documents()))
+
+    def test_prepared_in_shards(self):
+        output = pathlib.Path(self.create_tempdir().full_path) / 'out'
+        with contextlib.redirect_stdout(io.StringIO()):
+            prepare.run(
+                corpus='tfds:both', tokenizer='words', shard_size=0.004,
+                processes=1, output=str(output),
+            )  # fmt: skip
+            found = opened.open_text(opened.TextChoices(f'store:{output}'))
+            wanted = opened.open_text(
+                opened.TextChoices('tfds:both', tokenizer='words')
+            )
+        self.assertLen(found.train.ids.shards, 4)
+        for part in ('train', 'heldout'):
+            a, b = getattr(found, part), getattr(wanted, part)
+            for field in ('ids', 'flags', 'documents', 'counts'):
+                self.assertEqual(
+                    getattr(a, field)[:].tolist(), getattr(b, field)[:].tolist()
+                )
 
     def test_the_order_is_the_same_each_time(self):
         corpus = corpora.open_corpus('tfds:both')

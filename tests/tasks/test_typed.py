@@ -167,6 +167,14 @@ class TypedTest(absltest.TestCase):
             'infoword_tf.train --workdir=w --corpus=text:no*':
                 'error: .*no\\*',
             'infoword_tf.train --workdir=w --init=nowhere': no_run,
+            'infoword_tf.train --workdir=w --corpus=text:*.txt '
+            '--objectives=nsp --shuffle_block=9':
+                'error: --shuffle_block=9: nsp of --objectives=nsp '
+                'reads texts from all over the corpus; leave it out',
+            'infoword_tf.train --workdir=w --corpus=text:*.txt '
+            '--objectives=gpt --shuffle_block=9':
+                'error: --shuffle_block=9: gpt of --objectives=gpt reads no '
+                'corpus that is shuffled; leave it out',
             f'infoword_tf.train --workdir=w {begun}=nowhere': no_run,
             f'infoword_tf.train --workdir=w {begun}=ict':
                 r'error: generator begins with ict, whose rows \(ict\) fill no '

@@ -1,0 +1,220 @@
+"""Batches that others make are the run's own, whoever of them is killed."""
+
+import contextlib
+import io
+import pathlib
+import signal
+import subprocess
+import sys
+import threading
+from unittest import mock
+
+import numpy as np
+from absl.testing import absltest, parameterized
+
+from infoword_tf import commands, views
+from infoword_tf.data import service
+from infoword_tf.data.batches import Batches, open_sources
+from infoword_tf.resolve import ModelChoices, resolve
+from tests import quick, runs, zoo
+
+
+def setUpModule():
+    runs.set_up()
+
+
+def batches(objectives='mlm', seed=0, batch_size=6):
+    plan = resolve(
+        ModelChoices(objectives, seq_len=24, batch_size=batch_size)
+    ).plan
+    sources = open_sources(zoo.make_store(), plan, batch_size, seed)
+    return Batches(sources, plan, zoo.SPECIALS, seed)
+
+
+class ServiceTest(parameterized.TestCase):
+    def setUp(self):
+        super().setUp()
+        self.said = io.StringIO()
+        self.enterContext(contextlib.redirect_stderr(self.said))
+        self.asked = []
+
+    def serve(self, made, address='localhost:0'):
+        """Serves until the test ends; steps asked for are noted."""
+        flat = made.views
+
+        def noted(step):
+            self.asked.append(step)
+            return flat(step)
+
+        server, port = service.serve(made, b'x' * 16, address)
+        made.views = noted
+        self.addCleanup(server.stop, None)
+        return server, f'localhost:{port}'
+
+    def served(self, addresses, *more, **given):
+        """Batches that these make."""
+        made = batches(*more, **given)
+        made.service = service.Service(addresses, b'x' * 16)
+        return made
+
+    def check(self, made, steps, *more, **given):
+        own = batches(*more, **given)
+        for step in steps:
+            found, wanted = made.flat(step), views.flatten(own.views(step))
+            self.assertEqual(set(found), set(wanted))
+            for name, array in wanted.items():
+                self.assertEqual(found[name].dtype, array.dtype, name)
+                np.testing.assert_array_equal(found[name], array, name)
+
+    @parameterized.parameters(
+        'mlm', 'nsp', 'simcse', 'skip_gram', 'transformer_xl', 'plm', 'ict'
+    )
+    def test_the_same_batches(self, row):
+        _, address = self.serve(batches(row))
+        made = self.served([address], row)
+        with mock.patch.object(made, 'views', None):  # none is made here
+            self.check(made, (0, 1, 99), row)
+        self.assertEqual(self.asked, [0, 1, 99])
+
+    def test_one_that_is_stopped_is_passed_over_and_asked_again(self):
+        """Each step is made once, by whoever is there."""
+        server, address = self.serve(batches())
+        _, other = self.serve(batches())
+        made = self.served([address, other])
+        here = []
+        real = made.views
+        made.views = lambda step: here.append(step) or real(step)
+        self.check(made, range(4))
+        server.stop(None).wait()
+        self.check(made, range(4, 10))
+        self.assertEqual(self.asked, [*range(10)])
+        self.assertIn(f'{address} does not answer', self.said.getvalue())
+        self.assertLen(self.said.getvalue().splitlines(), 1)
+        self.asked.clear()
+        server, _ = self.serve(batches(), address)
+        self.check(made, range(4))
+        made.service._silent[address] = 0.0  # its time is over
+        made.service._ask[address](b'0' * 5, wait_for_ready=True)
+        self.asked.clear()
+        self.check(made, [8])
+        self.assertIn(f'{address} answers again', self.said.getvalue())
+        self.assertEqual(self.asked, [8])
+        self.assertEmpty(here)
+
+    def test_where_none_answers_batches_are_made_here(self):
+        server, address = self.serve(batches())
+        made = self.served([address])
+        self.check(made, [0])
+        server.stop(None).wait()
+        self.check(made, [1, 2])
+        self.assertEqual(self.asked, [0])
+        self.assertIn('or this process', self.said.getvalue())
+
+    def test_an_answer_that_was_damaged(self):
+        _, address = self.serve(batches())
+        made = self.served([address])
+        ask = made.service._ask[address]
+
+        def damaged(request, timeout):
+            answer = bytearray(ask(request, timeout=timeout))
+            answer[-1] ^= 1
+            return bytes(answer)
+
+        made.service._ask[address] = damaged
+        self.assertIsNone(made.service.batch(0))
+        self.assertIn('was damaged on the way', self.said.getvalue())
+        self.check(made, [0])
+
+    def test_of_another_run(self):
+        for other in ({'seed': 1}, {'batch_size': 8}, {'objectives': 'dim'}):
+            self.assertNotEqual(
+                service.digest(batches(**other)), service.digest(batches())
+            )
+        self.assertNotEqual(
+            service.digest(batches(), 0.7), service.digest(batches(), 1.0)
+        )
+        self.assertEqual(
+            service.digest(batches(), 0.7), service.digest(batches(), 0.7)
+        )
+        _, address = self.serve(batches())
+        asking = service.Service([address], b'y' * 16)
+        with self.assertRaisesRegex(
+            ValueError, f'--data_service={address} makes batches of another'
+        ):
+            asking.batch(0)
+
+    def test_what_it_complains_of(self):
+        """A step that is none, too."""
+        made = batches()
+        _, address = self.serve(made)
+        made.views = mock.Mock(side_effect=ValueError('ids.bin is damaged'))
+        asking = service.Service([address], b'x' * 16)
+        with self.assertRaisesRegex(
+            ValueError, f'--data_service={address}: ids.bin is damaged'
+        ):
+            asking.batch(3)
+        made.views.reset_mock()
+        with self.assertRaisesRegex(asking._error, 'is no step'):
+            asking._ask[address](bytes([255] * 9))
+        made.views.assert_not_called()
+
+
+class CommandTest(absltest.TestCase):
+    def test_killed_on_the_way(self):
+        """kill -9: the same weights as without it."""
+        folder = pathlib.Path(self.create_tempdir().full_path)
+        flags = (
+            '--objectives=mlm', '--shuffle_block=200', '--steps=4',
+            '--eval_every=4', '--checkpoint_every=4',
+        )  # fmt: skip
+        process = subprocess.Popen(
+            [sys.executable, '-m', 'infoword_tf.data_service',
+             *runs.arguments(folder / 'run', *flags),
+             '--listen=localhost:0'],
+            cwd=runs.ROOT, stdout=subprocess.PIPE, text=True,
+        )  # fmt: skip
+        self.addCleanup(process.stdout.close)
+        self.addCleanup(process.wait)
+        self.addCleanup(process.kill)
+        runs.run_here(folder / 'alone', *flags)
+        for line in process.stdout:
+            if line.startswith('making batches at '):
+                break
+        address = line.split()[-1]
+        real, done = service.Service.batch, {}
+        two = threading.Event()
+
+        def asked(self, step):
+            if step >= 2:  # when those before it have come
+                two.wait(60)
+                process.send_signal(signal.SIGKILL)
+                process.wait()
+            found = done[step] = real(self, step)
+            if {0, 1} <= set(done):
+                two.set()
+            return found
+
+        said = io.StringIO()
+        with (
+            mock.patch.object(service.Service, 'batch', asked),
+            contextlib.redirect_stderr(said),
+        ):
+            runs.run_here(folder / 'run', *flags, f'--data_service={address}')
+        there = [step for step, found in sorted(done.items()) if found]
+        self.assertEqual(there, [0, 1])
+        self.assertLen(done, 4)
+        self.assertIn(f'{address} does not answer', said.getvalue())
+        self.assertEqual(
+            (folder / 'alone' / 'weights.safetensors').read_bytes(),
+            (folder / 'run' / 'weights.safetensors').read_bytes(),
+        )
+
+    def test_complaints(self):
+        with self.assertRaisesRegex(
+            commands.UsageError, '--data_service=cpu1: give HOST:PORT'
+        ):
+            quick.run('--workdir=w', '--data_service=cpu1')
+
+
+if __name__ == '__main__':
+    absltest.main()
