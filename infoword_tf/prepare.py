@@ -26,6 +26,7 @@ import pathlib
 import shutil
 import threading
 import time
+import types
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -74,6 +75,9 @@ class Choices:
         64.0, 'Megabytes of text in a shard.', at_least=1e-4)
     processes: int | None = flag(
         None, 'Shards made at a time; by default one a core.', at_least=1)
+    beam_options: tuple[str, ...] = flag(
+        (), 'Shards are made by a pipeline of Apache Beam with these options, '
+        "as runner=DirectRunner (pip install 'infoword_tf[beam]').")
     min_words: int | None = flag(
         None, 'Documents of fewer words are left out.', at_least=1)
     max_words: int | None = flag(
@@ -218,6 +222,26 @@ def _check(given: Choices) -> None:
         )
     if given.language:
         filters.language_of(given.language)
+    if given.beam_options:
+        if given.processes:
+            raise commands.UsageError(
+                f'--processes={given.processes} is for this machine, and the '
+                'runner of --beam_options has workers of its own; leave out '
+                'one of the two'
+            )
+        _pipeline()
+
+
+def _pipeline() -> types.ModuleType:
+    """The module that needs Apache Beam; UsageError: it is not installed."""
+    try:
+        from infoword_tf.data import beam
+    except ImportError as error:
+        raise commands.UsageError(
+            f'--beam_options needs Apache Beam ({error}): make an environment '
+            "with pip install 'infoword_tf[beam]', or leave it out"
+        ) from None
+    return beam
 
 
 @commands.takes(Choices)
@@ -272,14 +296,17 @@ def _made(
     """Makes a store, or what it lacks; returns its index."""
     tokenizer = _begun(given, job, corpus, asked)
     count = len(sharding.parts(job))
-    _in_processes(job, count, given.processes or files.cpus())
+    if given.beam_options:
+        _pipeline().make(job, count, given.beam_options)
+    else:
+        _in_processes(job, count, given.processes or files.cpus())
     return _finish(job, count, corpus, tokenizer, asked)
 
 
 def _asked(given: Choices, corpus: corpora.Corpus) -> dict[str, Any]:
     """What decides the bytes of a store."""
     values = dataclasses.asdict(given)
-    for name in ('output', 'processes', 'language_exponent'):
+    for name in ('output', 'processes', 'beam_options', 'language_exponent'):
         del values[name]
     for name in ('corpus', 'heldout'):
         values[name] = given_several(values[name])

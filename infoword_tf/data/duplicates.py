@@ -15,7 +15,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-BINS, ROWS = 128, 4  # 32 bands
+BINS, ROWS = 128, 4
+BANDS = BINS // ROWS
 SHINGLE = 5  # words
 _MULTIPLIER = 0x9E3779B97F4A7C15
 _PLACES = 64
@@ -125,6 +126,28 @@ def repeated(hashes: np.ndarray) -> np.ndarray:
     return again
 
 
+def band(sketch: np.ndarray, number: int) -> np.ndarray:
+    """[D] uint64, equal where sketches [D, H] agree in a band of BANDS."""
+    found = np.zeros(len(sketch), np.uint64)
+    for column in range(number * ROWS, (number + 1) * ROWS):
+        found = _mixed(found * np.uint64(_MULTIPLIER) + sketch[:, column])
+    return found
+
+
+def leaders(keys: np.ndarray) -> np.ndarray:
+    """[D] int64, the place of the first that has the same key; keys [D]."""
+    order = np.argsort(keys, kind='stable')
+    is_first = np.diff(keys[order], prepend=~keys[order[:1]]) != 0
+    found = np.empty(len(keys), np.int64)
+    found[order] = order[is_first][np.cumsum(is_first) - 1]
+    return found
+
+
+def alike(a: np.ndarray, b: np.ndarray, similarity: float) -> np.ndarray:
+    """[n] bool: sketches [n, H] are as similar as that, or more."""
+    return (a == b).mean(axis=1) >= similarity
+
+
 def near(sketch: np.ndarray, similarity: float) -> np.ndarray:
     """[D] bool: an earlier document is as similar as that, or more.
 
@@ -139,21 +162,9 @@ def near(sketch: np.ndarray, similarity: float) -> np.ndarray:
             estimate is rough, 0.05 off on average for 5 of them.
     """
     found = np.zeros(len(sketch), bool)
-    for begin in range(0, BINS, ROWS):
-        band = np.zeros(len(sketch), np.uint64)
-        for column in range(begin, begin + ROWS):
-            band = _mixed(
-                band * np.uint64(_MULTIPLIER) + sketch[:, column]
-            )
-        order = np.argsort(band, kind='stable')
-        is_first = np.diff(band[order], prepend=~band[order[:1]]) != 0
-        group = np.cumsum(is_first) - 1
-        leader = order[is_first][group]
-        some = ~is_first & ~found[order]
-        for part in np.array_split(
-            np.flatnonzero(some), 1 + some.sum() // 65536
-        ):
-            a, b = leader[part], order[part]
-            share = (sketch[a] == sketch[b]).mean(axis=1)
-            found[b[share >= similarity]] = True
+    for number in range(BANDS):
+        leader = leaders(band(sketch, number))
+        some = np.flatnonzero((leader != np.arange(len(leader))) & ~found)
+        for b in np.array_split(some, 1 + len(some) // 65536):
+            found[b] = alike(sketch[leader[b]], sketch[b], similarity)
     return found
