@@ -1,7 +1,7 @@
 """Shards of a prepared store, made by a pipeline of Apache Beam.
 
-Each shard is looked at and written by data/sharding.py, whatever drives it. Only
-duplicates are found in another way, without a place where all documents meet.
+Each shard is looked at and written by data/sharding.py, whatever drives it.
+Only duplicates are found in another way, without a place where all meet.
 A document is left out if it repeats the first one of its hash, or is near the
 first one of a band's key (data/duplicates.py): keys decide, so documents are
 grouped by them. Arrays travel instead of single documents, each of a shard's
