@@ -14,6 +14,9 @@ Documents can be left out: those of too few or too many words, in another
 language, and those that an earlier one repeats, exactly or nearly (the Jaccard
 similarity of their 5-word shingles, see data/duplicates.py). What is held out
 is compared too. DIR/store.json says how many documents each reason cost.
+
+--beam_options=runner=... gives the shards to a pipeline of Apache Beam, with
+the same bytes (data/beam.py).
 """
 
 import concurrent.futures

@@ -94,25 +94,30 @@ class BeamTest(absltest.TestCase):
 
         real, calls = sharding.write, []
 
-        def stopping(job, number, reasons):
-            if number == 4 and not calls:
-                raise ValueError('stopped')
-            real(job, number, reasons)
+        def stopping(at):
+            def write(job, number, reasons):
+                if number == at:
+                    raise ValueError('stopped')
+                real(job, number, reasons)
+
+            return mock.patch.object(sharding, 'write', write)
 
         def counting(job, number, reasons):
             calls.append(number)
             real(job, number, reasons)
 
         output, work = self.folder / 'found', self.folder / 'found/work'
+        with stopping(2), self.assertRaisesRegex(ValueError, 'stopped'):
+            made(output, **NEAR)
         with (
-            mock.patch.object(sharding, 'write', stopping),
+            stopping(5),
             self.assertRaisesRegex(Exception, 'stopped'),
             self.assertLogs(level='ERROR'),
         ):
             by_beam(output, **NEAR)
         self.assertFalse((output / 'store.json').exists())
         finished = {int(x.name[:6]) for x in work.glob('*.done.json')}
-        self.assertNotEmpty(finished)
+        self.assertContainsSubset({0, 1}, finished)
         every = {int(x.name[:6]) for x in work.glob('*.npz')}
         (work / '000002.npz').unlink()
         with mock.patch.object(sharding, 'write', counting):
