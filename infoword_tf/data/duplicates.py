@@ -11,6 +11,7 @@ Hashing"). Documents are compared that agree in a whole band of bins.
 Glossary of shapes: D documents, W words, H = 128 bins, R rows of a band.
 """
 
+import functools
 from collections.abc import Sequence
 
 import numpy as np
@@ -22,6 +23,7 @@ _MULTIPLIER = 0x9E3779B97F4A7C15
 _PLACES = 64
 _EMPTY = np.uint32(2**32 - 1)
 _BORROWED = np.uint32(0x85EBCA6B)
+_ATTEMPTS, _FEW = 4096, 16  # to borrow; bins that could lend
 
 
 def _mixed(x: np.ndarray) -> np.ndarray:
@@ -100,21 +102,52 @@ def sketches(texts: Sequence[str]) -> np.ndarray:
     return _densified(sketch.reshape(-1, BINS)).astype(np.uint16)
 
 
+@functools.cache
+def _lending() -> tuple[np.ndarray, np.ndarray]:
+    """Which bin lends to an empty one.
+
+    Returns:
+        At each attempt, [A, H], to each bin; all are asked at last.
+        Of a lender to each bin, [H, H] int32, the attempt * H + the lender.
+    """
+    attempts = np.arange(1, _ATTEMPTS + 1, dtype=np.uint64)[:, None]
+    bins = np.arange(BINS, dtype=np.uint64)
+    lenders = _mixed(bins + attempts * BINS) % np.uint64(BINS)
+    lenders = lenders.astype(np.int32)
+    first = np.full((BINS, BINS), np.iinfo(np.int32).max, np.int32)
+    keys = attempts.astype(np.int32) * BINS + lenders
+    np.minimum.at(first, (lenders, bins.astype(np.int32)), keys)
+    return lenders, first
+
+
 def _densified(sketch: np.ndarray) -> np.ndarray:
     """Empty bins borrow from another one, which a hash of both chooses."""
-    row, bin_ = np.nonzero(sketch == _EMPTY)
-    found = sketch.copy()
-    bin_ = bin_.astype(np.uint64)
-    lender, attempt = bin_, 0
-    while len(row):
-        attempt += 1
-        lender = _mixed(bin_ + np.uint64(attempt * BINS)) % np.uint64(BINS)
-        value = sketch[row, lender]
-        some = value != _EMPTY
-        # A bin that borrows differs from its lender.
-        borrowed = value[some] + bin_[some].astype(np.uint32) * _BORROWED
-        found[row[some], bin_[some]] = borrowed
-        row, bin_ = row[~some], bin_[~some]
+    lenders, first = _lending()
+    # A bin that borrows differs from its lender.
+    more = np.arange(BINS, dtype=np.uint32) * _BORROWED
+    found, filled = sketch.copy(), sketch != _EMPTY
+    few = filled.sum(axis=1) <= _FEW
+    # Where few could lend, the first of them to be asked.
+    row, lender = np.nonzero(filled[few])
+    begins = np.searchsorted(row, np.arange(few.sum()))
+    some = np.repeat(lender[begins, None], _FEW, axis=1)
+    some[row, np.arange(len(row)) - begins[row]] = lender
+    best = first[some[:, 0]]
+    for column in some.T[1:]:
+        np.minimum(best, first[column], out=best)
+    borrowed = np.take_along_axis(sketch[few], best % BINS, axis=1) + more
+    found[few] = np.where(filled[few], sketch[few], borrowed)
+    # Elsewhere few are asked in vain.
+    empty = np.flatnonzero(~filled & ~few[:, None])
+    flat, result = sketch.ravel(), found.ravel()
+    for lender in lenders:
+        bin_ = empty % BINS
+        value = flat[empty - bin_ + lender[bin_]]
+        lends = value != _EMPTY
+        result[empty[lends]] = value[lends] + more[bin_[lends]]
+        empty = empty[~lends]
+        if not len(empty):
+            break
     return found
 
 

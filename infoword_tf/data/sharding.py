@@ -31,7 +31,7 @@ from infoword_tf.data.documents import Document
 from infoword_tf.data.filters import REASONS, Filters, number_of
 
 WORK, TRAIN, HELDOUT, SETTINGS = 'work', 'train', 'heldout', 'settings.json'
-_LOOKED_AT = 4 << 20  # characters of which sketches are made at a time
+_LOOKED_AT = 1 << 20  # characters of which sketches are made at a time
 
 
 class Job(NamedTuple):
