@@ -8,6 +8,7 @@ again.
 
     DIR/work/settings.json, vocab.txt   what was asked, and the tokenizer
     DIR/work/000000.npz                 what `look` found
+    DIR/work/sketches.npy               that of all shards, while it is compared
     DIR/work/000000.done.json           a shard that `write` has finished
     DIR/work/heldout/000000/            what it holds out
     DIR/train/000000/                   what is trained on
@@ -144,8 +145,11 @@ def decided(job: Job, count: int) -> list[np.ndarray]:
         every[left[again]] = number_of('duplicate')
     if job.filters.duplicates == 'near':
         left = np.flatnonzero(every == 0)
-        # All of them once: they are most of what is in memory.
-        sketches = np.empty((len(left), duplicates.BINS), np.uint16)
+        # In a file, of which memory holds as much as there is room for.
+        sketches = np.lib.format.open_memmap(
+            job.output / WORK / 'sketches.npy', 'w+', np.uint16,
+            (len(left), duplicates.BINS),
+        )  # fmt: skip
         begin = 0
         for number, kept in enumerate(np.split(every == 0, ends[:-1])):
             with np.load(job.looked(number)) as found:
