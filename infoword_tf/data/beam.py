@@ -48,7 +48,8 @@ def make(job: Job, count: int, options: Sequence[str]) -> None:
             _ = shards | 'write' >> beam.Map(_write, job)
         else:
             looked = shards | 'look' >> beam.Map(_look, job)
-            lost = {}
+            # Shards of which nothing is lost are written, too.
+            lost = {'': looked | 'keyed' >> beam.Map(_keyed)}
             if job.filters.duplicates != 'keep':
                 lost['duplicate'] = (
                     looked
@@ -58,7 +59,7 @@ def make(job: Job, count: int, options: Sequence[str]) -> None:
                 )
             if job.filters.duplicates == 'near':
                 lost['near'] = (
-                    ({'': looked | beam.Map(_keyed), **lost})
+                    lost
                     | 'left' >> beam.CoGroupByKey()
                     | 'bands' >> beam.FlatMap(_bands, job, groups)
                     | 'by band' >> beam.GroupByKey()
@@ -69,7 +70,7 @@ def make(job: Job, count: int, options: Sequence[str]) -> None:
                     | 'near' >> beam.FlatMap(_near, job)
                 )
             _ = (
-                ({'': looked | 'shards' >> beam.Map(_keyed), **lost})
+                lost
                 | 'kept' >> beam.CoGroupByKey()
                 | 'write' >> beam.Map(_write_kept, job)
             )
