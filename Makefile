@@ -2,6 +2,7 @@
 # make test         run the tests
 # make lint         ruff
 # make oracles [WRITE=1]   ask other people's programs again what tests expect
+# make beam-check   prepare text on Apache Beam, in an environment of its own
 # make serve-check  run exports of every kind in C, with what servers link
 # make serving-compat [MODEL=DIR/1]   run an export in TensorFlow 2.12 too
 # make bench-peers   other people's programs, for --peers of benchmarks
@@ -15,10 +16,10 @@ PYTHON ?= $(FOUND)
 PY := .venv/bin/python
 export TF_CPP_MIN_LOG_LEVEL ?= 3
 
-.PHONY: help setup quickstart test lint oracles serve-check serving-compat \
-  bench-peers
+.PHONY: help setup quickstart test lint oracles beam-check serve-check \
+  serving-compat bench-peers
 help:
-	@sed -n '1,7s/^# //p' Makefile
+	@sed -n '1,8s/^# //p' Makefile
 
 setup: .venv/installed
 .venv/installed: setup.py pyproject.toml constraints.txt
@@ -68,6 +69,19 @@ oracles: setup .venv-oracles/installed
 	.venv-oracles/bin/python -m pip install --quiet \
 	  --disable-pip-version-check -c constraints.txt \
 	  numpy pytrec-eval-terrier torch transformers
+	@touch $@
+
+# Beam excludes some of the exact versions; the others are the same.
+beam-check: .venv-beam/installed
+	.venv-beam/bin/python -m pytest tests/data/test_beam.py
+.venv-beam/installed: setup.py pyproject.toml constraints.txt
+	$(PYTHON) -m venv .venv-beam
+	@echo '*' > .venv-beam/.gitignore
+	grep -vE '^(pillow|protobuf|pyarrow|python-dateutil)==' \
+	  constraints.txt > .venv-beam/constraints.txt
+	.venv-beam/bin/python -m pip install --quiet \
+	  --disable-pip-version-check -c .venv-beam/constraints.txt \
+	  -e '.[beam,prepare]' pytest
 	@touch $@
 
 # What benchmarks/encode.py, serving.py and words.py compare with.

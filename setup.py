@@ -10,6 +10,10 @@ import setuptools
 TASKS = ['PyStemmer', 'bm25s', 'importlib_resources', 'scikit-learn']
 # Tells languages apart where text is prepared.
 PREPARE = ['py3langid']
+# Prepares text on any runner of Beam. It excludes versions of pillow, protobuf,
+# pyarrow and python-dateutil that constraints.txt has: an environment of its
+# own, which `make beam-check` makes and runs the tests of.
+BEAM = ['apache-beam==2.77.*']
 # Runs what export.litert has written: all that a phone needs, and the tests.
 LITERT = ['ai-edge-litert', 'numpy']
 
@@ -37,6 +41,7 @@ setuptools.setup(
         'tqdm',
     ],
     extras_require={
+        'beam': BEAM,
         'litert': LITERT,
         # Other people's programs, for `make oracles`: what tests expect.
         'oracles': ['numpy', 'pytrec-eval-terrier', 'torch', 'transformers'],

@@ -7,11 +7,13 @@ import json
 import os
 import pathlib
 import secrets
+import threading
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
 
+_ASKING = threading.Lock()
 DIGEST = 'blake2b'  # its name in a file's metadata
 _DTYPES = {
     'bool': 'BOOL', 'uint8': 'U8', 'int8': 'I8', 'int16': 'I16',
@@ -49,8 +51,9 @@ def cpus() -> int:
 
 
 def _umask() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
+    with _ASKING:  # another thread would be told 0, and put that back
+        mask = os.umask(0)
+        os.umask(mask)
     return mask
 
 

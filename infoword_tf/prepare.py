@@ -14,14 +14,14 @@ Documents can be left out: those of too few or too many words, in another
 language, and those that an earlier one repeats, exactly or nearly (the Jaccard
 similarity of their 5-word shingles, see data/duplicates.py). What is held out
 is compared too. DIR/store.json says how many documents each reason cost.
+
+--beam_options=runner=... gives the shards to a pipeline of Apache Beam, with
+the same bytes (data/beam.py).
 """
 
-import collections
 import concurrent.futures
 import dataclasses
-import functools
 import hashlib
-import itertools
 import json
 import multiprocessing
 import os
@@ -29,8 +29,9 @@ import pathlib
 import shutil
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+import types
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -45,21 +46,17 @@ from infoword_tf.choices import (
 from infoword_tf.data import (
     corpora,
     documents,
-    duplicates,
+    filters,
     opened,
     sharded,
+    sharding,
     textfiles,
 )
 from infoword_tf.data import store as stores
-from infoword_tf.data.documents import Document
+from infoword_tf.data.sharding import HELDOUT, SETTINGS, TRAIN, WORK, Job
 
-REASONS = ('short', 'long', 'language', 'duplicate', 'near')  # from 1; 0: kept
-DUPLICATES = ('keep', 'exact', 'near')
 MEGABYTE = 1 << 20
-_LOOKED_AT = 4 * MEGABYTE  # characters of which sketches are made at a time
 _ALIVE = 1.0  # seconds after which a process looks for the one that began it
-_CHARACTERS = 2000  # of a document that tell its language
-WORK, TRAIN, HELDOUT, SETTINGS = 'work', 'train', 'heldout', 'settings.json'
 
 
 @dataclasses.dataclass(frozen=True)
@@ -81,6 +78,9 @@ class Choices:
         64.0, 'Megabytes of text in a shard.', at_least=1e-4)
     processes: int | None = flag(
         None, 'Shards made at a time; by default one a core.', at_least=1)
+    beam_options: tuple[str, ...] = flag(
+        (), 'Shards are made by a pipeline of Apache Beam with these options, '
+        "as runner=DirectRunner (pip install 'infoword_tf[beam]').")
     min_words: int | None = flag(
         None, 'Documents of fewer words are left out.', at_least=1)
     max_words: int | None = flag(
@@ -91,201 +91,10 @@ class Choices:
     duplicates: str = flag(
         'keep', 'Which documents are left out that an earlier one repeats: '
         'none, those of equal text, or those that are near it as well.',
-        choices=DUPLICATES)
+        choices=filters.DUPLICATES)
     similarity: float = flag(
         0.8, 'From which Jaccard similarity on two documents are near.',
         at_least=0.6, at_most=1.0)
-
-
-class Job(NamedTuple):
-    """What a process needs to know; all of it decides bytes.
-
-    Attributes:
-        given: choices, but for their number of processes.
-        rule: of the corpus, if it has one.
-        text: its fingerprint.
-    """
-
-    given: Choices
-    rule: textfiles.HeldoutRule | None = None
-    text: str = ''
-
-    @property
-    def output(self) -> pathlib.Path:
-        """DIR."""
-        return pathlib.Path(self.given.output)
-
-    @property
-    def is_filtered(self) -> bool:
-        """Whether documents may be left out."""
-        return self.given.duplicates != 'keep' or any(
-            (self.given.min_words, self.given.max_words, self.given.language)
-        )
-
-    def looked(self, number: int) -> pathlib.Path:
-        """What was found of the documents of a shard."""
-        return self.output / WORK / f'{number:06d}.npz'
-
-    def finished(self, number: int) -> pathlib.Path:
-        """What says that a shard is whole."""
-        return self.output / WORK / f'{number:06d}.json'
-
-    def folder(self, part: str, number: int) -> pathlib.Path:
-        """Its tokens to train on, or those that it holds out."""
-        parent = self.output / (TRAIN if part == TRAIN else f'{WORK}/{part}')
-        return parent / f'{number:06d}'
-
-
-# ------------------------------------------------------------ in one process
-
-
-@functools.lru_cache(1)
-def _parts(job: Job) -> list[corpora.Part]:
-    """The corpus in parts; opened once a process."""
-    corpus = _opened(job.given)
-    if corpus.fingerprint != job.text:
-        raise _changed(job)
-    size = max(1, int(job.given.shard_size * MEGABYTE))
-    return corpora.parts_of(corpus, size)
-
-
-def _opened(given: Choices) -> corpora.Corpus:
-    (name,) = given_several(given.corpus)
-    heldout = given_several(given.heldout)
-    return corpora.open_corpus(name, heldout[0] if heldout else None)
-
-
-def _changed(job: Job) -> ValueError:
-    return ValueError(
-        f'{" ".join(job.given.corpus)} has changed while it was read, or '
-        f'{job.output} lies among its files; leave the text alone, or name '
-        f'another --output, delete {job.output} and run again'
-    )
-
-
-@functools.lru_cache(1)
-def _tokenizer(job: Job) -> Any:
-    from infoword_tf.config import TokenizerConfig
-    from infoword_tf.text.tokenizers import TOKENIZERS
-
-    settings = json.loads((job.output / WORK / SETTINGS).read_text())
-    config = TokenizerConfig(**settings['tokenizer'])
-    kind = TOKENIZERS[config.kind]
-    path = job.output / WORK / kind.file
-    return kind.read(path, config.lower_case, **config.options)
-
-
-@functools.lru_cache(1)
-def _identifier(language: str) -> Any:
-    """Text -> the code of its language.
-
-    Raises:
-        UsageError: py3langid is not installed, or does not know the language.
-    """
-    try:
-        import py3langid
-    except ImportError as error:
-        raise commands.UsageError(
-            f'--language needs py3langid ({error}): pip install py3langid, or '
-            'leave it out'
-        ) from None
-    known = sorted(code for code, _ in py3langid.rank(''))
-    if language not in known:
-        raise commands.UsageError(
-            f'--language={language}: py3langid knows {", ".join(known)}'
-        )
-    return lambda text: py3langid.classify(text[:_CHARACTERS])[0]
-
-
-def reason(document: Document, given: Choices) -> int:
-    """Why a document is left out by itself: its number in REASONS; 0: not."""
-    if given.min_words or given.max_words:
-        words = document.text.count(' ') + bool(document.sentences)
-        if given.min_words and words < given.min_words:
-            return 1 + REASONS.index('short')
-        if given.max_words and words > given.max_words:
-            return 1 + REASONS.index('long')
-    language = given.language
-    if language and _identifier(language)(document.text) != language:
-        return 1 + REASONS.index('language')
-    return 0
-
-
-def look(job: Job, number: int) -> None:
-    """Finds what decides which documents of a part are kept."""
-    reasons, hashes, waiting = [], [], []
-    sketches = [np.zeros((0, duplicates.BINS), np.uint16)]
-    is_near, size = job.given.duplicates == 'near', 0
-    for document in _parts(job)[number].read():
-        reasons.append(reason(document, job.given))
-        hashes.append(documents.text_hash(document.text))
-        if is_near:
-            waiting.append(document.text)
-            size += len(document.text) + 1
-            if size >= _LOOKED_AT:
-                sketches.append(duplicates.sketches(waiting))
-                waiting, size = [], 0
-    if waiting:
-        sketches.append(duplicates.sketches(waiting))
-    path = job.looked(number)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with files.written(path) as partial, open(partial, 'wb') as file:
-        np.savez(
-            file,
-            reasons=np.array(reasons, np.uint8),
-            hashes=np.array(hashes, np.uint64),
-            sketches=np.concatenate(sketches),
-        )
-
-
-def write(job: Job, number: int, dropped: np.ndarray | None) -> None:
-    """Tokenizes the documents of a part that are kept.
-
-    Args:
-        dropped: [documents of the part] bool; None: all are kept.
-    """
-    part, tokenizer = _parts(job)[number], _tokenizer(job)
-    held: list[Document] = []
-    beyond = 0
-
-    def kept() -> Iterator[Document]:
-        place = -1
-        for place, document in enumerate(part.read()):
-            if dropped is not None and place >= len(dropped):
-                raise _changed(job)
-            if dropped is None or not dropped[place]:
-                yield document
-        if dropped is not None and place + 1 != len(dropped):
-            raise _changed(job)
-
-    def training() -> Iterator[Document]:
-        nonlocal beyond
-        for document in kept():
-            trained, out = job.rule.parted(document)
-            if out is not None:
-                # No more are held out of all parts together.
-                if len(held) == textfiles.MAX_HELDOUT:
-                    beyond += 1
-                else:
-                    held.append(out)
-            if trained is not None:
-                yield trained
-
-    made = {}
-    for some, texts in (
-        (TRAIN, {'train': kept, 'every': training}.get(part.kind, tuple)()),
-        (HELDOUT, kept() if part.kind == HELDOUT else held),
-    ):
-        folder, texts = job.folder(some, number), iter(texts)
-        shutil.rmtree(folder, ignore_errors=True)
-        first = next(texts, None)
-        if first is not None:
-            stores.write_store(
-                folder, itertools.chain([first], texts), tokenizer,
-                progress=False,
-            )  # fmt: skip
-            made[some] = list(sharded.describe(folder))
-    files.write_json(job.finished(number), {**made, 'beyond': beyond})
 
 
 def _begin(threads: int, parent: int) -> None:
@@ -305,7 +114,21 @@ def _begin(threads: int, parent: int) -> None:
     threading.Thread(target=watch, daemon=True).start()
 
 
-# ------------------------------------------------------------------- all of it
+def _in_processes(job: Job, count: int, processes: int) -> None:
+    """Makes what is not finished of so many shards, on this machine."""
+    reasons: list[np.ndarray] | None = None
+    if job.filters.are_any:
+        todo = [n for n in range(count) if not job.looked(n).exists()]
+        _each(
+            sharding.look, job, dict.fromkeys(todo, ()), processes, 'reading'
+        )
+        reasons = sharding.decided(job, count)
+    calls = {
+        number: (None if reasons is None else reasons[number],)
+        for number in range(count)
+        if not job.finished(number).exists()
+    }
+    _each(sharding.write, job, calls, processes, 'tokenizing')
 
 
 def _each(
@@ -322,7 +145,7 @@ def _each(
     """
     import tqdm
 
-    parts = _parts(job)
+    parts = sharding.parts(job)
     total = sum(parts[number].size for number in calls)
     with tqdm.tqdm(
         desc=what, total=total or len(calls), unit='B' if total else ' shards',
@@ -361,32 +184,19 @@ def _each(
             pool.shutdown(cancel_futures=True)
 
 
-def decided(job: Job, count: int) -> list[np.ndarray]:
-    """By part, why each of its documents is left out, uint8; 0: it is not."""
-    reasons, hashes = [], []
-    for number in range(count):
-        with np.load(job.looked(number)) as found:
-            reasons.append(found['reasons'])
-            hashes.append(found['hashes'])
-    ends = np.cumsum([len(x) for x in reasons])
-    every = np.concatenate(reasons)
-    if job.given.duplicates != 'keep':
-        left = np.flatnonzero(every == 0)
-        again = duplicates.repeated(np.concatenate(hashes)[left])
-        every[left[again]] = 1 + REASONS.index('duplicate')
-    if job.given.duplicates == 'near':
-        left = np.flatnonzero(every == 0)
-        # All of them once: they are most of what is in memory.
-        sketches = np.empty((len(left), duplicates.BINS), np.uint16)
-        begin = 0
-        for number, kept in enumerate(np.split(every == 0, ends[:-1])):
-            with np.load(job.looked(number)) as found:
-                end = begin + int(kept.sum())
-                sketches[begin:end] = found['sketches'][kept]
-                begin = end
-        again = duplicates.near(sketches, job.given.similarity)
-        every[left[again]] = 1 + REASONS.index('near')
-    return np.split(every, ends[:-1])
+def _job(given: Choices) -> Job:
+    """What is asked for; of a text that nobody has looked at."""
+    (name,) = given_several(given.corpus)
+    heldout = given_several(given.heldout)
+    return Job(
+        pathlib.Path(given.output).expanduser(),
+        name,
+        heldout[0] if heldout else None,
+        max(1, int(given.shard_size * MEGABYTE)),
+        filters.Filters(
+            *(getattr(given, name) for name in filters.Filters._fields)
+        ),
+    )
 
 
 def _check(given: Choices) -> None:
@@ -403,7 +213,7 @@ def _check(given: Choices) -> None:
     name = given_several(given.corpus)[0]
     if name.startswith('store:'):
         raise commands.UsageError(f'--corpus={name} is prepared already')
-    if name.startswith('lines:') and Job(given).is_filtered:
+    if name.startswith('lines:') and _job(given).filters.are_any:
         raise commands.UsageError(
             f'--corpus={name} is one text, of which no line can be left out; '
             'leave out --min_words, --max_words, --language and --duplicates'
@@ -414,7 +224,27 @@ def _check(given: Choices) -> None:
             f'{given.min_words}: nothing would be left'
         )
     if given.language:
-        _identifier(given.language)
+        filters.language_of(given.language)
+    if given.beam_options:
+        if given.processes:
+            raise commands.UsageError(
+                f'--processes={given.processes} is for this machine, and the '
+                'runner of --beam_options has workers of its own; leave out '
+                'one of the two'
+            )
+        _pipeline()
+
+
+def _pipeline() -> types.ModuleType:
+    """The module that needs Apache Beam; UsageError: it is not installed."""
+    try:
+        from infoword_tf.data import beam
+    except ImportError as error:
+        raise commands.UsageError(
+            f'--beam_options needs Apache Beam ({error}): make an environment '
+            "with pip install 'infoword_tf[beam]', or leave it out"
+        ) from None
+    return beam
 
 
 @commands.takes(Choices)
@@ -429,34 +259,26 @@ def run(given: Choices, chosen: Mapping[str, Any]) -> dict[str, Any]:
     """
     _check(given)
     opened.choose_tokenizer(given)  # complains
-    folder = pathlib.Path(given.output).expanduser()
-    processes = given.processes or files.cpus()
+    job = _job(given)
+    folder = job.output
     if 'similarity' in chosen and given.duplicates != 'near':
         raise commands.UsageError(
             f'--similarity={given.similarity} goes with --duplicates=near'
         )
     with files.locked(folder):
-        # Hashable, and what decides bytes alone.
-        same = dataclasses.replace(
-            given,
-            corpus=given_several(given.corpus),
-            heldout=given_several(given.heldout),
-            output=str(folder),
-            processes=None,
-        )
-        corpus = _opened(same)
+        corpus = job.opened()
         rule = corpus.rule() if corpus.rule is not None else None
-        job = Job(same, rule, corpus.fingerprint)
-        _parts.cache_clear()
-        _tokenizer.cache_clear()
-        asked = _asked(job, corpus)
+        job = job._replace(rule=rule, text=corpus.fingerprint)
+        sharding.parts.cache_clear()
+        sharding.tokenizer.cache_clear()
+        asked = _asked(given, corpus)
         if (folder / sharded.INDEX).exists():
             there = sharded.open_prepared(folder)
             index = there.index
             _check_same(folder, index['asked'], asked)
             there.check()
         else:
-            index = _made(job, corpus, asked, processes)
+            index = _made(given, job, corpus, asked)
         shutil.rmtree(folder / WORK, ignore_errors=True)
     print(
         f'{folder}: {index["tokens"]:,} tokens of '
@@ -472,29 +294,25 @@ def run(given: Choices, chosen: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _made(
-    job: Job, corpus: corpora.Corpus, asked: dict[str, Any], processes: int
+    given: Choices, job: Job, corpus: corpora.Corpus, asked: dict[str, Any]
 ) -> Mapping[str, Any]:
     """Makes a store, or what it lacks; returns its index."""
-    tokenizer = _begun(job, corpus, asked)
-    parts = _parts(job)
-    reasons: list[np.ndarray] | None = None
-    if job.is_filtered:
-        todo = [n for n in range(len(parts)) if not job.looked(n).exists()]
-        _each(look, job, dict.fromkeys(todo, ()), processes, 'reading')
-        reasons = decided(job, len(parts))
-    calls = {
-        number: (None if reasons is None else reasons[number] > 0,)
-        for number in range(len(parts))
-        if not job.finished(number).exists()
-    }
-    _each(write, job, calls, processes, 'tokenizing')
-    return _finish(job, len(parts), corpus, tokenizer, asked, reasons)
+    tokenizer = _begun(given, job, corpus, asked)
+    count = len(sharding.parts(job))
+    if given.beam_options:
+        _pipeline().make(job, count, given.beam_options)
+    else:
+        _in_processes(job, count, given.processes or files.cpus())
+    return _finish(job, count, corpus, tokenizer, asked)
 
 
-def _asked(job: Job, corpus: corpora.Corpus) -> dict[str, Any]:
+def _asked(given: Choices, corpus: corpora.Corpus) -> dict[str, Any]:
     """What decides the bytes of a store."""
-    values = dataclasses.asdict(job.given)
-    del values['output'], values['processes'], values['language_exponent']
+    values = dataclasses.asdict(given)
+    for name in ('output', 'processes', 'beam_options', 'language_exponent'):
+        del values[name]
+    for name in ('corpus', 'heldout'):
+        values[name] = given_several(values[name])
     if values['vocab']:
         values['vocab'] = files.digest_of(pathlib.Path(values['vocab']))
     # As JSON gives it back.
@@ -523,14 +341,16 @@ def _check_same(
         )
 
 
-def _begun(job: Job, corpus: corpora.Corpus, asked: dict[str, Any]) -> Any:
+def _begun(
+    given: Choices, job: Job, corpus: corpora.Corpus, asked: dict[str, Any]
+) -> Any:
     """Begins a store, or goes on with it; gives its tokenizer."""
     work = job.output / WORK
     path = work / SETTINGS
     if path.exists():
         settings = json.loads(path.read_text())
         _check_same(job.output, settings['asked'], asked)
-        tokenizer = _tokenizer(job)
+        tokenizer = sharding.tokenizer(job)
     else:
         others = [x.name for x in job.output.iterdir()
                   if x.name not in ('.lock', WORK)]  # fmt: skip
@@ -540,7 +360,7 @@ def _begun(job: Job, corpus: corpora.Corpus, asked: dict[str, Any]) -> Any:
                 'store; name another folder'
             )
         tokenizer = opened.open_tokenizer(
-            job.given, {'': corpus}, corpora.cache_dir()
+            given, {'': corpus}, corpora.cache_dir()
         )
         work.mkdir(exist_ok=True)
         with files.written(work / type(tokenizer).file) as partial:
@@ -565,7 +385,6 @@ def _finish(
     corpus: corpora.Corpus,
     tokenizer: Any,
     asked: dict[str, Any],
-    reasons: list[np.ndarray] | None,
 ) -> Mapping[str, Any]:
     """Puts shards together; the index is what makes it a store."""
     made = [json.loads(job.finished(n).read_text()) for n in range(count)]
@@ -587,16 +406,13 @@ def _finish(
         limit,
         tokenizer,
     )
-    if _opened(job.given).fingerprint != job.text:
-        raise _changed(job)
+    if job.opened().fingerprint != job.text:
+        raise job.changed()
     heldout = len(joined.documents) - 1
-    lost = collections.Counter(
-        int(x) for part in reasons or () for x in part if x
-    )
     left_out = {
-        name: lost[number]
-        for number, name in enumerate(REASONS, 1)
-        if lost[number]
+        name: lost
+        for name in filters.REASONS
+        if (lost := sum(x['left_out'].get(name, 0) for x in made))
     }
     written = (sharded.Shard(*made[n][HELDOUT]).documents for n in held)
     beyond = sum(x['beyond'] for x in made) + sum(written) - heldout

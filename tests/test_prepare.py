@@ -18,7 +18,7 @@ from absl.testing import absltest, parameterized
 
 from infoword_tf import commands, prepare
 from infoword_tf.choices import TextChoices
-from infoword_tf.data import corpora, opened, textfiles
+from infoword_tf.data import corpora, opened, sharding, textfiles
 from infoword_tf.data import store as stores
 from infoword_tf.data.windows import WindowSource
 from tests import places, quick, runs
@@ -208,7 +208,7 @@ class PrepareTest(parameterized.TestCase):
         more = {'duplicates': 'near', 'min_words': 12}
         made(wanted, **more)
         with (
-            mock.patch.object(prepare, 'decided', side_effect=ValueError),
+            mock.patch.object(sharding, 'decided', side_effect=ValueError),
             self.assertRaises(ValueError),
         ):
             made(output, **more)
@@ -239,17 +239,17 @@ class PrepareTest(parameterized.TestCase):
         folder = pathlib.Path(self.create_tempdir().full_path)
         path = folder / 'x.txt'
         path.write_text('\n\n'.join(f'Text number {i}.' for i in range(60)))
-        real = prepare.decided
+        real = sharding.decided
 
         def changing(*given):
             with open(path, 'a') as file:
                 file.write('\n\nAnother one.')
-            prepare._parts.cache_clear()
+            sharding.parts.cache_clear()
             return real(*given)
 
         more = {'corpus': f'text:{path}', 'min_words': 2, 'vocab_size': 60}
         with (
-            mock.patch.object(prepare, 'decided', changing),
+            mock.patch.object(sharding, 'decided', changing),
             self.assertRaisesRegex(ValueError, 'has changed while it was read'),
         ):
             made(folder / 'out', **more)
@@ -266,7 +266,7 @@ class PrepareTest(parameterized.TestCase):
         more = {'duplicates': 'near', 'min_words': 12}
         wanted, output = self.folder(), self.folder().with_name('stopped')
         made(wanted, **more)
-        real = {name: getattr(prepare, name) for name in ('look', 'write')}
+        real = {name: getattr(sharding, name) for name in ('look', 'write')}
         calls = {name: [] for name in real}
 
         def stopping(name, at):
@@ -280,7 +280,7 @@ class PrepareTest(parameterized.TestCase):
                 calls[name].append(number)
                 real[name](job, number, *rest)
 
-            return mock.patch.object(prepare, name, work)
+            return mock.patch.object(sharding, name, work)
 
         with contextlib.ExitStack() as stack:
             if where in ('begin', 'finish'):

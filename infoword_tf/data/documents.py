@@ -66,8 +66,10 @@ _BEFORE_NUMBERS = frozenset(
 # lower case (the regex knows ASCII, `_is_boundary` the other alphabets).
 # Chinese and Japanese put no space there, and their ends end nothing else.
 _BOUNDARY = re.compile(
-    r"""[.!?؟।॥]+["'”’»)\]]*[ ](?=["'“‘«(\[]*([^\W_a-z]))"""
-    r"""|[。！？]++[」』”’）]*+[ ]?(?=\S)"""
+    # One class first, which is searched for much faster than two alternatives.
+    r"""[.!?؟।॥。！？](?:(?<![。！？])[.!?؟।॥]*["'”’»)\]]*[ ]"""
+    r"""(?=["'“‘«(\[]*([^\W_a-z]))"""
+    r"""|(?<=[。！？])[。！？]*+[」』”’）]*+[ ]?(?=\S))"""
 )
 SPLITTING = 2  # of `split_sentences`: changes when what it gives does
 _INITIALS = re.compile(r'(?:[A-Z]\.)+')
@@ -99,12 +101,16 @@ def _is_boundary(text: str, match: re.Match[str], start: int) -> bool:
     following = match[1]
     if following.islower():
         return False
-    if text[match.start()] != '.':
+    begin, end = match.span()
+    if text[begin] != '.':
         return True
-    end = match.end() - 1
+    end -= 1
     word = text[max(start, text.rfind(' ', start, end) + 1) : end]
     word = word.lstrip(_OPENING)
-    if _INITIALS.fullmatch(word) or not word.strip('.'):
+    # Initials, or points alone.
+    if word[1:2] in '.' and (
+        _INITIALS.fullmatch(word) or not word.strip('.')
+    ):
         return False
     word = word.lower()
     if word in _BEFORE_NUMBERS:

@@ -11,16 +11,19 @@ Hashing"). Documents are compared that agree in a whole band of bins.
 Glossary of shapes: D documents, W words, H = 128 bins, R rows of a band.
 """
 
+import functools
 from collections.abc import Sequence
 
 import numpy as np
 
-BINS, ROWS = 128, 4  # 32 bands
+BINS, ROWS = 128, 4
+BANDS = BINS // ROWS
 SHINGLE = 5  # words
 _MULTIPLIER = 0x9E3779B97F4A7C15
 _PLACES = 64
 _EMPTY = np.uint32(2**32 - 1)
 _BORROWED = np.uint32(0x85EBCA6B)
+_ATTEMPTS, _FEW = 4096, 16  # to borrow; bins that could lend
 
 
 def _mixed(x: np.ndarray) -> np.ndarray:
@@ -99,21 +102,52 @@ def sketches(texts: Sequence[str]) -> np.ndarray:
     return _densified(sketch.reshape(-1, BINS)).astype(np.uint16)
 
 
+@functools.cache
+def _lending() -> tuple[np.ndarray, np.ndarray]:
+    """Which bin lends to an empty one.
+
+    Returns:
+        At each attempt, [A, H], to each bin; all are asked at last.
+        Of a lender to each bin, [H, H] int32, the attempt * H + the lender.
+    """
+    attempts = np.arange(1, _ATTEMPTS + 1, dtype=np.uint64)[:, None]
+    bins = np.arange(BINS, dtype=np.uint64)
+    lenders = _mixed(bins + attempts * BINS) % np.uint64(BINS)
+    lenders = lenders.astype(np.int32)
+    first = np.full((BINS, BINS), np.iinfo(np.int32).max, np.int32)
+    keys = attempts.astype(np.int32) * BINS + lenders
+    np.minimum.at(first, (lenders, bins.astype(np.int32)), keys)
+    return lenders, first
+
+
 def _densified(sketch: np.ndarray) -> np.ndarray:
     """Empty bins borrow from another one, which a hash of both chooses."""
-    row, bin_ = np.nonzero(sketch == _EMPTY)
-    found = sketch.copy()
-    bin_ = bin_.astype(np.uint64)
-    lender, attempt = bin_, 0
-    while len(row):
-        attempt += 1
-        lender = _mixed(bin_ + np.uint64(attempt * BINS)) % np.uint64(BINS)
-        value = sketch[row, lender]
-        some = value != _EMPTY
-        # A bin that borrows differs from its lender.
-        borrowed = value[some] + bin_[some].astype(np.uint32) * _BORROWED
-        found[row[some], bin_[some]] = borrowed
-        row, bin_ = row[~some], bin_[~some]
+    lenders, first = _lending()
+    # A bin that borrows differs from its lender.
+    more = np.arange(BINS, dtype=np.uint32) * _BORROWED
+    found, filled = sketch.copy(), sketch != _EMPTY
+    few = filled.sum(axis=1) <= _FEW
+    # Where few could lend, the first of them to be asked.
+    row, lender = np.nonzero(filled[few])
+    begins = np.searchsorted(row, np.arange(few.sum()))
+    some = np.repeat(lender[begins, None], _FEW, axis=1)
+    some[row, np.arange(len(row)) - begins[row]] = lender
+    best = first[some[:, 0]]
+    for column in some.T[1:]:
+        np.minimum(best, first[column], out=best)
+    borrowed = np.take_along_axis(sketch[few], best % BINS, axis=1) + more
+    found[few] = np.where(filled[few], sketch[few], borrowed)
+    # Elsewhere few are asked in vain.
+    empty = np.flatnonzero(~filled & ~few[:, None])
+    flat, result = sketch.ravel(), found.ravel()
+    for lender in lenders:
+        bin_ = empty % BINS
+        value = flat[empty - bin_ + lender[bin_]]
+        lends = value != _EMPTY
+        result[empty[lends]] = value[lends] + more[bin_[lends]]
+        empty = empty[~lends]
+        if not len(empty):
+            break
     return found
 
 
@@ -123,6 +157,28 @@ def repeated(hashes: np.ndarray) -> np.ndarray:
     again = np.ones(len(hashes), bool)
     again[first] = False
     return again
+
+
+def band(sketch: np.ndarray, number: int) -> np.ndarray:
+    """[D] uint64, equal where sketches [D, H] agree in a band of BANDS."""
+    found = np.zeros(len(sketch), np.uint64)
+    for column in range(number * ROWS, (number + 1) * ROWS):
+        found = _mixed(found * np.uint64(_MULTIPLIER) + sketch[:, column])
+    return found
+
+
+def leaders(keys: np.ndarray) -> np.ndarray:
+    """[D] int64, the place of the first that has the same key; keys [D]."""
+    order = np.argsort(keys, kind='stable')
+    is_first = np.diff(keys[order], prepend=~keys[order[:1]]) != 0
+    found = np.empty(len(keys), np.int64)
+    found[order] = order[is_first][np.cumsum(is_first) - 1]
+    return found
+
+
+def alike(a: np.ndarray, b: np.ndarray, similarity: float) -> np.ndarray:
+    """[n] bool: sketches [n, H] are as similar as that, or more."""
+    return (a == b).mean(axis=1) >= similarity
 
 
 def near(sketch: np.ndarray, similarity: float) -> np.ndarray:
@@ -139,21 +195,9 @@ def near(sketch: np.ndarray, similarity: float) -> np.ndarray:
             estimate is rough, 0.05 off on average for 5 of them.
     """
     found = np.zeros(len(sketch), bool)
-    for begin in range(0, BINS, ROWS):
-        band = np.zeros(len(sketch), np.uint64)
-        for column in range(begin, begin + ROWS):
-            band = _mixed(
-                band * np.uint64(_MULTIPLIER) + sketch[:, column]
-            )
-        order = np.argsort(band, kind='stable')
-        is_first = np.diff(band[order], prepend=~band[order[:1]]) != 0
-        group = np.cumsum(is_first) - 1
-        leader = order[is_first][group]
-        some = ~is_first & ~found[order]
-        for part in np.array_split(
-            np.flatnonzero(some), 1 + some.sum() // 65536
-        ):
-            a, b = leader[part], order[part]
-            share = (sketch[a] == sketch[b]).mean(axis=1)
-            found[b[share >= similarity]] = True
+    for number in range(BANDS):
+        leader = leaders(band(sketch, number))
+        some = np.flatnonzero((leader != np.arange(len(leader))) & ~found)
+        for b in np.array_split(some, 1 + len(some) // 65536):
+            found[b] = alike(sketch[leader[b]], sketch[b], similarity)
     return found

@@ -1,5 +1,7 @@
 """Copies and near copies, against sets of shingles that are written out."""
 
+import zlib
+
 import numpy as np
 from absl.testing import absltest, parameterized
 
@@ -57,6 +59,16 @@ class SketchTest(parameterized.TestCase):
             found = duplicates.sketches([other])[0]
             self.assertEqual((found == whole[1]).all(), same)
         self.assertLess((whole[:, None] == whole).mean(-1).sum(), 6.2)
+
+    def test_bins_are_those_of_every_machine(self):
+        """Of texts from one shingle to more than there are bins."""
+        texts = [' '.join(f'w{i * i % 97}' for i in range(n))
+                 for n in (1, 5, 6, 9, 20, 21, 22, 60, 300)]  # fmt: skip
+        found = duplicates.sketches(texts)
+        self.assertEqual(zlib.crc32(found.astype('<u2').tobytes()), 1069531653)
+        # An empty bin has asked each of the others when it gives up.
+        _, first = duplicates._lending()
+        self.assertLess(first.max(), duplicates._ATTEMPTS * duplicates.BINS)
 
     def test_equal_bins_of_unlike_texts_are_chance(self):
         random = np.random.default_rng(0)
