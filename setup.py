@@ -43,7 +43,8 @@ setuptools.setup(
         'prepare': PREPARE,
         'tasks': TASKS,
         'test': [
-            *LITERT, *PREPARE, *TASKS, 'jax', 'pytest', 'pytest-xdist', 'ruff',
+            *LITERT, *PREPARE, *TASKS, 'hypothesis', 'jax', 'pytest',
+            'pytest-xdist', 'ruff',
         ],  # fmt: skip
     },
 )

@@ -6,12 +6,14 @@ import hashlib
 import json
 import os
 import pathlib
+import zlib
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
 
 DIGEST = 'blake2b'  # its name in a file's metadata
+_CHUNK = 1 << 24  # bytes that are summed at a time
 _DTYPES = {
     'bool': 'BOOL', 'uint8': 'U8', 'int8': 'I8', 'int16': 'I16',
     'int32': 'I32', 'int64': 'I64', 'float16': 'F16', 'float32': 'F32',
@@ -22,7 +24,8 @@ _DTYPES = {
 
 @contextlib.contextmanager
 def locked(workdir: pathlib.Path) -> Iterator[None]:
-    """Holds a workdir for one run.
+    """Holds a workdir for one run; deletes what one that was killed left half
+    written.
 
     Raises: RuntimeError: another run holds it, or it is a file.
     """
@@ -37,6 +40,8 @@ def locked(workdir: pathlib.Path) -> Iterator[None]:
                 f'{workdir}: another run is writing to it; wait for it, stop '
                 'it, or give this one a --workdir of its own'
             ) from None
+        for partial in workdir.glob('.*.[0-9]*'):  # as `written` calls them
+            partial.unlink()
         yield
 
 
@@ -147,6 +152,15 @@ def read_tensors(path: pathlib.Path) -> dict[str, np.ndarray]:
             'written; take it from a backup, or train again'
         )
     return tensors
+
+
+def crc(path: pathlib.Path) -> int:
+    """CRC-32 of a file's bytes."""
+    value = 0
+    with open(path, 'rb') as file:
+        while chunk := file.read(_CHUNK):
+            value = zlib.crc32(chunk, value)
+    return value
 
 
 def digest_of(path: pathlib.Path) -> str:

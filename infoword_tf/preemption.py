@@ -9,8 +9,11 @@ from collections.abc import Iterator
 STATUS = 42  # as TensorFlow's preemption handler has it: start it again
 
 
-class Preempted(Exception):
-    """SIGTERM ended a run that goes on by the same command."""
+class Preempted(BaseException):
+    """SIGTERM ended a run that goes on by the same command.
+
+    No `Exception`: it comes at any moment, also inside of what catches those.
+    """
 
 
 @contextlib.contextmanager

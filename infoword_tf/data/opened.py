@@ -153,7 +153,14 @@ def open_tokenizer(
     if len(texts) > 1:
         key += f'-{choices.language_exponent:g}'
     learned = cache / 'vocabularies' / f'{_digest(key)}.{kind.file}'
+    digest = learned.with_name(f'{learned.name}.digest')
     if learned.exists():
+        # One that older code has learned has none.
+        if digest.exists() and digest.read_text() != files.digest_of(learned):
+            raise ValueError(
+                f'{learned} is damaged: its bytes are not those that were '
+                'written; delete it and run again'
+            )
         return kind.read(learned, lower_case)
     began = time.monotonic()
     tokenizer = kind.learn(
@@ -162,6 +169,8 @@ def open_tokenizer(
     learned.parent.mkdir(parents=True, exist_ok=True)
     with files.written(learned) as partial:
         tokenizer.write(partial)
+        with files.written(digest) as first:
+            first.write_text(files.digest_of(partial))
     print(
         f'learned {len(tokenizer):,} pieces in '
         f'{time.monotonic() - began:.0f} s',

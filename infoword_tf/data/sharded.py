@@ -15,7 +15,6 @@ Glossary of shapes: N tokens, S shards, V vocabulary.
 
 import json
 import pathlib
-import zlib
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -25,9 +24,9 @@ from infoword_tf import files
 from infoword_tf.config import TokenizerConfig
 from infoword_tf.data import store as stores
 from infoword_tf.data.store import Store
+from infoword_tf.files import crc
 
 INDEX, VERSION = 'store.json', 1
-_CHUNK = 1 << 24  # bytes that are summed at a time
 
 
 class Shard(NamedTuple):
@@ -115,15 +114,6 @@ class Array:
             parts.append(self.part(first)[begin - start : stop - start])
             begin, first = stop, first + 1
         return np.concatenate(parts) if parts else np.empty(0, self.dtype)
-
-
-def crc(path: pathlib.Path) -> int:
-    """CRC-32 of a file's bytes."""
-    value = 0
-    with open(path, 'rb') as file:
-        while chunk := file.read(_CHUNK):
-            value = zlib.crc32(chunk, value)
-    return value
 
 
 def _again(folder: pathlib.Path) -> str:

@@ -1,12 +1,13 @@
 """How a run begins: choices are checked before TensorFlow is imported.
 """
 
+import contextlib
 import math
 import os
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from infoword_tf import commands
+from infoword_tf import commands, preemption
 from infoword_tf.choices import RunChoices, by_language
 from infoword_tf.config import Config
 from infoword_tf.data import parallel, text_pairs
@@ -246,10 +247,14 @@ def begin(
                 check_text(given)
             check_languages(given, chosen)
     judged = judged_by(given)
+    with contextlib.ExitStack() as stack:
+        # One machine of several that ends alone leaves the others waiting.
+        if given.strategy != 'multiworker':
+            stack.enter_context(preemption.handled())
 
-    from infoword_tf.training.run import run
+        from infoword_tf.training.run import run
 
-    return run(given, resolved, commands.flagfile(chosen), labelled, judged)
+        return run(given, resolved, commands.flagfile(chosen), labelled, judged)
 
 
 @commands.takes(RunChoices)

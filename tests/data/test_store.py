@@ -55,9 +55,13 @@ class WriteTest(StoreCase):
             made.counts, [0, 1, 0, 0, 0, 2, 1, 1, 1, 2, 1, 1]
         )
         self.assertEqual(made.path, self.path)
+        meta = json.loads((self.path / 'meta.json').read_text())
         self.assertEqual(
-            json.loads((self.path / 'meta.json').read_text()),
-            {'dtype': 'uint16', 'tokens': 12, 'documents': 2},
+            sorted(meta.pop('crc32')),
+            ['counts.npy', 'documents.npy', 'flags.bin', 'ids.bin'],
+        )
+        self.assertEqual(
+            meta, {'dtype': 'uint16', 'tokens': 12, 'documents': 2}
         )
 
     def test_reopened_is_mapped_and_equal(self):
@@ -237,6 +241,36 @@ class FailureTest(StoreCase):
             store.open_store(self.path, self.tokenizer)
         self.assertIn(name, str(caught.exception))
         self.assertIn('delete', str(caught.exception))
+
+    @parameterized.parameters(
+        'ids.bin', 'flags.bin', 'documents.npy', 'counts.npy'
+    )
+    def test_a_bit_that_is_another_one(self, name):
+        self.write()
+        data = bytearray((self.path / name).read_bytes())
+        data[-1] ^= 1
+        (self.path / name).write_bytes(data)
+        with self.assertRaisesRegex(ValueError, f'{name} is damaged.*delete'):
+            store.open_store(self.path, self.tokenizer)
+
+    @parameterized.parameters(
+        '{}', '[]', '1', '{"dtype": "uint16"}', '{"dtype": {}, "tokens": 1}',
+        '{"dtype": "object", "tokens": 1}', '[' * 100_000,
+    )  # fmt: skip
+    def test_what_is_no_meta_data(self, text):
+        self.write()
+        (self.path / 'meta.json').write_text(text)
+        with self.assertRaisesRegex(ValueError, 'meta.json cannot be read'):
+            store.open_store(self.path, self.tokenizer)
+
+    def test_a_store_of_older_code(self):
+        """It has no sums."""
+        self.write()
+        meta = json.loads((self.path / 'meta.json').read_text())
+        del meta['crc32']
+        (self.path / 'meta.json').write_text(json.dumps(meta))
+        opened = store.open_store(self.path, self.tokenizer)
+        np.testing.assert_array_equal(opened.ids, IDS)
 
     def test_no_store(self):
         with self.assertRaisesRegex(ValueError, 'is no whole token store'):
