@@ -296,7 +296,11 @@ def kill(bench: Bench, phase: str) -> str:
     cache = bench.folder / 'cache' if 'tokenized' in phase else None
     ended = bench.run('run', hook=PHASES[phase](_kill), cache=cache)
     assert ended.status == -signal.SIGKILL, ended
-    return bench.goes_on('run', cache=cache)
+    said = bench.goes_on('run', cache=cache)
+    if cache:
+        left = sorted(x.name for x in (cache / 'stores').glob('*/*'))
+        assert left == ['heldout', 'train'], left
+    return said
 
 
 def term(bench: Bench, phase: str) -> str:

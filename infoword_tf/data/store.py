@@ -12,7 +12,9 @@ Glossary of shapes: N tokens, V vocabulary.
 """
 
 import concurrent.futures
+import contextlib
 import errno
+import fcntl
 import itertools
 import json
 import os
@@ -229,10 +231,13 @@ def _write(
     path = pathlib.Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
     dtype = np.uint16 if size <= 2**16 else np.uint32
+    _sweep(path)
     partial = pathlib.Path(
         tempfile.mkdtemp(prefix=path.name + '.', dir=path.parent)
     )
+    holding = os.open(partial, os.O_RDONLY)
     try:
+        _hold(holding)
         counts = np.zeros(size, np.int64)
         begins: list[np.ndarray] = []
         total = 0
@@ -287,7 +292,31 @@ def _write(
             'cache with INFOWORD_CACHE)',
         ) from error
     finally:
+        os.close(holding)
         shutil.rmtree(partial, ignore_errors=True)
+
+
+def _hold(folder: int) -> bool:
+    """Locks an opened folder for as long as it is open, or its process lives;
+    False: another process has it, or nothing can be locked there.
+    """
+    try:
+        fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        return False
+    return True
+
+
+def _sweep(path: pathlib.Path) -> None:
+    """Deletes what processes that were killed have left of a store."""
+    for left in path.parent.glob(f'{path.name}.*/'):
+        with contextlib.suppress(OSError):
+            opened = os.open(left, os.O_RDONLY)
+            try:
+                if _hold(opened):
+                    shutil.rmtree(left, ignore_errors=True)
+            finally:
+                os.close(opened)
 
 
 def _append(file: BinaryIO, array: np.ndarray) -> None:

@@ -1,5 +1,7 @@
 import errno
+import fcntl
 import json
+import os
 import pathlib
 import tempfile
 from pydoc_data import topics
@@ -210,6 +212,20 @@ class FailureTest(StoreCase):
         made = self.write(documents())
         np.testing.assert_array_equal(made.ids, IDS[9:])
         self.assertEqual(self.left_behind(), ['train'])
+
+    def test_what_a_kill_has_left_is_deleted(self):
+        """And nothing of a process that is writing still."""
+        self.folder.mkdir()
+        for name in ('train.dead', 'train.alive', 'trained.dead'):
+            (self.folder / name).mkdir()
+            (self.folder / name / 'ids.bin').write_bytes(b'123')
+        alive = os.open(self.folder / 'train.alive', os.O_RDONLY)
+        self.addCleanup(os.close, alive)
+        fcntl.flock(alive, fcntl.LOCK_EX)
+        self.write()
+        self.assertEqual(
+            self.left_behind(), ['train', 'train.alive', 'trained.dead']
+        )
 
     def test_an_empty_folder_is_no_store_yet(self):
         self.path.mkdir(parents=True)
