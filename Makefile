@@ -51,7 +51,7 @@ test: setup
 lint: setup
 	$(PY) -m ruff check .
 
-# Some of the faults and requests are among the tests; these are all of them.
+# Some of the faults are among the tests; these are all of them.
 faults: setup
 	$(PY) -m tests.faults $(if $(ONLY),--only=$(ONLY))
 

@@ -111,7 +111,7 @@ def tried(
                 assert str(e), name
                 answered['refused'] += 1
             else:
-                raise AssertionError(f'{name} answered what it cannot')
+                raise AssertionError(f'{name}, request {number}: answered')
         else:
             texts = request_of(random, longest, largest)
             found = functions[name](texts=tf.constant(texts, tf.string))

@@ -26,7 +26,7 @@ from export import (
 from export.signatures import ANSWERS, MASKS, Signatures
 from infoword_tf.config import EXPORTED, Config, read_exported
 from infoword_tf.resolve import ModelChoices, resolve
-from tests.export import answers, protos, requests, workdirs
+from tests.export import answers, protos, workdirs
 from tests.tasks import command
 
 ROOT = pathlib.Path(__file__).parent.parent.parent
@@ -117,13 +117,6 @@ class SignaturesTest(parameterized.TestCase):
     def test_a_word_that_is_no_utf8_is_unknown(self):
         found = ask('embed', [b'a \xff b', 'a \u0c80 b'])['embeddings']
         np.testing.assert_allclose(found[0], found[1], atol=1e-6)
-
-    def test_requests_of_all_kinds(self):
-        answered, _ = requests.tried(
-            SERVED, 200, longest=20_000, largest=64
-        )
-        self.assertEqual(answered.pop('refused'), 4)
-        self.assertEqual(set(answered), set(SERVED))
 
     def test_a_text_too_long_keeps_its_masks_and_what_is_near(self):
         tokenizer, room = LOADED.tokenizer, LOADED.max_length - 2
