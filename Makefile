@@ -6,6 +6,10 @@
 # make serve-check  run exports of every kind in C, with what servers link
 # make serving-compat [MODEL=DIR/1]   run an export in TensorFlow 2.12 too
 # make bench-peers   other people's programs, for --peers of benchmarks
+# make faults [ONLY=kill]   kill runs, fill disks, damage files: what is left
+# make requests [COUNT=10000]   ask an export for everything that can be asked
+# make fuzz [INPUTS=40000]   files that are made to break readers (atheris)
+# make soak [MINUTES=120]   whether memory grows while a run trains
 # Each sets up .venv/ first, with the exact versions of constraints.txt; a
 # second run installs nothing. Another interpreter: make PYTHON=python3.12 ...
 
@@ -17,9 +21,9 @@ PY := .venv/bin/python
 export TF_CPP_MIN_LOG_LEVEL ?= 3
 
 .PHONY: help setup quickstart test lint oracles beam-check serve-check \
-  serving-compat bench-peers
+  serving-compat bench-peers faults requests fuzz soak
 help:
-	@sed -n '1,8s/^# //p' Makefile
+	@sed -n '1,12s/^# //p' Makefile
 
 setup: .venv/installed
 .venv/installed: setup.py pyproject.toml constraints.txt
@@ -47,6 +51,20 @@ test: setup
 
 lint: setup
 	$(PY) -m ruff check .
+
+# Some of the faults are among the tests; these are all of them.
+faults: setup
+	$(PY) -m tests.faults $(if $(ONLY),--only=$(ONLY))
+
+requests: setup
+	$(PY) -m tests.export.requests $(if $(COUNT),--count=$(COUNT))
+
+fuzz: setup
+	$(PY) -m tests.guided $(if $(INPUTS),--inputs=$(INPUTS))
+
+MINUTES ?= 120
+soak: setup
+	$(PY) -m benchmarks.soak --minutes=$(MINUTES) --workdir=runs/soak
 
 # The files of tests/oracles/ are what these programs answer; with WRITE=1 they
 # are written anew. Then the tests that read them.

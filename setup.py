@@ -48,7 +48,8 @@ setuptools.setup(
         'prepare': PREPARE,
         'tasks': TASKS,
         'test': [
-            *LITERT, *PREPARE, *TASKS, 'jax', 'pytest', 'pytest-xdist', 'ruff',
+            *LITERT, *PREPARE, *TASKS, 'hypothesis', 'jax', 'pytest',
+            'pytest-xdist', 'ruff',
         ],  # fmt: skip
     },
 )

@@ -165,15 +165,22 @@ def write_weights(
     files.write_tensors(workdir / WEIGHTS, tensors)
 
 
-def weights_step(workdir: pathlib.Path) -> int | None:
+def weights_step(workdir: pathlib.Path, checked: bool = False) -> int | None:
     """The step of weights.safetensors.
 
     None: it is not there, cannot be read, or does not say.
+
+    Args:
+        checked: whether all of it is read, and what is damaged has no step.
     """
-    if not (workdir / WEIGHTS).is_file():
+    path = workdir / WEIGHTS
+    if not path.is_file():
         return None
     try:
-        step = files.read_tensor(workdir / WEIGHTS, STEP)
+        if checked:
+            step = files.read_tensors(path).get(STEP)
+        else:
+            step = files.read_tensor(path, STEP)
     except ValueError:  # whoever reads all of it complains
         return None
     return None if step is None else int(step)

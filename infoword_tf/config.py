@@ -159,6 +159,7 @@ class Config:
             score more than the best one.
         task: what labelled examples taught; None: there were none here.
         teacher: whose student this is; None: nobody's.
+        vocabulary: digest of the tokenizer's file; None: nobody knows.
         replicas: that the run had.
         run: by flag, what decides the weights; compared on resume.
         version: of this format.
@@ -183,6 +184,7 @@ class Config:
     null_threshold: float = 0.0
     task: TaskConfig | None = None
     teacher: TeacherConfig | None = None
+    vocabulary: str | None = None
     replicas: int = 1
     run: dict[str, Any] = dataclasses.field(default_factory=dict)
     version: int = VERSION

@@ -8,13 +8,15 @@ import os
 import pathlib
 import secrets
 import threading
-from collections.abc import Iterator, Mapping
+import zlib
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
 
 _ASKING = threading.Lock()
 DIGEST = 'blake2b'  # its name in a file's metadata
+_CHUNK = 1 << 24  # bytes that are summed at a time
 _DTYPES = {
     'bool': 'BOOL', 'uint8': 'U8', 'int8': 'I8', 'int16': 'I16',
     'int32': 'I32', 'int64': 'I64', 'float16': 'F16', 'float32': 'F32',
@@ -25,7 +27,8 @@ _DTYPES = {
 
 @contextlib.contextmanager
 def locked(workdir: pathlib.Path) -> Iterator[None]:
-    """Holds a workdir for one run.
+    """Holds a workdir for one run; deletes what one that was killed left half
+    written.
 
     Raises: RuntimeError: another run holds it, or it is a file.
     """
@@ -40,6 +43,8 @@ def locked(workdir: pathlib.Path) -> Iterator[None]:
                 f'{workdir}: another run is writing to it; wait for it, stop '
                 'it, or give this one a --workdir of its own'
             ) from None
+        for partial in workdir.glob('.*.[0-9]*'):  # as `written` calls them
+            partial.unlink()
         yield
 
 
@@ -153,6 +158,21 @@ def read_tensors(path: pathlib.Path) -> dict[str, np.ndarray]:
             'written; take it from a backup, or train again'
         )
     return tensors
+
+
+def chunks(path: pathlib.Path) -> Iterator[bytes]:
+    """A file's bytes, in parts."""
+    with open(path, 'rb') as file:
+        while chunk := file.read(_CHUNK):
+            yield chunk
+
+
+def crc(parts: Iterable[bytes]) -> int:
+    """CRC-32 of bytes that come in parts."""
+    value = 0
+    for part in parts:
+        value = zlib.crc32(part, value)
+    return value
 
 
 def digest_of(path: pathlib.Path) -> str:

@@ -9,8 +9,11 @@ from collections.abc import Iterator
 STATUS = 42  # as TensorFlow's preemption handler has it: start it again
 
 
-class Preempted(Exception):
-    """A run ended that goes on by the same command; the message says why."""
+class Preempted(BaseException):
+    """A run ended that goes on by the same command; the message says why.
+
+    No `Exception`: it comes at any moment, also inside of what catches those.
+    """
 
 
 @contextlib.contextmanager

@@ -15,6 +15,7 @@ import numpy as np
 
 from infoword_tf import checkpoint, files
 from infoword_tf.config import FILE, WEIGHTS, Config
+from infoword_tf.data.opened import digest_of
 from infoword_tf.encoders import ENCODERS
 from infoword_tf.model import Model
 from infoword_tf.objectives import TABLE
@@ -74,8 +75,8 @@ class Workdir:
                 with: of those that decide no weights.
 
         Raises: FileNotFoundError: it is no finished workdir. ValueError: its
-        weights are cut, or are not those of its config; its encoder has no such
-        arguments; it names what this code does not have.
+        weights or vocabulary are cut, or are not those of its config; its
+        encoder has no such arguments; it names what this code does not have.
         """
         workdir = pathlib.Path(workdir)
         config = Config.read(workdir)
@@ -99,6 +100,12 @@ class Workdir:
             config.tokenizer.lower_case,
             **config.tokenizer.options,
         )
+        if config.vocabulary not in (None, digest_of(tokenizer)):
+            raise ValueError(
+                f'{workdir / kind.file} is damaged, or is that of another '
+                'model: its pieces are not those of the weights; take it from '
+                'a backup, or run the command again that made it'
+            )
         _compare_steps(workdir)
         tensors = files.read_tensors(workdir / WEIGHTS)
         unigram = tensors.pop('unigram', None)

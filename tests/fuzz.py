@@ -16,6 +16,7 @@ import re
 import sys
 import tempfile
 import traceback
+import types
 from collections.abc import Callable, Iterator
 
 import numpy as np
@@ -30,6 +31,7 @@ from infoword_tf.data import (
     text_pairs,
     textfiles,
 )
+from infoword_tf.data import store as stores
 from infoword_tf.evaluation import bitext, retrieval, sts
 from infoword_tf.inference import wordvectors
 from infoword_tf.resolve import ModelChoices, resolve
@@ -90,6 +92,30 @@ def _safetensors() -> bytes:
         return path.read_bytes()
 
 
+def _npy(array: np.ndarray) -> bytes:
+    made = io.BytesIO()
+    np.save(made, array)
+    return made.getvalue()
+
+
+def _spm() -> bytes:
+    """A model of a few pieces."""
+    from sentencepiece import sentencepiece_model_pb2
+
+    model = sentencepiece_model_pb2.ModelProto()
+    kinds = model.SentencePiece
+    for number, (piece, kind) in enumerate((
+        ('[PAD]', kinds.CONTROL), ('<unk>', kinds.UNKNOWN),
+        ('[CLS]', kinds.CONTROL), ('[SEP]', kinds.CONTROL),
+        ('[MASK]', kinds.CONTROL), ('\u2581', kinds.NORMAL),
+        ('\u2581a', kinds.NORMAL), ('a', kinds.NORMAL), ('b', kinds.NORMAL),
+    )):  # fmt: skip
+        model.pieces.add(piece=piece, score=-number, type=kind)
+    model.trainer_spec.model_type = model.trainer_spec.UNIGRAM
+    model.normalizer_spec.name = 'identity'
+    return model.SerializeToString()
+
+
 def _written_config() -> bytes:
     config = resolve(ModelChoices('dim:1,mlm:1')).config(600)
     return json.dumps(config.to_json()).encode()
@@ -137,11 +163,38 @@ def _store(path: pathlib.Path) -> object:
     return sharded.open_prepared(path.parent)
 
 
+def _tokens(path: pathlib.Path) -> object:
+    """A token store of which one file is damaged."""
+    for name, data in _STORE.items():
+        if name != path.name:
+            path.with_name(name).write_bytes(data)
+    opened = stores.open_store(path.parent, types.SimpleNamespace(unk_id=1))
+    return opened.ids.sum(), opened.flags.sum(), opened.documents.sum()
+
+
+def _converted(path: pathlib.Path) -> object:
+    return dict(tensors.open_safetensors(path.parent))
+
+
+def _pieces(path: pathlib.Path) -> object:
+    from infoword_tf.text import sentencepiece  # which imports TensorFlow
+
+    model = sentencepiece.SentencePiece.read(path)
+    return model.pieces([b'ab b', 'é'.encode()])
+
+
 def _text(path: pathlib.Path) -> object:
     textfiles.check([path])
     return _all(textfiles.read([path], str(path)))
 
 
+_STORE = {
+    'meta.json': b'{"dtype": "uint16", "tokens": 4, "documents": 1}',
+    'ids.bin': np.array([5, 6, 5, 3], np.uint16).tobytes(),
+    'flags.bin': np.array([3, 1, 1, 5], np.uint8).tobytes(),
+    'documents.npy': _npy(np.array([0, 4])),
+    'counts.npy': _npy(np.array([0, 0, 0, 0, 0, 2, 1])),
+}
 SEEDS = {
     'corpus.jsonl': b'{"_id": "d1", "title": "T", "text": "A cat."}\n'
     b'{"_id": "d2", "text": "A dog."}\n',
@@ -182,6 +235,10 @@ READERS: dict[str, tuple[str, bytes, Reader]] = {
     'index': ('store.json', b'{"version": 1, "tokens": 3, "shards": []}',
               _store),
     'config': ('config.json', _written_config(), _config),
+    'meta': ('meta.json', _STORE['meta.json'], _tokens),
+    'npy': ('documents.npy', _STORE['documents.npy'], _tokens),
+    'converted': ('model.safetensors', _safetensors(), _converted),
+    'pieces': ('spm.model', _spm(), _pieces),
 }  # fmt: skip
 _PIECES = [
     b'\0', b'\n', b'\r', b'\t', b',', b'"', b'{', b'}', b'[', b']', b'-1',
@@ -191,9 +248,11 @@ _PIECES = [
 ]  # fmt: skip
 
 
-def damaged(data: bytes, random: np.random.Generator) -> bytes:
-    """A file after some accidents."""
-    for _ in range(random.integers(1, 6)):
+def damaged(
+    data: bytes, random: np.random.Generator, most: int = 5
+) -> bytes:
+    """A file after some accidents, at most so many."""
+    for _ in range(random.integers(1, most + 1)):
         place, other = sorted(random.integers(0, len(data) + 1, 2))
         piece = _PIECES[random.integers(len(_PIECES))]
         way = random.integers(8)
@@ -233,25 +292,38 @@ def tried(
     random = np.random.default_rng([seed, len(kind), *kind.encode()])
     found: collections.Counter = collections.Counter()
     crashes: dict[str, bytes] = {}
-    path = folder / name
     for number in range(count):
         data = damaged(good, random) if number else good
-        path.write_bytes(data)
-        try:
-            with contextlib.redirect_stdout(io.StringIO()):
-                reader(path)
-            found['read'] += 1
-        except KNOWN as error:
-            found[type(error).__name__] += 1
-            if number == 0 or path.name not in str(error):
-                what = re.sub(r'\d+|0x..', '', f'no name: {error}')
-                crashes.setdefault(what[:120], data)
-        except Exception:
-            told = traceback.format_exc().strip().splitlines()
-            ours = [x.strip() for x in told if re.search('_tf/|tasks/', x)]
-            crashes.setdefault(f'{told[-1]} | {"".join(ours[-1:])}', data)
-            found['crash'] += 1
+        how, crash = judged(reader, folder / name, data)
+        found[how] += 1
+        if crash or (number == 0 and how != 'read'):
+            crashes.setdefault(crash or how, data)
     return found, crashes
+
+
+def judged(
+    reader: Reader, path: pathlib.Path, data: bytes
+) -> tuple[str, str | None]:
+    """Reads a file of such bytes.
+
+    Returns:
+        'read', or what was raised; and what was wrong with that.
+    """
+    path.write_bytes(data)
+    try:
+        with contextlib.redirect_stdout(io.StringIO()):
+            reader(path)
+        return 'read', None
+    except KNOWN as error:
+        crash = None
+        # Two files are named together, as x.{de,fr}.
+        if str(path.with_suffix('')) not in str(error):
+            crash = re.sub(r'\d+|0x..', '', f'no name: {error}')[:120]
+        return type(error).__name__, crash
+    except Exception:
+        told = traceback.format_exc().strip().splitlines()
+        ours = [x.strip() for x in told if re.search('_tf/|tasks/', x)]
+        return 'crash', f'{told[-1]} | {"".join(ours[-1:])}'
 
 
 def main() -> None:

@@ -23,13 +23,21 @@ DIRECTIONS = {
 MASKED = ('layers', 'encoders', 'objectives')  # where scores are masked
 FREE = ('layers', 'encoders', 'objectives', 'views', 'model.py', 'plan.py',
         'resolve.py', 'config.py', 'settings.py', 'pictures', 'sizes.py')
+DANGEROUS = ('pickle', 'cPickle', 'cloudpickle', 'dill', 'joblib', 'marshal',
+             'shelve', 'tarfile', 'yaml', 'zipfile')  # fmt: skip
 COMMANDS = ('train.py', 'show.py', 'convert.py', 'commands.py')
+
+
+@functools.cache
+def parsed(path):
+    """What a file of Python says."""
+    return ast.parse(path.read_text())
 
 
 @functools.cache
 def imports(path, top_level_only):
     """Modules that a file imports, at its top level or anywhere."""
-    tree = ast.parse(path.read_text())
+    tree = parsed(path)
     found = []
     for node in tree.body if top_level_only else ast.walk(tree):
         if isinstance(node, ast.Import):
@@ -78,6 +86,28 @@ def infinities(tree):
             yield node.lineno
 
 
+def dangers(tree):
+    """Names by which a file that is read could run code, or leave its folder.
+
+    Pickles, archives, and text that is taken for a program.
+    """
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import | ast.ImportFrom):
+            module = getattr(node, 'module', None)
+            for name in [module] if module else [x.name for x in node.names]:
+                if name.split('.')[0] in DANGEROUS:
+                    yield name
+        elif isinstance(node, ast.Call):
+            called = ast.unparse(node.func)
+            given = {x.arg: ast.unparse(x.value) for x in node.keywords}
+            if called in ('eval', 'exec', 'os.system', 'os.popen') or (
+                called.split('.')[-1] in ('unpack_archive', 'extractall')
+                or given.get('allow_pickle', 'False') != 'False'
+                or given.get('shell', 'False') != 'False'
+            ):
+                yield called
+
+
 class HouseTest(parameterized.TestCase):
     def test_ruff(self):
         done = subprocess.run(
@@ -116,7 +146,7 @@ class HouseTest(parameterized.TestCase):
     def test_only_commands_define_flags(self, folder):
         commands = 0
         for file in sorted((ROOT / folder).rglob('*.py')):
-            if is_command(ast.parse(file.read_text())):
+            if is_command(parsed(file)):
                 commands += 1
             elif file.name == 'tuning.py':
                 continue  # defines what several commands share
@@ -132,7 +162,7 @@ class HouseTest(parameterized.TestCase):
             files = sorted((LIBRARY / name).rglob('*.py'))
             self.assertNotEmpty(files)
             for file in files:
-                lines = list(infinities(ast.parse(file.read_text())))
+                lines = list(infinities(parsed(file)))
                 self.assertEmpty(lines, file)
 
     @parameterized.parameters(
@@ -151,6 +181,27 @@ class HouseTest(parameterized.TestCase):
     )
     def test_what_is_infinite(self, code, found):
         self.assertEqual(bool(list(infinities(ast.parse(code)))), found)
+
+    def test_no_file_that_is_read_can_run_code(self):
+        for folder in ('infoword_tf', 'tasks', 'export'):
+            for file in (ROOT / folder).rglob('*.py'):
+                found = list(dangers(parsed(file)))
+                self.assertEmpty(found, file)
+
+    @parameterized.parameters(
+        ('import pickle', True),
+        ('from tarfile import open', True),
+        ('import zipfile as z', True),
+        ('x = np.load(path, allow_pickle=True)', True),
+        ('x = eval(text)', True),
+        ('subprocess.run(text, shell=True)', True),
+        ('shutil.unpack_archive(path)', True),
+        ("x = np.load(path, mmap_mode='r')", False),
+        ('x = model.eval()', False),
+        ('subprocess.run([text], shell=False)', False),
+    )
+    def test_what_can_run_code(self, code, found):
+        self.assertEqual(bool(list(dangers(ast.parse(code)))), found)
 
     def test_importing_the_package_imports_no_framework(self):
         code = (
@@ -195,7 +246,7 @@ class HouseTest(parameterized.TestCase):
 
     def test_no_dropout_with_a_hidden_state(self):
         for file in LIBRARY.rglob('*.py'):
-            for node in ast.walk(ast.parse(file.read_text())):
+            for node in ast.walk(parsed(file)):
                 if isinstance(node, ast.Attribute):
                     self.assertNotIn(
                         node.attr, ('Dropout', 'SeedGenerator'), file

@@ -196,7 +196,14 @@ def open_tokenizer(
         exponent = f'{choices.language_exponent:g}'
         key += f'-{sorted(weights.items()) or exponent}'
     learned = cache / 'vocabularies' / f'{_digest(key)}.{kind.file}'
+    digest = learned.with_name(f'{learned.name}.digest')
     if learned.exists():
+        # One that older code has learned has none.
+        if digest.exists() and digest.read_text() != files.digest_of(learned):
+            raise ValueError(
+                f'{learned} is damaged: its bytes are not those that were '
+                'written; delete it and run again'
+            )
         return kind.read(learned, lower_case)
     began = time.monotonic()
     tokenizer = kind.learn(
@@ -205,6 +212,8 @@ def open_tokenizer(
     learned.parent.mkdir(parents=True, exist_ok=True)
     with files.written(learned) as partial:
         tokenizer.write(partial)
+        with files.written(digest) as first:
+            first.write_text(files.digest_of(partial))
     print(
         f'learned {len(tokenizer):,} pieces in '
         f'{time.monotonic() - began:.0f} s',

@@ -18,6 +18,8 @@ from typing import Any
 
 import numpy as np
 
+from infoword_tf import files
+
 # Bytes that are read at once. Rows that go on from step to step read some
 # hundred bytes of as many shards as there are rows: whole shards would be read
 # anew for each of them.
@@ -86,9 +88,7 @@ def size(path: pathlib.Path | Place) -> int | None:
 def chunks(path: pathlib.Path | Place) -> Iterator[bytes]:
     """A file's bytes, in parts; ValueError: it is elsewhere and unreadable."""
     if isinstance(path, pathlib.Path):
-        with open(path, 'rb') as file:
-            while chunk := file.read(_CHUNK):
-                yield chunk
+        yield from files.chunks(path)
         return
     with (
         _tensorflow(path) as tf,

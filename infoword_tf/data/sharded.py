@@ -21,7 +21,6 @@ import hashlib
 import json
 import pathlib
 import threading
-import zlib
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -98,7 +97,7 @@ class Array:
         found = None
         if isinstance(path, Place):
             found = remote.Entries(path, self.dtype, size)
-        if (crc(path) if found is None else found.crc) != getattr(
+        if (_crc(path) if found is None else found.crc) != getattr(
             shard, self.file
         ):
             raise ValueError(
@@ -133,12 +132,9 @@ class Array:
         return np.concatenate(parts) if parts else np.empty(0, self.dtype)
 
 
-def crc(path: pathlib.Path | Place) -> int:
+def _crc(path: pathlib.Path | Place) -> int:
     """CRC-32 of a file's bytes."""
-    value = 0
-    for chunk in remote.chunks(path):
-        value = zlib.crc32(chunk, value)
-    return value
+    return files.crc(remote.chunks(path))
 
 
 def _again(folder: pathlib.Path | Place) -> str:
@@ -152,8 +148,8 @@ def describe(folder: pathlib.Path) -> Shard:
         folder.name,
         meta['tokens'],
         meta['documents'],
-        crc(folder / 'ids.bin'),
-        crc(folder / 'flags.bin'),
+        _crc(folder / 'ids.bin'),
+        _crc(folder / 'flags.bin'),
     )
 
 
@@ -197,7 +193,7 @@ def write_index(
         'tokens': tokens,
         **more,
         'files': {
-            str(path.relative_to(folder)): crc(path)
+            str(path.relative_to(folder)): _crc(path)
             for path in [folder / more['vocabulary'], *others]
         },
         'shards': [list(shard) for shard in shards],
@@ -239,7 +235,7 @@ class Opened(NamedTuple):
         """A file that is no shard's, here."""
         path = self.folder / name
         found = self._copied(name) if isinstance(path, Place) else path
-        if not found.is_file() or crc(found) != self.index['files'][name]:
+        if not found.is_file() or _crc(found) != self.index['files'][name]:
             raise ValueError(
                 f'{path} is missing or damaged: its bytes are not those that '
                 f'were written; {_again(self.folder)}'
@@ -253,7 +249,7 @@ class Opened(NamedTuple):
             digest_size=10,
         ).hexdigest()
         path, copy = self.folder / name, self.cache / 'prepared' / key / name
-        lost = not copy.is_file() or crc(copy) != self.index['files'][name]
+        lost = not copy.is_file() or _crc(copy) != self.index['files'][name]
         if lost and remote.size(path) is not None:
             copy.parent.mkdir(parents=True, exist_ok=True)
             with files.written(copy) as partial, open(partial, 'wb') as file:

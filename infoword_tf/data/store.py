@@ -2,17 +2,19 @@
 
 Documents lie one after the other, a [SEP] after each, so that a window of
 text is one slice. A store is written beside its place and moved there when it
-is whole; opening it reads nothing but its meta data.
+is whole; opening it compares its bytes with their checksums.
 
 Files: `ids.bin` (uint16 or uint32) and `flags.bin` (uint8), one entry a token;
 `documents.npy`, where each document begins (one more entry: the end);
-`counts.npy`, how often each piece occurs; `meta.json`.
+`counts.npy`, how often each piece occurs; `meta.json`, which has their sums.
 
 Glossary of shapes: N tokens, V vocabulary.
 """
 
 import concurrent.futures
+import contextlib
 import errno
+import fcntl
 import itertools
 import json
 import os
@@ -24,9 +26,13 @@ from typing import Any, BinaryIO, NamedTuple
 
 import numpy as np
 
+from infoword_tf import files
 from infoword_tf.data.documents import Document, parts
 
 WORD_START, SENTENCE_START, SEPARATOR = 1, 2, 4
+META, SUMS = 'meta.json', 'crc32'
+_DTYPES = {'uint16': np.uint16, 'uint32': np.uint32}
+_OTHERWISE = KeyError, TypeError, AttributeError, RecursionError  # of JSON
 _SENTENCES_A_CALL = 4096
 _BLOCK = 1 << 24  # flags looked at at once
 
@@ -63,26 +69,37 @@ def sentence_starts(store: Store) -> Iterator[np.ndarray]:
 
 
 def open_store(path: str | pathlib.Path, tokenizer: Any) -> Store:
-    """Opens what `write_store` made; ValueError: it is cut, or none."""
+    """Opens what `write_store` made.
+
+    Raises:
+        ValueError: it is cut or damaged, or none.
+    """
     path = pathlib.Path(path)
-    reading = 'meta.json'
+    reading = META
     try:
         meta = json.loads((path / reading).read_text())
+        dtype, tokens = np.dtype(_DTYPES[meta['dtype']]), meta['tokens']
+        sums = dict(meta.get(SUMS, {}))  # stores of older code have none
         reading = 'documents.npy'
         documents = np.load(path / reading)
         reading = 'counts.npy'
         counts = np.load(path / reading)
-    except (OSError, ValueError, EOFError) as error:
+    except (OSError, ValueError, EOFError, *_OTHERWISE) as error:
         raise ValueError(
             f'{path} is no whole token store: {reading} cannot be read '
             f'({error}); delete the folder and run again'
         ) from error
-    dtype = np.dtype(meta['dtype'])
     for name, size in (('ids', dtype.itemsize), ('flags', 1)):
         file = path / f'{name}.bin'
-        if not file.is_file() or file.stat().st_size != size * meta['tokens']:
+        if not file.is_file() or file.stat().st_size != size * tokens:
             raise ValueError(
                 f'{file} is cut or missing; delete {path} and run again'
+            )
+    for name, value in sums.items():
+        if files.crc(files.chunks(path / name)) != value:
+            raise ValueError(
+                f'{path / name} is damaged: its bytes are not those that were '
+                f'written; delete {path} and run again'
             )
     return Store(
         np.memmap(path / 'ids.bin', dtype, 'r'),
@@ -214,10 +231,13 @@ def _write(
     path = pathlib.Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
     dtype = np.uint16 if size <= 2**16 else np.uint32
+    _sweep(path)
     partial = pathlib.Path(
         tempfile.mkdtemp(prefix=path.name + '.', dir=path.parent)
     )
+    holding = os.open(partial, os.O_RDONLY)
     try:
+        _hold(holding)
         counts = np.zeros(size, np.int64)
         begins: list[np.ndarray] = []
         total = 0
@@ -251,8 +271,12 @@ def _write(
             'dtype': np.dtype(dtype).name,
             'tokens': total,
             'documents': len(begin) - 1,
+            SUMS: {
+                file.name: files.crc(files.chunks(file))
+                for file in sorted(partial.iterdir())
+            },
         }
-        (partial / 'meta.json').write_text(json.dumps(meta, indent=2) + '\n')
+        (partial / META).write_text(json.dumps(meta, indent=2) + '\n')
         partial.chmod(0o755)  # mkdtemp's is for us alone; caches are shared
         try:
             os.rename(partial, path)
@@ -269,7 +293,31 @@ def _write(
             'cache with INFOWORD_CACHE)',
         ) from error
     finally:
+        os.close(holding)
         shutil.rmtree(partial, ignore_errors=True)
+
+
+def _hold(folder: int) -> bool:
+    """Locks an opened folder for as long as it is open, or its process lives;
+    False: another process has it, or nothing can be locked there.
+    """
+    try:
+        fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        return False
+    return True
+
+
+def _sweep(path: pathlib.Path) -> None:
+    """Deletes what processes that were killed have left of a store."""
+    for left in path.parent.glob(f'{path.name}.*/'):
+        with contextlib.suppress(OSError):
+            opened = os.open(left, os.O_RDONLY)
+            try:
+                if _hold(opened):
+                    shutil.rmtree(left, ignore_errors=True)
+            finally:
+                os.close(opened)
 
 
 def _append(file: BinaryIO, array: np.ndarray) -> None:

@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from infoword_tf import commands
+from infoword_tf import commands, preemption
 from infoword_tf.choices import RunChoices, by_language
 from infoword_tf.config import Config
 from infoword_tf.data import parallel, text_pairs
@@ -306,10 +306,10 @@ def begin(
     commands.require(vars(given), workdir='a folder for this run')
     given, resolved = checked(given, chosen, labelled, resolved)
     judged = judged_by(given)
+    with preemption.handled():
+        from infoword_tf.training.run import run
 
-    from infoword_tf.training.run import run
-
-    return run(given, resolved, commands.flagfile(chosen), labelled, judged)
+        return run(given, resolved, commands.flagfile(chosen), labelled, judged)
 
 
 @commands.takes(RunChoices)

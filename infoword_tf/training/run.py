@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import tensorflow as tf
 
-from infoword_tf import checkpoint, commands, files, preemption
+from infoword_tf import checkpoint, commands, files
 from infoword_tf.choices import STEPS, RunChoices
 from infoword_tf.config import WEIGHTS, Config
 from infoword_tf.data import (
@@ -414,6 +414,7 @@ class Run:
             clip_norm=self.rules.clip_norm,
         )
         of_init = self.text is None and self.started is not None
+        digest = digest_of(self.tokenizer)
         more = dict(labelled.record) if labelled else {}
         if self.judged is not None and isinstance(given.best, str):
             more['best'] = f'{given.best} (files {self.judged.fingerprint})'
@@ -422,10 +423,10 @@ class Run:
             self.config,
             self.warmup_steps,
             ' '.join(fingerprints),
-            'of --init' if of_init else digest_of(self.tokenizer),
+            'of --init' if of_init else digest,
             {**more, **(self.pairs.record if self.pairs else {})},
         )
-        self.config = self.config.replace(run=written)
+        self.config = self.config.replace(run=written, vocabulary=digest)
 
     def _precision(self) -> str:
         """As chosen; decided by itself it is what all machines have."""
@@ -718,10 +719,10 @@ class Run:
                 write_weights(behind)
             return before
 
-        # A run that was stopped between the two.
-        stale = checkpoint.weights_step(workdir) != first
-        if self.chief and first and stale and goal is None:
-            write_weights(first)
+        # A run that was stopped between the two, or a file that is damaged.
+        if self.chief and first and goal is None:
+            if checkpoint.weights_step(workdir, checked=True) != first:
+                write_weights(first)
         return fit.Fit(
             workdir, trainer, built.heldout, self.pace, fit.places_of(dataset),
             save, write_weights, self.chief, goal, evaluator,
@@ -772,7 +773,6 @@ def run(
     """The whole run: what metrics.json holds; args and errors as of `begin`."""
     one = Run(given, resolved.plan, labelled, judged)
     with contextlib.ExitStack() as stack:
-        stack.enter_context(preemption.handled())
         stack.enter_context(distribution.others_lost())
         one.open_devices()
         with distribution.together(one.strategy):

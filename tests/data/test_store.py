@@ -1,5 +1,7 @@
 import errno
+import fcntl
 import json
+import os
 import pathlib
 import tempfile
 from pydoc_data import topics
@@ -55,9 +57,13 @@ class WriteTest(StoreCase):
             made.counts, [0, 1, 0, 0, 0, 2, 1, 1, 1, 2, 1, 1]
         )
         self.assertEqual(made.path, self.path)
+        meta = json.loads((self.path / 'meta.json').read_text())
         self.assertEqual(
-            json.loads((self.path / 'meta.json').read_text()),
-            {'dtype': 'uint16', 'tokens': 12, 'documents': 2},
+            sorted(meta.pop('crc32')),
+            ['counts.npy', 'documents.npy', 'flags.bin', 'ids.bin'],
+        )
+        self.assertEqual(
+            meta, {'dtype': 'uint16', 'tokens': 12, 'documents': 2}
         )
 
     def test_reopened_is_mapped_and_equal(self):
@@ -207,6 +213,20 @@ class FailureTest(StoreCase):
         np.testing.assert_array_equal(made.ids, IDS[9:])
         self.assertEqual(self.left_behind(), ['train'])
 
+    def test_what_a_kill_has_left_is_deleted(self):
+        """And nothing of a process that is writing still."""
+        self.folder.mkdir()
+        for name in ('train.dead', 'train.alive', 'trained.dead'):
+            (self.folder / name).mkdir()
+            (self.folder / name / 'ids.bin').write_bytes(b'123')
+        alive = os.open(self.folder / 'train.alive', os.O_RDONLY)
+        self.addCleanup(os.close, alive)
+        fcntl.flock(alive, fcntl.LOCK_EX)
+        self.write()
+        self.assertEqual(
+            self.left_behind(), ['train', 'train.alive', 'trained.dead']
+        )
+
     def test_an_empty_folder_is_no_store_yet(self):
         self.path.mkdir(parents=True)
         np.testing.assert_array_equal(self.write().ids, IDS)
@@ -237,6 +257,36 @@ class FailureTest(StoreCase):
             store.open_store(self.path, self.tokenizer)
         self.assertIn(name, str(caught.exception))
         self.assertIn('delete', str(caught.exception))
+
+    @parameterized.parameters(
+        'ids.bin', 'flags.bin', 'documents.npy', 'counts.npy'
+    )
+    def test_a_bit_that_is_another_one(self, name):
+        self.write()
+        data = bytearray((self.path / name).read_bytes())
+        data[-1] ^= 1
+        (self.path / name).write_bytes(data)
+        with self.assertRaisesRegex(ValueError, f'{name} is damaged.*delete'):
+            store.open_store(self.path, self.tokenizer)
+
+    @parameterized.parameters(
+        '{}', '[]', '1', '{"dtype": "uint16"}', '{"dtype": {}, "tokens": 1}',
+        '{"dtype": "object", "tokens": 1}', '[' * 100_000,
+    )  # fmt: skip
+    def test_what_is_no_meta_data(self, text):
+        self.write()
+        (self.path / 'meta.json').write_text(text)
+        with self.assertRaisesRegex(ValueError, 'meta.json cannot be read'):
+            store.open_store(self.path, self.tokenizer)
+
+    def test_a_store_of_older_code(self):
+        """It has no sums."""
+        self.write()
+        meta = json.loads((self.path / 'meta.json').read_text())
+        del meta['crc32']
+        (self.path / 'meta.json').write_text(json.dumps(meta))
+        opened = store.open_store(self.path, self.tokenizer)
+        np.testing.assert_array_equal(opened.ids, IDS)
 
     def test_no_store(self):
         with self.assertRaisesRegex(ValueError, 'is no whole token store'):

@@ -1,0 +1,875 @@
+"""Faults, injected into real runs: what happens, and whether it should.
+
+    python -m tests.faults [--only=kill,full] [--output=TABLE.md]
+
+Each fault befalls a run of the command, mostly in a process that is forked for
+it; then the same command goes on, and what it leaves is compared, bit for bit,
+with what an undisturbed run has left. Disks that are full are tmpfs, mounted
+where nobody else sees them (`unshare`).
+"""
+
+import contextlib
+import ctypes
+import functools
+import io
+import json
+import os
+import pathlib
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import traceback
+import unittest
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, NamedTuple
+from unittest import mock
+
+import numpy as np
+
+import infoword_tf
+from infoword_tf import checkpoint, commands, files, preemption, prepare
+from infoword_tf.config import FILE, WEIGHTS
+from infoword_tf.data import corpora, sharded, windows
+from infoword_tf.data import store as stores
+from infoword_tf.training import loop, record
+from infoword_tf.training import run as training
+from tests import places, quick, runs
+
+INSIDE = 'INFOWORD_FAULTS_INSIDE'  # set where tmpfs may be mounted
+# Steps of `runs.SMALL`: logged 1, evaluated 3 and 6, saved 2, 4 and 6.
+FLAGS = '--objectives=bert_nce', '--grace_seconds=600'
+SAVED = 'checkpoints/step-{:09d}.safetensors'
+OLDER = pathlib.Path(__file__).parent / 'older'
+Act = Callable[..., None]
+
+
+class NotTried(Exception):
+    """A fault that cannot be tried here; the message says why."""
+
+
+class Ended(NamedTuple):
+    """How a process ended: its status, of a signal negative, and its words."""
+
+    status: int
+    said: str
+
+
+# ------------------------------------------------------------------------- runs
+
+
+def spawn(call: Callable[[], Any], log: pathlib.Path) -> int:
+    """Forks a process that calls something; returns its number.
+
+    TensorFlow is imported already, and nothing of it may have run: then a
+    fork is a process as good as any, seconds earlier.
+    """
+    sys.stdout.flush()
+    child = os.fork()
+    if child:
+        return child
+    status = 70
+    try:
+        out = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+        os.dup2(out, 1)
+        os.dup2(out, 2)
+        call()
+        status = 0
+    except SystemExit as left:
+        status = left.code or 0
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        with contextlib.suppress(OSError):
+            sys.stdout.flush()
+            sys.stderr.flush()
+        os._exit(status)
+
+
+def waited(child: int, log: pathlib.Path) -> Ended:
+    """Of a process that `spawn` began."""
+    _, code = os.waitpid(child, 0)
+    said = log.read_text(errors='replace') if log.exists() else ''
+    return Ended(os.waitstatus_to_exitcode(code), said)
+
+
+def forked(call: Callable[[], Any], log: pathlib.Path) -> Ended:
+    """Calls something in a process of its own."""
+    return waited(spawn(call, log), log)
+
+
+def here(call: Callable[[], Any], log: pathlib.Path) -> Ended:
+    """Calls something in this process, where nothing kills."""
+    del log
+    said, status = io.StringIO(), 0
+    with contextlib.redirect_stdout(said), contextlib.redirect_stderr(said):
+        try:
+            call()
+        except SystemExit as left:
+            status = left.code or 0
+    return Ended(status, said.getvalue())
+
+
+class Bench:
+    """Where runs are disturbed.
+
+    Attributes:
+        folder: of this fault, empty at first.
+        way: how the command is called, `forked` or `here`.
+    """
+
+    def __init__(
+        self,
+        folder: pathlib.Path,
+        way: Callable[[Callable[[], Any], pathlib.Path], Ended] = forked,
+    ):
+        """Args: as the attributes."""
+        self.folder, self.way = folder, way
+
+    def call(
+        self,
+        name: str,
+        *flags: str,
+        hook: contextlib.AbstractContextManager | None = None,
+        cache: pathlib.Path | None = None,
+        **ways: Any,
+    ) -> Callable[[], None]:
+        """The command, with a fault.
+
+        Args:
+            name: of the workdir.
+            flags: besides FLAGS.
+            hook: entered around it.
+            cache: its own; None: that of all.
+            **ways: of `quick.small`.
+        """
+        given = runs.arguments(self.folder / name, *FLAGS, *flags)
+
+        def called() -> None:
+            with contextlib.ExitStack() as stack:
+                if cache is not None:
+                    changed = {places.CACHE: str(cache)}
+                    stack.enter_context(mock.patch.dict(os.environ, changed))
+                stack.enter_context(hook or contextlib.nullcontext())
+                done = functools.partial(quick.run, *given, **ways)
+                commands.guard(done, [''])
+
+        return called
+
+    def run(self, name: str, *flags: str, **more: Any) -> Ended:
+        """How it ends; arguments of `call`."""
+        return self.way(self.call(name, *flags, **more), self.log(name))
+
+    def log(self, name: str) -> pathlib.Path:
+        """Where a process writes."""
+        return self.folder / f'{name}.log'
+
+    def whole(self, *flags: str, **ways: Any) -> pathlib.Path:
+        """The workdir of an undisturbed run on text, made once for all."""
+        parent = pathlib.Path(runs.TEXT['heldout']).parent
+        chosen = '_'.join(x for x in flags if 'corpus' not in x)
+        folder = parent / f'whole{chosen}{"graphs" if ways else ""}'
+        if not folder.exists():
+            ended = Bench(parent, self.way).run(folder.name, *flags, **ways)
+            assert ended.status == 0, ended.said
+        return folder
+
+    def goes_on(self, name: str, *flags: str, **more: Any) -> str:
+        """The same command once more leaves what an undisturbed one has.
+
+        Returns:
+            From where it went on, in words.
+        """
+        ended = self.run(name, *flags, **more)
+        assert ended.status == 0, ended.said
+        ways = {k: x for k, x in more.items() if k not in ('hook', 'cache')}
+        same(self.whole(*flags, **ways), self.folder / name)
+        step = 0
+        for line in ended.said.splitlines():
+            if line.startswith('resuming from'):
+                step = int(line.rsplit('(step ', 1)[1].rstrip(')'))
+        return f'went on from step {step}, the same bytes'
+
+
+def same(whole: pathlib.Path, other: pathlib.Path) -> None:
+    """Two runs have left the same weights, moments and measures."""
+    last = checkpoint.last_step(whole)
+    for name in (WEIGHTS, SAVED.format(last), 'vocab.txt'):
+        a, b = ((run / name).read_bytes() for run in (whole, other))
+        assert a == b, f'{name} differs'
+    both = [
+        [{k: v for k, v in one.items()
+          if not k.endswith(('seconds', '_per_second'))}
+         for one in runs.records(run)]
+        for run in (whole, other)
+    ]  # fmt: skip
+    assert both[0] == both[1], 'metrics.jsonl differs'
+    left = [path.name for path in (*other.glob('.*'), *other.glob('*/.*'))]
+    assert left == ['.lock'], f'{left} are left'
+
+
+def one_sentence(ended: Ended, *words: str) -> str:
+    """The complaint that a command ended with, which has some words."""
+    last = ended.said.strip().splitlines()[-1:]
+    assert ended.status == 1, f'status {ended.status}: {ended.said}'
+    assert last and last[0].startswith('error: '), ended.said
+    assert 'Traceback' not in ended.said, ended.said
+    for word in words:
+        assert word in last[0], f'{word!r} is not in {last[0]}'
+    return last[0]
+
+
+def at(
+    owner: Any,
+    name: str,
+    act: Act,
+    when: Callable[..., bool] = lambda *_: True,
+    number: int = 1,
+) -> contextlib.AbstractContextManager:
+    """Inside, something befalls before a call of a function.
+
+    Args:
+        owner, name: of the function.
+        act: called with its arguments.
+        when: which calls are counted.
+        number: which of these it is.
+    """
+    real, calls = getattr(owner, name), 0
+
+    def called(*given: Any, **more: Any) -> Any:
+        nonlocal calls
+        if when(*given):
+            calls += 1
+            if calls == number:
+                act(*given)
+        return real(*given, **more)
+
+    return mock.patch.object(owner, name, called)
+
+
+def _is(name: str) -> Callable[..., bool]:
+    """Whether a file is moved to a name."""
+    return lambda source, target, *_: name in str(target)
+
+
+# The phases of a run: what it does just then.
+PHASES: dict[str, Callable[[Act], contextlib.AbstractContextManager]] = {
+    'text is tokenized': lambda act: at(stores, '_append', act, number=2),
+    'the model is built': lambda act: at(training.Run, '_check_begun', act),
+    'a batch is made': lambda act: at(
+        windows.WindowSource, 'batch', act, lambda source, step: step == 5
+    ),
+    'held-out text is measured': lambda act: at(loop.Heldout, 'evaluate', act),
+    'a checkpoint is written': lambda act: at(
+        os, 'replace', act, _is(SAVED.format(4)[12:])
+    ),
+    'it has its name, the encoder is old': lambda act: at(
+        checkpoint, 'write_weights', act, number=2
+    ),
+    'the encoder is written': lambda act: at(
+        os, 'replace', act, _is(WEIGHTS), number=2
+    ),
+    'the run ends': lambda act: at(
+        files, 'write_json', act, lambda path, _: path.name == 'metrics.json'
+    ),
+}
+
+
+# ----------------------------------------------------------------------- faults
+
+
+def _kill(*given: Any) -> None:
+    """kill -9 of this process; a file that is about to be named is cut."""
+    if isinstance(given[0], pathlib.Path) and given[0].name.startswith('.'):
+        os.truncate(given[0], given[0].stat().st_size // 2)
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def _term(*_: Any) -> None:
+    os.kill(os.getpid(), signal.SIGTERM)
+
+
+def kill(bench: Bench, phase: str) -> str:
+    """kill -9 in a phase."""
+    cache = bench.folder / 'cache' if 'tokenized' in phase else None
+    ended = bench.run('run', hook=PHASES[phase](_kill), cache=cache)
+    assert ended.status == -signal.SIGKILL, ended
+    said = bench.goes_on('run', cache=cache)
+    if cache:
+        left = sorted(x.name for x in (cache / 'stores').glob('*/*'))
+        assert left == ['heldout', 'train'], left
+    return said
+
+
+def term(bench: Bench, phase: str) -> str:
+    """SIGTERM in a phase."""
+    cache = bench.folder / 'cache' if 'tokenized' in phase else None
+    ended = bench.run('run', hook=PHASES[phase](_term), cache=cache)
+    assert ended.status == preemption.STATUS, ended
+    assert ended.said.rstrip().splitlines()[-1].startswith(
+        'stopped by SIGTERM: the same command goes on'
+    ), ended.said
+    return f'status 42; {bench.goes_on("run", cache=cache)}'
+
+
+def term_while_importing(bench: Bench) -> str:
+    """SIGTERM while TensorFlow is imported, of a command of its own."""
+    code = (
+        'import os, runpy, sys\n'
+        'class Now:\n'
+        '    def find_spec(name, *rest):\n'
+        '        if name == "tensorflow":\n'
+        '            os.kill(os.getpid(), 15)\n'
+        'sys.meta_path.insert(0, Now)\n'
+        'runpy.run_module("infoword_tf.train", run_name="__main__")\n'
+    )
+    given = runs.arguments(bench.folder / 'run', *FLAGS)
+    done = subprocess.run(
+        [sys.executable, '-c', code, *given],
+        cwd=runs.ROOT, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == preemption.STATUS, done.stderr
+    said = 'stopped by SIGTERM: the same command goes on\n'
+    assert done.stderr == said, done.stderr
+    return 'status 42'
+
+
+def kill_in_graphs(bench: Bench) -> str:
+    """kill -9 of a run whose steps are compiled."""
+    ways = {'eagerly': False}
+    ended = bench.run('run', hook=PHASES['a batch is made'](_kill), **ways)
+    assert ended.status == -signal.SIGKILL, ended
+    return bench.goes_on('run', **ways)
+
+
+def kill_at_random(bench: Bench, kills: int = 20) -> str:
+    """kill -9 so many times, at random moments of one run."""
+    flags = '--steps=60', '--eval_every=20'
+    begun = time.monotonic()
+    bench.run('short', '--steps=1')
+    opening = time.monotonic() - begun
+    random, reached = np.random.default_rng(0), []
+    for _ in range(kills):
+        child = spawn(bench.call('run', *flags), bench.log('run'))
+        time.sleep(random.uniform(0.0, 1.5) * opening)
+        os.kill(child, signal.SIGKILL)
+        ended = waited(child, bench.log('run'))
+        assert ended.status == -signal.SIGKILL, ended
+        reached.append(checkpoint.last_step(bench.folder / 'run') or 0)
+    assert len(set(reached)) > 3, reached
+    said = bench.goes_on('run', *flags)
+    return f'killed from step 0 to {reached[-1]}; {said}'
+
+
+def again_and_again(bench: Bench) -> str:
+    """A text small enough to be read twice and a half, killed in the end."""
+    with _older(bench) as (run, flags):
+        flags = (*flags, '--steps=60', '--checkpoint_every=10')
+        assert run('whole', *flags).status == 0
+        hook = at(checkpoint, 'write_weights', _kill, number=6)
+        assert run('run', *flags, hook=hook).status == -signal.SIGKILL
+        ended = run('run', *flags)
+        assert ended.status == 0, ended.said
+        assert 'resuming from' in ended.said
+    same(bench.folder / 'whole', bench.folder / 'run')
+    return 'went on in the third pass over the text, the same bytes'
+
+
+# The command in the folder of old files, as `Bench.run`; and its flags.
+Older = tuple[Callable[..., Ended], Sequence[str]]
+
+
+@contextlib.contextmanager
+def _older(bench: Bench) -> Iterator[Older]:
+    """The text and the flags of the workdir that old code has made."""
+    for name in ('train.txt', 'heldout.txt'):
+        shutil.copy(OLDER / name, bench.folder)
+    flags = (OLDER / 'run' / 'flags.txt').read_text().split()
+    size = {'layers': 1, 'width': 16, 'heads': 2}
+
+    def run(name: str, *more: str, hook: Any = None) -> Ended:
+        def called() -> None:
+            with hook or contextlib.nullcontext():
+                given = (*flags, *more, f'--workdir={name}')
+                commands.guard(functools.partial(quick.run, *given), [''])
+
+        return bench.way(called, bench.log(name))
+
+    with (
+        contextlib.chdir(bench.folder),
+        mock.patch.dict(quick.TINY, size),
+        mock.patch.dict(os.environ, {places.CACHE: str(bench.folder / 'c')}),
+    ):
+        yield run, ()
+
+
+def older(bench: Bench) -> str:
+    """A workdir that code of version 2 has made: loaded, and gone on with.
+
+    It was stopped at step 2 of 4. What is expected is what that code gave.
+    """
+    texts = ['A view of the text.', '',
+             'Every row is a sum, or so; nothing else counts.']  # fmt: skip
+    workdir = bench.folder / 'run'
+    shutil.copytree(OLDER / 'run', workdir)
+    with np.load(OLDER / 'golden.npz') as golden, _older(bench) as (run, _):
+        wanted = dict(golden)
+        # It knows files by where they lie, and when they were changed.
+        path = workdir / FILE
+        values = json.loads(path.read_text())
+        text = corpora.open_corpus('text:train.txt', 'heldout.txt')
+        values['run'][record.FINGERPRINT] = text.fingerprint
+        path.write_text(json.dumps(values))
+
+        def encoded(name: str) -> Callable[[], None]:
+            def called() -> None:
+                vectors = infoword_tf.load(workdir).encode(
+                    texts, progress=False
+                )
+                np.testing.assert_allclose(vectors, wanted[name], atol=2e-4)
+
+            return called
+
+        for name in ('run', 'whole'):
+            ended = bench.way(encoded(name), bench.log(name))
+            assert ended.status == 0, ended.said
+            if name == 'run':
+                ended = run('run')
+                assert ended.status == 0, ended.said
+                assert '(step 2)' in ended.said, ended.said
+    return 'the vectors of then; went on to the weights of then'
+
+
+def two_runs(bench: Bench) -> str:
+    """A second run begins while a first one trains."""
+    bench.whole()
+    second = []
+
+    def begin(*_: Any) -> None:
+        second.append(bench.run('run'))
+        said = one_sentence(second[0], 'another run is writing to it')
+        assert 'Traceback' not in said
+
+    ended = bench.run('run', hook=PHASES['held-out text is measured'](begin))
+    assert ended.status == 0, ended.said
+    same(bench.whole(), bench.folder / 'run')
+    return 'refused by name; the first one left the same bytes'
+
+
+def replicas(bench: Bench, *flags: str, said: str = '') -> str:
+    """One CPU, then two."""
+    two = '--strategy=mirrored', '--logical_cpus=2'
+    hook = PHASES['it has its name, the encoder is old'](_kill)
+    assert bench.run('run', *flags, hook=hook).status == -signal.SIGKILL
+    ended = bench.run('run', *flags, *two, eagerly=False)
+    assert ended.status == 0, ended.said
+    words = 'going on with 2 replicas instead of 1: dropout masks differ'
+    for word in (words, said, '(step 4)'):
+        assert word in ended.said, ended.said
+    assert checkpoint.weights_step(bench.folder / 'run', checked=True) == 6
+    return f'{said or "said"}; went on from step 4'
+
+
+def clocks(bench: Bench) -> str:
+    """The clock jumps by years at each look, and files are of any time."""
+    random = np.random.default_rng(0)
+    real = time.time
+
+    def jumping() -> float:
+        return real() + random.uniform(-1e8, 1e8)
+
+    bench.whole()
+    jumps = mock.patch.object(time, 'time', jumping)
+    hook = PHASES['it has its name, the encoder is old']
+
+    def stopped(*_: Any) -> None:
+        raise preemption.Preempted('here')
+
+    with jumps:
+        ended = bench.run('run', hook=hook(stopped))
+        assert ended.status == preemption.STATUS, ended
+        for path in sorted((bench.folder / 'run').rglob('*')):
+            then = random.uniform(1e8, 4e9)
+            os.utime(path, (then, then))
+        return bench.goes_on('run')
+
+
+def touched(bench: Bench) -> str:
+    """The text is the same, and its files are newer."""
+    cache = bench.folder / 'cache'  # the text of another time is another one
+    hook = PHASES['it has its name, the encoder is old'](_term)
+    ended = bench.run('run', hook=hook, cache=cache)
+    assert ended.status == preemption.STATUS, ended
+    path = pathlib.Path(runs.TEXT['heldout'])
+    before = path.stat()
+    os.utime(path, (before.st_atime + 9, before.st_mtime + 9))
+    try:
+        ended = bench.run('run', cache=cache)
+        one_sentence(ended, 'holds a run with other flags', 'corpus')
+    finally:
+        os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
+    said = bench.goes_on('run', cache=cache)
+    return f'refused by name; put back, it {said}'
+
+
+# ---------------------------------------------------------------------- damages
+
+
+def _cut(path: pathlib.Path) -> None:
+    os.truncate(path, path.stat().st_size // 2)
+
+
+def _flip(path: pathlib.Path) -> None:
+    """Another bit, in the middle of what no reader passes over."""
+    data = bytearray(path.read_bytes())
+    data[-len(data) // 3] ^= 4
+    path.write_bytes(data)
+
+
+DAMAGES: dict[str, Callable[[pathlib.Path], None]] = {
+    'cut': _cut,
+    'a bit flipped': _flip,
+    'gone': pathlib.Path.unlink,
+}
+
+
+def _stopped(bench: Bench, cache: pathlib.Path | None = None) -> pathlib.Path:
+    """A run that ended after the checkpoint of step 4, with that of step 2."""
+    hook = PHASES['it has its name, the encoder is old'](_term)
+    real = checkpoint.Checkpoints.save
+
+    def save(self: Any, step: int, variables: Any) -> None:
+        if step == 5:  # what SIGTERM saves
+            raise preemption.Preempted('not here')
+        real(self, step, variables)
+
+    with mock.patch.object(checkpoint.Checkpoints, 'save', save):
+        ended = bench.run('run', hook=hook, cache=cache)
+    assert ended.status == preemption.STATUS, ended
+    return bench.folder / 'run'
+
+
+def damaged_checkpoint(bench: Bench, how: str) -> str:
+    """The newest one."""
+    newest = _stopped(bench) / SAVED.format(4)
+    DAMAGES[how](newest)
+    said = bench.goes_on('run')
+    aside = newest.with_suffix('.damaged')
+    assert aside.exists() == (how != 'gone')
+    assert 'step 2' in said, said
+    return said
+
+
+def damaged_checkpoints(bench: Bench) -> str:
+    """All of them."""
+    for number, path in enumerate(
+        sorted((_stopped(bench) / 'checkpoints').iterdir())
+    ):
+        [_cut, _flip][number](path)
+    one_sentence(bench.run('run'), 'no checkpoint can be read', SAVED.format(2))
+    return 'refused by name'
+
+
+def damaged_encoder(bench: Bench, how: str) -> str:
+    """The weights of a finished run: `load` refuses, the command mends."""
+    shutil.copytree(bench.whole(), bench.folder / 'run')
+    return _refused_and_mended(bench, WEIGHTS, how)
+
+
+def damaged_vocabulary(bench: Bench, how: str) -> str:
+    """Likewise, of its vocabulary."""
+    shutil.copytree(bench.whole(), bench.folder / 'run')
+    return _refused_and_mended(bench, 'vocab.txt', how)
+
+
+def _refused_and_mended(bench: Bench, name: str, how: str) -> str:
+    path = bench.folder / 'run' / name
+    DAMAGES[how](path)
+    load = functools.partial(infoword_tf.load, path.parent)
+    ended = bench.way(
+        lambda: commands.guard(load, ['']), bench.log('load')
+    )
+    one_sentence(ended, name)
+    bench.goes_on('run')
+    return 'load refuses it by name; the same command writes it anew'
+
+
+def damaged_cache(bench: Bench, pattern: str, how: str) -> str:
+    """A file of what was tokenized or learned before."""
+    cache = bench.folder / 'cache'
+    bench.whole()
+    shutil.copytree(os.environ[places.CACHE], cache)
+    (path,) = cache.glob(pattern)
+    DAMAGES[how](path)
+    said = one_sentence(bench.run('run', cache=cache), path.name, 'delete')
+    if how != 'a bit flipped':
+        return 'refused by name'
+    if 'stores' in pattern:
+        assert f'delete {path.parent} ' in said, said
+        shutil.rmtree(path.parent)
+    else:
+        path.unlink()
+    bench.goes_on('run', cache=cache)
+    return 'refused by name; deleted, the same bytes'
+
+
+def _prepared(bench: Bench) -> tuple[str, ...]:
+    """Flags of a run on prepared text, in ten shards or so."""
+    folder = bench.folder / 'store'
+    whole = bench.whole().parent / 'store'
+    if not whole.exists():
+        call = functools.partial(
+            prepare.run, corpus=runs.TEXT['corpus'],
+            heldout=runs.TEXT['heldout'], vocab_size=600, shard_size=0.08,
+            processes=1, output=str(whole),
+        )  # fmt: skip
+        ended = bench.way(call, bench.log('store'))
+        assert ended.status == 0, ended.said
+    shutil.copytree(whole, folder)
+    return (f'--corpus=store:{folder}',)
+
+
+@contextlib.contextmanager
+def _of_store() -> Iterator[None]:
+    """Inside, runs have no flags of the text: it is prepared."""
+    real = runs.arguments
+
+    def arguments(workdir: pathlib.Path, *more: str) -> list[str]:
+        gone = '--heldout', '--vocab_size', '--corpus=text'
+        return [x for x in real(workdir, *more) if not x.startswith(gone)]
+
+    with mock.patch.object(runs, 'arguments', arguments):
+        yield
+
+
+def damaged_shard(bench: Bench, how: str, name: str = 'ids.bin') -> str:
+    """A file of prepared text, before the run."""
+    with _of_store():
+        flags = _prepared(bench)
+        shards = sorted((bench.folder / 'store' / 'train').glob('0*'))
+        assert len(shards) > 3
+        for shard in shards:
+            shutil.copy(shard / name, bench.folder / shard.name)
+            DAMAGES[how](shard / name)
+        said = one_sentence(bench.run('run', *flags), name, 'store/train')
+        for shard in shards:
+            shutil.copy(bench.folder / shard.name, shard / name)
+        assert shards[0].parent.name in said
+        bench.goes_on('run', *flags)
+    return 'refused by name; put back, the same bytes'
+
+
+def damaged_index(bench: Bench, name: str, how: str) -> str:
+    """A file that all of the shards have in common."""
+    with _of_store():
+        flags = _prepared(bench)
+        path = bench.folder / 'store' / name
+        DAMAGES[how](path)
+        one_sentence(bench.run('run', *flags), str(path.parent), path.name)
+        return 'refused by name'
+
+
+def shard_disappears(bench: Bench) -> str:
+    """All of them are gone while a run reads from them."""
+    with _of_store():
+        flags = _prepared(bench)
+        train = bench.folder / 'store' / 'train'
+        aside = bench.folder / 'aside'
+
+        def lose(*_: Any) -> None:
+            aside.mkdir()
+            for shard in sorted(train.glob('0*')):
+                shard.rename(aside / shard.name)
+
+        # The batches of the first steps have opened some; some have not been.
+        hook = at(sharded.Array, 'part', lose, number=6)
+        ended = bench.run('run', *flags, hook=hook)
+        said = one_sentence(ended, 'is missing or cut', str(train))
+        assert str(aside) not in said
+        for shard in aside.iterdir():
+            shard.rename(train / shard.name)
+        bench.goes_on('run', *flags)
+    return 'refused by name; put back, the same bytes'
+
+
+# ------------------------------------------------------------------------ disks
+
+
+@contextlib.contextmanager
+def _disk(folder: pathlib.Path, kilobytes: int) -> Iterator[None]:
+    """A disk of a size; NotTried: none can be mounted."""
+    if not os.environ.get(INSIDE):
+        raise NotTried('no tmpfs can be mounted here (unshare)')
+    folder.mkdir(exist_ok=True)
+    size = f'size={kilobytes}k'
+    _sh('mount', '-t', 'tmpfs', '-o', size, 'none', folder)
+    try:
+        yield
+    finally:
+        _sh('umount', '-l', folder)
+
+
+def _sh(*command: Any) -> None:
+    subprocess.run(list(map(str, command)), check=True)
+
+
+def full(bench: Bench, sizes: int = 12) -> str:
+    """The disk is full: of a size, of less, and so on to nearly none."""
+    whole, cache = bench.whole(), pathlib.Path(os.environ[places.CACHE])
+    every = [*whole.rglob('*'), *cache.rglob('*')]
+    needed = sum(-(-x.stat().st_size // 4096) * 4 for x in every)
+    disk, found = bench.folder / 'disk', {}
+    for number in range(1, sizes):
+        with _disk(disk, 4 + needed * number // sizes):
+            one = Bench(disk)
+            one.log = bench.log
+            ended = one.run('run', cache=disk / 'cache')
+            if ended.status == 0:
+                continue  # what was needed for a moment alone
+            said = one_sentence(ended, 'No space left on device', str(disk))
+            found[said.split(' could')[0].rsplit('/')[-1]] = number
+            _sh('mount', '-o', 'remount,size=99m', disk)
+            ended = one.run('run', cache=disk / 'cache')
+            assert ended.status == 0, ended.said
+            same(whole, disk / 'run')
+    assert len(found) > 2, found
+    return f'stopped by name at {len(found)} files; with room the same bytes'
+
+
+def read_only(bench: Bench, name: str) -> str:
+    """A folder that nobody may write to, from the second checkpoint on."""
+    folder = bench.folder / 'run' / name
+    bench.whole()
+
+    def protect(*_: Any) -> None:
+        folder.chmod(0o555)
+        if os.geteuid() == 0:
+            _give_up_rights()
+
+    when = at(
+        files, 'write_tensors', protect,
+        lambda path, *_: SAVED.format(4)[12:] in str(path),
+    )  # fmt: skip
+    ended = bench.run('run', hook=when)
+    folder.chmod(0o755)
+    one_sentence(ended, 'Permission denied', str(folder))
+    return f'stopped by name; {bench.goes_on("run")}'
+
+
+def _give_up_rights() -> None:
+    """From now on root asks for permission as all others do."""
+    header = (ctypes.c_uint32 * 2)(0x20080522, 0)
+    nothing = (ctypes.c_uint32 * 6)()
+    if ctypes.CDLL(None, use_errno=True).capset(header, nothing):
+        raise NotTried('rights of root cannot be given up')
+
+
+# ------------------------------------------------------------------------- all
+
+Fault = Callable[[Bench], str]
+
+
+def _each(fault: Callable[..., str], what: str, *options: Any) -> dict:
+    """A fault with each of some options, by what is said of it."""
+    found = {}
+    for option in options:
+        given = option if isinstance(option, tuple) else (option,)
+        words = what.format(*given)
+        found[words] = functools.partial(
+            lambda bench, given: fault(bench, *given), given=given
+        )
+    return found
+
+
+_HOW = tuple(DAMAGES)
+FAULTS: dict[str, dict[str, Fault]] = {
+    'kill': {
+        **_each(kill, '`kill -9` while {}', *PHASES),
+        '`kill -9`, its steps compiled': kill_in_graphs,
+        '`kill -9` 20 times at random moments': kill_at_random,
+        '`kill -9` in the third pass over a text': again_and_again,
+    },
+    'term': {
+        'SIGTERM while TensorFlow is imported': term_while_importing,
+        **_each(term, 'SIGTERM while {}', *PHASES),
+    },
+    'disk': {
+        'the disk is full': full,
+        **_each(read_only, 'nothing may be written to `WORKDIR/{}`',
+                'checkpoints', ''),
+    },
+    'damage': {
+        **_each(damaged_checkpoint, 'the newest checkpoint: {}', *_HOW),
+        'all checkpoints: cut, or a bit flipped': damaged_checkpoints,
+        **_each(damaged_encoder, '`weights.safetensors`: {}', *_HOW),
+        **_each(damaged_vocabulary, '`vocab.txt` of a workdir: {}', *_HOW),
+        **_each(damaged_cache, '{0} of the cache: {1}', *(
+            (pattern, how)
+            for pattern in ('stores/*/train/ids.bin',
+                            'stores/*/train/flags.bin',
+                            'stores/*/train/documents.npy',
+                            'stores/*/heldout/counts.npy',
+                            'vocabularies/*.txt')
+            for how in _HOW
+            if (pattern, how) != ('vocabularies/*.txt', 'gone')
+        )),
+        **_each(damaged_shard, 'shards of prepared text: {}', *_HOW),
+        **_each(damaged_index, '`{0}` of prepared text: {1}', *(
+            (name, how) for name in ('store.json', 'vocab.txt') for how in _HOW
+        )),
+        'shards disappear while a run trains': shard_disappears,
+    },
+    'other': {
+        'a second run on the same workdir': two_runs,
+        'clocks jump, and files are of any time': clocks,
+        "a text's files are touched": touched,
+        'one replica, then two': replicas,
+        'the same with memory': lambda bench: replicas(
+            bench, '--objectives=transformer_xl', '--memory_length=8',
+            said='memory/streamed starts empty'),
+        'a workdir of version 2': older,
+    },
+}  # fmt: skip
+
+
+def main() -> None:
+    """Injects all faults, or some, and prints a table."""
+    given = dict(x.removeprefix('--').split('=') for x in sys.argv[1:])
+    if INSIDE not in os.environ and shutil.which('unshare'):
+        # Mounts of its own, as root or as somebody who may be root there.
+        alone = ['unshare', '-m' if os.geteuid() == 0 else '-rm']
+        if not subprocess.run([*alone, 'true'], check=False).returncode:
+            os.environ[INSIDE] = '1'
+            again = [sys.executable, '-m', 'tests.faults', *sys.argv[1:]]
+            os.execvp('unshare', [*alone, *again])
+    kinds = given['only'].split(',') if 'only' in given else FAULTS
+    runs.set_up()
+    rows = ['| fault | what happened | held? |', '|---|---|---|']
+    failed = False
+    for kind in kinds:
+        for what, fault in FAULTS[kind].items():
+            if given.get('like', '') not in what:
+                continue
+            began = time.monotonic()
+            with tempfile.TemporaryDirectory(prefix='faults_') as folder:
+                try:
+                    said, held = fault(Bench(pathlib.Path(folder))), 'yes'
+                except NotTried as error:
+                    said, held = str(error), 'not tried'
+                except Exception as error:
+                    traceback.print_exc()
+                    said, held = str(error).splitlines()[:1], 'no'
+                    failed = True
+            rows.append(f'| {what} | {said} | {held} |')
+            seconds = time.monotonic() - began
+            print(f'{rows[-1]} {seconds:.0f} s', flush=True)
+    if 'output' in given:
+        pathlib.Path(given['output']).write_text('\n'.join(rows) + '\n')
+    unittest.doModuleCleanups()
+    sys.exit(failed)
+
+
+if __name__ == '__main__':
+    main()

@@ -1,0 +1,44 @@
+"""Some of the faults of tests/faults.py: those that end no process."""
+
+import pathlib
+
+from absl.testing import absltest, parameterized
+
+from tests import faults, runs
+
+
+def setUpModule():
+    runs.set_up()
+
+
+class FaultsTest(parameterized.TestCase):
+    """What else the suite tries is in test_resume, test_prepare, test_store."""
+
+    @parameterized.parameters(
+        ('term', 'SIGTERM while TensorFlow is imported'),
+        ('term', 'SIGTERM while text is tokenized'),
+        ('term', 'SIGTERM while the model is built'),
+        ('term', 'SIGTERM while the run ends'),
+        ('damage', 'the newest checkpoint: a bit flipped'),
+        ('damage', '`weights.safetensors`: a bit flipped'),
+        ('damage', '`vocab.txt` of a workdir: a bit flipped'),
+        ('damage', 'vocabularies/*.txt of the cache: cut'),
+        ('damage', 'shards disappear while a run trains'),
+        ('other', 'clocks jump, and files are of any time'),
+        ('other', 'a workdir of version 2'),
+    )
+    def test_it_holds(self, kind, what):
+        folder = pathlib.Path(self.create_tempdir().full_path)
+        faults.FAULTS[kind][what](faults.Bench(folder, faults.here))
+
+    def test_what_differs_is_found(self):
+        """Runs that are no run gone on with are not the same."""
+        folder = pathlib.Path(self.create_tempdir().full_path)
+        bench = faults.Bench(folder, faults.here)
+        self.assertEqual(bench.run('run', '--seed=1').status, 0)
+        with self.assertRaisesRegex(AssertionError, 'safetensors differs'):
+            faults.same(bench.whole(), folder / 'run')
+
+
+if __name__ == '__main__':
+    absltest.main()

@@ -1,0 +1,318 @@
+"""What holds for any text, any file and any value, tried on drawn ones."""
+
+import csv
+import functools
+import io
+import json
+import pathlib
+import struct
+import tempfile
+
+import hypothesis
+import numpy as np
+import tensorflow as tf
+from absl.testing import absltest
+from hypothesis import strategies as some
+
+from infoword_tf import commands, files
+from infoword_tf.choices import RunChoices, flags_of
+from infoword_tf.data import store as stores
+from infoword_tf.data import tables
+from infoword_tf.data.documents import Document
+from infoword_tf.objectives import TABLE
+from infoword_tf.resolve import resolve
+from infoword_tf.weights import tensors
+from tests import fuzz
+from tests.export import workdirs
+
+TEXTS = some.lists(some.text(max_size=40), min_size=1, max_size=4)
+# A sentence: words that are parted by single spaces.
+SENTENCES = some.text(max_size=40).map(lambda x: ' '.join(x.split()))
+TOKENIZERS = 'wordpiece', 'sentencepiece', 'words'
+
+
+def tried(count):
+    """The same examples each time, and no clock."""
+    return hypothesis.settings(
+        max_examples=count, derandomize=True, deadline=None, database=None
+    )
+
+
+def ids_of(tokenizer, texts):
+    return tokenizer.tokenize(tf.constant(texts, tf.string)).to_list()
+
+
+class Folder(absltest.TestCase):
+    def setUp(self):
+        super().setUp()
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = pathlib.Path(folder.name)
+
+    def path(self, name):
+        return self.folder / name
+
+
+class TokenizerTest(absltest.TestCase):
+    @tried(12)
+    @hypothesis.given(TEXTS)
+    def test_a_batch_is_one_by_one(self, texts):
+        for kind in TOKENIZERS:
+            tokenizer = workdirs.tokenizer_of(kind)
+            alone = [ids_of(tokenizer, [text])[0] for text in texts]
+            self.assertEqual(ids_of(tokenizer, texts), alone)
+
+    @tried(25)
+    @hypothesis.given(TEXTS)
+    def test_offsets_are_bytes_of_the_text(self, texts):
+        for kind in TOKENIZERS:
+            tokenizer = workdirs.tokenizer_of(kind)
+            ids, starts, ends = (
+                part.to_list() for part in
+                tokenizer.tokenize_with_offsets(tf.constant(texts, tf.string))
+            )  # fmt: skip
+            self.assertEqual(ids, ids_of(tokenizer, texts))
+            for text, begin, end in zip(texts, starts, ends, strict=True):
+                self.assertEqual(begin, sorted(begin))
+                self.assertEqual(end, sorted(end))
+                size = len(text.encode())
+                for a, b in zip(begin, end, strict=True):
+                    self.assertTrue(0 <= a <= b <= size, (text, a, b))
+
+    @tried(12)
+    @hypothesis.given(some.lists(SENTENCES, min_size=1, max_size=3))
+    def test_a_text_of_pieces_has_these_pieces(self, texts):
+        for kind in TOKENIZERS:
+            tokenizer = workdirs.tokenizer_of(kind)
+            for ids in ids_of(tokenizer, texts):
+                known = [i for i in ids if i != tokenizer.unk_id]
+                text = tokenizer.text(known)
+                found = tokenizer.text(ids_of(tokenizer, [text])[0])
+                self.assertEqual(found.split(), text.split())
+
+    @tried(25)
+    @hypothesis.given(some.lists(SENTENCES, min_size=1, max_size=5))
+    def test_pieces_begin_words(self, texts):
+        for kind in TOKENIZERS:
+            tokenizer = workdirs.tokenizer_of(kind)
+            found = tokenizer.pieces([text.encode() for text in texts])
+            ids = ids_of(tokenizer, texts)
+            self.assertEqual(found.ids.tolist(), sum(ids, []))
+            np.testing.assert_array_equal(
+                np.diff(found.row_splits), [len(x) for x in ids]
+            )
+            for number, text in enumerate(texts):
+                begin, end = found.row_splits[number : number + 2]
+                words = found.word_starts[begin:end]
+                self.assertLessEqual(words.sum(), len(text.split(' ')))
+                self.assertEqual(words[:1].all(), True)
+
+
+class StoreTest(Folder):
+    @tried(25)
+    @hypothesis.given(
+        some.lists(some.lists(SENTENCES, max_size=4), min_size=1, max_size=6)
+    )
+    def test_what_is_written_is_read(self, found):
+        tokenizer = workdirs.tokenizer_of('wordpiece')
+        with tempfile.TemporaryDirectory(dir=self.folder) as folder:
+            made = stores.write_store(
+                f'{folder}/store',
+                [Document(tuple(x), str(i)) for i, x in enumerate(found)],
+                tokenizer, progress=False,
+            )  # fmt: skip
+            opened = stores.open_store(made.path, tokenizer)
+            self.assertLen(opened.documents, len(found) + 1)
+            for number, sentences in enumerate(found):
+                begin, end = opened.documents[number : number + 2]
+                ids = sum(ids_of(tokenizer, sentences), []) if sentences else []
+                self.assertEqual(
+                    opened.ids[begin:end].tolist(), [*ids, tokenizer.sep_id]
+                )
+                flags = opened.flags[begin:end]
+                self.assertEqual(
+                    np.flatnonzero(flags & stores.SEPARATOR).tolist(),
+                    [end - begin - 1],
+                )
+                self.assertLessEqual(
+                    np.count_nonzero(flags & stores.SENTENCE_START),
+                    len(sentences),
+                )
+            text = opened.ids[opened.flags & stores.SEPARATOR == 0]
+            np.testing.assert_array_equal(
+                opened.counts, np.bincount(text, minlength=len(tokenizer))
+            )
+
+
+# Cells, two or more a row; a mark of UTF-8 at the beginning is none of them.
+CELLS = some.text(max_size=12).map(lambda x: x.replace('\ufeff', ''))
+ROWS = some.integers(2, 4).flatmap(
+    lambda width: some.lists(
+        some.lists(CELLS, min_size=width, max_size=width),
+        min_size=1, max_size=6,
+    )
+)  # fmt: skip
+
+
+class TablesTest(Folder):
+    def read(self, name, text):
+        self.path(name).write_text(text, encoding='utf-8', newline='')
+        table = tables.open_table(str(self.path(name)))
+        return [list(table.names), *(list(cells) for _, cells in table.rows)]
+
+    @tried(60)
+    @hypothesis.given(ROWS, some.sampled_from(['\n', '\r\n']))
+    def test_csv(self, rows, end):
+        text = io.StringIO(newline='')
+        csv.writer(text, lineterminator=end).writerows(rows)
+        self.assertEqual(self.read('x.csv', text.getvalue()), rows)
+
+    @tried(40)
+    @hypothesis.given(ROWS)
+    def test_tsv(self, rows):
+        rows = [
+            [cell.translate({9: ' ', 10: ' ', 13: ' '}) for cell in row]
+            for row in rows
+        ]
+        text = ''.join('\t'.join(row) + '\n' for row in rows)
+        self.assertEqual(self.read('x.tsv', text), rows)
+
+    @tried(40)
+    @hypothesis.given(
+        some.lists(
+            some.dictionaries(
+                some.text(max_size=5),
+                some.text(max_size=9) | some.integers() | some.none(),
+                min_size=1, max_size=4,
+            ),
+            min_size=1, max_size=5,
+        ),
+        some.booleans(),
+    )  # fmt: skip
+    def test_jsonl(self, records, as_ascii):
+        text = ''.join(
+            json.dumps(x, ensure_ascii=as_ascii) + '\n' for x in records
+        )
+        names, *rows = self.read('x.jsonl', text)
+        self.assertEqual(names, list(records[0]))
+        for record, row in zip(records, rows, strict=True):
+            wanted = [record.get(name) for name in names]
+            wanted = [str(x) if isinstance(x, int) else x for x in wanted]
+            self.assertEqual(row, wanted)
+
+    @tried(150)
+    @hypothesis.given(
+        some.sampled_from(['csv', 'tsv', 'jsonl', 'pairs', 'sts', 'tmx', 'po',
+                           'mo', 'vocabulary', 'vectors', 'index', 'config']),
+        some.binary(max_size=60),
+    )  # fmt: skip
+    def test_any_bytes_are_read_or_complained_of(self, kind, data):
+        name, _, reader = fuzz.READERS[kind]
+        _, crash = fuzz.judged(reader, self.path(name), data)
+        self.assertIsNone(crash)
+
+
+class TensorsTest(Folder):
+    @tried(60)
+    @hypothesis.given(some.binary(max_size=60))
+    def test_any_bytes_are_complained_of(self, data):
+        self.path('model.safetensors').write_bytes(data)
+        with self.assertRaisesRegex(ValueError, 'model.safetensors'):
+            tensors.open_safetensors(self.folder)
+
+    @tried(80)
+    @hypothesis.given(
+        some.dictionaries(
+            some.text(max_size=5),
+            some.fixed_dictionaries({
+                'dtype': some.sampled_from(['F32', 'I64', 'BF16', 'X']),
+                'shape': some.lists(some.integers(-1, 2**62), max_size=3),
+                'data_offsets': some.lists(
+                    some.integers(0, 2**63), min_size=1, max_size=3),
+            }),
+            max_size=3,
+        ),
+        some.binary(max_size=40),
+    )  # fmt: skip
+    def test_any_header_is_read_or_complained_of(self, header, data):
+        text = json.dumps(header).encode()
+        path = self.path('model.safetensors')
+        path.write_bytes(struct.pack('<Q', len(text)) + text + data)
+        try:
+            found = tensors.open_safetensors(self.folder)
+            total = sum(array.size for array in found.values())
+            self.assertLessEqual(total, len(data))
+        except ValueError as error:
+            self.assertIn(str(path), str(error))
+
+    @tried(25)
+    @hypothesis.given(
+        some.dictionaries(
+            some.text(min_size=1, max_size=5).filter(
+                lambda x: x != '__metadata__'),
+            some.tuples(
+                some.lists(some.integers(0, 3), max_size=3),
+                some.sampled_from(['float32', 'int64', 'uint16', 'bool']),
+            ),
+            max_size=4,
+        )
+    )  # fmt: skip
+    def test_what_is_written_is_read(self, shapes):
+        random = np.random.default_rng(0)
+        arrays = {
+            name: random.integers(0, 2, shape).astype(dtype)
+            for name, (shape, dtype) in shapes.items()
+        }
+        files.write_tensors(self.path('x.safetensors'), arrays)
+        found = files.read_tensors(self.path('x.safetensors'))
+        self.assertEqual(sorted(found), sorted(arrays))
+        for name, array in arrays.items():
+            self.assertEqual(found[name].dtype, array.dtype)
+            np.testing.assert_array_equal(found[name], array)
+
+
+@functools.cache
+def names():
+    """Of all flags, those of rows too."""
+    rows = [f'{row}.{x}' for row in TABLE for x in TABLE[row].settings]
+    return [*flags_of(RunChoices), *rows]
+
+
+VALUES = some.text(max_size=12) | some.sampled_from(
+    ['nan', 'inf', '-1', '1e400', '9' * 30, '', ' ', '0x1', 'True', 'mlm:', '=']
+)
+
+
+class ChoicesTest(Folder):
+    def resolved(self, arguments):
+        """Parsed and resolved, or complained of in a sentence."""
+        try:
+            given = RunChoices(**commands.parse(RunChoices, arguments))
+            resolve(given)
+        except (commands.UsageError, ValueError) as error:
+            self.assertNotEmpty(str(error))
+
+    @tried(80)
+    @hypothesis.given(some.data())
+    def test_any_value_is_parsed_or_complained_of(self, data):
+        name = data.draw(some.sampled_from(names()))
+        value = data.draw(VALUES)
+        self.resolved([f'--{name}={value}'])
+
+    @tried(25)
+    @hypothesis.given(some.lists(some.text(max_size=20), max_size=5))
+    def test_so_is_any_flagfile(self, lines):
+        path = self.path('x.flags')
+        path.write_text('\n'.join(lines), encoding='utf-8', newline='')
+        self.resolved([f'--flagfile={path}'])
+
+    @tried(20)
+    @hypothesis.given(some.binary(max_size=30))
+    def test_and_one_of_any_bytes(self, data):
+        path = self.path('x.flags')
+        path.write_bytes(data)
+        self.resolved([f'--flagfile={path}'])
+
+
+if __name__ == '__main__':
+    absltest.main()
