@@ -189,13 +189,11 @@ def uses(workdir: pathlib.Path) -> dict[str, float]:
 
 
 def languages(workdir: pathlib.Path) -> dict[str, float]:
-    """Tatoeba's accuracy, percent, by mean states, and XNLI's accuracy.
+    """Tatoeba's accuracy, percent, by own vectors, and XNLI's accuracy.
 
     XNLI after an epoch of 6,000 English examples.
     """
-    found = asked(
-        workdir / 'tatoeba', 'tatoeba', '--data_dir=tatoeba', '--pooling=mean'
-    )
+    found = asked(workdir / 'tatoeba', 'tatoeba', '--data_dir=tatoeba')
     shown = {'Tatoeba': found['accuracy']['mean']} | {
         f'Tatoeba {name}': one['accuracy']['mean']
         for name, one in found['languages'].items()
