@@ -57,7 +57,7 @@ faults: setup
 	$(PY) -m tests.faults $(if $(ONLY),--only=$(ONLY))
 
 requests: setup
-	$(PY) -m tests.export.requests $(if $(COUNT),--count=$(COUNT))
+	$(PY) -m tests.export.many_requests $(if $(COUNT),--count=$(COUNT))
 
 fuzz: setup
 	$(PY) -m tests.guided $(if $(INPUTS),--inputs=$(INPUTS))

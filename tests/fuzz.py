@@ -317,7 +317,8 @@ def judged(
     except KNOWN as error:
         crash = None
         # Two files are named together, as x.{de,fr}.
-        if str(path.with_suffix('')) not in str(error):
+        named = path.name, str(path.with_suffix(''))
+        if not any(name in str(error) for name in named):
             crash = re.sub(r'\d+|0x..', '', f'no name: {error}')[:120]
         return type(error).__name__, crash
     except Exception:

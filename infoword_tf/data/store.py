@@ -21,6 +21,7 @@ import os
 import pathlib
 import shutil
 import tempfile
+import tokenize
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, BinaryIO, NamedTuple
 
@@ -32,7 +33,11 @@ from infoword_tf.data.documents import Document, parts
 WORD_START, SENTENCE_START, SEPARATOR = 1, 2, 4
 META, SUMS = 'meta.json', 'crc32'
 _DTYPES = {'uint16': np.uint16, 'uint32': np.uint32}
-_OTHERWISE = KeyError, TypeError, AttributeError, RecursionError  # of JSON
+# Of JSON, and of the line of Python that a .npy begins with.
+_OTHERWISE = (
+    KeyError, TypeError, AttributeError, RecursionError, SyntaxError,
+    tokenize.TokenError,
+)  # fmt: skip
 _SENTENCES_A_CALL = 4096
 _BLOCK = 1 << 24  # flags looked at at once
 
@@ -79,6 +84,8 @@ def open_store(path: str | pathlib.Path, tokenizer: Any) -> Store:
     try:
         meta = json.loads((path / reading).read_text())
         dtype, tokens = np.dtype(_DTYPES[meta['dtype']]), meta['tokens']
+        if not isinstance(tokens, int):
+            raise ValueError(f'tokens are {tokens}')
         sums = dict(meta.get(SUMS, {}))  # stores of older code have none
         reading = 'documents.npy'
         documents = np.load(path / reading)
@@ -93,7 +100,8 @@ def open_store(path: str | pathlib.Path, tokenizer: Any) -> Store:
         file = path / f'{name}.bin'
         if not file.is_file() or file.stat().st_size != size * tokens:
             raise ValueError(
-                f'{file} is cut or missing; delete {path} and run again'
+                f'{file} is cut or missing, or {META} is damaged; delete '
+                f'{path} and run again'
             )
     for name, value in sums.items():
         if files.crc(files.chunks(path / name)) != value:

@@ -1,6 +1,6 @@
 """Requests of all kinds to an export: each is answered, and memory stays flat.
 
-    python -m tests.export.requests --count=10000
+    python -m tests.export.many_requests --count=10000
 
 A request is texts and one of the export's functions; one in fifty is no such
 thing, and has to be refused. Of memory what counts is the process' own after a
