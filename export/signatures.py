@@ -31,7 +31,7 @@ classes, K choices.
 """
 
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import keras
@@ -55,25 +55,6 @@ LABELLED = (
 NOWHERE = -1  # offset of special pieces and padding
 
 Tensor = Any
-
-
-def _shaped(
-    function: Callable[..., Any], specs: Sequence[tf.TensorSpec]
-) -> Callable[..., Any]:
-    """The same, which refuses tensors of another rank.
-
-    Servers and `signatures` of a SavedModel pass on whatever they are given.
-    """
-
-    def of_rank(*given: Tensor) -> Any:
-        return function(
-            *(
-                tf.ensure_shape(tensor, spec.shape)
-                for tensor, spec in zip(given, specs, strict=True)
-            )
-        )
-
-    return of_rank
 
 
 class Signatures:
@@ -138,9 +119,7 @@ class Signatures:
         with _instead(loaded, self.constants | self.narrow):
             self.functions = {
                 name: tf.function(
-                    _shaped(function, specs),
-                    input_signature=specs,
-                    autograph=False,
+                    function, input_signature=specs, autograph=False
                 ).get_concrete_function()
                 for name, (function, specs) in wanted.items()
             }

@@ -66,8 +66,6 @@ def wrong_of(random: np.random.Generator) -> dict[str, Any]:
     """Arguments that are no texts."""
     some = [
         {'texts': tf.constant([1, 2])},
-        {'texts': tf.constant('one text')},
-        {'texts': tf.constant([['a'], ['b']])},
         {'text': tf.constant(['a'])},
         {},
         {'texts': tf.constant(['a']), 'more': tf.constant(1)},
