@@ -211,7 +211,7 @@ class RemoteTest(parameterized.TestCase):
             copy.write_bytes(b'x' + data[1:])
             text_of(folder)
             self.assertEqual(copy.read_bytes(), data)
-            self.assertEmpty(list(cache.rglob('0*')), 'shards are not copied')
+            self.assertEmpty(list(cache.rglob('ids.bin')), 'a shard is copied')
 
     def test_no_such_place(self):
         with self.assertRaisesRegex(
