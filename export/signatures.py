@@ -119,7 +119,7 @@ class Signatures:
         with _instead(loaded, self.constants | self.narrow):
             self.functions = {
                 name: tf.function(
-                    function, input_signature=specs, autograph=False
+                    _ranked(function), input_signature=specs, autograph=False
                 ).get_concrete_function()
                 for name, (function, specs) in wanted.items()
             }
@@ -388,6 +388,23 @@ class Signatures:
             loaded.template.one(pieces, loaded.max_length),
             loaded.tokenizer.pad_id,
         )
+
+
+def _ranked(function: Callable) -> Callable:
+    """The same, of tensors that have the rank of the signature alone.
+
+    A server does not look at ranks, and an operation of tf.text that is given
+    a lone string ends the process. Of another rank than it was told a slice is
+    refused; that it is all of the tensor nobody knows before, so it stays in
+    the graph, and it copies nothing.
+    """
+
+    def called(*tensors: Tensor) -> dict[str, Tensor]:
+        return function(
+            *(tf.slice(x, [0] * x.shape.rank, tf.shape(x)) for x in tensors)
+        )
+
+    return called
 
 
 def _cast(

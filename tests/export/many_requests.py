@@ -66,6 +66,8 @@ def wrong_of(random: np.random.Generator) -> dict[str, Any]:
     """Arguments that are no texts."""
     some = [
         {'texts': tf.constant([1, 2])},
+        {'texts': tf.constant('of no list')},
+        {'texts': tf.constant([['of'], ['lists']])},
         {'text': tf.constant(['a'])},
         {},
         {'texts': tf.constant(['a']), 'more': tf.constant(1)},

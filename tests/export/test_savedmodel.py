@@ -26,7 +26,7 @@ from export import (
 from export.signatures import ANSWERS, MASKS, Signatures
 from infoword_tf.config import EXPORTED, Config, read_exported
 from infoword_tf.resolve import ModelChoices, resolve
-from tests.export import answers, protos, workdirs
+from tests.export import answers, many_requests, protos, workdirs
 from tests.tasks import command
 
 ROOT = pathlib.Path(__file__).parent.parent.parent
@@ -113,6 +113,20 @@ class SignaturesTest(parameterized.TestCase):
                     self.assertEqual(sliced.lower(), piece)
             self.assertTrue((found['states'][row, length:] == 0).all())
             self.assertTrue((found['states'][row, :length] != 0).any(-1).all())
+
+    def test_texts_are_a_list(self):
+        """A server passes on any rank."""
+        for name in sorted(SERVED):
+            for texts in ('one text', [['of'], ['lists']]):
+                with self.assertRaisesRegex(
+                    tf.errors.InvalidArgumentError, 'Slice'
+                ):
+                    ask(name, texts)
+
+    def test_requests_of_all_kinds(self):
+        answered, _ = many_requests.tried(SERVED, 100, 1000, 64)
+        self.assertEqual(answered.pop('refused'), 2)
+        self.assertEqual(set(answered), set(SERVED))
 
     def test_a_word_that_is_no_utf8_is_unknown(self):
         found = ask('embed', [b'a \xff b', 'a \u0c80 b'])['embeddings']
