@@ -13,6 +13,7 @@ import functools
 import json
 import os
 import pathlib
+import platform
 import shutil
 from typing import TYPE_CHECKING, Any
 
@@ -140,7 +141,9 @@ def write(
     described = describe(signatures, version, precision)
     check_same(output, loaded.config, described)
     output.mkdir(parents=True, exist_ok=True)
-    partial = output / f'.{version}.{os.getpid()}'  # no number: not served
+    _sweep(output)
+    # No number: not served.
+    partial = output / f'.{version}.{platform.node()}.{os.getpid()}'
     try:
         signatures.save(str(partial))
         inputs = signatures.inputs
@@ -189,6 +192,18 @@ def write(
     finally:
         shutil.rmtree(partial, ignore_errors=True)
     return final
+
+
+def _sweep(output: pathlib.Path) -> None:
+    """Deletes what killed exports of this machine have left."""
+    for partial in output.glob(f'.*.{platform.node()}.*'):
+        number = partial.name.rpartition('.')[2]
+        try:
+            os.kill(int(number), 0)
+        except (ValueError, PermissionError):
+            continue  # somebody else's
+        except ProcessLookupError:
+            shutil.rmtree(partial, ignore_errors=True)
 
 
 def describe(

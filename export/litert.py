@@ -27,7 +27,7 @@ from tasks import sts
 class Choices:
     """All that the command may choose."""
 
-    init: str | None = flag(None, 'The workdir of a finished run.')
+    init: str | None = flag(None, 'The workdir of a finished run.', model=True)
     output: str | None = flag(None, 'A folder that is not there yet.')
     seq_len: int | None = flag(
         None, 'Maximum length of a text in tokens; by default that of '

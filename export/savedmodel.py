@@ -27,7 +27,7 @@ from tasks import sts
 class Choices:
     """All that the command may choose."""
 
-    init: str | None = flag(None, 'The workdir of a finished run.')
+    init: str | None = flag(None, 'The workdir of a finished run.', model=True)
     output: str | None = flag(
         None, 'The base path of the model; versions are folders in it.')
     version: int = flag(

@@ -25,7 +25,7 @@ class Choices:
     """All that the command may choose."""
 
     model: str | None = flag(None, 'The folder of a version: DIR/1.')
-    init: str | None = flag(None, 'The workdir it was made from.')
+    init: str | None = flag(None, 'The workdir it was made from.', model=True)
     texts: int = flag(
         600, 'Number of real texts, in addition to the difficult strings.',
         at_least=1)

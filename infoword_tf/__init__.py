@@ -25,12 +25,17 @@ def load(
 ) -> 'Loaded':
     """Loads a trained workdir; see `workdir.Workdir.read`.
 
+    A folder of transformers or sentence-transformers will do, or one with a
+    checkpoint of BERT's or XLNet's own code: `folders.workdir_of`.
+
     TensorFlow says no more than TF_CPP_MIN_LOG_LEVEL lets it, which is fatal
     errors alone where it is not set.
     """
     from infoword_tf import commands
     from infoword_tf.config import Config
+    from infoword_tf.folders import workdir_of
 
+    workdir = workdir_of(workdir)
     Config.read(workdir)  # complains before TensorFlow is imported
     commands.hush_tensorflow()
     from infoword_tf.inference.loaded import Loaded

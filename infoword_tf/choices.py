@@ -38,6 +38,7 @@ class Flag(NamedTuple):
             decides it and the field's own is None.
         repeated: whether it may be given several times, each time with one
             value, which may have commas.
+        model: whether it names one: a workdir, or what `folders` makes one of.
     """
 
     help: str
@@ -46,6 +47,7 @@ class Flag(NamedTuple):
     at_most: float | None = None
     shown: Any = None
     repeated: bool = False
+    model: bool = False
 
 
 def flag(default: Any, help: str, **more: Any) -> Any:
@@ -361,7 +363,7 @@ class RunChoices(TextChoices, ModelChoices, PaceChoices, DeviceChoices):
 
     init: str | None = flag(
         None, 'A workdir whose weights the run starts from: encoder, '
-        'tokenizer, and the heads of rows that both have.')
+        'tokenizer, and the heads of rows that both have.', model=True)
     workdir: str | None = flag(None, 'The folder of the run.')
 
     def __post_init__(self) -> None:

@@ -21,7 +21,7 @@ from typing import Any
 
 from absl import app, flags, logging
 
-from infoword_tf import files, preemption
+from infoword_tf import files, folders, preemption
 from infoword_tf.choices import REPEATED, SETTINGS, flags_of
 
 # Messages of TensorFlow's C++ parts: fatal ones alone.
@@ -208,7 +208,7 @@ def takes(kind: type) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     def decorate(run: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(run)
         def called(*words: Sequence[str], **named: Any) -> Any:
-            made = parse(kind, typed(named))
+            made = folders.resolved(kind, parse(kind, typed(named)))
             return run(*words, kind(**made), made)
 
         known = inspect.signature(kind).parameters.values()

@@ -48,6 +48,14 @@ def locked(workdir: pathlib.Path) -> Iterator[None]:
         yield
 
 
+def cache_dir() -> pathlib.Path:
+    """$INFOWORD_CACHE, else infoword_tf in $XDG_CACHE_HOME or ~/.cache."""
+    if path := os.environ.get('INFOWORD_CACHE'):
+        return pathlib.Path(path).expanduser()
+    parent = os.environ.get('XDG_CACHE_HOME') or '~/.cache'
+    return pathlib.Path(parent).expanduser() / 'infoword_tf'
+
+
 def cpus() -> int:
     """How many CPUs this process may use."""
     if hasattr(os, 'sched_getaffinity'):  # Linux

@@ -202,6 +202,11 @@ def _job(given: Choices) -> Job:
 def _check(given: Choices) -> None:
     """Complains of choices before anything is read."""
     commands.require(vars(given), corpus='a text', output='a folder for it')
+    if '://' in given.output:
+        raise commands.UsageError(
+            f'--output={given.output} is no folder of this machine; write to '
+            'one, and copy it there: --corpus=store:... reads it from there'
+        )
     for name in ('corpus', 'heldout'):
         values = given_several(getattr(given, name))
         if len(values) > 1 or any(by_language(values)):
@@ -360,7 +365,7 @@ def _begun(
                 'store; name another folder'
             )
         tokenizer = opened.open_tokenizer(
-            given, {'': corpus}, corpora.cache_dir()
+            given, {'': corpus}, files.cache_dir()
         )
         work.mkdir(exist_ok=True)
         with files.written(work / type(tokenizer).file) as partial:

@@ -30,6 +30,7 @@ class Setting:
         decided_by: what decides it, where no flag of its own does: other
             flags of a command, or the data.
         kind: its type, where the default is None.
+        model: whether it names a workdir, as `choices.Flag`.
     """
 
     default: Any
@@ -45,6 +46,7 @@ class Setting:
     )
     decided_by: str = ''
     kind: type | None = None
+    model: bool = False
 
     def check(self, flag: str, value: Any) -> Any:
         """A value, as the type of the default; ValueError: out of bounds."""

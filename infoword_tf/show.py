@@ -49,7 +49,8 @@ class Choices:
     memory_length: int | None = flag(
         None, 'Tokens of memory, for encoders that have one; a quarter of '
         '--seq_len by default.', at_least=0)
-    init: str | None = flag(None, 'A workdir, whose tokenizer is used.')
+    init: str | None = flag(
+        None, 'A workdir, whose tokenizer is used.', model=True)
     vocab: str | None = flag(
         None, 'A vocab.txt, a SentencePiece *.model or a words.txt.')
     lower_case: bool | None = flag(

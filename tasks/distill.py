@@ -92,7 +92,7 @@ class Choices(glue.TaskChoices, classify.TableChoices, squad.Choices):
     sweep: str | None = again(
         finetune.Choices, 'sweep', None, choices=('pkd', 'infoword', 'bert'))
     teacher: str | None = flag(
-        None, 'A workdir that was fine-tuned on the same task.')
+        None, 'A workdir that was fine-tuned on the same task.', model=True)
     layers: int | None = flag(
         None, 'Layers of the student; all of --init by default.', at_least=1)
     take: str = flag(

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from infoword_tf import commands
+from infoword_tf import commands, files
 from infoword_tf.choices import TextChoices
 from infoword_tf.data import corpora, documents, parallel, tables, text_pairs
 from infoword_tf.data.opened import (
@@ -197,7 +197,7 @@ def tokenizer_of(given: 'Choices', texts: Texts) -> 'Tokenizer':
             yield documents.Document((' '.join(text.split()),), '')
 
     corpus = corpora.Corpus('', digest.hexdigest(), every, tuple)
-    return open_tokenizer(given, {'': corpus}, corpora.cache_dir())
+    return open_tokenizer(given, {'': corpus}, files.cache_dir())
 
 
 def by_language(languages: Sequence[str]) -> Callable[..., dict[str, float]]:

@@ -20,7 +20,7 @@ import numpy as np
 from infoword_tf import commands, files
 from infoword_tf.choices import RunChoices, again, flag
 from infoword_tf.config import Config, TaskConfig
-from infoword_tf.data import corpora, tables
+from infoword_tf.data import tables
 from infoword_tf.data.tables import TableExamples
 from infoword_tf.objectives import TABLE, built, parse
 from infoword_tf.objectives.lm import EXAMPLES
@@ -200,7 +200,7 @@ def own_text(
             for pair in both
         )
         digest.update(written[part].encode())
-    folder = corpora.cache_dir() / 'examples' / digest.hexdigest()
+    folder = files.cache_dir() / 'examples' / digest.hexdigest()
     folder.mkdir(parents=True, exist_ok=True)
     for part, text in written.items():
         path = folder / f'{part}.txt'

@@ -57,7 +57,7 @@ class Choices:
 
     init: str | None = flag(
         None, 'The workdir of a finished run of a language model: of gpt, '
-        'transformer_xl or rnn_lm.')
+        'transformer_xl or rnn_lm.', model=True)
     corpus: str | None = flag(
         None, 'The text that is scored: pydocs, text:GLOB, lines:GLOB or '
         'tfds:NAME[/CONFIG][:FEATURE]. If --init was trained on it, only what '

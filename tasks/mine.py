@@ -46,7 +46,8 @@ RULES = ('own', 'skipped', 'margin')
 class Choices:
     """All that the command may choose."""
 
-    init: str | None = flag(None, 'The workdir whose vectors search.')
+    init: str | None = flag(
+        None, 'The workdir whose vectors search.', model=True)
     pairs: str | None = flag(None, 'GLOB of pairs, as of infoword_tf.train.')
     pair_columns: tuple[str, ...] = flag(
         (), 'Names of the columns a and b; by default the first two.')
@@ -62,7 +63,8 @@ class Choices:
         0.05, "By what share of |b's score| it scores less than b.",
         at_least=0.0)
     rescore: str | None = flag(
-        None, 'A cross-encoder workdir that gives the scores of the margins.')
+        None, 'A cross-encoder workdir that gives the scores of the margins.',
+        model=True)
     batch_size: int = flag(32, 'Texts encoded at a time.', at_least=1)
     workdir: str | None = flag(None, 'Where pairs.csv and metrics.json go.')
 

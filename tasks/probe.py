@@ -53,7 +53,7 @@ class Choices:
     """All that the command may choose."""
 
     init: str | None = flag(
-        None, 'The workdir of a finished run, or a converted one.')
+        None, 'The workdir of a finished run, or a converted one.', model=True)
     model: str | None = flag(None, 'An export instead, DIR/1.')
     dims: int | None = flag(
         None, 'The first so many numbers of a vector alone.', at_least=1)

@@ -69,7 +69,7 @@ class Choices:
 
     init: str | None = flag(
         None, 'The workdir of a finished run; four baselines are measured '
-        'beside it.')
+        'beside it.', model=True)
     model: str | None = flag(None, 'An exported model, DIR/1.')
     run: str | None = flag(
         None, "A file of results in trec_eval's format, measured instead of a "

@@ -52,7 +52,7 @@ class VectorChoices:
     """What a command may choose that compares vectors of sentences."""
 
     init: str | None = flag(
-        None, 'The workdir of a finished run, or a converted one.')
+        None, 'The workdir of a finished run, or a converted one.', model=True)
     model: str | None = flag(None, 'An export instead, DIR/1.')
     layer: int | None = flag(
         None, 'Layer of --init whose states are pooled, 0 the embeddings; by '

@@ -23,7 +23,6 @@ import numpy as np
 
 from infoword_tf import commands, files
 from infoword_tf.config import WEIGHTS, TeacherConfig
-from infoword_tf.data import corpora
 from infoword_tf.plan import answering
 from tasks.finetune import Task
 
@@ -58,7 +57,7 @@ def parts_of(
     """
     import tqdm
 
-    folder = corpora.cache_dir() / 'teachers' / key
+    folder = files.cache_dir() / 'teachers' / key
     folder.mkdir(parents=True, exist_ok=True)
     parts = [
         (folder / f'{begin:09d}.safetensors', order[begin : begin + PART])

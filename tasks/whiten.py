@@ -44,7 +44,8 @@ if TYPE_CHECKING:
 class LayerChoices:
     """What a command may choose that fits a last layer to vectors of text."""
 
-    init: str | None = flag(None, 'The workdir whose vectors it is fitted to.')
+    init: str | None = flag(
+        None, 'The workdir whose vectors it is fitted to.', model=True)
     corpus: str | None = flag(
         'pydocs', 'Text whose sentences decide; as of infoword_tf.train.')
     heldout: str | None = flag(

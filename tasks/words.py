@@ -39,7 +39,7 @@ class Choices:
     """All that the command may choose."""
 
     init: str | None = flag(
-        None, 'The workdir of a finished run, or a converted one.')
+        None, 'The workdir of a finished run, or a converted one.', model=True)
     vectors: str | None = flag(
         None, "A file in word2vec's text format instead.")
     data_dir: str | None = flag(None, 'A folder of tests, *.txt and *.tsv.')

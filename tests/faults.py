@@ -276,6 +276,13 @@ PHASES: dict[str, Callable[[Act], contextlib.AbstractContextManager]] = {
     ),
 }
 
+# And those of `prepare`.
+PREPARE: dict[str, Callable[[], contextlib.AbstractContextManager]] = {
+    'a shard is written': lambda: at(stores, '_append', _kill, number=4),
+    'a shard has no sum yet': lambda: at(sharded, 'describe', _kill, number=4),
+    'the index is written': lambda: at(sharded, 'write_index', _kill),
+}
+
 
 # ----------------------------------------------------------------------- faults
 
@@ -342,6 +349,63 @@ def kill_in_graphs(bench: Bench) -> str:
     ended = bench.run('run', hook=PHASES['a batch is made'](_kill), **ways)
     assert ended.status == -signal.SIGKILL, ended
     return bench.goes_on('run', **ways)
+
+
+def kill_of_replicas(bench: Bench) -> str:
+    """kill -9 of a run on two logical devices."""
+    two, ways = ('--strategy=mirrored', '--logical_cpus=2'), {'eagerly': False}
+    hook = PHASES['the encoder is written'](_kill)
+    ended = bench.run('run', *two, hook=hook, **ways)
+    assert ended.status == -signal.SIGKILL, ended
+    return bench.goes_on('run', *two, **ways)
+
+
+def kill_of_prepare(bench: Bench, phase: str) -> str:
+    """kill -9 of `prepare`."""
+    whole, folder = _store(bench), bench.folder / 'store'
+    with PREPARE[phase]():
+        ended = bench.way(_prepare(folder), bench.log('store'))
+    assert ended.status == -signal.SIGKILL, ended
+    assert not (folder / sharded.INDEX).exists()
+    there = len(list((folder / 'train').glob('0*')))
+    ended = bench.way(_prepare(folder), bench.log('store'))
+    assert ended.status == 0, ended.said
+    files_of = [
+        {str(x.relative_to(top)): x.read_bytes()
+         for x in top.rglob('*') if x.is_file()}
+        for top in (whole, folder)
+    ]  # fmt: skip
+    assert files_of[0] == files_of[1], 'the stores differ'
+    return f'went on with {there} shards there, the same bytes'
+
+
+def kill_of_export(bench: Bench) -> str:
+    """kill -9 of an export that is all but there."""
+    init, output = bench.whole(), bench.folder / 'export'
+
+    def export(to: pathlib.Path) -> None:
+        from export import bundle
+
+        bundle.write(init, to)
+
+    whole = functools.partial(export, bench.folder / 'whole')
+    assert bench.way(whole, bench.log('whole')).status == 0
+    call = functools.partial(export, output)
+    with at(os, 'rename', _kill):
+        ended = bench.way(call, bench.log('export'))
+    assert ended.status == -signal.SIGKILL, ended
+    assert not (output / '1').exists()
+    ended = bench.way(call, bench.log('export'))
+    assert ended.status == 0, ended.said
+    written = [
+        {str(x.relative_to(top)) for x in top.rglob('*')}
+        for top in (bench.folder / 'whole', output)
+    ]
+    assert written[0] == written[1], written[0] ^ written[1]
+    (weights,) = (output / '1' / 'variables').glob('*.data-*')
+    other = bench.folder / 'whole' / weights.relative_to(output)
+    assert weights.read_bytes() == other.read_bytes()
+    return 'no version was there; made anew, the same weights'
 
 
 def kill_at_random(bench: Bench, kills: int = 20) -> str:
@@ -615,19 +679,28 @@ def damaged_cache(bench: Bench, pattern: str, how: str) -> str:
     return 'refused by name; deleted, the same bytes'
 
 
-def _prepared(bench: Bench) -> tuple[str, ...]:
-    """Flags of a run on prepared text, in ten shards or so."""
-    folder = bench.folder / 'store'
+def _prepare(folder: pathlib.Path) -> Callable[[], Any]:
+    """Prepares the text in ten shards or so."""
+    return functools.partial(
+        prepare.run, corpus=runs.TEXT['corpus'],
+        heldout=runs.TEXT['heldout'], vocab_size=600, shard_size=0.08,
+        processes=1, output=str(folder),
+    )  # fmt: skip
+
+
+def _store(bench: Bench) -> pathlib.Path:
+    """Prepared text, made once for all."""
     whole = bench.whole().parent / 'store'
     if not whole.exists():
-        call = functools.partial(
-            prepare.run, corpus=runs.TEXT['corpus'],
-            heldout=runs.TEXT['heldout'], vocab_size=600, shard_size=0.08,
-            processes=1, output=str(whole),
-        )  # fmt: skip
-        ended = bench.way(call, bench.log('store'))
+        ended = bench.way(_prepare(whole), bench.log('store'))
         assert ended.status == 0, ended.said
-    shutil.copytree(whole, folder)
+    return whole
+
+
+def _prepared(bench: Bench) -> tuple[str, ...]:
+    """Flags of a run on a copy of it."""
+    folder = bench.folder / 'store'
+    shutil.copytree(_store(bench), folder)
     return (f'--corpus=store:{folder}',)
 
 
@@ -788,8 +861,11 @@ FAULTS: dict[str, dict[str, Fault]] = {
     'kill': {
         **_each(kill, '`kill -9` while {}', *PHASES),
         '`kill -9`, its steps compiled': kill_in_graphs,
+        '`kill -9` of a run on two logical devices': kill_of_replicas,
         '`kill -9` 20 times at random moments': kill_at_random,
         '`kill -9` in the third pass over a text': again_and_again,
+        **_each(kill_of_prepare, '`kill -9` of `prepare` while {}', *PREPARE),
+        '`kill -9` of an export': kill_of_export,
     },
     'term': {
         'SIGTERM while TensorFlow is imported': term_while_importing,

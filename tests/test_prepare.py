@@ -425,6 +425,7 @@ class PrepareTest(parameterized.TestCase):
             ({'output': output, 'min_words': 3}, 'begun otherwise: --min_wo'),
             ({'output': output, 'vocab_size': 300}, '--vocab_size was 400'),
             ({'output': FOLDER}, 'holds .* and is no store'),
+            ({'output': 'gs://bucket/store'}, 'is no folder of this machine'),
             ({'corpus': f'store:{output}'}, 'is prepared already'),
             ({'corpus': ('de=pydocs', 'en=pydocs')}, 'a store has one text'),
             ({'corpus': None}, '--corpus is missing'),

@@ -12,6 +12,7 @@ import pathlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
+from infoword_tf import files
 from infoword_tf.data import (
     documents,
     prepared,
@@ -107,7 +108,7 @@ def open_corpus(
             f'{name} is one text, without a held-out part of its own: '
             'name held-out files with --heldout=GLOB'
         )
-    return CORPORA[kind](spec, heldout, cache or cache_dir())
+    return CORPORA[kind](spec, heldout, cache or files.cache_dir())
 
 
 def chained(corpora: Sequence[Corpus]) -> Corpus:
@@ -128,14 +129,6 @@ def chained(corpora: Sequence[Corpus]) -> Corpus:
         of('heldout'),
         of('every') if whole else None,
     )
-
-
-def cache_dir() -> pathlib.Path:
-    """$INFOWORD_CACHE, else infoword_tf in $XDG_CACHE_HOME or ~/.cache."""
-    if path := os.environ.get('INFOWORD_CACHE'):
-        return pathlib.Path(path).expanduser()
-    parent = os.environ.get('XDG_CACHE_HOME') or '~/.cache'
-    return pathlib.Path(parent).expanduser() / 'infoword_tf'
 
 
 def _pydocs(spec: str, heldout: str | None, cache: pathlib.Path) -> Corpus:

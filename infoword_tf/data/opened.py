@@ -272,7 +272,7 @@ def open_text(
     Raises: as `open_corpora` and `open_tokenizer`, and ValueError: there is no
     text.
     """
-    cache = corpora.cache_dir()
+    cache = files.cache_dir()
     texts = open_corpora(choices, cache)
     if tokenizer is None:
         tokenizer = prepared_tokenizer(choices, texts) or open_tokenizer(

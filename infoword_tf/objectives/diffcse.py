@@ -50,6 +50,7 @@ class ReplacedPieces(Objective):
         '',
         'A workdir that fills masked words; empty: the encoder as the run '
         'starts, by its embeddings.',
+        model=True,
     )
     mask_share: float = setting(
         0.3,

@@ -102,6 +102,7 @@ class SimCSE(Queued):
         'Workdir of a guide, of any vocabulary (GISTEmbed): of --pairs, texts '
         'that its vectors find nearer to a than b is are no candidates; empty: '
         'none.',
+        model=True,
     )
     guide_margin: float = setting(
         0.0,

@@ -20,7 +20,6 @@ import numpy as np
 import infoword_tf
 from infoword_tf import files
 from infoword_tf.config import WEIGHTS
-from infoword_tf.data import corpora
 
 AT_ONCE = 1 << 16  # texts that are encoded by one call
 
@@ -54,7 +53,7 @@ class Guide:
         """
         config = self.loaded.config
         prompts = [config.prompt_for('query'), config.prompt_for('passage')]
-        path = corpora.cache_dir() / 'guides' / f'{self._key(texts)}.npy'
+        path = files.cache_dir() / 'guides' / f'{self._key(texts)}.npy'
         if not path.is_file():
             shape = len(texts[0]), len(texts), self.loaded.vector_width()
             print(

@@ -233,7 +233,7 @@ class Run:
             tokenizer, self.pairs = self._open_pairs(tokenizer, started)
         if found is not None:
             if tokenizer is None:
-                tokenizer = open_tokenizer(given, spoken, corpora.cache_dir())
+                tokenizer = open_tokenizer(given, spoken, files.cache_dir())
             self.translations = self._open_translations(tokenizer, found)
         self.started, self.text, self.tokenizer = started, text, tokenizer
         self.counts = self._counts()
@@ -323,7 +323,7 @@ class Run:
                 given.pairs, found.fingerprint, found.documents, tuple
             )
             tokenizer = open_tokenizer(
-                given, {'': corpus}, corpora.cache_dir()
+                given, {'': corpus}, files.cache_dir()
             )
         prompts = ('', '')
         if started is not None:

@@ -4,6 +4,7 @@ from unittest import mock
 
 from absl.testing import absltest
 
+from infoword_tf import files
 from infoword_tf.data import corpora, pydocs
 from infoword_tf.data.documents import Document
 from infoword_tf.data.pydocs import cache
@@ -49,12 +50,12 @@ class OpenCorpusTest(texts.Temporary):
     def test_cache_dir(self):
         with mock.patch.dict(os.environ, HOME='/h', clear=True):
             path = pathlib.Path('/h/.cache/infoword_tf')
-            self.assertEqual(corpora.cache_dir(), path)
+            self.assertEqual(files.cache_dir(), path)
             os.environ['XDG_CACHE_HOME'] = '/x'
             path = pathlib.Path('/x/infoword_tf')
-            self.assertEqual(corpora.cache_dir(), path)
+            self.assertEqual(files.cache_dir(), path)
             os.environ['INFOWORD_CACHE'] = '~/c'
-            self.assertEqual(corpora.cache_dir(), pathlib.Path('/h/c'))
+            self.assertEqual(files.cache_dir(), pathlib.Path('/h/c'))
 
 
 if __name__ == '__main__':

@@ -9,7 +9,7 @@ from absl.testing import absltest, parameterized
 
 import infoword_tf
 from infoword_tf import convert, files
-from infoword_tf.config import EncoderConfig
+from infoword_tf.config import Config, EncoderConfig
 from infoword_tf.encoders import ENCODERS
 from infoword_tf.layers import activation
 from infoword_tf.weights import architectures
@@ -75,7 +75,7 @@ class OnwardTest(absltest.TestCase):
     def test_a_folder_of_others_is_no_workdir(self):
         source = folders.write(self.root / 'source', 'bert')
         with self.assertRaisesRegex(ValueError, 'infoword_tf.convert'):
-            infoword_tf.load(source)
+            Config.read(source)
 
     def test_a_converted_workdir_is_no_run_to_go_on_with(self):
         workdir = self.converted('bert')

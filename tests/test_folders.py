@@ -1,0 +1,94 @@
+"""Folders of others where a workdir is asked for."""
+
+import json
+import shutil
+from unittest import mock
+
+import numpy as np
+from absl.testing import absltest
+
+import infoword_tf
+from infoword_tf import convert
+from infoword_tf import folders as subject
+from infoword_tf.choices import RunChoices
+from infoword_tf.config import WEIGHTS, Config
+from tests import places, runs
+from tests.weights import folders
+
+TEXTS = ['a cab', 'bad dad', '']
+
+
+def setUpModule():
+    global FOLDER, SOURCE, MADE
+    runs.set_up()
+    FOLDER = places.make()
+    SOURCE = folders.write(FOLDER / 'source', 'bert')
+    MADE = subject.workdir_of(SOURCE)
+
+
+class FoldersTest(absltest.TestCase):
+    def test_is_what_convert_makes(self):
+        convert.convert(SOURCE, FOLDER / 'converted')
+        self.assertEqual(
+            (MADE / WEIGHTS).read_bytes(),
+            (FOLDER / 'converted' / WEIGHTS).read_bytes(),
+        )
+        wanted = infoword_tf.load(FOLDER / 'converted').encode(TEXTS)
+        found = infoword_tf.load(str(SOURCE)).encode(TEXTS)
+        np.testing.assert_array_equal(found, wanted)
+
+    def test_is_made_once(self):
+        """Of the same bytes, wherever they lie, whatever is said of them."""
+        folder = FOLDER / 'elsewhere'
+        shutil.copytree(SOURCE, folder)
+        (folder / 'README.md').write_text('words')
+        with mock.patch.object(subject.subprocess, 'run') as run:
+            self.assertEqual(subject.workdir_of(folder), MADE)
+        run.assert_not_called()
+        config = json.loads((folder / 'config.json').read_text())
+        config['hidden_act'] = 'relu'
+        (folder / 'config.json').write_text(json.dumps(config))
+        other = subject.workdir_of(folder)
+        self.assertNotEqual(other, MADE)
+        self.assertEqual(Config.read(other).encoder.arguments['activation'],
+                         'relu')  # fmt: skip
+        self.assertEqual({x.name for x in MADE.parent.iterdir()},
+                         {MADE.name, other.name})  # fmt: skip
+
+    def test_what_is_none_is_itself(self):
+        for folder in (MADE, FOLDER, FOLDER / 'missing'):
+            self.assertEqual(subject.workdir_of(folder), folder)
+
+    def test_choices_that_name_models(self):
+        source = str(SOURCE)
+        named = {'init': source, 'objectives': source,
+                 'settings': {'simcse.guide': source, 'nosuch.guide': source,
+                              'diffcse.generator': ''}}  # fmt: skip
+        wanted = {'init': str(MADE), 'objectives': source,
+                  'settings': {'simcse.guide': str(MADE),
+                               'nosuch.guide': source,
+                               'diffcse.generator': ''}}  # fmt: skip
+        self.assertEqual(subject.resolved(RunChoices, named), wanted)
+        self.assertEqual(named['init'], source)
+
+    def test_a_run_begins_with_one(self):
+        flags = f'--init={SOURCE}', '--objectives=mlm', '--seq_len=16'
+        for _ in range(2):  # it goes on, with the same flags
+            runs.run_here(FOLDER / 'run', *flags)
+        self.assertEqual(Config.read(FOLDER / 'run').run['init'], str(MADE))
+
+    def test_complaints(self):
+        folder = FOLDER / 'unknown'
+        shutil.copytree(SOURCE, folder)
+        (folder / 'config.json').write_text('{"model_type": "mamba"}')
+        with self.assertRaisesRegex(
+            ValueError, "unknown.*'mamba'.*bert"
+        ) as raised:
+            infoword_tf.load(folder)
+        self.assertLen(str(raised.exception).splitlines(), 1)
+        left = subject.files.cache_dir() / 'models'
+        self.assertEmpty([x for x in left.iterdir() if x.name.startswith('.')])
+
+
+if __name__ == '__main__':
+    absltest.main()
