@@ -15,6 +15,7 @@ import io
 import json
 import os
 import pathlib
+import re
 import shutil
 import signal
 import subprocess
@@ -36,7 +37,7 @@ from infoword_tf.data import corpora, sharded, windows
 from infoword_tf.data import store as stores
 from infoword_tf.training import loop, record
 from infoword_tf.training import run as training
-from tests import places, quick, runs
+from tests import places, quick, runs, test_workers
 
 INSIDE = 'INFOWORD_FAULTS_INSIDE'  # set where tmpfs may be mounted
 # Steps of `runs.SMALL`: logged 1, evaluated 3 and 6, saved 2, 4 and 6.
@@ -289,8 +290,10 @@ PREPARE: dict[str, Callable[[], contextlib.AbstractContextManager]] = {
 
 def _kill(*given: Any) -> None:
     """kill -9 of this process; a file that is about to be named is cut."""
-    if isinstance(given[0], pathlib.Path) and given[0].name.startswith('.'):
-        os.truncate(given[0], given[0].stat().st_size // 2)
+    first = given[0]
+    if isinstance(first, pathlib.Path) and first.name.startswith('.'):
+        if first.is_file():
+            os.truncate(first, first.stat().st_size // 2)
     os.kill(os.getpid(), signal.SIGKILL)
 
 
@@ -358,6 +361,21 @@ def kill_of_replicas(bench: Bench) -> str:
     ended = bench.run('run', *two, hook=hook, **ways)
     assert ended.status == -signal.SIGKILL, ended
     return bench.goes_on('run', *two, **ways)
+
+
+def kill_of_worker(bench: Bench) -> str:
+    """kill -9 of one of two workers, and both are started again."""
+    flags = '--steps=8', '--eval_every=4', '--checkpoint_every=1'
+    whole, folder = (bench.folder / name for name in ('whole', 'run'))
+    status, shown = test_workers.train(whole, None, *flags)
+    assert status == 0, shown
+    status, shown = test_workers.train(folder, signal.SIGKILL, *flags)
+    assert status == preemption.STATUS, shown
+    status, shown = test_workers.train(folder, None, *flags)
+    assert status == 0, shown
+    (step,) = set(re.findall(r'resuming from .*\(step (\d+)\)', shown))
+    same(whole, folder)
+    return f'status 42; both went on from step {step}, the same bytes'
 
 
 def kill_of_prepare(bench: Bench, phase: str) -> str:
@@ -862,6 +880,7 @@ FAULTS: dict[str, dict[str, Fault]] = {
         **_each(kill, '`kill -9` while {}', *PHASES),
         '`kill -9`, its steps compiled': kill_in_graphs,
         '`kill -9` of a run on two logical devices': kill_of_replicas,
+        '`kill -9` of one of two workers': kill_of_worker,
         '`kill -9` 20 times at random moments': kill_at_random,
         '`kill -9` in the third pass over a text': again_and_again,
         **_each(kill_of_prepare, '`kill -9` of `prepare` while {}', *PREPARE),

@@ -42,18 +42,19 @@ def start(*words, count=2):
     )  # fmt: skip
 
 
-def train(workdir, signalled=None):
+def train(workdir, signalled=None, *more):
     """Status and output of a run of two workers.
 
     Args:
         workdir: of the run.
         signalled: a signal to the second worker after the second step.
+        *more: flags after FLAGS.
     """
     for _ in range(3):  # until both ports are still free
         shown = ''
         with start(
             'tests.quick', '--graphs',
-            *runs.arguments(workdir, '--strategy=multiworker', *FLAGS),
+            *runs.arguments(workdir, '--strategy=multiworker', *FLAGS, *more),
         ) as launcher:  # fmt: skip
             for line in launcher.stdout:
                 shown += line
