@@ -68,7 +68,7 @@ def _show(stream: IO[str], number: int) -> None:
 def _ended(workers: Sequence[subprocess.Popen]) -> int:
     """Waits for all; the status of the first that failed, or 0."""
     failed, deadline = 0, float('inf')
-    while any(worker.poll() is None for worker in workers):
+    while True:
         statuses = [worker.poll() for worker in workers]
         if not failed and any(statuses):
             # Of several at once whoever knows more than that another is gone.
@@ -81,11 +81,12 @@ def _ended(workers: Sequence[subprocess.Popen]) -> int:
             deadline = time.monotonic() + PATIENCE
             for worker in workers:
                 worker.terminate()
+        if None not in statuses:
+            return failed
         if time.monotonic() > deadline:
             for worker in workers:
                 worker.kill()
         time.sleep(0.05)
-    return failed or next((w.returncode for w in workers if w.returncode), 0)
 
 
 @commands.takes(Choices)
