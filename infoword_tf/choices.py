@@ -362,8 +362,9 @@ class RunChoices(TextChoices, ModelChoices, PaceChoices, DeviceChoices):
     """All that a run may choose."""
 
     init: str | None = flag(
-        None, 'A workdir whose weights the run starts from: encoder, '
-        'tokenizer, and the heads of rows that both have.', model=True)
+        None, 'A workdir whose weights the run starts from, or a folder of '
+        'transformers or sentence-transformers: encoder, tokenizer, and the '
+        'heads of rows that both have.', model=True)
     workdir: str | None = flag(None, 'The folder of the run.')
 
     def __post_init__(self) -> None:
