@@ -2,10 +2,10 @@ r"""Whether memory grows while a run trains, evaluates and saves.
 
     python -m benchmarks.soak --minutes=120 --workdir=runs/soak
 
-Trains two rows at tiny for so long, and looks every few seconds at the memory
-that the process has. A line is fitted to what it has after the first quarter:
-its growth from there to the end, in percent, is what counts. The workdir gets
-memory.jsonl, metrics.json and memory.png.
+Trains two rows at tiny until the clock says so, and looks every few seconds at
+the memory that the process has. A line is fitted to what it has after the first
+quarter: its growth from there to the end, in percent, is what counts. The
+workdir gets memory.jsonl, metrics.json and memory.png.
 """
 
 import json
@@ -20,15 +20,16 @@ import numpy as np
 from absl import flags
 
 from benchmarks.kept import ROOT
-from infoword_tf import commands, files
+from infoword_tf import commands, files, preemption
 
 MINUTES = flags.DEFINE_float(
-    'minutes', 120.0, 'How long it trains.', lower_bound=0.5)
+    'minutes', 120.0, 'How long it runs.', lower_bound=0.5)
 CORPUS = flags.DEFINE_string('corpus', 'pydocs', 'As of infoword_tf.train.')
 WORKDIR = flags.DEFINE_string('workdir', None, 'Folder for all of it.')
 
 OBJECTIVES = 'bert_nce:1,dim:0.8'
 EVERY = '--log_every=20', '--eval_every=100', '--checkpoint_every=100'
+STEPS = 10_000_000  # more than the time has
 SECONDS = 5.0  # between looks
 WARM_UP = 0.25  # of the time
 GOAL = 0.01
@@ -50,13 +51,18 @@ def growth(seconds: Sequence[float], sizes: Sequence[float]) -> float:
     return float(slope * (seconds[-1] - seconds[0]) / first)
 
 
-def looked_at(command: Sequence[str], log: pathlib.Path) -> list[list[float]]:
+def looked_at(
+    command: Sequence[str], log: pathlib.Path, longest: float
+) -> list[list[float]]:
     """Runs a command; [seconds, bytes] every few of them.
+
+    Args:
+        longest: seconds after which it is told to save and leave.
 
     Raises:
         RuntimeError: it failed; the message has its last words.
     """
-    found, began = [], time.monotonic()
+    found, began, told = [], time.monotonic(), False
     environment = {**os.environ, 'PYTHONPATH': str(ROOT)}
     with open(log, 'w') as out:
         process = subprocess.Popen(
@@ -67,9 +73,12 @@ def looked_at(command: Sequence[str], log: pathlib.Path) -> list[list[float]]:
                 time.sleep(SECONDS)
                 if size := resident(process.pid):
                     found.append([time.monotonic() - began, size])
+                if not told and time.monotonic() - began > longest:
+                    process.terminate()
+                    told = True
         finally:
             process.kill()
-    if process.returncode:
+    if process.returncode not in (0, preemption.STATUS if told else 0):
         raise RuntimeError(f'{log}: {log.read_text()[-1000:]}')
     return found
 
@@ -112,8 +121,9 @@ def run() -> None:
         [sys.executable, '-m', 'infoword_tf.train',
          f'--objectives={OBJECTIVES}', '--size=tiny', '--batch_size=16',
          '--seq_len=64', f'--corpus={CORPUS.value}', *EVERY,
-         f'--minutes={MINUTES.value:g}', f'--workdir={folder}/run'],
+         f'--steps={STEPS}', f'--workdir={folder}/run'],
         folder / 'run.log',
+        60 * MINUTES.value,
     )  # fmt: skip
     with files.written(folder / 'memory.jsonl') as partial:
         partial.write_text(''.join(json.dumps(x) + '\n' for x in found))

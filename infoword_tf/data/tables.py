@@ -25,6 +25,7 @@ import numpy as np
 
 Cells = tuple[str | None, ...]
 _LONGEST_CELL = 1 << 24  # characters; a quote that is never closed ends there
+_LONGEST_LINE = 1 << 26  # bytes; what is no table can be one line without end
 _SUBSET_SEED = 0
 _LARGEST = 3e38  # of float32
 # A first line is compared with so many that follow; a name of more words than
@@ -207,10 +208,17 @@ def lines(path: pathlib.Path) -> Iterator[str]:
     """Yields lines with their ends, the first without a byte order mark.
 
     Raises:
-        ValueError: it is no UTF-8, or a cut .gz.
+        ValueError: it is no UTF-8, a cut .gz, or has a line of more than 64 MB.
     """
     with opened(path) as file:
-        for number, line in enumerate(file, 1):
+        # One byte more than may be: so nobody holds a line without end.
+        some = iter(lambda: file.readline(_LONGEST_LINE + 1), b'')
+        for number, line in enumerate(some, 1):
+            if len(line) > _LONGEST_LINE:
+                raise ValueError(
+                    f'{path}, line {number} is longer than '
+                    f'{_LONGEST_LINE >> 20} MB: is it a file of lines?'
+                )
             try:
                 text = line.decode()
             except UnicodeDecodeError as error:

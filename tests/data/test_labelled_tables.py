@@ -3,6 +3,8 @@
 import gzip
 import itertools
 import json
+import tracemalloc
+from unittest import mock
 
 import numpy as np
 import tensorflow as tf
@@ -136,6 +138,26 @@ class TablesTest(texts.Temporary):
         self.assertEqual({cells for _, cells in some}, {('a', '1')})
         with self.assertRaisesRegex(ValueError, 'line 100002 is not UTF-8'):
             next(table.rows)
+
+    def test_a_line_without_end_is_not_held(self):
+        zeros = gzip.compress(bytes(1 << 27))
+        for name, data in (('a.tsv.gz', zeros), ('a.csv.gz', zeros)):
+            path = self.write(name, data)
+            tracemalloc.start()
+            with self.assertRaisesRegex(
+                ValueError, f'{name}, line 1 is longer than 64 MB'
+            ):
+                tables.open_table(str(path))
+            held = tracemalloc.get_traced_memory()[1]
+            tracemalloc.stop()
+            self.assertLess(held, 3 << 26)
+        just = b'a\tb\n' + b'a' * ((1 << 10) - 3) + b'\tb\n'
+        with mock.patch.object(tables, '_LONGEST_LINE', 1 << 10):
+            lines = list(tables.lines(self.write('b.tsv', just)))
+            self.assertLen(lines, 2)
+            longer = self.write('c.tsv', just.replace(b'\tb\n', b'\tbc\n'))
+            with self.assertRaisesRegex(ValueError, 'line 2 is longer'):
+                list(tables.lines(longer))
 
     def test_other_values_of_json(self):
         lines = [{'review': 2012, 'stars': True},
