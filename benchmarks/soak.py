@@ -78,7 +78,7 @@ def looked_at(
                     told = True
         finally:
             process.kill()
-    if process.returncode not in (0, preemption.STATUS if told else 0):
+    if process.returncode != (preemption.STATUS if told else 0):
         raise RuntimeError(f'{log}: {log.read_text()[-1000:]}')
     return found
 
@@ -107,7 +107,7 @@ def run() -> None:
     """Trains, looks, and says what it saw.
 
     Raises:
-        UsageError: the workdir holds a run.
+        UsageError: the workdir holds a run, or the time was too short.
     """
     given = flags.FLAGS.flag_values_dict()
     commands.require(given, workdir='a folder for it')
@@ -129,8 +129,13 @@ def run() -> None:
         partial.write_text(''.join(json.dumps(x) + '\n' for x in found))
     seconds, sizes = np.array(found).T
     # From the first step on: before it text is read, and graphs are made.
-    lines = (folder / 'run' / 'metrics.jsonl').read_text().splitlines()
-    trained = json.loads(lines[-1])
+    metrics = folder / 'run' / 'metrics.jsonl'
+    if not metrics.exists():
+        raise commands.UsageError(
+            f'--minutes={MINUTES.value:g} ended before the first steps were '
+            'logged; give more'
+        )
+    trained = json.loads(metrics.read_text().splitlines()[-1])
     begin = seconds[-1] - trained['seconds'] * (1 - WARM_UP)
     later = seconds > begin
     draw(folder / 'memory.png', seconds / 60, sizes / 1e6, begin / 60)

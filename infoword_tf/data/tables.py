@@ -217,7 +217,7 @@ def lines(path: pathlib.Path) -> Iterator[str]:
             if len(line) > _LONGEST_LINE:
                 raise ValueError(
                     f'{path}, line {number} is longer than '
-                    f'{_LONGEST_LINE >> 20} MB: is it a file of lines?'
+                    f'{_LONGEST_LINE >> 20} MB; give a file with a row a line'
                 )
             try:
                 text = line.decode()
