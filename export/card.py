@@ -43,6 +43,13 @@ _UNKNOWN = {
         '* A word of more than 100 characters, or of some that the '
         'vocabulary lacks, is [UNK].',
     ),
+    'bytes': (
+        '* A token may be a part of a character; its bytes are then those of '
+        'the whole character.',
+    ),
+    'characters': (
+        '* A character that the vocabulary lacks is its unknown piece.',
+    ),
     'words': (
         '* What the vocabulary lacks between two spaces is [UNK]: punctuation '
         'stands apart only where the text has it so.',

@@ -20,35 +20,37 @@ from typing import Any
 
 # Of TensorFlow, in 2.12 as in 2.20.
 CORE = frozenset("""
-    Abs AddV2 All ArgMax AsString Assert AssignVariableOp BatchMatMulV2
-    BiasAdd BroadcastTo Cast ConcatV2 Const Cumsum DecodeRaw DenseBincount
-    DisableCopyOnRead Equal Erf Exp ExpandDims Fill FloorDiv FloorMod
-    GatherV2 Greater GreaterEqual HashTableV2 Identity If IsFinite Less
-    LessEqual Log LogSoftmax LogicalAnd LogicalNot LogicalOr
+    Abs AddV2 All Any ArgMax AsString Assert AssignVariableOp
+    BatchMatMulV2 BiasAdd BroadcastTo Cast ConcatV2 Const Cumsum DecodeRaw
+    DenseBincount DisableCopyOnRead Equal Erf Exp ExpandDims Fill FloorDiv
+    FloorMod GatherV2 Greater GreaterEqual HashTableV2 Identity If
+    IsFinite Less LessEqual Log LogSoftmax LogicalAnd LogicalNot LogicalOr
     LookupTableFindV2 LookupTableImportV2 LowerBound MatMul Max Maximum
-    Mean MergeV2Checkpoints Min Minimum Mul Neg NoOp NotEqual Pack Pad
-    PadV2 PartitionedCall Placeholder Prod RaggedGather RaggedRange
-    RaggedTensorToTensor Range ReadVariableOp RealDiv ReduceJoin Relu
-    Reshape ResourceGather RestoreV2 ReverseV2 Rsqrt SaveV2 Select SelectV2
-    Shape ShardedFilename Sigmoid Size Slice Softmax
-    SparseSegmentSumWithNumSegments
-    Split SplitV Sqrt Square Squeeze StatefulPartitionedCall StatelessIf
-    StatelessWhile StaticRegexFullMatch StaticRegexReplace StopGradient
-    StridedSlice StringJoin StringLength
-    StringLower StringSplitV2 Sub Substr Sum Tanh TensorListConcatV2
-    TensorListFromTensor TensorListGetItem TensorListReserve
-    TensorListSetItem TensorListStack TensorScatterUpdate Tile TopKV2
-    Transpose UnicodeDecodeWithOffsets Unique Unpack UnsortedSegmentMax
-    UnsortedSegmentMin UpperBound VarHandleOp Where While ZerosLike
+    Mean MergeV2Checkpoints Min Minimum Mul Neg NoOp NotEqual OnesLike
+    Pack Pad PadV2 PartitionedCall Placeholder Prod RaggedGather
+    RaggedRange RaggedTensorToTensor Range ReadVariableOp RealDiv
+    ReduceJoin Relu Reshape ResourceGather RestoreV2 ReverseV2 Rsqrt
+    SaveV2 ScatterNd Select SelectV2 Shape ShardedFilename Sigmoid Size
+    Slice Softmax SparseSegmentSumWithNumSegments Split SplitV Sqrt Square
+    Squeeze StatefulPartitionedCall StatelessIf StatelessWhile
+    StaticRegexFullMatch StaticRegexReplace StopGradient StridedSlice
+    StringJoin StringLength StringLower StringSplitV2 Sub Substr Sum Tanh
+    TensorListConcatV2 TensorListFromTensor TensorListGetItem
+    TensorListReserve TensorListSetItem TensorListStack
+    TensorScatterUpdate Tile TopKV2 Transpose UnicodeDecode
+    UnicodeDecodeWithOffsets UnicodeEncode Unique Unpack
+    UnsortedSegmentMax UnsortedSegmentMin UnsortedSegmentSum UpperBound
+    VarHandleOp Where While ZerosLike
 """.split())
 
 # Of tensorflow_text: `FastBertNormalizer` and `FastWordpieceTokenizer`, the
-# model of `SentencepieceTokenizer`, without and with offsets, and
-# `WhitespaceTokenizer`. They are in the parts fast_bert_normalizer,
-# fast_wordpiece_tokenizer, sentencepiece_tokenizer and whitespace_tokenizer_v2
-# below.
+# model of `SentencepieceTokenizer`, without and with offsets,
+# `WhitespaceTokenizer`, and NFC. They are in the parts fast_bert_normalizer,
+# fast_wordpiece_tokenizer, sentencepiece_tokenizer, whitespace_tokenizer_v2 and
+# normalize_ops below.
 TEXT = frozenset("""
-    FastBertNormalize FastWordpieceTokenizeWithOffsets SentencepieceOp
+    FastBertNormalize FastWordpieceTokenizeWithOffsets FindSourceOffsets
+    NormalizeUTF8 NormalizeUTF8WithOffsetsMap SentencepieceOp
     SentencepieceTokenizeOp SentencepieceTokenizeWithOffsetsOp
     TFText>WhitespaceTokenizeWithOffsetsV2
 """.split())

@@ -183,17 +183,18 @@ class TextChoices:
         'pairs make.')
     tokenizer: str | None = flag(
         None, 'Tokenizer; by default the one that --vocab belongs to, else '
-        'wordpiece.', choices=('wordpiece', 'sentencepiece', 'words'))
+        'wordpiece.', choices=('wordpiece', 'sentencepiece', 'bytes', 'words'))
     vocab: str | None = flag(
-        None, 'A vocab.txt, a SentencePiece *.model or a words.txt; by default '
-        'a vocabulary is learned from the corpus.')
+        None, 'A vocab.txt, a SentencePiece *.model, a tokenizer.json of byte '
+        'pairs or a words.txt; by default a vocabulary is learned from the '
+        'corpus.')
     vocab_size: int | None = flag(
         None, f'Size of the learned vocabulary; {VOCAB_SIZE} by default, every '
         'word for --tokenizer=words.',
         at_least=1)
     lower_case: bool | None = flag(
         None, 'Lower-case text; wordpiece strips accents too. True by default, '
-        'false for --tokenizer=words.')
+        'false for --tokenizer=bytes and words.')
 
 
 def _of_encoders() -> Iterator[tuple[str, Any, Any]]:

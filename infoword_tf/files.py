@@ -98,6 +98,17 @@ def written(path: pathlib.Path) -> Iterator[pathlib.Path]:
         partial.unlink(missing_ok=True)
 
 
+def read_json(path: pathlib.Path) -> dict[str, Any]:
+    """An object of a file; ValueError: it is none."""
+    try:
+        value = json.loads(path.read_text(encoding='utf-8'))
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f'{path} is no JSON: {error}') from None
+    if not isinstance(value, dict):
+        raise ValueError(f'{path} holds no object')
+    return value
+
+
 def write_json(path: pathlib.Path, value: Any) -> None:
     """Writes JSON, whole or not at all."""
     with written(path) as partial:

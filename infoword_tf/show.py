@@ -52,7 +52,8 @@ class Choices:
     init: str | None = flag(
         None, 'A workdir, whose tokenizer is used.', model=True)
     vocab: str | None = flag(
-        None, 'A vocab.txt, a SentencePiece *.model or a words.txt.')
+        None, 'A vocab.txt, a SentencePiece *.model, a tokenizer.json of '
+        'byte pairs or a words.txt.')
     lower_case: bool | None = flag(
         None, 'Whether --vocab is of lower-case text; true by default, false '
         'for a words.txt.')

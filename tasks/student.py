@@ -33,6 +33,7 @@ FIRST, EVERY = TAKES = ('first', 'every')
 SIF, ZIPF = WEIGHTINGS = ('sif', 'zipf')
 CHUNK = 4096  # texts that are tokenized at once
 BEGINS = '\u2581'  # of SentencePiece: the piece begins a word
+ENDS = '</w>'  # of pairs of characters: the piece ends one
 PENALTY, ROUNDS = 0.03, 10  # of `fitted`
 
 
@@ -283,21 +284,27 @@ def known_pieces(new: 'Tokenizer', old: 'Tokenizer') -> dict[int, int]:
     with such pieces first (`##s`, `s` and `_s` are how they differ).
     """
 
-    def spelled(tokenizer: 'Tokenizer', piece: str) -> str:
+    def spelled(tokenizer: 'Tokenizer', number: int) -> str:
+        piece = tokenizer.vocabulary[number]
         if tokenizer.kind == 'sentencepiece':
             return piece.replace(BEGINS, ' ')
-        text = piece.removeprefix('##')
-        return text if text != piece else f' {piece}'
+        if tokenizer.kind == 'bytes':
+            return tokenizer.text([number])
+        text = piece.removeprefix('##').removesuffix(ENDS)
+        begins = text == piece
+        if tokenizer.kind == 'characters':
+            begins = not begins
+        return f' {text}' if begins else text
 
     first: dict[str, int] = {}
-    for number, piece in enumerate(old.vocabulary):
-        text = spelled(old, piece)
-        first[text] = number
+    for number in range(len(old)):
+        first[spelled(old, number)] = number
     for number in old.control_ids:
-        first.pop(spelled(old, old.vocabulary[number]), None)
+        first.pop(spelled(old, number), None)
+    first.pop('\ufffd', None)  # a part of a character
     known = dict(zip(new.special_ids, old.special_ids, strict=True))
-    for number, piece in enumerate(new.vocabulary):
-        text = spelled(new, piece)
+    for number in range(len(new)):
+        text = spelled(new, number)
         text = text.lower() if old.lower_case else text
         other = text[1:] if text.startswith(' ') else f' {text}'
         found = first.get(text, first.get(other))

@@ -231,7 +231,7 @@ READERS: dict[str, tuple[str, bytes, Reader]] = {
     'vocabulary': ('vocab.txt', b'[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\nthe\n',
                    vocabulary.read),
     'safetensors': ('model.safetensors', _safetensors(), files.read_tensors),
-    'json': ('x.json', b'{"a": [1, {"b": null}]}', tensors.read_json),
+    'json': ('x.json', b'{"a": [1, {"b": null}]}', files.read_json),
     'index': ('store.json', b'{"version": 1, "tokens": 3, "shards": []}',
               _store),
     'config': ('config.json', _written_config(), _config),

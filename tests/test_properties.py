@@ -28,7 +28,7 @@ from tests.export import workdirs
 TEXTS = some.lists(some.text(max_size=40), min_size=1, max_size=4)
 # A sentence: words that are parted by single spaces.
 SENTENCES = some.text(max_size=40).map(lambda x: ' '.join(x.split()))
-TOKENIZERS = 'wordpiece', 'sentencepiece', 'words'
+TOKENIZERS = 'wordpiece', 'sentencepiece', 'bytes', 'words'
 
 
 def tried(count):

@@ -57,6 +57,8 @@ def kind_of(vocab: str) -> str:
     """The tokenizer that a vocabulary is for, by the name of its file."""
     if vocab.endswith('.model'):
         return 'sentencepiece'
+    if vocab.endswith('.json'):
+        return 'bytes'
     return 'words' if vocab.endswith('words.txt') else 'wordpiece'
 
 
@@ -67,22 +69,22 @@ def choose_tokenizer(choices: TextChoices) -> str:
     kind, vocab = choices.tokenizer, choices.vocab
     if not vocab:
         return kind or 'wordpiece'
-    is_model = vocab.endswith('.model')
     found = kind_of(vocab)
-    if not is_model and kind == 'words':
+    says_all = found in ('sentencepiece', 'bytes')
+    if not says_all and kind == 'words':
         found = kind  # as any file of one word a line
     if kind not in (None, found):
         raise UsageError(
             f'--tokenizer={kind}: --vocab={vocab} is for {found} (the names '
-            'of SentencePiece models end in .model, those of words in '
-            'words.txt); leave out one of the two'
+            'of SentencePiece models end in .model, those of byte pairs in '
+            '.json, those of words in words.txt); leave out one of the two'
         )
     if choices.vocab_size is not None:
         raise UsageError(
             f'--vocab_size={choices.vocab_size} is for a vocabulary that is '
             f'learned, not for --vocab={vocab}; leave out one of the two'
         )
-    if is_model and choices.lower_case is not None:
+    if says_all and choices.lower_case is not None:
         raise UsageError(
             f'--lower_case is decided by --vocab={vocab}; leave it out'
         )
@@ -188,7 +190,7 @@ def open_tokenizer(
         lower_case = not kind.as_written
     if choices.vocab:
         return kind.read(choices.vocab, lower_case)
-    size = choices.vocab_size or (None if kind.as_written else VOCAB_SIZE)
+    size = choices.vocab_size or (None if kind.unbounded else VOCAB_SIZE)
     key = f'{fingerprint_of(texts)}-{size}-{lower_case}'
     weights = {}
     if len(texts) > 1:

@@ -15,7 +15,7 @@ import tensorflow as tf
 
 from infoword_tf.inference.states import States, last_places
 from infoword_tf.objectives.lm import VIEW
-from infoword_tf.text.template import lay_out, padded
+from infoword_tf.text.template import padded
 from infoword_tf.views import View
 
 Tensor = Any
@@ -46,13 +46,22 @@ class Continuing(States):
     def begun(self, texts: Tensor) -> tuple[Tensor, Tensor]:
         """Ids of texts that shall go on; graph or eager.
 
-        A text begins after the end of another, [SEP]; of one that is too long
-        the end stays.
+        A text begins after the end of another, [SEP], unless the vocabulary
+        has no such piece; of one that is too long the end stays.
 
         Returns:
             ids [B, T] and lengths [B], as `next_scores` takes them.
         """
-        rows = lay_out([self.tokenizer.sep_id], self.tokenizer.tokenize(texts))
+        pieces = self.tokenizer.tokenize(texts)
+        begins = tf.ones_like(pieces.row_lengths())
+        if not self.tokenizer.ends_texts:
+            begins = tf.cast(pieces.row_lengths() == 0, tf.int64)
+        begins = tf.RaggedTensor.from_row_lengths(
+            tf.fill([tf.reduce_sum(begins)], self.tokenizer.sep_id),
+            begins,
+            validate=False,
+        )
+        rows = tf.concat([begins, pieces], axis=1)
         return padded(rows[:, -self.max_length :], self.tokenizer.pad_id)
 
     def next_pieces(
@@ -136,7 +145,9 @@ def continued(
     """
     loaded.next_row()  # complains before the work
     read = _reader(loaded)
-    given = [loaded.tokenizer.sep_id, *ids]
+    given = list(ids)
+    if loaded.tokenizer.ends_texts or not given:
+        given = [loaded.tokenizer.sep_id, *given]
     new_ids: list[int] = []
     numbers = np.random.default_rng(seed).random(count)
     for number in numbers:

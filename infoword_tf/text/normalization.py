@@ -163,6 +163,16 @@ def table(normalization: Normalization) -> dict[str, str]:
     return {c: form for c, form in found.items() if c != form}
 
 
+@functools.lru_cache(maxsize=8)
+def model(normalization: Normalization, parted: bool = False) -> np.ndarray:
+    """What `FastBertNormalizer` needs to do the same and nothing else, [S]
+    uint8; `parted`: what `table` says, blanks around words included.
+    """
+    if parted:
+        return _model(table(normalization))
+    return _model(_forms(normalization)[0])
+
+
 def _characters() -> list[str]:
     """Those about which `tokenizers` is asked one by one."""
     return [

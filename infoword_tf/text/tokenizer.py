@@ -35,8 +35,9 @@ class Tokenizer(tf.Module, abc.ABC):
     Attributes:
         kind: its name in the config and among the flags.
         file: what a workdir calls its vocabulary.
-        as_written: whether all of a text is learned, with its case, where
-            nobody says otherwise.
+        as_written: whether a text is learned with its case, where nobody says
+            otherwise.
+        unbounded: whether all pieces are learned, where nobody says how many.
         vocabulary: pieces in the order of their ids.
         pad_id, unk_id, cls_id, sep_id, mask_id: of the special pieces;
             `special_ids` has them in this order.
@@ -47,6 +48,7 @@ class Tokenizer(tf.Module, abc.ABC):
     kind: ClassVar[str]
     file: ClassVar[str]
     as_written: ClassVar[bool] = False
+    unbounded: ClassVar[bool] = False
 
     def __init__(
         self,
@@ -127,6 +129,13 @@ class Tokenizer(tf.Module, abc.ABC):
             self.vocabulary,
             self.unk_id,
         )
+
+    @property
+    def ends_texts(self) -> bool:
+        """Whether [SEP] is a piece that no text has: GPT's vocabulary has none
+        such, and one that is unknown stands in for it.
+        """
+        return self.sep_id in self.control_ids
 
     def __len__(self) -> int:
         """V."""

@@ -1,5 +1,7 @@
 """The tokenizers by name."""
 
+from infoword_tf.text.bytepairs import BytePairs
+from infoword_tf.text.characterpairs import CharacterPairs
 from infoword_tf.text.numbers import Numbers
 from infoword_tf.text.sentencepiece import SentencePiece
 from infoword_tf.text.tokenizer import Tokenizer
@@ -9,6 +11,8 @@ from infoword_tf.text.wordpiece import WordPiece
 TOKENIZERS: dict[str, type[Tokenizer]] = {
     'wordpiece': WordPiece,
     'sentencepiece': SentencePiece,
+    'bytes': BytePairs,
+    'characters': CharacterPairs,
     'words': WholeWords,
     'numbers': Numbers,
 }

@@ -35,7 +35,7 @@ class WholeWords(Tokenizer):
 
     kind = 'words'
     file = 'words.txt'
-    as_written = True
+    as_written = unbounded = True
 
     def __init__(self, vocabulary: Sequence[str], lower_case: bool = False):
         """Args: words in the order of their ids, as of `vocabulary.check`;

@@ -52,6 +52,8 @@ class Architecture(NamedTuple):
         classifier: what transformers calls the model with that head.
         filler: what it calls the one that fills masks.
         plain: what it calls the encoder alone.
+        tied: the row whose head has no weights but the embeddings: it comes in
+            with every encoder of this kind.
     """
 
     encoder: str
@@ -66,6 +68,7 @@ class Architecture(NamedTuple):
     layout: str = 'bert'
     classes: str = 'tanh'
     activations: Mapping[str, str] = ACTIVATIONS
+    tied: str | None = None
 
 
 _BERT_ABSENT = {
@@ -160,9 +163,13 @@ ARCHITECTURES: dict[str, Architecture] = {
         'OpenAIGPTModel',
         'OpenAIGPTForSequenceClassification',
         'OpenAIGPTLMHeadModel',
-        fixed={'segments': 0, 'causal': True, 'embedding_norm': False},
+        fixed={
+            'segments': 0, 'causal': True, 'embedding_norm': False,
+            'pre_norm': False,
+        },
         layout='end',
         activations={**ACTIVATIONS, 'gelu': 'gelu_tanh'},
+        tied='gpt',
     ),
     'gpt2': Architecture(
         'transformer', {**_GPT_KEYS, 'activation': 'activation_function'},
@@ -179,6 +186,7 @@ ARCHITECTURES: dict[str, Architecture] = {
             'scale_attn_by_inverse_layer_idx': False,
         },
         layout='end',
+        tied='gpt',
     ),
 }  # fmt: skip
 
@@ -251,9 +259,9 @@ def config_of(kind: str, encoder: EncoderConfig) -> dict[str, Any]:
     return config
 
 
-def kind_of(encoder: EncoderConfig, roberta: bool) -> str:
-    """The model_type that an encoder goes out as; `roberta`: its pieces are
-    XLM-R's.
+def kind_of(encoder: EncoderConfig, roberta: str | None) -> str:
+    """The model_type that an encoder goes out as; `roberta`: the one whose
+    texts are laid out as its texts are, of XLM-R's kind.
     """
     has = encoder.arguments
     if encoder.name == 'relative':
@@ -265,5 +273,5 @@ def kind_of(encoder: EncoderConfig, roberta: bool) -> str:
     if has.get('segments', 2) == 0:
         return 'distilbert'
     if roberta and has.get('segments') == 1:
-        return 'xlm-roberta'
+        return roberta
     return 'bert'

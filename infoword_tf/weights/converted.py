@@ -39,6 +39,7 @@ class EncoderSource:
         layout: of a text, name in text.layout.LAYOUTS.
         pooler: activation below the scores of the row `label`.
         labels: names of classes.
+        tied: a row whose head has no weights but the encoder's.
     """
 
     where: str
@@ -49,6 +50,7 @@ class EncoderSource:
     layout: str
     pooler: str = 'tanh'
     labels: tuple[str, ...] = ()
+    tied: str | None = None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -86,13 +88,15 @@ def make(
     """
     held = look(source.naming, source.tensors)
     rows = {}
-    for row in sorted(held.rows):
+    for row in sorted({*held.rows, *filter(None, [source.tied])}):
         settings: dict[str, Any] = {
             name: setting.default
             for name, setting in TABLE[row].settings.items()
         }
         if row == 'mlm':
             settings['transform'] = True
+        if row == 'gpt':
+            settings['pre_norm'] = source.encoder.arguments['pre_norm']
         if row == 'label':
             settings |= {
                 'classes': len(source.labels), 'pooler': source.pooler
@@ -125,7 +129,9 @@ def make(
         config, source.pieces.tokenizer.specials, seed=None, companions=False
     )
     variables = model.exported
-    own = [path for path in variables if not path.startswith('dense_')]
+    # A row that is tied begins with no bias.
+    apart = ('dense_', f'objectives/{source.tied}/')
+    own = [path for path in variables if not path.startswith(apart)]
     lines, dropped = check(
         source.naming, held, arguments['layers'], own, source.where
     )
@@ -134,7 +140,7 @@ def make(
         variable = variables[line.ours]
         shape = tuple(variable.shape)
         _assign(variable, take(line, held, shape, source.where))
-    for path in sorted(set(variables) - set(own)):
+    for path in sorted(x for x in variables if x.startswith('dense_')):
         array, shape = vectors.tensors.get(path), tuple(variables[path].shape)
         if array is None or array.shape != shape:
             raise ValueError(

@@ -7,12 +7,13 @@
 import pathlib
 from typing import Any
 
+from infoword_tf import files
 from infoword_tf.config import EncoderConfig
 from infoword_tf.weights import architectures, pieces
 from infoword_tf.weights.architectures import ARCHITECTURES
 from infoword_tf.weights.converted import EncoderSource
 from infoword_tf.weights.names import GARDEN, GOOGLE
-from infoword_tf.weights.tensors import open_checkpoint, read_json
+from infoword_tf.weights.tensors import open_checkpoint
 
 _GARDEN_MARK = 'layer_with_weights-'
 
@@ -32,7 +33,7 @@ def read(folder: pathlib.Path) -> EncoderSource:
             f'{folder} has none of {", ".join(GOOGLE)}, which say how large '
             'the encoder is'
         )
-    config = read_json(path)
+    config = files.read_json(path)
     naming = GOOGLE[path.name]
     if any(_GARDEN_MARK in name for name in tensors):
         naming = GARDEN

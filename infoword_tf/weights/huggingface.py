@@ -7,6 +7,8 @@ import pathlib
 from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
+
 from infoword_tf import files
 from infoword_tf.config import EncoderConfig
 from infoword_tf.inference.loaded import Loaded
@@ -15,7 +17,7 @@ from infoword_tf.weights import architectures, mapping, pieces
 from infoword_tf.weights.architectures import ARCHITECTURES
 from infoword_tf.weights.converted import EncoderSource
 from infoword_tf.weights.names import HUGGINGFACE
-from infoword_tf.weights.tensors import SINGLE, open_safetensors, read_json
+from infoword_tf.weights.tensors import SINGLE, open_safetensors
 
 CONFIG = 'config.json'
 
@@ -30,7 +32,7 @@ def read(folder: pathlib.Path) -> EncoderSource:
     path = folder / CONFIG
     if not path.is_file():
         raise FileNotFoundError(f'{folder} has no {CONFIG}')
-    config = read_json(path)
+    config = files.read_json(path)
     encoder = architectures.encoder_of(config, str(path))
     kind = config['model_type']
     return EncoderSource(
@@ -42,6 +44,7 @@ def read(folder: pathlib.Path) -> EncoderSource:
         layout=ARCHITECTURES[kind].layout,
         pooler=ARCHITECTURES[kind].classes,
         labels=labels_of(config),
+        tied=ARCHITECTURES[kind].tied,
     )
 
 
@@ -62,7 +65,10 @@ def write(folder: pathlib.Path, loaded: Loaded) -> list[str]:
         ValueError: transformers has no such encoder or tokenizer.
     """
     config = loaded.config
-    roberta = config.layout == 'roberta'
+    roberta = None
+    if config.layout == 'roberta':
+        bytes_ = config.tokenizer.kind == 'bytes'
+        roberta = 'roberta' if bytes_ else 'xlm-roberta'
     # A config may leave out what is so by default.
     encoder = EncoderConfig(config.encoder.name, loaded.encoder.arguments)
     kind = architectures.kind_of(encoder, roberta)
@@ -80,7 +86,12 @@ def write(folder: pathlib.Path, loaded: Loaded) -> list[str]:
         if path.startswith('encoder/'):
             tensors[path] = variable.numpy()
         for head, row in heads.items():
-            if path.startswith(f'objectives/{row}/'):
+            if not path.startswith(f'objectives/{row}/'):
+                continue
+            if head == architecture.tied:  # theirs has none
+                if np.any(variable.numpy()):
+                    dropped.append(f'{path.split("/")[-1]} of the row {row}')
+            else:
                 theirs = path.replace(row, head, 1)
                 tensors[theirs] = variable.numpy()
     model = architecture.plain
@@ -94,7 +105,7 @@ def write(folder: pathlib.Path, loaded: Loaded) -> list[str]:
         model = architecture.filler
     values |= {'architectures': [model], 'torch_dtype': 'float32',
                'pad_token_id': loaded.tokenizer.pad_id}  # fmt: skip
-    if kind == 'xlm-roberta':
+    if roberta:
         values |= {'bos_token_id': loaded.tokenizer.cls_id,
                    'eos_token_id': loaded.tokenizer.sep_id}  # fmt: skip
     if 'label' in rows:

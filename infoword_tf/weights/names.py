@@ -356,6 +356,7 @@ _GPT = Naming(
         'ln_2',
         parts=('all',),
     ),
+    heads={'gpt': {}},  # scores are of the embeddings alone
     copies={'lm_head.weight': '{p}tokens_embed.weight'},
     unsaid=('position_ids', 'h.{i}.attn.bias'),
     prefixes=('transformer.', ''),

@@ -1,24 +1,28 @@
 """Tokenizers of other people's folders: theirs to ours, and ours to theirs.
 
 WordPiece is read from tokenizer.json, or from vocab.txt with
-tokenizer_config.json. Of SentencePiece a model is made whose pieces stand in
-the order of the encoder's ids, so that an id is a piece's place here as
+tokenizer_config.json; a byte-pair encoding from tokenizer.json, or from
+vocab.json with merges.txt. Of SentencePiece a model is made whose pieces stand
+in the order of the encoder's ids, so that an id is a piece's place here as
 everywhere: XLM-R shifts the ids of its model by one and puts specials of its
 own before them.
 """
 
 import base64
+import itertools
 import pathlib
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from infoword_tf import files
 from infoword_tf.text import vocabulary as vocabularies
+from infoword_tf.text.bytepairs import BytePairs
+from infoword_tf.text.characterpairs import ENDS, CharacterPairs
 from infoword_tf.text.numbers import Numbers
+from infoword_tf.text.pairs import NAMES, CannotKeep, Pairs
 from infoword_tf.text.sentencepiece import SentencePiece
 from infoword_tf.text.tokenizer import Tokenizer
 from infoword_tf.text.wordpiece import WordPiece
-from infoword_tf.weights.tensors import read_json
 
 # What fairseq puts before the pieces of a model: Conneau et al. 2020.
 _FAIRSEQ = ('<s>', '<pad>', '</s>', '<unk>')
@@ -55,7 +59,7 @@ def read(folder: pathlib.Path, vocab_size: int) -> Read:
     """
     settings = {}
     if (folder / 'tokenizer_config.json').is_file():
-        settings = read_json(folder / 'tokenizer_config.json')
+        settings = files.read_json(folder / 'tokenizer_config.json')
     longest = settings.get('model_max_length')
     if not isinstance(longest, int) or longest > 1_000_000:
         longest = None
@@ -122,23 +126,52 @@ def _sentencepiece(model: bytes, size: int, where: Any) -> Tokenizer:
     return tokenizer
 
 
-def _numbers(
-    pieces: list[str], size: int, where: Any, said: list[str]
+def _pairs(
+    described: dict[str, Any], size: int, where: Any, said: list[str]
 ) -> Tokenizer:
-    """For a byte-pair encoding; its specials are of no use here."""
-    pieces = _filled(pieces, size, where, said)
-    index = {piece: i for i, piece in enumerate(pieces)}
-    names = (('<pad>',), ('<unk>',), ('<s>', '</s>'),
-             ('</s>', '<|endoftext|>'), ('<mask>',))  # fmt: skip
-    specials = [
-        next((index[name] for name in known if name in index), 0)
-        for known in names
+    """A byte-pair encoding; ids alone where it reads text in other ways."""
+    model = described['model']
+    index = dict(model['vocab'])
+    added = described.get('added_tokens') or []
+    index |= {token['content']: token['id'] for token in added}
+    pieces = sorted(index, key=index.get)
+    filled = _filled(pieces, size, where, said)
+    more = [
+        _added(piece, number)
+        for number, piece in enumerate(filled)
+        if number >= len(pieces)
     ]
-    said.append(
-        'its byte-pair vocabulary cannot be tokenized in a graph, so it takes '
-        'ids alone'
-    )
-    return Numbers(pieces, specials)
+    described = {**described, 'added_tokens': [*added, *more]}
+    kind = CharacterPairs if model.get('end_of_word_suffix') else BytePairs
+    try:
+        made = kind(described, str(where))
+    except CannotKeep as error:
+        said.append(f'{error}; so it takes ids alone')
+        specials = [
+            next((index[name] for name in known if name in index), 0)
+            for known in NAMES.values()
+        ]
+        return Numbers(filled, specials)
+    spelled = [
+        token['content']
+        for token in added
+        if not token.get('special') and token['content'].strip(' ')
+    ]
+    if spelled:
+        said.append(
+            f'{len(spelled)} added pieces, such as {spelled[0]!r}, are text '
+            'like any other where a text spells them'
+        )
+    return made
+
+
+def _added(piece: str, number: int) -> dict[str, Any]:
+    """A special piece as a tokenizer.json describes it."""
+    return {
+        'id': number, 'content': piece, 'single_word': False,
+        'lstrip': piece in NAMES[vocabularies.MASK][:2], 'rstrip': False,
+        'normalized': False, 'special': True,
+    }  # fmt: skip
 
 
 # ------------------------------------------------------------ tokenizer.json
@@ -149,7 +182,7 @@ def _described(
 ) -> Tokenizer:
     """What a tokenizer.json holds, if that can be kept."""
     del settings
-    found = read_json(path)
+    found = files.read_json(path)
     model = found.get('model') or {}
     kind = model.get('type')
     if kind is None and 'vocab' in model:  # older files
@@ -157,15 +190,15 @@ def _described(
     added = {token['id']: token for token in found.get('added_tokens') or ()}
     if kind == 'Unigram':
         return _sentencepiece(_unigram(path, found, added), size, path)
-    if kind not in ('WordPiece', 'BPE'):
+    if kind == 'BPE':
+        return _pairs(found, size, path, said)
+    if kind != 'WordPiece':
         raise ValueError(
             f'{path} has a model of the type {kind!r}; known are WordPiece, '
-            'Unigram and, for ids alone, BPE'
+            'Unigram and BPE'
         )
     index = dict(model['vocab'])
     index |= {token['content']: i for i, token in added.items()}
-    if kind == 'BPE':
-        return _numbers(sorted(index, key=index.get), size, path, said)
     pieces = [''] * (max(index.values()) + 1)
     for piece, number in index.items():
         pieces[number] = piece
@@ -359,9 +392,45 @@ def _parsed(model: bytes, where: Any) -> Any:
 def _vocab_json(
     path: pathlib.Path, settings: Mapping[str, Any], size: int, said: list[str]
 ) -> Tokenizer:
-    del settings
-    index = read_json(path)
-    return _numbers(sorted(index, key=index.get), size, path.parent, said)
+    """vocab.json and merges.txt, as GPT's and RoBERTa's own code has them."""
+    index = files.read_json(path)
+    merges = path.with_name('merges.txt')
+    if not merges.is_file():
+        raise FileNotFoundError(
+            f'{path.parent} has a {path.name} but no {merges.name}; both make '
+            'the tokenizer'
+        )
+    lines = merges.read_text(encoding='utf-8').split('\n')
+    specials = dict.fromkeys(itertools.chain(*NAMES.values()))
+    described: dict[str, Any] = {
+        'version': '1.0',
+        'added_tokens': [
+            _added(piece, index[piece]) for piece in specials if piece in index
+        ],
+        'normalizer': None,
+        'pre_tokenizer': {
+            'type': 'ByteLevel',
+            'add_prefix_space': bool(settings.get('add_prefix_space', False)),
+            'trim_offsets': True,
+            'use_regex': True,
+        },
+        'model': {
+            'type': 'BPE',
+            'vocab': index,
+            'merges': [
+                line for line in lines if line and line[:8] != '#version'
+            ],
+        },
+    }
+    if any(piece.endswith(ENDS) for piece in index):
+        described['normalizer'] = {
+            'type': 'BertNormalizer', 'clean_text': True,
+            'handle_chinese_chars': True, 'strip_accents': None,
+            'lowercase': True,
+        }  # fmt: skip
+        described['pre_tokenizer'] = {'type': 'BertPreTokenizer'}
+        described['model'] |= {'unk_token': '<unk>', 'end_of_word_suffix': ENDS}
+    return _pairs(described, size, path, said)
 
 
 # What reads a file: (path, what tokenizer_config.json says, V, what people
@@ -394,6 +463,12 @@ def write(
         f'{name}_token': tokenizer.vocabulary[number]
         for name, number in zip(kinds, tokenizer.special_ids, strict=True)
     }
+    if len(set(tokenizer.special_ids)) == 1:  # one piece is all of them
+        names = {
+            name: piece
+            for name, piece in names.items()
+            if name not in ('pad_token', 'mask_token')
+        }
     settings: dict[str, Any] = {**names, 'model_max_length': max_length}
     if isinstance(tokenizer, WordPiece):
         options = tokenizer.options
@@ -418,6 +493,12 @@ def write(
             )
         if model is not None:
             (folder / file).write_bytes(model)
+    elif isinstance(tokenizer, Pairs):
+        settings['tokenizer_class'] = _CLASSES.get(
+            kind, 'PreTrainedTokenizerFast'
+        )
+        made = _fast_pairs(tokenizer, kind)
+        made.model.save(str(folder))  # vocab.json and merges.txt
     else:
         raise ValueError(
             f'a tokenizer of the kind {tokenizer.kind} cannot be written for '
@@ -425,6 +506,35 @@ def write(
         )
     made.save(str(folder / 'tokenizer.json'))
     files.write_json(folder / 'tokenizer_config.json', settings)
+
+
+# What transformers calls the tokenizers that byte pairs go out as.
+_CLASSES = {
+    'gpt2': 'GPT2Tokenizer',
+    'openai-gpt': 'OpenAIGPTTokenizer',
+    'roberta': 'RobertaTokenizer',
+}
+
+
+def _fast_pairs(tokenizer: Pairs, kind: str) -> Any:
+    import tokenizers
+    from tokenizers import decoders, processors
+
+    made = tokenizers.Tokenizer.from_str(tokenizer.json)
+    cls = tokenizer.vocabulary[tokenizer.cls_id]
+    sep = tokenizer.vocabulary[tokenizer.sep_id]
+    single, pair = f'{cls} $A {sep}', f'{cls} $A {sep} $B:1 {sep}:1'
+    if kind == 'roberta':
+        pair = f'{cls} $A {sep} {sep} $B {sep}'
+    if kind in ('gpt2', 'openai-gpt'):  # theirs put nothing around a text
+        made.post_processor = processors.ByteLevel(trim_offsets=True)
+    else:
+        made.post_processor = _around(tokenizer, single, pair)
+    if isinstance(tokenizer, CharacterPairs):
+        made.decoder = decoders.BPEDecoder(suffix=ENDS)
+    else:
+        made.decoder = decoders.ByteLevel()
+    return made
 
 
 def _fast_wordpiece(tokenizer: WordPiece) -> Any:

@@ -19,7 +19,6 @@ from infoword_tf.weights.tensors import (
     SINGLE,
     Tensors,
     open_safetensors,
-    read_json,
 )
 
 MODULES = 'modules.json'
@@ -83,7 +82,7 @@ def read(folder: pathlib.Path) -> tuple[pathlib.Path, VectorSettings]:
         tensors |= arrays
     found = {}
     if (folder / SETTINGS).is_file():
-        found = read_json(folder / SETTINGS)
+        found = files.read_json(folder / SETTINGS)
     similarity = found.get('similarity_fn_name') or 'cosine'
     if similarity not in _SIMILARITIES:
         raise ValueError(
@@ -100,7 +99,7 @@ def read(folder: pathlib.Path) -> tuple[pathlib.Path, VectorSettings]:
         )
     limit = None
     if (encoder / TRANSFORMER).is_file():
-        settings = read_json(encoder / TRANSFORMER)
+        settings = files.read_json(encoder / TRANSFORMER)
         limit = settings.get('max_seq_length')
         if settings.get('do_lower_case'):
             raise ValueError(
@@ -146,7 +145,7 @@ def _config(
     path = folder / 'config.json'
     if not path.is_file():
         raise FileNotFoundError(f'{folder} has no config.json: no {kind}')
-    return path, read_json(path)
+    return path, files.read_json(path)
 
 
 def _pooling(folder: pathlib.Path) -> tuple[str, bool]:

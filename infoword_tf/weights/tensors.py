@@ -4,12 +4,12 @@ A model of 1.3 GB is not held twice: each array is read, turned into ours and
 let go.
 """
 
-import json
 import pathlib
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any
 
 import numpy as np
+
+from infoword_tf import files
 
 INDEX = 'model.safetensors.index.json'
 SINGLE = 'model.safetensors'
@@ -61,7 +61,7 @@ def open_safetensors(folder: pathlib.Path) -> Tensors:
         ValueError: a file is cut or damaged, or weights are pickled alone.
     """
     if (folder / INDEX).is_file():
-        places = read_json(folder / INDEX).get('weight_map', {})
+        places = files.read_json(folder / INDEX).get('weight_map', {})
         readers: dict[str, Callable[[], np.ndarray]] = {}
         for shard in sorted(set(places.values())):
             if not (folder / shard).is_file():
@@ -169,14 +169,3 @@ def open_checkpoint(folder: pathlib.Path) -> tuple[Tensors, pathlib.Path]:
         },
         str(prefix),
     ), prefix
-
-
-def read_json(path: pathlib.Path) -> dict[str, Any]:
-    """An object of a file; ValueError: it is none."""
-    try:
-        value = json.loads(path.read_text(encoding='utf-8'))
-    except (ValueError, RecursionError) as error:
-        raise ValueError(f'{path} is no JSON: {error}') from None
-    if not isinstance(value, dict):
-        raise ValueError(f'{path} holds no object')
-    return value

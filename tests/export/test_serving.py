@@ -122,12 +122,15 @@ class CTest(parameterized.TestCase):
         wanted = workdirs.loaded().encode(texts, progress=False)
         self.assertLess(np.abs(found - wanted).max(), 1e-5)
 
-    @parameterized.parameters(*serving_ops.TEXT_LIBRARIES)
-    def test_sentencepiece(self, serving):
-        """Its model is a resource, which a server makes as it loads."""
-        run, model = self.folder / 'run', self.folder / 'sentencepiece' / '1'
+    @parameterized.product(
+        serving=tuple(serving_ops.TEXT_LIBRARIES),
+        kind=('sentencepiece', 'bytes'),
+    )
+    def test_resources(self, serving, kind):
+        """A model, or tables, which a server makes as it loads."""
+        run, model = self.folder / f'run_{kind}', self.folder / kind / '1'
         if not run.exists():
-            workdirs.write(run, kind='sentencepiece')
+            workdirs.write(run, kind=kind)
             bundle.write(run, model.parent)
         texts = comparison.texts(60)
         found, error = self.serve(texts, libraries(serving), model)

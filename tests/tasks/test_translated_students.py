@@ -165,6 +165,16 @@ class StartTest(absltest.TestCase):
             student.known_pieces(old, old), {i: i for i in range(len(old))}
         )
 
+    def test_pieces_of_bytes_are_spelled_alike(self):
+        new, old = map(workdirs.tokenizer_of, ('bytes', 'wordpiece'))
+        spelled = {
+            new.vocabulary[i]: old.vocabulary[j]
+            for i, j in student.known_pieces(new, old).items()
+        }
+        self.assertEqual(spelled['Ġthe'], 'the')
+        self.assertEqual(spelled['ing'], '##ing')
+        self.assertEqual(spelled['[SEP]'], '[SEP]')
+
     def test_layers_with_another_vocabulary(self):
         loaded = infoword_tf.load(TEACHER)
         found = student.with_vocabulary(loaded, OWN, GERMAN, ENGLISH)

@@ -74,6 +74,37 @@ def unigram() -> dict[str, Any]:
     }  # fmt: skip
 
 
+def characters() -> tuple[list[str], list[str]]:
+    """V pieces of GPT's kind, and merges."""
+    merges = ['t h', 'th e</w>', 'a n', 'an d</w>', 'i n', 'in g</w>',
+              'o r</w>']  # fmt: skip
+    names = ['<unk>', *LETTERS, *(f'{c}</w>' for c in LETTERS)]
+    return [*names, *(m.replace(' ', '') for m in merges)], merges
+
+
+def byte_pairs(*specials: str) -> tuple[list[str], list[str]]:
+    """300 pieces of bytes, of GPT-2's kind or, with specials, RoBERTa's."""
+    others = (chr(256 + i) for i in range(256))
+    prints = [*range(33, 127), *range(161, 173), *range(174, 256)]
+    single = [chr(b) if b in prints else next(others) for b in range(256)]
+    merges = [f'\u0120 {c}' for c in LETTERS]
+    merges += ['h e', 'i n', 'in g', '\u0120t he', 'r e', 'a d', 're ad']
+    merges += ['\u0120f i', '\u0120fi l', '\u0120fil e', 'o n', 'e r', 'o r',
+               'a t', 'e n', 'i s', 'o f']  # fmt: skip
+    merges = merges[: huggingface.BYTES - 256 - max(1, len(specials))]
+    made = [merge.replace(' ', '') for merge in merges]
+    if not specials:
+        return [*single, *made, '<|endoftext|>'], merges
+    return [*specials[:-1], *single, *made, specials[-1]], merges
+
+
+PAIRS = {
+    'openai-gpt': characters,
+    'gpt2': byte_pairs,
+    'roberta': lambda: byte_pairs('<s>', '<pad>', '</s>', '<unk>', '<mask>'),
+}
+
+
 def write(
     folder: pathlib.Path,
     case: str,
@@ -96,12 +127,12 @@ def write(
         folder / 'model.safetensors', tensors or state(case), {'format': 'pt'}
     )
     kind = values['model_type']
-    if kind in ('openai-gpt', 'gpt2'):
-        names = ['<unk>', *LETTERS, *(f'{c}</w>' for c in LETTERS)]
-        names += [f'{c}a' for c in LETTERS]
-        index = {piece: i for i, piece in enumerate(names[:V])}
+    if kind in PAIRS:
+        names, merges = PAIRS[kind]()
+        index = {piece: i for i, piece in enumerate(names)}
         files.write_json(folder / 'vocab.json', index)
-        (folder / 'merges.txt').write_text('#version: 0.2\n')
+        text = '\n'.join(['#version: 0.2', *merges, ''])
+        (folder / 'merges.txt').write_text(text)
     elif kind in ('xlm-roberta', 'xlnet'):
         made = unigram()
         if kind == 'xlnet':

@@ -209,6 +209,84 @@ class SentencePieceTest(parameterized.TestCase):
             pieces.read(self.folder, folders.V + 1)
 
 
+class PairsTest(parameterized.TestCase):
+    @parameterized.parameters('roberta', 'gpt2', 'openai-gpt')
+    def test_in_and_out(self, kind):
+        """From vocab.json and merges.txt, and from tokenizer.json alone."""
+        folder = pathlib.Path(self.create_tempdir().full_path)
+        names, merges = folders.PAIRS[kind]()
+        index = {piece: i for i, piece in enumerate(names)}
+        files.write_json(folder / 'vocab.json', index)
+        (folder / 'merges.txt').write_text('\n'.join(merges))
+        read = pieces.read(folder, len(names))
+        self.assertEqual(read.said, [])
+        if kind == 'openai-gpt':
+            other = tokenizers.Tokenizer(
+                models.BPE(
+                    index,
+                    [tuple(merge.split()) for merge in merges],
+                    unk_token='<unk>',
+                    end_of_word_suffix='</w>',
+                )
+            )
+            other.normalizer = normalizers.BertNormalizer()
+            other.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+        else:
+            other = tokenizers.ByteLevelBPETokenizer(
+                str(folder / 'vocab.json'), str(folder / 'merges.txt')
+            )
+        wanted = theirs(other, lines())
+        self.assertEqual(ids(read.tokenizer, lines()), wanted)
+        out = folder / 'out'
+        out.mkdir()
+        pieces.write(out, read.tokenizer, kind, 40)
+        written = tokenizers.Tokenizer.from_file(str(out / 'tokenizer.json'))
+        self.assertEqual(theirs(written, lines()), wanted)
+        if kind == 'roberta':  # <s> a </s> </s> b </s>
+            pair = written.encode('re', 're').ids
+            self.assertEqual([pair[i] for i in (0, 2, 3, 5)], [0, 2, 2, 2])
+        for name in 'tokenizer.json', 'vocab.json':
+            again = pieces.read(out, len(names))
+            self.assertEqual(again.max_length, 40)
+            self.assertEqual(ids(again.tokenizer, lines()), wanted)
+            self.assertEqual(
+                again.tokenizer.special_ids, read.tokenizer.special_ids
+            )
+            (out / name).unlink()
+
+    def test_a_longer_table_and_added_pieces(self):
+        folder = pathlib.Path(self.create_tempdir().full_path)
+        names, merges = folders.byte_pairs()
+        added = {'single_word': False, 'lstrip': False, 'rstrip': False,
+                 'normalized': True, 'special': False}  # fmt: skip
+        files.write_json(folder / 'tokenizer.json', {
+            'added_tokens': [{'id': 300, 'content': '  ', **added},
+                             {'id': 301, 'content': '|MAIL|', **added}],
+            'pre_tokenizer': {'type': 'ByteLevel', 'add_prefix_space': False},
+            'model': {
+                'type': 'BPE', 'merges': merges,
+                'vocab': {piece: i for i, piece in enumerate(names)},
+            },
+        })  # fmt: skip
+        read = pieces.read(folder, 304)
+        self.assertLen(read.tokenizer, 304)
+        self.assertRegex(read.said[0], '^2 embeddings have no piece')
+        self.assertRegex(read.said[1], r"^1 added pieces, such as '\|MAIL")
+        self.assertIn(300, ids(read.tokenizer, ['a   b'])[0])
+        self.assertNotIn(301, ids(read.tokenizer, ['a |MAIL|'])[0])
+
+    def test_merges_that_are_missing_or_of_others(self):
+        folder = pathlib.Path(self.create_tempdir().full_path)
+        names, _ = folders.byte_pairs()
+        index = {piece: i for i, piece in enumerate(names)}
+        files.write_json(folder / 'vocab.json', index)
+        with self.assertRaisesRegex(FileNotFoundError, 'but no merges.txt'):
+            pieces.read(folder, 300)
+        (folder / 'merges.txt').write_text('h e\nhe llo\n')
+        with self.assertRaisesRegex(ValueError, "merge 2 of 2, 'he llo'"):
+            pieces.read(folder, 300)
+
+
 def folded():
     """A model whose first pieces are others."""
     proto = parsed(trained('xlm-r'))

@@ -1,0 +1,450 @@
+"""Byte pairs against the `tokenizers` package: equal ids, equal places."""
+
+import functools
+import itertools
+import json
+import pathlib
+import random
+import re
+import unicodedata
+from pydoc_data import topics
+
+import numpy as np
+import tensorflow as tf
+import tokenizers
+from absl.testing import absltest, parameterized
+from tokenizers import models, normalizers, pre_tokenizers, processors, trainers
+
+from infoword_tf.text import bytepairs, pairs
+from infoword_tf.text.bytepairs import BytePairs
+from infoword_tf.text.characterpairs import ENDS, CharacterPairs
+from infoword_tf.text.merges import Merges
+from tests.text.test_normalization import SCRIPTS, TEXTS
+
+ALPHABET = sorted(bytepairs._BYTES)
+SPECIALS = ['[PAD]', '[UNK]', '[CLS]', '[SEP]', '[MASK]']
+# Where the expression of the words asks for more than a look.
+HARD = [
+    "it's we're I've I'm you'll he'd don't 'tis 'S 'RE", "''s '''s 's's",
+    "a's'll'vex 're'd", " 's  't", "\u00a0's \t'll", "'", "'r", "'re", "x'v",
+    "é's 1's !'s s's", '  a', 'a  ', ' \n a', '\n\n a\n\n', 'a\t b \tc',
+    '\u3000\u3000字 \u2003x', ' 12 ab!? 3rd x²½Ⅷ', '...  \r\n ...', '   ',
+    'aaaaaaa aaaa aaa', 'ababab', '', ' ', 'a\x00b', '\ufeff\u200b',
+]  # fmt: skip
+OPTIONS = {
+    'plain': {},
+    'marks_first': {'add_prefix_space': True},
+    'composed': {'normalizer': {'type': 'NFC'}},
+    'lower_case': {'normalizer': {'type': 'Lowercase'}},
+}
+
+
+@functools.cache
+def real():
+    """Lines of Python's manual."""
+    found = [
+        line for text in topics.topics.values() for line in text.splitlines()
+    ]
+    return random.Random(0).sample(found, 3000)
+
+
+@functools.cache
+def learned():
+    """What is learned from them."""
+    return bytepairs.learn([*real(), *TEXTS], 1500)
+
+
+@functools.cache
+def both(option):
+    """Ours and theirs."""
+    chosen = dict(OPTIONS[option])
+    made = json.loads(json.dumps(learned()))
+    made['pre_tokenizer']['add_prefix_space'] = chosen.pop(
+        'add_prefix_space', False
+    )
+    made |= chosen
+    theirs = tokenizers.Tokenizer.from_str(json.dumps(made))
+    theirs.post_processor = processors.ByteLevel(
+        trim_offsets=True,
+        add_prefix_space=made['pre_tokenizer']['add_prefix_space'],
+    )
+    theirs.encode_special_tokens = True
+    return BytePairs(made), theirs
+
+
+@functools.cache
+def characters(lower_case=True):
+    """GPT's kind, learned by theirs: ours and theirs."""
+    made = tokenizers.Tokenizer(
+        models.BPE(unk_token='<unk>', end_of_word_suffix=ENDS)
+    )
+    made.normalizer = normalizers.BertNormalizer(lowercase=lower_case)
+    made.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    made.train_from_iterator(
+        real(),
+        trainers.BpeTrainer(
+            vocab_size=1500,
+            special_tokens=['<unk>'],
+            end_of_word_suffix=ENDS,
+            show_progress=False,
+        ),
+    )
+    made.encode_special_tokens = True
+    return CharacterPairs(json.loads(made.to_str())), made
+
+
+def ids_of(tokenizer, texts):
+    return tokenizer.tokenize(tf.constant(texts)).to_list()
+
+
+def everything():
+    """All code points: between letters, alone, after a blank."""
+    codes = [*range(0xD800), *range(0xE000, 0x110000)]
+    # In large blocks all are letters, or none is: many together.
+    large = (0x3400, 0xA000), (0xAC00, 0xD7A4), (0x20000, 0x110000)
+    apart = [c for c in codes if not any(a <= c < b for a, b in large)]
+    words = [f'a{chr(c)}b {chr(c)}1{chr(c)}  {chr(c)}' for c in apart]
+    for i in range(0, len(words), 128):
+        yield '!'.join(words[i : i + 128])
+    together = sorted(set(codes).difference(apart))
+    for i in range(0, len(together), 64):
+        yield 'a' + ''.join(map(chr, together[i : i + 64])) + ' 1'
+
+
+class OracleTest(parameterized.TestCase):
+    def check(self, ours, theirs, texts):
+        """Ids and places are equal; of a difference, the text."""
+        ids, starts, ends = ours.tokenize_with_offsets(texts)
+        np.testing.assert_array_equal(ours.tokenize(texts).values, ids.values)
+        splits = ids.row_splits.numpy()
+        parts = [part.values.numpy() for part in (ids, starts, ends)]
+        encodings = theirs.encode_batch(texts, add_special_tokens=False)
+        for i, (text, wanted) in enumerate(zip(texts, encodings, strict=True)):
+            row = slice(splits[i], splits[i + 1])
+            size = np.array([len(c.encode()) for c in text], int)
+            place = np.concatenate([[0], np.cumsum(size)])
+            bounds = place[np.array(wanted.offsets, int).reshape(-1, 2)]
+            # Of blanks alone nothing is left, wherever that is.
+            empty = (bounds[:, 0] == bounds[:, 1])[:, None]
+            found = np.stack([part[row] for part in parts[1:]], 1)
+            if theirs.normalizer and unicodedata.normalize('NFC', text) != text:
+                found = bounds  # theirs forgets what a letter was composed of
+            if text.startswith(' ') and getattr(ours, '_marks_first', False):
+                found[:1] = bounds[:1]  # theirs takes it for the mark
+            if (
+                list(parts[0][row]) != wanted.ids
+                or not np.array_equal(found * ~empty, bounds * ~empty)
+                or (found[:, 0] != found[:, 1])[empty[:, 0]].any()
+            ):
+                self.fail(
+                    f'{text!r}: {parts[0][row]} {found.tolist()}, not '
+                    f'{wanted.ids} {bounds.tolist()}'
+                )
+
+    @parameterized.parameters(*OPTIONS)
+    def test_texts(self, option):
+        self.check(*both(option), [*HARD, *TEXTS, ' '.join(HARD), *real()])
+
+    @parameterized.parameters(*OPTIONS)
+    def test_every_code_point(self, option):
+        texts = list(everything())
+        if option != 'plain':
+            texts = texts[:0x100]
+        ours, theirs = both(option)
+        wanted = theirs.encode_batch(texts, add_special_tokens=False)
+        for i in range(0, len(texts), 1024):
+            found = ids_of(ours, texts[i : i + 1024])
+            for text, row, want in zip(
+                texts[i : i + 1024], found, wanted[i : i + 1024], strict=True
+            ):
+                self.assertEqual(row, want.ids, text)
+
+    @parameterized.parameters(*OPTIONS)
+    def test_mixtures(self, option):
+        generator = random.Random(0)
+        scripts = [
+            [chr(c) for c in range(first, last + 1)]
+            for first, last in SCRIPTS.values()
+        ]
+        blanks = [' ', ' ', ' ', '  ', '\n', ' \t', '\u00a0', "'", "'s", "'ll"]
+
+        def word():
+            script = generator.choice(scripts)
+            return ''.join(generator.choices(script, k=generator.randint(1, 9)))
+
+        self.check(*both(option), [
+            ''.join(
+                word() + generator.choice(blanks)
+                for _ in range(generator.randint(0, 12))
+            )
+            for _ in range(1500)
+        ])  # fmt: skip
+
+    @parameterized.parameters(True, False)
+    def test_characters(self, lower_case):
+        self.check(
+            *characters(lower_case), [*HARD, *TEXTS, *real(), 'a</w>b <unk>']
+        )
+
+    @parameterized.parameters(
+        'a', 'ab', 'the', '的一是不', '0123456789abcdefXYZ', 'é', ' ', '  x'
+    )
+    def test_long_words(self, unit):
+        ours, theirs = both('plain')
+        random_ = random.Random(1)
+        texts = [(unit * 5000)[:n] for n in (63, 64, 65, 66, 67, 500, 5000)]
+        texts += [''.join(random_.choices(unit, k=2000)) for _ in range(3)]
+        self.check(ours, theirs, [*texts, texts[-1] + ' ' + texts[0]])
+
+    def test_rows_of_blanks(self):
+        """Added pieces of 2 to 5 blanks, as code models have them."""
+        made = json.loads(json.dumps(learned()))
+        size = len(made['model']['vocab'])
+        for count in range(2, 6):
+            made['added_tokens'].append({
+                'id': size + count - 2, 'content': ' ' * count,
+                'single_word': False, 'lstrip': False, 'rstrip': False,
+                'normalized': True, 'special': False,
+            })  # fmt: skip
+        theirs = tokenizers.Tokenizer.from_str(json.dumps(made))
+        theirs.encode_special_tokens = True
+        texts = [
+            f'{before}{" " * count}{after}'
+            for before, after in itertools.product(
+                ['', 'a', '\n', "x'", '\u00a0'], ['', 'b', '\t', "'s", '!']
+            )
+            for count in range(14)
+        ]
+        texts += ['a  b   c', ' '.join(texts), *HARD]
+        wanted = theirs.encode_batch(texts, add_special_tokens=False)
+        self.assertEqual(
+            ids_of(BytePairs(made), texts), [row.ids for row in wanted]
+        )
+
+
+class MergesTest(parameterized.TestCase):
+    @parameterized.parameters(range(12))
+    def test_any_merges(self, seed):
+        """Also of no order: theirs takes any, in any."""
+        generator = random.Random(seed)
+        vocab = {piece: i for i, piece in enumerate('abcd')}
+        made = []
+        for _ in range(40):
+            left, right = generator.choices(list(vocab), k=2)
+            if len(left + right) < 8 and (left, right) not in made:
+                vocab.setdefault(left + right, len(vocab))
+                made.append((left, right))
+        if seed % 2:
+            generator.shuffle(made)
+        merges = Merges(
+            [(vocab[a], vocab[b], vocab[a + b]) for a, b in made], len(vocab)
+        )
+        other = models.BPE(vocab, made)
+        words = [
+            ''.join(generator.choices('abcd', k=generator.randint(1, length)))
+            for length in (3, 10, 30, 200)
+            for _ in range(40)
+        ]
+        words += ['a' * n for n in range(1, 80)]
+        symbols = tf.ragged.constant(
+            [[vocab[c] for c in word] for word in words], dtype=tf.int64
+        )
+        ids, word = merges(
+            symbols.values, symbols.value_rowids(), symbols.nrows()
+        )
+        for number, text in enumerate(words):
+            self.assertEqual(
+                ids.numpy()[word.numpy() == number].tolist(),
+                [token.id for token in other.tokenize(text)],
+                text,
+            )
+
+    def test_a_piece_that_no_merge_makes_is_no_word(self):
+        """Unless `ignore_merges`: then a piece is one whatever makes it."""
+        made = json.loads(json.dumps(learned()))
+        made['model']['vocab']['zqzq'] = len(made['model']['vocab'])
+        for ignore in False, True:
+            made['model']['ignore_merges'] = ignore
+            theirs = tokenizers.Tokenizer.from_str(json.dumps(made))
+            (found,) = ids_of(BytePairs(made), ['zqzq'])
+            self.assertEqual(found, theirs.encode('zqzq').ids)
+            self.assertEqual(len(found) == 1, ignore)
+
+
+class BytePairsTest(parameterized.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        cls.tokenizer, _ = both('plain')
+
+    def test_how_bytes_are_written(self):
+        """As in GPT-2's public vocabulary: its first pieces are these."""
+        written = {byte: name for name, byte in bytepairs._BYTES.items()}
+        self.assertEqual(
+            ''.join(written[ord(c)] for c in '!A \n\t\r'), '!AĠĊĉč'
+        )
+        self.assertEqual(''.join(sorted(written.values()))[:3], '!"#')
+        self.assertEqual(written[0xAD], 'Ń')  # the soft hyphen, the last
+        self.assertLen(set(written.values()), 256)
+
+    def test_words_are_what_the_expression_finds(self):
+        """Ours has no look ahead; Python's `re` has, for ASCII."""
+        expression = re.compile(
+            r"'(?:[stmd]|re|ve|ll)| ?[A-Za-z]+| ?[0-9]+| ?[^\sA-Za-z0-9]+"
+            r'|\s+(?!\S)|\s+'
+        )
+        generator = random.Random(2)
+        texts = [
+            ''.join(generator.choices("ab'strevlmd  \n1!", k=20))
+            for _ in range(3000)
+        ]
+        words = self.tokenizer._parted(tf.constant(texts), False)
+        found = tf.RaggedTensor.from_row_splits(words.words, words.splits)
+        self.assertEqual(
+            found.to_list(),
+            [[w.encode() for w in expression.findall(text)] for text in texts],
+        )
+
+    def test_bytes_that_are_no_text(self):
+        texts = [b'\xe0\xa4', b'a\xff b', b'\xc0\x80', b'\xed\xa0\x80b', b'']
+        ids, starts, ends = self.tokenizer.tokenize_with_offsets(texts)
+        self.assertEqual(
+            ids_of(self.tokenizer, ['a\ufffd b']), ids[1:2].to_list()
+        )
+        lengths = np.repeat([len(text) for text in texts], ids.row_lengths())
+        self.assertTrue(np.all(starts.values >= 0))
+        self.assertTrue(np.all(starts.values <= ends.values))
+        self.assertTrue(np.all(ends.values <= lengths))
+
+    def test_in_a_graph(self):
+        texts = tf.constant(HARD)
+        graph = tf.function(self.tokenizer.tokenize_with_offsets)
+        for found, wanted in zip(
+            graph(texts), self.tokenizer.tokenize_with_offsets(texts),
+            strict=True,
+        ):  # fmt: skip
+            self.assertEqual(found.to_list(), wanted.to_list())
+        self.assertEqual(graph(texts)[0].dtype, tf.int32)
+        self.assertEqual(ids_of(self.tokenizer, ['']), [[]])
+        none = self.tokenizer.tokenize(tf.constant([], tf.string))
+        self.assertEqual(none.shape.as_list()[0], 0)
+
+    def test_places_are_bytes_of_the_original(self):
+        ours, _ = both('composed')
+        text = 'e\u0301t \u212b'  # composed: two bytes, and two
+        _, starts, ends = ours.tokenize_with_offsets([text])
+        raw = text.encode()
+        spelled = [raw[a:b].decode() for a, b in zip(
+            starts.values.numpy(), ends.values.numpy(), strict=True
+        )]  # fmt: skip
+        self.assertEqual(spelled[0], 'e\u0301')
+        self.assertEqual(spelled[-1], '\u212b')
+
+    def test_back_to_text(self):
+        for text in [*HARD, *TEXTS]:
+            (ids,) = ids_of(self.tokenizer, [text])
+            self.assertEqual(self.tokenizer.text(ids), text)
+        self.assertEqual(self.tokenizer.text([0, 2, 3]), '')
+        ours, _ = characters()
+        (ids,) = ids_of(ours, ['The file is here.'])
+        self.assertEqual(ours.text(ids), 'the file is here .')
+
+    def test_the_text_of_a_special_piece_is_text(self):
+        (ids,) = ids_of(self.tokenizer, ['[MASK] [SEP]'])
+        self.assertEmpty(set(ids) & set(self.tokenizer.control_ids))
+        self.assertEqual(self.tokenizer.special_ids, (0, 1, 2, 3, 4))
+        self.assertEqual(self.tokenizer.control_ids, (0, 1, 2, 3, 4))
+
+    def test_word_starts(self):
+        strings = [b'unwanted, (running).', b'', b"it's a . b", 'é 字'.encode()]
+        found = self.tokenizer.pieces(strings)
+        np.testing.assert_array_equal(
+            found.ids, self.tokenizer.tokenize(strings).values
+        )
+        words = [0, *np.flatnonzero(found.word_starts)[1:], len(found.ids)]
+        spelled = [
+            self.tokenizer.text(found.ids[a:b].tolist())
+            for a, b in itertools.pairwise(words)
+        ]
+        self.assertEqual(
+            spelled,
+            ['unwanted,', ' (running).', "it's", ' a', ' .', ' b', 'é', ' 字'],
+        )
+
+    def test_a_mask_has_the_blank_before_it(self):
+        """As of RoBERTa, whose <mask> takes it."""
+        parts = tf.constant(['the ', ' of a \n', '.', 'end '])
+        inside = tf.constant([False, True, True, False])
+        found = self.tokenizer.tokenize_parts(parts, inside)
+        self.assertEqual(
+            found.to_list(),
+            ids_of(self.tokenizer, ['the', ' of a', '.', 'end ']),
+        )
+
+    def test_learned_twice_is_the_same(self):
+        again = bytepairs.learn([*TEXTS, *reversed(real())], 1500)
+        self.assertEqual(again, learned())
+        vocabulary = self.tokenizer.vocabulary
+        self.assertEqual(list(vocabulary[:5]), SPECIALS)
+        self.assertEqual(list(vocabulary[5:261]), ALPHABET)
+        self.assertLen(vocabulary, 1500)
+        self.assertIn('Ġthe', vocabulary)
+
+    def test_case_is_folded_where_that_is_asked_for(self):
+        made = BytePairs.learn(real(), 400, lower_case=True)
+        self.assertTrue(made.lower_case)
+        self.assertEqual(*ids_of(made, ['The FILE', 'the file']))
+        self.assertFalse(self.tokenizer.lower_case)
+        self.assertTrue(both('lower_case')[0].lower_case)
+
+    def test_written_and_read(self):
+        path = pathlib.Path(self.create_tempdir().full_path, 'tokenizer.json')
+        self.tokenizer.write(path)
+        again = BytePairs.read(path)
+        self.assertEqual(ids_of(again, HARD), ids_of(self.tokenizer, HARD))
+        self.assertEqual(again.identity, self.tokenizer.identity)
+        self.assertNotEqual(again.identity, both('composed')[0].identity)
+        self.assertEqual(again.config.kind, 'bytes')
+
+    def test_what_cannot_be_learned(self):
+        with self.assertRaisesRegex(ValueError, '=260 has no room for 5 spec'):
+            bytepairs.learn(real(), 260)
+        self.assertLen(BytePairs.learn(real(), 261), 261)
+        with self.assertRaisesRegex(ValueError, 'holds no text to learn'):
+            bytepairs.learn([' ', ''], 300)
+        with self.assertRaisesRegex(ValueError, 'learn --tokenizer=bytes'):
+            CharacterPairs.learn(real(), 500)
+
+    def test_damaged_files(self):
+        path = pathlib.Path(self.create_tempdir().full_path, 'tokenizer.json')
+        with self.assertRaisesRegex(FileNotFoundError, 'no such vocabulary'):
+            BytePairs.read(path)
+        path.write_text('{"model": {"type": "WordPiece"}}')
+        with self.assertRaisesRegex(ValueError, 'holds no byte-pair encoding'):
+            BytePairs.read(path)
+
+        def changed(**model):
+            made = json.loads(json.dumps(learned()))
+            made['model'] |= model
+            return made
+
+        for wrong, said in (
+            (changed(merges=[['a', 'b'], ['x', 'nothing']]),
+             r"the merge 2 of 2, \['x', 'nothing'\], is none of two pieces"),
+            (changed(merges=['a b c']), 'these merges are of another vocab'),
+            (changed(vocab={'a': 9}, merges=[]), 'lacks pieces for 255 of 256'),
+            (changed(vocab={**learned()['model']['vocab'], 'é': 9999}),
+             'the ids of 1,50. pieces are not 0 to'),
+            (changed(dropout=0.1), 'with dropout cannot be kept'),
+            ({**changed(), 'normalizer': {'type': 'NFKC'}},
+             'normalises by NFKC'),
+            ({**changed(), 'pre_tokenizer': {'type': 'Whitespace'}},
+             'splits words by Whitespace'),
+        ):  # fmt: skip
+            with self.assertRaisesRegex(ValueError, said):
+                BytePairs(wrong)
+        self.assertTrue(issubclass(pairs.CannotKeep, ValueError))
+
+
+if __name__ == '__main__':
+    absltest.main()
