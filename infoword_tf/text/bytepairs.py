@@ -43,7 +43,7 @@ _KINDS = 7
 # What is said of a character: it goes on with a word, begins one, or begins
 # one as an apostrophe that may contract.
 _GOES_ON, _BEGINS, _MAY_CONTRACT = range(3)
-_SHORT = tf.constant([ord(c) for c in 'stmd'])
+_SHORT = [ord(c) for c in 'stmd']
 _LONG = tuple((ord(a), ord(b)) for a, b in ('re', 've', 'll'))
 _NORMALIZERS = {
     None: AsWritten,
