@@ -7,7 +7,8 @@ r"""The tables of docs/results.md: flagfiles that train for equal time.
 First the rate of each flagfile over 100 steps, one after the other, so that
 all are of the same hour; then each trains with each seed for the steps that it
 makes in that time, and is asked what the table asks. With --steps all train
-for the same steps instead, as parts of one loss are compared. What a run
+for the same steps instead, as parts of one loss are compared; with --as_written
+for those that the flagfiles say, which repeats a table. What a run
 learned depends on its steps and seed alone: what is finished is kept, so a
 table that was stopped goes on.
 
@@ -63,6 +64,9 @@ MINUTES = flags.DEFINE_float(
 STEPS = flags.DEFINE_integer(
     'steps', None, 'Of each run, whatever time they take; instead of '
     '--minutes.', lower_bound=1)
+AS_WRITTEN = flags.DEFINE_boolean(
+    'as_written', False, 'Whether each trains for the steps of its flagfile; '
+    'instead of --minutes.')
 SEEDS = flags.DEFINE_integer(
     'seeds', 3, 'Runs of each flagfile: seeds 0, 1, ...', lower_bound=1)
 TEACHER = flags.DEFINE_string(
@@ -474,8 +478,13 @@ def main() -> None:
     )
     if bool(TABLE.value) == bool(FLAGFILES.value):
         raise commands.UsageError('give --table, or --flagfiles')
-    if STEPS.value and flags.FLAGS['minutes'].present:
-        raise commands.UsageError('give --minutes or --steps, not both')
+    chosen = [
+        f'--{name}'
+        for name in ('minutes', 'steps', 'as_written')
+        if flags.FLAGS[name].present
+    ]
+    if len(chosen) > 1:
+        raise commands.UsageError(f'give {" or ".join(chosen)}, not both')
     if TABLE.value == STUDENTS:
         students(pathlib.Path(WORKDIR.value))
         return
@@ -495,18 +504,20 @@ def main() -> None:
         if not (made[name] / 'config.json').exists():
             log = folder / f'{made[name].name}.log'
             run(module, log, *given, f'--workdir={made[name]}')
-    steps = {}
+    steps: dict[str, list[str]] = {}
     for flagfile in table.flagfiles:
-        steps[flagfile] = STEPS.value or steps_of(
-            flagfile, folder, MINUTES.value
-        )
-        print(f'{flagfile}: {steps[flagfile]:,} steps', flush=True)
+        if AS_WRITTEN.value:
+            steps[flagfile] = []
+            continue
+        count = STEPS.value or steps_of(flagfile, folder, MINUTES.value)
+        steps[flagfile] = [f'--steps={count}']
+        print(f'{flagfile}: {count:,} steps', flush=True)
     workdirs: dict[str, list[pathlib.Path]] = {}
-    for flagfile, count in steps.items():
+    for flagfile, given in steps.items():
         name = name_of(flagfile)
         for seed in range(SEEDS.value):
             workdir = folder / f'{folder_of(name)}_{seed}'
-            train(flagfile, workdir, f'--steps={count}', f'--seed={seed}')
+            train(flagfile, workdir, *given, f'--seed={seed}')
             workdirs.setdefault(name, []).append(workdir)
             print(f'{name}, seed {seed}: trained', flush=True)
     for seed in range(SEEDS.value if table.untrained else 0):

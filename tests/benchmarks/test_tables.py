@@ -28,7 +28,7 @@ def run(module, log, *given):
         (workdir / 'metrics.json').write_text(json.dumps(found))
         return
     name = given['flagfile']
-    steps, seed = int(given['steps']), int(given.get('seed', 0))
+    steps, seed = int(given.get('steps', 40)), int(given.get('seed', 0))
     every = int(given.get('log_every', 5))
     rows = ['mlm', 'nsp'] if name == 'slow' else ['dim']
     (workdir / 'config.json').write_text(json.dumps(
@@ -113,6 +113,14 @@ class TablesTest(absltest.TestCase):
         self.assertEqual(
             ends, [[' 30 ', ' 0.0 '], [' 30 ', ' 0.0 '], [' 30 ', ' 0.0 ']]
         )
+
+    def test_steps_as_the_flagfiles_say(self):
+        """No rate is measured, and nothing is said of steps."""
+        printed = self.ran('--table=two', '--as_written').stdout
+        self.assertNotIn('_rate', printed)
+        self.assertNotIn("'steps'", printed)
+        table = (self.folder / 'table.md').read_text()
+        self.assertIn('| 40 |', table)
 
     def test_a_table_is_of_one_commit(self):
         (self.folder / 'commit').write_text('0123abc')
