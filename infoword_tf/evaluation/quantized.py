@@ -152,7 +152,8 @@ def products(queries: np.ndarray, vectors: np.ndarray) -> np.ndarray:
 def pack(vectors: np.ndarray) -> np.ndarray:
     """Whether numbers are above 0: [N, D] -> [N, 8 W] uint8, filled with 0."""
     bits = np.packbits(vectors > 0, axis=1)
-    return np.pad(bits, [(0, 0), (0, -bits.shape[1] % (_WORD // 8))])
+    lacking = -bits.shape[1] % (_WORD // 8)
+    return np.pad(bits, [(0, 0), (0, lacking)]) if lacking else bits
 
 
 KINDS = {'float32': Float32(), 'int8': Int8(), 'binary': Binary()}
