@@ -1,44 +1,43 @@
-"""Searches a corpus by the meaning of a question, with an exported model.
+"""Searches text by the meaning of a question, with an exported model.
 
     python -m export.search --model=DIR/1 --corpus=pydocs "read a csv file"
     python -m export.search --model=DIR/1 --corpus='text:notes/*.txt' < queries
     python -m export.search --model=DIR/1 --hybrid "read a csv file"
+    python -m export.search --model=DIR/1 --index=news --vectors=int8 \
+        --documents=news.jsonl --id=_id --text=title,text "who won"
+    python -m export.search --model=DIR/1 --index=news --update \
+        --documents=today.jsonl --id=_id --text=title,text
+    python -m export.search --model=DIR/1 --index=news "who won"
 
 Without a query on the command line every line of standard input is one. The
 index lies beside the model, in DIR/search/; it is made at the first search
-and again whenever the corpus or the model has changed. With --hybrid vectors
-and BM25 search both, and their scores are summed, see `ranking.merge`.
-
-Glossary of shapes: n passages, K answers, D width.
+and again whenever the corpus or the model has changed. One of --index is yours:
+what is not of the same model, text and kind of vectors is refused. In both only
+passages are encoded whose text is new. With --hybrid vectors and BM25 search
+both, and their scores are summed, see `ranking.merge`.
 """
 
-import array
-import contextlib
 import dataclasses
-import functools
-import itertools
-import json
-import os
+import hashlib
 import pathlib
-import shutil
 import sys
-import tempfile
 import textwrap
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-import numpy as np
-
+from export import index as indexes
+from export.index import Index, Passage, passages
 from infoword_tf import commands
 from infoword_tf.choices import flag
 from infoword_tf.config import read_exported
+from infoword_tf.data import tables
+from infoword_tf.data.documents import Document, split_sentences
 from infoword_tf.evaluation import ranking
-from tasks import bm25, retrieval
-from tasks.vectors import VectorFile, digest
+from infoword_tf.evaluation.quantized import KINDS
+from tasks import retrieval
+from tasks.vectors import digest
 
-PASSAGE_WORDS = 100  # a passage is whole sentences of about so many words
 BATCH_SIZE = 64  # passages embedded at once, of like length
-_BLOCK = 4096  # passages sorted by length, and compared, at once
 
 
 @dataclasses.dataclass(frozen=True)
@@ -49,6 +48,28 @@ class Choices:
     corpus: str = flag(
         'pydocs', 'What to search: pydocs, text:GLOB or '
         'tfds:NAME[/CONFIG][:FEATURE]; all of it.')
+    documents: str | None = flag(
+        None, 'A table to search instead, a row a document: .jsonl, .csv or '
+        '.tsv, perhaps with .gz.')
+    id: str | None = flag(
+        None, 'The column of --documents that names them, each otherwise; by '
+        'default a document is called FILE:LINE.')
+    text: str = flag(
+        'text', 'The columns of --documents that are searched: one, or '
+        'several with commas between.')
+    index: str | None = flag(
+        None, 'The folder of the index; by default search/ beside the model. '
+        'Without --corpus and --documents it is searched as it is.')
+    update: bool = flag(
+        False, 'Add --documents or --corpus to --index; those that it has '
+        'under the same name are replaced.')
+    vectors: str | None = flag(
+        None, 'How the index keeps vectors: float32 (4 bytes a number), int8 '
+        '(1 byte), or binary (1 bit to search by, and int8 for the best). By '
+        'default as it was made, else float32.', choices=tuple(KINDS))
+    oversample: int | None = flag(
+        None, 'Of --vectors=binary: how many passages are compared by int8 '
+        'for each answer.', at_least=1, shown=indexes.OVERSAMPLE)
     top_k: int = flag(5, 'Answers to a query.', at_least=1)
     hybrid: bool = flag(
         False, 'Search by words (BM25) as well, and add both scores.')
@@ -57,159 +78,206 @@ class Choices:
         at_least=1)
 
 
-class Passage(NamedTuple):
-    """A piece of a document.
+# ------------------------------------------------------------------------ text
+
+
+class Text(NamedTuple):
+    """What is indexed.
 
     Attributes:
-        text: its sentences.
-        source: where the document is from, for people.
+        name: of the corpus or the table.
+        fingerprint: changes when it does.
+        documents: begins a new pass over it.
     """
 
-    text: str
-    source: str
+    name: str
+    fingerprint: str
+    documents: Callable[[], Iterable[Any]]
 
 
-def passages(documents: Iterable[Any]) -> Iterator[Passage]:
-    """Documents in pieces of whole sentences, about PASSAGE_WORDS each."""
-    for document in documents:
-        piece: list[str] = []
-        words = 0
-        for sentence in document.sentences:
-            size = len(sentence.split())
-            if piece and words + size > PASSAGE_WORDS:
-                yield Passage(' '.join(piece), document.source)
-                piece, words = [], 0
-            piece.append(sentence)
-            words += size
-        if piece:
-            yield Passage(' '.join(piece), document.source)
+def table(name: str, id: str | None, text: str) -> Text:
+    """Rows of a table as documents.
 
+    Args:
+        name: of its file.
+        id: the column that names them; None: they are called FILE:LINE.
+        text: columns that are joined by a space, with commas between.
 
-class Index:
-    """Passages of a corpus and their vectors, on disk."""
-
-    def __init__(self, folder: pathlib.Path):
-        """Opens an index; args: its folder."""
-        self.folder = folder
-        self.vectors = np.load(folder / 'vectors.npy', mmap_mode='r')
-        self.offsets = np.load(folder / 'offsets.npy', mmap_mode='r')
-        self._file = open(folder / 'passages.jsonl', 'rb')
-        self._cut: Callable[[np.ndarray], np.ndarray] = np.asarray
-
-    def cut(self, dims: int, normalize: bool) -> None:
-        """Compares first numbers alone from now on; as `first_numbers`.
-
-        Raises:
-            ValueError: there are not so many.
-        """
-        retrieval.check_dims(dims, self.vectors.shape[1])
-        self._cut = functools.partial(
-            retrieval.first_numbers, dims=dims, normalize=normalize
+    Raises:
+        FileNotFoundError, ValueError: there is no such file, or column; when
+            it is read, a row without a name, or with that of another one.
+    """
+    if name.startswith('tfds:'):
+        raise commands.UsageError(
+            f'--documents={name} is no file; name a data set of TFDS with '
+            '--corpus'
         )
+    wanted = text.split(',')
 
-    def passage(self, number: int) -> Passage:
-        """One passage, read from disk."""
-        self._file.seek(int(self.offsets[number]))
-        return Passage(**json.loads(self._file.readline()))
+    def columns(opened: tables.Table) -> tuple[int | None, list[int]]:
+        named = None if id is None else tables.column_of(opened, id)
+        return named, [tables.column_of(opened, column) for column in wanted]
 
-    def search(
-        self, queries: Any, top_k: int, similarity: str
-    ) -> tuple[Any, Any]:
-        """The K best of [Q, D]: scores and numbers [Q, K], see `ranking`."""
-        blocks = (
-            (np.arange(begin, min(begin + _BLOCK, len(self.vectors))),
-             self._cut(self.vectors[begin : begin + _BLOCK]))
-            for begin in range(0, len(self.vectors), _BLOCK)
-        )  # fmt: skip
-        return ranking.search(self._cut(queries), blocks, top_k, similarity)
+    columns(tables.open_table(name))
 
-    @functools.cached_property
-    def words(self) -> bm25.Bm25:
-        """The words of the passages, counted at the first use, and kept."""
-        folder = self.folder / 'words'
-        if folder.is_dir():
-            return bm25.Bm25.load(folder)
-        with open(self.folder / 'passages.jsonl', 'rb') as file:
-            index = bm25.Bm25(json.loads(line)['text'] for line in file)
-        with tempfile.TemporaryDirectory(dir=self.folder) as partial:
-            index.save(pathlib.Path(partial) / 'words')
-            with contextlib.suppress(OSError):  # another process was first
-                os.rename(f'{partial}/words', folder)
-        return index
+    def documents() -> Iterator[Document]:
+        opened = tables.open_table(name)
+        named, texts = columns(opened)
+        seen: dict[str, int] = {}
+        for line, cells in opened.rows:
+            source = f'{name}:{line}'
+            if named is not None:
+                source = cells[named] or ''
+                if not source.strip():
+                    raise ValueError(
+                        f'{name}, line {line}: the column {id!r}, which names '
+                        'documents, is empty'
+                    )
+                first = seen.setdefault(source, line)
+                if first != line:
+                    raise ValueError(
+                        f'{name}, line {line}: the {id} {source!r} is that of '
+                        f'line {first} too'
+                    )
+            joined = ' '.join(cells[i] for i in texts if cells[i])
+            yield Document(tuple(split_sentences(joined)), source)
+
+    path = pathlib.Path(name).expanduser()
+    stat = path.stat()
+    of = (str(path.resolve()), stat.st_size, stat.st_mtime_ns, id, text)
+    fingerprint = hashlib.blake2b(repr(of).encode(), digest_size=16)
+    return Text(name, fingerprint.hexdigest(), documents)
+
+
+def corpus(name: str) -> Text:
+    """All documents of a corpus; errors as of `corpora.open_corpus`."""
+    from infoword_tf.data import corpora
+
+    opened = corpora.open_corpus(name)
+
+    def documents() -> Iterator[Document]:
+        if opened.every is not None:  # nothing needs to be held out
+            yield from opened.every()
+        else:
+            yield from opened.train()
+            yield from opened.heldout()
+
+    return Text(name, opened.fingerprint, documents)
+
+
+# ----------------------------------------------------------------------- index
+
+
+def check(
+    folder: pathlib.Path,
+    key: Mapping[str, str],
+    vectors: str | None,
+    own: bool,
+) -> dict[str, Any] | None:
+    """What the index of a folder says of itself, if it is of use here.
+
+    Args:
+        folder: perhaps without an index.
+        key: what is wanted, or less.
+        vectors: the kind that is wanted; None: any.
+        own: whether it is that of --index, which is never made of something
+            else; another one may be.
+
+    Returns:
+        None if there is none, or none to keep.
+
+    Raises:
+        commands.UsageError: it is of another kind, or is the user's own and
+            of something else.
+    """
+    found = indexes.read_key(folder)
+    if found is None:
+        return None
+    if not own and found.get('format') != indexes.FORMAT:
+        return None
+    indexes.check_format(folder, found)
+    if vectors is not None and found['vectors'] != vectors:
+        raise commands.UsageError(
+            f'{folder} holds vectors of the kind {found["vectors"]}: leave '
+            f'out --vectors={vectors}, name another folder with --index, or '
+            'delete that one'
+        )
+    if own and 'model' in key and found.get('model') != key['model']:
+        raise commands.UsageError(
+            f'{folder} is an index of another model: name that one with '
+            '--model, or another folder with --index'
+        )
+    if 'corpus' in key and found.get('updates'):
+        raise commands.UsageError(
+            f'{folder} was updated: give --update as well, or search it as it '
+            'is, without --corpus and --documents'
+        )
+    if own and 'corpus' in key and found.get('corpus') != key['corpus']:
+        raise commands.UsageError(
+            f'{folder} is an index of {found.get("corpus")}: give --update to '
+            f'add {key["corpus"]}, or name another folder with --index'
+        )
+    return found
 
 
 def open_index(
     folder: pathlib.Path,
-    key: dict[str, str],
+    key: Mapping[str, str],
     documents: Callable[[], Iterable[Any]],
     embed: retrieval.Encoder,
+    similarity: str = 'cosine',
+    vectors: str | None = None,
+    own: bool = False,
 ) -> Index:
-    """Opens the index of a corpus, which is made anew if its key differs.
+    """Opens the index of a text, which is made anew if its key differs.
 
-    The key is what it depends on; `embed` is as of `retrieval.exported`.
+    Args:
+        folder: of the index.
+        key: what it depends on.
+        documents: begins a new pass over the text.
+        embed: as of `retrieval.exported`.
+        similarity: likewise.
+        vectors, own: as of `check`.
 
     Raises:
-        commands.UsageError: the corpus is empty.
+        commands.UsageError: there is no text, or as of `check`.
     """
-    import tqdm
-
-    meta = folder / 'key.json'
-    if meta.is_file() and json.loads(meta.read_text()) == key:
-        return Index(folder)
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    partial = pathlib.Path(
-        tempfile.mkdtemp(prefix=folder.name + '.', dir=folder.parent)
-    )
-    try:
-        vectors = VectorFile(partial / 'vectors.npy')
-        offsets, end = array.array('q'), 0
-        with (
-            open(partial / 'passages.jsonl', 'wb') as file,
-            tqdm.tqdm(desc='indexing', unit=' passages') as bar,
-        ):
-            found = passages(documents())
-            while block := list(itertools.islice(found, _BLOCK)):
-                for passage in block:
-                    line = json.dumps(passage._asdict()).encode() + b'\n'
-                    offsets.append(end)
-                    end += file.write(line)
-                vectors.append(embed([p.text for p in block], 'passage'))
-                bar.update(len(block))
-        if not vectors.rows:
-            raise commands.UsageError(
-                f'{key["corpus"]} has no text to search'
-            )
-        np.save(partial / 'offsets.npy', np.array(offsets, np.int64))
-        (partial / 'key.json').write_text(json.dumps(key, indent=2) + '\n')
-        partial.chmod(0o755)
-        shutil.rmtree(folder, ignore_errors=True)
-        os.rename(partial, folder)
-    finally:
-        shutil.rmtree(partial, ignore_errors=True)
-    return Index(folder)
+    found = check(folder, key, vectors, own)
+    if found and {name: found.get(name) for name in key} == dict(key):
+        return Index(folder, found)
+    kind = vectors or (found['vectors'] if found else 'float32')
+    key = {**key, 'vectors': kind, 'similarity': similarity}
+    return indexes.make(folder, key, passages(documents()), embed)
 
 
-def answer(
+# --------------------------------------------------------------------- answers
+
+
+def find(
     query: str,
     index: Index,
     embed: retrieval.Encoder,
-    similarity: str,
     top_k: int,
     hybrid: bool = False,
-) -> str:
-    """What is printed for a query; hybrid: vectors and words search."""
-    if not query.strip():
-        return 'an empty query has no answer'
+    oversample: int = indexes.OVERSAMPLE,
+) -> list[tuple[float, Passage]]:
+    """The best passages and their scores; hybrid: vectors and words search."""
     depth = ranking.MERGED if hybrid else top_k
-    scores, numbers = index.search(embed([query], 'query'), depth, similarity)
+    found = index.search(embed([query], 'query'), depth, oversample)
     if hybrid:
         by_words = index.words.search([query], depth)
-        scores, numbers = ranking.merge([(scores, numbers), by_words], top_k)
+        found = ranking.merge([found, by_words], top_k)
+    return [
+        (float(score), index.passage(int(number)))
+        for score, number in zip(found[0][0], found[1][0], strict=True)
+        if number >= 0
+    ]
+
+
+def answer(query: str, found: Iterable[tuple[float, Passage]]) -> str:
+    """What is printed for a query and what it has found."""
     lines = [f'"{query}"']
-    for score, number in zip(scores[0], numbers[0], strict=True):
-        if number < 0:
-            break
-        passage = index.passage(number)
+    for score, passage in found:
         lines.append(f'  {score:.3f}  {passage.source}')
         lines.append(
             textwrap.indent(
@@ -220,37 +288,91 @@ def answer(
     return '\n'.join(lines)
 
 
+def indexed(given: Choices, chosen: Mapping[str, Any]) -> Text | None:
+    """The text that is to be indexed; None: --index is searched as it is.
+
+    Raises:
+        commands.UsageError: choices do not go together.
+    """
+    if given.documents is not None and 'corpus' in chosen:
+        raise commands.UsageError('give --documents or --corpus')
+    for name in ('id', 'text'):
+        if name in chosen and given.documents is None:
+            raise commands.UsageError(
+                f'--{name} is for --documents; leave it out'
+            )
+    named = given.documents is not None or 'corpus' in chosen
+    if given.update and not (named and given.index):
+        raise commands.UsageError(
+            '--update wants --index, and --documents or --corpus to add to it'
+        )
+    if given.index is not None and not named:
+        return None
+    if given.documents is not None:
+        return table(given.documents, given.id, given.text)
+    return corpus(given.corpus)
+
+
 @commands.takes(Choices)
 def run(
     queries: Sequence[str], given: Choices, chosen: Mapping[str, Any]
 ) -> None:
-    """Answers queries, those of standard input where there are none."""
-    from infoword_tf.data import corpora
+    """Answers queries, those of standard input where there are none.
 
+    An update alone asks nothing of standard input.
+    """
     commands.require(vars(given), model='an exported model, DIR/1')
     path = pathlib.Path(given.model)
-    corpus = corpora.open_corpus(given.corpus)
+    own = given.index is not None
+    folder = pathlib.Path(given.index) if own else path.parent / 'search'
+    config, _ = read_exported(path)
+    text = indexed(given, chosen)
+    key: dict[str, str] = {'model': digest(path)}
+    if text is not None:
+        key |= {
+            'corpus': text.name,
+            'fingerprint': text.fingerprint,
+            'passage_words': str(indexes.PASSAGE_WORDS),
+        }
+    # Complaints come before TensorFlow, which takes seconds.
+    wanted = {'model': key['model']} if given.update else key
+    found = check(folder, wanted, given.vectors, own)
+    if found is None and text is None:
+        raise commands.UsageError(
+            f'--index={folder} holds no index yet: name the text with '
+            '--corpus or --documents'
+        )
+    kind = given.vectors or (found['vectors'] if found else 'float32')
+    if given.oversample is not None and kind != 'binary':
+        raise commands.UsageError(
+            f'--oversample is for --vectors=binary; the index is of {kind}'
+        )
     embed, similarity = retrieval.exported(path, BATCH_SIZE)
 
-    def documents() -> Iterator[Any]:
-        yield from corpus.train()
-        yield from corpus.heldout()
-
-    key = {
-        'corpus': given.corpus,
-        'fingerprint': corpus.fingerprint,
-        'model': digest(path),
-        'passage_words': str(PASSAGE_WORDS),
-    }
-    index = open_index(path.parent / 'search', key, documents, embed)
-    if given.dims is not None:
-        index.cut(given.dims, read_exported(path)[0].normalize)
-    for query in queries or map(str.strip, sys.stdin):
-        found = answer(
-            query, index, embed, similarity, given.top_k, given.hybrid
+    if text is None or (given.update and found is not None):
+        index = Index.open(folder, key['model'])
+        if given.update:
+            index = index.update(text.documents, embed)
+    else:
+        index = open_index(
+            folder, key, text.documents, embed, similarity, given.vectors, own
         )
-        print(found, flush=True)
+    if given.update and not queries:
+        print(f'{folder}: {len(index):,} passages')
+        return
+    if given.dims is not None:
+        index.cut(given.dims, config.normalize)
+    oversample = given.oversample or indexes.OVERSAMPLE
+    for query in queries or map(str.strip, sys.stdin):
+        if not query.strip():
+            print('an empty query has no answer', flush=True)
+            continue
+        found = find(
+            query, index, embed, given.top_k, given.hybrid, oversample
+        )
+        print(answer(query, found), flush=True)
 
 
 if __name__ == '__main__':
-    commands.start(run, 'queries', 'a finished index is kept')
+    stopped = 'what was encoded is kept, and the same command goes on'
+    commands.start(run, 'queries', stopped)

@@ -38,7 +38,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from infoword_tf import commands, files
+from infoword_tf import commands, files, lazy
 from infoword_tf.choices import AUTO, DeviceChoices, again, flag
 from infoword_tf.config import FILE, ROLES, WEIGHTS, read_exported
 from infoword_tf.data import tables
@@ -268,9 +268,7 @@ def exported(
     """
     config, _ = read_exported(folder)  # before TensorFlow is imported
 
-    import tensorflow as tf
-    import tensorflow_text  # noqa: F401  (its operations are in the graph)
-
+    tf = lazy.tensorflow()
     model = tf.saved_model.load(str(folder))
     if 'embed' not in model.signatures:
         raise ValueError(f'--model={folder} has no signature `embed`')

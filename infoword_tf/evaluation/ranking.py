@@ -8,13 +8,14 @@ Glossary of shapes: Q queries, N documents of a block, D width, K best.
 """
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
 
 MEASURES = ('ndcg@10', 'recall@100', 'map', 'mrr@10', 'recall@10')
 MERGED = 100  # the best of each search that `merge` looks at
 ROWS = 512  # queries compared with a block at a time: bounds the memory
+Scorer = Callable[[slice], np.ndarray]
 
 
 # -------------------------------------------------------------------- search
@@ -119,12 +120,34 @@ def search(
         ValueError: a vector holds NaN or infinity.
     """
     queries = prepared(queries, similarity)
-    best = Best(len(queries), top_k)
-    for numbers, vectors in blocks:
-        vectors = prepared(vectors, similarity)
-        for begin in range(0, len(queries), ROWS):
-            rows = slice(begin, begin + ROWS)
-            best.add(rows, queries[rows] @ vectors.T, numbers)
+
+    def scorers() -> Iterator[tuple[np.ndarray, Scorer]]:
+        for numbers, vectors in blocks:
+            vectors = prepared(vectors, similarity)
+            yield numbers, lambda rows, v=vectors: queries[rows] @ v.T
+
+    return scan(len(queries), scorers(), top_k)
+
+
+def scan(
+    queries: int, blocks: Iterable[tuple[np.ndarray, Scorer]], top_k: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """The best of blocks that are scored in their own way.
+
+    Args:
+        queries: Q.
+        blocks: of (numbers [N], what gives scores [rows, N] float32 of some
+            queries), held one at a time.
+        top_k: K.
+
+    Returns:
+        As of `Best.sorted`.
+    """
+    best = Best(queries, top_k)
+    for numbers, score in blocks:
+        for begin in range(0, queries, ROWS):
+            rows = slice(begin, min(begin + ROWS, queries))
+            best.add(rows, score(rows), numbers)
     return best.sorted()
 
 

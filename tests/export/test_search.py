@@ -3,12 +3,15 @@
 import json
 import pathlib
 import shutil
+import subprocess
+import sys
 from typing import NamedTuple
 from unittest import mock
 
 import numpy as np
 from absl.testing import absltest
 
+from export import index as indexes
 from export import search
 from infoword_tf import commands
 from infoword_tf.evaluation import ranking
@@ -66,14 +69,14 @@ class IndexTest(absltest.TestCase):
     def open(self, documents=DOCUMENTS, **key):
         key = {'corpus': 'text:*.txt', **key}
         return search.open_index(
-            self.folder, key, lambda: iter(documents), self.embed
+            self.folder, key, lambda: iter(documents), self.embed, 'dot'
         )
 
     def test_answers_are_those_of_all_products(self):
-        with mock.patch.object(search, '_BLOCK', 2):
+        with mock.patch.object(indexes, 'BLOCK', 2):
             index = self.open()
             queries = embed(['aaa', 'a d', 'words'])
-            scores, numbers = index.search(queries, 3, 'dot')
+            scores, numbers = index.search(queries, 3)
         texts = [p.text for p in search.passages(DOCUMENTS)]
         products = queries @ embed(texts).T
         best = np.argsort(-products, axis=1, kind='stable')[:, :3]
@@ -92,13 +95,13 @@ class IndexTest(absltest.TestCase):
         self.assertEqual(self.embed.call_count, 1)
         index = self.open(DOCUMENTS[2:], model='another')
         self.assertEqual(self.embed.call_count, 2)
-        self.assertLen(index.vectors, 1)
+        self.assertLen(index, 1)
         self.assertEqual(
             [p.name for p in self.folder.parent.iterdir()], ['search']
         )
 
     def test_questions_and_passages_have_prompts_of_their_own(self):
-        search.answer('a d', self.open(), self.embed, 'dot', 2)
+        search.find('a d', self.open(), self.embed, 2)
         roles = [call.args[1] for call in self.embed.call_args_list]
         self.assertEqual(roles, ['passage', 'query'])
 
@@ -110,7 +113,7 @@ class IndexTest(absltest.TestCase):
         self.assertEqual(
             [p.name for p in self.folder.parent.iterdir()], ['search']
         )
-        self.assertLen(self.open().vectors, 5)
+        self.assertLen(self.open(), 5)
 
     def test_nothing_to_search(self):
         with self.assertRaisesRegex(commands.UsageError, 'no text to se'):
@@ -164,6 +167,37 @@ class CommandTest(command.Checks, absltest.TestCase):
         # Nothing was written into the version itself.
         self.assertNotIn('search', [p.name for p in self.model.iterdir()])
 
+    def test_keras_is_not_imported_but_can_be(self):
+        """In a process of its own: this one has imported all."""
+        program = """if True:
+            import sys
+            import numpy as np
+            from tasks import retrieval
+            import pathlib
+            embed, _ = retrieval.exported(pathlib.Path(sys.argv[1]), 64)
+            np.save(sys.argv[2], embed(['read a csv file', 'zebras']))
+            print(sorted({'keras', 'jax', 'tensorflow_text'} & {*sys.modules}))
+            import keras
+            import tensorflow as tf
+            import tensorflow_text
+            print(keras.layers.Dense(3)(np.ones([2, 4])).shape)
+            print(tf.keras.layers.Layer is keras.layers.Layer)
+            words = tensorflow_text.WhitespaceTokenizer().tokenize(['a b'])
+            print(words.to_list())
+        """
+        path = self.folder / 'vectors.npy'
+        done = subprocess.run(
+            [sys.executable, '-c', program, workdirs.exported(), path],
+            capture_output=True, text=True, check=False,
+        )  # fmt: skip
+        self.assertEqual(
+            done.stdout, "[]\n(2, 3)\nTrue\n[[b'a', b'b']]\n", done.stderr
+        )
+        embed, _ = retrieval.exported(workdirs.exported(), 64)
+        np.testing.assert_allclose(
+            np.load(path), embed(['read a csv file', 'zebras']), atol=1e-6
+        )
+
     def test_vectors_and_words_are_merged(self):
         """As `tasks.retrieval` merges them."""
         (self.folder / 'text.txt').write_text(
@@ -203,6 +237,150 @@ class CommandTest(command.Checks, absltest.TestCase):
         text = self.folder / 'text.txt'
         text.write_text('boats boats boats\n\ncats\n')
         check(['boats boats boats', 'cats'])
+
+    def table(self, name, *rows):
+        path = self.folder / name
+        path.write_text(
+            ''.join(
+                json.dumps({'_id': i, 'title': title, 'text': text}) + '\n'
+                for i, title, text in rows
+            )
+        )
+        return f'--documents={path}', '--id=_id', '--text=title,text'
+
+    def test_documents_of_a_table_by_name(self):
+        model = self.folder / 'model' / '1'
+        counting.save(model, 'cosine')
+        given = f'--model={model}', f'--index={self.folder}/own'
+        first = self.table(
+            'first.jsonl', ('a', 'Boats', 'on a river.'),
+            ('b', 'Cats', 'in a tree.'), ('c', '', 'Nothing else.'),
+        )  # fmt: skip
+        done = self.run_it(*given, *first, '--vectors=int8', 'cats in a tree.')
+        self.assertEqual(done.status, 0, done.err)
+        self.assertRegex(
+            done.out, r'^"cats in a tree."\n  1\.000  b\n +Cats in a tree\.\n'
+        )
+        # The table has changed: it is the same text, and what is new is known.
+        first = self.table(
+            'first.jsonl', ('c', '', 'Nothing else.'),
+            ('b', 'Dogs', 'in a tree.'),
+        )  # fmt: skip
+        done = self.run_it(*given, *first, 'dogs in a tree.')
+        self.assertIn('encoded=1', done.err)
+        self.assertRegex(done.out, r'\n  1\.000  b\n +Dogs in a tree\.\n')
+        # More documents, one of them under an old name.
+        second = self.table(
+            'second.jsonl', ('d', '', 'A new one.'), ('c', 'Something', '')
+        )
+        done = self.run_it(*given, *second, '--update')
+        self.assertEqual(done.status, 0, done.err)
+        self.assertEqual(done.out, f'{self.folder}/own: 3 passages\n')
+        done = self.run_it(*given, 'something', 'a new one.', '--top_k=1')
+        self.assertEqual(done.status, 0, done.err)
+        self.assertEqual(
+            done.out,
+            '"something"\n  1.000  c\n         Something\n'
+            '"a new one."\n  1.000  d\n         A new one.\n',
+        )
+        self.assertNotIn('passages', done.err)
+        # Words are those of the new text.
+        done = self.run_it(*given, '--hybrid', 'dogs', '--top_k=1')
+        self.assertRegex(done.out, r'\n +Dogs in a tree\.\n')
+        # It is no longer the index of a table.
+        done = self.run_it(*given, *first, 'dogs')
+        self.assert_complains(done, 'was updated: give --update as well')
+        self.assertEqual(
+            [p.name for p in model.parent.iterdir()], ['1'],
+            'nothing lies beside the model',
+        )  # fmt: skip
+
+    def test_documents_without_names_are_lines(self):
+        model = self.folder / 'model' / '1'
+        counting.save(model, 'dot')
+        path = self.folder / 'texts.tsv'
+        path.write_text('text\nboats\ncats\n')
+        given = f'--model={model}', f'--documents={path}'
+        done = self.run_it(*given, 'cats', '--top_k=1', '--vectors=binary')
+        self.assertEqual(
+            done.out, f'"cats"\n  1.000  {path}:3\n         cats\n'
+        )
+        done = self.run_it(*given, 'cats', '--top_k=1', '--oversample=1')
+        self.assertEqual(done.status, 0, done.err)
+
+    def test_an_index_that_is_not_what_was_asked_for(self):
+        models = [self.folder / name / '1' for name in ('one', 'two')]
+        for model in models:
+            counting.save(model, 'cosine')
+            (model / 'note').write_text(str(model))
+        own = f'--index={self.folder}/own'
+        first, second = (
+            self.table(f'{name}.jsonl', ('a', '', f'{name} boats'))
+            for name in ('first', 'second')
+        )
+        model, other = (f'--model={model}' for model in models)
+        done = self.run_it(model, own, *first, '--vectors=int8', 'boats')
+        self.assertEqual(done.status, 0, done.err)
+        files = {p: p.read_bytes() for p in (self.folder / 'own').rglob('*')
+                 if p.is_file()}  # fmt: skip
+        (self.folder / 'notes').mkdir()
+        (self.folder / 'notes' / 'mine.txt').write_text('mine')
+        twice = self.table('twice.jsonl', *2 * [('a', '', 'boats')])
+        unnamed = self.table('unnamed.jsonl', (' ', '', 'boats'))
+        for arguments, message in (
+            ((other, own), 'is an index of another model: name that one'),
+            ((other, own, *first), 'is an index of another model'),
+            ((other, own, *first, '--update'), 'is an index of another model'),
+            ((model, own, '--vectors=binary'), 'of the kind int8: leave out'),
+            ((model, own, *first, '--vectors=float32'), 'of the kind int8'),
+            ((model, own, *second), 'is an index of .*first.jsonl: give --up'),
+            ((model, own, '--oversample=3'), 'is for --vectors=binary; the i'),
+            ((model, own, *twice, '--update'),
+             'twice.jsonl, line 2: the _id .a. is that of line 1 too'),
+            ((model, own, *unnamed, '--update'),
+             'line 1: the column ._id., which names documents, is empty'),
+            ((model, f'--index={self.folder}/no'), 'holds no index yet'),
+            ((model, f'--index={self.folder}/notes', *first), 'other things'),
+            ((model, '--update', *first), '--update wants --index, and --doc'),
+            ((model, '--update', own), '--update wants --index, and --doc'),
+            ((model, *first, '--corpus=pydocs'), 'give --documents or --corp'),
+            ((model, '--id=a'), '--id is for --documents; leave it out'),
+            ((model, first[0], '--text=a'), "has no column 'a'"),
+            ((model, first[0], '--id=a'), "has no column 'a'"),
+            ((model, '--documents=tfds:a'), 'is no file; name a data set'),
+            ((model, '--documents=a.jsonl'), 'there is no such file'),
+        ):  # fmt: skip
+            done = self.run_it(*arguments, 'boats')
+            self.assert_complains(done, message)
+        for path, content in files.items():
+            self.assertEqual(path.read_bytes(), content)
+        # That beside the model is made anew for another text, but not of
+        # another kind unasked.
+        for text, status in ((first, 0), (second, 0)):
+            done = self.run_it(model, *text, 'boats')
+            self.assertEqual(done.status, status, done.err)
+            self.assertIn('passages', done.err)
+        done = self.run_it(model, *second, 'boats', '--vectors=int8')
+        self.assert_complains(done, 'of the kind float32: leave out')
+
+    def test_an_index_of_an_older_version_is_made_anew(self):
+        (self.folder / 'text.txt').write_text('boats\n')
+        model = self.folder / 'model' / '1'
+        counting.save(model, 'cosine')
+        old = model.parent / 'search'
+        (old / 'words').mkdir(parents=True)
+        for name in ('vectors.npy', 'offsets.npy', 'passages.jsonl'):
+            (old / name).write_text('old')
+        (old / 'key.json').write_text('{"corpus": "pydocs"}')
+        given = f'--model={model}', f'--corpus=text:{self.folder}/text.txt'
+        done = self.run_it(*given, f'--index={old}', 'boats')
+        self.assert_complains(done, 'another version of this project')
+        done = self.run_it(*given, 'boats')
+        self.assertEqual(done.status, 0, done.err)
+        self.assertEqual(
+            sorted(p.name for p in old.iterdir()),
+            ['.lock', 'data-1', 'key.json'],
+        )
 
     def test_another_version_has_an_index_of_its_own(self):
         (self.folder / 'text.txt').write_text('boats\n\nboats boats cats\n')
