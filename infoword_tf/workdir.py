@@ -79,43 +79,14 @@ class Workdir:
         encoder has no such arguments; it names what this code does not have.
         """
         workdir = pathlib.Path(workdir)
-        config = Config.read(workdir)
-        _check_names(config, workdir / FILE)
-        config = _completed(config)
+        Config.read(workdir)  # what it lacks is said first
         _there(workdir / WEIGHTS)  # before the work
-        encoder = config.encoder
-        taken = ENCODERS[encoder.name].settings
-        for name in arguments or {}:
-            if name not in taken:
-                raise ValueError(
-                    f'the encoder {encoder.name} of {workdir} has no {name}'
-                )
-        encoder = dataclasses.replace(
-            encoder, arguments={**encoder.arguments, **(arguments or {})}
-        )
-        config = config.replace(encoder=encoder)
-        kind = TOKENIZERS[config.tokenizer.kind]
-        tokenizer = kind.read(
-            _there(workdir / kind.file),
-            config.tokenizer.lower_case,
-            **config.tokenizer.options,
-        )
-        if config.vocabulary not in (None, digest_of(tokenizer)):
-            raise ValueError(
-                f'{workdir / kind.file} is damaged, or is that of another '
-                'model: its pieces are not those of the weights; take it from '
-                'a backup, or run the command again that made it'
-            )
+        bare = cls.bare(workdir, precision, arguments)
+        model = bare.model
         _compare_steps(workdir)
         tensors = files.read_tensors(workdir / WEIGHTS)
         unigram = tensors.pop('unigram', None)
         tensors.pop(checkpoint.STEP, None)
-        model = Model(
-            config.replace(precision=precision),
-            tokenizer.specials,
-            seed=None,
-            companions=False,
-        )
         missing = {}
         for row, objective in list(model.objectives.items()):
             lacking = [
@@ -129,7 +100,60 @@ class Workdir:
             k: v for k, v in tensors.items() if not k.startswith(lacking_rows)
         }
         files.assign(model.variables, tensors, str(workdir / WEIGHTS))
-        return cls(model, tokenizer, config, unigram, missing)
+        return cls(model, bare.tokenizer, bare.config, unigram, missing)
+
+    @classmethod
+    def bare(
+        cls,
+        workdir: str | pathlib.Path,
+        precision: str = 'float32',
+        arguments: Mapping[str, Any] | None = None,
+    ) -> Self:
+        """As `read`, but all weights are as the layers have them at first, and
+        their file need not be there.
+        """
+        workdir = pathlib.Path(workdir)
+        config = Config.read(workdir)
+        _check_names(config, workdir / FILE)
+        config = _completed(config)
+        encoder = config.encoder
+        taken = ENCODERS[encoder.name].settings
+        for name in arguments or {}:
+            if name not in taken:
+                raise ValueError(
+                    f'the encoder {encoder.name} of {workdir} has no {name}'
+                )
+        encoder = dataclasses.replace(
+            encoder, arguments={**encoder.arguments, **(arguments or {})}
+        )
+        config = config.replace(encoder=encoder)
+        tokenizer = read_tokenizer(workdir, config)
+        model = Model(
+            config.replace(precision=precision),
+            tokenizer.specials,
+            seed=None,
+            companions=False,
+        )
+        return cls(model, tokenizer, config)
+
+    def write(self, folder: str | pathlib.Path) -> None:
+        """Makes a workdir of this one, config.json last.
+
+        Raises:
+            FileExistsError: files are there.
+        """
+        folder = pathlib.Path(folder)
+        if folder.exists() and any(folder.iterdir()):
+            raise FileExistsError(
+                f'{folder} is there and holds files; name a new folder'
+            )
+        folder.mkdir(parents=True, exist_ok=True)
+        write_tokenizer(folder, self.tokenizer)
+        tensors = dict(self.model.exported)
+        if self.unigram is not None:
+            tensors['unigram'] = self.unigram
+        files.write_tensors(folder / WEIGHTS, tensors)
+        self.config.write(folder)
 
     def start(self, model: Model) -> str:
         """Copies what a fresh model of the same encoder can take from this one.
@@ -173,6 +197,35 @@ class Workdir:
     def training_pieces(self) -> int | None:
         """How long the training text was; None: the workdir does not say."""
         return None if self.unigram is None else int(self.unigram.sum())
+
+
+def read_tokenizer(folder: pathlib.Path, config: Config) -> Tokenizer:
+    """The tokenizer of a workdir of this config.
+
+    Raises:
+        FileNotFoundError: it is not there.
+        ValueError: it is not that of the config, or nobody knows its kind.
+    """
+    _check_names(config, folder / FILE)
+    kind = TOKENIZERS[config.tokenizer.kind]
+    tokenizer = kind.read(
+        _there(folder / kind.file),
+        config.tokenizer.lower_case,
+        **config.tokenizer.options,
+    )
+    if config.vocabulary not in (None, digest_of(tokenizer)):
+        raise ValueError(
+            f'{folder / kind.file} is damaged, or is that of another '
+            'model: its pieces are not those of the weights; take it from '
+            'a backup, or run the command again that made it'
+        )
+    return tokenizer
+
+
+def write_tokenizer(folder: pathlib.Path, tokenizer: Tokenizer) -> None:
+    """Writes what `read_tokenizer` reads, whole or not at all."""
+    with files.written(folder / tokenizer.file) as partial:
+        tokenizer.write(partial)
 
 
 def _as_there(path: str, old: Mapping[str, Any]) -> str:

@@ -150,6 +150,11 @@ class Encoder(Settled, Layer):
         """L."""
         return len(self.blocks)
 
+    @property
+    def query_weights(self) -> list[Any]:
+        """Weights that the query stream alone has: no state depends on them."""
+        return []
+
     def make_blocks(self) -> None:
         """Completes what the arguments leave open, and makes the layers.
 
@@ -228,7 +233,9 @@ class Encoder(Settled, Layer):
             inputs: what it reads.
             places: [B, Q] int32: where states are wanted; the last layer then
                 computes these alone. None: everywhere.
-            key: [2] uint32 for dropout, or None for inference.
+            key: [2] uint32 for dropout, or None for inference. Also where B
+                or T are not known before the graph runs, as under Keras'
+                `fit`.
             all_layers: whether to return every layer's states too; 'below':
                 of those below the last alone, which may then compute
                 `places` alone.
