@@ -365,7 +365,7 @@ def along(records: Sequence[Mapping[str, Any]]) -> list[float]:
     """Where each record is in a picture: minutes by the rate that was measured
     for all, whatever else the machine did later; or updates.
     """
-    if STEPS.value:
+    if STEPS.value or AS_WRITTEN.value:
         return [float(record['step']) for record in records]
     whole = records[-1]['step']
     return [record['step'] / whole * MINUTES.value for record in records]
@@ -546,7 +546,8 @@ def main() -> None:
         'perplexities': report.draw_perplexities,
         'translations': report.draw_translations,
     }[table.curves]
-    unit = 'updates' if STEPS.value else report.MINUTES
+    counted = STEPS.value or AS_WRITTEN.value
+    unit = 'updates' if counted else report.MINUTES
     draw(folder / 'curves.png', drawn, unit)
     print(text)
 
