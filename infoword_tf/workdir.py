@@ -79,10 +79,43 @@ class Workdir:
         encoder has no such arguments; it names what this code does not have.
         """
         workdir = pathlib.Path(workdir)
+        Config.read(workdir)  # what it lacks is said first
+        _there(workdir / WEIGHTS)  # before the work
+        bare = cls.bare(workdir, precision, arguments)
+        model = bare.model
+        _compare_steps(workdir)
+        tensors = files.read_tensors(workdir / WEIGHTS)
+        unigram = tensors.pop('unigram', None)
+        tensors.pop(checkpoint.STEP, None)
+        missing = {}
+        for row, objective in list(model.objectives.items()):
+            lacking = [
+                w.path for w in objective.weights if w.path not in tensors
+            ]
+            if lacking:
+                missing[row] = f'{WEIGHTS} has no {lacking[0]}'
+                model.drop(row)
+        lacking_rows = tuple(f'objectives/{row}/' for row in missing)
+        tensors = {
+            k: v for k, v in tensors.items() if not k.startswith(lacking_rows)
+        }
+        files.assign(model.variables, tensors, str(workdir / WEIGHTS))
+        return cls(model, bare.tokenizer, bare.config, unigram, missing)
+
+    @classmethod
+    def bare(
+        cls,
+        workdir: str | pathlib.Path,
+        precision: str = 'float32',
+        arguments: Mapping[str, Any] | None = None,
+    ) -> Self:
+        """As `read`, but all weights are as the layers have them at first, and
+        their file need not be there.
+        """
+        workdir = pathlib.Path(workdir)
         config = Config.read(workdir)
         _check_names(config, workdir / FILE)
         config = _completed(config)
-        _there(workdir / WEIGHTS)  # before the work
         encoder = config.encoder
         taken = ENCODERS[encoder.name].settings
         for name in arguments or {}:
@@ -106,30 +139,33 @@ class Workdir:
                 'model: its pieces are not those of the weights; take it from '
                 'a backup, or run the command again that made it'
             )
-        _compare_steps(workdir)
-        tensors = files.read_tensors(workdir / WEIGHTS)
-        unigram = tensors.pop('unigram', None)
-        tensors.pop(checkpoint.STEP, None)
         model = Model(
             config.replace(precision=precision),
             tokenizer.specials,
             seed=None,
             companions=False,
         )
-        missing = {}
-        for row, objective in list(model.objectives.items()):
-            lacking = [
-                w.path for w in objective.weights if w.path not in tensors
-            ]
-            if lacking:
-                missing[row] = f'{WEIGHTS} has no {lacking[0]}'
-                model.drop(row)
-        lacking_rows = tuple(f'objectives/{row}/' for row in missing)
-        tensors = {
-            k: v for k, v in tensors.items() if not k.startswith(lacking_rows)
-        }
-        files.assign(model.variables, tensors, str(workdir / WEIGHTS))
-        return cls(model, tokenizer, config, unigram, missing)
+        return cls(model, tokenizer, config)
+
+    def write(self, folder: str | pathlib.Path) -> None:
+        """Makes a workdir of this one, config.json last.
+
+        Raises:
+            FileExistsError: files are there.
+        """
+        folder = pathlib.Path(folder)
+        if folder.exists() and any(folder.iterdir()):
+            raise FileExistsError(
+                f'{folder} is there and holds files; name a new folder'
+            )
+        folder.mkdir(parents=True, exist_ok=True)
+        with files.written(folder / self.tokenizer.file) as partial:
+            self.tokenizer.write(partial)
+        tensors = dict(self.model.exported)
+        if self.unigram is not None:
+            tensors['unigram'] = self.unigram
+        files.write_tensors(folder / WEIGHTS, tensors)
+        self.config.write(folder)
 
     def start(self, model: Model) -> str:
         """Copies what a fresh model of the same encoder can take from this one.

@@ -53,9 +53,11 @@ def keys_at_once() -> None:
         return traced(whole, key.shape[0], number_of)(key, number)
 
     def random_bits(
-        key: Any, shape: tuple[int, ...], whole: Any = dropout.random_bits
+        key: Any, shape: tuple[Any, ...], whole: Any = dropout.random_bits
     ) -> Any:
         key = tf.convert_to_tensor(key)
+        if any(tf.is_symbolic_tensor(size) for size in shape):
+            return whole(key, shape)  # a graph of any shape
         return traced(whole, key.shape[0], tuple(map(int, shape)))(key)
 
     dropout.fold_in, dropout.random_bits = fold_in, random_bits

@@ -228,7 +228,9 @@ class Encoder(Settled, Layer):
             inputs: what it reads.
             places: [B, Q] int32: where states are wanted; the last layer then
                 computes these alone. None: everywhere.
-            key: [2] uint32 for dropout, or None for inference.
+            key: [2] uint32 for dropout, or None for inference. Also where B
+                or T are not known before the graph runs, as under Keras'
+                `fit`.
             all_layers: whether to return every layer's states too; 'below':
                 of those below the last alone, which may then compute
                 `places` alone.

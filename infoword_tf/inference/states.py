@@ -20,6 +20,7 @@ from infoword_tf.model import Model
 from infoword_tf.objectives.infonce import NEVER
 from infoword_tf.objectives.row import ANSWERS
 from infoword_tf.plan import answering
+from infoword_tf.text.layout import Layout
 from infoword_tf.workdir import Workdir
 
 Tensor = Any
@@ -170,6 +171,8 @@ class States(Workdir):
         layers: Sequence[int] | str | None = None,
         places: Tensor | None = None,
         second: Tensor | None = None,
+        segment_ids: Tensor | None = None,
+        key: Tensor | None = None,
     ) -> Tensor:
         """States of padded ids; graph or eager, any shape.
 
@@ -182,27 +185,38 @@ class States(Workdir):
             places: [B, Q] int32, or None for all.
             second: [B] int32, where the second of two texts begins; None:
                 there is one.
+            segment_ids: [B, T] int32; None: as the layout has them.
+            key: [2] uint32 of dropout, or None for inference.
 
         Returns:
             [B, Q or T, D] float32.
         """
         every = layers is not None
-        encoded = self._encoded(ids, lengths, every, places, second)
+        encoded = self._encoded(
+            ids, lengths, every, places, second, segment_ids, key
+        )
         if layers is None:
             return ops.cast(encoded.states, 'float32')
-        if layers == 'mix':
-            mean = self._mix(encoded.layers)
-        else:
-            chosen = [ops.cast(encoded.layers[i], 'float32') for i in layers]
-            mean = sum(chosen) / len(chosen)
+        mean = self._mean(encoded.layers, layers)
         return mean if places is None else take(mean, places)
 
-    def _mix(self, layers: Sequence[Tensor]) -> Tensor:
-        """L + 1 times [B, T, D] -> [B, T, D] float32."""
+    def _mean(
+        self, every: Sequence[Tensor], layers: Sequence[int] | str
+    ) -> Tensor:
+        """L + 1 times [B, T, D] -> [B, T, D] float32; args as of `states`."""
+        if layers != 'mix':
+            chosen = [ops.cast(every[i], 'float32') for i in layers]
+            return sum(chosen) / len(chosen)
+        if (row := self._mixing_row()) is not None:
+            return row.mixer(every)
+        return sum(ops.cast(x, 'float32') for x in every) / len(every)
+
+    def _mixing_row(self) -> Any:
+        """The row that has learned weights of layers; None: there is none."""
         for row in self.rows_that('classes', 'numbers'):
             if self.model.objectives[row].mix:
-                return self.model.objectives[row].mixer(layers)
-        return sum(ops.cast(x, 'float32') for x in layers) / len(layers)
+                return self.model.objectives[row]
+        return None
 
     def _encoded(
         self,
@@ -211,22 +225,15 @@ class States(Workdir):
         all_layers: bool = False,
         places: Tensor | None = None,
         second: Tensor | None = None,
+        segment_ids: Tensor | None = None,
+        key: Tensor | None = None,
     ) -> Encoded:
         """What the encoder gives; args as in `states`."""
         padding = ops.logical_not(real_places(ids, lengths))
-        segment_ids = None
-        if self.layout.last_segment:
-            last = ops.equal(_column(ids), last_places(lengths))
-            segment_ids = self.layout.last_segment * ops.cast(last, 'int32')
-        knows = self.encoder.arguments.get('segments', 0) > 1
-        if second is not None and self.layout.second_segment and knows:
-            of_second = ops.greater_equal(_column(ids), second[:, None])
-            # No cast of booleans, which LiteRT's converter makes wrong here.
-            inside = ops.where(of_second, self.layout.second_segment, 0)
-            segment_ids = (
-                inside
-                if segment_ids is None
-                else ops.where(last, segment_ids, inside)
+        if segment_ids is None:
+            knows = self.encoder.arguments.get('segments', 0) > 1
+            segment_ids = segments_of(
+                self.layout, ids, lengths, second if knows else None
             )
         return self.encoder(
             Inputs(
@@ -235,6 +242,7 @@ class States(Workdir):
                 block_ids=ops.cast(padding, 'int32'),
             ),
             places=places,
+            key=key,
             all_layers=all_layers,
         )
 
@@ -259,6 +267,29 @@ class States(Workdir):
                 *map(ops.convert_to_numpy, best), strict=True
             )
         ]
+
+
+def segments_of(
+    layout: Layout, ids: Tensor, lengths: Tensor, second: Tensor | None = None
+) -> Tensor | None:
+    """Segments of padded ids in a layout, [B, T] int32; None: all are 0.
+
+    Args: as of `States.states`.
+    """
+    segment_ids = None
+    if layout.last_segment:
+        last = ops.equal(_column(ids), last_places(lengths))
+        segment_ids = layout.last_segment * ops.cast(last, 'int32')
+    if second is not None and layout.second_segment:
+        of_second = ops.greater_equal(_column(ids), second[:, None])
+        # No cast of booleans, which LiteRT's converter makes wrong here.
+        inside = ops.where(of_second, layout.second_segment, 0)
+        segment_ids = (
+            inside
+            if segment_ids is None
+            else ops.where(last, segment_ids, inside)
+        )
+    return segment_ids
 
 
 def real_places(ids: Tensor, lengths: Tensor) -> Tensor:

@@ -20,6 +20,7 @@ from keras import ops
 
 from infoword_tf.inference.states import States, last_places, real_places
 from infoword_tf.inference.wordvectors import WordVectors
+from infoword_tf.layers.block import take
 from infoword_tf.layers.pooling import LAYERS, LEARNED, POOLINGS, unit
 from infoword_tf.objectives.contrast import SentenceContrast
 
@@ -59,11 +60,13 @@ class Vectors(States):
         lengths: Tensor,
         pooling: str | None = None,
         layers: Sequence[int] | str | None = None,
+        segment_ids: Tensor | None = None,
+        key: Tensor | None = None,
     ) -> Tensor:
         """One vector for each text; graph or eager, any shape.
 
         Args:
-            ids, lengths, layers: as in `states`.
+            ids, lengths, layers, segment_ids, key: as in `states`.
             pooling: 'cls', 'last', 'mean', 'max', 'by_position' (the mean with
                 weights 1, 2, 3, ...), 'weighted' (weights that a row has
                 learned), 'first_last' (the mean over layers 1 and L), 'mix'
@@ -77,19 +80,67 @@ class Vectors(States):
         Raises:
             ValueError: a pooling that this model does not have.
         """
+
+        def states(
+            layers: Sequence[int] | str | None, places: Tensor | None = None
+        ) -> Tensor:
+            return self.states(
+                ids, lengths, layers, places,
+                segment_ids=segment_ids, key=key,
+            )  # fmt: skip
+
+        if layers is None:
+            layers = LAYERS.get(pooling or self.config.pooling)
+        return self._vector(ids, lengths, states, pooling, layers)
+
+    def states_and_vector(
+        self,
+        ids: Tensor,
+        lengths: Tensor,
+        segment_ids: Tensor | None = None,
+        key: Tensor | None = None,
+    ) -> tuple[Tensor, Tensor]:
+        """What `states` and `embed` give, of one pass; args as there."""
+        layers = LAYERS.get(self.config.pooling)
+        encoded = self._encoded(
+            ids, lengths, layers is not None,
+            segment_ids=segment_ids, key=key,
+        )  # fmt: skip
+        last = ops.cast(encoded.states, 'float32')
+
+        def states(
+            layers: Sequence[int] | str | None, places: Tensor | None = None
+        ) -> Tensor:
+            found = last
+            if layers is not None:
+                found = self._mean(encoded.layers, layers)
+            return found if places is None else take(found, places)
+
+        return last, self._vector(ids, lengths, states, None, layers)
+
+    def _vector(
+        self,
+        ids: Tensor,
+        lengths: Tensor,
+        states: Callable[..., Tensor],
+        pooling: str | None,
+        layers: Sequence[int] | str | None,
+    ) -> Tensor:
+        """One vector for each text, of states by layers and places; args as of
+        `embed`.
+        """
         if pooling is None:
             return self._finished(
-                self.embed(ids, lengths, self.config.pooling, layers)
+                self._vector(ids, lengths, states, self.config.pooling, layers)
             )
         row, compute = self._pooling_row(pooling), POOLINGS[pooling]
-        layers = LAYERS.get(pooling) if layers is None else layers
         if compute is None:
             place = last_places(lengths)
             if pooling == 'cls' and self.layout.first:
                 place = ops.zeros_like(place)
             # Of the last layer this state alone is computed.
-            return self.states(ids, lengths, layers, place)[:, 0]
-        states = self.states(ids, lengths, layers)
+            return states(layers, place)[:, 0]
+        states = states(layers)
         real = real_places(ids, lengths)
         if pooling == 'words':
             return row.text_vectors(ids, real, states, self.unigram)

@@ -92,27 +92,29 @@ def new_key(*numbers: Tensor | int) -> Tensor:
     return key
 
 
-def random_bits(key: Tensor, shape: tuple[int, ...]) -> Tensor:
-    """Independent uniform uint32 of a static shape (below 2^31 values)."""
+def random_bits(key: Tensor, shape: tuple[Any, ...]) -> Tensor:
+    """Independent uniform uint32 of a shape (below 2^31 values), as `ops.shape`
+    has it: what is not known beforehand is a tensor.
+    """
     size = math.prod(shape)
     places = ops.reshape(
         ops.cast(ops.arange(size, dtype='int32'), 'uint32'), shape
     )
     if key.shape[0] > 2:
-        places = places + key[2] * ops.floor_divide(np.uint32(size), key[3])
+        places = places + key[2] * ops.floor_divide(
+            ops.cast(size, 'uint32'), key[3]
+        )
     return _mix(ops.add(ops.multiply(places, _GOLDEN), key[0]), key[1])
 
 
-def uniform(key: Tensor, shape: tuple[int, ...]) -> Tensor:
-    """Independent uniform float32 in [0, 1), multiples of 2^-24, of a static
-    shape.
-    """
+def uniform(key: Tensor, shape: tuple[Any, ...]) -> Tensor:
+    """Independent uniform float32 in [0, 1), multiples of 2^-24."""
     bits = ops.right_shift(random_bits(key, shape), np.uint32(8))
     return ops.cast(bits, 'float32') * np.float32(2.0**-24)
 
 
-def keep_mask(key: Tensor, shape: tuple[int, ...], rate: float) -> Tensor:
-    """bool of a static shape: True with probability 1 - rate, to 2^-32."""
+def keep_mask(key: Tensor, shape: tuple[Any, ...], rate: float) -> Tensor:
+    """bool of a shape: True with probability 1 - rate, to 2^-32."""
     threshold = np.uint32(min(round(rate * 2**32), 2**32 - 1))
     return ops.greater_equal(random_bits(key, shape), threshold)
 
@@ -124,7 +126,7 @@ def dropped(x: Tensor, key: Tensor, rate: float) -> Tensor:
     """
     if not rate:
         return x
-    keep = keep_mask(key, tuple(x.shape), rate)
+    keep = keep_mask(key, ops.shape(x), rate)
     return ops.where(keep, x * (1.0 / (1.0 - rate)), 0.0)
 
 
@@ -135,7 +137,7 @@ def _drop_alone(x, key, *, rate):
 
 def drop(x: Tensor, *, key: Tensor | None = None, rate: float = 0.0) -> Tensor:
     """dropout(x) alone, a fused piece (see `fused.py`); x [..., D] in any
-    dtype, of a static shape where a key is given.
+    dtype.
     """
     if key is None or not rate:
         return x

@@ -11,8 +11,9 @@ the backward pass needs is few numbers: normalised values and 1/sigma, never a
 mask (bits are hashed again from the key).
 
 Every piece takes `key`: None runs the plain operations (held-out text, encode,
-export, where shapes are dynamic and a kernel must run anywhere); a key runs
-the fused form, also at rate 0. Plain operations are written in the forms that
+export, where a graph must run anywhere); a key runs the fused form, also at rate
+0, whether or not shapes are known when a graph is traced (a kernel is compiled
+for each shape that it meets). Plain operations are written in the forms that
 TensorFlow's own optimizer of graphs (Grappler) puts into the matrix products
 before them: bias, bias and GELU, bias and residual. tests/layers holds each
 against plain operations and their automatic gradients.
@@ -179,5 +180,5 @@ def sum_rows(x: Tensor) -> Tensor:
     once, as every kernel's gradient is.
     """
     rows = ops.reshape(x, (-1, x.shape[-1]))
-    ones = ops.ones((1, rows.shape[0]), x.dtype)
+    ones = ops.ones((1, ops.shape(rows)[0]), x.dtype)
     return to_float(ops.matmul(ones, rows))[0]

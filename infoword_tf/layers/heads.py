@@ -25,7 +25,7 @@ Tensor = Any
 
 @compiled
 def _heads(x, bias, *, heads, parts):
-    b, t, width = x.shape
+    b, t, width = ops.shape(x)
     y = ops.cast(plus_bias(x, bias), x.dtype)
     y = ops.reshape(y, (b, t, parts, heads, width // (parts * heads)))
     y = ops.transpose(y, (2, 0, 3, 1, 4))  # [n, B, H, T, E]
@@ -34,7 +34,7 @@ def _heads(x, bias, *, heads, parts):
 
 def _heads_grad(parts):
     """n times [B, H, T, E] -> [B, T, n D]: one plain transpose is fastest."""
-    b, h, t, e = parts[0].shape
+    b, h, t, e = ops.shape(parts[0])
     x = ops.transpose(ops.stack(parts), (1, 3, 0, 2, 4))  # [B, T, n, H, E]
     return ops.reshape(x, (b, t, len(parts) * h * e))
 
@@ -56,7 +56,7 @@ def split_heads(
         bias: [n D] float32, or None.
         heads: H.
         parts: n.
-        key: None runs plain operations (and allows a dynamic B and T).
+        key: None runs plain operations.
         length: T, where x is rows.
 
     Returns:
@@ -115,7 +115,7 @@ def softmax_dropout(
 
     def function(scores):
         # The reshape states a shape that kernels do not tell the graph.
-        scores = ops.reshape(scores, scores.shape)
+        scores = ops.reshape(scores, ops.shape(scores))
         weights = ops.softmax(scores, axis=-1)
 
         def grad(upstream):

@@ -163,7 +163,7 @@ def _loop(z, h, c, keep, kernel, bias, projection, *, cell, clip, saved):
     start = (h,) if c is None else (h, c)
     if saved:
         width = cell.saved * kernel.shape[1] // cell.gates
-        start += (ops.zeros((h.shape[0], width), 'float32'),)
+        start += (ops.zeros((ops.shape(h)[0], width), 'float32'),)
     # One array: of several Keras wants to know how long they are.
     given = z if keep is None else ops.concatenate([z, keep], axis=-1)
     # Known, where it is: XLA wants to know how much the loop stores.
@@ -201,7 +201,7 @@ def _loop_back(
             found += (d_projected,)
         return found, found
 
-    rows, wide = h.shape[0], kernel.shape[1]
+    rows, wide = ops.shape(h)[0], kernel.shape[1]
     inputs = [d_states, states, saved, _before(h, states, keep)]
     start = [ops.zeros_like(h)]
     if c is not None:
@@ -266,7 +266,8 @@ def recur(
     Returns:
         h' of all tokens [T, B, D], c' of the last one [B, H] or None; float32.
     """
-    if key is None:
+    if key is None or z.shape[0] is None:
+        # Of several arrays Keras wants to know how long they are.
         states, *cells = _loop(
             z, h, c, keep, kernel, bias, projection,
             cell=cell, clip=clip, saved=False,

@@ -267,7 +267,8 @@ class RelativeAttention(Layer):
         for (states, sight), key in zip(streams, keys, strict=True):
             q = project(states, q_kernel)  # [B, Q, D]
             blocks = 1
-            if not (self.causal or key is None or sight.places is not None):
+            together = self.causal or key is None or sight.places is not None
+            if not together and isinstance(length, int):
                 blocks = blocks_of(length)
             q_content, q_position = split_queries(
                 q, u, v, signs, heads=h, blocks=blocks, key=key

@@ -49,7 +49,7 @@ def _queries_plain(x, content_bias, position_bias, signs, heads, blocks):
 
 @compiled
 def _queries_grad(content, position, signs):
-    b, heads, length, e = content.shape
+    b, heads, length, e = ops.shape(content)
     dtype, (_, blocks, _, n) = content.dtype, position.shape
     content = ops.transpose(to_float(content), (0, 2, 1, 3))  # [B, Q, H, E]
     position = ops.reshape(
@@ -136,8 +136,8 @@ def _rows(*shape):
 
 
 def _by_distance(x, places, length, blocks, n):
-    """Gradient of `_by_key`: [B, H, Q, K] -> [H, n, B Q / n, N], all static."""
-    b, heads, queries, keys = x.shape
+    """Gradient of `_by_key`: [B, H, Q, K] -> [H, n, B Q / n, N]."""
+    b, heads, queries, keys = ops.shape(x)
     if places is None:
         t = length // blocks
         x = ops.reshape(x, (b, heads, blocks, t, keys))
@@ -219,7 +219,8 @@ def relative_scores(
     Returns:
         [B, H, Q, K] in the compute dtype, masked places at -1e30.
     """
-    if key is None:
+    if key is None or not isinstance(length, int):
+        # XLA wants to know beforehand how far apart rows lie.
         return _relative_plain(
             content, position, segment, different, allowed, places, length
         )

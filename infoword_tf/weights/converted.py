@@ -7,21 +7,14 @@ from typing import Any
 
 import numpy as np
 
-from infoword_tf import files
-from infoword_tf.config import (
-    FILE,
-    WEIGHTS,
-    Config,
-    DenseConfig,
-    EncoderConfig,
-    RowConfig,
-)
+from infoword_tf.config import Config, DenseConfig, EncoderConfig, RowConfig
 from infoword_tf.model import Model
 from infoword_tf.objectives import TABLE
 from infoword_tf.weights.mapping import check, look, take
 from infoword_tf.weights.names import Naming
 from infoword_tf.weights.pieces import Read
 from infoword_tf.weights.tensors import Tensors
+from infoword_tf.workdir import Workdir
 
 _PART = 2**24  # bytes that are assigned at a time
 
@@ -158,12 +151,4 @@ def write(
     workdir: pathlib.Path, config: Config, model: Model, pieces: Read
 ) -> None:
     """Makes the workdir, config.json last; FileExistsError: files are there."""
-    if workdir.exists() and any(workdir.iterdir()):
-        raise FileExistsError(
-            f'{workdir} is there and holds files; name a new folder'
-        )
-    workdir.mkdir(parents=True, exist_ok=True)
-    with files.written(workdir / pieces.tokenizer.file) as partial:
-        pieces.tokenizer.write(partial)
-    files.write_tensors(workdir / WEIGHTS, model.exported)
-    files.write_json(workdir / FILE, config.to_json())
+    Workdir(model, pieces.tokenizer, config).write(workdir)
