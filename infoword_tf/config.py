@@ -197,6 +197,23 @@ class Config:
         """The name of the prompt of a role in ROLES; None: the default."""
         return next((n for n in ROLES[role] if n in self.prompts), None)
 
+    def prompt_text(self, name: str | None = None) -> str:
+        """What is put before a text.
+
+        Args:
+            name: of a prompt; None: the config's; '': none.
+
+        Raises:
+            ValueError: there is none of that name.
+        """
+        name = self.prompt if name is None else name
+        if not name:
+            return ''
+        if name not in self.prompts:
+            known = ', '.join(self.prompts) or 'none'
+            raise ValueError(f'prompt {name!r}: this model has {known}')
+        return self.prompts[name]
+
     def to_json(self) -> dict[str, Any]:
         """As `from_json` reads it: what JSON can hold, and nothing else."""
         return json.loads(json.dumps(dataclasses.asdict(self)))

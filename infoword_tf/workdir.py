@@ -127,18 +127,7 @@ class Workdir:
             encoder, arguments={**encoder.arguments, **(arguments or {})}
         )
         config = config.replace(encoder=encoder)
-        kind = TOKENIZERS[config.tokenizer.kind]
-        tokenizer = kind.read(
-            _there(workdir / kind.file),
-            config.tokenizer.lower_case,
-            **config.tokenizer.options,
-        )
-        if config.vocabulary not in (None, digest_of(tokenizer)):
-            raise ValueError(
-                f'{workdir / kind.file} is damaged, or is that of another '
-                'model: its pieces are not those of the weights; take it from '
-                'a backup, or run the command again that made it'
-            )
+        tokenizer = read_tokenizer(workdir, config)
         model = Model(
             config.replace(precision=precision),
             tokenizer.specials,
@@ -159,8 +148,7 @@ class Workdir:
                 f'{folder} is there and holds files; name a new folder'
             )
         folder.mkdir(parents=True, exist_ok=True)
-        with files.written(folder / self.tokenizer.file) as partial:
-            self.tokenizer.write(partial)
+        write_tokenizer(folder, self.tokenizer)
         tensors = dict(self.model.exported)
         if self.unigram is not None:
             tensors['unigram'] = self.unigram
@@ -209,6 +197,35 @@ class Workdir:
     def training_pieces(self) -> int | None:
         """How long the training text was; None: the workdir does not say."""
         return None if self.unigram is None else int(self.unigram.sum())
+
+
+def read_tokenizer(folder: pathlib.Path, config: Config) -> Tokenizer:
+    """The tokenizer of a workdir of this config.
+
+    Raises:
+        FileNotFoundError: it is not there.
+        ValueError: it is not that of the config, or nobody knows its kind.
+    """
+    _check_names(config, folder / FILE)
+    kind = TOKENIZERS[config.tokenizer.kind]
+    tokenizer = kind.read(
+        _there(folder / kind.file),
+        config.tokenizer.lower_case,
+        **config.tokenizer.options,
+    )
+    if config.vocabulary not in (None, digest_of(tokenizer)):
+        raise ValueError(
+            f'{folder / kind.file} is damaged, or is that of another '
+            'model: its pieces are not those of the weights; take it from '
+            'a backup, or run the command again that made it'
+        )
+    return tokenizer
+
+
+def write_tokenizer(folder: pathlib.Path, tokenizer: Tokenizer) -> None:
+    """Writes what `read_tokenizer` reads, whole or not at all."""
+    with files.written(folder / tokenizer.file) as partial:
+        tokenizer.write(partial)
 
 
 def _as_there(path: str, old: Mapping[str, Any]) -> str:

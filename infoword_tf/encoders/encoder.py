@@ -150,6 +150,11 @@ class Encoder(Settled, Layer):
         """L."""
         return len(self.blocks)
 
+    @property
+    def query_weights(self) -> list[Any]:
+        """Weights that the query stream alone has: no state depends on them."""
+        return []
+
     def make_blocks(self) -> None:
         """Completes what the arguments leave open, and makes the layers.
 

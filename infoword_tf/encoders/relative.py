@@ -140,6 +140,11 @@ class RelativeTransformer(Encoder):
             block.build()
         self.built = True
 
+    @property
+    def query_weights(self) -> list[Any]:
+        """As `Encoder.query_weights`."""
+        return [] if self.causal else [self.mask_embedding]
+
     def empty_state(self, batch: int, length: int) -> Memory:
         """Memory of `length` tokens of which none is filled yet."""
         shape = (len(self.blocks), batch, length, self.width)

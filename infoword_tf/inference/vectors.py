@@ -174,6 +174,21 @@ class Vectors(States):
             f'{LEARNED[pooling]}; take cls, mean or first_last'
         )
 
+    @property
+    def vector_weights(self) -> dict[str, list[Any]]:
+        """By row, its weights that the config's vectors are made with."""
+        pooling = self.config.pooling
+        if pooling == 'mix':
+            row = self._mixing_row()
+            return {} if row is None else {row.row: row.mixer.weights}
+        row = self._pooling_row(pooling)
+        if row is None:
+            return {}
+        weights = [row.pooling_kernel]
+        if pooling == 'words':
+            weights += [row.word_embeddings, row.word_kernel]
+        return {row.row: weights}
+
     def vector_width(self, pooling: str | None = None) -> int:
         """How long the vectors of a pooling are; args as in `embed`."""
         config, default = self.config, pooling is None
@@ -325,7 +340,7 @@ class Vectors(States):
             depth = self.encoder.depth
             if not -depth - 1 <= layer <= depth:
                 raise ValueError(f'layer {layer}: there are 0 to {depth}')
-        self.prompt_of(prompt)  # complains before the work
+        self.config.prompt_text(prompt)  # complains before the work
         texts, self.cut = list(texts), 0
         width = self.vector_width(pooling)
         if dims is not None and not 0 < dims <= width:
@@ -421,28 +436,13 @@ class Vectors(States):
             lengths.append(rows.row_lengths().numpy())
         return Tokenized(np.concatenate(flat), np.concatenate(lengths), cut)
 
-    def prompt_of(self, name: str | None = None) -> str:
-        """The prompt that is put before a text.
-
-        Args:
-            name: of a prompt; None: the config's; '': none.
-
-        Raises:
-            ValueError: there is none of that name.
-        """
-        name = self.config.prompt if name is None else name
-        if not name:
-            return ''
-        if name not in self.config.prompts:
-            known = ', '.join(self.config.prompts) or 'none'
-            raise ValueError(f'prompt {name!r}: this model has {known}')
-        return self.config.prompts[name]
-
     def prompted(
         self, texts: Sequence[str] | Tensor, prompt: str | None = None
     ) -> Tensor:
-        """Texts [B] with what is put before each; args as `prompt_of`."""
-        before = self.prompt_of(prompt)
+        """Texts [B] with what is put before each; args as
+        `Config.prompt_text`.
+        """
+        before = self.config.prompt_text(prompt)
         texts = tf.convert_to_tensor(texts, tf.string)
         return tf.strings.join([before, texts]) if before else texts
 

@@ -11,12 +11,12 @@ the backward pass needs is few numbers: normalised values and 1/sigma, never a
 mask (bits are hashed again from the key).
 
 Every piece takes `key`: None runs the plain operations (held-out text, encode,
-export, where a graph must run anywhere); a key runs the fused form, also at rate
-0, whether or not shapes are known when a graph is traced (a kernel is compiled
-for each shape that it meets). Plain operations are written in the forms that
-TensorFlow's own optimizer of graphs (Grappler) puts into the matrix products
-before them: bias, bias and GELU, bias and residual. tests/layers holds each
-against plain operations and their automatic gradients.
+export, where a graph must run anywhere); a key runs the fused form, also at
+rate 0, and also where shapes are not known when a graph is traced (a kernel is
+compiled for each shape that it meets). Plain operations are written in the
+forms that TensorFlow's own optimizer of graphs (Grappler) puts into the matrix
+products before them: bias, bias and GELU, bias and residual. tests/layers holds
+each against plain operations and their automatic gradients.
 
 Glossary of shapes: D width; `...` any.
 """

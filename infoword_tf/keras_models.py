@@ -1,0 +1,632 @@
+"""A model for whoever works in Keras: tokenizer, backbone and text encoder.
+
+    import keras
+    from infoword_tf.keras_models import TextEncoder
+
+    texts = keras.Input((), dtype='string')
+    vectors = TextEncoder.from_preset('runs/minilm')(texts)      # [B, E]
+    scores = keras.layers.Dense(3)(vectors)
+    model = keras.Model(texts, scores)               # compile, fit, save
+
+A preset is a workdir, or a folder of transformers or sentence-transformers.
+Fields are called as KerasHub calls them. What is computed is what
+`infoword_tf.load` of the preset computes; under `training=True` with dropout,
+and by the fused pieces of the trainer.
+
+A `.keras` file holds all that makes the model again (weights, config and
+vocabulary), and `keras.saving.load_model` reads it in every process that has
+imported this module. `to_workdir` writes the weights as they are into a
+workdir, which all commands and exports take.
+
+Glossary of shapes: B texts, T tokens, D width of states, E of vectors.
+"""
+
+import base64
+import contextlib
+import pathlib
+import tempfile
+import zlib
+from collections.abc import Iterator, Mapping
+from typing import Any, Self
+
+import keras
+import numpy as np
+import tensorflow as tf
+from keras import ops
+
+from infoword_tf.config import Config
+from infoword_tf.folders import workdir_of
+from infoword_tf.inference.loaded import Loaded
+from infoword_tf.inference.states import real_places, segments_of
+from infoword_tf.layers import dropout as by_key
+from infoword_tf.layers.pooling import POOLINGS
+from infoword_tf.text.layout import LAYOUTS
+from infoword_tf.text.template import Template
+from infoword_tf.text.tokenizer import Tokenizer as Pieces
+from infoword_tf.workdir import read_tokenizer, write_tokenizer
+
+if keras.backend.backend() != 'tensorflow':
+    raise ImportError(
+        'infoword_tf.keras_models makes tokenizers of TensorFlow operations: '
+        'set KERAS_BACKEND=tensorflow before Keras is imported (it is '
+        f'{keras.backend.backend()} here)'
+    )
+
+Tensor = Any
+VERSION = 1  # of what `.keras` files hold
+PRECISIONS = 'float32', 'mixed_bfloat16'
+IDS, SEGMENTS, MASK = 'token_ids', 'segment_ids', 'padding_mask'
+STATES, VECTORS = 'sequence_output', 'pooled_output'
+_saved = keras.saving.register_keras_serializable('infoword_tf')
+
+
+# ---------------------------------------------------------------- the parts
+
+
+@_saved
+class Tokenizer(keras.layers.Layer):
+    """Strings to what a `Backbone` reads.
+
+    In the graph of a model, or in `tf.data`: `dataset.map(tokenizer)`.
+
+    Attributes:
+        sequence_length: T.
+        prompt: name of what is put before a text, see `from_preset`.
+        tokenizer: strings to ids.
+    """
+
+    def __init__(
+        self,
+        made_of: Loaded | Mapping[str, Any],
+        sequence_length: int | None = None,
+        prompt: str | None = None,
+        **kwargs: Any,
+    ):
+        """Args: a model, or what `get_config` has of one; others as
+        `from_preset`.
+        """
+        super().__init__(**kwargs)
+        # Strings are no tensors to Keras, and XLA has none.
+        self._convert_input_args = False
+        self._allow_non_tensor_positional_args = True
+        self.supports_jit = False
+        if isinstance(made_of, Loaded):
+            self._config, self.tokenizer = made_of.config, made_of.tokenizer
+        else:
+            with _folder_of(made_of) as folder:
+                self._config = Config.read(folder)
+                self.tokenizer = read_tokenizer(folder, self._config)
+        self._template = Template(
+            self.tokenizer, LAYOUTS[self._config.layout]
+        )
+        if sequence_length is None:
+            sequence_length = self._config.max_length
+        around = sequence_length - self._template.free_length(
+            sequence_length, texts=2
+        )
+        if sequence_length <= around:
+            raise ValueError(
+                f'sequence_length={sequence_length}: special tokens around two '
+                f'texts are {around}, so it is {around + 1} or more'
+            )
+        self.sequence_length, self.prompt = sequence_length, prompt
+        self._before = self._config.prompt_text(prompt)
+        self.built = True
+
+    @classmethod
+    def from_preset(
+        cls,
+        preset: str | pathlib.Path,
+        sequence_length: int | None = None,
+        prompt: str | None = None,
+        **kwargs: Any,
+    ) -> Self:
+        """The tokenizer of a model.
+
+        Args:
+            preset: a workdir, or a folder of transformers or
+                sentence-transformers.
+            sequence_length: T, special tokens among them, to which texts are
+                cut and padded; None: what the model was trained on.
+            prompt: name of what is put before a text, such as 'query'; None:
+                what the config says, '': nothing. Nothing is put before pairs.
+            **kwargs: of `keras.layers.Layer`.
+
+        Raises:
+            FileNotFoundError: the folder is no such model.
+            ValueError: there is no such prompt, or no room for text; what
+                `folders.workdir_of` complains of.
+        """
+        folder = workdir_of(preset)
+        config = Config.read(folder)
+        kept = _kept(config, read_tokenizer(folder, config))
+        return cls(kept, sequence_length, prompt, **kwargs)
+
+    def call(self, inputs: Tensor) -> dict[str, Tensor]:
+        """Lays texts out.
+
+        Args:
+            inputs: strings [B] or [B, 1], or a single one; or two of these in
+                a tuple, whose texts stand in pairs.
+
+        Returns:
+            'token_ids' and 'segment_ids' [B, T] int32, 'padding_mask' [B, T]
+            bool, False where padding is, which follows the text; [T] of a
+            single string.
+
+        Raises:
+            ValueError: strings of another shape.
+        """
+        found = self.unpadded(inputs)
+        padding = {IDS: self.tokenizer.pad_id, SEGMENTS: 0, MASK: False}
+        alone = _strings(inputs)[0].shape.rank == 0
+        for name, value in found.items():
+            lacking = self.sequence_length - tf.shape(value)[1]
+            value = tf.pad(
+                value, [[0, 0], [0, lacking]], constant_values=padding[name]
+            )
+            value.set_shape((None, self.sequence_length))
+            found[name] = value[0] if alone else value
+        return found
+
+    def unpadded(self, inputs: Tensor) -> dict[str, Tensor]:
+        """As `call`, but T is that of the longest text, and of a single one B
+        is 1.
+        """
+        first, *second = (tf.reshape(x, (-1,)) for x in _strings(inputs))
+        if self._before and not second:
+            first = tf.strings.join([self._before, first])
+        ids, lengths, begins = self._template.laid_out(
+            first, second[0] if second else None, self.sequence_length
+        )
+        segment_ids = segments_of(
+            self._template.layout, ids, lengths, begins
+        )
+        if segment_ids is None:
+            segment_ids = tf.zeros_like(ids)
+        real = real_places(ids, lengths)
+        return {IDS: ids, SEGMENTS: segment_ids, MASK: real}
+
+    def compute_output_spec(self, inputs: Any) -> dict[str, Any]:
+        """Shapes and dtypes of `call`."""
+        shape = (*_strings(inputs)[0].shape[:1], self.sequence_length)
+        return {
+            IDS: keras.KerasTensor(shape, 'int32'),
+            SEGMENTS: keras.KerasTensor(shape, 'int32'),
+            MASK: keras.KerasTensor(shape, 'bool'),
+        }
+
+    def vocabulary_size(self) -> int:
+        """V."""
+        return len(self.tokenizer)
+
+    def get_vocabulary(self) -> list[str]:
+        """All pieces, in the order of their ids."""
+        return list(self.tokenizer.vocabulary)
+
+    def get_config(self) -> dict[str, Any]:
+        """All that `from_config` needs."""
+        return {
+            'made_of': _kept(self._config, self.tokenizer),
+            'sequence_length': self.sequence_length,
+            'prompt': self.prompt,
+            'name': self.name,
+        }
+
+
+class _Encoder(keras.layers.Layer):
+    """The encoder of a model and what makes vectors of its states.
+
+    Attributes:
+        loaded: the model; Keras sees those of its weights that vectors have.
+    """
+
+    def __init__(self, loaded: Loaded, seed: int | None):
+        """Args: the model, of the right precision; of dropout."""
+        super().__init__(
+            name='encoder', dtype=loaded.model.config.precision, autocast=False
+        )
+        self.loaded, self.encoder = loaded, loaded.encoder
+        self.dense = list(loaded.model.dense)
+        learned = loaded.vector_weights
+        self.rows = [loaded.model.objectives[row] for row in learned]
+        used = {id(x) for weights in learned.values() for x in weights}
+        for weight in [w for row in self.rows for w in row.weights]:
+            weight.trainable = id(weight) in used
+        for weight in self.encoder.query_weights:
+            weight.trainable = False
+        self.seed_generator = keras.random.SeedGenerator(seed)
+        self.built = True
+
+    def call(
+        self, inputs: Mapping[str, Tensor], training: bool | None = None
+    ) -> dict[str, Tensor]:
+        """As `Backbone` says."""
+        given, key = self._given(inputs), self._key(inputs, training)
+        alone = POOLINGS[self.loaded.config.pooling] is None
+        if key is None or not alone:
+            states, vectors = self.loaded.states_and_vector(*given, key=key)
+        else:
+            # What nobody reads leaves the graph: where that are the states,
+            # their last layer is computed at one place, as the trainer does.
+            states = self.loaded.states(
+                *given[:2], segment_ids=given[2], key=key
+            )
+            vectors = self.vectors(inputs, training=training, key=key)
+        return {STATES: states, VECTORS: vectors}
+
+    def vectors(
+        self,
+        inputs: Mapping[str, Tensor],
+        training: bool | None = None,
+        key: Tensor | None = None,
+    ) -> Tensor:
+        """Of `call` the vectors [B, E] alone; key: of a step, else its own."""
+        ids, lengths, segment_ids = self._given(inputs)
+        if key is None:
+            key = self._key(inputs, training)
+        return self.loaded.embed(
+            ids, lengths, segment_ids=segment_ids, key=key
+        )
+
+    def _given(
+        self, inputs: Mapping[str, Tensor]
+    ) -> tuple[Tensor, Tensor, Tensor | None]:
+        """ids [B, T], lengths [B] and what the encoder reads of segments."""
+        lengths = ops.sum(ops.cast(inputs[MASK], 'int32'), axis=1)
+        knows = self.encoder.arguments.get('segments', 0) > 1
+        return inputs[IDS], lengths, inputs[SEGMENTS] if knows else None
+
+    def _key(
+        self, inputs: Mapping[str, Tensor], training: bool | None
+    ) -> Tensor | None:
+        """The key of the next step: another for each row of the global batch,
+        whichever replica has it. None: nothing is dropped.
+        """
+        if not training:
+            return None
+        state = self.seed_generator.next()
+        key = by_key.new_key(state[0], state[1])
+        context = tf.distribute.get_replica_context()
+        if context is None or context.num_replicas_in_sync == 1:
+            return key
+        rows = ops.shape(inputs[IDS])[0]
+        begin = context.replica_id_in_sync_group * rows
+        return by_key.of_rows(key, begin, rows)
+
+    def compute_output_spec(
+        self, inputs: Mapping[str, Any], training: bool | None = None
+    ) -> dict[str, Any]:
+        """Shapes and dtypes of `call`."""
+        rows, length = inputs[IDS].shape
+        width = self.encoder.width
+        states = keras.KerasTensor((rows, length, width), 'float32')
+        return {
+            STATES: states,
+            VECTORS: keras.KerasTensor(
+                (rows, self.loaded.vector_width()), 'float32'
+            ),
+        }
+
+
+@_saved
+class Backbone(keras.Model):
+    """What a `Tokenizer` gives, to states and vectors; a functional model.
+
+    Takes 'token_ids' and 'segment_ids' [B, T] int32, and 'padding_mask' [B, T]
+    bool, False for padding, which follows the text. Segments are not read
+    where the encoder has none. Gives float32 in every precision:
+    'sequence_output' [B, T, D], the last states, and 'pooled_output' [B, E],
+    what `encode` makes of the text.
+    """
+
+    def __init__(
+        self,
+        made_of: Loaded | Mapping[str, Any],
+        dtype: Any = None,
+        seed: int | None = None,
+        name: str | None = None,
+        trainable: bool = True,
+    ):
+        """Args: a model, or what `get_config` has of one, without its weights;
+        others as `from_preset`.
+        """
+        encoder = _Encoder(_loaded(made_of, dtype), seed)
+        kinds = {IDS: 'int32', SEGMENTS: 'int32', MASK: 'bool'}
+        inputs = {
+            field: keras.Input((None,), dtype=kind, name=field)
+            for field, kind in kinds.items()
+        }
+        super().__init__(inputs, encoder(inputs), name=name)
+        self.dtype_policy = encoder.dtype_policy
+        self.trainable = trainable
+        self._encoder = encoder
+
+    @classmethod
+    def from_preset(
+        cls,
+        preset: str | pathlib.Path,
+        *,
+        pooling: str | None = None,
+        dropout: float | None = None,
+        dtype: Any = None,
+        seed: int | None = None,
+        name: str | None = None,
+        trainable: bool = True,
+    ) -> Self:
+        """The encoder of a model, with its weights.
+
+        Args:
+            preset: a workdir, or a folder of transformers or
+                sentence-transformers.
+            pooling: name in `layers.pooling.POOLINGS`, of which the vector
+                then is all, without the layers and the length 1 that the
+                config may ask for; None: as the config says.
+            dropout: share; None: what the model was trained with.
+            dtype: float32 or mixed_bfloat16; None: Keras' policy.
+            seed: of dropout; None: from Keras' (`keras.utils.set_random_seed`).
+            trainable: whether `fit` changes weights.
+
+        Raises:
+            FileNotFoundError: the folder is no such model.
+            ValueError: no such pooling or dtype; what `load` and
+                `folders.workdir_of` complain of.
+        """
+        loaded = _read(preset, pooling, dropout, dtype)
+        return cls(loaded, dtype, seed, name, trainable)
+
+    def to_workdir(self, folder: str | pathlib.Path) -> None:
+        """Writes a workdir of the weights as they are.
+
+        Without rows, but those whose weights vectors need: heads that another
+        encoder was trained with do not fit this one.
+
+        Raises:
+            FileExistsError: files are there.
+        """
+        self._encoder.loaded.write(folder)
+
+    def get_config(self) -> dict[str, Any]:
+        """All that `from_config` needs; not the weights."""
+        return _config_of(self, self._encoder)
+
+    @classmethod
+    def from_config(
+        cls, config: Mapping[str, Any], custom_objects: Any = None
+    ) -> Self:
+        """The same without weights; ValueError: of another version."""
+        del custom_objects
+        return cls(**config)
+
+
+@_saved
+class TextEncoder(keras.layers.Layer):
+    """Strings to vectors [B, E] float32, as `encode` makes them; trainable.
+
+    In training texts are padded to T, so that one graph does; else to the
+    longest of a batch.
+
+    Attributes:
+        tokenizer: a `Tokenizer`.
+    """
+
+    def __init__(
+        self,
+        made_of: Loaded | Mapping[str, Any],
+        sequence_length: int | None = None,
+        prompt: str | None = None,
+        dtype: Any = None,
+        seed: int | None = None,
+        name: str | None = None,
+        trainable: bool = True,
+    ):
+        """Args: a model, or what `get_config` has of one, without its weights;
+        others as `from_preset`.
+        """
+        loaded = _loaded(made_of, dtype)
+        super().__init__(
+            name=name, dtype=loaded.model.config.precision, trainable=trainable
+        )
+        self._convert_input_args = False
+        self._allow_non_tensor_positional_args = True
+        self.supports_jit = False
+        self.tokenizer = Tokenizer(
+            loaded, sequence_length, prompt, name='tokenizer'
+        )
+        self._encoder = _Encoder(loaded, seed)
+        self._encoder.trainable = trainable
+        self.built = True
+
+    @classmethod
+    def from_preset(
+        cls,
+        preset: str | pathlib.Path,
+        *,
+        sequence_length: int | None = None,
+        prompt: str | None = None,
+        pooling: str | None = None,
+        dropout: float | None = None,
+        dtype: Any = None,
+        seed: int | None = None,
+        name: str | None = None,
+        trainable: bool = True,
+    ) -> Self:
+        """A model of texts, with its weights.
+
+        Args and errors: as of `Tokenizer.from_preset` and
+        `Backbone.from_preset`.
+        """
+        loaded = _read(preset, pooling, dropout, dtype)
+        return cls(
+            loaded, sequence_length, prompt, dtype, seed, name, trainable
+        )
+
+    def call(self, inputs: Tensor, training: bool | None = None) -> Tensor:
+        """Strings to vectors; inputs as of `Tokenizer`, of a batch."""
+        rows = self.tokenizer if training else self.tokenizer.unpadded
+        return self._encoder.vectors(rows(inputs), training)
+
+    def compute_output_spec(
+        self, inputs: Any, training: bool | None = None
+    ) -> Any:
+        """Shape and dtype of `call`."""
+        rows = _strings(inputs)[0].shape[0]
+        width = self._encoder.loaded.vector_width()
+        return keras.KerasTensor((rows, width), 'float32')
+
+    def to_workdir(self, folder: str | pathlib.Path) -> None:
+        """As `Backbone.to_workdir`."""
+        self._encoder.loaded.write(folder)
+
+    def get_config(self) -> dict[str, Any]:
+        """All that `from_config` needs; not the weights."""
+        return {
+            **_config_of(self, self._encoder),
+            'sequence_length': self.tokenizer.sequence_length,
+            'prompt': self.tokenizer.prompt,
+        }
+
+
+# ----------------------------------------------------------- how it is kept
+
+
+def _kept(
+    config: Config, pieces: Pieces, unigram: np.ndarray | None = None
+) -> dict[str, Any]:
+    """What JSON can hold of a model: all but its weights."""
+    with tempfile.TemporaryDirectory() as folder:
+        write_tokenizer(pathlib.Path(folder), pieces)
+        kept = {
+            path.name: _text_of(path.read_bytes())
+            for path in sorted(pathlib.Path(folder).iterdir())
+        }
+    return {
+        'version': VERSION,
+        'config': config.to_json(),
+        'files': kept,
+        'unigram': None if unigram is None else _text_of(
+            np.asarray(unigram, '<i8').tobytes()
+        ),
+    }  # fmt: skip
+
+
+@contextlib.contextmanager
+def _folder_of(kept: Mapping[str, Any]) -> Iterator[pathlib.Path]:
+    """A folder with the config and the vocabulary of what `_kept` gave.
+
+    Raises:
+        ValueError: it is of another version.
+    """
+    version = kept.get('version')
+    if version != VERSION:
+        raise ValueError(
+            f'this .keras file is of version {version} of '
+            f'infoword_tf.keras_models, and this code reads version {VERSION}: '
+            'load it with the release that wrote it'
+        )
+    config = Config.from_json(kept['config'], 'the config in the .keras file')
+    with tempfile.TemporaryDirectory() as name:
+        folder = pathlib.Path(name)
+        config.write(folder)
+        for file, text in kept['files'].items():
+            if pathlib.Path(file).name != file:
+                raise ValueError(
+                    f'this .keras file names the file {file!r}, which is none '
+                    'of a vocabulary: it is damaged, or made to do harm'
+                )
+            (folder / file).write_bytes(_bytes_of(text))
+        yield folder
+
+
+def _loaded(made_of: Loaded | Mapping[str, Any], dtype: Any) -> Loaded:
+    """The model; of what `_kept` gave, without its weights."""
+    if isinstance(made_of, Loaded):
+        return made_of
+    with _folder_of(made_of) as folder:
+        loaded = Loaded.bare(folder, _precision(dtype))
+    if made_of['unigram'] is not None:
+        loaded.unigram = np.frombuffer(_bytes_of(made_of['unigram']), '<i8')
+    return loaded
+
+
+def _config_of(layer: Any, encoder: _Encoder) -> dict[str, Any]:
+    """What `get_config` of both kinds has."""
+    loaded = encoder.loaded
+    return {
+        'made_of': _kept(loaded.config, loaded.tokenizer, loaded.unigram),
+        'dtype': encoder.dtype_policy.name,
+        'name': layer.name,
+        'trainable': layer.trainable,
+    }
+
+
+def _read(
+    preset: str | pathlib.Path,
+    pooling: str | None,
+    dropout: float | None,
+    dtype: Any,
+) -> Loaded:
+    """The model of a preset, with what vectors need and no more."""
+    rate = {} if dropout is None else {'rate': dropout}
+    loaded = Loaded.read(workdir_of(preset), _precision(dtype), rate)
+    config = loaded.config.replace(
+        precision=_precision(dtype), run={}, task=None, teacher=None
+    )
+    if pooling is not None:
+        loaded.vector_width(pooling)  # complains
+        config = config.replace(
+            pooling=pooling, dense=(), dims=None, normalize=False
+        )
+        loaded.model.dense = []
+    loaded = loaded.with_config(config)
+    needed = loaded.vector_weights
+    for row in set(loaded.model.objectives) - set(needed):
+        loaded.model.drop(row)
+    rows = {row: config.rows[row] for row in needed}
+    labels = config.labels if 'label' in rows else ()
+    return loaded.with_config(config.replace(rows=rows, labels=labels))
+
+
+def _precision(dtype: Any) -> str:
+    """The name of a policy; ValueError: the encoders do not compute in it."""
+    policy = keras.config.dtype_policy() if dtype is None else dtype
+    name = keras.dtype_policies.get(policy).name
+    if name not in PRECISIONS:
+        raise ValueError(
+            f'dtype {name}: encoders compute in {" or ".join(PRECISIONS)}; '
+            'give dtype, or set keras.config.set_dtype_policy'
+        )
+    return name
+
+
+def _strings(inputs: Any) -> list[Any]:
+    """The texts, and those beside them if these are pairs.
+
+    Raises:
+        ValueError: they have another shape than texts have.
+    """
+    parts = inputs if isinstance(inputs, tuple) else (inputs,)
+    found = [
+        x if isinstance(x, keras.KerasTensor)
+        else tf.convert_to_tensor(x, tf.string)
+        for x in parts
+    ]  # fmt: skip
+    for x in found:
+        if len(x.shape) > 2 or (len(x.shape) == 2 and x.shape[1] != 1):
+            raise ValueError(
+                f'texts are [B] or [B, 1] strings, these are {tuple(x.shape)}: '
+                'two texts to an example are a tuple of two such tensors'
+            )
+    if len(found) > 2:
+        raise ValueError(
+            f'a tuple is of two texts to an example, this one has {len(found)}'
+        )
+    return found
+
+
+def _text_of(data: bytes) -> str:
+    return base64.b64encode(zlib.compress(data, 9)).decode()
+
+
+def _bytes_of(text: str) -> bytes:
+    return zlib.decompress(base64.b64decode(text))
