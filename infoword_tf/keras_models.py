@@ -55,7 +55,7 @@ if keras.backend.backend() != 'tensorflow':
 Tensor = Any
 VERSION = 1  # of what `.keras` files hold
 PRECISIONS = 'float32', 'mixed_bfloat16'
-IDS, SEGMENTS, MASK = 'token_ids', 'segment_ids', 'padding_mask'
+IDS, SEGMENTS, MASK = FIELDS = 'token_ids', 'segment_ids', 'padding_mask'
 STATES, VECTORS = 'sequence_output', 'pooled_output'
 _saved = keras.saving.register_keras_serializable('infoword_tf')
 
@@ -150,15 +150,16 @@ class Tokenizer(keras.layers.Layer):
                 a tuple, whose texts stand in pairs.
 
         Returns:
-            'token_ids' and 'segment_ids' [B, T] int32, 'padding_mask' [B, T]
-            bool, False where padding is, which follows the text; [T] of a
+            'token_ids', 'segment_ids' and 'padding_mask' [B, T] int32, the
+            last 1, and 0 where padding is, which follows the text (no bool,
+            since `fit` over several devices takes means of a batch); [T] of a
             single string.
 
         Raises:
             ValueError: strings of another shape.
         """
         found = self.unpadded(inputs)
-        padding = {IDS: self.tokenizer.pad_id, SEGMENTS: 0, MASK: False}
+        padding = {IDS: self.tokenizer.pad_id, SEGMENTS: 0, MASK: 0}
         alone = _strings(inputs)[0].shape.rank == 0
         for name, value in found.items():
             lacking = self.sequence_length - tf.shape(value)[1]
@@ -184,17 +185,13 @@ class Tokenizer(keras.layers.Layer):
         )
         if segment_ids is None:
             segment_ids = tf.zeros_like(ids)
-        real = real_places(ids, lengths)
+        real = tf.cast(real_places(ids, lengths), tf.int32)
         return {IDS: ids, SEGMENTS: segment_ids, MASK: real}
 
     def compute_output_spec(self, inputs: Any) -> dict[str, Any]:
         """Shapes and dtypes of `call`."""
         shape = (*_strings(inputs)[0].shape[:1], self.sequence_length)
-        return {
-            IDS: keras.KerasTensor(shape, 'int32'),
-            SEGMENTS: keras.KerasTensor(shape, 'int32'),
-            MASK: keras.KerasTensor(shape, 'bool'),
-        }
+        return {name: keras.KerasTensor(shape, 'int32') for name in FIELDS}
 
     def vocabulary_size(self) -> int:
         """V."""
@@ -313,8 +310,8 @@ class _Encoder(keras.layers.Layer):
 class Backbone(keras.Model):
     """What a `Tokenizer` gives, to states and vectors; a functional model.
 
-    Takes 'token_ids' and 'segment_ids' [B, T] int32, and 'padding_mask' [B, T]
-    bool, False for padding, which follows the text. Segments are not read
+    Takes 'token_ids', 'segment_ids' and 'padding_mask' [B, T] int32; the last is
+    0 (or False) for padding, which follows the text. Segments are not read
     where the encoder has none. Gives float32 in every precision:
     'sequence_output' [B, T, D], the last states, and 'pooled_output' [B, E],
     what `encode` makes of the text.
@@ -332,10 +329,9 @@ class Backbone(keras.Model):
         others as `from_preset`.
         """
         encoder = _Encoder(_loaded(made_of, dtype), seed)
-        kinds = {IDS: 'int32', SEGMENTS: 'int32', MASK: 'bool'}
         inputs = {
-            field: keras.Input((None,), dtype=kind, name=field)
-            for field, kind in kinds.items()
+            field: keras.Input((None,), dtype='int32', name=field)
+            for field in FIELDS
         }
         super().__init__(inputs, encoder(inputs), name=name)
         self.dtype_policy = encoder.dtype_policy

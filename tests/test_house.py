@@ -245,12 +245,16 @@ class HouseTest(parameterized.TestCase):
                 )
 
     def test_no_dropout_with_a_hidden_state(self):
+        """Under Keras' `fit` such a state makes the key of a step, with rows
+        of the global batch that are each replica's own.
+        """
         for file in LIBRARY.rglob('*.py'):
+            forbidden = {'Dropout', 'SeedGenerator'}
+            if file.name == 'keras_models.py':
+                forbidden.remove('SeedGenerator')
             for node in ast.walk(parsed(file)):
                 if isinstance(node, ast.Attribute):
-                    self.assertNotIn(
-                        node.attr, ('Dropout', 'SeedGenerator'), file
-                    )
+                    self.assertNotIn(node.attr, forbidden, file)
 
 
 if __name__ == '__main__':

@@ -1,0 +1,514 @@
+"""What Keras users have: the numbers of `load`, trained and saved by Keras."""
+
+import contextlib
+import json
+import pathlib
+import runpy
+import subprocess
+import sys
+import zipfile
+from pydoc_data import topics
+from unittest import mock
+
+import keras
+import numpy as np
+import tensorflow as tf
+from absl.testing import absltest, parameterized
+
+import infoword_tf
+from export import bundle
+from infoword_tf import keras_models
+from infoword_tf.keras_models import Backbone, TextEncoder, Tokenizer
+from tests import places
+from tests.export import workdirs
+from tests.weights import folders as others
+
+ROOT = pathlib.Path(__file__).parent.parent
+T = 24
+NEAR = {'rtol': 1e-6, 'atol': 1e-6}
+TEXTS = [
+    'Names refer to objects. Names are introduced by name binding.',
+    '',
+    'x',
+    'A list, a tuple and a string are sequences. ' * 9,  # it is cut
+]
+# By name, arguments of `workdirs.write`.
+MODELS = {
+    'mean': {},
+    'cls': {'pooling': 'cls'},
+    'first_last': {'pooling': 'first_last', 'layers': 2},
+    'weighted': {'rows': ('ict', 'mlm'), 'pooling': 'weighted'},
+    'words': {
+        'rows': ('ict',), 'pooling': 'words', 'settings': {'ict.words': 8},
+    },
+    'causal': {'rows': ('gpt',), 'pooling': 'last'},
+    'lookup': {'rows': ('ict',), 'encoder': 'lookup'},
+    'rnn': {'rows': ('rnn_lm',), 'encoder': 'rnn', 'pooling': 'last'},
+    'elmo': {'rows': ('elmo',), 'encoder': 'elmo', 'pooling': 'mix'},
+    'relative': {
+        'rows': ('plm',), 'encoder': 'relative', 'pooling': 'last',
+        'kind': 'sentencepiece',
+    },
+}  # fmt: skip
+
+
+def setUpModule():
+    global FOLDER
+    FOLDER = places.make()
+
+
+def preset(name):
+    """A workdir of MODELS, made once."""
+    folder = FOLDER / name
+    if not folder.exists():
+        workdirs.write(folder, max_length=T, width=16, **MODELS[name])
+    return folder
+
+
+def labelled():
+    """Real sentences, of two kinds: about statements, and about the rest."""
+    found = [[], []]
+    for name, text in sorted(topics.topics.items()):
+        for line in text.split('.'):
+            words = line.split()
+            if len(words) > 6:
+                kind = ' statement' in f'{name} {line}'
+                found[kind].append(' '.join(words)[:120])
+    count = 24
+    texts = [x for some in found for x in some[:: len(some) // count][:count]]
+    return np.array(texts, object), np.repeat([0, 1], count)
+
+
+def classifier(encoder, rate=1e-2, optimizer='Adam'):
+    """Two classes over the vectors of a text encoder."""
+    texts = keras.Input((), dtype='string')
+    scores = keras.layers.Dense(2, name='classes')(encoder(texts))
+    model = keras.Model(texts, scores)
+    model.compile(
+        getattr(keras.optimizers, optimizer)(rate),
+        keras.losses.SparseCategoricalCrossentropy(from_logits=True),
+    )
+    return model
+
+
+def weights_of(model):
+    """All that is trained, in one array."""
+    return np.concatenate([np.ravel(w) for w in model.trainable_weights])
+
+
+class SameNumbersTest(parameterized.TestCase):
+    @parameterized.parameters(*MODELS)
+    def test_states_and_vectors(self, name):
+        """Those of `load`, of every encoder and pooling."""
+        loaded = infoword_tf.load(preset(name))
+        ids, lengths, _ = loaded.laid_out(tf.constant(TEXTS))
+        fields = Tokenizer.from_preset(preset(name))(TEXTS)
+        np.testing.assert_array_equal(fields['token_ids'], ids)
+        np.testing.assert_array_equal(
+            np.sum(fields['padding_mask'], axis=1), lengths
+        )
+        found = Backbone.from_preset(preset(name))(fields)
+        wanted = loaded.embed(ids, lengths)
+        for key, value in (
+            ('sequence_output', loaded.states(ids, lengths)),
+            ('pooled_output', wanted),
+        ):
+            self.assertEqual(found[key].dtype, 'float32')
+            scale = np.abs(value).max()
+            np.testing.assert_allclose(
+                found[key] / scale, value / scale, **NEAR
+            )
+        encoder = TextEncoder.from_preset(preset(name))
+        scale = np.abs(wanted).max()
+        np.testing.assert_allclose(
+            encoder(np.array(TEXTS)) / scale,
+            loaded.encode(TEXTS) / scale,
+            **NEAR,
+        )
+
+    def test_pairs(self):
+        """Segments too, which say where the second text begins."""
+        first, second = TEXTS[:2], TEXTS[2:]
+        for name in ('mean', 'relative'):
+            loaded = infoword_tf.load(preset(name))
+            ids, lengths, begins = loaded.laid_out(
+                tf.constant(first), tf.constant(second)
+            )
+            tokenizer = Tokenizer.from_preset(preset(name))
+            fields = tokenizer((first, second))
+            self.assertEqual(
+                np.max(fields['segment_ids']), 1 if name == 'mean' else 2
+            )
+            fields['padding_mask'] = fields['padding_mask'] > 0  # KerasHub's
+            found = Backbone.from_preset(preset(name))(fields)
+            wanted = loaded.states(ids, lengths, second=begins)
+            for row, length in enumerate(lengths):
+                np.testing.assert_allclose(
+                    found['sequence_output'][row, :length],
+                    wanted[row, :length],
+                    rtol=1e-5,
+                    atol=1e-5,
+                )
+
+    def test_a_folder_of_others(self):
+        source = others.write(FOLDER / 'bert', 'bert')
+        wanted = infoword_tf.load(source).encode(['a cab', 'bad dad'])
+        found = TextEncoder.from_preset(source)(['a cab', 'bad dad'])
+        np.testing.assert_allclose(found, wanted, **NEAR)
+
+    def test_another_pooling_and_what_is_put_before(self):
+        loaded = infoword_tf.load(preset('mean'))
+        config = loaded.config.replace(
+            prompts={'query': 'query: '}, normalize=True
+        )
+        loaded.with_config(config).write(FOLDER / 'prompts')
+        plain = TextEncoder.from_preset(FOLDER / 'prompts')(TEXTS)
+        np.testing.assert_allclose(np.linalg.norm(plain, axis=1), 1, **NEAR)
+        asked = TextEncoder.from_preset(
+            FOLDER / 'prompts', prompt='query', pooling='cls'
+        )
+        wanted = loaded.encode([f'query: {x}' for x in TEXTS], pooling='cls')
+        np.testing.assert_allclose(asked(TEXTS), wanted, rtol=1e-5, atol=1e-5)
+        asked.to_workdir(FOLDER / 'asked')
+        again = infoword_tf.load(FOLDER / 'asked')
+        np.testing.assert_array_equal(
+            again.encode(TEXTS, prompt='query'), wanted
+        )
+
+
+class TokenizerTest(parameterized.TestCase):
+    def setUp(self):
+        super().setUp()
+        self.tokenizer = Tokenizer.from_preset(
+            preset('mean'), sequence_length=12
+        )
+
+    def test_shapes(self):
+        """One text, several, a column of them, a dataset, and none."""
+        wanted = self.tokenizer(TEXTS)
+        self.assertEqual(wanted['token_ids'].shape, (4, 12))
+        one = self.tokenizer(TEXTS[0])
+        column = self.tokenizer(tf.constant(TEXTS)[:, None])
+        none = self.tokenizer(tf.constant([], tf.string))
+        mapped = tf.data.Dataset.from_tensor_slices(TEXTS).map(self.tokenizer)
+        mapped = next(iter(mapped.batch(4)))
+        for name, value in wanted.items():
+            np.testing.assert_array_equal(one[name], value[0])
+            np.testing.assert_array_equal(column[name], value)
+            np.testing.assert_array_equal(mapped[name], value)
+            self.assertEqual(none[name].shape, (0, 12))
+            self.assertEqual(mapped[name].shape, (4, 12))
+            self.assertEqual(value.dtype, 'int32')
+
+    def test_vocabulary(self):
+        pieces = self.tokenizer.get_vocabulary()
+        self.assertLen(pieces, self.tokenizer.vocabulary_size())
+        ids = self.tokenizer('objects')['token_ids'].numpy()
+        said = [pieces[i] for i in ids]
+        self.assertEqual([said[0], said[-1]], ['[CLS]', '[PAD]'])
+
+    def test_functional(self):
+        texts = keras.Input((1,), dtype='string')
+        backbone = Backbone.from_preset(preset('mean'))
+        model = keras.Model(texts, backbone(self.tokenizer(texts)))
+        self.assertEqual(model.output['pooled_output'].shape, (None, 16))
+        self.assertEqual(
+            model.output['sequence_output'].shape, (None, 12, 16)
+        )
+        found = model.predict(tf.constant(TEXTS)[:, None], verbose=0)
+        wanted = backbone(self.tokenizer(TEXTS))
+        for name, value in found.items():
+            np.testing.assert_allclose(value, wanted[name], **NEAR)
+
+    @parameterized.parameters(
+        ([['a', 'b']], ValueError, r'\[B\] or \[B, 1\] strings'),
+        ((['a'], ['b'], ['c']), ValueError, 'this one has 3'),
+        ([1, 2], (TypeError, ValueError), 'string'),
+    )
+    def test_what_is_no_text(self, inputs, error, said):
+        with self.assertRaisesRegex(error, said):
+            self.tokenizer(inputs)
+
+    @parameterized.parameters(
+        ({'sequence_length': 3}, 'it is 4 or more'),
+        ({'prompt': 'query'}, "prompt 'query': this model has none"),
+    )
+    def test_bad_arguments(self, arguments, said):
+        with self.assertRaisesRegex(ValueError, said):
+            Tokenizer.from_preset(preset('mean'), **arguments)
+
+
+class TrainingTest(parameterized.TestCase):
+    @parameterized.parameters(*MODELS)
+    def test_gradients_reach_all_that_is_trained(self, name):
+        """And only what no vector is made of is not."""
+        encoder = TextEncoder.from_preset(preset(name), seed=1)
+        weights = encoder.trainable_weights
+        with tf.GradientTape() as tape:
+            vectors = encoder(TEXTS, training=True)
+            loss = tf.reduce_sum(vectors * tf.cos(vectors))
+        gradients = tape.gradient(loss, [w.value for w in weights])
+        for weight, gradient in zip(weights, gradients, strict=True):
+            self.assertIsNotNone(gradient, weight.path)
+            total = np.abs(tf.convert_to_tensor(gradient)).sum()
+            self.assertGreater(total, 0, weight.path)
+        fixed = {w.path for w in encoder.non_trainable_weights}
+        self.assertContainsSubset(
+            fixed, {'objectives/ict/log_scale', 'encoder/mask_embedding'}
+        )
+        self.assertEqual('encoder/mask_embedding' in fixed, name == 'relative')
+        encoder.trainable = False
+        self.assertEmpty(encoder.trainable_weights)
+
+    def test_fit(self):
+        """Real sentences: what is said of them is learned."""
+        keras.utils.set_random_seed(0)
+        texts, kinds = labelled()
+        model = classifier(
+            TextEncoder.from_preset(preset('mean'), sequence_length=16)
+        )
+        model.summary(print_fn=(lines := []).append)
+        self.assertIn('TextEncoder', ''.join(lines))
+        history = model.fit(
+            texts, kinds, batch_size=20, epochs=6, verbose=0
+        ).history['loss']
+        self.assertLess(history[-1], 0.5 * history[0])
+
+    def test_fit_of_a_backbone_alone(self):
+        """Its batch is of no known size, the last one smaller."""
+        tokenizer = Tokenizer.from_preset(preset('cls'))
+        backbone = Backbone.from_preset(preset('cls'))
+        head = keras.layers.Dense(2)(backbone.output['pooled_output'])
+        model = keras.Model(backbone.input, head)
+        model.compile('adam', 'mse')
+        before = weights_of(backbone)
+        data = tf.data.Dataset.from_tensor_slices(
+            (TEXTS * 2, np.zeros((8, 2)))
+        )
+        data = data.map(lambda x, y: (tokenizer(x), y)).batch(5)
+        model.fit(data, shuffle=False, verbose=0)
+        self.assertGreater(np.abs(weights_of(backbone) - before).max(), 1e-4)
+
+    @parameterized.parameters('mean', 'cls')
+    def test_states_and_vectors_of_training_are_of_one_text(self, name):
+        """At dropout 0 those of inference, by the fused pieces."""
+        fields = Tokenizer.from_preset(preset(name))(TEXTS)
+        backbone = Backbone.from_preset(preset(name), dropout=0.0)
+        wanted, found = (backbone(fields, training=t) for t in (False, True))
+        for key, value in wanted.items():
+            np.testing.assert_allclose(
+                found[key], value, rtol=1e-5, atol=1e-5
+            )
+
+    def test_dropout(self):
+        """Of each step another, of none without training."""
+
+        def made():
+            keras.utils.set_random_seed(5)
+            backbone = Backbone.from_preset(preset('mean'))
+            fields = Tokenizer.from_preset(preset('mean'))(TEXTS)
+            return [
+                backbone(fields, training=training)['pooled_output'].numpy()
+                for training in (True, True, False, False, True)
+            ]
+
+        first, second, plain, again, third = made()
+        np.testing.assert_array_equal(plain, again)
+        for x, y in ((first, second), (second, third), (first, plain)):
+            self.assertGreater(np.abs(x - y).max(), 0.01)
+        np.testing.assert_array_equal(
+            made(), [first, second, plain, again, third]
+        )
+        # Rows of a batch are dropped each in its own way.
+        backbone = Backbone.from_preset(preset('mean'), seed=1)
+        fields = Tokenizer.from_preset(preset('mean'))(TEXTS[:1] * 2)
+        x, y = backbone(fields, training=True)['pooled_output'].numpy()
+        self.assertGreater(np.abs(x - y).max(), 0.01)
+
+    def test_two_devices_are_one(self):
+        """Dropout too: masks are those of the rows of the global batch.
+
+        Texts are tokenized before, since Keras gives replicas no strings.
+        """
+        texts, kinds = labelled()
+        fields = Tokenizer.from_preset(preset('cls'))(texts)
+        trained = []
+        for strategy in (
+            tf.distribute.get_strategy(),
+            tf.distribute.MirroredStrategy(['CPU:0', 'CPU:1']),
+        ):
+            with strategy.scope():
+                keras.utils.set_random_seed(3)
+                backbone = Backbone.from_preset(preset('cls'))
+                x = keras.layers.Dense(2)(backbone.output['pooled_output'])
+                model = keras.Model(backbone.input, x)
+                model.compile(
+                    keras.optimizers.SGD(0.1),
+                    keras.losses.SparseCategoricalCrossentropy(
+                        from_logits=True
+                    ),
+                )
+            before = weights_of(model)
+            data = tf.data.Dataset.from_tensor_slices((fields, kinds))
+            model.fit(
+                data.batch(8), steps_per_epoch=3, shuffle=False, verbose=0
+            )
+            trained.append(weights_of(model))
+        np.testing.assert_allclose(*trained, rtol=0, atol=1e-5)
+        self.assertGreater(np.abs(trained[0] - before).max(), 1e-3)
+
+    @parameterized.parameters(True, False)
+    def test_mixed_precision(self, everywhere):
+        wanted = TextEncoder.from_preset(preset('mean'))(TEXTS)
+        with contextlib.ExitStack() as stack:
+            dtype = 'mixed_bfloat16'
+            if everywhere:
+                keras.config.set_dtype_policy(dtype)
+                stack.callback(keras.config.set_dtype_policy, 'float32')
+                dtype = None
+            encoder = TextEncoder.from_preset(preset('mean'), dtype=dtype)
+            found = encoder(TEXTS)
+            self.assertEqual(found.dtype, 'float32')
+            apart = np.abs(found - wanted).max()
+            self.assertBetween(apart, 1e-5, 0.1)
+            model = classifier(encoder)
+            texts, kinds = labelled()
+            model.fit(texts[:8], kinds[:8], verbose=0)
+        for weight in encoder.weights:
+            if 'seed' not in weight.path:
+                self.assertEqual(weight.dtype, 'float32')
+        config = encoder.get_config()
+        self.assertEqual(config['dtype'], 'mixed_bfloat16')
+
+
+class SavedTest(parameterized.TestCase):
+    def test_elsewhere(self):
+        """A fresh process has the file and the package, and no workdir."""
+        texts, kinds = labelled()
+        model = classifier(TextEncoder.from_preset(preset('weighted')))
+        model.fit(texts, kinds, verbose=0)
+        path = FOLDER / 'model.keras'
+        model.save(path)
+        np.save(FOLDER / 'wanted.npy', model.predict(texts, verbose=0))
+        np.save(FOLDER / 'texts.npy', texts.astype(str))
+        hidden = FOLDER / 'weighted'
+        hidden.rename(FOLDER / 'hidden')
+        code = (
+            'import sys, numpy as np, keras, infoword_tf.keras_models\n'
+            "texts = np.load(sys.argv[1] + '/texts.npy').astype(object)\n"
+            "model = keras.saving.load_model(sys.argv[1] + '/model.keras')\n"
+            'found = model.predict(texts, verbose=0)\n'
+            "wanted = np.load(sys.argv[1] + '/wanted.npy')\n"
+            'np.testing.assert_allclose(found, wanted, rtol=1e-6, atol=1e-6)\n'
+            'loss = model.evaluate(texts, np.ones(len(texts)), verbose=0)\n'
+            'model.fit(texts, np.ones(len(texts)), verbose=0)\n'
+            'after = model.evaluate(texts, np.ones(len(texts)), verbose=0)\n'
+            'assert after < loss, (loss, after)\n'
+            "encoder = model.layers[1].to_workdir(sys.argv[1] + '/made')\n"
+        )
+        try:
+            done = subprocess.run(
+                [sys.executable, '-c', code, str(FOLDER)],
+                cwd=ROOT, capture_output=True, text=True, check=False,
+            )  # fmt: skip
+        finally:
+            (FOLDER / 'hidden').rename(hidden)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        made = infoword_tf.load(FOLDER / 'made')
+        self.assertEqual(list(made.model.objectives), ['ict'])
+
+    @parameterized.parameters(*MODELS)
+    def test_a_backbone(self, name):
+        """Weights as they are, beside what it was made of; words counted."""
+        backbone = Backbone.from_preset(preset(name))
+        for weight in backbone.trainable_weights:
+            weight.assign(weight + 0.01)
+        fields = Tokenizer.from_preset(preset(name))(TEXTS)
+        wanted = backbone(fields)
+        path = FOLDER / f'{name}.keras'
+        backbone.save(path)
+        again = keras.saving.load_model(path)
+        self.assertIsInstance(again, Backbone)
+        for key, value in again(fields).items():
+            np.testing.assert_array_equal(value, wanted[key])
+
+    def test_to_workdir(self):
+        """What was trained is loaded, exported, and learned on from."""
+        texts, kinds = labelled()
+        encoder = TextEncoder.from_preset(preset('mean'))
+        classifier(encoder).fit(texts, kinds, epochs=2, verbose=0)
+        folder = FOLDER / 'trained'
+        encoder.to_workdir(folder)
+        loaded = infoword_tf.load(folder)
+        wanted = encoder(TEXTS)
+        np.testing.assert_allclose(loaded.encode(TEXTS), wanted, **NEAR)
+        before = infoword_tf.load(preset('mean')).encode(TEXTS)
+        self.assertGreater(np.abs(before - wanted).max(), 0.01)
+        self.assertEmpty(loaded.model.objectives)
+        self.assertEmpty(loaded.config.run)
+        served = tf.saved_model.load(str(bundle.write(folder, FOLDER / 'out')))
+        (vectors,) = served.signatures['serving_default'](
+            tf.constant(TEXTS)
+        ).values()
+        np.testing.assert_allclose(vectors, wanted, rtol=1e-5, atol=1e-5)
+        with self.assertRaisesRegex(FileExistsError, 'name a new folder'):
+            encoder.to_workdir(folder)
+
+    @parameterized.parameters(
+        (('version', 0), 'is of version 0 .* reads version 1'),
+        (('config', 'version', 99), 'has version 99'),
+        (('files', '../vocab.txt', ''), 'damaged, or made to do harm'),
+        (('config', 'vocabulary', 'other'), 'its pieces are not those'),
+        (('config', 'encoder', 'name', 'later'), 'later'),
+    )
+    def test_of_another_version(self, changed, said):
+        path = FOLDER / 'changed.keras'
+        Backbone.from_preset(preset('mean')).save(path)
+        with zipfile.ZipFile(path) as file:
+            parts = {name: file.read(name) for name in file.namelist()}
+        config = json.loads(parts['config.json'])
+        inner = config['config']['made_of']
+        *where, name, value = changed
+        for key in where:
+            inner = inner[key]
+        inner[name] = value
+        parts['config.json'] = json.dumps(config).encode()
+        with zipfile.ZipFile(path, 'w') as file:
+            for name, data in parts.items():
+                file.writestr(name, data)
+        with self.assertRaisesRegex(ValueError, said):
+            keras.saving.load_model(path)
+
+
+class ComplaintsTest(parameterized.TestCase):
+    @parameterized.parameters(
+        ({'dtype': 'mixed_float16'}, 'float32 or mixed_bfloat16'),
+        ({'pooling': 'median'}, "pooling 'median': known are"),
+        ({'pooling': 'weighted'}, 'have learned no weights'),
+    )
+    def test_bad_arguments(self, arguments, said):
+        for kind in (Backbone, TextEncoder):
+            with self.assertRaisesRegex(ValueError, said):
+                kind.from_preset(preset('mean'), **arguments)
+
+    def test_no_model(self):
+        for kind in (Tokenizer, Backbone, TextEncoder):
+            with self.assertRaises(FileNotFoundError):
+                kind.from_preset(FOLDER / 'nowhere')
+
+    def test_too_long(self):
+        tokenizer = Tokenizer.from_preset(preset('mean'), sequence_length=65)
+        backbone = Backbone.from_preset(preset('mean'))
+        with self.assertRaisesRegex(ValueError, '64 positions'):
+            backbone(tokenizer(TEXTS))
+
+    def test_another_backend(self):
+        with (
+            mock.patch.object(keras.backend, 'backend', return_value='jax'),
+            self.assertRaisesRegex(ImportError, 'set KERAS_BACKEND=tensorflow'),
+        ):
+            runpy.run_path(keras_models.__file__)
+
+
+if __name__ == '__main__':
+    absltest.main()
