@@ -200,9 +200,7 @@ def run(given: Choices, chosen: Mapping[str, Any]) -> None:
             f'{np.median(seconds[i]):.3f} s of {clock}, '
             f'{np.median(ratio[i]):.2f} x '
             f'({ratio[i].min():.2f}-{ratio[i].max():.2f})'
-            for clock, seconds, ratio in zip(
-                clocks, spent, ratios, strict=True
-            )
+            for clock, seconds, ratio in zip(clocks, spent, ratios, strict=True)
         ]
         print(f'{name:<9}{"; ".join(cells)}')
 

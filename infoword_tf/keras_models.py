@@ -96,9 +96,7 @@ class Tokenizer(keras.layers.Layer):
             with _folder_of(made_of) as folder:
                 self._config = Config.read(folder)
                 self.tokenizer = read_tokenizer(folder, self._config)
-        self._template = Template(
-            self.tokenizer, LAYOUTS[self._config.layout]
-        )
+        self._template = Template(self.tokenizer, LAYOUTS[self._config.layout])
         if sequence_length is None:
             sequence_length = self._config.max_length
         around = sequence_length - self._template.free_length(
@@ -180,9 +178,7 @@ class Tokenizer(keras.layers.Layer):
         ids, lengths, begins = self._template.laid_out(
             first, second[0] if second else None, self.sequence_length
         )
-        segment_ids = segments_of(
-            self._template.layout, ids, lengths, begins
-        )
+        segment_ids = segments_of(self._template.layout, ids, lengths, begins)
         if segment_ids is None:
             segment_ids = tf.zeros_like(ids)
         real = tf.cast(real_places(ids, lengths), tf.int32)
@@ -262,9 +258,7 @@ class _Encoder(keras.layers.Layer):
         ids, lengths, segment_ids = self._given(inputs)
         if key is None:
             key = self._key(inputs, training)
-        return self.loaded.embed(
-            ids, lengths, segment_ids=segment_ids, key=key
-        )
+        return self.loaded.embed(ids, lengths, segment_ids=segment_ids, key=key)
 
     def _given(
         self, inputs: Mapping[str, Tensor]

@@ -1,8 +1,10 @@
 """What Keras users have: the numbers of `load`, trained and saved by Keras."""
 
 import contextlib
+import csv
 import json
 import pathlib
+import re
 import runpy
 import subprocess
 import sys
@@ -20,6 +22,7 @@ from export import bundle
 from infoword_tf import keras_models
 from infoword_tf.keras_models import Backbone, TextEncoder, Tokenizer
 from tests import places
+from tests.eager import eagerly
 from tests.export import workdirs
 from tests.weights import folders as others
 
@@ -212,9 +215,7 @@ class TokenizerTest(parameterized.TestCase):
         backbone = Backbone.from_preset(preset('mean'))
         model = keras.Model(texts, backbone(self.tokenizer(texts)))
         self.assertEqual(model.output['pooled_output'].shape, (None, 16))
-        self.assertEqual(
-            model.output['sequence_output'].shape, (None, 12, 16)
-        )
+        self.assertEqual(model.output['sequence_output'].shape, (None, 12, 16))
         found = model.predict(tf.constant(TEXTS)[:, None], verbose=0)
         wanted = backbone(self.tokenizer(TEXTS))
         for name, value in found.items():
@@ -244,7 +245,7 @@ class TrainingTest(parameterized.TestCase):
         """And only what no vector is made of is not."""
         encoder = TextEncoder.from_preset(preset(name), seed=1)
         weights = encoder.trainable_weights
-        with tf.GradientTape() as tape:
+        with eagerly(), tf.GradientTape() as tape:
             vectors = encoder(TEXTS, training=True)
             loss = tf.reduce_sum(vectors * tf.cos(vectors))
         gradients = tape.gradient(loss, [w.value for w in weights])
@@ -269,9 +270,10 @@ class TrainingTest(parameterized.TestCase):
         )
         model.summary(print_fn=(lines := []).append)
         self.assertIn('TextEncoder', ''.join(lines))
-        history = model.fit(
-            texts, kinds, batch_size=20, epochs=6, verbose=0
-        ).history['loss']
+        with eagerly():
+            history = model.fit(
+                texts, kinds, batch_size=20, epochs=6, verbose=0
+            ).history['loss']
         self.assertLess(history[-1], 0.5 * history[0])
 
     def test_fit_of_a_backbone_alone(self):
@@ -282,9 +284,7 @@ class TrainingTest(parameterized.TestCase):
         model = keras.Model(backbone.input, head)
         model.compile('adam', 'mse')
         before = weights_of(backbone)
-        data = tf.data.Dataset.from_tensor_slices(
-            (TEXTS * 2, np.zeros((8, 2)))
-        )
+        data = tf.data.Dataset.from_tensor_slices((TEXTS * 2, np.zeros((8, 2))))
         data = data.map(lambda x, y: (tokenizer(x), y)).batch(5)
         model.fit(data, shuffle=False, verbose=0)
         self.assertGreater(np.abs(weights_of(backbone) - before).max(), 1e-4)
@@ -294,11 +294,12 @@ class TrainingTest(parameterized.TestCase):
         """At dropout 0 those of inference, by the fused pieces."""
         fields = Tokenizer.from_preset(preset(name))(TEXTS)
         backbone = Backbone.from_preset(preset(name), dropout=0.0)
-        wanted, found = (backbone(fields, training=t) for t in (False, True))
-        for key, value in wanted.items():
-            np.testing.assert_allclose(
-                found[key], value, rtol=1e-5, atol=1e-5
+        with eagerly():
+            wanted, found = (
+                backbone(fields, training=t) for t in (False, True)
             )
+        for key, value in wanted.items():
+            np.testing.assert_allclose(found[key], value, rtol=1e-5, atol=1e-5)
 
     def test_dropout(self):
         """Of each step another, of none without training."""
@@ -307,10 +308,11 @@ class TrainingTest(parameterized.TestCase):
             keras.utils.set_random_seed(5)
             backbone = Backbone.from_preset(preset('mean'))
             fields = Tokenizer.from_preset(preset('mean'))(TEXTS)
-            return [
-                backbone(fields, training=training)['pooled_output'].numpy()
-                for training in (True, True, False, False, True)
-            ]
+            with eagerly():
+                return [
+                    backbone(fields, training=dropped)['pooled_output'].numpy()
+                    for dropped in (True, True, False, False, True)
+                ]
 
         first, second, plain, again, third = made()
         np.testing.assert_array_equal(plain, again)
@@ -322,7 +324,8 @@ class TrainingTest(parameterized.TestCase):
         # Rows of a batch are dropped each in its own way.
         backbone = Backbone.from_preset(preset('mean'), seed=1)
         fields = Tokenizer.from_preset(preset('mean'))(TEXTS[:1] * 2)
-        x, y = backbone(fields, training=True)['pooled_output'].numpy()
+        with eagerly():
+            x, y = backbone(fields, training=True)['pooled_output'].numpy()
         self.assertGreater(np.abs(x - y).max(), 0.01)
 
     def test_two_devices_are_one(self):
@@ -373,7 +376,8 @@ class TrainingTest(parameterized.TestCase):
             self.assertBetween(apart, 1e-5, 0.1)
             model = classifier(encoder)
             texts, kinds = labelled()
-            model.fit(texts[:8], kinds[:8], verbose=0)
+            with eagerly():
+                model.fit(texts[:8], kinds[:8], verbose=0)
         for weight in encoder.weights:
             if 'seed' not in weight.path:
                 self.assertEqual(weight.dtype, 'float32')
@@ -386,7 +390,8 @@ class SavedTest(parameterized.TestCase):
         """A fresh process has the file and the package, and no workdir."""
         texts, kinds = labelled()
         model = classifier(TextEncoder.from_preset(preset('weighted')))
-        model.fit(texts, kinds, verbose=0)
+        with eagerly():
+            model.fit(texts, kinds, verbose=0)
         path = FOLDER / 'model.keras'
         model.save(path)
         np.save(FOLDER / 'wanted.npy', model.predict(texts, verbose=0))
@@ -436,7 +441,8 @@ class SavedTest(parameterized.TestCase):
         """What was trained is loaded, exported, and learned on from."""
         texts, kinds = labelled()
         encoder = TextEncoder.from_preset(preset('mean'))
-        classifier(encoder).fit(texts, kinds, epochs=2, verbose=0)
+        with eagerly():
+            classifier(encoder).fit(texts, kinds, verbose=0)
         folder = FOLDER / 'trained'
         encoder.to_workdir(folder)
         loaded = infoword_tf.load(folder)
@@ -478,6 +484,29 @@ class SavedTest(parameterized.TestCase):
                 file.writestr(name, data)
         with self.assertRaisesRegex(ValueError, said):
             keras.saving.load_model(path)
+
+
+class DocumentTest(absltest.TestCase):
+    def test_its_python_runs(self):
+        """On a workdir and on real sentences of ours."""
+        text = (ROOT / 'docs' / 'keras.md').read_text()
+        blocks = re.findall(r'^```python\n(.*?)^```', text, re.M | re.S)
+        self.assertLen(blocks, 4)
+        self.assertLess(len(blocks[0].splitlines()), 40)
+        texts, kinds = labelled()
+        names, folder = {}, FOLDER / 'document'
+        folder.mkdir()
+        with open(folder / 'questions.csv', 'w', newline='') as file:
+            writer = csv.writer(file)
+            writer.writerow(['text', 'label'])
+            writer.writerows(zip(texts, kinds, strict=True))
+        with contextlib.chdir(folder), eagerly():
+            for block in blocks:
+                block = block.replace('all-MiniLM-L6-v2', str(preset('mean')))
+                exec(block.replace('500', '8'), names)
+        self.assertEqual(names['probabilities'].shape, (1, 2))
+        np.testing.assert_allclose(names['probabilities'].sum(), 1, **NEAR)
+        self.assertTrue((folder / 'runs/questions_encoder').is_dir())
 
 
 class ComplaintsTest(parameterized.TestCase):
