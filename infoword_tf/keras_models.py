@@ -304,8 +304,8 @@ class _Encoder(keras.layers.Layer):
 class Backbone(keras.Model):
     """What a `Tokenizer` gives, to states and vectors; a functional model.
 
-    Takes 'token_ids', 'segment_ids' and 'padding_mask' [B, T] int32; the last is
-    0 (or False) for padding, which follows the text. Segments are not read
+    Takes 'token_ids', 'segment_ids' and 'padding_mask' [B, T] int32; the last
+    is 0 (or False) for padding, which follows the text. Segments are not read
     where the encoder has none. Gives float32 in every precision:
     'sequence_output' [B, T, D], the last states, and 'pooled_output' [B, E],
     what `encode` makes of the text.
