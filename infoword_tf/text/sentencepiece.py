@@ -22,6 +22,7 @@ from typing import Any, Self
 import numpy as np
 import tensorflow as tf
 import tensorflow_text as tf_text
+from tensorflow_text.python.ops import sentencepiece_tokenizer
 
 from infoword_tf.text import vocabulary as vocabularies
 from infoword_tf.text.tokenizer import (
@@ -283,13 +284,36 @@ def _name_bytes(proto: Any) -> None:
     proto.trainer_spec.byte_fallback = True
 
 
-def _build(proto: Any, name: str) -> tf_text.SentencepieceTokenizer:
-    """The tokenizer of a model.
+class _Model(tf.saved_model.experimental.TrackableResource):
+    """A model in TensorFlow's memory, for as long as the process lives.
 
-    Two of the same name are one when a SavedModel is loaded: its loader shares
-    their resource.
+    Equal models are one. Without a name of its own it would go with the kernel
+    that made it, which `tf.random.set_seed`, and with it
+    `keras.utils.set_random_seed`, throws away.
     """
-    return tf_text.SentencepieceTokenizer(proto.SerializeToString(), name=name)
+
+    def __init__(self, model: bytes, name: str):
+        """Args: what a file *.model holds; of the operation."""
+        super().__init__()
+        self._model, self._name = model, name
+        _ = self.resource_handle  # makes it
+
+    def _create_resource(self) -> tf.Tensor:
+        digest = hashlib.blake2b(self._model, digest_size=16).hexdigest()
+        operations = sentencepiece_tokenizer.gen_sentencepiece_tokenizer
+        return operations.sentencepiece_op(
+            model=self._model,
+            shared_name=f'sentencepiece_{digest}',
+            name=self._name,
+        )
+
+
+def _build(proto: Any, name: str) -> tf_text.SentencepieceTokenizer:
+    """The tokenizer of a model."""
+    model = proto.SerializeToString(deterministic=True)
+    tokenizer = tf_text.SentencepieceTokenizer(model, name=name)
+    tokenizer._model_resource = _Model(model, name)
+    return tokenizer
 
 
 def _parse(model: bytes, where: str) -> Any:

@@ -13,8 +13,10 @@ class KerasFitTest(absltest.TestCase):
             '--vocab_size=99', '--rounds=1', '--steps=1',
         )  # fmt: skip
         self.assertEqual(done.status, 0, done.err)
-        cell = r'[\d.]+ s of {}, [\d.]+ x \([\d.]+-[\d.]+\)'
-        cells = f'{cell.format("time")}; {cell.format("cores")}'
+        cells = (
+            r'[\d.]+ s, [\d.]+ x; of all cores [\d.]+ s, [\d.]+ x '
+            r'\([\d.]+-[\d.]+\)'
+        )
         self.assertRegex(
             done.out,
             rf'tiny, 4 x 12 tokens, float32\ntrainer +{cells}\nfit +{cells}\n$',

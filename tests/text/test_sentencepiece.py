@@ -78,6 +78,20 @@ class TokenizeTest(parameterized.TestCase):
         super().setUpClass()
         cls.tokenizer = SentencePiece(make())
 
+    def test_outlives_the_seed_of_tensorflow(self):
+        """Which throws away all kernels, and with them what is theirs."""
+        graph = tf.function(lambda x: self.tokenizer.tokenize(x).flat_values)
+        text = tf.constant(['the cafe'])
+        wanted = graph(text)
+        another = SentencePiece(make(pieces=PIECES[:12]))
+        tf.random.set_seed(1)
+        np.testing.assert_array_equal(graph(text), wanted)
+        found = self.tokenizer.tokenize(text).flat_values
+        np.testing.assert_array_equal(found, wanted)
+        self.assertNotEqual(
+            another.tokenize(text).to_list()[0], wanted.numpy().tolist()
+        )
+
     @parameterized.parameters(
         ('UNwanted,running', '▁un want ed , run ning'),
         (' \tUNwanted , \n running ', '▁un want ed ▁ , ▁ run ning'),
