@@ -38,6 +38,7 @@ from tasks import retrieval
 from tasks.vectors import digest
 
 BATCH_SIZE = 64  # passages embedded at once, of like length
+HYBRID = 0.5  # share of words in --hybrid
 
 
 @dataclasses.dataclass(frozen=True)
@@ -258,15 +259,33 @@ def find(
     index: Index,
     embed: retrieval.Encoder,
     top_k: int,
-    hybrid: bool = False,
+    words: float = 0.0,
     oversample: int = indexes.OVERSAMPLE,
 ) -> list[tuple[float, Passage]]:
-    """The best passages and their scores; hybrid: vectors and words search."""
-    depth = ranking.MERGED if hybrid else top_k
-    found = index.search(embed([query], 'query'), depth, oversample)
-    if hybrid:
-        by_words = index.words.search([query], depth)
-        found = ranking.merge([found, by_words], top_k)
+    """The best passages and their scores.
+
+    Args:
+        query: is embedded.
+        index: is searched.
+        embed: as of `retrieval.exported`.
+        top_k: how many, at most.
+        words: the share of BM25 in the score. 0: vectors search alone, and
+            scores are theirs; 1: words alone, likewise. Between them, scores
+            are sums of standardised ones, see `ranking.merge`; at HYBRID each
+            has the weight 1.
+        oversample: as of `Index.search`.
+    """
+    depth = ranking.MERGED if 0 < words < 1 else top_k
+    rankings = []
+    if words < 1:
+        vectors = embed([query], 'query')
+        rankings.append(index.search(vectors, depth, oversample))
+    if words > 0:
+        rankings.append(index.words.search([query], depth))
+    found = rankings[0]
+    if len(rankings) > 1:
+        weights = [2 * (1 - words), 2 * words]
+        found = ranking.merge(rankings, top_k, weights)
     return [
         (float(score), index.passage(int(number)))
         for score, number in zip(found[0][0], found[1][0], strict=True)
@@ -313,13 +332,20 @@ def indexed(given: Choices, chosen: Mapping[str, Any]) -> Text | None:
     return corpus(given.corpus)
 
 
-@commands.takes(Choices)
-def run(
-    queries: Sequence[str], given: Choices, chosen: Mapping[str, Any]
-) -> None:
-    """Answers queries, those of standard input where there are none.
+def prepare(
+    given: Choices, chosen: Mapping[str, Any]
+) -> Callable[[Any], tuple[Index, retrieval.Encoder]]:
+    """Looks at all choices; what it returns opens the index, or makes it.
 
-    An update alone asks nothing of standard input.
+    Complaints come here, before TensorFlow, which takes seconds.
+
+    Returns:
+        a function of the loaded model, or of None: it is loaded. It gives the
+        index and what embeds queries.
+
+    Raises:
+        commands.UsageError, FileNotFoundError, ValueError: something does not
+            fit; the function may raise them as well.
     """
     commands.require(vars(given), model='an exported model, DIR/1')
     path = pathlib.Path(given.model)
@@ -334,7 +360,6 @@ def run(
             'fingerprint': text.fingerprint,
             'passage_words': str(indexes.PASSAGE_WORDS),
         }
-    # Complaints come before TensorFlow, which takes seconds.
     wanted = {'model': key['model']} if given.update else key
     found = check(folder, wanted, given.vectors, own)
     if found is None and text is None:
@@ -347,29 +372,44 @@ def run(
         raise commands.UsageError(
             f'--oversample is for --vectors=binary; the index is of {kind}'
         )
-    embed, similarity = retrieval.exported(path, BATCH_SIZE)
 
-    if text is None or (given.update and found is not None):
-        index = Index.open(folder, key['model'])
-        if given.update:
-            index = index.update(text.documents, embed)
-    else:
-        index = open_index(
-            folder, key, text.documents, embed, similarity, given.vectors, own
-        )
+    def opened(model: Any) -> tuple[Index, retrieval.Encoder]:
+        embed, similarity = retrieval.exported(path, BATCH_SIZE, model=model)
+        if text is None or (given.update and found is not None):
+            index = Index.open(folder, key['model'])
+            if given.update:
+                index = index.update(text.documents, embed)
+        else:
+            index = open_index(
+                folder, key, text.documents, embed, similarity, given.vectors,
+                own,
+            )  # fmt: skip
+        if given.dims is not None:
+            index.cut(given.dims, config.normalize)
+        return index, embed
+
+    return opened
+
+
+@commands.takes(Choices)
+def run(
+    queries: Sequence[str], given: Choices, chosen: Mapping[str, Any]
+) -> None:
+    """Answers queries, those of standard input where there are none.
+
+    An update alone asks nothing of standard input.
+    """
+    index, embed = prepare(given, chosen)(None)
     if given.update and not queries:
-        print(f'{folder}: {len(index):,} passages')
+        print(f'{given.index}: {len(index):,} passages')
         return
-    if given.dims is not None:
-        index.cut(given.dims, config.normalize)
     oversample = given.oversample or indexes.OVERSAMPLE
+    words = HYBRID if given.hybrid else 0.0
     for query in queries or map(str.strip, sys.stdin):
         if not query.strip():
             print('an empty query has no answer', flush=True)
             continue
-        found = find(
-            query, index, embed, given.top_k, given.hybrid, oversample
-        )
+        found = find(query, index, embed, given.top_k, words, oversample)
         print(answer(query, found), flush=True)
 
 

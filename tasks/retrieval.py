@@ -254,12 +254,15 @@ def first_numbers(
 
 
 def exported(
-    folder: pathlib.Path, batch_size: int, dims: int | None = None
+    folder: pathlib.Path,
+    batch_size: int,
+    dims: int | None = None,
+    model: Any = None,
 ) -> tuple[Encoder, str]:
     """The `embed` signatures of an exported model, and its similarity.
 
     Queries and passages go through those of their prompts, where it has them.
-    `dims` is as in `vectors_of`.
+    `dims` is as in `vectors_of`; `model` is the loaded one where it is at hand.
 
     Raises:
         FileNotFoundError: it is no such model.
@@ -269,7 +272,8 @@ def exported(
     config, _ = read_exported(folder)  # before TensorFlow is imported
 
     tf = lazy.tensorflow()
-    model = tf.saved_model.load(str(folder))
+    if model is None:
+        model = tf.saved_model.load(str(folder))
     if 'embed' not in model.signatures:
         raise ValueError(f'--model={folder} has no signature `embed`')
     if dims is not None:

@@ -165,7 +165,9 @@ def prepared(vectors: np.ndarray, similarity: str) -> np.ndarray:
 
 
 def merge(
-    rankings: Sequence[tuple[np.ndarray, np.ndarray]], top_k: int
+    rankings: Sequence[tuple[np.ndarray, np.ndarray]],
+    top_k: int,
+    weights: Sequence[float] | None = None,
 ) -> tuple[np.ndarray, np.ndarray]:
     """Sums the scores of several searches, each standardised by query.
 
@@ -176,18 +178,23 @@ def merge(
     Args:
         rankings: of each search, as of `Best.sorted`, MERGED or more.
         top_k: K.
+        weights: of each search in the sum; None: 1.
 
     Returns:
         The same of the sums.
     """
+    if weights is None:
+        weights = [1.0] * len(rankings)
     queries = len(rankings[0][0])
     best = Best(queries, top_k)
     for row in range(queries):
         found, scores = [], []
-        for all_scores, numbers in rankings:
+        for weight, (all_scores, numbers) in zip(
+            weights, rankings, strict=True
+        ):
             real = np.nonzero(numbers[row] >= 0)[0][:MERGED]
             found.append(numbers[row][real])
-            scores.append(_standardised(all_scores[row][real]))
+            scores.append(weight * _standardised(all_scores[row][real]))
         merged, place = np.unique(np.concatenate(found), return_inverse=True)
         sums = np.bincount(place, np.concatenate(scores), len(merged))
         best.add(slice(row, row + 1), sums[None].astype(np.float32), merged)
