@@ -350,14 +350,18 @@ class Server(socketserver.ThreadingMixIn, http.server.HTTPServer):
             commands.UsageError: it cannot be had.
         """
         self.demo: Demo | None = None
+        if not 0 <= port < 1 << 16:  # getaddrinfo() would take the remainder
+            raise commands.UsageError(
+                f'--port={port}: a port is a number from 0 to 65535'
+            )
         try:
             (found, *_) = socket.getaddrinfo(
                 host, port, type=socket.SOCK_STREAM
             )
             self.address_family, address = found[0], found[4]
             super().__init__(address[:2], Handler)
-        except (OSError, OverflowError) as error:
-            if getattr(error, 'errno', None) == errno.EADDRINUSE:
+        except OSError as error:
+            if error.errno == errno.EADDRINUSE:
                 raise commands.UsageError(
                     f'port {port} is in use: name another --port, or 0 for '
                     'any that is free'

@@ -402,8 +402,7 @@ class CommandTest(command.Checks, absltest.TestCase):
                 self.assertEqual(answer.status, 200)
                 self.assertRegex(answer.visible, 'cats in a tree')
             finally:
-                process.send_signal(2)
-            self.assertEqual(process.wait(), 0)
+                process.terminate()
 
 
 class ServerTest(absltest.TestCase):
