@@ -32,6 +32,7 @@ from infoword_tf.training import (
 )
 from tests import places, quick, runs, zoo
 from tests.runs import ROOT, arguments, records, run_here
+from tests.training import events
 
 
 def setUpModule():
@@ -68,6 +69,9 @@ class KilledTest(absltest.TestCase):
             (broken / 'weights.safetensors').read_bytes(),
         )
         self.assertEqual([r['step'] for r in records(broken)], [1, 2, 3, 4])
+        for workdir in (whole, broken):  # TensorBoard has no step twice
+            found = events.steps_of(workdir, 'learning_rate')
+            self.assertEqual(found, [1, 2, 3, 4])
         seconds = [r['seconds'] for r in records(broken)]
         self.assertEqual(seconds, sorted(seconds), 'they never fall')
         for a, b in zip(records(whole), records(broken), strict=True):
@@ -324,7 +328,7 @@ class FlagsTest(absltest.TestCase):
         free = {
             'workdir', 'checkpoint_every', 'keep_checkpoints', 'log_every',
             'eval_every', 'strategy', 'logical_cpus', 'microbatch', 'remat',
-            'measure', 'on_nonfinite', 'rewinds', 'grace_seconds',
+            'measure', 'projector', 'on_nonfinite', 'rewinds', 'grace_seconds',
             'data_service',
         }  # fmt: skip
         self.assertEqual(set(record.FREE), free)

@@ -16,11 +16,13 @@ import tensorflow as tf
 
 from infoword_tf import checkpoint, files, preemption
 from infoword_tf.checkpoint import Metrics
-from infoword_tf.training import loop, report
+from infoword_tf.training import events, loop, report
 from infoword_tf.training.evaluators import Evaluator
+from infoword_tf.training.projector import Projector
 
 # Of held-out text, the loss of the sum: the rows' with their weights.
 LOSS = 'heldout_loss'
+TENSORBOARD = 'tensorboard'  # of a workdir, the folder of its events
 # By what --minutes becomes steps: so many at a time, until they took a share of
 # the minutes or so long.
 TRIAL_STEPS, TRIAL_SHARE, TRIAL_SECONDS = 5, 0.05, 10.0
@@ -173,6 +175,7 @@ class Fit:
         chief: whether this process is the one that writes.
         goal: by what weights are chosen; None: the last ones are.
         evaluator: measures more than the held-out values, with them.
+        projector: writes vectors of held-out texts, likewise.
         rewind: goes back to the last checkpoint, and on with an update that
             is later than the one it was made after; returns that one.
         checkpoints: which know how often that was.
@@ -193,6 +196,7 @@ class Fit:
     chief: bool
     goal: Goal | None
     evaluator: Evaluator | None = None
+    projector: Projector | None = None
     rewind: Callable[[int], int] | None = None
     checkpoints: checkpoint.Checkpoints | None = None
     rewinds: int = 0
@@ -209,6 +213,8 @@ class Fit:
         first = int(self.trainer.step)
         self.rows = list(self.trainer.model.objectives)
         self.metrics = Metrics(self.workdir, first, self.chief)
+        if self.chief:
+            events.cut(self.workdir / TENSORBOARD, first)
         records = self.metrics.records
         seconds = records[-1]['seconds'] if records else 0.0
         self.clock = loop.Clock(first, seconds)
@@ -240,7 +246,7 @@ class Fit:
                 min(pace.log - s % pace.log, pace.steps - s)
             ),
             summary_dir=(
-                str(self.workdir / 'tensorboard') if self.chief else None
+                str(self.workdir / TENSORBOARD) if self.chief else None
             ),
             train_actions=[self._act],
         )
@@ -346,6 +352,8 @@ class Fit:
             )
             if self.evaluator is not None:
                 values.update(self.evaluator())
+            if self.projector is not None:
+                self.projector()
             values['heldout_seconds'] = round(time.monotonic() - began, 3)
         if self.checkpoints and self.checkpoints.rewinds:
             values[checkpoint.REWINDS] = self.checkpoints.rewinds

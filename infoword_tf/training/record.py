@@ -42,6 +42,7 @@ FREE = (
     'microbatch',
     'remat',
     'measure',
+    'projector',
     'on_nonfinite',
     'rewinds',
     'grace_seconds',
