@@ -22,6 +22,7 @@ _CORPORA = {
 }
 _ENCODERS = {
     'transformer': 'transformer encoder',
+    'modern': 'ModernBERT encoder',
     'relative': 'relative-position transformer encoder',
     'lookup': 'table of embeddings',
     'rnn': 'recurrent encoder',

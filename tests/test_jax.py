@@ -219,6 +219,13 @@ def cases():
                 'score.loss': 'cosent',
             }
         ),
+        'modern': LESSONS['modern']._replace(
+            settings={
+                'mlm.transform': True,
+                'label.mean': True,
+                'label.pooler': 'gelu_norm',
+            }
+        ),
         **{
             name: CASES[name]
             for name in (

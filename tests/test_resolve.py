@@ -117,19 +117,25 @@ class ComplaintsTest(parameterized.TestCase):
             resolve(ModelChoices(objectives, batch_size=1))
 
     @parameterized.parameters(
-        ('mlm', 'lookup', 'mlm allows transformer '),
-        ('mlm,ict', 'lookup', 'mlm allows transformer '),
+        ('mlm', 'lookup', 'mlm allows transformer, modern '),
+        ('mlm,ict', 'lookup', 'mlm allows transformer, modern '),
         ('plm', 'transformer', 'plm allows relative '),
         ('ict', 'relative', 'ict allows transformer, lookup '),
-        ('mlm', 'rnn', r'mlm allows transformer \(there are transformer, rela'),
+        ('mlm', 'rnn', r'mlm allows transformer, modern \(there are tr'),
     )
     def test_an_encoder_that_a_row_does_not_allow(self, rows, name, message):
         self.refused(f'^--encoder={name}: {message}', rows, encoder=name)
 
+    def test_two_ways_to_pool_a_text(self):
+        self.refused('^--objectives=label: mean and bilstm both pool a text',
+                     'label',
+                     settings={'label.mean': True, 'label.bilstm': True})
+
     def test_no_encoder_for_all(self):
         self.refused(
             '^--objectives=mlm,plm: no encoder serves all rows .mlm allows '
-            'transformer; plm allows relative.; train them apart', 'mlm,plm',
+            'transformer, modern; plm allows relative.; train them apart',
+            'mlm,plm',
         )  # fmt: skip
 
     def test_rows_that_fix_an_argument_differently(self):

@@ -74,6 +74,20 @@ ENCODERS: dict[str, dict[str, Any]] = {
         'heads': 2,
         'max_length': POSITIONS,
     },
+    'modern': {
+        'vocab_size': V,
+        'width': 16,
+        'heads': 2,
+        'max_length': POSITIONS,
+        'global_every': 2,
+        'local_window': 16,
+    },
+}
+# What cases of an encoder have besides: a band of 16 tokens in every second
+# layer is a third of T.
+FLAGS: dict[str, dict[str, Any]] = {
+    'relative': {'memory_length': 0},
+    'modern': {'global_every': 2, 'local_window': 16},
 }
 
 
@@ -106,7 +120,7 @@ class Case(NamedTuple):
                 positions=POSITIONS,
                 seq_len=T,
                 batch_size=8,
-                memory_length=0 if self.encoder == 'relative' else None,
+                **FLAGS.get(self.encoder, {}),
             )
         )
 
@@ -150,11 +164,16 @@ CASES: dict[str, Case] = {
     'mlm_transform': Case(
         'mlm', masking='words', settings={'mlm.transform': True}
     ),
+    'mlm_modern': Case(
+        'mlm', encoder='modern', settings={'mlm.transform': True}, layers=3
+    ),
     'bert_nce': Case('bert_nce', masking='spans'),
     'bert_nce_drop_hits': Case(
         'bert_nce', masking='spans', settings={'bert_nce.drop_hits': True}
     ),
+    'bert_nce_modern': Case('bert_nce', encoder='modern', masking='spans'),
     'dim': Case('dim', masking='spans'),
+    'dim_modern': Case('dim', encoder='modern', masking='spans'),
     'dim_scaled': Case(
         'dim', masking='spans', settings={'dim.critic': 'scaled'}
     ),
@@ -244,6 +263,11 @@ CASES: dict[str, Case] = {
         settings={'label.mix': True, 'label.bilstm': True},
     ),
     'label_rnn': Case('label', encoder='rnn'),
+    'label_modern': Case(
+        'label',
+        encoder='modern',
+        settings={'label.mean': True, 'label.pooler': 'gelu_norm'},
+    ),
     'score': Case('score'),
     'score_mix': Case(
         'score',
@@ -256,6 +280,11 @@ CASES: dict[str, Case] = {
     ),
     'score_lookup': Case(
         'score', encoder='lookup', settings={'score.pooler': 'gelu'}
+    ),
+    'score_modern': Case(
+        'score',
+        encoder='modern',
+        settings={'score.mean': True, 'score.pooler': 'gelu_norm'},
     ),
     'score_relative': Case(
         'score', encoder='relative', settings={'score.pooler': 'relu'}
@@ -286,12 +315,14 @@ CASES: dict[str, Case] = {
         encoder='relative',
         settings={'span.end': 'conditional', 'span.null': True},
     ),
+    'span_modern': Case('span', encoder='modern'),
     'soft': Case('soft'),
     'soft_code': Case(
         'soft', settings={'soft.temperature': 2.0, 'soft.reduction': 'code'}
     ),
     'soft_lookup': Case('soft', encoder='lookup'),
     'soft_relative': Case('soft', encoder='relative'),
+    'soft_modern': Case('soft', encoder='modern'),
     'soft_score': Case('soft_score'),
     'soft_score_lookup': Case('soft_score', encoder='lookup'),
     'soft_score_relative': Case('soft_score', encoder='relative'),
@@ -309,6 +340,7 @@ CASES: dict[str, Case] = {
         layers=2,
     ),
     'patience_relative': Case('patience', encoder='relative', layers=2),
+    'patience_modern': Case('patience', encoder='modern', layers=2),
     'embed': Case('embed'),
     'embed_lookup': Case(
         'embed',
@@ -319,6 +351,7 @@ CASES: dict[str, Case] = {
     'embed_relative': Case(
         'embed', encoder='relative', settings={'embed.pooling': 'last'}
     ),
+    'embed_modern': Case('embed', encoder='modern'),
     'embed_distance': Case('embed_distance'),
     'embed_distance_lookup': Case(
         'embed_distance',
@@ -338,6 +371,7 @@ CASES: dict[str, Case] = {
     ),
     'pkd': Case('label:0.3,soft:0.7,patience:0.1', layers=2),
     'simcse': Case('simcse'),
+    'simcse_modern': Case('simcse', encoder='modern'),
     'simcse_lookup': Case(
         'simcse',
         encoder='lookup',
@@ -483,6 +517,13 @@ LESSONS: dict[str, Case] = {
         'label:1,score:1,span:1,soft:1,soft_score:1,soft_span:1,patience:1,'
         'embed:1,embed_distance:1',
         encoder='relative',
+        layers=2,
+    ),
+    'modern': Case(
+        'mlm:1,bert_nce:1,dim:1,simcse:1,label:1,score:1,span:1,soft:1,'
+        'patience:1,embed:1',
+        encoder='modern',
+        masking='spans',
         layers=2,
     ),
     'rnn': Case('label:1,score:1', encoder='rnn'),

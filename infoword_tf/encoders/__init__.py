@@ -3,6 +3,7 @@
 from infoword_tf.encoders.elmo import Elmo
 from infoword_tf.encoders.encoder import Encoded, Encoder, Inputs
 from infoword_tf.encoders.lookup import Lookup
+from infoword_tf.encoders.modern import ModernTransformer
 from infoword_tf.encoders.relative import Memory, RelativeTransformer
 from infoword_tf.encoders.rnn import Rnn
 from infoword_tf.encoders.transformer import Transformer
@@ -10,6 +11,7 @@ from infoword_tf.encoders.transformer import Transformer
 ENCODERS: dict[str, type[Encoder]] = {
     'transformer': Transformer,
     'relative': RelativeTransformer,
+    'modern': ModernTransformer,
     'lookup': Lookup,
     'rnn': Rnn,
     'elmo': Elmo,
@@ -30,6 +32,7 @@ __all__ = [
     'Inputs',
     'Lookup',
     'Memory',
+    'ModernTransformer',
     'RelativeTransformer',
     'Rnn',
     'Transformer',

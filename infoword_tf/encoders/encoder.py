@@ -88,6 +88,8 @@ class Encoder(Settled, Layer):
             chooses; else it is of one size, and always there.
         causal: whether no token reads a later one; some are told so.
         contextual: whether a state depends on more than its own piece.
+        biased: whether dense layers and norms have biases, those of heads over
+            it too.
         can_remat: whether it can compute what is inside a block once more for
             the gradient, instead of keeping it (Chen et al. 2016, "Training
             Deep Nets with Sublinear Memory Cost").
@@ -101,6 +103,7 @@ class Encoder(Settled, Layer):
     has_memory: bool = False
     causal: bool = False
     contextual: bool = True
+    biased: bool = True
     can_remat: bool = False
     remat: bool = False
     vocab_size: int = setting(0, 'V.')

@@ -1,8 +1,9 @@
-"""Bias and activation of the feed-forward: GELU in its two forms, or ReLU.
+"""Activation of the feed-forward: GELU in its two forms, or ReLU.
 
-A fused piece, see `fused.py`.
+With a bias before it (`bias_gelu`), or with a gate beside it (`gated`). Fused
+pieces, see `fused.py`.
 
-Glossary of shapes: D width; `...` any.
+Glossary of shapes: D width, F inner width; `...` any.
 """
 
 import math
@@ -11,6 +12,7 @@ from typing import Any
 from infoword_tf.layers import dropout
 from infoword_tf.layers.fused import (
     compiled,
+    plus_bias,
     read,
     sum_rows,
     to_float,
@@ -51,20 +53,20 @@ def _gelu_slope(x: Tensor, form: str) -> Tensor:
 
 @compiled
 def _bias_gelu(x, bias, key, *, form, rate):
-    y = _gelu(to_float(x) + bias, form)
+    y = _gelu(plus_bias(x, bias), form)
     return ops.cast(dropout.dropped(y, key, rate), x.dtype)
 
 
 @compiled
 def _bias_gelu_grad(upstream, x, bias, key, *, form, rate):
-    slope = _gelu_slope(to_float(x) + bias, form)
+    slope = _gelu_slope(plus_bias(x, bias), form)
     upstream = dropout.dropped(to_float(upstream), key, rate)
     return ops.cast(upstream * slope, x.dtype)
 
 
 def bias_gelu(
     x: Tensor,
-    bias: Tensor,
+    bias: Tensor | None,
     *,
     form: str,
     key: Tensor | None = None,
@@ -74,7 +76,7 @@ def bias_gelu(
 
     Args:
         x: [..., D] in the compute dtype.
-        bias: [D] float32.
+        bias: [D] float32, or None.
         form: in FORMS.
         rate: dropout share, 0 in BERT.
 
@@ -94,3 +96,47 @@ def bias_gelu(
         return _bias_gelu(x, bias, key, form=form, rate=rate), grad
 
     return with_gradient(function, x, read(bias))
+
+
+@compiled
+def _gated(x, key, *, form, rate):
+    inner, gate = ops.split(to_float(x), 2, axis=-1)
+    y = _gelu(inner, form) * gate
+    return ops.cast(dropout.dropped(y, key, rate), x.dtype)
+
+
+@compiled
+def _gated_grad(upstream, x, key, *, form, rate):
+    inner, gate = ops.split(to_float(x), 2, axis=-1)
+    upstream = dropout.dropped(to_float(upstream), key, rate)
+    parts = [
+        upstream * gate * _gelu_slope(inner, form),
+        upstream * _gelu(inner, form),
+    ]
+    return ops.cast(ops.concatenate(parts, axis=-1), x.dtype)
+
+
+def gated(
+    x: Tensor, *, form: str, key: Tensor | None = None, rate: float = 0.0
+) -> Tensor:
+    """dropout(GELU(x_1) x_2), GeGLU (Shazeer 2020, "GLU Variants", eq. 5).
+
+    Args:
+        x: [..., 2 F], x_1 and x_2 side by side, in the compute dtype.
+        form: in FORMS.
+        rate: dropout share.
+
+    Returns:
+        [..., F] in x's dtype.
+    """
+    if key is None:
+        inner, gate = ops.split(x, 2, axis=-1)
+        return _gelu(inner, form) * gate
+
+    def function(x):
+        def grad(upstream):
+            return _gated_grad(upstream, x, key, form=form, rate=rate)
+
+        return _gated(x, key, form=form, rate=rate), grad
+
+    return with_gradient(function, x)

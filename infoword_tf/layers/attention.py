@@ -56,6 +56,45 @@ def as_numbers(allowed: Tensor, dtype: str) -> Tensor:
     return ops.where(allowed, ops.cast(0.0, dtype), ops.cast(-1e30, dtype))
 
 
+def mix(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    allowed: Tensor | None,
+    *,
+    key: Tensor | None = None,
+    rate: float = 0.0,
+) -> Tensor:
+    """Values mixed by softmax(q k), q scaled; `allowed` as in `Attention`.
+
+    Returns:
+        [B, H, Q, E].
+    """
+    scores = ops.matmul(q, ops.swapaxes(k, -1, -2))  # [B, H, Q, T]
+    if allowed is not None:
+        if dtype_of(allowed) == 'bool':
+            scores = ops.where(allowed, scores, ops.cast(-1e30, scores.dtype))
+        else:
+            scores = scores + allowed
+    weights = heads.softmax_dropout(scores, key=key, rate=rate)
+    return ops.matmul(weights, v)
+
+
+def joined(mixed: Tensor, rows: bool = False) -> Tensor:
+    """Heads side by side: [B, H, Q, E] -> [B, Q, D], or its rows [B Q, D]."""
+    width = mixed.shape[1] * mixed.shape[3]
+    mixed = ops.transpose(mixed, (0, 2, 1, 3))  # [B, Q, H, E]
+    shape = (-1, width) if rows else (-1, ops.shape(mixed)[1], width)
+    return ops.reshape(mixed, shape)
+
+
+def scaled_queries(width: int, root: float) -> np.ndarray:
+    """[3 D] float32: `root` for the query's weights, 1 for the others."""
+    scale = np.ones(3 * width, 'float32')
+    scale[:width] = root
+    return scale
+
+
 class Attention(Layer):
     """Self-attention without its closing bias, which `add_norm` adds."""
 
@@ -110,8 +149,7 @@ class Attention(Layer):
             # 1/sqrt(E) goes into the query's weights, which are few numbers.
             # For few texts q is fewer, and a served graph has no weights but
             # those that it was given.
-            scale = np.ones(3 * self.width, 'float32')
-            scale[: self.width] = root
+            scale = scaled_queries(self.width, root)
             kernel = kernel * ops.cast(scale, self.compute_dtype)
             bias = bias * scale
 
@@ -131,19 +169,6 @@ class Attention(Layer):
             k, v = parted(x, kv_kernel, kv_bias, 2, length)
         if key is None:
             q = q * root
-        scores = ops.matmul(q, ops.swapaxes(k, -1, -2))  # [B, H, Q, T]
-        if allowed is not None:
-            if dtype_of(allowed) == 'bool':
-                scores = ops.where(
-                    allowed, scores, ops.cast(-1e30, scores.dtype)
-                )
-            else:
-                scores = scores + allowed
-        weights = heads.softmax_dropout(scores, key=key, rate=self.rate)
-        mixed = ops.matmul(weights, v)  # [B, H, Q, E]
-        mixed = ops.transpose(mixed, (0, 2, 1, 3))  # [B, Q, H, E]
-        shape = (-1, ops.shape(mixed)[1], self.width)
-        if length is not None and queries is None:
-            shape = (-1, self.width)
-        mixed = ops.reshape(mixed, shape)  # [B, Q, D]
-        return project(mixed, self.output_kernel)
+        mixed = mix(q, k, v, allowed, key=key, rate=self.rate)
+        rows = length is not None and queries is None
+        return project(joined(mixed, rows), self.output_kernel)

@@ -32,7 +32,7 @@ def _heads(x, bias, *, heads, parts):
     return tuple(y[i] for i in range(parts))
 
 
-def _heads_grad(parts):
+def joined_heads(parts: tuple[Tensor, ...]) -> Tensor:
     """n times [B, H, T, E] -> [B, T, n D]: one plain transpose is fastest."""
     b, h, t, e = ops.shape(parts[0])
     x = ops.transpose(ops.stack(parts), (1, 3, 0, 2, 4))  # [B, T, n, H, E]
@@ -73,7 +73,7 @@ def split_heads(
 
     def function(x, bias):
         def grad(*upstream):
-            total = _heads_grad(upstream)
+            total = joined_heads(upstream)
             return total, sum_rows(total)
 
         return _heads(x, bias, heads=heads, parts=parts), grad

@@ -142,26 +142,29 @@ def add(
 @compiled
 def _norm(x, gamma, beta, key, *, rate, epsilon, dtype):
     normalised, inverse = _normalise(to_float(x), epsilon)
-    y = dropout.dropped(normalised * gamma + beta, key, rate)
+    y = normalised * gamma if beta is None else normalised * gamma + beta
+    y = dropout.dropped(y, key, rate)
     return ops.cast(y, dtype), ops.cast(normalised, dtype), inverse
 
 
 @compiled
-def _norm_grad(upstream, normalised, inverse, gamma, key, *, rate, dtype):
+def _norm_grad(
+    upstream, normalised, inverse, gamma, key, *, rate, dtype, biased
+):
     normalised = to_float(normalised)
     upstream = dropout.dropped(to_float(upstream), key, rate)
     x = _normalise_grad(upstream * gamma, normalised, inverse)
-    # Both sums in one array: upstream is dropped here, for the bias too.
-    return (
-        ops.cast(x, dtype),
-        ops.concatenate([upstream * normalised, upstream], axis=-1),
-    )
+    products = upstream * normalised
+    if biased:
+        # Both sums in one array: upstream is dropped here, for the bias too.
+        products = ops.concatenate([products, upstream], axis=-1)
+    return ops.cast(x, dtype), products
 
 
 def norm(
     x: Tensor,
     gamma: Tensor,
-    beta: Tensor,
+    beta: Tensor | None,
     *,
     epsilon: float,
     dtype: str,
@@ -172,7 +175,8 @@ def norm(
 
     Args:
         x: [..., D].
-        gamma, beta: [D] float32.
+        gamma: [D] float32.
+        beta: likewise, or None: nothing is added.
         epsilon: added to the variance.
         dtype: of the result.
 
@@ -181,7 +185,8 @@ def norm(
     """
     if key is None:
         normalised, _ = _normalise(to_float(x), epsilon)
-        return ops.cast(normalised * gamma + beta, dtype)
+        y = normalised * gamma if beta is None else normalised * gamma + beta
+        return ops.cast(y, dtype)
 
     def function(x, gamma, beta):
         y, normalised, inverse = _norm(
@@ -191,9 +196,12 @@ def norm(
         def grad(upstream):
             d_x, products = _norm_grad(
                 upstream, normalised, inverse, gamma, key,
-                rate=rate, dtype=dtype_of(x),
+                rate=rate, dtype=dtype_of(x), biased=beta is not None,
             )  # fmt: skip
-            return d_x, *ops.split(sum_rows(products), 2)
+            sums = sum_rows(products)
+            if beta is None:
+                return d_x, sums, None
+            return d_x, *ops.split(sums, 2)
 
         return y, grad
 

@@ -34,7 +34,7 @@ from infoword_tf.objectives.queue import (
     companions,
     encoders,
 )
-from infoword_tf.objectives.row import Row, Vector
+from infoword_tf.objectives.row import BOTH_SIDES, Row, Vector
 from infoword_tf.settings import setting
 from infoword_tf.views import Reads, View
 
@@ -202,6 +202,7 @@ ROW = Row(
             encoders=encoders(settings)
         ),
     },
+    encoders=BOTH_SIDES,
     heldout_candidates=128,
     vector=_vector,
     companions=companions,

@@ -239,7 +239,9 @@ SOFT = Row(
     relation='how likely a larger model finds each label (distillation)',
     candidates='none: a divergence, without a bound',
     views=_TARGETS,
-    encoders={'transformer': {}, 'relative': {}, 'lookup': {}},
+    encoders={
+        'transformer': {}, 'relative': {}, 'modern': {}, 'lookup': {},
+    },  # fmt: skip
     vector=as_started,
     scored_by='label',
 )
@@ -272,6 +274,6 @@ PATIENCE = Row(
     relation='what a larger model makes of it, layer by layer (PKD)',
     candidates='none: a distance, without a bound',
     views={VIEW: Reads('example', layers='below')},
-    encoders={'transformer': {}, 'relative': {}},
+    encoders={'transformer': {}, 'relative': {}, 'modern': {}},
     vector=as_started,
 )

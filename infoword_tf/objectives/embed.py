@@ -166,7 +166,9 @@ EMBED = Row(
     relation='the vector that a larger model gives the text',
     candidates="the teacher's vectors of the batch",
     views={VIEW: Reads('text')},
-    encoders={'transformer': {}, 'relative': {}, 'lookup': {}},
+    encoders={
+        'transformer': {}, 'relative': {}, 'modern': {}, 'lookup': {},
+    },  # fmt: skip
     heldout_candidates=512,
     vector=as_started,
 )

@@ -34,7 +34,7 @@ from typing import Any
 
 import numpy as np
 
-from infoword_tf.layers import block, dropout
+from infoword_tf.layers import block, dropout, norm
 from infoword_tf.layers.bilstm import BiLstm
 from infoword_tf.layers.dense import ACTIVATIONS
 from infoword_tf.layers.mix import Mix
@@ -49,7 +49,10 @@ from infoword_tf.views import Reads
 Tensor = Any
 VIEW = 'examples'
 NO_POOLER = 'none'
-POOLERS = ('tanh', 'relu', 'gelu')  # in layers.dense.ACTIVATIONS
+# Of a dense layer by its activation, in layers.dense.ACTIVATIONS; with NORM
+# behind it a norm follows, and none of both has a bias.
+NORM = '_norm'
+POOLERS = ('tanh', 'relu', 'gelu', f'gelu{NORM}')
 REGRESSION, COSENT = LOSSES = ('regression', 'cosent')
 TEXTS = ('joined', 'both_ways', 'choices')
 TEXTS_HELP = (
@@ -75,8 +78,14 @@ class Head(Objective):
     pooler: str = setting(
         NO_POOLER,
         'Activation of a dense layer before the output layer (BERT: tanh, '
-        'DistilBERT: relu, ELECTRA: gelu); none: no such layer.',
+        'DistilBERT: relu, ELECTRA: gelu; ModernBERT: gelu_norm, with a norm '
+        'and without biases); none: no such layer.',
         choices=(NO_POOLER, *POOLERS),
+    )
+    mean: bool = setting(
+        False,
+        'Pool the states of a text by their mean, [CLS] and [SEP] among them, '
+        'instead of taking one state.',
     )
     mix: bool = setting(
         False,
@@ -103,7 +112,12 @@ class Head(Objective):
             self.pooler_kernel = self.add_weight(
                 shape=(d, d), name='pooler_kernel', autocast=False
             )
-            self.pooler_bias = block.vector(self, 'pooler_bias', d)
+            if self.pooler.endswith(NORM):
+                self.pooler_gamma = block.vector(
+                    self, 'pooler_norm_gamma', d, 'ones'
+                )
+            else:
+                self.pooler_bias = block.vector(self, 'pooler_bias', d)
         self.kernel = self.add_weight(
             shape=(d, self.columns), name='kernel', autocast=False
         )
@@ -121,8 +135,16 @@ class Head(Objective):
         """
         x = ops.cast(states, 'float32')
         if self.pooler != NO_POOLER:
-            x = ops.matmul(x, self.pooler_kernel) + self.pooler_bias
-            x = ACTIVATIONS[self.pooler](x)
+            x = ops.matmul(x, self.pooler_kernel)
+            if not self.pooler.endswith(NORM):
+                x = x + self.pooler_bias
+            x = ACTIVATIONS[self.pooler.removesuffix(NORM)](x)
+            if self.pooler.endswith(NORM):
+                x = norm.norm(
+                    x, self.pooler_gamma, None,
+                    epsilon=self.encoder.arguments.get('epsilon', 1e-5),
+                    dtype='float32', key=key,
+                )  # fmt: skip
         x = dropout.drop(x, key=key, rate=self.encoder.arguments['rate'])
         return ops.matmul(x, self.kernel) + self.bias
 
@@ -148,7 +170,7 @@ class Head(Objective):
             states = self.mixer(layers)
         if self.bilstm:
             return self.reader(states, block_ids, texts=texts, key=key)
-        if self.encoder.contextual:
+        if self.encoder.contextual and not self.mean:
             return states
         found = pool(states, of_texts(block_ids, texts))
         return ops.reshape(found, (-1, texts, states.shape[-1]))
@@ -308,13 +330,18 @@ def cosent(
 
 
 def _example(settings: Mapping[str, Any]) -> Reads:
+    if settings['mean'] and settings['bilstm']:
+        raise ValueError('mean and bilstm both pool a text; take one of them')
     return Reads(
-        'example', layers=settings['mix'], everywhere=settings['bilstm']
+        'example',
+        layers=settings['mix'],
+        everywhere=settings['bilstm'] or settings['mean'],
     )
 
 
 _ENCODERS = {
-    name: {} for name in ('transformer', 'relative', 'lookup', 'rnn', 'elmo')
+    name: {}
+    for name in ('transformer', 'relative', 'modern', 'lookup', 'rnn', 'elmo')
 }
 LABEL = Row(
     objective=Labels,

@@ -32,7 +32,7 @@ from infoword_tf.objectives.objective import (
     Pool,
     gather_pool,
 )
-from infoword_tf.objectives.row import Row
+from infoword_tf.objectives.row import BOTH_SIDES, Row
 from infoword_tf.objectives.vocabulary import VocabularyPieces, pairs
 from infoword_tf.settings import setting
 from infoword_tf.views import Reads
@@ -44,7 +44,8 @@ VIEW, TRANSLATED = 'masked', 'translated'
 class MaskedPieces(VocabularyPieces):
     """`mlm`: f over the whole vocabulary, as BERT trains it.
 
-    BERT's transform is a dense layer, GELU and a norm.
+    BERT's transform is a dense layer, GELU and a norm; these have biases where
+    the encoder's own have (`Encoder.biased`).
 
     Attributes:
         view: that it reads.
@@ -62,9 +63,11 @@ class MaskedPieces(VocabularyPieces):
         if self.transform:
             d, e = self.encoder.width, self.encoder.embedding_width
             self.kernel = self.add_weight(shape=(d, e), name='kernel')
-            self.bias = vector(self, 'bias', e)
             self.gamma = vector(self, 'norm_gamma', e, 'ones')
-            self.beta = vector(self, 'norm_beta', e)
+            self.bias = self.beta = None
+            if self.encoder.biased:
+                self.bias = vector(self, 'bias', e)
+                self.beta = vector(self, 'norm_beta', e)
             self.piece_bias = vector(
                 self, 'piece_bias', self.encoder.vocab_size
             )
@@ -206,12 +209,14 @@ MLM = Row(
     relation='the word that stood at the place (BERT)',
     candidates='vocabulary',
     views={VIEW: Reads('pieces')},
+    encoders=BOTH_SIDES,
     answers=('blanks',),
 )
 MMLM = dataclasses.replace(
     MLM,
     a='masked text of one of many languages',
     relation='the word that stood at the place (XLM-R)',
+    encoders={'transformer': {'causal': False}},
     begins_as='mlm',
 )
 TLM = dataclasses.replace(
@@ -220,6 +225,7 @@ TLM = dataclasses.replace(
     a='masked text beside its masked translation',
     relation='the word that stood at the place (XLM)',
     views={TRANSLATED: Reads('pieces')},
+    encoders={'transformer': {'causal': False}},
     begins_as='mlm',
 )
 BERT_NCE = Row(
@@ -229,6 +235,7 @@ BERT_NCE = Row(
     relation='the word that stood at the place, in spans',
     candidates='masked words of other sequences',
     views={VIEW: Reads('pieces', masking='spans')},
+    encoders=BOTH_SIDES,
     heldout_candidates=1024,
     answers=('blanks_by_counts',),
 )

@@ -95,6 +95,13 @@ class Companion(NamedTuple):
     saved: bool = True
 
 
+# Of rows that read what stands on both sides of a place.
+BOTH_SIDES: dict[str, dict[str, Any]] = {
+    'transformer': {'causal': False},
+    'modern': {},
+}
+
+
 @dataclasses.dataclass(frozen=True)
 class Row:
     """One row of the table (Kong et al. 2019, Table 1).

@@ -552,8 +552,8 @@ def _wanted_keys(settings: Mapping[str, Any]) -> Reads | None:
 def _encoders(settings: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
     cut = settings['cut_features'] or settings['cut_tokens']
     if settings['pooling'] == MEAN and not cut:
-        return {'transformer': {}, 'lookup': {}}
-    return {'transformer': {}}
+        return {'transformer': {}, 'modern': {}, 'lookup': {}}
+    return {'transformer': {}, 'modern': {}}
 
 
 def _vector(settings: Mapping[str, Any]) -> Vector:

@@ -453,7 +453,7 @@ ROW = Row(
     relation='the answer that people marked',
     candidates='places of the context',
     views={VIEW: Reads('text')},
-    encoders={'transformer': {}, 'relative': {}},
+    encoders={'transformer': {}, 'relative': {}, 'modern': {}},
     vector=as_started,
     answers=('spans',),
 )

@@ -3,7 +3,7 @@
 One table for both directions: by `model_type`, our argument and their key.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 from infoword_tf.config import EncoderConfig
@@ -54,6 +54,10 @@ class Architecture(NamedTuple):
         plain: what it calls the encoder alone.
         tied: the row whose head has no weights but the embeddings: it comes in
             with every encoder of this kind.
+        told: what config.json says, and where it is -> the same by `keys`,
+            where some files say it otherwise.
+        pooling: the key that says whether the head on the whole text reads
+            the first state ('cls') or the mean of all ('mean'), where it may.
     """
 
     encoder: str
@@ -69,6 +73,8 @@ class Architecture(NamedTuple):
     classes: str = 'tanh'
     activations: Mapping[str, str] = ACTIVATIONS
     tied: str | None = None
+    told: Callable[[Mapping[str, Any], str], Mapping[str, Any]] | None = None
+    pooling: str | None = None
 
 
 _BERT_ABSENT = {
@@ -86,6 +92,41 @@ _GPT_KEYS = {
     'epsilon': 'layer_norm_epsilon',
 }
 _GPT_ABSENT = {'rate': 0.1, 'epsilon': 1e-5}
+
+
+def _modern(config: Mapping[str, Any], where: str) -> dict[str, Any]:
+    """ModernBERT's of transformers 5, in the words of its first release.
+
+    Raises:
+        ValueError: rotary positions, or an order of layers, of another kind.
+    """
+    told = dict(config)
+    turned = told.get('rope_parameters') or {}
+    for kind, name in (('full', 'global'), ('sliding', 'local')):
+        rope = turned.get(f'{kind}_attention') or {}
+        if rope.get('rope_type', 'default') != 'default':
+            raise ValueError(
+                f'{where} has rope_type {rope["rope_type"]!r}; only '
+                "'default' can be converted"
+            )
+        if 'rope_theta' in rope:
+            told[f'{name}_rope_theta'] = rope['rope_theta']
+    if types := told.get('layer_types'):
+        every = next(
+            (i for i, kind in enumerate(types) if i and kind[0] == 'f'),
+            max(len(types), 2),
+        )
+        if types != [
+            'sliding_attention' if i % every else 'full_attention'
+            for i in range(len(types))
+        ]:
+            raise ValueError(
+                f'{where} has the layer_types {", ".join(types)}; only '
+                'full_attention first and then every so many layers can be '
+                'converted'
+            )
+        told['global_attn_every_n_layers'] = every
+    return told
 
 
 def _roberta(name: str) -> Architecture:
@@ -188,6 +229,40 @@ ARCHITECTURES: dict[str, Architecture] = {
         layout='end',
         tied='gpt',
     ),
+    'modernbert': Architecture(
+        'modern',
+        {
+            'vocab_size': 'vocab_size',
+            'layers': 'num_hidden_layers',
+            'width': 'hidden_size',
+            'heads': 'num_attention_heads',
+            'inner_width': 'intermediate_size',
+            'max_length': 'max_position_embeddings',
+            'rate': 'embedding_dropout',
+            'activation': 'hidden_activation',
+            'epsilon': 'norm_eps',
+            'global_every': 'global_attn_every_n_layers',
+            'local_window': 'local_attention',
+            'global_theta': 'global_rope_theta',
+            'local_theta': 'local_rope_theta',
+        },
+        {
+            'rate': 0.0, 'activation': 'gelu', 'epsilon': 1e-5,
+            'max_length': 8192, 'global_every': 3, 'local_window': 128,
+            'global_theta': 160_000.0, 'local_theta': 10_000.0,
+        },
+        'ModernBertModel',
+        'ModernBertForSequenceClassification',
+        'ModernBertForMaskedLM',
+        refused={
+            'attention_bias': False, 'mlp_bias': False, 'norm_bias': False,
+            'classifier_bias': False, 'decoder_bias': True,
+            'classifier_activation': 'gelu',
+        },
+        classes='gelu_norm',
+        told=_modern,
+        pooling='classifier_pooling',
+    ),
 }  # fmt: skip
 
 
@@ -207,8 +282,11 @@ def encoder_of(config: Mapping[str, Any], where: str) -> EncoderConfig:
             f'{where} is of the model_type {kind!r}; known are {known}'
         )
     architecture = ARCHITECTURES[kind]
+    if architecture.told:
+        config = architecture.told(config, where)
     for key, value in architecture.refused.items():
-        if (config.get(key) or value) != value:
+        has = config.get(key)
+        if has is not None and has != value:
             raise ValueError(
                 f'{where} has {key} {config[key]!r}; only {value!r} can be '
                 'converted'
@@ -266,6 +344,8 @@ def kind_of(encoder: EncoderConfig, roberta: str | None) -> str:
     has = encoder.arguments
     if encoder.name == 'relative':
         return 'xlnet'
+    if encoder.name == 'modern':
+        return 'modernbert'
     if has.get('causal'):
         return 'gpt2' if has.get('pre_norm') else 'openai-gpt'
     if has.get('embedding_width'):

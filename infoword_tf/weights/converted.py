@@ -31,6 +31,7 @@ class EncoderSource:
         pieces: its tokenizer.
         layout: of a text, name in text.layout.LAYOUTS.
         pooler: activation below the scores of the row `label`.
+        mean: whether that row reads the mean of all states.
         labels: names of classes.
         tied: a row whose head has no weights but the encoder's.
     """
@@ -42,6 +43,7 @@ class EncoderSource:
     pieces: Read
     layout: str
     pooler: str = 'tanh'
+    mean: bool = False
     labels: tuple[str, ...] = ()
     tied: str | None = None
 
@@ -92,7 +94,8 @@ def make(
             settings['pre_norm'] = source.encoder.arguments['pre_norm']
         if row == 'label':
             settings |= {
-                'classes': len(source.labels), 'pooler': source.pooler
+                'classes': len(source.labels), 'pooler': source.pooler,
+                'mean': source.mean,
             }  # fmt: skip
         rows[row] = RowConfig(1.0, settings)
     arguments = dict(source.encoder.arguments)

@@ -35,16 +35,18 @@ def read(folder: pathlib.Path) -> EncoderSource:
     config = files.read_json(path)
     encoder = architectures.encoder_of(config, str(path))
     kind = config['model_type']
+    architecture = ARCHITECTURES[kind]
     return EncoderSource(
         where=str(folder),
         naming=HUGGINGFACE[kind],
         tensors=open_safetensors(folder),
         encoder=encoder,
         pieces=pieces.read(folder, encoder.arguments['vocab_size']),
-        layout=ARCHITECTURES[kind].layout,
-        pooler=ARCHITECTURES[kind].classes,
+        layout=architecture.layout,
+        pooler=architecture.classes,
+        mean=config.get(architecture.pooling) == 'mean',
         labels=labels_of(config),
-        tied=ARCHITECTURES[kind].tied,
+        tied=architecture.tied,
     )
 
 
@@ -105,10 +107,16 @@ def write(folder: pathlib.Path, loaded: Loaded) -> list[str]:
         model = architecture.filler
     values |= {'architectures': [model], 'torch_dtype': 'float32',
                'pad_token_id': loaded.tokenizer.pad_id}  # fmt: skip
-    if roberta:
+    if roberta or kind == 'modernbert':
         values |= {'bos_token_id': loaded.tokenizer.cls_id,
                    'eos_token_id': loaded.tokenizer.sep_id}  # fmt: skip
+    if kind == 'modernbert':
+        values |= {'cls_token_id': loaded.tokenizer.cls_id,
+                   'sep_token_id': loaded.tokenizer.sep_id}  # fmt: skip
     if 'label' in rows:
+        if architecture.pooling:
+            mean = config.rows[heads['label']].settings['mean']
+            values[architecture.pooling] = 'mean' if mean else 'cls'
         values['id2label'] = {
             str(i): label for i, label in enumerate(config.labels)
         }
@@ -128,5 +136,7 @@ def _fits(row: str, settings: Mapping[str, Any], kind: str) -> bool:
     if row == 'mlm':
         return bool(settings['transform'])
     if row == 'label':
-        return settings['pooler'] == ARCHITECTURES[kind].classes
+        known = ARCHITECTURES[kind]
+        same = settings['pooler'] == known.classes
+        return same and (not settings.get('mean') or bool(known.pooling))
     return row in HUGGINGFACE[kind].heads

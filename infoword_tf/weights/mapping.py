@@ -91,7 +91,17 @@ def look(naming: Naming, tensors: Tensors) -> Held:
     rows = []
     for row, head in naming.heads.items():
         # All of a head but what other heads have, too.
-        own = [theirs for theirs, _ in head.values() if '{p}' not in theirs]
+        others = {
+            theirs
+            for other, lines_of in naming.heads.items()
+            for theirs, _ in lines_of.values()
+            if other != row
+        }
+        own = [
+            theirs
+            for theirs, _ in head.values()
+            if '{p}' not in theirs and theirs not in others
+        ]
         if any(_fill(name, prefix, 0) in found for name in own):
             rows.append(row)
     return Held(found, prefix, tuple(rows))

@@ -372,6 +372,36 @@ _GPT_2 = _GPT._replace(
     unsaid=('h.{i}.attn.bias', 'h.{i}.attn.masked_bias'),
 )
 
+# Warner et al. 2024: no biases; the first layer has no norm before attention.
+_MODERN_HEAD = {
+    'kernel': ('head.dense.weight', TURNED),
+    'norm_gamma': ('head.norm.weight', SAME),
+}
+_MODERN = Naming(
+    encoder={
+        'word_embeddings': ('embeddings.tok_embeddings.weight', SAME),
+        'norm_gamma': ('embeddings.norm.weight', SAME),
+        'last_norm_gamma': ('final_norm.weight', SAME),
+    },
+    layer={
+        'attention_norm_gamma': ('layers.{i}.attn_norm.weight', SAME),
+        'attention/qkv_kernel': ('layers.{i}.attn.Wqkv.weight', TURNED),
+        'attention/output_kernel': ('layers.{i}.attn.Wo.weight', TURNED),
+        'outer_norm_gamma': ('layers.{i}.mlp_norm.weight', SAME),
+        'inner_kernel': ('layers.{i}.mlp.Wi.weight', TURNED),
+        'outer_kernel': ('layers.{i}.mlp.Wo.weight', TURNED),
+    },
+    heads={
+        'mlm': {**_MODERN_HEAD, 'piece_bias': ('decoder.bias', SAME)},
+        'label': {
+            **{f'pooler_{ours}': x for ours, x in _MODERN_HEAD.items()},
+            **_TORCH.dense('classifier'),
+        },
+    },
+    copies={'decoder.weight': '{p}embeddings.tok_embeddings.weight'},
+    prefixes=('model.', ''),
+)
+
 # By `model_type` of config.json.
 HUGGINGFACE: dict[str, Naming] = {
     'bert': _BERT,
@@ -383,6 +413,7 @@ HUGGINGFACE: dict[str, Naming] = {
     'xlnet': _XLNET,
     'openai-gpt': _GPT,
     'gpt2': _GPT_2,
+    'modernbert': _MODERN,
 }
 
 _SLOTS = ('global_step', 'beta1_power', 'beta2_power', 'good_steps',

@@ -497,6 +497,8 @@ def write(
         settings['tokenizer_class'] = _CLASSES.get(
             kind, 'PreTrainedTokenizerFast'
         )
+        if kind == 'modernbert':  # it knows no segments
+            settings['model_input_names'] = ['input_ids', 'attention_mask']
         made = _fast_pairs(tokenizer, kind)
         made.model.save(str(folder))  # vocab.json and merges.txt
     else:

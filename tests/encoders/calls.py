@@ -14,7 +14,9 @@ def run(encoder: Encoder, ids: Any, **given: Any) -> Encoded:
     return encoder(inputs, **given)
 
 
-def assert_blocks_are_alone(encoder: Encoder, ids: Any, key: Any) -> None:
+def assert_blocks_are_alone(
+    encoder: Encoder, ids: Any, key: Any, atol: float = 1e-6
+) -> None:
     """Of ids [3, 9] in which every block of a row gives what it gives alone."""
     rows, length = ids.shape
     blocks = np.array([[0] * 4 + [1] * 5, [7] * 2 + [3] * 7, [1] * length])
@@ -24,5 +26,5 @@ def assert_blocks_are_alone(encoder: Encoder, ids: Any, key: Any) -> None:
             if ids[row, part].size:
                 alone = encoder(Inputs(ids[row : row + 1, part])).states
                 np.testing.assert_allclose(
-                    found[row, part], alone[0], atol=1e-6
+                    found[row, part], alone[0], atol=atol
                 )

@@ -23,9 +23,28 @@ def make_piece(form):
     return dropping({'x': (B, T, D), 'bias': (D,)}, run)
 
 
-PieceTest = piece_test(
-    {form: make_piece(form) for form in activation.FORMS}
-)
+def make_gated(form):
+    def run(inputs, key, rate=0.0):
+        return [activation.gated(**inputs, form=form, key=key, rate=rate)]
+
+    return dropping({'x': (B, T, 2 * D)}, run)
+
+
+def make_unbiased(form):
+    def run(inputs, key, rate=0.0):
+        return [
+            activation.bias_gelu(**inputs, bias=None, form=form, key=key,
+                                 rate=rate)
+        ]  # fmt: skip
+
+    return dropping({'x': (B, T, D)}, run)
+
+
+PieceTest = piece_test({
+    **{form: make_piece(form) for form in activation.FORMS},
+    **{f'gated_{form}': make_gated(form) for form in activation.FORMS},
+    'unbiased': make_unbiased('gelu_erf'),
+})  # fmt: skip
 
 
 class GeluTest(parameterized.TestCase):
@@ -58,6 +77,14 @@ class GeluTest(parameterized.TestCase):
             x - 0.25, tf.fill([7], 0.25), form=form, key=key
         )
         np.testing.assert_allclose(shifted, y, atol=1e-6)
+
+    @parameterized.product(form=('gelu_erf', 'gelu_tanh'), key=(None, KEY))
+    def test_the_second_half_is_the_gate(self, form, key):
+        x = np.concatenate([self.X, np.arange(7.0)])[None].astype('f')
+        y = activation.gated(tf.constant(x), form=form, key=key)
+        np.testing.assert_allclose(
+            y[0], np.arange(7) * self.VALUES[form], rtol=1e-6, atol=2e-6
+        )
 
     @parameterized.parameters('gelu_erf', 'gelu_tanh')
     def test_far_out_it_is_relu_with_a_finite_slope(self, form):

@@ -50,12 +50,21 @@ def add_masked(inputs, rate):
 def run_norm(inputs, key, rate=0.0):
     dtype = inputs['x'].dtype.name
     return [
-        norm.norm(**inputs, epsilon=EPSILON, dtype=dtype, key=key, rate=rate)
+        norm.norm(
+            **{'beta': None, **inputs},
+            epsilon=EPSILON,
+            dtype=dtype,
+            key=key,
+            rate=rate,
+        )
     ]
 
 
 PieceTest = piece_test({
     'norm': dropping(NORM, run_norm),
+    'norm_without_beta': dropping(
+        {name: NORM[name] for name in NORM if name != 'beta'}, run_norm
+    ),
     'add_norm': Piece(ADD_NORM, add_norm, add_norm_masked),
     'add_norm_only': Piece(
         {name: ADD_NORM[name] for name in ADD_NORM if name != 'bias'},

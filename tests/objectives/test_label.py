@@ -426,13 +426,18 @@ class MixTest(Case):
         )
 
     @parameterized.product(
-        row=('label', 'score'), mix=(False, True), bilstm=(False, True)
+        row=('label', 'score'),
+        mix=(False, True),
+        pools=('', 'bilstm', 'mean'),
     )
-    def test_what_rows_ask_for(self, row, mix, bilstm):
-        reads = TABLE[row].reads({'mix': mix, 'bilstm': bilstm})['examples']
+    def test_what_rows_ask_for(self, row, mix, pools):
+        settings = {'mix': mix, 'bilstm': False, 'mean': False}
+        if pools:
+            settings[pools] = True
+        reads = TABLE[row].reads(settings)['examples']
         self.assertEqual(reads.layers, mix)
-        self.assertEqual(reads.everywhere, bilstm)
-        bag = TABLE[row].reads({'mix': mix, 'bilstm': bilstm}, False)
+        self.assertEqual(reads.everywhere, bool(pools))
+        bag = TABLE[row].reads(settings, False)
         self.assertEqual(bag['examples'], reads._replace(everywhere=True))
 
 

@@ -49,6 +49,15 @@ _GPT = {
 # Byte pairs need pieces for all bytes.
 _GPT_2 = {**_GPT, 'model_type': 'gpt2', 'vocab_size': BYTES}
 _BYTES = {**_ROBERTA, 'model_type': 'roberta', 'vocab_size': BYTES}
+# Layers 0 and 3 see the whole text, 1 and 2 two tokens on each side: fewer
+# than a quarter of T, so that a band is computed.
+_MODERN = {
+    'model_type': 'modernbert', 'vocab_size': BYTES, 'hidden_size': 16,
+    'num_hidden_layers': 4, 'num_attention_heads': 2, 'intermediate_size': 24,
+    'max_position_embeddings': 20, 'local_attention': 4, 'pad_token_id': 0,
+    'global_rope_theta': 1000.0, 'local_rope_theta': 50.0,
+    'cls_token_id': 2, 'sep_token_id': 3, 'bos_token_id': 2, 'eos_token_id': 3,
+}  # fmt: skip
 # By case: the class of transformers, and its config.json.
 CASES: dict[str, tuple[str, dict[str, Any]]] = {
     'bert': ('BertModel', _BERT),
@@ -89,6 +98,14 @@ CASES: dict[str, tuple[str, dict[str, Any]]] = {
     'gpt_lm': ('OpenAIGPTLMHeadModel', _GPT),
     'gpt2': ('GPT2Model', _GPT_2),
     'gpt2_lm': ('GPT2LMHeadModel', _GPT_2),
+    'modern': ('ModernBertModel', {**_MODERN, 'hidden_activation': 'gelu_new'}),
+    'modern_mlm': ('ModernBertForMaskedLM', _MODERN),
+    'modern_classes': ('ModernBertForSequenceClassification', _MODERN),
+    'modern_mean': (
+        'ModernBertForSequenceClassification',
+        {**_MODERN, 'classifier_pooling': 'mean', 'num_hidden_layers': 2,
+         'global_attn_every_n_layers': 2},
+    ),
 }  # fmt: skip
 HEADS = {
     'logits': 'logits', 'prediction_logits': 'logits',
@@ -100,7 +117,8 @@ def weight(name: str, shape: tuple[int, ...]) -> np.ndarray:
     """What a weight of this name is, the same everywhere."""
     random = np.random.default_rng(zlib.crc32(name.encode()))
     drawn = random.normal(0, 0.1, shape).astype(np.float32)
-    norm = any(part in name for part in ('LayerNorm', 'layer_norm', '.ln_'))
+    norms = 'LayerNorm', 'layer_norm', '.ln_', 'norm.weight'
+    norm = any(part in name for part in norms)
     return drawn + 1 if norm and name.endswith('weight') else drawn
 
 

@@ -102,6 +102,7 @@ PAIRS = {
     'openai-gpt': characters,
     'gpt2': byte_pairs,
     'roberta': lambda: byte_pairs('<s>', '<pad>', '</s>', '<unk>', '<mask>'),
+    'modernbert': lambda: byte_pairs(*SPECIALS),
 }
 
 

@@ -182,6 +182,24 @@ FAULTS = {
 }  # fmt: skip
 
 
+# Of ModernBERT, as transformers 5 writes its config.json.
+_EVERY = ['full_attention', 'sliding_attention']
+MODERN_FAULTS = {
+    'layers': (
+        {'layer_types': ['full_attention', *_EVERY, 'full_attention']},
+        'has the layer_types full_attention, full_attention, sliding_',
+    ),
+    'rope': (
+        {'rope_parameters': {
+            'full_attention': {'rope_type': 'yarn', 'rope_theta': 1e5},
+        }},
+        "has rope_type 'yarn'; only 'default'",
+    ),
+    'norms': ({'norm_bias': True}, 'has norm_bias True; only False'),
+    'decoder': ({'decoder_bias': False}, 'has decoder_bias False; only True'),
+}  # fmt: skip
+
+
 class ComplaintsTest(parameterized.TestCase):
     def setUp(self):
         super().setUp()
@@ -193,6 +211,14 @@ class ComplaintsTest(parameterized.TestCase):
         source = folders.write(self.root / 'source', 'bert')
         make(source)
         with self.assertRaisesRegex((ValueError, OSError), message):
+            convert.convert(source, self.root / 'workdir')
+        self.assertFalse((self.root / 'workdir').exists())
+
+    @parameterized.parameters(*MODERN_FAULTS)
+    def test_a_fault_of_modernbert_is_said(self, fault):
+        values, message = MODERN_FAULTS[fault]
+        source = folders.write(self.root / 'source', 'modern', **values)
+        with self.assertRaisesRegex(ValueError, message):
             convert.convert(source, self.root / 'workdir')
         self.assertFalse((self.root / 'workdir').exists())
 

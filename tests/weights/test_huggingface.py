@@ -10,7 +10,7 @@ from absl.testing import absltest, parameterized
 import infoword_tf
 from infoword_tf import convert, files
 from infoword_tf.encoders import Inputs
-from infoword_tf.weights import pieces
+from infoword_tf.weights import architectures, pieces
 from infoword_tf.weights.huggingface import labels_of
 from tests.oracles import huggingface
 from tests.weights import folders
@@ -125,7 +125,8 @@ class ParityTest(parameterized.TestCase):
         if case in ('gpt', 'gpt2'):  # theirs goes out with its head
             wanted = {f'transformer.{n}': array for n, array in wanted.items()}
         bare = {n.split('.', 1)[1] if n.startswith(
-            ('bert.', 'roberta.', 'electra.', 'distilbert.', 'transformer.')
+            ('bert.', 'roberta.', 'electra.', 'distilbert.', 'transformer.',
+             'model.')
         ) else n: n for n in wanted}  # fmt: skip
         for name, array in found.items():
             given = wanted[name] if name in wanted else wanted[bare[name]]
@@ -153,6 +154,34 @@ class ParityTest(parameterized.TestCase):
             ):
                 continue  # BERT's encoder by another name
             self.assertEqual(after.get(key, value), value, key)
+
+    @parameterized.parameters(1, 2, 3, 5)
+    def test_modernbert_of_both_forms(self, every):
+        """As its first release wrote config.json, and as transformers 5."""
+        _, values = huggingface.CASES['modern_mlm']
+        first = {**values, 'global_attn_every_n_layers': every}
+        now = {
+            key: value
+            for key, value in values.items()
+            if not key.endswith('_rope_theta')
+        }
+        now['layer_types'] = [
+            'sliding_attention' if i % every else 'full_attention'
+            for i in range(4)
+        ]
+        now['rope_parameters'] = {
+            'full_attention': {'rope_type': 'default', 'rope_theta': 1000.0},
+            'sliding_attention': {'rope_type': 'default', 'rope_theta': 50.0},
+        }
+        one, two = (
+            architectures.encoder_of(x, 'config.json').arguments
+            for x in (first, now)
+        )
+        self.assertEqual(one['global_theta'], 1000.0)
+        self.assertEqual(one['local_theta'], 50.0)
+        # Of a global layer after the last nothing is known.
+        self.assertEqual(two['global_every'], min(every, 4))
+        self.assertEqual(one | {'global_every': min(every, 4)}, two)
 
     def test_classes_are_in_the_order_of_their_numbers(self):
         """Neither of their names, nor of the digits of those numbers."""

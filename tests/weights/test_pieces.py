@@ -210,7 +210,7 @@ class SentencePieceTest(parameterized.TestCase):
 
 
 class PairsTest(parameterized.TestCase):
-    @parameterized.parameters('roberta', 'gpt2', 'openai-gpt')
+    @parameterized.parameters('roberta', 'gpt2', 'openai-gpt', 'modernbert')
     def test_in_and_out(self, kind):
         """From vocab.json and merges.txt, and from tokenizer.json alone."""
         folder = pathlib.Path(self.create_tempdir().full_path)
@@ -245,6 +245,11 @@ class PairsTest(parameterized.TestCase):
         if kind == 'roberta':  # <s> a </s> </s> b </s>
             pair = written.encode('re', 're').ids
             self.assertEqual([pair[i] for i in (0, 2, 3, 5)], [0, 2, 2, 2])
+        if kind == 'modernbert':  # its model takes no token_type_ids
+            settings = files.read_json(out / 'tokenizer_config.json')
+            self.assertEqual(
+                settings['model_input_names'], ['input_ids', 'attention_mask']
+            )
         for name in 'tokenizer.json', 'vocab.json':
             again = pieces.read(out, len(names))
             self.assertEqual(again.max_length, 40)

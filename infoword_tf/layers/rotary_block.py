@@ -1,0 +1,220 @@
+"""One block of ModernBERT: rotary attention, then GeGLU, norms before both.
+
+No layer has a bias, nor has a norm (Warner et al. 2024, "ModernBERT", §2.1).
+
+Glossary of shapes: B batch, T tokens, Q places, H heads, D width, E width of
+one head, F inner width.
+"""
+
+import math
+from typing import Any
+
+from infoword_tf.layers import activation, band, dropout, norm
+from infoword_tf.layers.attention import (
+    joined,
+    matrix,
+    mix,
+    project,
+    scaled_queries,
+    vector,
+)
+from infoword_tf.layers.block import take
+from infoword_tf.layers.rotary import Turn, split_turned
+from infoword_tf.lazy import Layer, ops
+
+Tensor = Any
+
+
+class RotaryAttention(Layer):
+    """Self-attention whose queries and keys are turned by their positions."""
+
+    def __init__(
+        self,
+        width: int,
+        heads: int,
+        rate: float,
+        dtype: Any = None,
+        name: str = 'attention',
+    ):
+        """Args: width D, heads H, rate of dropout; D / H is even."""
+        super().__init__(dtype=dtype, name=name)
+        if width % (2 * heads):
+            raise ValueError(
+                f'{heads} heads of an even width do not make up a width of '
+                f'{width}'
+            )
+        self.width, self.heads, self.rate = width, heads, rate
+
+    def build(self) -> None:
+        """Makes the weights: query, key and value side by side, output."""
+        d = self.width
+        self.kernel = matrix(self, 'qkv_kernel', d, 3 * d)
+        self.output_kernel = matrix(self, 'output_kernel', d, d)
+        self.built = True
+
+    def call(
+        self,
+        x: Tensor,
+        *,
+        turn: Turn,
+        allowed: Tensor | None = None,
+        queries: Tensor | None = None,
+        turn_of_queries: Turn | None = None,
+        reach: int | None = None,
+        block_ids: Tensor | None = None,
+        key: Tensor | None = None,
+        length: Any = None,
+    ) -> Tensor:
+        """Mixes values by softmax(q k / sqrt(E)), q and k turned.
+
+        Args:
+            x, allowed, key, length: as in `Attention`.
+            turn: of all T tokens.
+            queries: [B, Q, D], rows of x that attend to x; None: all of x.
+            turn_of_queries: by how much they are turned.
+            reach: of a band, instead of `allowed`; None: no band.
+            block_ids: [B, T] int32 of a band.
+
+        Returns:
+            [B, T or Q, D]; rows for rows.
+        """
+        root = 1.0 / math.sqrt(self.width // self.heads)
+        kernel = self.kernel
+        if key is not None:  # into few numbers, as `Attention` does
+            scale = scaled_queries(self.width, root)
+            kernel = kernel * ops.cast(scale, self.compute_dtype)
+        how = {'heads': self.heads, 'key': key}
+        if queries is None:
+            q, k, v = split_turned(
+                project(x, kernel), turn, parts=3, turned=2, length=length,
+                **how,
+            )  # fmt: skip
+        else:
+            q_kernel, kv_kernel = ops.split(kernel, [self.width], axis=-1)
+            (q,) = split_turned(
+                project(queries, q_kernel), turn_of_queries, parts=1, turned=1,
+                **how,
+            )  # fmt: skip
+            k, v = split_turned(
+                project(x, kv_kernel), turn, parts=2, turned=1, length=length,
+                **how,
+            )  # fmt: skip
+        if key is None:
+            q = q * root
+        if reach is not None:
+            mixed = band.mixed(
+                q, k, v, block_ids, reach=reach, key=key, rate=self.rate
+            )
+        else:
+            mixed = mix(q, k, v, allowed, key=key, rate=self.rate)
+        rows = length is not None and queries is None
+        return project(joined(mixed, rows), self.output_kernel)
+
+
+class RotaryBlock(Layer):
+    """x = x + attention(norm(x)); x = x + GeGLU(norm(x)).
+
+    Its states are not normalised; an encoder does so after its last block.
+    """
+
+    def __init__(
+        self,
+        width: int,
+        heads: int,
+        inner_width: int,
+        rate: float,
+        activation: str,
+        epsilon: float,
+        first: bool = False,
+        dtype: Any = None,
+        name: str = 'block',
+    ):
+        """Sets the sizes; `build()` makes the weights.
+
+        Args:
+            heads: H, a divisor of D / 2.
+            inner_width: F, of the GeGLU.
+            rate: of dropout, of attention weights and of both sums.
+            activation: in `activation.FORMS`.
+            epsilon: of both norms.
+            first: whether its states come normalised, from the embeddings: it
+                has no norm before its attention.
+        """
+        super().__init__(dtype=dtype, name=name)
+        self.width, self.inner_width, self.rate = width, inner_width, rate
+        self.form, self.epsilon, self.first = activation, epsilon, first
+        self.attention = RotaryAttention(width, heads, rate, dtype=dtype)
+
+    def build(self) -> None:
+        """Makes the weights."""
+        d, f = self.width, self.inner_width
+        self.attention.build()
+        if not self.first:
+            self.attention_gamma = vector(
+                self, 'attention_norm_gamma', d, 'ones'
+            )
+        self.outer_gamma = vector(self, 'outer_norm_gamma', d, 'ones')
+        self.inner_kernel = matrix(self, 'inner_kernel', d, 2 * f)
+        self.outer_kernel = matrix(self, 'outer_kernel', f, d)
+        self.built = True
+
+    def call(
+        self,
+        x: Tensor,
+        *,
+        turn: Turn,
+        allowed: Tensor | None = None,
+        places: Tensor | None = None,
+        reach: int | None = None,
+        block_ids: Tensor | None = None,
+        key: Tensor | None = None,
+        length: Any = None,
+    ) -> Tensor:
+        """Runs the block, for all tokens or at some places only.
+
+        Args:
+            x, allowed, places, key, length: as in `Block`.
+            turn, reach, block_ids: as in `RotaryAttention`; a band has no
+                places.
+
+        Returns:
+            [B, T or Q, D]; rows for rows, but [B, Q, D] at places.
+        """
+        keys = [None] * 3 if key is None else [
+            dropout.fold_in(key, site) for site in range(3)
+        ]
+        inputs = x if self.first else self._norm(x, self.attention_gamma, key)
+        queries, turn_of_queries, residual = None, None, x
+        if places is not None:
+            residual = take(x, places, length)
+            queries = take(inputs, places, length)
+            turn_of_queries = turn.at(places)
+            if allowed is not None:
+                allowed = ops.take_along_axis(
+                    allowed, places[:, None, :, None], axis=2
+                )  # [B, 1, Q, T]
+        mixed = self.attention(
+            inputs,
+            turn=turn,
+            allowed=allowed,
+            queries=queries,
+            turn_of_queries=turn_of_queries,
+            reach=reach,
+            block_ids=block_ids,
+            key=keys[0],
+            length=length,
+        )
+        x = norm.add(mixed, None, residual, key=keys[1], rate=self.rate)
+        inputs = self._norm(x, self.outer_gamma, key)
+        inner = activation.gated(
+            project(inputs, self.inner_kernel), form=self.form, key=key
+        )
+        outer = project(inner, self.outer_kernel)
+        return norm.add(outer, None, x, key=keys[2], rate=self.rate)
+
+    def _norm(self, x: Tensor, gamma: Tensor, key: Tensor | None) -> Tensor:
+        """[..., D] -> the same, normalised: nothing is dropped."""
+        return norm.norm(
+            x, gamma, None,
+            epsilon=self.epsilon, dtype=self.compute_dtype, key=key,
+        )  # fmt: skip

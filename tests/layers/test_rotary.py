@@ -1,0 +1,105 @@
+"""Rotary positions."""
+
+import math
+
+import numpy as np
+import tensorflow as tf
+from absl.testing import absltest, parameterized
+
+from infoword_tf.layers import heads
+from infoword_tf.layers.rotary import Turn, split_turned, turns
+from tests.layers.pieces import KEY, B, D, H, Piece, T, piece_test
+
+PLACES = np.random.default_rng(5).integers(0, 50, (B, T)).astype(np.int32)
+
+
+def piece(parts, turned, places=PLACES):
+    turn = turns(tf.constant(places), D // H, 100.0)
+
+    def run(inputs, key, rate=0.0):
+        return list(
+            split_turned(
+                inputs['x'], turn, heads=H, parts=parts, turned=turned, key=key
+            )
+        )
+
+    return Piece({'x': (B, T, parts * D)}, run)
+
+
+PieceTest = piece_test({
+    'all': piece(3, 2),
+    'keys_and_values': piece(2, 1),
+    'queries': piece(1, 1),
+    'one_row_of_places': piece(3, 2, PLACES[:1]),
+})  # fmt: skip
+
+
+class TurnsTest(parameterized.TestCase):
+    def test_angles(self):
+        """p theta^(-2 i / E): of theta 16 and E 4 the speeds are 1 and 1/4."""
+        turn = turns(tf.constant([[0, 1, 2]]), 4, 16.0)
+        angles = [[0, 0], [1, 0.25], [2, 0.5]]
+        np.testing.assert_allclose(turn.cos[0], np.cos(angles), atol=1e-7)
+        np.testing.assert_allclose(turn.sin[0], np.sin(angles), atol=1e-7)
+
+    @parameterized.parameters((None,), (KEY,))
+    def test_planes_are_of_numbers_half_a_head_apart(self, key):
+        """(1, 0) of plane 0 and (0, 1) of plane 1, by a quarter turn each."""
+        quarter = Turn(tf.zeros((1, 1, 2)), tf.ones((1, 1, 2)))
+        x = tf.constant([[[1.0, 0.0, 0.0, 1.0]]])
+        (found,) = split_turned(
+            x, quarter, heads=1, parts=1, turned=1, key=key
+        )
+        np.testing.assert_array_equal(found, [[[[0, -1, 1, 0]]]])
+
+    @parameterized.parameters((None,), (KEY,))
+    def test_values_are_not_turned(self, key):
+        random = np.random.default_rng(1)
+        x = tf.constant(random.standard_normal((B, T, 3 * D)), tf.float32)
+        turn = turns(tf.constant(PLACES), D // H, 100.0)
+        how = {'heads': H, 'parts': 3, 'key': key}
+        q, k, v = split_turned(x, turn, turned=2, **how)
+        plain_q, plain_k, plain_v = heads.split_heads(x, None, **how)
+        np.testing.assert_array_equal(v, plain_v)
+        for one, two in ((q, plain_q), (k, plain_k)):
+            self.assertGreater(np.abs(one - two).max(), 0.5)
+            np.testing.assert_allclose(  # lengths stay
+                tf.norm(one, axis=-1), tf.norm(two, axis=-1), rtol=1e-5
+            )
+
+    def test_a_product_knows_the_distance_alone(self):
+        random = np.random.default_rng(2)
+        q, k = (tf.constant(random.standard_normal((1, 1, 8)), tf.float32)
+                for _ in range(2))  # fmt: skip
+
+        def product(i, j):
+            found = (
+                split_turned(
+                    x, turns(tf.constant([[p]]), 8, 50.0),
+                    heads=1, parts=1, turned=1,
+                )[0]
+                for x, p in ((q, i), (k, j))
+            )  # fmt: skip
+            return float(tf.reduce_sum(math.prod(found)))
+
+        self.assertAlmostEqual(product(9, 5), product(104, 100), places=4)
+        self.assertNotAlmostEqual(product(9, 5), product(5, 9), places=2)
+
+    def test_at_some_places(self):
+        own = turns(tf.constant(PLACES), 6, 100.0)
+        shared = turns(tf.constant(PLACES[:1]), 6, 100.0)
+        places = np.array([[0, 4], [2, 2], [3, 1]], np.int32)
+        row = np.arange(B)[:, None]
+        for name in ('cos', 'sin'):
+            np.testing.assert_array_equal(
+                getattr(own.at(places), name),
+                getattr(own, name).numpy()[row, places],
+            )
+            np.testing.assert_array_equal(
+                getattr(shared.at(places), name),
+                getattr(shared, name).numpy()[0][places],
+            )
+
+
+if __name__ == '__main__':
+    absltest.main()
