@@ -18,7 +18,13 @@ from absl.testing import absltest, parameterized
 
 from infoword_tf import commands, prepare
 from infoword_tf.choices import TextChoices
-from infoword_tf.data import corpora, opened, sharding, textfiles
+from infoword_tf.data import (
+    corpora,
+    documents,
+    opened,
+    sharding,
+    textfiles,
+)
 from infoword_tf.data import store as stores
 from infoword_tf.data.windows import WindowSource
 from tests import places, quick, runs
@@ -132,6 +138,13 @@ class PiecesTest(parameterized.TestCase):
                     [x.sentences for piece in found
                      for x in textfiles.read_piece(piece)],
                     [x.sentences for x in wanted],
+                )  # fmt: skip
+            # The same text where nobody asks for sentences.
+            for by_line in (False, True):
+                piece = textfiles.Piece(path)
+                self.assertEqual(
+                    *([x.text for x in textfiles.read_piece(piece, by_line, of)]
+                      for of in (documents.unsplit, documents.split_sentences))
                 )  # fmt: skip
 
 

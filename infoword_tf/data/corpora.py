@@ -57,11 +57,14 @@ class Part(NamedTuple):
       kind: 'train' or 'heldout', or 'every': the corpus' rule parts it.
       read: yields its documents.
       size: bytes on the disk; 0: nobody knows.
+      texts: yields documents of the same text, whose lines need not be parted
+        in sentences, which takes half of the time; None: as `read`.
     """
 
     kind: str
     read: Callable[[], Iterator[Document]]
     size: int = 0
+    texts: Callable[[], Iterator[Document]] | None = None
 
 
 def parts_of(corpus: Corpus, size: int) -> list[Part]:
@@ -293,9 +296,12 @@ def _parts(
     """What cuts files into parts; by kind of a part, its files."""
     by_line = kind == 'lines'
 
-    def read(pieces: Sequence[textfiles.Piece]) -> Iterator[Document]:
+    def read(
+        pieces: Sequence[textfiles.Piece],
+        split: Callable[[str], list[str]] = documents.split_sentences,
+    ) -> Iterator[Document]:
         for piece in pieces:
-            yield from textfiles.read_piece(piece, by_line)
+            yield from textfiles.read_piece(piece, by_line, split)
 
     def parts(size: int) -> list[Part]:
         found = []
@@ -310,7 +316,8 @@ def _parts(
                 room -= piece.size
             found += [
                 Part(of, functools.partial(read, pieces),
-                     sum(piece.size for piece in pieces))
+                     sum(piece.size for piece in pieces),
+                     functools.partial(read, pieces, documents.unsplit))
                 for pieces in together
             ]  # fmt: skip
         return found

@@ -139,14 +139,17 @@ def _densified(sketch: np.ndarray) -> np.ndarray:
     found[few] = np.where(filled[few], sketch[few], borrowed)
     # Elsewhere few are asked in vain.
     empty = np.flatnonzero(~filled & ~few[:, None])
+    column = (empty % BINS).astype(np.int32)
+    row = empty - column  # where it begins
     flat, result = sketch.ravel(), found.ravel()
     for lender in lenders:
-        bin_ = empty % BINS
-        value = flat[empty - bin_ + lender[bin_]]
-        lends = value != _EMPTY
-        result[empty[lends]] = value[lends] + more[bin_[lends]]
-        empty = empty[~lends]
-        if not len(empty):
+        value = flat[row + lender[column]]
+        lends = np.flatnonzero(value != _EMPTY)
+        borrows = column[lends]
+        result[row[lends] + borrows] = value[lends] + more[borrows]
+        left = np.flatnonzero(value == _EMPTY)
+        row, column = row[left], column[left]
+        if not len(left):
             break
     return found
 

@@ -108,7 +108,8 @@ def look(job: Job, number: int) -> None:
     reasons, hashes, waiting = [], [], []
     sketches = [np.zeros((0, duplicates.BINS), np.uint16)]
     is_near, size = job.filters.duplicates == 'near', 0
-    for document in parts(job)[number].read():
+    part = parts(job)[number]
+    for document in (part.texts or part.read)():
         reasons.append(job.filters.reason(document))
         hashes.append(documents.text_hash(document.text))
         if is_near:

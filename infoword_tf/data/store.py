@@ -151,10 +151,14 @@ def tokenized(
         is_first: list[bool] = []  # of its sentence
         for document in batch:
             for sentence in document.sentences:
-                found = parts(sentence)
-                strings += (part.encode() for part in found)
-                after += [unk_id] * (len(found) - 1) + [-1]
-                is_first += [True] + [False] * (len(found) - 1)
+                first, *others = parts(sentence)
+                strings.append(first.encode())
+                is_first.append(True)
+                for part in others:
+                    strings.append(part.encode())
+                    after.append(unk_id)
+                    is_first.append(False)
+                after.append(-1)
             strings.append(b'')
             after.append(tokenizer.sep_id)
             is_first.append(False)

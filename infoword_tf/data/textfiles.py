@@ -28,6 +28,7 @@ MAX_HELDOUT = 2000  # ... and at most so many
 LONGEST = 1 << 20  # bytes; a longer document goes on as the next one
 
 _BREAK = re.compile(rb'\n[ \t\r]*\n')
+_BLOCK = 1 << 18  # bytes that are read at once
 _HEAD = 8192  # bytes of a file that are looked at when a corpus is opened
 
 
@@ -129,13 +130,20 @@ def _cut(file: BinaryIO, place: int, by_line: bool) -> int | None:
     return None
 
 
-def read_piece(piece: Piece, by_line: bool = False) -> Iterator[Document]:
+def read_piece(
+    piece: Piece,
+    by_line: bool = False,
+    split: Callable[[str], list[str]] = documents.split_sentences,
+) -> Iterator[Document]:
     """The documents of a piece.
+
+    Args:
+      split: what makes sentences of a line.
 
     Raises:
       ValueError: it is not UTF-8, or a truncated .gz.
     """
-    return (_read_lines if by_line else _read_file)(piece)
+    return (_read_lines if by_line else _read_file)(piece, split)
 
 
 def read(
@@ -255,11 +263,13 @@ def _parted(document: Document) -> tuple[Document, Document]:
     )
 
 
-def _read_file(piece: Piece) -> Iterator[Document]:
+def _read_file(
+    piece: Piece, split: Callable[[str], list[str]]
+) -> Iterator[Document]:
     path, sentences = piece.path, []
     first = size = 0  # line number and bytes of the document that is read
     for number, line in enumerate(_lines(piece), 1):
-        found = documents.split_sentences(line)
+        found = split(line)
         if sentences and (not found or size > LONGEST):
             yield Document(tuple(sentences), f'{path}:{first}')
             sentences = []
@@ -271,42 +281,70 @@ def _read_file(piece: Piece) -> Iterator[Document]:
         yield Document(tuple(sentences), f'{path}:{first}')
 
 
-def _read_lines(piece: Piece) -> Iterator[Document]:
+def _read_lines(
+    piece: Piece, split: Callable[[str], list[str]]
+) -> Iterator[Document]:
     for number, line in enumerate(_lines(piece), 1):
-        sentences = tuple(documents.split_sentences(line))
+        sentences = tuple(split(line))
         yield Document(sentences, f'{piece.path}:{number}', len(line))
 
 
 def _lines(piece: Piece) -> Iterator[str]:
     """Yields the decoded lines of a piece, without the byte order mark."""
     path = piece.path
-    offset = piece.begin  # of the line, in bytes of the uncompressed file
-    rest = b''  # of a line that is too long to be held
+    offset = piece.begin  # of what is decoded next, in uncompressed bytes
     with _open(path) as stream:
         stream.seek(offset)
 
-        def read_line() -> bytes:
-            left = LONGEST
-            if piece.end is not None:
-                left = min(left, piece.end - stream.tell())
-            return stream.readline(left)
+        def left(most: int) -> int:
+            if piece.end is None:
+                return most
+            return min(most, piece.end - stream.tell())
 
-        while line := rest + _guarded(read_line, path):
-            rest = b''
-            if len(line) >= LONGEST and not line.endswith(b'\n'):
-                cut = _last_break(line)
-                line, rest = line[:cut], line[cut:]
+        def read_block() -> bytes:
+            return stream.read(left(min(_BLOCK, LONGEST - 1)))
+
+        def read_line(most: int = LONGEST) -> bytes:
+            return stream.readline(left(most))
+
+        def decoded(data: bytes) -> str:
+            nonlocal offset
             try:
-                text = line.decode()
+                text = data.decode()
             except UnicodeDecodeError as error:
                 raise ValueError(
-                    f'{path} is not UTF-8: byte 0x{line[error.start]:02x} at '
+                    f'{path} is not UTF-8: byte 0x{data[error.start]:02x} at '
                     f'offset {offset + error.start:,} of the text '
                     f'({error.reason}). Convert the file first, for example '
                     'by `iconv -f LATIN1 -t UTF-8`.'
                 ) from None
-            yield text.removeprefix('\ufeff') if offset == 0 else text
-            offset += len(line)
+            text = text.removeprefix('\ufeff') if offset == 0 else text
+            offset += len(data)
+            return text
+
+        while block := _guarded(read_block, path):
+            # Whole lines at once, and by itself the one that the block cuts.
+            end = block.rfind(b'\n') + 1
+            try:
+                lines = decoded(block[:end]).split('\n')[:-1]
+            except ValueError:  # after the lines before the one that is wrong
+                lines = (
+                    decoded(line + b'\n')[:-1]
+                    for line in block[:end].split(b'\n')[:-1]
+                )
+            for line in lines:
+                yield line + '\n'
+            if end == len(block):
+                continue
+            line = block[end:]
+            more = functools.partial(read_line, LONGEST - len(line))
+            line += _guarded(more, path)
+            while len(line) >= LONGEST and not line.endswith(b'\n'):
+                cut = _last_break(line)
+                yield decoded(line[:cut])
+                line = line[cut:] + _guarded(read_line, path)
+            if line:
+                yield decoded(line)
 
 
 def _last_break(line: bytes) -> int:
