@@ -21,7 +21,7 @@ from typing import Any
 
 from absl import app, flags, logging
 
-from infoword_tf import files, folders, preemption
+from infoword_tf import files, folders, lazy, preemption
 from infoword_tf.choices import REPEATED, SETTINGS, flags_of
 
 # Messages of TensorFlow's C++ parts: fatal ones alone.
@@ -65,6 +65,7 @@ def start(
             a list; None: there are none.
         stopped: what Ctrl-C leaves, for people.
     """
+    lazy.spare_imports()
     kind = getattr(run, 'choices', None)
     if kind is not None:
         define(kind, flags.FLAGS)

@@ -9,6 +9,7 @@ first layer is made. Whoever runs a saved graph does without it: `tensorflow`.
 import contextlib
 import functools
 import importlib.util
+import os
 import pathlib
 import sys
 from collections.abc import Callable, Iterator
@@ -64,6 +65,37 @@ def _absent(*names: str) -> Iterator[None]:
             sys.modules.pop(name, None)
 
 
+class _NotForKeras:
+    """Packages that Keras and TensorFlow seek at their import, for others."""
+
+    NAMES = 'jax', 'matplotlib', 'pandas', 'sklearn'
+
+    @classmethod
+    def find_spec(cls, name: str, path: Any = None, target: Any = None) -> None:
+        """As of `sys.meta_path`: nothing of its own."""
+        del path, target
+        if name not in cls.NAMES or os.environ.get('KERAS_BACKEND') == name:
+            return
+        frame = sys._getframe(1)
+        while frame.f_code.co_filename.startswith('<frozen importlib'):
+            frame = frame.f_back
+        importer = frame.f_globals.get('__name__', '')
+        if importer.partition('.')[0] in ('keras', 'tensorflow'):
+            raise ModuleNotFoundError(f'{name} is not wanted here', name=name)
+
+
+def spare_imports() -> None:
+    """From here on TensorFlow and Keras are imported in 0.6 of the time.
+
+    For a process of our own. Keras wraps models for scikit-learn, reads tables
+    of pandas and draws with matplotlib, and TensorFlow converts JAX to LiteRT:
+    where these are installed they are imported with them. They are as if they
+    were not, for these two packages; whoever else imports them gets them.
+    """
+    if _NotForKeras not in sys.meta_path:
+        sys.meta_path.insert(0, _NotForKeras)
+
+
 def tensorflow() -> Any:
     """TensorFlow for whoever only runs a graph: in half the time.
 
@@ -101,4 +133,7 @@ def dtype_of(x: Any) -> str:
     return keras.backend.standardize_dtype(x.dtype)
 
 
-__all__ = ['Layer', 'Variable', 'dtype_of', 'ops', 'remat', 'tensorflow']
+__all__ = [
+    'Layer', 'Variable', 'dtype_of', 'ops', 'remat', 'spare_imports',
+    'tensorflow',
+]  # fmt: skip

@@ -27,6 +27,10 @@ _ROOT = str(pathlib.Path(__file__).resolve().parent.parent)
 if _ROOT not in sys.path:
     sys.path.insert(0, _ROOT)
 
+from infoword_tf import lazy  # noqa: E402
+
+lazy.spare_imports()
+
 
 def _split_cpu() -> None:
     """Two logical devices, so that two replicas can run in this process."""

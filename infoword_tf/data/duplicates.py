@@ -12,6 +12,7 @@ Glossary of shapes: D documents, W words, H = 128 bins, R rows of a band.
 """
 
 import functools
+import mmap
 from collections.abc import Sequence
 
 import numpy as np
@@ -23,6 +24,7 @@ _MULTIPLIER = 0x9E3779B97F4A7C15
 _PLACES = 64
 _EMPTY = np.uint32(2**32 - 1)
 _BORROWED = np.uint32(0x85EBCA6B)
+_DOCUMENTS = 1 << 16  # whose sketches are in memory at a time
 _ATTEMPTS, _FEW = 4096, 16  # to borrow; bins that could lend
 
 
@@ -165,9 +167,21 @@ def repeated(hashes: np.ndarray) -> np.ndarray:
 def band(sketch: np.ndarray, number: int) -> np.ndarray:
     """[D] uint64, equal where sketches [D, H] agree in a band of BANDS."""
     found = np.zeros(len(sketch), np.uint64)
-    for column in range(number * ROWS, (number + 1) * ROWS):
-        found = _mixed(found * np.uint64(_MULTIPLIER) + sketch[:, column])
+    for begin in range(0, len(sketch), _DOCUMENTS):
+        some = sketch[begin : begin + _DOCUMENTS]
+        hashed = found[begin : begin + _DOCUMENTS]
+        for column in range(number * ROWS, (number + 1) * ROWS):
+            hashed[:] = _mixed(
+                hashed * np.uint64(_MULTIPLIER) + some[:, column]
+            )
+        _let_go(sketch)
     return found
+
+
+def _let_go(sketch: np.ndarray) -> None:
+    """Of a file, takes what was read of it out of this process' memory."""
+    if isinstance(sketch, np.memmap):
+        sketch._mmap.madvise(mmap.MADV_DONTNEED)
 
 
 def leaders(keys: np.ndarray) -> np.ndarray:
@@ -193,7 +207,8 @@ def near(sketch: np.ndarray, similarity: float) -> np.ndarray:
     of 20 million, at 0.6 in 1 of 80.
 
     Args:
-        sketch: [D, H] of `sketches`.
+        sketch: [D, H] of `sketches`; of a file (`np.memmap`) little is in
+            memory at a time.
         similarity: 0.6 to 1, as estimated: of a text with few shingles the
             estimate is rough, 0.05 off on average for 5 of them.
     """
@@ -201,6 +216,7 @@ def near(sketch: np.ndarray, similarity: float) -> np.ndarray:
     for number in range(BANDS):
         leader = leaders(band(sketch, number))
         some = np.flatnonzero((leader != np.arange(len(leader))) & ~found)
-        for b in np.array_split(some, 1 + len(some) // 65536):
+        for b in np.array_split(some, 1 + len(some) // _DOCUMENTS):
             found[b] = alike(sketch[leader[b]], sketch[b], similarity)
+            _let_go(sketch)
     return found

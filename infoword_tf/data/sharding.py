@@ -8,7 +8,7 @@ again.
 
     DIR/work/settings.json, vocab.txt   what was asked, and the tokenizer
     DIR/work/000000.npz                 what `look` found
-    DIR/work/sketches.npy               that of all shards, while it is compared
+    DIR/work/sketches.bin               that of all shards, while it is compared
     DIR/work/000000.done.json           a shard that `write` has finished
     DIR/work/heldout/000000/            what it holds out
     DIR/train/000000/                   what is trained on
@@ -146,17 +146,17 @@ def decided(job: Job, count: int) -> list[np.ndarray]:
         every[left[again]] = number_of('duplicate')
     if job.filters.duplicates == 'near':
         left = np.flatnonzero(every == 0)
-        # In a file, of which memory holds as much as there is room for.
-        sketches = np.lib.format.open_memmap(
-            job.output / WORK / 'sketches.npy', 'w+', np.uint16,
-            (len(left), duplicates.BINS),
-        )  # fmt: skip
-        begin = 0
-        for number, kept in enumerate(np.split(every == 0, ends[:-1])):
-            with np.load(job.looked(number)) as found:
-                end = begin + int(kept.sum())
-                sketches[begin:end] = found['sketches'][kept]
-                begin = end
+        # In a file: of many documents they are more than memory has.
+        path = job.output / WORK / 'sketches.bin'
+        with open(path, 'wb') as file:
+            for number, kept in enumerate(np.split(every == 0, ends[:-1])):
+                with np.load(job.looked(number)) as found:
+                    found['sketches'][kept].tofile(file)
+        sketches = np.zeros((0, duplicates.BINS), np.uint16)
+        if len(left):
+            sketches = np.memmap(path, np.uint16, 'r').reshape(
+                -1, duplicates.BINS
+            )
         again = duplicates.near(sketches, job.filters.similarity)
         every[left[again]] = number_of('near')
     return np.split(every, ends[:-1])
