@@ -115,6 +115,25 @@ def write_json(path: pathlib.Path, value: Any) -> None:
         partial.write_text(json.dumps(value, indent=2) + '\n')
 
 
+def read_integers(path: pathlib.Path) -> np.ndarray:
+    """Integers in a row, [n], of a .npy.
+
+    Raises:
+        ValueError: it holds something else, or less than it promises: no
+            memory is taken for what is not there.
+    """
+    try:
+        found = np.load(path, mmap_mode='r')
+    except (OverflowError, MemoryError) as error:
+        raise ValueError(f'{path} is damaged: {error}') from None
+    if found.ndim != 1 or found.dtype.kind not in 'iu':
+        raise ValueError(
+            f'{path} holds {found.dtype} {list(found.shape)}, not integers in '
+            'a row'
+        )
+    return np.array(found)
+
+
 def write_tensors(
     path: pathlib.Path,
     tensors: Mapping[str, Any],

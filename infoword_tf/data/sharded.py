@@ -172,8 +172,10 @@ def write_index(
     counts: np.ndarray | int = 0
     begins, tokens = [], 0
     for shard in shards:
-        counts = counts + np.load(train / shard.name / 'counts.npy')
-        own = np.load(train / shard.name / 'documents.npy')
+        counts = counts + files.read_integers(
+            train / shard.name / 'counts.npy'
+        )
+        own = files.read_integers(train / shard.name / 'documents.npy')
         begins.append(own[:-1] + tokens)
         tokens += shard.tokens
     begins.append(np.array([tokens], np.int64))

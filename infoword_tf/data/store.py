@@ -88,9 +88,9 @@ def open_store(path: str | pathlib.Path, tokenizer: Any) -> Store:
             raise ValueError(f'tokens are {tokens}')
         sums = dict(meta.get(SUMS, {}))  # stores of older code have none
         reading = 'documents.npy'
-        documents = np.load(path / reading)
+        documents = files.read_integers(path / reading)
         reading = 'counts.npy'
-        counts = np.load(path / reading)
+        counts = files.read_integers(path / reading)
     except (OSError, ValueError, EOFError, *_OTHERWISE) as error:
         raise ValueError(
             f'{path} is no whole token store: {reading} cannot be read '

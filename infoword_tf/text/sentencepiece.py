@@ -327,6 +327,9 @@ def _parse(model: bytes, where: str) -> Any:
         proto.ParseFromString(model)
         if not proto.pieces:
             raise ValueError('it has no pieces')
+        names = [proto.normalizer_spec.name, *(x.piece for x in proto.pieces)]
+        if not all(isinstance(name, str) for name in names):
+            raise ValueError('some of its strings are not UTF-8')
         sentencepiece.SentencePieceProcessor(model_proto=model)
     except (message.DecodeError, RuntimeError, ValueError) as error:
         raise ValueError(
