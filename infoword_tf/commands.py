@@ -65,7 +65,7 @@ def start(
             a list; None: there are none.
         stopped: what Ctrl-C leaves, for people.
     """
-    lazy.spare_imports()
+    lazy.lean()
     kind = getattr(run, 'choices', None)
     if kind is not None:
         define(kind, flags.FLAGS)

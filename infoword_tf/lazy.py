@@ -65,7 +65,7 @@ def _absent(*names: str) -> Iterator[None]:
             sys.modules.pop(name, None)
 
 
-class _NotForKeras:
+class _Lean:
     """Packages that Keras and TensorFlow seek at their import, for others."""
 
     NAMES = 'jax', 'matplotlib', 'pandas', 'sklearn'
@@ -84,7 +84,7 @@ class _NotForKeras:
             raise ModuleNotFoundError(f'{name} is not wanted here', name=name)
 
 
-def spare_imports() -> None:
+def lean() -> None:
     """From here on TensorFlow and Keras are imported in 0.6 of the time.
 
     For a process of our own. Keras wraps models for scikit-learn, reads tables
@@ -92,8 +92,8 @@ def spare_imports() -> None:
     where these are installed they are imported with them. They are as if they
     were not, for these two packages; whoever else imports them gets them.
     """
-    if _NotForKeras not in sys.meta_path:
-        sys.meta_path.insert(0, _NotForKeras)
+    if _Lean not in sys.meta_path:
+        sys.meta_path.insert(0, _Lean)
 
 
 def tensorflow() -> Any:
@@ -134,6 +134,5 @@ def dtype_of(x: Any) -> str:
 
 
 __all__ = [
-    'Layer', 'Variable', 'dtype_of', 'ops', 'remat', 'spare_imports',
-    'tensorflow',
+    'Layer', 'Variable', 'dtype_of', 'lean', 'ops', 'remat', 'tensorflow',
 ]  # fmt: skip

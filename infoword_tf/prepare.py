@@ -102,7 +102,7 @@ def _begin(threads: int, parent: int) -> None:
 
     It ends with the one that began it, however that ended.
     """
-    lazy.spare_imports()
+    lazy.lean()
     os.environ['TF_NUM_INTRAOP_THREADS'] = str(threads)
     os.environ['TF_NUM_INTEROP_THREADS'] = '1'
     os.environ['CUDA_VISIBLE_DEVICES'] = '-1'

@@ -29,7 +29,7 @@ if _ROOT not in sys.path:
 
 from infoword_tf import lazy  # noqa: E402
 
-lazy.spare_imports()
+lazy.lean()
 
 
 def _split_cpu() -> None:

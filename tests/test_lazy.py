@@ -8,7 +8,7 @@ from absl.testing import absltest, parameterized
 from infoword_tf import lazy
 
 
-class SpareImportsTest(parameterized.TestCase):
+class LeanTest(parameterized.TestCase):
     @parameterized.parameters(
         ('keras.src.wrappers.fixes', 'json.tool', True),
         ('keras.src.wrappers.fixes', 'colorsys', False),
@@ -18,10 +18,10 @@ class SpareImportsTest(parameterized.TestCase):
     )
     def test_who_finds_what(self, importer, name, is_found):
         """`colorsys`, which nobody imports, stands for pandas."""
-        lazy.spare_imports()
-        self.assertEqual(sys.meta_path.count(lazy._NotForKeras), 1)
+        lazy.lean()
+        self.assertEqual(sys.meta_path.count(lazy._Lean), 1)
         with (
-            mock.patch.object(lazy._NotForKeras, 'NAMES', ('colorsys',)),
+            mock.patch.object(lazy._Lean, 'NAMES', ('colorsys',)),
             mock.patch.dict(sys.modules),
         ):
             sys.modules.pop(name, None)
@@ -35,7 +35,7 @@ class SpareImportsTest(parameterized.TestCase):
 
     def test_a_backend_is_found(self):
         with mock.patch.dict('os.environ', KERAS_BACKEND='jax'):
-            self.assertIsNone(lazy._NotForKeras.find_spec('jax'))
+            self.assertIsNone(lazy._Lean.find_spec('jax'))
 
 
 if __name__ == '__main__':
