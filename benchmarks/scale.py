@@ -3,14 +3,17 @@
     python -m benchmarks.scale
 
 Measures the memory of whole updates at small sizes, each in a process of its
-own, fits the two numbers of the formula below to some of them and holds it to
+own, fits the three numbers of the formula below to some of them and holds it to
 the others; then says what it comes to for large runs. Bytes of a replica:
 
     16 N                        weights, gradients and both moments, float32
                                 (12 N with --moments=bfloat16)
-    L (a R T D + b R H T T)     what the backward pass keeps of R texts at a
-                                time: states, and weights of attention; with
-                                --remat of one block, and 4 R T D of the others
+    (L + c) (a R T D + b R H T T)
+                                what is kept of R texts at a time for the
+                                backward pass, states and weights of attention,
+                                and what the gradient of a block takes itself:
+                                as much as c blocks keep; with --remat 1 + c
+                                blocks, and 4 R T D of each of the others
     M D                         candidates of all replicas, float32, twice
 
 Bytes that a replica sends for an update, by a ring: 2 (n - 1) / n of the
@@ -73,7 +76,11 @@ POINTS = (
     Point('small', 32, 128, False),
     Point('small', 8, 512, False),
     Point('small', 8, 512, False, 'bfloat16'),
+    Point('small', 16, 512, True, 'float32', True),
     Point('small', 8, 512, False, 'float32', True),
+    Point('medium', 4, 512, False),
+    Point('medium', 16, 128, False),
+    Point('medium', 8, 512, False, 'float32', True),
 )  # fmt: skip
 
 
@@ -115,21 +122,29 @@ def measured(point: Point) -> dict[str, Any]:
     return json.loads(done.stdout.splitlines()[-1])
 
 
-def kept(size: str, texts: int, length: int) -> tuple[float, float]:
-    """What a and b are multiplied by."""
+def of_block(size: str, texts: int, length: int) -> tuple[float, float]:
+    """What a and b are multiplied by: R T D and R H T T."""
     shape = SIZES[size]
-    rows = shape['layers'] * texts * length
+    rows = texts * length
     return rows * shape['width'], rows * shape['heads'] * length
+
+
+def blocks(point: Point, c: float) -> tuple[float, float, float]:
+    """What a, b and 4 are multiplied by, all blocks together."""
+    layers = SIZES[point.size]['layers']
+    x, y = of_block(*point[:3])
+    if point.remat:
+        return (1 + c) * x, (1 + c) * y, (layers - 1) * x
+    return (layers + c) * x, (layers + c) * y, 0.0
 
 
 def formula(point: Point, weights: int, fitted: np.ndarray) -> float:
     """Bytes; `fitted` as `fit` gives it."""
-    a, b, others = fitted
-    x, y = kept(*point[:3])
-    if point.remat:
-        layers = SIZES[point.size]['layers']
-        x, y = x / layers + 4 * x * (layers - 1) / layers / a, y / layers
-    return of_weights(weights, point.moments) + a * x + b * y + others
+    a, b, c, others = fitted
+    x, y, states = blocks(point, c)
+    return (
+        of_weights(weights, point.moments) + a * x + b * y + 4 * states + others
+    )
 
 
 def of_weights(weights: int, moments: str = 'float32') -> int:
@@ -146,12 +161,28 @@ def weights_of(size: str, vocabulary: int, length: int) -> int:
 
 
 def fit(found: list[tuple[Point, dict[str, Any]]]) -> np.ndarray:
-    """[3] a, b, and the bytes that every process has besides."""
+    """[4] a, b, c, and the bytes that every process has besides.
+
+    Of a grid of c the one at which a, b and the rest, by least squares, are
+    nearest.
+    """
     chosen = [pair for pair in found if pair[0].fitted]
-    rows = [[*kept(*point[:3]), 1.0] for point, _ in chosen]
-    left = [one['bytes'] - of_weights(one['weights']) for _, one in chosen]
-    scale = np.max(rows, axis=0)
-    return np.linalg.lstsq(rows / scale, np.array(left), None)[0] / scale
+    best, least = np.zeros(4), np.inf
+    for c in np.arange(0, 6, 0.05):
+        rows, left = [], []
+        for point, one in chosen:
+            x, y, states = blocks(point, c)
+            rows.append([x, y, 1.0])
+            left.append(
+                one['bytes'] - of_weights(one['weights'], point.moments)
+                - 4 * states
+            )  # fmt: skip
+        scale = np.max(rows, axis=0)
+        a, b, others = np.linalg.lstsq(rows / scale, left, None)[0] / scale
+        off = np.array(rows) @ [a, b, others] - left
+        if off @ off < least:
+            best, least = np.array([a, b, c, others]), off @ off
+    return best
 
 
 def main() -> None:
@@ -163,11 +194,14 @@ def main() -> None:
     for point in POINTS:
         found.append((point, measured(point)))
         print(f'{point.size}, {point.texts} x {point.length}', file=sys.stderr)
-    a, b, others = fit(found)
-    print(f'a {a:.1f}, b {b:.1f}, others {others / GIGABYTE:.2f} GB\n')
+    fitted = fit(found)
+    a, b, c, others = fitted
+    print(
+        f'a {a:.1f}, b {b:.1f}, c {c:.2f}, others {others / GIGABYTE:.2f} GB\n'
+    )
     print('| run | measured, GB | formula, GB | |\n|---|---|---|---|')
     for point, one in found:
-        said = formula(point, one['weights'], np.array([a, b, others]))
+        said = formula(point, one['weights'], fitted)
         flags_of = f' --moments={point.moments}' * (point.moments != 'float32')
         flags_of += ' --remat' * point.remat
         print(
@@ -187,8 +221,9 @@ def main() -> None:
         texts, width = GLOBAL_BATCH // count, SIZES[size]['width']
         at_once, parts = (
             a * x + b * y
-            for x, y in (
-                kept(size, n, LENGTH) for n in (texts, min(texts, 8))
+            for x, y, _ in (
+                blocks(Point(size, n, LENGTH, False), c)
+                for n in (texts, min(texts, 8))
             )
         )
         share = (count - 1) / count
