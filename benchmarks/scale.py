@@ -3,7 +3,7 @@
     python -m benchmarks.scale
 
 Measures the memory of whole updates at small sizes, each in a process of its
-own, fits the three numbers of the formula below to some of them and holds it to
+own, fits the five numbers of the formula below to some of them and holds it to
 the others; then says what it comes to for large runs. Bytes of a replica:
 
     16 N                        weights, gradients and both moments, float32
@@ -15,6 +15,7 @@ the others; then says what it comes to for large runs. Bytes of a replica:
                                 as much as c blocks keep; with --remat 1 + c
                                 blocks, and 4 R T D of each of the others
     M D                         candidates of all replicas, float32, twice
+    d L + others                the graphs of blocks, and what every process has
 
 Bytes that a replica sends for an update, by a ring: 2 (n - 1) / n of the
 gradients, 4 N, and (n - 1) / n of the gathered candidates, there and back.
@@ -79,7 +80,7 @@ POINTS = (
     Point('small', 16, 512, True, 'float32', True),
     Point('small', 8, 512, False, 'float32', True),
     Point('medium', 4, 512, False),
-    Point('medium', 16, 128, False),
+    Point('medium', 16, 128, True),
     Point('medium', 8, 512, False, 'float32', True),
 )  # fmt: skip
 
@@ -140,10 +141,11 @@ def blocks(point: Point, c: float) -> tuple[float, float, float]:
 
 def formula(point: Point, weights: int, fitted: np.ndarray) -> float:
     """Bytes; `fitted` as `fit` gives it."""
-    a, b, c, others = fitted
+    a, b, c, d, others = fitted
     x, y, states = blocks(point, c)
+    whole = d * SIZES[point.size]['layers'] + others
     return (
-        of_weights(weights, point.moments) + a * x + b * y + 4 * states + others
+        of_weights(weights, point.moments) + a * x + b * y + 4 * states + whole
     )
 
 
@@ -161,27 +163,26 @@ def weights_of(size: str, vocabulary: int, length: int) -> int:
 
 
 def fit(found: list[tuple[Point, dict[str, Any]]]) -> np.ndarray:
-    """[4] a, b, c, and the bytes that every process has besides.
+    """[5] a, b, c, d, and the bytes that every process has besides.
 
-    Of a grid of c the one at which a, b and the rest, by least squares, are
-    nearest.
+    Of a grid of c the one at which the others, by least squares, are nearest.
     """
     chosen = [pair for pair in found if pair[0].fitted]
-    best, least = np.zeros(4), np.inf
+    best, least = np.zeros(5), np.inf
     for c in np.arange(0, 6, 0.05):
         rows, left = [], []
         for point, one in chosen:
             x, y, states = blocks(point, c)
-            rows.append([x, y, 1.0])
+            rows.append([x, y, SIZES[point.size]['layers'], 1.0])
             left.append(
                 one['bytes'] - of_weights(one['weights'], point.moments)
                 - 4 * states
             )  # fmt: skip
         scale = np.max(rows, axis=0)
-        a, b, others = np.linalg.lstsq(rows / scale, left, None)[0] / scale
-        off = np.array(rows) @ [a, b, others] - left
+        a, b, *rest = np.linalg.lstsq(rows / scale, left, None)[0] / scale
+        off = np.array(rows) @ [a, b, *rest] - left
         if off @ off < least:
-            best, least = np.array([a, b, c, others]), off @ off
+            best, least = np.array([a, b, c, *rest]), off @ off
     return best
 
 
@@ -195,9 +196,10 @@ def main() -> None:
         found.append((point, measured(point)))
         print(f'{point.size}, {point.texts} x {point.length}', file=sys.stderr)
     fitted = fit(found)
-    a, b, c, others = fitted
+    a, b, c, d, others = fitted
     print(
-        f'a {a:.1f}, b {b:.1f}, c {c:.2f}, others {others / GIGABYTE:.2f} GB\n'
+        f'a {a:.1f}, b {b:.1f}, c {c:.2f}, d {d / 1e6:.0f} MB, others '
+        f'{others / GIGABYTE:.2f} GB\n'
     )
     print('| run | measured, GB | formula, GB | |\n|---|---|---|---|')
     for point, one in found:

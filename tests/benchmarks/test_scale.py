@@ -14,7 +14,7 @@ CODE = '''
 import numpy as np
 from benchmarks import scale
 
-wanted = np.array([42.0, 5.0, 1.75, 1e8])
+wanted = np.array([42.0, 5.0, 1.75, 3e7, 1e8])
 found = [
     (point, {'weights': 10**7,
              'bytes': round(scale.formula(point, 10**7, wanted))})
@@ -22,13 +22,13 @@ found = [
 ]
 np.testing.assert_allclose(scale.fit(found), wanted, rtol=1e-4)
 
-numbers = np.array([10.0, 3.0, 2.0, 7.0])
+numbers = np.array([10.0, 3.0, 2.0, 9.0, 7.0])
 block = 10 * 2 * 8 * 256 + 3 * 2 * 4 * 8 * 8
 plain = scale.Point('mini', 2, 8, False)
-assert scale.formula(plain, 100, numbers) == 1600 + 6 * block + 7
+assert scale.formula(plain, 100, numbers) == 1600 + 6 * block + 43
 again = scale.Point('mini', 2, 8, False, 'bfloat16', True)
 states = 4 * 3 * 2 * 8 * 256
-assert scale.formula(again, 100, numbers) == 1200 + 3 * block + states + 7
+assert scale.formula(again, 100, numbers) == 1200 + 3 * block + states + 43
 '''
 
 
