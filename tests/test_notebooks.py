@@ -4,6 +4,7 @@
 """
 
 import ast
+import contextlib
 import importlib
 import inspect
 import json
@@ -61,22 +62,34 @@ def calls_of(tree):
                 yield node, getattr(Loaded, node.func.attr)
 
 
+def literals(pairs):
+    """Those of some (name, expression) that say themselves what they are."""
+    found = {}
+    for name, value in pairs:
+        with contextlib.suppress(ValueError):
+            found[name] = ast.literal_eval(value)
+    return found
+
+
 def wrong(tree):
     """What no call of ours takes, in words."""
+    constants = literals(
+        (node.targets[0].id, node.value)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Assign)
+        and isinstance(node.targets[0], ast.Name)
+    )
     for node, function in calls_of(tree):
         name = ast.unparse(node.func)
         takes = inspect.signature(function).parameters
-        given = {word.arg: word.value for word in node.keywords if word.arg}
-        for word in given:
-            if word not in takes:
-                yield f'{name} has no {word}'
-        if kind := getattr(function, 'choices', None):
-            values = {}
-            for word, value in given.items():
-                try:
-                    values[word] = ast.literal_eval(value)
-                except ValueError:  # a variable
-                    continue
+        words = {word.arg for word in node.keywords if word.arg}
+        values = literals((w.arg, w.value) for w in node.keywords if w.arg)
+        for word in node.keywords:
+            if word.arg is None:  # **TABLE
+                values |= constants[word.value.id]
+        if unknown := (words | set(values)) - set(takes):
+            yield f'{name} has no {", ".join(sorted(unknown))}'
+        elif kind := getattr(function, 'choices', None):
             try:
                 commands.parse(kind, commands.typed(values))
             except commands.UsageError as error:
@@ -128,6 +141,7 @@ class NotebooksTest(parameterized.TestCase):
         ("infoword_tf.train(steps='few')", 'infoword_tf.train: '),
         ("infoword_tf.train(settings={'ict.word': 3})", 'infoword_tf.train: '),
         ("infoword_tf.load('runs/x').encode(text='x')", ' has no text'),
+        ("X = {'step': 3}\ninfoword_tf.train(**X)", ' has no step'),
         ("infoword_tf.train(steps=3, settings={'ict.words': 3})", None),
     )
     def test_what_a_call_takes(self, code, want):
