@@ -28,7 +28,7 @@ ROOT = FOLDER.parent
 MOST_CELLS, MOST_LINES = 15, 10
 FEWEST_PICTURES = 2
 LARGEST = 150_000  # bytes of a picture
-WIDEST, COLOURS = 1200, 96  # of a picture: pixels
+WIDEST, COLOURS = 1200, 192  # of a picture: pixels
 TIMEOUT = 600  # seconds of a cell
 PNG = 'image/png'
 # Pictures that documents show as well: (notebook, id of the cell).
@@ -142,12 +142,13 @@ def run(name: str) -> list[tuple[pathlib.Path, bytes]]:
             notebook, timeout=TIMEOUT, kernel_name='python3',
             resources={'metadata': {'path': folder}}, record_timing=False,
             on_cell_executed=executed,
+            extra_arguments=['--log-level=ERROR'],
         )  # fmt: skip
-        client.create_kernel_manager()
-        client.km.transport = 'ipc'  # nobody else can listen
         try:
             client.execute()
-        except nbclient.exceptions.CellExecutionError as error:
+        except (
+            nbclient.exceptions.CellExecutionError, TimeoutError
+        ) as error:  # fmt: skip
             raise RuntimeError(f'{name}: {error}') from None
     plain = json.loads(nbformat.writes(notebook))
     strip(plain)
