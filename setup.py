@@ -16,6 +16,8 @@ PREPARE = ['py3langid']
 BEAM = ['apache-beam==2.77.*']
 # Runs what export.litert has written: all that a phone needs, and the tests.
 LITERT = ['ai-edge-litert', 'numpy']
+# Runs notebooks/, in an environment of its own: `make notebooks`.
+NOTEBOOKS = ['ipykernel', 'nbclient', 'nbformat', 'pillow', *TASKS]
 
 setuptools.setup(
     name='infoword_tf',
@@ -43,6 +45,7 @@ setuptools.setup(
     extras_require={
         'beam': BEAM,
         'litert': LITERT,
+        'notebooks': NOTEBOOKS,
         # Other people's programs, for `make oracles`: what tests expect.
         'oracles': ['numpy', 'pytrec-eval-terrier', 'torch', 'transformers'],
         'prepare': PREPARE,

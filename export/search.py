@@ -391,6 +391,39 @@ def prepare(
     return opened
 
 
+def _opened(
+    given: Choices, chosen: Mapping[str, Any]
+) -> tuple[Index, Callable[[str], list[tuple[float, Passage]]]]:
+    """The index, and what answers a query."""
+    index, embed = prepare(given, chosen)(None)
+    oversample = given.oversample or indexes.OVERSAMPLE
+    words = HYBRID if given.hybrid else 0.0
+
+    def ask(query: str) -> list[tuple[float, Passage]]:
+        return find(query, index, embed, given.top_k, words, oversample)
+
+    return index, ask
+
+
+@commands.takes(Choices)
+def opened(
+    given: Choices, chosen: Mapping[str, Any]
+) -> Callable[[str], list[tuple[float, Passage]]]:
+    """The same search from Python, for many queries one after the other.
+
+        ask = search.opened(model='models/books/1', corpus='pydocs')
+        for score, passage in ask('read a csv file'):
+            print(score, passage.source, passage.text)
+
+    Returns:
+        of a query the best passages and their scores, as of `find`.
+
+    Raises:
+        commands.UsageError, FileNotFoundError, ValueError: as of `prepare`.
+    """
+    return _opened(given, chosen)[1]
+
+
 @commands.takes(Choices)
 def run(
     queries: Sequence[str], given: Choices, chosen: Mapping[str, Any]
@@ -399,18 +432,15 @@ def run(
 
     An update alone asks nothing of standard input.
     """
-    index, embed = prepare(given, chosen)(None)
+    index, ask = _opened(given, chosen)
     if given.update and not queries:
         print(f'{given.index}: {len(index):,} passages')
         return
-    oversample = given.oversample or indexes.OVERSAMPLE
-    words = HYBRID if given.hybrid else 0.0
     for query in queries or map(str.strip, sys.stdin):
         if not query.strip():
             print('an empty query has no answer', flush=True)
             continue
-        found = find(query, index, embed, given.top_k, words, oversample)
-        print(answer(query, found), flush=True)
+        print(answer(query, ask(query)), flush=True)
 
 
 if __name__ == '__main__':

@@ -18,8 +18,9 @@ import pathlib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-# Nothing is computed: the backend that starts fastest will do.
-os.environ.setdefault('KERAS_BACKEND', 'numpy')
+# The command computes nothing: the backend that starts fastest will do.
+if __name__ == '__main__':
+    os.environ.setdefault('KERAS_BACKEND', 'numpy')
 
 from infoword_tf import commands, pictures, resolve
 from infoword_tf.choices import again, flag

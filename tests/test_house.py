@@ -3,6 +3,7 @@
 import ast
 import functools
 import graphlib
+import os
 import pathlib
 import subprocess
 import sys
@@ -18,6 +19,7 @@ DIRECTIONS = {
     'tasks': {'infoword_tf'},
     'export': {'tasks', 'infoword_tf'},
     'benchmarks': {'export', 'tasks', 'infoword_tf'},
+    'notebooks': {'export', 'tasks', 'infoword_tf'},
     'tests': {'benchmarks', 'export', 'tasks', 'infoword_tf'},
 }
 MASKED = ('layers', 'encoders', 'objectives')  # where scores are masked
@@ -216,6 +218,30 @@ class HouseTest(parameterized.TestCase):
             check=True,
         )
         self.assertEqual(done.stdout.strip(), '[]')
+
+    def test_pictures_leave_matplotlib_as_it_was(self):
+        """A notebook that trains goes on showing figures of its own."""
+        for folder in ('infoword_tf', 'tasks', 'export'):
+            for file in (ROOT / folder).rglob('*.py'):
+                for module in imports(file, top_level_only=False):
+                    self.assertNotEndsWith(module, 'pyplot', file)
+                self.assertNotIn('matplotlib.use(', file.read_text(), file)
+
+    def test_importing_show_chooses_no_backend(self):
+        """A notebook that draws views can then compute."""
+        code = (
+            'import os; from infoword_tf import show; '
+            "print('KERAS_BACKEND' in os.environ)"
+        )
+        done = subprocess.run(
+            [sys.executable, '-c', code],
+            cwd=ROOT,
+            env={k: v for k, v in os.environ.items() if k != 'KERAS_BACKEND'},
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        self.assertEqual(done.stdout.strip(), 'False')
 
     def test_what_runs_under_jax_imports_no_tensorflow(self):
         for name in FREE:

@@ -35,10 +35,7 @@ def draw(
     Raises:
         OSError: the PNG cannot be written.
     """
-    import matplotlib
-
-    matplotlib.use('Agg')
-    from matplotlib import pyplot
+    from matplotlib.figure import Figure
 
     panels = [Panel(one) for one in pictures]
     spots, right, bottom = _lay_panels(panels)
@@ -52,7 +49,7 @@ def draw(
     legend = lay_legend(pictures, EDGE, width - EDGE)
     height = top + bottom + 0.3 + legend[-1].y + 0.4
 
-    figure = pyplot.figure(figsize=(width, height), facecolor='white')
+    figure = Figure((width, height), facecolor='white')
     axes = figure.add_axes((0, 0, 1, 1))
     axes.set_axis_off()
     _draw_titles(axes, wrapped, EDGE + name_width)
@@ -64,7 +61,6 @@ def draw(
     axes.set_ylim(height, 0)
     with files.written(path) as partial:
         figure.savefig(partial, format='png', dpi=150)
-    pyplot.close(figure)
 
 
 def _lay_panels(

@@ -105,10 +105,7 @@ def draw_bounds(
             or 'sts/spearman', say, which then has a panel of its own, and the
             step of those that are kept.
     """
-    import matplotlib
-
-    matplotlib.use('Agg')
-    from matplotlib import pyplot
+    from matplotlib.figure import Figure
 
     unbounded = ', '.join(rows)
     rows = [r for r in rows if any(f'{r}/mi' in x for x in records)]
@@ -117,20 +114,20 @@ def draw_bounds(
         scores = {r['step']: r[goal[0]] for r in records if goal[0] in r}
     if not rows:
         if scores:
-            figure, axis = pyplot.subplots(figsize=(5.4, 3.4))
-            _draw_scores(axis, goal, scores)
+            figure = Figure((5.4, 3.4))
+            _draw_scores(figure.subplots(), goal, scores)
             figure.tight_layout()
         else:
-            figure = pyplot.figure(figsize=(5.4, 1.2))
+            figure = Figure((5.4, 1.2))
             text = f'{unbounded}: no bound on mutual information'
             figure.text(0.5, 0.5, text, ha='center', va='center')
         _save(figure, path)
         return
     columns = len(rows) + bool(scores)
-    figure, axes = pyplot.subplots(
-        2, columns, figsize=(5.4 * columns, 4.2), height_ratios=(1, 4),
-        sharex=True, squeeze=False,
-    )  # fmt: skip
+    figure = Figure((5.4 * columns, 4.2))
+    axes = figure.subplots(
+        2, columns, height_ratios=(1, 4), sharex=True, squeeze=False
+    )
     if scores:
         axes[0, -1].remove()
         _draw_scores(axes[1, -1], goal, scores)
@@ -298,12 +295,10 @@ def draw_translations(
 
 def _axis(along: str) -> tuple[Any, Any]:
     """A figure for curves over minutes, or another measure, and its axis."""
-    import matplotlib
+    from matplotlib.figure import Figure
 
-    matplotlib.use('Agg')
-    from matplotlib import pyplot
-
-    figure, axis = pyplot.subplots(figsize=(8, 4.6))
+    figure = Figure((8, 4.6))
+    axis = figure.subplots()
     axis.set_xlabel(along)
     axis.spines[['top', 'right']].set_visible(False)
     return figure, axis
@@ -367,9 +362,6 @@ def _name_ends(
 
 
 def _save(figure: Any, path: pathlib.Path) -> None:
-    """Writes a figure as PNG and forgets it."""
-    from matplotlib import pyplot
-
+    """Writes a figure as PNG."""
     with files.written(path) as partial:
         figure.savefig(partial, format='png', dpi=140, bbox_inches='tight')
-    pyplot.close(figure)

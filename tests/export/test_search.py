@@ -238,6 +238,26 @@ class CommandTest(command.Checks, absltest.TestCase):
         text.write_text('boats boats boats\n\ncats\n')
         check(['boats boats boats', 'cats'])
 
+    def test_from_python(self):
+        """What the command prints, as often as it is asked."""
+        (self.folder / 'text.txt').write_text('boats\n\ncats cats\n')
+        path = self.folder / 'model' / '1'
+        counting.save(path, 'cosine')
+        given = {'model': str(path), 'corpus': f'text:{self.folder}/text.txt'}
+        ask = search.opened(**given, top_k=1)
+        for query in ('boats', 'cats cats'):
+            ((score, passage),) = ask(query)
+            self.assertEqual(passage.text, query)
+            self.assertAlmostEqual(score, 1.0, places=6)
+            done = self.run_it(*commands.typed(given), '--top_k=1', query)
+            self.assertEqual(
+                done.out, search.answer(query, [(score, passage)]) + '\n'
+            )
+        found = search.opened(**given, hybrid=True)('cats cats')
+        self.assertEqual([x.text for _, x in found], ['cats cats', 'boats'])
+        with self.assertRaisesRegex(commands.UsageError, '--model is missing'):
+            search.opened(corpus=given['corpus'])
+
     def table(self, name, *rows):
         path = self.folder / name
         path.write_text(
