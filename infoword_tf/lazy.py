@@ -52,6 +52,42 @@ else:
             return super().__new__(cls, *args, **kwargs)
 
 
+# What TensorFlow and Keras import for others, by the package of theirs that
+# does: a third of the time that importing them takes.
+FOR_OTHERS = {
+    'jax': 'tensorflow.lite.python',
+    'matplotlib': 'keras.src.visualization',
+    'pandas': 'keras.src.trainers.data_adapters',
+    'sklearn': 'keras.src.wrappers',
+}
+
+
+class _Lean:
+    """A finder of modules that finds none, and hides some for a while."""
+
+    @staticmethod
+    def find_spec(name: str, path: Any = None, target: Any = None) -> None:
+        """As of `importlib.abc.MetaPathFinder`.
+
+        Raises:
+            ModuleNotFoundError: TensorFlow or Keras asks, for others.
+        """
+        del path, target
+        asking = sys.modules.get(FOR_OTHERS.get(name, ''))
+        if getattr(getattr(asking, '__spec__', None), '_initializing', False):
+            raise ModuleNotFoundError(f'{name} is not for Keras', name=name)
+
+
+def lean() -> None:
+    """From now on TensorFlow and Keras are imported without `FOR_OTHERS`.
+
+    Whoever else imports those finds them as ever. For processes that are a
+    command of ours: elsewhere somebody may want Keras for scikit-learn, say.
+    """
+    if _Lean not in sys.meta_path:
+        sys.meta_path.insert(0, _Lean)
+
+
 @contextlib.contextmanager
 def _absent(*names: str) -> Iterator[None]:
     """Inside, packages that are not imported yet seem not to be installed."""
@@ -101,4 +137,6 @@ def dtype_of(x: Any) -> str:
     return keras.backend.standardize_dtype(x.dtype)
 
 
-__all__ = ['Layer', 'Variable', 'dtype_of', 'ops', 'remat', 'tensorflow']
+__all__ = [
+    'Layer', 'Variable', 'dtype_of', 'lean', 'ops', 'remat', 'tensorflow',
+]  # fmt: skip

@@ -20,7 +20,12 @@ from typing import Any
 
 import numpy as np
 
-from infoword_tf.layers.fused import compiled, to_float, with_gradient
+from infoword_tf.layers.fused import (
+    compiled,
+    to_float,
+    traced_once,
+    with_gradient,
+)
 from infoword_tf.lazy import ops
 
 Tensor = Any
@@ -57,7 +62,11 @@ def fold_in(key: Tensor, number: Tensor | int) -> Tensor:
     """
     if isinstance(number, int | np.integer):
         number = np.uint32(int(number) & 0xFFFFFFFF)
-    number = ops.cast(number, 'uint32')
+    return _folded(ops.convert_to_tensor(key), ops.cast(number, 'uint32'))
+
+
+@traced_once
+def _folded(key, number):
     first = _mix(ops.add(ops.multiply(number, _GOLDEN), key[0]), key[1])
     second = _mix(ops.add(first, _GOLDEN), ops.bitwise_xor(key[0], number))
     folded = ops.stack([first, second])
