@@ -67,12 +67,11 @@ def fold_in(key: Tensor, number: Tensor | int) -> Tensor:
 
 @traced_once
 def _folded(key, number):
-    first = _mix(ops.add(ops.multiply(number, _GOLDEN), key[0]), key[1])
-    second = _mix(ops.add(first, _GOLDEN), ops.bitwise_xor(key[0], number))
-    folded = ops.stack([first, second])
-    if key.shape[0] == 2:
-        return folded
-    return ops.concatenate([folded, key[2:]])
+    """[2] or [4] uint32 and a uint32 -> the same."""
+    key, salt, *rows = ops.unstack(key)
+    first = _mix(ops.add(ops.multiply(number, _GOLDEN), key), salt)
+    second = _mix(ops.add(first, _GOLDEN), ops.bitwise_xor(key, number))
+    return ops.stack([first, second, *rows])
 
 
 def of_rows(key: Tensor, begin: Tensor | int, count: int) -> Tensor:
@@ -109,11 +108,13 @@ def random_bits(key: Tensor, shape: tuple[Any, ...]) -> Tensor:
     places = ops.reshape(
         ops.cast(ops.arange(size, dtype='int32'), 'uint32'), shape
     )
-    if key.shape[0] > 2:
-        places = places + key[2] * ops.floor_divide(
-            ops.cast(size, 'uint32'), key[3]
+    key, salt, *rows = ops.unstack(key)
+    if rows:
+        begin, count = rows
+        places = places + begin * ops.floor_divide(
+            ops.cast(size, 'uint32'), count
         )
-    return _mix(ops.add(ops.multiply(places, _GOLDEN), key[0]), key[1])
+    return _mix(ops.add(ops.multiply(places, _GOLDEN), key), salt)
 
 
 def uniform(key: Tensor, shape: tuple[Any, ...]) -> Tensor:

@@ -197,4 +197,4 @@ def sum_rows(x: Tensor) -> Tensor:
     """
     rows = ops.reshape(x, (-1, x.shape[-1]))
     ones = ops.ones((1, ops.shape(rows)[0]), x.dtype)
-    return to_float(ops.matmul(ones, rows))[0]
+    return ops.reshape(to_float(ops.matmul(ones, rows)), (x.shape[-1],))
