@@ -52,13 +52,15 @@ else:
             return super().__new__(cls, *args, **kwargs)
 
 
-# What TensorFlow and Keras import for others, by the package of theirs that
-# does: a third of the time that importing them takes.
+# What TensorFlow and Keras import for others, which is a third of the time that
+# importing them takes; and while which modules are imported nobody else asks.
+# JAX is a backend of Keras too, so there it is one module that asks.
+_ANY = 'tensorflow', 'keras', 'tf_keras'
 FOR_OTHERS = {
-    'jax': 'tensorflow.lite.python',
-    'matplotlib': 'keras.src.visualization',
-    'pandas': 'keras.src.trainers.data_adapters',
-    'sklearn': 'keras.src.wrappers',
+    'jax': ('tensorflow.lite.python.util',),
+    'matplotlib': _ANY,
+    'pandas': _ANY,
+    'sklearn': _ANY,
 }
 
 
@@ -73,9 +75,10 @@ class _Lean:
             ModuleNotFoundError: TensorFlow or Keras asks, for others.
         """
         del path, target
-        asking = sys.modules.get(FOR_OTHERS.get(name, ''))
-        if getattr(getattr(asking, '__spec__', None), '_initializing', False):
-            raise ModuleNotFoundError(f'{name} is not for Keras', name=name)
+        for asking in FOR_OTHERS.get(name, ()):
+            known = getattr(sys.modules.get(asking), '__spec__', None)
+            if getattr(known, '_initializing', False):
+                raise ModuleNotFoundError(f'{name} is not needed', name=name)
 
 
 def lean() -> None:
