@@ -65,6 +65,9 @@ def _absent(*names: str) -> Iterator[None]:
             sys.modules.pop(name, None)
 
 
+_ASKING = 'keras', 'tensorflow', 'tf_keras'
+
+
 class _Lean:
     """Packages that Keras and TensorFlow seek at their import, for others."""
 
@@ -80,7 +83,7 @@ class _Lean:
         while frame.f_code.co_filename.startswith('<frozen importlib'):
             frame = frame.f_back
         importer = frame.f_globals.get('__name__', '')
-        if importer.partition('.')[0] in ('keras', 'tensorflow'):
+        if importer.partition('.')[0] in _ASKING:
             raise ModuleNotFoundError(f'{name} is not wanted here', name=name)
 
 

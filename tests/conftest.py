@@ -27,10 +27,6 @@ _ROOT = str(pathlib.Path(__file__).resolve().parent.parent)
 if _ROOT not in sys.path:
     sys.path.insert(0, _ROOT)
 
-from infoword_tf import lazy  # noqa: E402
-
-lazy.lean()
-
 
 def _split_cpu() -> None:
     """Two logical devices, so that two replicas can run in this process."""
@@ -42,21 +38,18 @@ def _split_cpu() -> None:
     )
 
 
-def _collect_seldom() -> None:
-    """Graphs are millions of objects, which the collector would visit often."""
-    gc.collect()
-    gc.freeze()
-    gc.set_threshold(100_000, 20, 20)
-
-
 def pytest_configure(config):
     """Where tests run: a process that hands them out imports nothing."""
     if hasattr(config, 'workerinput') or not config.getoption('-n', None):
+        from infoword_tf import commands
+
+        commands.own_process()
         _split_cpu()
         from tests.eager import keys_at_once
 
         keys_at_once()
-        _collect_seldom()
+        gc.collect()
+        gc.freeze()
 
 
 flags.FLAGS.mark_as_parsed()  # temporary folders of absltest read flags

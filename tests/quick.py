@@ -20,7 +20,6 @@ from infoword_tf.choices import RunChoices
 from infoword_tf.data import batches
 from infoword_tf.layers import fused
 from infoword_tf.training import report
-from tests import eager
 
 TINY = {'layers': 1, 'width': 64, 'heads': 1}
 HELDOUT = 64
@@ -34,6 +33,8 @@ def small(eagerly: bool = True, pictures: bool = False) -> Iterator[None]:
         eagerly: whether steps are no graphs.
         pictures: whether the report is drawn, which takes half a second.
     """
+    from tests import eager
+
     with contextlib.ExitStack() as stack:
         for changed in (
             mock.patch.dict(sizes.SIZES, tiny=TINY),
@@ -81,6 +82,9 @@ def run(*arguments: str, **ways: bool) -> None:
 
 
 if __name__ == '__main__':
+    commands.own_process()  # before TensorFlow is imported
+    from tests import eager
+
     graphs = '--graphs' in sys.argv
     eager.keys_at_once()
     rest = [x for x in sys.argv[1:] if x != '--graphs']

@@ -12,6 +12,7 @@ import warnings
 from unittest import mock
 
 import numpy as np
+import tensorflow as tf
 from absl.testing import absltest, parameterized
 
 import infoword_tf
@@ -283,6 +284,41 @@ class TrainTest(absltest.TestCase):
             np.log(63 * 5 + 1),
             places=5,
         )
+
+
+class TracedTest(absltest.TestCase):
+    def test_each_graph_once_and_when_it_is_needed(self):
+        """To trace a function is most of what a short run takes."""
+        found = []
+
+        def noted(kind, name):
+            function = getattr(kind, name)
+
+            def call(self, *args):
+                found.append(name)
+                return function(self, *args)
+
+            call = tf.autograph.experimental.do_not_convert(call)
+            return mock.patch.object(kind, name, call)
+
+        with contextlib.ExitStack() as stack:
+            for kind, name in (
+                (loop.Trainer, 'train_step'),
+                (fit.Fit, '_act'),
+                (loop.Heldout, '_head_candidates'),
+                (loop.Heldout, '_batch_sums'),
+            ):
+                stack.enter_context(noted(kind, name))
+            run_here(
+                self.create_tempdir().full_path, '--objectives=dim',
+                '--log_every=2', '--eval_every=4', '--steps=8',
+                eagerly=False,
+            )  # fmt: skip
+        self.assertEqual(
+            found,
+            ['train_step', '_act', '_act', '_head_candidates', '_batch_sums',
+             '_act', '_act'],
+        )  # fmt: skip
 
 
 class SmallTextTest(absltest.TestCase):

@@ -20,7 +20,12 @@ from typing import Any
 
 import numpy as np
 
-from infoword_tf.layers.fused import compiled, to_float, with_gradient
+from infoword_tf.layers.fused import (
+    compiled,
+    to_float,
+    traced_once,
+    with_gradient,
+)
 from infoword_tf.lazy import ops
 
 Tensor = Any
@@ -57,13 +62,16 @@ def fold_in(key: Tensor, number: Tensor | int) -> Tensor:
     """
     if isinstance(number, int | np.integer):
         number = np.uint32(int(number) & 0xFFFFFFFF)
-    number = ops.cast(number, 'uint32')
-    first = _mix(ops.add(ops.multiply(number, _GOLDEN), key[0]), key[1])
-    second = _mix(ops.add(first, _GOLDEN), ops.bitwise_xor(key[0], number))
-    folded = ops.stack([first, second])
-    if key.shape[0] == 2:
-        return folded
-    return ops.concatenate([folded, key[2:]])
+    return _folded(ops.convert_to_tensor(key), ops.cast(number, 'uint32'))
+
+
+@traced_once
+def _folded(key, number):
+    """[2] or [4] uint32 and a uint32 -> the same."""
+    key, salt, *rows = ops.unstack(key)
+    first = _mix(ops.add(ops.multiply(number, _GOLDEN), key), salt)
+    second = _mix(ops.add(first, _GOLDEN), ops.bitwise_xor(key, number))
+    return ops.stack([first, second, *rows])
 
 
 def of_rows(key: Tensor, begin: Tensor | int, count: int) -> Tensor:
@@ -100,11 +108,13 @@ def random_bits(key: Tensor, shape: tuple[Any, ...]) -> Tensor:
     places = ops.reshape(
         ops.cast(ops.arange(size, dtype='int32'), 'uint32'), shape
     )
-    if key.shape[0] > 2:
-        places = places + key[2] * ops.floor_divide(
-            ops.cast(size, 'uint32'), key[3]
+    key, salt, *rows = ops.unstack(key)
+    if rows:
+        begin, count = rows
+        places = places + begin * ops.floor_divide(
+            ops.cast(size, 'uint32'), count
         )
-    return _mix(ops.add(ops.multiply(places, _GOLDEN), key[0]), key[1])
+    return _mix(ops.add(ops.multiply(places, _GOLDEN), key), salt)
 
 
 def uniform(key: Tensor, shape: tuple[Any, ...]) -> Tensor:

@@ -34,7 +34,22 @@ LANES = 16  # runs of columns that are combined; see `over_columns`
 
 
 def compiled(function: Callable) -> Callable:
-    """`function` as one kernel: under TensorFlow by XLA, elsewhere itself.
+    """`function` as one kernel: under TensorFlow by XLA, elsewhere itself."""
+    return _as_graph(function, jit_compile=True)
+
+
+def traced_once(function: Callable) -> Callable:
+    """`function` of which TensorFlow's graphs hold calls; elsewhere itself.
+
+    For what is small, has no gradient and is everywhere: tracing it again and
+    again takes longer than a tiny model does. What runs is the same: TensorFlow
+    puts it in place of the calls.
+    """
+    return _as_graph(function)
+
+
+def _as_graph(function: Callable, **options: Any) -> Callable:
+    """A `tf.function`, under TensorFlow.
 
     TensorFlow is imported at the first call, so that this module can be
     imported without it.
@@ -51,7 +66,8 @@ def compiled(function: Callable) -> Callable:
             if keras.backend.backend() == 'tensorflow':
                 import tensorflow as tf
 
-                kernel = tf.function(function, jit_compile=True)
+                # There is no Python that depends on tensors to be converted.
+                kernel = tf.function(function, autograph=False, **options)
         return kernel(*args, **kwargs)
 
     return call
@@ -181,4 +197,4 @@ def sum_rows(x: Tensor) -> Tensor:
     """
     rows = ops.reshape(x, (-1, x.shape[-1]))
     ones = ops.ones((1, ops.shape(rows)[0]), x.dtype)
-    return to_float(ops.matmul(ones, rows))[0]
+    return ops.reshape(to_float(ops.matmul(ones, rows)), (x.shape[-1],))

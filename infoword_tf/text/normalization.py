@@ -22,15 +22,21 @@ one another in an order other than NFD's are left in it.
 Glossary of shapes: S bytes, U units of a trie.
 """
 
+import contextlib
 import functools
+import hashlib
 import itertools
+import json
+import pathlib
 import struct
-from collections.abc import Iterator, Mapping, Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from importlib import metadata
+from typing import Any, NamedTuple
 
 import numpy as np
 import tensorflow_text as tf_text
 
+from infoword_tf import files
 from infoword_tf.text import vocabulary as vocabularies
 
 _ALL = 0x110000
@@ -92,16 +98,71 @@ def fit(
         that it has normalised spells them.
     """
     known = frozenset().union(*vocabulary)
-    model, spelling = _fitted(
+    model, spelling = _kept_fitted(
         normalization,
-        known & _hidden(normalization),
+        known & _kept_hidden(normalization),
         frozenset(c for c in known if any(ord(c) in r for r in _PRIVATE)),
     )
     pieces = str.maketrans(spelling)
     return model, [piece.translate(pieces) for piece in vocabulary]
 
 
+def _kept(
+    make: Callable[[], dict[str, np.ndarray]], *decided_by: Any
+) -> dict[str, np.ndarray]:
+    """What `make` gives, or gave when a process of before asked for the same.
+
+    To ask about every code point takes most of a second, and the answers are
+    those of the versions that are installed. A cache that cannot be written,
+    or is damaged, costs that second.
+    """
+    asked = [metadata.version(x) for x in ('tokenizers', 'tensorflow-text')]
+    own = files.digest_of(pathlib.Path(__file__))
+    key = json.dumps([own, *asked, *decided_by]).encode()
+    name = hashlib.blake2b(key, digest_size=10).hexdigest()
+    path = files.cache_dir() / 'normalization' / f'{name}.safetensors'
+    with contextlib.suppress(OSError, ValueError):
+        return files.read_tensors(path)
+    found = make()
+    with contextlib.suppress(OSError):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        files.write_tensors(path, found)
+    return found
+
+
+def _codes(characters: Iterable[str]) -> np.ndarray:
+    return np.array([ord(c) for c in characters], np.int32)
+
+
 @functools.cache
+def _kept_hidden(normalization: Normalization) -> frozenset[str]:
+    """`_hidden`, which is asked for once."""
+    found = _kept(
+        lambda: {'hidden': _codes(sorted(_hidden(normalization)))},
+        normalization,
+    )
+    return frozenset(map(chr, found['hidden'].tolist()))
+
+
+@functools.lru_cache(maxsize=8)
+def _kept_fitted(
+    normalization: Normalization, spelled: frozenset[str], taken: frozenset[str]
+) -> tuple[np.ndarray, dict[str, str]]:
+    """`_fitted`, which is made once."""
+
+    def make() -> dict[str, np.ndarray]:
+        model, spelling = _fitted(normalization, spelled, taken)
+        return {
+            'model': model,
+            'from': _codes(spelling),
+            'to': _codes(spelling.values()),
+        }
+
+    found = _kept(make, normalization, sorted(spelled), sorted(taken))
+    both = (map(chr, found[name].tolist()) for name in ('from', 'to'))
+    return found['model'], dict(zip(*both, strict=True))
+
+
 def _hidden(normalization: Normalization) -> frozenset[str]:
     """Characters that tensorflow_text must not see as they are."""
     _, chinese = _forms(normalization)
@@ -109,7 +170,6 @@ def _hidden(normalization: Normalization) -> frozenset[str]:
     return spaces | parted - marks - chinese
 
 
-@functools.lru_cache(maxsize=8)
 def _fitted(
     normalization: Normalization, spelled: frozenset[str], taken: frozenset[str]
 ) -> tuple[np.ndarray, dict[str, str]]:

@@ -79,6 +79,8 @@ def shard(x: tf.Tensor, replica: Any, count: int) -> tf.Tensor:
     Where texts share rows the replicas may not divide them: then zeros make up
     the number, which weigh nothing.
     """
+    if count == 1:
+        return x
     size = -(-x.shape[0] // count)
     if lacking := size * count - x.shape[0]:
         x = tf.pad(x, [[0, lacking]] + [[0, 0]] * (x.shape.rank - 1))

@@ -279,6 +279,13 @@ class AdamW:
             decay *= tf.sqrt(1.0 - powers[1]) / (1.0 - powers[0])
 
         def update() -> tf.Tensor:
+            same = {}  # of all variables, in one place of the graph
+            if rules.beta_2 is not None:
+                same = {
+                    'beta1': tf.constant(rules.beta_1),
+                    'beta2': tf.constant(rules.beta_2),
+                    'epsilon': tf.constant(rules.epsilon),
+                }
             for gradient, (path, variable) in zip(
                 gradients, self.variables.items(), strict=True
             ):
@@ -315,10 +322,8 @@ class AdamW:
                     beta1_power=powers[0],
                     beta2_power=powers[1],
                     lr=rate,
-                    beta1=rules.beta_1,
-                    beta2=rules.beta_2,
-                    epsilon=rules.epsilon,
                     grad=gradient,
+                    **same,
                 )
             return tf.constant(True)
 

@@ -26,6 +26,47 @@ class CompiledTest(absltest.TestCase):
         self.assertEqual(double.__name__, 'double')
 
 
+    def test_of_each_shape_once(self):
+        traced = []
+
+        @fused.compiled
+        def double(x, *, times):
+            traced.append(x.shape)
+            return x * times
+
+        @tf.function(autograph=False)
+        def layers(x):
+            for _ in range(3):
+                x = double(x, times=2)
+            return x, double(x[:2], times=2)
+
+        whole, part = layers(tf.ones(3))
+        np.testing.assert_array_equal(whole, [8, 8, 8])
+        np.testing.assert_array_equal(part, [16, 16])
+        self.assertEqual(traced, [(3,), (2,)])
+        layers(tf.ones((3, 1)))  # another graph, and shapes of its own
+        self.assertEqual(traced, [(3,), (2,), (3, 1), (2, 1)])
+
+    def test_a_piece_that_is_no_kernel_is_traced_once_too(self):
+        traced = []
+
+        @fused.traced_once
+        def double(x):
+            traced.append(x.shape)
+            return x + x
+
+        graph = tf.function(lambda x: double(double(x)), autograph=False)
+        np.testing.assert_array_equal(graph(tf.ones(3)), [4, 4, 4])
+        self.assertEqual(traced, [(3,)])
+        calls = [
+            node for node in graph.get_concrete_function(tf.ones(3))
+            .graph.get_operations() if node.type.endswith('PartitionedCall')
+        ]  # fmt: skip
+        self.assertLen(calls, 2)
+        for call in calls:
+            self.assertRaises(ValueError, call.get_attr, '_XlaMustCompile')
+
+
 class GradientTest(parameterized.TestCase):
     def test_upstream_of_each_backend(self):
         one, two = tf.zeros(1), tf.ones(2)

@@ -4,7 +4,9 @@ import functools
 import itertools
 import pathlib
 import random
+import shutil
 import tempfile
+from unittest import mock
 
 import numpy as np
 import tensorflow as tf
@@ -16,6 +18,7 @@ from export import serving_ops
 from infoword_tf.text import normalization, vocabulary
 from infoword_tf.text.normalization import Normalization
 from infoword_tf.text.wordpiece import WordPiece
+from tests import places
 
 UNCASED, CASED = Normalization(), Normalization(lower_case=False)
 OPTIONS = (
@@ -90,6 +93,52 @@ def both(options):
     )
     theirs.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
     return WordPiece(pieces, *options), theirs
+
+
+class KeptTest(absltest.TestCase):
+    def setUp(self):
+        super().setUp()
+        self.folder = places.make(self.addCleanup) / 'cache' / 'normalization'
+        self.forget()
+        self.addCleanup(self.forget)
+
+    def forget(self):
+        normalization._kept_hidden.cache_clear()
+        normalization._kept_fitted.cache_clear()
+
+    def fit(self):
+        self.forget()
+        pieces = [*vocabulary.SPECIALS, 'a', 'x\u2e52y', '\ue000']
+        with mock.patch.object(
+            normalization, '_fitted', side_effect=normalization._fitted
+        ) as made:
+            model, spelled = normalization.fit(UNCASED, pieces)
+        return model.tobytes(), spelled, made.call_count
+
+    def test_code_points_are_asked_about_once(self):
+        model, spelled, made = self.fit()
+        self.assertEqual(made, 1)
+        self.assertNotEqual(spelled[-2], 'x\u2e52y')
+        self.assertLen(list(self.folder.iterdir()), 2)
+        self.assertEqual(self.fit(), (model, spelled, 0))
+
+    def test_a_cache_that_is_damaged_or_cannot_be_written(self):
+        model, spelled, _ = self.fit()
+        for path in self.folder.iterdir():
+            whole = path.read_bytes()
+            path.write_bytes(whole[:-1] + bytes([whole[-1] ^ 1]))
+        self.assertEqual(self.fit(), (model, spelled, 1))
+        self.assertEqual(self.fit(), (model, spelled, 0))  # whole again
+        shutil.rmtree(self.folder)
+        self.folder.write_text('no folder')
+        self.assertEqual(self.fit(), (model, spelled, 1))
+
+    def test_other_versions_are_asked_again(self):
+        self.fit()
+        with mock.patch.object(
+            normalization.metadata, 'version', return_value='9'
+        ):
+            self.assertEqual(self.fit()[2], 1)
 
 
 class OracleTest(parameterized.TestCase):

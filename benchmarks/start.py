@@ -1,0 +1,303 @@
+r"""What a run takes before its first step, and beside its steps.
+
+    python -m benchmarks.start --workdir=runs/start
+
+Processes of their own make one step each, in turns: of a run that begins, and
+of one that goes on from a checkpoint of a late step. The table has seconds of
+processor time, which other processes hardly change, medians over the rounds:
+
+    imports    of TensorFlow, Keras and what is ours
+    text       opening the text and its tokenizer, which are in the cache
+    build      the model, its optimizer, held-out views
+    restoring  a checkpoint
+    tracing    the graph of a step
+    compiling  the rest of the first step: TensorFlow's optimizer of graphs,
+               XLA's kernels, the step
+    heldout    the first evaluation
+    rest       all else, the end of the process too
+
+Then steps at a larger size are made by a run, with its batches, its logging and
+its events, and by its trainer alone on one batch: what the first take longer is
+the host's share of a step. This is of time that passes, so nothing else should
+run beside it. The last line is all of it, one JSON object.
+"""
+
+import itertools
+import json
+import os
+import pathlib
+import re
+import shutil
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from absl import flags
+
+from benchmarks.kept import ROOT
+from infoword_tf import checkpoint, commands, files
+
+OBJECTIVES = flags.DEFINE_string('objectives', 'infoword', 'Rows.')
+SIZE = flags.DEFINE_string('size', 'tiny', 'Of the runs of one step.')
+LARGER = flags.DEFINE_string(
+    'larger', 'mini', "Of the run whose steps are timed; '': none is.")
+CORPUS = flags.DEFINE_string('corpus', 'pydocs', 'As of infoword_tf.train.')
+ROUNDS = flags.DEFINE_integer(
+    'rounds', 3, 'Runs of each kind.', lower_bound=1)
+LATE = flags.DEFINE_integer(
+    'late', 1_000_000, 'The step from which runs go on.', lower_bound=2)
+STEPS = flags.DEFINE_integer(
+    'steps', 20, 'Between two logging steps of the larger run.', lower_bound=1)
+LOOPS = flags.DEFINE_integer(
+    'loops', 5, 'Logging steps of the larger run.', lower_bound=2)
+WORKDIR = flags.DEFINE_string('workdir', None, 'Where runs go; it is emptied.')
+SMALL = '--batch_size=16', '--seq_len=64'
+FULL = '--batch_size=32', '--seq_len=128'
+CHILD = (
+    'import json, sys; from benchmarks import start; '
+    'start.measured(*json.loads(sys.argv[1]))'
+)
+# What XLA says when it has compiled: how many were, and for how long in all.
+COMPILED = re.compile(
+    r'XLA executable time.*cumulative: ([\d.]+) (ms|s|min).*#called: (\d+)'
+)
+SECONDS = {'ms': 1e-3, 's': 1.0, 'min': 60.0}
+
+
+# ------------------------------------------------------- in a process of a run
+
+
+def measured(arguments: Sequence[str], loops: int = 0) -> None:
+    """`python -m infoword_tf.train` in this process, and what it took.
+
+    Args:
+        arguments: its flags.
+        loops: how many times as many steps as between two logging steps the
+            trainer makes afterwards, on one batch.
+
+    Prints JSON: seconds of the processor by stage; with loops those that
+    passed too: 'run', from a logging step to the next, and 'alone'.
+    """
+    commands.own_process()
+    took: dict[str, float] = {}
+    ends, trainers = [], []
+    import infoword_tf
+    from infoword_tf.choices import RunChoices
+
+    given = commands.parse(RunChoices, arguments)
+    os.environ['KERAS_BACKEND'] = 'tensorflow'
+    from infoword_tf.training import fit, loop, run
+
+    took['imports'] = time.process_time()
+
+    def timed(owner: Any, name: str, stage: str) -> None:
+        """The first call of a function is a stage."""
+        function = getattr(owner, name)
+
+        def call(*args: Any, **kwargs: Any) -> Any:
+            began = time.process_time()
+            try:
+                return function(*args, **kwargs)
+            finally:
+                took.setdefault(stage, time.process_time() - began)
+
+        setattr(owner, name, do_not_convert(call))
+
+    def noted(function: Callable[..., Any]) -> Callable[..., Any]:
+        def call(self: Any, *args: Any) -> Any:
+            found = function(self, *args)
+            ends.append(time.monotonic())
+            trainers[:] = [self.trainer]
+            return found
+
+        return call
+
+    do_not_convert = run.tf.autograph.experimental.do_not_convert
+    timed(run.Run, 'open_text', 'text')
+    timed(run.Run, 'build', 'build')
+    timed(checkpoint.Checkpoints, 'restore', 'restoring')
+    timed(loop.Trainer, 'train_step', 'tracing')
+    timed(loop.Trainer, 'train', 'compiling')
+    for kind in (loop.Heldout, loop.HeldoutParts):
+        timed(kind, 'evaluate', 'heldout')
+    fit.Fit._act = noted(fit.Fit._act)
+    infoword_tf.train(**given)
+    took['compiling'] -= took['tracing']
+    found: dict[str, Any] = {'stages': took}
+    if loops:
+        (trainer,) = trainers
+        # What the first one compiles, and what the last one evaluates.
+        lasted = [b - a for a, b in itertools.pairwise(ends)][:-1]
+        found['run'] = lasted
+        found['alone'] = _alone(trainer, given['log_every'], loops)
+    print(json.dumps(found), flush=True)
+
+
+def _alone(trainer: Any, steps: int, loops: int) -> list[float]:
+    """Seconds of so many steps at a time, on one batch."""
+    import tensorflow as tf
+
+    one = next(iter(trainer.train_dataset))
+    trainer.begin_again(tf.data.Dataset.from_tensors(one).repeat())
+    trainer.train(tf.constant(steps))
+    found = []
+    for _ in range(loops):
+        began = time.monotonic()
+        trainer.train(tf.constant(steps))
+        found.append(time.monotonic() - began)
+    return found
+
+
+# ---------------------------------------------------------------- the command
+
+
+def call(log: pathlib.Path, *more: Any) -> dict[str, Any]:
+    """What `measured` prints in a process of its own, and what that took.
+
+    Raises:
+        RuntimeError: it failed; the message has its last words.
+    """
+    environment = {
+        **os.environ,
+        'PYTHONPATH': str(ROOT),
+        'TF_CPP_MIN_LOG_LEVEL': '0',
+        'TF_CPP_VMODULE': 'device_compiler=1',
+    }
+    with open(log, 'w') as out, open(f'{log}.errors', 'w') as errors:
+        process = subprocess.Popen(
+            [sys.executable, '-c', CHILD, json.dumps(more)],
+            stdout=out, stderr=errors, env=environment,
+        )  # fmt: skip
+        _, status, usage = os.wait4(process.pid, 0)
+        process.returncode = os.waitstatus_to_exitcode(status)
+    said = pathlib.Path(f'{log}.errors').read_text(errors='replace')
+    if process.returncode:
+        raise RuntimeError(f'{log}: {said[-1000:]}')
+    found = json.loads(log.read_text().splitlines()[-1])
+    stages = found['stages']
+    whole = usage.ru_utime + usage.ru_stime
+    stages['rest'] = whole - sum(stages.values())
+    stages['whole'] = whole
+    compiled = COMPILED.findall(said)
+    found['kernels'] = int(compiled[-1][2]) if compiled else 0
+    if compiled:
+        value, unit, _ = compiled[-1]
+        found['kernel_seconds'] = float(value) * SECONDS[unit]
+    return found
+
+
+def make_late(workdir: pathlib.Path, late: int) -> None:
+    """Makes the checkpoint of a first step that of a late one."""
+    path = workdir / checkpoint.FOLDER / checkpoint.PATTERN.format(1)
+    tensors = files.read_tensors(path)
+    tensors[checkpoint.STEP] = tensors[checkpoint.STEP] * 0 + late
+    files.write_tensors(
+        path.with_name(checkpoint.PATTERN.format(late)), tensors
+    )
+    path.unlink()
+
+
+def one_step(folder: pathlib.Path, late: int | None) -> dict[str, Any]:
+    """What a run of one step takes, which begins or goes on from `late`."""
+    workdir = folder / 'run'
+    shutil.rmtree(workdir, ignore_errors=True)
+    given = [
+        f'--objectives={OBJECTIVES.value}', f'--size={SIZE.value}', *SMALL,
+        f'--corpus={CORPUS.value}', f'--workdir={workdir}', '--log_every=1',
+        '--checkpoint_every=1',
+    ]  # fmt: skip
+    if late is None:
+        return call(folder / 'fresh.log', [*given, '--steps=1'])
+    longer = [*given, f'--steps={late + 1}']
+    begin_long(longer, workdir)
+    make_late(workdir, late)
+    return call(folder / 'resumed.log', longer)
+
+
+def begin_long(given: Sequence[str], workdir: pathlib.Path) -> None:
+    """A run that is told to stop as soon as it has a checkpoint."""
+    process = subprocess.Popen(
+        [sys.executable, '-m', 'infoword_tf.train', *given],
+        stdout=subprocess.DEVNULL,
+        env={**os.environ, 'PYTHONPATH': str(ROOT)},
+    )
+    first = workdir / checkpoint.FOLDER / checkpoint.PATTERN.format(1)
+    try:
+        while process.poll() is None and not first.exists():
+            time.sleep(0.05)
+    finally:
+        process.kill()
+        process.wait()
+    if not first.exists():
+        raise RuntimeError(f'{workdir}: the run to go on from failed')
+    for path in first.parent.iterdir():
+        if path != first:
+            path.unlink()
+
+
+def timed_steps(folder: pathlib.Path) -> dict[str, Any]:
+    """Milliseconds of a step in a run and of its trainer, and their shares."""
+    workdir = folder / 'steps'
+    shutil.rmtree(workdir, ignore_errors=True)
+    every = STEPS.value
+    steps = every * (LOOPS.value + 2)
+    found = call(
+        folder / 'steps.log',
+        [f'--objectives={OBJECTIVES.value}', f'--size={LARGER.value}', *FULL,
+         f'--corpus={CORPUS.value}', f'--workdir={workdir}',
+         f'--log_every={every}', f'--steps={steps}', f'--eval_every={steps}',
+         f'--checkpoint_every={steps}'],
+        LOOPS.value,
+    )  # fmt: skip
+    run, alone = (
+        1e3 * statistics.median(found[name]) / every
+        for name in ('run', 'alone')
+    )
+    return {
+        'run': run,
+        'alone': alone,
+        'share': 1 - alone / run,
+        'spread': [1e3 * f(found['run']) / every for f in (min, max)],
+    }
+
+
+def run() -> None:
+    """Prints a table, and all of it as JSON."""
+    commands.require(
+        flags.FLAGS.flag_values_dict(), workdir='a folder for the runs'
+    )
+    folder = pathlib.Path(WORKDIR.value)
+    folder.mkdir(parents=True, exist_ok=True)
+    kinds = {'fresh': None, 'resumed': LATE.value}
+    one_step(folder, None)  # the cache has the text afterwards
+    rounds = [
+        {kind: one_step(folder, late) for kind, late in kinds.items()}
+        for _ in range(ROUNDS.value)
+    ]
+    found: dict[str, Any] = {}
+    for kind in kinds:
+        stages = rounds[0][kind]['stages']
+        found[kind] = {
+            stage: round(
+                statistics.median(r[kind]['stages'][stage] for r in rounds), 2
+            )
+            for stage in stages
+        }
+        found[kind]['kernels'] = rounds[0][kind]['kernels']
+        print(kind, *(f'{k} {v}' for k, v in found[kind].items()), flush=True)
+    if LARGER.value:
+        steps = timed_steps(folder)
+        found['steps'] = {
+            name: [round(x, 2) for x in value]
+            if isinstance(value, list)
+            else round(value, 4)
+            for name, value in steps.items()
+        }
+    print(json.dumps(found), flush=True)
+
+
+if __name__ == '__main__':
+    commands.start(run)
