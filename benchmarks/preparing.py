@@ -112,7 +112,7 @@ def called(log: pathlib.Path, *command: str) -> tuple[float, float, str]:
         getattr(after, x) - getattr(before, x) for x in ('ru_utime', 'ru_stime')
     )
     *said, most = done.stdout.strip().splitlines()
-    return seconds, float(most) / 1e3, '\n'.join(said)
+    return seconds, float(most) * 1024 / 1e6, '\n'.join(said)
 
 
 # Of a command alone: the largest of all its processes.
