@@ -18,8 +18,9 @@ processor time, which other processes hardly change, medians over the rounds:
 
 Then steps at a larger size are made by a run, with its batches, its logging and
 its events, and by its trainer alone on one batch: what the first take longer is
-the host's share of a step. This is of time that passes, so nothing else should
-run beside it. The last line is all of it, one JSON object.
+the host's share of a step, and what of that is no waiting for batches stands
+beside it. This is of time that passes, so nothing else should run then. The
+last line is all of it, one JSON object.
 """
 
 import dataclasses
@@ -86,11 +87,12 @@ def measured(arguments: Sequence[str], loops: int = 0) -> None:
             trainer makes afterwards, on one batch.
 
     Prints JSON: seconds of the processor by stage; with loops those that
-    passed too: 'run', from a logging step to the next, and 'alone'.
+    passed too: 'run', from a logging step to the next, 'outside', what of that
+    was outside the graph of the steps, and 'alone'.
     """
     commands.own_process()
     took: dict[str, float] = {}
-    ends, trainers = [], []
+    ends, inside, trainers = [], [], []
     import infoword_tf
     from infoword_tf.choices import RunChoices
 
@@ -122,12 +124,22 @@ def measured(arguments: Sequence[str], loops: int = 0) -> None:
 
         return call
 
+    def clocked(function: Callable[..., Any]) -> Callable[..., Any]:
+        def call(*args: Any) -> Any:
+            began = time.monotonic()
+            found = function(*args)
+            inside.append(time.monotonic() - began)
+            return found
+
+        return call
+
     do_not_convert = run.tf.autograph.experimental.do_not_convert
     timed(run.Run, 'open_text', 'text')
     timed(run.Run, 'build', 'build')
     timed(checkpoint.Checkpoints, 'restore', 'restoring')
     timed(loop.Trainer, 'train_step', 'tracing')
     timed(loop.Trainer, 'train', 'compiling')
+    loop.Trainer.train = clocked(loop.Trainer.train)
     for kind in (loop.Heldout, loop.HeldoutParts):
         timed(kind, 'evaluate', 'heldout')
     fit.Fit._act = noted(fit.Fit._act)
@@ -139,6 +151,10 @@ def measured(arguments: Sequence[str], loops: int = 0) -> None:
         # What the first one compiles, and what the last one evaluates.
         lasted = [b - a for a, b in itertools.pairwise(ends)][:-1]
         found['run'] = lasted
+        found['outside'] = [
+            whole - steps
+            for whole, steps in zip(lasted, inside[1:], strict=False)
+        ]
         found['alone'] = _alone(trainer, given['log_every'], loops)
     print(json.dumps(found), flush=True)
 
@@ -261,14 +277,15 @@ def timed_steps(given: Choices, folder: pathlib.Path) -> dict[str, Any]:
          f'--checkpoint_every={steps}'],
         given.loops,
     )  # fmt: skip
-    run, alone = (
+    run, outside, alone = (
         1e3 * statistics.median(found[name]) / every
-        for name in ('run', 'alone')
+        for name in ('run', 'outside', 'alone')
     )
     return {
         'run': run,
         'alone': alone,
         'share': 1 - alone / run,
+        'outside': outside / run,
         'spread': [1e3 * f(found['run']) / every for f in (min, max)],
     }
 

@@ -58,7 +58,11 @@ class TableTest(absltest.TestCase):
             stages = {'imports': next(seconds), 'whole': 9.0}
             return {'stages': stages, 'kernels': 34}
 
-        steps = {'run': [0.5, 0.2, 0.3], 'alone': [0.2, 0.4, 0.1]}
+        steps = {
+            'run': [0.5, 0.2, 0.3],
+            'outside': [0.03, 0.02, 0.06],
+            'alone': [0.2, 0.4, 0.1],
+        }
         with (
             mock.patch.object(start, 'one_step', one_step),
             mock.patch.object(start, 'call', return_value=steps),
@@ -76,7 +80,7 @@ class TableTest(absltest.TestCase):
                 'resumed': {'imports': 6.0, 'whole': 9.0, 'kernels': 34},
                 'steps': {
                     'run': 30.0, 'alone': 20.0, 'share': 0.3333,
-                    'spread': [20.0, 50.0],
+                    'outside': 0.1, 'spread': [20.0, 50.0],
                 },
             },
         )  # fmt: skip
