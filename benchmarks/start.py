@@ -18,10 +18,12 @@ processor time, which other processes hardly change, medians over the rounds:
 
 Then steps at a larger size are made by a run, with its batches, its logging and
 its events, and by its trainer alone on one batch: what the first take longer is
-the host's share of a step. This is of time that passes, so nothing else should
-run beside it. The last line is all of it, one JSON object.
+the host's share of a step, and what of that is no waiting for batches stands
+beside it. This is of time that passes, so nothing else should run then. The
+last line is all of it, one JSON object.
 """
 
+import dataclasses
 import itertools
 import json
 import os
@@ -32,28 +34,13 @@ import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
-
-from absl import flags
 
 from benchmarks.kept import ROOT
 from infoword_tf import checkpoint, commands, files
+from infoword_tf.choices import flag
 
-OBJECTIVES = flags.DEFINE_string('objectives', 'infoword', 'Rows.')
-SIZE = flags.DEFINE_string('size', 'tiny', 'Of the runs of one step.')
-LARGER = flags.DEFINE_string(
-    'larger', 'mini', "Of the run whose steps are timed; '': none is.")
-CORPUS = flags.DEFINE_string('corpus', 'pydocs', 'As of infoword_tf.train.')
-ROUNDS = flags.DEFINE_integer(
-    'rounds', 3, 'Runs of each kind.', lower_bound=1)
-LATE = flags.DEFINE_integer(
-    'late', 1_000_000, 'The step from which runs go on.', lower_bound=2)
-STEPS = flags.DEFINE_integer(
-    'steps', 20, 'Between two logging steps of the larger run.', lower_bound=1)
-LOOPS = flags.DEFINE_integer(
-    'loops', 5, 'Logging steps of the larger run.', lower_bound=2)
-WORKDIR = flags.DEFINE_string('workdir', None, 'Where runs go; it is emptied.')
 SMALL = '--batch_size=16', '--seq_len=64'
 FULL = '--batch_size=32', '--seq_len=128'
 CHILD = (
@@ -65,6 +52,27 @@ COMPILED = re.compile(
     r'XLA executable time.*cumulative: ([\d.]+) (ms|s|min).*#called: (\d+)'
 )
 SECONDS = {'ms': 1e-3, 's': 1.0, 'min': 60.0}
+
+
+@dataclasses.dataclass(frozen=True)
+class Choices:
+    """All that the command may choose."""
+
+    workdir: str | None = flag(None, 'Where runs go; it is emptied.')
+    objectives: str = flag('infoword', 'Rows.')
+    corpus: str = flag('pydocs', 'As of infoword_tf.train.')
+    size: str = flag('tiny', 'Of the runs of one step.')
+    rounds: int = flag(3, 'Runs of each kind.', at_least=1)
+    late: int = flag(
+        1_000_000, 'The step from which runs go on.', at_least=2
+    )
+    larger: str = flag(
+        'mini', "Of the run whose steps are timed; '': none is."
+    )
+    steps: int = flag(
+        20, 'Between two logging steps of the larger run.', at_least=1
+    )
+    loops: int = flag(5, 'Logging steps of the larger run.', at_least=2)
 
 
 # ------------------------------------------------------- in a process of a run
@@ -79,11 +87,12 @@ def measured(arguments: Sequence[str], loops: int = 0) -> None:
             trainer makes afterwards, on one batch.
 
     Prints JSON: seconds of the processor by stage; with loops those that
-    passed too: 'run', from a logging step to the next, and 'alone'.
+    passed too: 'run', from a logging step to the next, 'outside', what of that
+    was outside the graph of the steps, and 'alone'.
     """
     commands.own_process()
     took: dict[str, float] = {}
-    ends, trainers = [], []
+    ends, inside, trainers = [], [], []
     import infoword_tf
     from infoword_tf.choices import RunChoices
 
@@ -115,12 +124,22 @@ def measured(arguments: Sequence[str], loops: int = 0) -> None:
 
         return call
 
+    def clocked(function: Callable[..., Any]) -> Callable[..., Any]:
+        def call(*args: Any) -> Any:
+            began = time.monotonic()
+            found = function(*args)
+            inside.append(time.monotonic() - began)
+            return found
+
+        return call
+
     do_not_convert = run.tf.autograph.experimental.do_not_convert
     timed(run.Run, 'open_text', 'text')
     timed(run.Run, 'build', 'build')
     timed(checkpoint.Checkpoints, 'restore', 'restoring')
     timed(loop.Trainer, 'train_step', 'tracing')
     timed(loop.Trainer, 'train', 'compiling')
+    loop.Trainer.train = clocked(loop.Trainer.train)
     for kind in (loop.Heldout, loop.HeldoutParts):
         timed(kind, 'evaluate', 'heldout')
     fit.Fit._act = noted(fit.Fit._act)
@@ -132,6 +151,10 @@ def measured(arguments: Sequence[str], loops: int = 0) -> None:
         # What the first one compiles, and what the last one evaluates.
         lasted = [b - a for a, b in itertools.pairwise(ends)][:-1]
         found['run'] = lasted
+        found['outside'] = [
+            whole - steps
+            for whole, steps in zip(lasted, inside[1:], strict=False)
+        ]
         found['alone'] = _alone(trainer, given['log_every'], loops)
     print(json.dumps(found), flush=True)
 
@@ -200,27 +223,29 @@ def make_late(workdir: pathlib.Path, late: int) -> None:
     path.unlink()
 
 
-def one_step(folder: pathlib.Path, late: int | None) -> dict[str, Any]:
+def one_step(
+    given: Choices, folder: pathlib.Path, late: int | None
+) -> dict[str, Any]:
     """What a run of one step takes, which begins or goes on from `late`."""
     workdir = folder / 'run'
     shutil.rmtree(workdir, ignore_errors=True)
-    given = [
-        f'--objectives={OBJECTIVES.value}', f'--size={SIZE.value}', *SMALL,
-        f'--corpus={CORPUS.value}', f'--workdir={workdir}', '--log_every=1',
+    arguments = [
+        f'--objectives={given.objectives}', f'--size={given.size}', *SMALL,
+        f'--corpus={given.corpus}', f'--workdir={workdir}', '--log_every=1',
         '--checkpoint_every=1',
     ]  # fmt: skip
     if late is None:
-        return call(folder / 'fresh.log', [*given, '--steps=1'])
-    longer = [*given, f'--steps={late + 1}']
+        return call(folder / 'fresh.log', [*arguments, '--steps=1'])
+    longer = [*arguments, f'--steps={late + 1}']
     begin_long(longer, workdir)
     make_late(workdir, late)
     return call(folder / 'resumed.log', longer)
 
 
-def begin_long(given: Sequence[str], workdir: pathlib.Path) -> None:
+def begin_long(arguments: Sequence[str], workdir: pathlib.Path) -> None:
     """A run that is told to stop as soon as it has a checkpoint."""
     process = subprocess.Popen(
-        [sys.executable, '-m', 'infoword_tf.train', *given],
+        [sys.executable, '-m', 'infoword_tf.train', *arguments],
         stdout=subprocess.DEVNULL,
         env={**os.environ, 'PYTHONPATH': str(ROOT)},
     )
@@ -238,44 +263,45 @@ def begin_long(given: Sequence[str], workdir: pathlib.Path) -> None:
             path.unlink()
 
 
-def timed_steps(folder: pathlib.Path) -> dict[str, Any]:
+def timed_steps(given: Choices, folder: pathlib.Path) -> dict[str, Any]:
     """Milliseconds of a step in a run and of its trainer, and their shares."""
     workdir = folder / 'steps'
     shutil.rmtree(workdir, ignore_errors=True)
-    every = STEPS.value
-    steps = every * (LOOPS.value + 2)
+    every = given.steps
+    steps = every * (given.loops + 2)
     found = call(
         folder / 'steps.log',
-        [f'--objectives={OBJECTIVES.value}', f'--size={LARGER.value}', *FULL,
-         f'--corpus={CORPUS.value}', f'--workdir={workdir}',
+        [f'--objectives={given.objectives}', f'--size={given.larger}', *FULL,
+         f'--corpus={given.corpus}', f'--workdir={workdir}',
          f'--log_every={every}', f'--steps={steps}', f'--eval_every={steps}',
          f'--checkpoint_every={steps}'],
-        LOOPS.value,
+        given.loops,
     )  # fmt: skip
-    run, alone = (
+    run, outside, alone = (
         1e3 * statistics.median(found[name]) / every
-        for name in ('run', 'alone')
+        for name in ('run', 'outside', 'alone')
     )
     return {
         'run': run,
         'alone': alone,
         'share': 1 - alone / run,
+        'outside': outside / run,
         'spread': [1e3 * f(found['run']) / every for f in (min, max)],
     }
 
 
-def run() -> None:
+@commands.takes(Choices)
+def run(given: Choices, chosen: Mapping[str, Any]) -> dict[str, Any]:
     """Prints a table, and all of it as JSON."""
-    commands.require(
-        flags.FLAGS.flag_values_dict(), workdir='a folder for the runs'
-    )
-    folder = pathlib.Path(WORKDIR.value)
+    del chosen
+    commands.require(vars(given), workdir='a folder for the runs')
+    folder = pathlib.Path(given.workdir)
     folder.mkdir(parents=True, exist_ok=True)
-    kinds = {'fresh': None, 'resumed': LATE.value}
-    one_step(folder, None)  # the cache has the text afterwards
+    kinds = {'fresh': None, 'resumed': given.late}
+    one_step(given, folder, None)  # the cache has the text afterwards
     rounds = [
-        {kind: one_step(folder, late) for kind, late in kinds.items()}
-        for _ in range(ROUNDS.value)
+        {kind: one_step(given, folder, late) for kind, late in kinds.items()}
+        for _ in range(given.rounds)
     ]
     found: dict[str, Any] = {}
     for kind in kinds:
@@ -288,8 +314,8 @@ def run() -> None:
         }
         found[kind]['kernels'] = rounds[0][kind]['kernels']
         print(kind, *(f'{k} {v}' for k, v in found[kind].items()), flush=True)
-    if LARGER.value:
-        steps = timed_steps(folder)
+    if given.larger:
+        steps = timed_steps(given, folder)
         found['steps'] = {
             name: [round(x, 2) for x in value]
             if isinstance(value, list)
@@ -297,6 +323,7 @@ def run() -> None:
             for name, value in steps.items()
         }
     print(json.dumps(found), flush=True)
+    return found
 
 
 if __name__ == '__main__':
