@@ -6,7 +6,9 @@ asks `encode`, an export of the workdir, ONNX Runtime and sentence-transformers
 for texts of 12 words, with one and with two threads each, by the settings of a
 server: 1, 2, 8 and 32 clients, of which each waits for its vector before it
 asks again. FOLDER is a sentence-transformers folder with the same weights;
-without it ours alone are asked. All are asked in turns.
+without it ours alone are asked. All are asked in turns. Processor time, of all
+threads of a side, is what other work on the machine disturbs least; threads
+that spin count.
 
 Each side is a process of its own. Clients are threads of that process, and
 requests are put together as TensorFlow Serving does it, by threads that take
@@ -131,20 +133,23 @@ def many_clients(
     settings = [s for s in SETTINGS if s.side in sides]
     clients = [int(number) for number in CLIENTS.value]
     rates: dict[Any, list[float]] = {}
+    processor: dict[Any, list[float]] = {}
     waits: dict[Any, list[np.ndarray]] = {}
     for turn in range(TURNS.value):
         shift = turn * len(settings) // TURNS.value
         for setting in settings[shift:] + settings[:shift]:
             for n in clients if setting.served else (1,):
                 time.sleep(PAUSE)
-                rate, waited = sides[setting.side].at_once(
+                rate, waited, took = sides[setting.side].at_once(
                     texts, n, SECONDS.value, setting.batchers, setting.wait
                 )
                 rates.setdefault((setting, n), []).append(rate)
                 waits.setdefault((setting, n), []).append(waited)
+                processor.setdefault((setting, n), []).append(1e3 * took)
     print(
-        'texts/s (lowest-highest turn), p50 and p99 ms, by clients\n'
-        f'{"":<42}' + ''.join(f'{n:>34}' for n in clients)
+        'by clients: texts/s (lowest-highest turn), p50 and p99 ms, ms of '
+        'processor time a text\n'
+        f'{"":<42}' + ''.join(f'{n:>38}' for n in clients)
     )
     found = []
     for setting in settings:
@@ -156,13 +161,15 @@ def many_clients(
             )
             line += (
                 f'{np.median(rate):>8.0f} ({min(rate):.0f}-{max(rate):.0f})'
-                f' {p50:>7.1f} {p99:>7.1f}'
-            ).rjust(34)
+                f' {p50:>6.1f} {p99:>6.1f}'
+                f' {np.median(processor[setting, n]):>5.1f}'
+            ).rjust(38)
             found.append({
                 'setting': str(setting), 'clients': n,
                 'texts_per_s': float(np.median(rate)),
                 'lowest': min(rate), 'highest': max(rate),
                 'p50_ms': p50, 'p99_ms': p99,
+                'processor_ms': float(np.median(processor[setting, n])),
             })  # fmt: skip
         print(line, flush=True)
     return found

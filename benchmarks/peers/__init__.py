@@ -97,9 +97,9 @@ class Side:
         seconds: float,
         batchers: int = 0,
         wait: float = 0.0,
-    ) -> tuple[float, np.ndarray]:
-        """Answers a second to so many clients, and how long each was waited
-        for, in seconds; args as of `side.at_once`.
+    ) -> tuple[float, np.ndarray, float]:
+        """Answers a second to so many clients, how long each was waited for,
+        and processor time of each, in seconds; args as of `side.at_once`.
         """
         asked = {'texts': list(texts), 'clients': clients, 'seconds': seconds,
                  'batchers': batchers, 'wait': wait}  # fmt: skip
@@ -107,7 +107,8 @@ class Side:
         self._process.stdin.flush()
         answer = self._answer()
         waited = np.array(answer['waited'])
-        return len(waited) / answer['seconds'], waited
+        rate = len(waited) / answer['seconds']
+        return rate, waited, answer['processor']
 
     def _answer(self) -> dict:
         line = self._process.stdout.readline()
