@@ -410,19 +410,28 @@ def _ranked(function: Callable) -> Callable:
 def _cast(
     loaded: Loaded,
 ) -> tuple[dict[str, Tensor], dict[str, tf.Variable]]:
-    """By path, the encoder's kernels and its embeddings in bfloat16.
+    """By path, weights of the encoder as constants and as narrow variables.
 
-    None where it is float32. A processor that multiplies in bfloat16 wants
-    weights in an order of its own. TensorFlow keeps constants in that order and
-    brings variables into it in each call, after casting them. In float32 the
-    order depends on the number of rows and there is nothing to gain. Embeddings
-    are looked up, not multiplied: as variables they are stored once.
+    Constants are its biases and what its norms multiply by. For one short text
+    it counts what is read in each call, and they are small.
+
+    Where it computes in bfloat16 kernels are constants too, and embeddings
+    variables. A processor that multiplies in bfloat16 wants weights in an order
+    of its own. TensorFlow keeps constants in that order and brings variables
+    into it in each call, after casting them. In float32 the order depends on
+    the number of rows and there is nothing to gain. Embeddings are looked up,
+    not multiplied: as variables they are stored once.
     """
     dtype, variables = loaded.encoder.compute_dtype, loaded.model.variables
-    if dtype == 'float32':
-        return {}, {}
-    # Those that layers cast at use: it is what they do in `embed` too.
     constants = {
+        path: tf.constant(variable.numpy())
+        for path, variable in variables.items()
+        if path.startswith('encoder/') and len(variable.shape) == 1
+    }
+    if dtype == 'float32':
+        return constants, {}
+    # Those that layers cast at use: it is what they do in `embed` too.
+    constants |= {
         path: tf.constant(tf.cast(variable.value, dtype))
         for path, variable in variables.items()
         if path.startswith('encoder/') and path.endswith('_kernel')

@@ -36,6 +36,7 @@ class Side:
         path: str,
         name: str | None = None,
         threads: int = THREADS,
+        *more: int,
     ):
         """Starts it.
 
@@ -44,6 +45,7 @@ class Side:
             path: of the model, as that side takes it.
             name: in tables; None: the kind.
             threads: that it computes with.
+            more: numbers that this side takes besides.
 
         Raises:
             FileNotFoundError: a peer without its environment.
@@ -56,7 +58,7 @@ class Side:
         self.name = name or kind
         self._process = subprocess.Popen(
             [python, ROOT / 'benchmarks/peers/side.py', kind, path,
-             str(threads)],
+             str(threads), *map(str, more)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
@@ -87,6 +89,26 @@ class Side:
             self._process.stdin.flush()
             self._answer()
             return np.load(file)
+
+    def at_once(
+        self,
+        texts: Sequence[str],
+        clients: int,
+        seconds: float,
+        batchers: int = 0,
+        wait: float = 0.0,
+    ) -> tuple[float, np.ndarray, float]:
+        """Answers a second to so many clients, how long each was waited for,
+        and processor time of each, in seconds; args as of `side.at_once`.
+        """
+        asked = {'texts': list(texts), 'clients': clients, 'seconds': seconds,
+                 'batchers': batchers, 'wait': wait}  # fmt: skip
+        self._process.stdin.write(json.dumps(asked) + '\n')
+        self._process.stdin.flush()
+        answer = self._answer()
+        waited = np.array(answer['waited'])
+        rate = len(waited) / answer['seconds']
+        return rate, waited, answer['processor']
 
     def _answer(self) -> dict:
         line = self._process.stdout.readline()

@@ -1,19 +1,21 @@
 """One side of a comparison, alone in its process: texts in, seconds out.
 
-    python benchmarks/peers/side.py SIDE PATH [THREADS]
+    python benchmarks/peers/side.py SIDE PATH [THREADS [INTER]]
 
 Each line of standard input is {"texts": [...], "batch_size": n}, each line of
 standard output {"seconds": ..., "vectors": [first row, last row]}; with "file"
-all vectors go there, as .npy. The first line says how long loading took. It
-imports
-nothing of this project but what its side needs, since peers run in an
-environment of their own.
+all vectors go there, as .npy; with "clients" so many threads ask for one text
+after the other, and the answer is how long each waited (`at_once`). The first
+line says how long loading took. It imports nothing of this project but what
+its side needs, since peers run in an environment of their own.
 """
 
 import contextlib
 import json
 import os
+import queue
 import sys
+import threading
 import time
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -38,10 +40,11 @@ def encode(path: str, threads: int) -> Encode:
     return lambda texts, _: loaded.encode(texts, progress=False)
 
 
-def savedmodel(path: str, threads: int) -> Encode:
+def savedmodel(path: str, threads: int, inter: int = 0) -> Encode:
     """The signature `embed` of an export, as a server runs it: in a session.
 
-    The whole list is one call.
+    The whole list is one call. `inter` threads run operations; 0: as many as
+    the machine has cores, -1: the one that calls.
     """
     import tensorflow as tf
     import tensorflow_text  # noqa: F401  (its operations are in the graph)
@@ -49,7 +52,10 @@ def savedmodel(path: str, threads: int) -> Encode:
     v1 = tf.compat.v1
     with tf.Graph().as_default():
         session = v1.Session(
-            config=v1.ConfigProto(intra_op_parallelism_threads=threads)
+            config=v1.ConfigProto(
+                intra_op_parallelism_threads=threads,
+                inter_op_parallelism_threads=inter,
+            )
         )
         signature = v1.saved_model.load(session, ['serve'], path).signature_def[
             'embed'
@@ -201,10 +207,123 @@ SIDES: dict[str, Callable[[str, int], Encode]] = {
 }
 
 
+class Batched:
+    """Requests that share calls, as servers batch them.
+
+    A thread takes what is waiting, at most MOST texts, and answers all of it
+    by one call.
+    """
+
+    MOST = 256
+
+    def __init__(self, run: Encode, threads: int, wait: float):
+        """Args: what answers, how many threads take requests, and for how
+        many seconds each waits for more of them.
+        """
+        self._run, self._wait = run, wait
+        self._waiting: queue.SimpleQueue = queue.SimpleQueue()
+        self._threads = [
+            threading.Thread(target=self._take, daemon=True)
+            for _ in range(threads)
+        ]
+        for thread in self._threads:
+            thread.start()
+
+    def __call__(self, texts: Sequence[str], _: int) -> None:
+        """Returns when the texts are answered."""
+        done = threading.Event()
+        self._waiting.put((texts, done))
+        done.wait()
+
+    def _take(self) -> None:
+        while (first := self._waiting.get()) is not None:
+            batch, until = [first], time.perf_counter() + self._wait
+            while len(batch) < self.MOST:
+                left = until - time.perf_counter()
+                try:
+                    more = self._waiting.get(left > 0, max(left, 0))
+                except queue.Empty:
+                    break
+                if more is None:
+                    self._waiting.put(None)
+                    break
+                batch.append(more)
+            self._run([text for texts, _ in batch for text in texts], 32)
+            for _, done in batch:
+                done.set()
+
+    def close(self) -> None:
+        """Ends the threads."""
+        for _ in self._threads:
+            self._waiting.put(None)
+        for thread in self._threads:
+            thread.join()
+
+
+def at_once(
+    run: Encode,
+    texts: Sequence[str],
+    clients: int,
+    seconds: float,
+    batchers: int = 0,
+    wait: float = 0.0,
+) -> dict[str, Any]:
+    """Clients that each ask for one text, wait for it, and ask again.
+
+    Args:
+        run: what answers.
+        texts: that are asked for, in turn.
+        clients: how many ask.
+        seconds: for how long, after a fifth of that which does not count.
+        batchers: threads that put requests together; 0: each client calls.
+        wait: seconds that these wait for more requests.
+
+    Returns:
+        'seconds', by answer 'waited' seconds, and 'processor', the seconds of
+        processor time that an answer took, of all threads.
+    """
+    answer = Batched(run, batchers, wait) if batchers else run
+    begin = time.perf_counter() + seconds / 5
+    waited: list[list[float]] = [[] for _ in range(clients)]
+
+    processor: list[float] = []  # before the first that counts
+
+    def ask(client: int) -> None:
+        number, now = client, 0.0
+        while not waited[client] or now < begin + seconds:
+            now = time.perf_counter()
+            if now >= begin and not processor:
+                processor.append(time.process_time())
+            answer([texts[number % len(texts)]], 32)
+            number += clients
+            if now >= begin:
+                waited[client].append(time.perf_counter() - now)
+
+    threads = [
+        threading.Thread(target=ask, args=(client,))
+        for client in range(clients)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    took = time.perf_counter() - begin
+    spent = time.process_time() - processor[0]
+    if batchers:
+        answer.close()
+    every = [s for some in waited for s in some]
+    return {'seconds': took, 'waited': every, 'processor': spent / len(every)}
+
+
 def serve(run: Encode, lines: Any, answers: Any) -> None:
     """Answers every line until there are no more."""
     for line in lines:
         asked = json.loads(line)
+        if asked.get('clients'):
+            found = at_once(run, **asked)
+            answers.write(json.dumps(found) + '\n')
+            answers.flush()
+            continue
         began = time.perf_counter()
         vectors = run(asked['texts'], asked['batch_size'])
         seconds = time.perf_counter() - began
@@ -219,7 +338,8 @@ if __name__ == '__main__':
     # Whatever a library prints goes to the errors, answers alone out.
     with contextlib.redirect_stdout(sys.stderr):
         began = time.perf_counter()
-        run = SIDES[sys.argv[1]](sys.argv[2], int((sys.argv[3:] or [2])[0]))
+        numbers = [int(number) for number in sys.argv[3:] or [2]]
+        run = SIDES[sys.argv[1]](sys.argv[2], *numbers)
         ready = {
             'ready': time.perf_counter() - began,
             'megabytes': getattr(run, 'megabytes', None),

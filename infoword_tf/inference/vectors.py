@@ -23,6 +23,7 @@ from infoword_tf.inference.wordvectors import WordVectors
 from infoword_tf.layers.block import take
 from infoword_tf.layers.pooling import LAYERS, LEARNED, POOLINGS, unit
 from infoword_tf.objectives.contrast import SentenceContrast
+from infoword_tf.text.template import padded
 
 Tensor = Any
 _TEXTS_A_CALL = 4096  # of the tokenizer
@@ -226,6 +227,34 @@ class Vectors(States):
             ],
         )
 
+    @functools.cached_property
+    def _one_batch(self) -> Callable[..., Any]:
+        """By pooling and layers a graph for texts that are one batch: [B] to
+        vectors, and how many were cut.
+
+        One call from strings to vectors. For one short text everything that
+        `tokenized` does call by call takes as long as the encoder.
+        """
+
+        def trace(pooling: str | None, layers: Any) -> Any:
+            self._pooling_row(pooling or self.config.pooling)
+
+            def compute(texts: Tensor) -> tuple[Tensor, Tensor]:
+                pieces = self.tokenizer.tokenize(texts)
+                long = pieces.row_lengths() > self.free_length
+                rows = self.template.one(pieces, self.max_length)
+                ids, lengths = padded(rows, self.tokenizer.pad_id)
+                return (
+                    self.embed(ids, lengths, pooling, layers),
+                    tf.math.count_nonzero(long),
+                )
+
+            return tf.function(
+                compute, input_signature=[tf.TensorSpec((None,), tf.string)]
+            )
+
+        return functools.cache(trace)
+
     # ------------------------------------------------ tables of embeddings
 
     @property
@@ -352,6 +381,12 @@ class Vectors(States):
                     self.prompted(texts[some], prompt)
                 )
                 self.cut += int(cut)
+        elif 0 < len(texts) <= batch_size:
+            if layers not in (None, 'mix'):
+                layers = tuple(layers)
+            graph = self._one_batch(pooling, layers)
+            found, cut = graph(self.prompted(texts, prompt))
+            vectors, self.cut = found.numpy(), int(cut)
         else:
             tokenized = self.tokenized(texts, prompt)
             self.cut = tokenized.cut

@@ -2,6 +2,7 @@
 
 import json
 import pathlib
+import re
 import shutil
 import subprocess
 import tempfile
@@ -272,6 +273,22 @@ class ConfigurationTest(absltest.TestCase):
         self.assertEqual(found.max_batch_size.value, 256)
         self.assertGreaterEqual(found.num_batch_threads.value, 1)
         self.assertFalse(found.pad_variable_length_inputs)
+        self.assertEqual(found.batch_timeout_micros.value, 0)
+
+    def test_compose_starts_what_the_documents_say(self):
+        text = (SERVING / 'compose.yaml').read_text()
+        # A list of flags, each a line of its own.
+        given = re.findall(r'^ +- (--\S+)$', text, re.MULTILINE)
+        self.assertIn('--tensorflow_intra_op_parallelism=1', given)
+        documents = (SERVING.parent.parent / 'docs' / 'serving.md').read_text()
+        for flag in given:
+            self.assertIn(flag, documents)
+        self.assertIn("TF_NUM_INTEROP_THREADS: '-1'", text)
+        self.assertIn('TF_NUM_INTEROP_THREADS=-1', documents)
+        for flag in given:
+            if '=/config/' in flag:
+                name = flag.rpartition('/')[2]
+                self.assertTrue((SERVING / name).is_file(), name)
 
     def test_grpc_request(self):
         found = self.read('predict_request.txtpb', 'PredictRequest')

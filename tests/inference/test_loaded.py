@@ -160,6 +160,12 @@ class EncodeTest(parameterized.TestCase):
             alone = one_by_one(self.model, text, pooling, layers)
             np.testing.assert_allclose(vector, alone, atol=1e-5)
         self.assertEqual(self.model.cut, 1)
+        # What is one batch takes one graph, from strings to vectors.
+        few = self.model.encode(
+            SENTENCES, len(SENTENCES), pooling=pooling, layers=given
+        )
+        np.testing.assert_allclose(few, found, atol=1e-5)
+        self.assertEqual(self.model.cut, 1)
 
     def test_poolings_written_out(self):
         ids = tf.constant([[2, 7, 9, 3, 0], [2, 8, 3, 0, 0]])
