@@ -12,7 +12,7 @@ counts is whether the two grow alike.
 
 length: T, with so many sequences that a step has as many tokens.
 batch: sequences of a step.
-vocabulary: pieces; `mlm` scores all of them, `bert_nce` only those of the batch.
+vocabulary: pieces; `mlm` scores all of them, `bert_nce` those of the batch.
 candidates: vectors of the queue of `simcse` (queues.py).
 """
 
