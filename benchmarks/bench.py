@@ -17,6 +17,7 @@ Weights are MiniLM's, text is pydocs: nothing is downloaded.
 import collections
 import csv
 import dataclasses
+import itertools
 import json
 import os
 import pathlib
@@ -24,7 +25,7 @@ import platform
 import shutil
 import statistics
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from importlib import metadata
 from typing import Any, NamedTuple
 
@@ -179,16 +180,11 @@ PARTS = {
 # ---------------------------------------------------------------------- inputs
 
 
-def documents() -> list[Any]:
-    """Some of pydocs."""
+def documents(most: int | None = DOCUMENTS) -> Iterator[Any]:
+    """Some of pydocs, or all."""
     from infoword_tf.data import corpora
 
-    found = []
-    for document in corpora.open_corpus('pydocs').train():
-        found.append(document)
-        if len(found) == DOCUMENTS:
-            break
-    return found
+    return itertools.islice(corpora.open_corpus('pydocs').train(), most)
 
 
 def make_minilm(path: pathlib.Path, weights: str) -> None:
@@ -242,7 +238,7 @@ def make_text(path: pathlib.Path, weights: str) -> None:
     """Documents, a line each."""
     del weights
     with files.written(path) as partial:
-        partial.write_text('\n\n'.join(d.text for d in documents()) + '\n')
+        partial.write_text('\n\n'.join(d.text for d in documents(None)) + '\n')
 
 
 INPUTS: dict[str, Callable[[pathlib.Path, str], None]] = {

@@ -30,7 +30,6 @@ from benchmarks import report, turns
 from infoword_tf import commands
 
 os.environ['KERAS_BACKEND'] = 'tensorflow'
-FIRST = 'sentence-transformers', 'model2vec'  # what others are compared with
 
 INIT = flags.DEFINE_string('init', None, 'A workdir.', required=True)
 TEXTS = flags.DEFINE_integer('texts', 2000, 'Sentences.', lower_bound=1)
@@ -98,9 +97,10 @@ def sides() -> list[Any]:
         return [Side('tokenizers', peers), Side('wordpiece', init)]
     if config.encoder.name == 'lookup':
         return [Side('model2vec', peers), Side('encode', init)]
-    kinds = {'plain': init, 'encode': init}
+    kinds = {}
     if peers:
-        kinds |= {'sentence-transformers': peers, 'onnxruntime': peers}
+        kinds = {'sentence-transformers': peers, 'onnxruntime': peers}
+    kinds |= {'plain': init, 'encode': init}
     return [Side(kind, path) for kind, path in kinds.items()]
 
 
@@ -118,8 +118,6 @@ def main() -> None:
             [texts] * (1 + ROUNDS.value),
             unit='characters' if TOKENIZE.value else 'texts',
         )
-    if PEERS.value and not TOKENIZE.value:
-        record['basis'] = next(s.name for s in started if s.name in FIRST)
     record['settings'] = {
         'texts': len(texts),
         'words': sum(len(text.split()) for text in texts) / len(texts),

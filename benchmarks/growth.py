@@ -21,7 +21,8 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from benchmarks import report, step, turns
+from benchmarks import report, turns
+from benchmarks.turns import COPIES, PRODUCTS
 from infoword_tf import commands
 from infoword_tf.choices import flag
 
@@ -76,21 +77,21 @@ def point(given: Choices, row: str, x: int) -> turns.Served:
         'batch': {'batch_size': x},
         'vocabulary': {'vocab_size': x},
     }[given.of]
-    return step.served(
+    return turns.step(
         row, f'{row} {x}', row, size=given.size, precisions='float32',
         steps=given.steps, **shape,
     )  # fmt: skip
 
 
 def machine(name: str) -> turns.Served:
-    """What the machine can: `step.PRODUCTS` or `step.COPIES`."""
-    return step.served(name, name, precisions='float32')
+    """What the machine can, PRODUCTS or COPIES."""
+    return turns.step(name, name, precisions='float32')
 
 
 def curve(given: Choices, row: str, xs: Sequence[int]) -> dict[str, Any]:
     """A record of one row, whose points take turns."""
     started = [point(given, row, x) for x in xs]
-    started += [machine(step.PRODUCTS), machine(step.COPIES)]
+    started += [machine(PRODUCTS), machine(COPIES)]
     with turns.ended(started):
         record = turns.compete(
             started,
@@ -98,8 +99,8 @@ def curve(given: Choices, row: str, xs: Sequence[int]) -> dict[str, Any]:
             [{}] * given.rounds,
         )
     rates = {
-        name: max(step.best_of(record, name).values())
-        for name in (step.PRODUCTS, step.COPIES)
+        name: max(turns.best_of(record, name).values())
+        for name in (PRODUCTS, COPIES)
     }
     for one, x in zip(record['rows'], xs, strict=True):
         one |= {'x': x, **rates}

@@ -243,9 +243,9 @@ def main() -> None:
     ]
     with turns.ended(started):
         record = turns.compete(started, 'tokens', [{}] * ROUNDS.value)
-    for row in record['rows'][2:]:
-        found = statistics.median(report.ratios(row, record['rows'][0]))
-        if found < FASTER:
+    for row, training in report.grouped(record):
+        found = statistics.median(report.ratios(row, training))
+        if row is not training and found < FASTER:
             print(f'{row["name"]}: {found:.1f} times, and should be {FASTER}')
     report.show(record)
 

@@ -124,7 +124,7 @@ def contest(record: Mapping[str, Any]) -> list[str]:
             shown(rates(row)),
             '1' if row is basis else compared,
             p50, p99, share,
-            f'{row["apart"]:.0e}' if row.get('apart') else '',
+            '' if row.get('apart') is None else f'{row["apart"]:.0e}',
             f'{row["cores"]:.1f}',
             f'{row["bytes"] / GIGABYTE:.2f}',
             others(row['others']),

@@ -27,6 +27,7 @@ from typing import Any, NamedTuple
 from absl import flags
 
 from benchmarks import report, turns, work
+from benchmarks.turns import COPIES, PRODUCTS
 from infoword_tf import commands
 
 # The backend is chosen before Keras is imported.
@@ -83,7 +84,6 @@ flags.register_validator(
     'has float32 and mixed_bfloat16 alone')
 
 PEER = 'Model Garden'
-PRODUCTS, COPIES = 'products', 'copies'
 LEARNING_RATE, WEIGHT_DECAY, CLIP_NORM = 1e-4, 0.01, 1.0
 SEGMENTS = 2
 PRODUCT_SIZE, PRODUCT_REPEATS = 2048, 3  # repeats in each round
@@ -373,21 +373,6 @@ def contestant() -> tuple[Callable[[], Any], dict[str, Any]]:
 # ------------------------------------------------------------------ all of them
 
 
-def served(
-    serve: str, name: str, group: str = '', **given: Any
-) -> turns.Served:
-    """Starts a contestant.
-
-    Args:
-        serve: as --serve.
-        name, group: in tables.
-        given: other flags by name.
-    """
-    flags_of = (f'--{flag}={value}' for flag, value in given.items())
-    command = turns.module('benchmarks.step', f'--serve={serve}', *flags_of)
-    return turns.Served(name, command, group)
-
-
 def contest() -> dict[str, Any]:
     """Lets all that the flags name run, in each precision.
 
@@ -411,25 +396,15 @@ def contest() -> dict[str, Any]:
                 named.append((row, name, length))
         for serve, name, length in [*named, (PRODUCTS, PRODUCTS, 0)]:
             started.append(
-                served(serve, name, precision, memory_length=length, **given)
+                turns.step(
+                    serve, name, precision, memory_length=length, **given
+                )
             )
     with turns.ended(started):
         record = turns.compete(started, 'tokens', [{}] * ROUNDS.value)
-    record['products'] = best_of(record, PRODUCTS)
+    record['products'] = turns.best_of(record, PRODUCTS)
     record['settings'] = {**same, 'rounds': ROUNDS.value}
     return record
-
-
-def best_of(record: dict[str, Any], name: str) -> dict[str, float]:
-    """By group, the best rate of a contestant that says what a machine can.
-
-    It is taken out of the record's rows.
-    """
-    found = {}
-    for row in [row for row in record['rows'] if row['name'] == name]:
-        found[row['group']] = max(report.rates(row))
-        record['rows'].remove(row)
-    return found
 
 
 def main() -> None:

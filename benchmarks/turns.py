@@ -31,6 +31,8 @@ import psutil
 
 from benchmarks.kept import ROOT, Used
 
+# What benchmarks.step can serve besides training: what the machine can.
+PRODUCTS, COPIES = 'products', 'copies'
 _LISTENED = 1.0  # seconds
 
 
@@ -169,6 +171,19 @@ def module(name: str, *given: str) -> list[str]:
     return [sys.executable, '-m', name, *given]
 
 
+def step(serve: str, name: str, group: str = '', **given: Any) -> Served:
+    """Starts a contestant of benchmarks.step, whose flags no other has.
+
+    Args:
+        serve: as its --serve.
+        name, group: in tables.
+        given: its other flags by name.
+    """
+    typed = (f'--{flag}={value}' for flag, value in given.items())
+    command = module('benchmarks.step', f'--serve={serve}', *typed)
+    return Served(name, command, group)
+
+
 # ---------------------------------------------------------------------- rounds
 
 
@@ -235,9 +250,9 @@ def compete(
             sums = [_Sums() for _ in contestants]
     for row, found in zip(rows, sums, strict=True):
         passed = max(found.passed, 1e-9)
-        others = max(0.0, found.busy - found.own)
+        others = max(0.0, found.busy - found.own) / passed / os.cpu_count()
         row['cores'] = found.own / passed
-        row['others'] = others / passed / os.cpu_count()
+        row['others'] = min(1.0, others)
     return {'unit': unit, 'before': before, 'rows': rows}
 
 
@@ -248,6 +263,19 @@ def _failing(row: dict[str, Any]) -> Iterator[None]:
         yield
     except RuntimeError as error:
         row |= {'failed': str(error), 'seconds': [], 'amounts': []}
+
+
+def best_of(record: dict[str, Any], name: str) -> dict[str, float]:
+    """By group, the best rate of a contestant that says what a machine can.
+
+    It is taken out of the record's rows.
+    """
+    found = {}
+    for row in [row for row in record['rows'] if row['name'] == name]:
+        rates = zip(row['amounts'], row['seconds'], strict=True)
+        found[row['group']] = max(a / b for a, b in rates)
+        record['rows'].remove(row)
+    return found
 
 
 class _Sums:
