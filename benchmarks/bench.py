@@ -457,10 +457,10 @@ def summary_lines(
         f'`{name}` {" and ".join(times)}' for name, times in said.items()
     )
     return [
-        "Tokens/s of a training step at mini, in those of Model Garden's",
-        f'`BertPretrainerV2` (medians; {machine["processor"]}, '
-        f'{machine["cores"]} cores):',
-        f'{each}.',
+        "Training steps at mini, in tokens/s over those of Model Garden's "
+        '`BertPretrainerV2`',
+        f'({machine["processor"]}, {machine["cores"]} cores): {each}. '
+        '[Speed](docs/speed.md) has more.',
     ]
 
 
