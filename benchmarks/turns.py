@@ -269,9 +269,14 @@ def best_of(record: dict[str, Any], name: str) -> dict[str, float]:
     """By group, the best rate of a contestant that says what a machine can.
 
     It is taken out of the record's rows.
+
+    Raises:
+        RuntimeError: it failed.
     """
     found = {}
     for row in [row for row in record['rows'] if row['name'] == name]:
+        if 'failed' in row:
+            raise RuntimeError(row['failed'])
         rates = zip(row['amounts'], row['seconds'], strict=True)
         found[row['group']] = max(a / b for a, b in rates)
         record['rows'].remove(row)
