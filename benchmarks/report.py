@@ -124,7 +124,7 @@ def contest(record: Mapping[str, Any]) -> list[str]:
             shown(rates(row)),
             '1' if row is basis else compared,
             p50, p99, share,
-            '' if row.get('apart') is None else f'{row["apart"]:.0e}',
+            apart(row.get('apart')),
             f'{row["cores"]:.1f}',
             f'{row["bytes"] / GIGABYTE:.2f}',
             others(row['others']),
@@ -137,6 +137,13 @@ def contest(record: Mapping[str, Any]) -> list[str]:
     rows = list(zip(*kept.values(), strict=True))
     lines = table([heads.get(title, title) for title in kept], rows)
     return [*lines, *failed(record), *busy(record)]
+
+
+def apart(distance: float | None) -> str:
+    """How far vectors are apart, where that is known."""
+    if distance is None:
+        return ''
+    return f'{distance:.0e}' if distance else '0'
 
 
 def failed(record: Mapping[str, Any]) -> list[str]:
