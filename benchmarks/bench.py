@@ -170,8 +170,7 @@ PARTS = {
     ),
     'replicas': Part(
         'replicas', 'replicas', ('--workdir={WORKDIR}/replicas',),
-        ('--rounds=1', '--steps=12',
-         f'--trained={kept.ROOT}/tasks/flags/mlm_tiny.flags'),
+        ('--rounds=1', '--steps=12', '--size=tiny'),
         ('--rounds=3', '--steps=30'),
     ),
 }  # fmt: skip

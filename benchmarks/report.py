@@ -21,6 +21,7 @@ from typing import Any
 BUSY = 0.05  # of the machine, by others: said in the table
 MANY = 20  # turns: percentiles say something
 GIGABYTE = 1e9
+_FORMULA = 'ms a step', 'formula, ms', 'measured / formula'
 _MARKED = r'(<!-- bench: {} -->\n).*?(<!-- end -->)'
 
 
@@ -102,7 +103,7 @@ def contest(record: Mapping[str, Any]) -> list[str]:
     titles = ['', '', f'{unit}/s (lowest-highest)', f'x {of}']
     columns: dict[str, list[str]] = {title: [] for title in (
         'group', 'name', 'rate', 'ratio', 'p50, ms', 'p99, ms',
-        'of matrix products', 'apart', 'cores', 'GB', 'others',
+        'of matrix products', *_FORMULA, 'apart', 'cores', 'GB', 'others',
     )}  # fmt: skip
     group = None
     for row, basis in grouped(record):
@@ -123,7 +124,7 @@ def contest(record: Mapping[str, Any]) -> list[str]:
             row['name'],
             shown(rates(row)),
             '1' if row is basis else compared,
-            p50, p99, share,
+            p50, p99, share, *beside_formula(row),
             apart(row.get('apart')),
             f'{row["cores"]:.1f}',
             f'{row["bytes"] / GIGABYTE:.2f}',
@@ -137,6 +138,21 @@ def contest(record: Mapping[str, Any]) -> list[str]:
     rows = list(zip(*kept.values(), strict=True))
     lines = table([heads.get(title, title) for title in kept], rows)
     return [*lines, *failed(record), *busy(record)]
+
+
+def beside_formula(row: Mapping[str, Any]) -> list[str]:
+    """A step's time, that of the formula, and their ratio, where it is known.
+
+    The formula's time is that of the operations at the rate of one large
+    matrix product, and of the bytes at the rate of one large copy.
+    """
+    if 'copies' not in row:
+        return ['', '', '']
+    seconds, predicted = step_seconds(row), formula(row)
+    return [
+        f'{1e3 * seconds:,.1f}', f'{1e3 * predicted:,.1f}',
+        f'{seconds / predicted:.2f}',
+    ]  # fmt: skip
 
 
 def apart(distance: float | None) -> str:
@@ -175,29 +191,23 @@ def busy(record: Mapping[str, Any]) -> list[str]:
 
 
 def growth(record: Mapping[str, Any]) -> list[str]:
-    """The table of a curve: what a step takes, beside the formula.
-
-    The formula's time is that of the operations at the rate of one large
-    matrix product, and of the bytes at the rate of one large copy.
-    """
+    """The table of a curve: what a step takes, beside the formula."""
     rows = []
     for row, _ in grouped(record):
-        seconds, predicted = step_seconds(row), formula(row)
         rows.append([
-            row['group'], f'{row["x"]:,}',
-            shown(rates(row)), f'{1e3 * seconds:,.1f}',
-            f'{1e3 * predicted:,.1f}', f'{seconds / predicted:.2f}',
-            f'{row["bytes"] / GIGABYTE:.2f}', others(row['others']),
+            row['group'], f'{row["x"]:,}', shown(rates(row)),
+            *beside_formula(row), f'{row["bytes"] / GIGABYTE:.2f}',
+            others(row['others']),
         ])  # fmt: skip
     titles = (
-        '', record['x'], f'{record["unit"]}/s (lowest-highest)', 'ms a step',
-        'formula, ms', 'measured / formula', 'GB', 'others',
+        '', record['x'], f'{record["unit"]}/s (lowest-highest)', *_FORMULA,
+        'GB', 'others',
     )  # fmt: skip
     return [*table(titles, rows), *failed(record), *busy(record)]
 
 
 def step_seconds(row: Mapping[str, Any]) -> float:
-    """Of one step of a row of `growth`."""
+    """Of one step of a row, whose amount is under `tokens`."""
     return row['tokens'] / statistics.median(rates(row))
 
 
@@ -285,13 +295,18 @@ def draw(path: pathlib.Path, records: Mapping[str, Mapping[str, Any]]) -> None:
     }  # fmt: skip
     curves = {t: r for t, r in records.items() if t not in contests}
     columns = max(1, len(curves))
-    figure = pyplot.figure(figsize=(3.4 * max(columns, 3), 7.5))
-    above, below = figure.subfigures(2, 1, height_ratios=(1.3, 1))
+    lines = sum(len(record['rows']) for record in contests.values())
+    figure = pyplot.figure(
+        figsize=(10, 3.5 + 0.17 * lines), layout='constrained'
+    )
+    heights = 1 + 0.17 * lines, 2.5
+    above, below = figure.subfigures(2, 1, height_ratios=heights)
     _draw_contests(above.subplots(), contests)
     if curves:
         axes = below.subplots(1, columns, squeeze=False)[0]
         for axis, (title, record) in zip(axes, curves.items(), strict=True):
             _draw_curve(axis, title, record)
+        axes[0].set_ylabel('ms a step (dashes: formula)')
     figure.savefig(path, dpi=110, format='png', bbox_inches='tight')
     pyplot.close(figure)
 
@@ -316,12 +331,15 @@ def _draw_contests(
     axis.set_yticks(places, names, fontsize=7)
     axis.invert_yaxis()
     axis.set_xscale('log')
+    axis.xaxis.set_major_formatter('{x:g}')
     axis.axvline(1, color='0.6', linewidth=0.8)
     axis.set_xlabel('rate of the first, over that of the second')
 
 
 def _draw_curve(axis: Any, title: str, record: Mapping[str, Any]) -> None:
     """Seconds of a step measured (points) and by the formula (dashes)."""
+    from matplotlib import ticker
+
     known = [row for row, _ in grouped(record)]
     groups = dict.fromkeys(row['group'] for row in known)
     for number, group in enumerate(groups):
@@ -336,6 +354,11 @@ def _draw_curve(axis: Any, title: str, record: Mapping[str, Any]) -> None:
     axis.set_yscale('log')
     axis.set_xlabel(record['x'])
     axis.set_title(title, fontsize=9, loc='left')
-    axis.set_ylabel('ms a step (dashes: formula)')
+    axis.set_xticks(sorted({row['x'] for row in known}), minor=False)
+    axis.tick_params(labelsize=7)
+    for which in (axis.xaxis, axis.yaxis):
+        which.set_major_formatter(ticker.FuncFormatter(lambda x, _: f'{x:g}'))
+        which.set_minor_formatter(ticker.NullFormatter())
+    axis.yaxis.set_major_locator(ticker.LogLocator(subs=(1, 2, 5)))
     if any(groups):
         axis.legend(fontsize=7)
