@@ -146,7 +146,6 @@ READING = [
 
 
 class OperationsTest(parameterized.TestCase):
-    @parameterized.parameters(*READING)
     def test_bytes_of_a_step(self):
         """44 a weight; what two blocks keep, twice; 16 a score."""
         one = work.Work('mlm', 'tiny', 2, 16, 500)
@@ -158,6 +157,7 @@ class OperationsTest(parameterized.TestCase):
             44 * 1000 + round(kept) + 16 * pairs * 500,
         )
 
+    @parameterized.parameters(*READING)
     def test_by_hand(self, objectives):
         own = work.Work(objectives, **SMALL)
         self.assertEqual(own.operations(own.make_views()), by_hand(objectives))
