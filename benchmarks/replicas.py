@@ -10,25 +10,21 @@ updates all weights; the formula (work.py) has the bytes of all replicas'
 updates.
 """
 
+import dataclasses
 import math
 import pathlib
 import shutil
 import statistics
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from typing import Any
 
-from absl import flags
 from safetensors import safe_open
 
-from benchmarks import report, turns, work
-from benchmarks.kept import ROOT, Used, records_of, run
+from benchmarks import kept, report, turns, work
 from infoword_tf import commands
+from infoword_tf.choices import flag
 from infoword_tf.config import Config
 
-SIZE = flags.DEFINE_enum(
-    'size', 'mini', ['tiny', 'mini'], 'Of the encoder, and its flagfile.')
-ROUNDS = flags.DEFINE_integer('rounds', 3, 'Of all of them.', lower_bound=1)
-STEPS = flags.DEFINE_integer('steps', 60, 'Of each.', lower_bound=12)
-WORKDIR = flags.DEFINE_string('workdir', None, 'Where runs go; it is emptied.')
 TRAIN = 'infoword_tf.train'
 BATCH_SIZE, SEQ_LEN = 32, 128
 REPLICAS = 1, 2, 4, 2
@@ -43,67 +39,80 @@ WAYS = {
 }  # fmt: skip
 
 
+@dataclasses.dataclass(frozen=True)
+class Choices:
+    """All that the command may choose."""
+
+    size: str = flag(
+        'mini', 'Of the encoder, and its flagfile.', choices=('tiny', 'mini')
+    )
+    rounds: int = flag(3, 'Of all of them.', at_least=1)
+    steps: int = flag(60, 'Of each.', at_least=12)
+    workdir: str | None = flag(None, 'Where runs go; it is emptied.')
+
+
 def turn(
-    name: str, folder: pathlib.Path
-) -> Callable[[], tuple[dict[str, float], Used]]:
+    given: Choices, name: str
+) -> Callable[[], tuple[dict[str, float], kept.Used]]:
     """Trains one way anew, for `turns.Whole`.
 
     A step's seconds are the median over logging steps, the first left out.
     """
-    module, *given = WAYS[name]
-    workdir = workdir_of(folder, name)
-    every = STEPS.value // 6
+    module, *more = WAYS[name]
+    workdir = workdir_of(given, name)
+    every = given.steps // 6
+    flagfile = kept.ROOT / 'tasks' / 'flags' / f'mlm_{given.size}.flags'
 
-    def train() -> tuple[dict[str, float], Used]:
+    def train() -> tuple[dict[str, float], kept.Used]:
         shutil.rmtree(workdir, ignore_errors=True)
-        used = run(
-            module, workdir.with_suffix('.log'), *given,
-            f'--flagfile={ROOT / "tasks" / "flags"}/mlm_{SIZE.value}.flags',
+        used = kept.run(
+            module, workdir.with_suffix('.log'), *more,
+            f'--flagfile={flagfile}',
             f'--batch_size={BATCH_SIZE}', f'--seq_len={SEQ_LEN}',
-            '--precision=float32', f'--steps={STEPS.value}',
-            f'--log_every={every}', f'--eval_every={STEPS.value}',
-            f'--checkpoint_every={STEPS.value}', f'--workdir={workdir}',
+            '--precision=float32', f'--steps={given.steps}',
+            f'--log_every={every}', f'--eval_every={given.steps}',
+            f'--checkpoint_every={given.steps}', f'--workdir={workdir}',
         )  # fmt: skip
-        rates = [record['steps_per_second'] for record in records_of(workdir)]
+        records = kept.records_of(workdir)
+        rates = [record['steps_per_second'] for record in records]
         return {'seconds': 1 / statistics.median(rates[1:]), 'amount': 1}, used
 
     return train
 
 
-def main() -> None:
-    """Prints a table."""
-    commands.require(
-        flags.FLAGS.flag_values_dict(), workdir='a folder for the runs'
-    )
-    folder = pathlib.Path(WORKDIR.value)
-    folder.mkdir(parents=True, exist_ok=True)
-    started = [turns.Whole(name, turn(name, folder)) for name in WAYS]
+@commands.takes(Choices)
+def run(given: Choices, chosen: Mapping[str, Any]) -> None:
+    """Measures, and prints the table."""
+    del chosen
+    commands.require(vars(given), workdir='a folder for the runs')
+    started = [turns.Whole(name, turn(given, name)) for name in WAYS]
     started += [
         turns.step(name, name, precisions='float32')
         for name in (turns.PRODUCTS, turns.COPIES)
     ]
     with turns.ended(started):
-        record = turns.compete(started, 'steps', [{}] * ROUNDS.value)
+        record = turns.compete(started, 'steps', [{}] * given.rounds)
     rates = {
         name: max(turns.best_of(record, name).values())
         for name in (turns.PRODUCTS, turns.COPIES)
     }
     for row, replicas in zip(record['rows'], REPLICAS, strict=True):
         if 'failed' not in row:
-            row |= {**costs(workdir_of(folder, row['name']), replicas), **rates}
+            workdir = workdir_of(given, row['name'])
+            row |= {**costs(given.size, workdir, replicas), **rates}
     report.show(record)
 
 
-def workdir_of(folder: pathlib.Path, name: str) -> pathlib.Path:
+def workdir_of(given: Choices, name: str) -> pathlib.Path:
     """Where a way is trained."""
-    return folder / name.replace(' ', '_')
+    return pathlib.Path(given.workdir) / name.replace(' ', '_')
 
 
-def costs(workdir: pathlib.Path, replicas: int) -> dict[str, int]:
+def costs(size: str, workdir: pathlib.Path, replicas: int) -> dict[str, int]:
     """Operations and bytes of a step, which is a row's amount."""
     config = Config.read(workdir)
     one = work.Work(
-        'mlm', SIZE.value, BATCH_SIZE, SEQ_LEN,
+        'mlm', size, BATCH_SIZE, SEQ_LEN,
         config.encoder.arguments['vocab_size'],
     )
     batch = one.make_views()
@@ -120,4 +129,4 @@ def costs(workdir: pathlib.Path, replicas: int) -> dict[str, int]:
 
 
 if __name__ == '__main__':
-    commands.start(main)
+    commands.start(run)

@@ -5,10 +5,11 @@ import pathlib
 import sys
 from unittest import mock
 
+import numpy as np
 from absl.testing import absltest
 
-from benchmarks import bench, kept, report, turns
-from infoword_tf import commands
+from benchmarks import bench, growth, kept, replicas, report, turns
+from infoword_tf import commands, files
 from tests.tasks import command
 
 # Answers with the seconds that it was given, and ends where it should.
@@ -254,6 +255,37 @@ class BenchTest(absltest.TestCase):
         done = self.run_bench('--quick')
         self.assertEqual(done.status, 1)
         self.assertIn('was begun at commit other, and this is abc', done.err)
+
+
+class GrowthTest(absltest.TestCase):
+    def test_points(self):
+        """Of a length as many tokens; all else stays."""
+        wanted = {
+            ('length', 256): {'--seq_len=256', '--batch_size=16'},
+            ('batch', 8): {'--seq_len=128', '--batch_size=8'},
+            ('vocabulary', 99): {'--vocab_size=99', '--batch_size=32'},
+            ('candidates', 50): {'--queue=50', '--serve=queue'},
+        }
+        for (of, x), flags in wanted.items():
+            with mock.patch.object(turns, 'Served') as served:
+                growth.point(growth.Choices(of=of, steps=3), 'simcse', x)
+            name, command, group = served.call_args.args
+            self.assertEqual((name, group), (f'simcse {x}', 'simcse'))
+            self.assertContainsSubset({*flags, '--steps=3'}, command)
+
+    def test_replicas(self):
+        """Each updates all weights."""
+        folder = pathlib.Path(self.create_tempdir().full_path)
+        files.write_tensors(
+            folder / 'weights.safetensors',
+            {'a': np.zeros((3, 5)), 'b': np.zeros(7)},
+        )
+        encoder = mock.Mock(arguments={'vocab_size': 500})
+        with mock.patch.object(replicas.Config, 'read') as read:
+            read.return_value = mock.Mock(encoder=encoder)
+            one, two = (replicas.costs('tiny', folder, n) for n in (1, 2))
+        self.assertEqual(two['traffic'] - one['traffic'], 44 * 22)
+        self.assertEqual(two['operations'], one['operations'])
 
 
 class InputsTest(absltest.TestCase):
