@@ -86,32 +86,33 @@ class Part(NamedTuple):
 PARTS = {
     'step': Part(
         'training step', 'step', ('--rows=bert_nce,mlm,infoword',),
-        ('--rounds=3', '--steps=2'), ('--rounds=7', '--steps=6'),
+        ('--rounds=3', '--steps=2'), ('--rounds=5', '--steps=6'),
     ),
     'streams': Part(
         'two streams', 'step',
         ('--rows=mlm,plm,transformer_xl', '--memory_length=128', '--no_peer',
          '--precisions=float32'),
-        None, ('--rounds=5', '--steps=3'),
+        None, ('--rounds=3', '--steps=3'),
     ),
     'finetune': Part(
         'fine-tuning', 'finetune',
         ('--init={minilm}', '--peers={WEIGHTS}', '--data_dir={glue}',
          '--tasks=sst-2', '--workdir={WORKDIR}/finetune', '--seq_len=128'),
-        ('--seeds=1', '--steps=40'), ('--seeds=3', '--steps=60'),
+        ('--seeds=1', '--steps=24'), ('--seeds=3', '--steps=40'),
         ('minilm', 'glue'),
     ),
     'simcse': Part(
         'SimCSE', 'sentences',
         ('--source={WEIGHTS}', '--pairs={pairs}', '--twice',
-         '--workdir={WORKDIR}/simcse', '--batch_size=64'),
-        ('--turns=1', '--steps=20'), ('--turns=3', '--steps=30'),
+         '--workdir={WORKDIR}/simcse'),
+        ('--turns=1', '--steps=14', '--batch_size=32'),
+        ('--turns=2', '--steps=20', '--batch_size=64'),
         ('pairs',),
     ),
     'encode': Part(
         'encode', 'encode',
         ('--init={minilm}', '--peers={WEIGHTS}'),
-        ('--texts=300', '--rounds=3'), ('--texts=1000', '--rounds=5'),
+        ('--texts=200', '--rounds=3'), ('--texts=600', '--rounds=5'),
         ('minilm',),
     ),
     'calls': Part(
@@ -131,7 +132,7 @@ PARTS = {
     'words': Part(
         'word vectors', 'words',
         ('--text={text}', '--workdir={WORKDIR}/words'),
-        ('--turns=1', '--steps=200', '--rows=skip_gram'), ('--turns=3',),
+        ('--turns=1', '--steps=100', '--rows=skip_gram'), ('--turns=2',),
         ('text',),
     ),
     'tokenization': Part(
@@ -142,7 +143,7 @@ PARTS = {
     ),
     'pipeline': Part(
         'input pipeline', 'pipeline', (),
-        ('--megabytes=4', '--batches=100', '--steps=15', '--rounds=2'),
+        ('--megabytes=4', '--batches=100', '--steps=10', '--rounds=2'),
         ('--rounds=5',),
     ),
     'queues': Part(
@@ -154,7 +155,9 @@ PARTS = {
     ),
     'length': Part(
         'length of texts', 'growth', ('--of=length',),
-        ('--points=64,256,1024', '--rounds=3', '--steps=2'), (),
+        ('--points=64,256,1024', '--rows=bert_nce', '--rounds=3',
+         '--steps=2'),
+        (),
     ),
     'batch': Part(
         'batch', 'growth', ('--of=batch',),
@@ -162,7 +165,9 @@ PARTS = {
     ),
     'vocabulary': Part(
         'vocabulary', 'growth', ('--of=vocabulary',),
-        ('--points=8000,30000,120000', '--rounds=3', '--steps=2'), (),
+        ('--points=8000,30000,120000', '--rows=mlm', '--rounds=3',
+         '--steps=2'),
+        (),
     ),
     'candidates': Part(
         'candidates', 'growth', ('--of=candidates',),
@@ -171,7 +176,7 @@ PARTS = {
     'replicas': Part(
         'replicas', 'replicas', ('--workdir={WORKDIR}/replicas',),
         ('--rounds=1', '--steps=12', '--size=tiny'),
-        ('--rounds=3', '--steps=30'),
+        ('--rounds=2', '--steps=24'),
     ),
 }  # fmt: skip
 
