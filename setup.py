@@ -51,7 +51,7 @@ setuptools.setup(
         'prepare': PREPARE,
         'tasks': TASKS,
         'test': [
-            *LITERT, *PREPARE, *TASKS, 'hypothesis', 'jax', 'pytest',
+            *LITERT, *PREPARE, *TASKS, 'hypothesis', 'jax', 'psutil', 'pytest',
             'pytest-xdist', 'ruff',
         ],  # fmt: skip
     },

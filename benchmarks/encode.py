@@ -2,43 +2,43 @@
 
     python -m benchmarks.encode --init=runs/quickstart
 
-5,000 sentences of `pydocs`, as they come. The plain way takes them in their
+2,000 sentences of `pydocs`, as they come. The plain way takes them in their
 order, 32 at a time, and pads each batch to the longest of all texts; `encode`
 sorts them by length and fills batches with tokens. Both run the same graph on
-the same strings, tokenizing included, in turns; the table has the median rate
-of each and of the ratios of each turn.
+the same strings, tokenizing included, each in a process of its own, in turns.
 
     python -m benchmarks.encode --init=W --peers=FOLDER --lines=FILE
 
-asks sentence-transformers and ONNX Runtime for the same vectors instead, each
-in a process of its own (`peers`); FOLDER is a sentence-transformers folder with
-the weights of the workdir.
+asks sentence-transformers and ONNX Runtime for the same vectors too; FOLDER is
+a sentence-transformers folder with the weights of the workdir. Where the
+workdir is a table lookup, FOLDER is its teacher, and model2vec makes a table of
+it instead. With --tokenize they only tokenize, ours and `tokenizers`; then
+characters count.
 
 Glossary of shapes: n texts, B texts of a batch, T tokens, D width.
 """
 
 import os
-import statistics
-import time
+import pathlib
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 from absl import flags
 
+from benchmarks import report, turns
 from infoword_tf import commands
 
 os.environ['KERAS_BACKEND'] = 'tensorflow'
 
 INIT = flags.DEFINE_string('init', None, 'A workdir.', required=True)
-TEXTS = flags.DEFINE_integer('texts', 5000, 'Sentences.', lower_bound=1)
-BATCH_SIZE = flags.DEFINE_integer(
-    'batch_size', 32, 'Texts of a batch of the plain way.', lower_bound=1)
+TEXTS = flags.DEFINE_integer('texts', 2000, 'Sentences.', lower_bound=1)
 ROUNDS = flags.DEFINE_integer('rounds', 3, 'Turns of each.', lower_bound=1)
 PEERS = flags.DEFINE_string(
     'peers', None, 'A sentence-transformers folder with the same weights.')
 LINES = flags.DEFINE_multi_string(
     'lines', [], 'Files with a sentence a line, up to a tab, for pydocs.')
+TOKENIZE = flags.DEFINE_bool('tokenize', False, 'Only that.')
 
 
 def sentences(count: int) -> list[str]:
@@ -57,7 +57,9 @@ def sentences(count: int) -> list[str]:
     return found[:count]
 
 
-def plain(model: Any, texts: Sequence[str]) -> np.ndarray:
+def plain(
+    model: Any, texts: Sequence[str], batch_size: int
+) -> np.ndarray:
     """Vectors in input order, fixed batches, padded to the longest text."""
     import tensorflow as tf
 
@@ -67,8 +69,8 @@ def plain(model: Any, texts: Sequence[str]) -> np.ndarray:
     around = len(model.before) + len(model.after)
     longest = int(pieces.bounding_shape()[1]) + around
     vectors = []
-    for begin in range(0, len(texts), BATCH_SIZE.value):
-        some = pieces[begin : begin + BATCH_SIZE.value]
+    for begin in range(0, len(texts), batch_size):
+        some = pieces[begin : begin + batch_size]
         rows = some.nrows()
         ids = tf.concat(
             [
@@ -84,57 +86,47 @@ def plain(model: Any, texts: Sequence[str]) -> np.ndarray:
     return np.concatenate(vectors)
 
 
-def beside_peers() -> None:
-    """Prints how long each side takes for all texts."""
-    from benchmarks import peers
+def sides() -> list[Any]:
+    """Starts all that the flags ask for."""
+    from benchmarks.peers import Side
+    from infoword_tf.config import Config
 
-    texts = sentences(TEXTS.value)
-    sides = [
-        peers.Side('encode', INIT.value),
-        peers.Side('sentence-transformers', PEERS.value),
-        peers.Side('onnxruntime', PEERS.value),
-    ]
-    seconds, apart = peers.in_turns(sides, [texts] * (1 + ROUNDS.value))
-    words = sum(len(text.split()) for text in texts) / len(texts)
-    print(f'{len(texts):,} sentences of {words:.1f} words on average')
-    print('\n'.join(peers.table(seconds, apart, len(texts))))
-    for side in sides:
-        side.close()
+    init, peers = INIT.value, PEERS.value
+    config = Config.read(pathlib.Path(init))
+    if TOKENIZE.value:
+        return [Side('tokenizers', peers), Side('wordpiece', init)]
+    if config.encoder.name == 'lookup':
+        return [Side('model2vec', peers), Side('encode', init)]
+    kinds = {}
+    if peers:
+        kinds = {'sentence-transformers': peers, 'onnxruntime': peers}
+    kinds |= {'plain': init, 'encode': init}
+    return [Side(kind, path) for kind, path in kinds.items()]
 
 
 def main() -> None:
     """Measures and prints the table."""
-    if PEERS.value:
-        beside_peers()
-        return
-    import infoword_tf
+    from benchmarks.peers import in_turns
 
-    model = infoword_tf.load(INIT.value)
+    if TOKENIZE.value and not PEERS.value:
+        raise commands.UsageError('--peers is missing: name a folder')
     texts = sentences(TEXTS.value)
-    ways = {
-        'plain': lambda: plain(model, texts),
-        'encode': lambda: model.encode(texts, progress=False),
-    }
-    made = {name: way() for name, way in ways.items()}  # warm
-    apart = np.abs(made['plain'] - made['encode']).max()
-    rates: dict[str, list[float]] = {name: [] for name in ways}
-    for _ in range(ROUNDS.value):
-        for name, way in ways.items():
-            began = time.perf_counter()
-            way()
-            rates[name].append(len(texts) / (time.perf_counter() - began))
-    ratios = [
-        e / p for e, p in zip(rates['encode'], rates['plain'], strict=True)
-    ]
-    words = sum(len(text.split()) for text in texts) / len(texts)
-    print(f'{len(texts):,} sentences of {words:.1f} words on average')
-    for name, values in rates.items():
-        print(
-            f'{name:<7} {statistics.median(values):8,.0f} sentences/s '
-            f'({min(values):,.0f}-{max(values):,.0f})'
+    started = sides()
+    with turns.ended(started):
+        record = in_turns(
+            started,
+            [texts] * (1 + ROUNDS.value),
+            unit='characters' if TOKENIZE.value else 'texts',
         )
-    print(f'ratio   {statistics.median(ratios):8.2f}')
-    print(f'vectors differ by at most {apart:.1e}')
+    if started[0].name == 'model2vec':  # a table of its own
+        for row in record['rows']:
+            row['apart'] = None
+    record['settings'] = {
+        'texts': len(texts),
+        'words': sum(len(text.split()) for text in texts) / len(texts),
+        'rounds': ROUNDS.value,
+    }
+    report.show(record)
 
 
 if __name__ == '__main__':

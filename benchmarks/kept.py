@@ -5,14 +5,28 @@ import os
 import pathlib
 import subprocess
 import sys
-from typing import Any
+from typing import Any, NamedTuple
 
 from infoword_tf import commands, files
 
-ROOT = pathlib.Path(__file__).parent.parent
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+PEERS_PYTHON = ROOT / '.venv-peers' / 'bin' / 'python'
+THREADS = 2  # of peers, whose libraries ask for a number
 
 
-def call(log: pathlib.Path, *command: str) -> None:
+class Used(NamedTuple):
+    """What a process and its children have used.
+
+    Attributes:
+        seconds: of processors.
+        bytes: of memory at most, of the largest of them or of all.
+    """
+
+    seconds: float
+    bytes: int
+
+
+def call(log: pathlib.Path, *command: str) -> Used:
     """Runs a process that finds this project; its output is in `log`.
 
     Raises:
@@ -20,20 +34,35 @@ def call(log: pathlib.Path, *command: str) -> None:
     """
     log.parent.mkdir(parents=True, exist_ok=True)
     with open(log, 'w') as out:
-        done = subprocess.run(
+        process = subprocess.Popen(
             command,
             stdout=out,
             stderr=subprocess.STDOUT,
             env={**os.environ, 'PYTHONPATH': str(ROOT)},
-            check=False,
         )
-    if done.returncode:
+        try:
+            _, status, used = os.wait4(process.pid, 0)
+            process.returncode = os.waitstatus_to_exitcode(status)
+        except BaseException:
+            process.kill()
+            process.wait()
+            raise
+    if process.returncode:
         raise RuntimeError(f'{log}: {log.read_text()[-1000:]}')
+    return Used(used.ru_utime + used.ru_stime, used.ru_maxrss * 1024)
 
 
-def run(module: str, log: pathlib.Path, *given: str) -> None:
+def run(module: str, log: pathlib.Path, *given: str) -> Used:
     """`call` of a command of this project."""
-    call(log, sys.executable, '-m', module, *given)
+    return call(log, sys.executable, '-m', module, *given)
+
+
+def require_peers() -> None:
+    """Raises UsageError where other people's programs are not installed."""
+    if not PEERS_PYTHON.exists():
+        raise commands.UsageError(
+            f'{PEERS_PYTHON} is missing: make bench-peers'
+        )
 
 
 def read_json(path: pathlib.Path) -> dict[str, Any]:

@@ -17,12 +17,11 @@ are measured, without network and without a server's own work. `--model` is an
 export that is there already. The last line is all figures as JSON.
 """
 
-import json
 import os
 import pathlib
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -40,7 +39,7 @@ PEERS = flags.DEFINE_string(
 LINES = flags.DEFINE_multi_string(
     'lines', [], 'Files with a sentence a line, up to a tab, for pydocs.')
 TURNS = flags.DEFINE_integer(
-    'turns', 5, 'How often each setting is measured.', lower_bound=1)
+    'turns', 3, 'How often each setting is measured.', lower_bound=1)
 SECONDS = flags.DEFINE_float(
     'seconds', 0.5, 'For how long clients ask.', lower_bound=0.1)
 CLIENTS = flags.DEFINE_list('clients', ['1', '2', '8', '32'], 'How many ask.')
@@ -97,87 +96,90 @@ SETTINGS = (
     Setting(f'{TORCH} 1', 1),
     Setting(f'{TORCH} 2', 1),
 )
+BASIS = SETTINGS[3]  # what export/serving/ has
+
+
+class Clients:
+    """So many of them, who ask a side: a contestant of `turns`.
+
+    Attributes:
+        name, group: how the server is started, and how many ask.
+    """
+
+    def __init__(self, side: Any, setting: Setting, clients: int):
+        """Args: the process, which others share; the rest as the attributes."""
+        self.name = str(setting)
+        self.group = f'{clients} client' + 's' * (clients > 1)
+        self._side, self._setting, self._clients = side, setting, clients
+        self.waited: list[float] = []
+        self.processor: list[float] = []
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """As of the side."""
+        return self._side.facts
+
+    def ask(self, asked: Mapping[str, Any]) -> dict[str, Any]:
+        """Has the texts asked for, for so many seconds."""
+        time.sleep(PAUSE)
+        answer = self._side.ask({
+            **asked, 'clients': self._clients,
+            'batchers': self._setting.batchers, 'wait': self._setting.wait,
+        })  # fmt: skip
+        self.waited += answer.pop('waited')
+        self.processor.append(answer['processor'])
+        return answer
+
+    def used(self) -> Any:
+        """By the side, so far."""
+        return self._side.used()
+
+    def close(self) -> None:
+        """The side is ended by whoever started it."""
 
 
 def start(model: str) -> dict[str, Any]:
     """`peers.Side`s by name: each with one thread, and with two."""
     from benchmarks import peers
 
-    kinds = [(OURS, model, -1), ('encode', INIT.value)]
+    kinds = [('encode', INIT.value, ()), (OURS, model, (-1,))]
     if PEERS.value:
-        kinds += [(ONNX, PEERS.value), (TORCH, PEERS.value)]
+        kinds += [(ONNX, PEERS.value, ()), (TORCH, PEERS.value, ())]
     return {
-        f'{kind} {n}': peers.Side(kind, path, f'{kind} {n}', n, *more)
-        for kind, path, *more in kinds
+        f'{kind} {n}': peers.Side(kind, path, f'{kind} {n}', n, more=more)
+        for kind, path, more in kinds
         for n in (1, 2)
     }
 
 
-def apart(sides: dict[str, Any], text: str) -> dict[str, float]:
-    """By side, how far its vector of a text is from that of the first."""
-    vectors = {name: side.ask([text])[1] for name, side in sides.items()}
-    first = next(iter(vectors.values()))
-    return {
-        name: float(np.abs(vector - first).max())
-        for name, vector in vectors.items()
-    }
-
-
-def many_clients(
-    sides: dict[str, Any], words: Sequence[str]
-) -> list[dict[str, Any]]:
-    """Prints how many texts a second each setting answers."""
-    from benchmarks import peers
+def contest(sides: Mapping[str, Any], words: Sequence[str]) -> dict[str, Any]:
+    """A record of `turns`: a group for each number of clients."""
+    from benchmarks import peers, turns
 
     texts = [batch[0] for batch in peers.batches_of(words, 1, WORDS, 200)]
-    settings = [s for s in SETTINGS if s.side in sides]
-    clients = [int(number) for number in CLIENTS.value]
-    rates: dict[Any, list[float]] = {}
-    processor: dict[Any, list[float]] = {}
-    waits: dict[Any, list[np.ndarray]] = {}
-    for turn in range(TURNS.value):
-        shift = turn * len(settings) // TURNS.value
-        for setting in settings[shift:] + settings[:shift]:
-            for n in clients if setting.served else (1,):
-                time.sleep(PAUSE)
-                rate, waited, took = sides[setting.side].at_once(
-                    texts, n, SECONDS.value, setting.batchers, setting.wait
-                )
-                rates.setdefault((setting, n), []).append(rate)
-                waits.setdefault((setting, n), []).append(waited)
-                processor.setdefault((setting, n), []).append(1e3 * took)
-    print(
-        'by clients: texts/s (lowest-highest turn), p50 and p99 ms, ms of '
-        'processor time a text\n'
-        f'{"":<42}' + ''.join(f'{n:>38}' for n in clients)
-    )
-    found = []
-    for setting in settings:
-        line = f'{setting!s:<42}'
-        for n in clients if setting.served else (1,):
-            rate = rates[setting, n]
-            p50, p99 = np.percentile(
-                1e3 * np.concatenate(waits[setting, n]), (50, 99)
+    contestants = [
+        Clients(sides[setting.side], setting, n)
+        for n in map(int, CLIENTS.value)
+        for setting in SETTINGS
+        if setting.side in sides and (setting.served or n == 1)
+    ]
+    asked = [{'texts': texts, 'seconds': SECONDS.value}] * TURNS.value
+    record = turns.compete(contestants, 'texts', asked)
+    record['basis'] = str(BASIS)
+    for row, each in zip(record['rows'], contestants, strict=True):
+        if 'failed' not in row:
+            row['percentiles'] = np.percentile(each.waited, (50, 99)).tolist()
+            row['processor'] = float(np.median(each.processor))
+            # Not of the pauses.
+            row['cores'] = row['processor'] * float(
+                np.median(np.divide(row['amounts'], row['seconds']))
             )
-            line += (
-                f'{np.median(rate):>8.0f} ({min(rate):.0f}-{max(rate):.0f})'
-                f' {p50:>6.1f} {p99:>6.1f}'
-                f' {np.median(processor[setting, n]):>5.1f}'
-            ).rjust(38)
-            found.append({
-                'setting': str(setting), 'clients': n,
-                'texts_per_s': float(np.median(rate)),
-                'lowest': min(rate), 'highest': max(rate),
-                'p50_ms': p50, 'p99_ms': p99,
-                'processor_ms': float(np.median(processor[setting, n])),
-            })  # fmt: skip
-        print(line, flush=True)
-    return found
+    return record
 
 
 def main() -> None:
     """Measures and prints the table."""
-    from benchmarks import peers
+    from benchmarks import peers, report, turns
 
     if INIT.value is None:
         raise commands.UsageError('--init is missing: name a workdir')
@@ -190,16 +192,8 @@ def main() -> None:
 
             model = str(bundle.write(INIT.value, pathlib.Path(folder)))
         sides = start(model)
-        found = {
-            'benchmark': 'onetext',
-            'words': WORDS,
-            'apart': apart(sides, ' '.join(words[:WORDS])),
-            'clients': many_clients(sides, words),
-        }
-        for side in sides.values():
-            side.close()
-    print(f'vectors apart: {max(found["apart"].values()):.1e} at most')
-    print(json.dumps(found))
+        with turns.ended(list(sides.values())):
+            report.show(contest(sides, words))
 
 
 if __name__ == '__main__':

@@ -2,22 +2,25 @@
 
     python -m benchmarks.pipeline
 
-Measures, in one run on the standard library's own reference text: tokenizing,
-batches of masked views through tf.data, also where each is of one of many
-languages, and what a training step of `bert_nce` consumes. Batches should come
-at least FASTER times as fast as training takes them.
+On the standard library's own reference text: what a training step of `bert_nce`
+consumes, tokenizing, batches of masked views through tf.data, and batches that
+are each of one of many languages. Each is a process of its own (`--serve`), all
+in turns. Batches should come at least FASTER times as fast as training takes
+them.
 """
 
 import itertools
 import os
 import pathlib
+import statistics
+import sys
 import tempfile
-import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from absl import flags
 
+from benchmarks import report, turns
 from infoword_tf import commands
 
 os.environ['KERAS_BACKEND'] = 'tensorflow'
@@ -34,7 +37,12 @@ SEQ_LEN = flags.DEFINE_integer(
 BATCHES = flags.DEFINE_integer(
     'batches', 300, 'Batches that are drawn.', lower_bound=1)
 STEPS = flags.DEFINE_integer(
-    'steps', 30, 'Training steps, after a warm-up of 5.', lower_bound=1)
+    'steps', 30, 'Training steps of a turn, after a warm-up of 5.',
+    lower_bound=1)
+ROUNDS = flags.DEFINE_integer('rounds', 3, 'Turns of each.', lower_bound=1)
+SERVE = flags.DEFINE_string(
+    'serve', None, 'Only: answer lines, as training, tokenizing, languages or '
+    'the name of a masking.')
 LANGUAGES = flags.DEFINE_integer(
     'languages', 20, 'Texts of a mixture.', lower_bound=2)
 PRECISION = flags.DEFINE_enum(
@@ -64,20 +72,21 @@ def repeated(documents: Sequence[Any], megabytes: float) -> Iterator[Any]:
     return itertools.chain.from_iterable(itertools.repeat(documents, times))
 
 
-def tokenizing_rate(documents: Sequence[Any], tokenizer: Any) -> float:
-    """Tokens a second of `store.tokenized`."""
+def tokenizing(
+    documents: Sequence[Any], tokenizer: Any
+) -> Callable[[], dict[str, int]]:
+    """A turn of `store.tokenized`."""
     from infoword_tf.data import store
 
     for _ in store.tokenized(documents, tokenizer):  # warm
         pass
-    began = time.perf_counter()
-    tokens = sum(
-        len(ids)
-        for ids, _, _ in store.tokenized(
-            repeated(documents, MEGABYTES.value), tokenizer
-        )
-    )
-    return tokens / (time.perf_counter() - began)
+
+    def turn() -> dict[str, int]:
+        text = repeated(documents, MEGABYTES.value)
+        found = store.tokenized(text, tokenizer)
+        return {'amount': sum(len(ids) for ids, _, _ in found)}
+
+    return turn
 
 
 def make_batches(
@@ -114,22 +123,23 @@ def mixture(
     )
 
 
-def batches_rate(batches: Any) -> float:
-    """Tokens a second of `Batches.dataset`, with specials."""
-    iterator = iter(batches.dataset(0, WARM_UP + BATCHES.value))
+def drawing(batches: Any) -> Callable[[], None]:
+    """A turn of `Batches.dataset`."""
+    iterator = iter(batches.dataset(0, WARM_UP + ROUNDS.value * BATCHES.value))
     for _ in range(WARM_UP):
         next(iterator)
-    began = time.perf_counter()
-    for _ in iterator:
-        pass
-    seconds = time.perf_counter() - began
-    return BATCHES.value * BATCH_SIZE.value * SEQ_LEN.value / seconds
+
+    def turn() -> None:
+        for _ in range(BATCHES.value):
+            next(iterator)
+
+    return turn
 
 
-def training_rate(
+def training(
     store: Any, tokenizer: Any, batches: Any, precision: str
-) -> float:
-    """Tokens a second that training `bert_nce` consumes, with specials."""
+) -> Callable[[], None]:
+    """A turn of training `bert_nce`."""
     import tensorflow as tf
 
     from infoword_tf.model import Model
@@ -149,7 +159,7 @@ def training_rate(
     with strategy.scope():
         model = Model(config, tokenizer.specials)
         optimizer = optim.AdamW(model.trainable)
-    steps = WARM_UP + STEPS.value
+    steps = WARM_UP + ROUNDS.value * STEPS.value
     trainer = loop.Trainer(
         model,
         batches.dataset(0, steps),
@@ -162,68 +172,82 @@ def training_rate(
         batch_size=BATCH_SIZE.value,
     )
     trainer.train(tf.constant(WARM_UP))
-    began = time.perf_counter()
-    trainer.train(tf.constant(STEPS.value))
-    seconds = time.perf_counter() - began
-    return STEPS.value * BATCH_SIZE.value * SEQ_LEN.value / seconds
+
+    def turn() -> None:
+        trainer.train(tf.constant(STEPS.value))
+
+    return turn
 
 
-def main() -> None:
-    """Measures and prints the table."""
+def contestant(
+    folder: pathlib.Path,
+) -> tuple[Callable[[], Any], dict[str, Any]]:
+    """What --serve names, as `turns.serve` takes it; places of batches count.
+
+    A few batches are made ahead while others have their turns; so turns are
+    long.
+    """
     from infoword_tf.data.store import write_store
     from infoword_tf.text import vocabulary
     from infoword_tf.text.wordpiece import WordPiece
     from infoword_tf.training import precision as precisions
-    from infoword_tf.views.masking import MASKINGS
 
     documents = read_documents()
     pieces = vocabulary.learn((d.text for d in documents), VOCAB_SIZE.value)
     tokenizer = WordPiece(pieces)
+    if SERVE.value == 'tokenizing':
+        return tokenizing(documents, tokenizer), {}
+    places = BATCH_SIZE.value * SEQ_LEN.value
+    if SERVE.value == 'languages':
+        text = mixture(documents, tokenizer, folder)
+        turn = drawing(make_batches(text, tokenizer, 'tokens'))
+        return turn, {'amount': BATCHES.value * places}
+    store = write_store(
+        folder / 'train',
+        repeated(documents, MEGABYTES.value / 4),
+        tokenizer,
+        progress=False,
+    )
+    if SERVE.value != 'training':
+        turn = drawing(make_batches(store, tokenizer, SERVE.value))
+        return turn, {'amount': BATCHES.value * places}
     precision = PRECISION.value
     if precision == 'auto':
         precision = precisions.faster()
+    batches = make_batches(store, tokenizer, 'spans', 'bert_nce')
+    turn = training(store, tokenizer, batches, precision)
+    return turn, {'amount': STEPS.value * places}
 
-    table: list[tuple[str, str]] = []
-    rate = tokenizing_rate(documents, tokenizer)
-    what = f'tokenizing {MEGABYTES.value:g} MB, {len(pieces):,} pieces'
-    table.append((what, f'{rate:,.0f} tokens/s'))
-    rates = {}
-    with tempfile.TemporaryDirectory() as folder:
-        store = write_store(
-            pathlib.Path(folder) / 'train',
-            repeated(documents, MEGABYTES.value / 4),
-            tokenizer,
-            progress=False,
+
+def main() -> None:
+    """Serves one, or lets all run and prints the table."""
+    if SERVE.value:
+        with tempfile.TemporaryDirectory() as folder:
+            turns.serve(lambda: contestant(pathlib.Path(folder)))
+        return
+    from infoword_tf.views.masking import MASKINGS
+
+    own = flags.FLAGS.flags_by_module_dict()[sys.argv[0]]
+    typed = [each.serialize() for each in own if each.present]
+    names = {'training': f'training bert_nce, {SIZE.value}'}
+    names['tokenizing'] = f'tokenizing {MEGABYTES.value:g} MB'
+    for masking in MASKINGS:
+        names[masking] = f'batches, masked {masking}'
+    names['languages'] = f'the same of {LANGUAGES.value} languages'
+    started = [
+        turns.Served(
+            name,
+            turns.module('benchmarks.pipeline', *typed, f'--serve={serve}'),
         )
-        for masking in MASKINGS:
-            batches = make_batches(store, tokenizer, masking)
-            rates[masking] = batches_rate(batches)
-            table.append((
-                f'batches {BATCH_SIZE.value} x {SEQ_LEN.value}, {masking}',
-                f'{rates[masking]:,.0f} tokens/s',
-            ))
-        text = mixture(documents, tokenizer, pathlib.Path(folder))
-        rate = batches_rate(make_batches(text, tokenizer, 'tokens'))
-        table.append((
-            f'the same of {LANGUAGES.value} languages, tokens',
-            f'{rate / rates["tokens"]:,.2f} times',
-        ))
-        batches = make_batches(store, tokenizer, 'spans', 'bert_nce')
-        training = training_rate(store, tokenizer, batches, precision)
-    what = f'training bert_nce, {SIZE.value}, {precision}'
-    table.append((what, f'{training:,.0f} tokens/s'))
-    for masking, rate in rates.items():
-        ratio = rate / training
-        verdict = '' if ratio >= FASTER else f'  (should be {FASTER} or more)'
-        table.append((
-            f'batches / training, {masking}',
-            f'{ratio:,.1f} times   {verdict}'.rstrip(),
-        ))
-    left = max(len(what) for what, _ in table)
-    right = max(value.index(' ') for _, value in table)
-    for what, value in table:
-        number, _, unit = value.partition(' ')
-        print(f'{what:<{left}}  {number:>{right}} {unit}')
+        for serve, name in names.items()
+    ]
+    with turns.ended(started):
+        record = turns.compete(started, 'tokens', [{}] * ROUNDS.value)
+    for row, training in report.grouped(record):
+        found = statistics.median(report.ratios(row, training))
+        if row is not training and found < FASTER:
+            print(f'{row["name"]}: {found:.1f} times, and should be {FASTER}')
+    report.show(record)
 
 
 if __name__ == '__main__':

@@ -4,23 +4,20 @@
 
 Whole updates as the trainer makes them, of random sentences that fill their
 places, with a full queue and without one; and the two products of a queue
-alone, the scores and the gradient of what asks. All in turns; the table has
-the medians of the seconds of all cores, which others on the machine disturb
-less than time, and of each turn's ratio to the update without a queue.
+alone, the scores and the gradient of what asks. Each is a process of its own
+(`--serve`), all in turns.
 """
 
 import dataclasses
 import itertools
 import os
 import pathlib
-import statistics
-import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
 
-from benchmarks import work
+from benchmarks import report, turns, work
 from benchmarks.search import vectors
 from infoword_tf import commands
 from infoword_tf.choices import ModelChoices, flag
@@ -34,6 +31,7 @@ os.environ['KERAS_BACKEND'] = 'tensorflow'
 
 ROW = 'simcse'
 LEARNING_RATE, UPDATES = 1e-4, 8  # so many batches of text there are
+WAYS = ('no queue', 'queue', 'products')
 
 
 @dataclasses.dataclass(frozen=True)
@@ -50,6 +48,9 @@ class Choices:
     )
     rounds: int = flag(5, 'Turns of each.', at_least=1)
     steps: int = flag(4, 'Updates of a turn.', at_least=1)
+    serve: str | None = flag(
+        None, 'Only: answer lines, as one of them.', choices=WAYS
+    )
 
 
 def sentences(given: Choices) -> store.Store:
@@ -87,8 +88,10 @@ def batches(given: Choices, queue: int) -> Batches:
     return Batches(sources, plan, one.specials, work.SEED)
 
 
-def update(given: Choices, queue: int) -> Callable[[], Any]:
-    """An update of the trainer, with a queue that is full."""
+def update(
+    given: Choices, queue: int
+) -> tuple[Callable[[], Any], dict[str, Any]]:
+    """An update of the trainer, with a queue that is full; and its costs."""
     import tensorflow as tf
 
     from infoword_tf.model import Model
@@ -96,10 +99,8 @@ def update(given: Choices, queue: int) -> Callable[[], Any]:
     from infoword_tf.training import distribution, loop, optim
 
     made = batches(given, queue)
-    batch = {
-        name: tf.constant(array)
-        for name, array in flatten(made.views(0)).items()
-    }
+    views = made.views(0)
+    batch = {name: tf.constant(array) for name, array in flatten(views).items()}
     config = resolved_of(given, queue).config(
         given.vocab_size, precision=given.precision
     )
@@ -126,7 +127,20 @@ def update(given: Choices, queue: int) -> Callable[[], Any]:
         trainer.train_step(itertools.repeat(batch))
         return trainer.sums.read_value()
 
-    return step
+    one = work.Work(
+        ROW, given.size, given.batch_size, given.seq_len, given.vocab_size
+    )
+    weights = sum(int(tf.size(v)) for v in model.trainable.values())
+    # Scores of a queue, and the gradient of what asks; its vectors are read
+    # for both.
+    queued = given.batch_size * queue
+    return step, {
+        'tokens': given.batch_size,  # a step's amount
+        'operations': one.operations(views) + 2 * 2 * queued * one.width,
+        'traffic': one.traffic(views, weights)
+        + 2 * 4 * queue * one.width
+        + work.OF_SCORE * queued,
+    }
 
 
 def products(given: Choices, width: int) -> Callable[[], Any]:
@@ -144,38 +158,42 @@ def products(given: Choices, width: int) -> Callable[[], Any]:
     return both
 
 
+def contestant(given: Choices) -> tuple[Callable[[], Any], dict[str, Any]]:
+    """What --serve names, as `turns.serve` takes it."""
+    if given.serve == 'products':
+        width = work.Work(ROW, given.size, 2, 8, given.vocab_size).width
+        way, said = products(given, width), {}
+    else:
+        queue = given.queue if given.serve == 'queue' else 0
+        way, said = update(given, queue)
+    for _ in range(2):
+        way().numpy()
+
+    def turn() -> None:
+        for _ in range(given.steps):
+            made = way()
+        made.numpy()
+
+    return turn, {'amount': given.steps * given.batch_size, **said}
+
+
 @commands.takes(Choices)
 def run(given: Choices, chosen: Mapping[str, Any]) -> None:
-    """Measures, and prints the table."""
-    del chosen
-    width = work.Work(ROW, given.size, 2, 8, given.vocab_size).width
-    ways = {
-        'no queue': update(given, 0),
-        'queue': update(given, given.queue),
-        'products': products(given, width),
-    }
-    seconds: dict[str, list[float]] = {name: [] for name in ways}
-    for turn in range(1 + given.rounds):
-        for name, way in ways.items():
-            began = time.process_time()
-            for _ in range(given.steps):
-                made = way()
-            made.numpy()
-            if turn:  # the first one traces
-                spent = time.process_time() - began
-                seconds[name].append(spent / given.steps)
-    print(
-        f'{given.size}, {given.batch_size} x {given.seq_len} tokens, '
-        f'{given.precision}; a queue of {given.queue:,} x {width}'
-    )
-    first = seconds['no queue']
-    for name, values in seconds.items():
-        ratios = [a / b for a, b in zip(values, first, strict=True)]
-        print(
-            f'{name:<9}{statistics.median(values):8.3f} s '
-            f'({min(values):.3f}-{max(values):.3f})'
-            f'{statistics.median(ratios):7.2f} x'
+    """Serves one, or lets all run and prints the table."""
+    if given.serve:
+        turns.serve(lambda: contestant(given))
+        return
+    typed = commands.typed(chosen)
+    started = [
+        turns.Served(
+            way, turns.module('benchmarks.queues', *typed, f'--serve={way}')
         )
+        for way in WAYS
+    ]
+    with turns.ended(started):
+        record = turns.compete(started, 'sentences', [{}] * given.rounds)
+    record['settings'] = dataclasses.asdict(given)
+    report.show(record)
 
 
 if __name__ == '__main__':

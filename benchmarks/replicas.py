@@ -2,83 +2,131 @@
 
     python -m benchmarks.replicas --workdir=runs/replicas
 
-Each round trains the flagfile once on one device, on two logical devices of a
-CPU, and by two workers; a machine's speed drifts, so only ratios within a round
-count. On as many cores replicas do the same work, so that what is above 1 is
-their exchange, and what smaller products lose.
+Each round trains `mlm` by its flagfile once on one device, on two and four
+logical devices of a CPU, and by two workers, each in a process of its own
+(turns.py), in float32. On as many cores replicas do the same work, so that what
+is slower than one is their exchange, what smaller products lose, and that each
+updates all weights; the formula (work.py) has the bytes of all replicas'
+updates.
 """
 
-import itertools
+import dataclasses
+import math
 import pathlib
 import shutil
 import statistics
+from collections.abc import Callable, Mapping
+from typing import Any
 
-from absl import flags
+from safetensors import safe_open
 
-from benchmarks.kept import ROOT, records_of, run
+from benchmarks import kept, report, turns, work
 from infoword_tf import commands
+from infoword_tf.choices import flag
+from infoword_tf.config import Config
 
-FLAGFILE = flags.DEFINE_string(
-    'trained', str(ROOT / 'tasks' / 'flags' / 'mlm_mini.flags'),
-    'The flagfile.')
-ROUNDS = flags.DEFINE_integer('rounds', 3, 'Of all of them.', lower_bound=1)
-STEPS = flags.DEFINE_integer('steps', 60, 'Of each.', lower_bound=20)
-WORKDIR = flags.DEFINE_string('workdir', None, 'Where runs go; it is emptied.')
 TRAIN = 'infoword_tf.train'
+BATCH_SIZE, SEQ_LEN = 32, 128
+REPLICAS = 1, 2, 4, 2
 WAYS = {
-    'one': (TRAIN,),
-    'two logical devices': (
-        TRAIN, '--strategy=mirrored', '--logical_cpus=2',
-    ),
-    'two workers': (
+    'one device': (TRAIN,),
+    '2 logical devices': (TRAIN, '--strategy=mirrored', '--logical_cpus=2'),
+    '4 logical devices': (TRAIN, '--strategy=mirrored', '--logical_cpus=4'),
+    '2 workers': (
         'infoword_tf.workers', '--workers=2', '--', TRAIN,
         '--strategy=multiworker',
     ),
 }  # fmt: skip
 
 
-def seconds_of(name: str, folder: pathlib.Path) -> float:
-    """A step's seconds, the median over logging steps, the first left out."""
-    module, *given = WAYS[name]
-    workdir = folder / name.replace(' ', '_')
-    shutil.rmtree(workdir, ignore_errors=True)
-    every = STEPS.value // 6
-    run(
-        module, workdir.with_suffix('.log'), *given,
-        f'--flagfile={FLAGFILE.value}', f'--steps={STEPS.value}',
-        f'--log_every={every}', f'--eval_every={STEPS.value}',
-        f'--checkpoint_every={STEPS.value}', f'--workdir={workdir}',
-    )  # fmt: skip
-    rates = [record['steps_per_second'] for record in records_of(workdir)]
-    return 1 / statistics.median(rates[1:])
+@dataclasses.dataclass(frozen=True)
+class Choices:
+    """All that the command may choose."""
 
-
-def main() -> None:
-    """Prints a table."""
-    commands.require(
-        flags.FLAGS.flag_values_dict(), workdir='a folder for the runs'
+    size: str = flag(
+        'mini', 'Of the encoder, and its flagfile.', choices=('tiny', 'mini')
     )
-    folder = pathlib.Path(WORKDIR.value)
-    folder.mkdir(parents=True, exist_ok=True)
-    found: dict[str, list[float]] = {name: [] for name in WAYS}
-    names = itertools.cycle(WAYS)
-    for _ in range(ROUNDS.value):
-        for _ in WAYS:
-            name = next(names)
-            found[name].append(seconds_of(name, folder))
-        next(names)  # another order
-        print({k: round(v[-1], 4) for k, v in found.items() if v}, flush=True)
-    print('| | s a step | of one device |\n|---|---|---|')
-    for name, seconds in found.items():
-        ratios = [
-            mine / one for mine, one in zip(seconds, found['one'], strict=True)
-        ]
-        print(
-            f'| {name} | {statistics.median(seconds):.3f} | '
-            f'{statistics.median(ratios):.2f} '
-            f'({min(ratios):.2f}-{max(ratios):.2f}) |'
+    rounds: int = flag(3, 'Of all of them.', at_least=1)
+    steps: int = flag(60, 'Of each.', at_least=12)
+    workdir: str | None = flag(None, 'Where runs go; it is emptied.')
+
+
+def turn(
+    given: Choices, name: str
+) -> Callable[[], tuple[dict[str, float], kept.Used]]:
+    """Trains one way anew, for `turns.Whole`.
+
+    A step's seconds are the median over logging steps, the first left out.
+    """
+    module, *more = WAYS[name]
+    workdir = workdir_of(given, name)
+    every = given.steps // 6
+    flagfile = kept.ROOT / 'tasks' / 'flags' / f'mlm_{given.size}.flags'
+
+    def train() -> tuple[dict[str, float], kept.Used]:
+        shutil.rmtree(workdir, ignore_errors=True)
+        used = kept.run(
+            module, workdir.with_suffix('.log'), *more,
+            f'--flagfile={flagfile}',
+            f'--batch_size={BATCH_SIZE}', f'--seq_len={SEQ_LEN}',
+            '--precision=float32', f'--steps={given.steps}',
+            f'--log_every={every}', f'--eval_every={given.steps}',
+            f'--checkpoint_every={given.steps}', f'--workdir={workdir}',
+        )  # fmt: skip
+        records = kept.records_of(workdir)
+        rates = [record['steps_per_second'] for record in records]
+        return {'seconds': 1 / statistics.median(rates[1:]), 'amount': 1}, used
+
+    return train
+
+
+@commands.takes(Choices)
+def run(given: Choices, chosen: Mapping[str, Any]) -> None:
+    """Measures, and prints the table."""
+    del chosen
+    commands.require(vars(given), workdir='a folder for the runs')
+    started = [turns.Whole(name, turn(given, name)) for name in WAYS]
+    started += [
+        turns.step(name, name, precisions='float32')
+        for name in (turns.PRODUCTS, turns.COPIES)
+    ]
+    with turns.ended(started):
+        record = turns.compete(started, 'steps', [{}] * given.rounds)
+    rates = {
+        name: max(turns.best_of(record, name).values())
+        for name in (turns.PRODUCTS, turns.COPIES)
+    }
+    for row, replicas in zip(record['rows'], REPLICAS, strict=True):
+        if 'failed' not in row:
+            workdir = workdir_of(given, row['name'])
+            row |= {**costs(given.size, workdir, replicas), **rates}
+    report.show(record)
+
+
+def workdir_of(given: Choices, name: str) -> pathlib.Path:
+    """Where a way is trained."""
+    return pathlib.Path(given.workdir) / name.replace(' ', '_')
+
+
+def costs(size: str, workdir: pathlib.Path, replicas: int) -> dict[str, int]:
+    """Operations and bytes of a step, which is a row's amount."""
+    config = Config.read(workdir)
+    one = work.Work(
+        'mlm', size, BATCH_SIZE, SEQ_LEN,
+        config.encoder.arguments['vocab_size'],
+    )
+    batch = one.make_views()
+    with safe_open(workdir / 'weights.safetensors', 'numpy') as file:
+        weights = sum(
+            math.prod(file.get_slice(name).get_shape()) for name in file.keys()
         )
+    more = (replicas - 1) * weights * work.OF_WEIGHT
+    return {
+        'tokens': 1,
+        'operations': one.operations(batch),
+        'traffic': one.traffic(batch, weights) + more,
+    }
 
 
 if __name__ == '__main__':
-    commands.start(main)
+    commands.start(run)

@@ -5,22 +5,22 @@
 Random vectors of length 1, so that hardly anything can be left out early. The
 search is that of `tasks.mine`, `tasks.retrieval` and `export.search`, in blocks
 of the same size; the products are NumPy's, of the same blocks, thrown away.
-Both in turns; the table has the median of the seconds and of the ratios of each
-turn.
+Each is a process of its own (`--serve`), both in turns.
 """
 
 import dataclasses
-import statistics
-import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
 
+from benchmarks import report, turns
 from infoword_tf import commands
 from infoword_tf.choices import flag
 from infoword_tf.evaluation import ranking
 from tasks import mine
+
+WAYS = ('products', 'search')
 
 
 @dataclasses.dataclass(frozen=True)
@@ -34,6 +34,9 @@ class Choices:
         52, 'Texts that a query finds; 52 are those of tasks.mine.',
         at_least=1)
     rounds: int = flag(3, 'Turns of each.', at_least=1)
+    serve: str | None = flag(
+        None, 'Only: answer lines, as one of them.', choices=WAYS
+    )
 
 
 def vectors(count: int, width: int, seed: int) -> np.ndarray:
@@ -57,35 +60,38 @@ def products(queries: np.ndarray, texts: np.ndarray) -> None:
             queries[begin : begin + ranking.ROWS] @ some.T
 
 
-@commands.takes(Choices)
-def run(given: Choices, chosen: Mapping[str, Any]) -> None:
-    """Measures, and prints the table."""
+def contestant(given: Choices) -> tuple[Callable[[], Any], dict[str, Any]]:
+    """What --serve names, as `turns.serve` takes it."""
     queries = vectors(given.queries, given.width, 0)
     texts = vectors(given.texts, given.width, 1)
-    ways = {
-        'search': lambda: ranking.search(
-            queries, blocks(texts), given.most, 'dot'
-        ),
-        'products': lambda: products(queries, texts),
-    }
-    seconds: dict[str, list[float]] = {name: [] for name in ways}
-    for turn in range(1 + given.rounds):
-        for name, way in ways.items():
-            began = time.perf_counter()
-            way()
-            if turn:  # the first one warms up
-                seconds[name].append(time.perf_counter() - began)
-    print(
-        f'{given.queries:,} queries, {given.texts:,} texts, {given.width} '
-        f'numbers, {given.most} best'
-    )
-    for name, values in seconds.items():
-        print(
-            f'{name:<9}{statistics.median(values):8.2f} s '
-            f'({min(values):.2f}-{max(values):.2f})'
+
+    def way() -> None:
+        if given.serve == 'products':
+            products(queries, texts)
+        else:
+            ranking.search(queries, blocks(texts), given.most, 'dot')
+
+    way()  # warm
+    return way, {'amount': given.queries}
+
+
+@commands.takes(Choices)
+def run(given: Choices, chosen: Mapping[str, Any]) -> None:
+    """Serves one, or lets both run and prints the table."""
+    if given.serve:
+        turns.serve(lambda: contestant(given))
+        return
+    typed = commands.typed(chosen)
+    started = [
+        turns.Served(
+            way, turns.module('benchmarks.search', *typed, f'--serve={way}')
         )
-    ratios = [a / b for a, b in zip(*seconds.values(), strict=True)]
-    print(f'ratio    {statistics.median(ratios):8.2f}')
+        for way in WAYS
+    ]
+    with turns.ended(started):
+        record = turns.compete(started, 'queries', [{}] * given.rounds)
+    record['settings'] = dataclasses.asdict(given)
+    report.show(record)
 
 
 if __name__ == '__main__':

@@ -8,26 +8,25 @@ negatives) with the same batch, length, temperature and number of updates, each
 in a process of its own, in turns. `--twice` makes pairs of each a with itself,
 which is SimCSE without labels. Sentences are examples a second, of updates
 after the first ones, in which graphs are traced. With `--sts` both are then
-measured by this project's `tasks.sts`; theirs is converted. The table is also
-in WORKDIR/table.md.
+measured by this project's `tasks.sts`; theirs is converted, and
+WORKDIR/table.md has all of it.
 """
 
 import csv
 import dataclasses
 import json
 import pathlib
-import statistics
-from collections.abc import Mapping
+import shutil
+from collections.abc import Callable, Mapping
 from typing import Any
 
-from benchmarks import kept
+from benchmarks import kept, report, turns
 from infoword_tf import commands, files
 from infoword_tf.choices import flag
 
-PYTHON = kept.ROOT / '.venv-peers' / 'bin' / 'python'
 PEER = kept.ROOT / 'benchmarks' / 'peers' / 'sentences.py'
-THREADS = 2
 SKIPPED = 10  # updates
+SIDES = 'sentence-transformers', 'ours'
 
 
 @dataclasses.dataclass(frozen=True)
@@ -53,9 +52,9 @@ class Choices:
 
 
 def run_ours(given: Choices, pairs: pathlib.Path, out: pathlib.Path,
-             seed: int) -> float:  # fmt: skip
-    """Trains; seconds of the timed updates."""
-    kept.run(
+             seed: int) -> tuple[float, kept.Used]:  # fmt: skip
+    """Trains; seconds of the timed updates, and what it used."""
+    used = kept.run(
         'infoword_tf.train', out.parent / f'{out.name}.log',
             f'--init={pathlib.Path(given.workdir) / "source"}',
             '--objectives=simcse', f'--pairs={pairs}', f'--workdir={out}',
@@ -70,13 +69,14 @@ def run_ours(given: Choices, pairs: pathlib.Path, out: pathlib.Path,
     lines = (out / 'metrics.jsonl').read_text().splitlines()
     seconds = [json.loads(line)['seconds'] for line in lines]
     # The last one has measured held-out pairs too.
-    return (seconds[-2] - seconds[SKIPPED - 1]) * (
+    timed = (seconds[-2] - seconds[SKIPPED - 1]) * (
         (given.steps - SKIPPED) / (given.steps - 1 - SKIPPED)
     )
+    return timed, used
 
 
 def run_theirs(given: Choices, pairs: pathlib.Path, out: pathlib.Path,
-               seed: int) -> float:  # fmt: skip
+               seed: int) -> tuple[float, kept.Used]:  # fmt: skip
     """Likewise; the trained folder is OUT/model."""
     out.mkdir(parents=True, exist_ok=True)
     spec = {
@@ -84,15 +84,16 @@ def run_theirs(given: Choices, pairs: pathlib.Path, out: pathlib.Path,
         'batch_size': given.batch_size, 'seq_len': given.seq_len,
         'learning_rate': given.learning_rate,
         'temperature': given.temperature, 'seed': seed,
-        'bf16': given.precision == 'mixed_bfloat16', 'threads': THREADS,
+        'bf16': given.precision == 'mixed_bfloat16', 'threads': kept.THREADS,
         'skip': SKIPPED, 'save': str(out / 'model'),
     }  # fmt: skip
     files.write_json(out / 'spec.json', spec)
-    kept.call(
-        out / 'log.txt', str(PYTHON), str(PEER), str(out / 'spec.json'),
+    used = kept.call(
+        out / 'log.txt', str(kept.PEERS_PYTHON), str(PEER),
+        str(out / 'spec.json'),
         str(out / 'seconds.json'),
     )  # fmt: skip
-    return json.loads((out / 'seconds.json').read_text())['seconds']
+    return kept.read_json(out / 'seconds.json')['seconds'], used
 
 
 def score(data: str, init: pathlib.Path, out: pathlib.Path) -> float:
@@ -113,13 +114,20 @@ def convert(source: str | pathlib.Path, workdir: pathlib.Path) -> None:
         )  # fmt: skip
 
 
-def said(values: list[float], digits: int) -> str:
-    """The median, and the lowest and the highest."""
-    middle, low, high = (
-        f'{x:.{digits}f}'
-        for x in (statistics.median(values), min(values), max(values))
-    )
-    return f'{middle} ({low}-{high})'
+def turn(
+    given: Choices, side: str, pairs: pathlib.Path
+) -> Callable[..., tuple[dict[str, float], kept.Used]]:
+    """Trains a side anew, for `turns.Whole`."""
+    train = run_ours if side == 'ours' else run_theirs
+    examples = given.batch_size * (given.steps - SKIPPED)
+
+    def run(seed: int) -> tuple[dict[str, float], kept.Used]:
+        out = pathlib.Path(given.workdir) / f'{side}_{seed}'
+        shutil.rmtree(out, ignore_errors=True)
+        seconds, used = train(given, pairs, out, seed)
+        return {'seconds': seconds, 'amount': examples}, used
+
+    return run
 
 
 @commands.takes(Choices)
@@ -127,7 +135,7 @@ def run(given: Choices, chosen: Mapping[str, Any]) -> dict[str, Any]:
     """The whole command.
 
     Returns:
-        By side, examples a second and Spearman's correlations.
+        A record of `turns`; rows have Spearman's correlations under `sts`.
 
     Raises:
         UsageError: a choice is missing, or the peer is not installed.
@@ -138,8 +146,7 @@ def run(given: Choices, chosen: Mapping[str, Any]) -> dict[str, Any]:
         pairs='a csv',
         workdir='a folder',
     )
-    if not PYTHON.exists():
-        raise commands.UsageError(f'{PYTHON} is missing: make bench-peers')
+    kept.require_peers()
     folder = pathlib.Path(given.workdir)
     folder.mkdir(parents=True, exist_ok=True)
     pairs = pathlib.Path(given.pairs)
@@ -152,39 +159,32 @@ def run(given: Choices, chosen: Mapping[str, Any]) -> dict[str, Any]:
                 [['a', 'b'], *([row[0], row[0]] for row in rows)]
             )
     convert(given.source, folder / 'source')
-    found: dict[str, Any] = {}
-    for side in ('ours', 'theirs'):
-        found[side] = {'rates': [], 'scores': []}
-    examples = given.batch_size * (given.steps - SKIPPED)
-    for turn in range(given.turns):
-        for side, train in (('ours', run_ours), ('theirs', run_theirs)):
-            out = folder / f'{side}_{turn}'
-            found[side]['rates'].append(
-                examples / train(given, pairs, out, turn)
-            )
-            if not given.sts:
-                continue
-            if side == 'theirs':
-                convert(out / 'model', out / 'workdir')
-                out = out / 'workdir'
-            found[side]['scores'].append(
-                score(given.sts, out, folder / f'{side}_{turn}_sts')
-            )
-    ratios = [
-        ours / theirs
-        for ours, theirs in zip(
-            found['ours']['rates'], found['theirs']['rates'], strict=True
-        )
-    ]
-    lines = ['| side | examples/s | STS |', '|---|---|---|']
-    for side, values in found.items():
-        sts = said(values['scores'], 2) if given.sts else '-'
-        lines.append(f'| {side} | {said(values["rates"], 1)} | {sts} |')
-    lines.append(f'\nours / theirs: {said(ratios, 2)}')
-    table = '\n'.join(lines) + '\n'
-    (folder / 'table.md').write_text(table)
-    print(table)
-    return {**found, 'ratios': ratios}
+    record = turns.compete(
+        [turns.Whole(side, turn(given, side, pairs)) for side in SIDES],
+        'examples',
+        [{'seed': seed} for seed in range(given.turns)],
+    )
+    record['settings'] = dataclasses.asdict(given)
+    if given.sts:
+        lines = []
+        for row in record['rows']:
+            side = row['name']
+            row['sts'] = []
+            for seed in range(given.turns):
+                out = folder / f'{side}_{seed}'
+                if side != 'ours':
+                    convert(out / 'model', out / 'workdir')
+                    out = out / 'workdir'
+                row['sts'].append(
+                    score(given.sts, out, folder / f'{side}_{seed}_sts')
+                )
+            rate = report.shown(report.rates(row), 1)
+            lines.append([side, rate, report.shown(row['sts'], 2)])
+        lines = report.table(('side', 'examples/s', 'STS'), lines)
+        (folder / 'table.md').write_text('\n'.join(lines) + '\n')
+        print('\n'.join(lines))
+    report.show(record)
+    return record
 
 
 if __name__ == '__main__':

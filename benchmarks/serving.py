@@ -32,6 +32,7 @@ from typing import Any
 import numpy as np
 from absl import flags
 
+from benchmarks import report
 from infoword_tf import commands
 
 os.environ['KERAS_BACKEND'] = 'tensorflow'
@@ -150,15 +151,19 @@ def ask(
     """
     from benchmarks import peers
 
+    records = []
     for (texts, length), share in kinds.items():
         warm_up = max(2, round(WARM_UP * share))
         rounds = warm_up + max(5, round(ROUNDS.value * share))
         batches = peers.batches_of(words, texts, length, rounds)
-        seconds, apart = peers.in_turns(sides, batches, warm_up)
-        print(f'{texts} texts of {length} words, {rounds - warm_up} calls')
-        print('\n'.join(peers.table(seconds, apart, texts)))
+        record = peers.in_turns(sides, batches, warm_up)
+        record['basis'] = sides[1].name
+        for row in record['rows']:
+            row['group'] = f'{texts} of {length} words, {PRECISION.value}'
+        records.append(record)
     for side in sides:
         side.close()
+    report.show(*records)
 
 
 def main() -> None:

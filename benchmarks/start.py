@@ -37,12 +37,25 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from benchmarks import report, turns
 from benchmarks.kept import ROOT
 from infoword_tf import checkpoint, commands, files
 from infoword_tf.choices import flag
 
 SMALL = '--batch_size=16', '--seq_len=64'
 FULL = '--batch_size=32', '--seq_len=128'
+# As tables call what is measured.
+STAGES = {
+    'imports': 'imports',
+    'text': 'text',
+    'build': 'model',
+    'restoring': 'checkpoint',
+    'tracing': 'tracing the step',
+    'compiling': 'optimizing its graph, compiling kernels, the step',
+    'heldout': 'held-out text, for the first time',
+    'rest': 'all else, the end too',
+    'whole': 'whole',
+}
 CHILD = (
     'import json, sys; from benchmarks import start; '
     'start.measured(*json.loads(sys.argv[1]))'
@@ -297,33 +310,35 @@ def run(given: Choices, chosen: Mapping[str, Any]) -> dict[str, Any]:
     commands.require(vars(given), workdir='a folder for the runs')
     folder = pathlib.Path(given.workdir)
     folder.mkdir(parents=True, exist_ok=True)
-    kinds = {'fresh': None, 'resumed': given.late}
+    kinds = {'begins': None, f'goes on from {given.late:,}': given.late}
     one_step(given, folder, None)  # the cache has the text afterwards
+    before = turns.listen()
     rounds = [
         {kind: one_step(given, folder, late) for kind, late in kinds.items()}
         for _ in range(given.rounds)
     ]
-    found: dict[str, Any] = {}
+    rows = []
     for kind in kinds:
-        stages = rounds[0][kind]['stages']
-        found[kind] = {
-            stage: round(
-                statistics.median(r[kind]['stages'][stage] for r in rounds), 2
-            )
-            for stage in stages
+        found = {
+            stage: statistics.median(r[kind]['stages'][stage] for r in rounds)
+            for stage in rounds[0][kind]['stages']
         }
-        found[kind]['kernels'] = rounds[0][kind]['kernels']
-        print(kind, *(f'{k} {v}' for k, v in found[kind].items()), flush=True)
+        listed = {what: found.get(name, 0.0) for name, what in STAGES.items()}
+        kernels = rounds[0][kind]['kernels']
+        rows.append(
+            {'name': kind, 'stages': listed, 'kernels': kernels, 'others': 0.0}
+        )
+    record = {'kind': 'stages', 'before': before, 'rows': rows}
     if given.larger:
-        steps = timed_steps(given, folder)
-        found['steps'] = {
-            name: [round(x, 2) for x in value]
-            if isinstance(value, list)
-            else round(value, 4)
-            for name, value in steps.items()
-        }
-    print(json.dumps(found), flush=True)
-    return found
+        record['steps'] = steps = timed_steps(given, folder)
+        print(
+            f'a step at {given.larger}: {steps["run"]:.1f} ms '
+            f'({steps["spread"][0]:.1f}-{steps["spread"][1]:.1f}), of which '
+            f'beside the trainer {steps["share"]:.1%}, outside the graph '
+            f'{steps["outside"]:.1%}; kernels {rows[0]["kernels"]}'
+        )
+    report.show(record)
+    return record
 
 
 if __name__ == '__main__':

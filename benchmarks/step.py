@@ -3,37 +3,31 @@
     python -m benchmarks.step
     python -m benchmarks.step --size=tiny --rows=mlm --precisions=float32
 
-Every contestant makes whole updates: forward, backward, one clip of the global
-norm, AdamW, in one `tf.function`. All are built first; then each round lets
-every contestant make some steps, in an order that rotates. A machine's speed
-drifts, so only ratios within a round count: the table gives the median over
-rounds of tokens a second, their lowest and highest, and two medians of ratios
-to a contestant of the same precision: of the speed to the peer's, and of the
-time of a step to that of `bert_nce`. Tokens are those of the text, each once:
-no specials, no second view of it, nothing that is read again. Texts are full,
-so there is no padding but that of packed n-grams.
+Every contestant makes whole updates: forward, backward, one clip of the
+global norm, AdamW, in one `tf.function`, in a process of its own (`--serve`).
+Each round lets every contestant make some steps, in turn (turns.py).
+A machine's speed drifts, so only ratios within a round count: to the peer in
+the same precision. Tokens are those of the text, each once: no specials, no
+second view of it, nothing that is read again. Texts are full, so there is no
+padding but that of packed n-grams.
 
-The last column is the share of the machine's own matrix-product rate: the
-operations of all matrix products of a step, over its time, over the rate of
-one large product in the same precision, measured between the rounds.
+The share is of the machine's own matrix-product rate: the operations of all
+matrix products of a step, over its time, over the best rate of one large
+product in the same precision, which takes turns with the others.
 
 Glossary of shapes: B sequences, T tokens of each, D width, V vocabulary.
 """
 
 import itertools
-import json
 import os
-import platform
-import statistics
 import time
 from collections.abc import Callable, Sequence
-from importlib import metadata
 from typing import Any, NamedTuple
 
-import numpy as np
 from absl import flags
 
-from benchmarks import work
+from benchmarks import report, turns, work
+from benchmarks.turns import COPIES, PRODUCTS
 from infoword_tf import commands
 
 # The backend is chosen before Keras is imported.
@@ -64,8 +58,10 @@ PRECISIONS = flags.DEFINE_list(
 ROUNDS = flags.DEFINE_integer(
     'rounds', 5, 'Turns of each contestant.', lower_bound=1)
 STEPS = flags.DEFINE_integer('steps', 6, 'Steps of a turn.', lower_bound=1)
-JSON = flags.DEFINE_bool('json', False, 'Ends with all figures as JSON.')
-
+NO_PEER = flags.DEFINE_bool('no_peer', False, 'Rows alone.')
+SERVE = flags.DEFINE_string(
+    'serve', None, 'Only: answer lines, as one contestant in one precision: a '
+    'row, the peer, products or copies.')
 
 
 @flags.validator('rows')
@@ -91,53 +87,25 @@ PEER = 'Model Garden'
 LEARNING_RATE, WEIGHT_DECAY, CLIP_NORM = 1e-4, 0.01, 1.0
 SEGMENTS = 2
 PRODUCT_SIZE, PRODUCT_REPEATS = 2048, 3  # repeats in each round
+COPIED = 1 << 26  # numbers, 256 MiB: more than any cache
 
 
 class Contestant(NamedTuple):
     """One model in one precision, ready to run.
 
     Attributes:
-        name: the row or sum, with + and its memory if any, or PEER.
-        precision: Keras dtype policy.
         step: makes one update and returns a tensor of it.
         weights: how many trainable numbers there are.
         operations: floating-point operations of a step's matrix products.
+        traffic: bytes that a step reads and writes, at least.
         tokens: of text that a step reads.
     """
 
-    name: str
-    precision: str
     step: Callable[[], Any]
     weights: int
     operations: int
+    traffic: int
     tokens: int
-
-
-class Score(NamedTuple):
-    """What the rounds came to, for one contestant.
-
-    Attributes:
-        name, precision: of the contestant.
-        tokens_per_second, lowest, highest: median and range over rounds.
-        microseconds: of a step, from the median.
-        ratio: median over rounds of the ratio to the peer.
-        cost: median over rounds of a step's time over that of the first row
-            in the same precision.
-        share: of the machine's matrix-product rate in this precision.
-        weights, operations: of the contestant.
-    """
-
-    name: str
-    precision: str
-    tokens_per_second: float
-    lowest: float
-    highest: float
-    microseconds: float
-    ratio: float
-    cost: float
-    share: float
-    weights: int
-    operations: int
 
 
 # ------------------------------------------------------------------------ work
@@ -242,12 +210,12 @@ def ours(
         trainer.train_step(itertools.repeat(batch))
         return trainer.sums.read_value()
 
+    weights = sum(int(tf.size(v)) for v in optimizer.variables.values())
     return Contestant(
-        f'{objectives}+{memory_length}' if memory_length else objectives,
-        precision,
         step,
-        sum(int(tf.size(v)) for v in optimizer.variables.values()),
+        weights,
         own.operations(made),
+        own.traffic(made, weights),
         work.tokens_of(made),
     )
 
@@ -300,12 +268,12 @@ def peer(precision: str) -> Contestant:
         optimizer.apply_gradients(zip(gradients, trained, strict=True))
         return loss
 
+    count = sum(int(tf.size(v)) for v in trained)
     return Contestant(
-        PEER,
-        precision,
         step,
-        sum(int(tf.size(v)) for v in trained),
+        count,
         peer_operations(),
+        work_of('mlm').traffic(made, count),
         work.tokens_of(made),
     )
 
@@ -335,207 +303,123 @@ def _peer_model() -> Any:
     return models.BertPretrainerV2(encoder, mlm_activation=gelu)
 
 
-# ---------------------------------------------------------------------- rounds
+# --------------------------------------------------------- one in its process
 
 
-def run_rounds(
-    contestants: Sequence[Contestant],
-) -> tuple[np.ndarray, dict[str, float]]:
-    """Lets everybody run in turn.
-
-    Returns:
-        Tokens a second [rounds, contestants]; by precision, the best rate of
-        a matrix product in operations a second.
-    """
-    for contestant in contestants:
-        for _ in range(2):
-            contestant.step().numpy()
-    speeds = np.zeros((ROUNDS.value, len(contestants)))
-    rates = {c.precision: 0.0 for c in contestants}
-    for repeat in range(ROUNDS.value):
-        for i in range(len(contestants)):
-            who = (i + repeat) % len(contestants)
-            tokens = STEPS.value * contestants[who].tokens
-            speeds[repeat, who] = tokens / seconds_of(contestants[who])
-        measured = product_rates([p.removeprefix('mixed_') for p in rates])
-        for precision, rate in zip(rates, measured, strict=True):
-            rates[precision] = max(rates[precision], rate)
-    return speeds, rates
-
-
-def product_rates(dtypes: Sequence[str]) -> list[float]:
-    """Floating-point operations a second of one matrix product of each dtype.
-
-    The best of some repeats, taken in turns, so that a busy machine misleads
-    less.
-
-    Args:
-        dtypes: names of floating dtypes.
-    """
+def products(dtype: str) -> tuple[Callable[[], Any], dict[str, Any]]:
+    """One large matrix product: a turn's best of some, in operations."""
     import tensorflow as tf
 
     x = tf.random.stateless_normal((PRODUCT_SIZE, PRODUCT_SIZE), (1, 2))
+    x = tf.cast(x, dtype)
     product = tf.function(lambda a: tf.reduce_sum(tf.matmul(a, a)))
-    operands = [tf.cast(x, dtype) for dtype in dtypes]
-    best = [float('inf')] * len(operands)
-    for repeat in range(PRODUCT_REPEATS + 1):
-        for i, operand in enumerate(operands):
+    return _best(lambda: product(x).numpy()), {
+        'amount': 2 * PRODUCT_SIZE**3
+    }
+
+
+def copies() -> tuple[Callable[[], Any], dict[str, Any]]:
+    """One large array moved in place by another: a turn's best, in bytes."""
+    import tensorflow as tf
+
+    x, delta = tf.Variable(tf.zeros(COPIED)), tf.zeros(COPIED)
+
+    @tf.function
+    def move() -> Any:
+        tf.raw_ops.ResourceApplyGradientDescent(
+            var=x.handle, alpha=1.0, delta=delta
+        )
+        return x[0]
+
+    return _best(lambda: move().numpy()), {'amount': 3 * 4 * COPIED}
+
+
+def _best(run: Callable[[], Any]) -> Callable[[], dict[str, float]]:
+    """A turn that says its shortest time; the first call traces."""
+    run()
+
+    def turn() -> dict[str, float]:
+        found = []
+        for _ in range(PRODUCT_REPEATS):
             began = time.perf_counter()
-            product(operand).numpy()
-            if repeat:  # the first one traces
-                best[i] = min(best[i], time.perf_counter() - began)
-    return [2 * PRODUCT_SIZE**3 / seconds for seconds in best]
+            run()
+            found.append(time.perf_counter() - began)
+        return {'seconds': min(found)}
+
+    return turn
 
 
-def seconds_of(contestant: Contestant) -> float:
-    """Time of --steps steps."""
-    began = time.perf_counter()
-    for _ in range(STEPS.value):
-        made = contestant.step()
-    made.numpy()
-    return time.perf_counter() - began
+def contestant() -> tuple[Callable[[], Any], dict[str, Any]]:
+    """What --serve names, as `turns.serve` takes it."""
+    (precision,) = PRECISIONS.value
+    if SERVE.value == PRODUCTS:
+        return products(precision.removeprefix('mixed_'))
+    if SERVE.value == COPIES:
+        return copies()
+    if SERVE.value == PEER:
+        found = peer(precision)
+    else:
+        found = ours(SERVE.value, precision, MEMORY_LENGTH.value)
+    for _ in range(2):
+        found.step().numpy()
 
+    def turn() -> None:
+        for _ in range(STEPS.value):
+            made = found.step()
+        made.numpy()
 
-def first_row(named: Sequence[Contestant | Score]) -> str:
-    """The name of the first that is not the peer: others are compared to it."""
-    return next(one.name for one in named if one.name != PEER)
-
-
-def score(
-    contestants: Sequence[Contestant],
-    speeds: np.ndarray,
-    rates: dict[str, float],
-) -> list[Score]:
-    """Medians over rounds, of speeds and of ratios to PEER and first row."""
-    basis = first_row(contestants)
-    speeds_of = {
-        (c.name, c.precision): speeds[:, i] for i, c in enumerate(contestants)
+    return turn, {
+        'amount': STEPS.value * found.tokens,
+        'weights': found.weights,
+        'tokens': found.tokens,
+        'operations': found.operations,
+        'traffic': found.traffic,
     }
-    seconds_of_step = {
-        (c.name, c.precision): c.tokens / speeds[:, i]
-        for i, c in enumerate(contestants)
+
+
+# ------------------------------------------------------------------ all of them
+
+
+def contest() -> dict[str, Any]:
+    """Lets all that the flags name run, in each precision.
+
+    Returns:
+        A record of `turns`; rows have `weights`, and of a step `tokens`,
+        `operations` and `traffic`. Operations of products a second are under
+        `products`, by group.
+    """
+    same = {
+        name: flags.FLAGS[name].value
+        for name in ('size', 'batch_size', 'seq_len', 'vocab_size', 'dropout',
+                     'steps')
     }
-    found = []
-    for contestant, own in zip(contestants, speeds.T, strict=True):
-        median = statistics.median(own)
-        seconds = contestant.tokens / median
-        rate = contestant.operations / seconds
-        peers = speeds_of[PEER, contestant.precision]
-        first = seconds_of_step[basis, contestant.precision]
-        found.append(
-            Score(
-                contestant.name,
-                contestant.precision,
-                median,
-                min(own),
-                max(own),
-                1e6 * seconds,
-                statistics.median(own / peers),
-                statistics.median(contestant.tokens / own / first),
-                rate / rates[contestant.precision],
-                contestant.weights,
-                contestant.operations,
+    started = []
+    for precision in PRECISIONS.value:
+        given = {**same, 'precisions': precision}
+        named = [] if NO_PEER.value else [(PEER, PEER, 0)]
+        for row in ROWS.value:
+            for length in lengths_of(row):
+                name = f'{row}+{length}' if length else row
+                named.append((row, name, length))
+        for serve, name, length in [*named, (PRODUCTS, PRODUCTS, 0)]:
+            started.append(
+                turns.step(
+                    serve, name, precision, memory_length=length, **given
+                )
             )
-        )
-    return found
-
-
-# ---------------------------------------------------------------------- report
-
-
-def hardware() -> dict[str, Any]:
-    """Processor, cores, bfloat16 instructions, versions, who else runs."""
-    from infoword_tf.training import precision
-
-    path = precision.CPUINFO
-    text = path.read_text() if path.exists() else ''
-    fields = dict(
-        (part.strip() for part in line.split(':', 1))
-        for line in text.splitlines()
-        if ':' in line
-    )
-    own = precision.instructions() or ()
-    packages = ('tensorflow', 'keras', 'tf_keras', 'tf-models-official')
-    return {
-        'processor': fields.get('model name') or platform.machine(),
-        'cores': os.cpu_count(),
-        **{name: name in own for name in precision.INSTRUCTIONS},
-        **{name: metadata.version(name) for name in packages},
-        'load before': round(os.getloadavg()[0], 2),
-    }
-
-
-def print_head(machine: dict[str, Any]) -> None:
-    """Says what runs on what."""
-    words = [str(machine.pop('processor')), f'{machine.pop("cores")} cores']
-    for name, value in machine.items():
-        if isinstance(value, bool):
-            value = 'yes' if value else 'no'
-        words.append(f'{name} {value}')
-    print(', '.join(words))
-    one = work_of('mlm')
-    print(
-        f'{SIZE.value} ({one.layers} x {one.width}), {BATCH_SIZE.value} x '
-        f'{SEQ_LEN.value} tokens a step, {one.places} places a sequence, '
-        f'{VOCAB_SIZE.value:,} pieces, dropout {DROPOUT.value}; '
-        f'{ROUNDS.value} rounds of {STEPS.value} steps'
-    )
-
-
-def print_table(scores: Sequence[Score], rates: dict[str, float]) -> None:
-    """The table, and the lines that explain it."""
-    for precision, rate in rates.items():
-        print(f'matrix products, {precision}: {rate / 1e9:,.0f} GFLOP/s')
-    for name, some in itertools.groupby(
-        sorted(scores, key=lambda s: s.name), key=lambda s: s.name
-    ):
-        one = next(some)
-        print(
-            f'{name}: {one.weights:,} weights, '
-            f'{one.operations / 1e9:,.1f} GFLOP of products a step'
-        )
-    print(
-        f'\n{"precision":15}{"contestant":18}{"tokens/s":>9}'
-        f'{"lowest-highest":>17}{"x peer":>8}{"us/step":>11}'
-        f'{"x " + first_row(scores):>12}{"of rate":>9}'
-    )
-    for s in scores:
-        spread = f'{s.lowest:,.0f}-{s.highest:,.0f}'
-        print(
-            f'{s.precision:15}{s.name:18}{s.tokens_per_second:9,.0f}'
-            f'{spread:>17}{s.ratio:8.2f}{s.microseconds:11,.0f}'
-            f'{s.cost:12.2f}{s.share:9.0%}'
-        )
+    with turns.ended(started):
+        record = turns.compete(started, 'tokens', [{}] * ROUNDS.value)
+    record['products'] = turns.best_of(record, PRODUCTS)
+    record['settings'] = {**same, 'rounds': ROUNDS.value}
+    return record
 
 
 def main() -> None:
-    """Builds everything, runs the rounds, prints."""
-    machine = hardware()
-    print_head(dict(machine))
-    contestants = []
-    for precision in PRECISIONS.value:
-        contestants.append(peer(precision))
-        contestants.extend(
-            ours(row, precision, length)
-            for row in ROWS.value
-            for length in lengths_of(row)
-        )
-    speeds, rates = run_rounds(contestants)
-    scores = score(contestants, speeds, rates)
-    print_table(scores, rates)
-    if JSON.value:
-        settings = {
-            name: flags.FLAGS[name].value
-            for name in ('size', 'batch_size', 'seq_len', 'vocab_size',
-                         'dropout', 'memory_length', 'rounds', 'steps')
-        }
-        figures = {
-            'machine': machine,
-            'settings': settings,
-            'product_rates': rates,
-            'scores': [s._asdict() for s in scores],
-        }
-        print(json.dumps(figures))
+    """Serves one, or lets all run and prints the table."""
+    if SERVE.value:
+        turns.serve(contestant)
+        return
+    report.show(contest())
 
 
 if __name__ == '__main__':

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from benchmarks import peers
+from benchmarks import peers, report
 from infoword_tf import files
 
 TEXTS = 32  # of a call
@@ -80,9 +80,10 @@ def rates(sides: Sequence[peers.Side]) -> dict[str, float]:
     for number in range(WARM_UP + ROUNDS):
         begin = number * TEXTS % (len(texts) - TEXTS)
         batches.append(texts[begin : begin + TEXTS])
-    seconds, _ = peers.in_turns(sides, batches, WARM_UP)
+    record = peers.in_turns(sides, batches, WARM_UP)
     return {
-        name: TEXTS / statistics.median(took) for name, took in seconds.items()
+        row['name']: statistics.median(report.rates(row))
+        for row in record['rows']
     }
 
 

@@ -8,8 +8,8 @@ line, a blank line between documents; with the same width, window, subsampling
 and least count. Each is a process of its own, in turns; the peer runs in the
 environment that `make bench-peers` makes, with a thread for each of 2 cores.
 Words are those of the text before any are dropped, seconds those of training
-alone: of ours without the first logging step, which traces. Then `tasks.words`
-measures both. The table is also in WORKDIR/table.md.
+alone: of ours without the first logging step, which traces. With --data_dir
+`tasks.words` then measures both; WORKDIR/table.md has all of it.
 """
 
 import collections
@@ -18,19 +18,18 @@ import json
 import pathlib
 import re
 import statistics
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from absl import flags
 
-from benchmarks import kept
+from benchmarks import kept, report, turns
 from infoword_tf import commands
 from infoword_tf.text.vocabulary import SPECIALS
 
-PYTHON = kept.ROOT / '.venv-peers' / 'bin' / 'python'
 PEER = kept.ROOT / 'benchmarks' / 'peers' / 'wordvectors.py'
 LEAST = 5  # occurrences of a word
 PARAGRAPHS = 200  # held out, and trained on too, since the peer has no such
-THREADS = 2
 
 # Imported, they stand beside the trainer's, which have the same names.
 FLAGS = flags.FLAGS if __name__ == '__main__' else flags.FlagValues()
@@ -39,7 +38,7 @@ TEXT = flags.DEFINE_string(
     'text', None, 'A file of text, also .gz: a paragraph a line.',
     flag_values=FLAGS)
 DATA_DIR = flags.DEFINE_string(
-    'data_dir', None, 'Tests, as tasks.words takes them.',
+    'data_dir', None, 'Tests, as tasks.words takes them; none: only speed.',
     flag_values=FLAGS)
 WORKDIR = flags.DEFINE_string(
     'workdir', None, 'Where all of it goes.',
@@ -68,7 +67,7 @@ STEPS = flags.DEFINE_integer('steps', None, 'Updates instead of one epoch.',
 TURNS = flags.DEFINE_integer('turns', 1, 'Runs of each side.', lower_bound=1,
     flag_values=FLAGS)
 PEER_PYTHON = flags.DEFINE_string(
-    'python', str(PYTHON), "The peer's interpreter.",
+    'python', str(kept.PEERS_PYTHON), "The peer's interpreter.",
     flag_values=FLAGS)
 
 
@@ -110,11 +109,11 @@ def epoch(folder: pathlib.Path, row: str, size: int) -> int:
 
 def ours(
     row: str, folder: pathlib.Path, size: int, name: str
-) -> tuple[float, str]:
-    """Words a second, and the flag that names the vectors."""
+) -> tuple[float, kept.Used]:
+    """Words a second, and what it used."""
     steps = STEPS.value or epoch(folder, row, size)
     workdir = folder / name
-    kept.run(
+    used = kept.run(
         'infoword_tf.train', folder / f'{name}.log',
         f'--corpus=text:{folder}/text.txt',
         f'--heldout={folder}/heldout.txt', '--tokenizer=words',
@@ -131,28 +130,35 @@ def ours(
     records = kept.records_of(workdir)
     rates = [r['tokens_per_second'] for r in records[1:] or records]
     # All steps are of one size: the mean over time.
-    return statistics.harmonic_mean(rates), f'--init={workdir}'
+    return statistics.harmonic_mean(rates), used
 
 
-def peer(row: str, folder: pathlib.Path, name: str) -> tuple[float, str]:
+def peer(
+    row: str, folder: pathlib.Path, size: int, name: str
+) -> tuple[float, kept.Used]:
     """As `ours`."""
+    del size  # it counts by itself
     vectors = folder / f'{name}.txt'
     options = {
         'vector_size': WIDTH.value, 'window': 5, 'sample': 1e-3,
         'negative': NEGATIVES.value, 'sg': int(row == 'skip_gram'),
-        'min_count': LEAST, 'workers': THREADS, 'seed': 1,
+        'min_count': LEAST, 'workers': kept.THREADS, 'seed': 1,
     }  # fmt: skip
     log = folder / f'{name}.log'
-    kept.call(
+    used = kept.call(
         log, PEER_PYTHON.value, str(PEER), str(folder / 'text.txt'),
         str(vectors), json.dumps(options),
     )  # fmt: skip
     found = json.loads(log.read_text().splitlines()[-1])
-    return found['words'] / found['seconds'], f'--vectors={vectors}'
+    return found['words'] / found['seconds'], used
 
 
-def measured(vectors: str, folder: pathlib.Path) -> dict[str, float]:
+def measured(side: str, folder: pathlib.Path, name: str) -> dict[str, float]:
     """By test of tasks.words, its figure."""
+    vectors = f'--vectors={folder / name}.txt'
+    if side == 'ours':
+        vectors = f'--init={folder / name}'
+    folder = folder / f'{name}_words'
     kept.run(
         'tasks.words', folder.with_suffix('.log'), vectors,
         f'--data_dir={DATA_DIR.value}', f'--workdir={folder}',
@@ -164,57 +170,66 @@ def measured(vectors: str, folder: pathlib.Path) -> dict[str, float]:
     }
 
 
+def turn(
+    side: str, row: str, folder: pathlib.Path, size: int
+) -> Callable[..., tuple[dict[str, float], kept.Used]]:
+    """Trains a side anew, for `turns.Whole`."""
+    train = ours if side == 'ours' else peer
+
+    def run(number: int) -> tuple[dict[str, float], kept.Used]:
+        rate, used = train(row, folder, size, f'{side}_{row}_{number}')
+        return {'seconds': 1.0, 'amount': rate}, used
+
+    return run
+
+
 def run() -> dict[str, Any]:
     """The whole benchmark."""
     values = FLAGS.flag_values_dict()
-    commands.require(
-        values, text='a file', data_dir='tests', workdir='a folder'
-    )
+    commands.require(values, text='a file', workdir='a folder')
+    kept.require_peers()
     folder = commands.result_folder(WORKDIR.value).absolute()
     folder.mkdir(parents=True, exist_ok=True)
     size = prepare(pathlib.Path(TEXT.value), folder)
-    sides = {'ours': ours, 'gensim': peer}
-    lines, record = [], {}
+    asked = [{'number': number} for number in range(TURNS.value)]
+    record: dict[str, Any] = {}
     for row in ROWS.value:
-        rates: dict[str, list[float]] = {side: [] for side in sides}
-        known: dict[str, list[dict]] = {side: [] for side in sides}
-        for repeat in range(TURNS.value):
-            for side in sides:
-                name = f'{side}_{row}_{repeat}'
-                if side == 'ours':
-                    rate, vectors = ours(row, folder, size, name)
-                else:
-                    rate, vectors = peer(row, folder, name)
-                rates[side].append(rate)
-                known[side].append(measured(vectors, folder / f'{name}_words'))
-                print(f'{name}: {rate:,.0f} words/s', known[side][-1],
-                      flush=True)  # fmt: skip
-        ratios = [
-            a / b for a, b in zip(rates['ours'], rates['gensim'], strict=True)
+        sides = [
+            turns.Whole(side, turn(side, row, folder, size), row)
+            for side in ('gensim', 'ours')
         ]
-        record[row] = {
-            'ratio': statistics.median(ratios),
-            'words_per_second': rates,
-            'tests': known,
-        }
-        for side in sides:
-            tests = known[side][0]
-            if not lines:
-                lines = [
-                    f'| row | side | words/s | {" | ".join(tests)} |',
-                    '|---' * (3 + len(tests)) + '|',
-                ]
-            means = (
-                statistics.mean(found[name] for found in known[side])
-                for name in tests
-            )
-            cells = ' | '.join(f'{value:.4g}' for value in means)
-            rate = statistics.median(rates[side])
-            lines.append(f'| `{row}` | {side} | {rate:,.0f} | {cells} |')
-    (folder / 'table.md').write_text('\n'.join(lines) + '\n')
-    print('\n'.join(lines))
-    commands.record(folder, record)
+        found = turns.compete(sides, 'words', asked)
+        found['rows'] = record.get('rows', []) + found['rows']
+        record = found
+    if DATA_DIR.value:
+        for one in record['rows']:
+            one['tests'] = [
+                measured(one['name'], folder, f'{one["name"]}_{row}_{number}')
+                for row in [one['group']]
+                for number in range(TURNS.value)
+            ]
+        lines = table(record)
+        (folder / 'table.md').write_text('\n'.join(lines) + '\n')
+        print('\n'.join(lines))
+    report.show(record)
     return record
+
+
+def table(record: Mapping[str, Any]) -> list[str]:
+    """Rates and means of all tests, a line for each row and side."""
+    names = list(record['rows'][0]['tests'][0])
+    rows = []
+    for one in record['rows']:
+        means = (
+            statistics.mean(found[name] for found in one['tests'])
+            for name in names
+        )
+        rate = statistics.median(report.rates(one))
+        rows.append(
+            [f'`{one["group"]}`', one['name'], f'{rate:,.0f}',
+             *(f'{mean:.4g}' for mean in means)]
+        )  # fmt: skip
+    return report.table(('row', 'side', 'words/s', *names), rows)
 
 
 if __name__ == '__main__':

@@ -19,6 +19,7 @@ from absl import flags
 from absl.testing import absltest
 
 import infoword_tf
+from benchmarks import bench, report
 from infoword_tf import commands, model
 from infoword_tf.choices import RunChoices
 from infoword_tf.encoders import ENCODERS
@@ -483,10 +484,29 @@ class DocumentsTest(absltest.TestCase):
         for line in rows:
             self.assertIn(line.strip('| ').split(' | '), some)
         part = re.search(r'^## Speed\n(.*?)^## ', readme, re.M | re.S)[1]
-        times = re.findall(r'\d\.\d\d', part)
-        self.assertLen(times, 4)
+        times = re.findall(r'\d[\d,]*\.\d+', part)
+        self.assertNotEmpty(times)
+        made = ' '.join(report.between(speed).values())
         for figure in times:
-            self.assertIn(f'| **{figure}** |', speed)
+            self.assertIn(f' {figure} (', made, 'with its spread')
+
+    def test_speed_has_a_place_for_every_table(self):
+        speed = (ROOT / 'docs' / 'speed.md').read_text()
+        wanted = {*bench.PARTS, bench.MACHINE}
+        self.assertEqual(set(report.between(speed)), wanted)
+        readme = (ROOT / 'README.md').read_text()
+        self.assertEqual(set(report.between(readme)), {bench.SUMMARY})
+
+    def test_prose_about_speed_quotes_no_figure(self):
+        """They stand in tables that a command makes, or nowhere."""
+        speed = (ROOT / 'docs' / 'speed.md').read_text()
+        prose = re.sub(r'(?s)<!-- bench: .*?<!-- end -->', '', speed)
+        prose = re.sub(r'(?ms)^```.*?^```', '', prose)
+        for text in (
+            r'\d(?:\.\d+)? times (?:as|slower|faster|less)', r'tokens/s \(',
+            r'\d (?:ms|seconds|%|GFLOP/s)\b', r'^\|.*\d\.\d.* tokens',
+        ):
+            self.assertNotRegex(prose, text)
 
 
 if __name__ == '__main__':

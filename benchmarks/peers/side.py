@@ -2,12 +2,12 @@
 
     python benchmarks/peers/side.py SIDE PATH [THREADS [INTER]]
 
-Each line of standard input is {"texts": [...], "batch_size": n}, each line of
-standard output {"seconds": ..., "vectors": [first row, last row]}; with "file"
-all vectors go there, as .npy; with "clients" so many threads ask for one text
-after the other, and the answer is how long each waited (`at_once`). The first
-line says how long loading took. It imports nothing of this project but what
-its side needs, since peers run in an environment of their own.
+Each line of standard input is {"texts": [...]}, each line of standard output
+{"seconds": ..., "amount": of texts, "vectors": [first row, last row]}; with
+"file" all vectors go there, as .npy; with "clients" so many threads ask for one
+text after the other, and the answer is how long each waited (`at_once`). The
+first line says how long loading took. It imports nothing of this project but
+what its side needs, since peers run in an environment of their own.
 """
 
 import contextlib
@@ -27,6 +27,7 @@ os.environ['TF_CPP_MIN_LOG_LEVEL'] = '3'
 os.environ['TOKENIZERS_PARALLELISM'] = 'true'
 
 Encode = Callable[[Sequence[str], int], np.ndarray]
+BATCH_SIZE = 32  # of sides that do not choose it themselves
 
 
 def encode(path: str, threads: int) -> Encode:
@@ -38,6 +39,62 @@ def encode(path: str, threads: int) -> Encode:
 
     loaded = infoword_tf.load(path)
     return lambda texts, _: loaded.encode(texts, progress=False)
+
+
+def plain(path: str, threads: int) -> Encode:
+    """The same, called batch by batch in the order of the texts.
+
+    Each batch is padded to the longest of all texts.
+    """
+    import tensorflow as tf
+
+    tf.config.threading.set_intra_op_parallelism_threads(threads)
+    import infoword_tf
+    from benchmarks.encode import plain as in_order
+
+    loaded = infoword_tf.load(path)
+    return lambda texts, size: in_order(loaded, texts, size)
+
+
+def wordpiece(path: str, threads: int) -> Encode:
+    """The tokenizer of a workdir, in a graph; the amount is of characters."""
+    import tensorflow as tf
+
+    tf.config.threading.set_intra_op_parallelism_threads(threads)
+    import infoword_tf
+
+    tokenizer = infoword_tf.load(path).tokenizer
+    tokenize = tf.function(
+        lambda texts: tokenizer.tokenize(texts).flat_values,
+        input_signature=[tf.TensorSpec((None,), tf.string)],
+    )
+    return _ids(lambda texts: tokenize(tf.constant(list(texts))).numpy())
+
+
+def tokenizers(path: str, threads: int) -> Encode:
+    """The package of that name; see `wordpiece`."""
+    from tokenizers import Tokenizer
+
+    os.environ['RAYON_NUM_THREADS'] = str(threads)
+    tokenizer = Tokenizer.from_file(f'{path}/tokenizer.json')
+    tokenizer.no_truncation()
+    tokenizer.no_padding()
+
+    def tokenize(texts: Sequence[str]) -> np.ndarray:
+        rows = tokenizer.encode_batch(list(texts), add_special_tokens=False)
+        return np.concatenate([np.array(row.ids) for row in rows])
+
+    return _ids(tokenize)
+
+
+def _ids(tokenize: Callable[[Sequence[str]], np.ndarray]) -> Encode:
+    """Ids of all texts as one row: sides agree where it is the same."""
+
+    def run(texts: Sequence[str], _: int) -> np.ndarray:
+        return tokenize(texts)[None].astype(np.float64)
+
+    run.amount = lambda texts: sum(map(len, texts))
+    return run
 
 
 def savedmodel(path: str, threads: int, inter: int = 0) -> Encode:
@@ -196,6 +253,9 @@ def model2vec(path: str, threads: int) -> Encode:
 
 SIDES: dict[str, Callable[[str, int], Encode]] = {
     'encode': encode,
+    'plain': plain,
+    'wordpiece': wordpiece,
+    'tokenizers': tokenizers,
     'savedmodel': savedmodel,
     'litert': litert,
     'sentence-transformers': sentence_transformers,
@@ -279,8 +339,9 @@ def at_once(
         wait: seconds that these wait for more requests.
 
     Returns:
-        'seconds', by answer 'waited' seconds, and 'processor', the seconds of
-        processor time that an answer took, of all threads.
+        'seconds', the 'amount' of answers, how many seconds each was 'waited'
+        for, and 'processor', the seconds of processor time that one took, of
+        all threads.
     """
     answer = Batched(run, batchers, wait) if batchers else run
     begin = time.perf_counter() + seconds / 5
@@ -312,7 +373,10 @@ def at_once(
     if batchers:
         answer.close()
     every = [s for some in waited for s in some]
-    return {'seconds': took, 'waited': every, 'processor': spent / len(every)}
+    return {
+        'seconds': took, 'amount': len(every), 'waited': every,
+        'processor': spent / len(every),
+    }  # fmt: skip
 
 
 def serve(run: Encode, lines: Any, answers: Any) -> None:
@@ -325,12 +389,14 @@ def serve(run: Encode, lines: Any, answers: Any) -> None:
             answers.flush()
             continue
         began = time.perf_counter()
-        vectors = run(asked['texts'], asked['batch_size'])
+        vectors = run(asked['texts'], BATCH_SIZE)
         seconds = time.perf_counter() - began
+        amount = getattr(run, 'amount', len)(asked['texts'])
         if asked.get('file'):
             np.save(asked['file'], np.asarray(vectors, np.float32))
         ends = np.asarray(vectors, np.float32)[[0, -1]].tolist()
-        answers.write(json.dumps({'seconds': seconds, 'vectors': ends}) + '\n')
+        said = {'seconds': seconds, 'amount': amount, 'vectors': ends}
+        answers.write(json.dumps(said) + '\n')
         answers.flush()
 
 

@@ -146,6 +146,17 @@ READING = [
 
 
 class OperationsTest(parameterized.TestCase):
+    def test_bytes_of_a_step(self):
+        """44 a weight; what two blocks keep, twice; 16 a score."""
+        one = work.Work('mlm', 'tiny', 2, 16, 500)
+        batch = one.make_views()
+        pairs = batch['masked'].targets['mlm'].size
+        kept = 2 * 2 * (2 * 16) * (61 * 128 + 7.3 * 2 * 16)
+        self.assertEqual(
+            one.traffic(batch, 1000),
+            44 * 1000 + round(kept) + 16 * pairs * 500,
+        )
+
     @parameterized.parameters(*READING)
     def test_by_hand(self, objectives):
         own = work.Work(objectives, **SMALL)
