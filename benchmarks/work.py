@@ -26,7 +26,7 @@ SEED, POSITIONS = 0, 512
 WORD_SHARE = 2 / 3  # of the pieces begin a word
 # Bytes that the backward pass keeps in float32 of each block, for each number
 # of its states and for each weight of attention: fitted by benchmarks.scale.
-KEPT_STATES, KEPT_ATTENTION = 61.0, 7.3
+KEPT_STATES, KEPT_ATTENTION = 58.0, 5.8
 # A weight is read in both passes; its gradient is written, read by the clip and
 # by the update, which reads and writes the weight and two moments.
 OF_WEIGHT = 4 * (2 + 3 + 6)

@@ -151,7 +151,7 @@ class OperationsTest(parameterized.TestCase):
         one = work.Work('mlm', 'tiny', 2, 16, 500)
         batch = one.make_views()
         pairs = batch['masked'].targets['mlm'].size
-        kept = 2 * 2 * (2 * 16) * (61 * 128 + 7.3 * 2 * 16)
+        kept = 2 * 2 * (2 * 16) * (58 * 128 + 5.8 * 2 * 16)
         self.assertEqual(
             one.traffic(batch, 1000),
             44 * 1000 + round(kept) + 16 * pairs * 500,
