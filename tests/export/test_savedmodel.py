@@ -30,7 +30,7 @@ from tests.export import answers, many_requests, protos, workdirs
 from tests.tasks import command
 
 ROOT = pathlib.Path(__file__).parent.parent.parent
-LAST = 'encoder/layer_0/outer_norm_gamma'  # behind it all states lie
+LAST = 'encoder/layer_0/outer_kernel'  # behind it all states lie
 
 
 def setUpModule():
