@@ -218,7 +218,15 @@ def stages(record: Mapping[str, Any]) -> list[str]:
         [stage, *(f'{row["stages"][stage]:.1f}' for row in rows)]
         for stage in rows[0]['stages']
     ]
-    return [*table(['', *(row['name'] for row in rows)], lines), *busy(record)]
+    said = table(['', *(row['name'] for row in rows)], lines)
+    if steps := record.get('steps'):
+        low, high = steps['spread']
+        said += ['', (
+            f'A step at {steps["size"]} takes {steps["run"]:.0f} ms in a run '
+            f'({low:.0f}-{high:.0f}), of which {steps["share"]:.1%} is not the '
+            f"trainer's alone and {steps['outside']:.1%} outside its graph."
+        )]  # fmt: skip
+    return [*said, *busy(record)]
 
 
 def step_seconds(row: Mapping[str, Any]) -> float:

@@ -295,6 +295,7 @@ def timed_steps(given: Choices, folder: pathlib.Path) -> dict[str, Any]:
         for name in ('run', 'outside', 'alone')
     )
     return {
+        'size': given.larger,
         'run': run,
         'alone': alone,
         'share': 1 - alone / run,
@@ -330,13 +331,7 @@ def run(given: Choices, chosen: Mapping[str, Any]) -> dict[str, Any]:
         )
     record = {'kind': 'stages', 'before': before, 'rows': rows}
     if given.larger:
-        record['steps'] = steps = timed_steps(given, folder)
-        print(
-            f'a step at {given.larger}: {steps["run"]:.1f} ms '
-            f'({steps["spread"][0]:.1f}-{steps["spread"][1]:.1f}), of which '
-            f'beside the trainer {steps["share"]:.1%}, outside the graph '
-            f'{steps["outside"]:.1%}; kernels {rows[0]["kernels"]}'
-        )
+        record['steps'] = timed_steps(given, folder)
     report.show(record)
     return record
 

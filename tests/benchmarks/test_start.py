@@ -80,10 +80,11 @@ class TableTest(absltest.TestCase):
         steps = record['steps']
         self.assertAlmostEqual(steps.pop('share'), 1 / 3)
         self.assertEqual(
-            steps, {'run': 30.0, 'alone': 20.0, 'outside': 0.1,
+            steps, {'size': 'mini', 'run': 30.0, 'alone': 20.0, 'outside': 0.1,
                     'spread': [20.0, 50.0]},
         )  # fmt: skip
         self.assertIn('| imports | 3.0 | 6.0 |', done.out)
+        self.assertIn('takes 30 ms in a run (20-50), of which 33.3%', done.out)
 
     def test_what_xla_says(self):
         said = (
