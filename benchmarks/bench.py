@@ -471,9 +471,8 @@ def summary_lines(
     )
     return [
         "Training steps at mini, in tokens/s over those of Model Garden's "
-        '`BertPretrainerV2`',
-        f'({machine["processor"]}, {machine["cores"]} cores): {each}. '
-        '[Speed](docs/speed.md) has more.',
+        f'`BertPretrainerV2` ({machine["processor"]}, {machine["cores"]} '
+        f'cores): {each}. [Speed](docs/speed.md) has more.'
     ]
 
 
