@@ -165,7 +165,7 @@ def contest(sides: Mapping[str, Any], words: Sequence[str]) -> dict[str, Any]:
     ]
     asked = [{'texts': texts, 'seconds': SECONDS.value}] * TURNS.value
     record = turns.compete(contestants, 'texts', asked)
-    record['basis'] = str(BASIS)
+    record |= {'kind': 'clients', 'basis': str(BASIS)}
     for row, each in zip(record['rows'], contestants, strict=True):
         if 'failed' not in row:
             row['percentiles'] = np.percentile(each.waited, (50, 99)).tolist()

@@ -239,7 +239,10 @@ def formula(row: Mapping[str, Any]) -> float:
     return row['operations'] / row['products'] + row['traffic'] / row['copies']
 
 
-KINDS = {'contest': contest, 'growth': growth, 'stages': stages}
+# `clients` are too many for the plot.
+KINDS = {
+    'contest': contest, 'clients': contest, 'growth': growth, 'stages': stages
+}  # fmt: skip
 
 
 def lines_of(record: Mapping[str, Any]) -> list[str]:
