@@ -469,10 +469,11 @@ def summary_lines(
     each = ', '.join(
         f'`{name}` {" and ".join(times)}' for name, times in said.items()
     )
+    beside = ', beside other work' if report.busy(record) else ''
     return [
         "Training steps at mini, in tokens/s over those of Model Garden's "
         f'`BertPretrainerV2` ({machine["processor"]}, {machine["cores"]} '
-        f'cores): {each}. [Speed](docs/speed.md) has more.'
+        f'cores{beside}): {each}. [Speed](docs/speed.md) has more.'
     ]
 
 

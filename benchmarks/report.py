@@ -191,7 +191,9 @@ def busy(record: Mapping[str, Any]) -> list[str]:
     return [
         '',
         f'**The machine was busy**: others took {percent(record["before"])} of '
-        f'it before, and up to {percent(most)} meanwhile.',
+        f'it before, and up to {percent(most)} meanwhile. Ratios are of this '
+        'machine at that time, not of the programs: threads that wait for each '
+        'other lose most.',
     ]
 
 
@@ -341,7 +343,7 @@ def _draw_contests(
     axis: Any, contests: Mapping[str, Mapping[str, Any]]
 ) -> None:
     """A line for each ratio: median, lowest and highest, on a log scale."""
-    names, middles, low, high = [], [], [], []
+    names, middles, low, high, disturbed = [], [], [], [], []
     for title, record in contests.items():
         for row, basis in grouped(record):
             if row is basis:
@@ -352,14 +354,19 @@ def _draw_contests(
             middles.append(statistics.median(found))
             low.append(middles[-1] - min(found))
             high.append(max(found) - middles[-1])
+            disturbed.append(max(row['others'], basis['others']) > BUSY)
     places = range(len(names))
-    axis.errorbar(middles, places, xerr=(low, high), fmt='o', capsize=2)
+    axis.errorbar(middles, places, xerr=(low, high), fmt='none', capsize=2)
+    faces = ['white' if each else 'C0' for each in disturbed]
+    axis.scatter(middles, places, c=faces, edgecolors='C0', zorder=3)
     axis.set_yticks(places, names, fontsize=7)
     axis.invert_yaxis()
     axis.set_xscale('log')
     axis.xaxis.set_major_formatter('{x:g}')
     axis.axvline(1, color='0.6', linewidth=0.8)
-    axis.set_xlabel('rate of the first, over that of the second')
+    axis.set_xlabel(
+        'rate of the first, over that of the second (hollow: others disturbed)'
+    )
 
 
 def _draw_curve(axis: Any, title: str, record: Mapping[str, Any]) -> None:

@@ -67,7 +67,8 @@ CURVE_TABLE = [
     '| mlm | 1,024 | 46,545 | 22.0 | 11.0 | 2.00 | 1.00 | **31%** |',
     '',
     '**The machine was busy**: others took 0% of it before, and up to 31% '
-    'meanwhile.',
+    'meanwhile. Ratios are of this machine at that time, not of the programs: '
+    'threads that wait for each other lose most.',
 ]
 
 
@@ -229,6 +230,8 @@ class BenchTest(absltest.TestCase):
         machine = {'processor': 'Abacus', 'cores': 2}
         (line,) = bench.summary_lines(machine, record)
         self.assertIn('(Abacus, 2 cores): `mlm` 2.00 in float32. ', line)
+        (line,) = bench.summary_lines(machine, {**record, 'before': 0.2})
+        self.assertIn('(Abacus, 2 cores, beside other work): ', line)
 
     def test_the_smallest_part(self):
         """A real one: processes, their answers, the record, the table."""
