@@ -120,7 +120,7 @@ PARTS = {
         ('--rounds=50',), ('--rounds=200',), ('minilm',),
     ),
     'calls_bfloat16': Part(
-        'one call', 'serving',
+        'a call', 'serving',
         ('--init={minilm}', '--peers={WEIGHTS}', '--precision=bfloat16'),
         None, ('--rounds=200',), ('minilm',),
     ),

@@ -111,7 +111,7 @@ class Clients:
         self.name = str(setting)
         self.group = f'{clients} client' + 's' * (clients > 1)
         self._side, self._setting, self._clients = side, setting, clients
-        self.waited: list[float] = []
+        self.waited: list[list[float]] = []  # by turn
         self.processor: list[float] = []
 
     @property
@@ -126,7 +126,7 @@ class Clients:
             **asked, 'clients': self._clients,
             'batchers': self._setting.batchers, 'wait': self._setting.wait,
         })  # fmt: skip
-        self.waited += answer.pop('waited')
+        self.waited.append(answer.pop('waited'))
         self.processor.append(answer['processor'])
         return answer
 
@@ -163,13 +163,15 @@ def contest(sides: Mapping[str, Any], words: Sequence[str]) -> dict[str, Any]:
         for setting in SETTINGS
         if setting.side in sides and (setting.served or n == 1)
     ]
-    asked = [{'texts': texts, 'seconds': SECONDS.value}] * TURNS.value
-    record = turns.compete(contestants, 'texts', asked)
+    # The first turn traces graphs.
+    asked = [{'texts': texts, 'seconds': SECONDS.value}] * (1 + TURNS.value)
+    record = turns.compete(contestants, 'texts', asked, warm_up=1)
     record |= {'kind': 'clients', 'basis': str(BASIS)}
     for row, each in zip(record['rows'], contestants, strict=True):
         if 'failed' not in row:
-            row['percentiles'] = np.percentile(each.waited, (50, 99)).tolist()
-            row['processor'] = float(np.median(each.processor))
+            waited = np.concatenate(each.waited[1:])
+            row['percentiles'] = np.percentile(waited, (50, 99)).tolist()
+            row['processor'] = float(np.median(each.processor[1:]))
             # Not of the pauses.
             row['cores'] = row['processor'] * float(
                 np.median(np.divide(row['amounts'], row['seconds']))

@@ -223,9 +223,10 @@ def stages(record: Mapping[str, Any]) -> list[str]:
     said = table(['', *(row['name'] for row in rows)], lines)
     if steps := record.get('steps'):
         low, high = steps['spread']
+        beside = max(0.0, steps['share'])  # no less than nothing
         said += ['', (
             f'A step at {steps["size"]} takes {steps["run"]:.0f} ms in a run '
-            f'({low:.0f}-{high:.0f}), of which {steps["share"]:.1%} is not the '
+            f'({low:.0f}-{high:.0f}), of which {beside:.1%} is not the '
             f"trainer's alone and {steps['outside']:.1%} outside its graph."
         )]  # fmt: skip
     return [*said, *busy(record)]
