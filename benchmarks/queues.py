@@ -183,15 +183,10 @@ def run(given: Choices, chosen: Mapping[str, Any]) -> None:
     if given.serve:
         turns.serve(lambda: contestant(given))
         return
-    typed = commands.typed(chosen)
-    started = [
-        turns.Served(
-            way, turns.module('benchmarks.queues', *typed, f'--serve={way}')
-        )
-        for way in WAYS
-    ]
-    with turns.ended(started):
-        record = turns.compete(started, 'sentences', [{}] * given.rounds)
+    record = turns.ways_of(
+        'benchmarks.queues', WAYS, commands.typed(chosen), 'sentences',
+        given.rounds,
+    )  # fmt: skip
     record['settings'] = dataclasses.asdict(given)
     report.show(record)
 

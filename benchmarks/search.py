@@ -81,15 +81,10 @@ def run(given: Choices, chosen: Mapping[str, Any]) -> None:
     if given.serve:
         turns.serve(lambda: contestant(given))
         return
-    typed = commands.typed(chosen)
-    started = [
-        turns.Served(
-            way, turns.module('benchmarks.search', *typed, f'--serve={way}')
-        )
-        for way in WAYS
-    ]
-    with turns.ended(started):
-        record = turns.compete(started, 'queries', [{}] * given.rounds)
+    record = turns.ways_of(
+        'benchmarks.search', WAYS, commands.typed(chosen), 'queries',
+        given.rounds,
+    )  # fmt: skip
     record['settings'] = dataclasses.asdict(given)
     report.show(record)
 

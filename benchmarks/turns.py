@@ -256,6 +256,28 @@ def compete(
     return {'unit': unit, 'before': before, 'rows': rows}
 
 
+def ways_of(
+    name: str,
+    ways: Iterable[str],
+    typed: Sequence[str],
+    unit: str,
+    rounds: int,
+) -> dict[str, Any]:
+    """A record of what a benchmark serves, each way by a process of its own.
+
+    Args:
+        name: of its module.
+        ways: that its --serve takes.
+        typed: its other flags.
+        unit, rounds: as of `compete`.
+    """
+    started = [
+        Served(way, module(name, *typed, f'--serve={way}')) for way in ways
+    ]
+    with ended(started):
+        return compete(started, unit, [{}] * rounds)
+
+
 @contextlib.contextmanager
 def _failing(row: dict[str, Any]) -> Iterator[None]:
     """A contestant that fails takes part no more, and its row says why."""
