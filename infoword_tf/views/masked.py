@@ -18,6 +18,7 @@ from infoword_tf.views.masking import (
     Windows,
     budget,
     masking,
+    most_ngrams,
 )
 from infoword_tf.views.packed import packed
 from infoword_tf.views.view import Draw, Specials, View, ViewSpec
@@ -38,7 +39,7 @@ def masked(
     both views of `nsp`; where pairs share rows, see `packed`.
     """
     b, length = text.ids.shape
-    p = budget(length)
+    p = budget(length, draw.share)
     # Masked tokens first, in order: a stable sort of booleans.
     places = np.argsort(~draw.masked, axis=1, kind='stable')[:, :p]
     start = np.zeros((b, 1), np.int32)
@@ -49,6 +50,8 @@ def masked(
     )
     hidden = np.take_along_axis(draw.shown == 0, places, axis=1)
     wanted = {'pieces': pieces, 'start': (start, None, None)}
+    if 'spans' in rows.values():
+        wanted['spans'] = _first_places(draw), None, None
     if isinstance(text, Pairs):
         labels = text.labels[:, None].astype(np.int32)
         wanted['next'] = start, labels, np.ones((b, 1), np.float32)
@@ -82,7 +85,16 @@ def masked(
         counts=counts,
     )
     shared = isinstance(text, Pairs) and text.slots is not None
-    return packed(view, text) if shared else view
+    return packed(view, text, draw.share) if shared else view
+
+
+def _first_places(draw: Masking) -> np.ndarray:
+    """[B, S] int32: where the n-grams of the view `ngrams` begin."""
+    if draw.starts is None:
+        raise ValueError('n-grams are of spans: take the masking spans')
+    s = most_ngrams(draw.masked.shape[1], draw.share)
+    real = draw.lengths[:, :s] > 0
+    return np.where(real, draw.starts[:, :s] + 1, 0).astype(np.int32)
 
 
 def joined(
@@ -159,7 +171,7 @@ def padding_of(seen: Mapping[str, np.ndarray]) -> np.ndarray:
 def draw(settings: Mapping[str, Any]) -> Draw:
     """What is masked, as `masking` names it: alike in windows and pairs."""
     name = settings['masking']
-    return Draw(name, masking(name))
+    return Draw(name, masking(name), {'share': settings['mask_share']})
 
 
 def source_args(length: int, settings: Mapping[str, Any]) -> dict[str, Any]:
