@@ -57,6 +57,25 @@ def run(module: str, log: pathlib.Path, *given: str) -> Used:
     return call(log, sys.executable, '-m', module, *given)
 
 
+def asked(folder: pathlib.Path, task: str, *given: str) -> dict[str, Any]:
+    """What a command of tasks/ says of a workdir, asked once.
+
+    Args:
+        folder: where it says it, in the workdir.
+        task: the command.
+        given: its other flags.
+    """
+    if not (folder / 'metrics.json').exists():
+        run(
+            f'tasks.{task}',
+            folder.with_suffix('.log'),
+            f'--init={folder.parent}',
+            *given,
+            f'--workdir={folder}',
+        )
+    return read_json(folder / 'metrics.json')
+
+
 def require_peers() -> None:
     """Raises UsageError where other people's programs are not installed."""
     if not PEERS_PYTHON.exists():

@@ -30,9 +30,10 @@ from typing import Any, NamedTuple
 
 from absl import flags
 
-from benchmarks import vectors
+from benchmarks import vectors, worth
 from benchmarks.kept import (
     ROOT,
+    asked,
     begin,
     commit,
     read_json,
@@ -99,25 +100,6 @@ class ResultsTable(NamedTuple):
     made: Mapping[str, Sequence[str]] = {}
     data: Sequence[str] = ()
     curves: str = 'bounds'
-
-
-def asked(folder: pathlib.Path, task: str, *given: str) -> dict[str, Any]:
-    """What a command of tasks/ says of a workdir, asked once.
-
-    Args:
-        folder: where it says it, in the workdir.
-        task: the command.
-        given: its other flags.
-    """
-    if not (folder / 'metrics.json').exists():
-        run(
-            f'tasks.{task}',
-            folder.with_suffix('.log'),
-            f'--init={folder.parent}',
-            *given,
-            f'--workdir={folder}',
-        )
-    return read_json(folder / 'metrics.json')
 
 
 def retrieval(workdir: pathlib.Path) -> dict[str, float]:

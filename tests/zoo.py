@@ -192,6 +192,24 @@ CASES: dict[str, Case] = {
     'infoword_one_mask': Case(
         'infoword', masking='spans', settings={'dim.one_mask': True}
     ),
+    'fill': Case('fill', masking='spans'),
+    'fill_modern': Case(
+        'bert_nce:1,fill:1',
+        encoder='modern',
+        masking='spans',
+        settings={'fill.critic': 'scaled'},
+    ),
+    'parts': Case('part_words:1,parts:0.5'),
+    'parts_modern': Case(
+        'part_words:1,parts:0.5',
+        encoder='modern',
+        masking='words',
+        settings={
+            'parts.negatives': 'all',
+            'parts.shortest': 4,
+            'part_words.shortest': 4,
+        },
+    ),
     'nsp': Case('nsp'),
     'nsp_nce': Case('nsp_nce', masking='words'),
     'bert': Case('bert'),
