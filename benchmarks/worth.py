@@ -1,16 +1,32 @@
-"""What a pretrained encoder is worth: what the table `worth` asks of it.
+r"""What a pretrained encoder is worth, for the tables `worth` and `parts`.
+
+    python -m benchmarks.worth --init=runs/mine
 
 Fine-tuned on five tasks of GLUE and on SQuAD 1.1, and as it is: by its vectors
 of sentences, of documents and of words. The learning rate of each encoder is
 the best of RATES on one short task, so that none is measured by another's.
+With --short three tasks, one seed and one rate, for rows that are screened.
+
+Reads what DATA names, beside whoever runs it. Prints one JSON object, percent,
+and writes it to worth.json (short.json) of the workdir; what is finished there
+is kept.
 """
 
+import json
 import pathlib
 import statistics
 from typing import Any, NamedTuple
 
+from absl import flags
+
 from benchmarks import vectors
-from benchmarks.kept import asked, read_json
+from benchmarks.kept import asked, check_there, read_json, run
+from infoword_tf import commands, files
+
+INIT = flags.DEFINE_string('init', None, 'A workdir.')
+SHORT = flags.DEFINE_boolean(
+    'short', False, 'Whether three tasks, one seed and one rate do.'
+)
 
 
 class Task(NamedTuple):
@@ -34,7 +50,13 @@ TASKS = {
     'qnli': Task('accuracy', 9_999, 3),
     'sts-b': Task('spearman', 5_749, 5),
 }
+SHORT_TASKS = {
+    'sst-2': Task('accuracy', 6_000, 1),
+    'mrpc': Task('f1', 3_668, 5),
+    'sts-b': Task('spearman', 5_749, 5),
+}
 SEEDS, BATCH = 3, 32
+SHORT_RATE = 5e-4
 RATES = 1e-4, 3e-4, 1e-3
 TRIED = 'sst-2', 6_000, 1  # the task that chooses, examples, epochs
 SQUAD = 4_000, 1_000, 2  # questions, of them to evaluate on, epochs
@@ -95,15 +117,53 @@ def best_rate(workdir: pathlib.Path) -> float:
     )
 
 
-def of(workdir: pathlib.Path) -> dict[str, Any]:
+def of_vectors(workdir: pathlib.Path) -> dict[str, float]:
+    """What its vectors are worth: its own or means of states, as is better."""
+    own, mean = (vectors.judged(workdir, x) for x in (None, 'mean'))
+    found = max(own, mean, key=lambda one: one[vectors.MEAN])
+    sts, search = found[vectors.MEAN], 100 * found[vectors.SEARCH]
+    return {
+        VECTORS: (sts + search) / 2,
+        vectors.MEAN: sts,
+        vectors.SEARCH: search,
+    }
+
+
+def of_tasks(
+    workdir: pathlib.Path,
+    tasks: dict[str, Task],
+    rate: float,
+    seeds: int,
+    before: str = '',
+) -> dict[str, list[float]]:
+    """What it is worth fine-tuned: of each seed the mean, and each task.
+
+    Args:
+        workdir: of the encoder.
+        tasks: by name.
+        rate: the peak of the learning rate.
+        seeds: how many.
+        before: the beginning of the names of their folders.
+    """
+    found = {
+        name: tuned(
+            workdir / f'{before}{name}',
+            name,
+            rate,
+            task.examples,
+            task.epochs,
+            seeds,
+        )
+        for name, task in tasks.items()
+    }
+    means = [statistics.fmean(one) for one in zip(*found.values(), strict=True)]
+    return {TUNED: means, **found}
+
+
+def measured(workdir: pathlib.Path) -> dict[str, Any]:
     """By the head of its column a score, percent; of several seeds all."""
     rate = best_rate(workdir)
-    found: dict[str, Any] = {}
-    for name, task in TASKS.items():
-        found[name] = tuned(
-            workdir / name, name, rate, task.examples, task.epochs, SEEDS
-        )
-    means = [statistics.fmean(run) for run in zip(*found.values(), strict=True)]
+    found: dict[str, Any] = of_tasks(workdir, TASKS, rate, SEEDS)
     questions, dev, epochs = SQUAD
     squad = asked(
         workdir / 'squad',
@@ -116,16 +176,49 @@ def of(workdir: pathlib.Path) -> dict[str, Any]:
         f'--learning_rate={rate}',
         '--seq_len=256',
     )
-    found = {TUNED: means, **found, 'SQuAD F1': 100 * squad['f1']}
-    # Its own vectors, or means of states, whichever are better.
-    own, mean = (vectors.judged(workdir, x) for x in (None, 'mean'))
-    of_texts = max(own, mean, key=lambda one: one[vectors.MEAN])
-    sts, search = of_texts[vectors.MEAN], 100 * of_texts[vectors.SEARCH]
     words = asked(workdir / 'words', 'words', '--data_dir=ws353')
-    return found | {
-        VECTORS: (sts + search) / 2,
-        vectors.MEAN: sts,
-        vectors.SEARCH: search,
+    return {
+        **found,
+        'SQuAD F1': 100 * squad['f1'],
+        **of_vectors(workdir),
         'WS-353': words['tests']['EN-WS-353-ALL']['spearman'],
-        'rate': rate,
+        'learning rate x 1e4': 1e4 * rate,
     }
+
+
+def screened(workdir: pathlib.Path) -> dict[str, Any]:
+    """The same of a row that is screened."""
+    found = of_tasks(workdir, SHORT_TASKS, SHORT_RATE, 1, 'short_')
+    return {**found, **of_vectors(workdir)}
+
+
+def of(workdir: pathlib.Path, short: bool = False) -> dict[str, Any]:
+    """What this command says of a workdir, asked once, in its own process."""
+    path = workdir / ('short.json' if short else 'worth.json')
+    if not path.exists():
+        given = [f'--init={workdir}', '--short' if short else '--noshort']
+        run('benchmarks.worth', path.with_suffix('.log'), *given)
+    return read_json(path)
+
+
+def main() -> None:
+    """Asks.
+
+    Raises:
+        UsageError: no workdir is named, or data are missing.
+    """
+    commands.require(
+        flags.FLAGS.flag_values_dict(), init='the workdir of a run'
+    )
+    check_there(DATA)
+    workdir = pathlib.Path(INIT.value)
+    found = (screened if SHORT.value else measured)(workdir)
+    name = 'short.json' if SHORT.value else 'worth.json'
+    files.write_json(workdir / name, found)
+    print(json.dumps(found))
+
+
+if __name__ == '__main__':
+    commands.start(
+        main, stopped='the same command goes on with what is not finished'
+    )

@@ -355,8 +355,8 @@ class FlagsTest(absltest.TestCase):
         # Each has a value that changes what is written, by itself or by what
         # it leads to.
         by_meaning = {
-            'encoder', 'objectives', 'masking', 'mask_share', 'size', 'dropout', *FLAGS,
-            'memory_length', 'warmup_steps', 'precision', 'tokenizer',
+            'encoder', 'objectives', 'masking', 'mask_share', 'size',
+            'dropout', *FLAGS, 'memory_length', 'warmup_steps', 'precision', 'tokenizer',
             'lower_case', 'vocab_size',
         } - {'width'}  # fmt: skip
         for name in set(written()) & given - by_meaning:

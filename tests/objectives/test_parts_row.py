@@ -63,9 +63,7 @@ def literal(made, negatives='others', limit=None):
         b = i, s ^ 1
         if b not in vectors:
             continue
-        alike = [
-            (j, q) for j, q in vectors if j % 2 == i % 2
-        ]  # of its length
+        alike = [(j, q) for j, q in vectors if j % 2 == i % 2]  # of its length
         others = [c for c in alike if c[0] != i][:limit]
         if negatives == 'all':
             known = numbers[i, s], numbers[b]

@@ -55,7 +55,10 @@ class PartsTest(parameterized.TestCase):
         )
         np.testing.assert_array_equal(
             view.block_ids,
-            [[0] * 9 + [1] * 9, [0] * 4 + [1] * 4 + [2] * 4 + [3] * 4 + [4] * 2],
+            [
+                [0] * 9 + [1] * 9,
+                [0] * 4 + [1] * 4 + [2] * 4 + [3] * 4 + [4] * 2,
+            ],
         )
         np.testing.assert_array_equal(
             view.places['part_words'], [[1, 10, 16], [2, 5, 0]]
@@ -123,9 +126,7 @@ class PartsTest(parameterized.TestCase):
 class SharesTest(parameterized.TestCase):
     """--mask_share of every masking."""
 
-    @parameterized.product(
-        name=tuple(MASKINGS), share=(0.05, 0.15, 0.3, 0.5)
-    )
+    @parameterized.product(name=tuple(MASKINGS), share=(0.05, 0.15, 0.3, 0.5))
     def test_so_many_are_masked(self, name, share):
         text = random_windows(40, 126, 0.7, separator_rate=0.0, pieces=50)
         draw = MASKINGS[name](text, np.random.default_rng(0), share)
