@@ -356,8 +356,8 @@ class FlagsTest(absltest.TestCase):
         # it leads to.
         by_meaning = {
             'encoder', 'objectives', 'masking', 'mask_share', 'size',
-            'dropout', *FLAGS, 'memory_length', 'warmup_steps', 'precision', 'tokenizer',
-            'lower_case', 'vocab_size',
+            'dropout', *FLAGS, 'memory_length', 'warmup_steps', 'precision',
+            'tokenizer', 'lower_case', 'vocab_size',
         } - {'width'}  # fmt: skip
         for name in set(written()) & given - by_meaning:
             self.assertNotEqual(written(**{name: 'other'}), written(), name)

@@ -1,6 +1,6 @@
 """The row `fill`: the place where an n-gram is missing, and what is missing.
 
-    a  state of the n-gram's first [MASK]   b  [CLS] of the n-gram, encoded alone
+    a  state of its first [MASK]     b  [CLS] of the n-gram, encoded alone
 
 `dim` asks which n-grams are missing from a text, whose one state must know all
 of them; here each place answers for its own n-gram. So those that the same text
