@@ -316,10 +316,11 @@ TABLES = {
         (
             'mlm_mini --size=tiny',
             'infoword_mini --size=tiny',
-            'parts_mini --size=tiny --parts.pooling=mean',
             'parts_mini --size=tiny',
-            'parts_mini --size=tiny --parts.negatives=all',
-            'parts_mini --size=tiny --objectives=part_words:1,parts:1',
+            'parts_mini --size=tiny --parts.beside=copy '
+            '--part_words.beside=copy',
+            'parts_mini --size=tiny --parts.beside=copy '
+            '--part_words.beside=copy --mask_share=0.3',
             'infoword_mini --size=tiny --objectives=bert_nce:1,fill:1',
         ),
         screened,

@@ -199,16 +199,25 @@ CASES: dict[str, Case] = {
         masking='spans',
         settings={'fill.critic': 'scaled'},
     ),
-    'parts': Case('part_words:1,parts:0.5'),
-    'parts_modern': Case(
-        'part_words:1,parts:0.5',
-        encoder='modern',
+    'part_words': Case(
+        'part_words',
         masking='words',
-        settings={
-            'parts.negatives': 'all',
-            'parts.shortest': 4,
-            'part_words.shortest': 4,
-        },
+        settings={'part_words.shortest': 4, 'part_words.beside': 'copy'},
+    ),
+    'part_words_modern': Case(
+        'part_words',
+        encoder='modern',
+        settings={'part_words.transform': True},
+    ),
+    'parts': Case(
+        'parts', settings={'parts.negatives': 'all', 'parts.shortest': 4}
+    ),
+    'parts_modern': Case(
+        'parts', encoder='modern', settings={'parts.beside': 'copy'}
+    ),
+    'parts_and_words': Case(
+        'part_words:1,parts:0.5',
+        settings={'parts.shortest': 4, 'part_words.shortest': 4},
     ),
     'nsp': Case('nsp'),
     'nsp_nce': Case('nsp_nce', masking='words'),
@@ -525,6 +534,7 @@ LESSONS: dict[str, Case] = {
         encoder='lookup',
     ),
     'masked': Case('mlm:1,bert_nce:1,dim:1,nsp:1,ict:1', masking='spans'),
+    'parts': Case('parts:1,part_words:1'),
     'nsp_nce': Case('nsp_nce'),
     'transformer': Case(
         'label:1,score:1,span:1,soft:1,soft_score:1,soft_span:1,patience:1,'
@@ -539,7 +549,7 @@ LESSONS: dict[str, Case] = {
     ),
     'modern': Case(
         'mlm:1,bert_nce:1,dim:1,simcse:1,label:1,score:1,span:1,soft:1,'
-        'patience:1,embed:1',
+        'patience:1,embed:1,parts:1,part_words:1',
         encoder='modern',
         masking='spans',
         layers=2,

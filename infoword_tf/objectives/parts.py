@@ -19,10 +19,9 @@ Glossary of shapes: B sequences, S parts of each, N = B S, M candidates,
 T tokens, D width.
 """
 
-from collections.abc import Mapping
 from typing import Any, ClassVar, NamedTuple
 
-from infoword_tf.layers.pooling import LAYERS, of_texts, pool, unit
+from infoword_tf.layers.pooling import of_texts, pool, unit
 from infoword_tf.lazy import ops
 from infoword_tf.objectives import infonce
 from infoword_tf.objectives.mlm import MaskedPieces
@@ -39,7 +38,6 @@ from infoword_tf.views import Reads, View
 Tensor = Any
 VIEW = 'parts'
 OTHERS, ALL = NEGATIVES = ('others', 'all')
-MEAN, FIRST_LAST = POOLINGS = ('mean', 'first_last')
 
 
 class PartsOfBatch(NamedTuple):
@@ -60,12 +58,6 @@ class Neighbours(Objective):
     temperature: float = setting(
         0.05, 'Temperature: the cosine is divided by it.', at_least=1e-6
     )
-    pooling: str = setting(
-        MEAN,
-        'How states become a vector: the mean over the last layer, or over the '
-        'first and the last.',
-        choices=POOLINGS,
-    )
     negatives: str = setting(
         OTHERS,
         'Candidates: parts of other texts (others), or those of its own text '
@@ -77,10 +69,7 @@ class Neighbours(Objective):
         """[N, D] float32 of length 1: of each part."""
         view = batch.views[VIEW]
         real = of_texts(view.block_ids, view.targets[self.row].shape[1])
-        if self.pooling == MEAN:
-            return {'parts': unit(pool(batch.states(VIEW), real))}
-        layers, at = batch.layers(VIEW), LAYERS[self.pooling]
-        return {'parts': unit(sum(pool(layers[i], real) for i in at))}
+        return {'parts': unit(pool(batch.states(VIEW), real))}
 
     def candidates(self, batch: Batch) -> PartsOfBatch:
         """The parts of the global batch."""
@@ -157,24 +146,16 @@ class PartPieces(MaskedPieces):
     view: ClassVar[str] = VIEW
 
 
-def _wanted(settings: Mapping[str, Any]) -> Reads:
-    return Reads('text', layers=settings['pooling'] != MEAN)
-
-
-def _vector(settings: Mapping[str, Any]) -> Vector:
-    return Vector(settings['pooling'], 'cosine', priority=2)
-
-
 PARTS = Row(
     objective=Neighbours,
     a='part of a text',
     b='the part next to it',
     relation='parts of one length, from halves of a text to n-grams',
     candidates='parts of that length of other sequences',
-    views={VIEW: _wanted},
+    views={VIEW: Reads('text')},
     encoders=BOTH_SIDES,
     heldout_candidates=128,
-    vector=_vector,
+    vector=Vector('mean', 'cosine', priority=2),
 )
 PART_WORDS = Row(
     objective=PartPieces,

@@ -2,7 +2,8 @@
 
 A row of the batch is cut into 2, 4, 8, ... parts of one length, from half of
 the text to an n-gram, by turns; so all scales are there, and at each of them
-every part is as long as the others.
+every part is as long as the others. Parts come in pairs: two that follow each
+other, or one part twice, masked each time anew.
 
 Glossary of shapes: B sequences, L tokens drawn, T tokens with specials, J parts
 of a row, S most of them, P masked tokens.
@@ -19,6 +20,8 @@ from infoword_tf.views.masked import hide
 from infoword_tf.views.masking import Masking, Windows, budget
 from infoword_tf.views.view import Draw, Specials, View, ViewSpec, numbered
 
+NEXT, COPY = BESIDE = ('next', 'copy')
+
 
 class Parts(NamedTuple):
     """How texts are cut, and what of them is masked.
@@ -26,11 +29,13 @@ class Parts(NamedTuple):
     Attributes:
         counts: [B] int32, J of each row.
         sizes: [B] int32, tokens of each of its parts, without specials.
+        text: [B, L], part after part.
         masking: of the tokens that are in some part.
     """
 
     counts: np.ndarray
     sizes: np.ndarray
+    text: Windows
     masking: Masking
 
 
@@ -62,6 +67,7 @@ def cut(
     masking: str,
     share: float,
     shortest: int,
+    beside: str = NEXT,
 ) -> Parts:
     """Chooses the scale of each row, by turns, and what is masked in it.
 
@@ -70,17 +76,24 @@ def cut(
         random: of the draw.
         masking: a name in MASKINGS.
         share: of the tokens, what is masked.
-        shortest: of the view.
+        shortest, beside: of the view.
     """
     b, length = text.ids.shape
     counts, sizes = np.array(scales(length + 2, shortest), np.int32).T
     turn = np.arange(b) % len(counts)
     counts, sizes = counts[turn], sizes[turn]
+    place = np.arange(length)
+    if beside == COPY:
+        size = sizes[:, None]
+        source = place // (2 * size) * size + place % size
+        ids, starts, ends = (np.take_along_axis(x, source, 1) for x in text)
+        # A word that a part cuts begins anew in it.
+        text = Windows(ids, starts | (place % size == 0), ends)
     # What is in no part is no text: it is not masked.
-    outside = np.arange(length) >= (counts * sizes)[:, None]
-    text = text._replace(separators=text.separators | outside)
-    drawn = maskings.masking(masking)(text, random, share)
-    return Parts(counts, sizes, drawn)
+    outside = place >= (counts * sizes)[:, None]
+    inside = text._replace(separators=text.separators | outside)
+    drawn = maskings.masking(masking)(inside, random, share)
+    return Parts(counts, sizes, text, drawn)
 
 
 def parts(
@@ -93,6 +106,7 @@ def parts(
     `targets` [B, S] numbers of parts, equal where these are. A part in which a
     document ends counts nothing there.
     """
+    text = draw.text
     b, length = text.ids.shape
     slots = int(draw.counts.max())
     p = budget(length, draw.masking.share)
@@ -156,7 +170,8 @@ def _numbers(
 
 def draw(settings: Mapping[str, Any]) -> Draw:
     """What is drawn: what is masked, beside the cuts."""
-    chosen = {name: settings[name] for name in ('masking', 'shortest')}
+    names = 'masking', 'shortest', 'beside'
+    chosen = {name: settings[name] for name in names}
     return Draw('parts', cut, {**chosen, 'share': settings['mask_share']})
 
 
@@ -170,6 +185,12 @@ PARTS = ViewSpec(
             'Tokens of text that the shortest parts have at least; parts are '
             'half of a row long, a quarter, and so on.',
             at_least=1,
+        ),
+        'beside': Setting(
+            NEXT,
+            'What belongs to a part: the one after it (next), or the part '
+            'itself, masked anew (copy).',
+            choices=BESIDE,
         ),
     },
 )

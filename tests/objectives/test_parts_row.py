@@ -32,17 +32,21 @@ def make(b, seed=0):
     return states, blocks, numbers.astype(np.int32), weights
 
 
-def score(objective, made, key=None, limit=None):
-    """An outcome, and its gradient by the states."""
-    states, blocks, numbers, weights = made
-    b = len(states)
-    view = views.View(
+def view_of(blocks, numbers, weights):
+    b = len(blocks)
+    return views.View(
         tf.zeros((b, T), tf.int32),
         tf.range(b),
         block_ids=tf.constant(blocks, tf.int32),
         targets={'parts': tf.constant(numbers)},
         weights={'parts': tf.constant(weights, tf.float32)},
     )
+
+
+def score(objective, made, key=None, limit=None):
+    """An outcome, and its gradient by the states."""
+    states, *given = made
+    view = view_of(*given)
     x = tf.constant(states)
     with tf.GradientTape() as tape:
         tape.watch(x)
@@ -82,8 +86,8 @@ def literal(made, negatives='others', limit=None):
 class PartsTest(parameterized.TestCase):
     def objective(self, negatives='others'):
         return TABLE['parts'].objective(
-            'parts', None, zoo.SPECIALS,
-            temperature=TEMPERATURE, negatives=negatives,
+            'parts', None, zoo.SPECIALS, temperature=TEMPERATURE,
+            negatives=negatives,
         )  # fmt: skip
 
     @parameterized.product(

@@ -37,6 +37,7 @@ class PartsTest(parameterized.TestCase):
         draw = parts.Parts(
             np.array([2, 4], np.int32),
             np.array([7, 2], np.int32),
+            text,
             masks_of((2, 16), [0, 7, 13], [1, 2]),
         )
         view = parts.parts(text, draw, ROWS, texts.SPECIALS)
@@ -80,12 +81,13 @@ class PartsTest(parameterized.TestCase):
         ids = np.tile(np.arange(7, dtype=np.int32) + 20, (1, 2))
         text = Windows(ids, np.ones((1, 14), bool), np.zeros((1, 14), bool))
         draw = parts.Parts(
-            np.array([2], np.int32), np.array([6], np.int32),
+            np.array([2], np.int32), np.array([6], np.int32), text,
             masks_of((1, 14), [3]),
         )  # fmt: skip
         one = parts.parts(text, draw, ROWS, texts.SPECIALS)
         self.assertNotEqual(*one.targets['parts'][0])
         equal = text._replace(ids=np.full((1, 14), 9, np.int32))
+        draw = draw._replace(text=equal)
         two = parts.parts(equal, draw, ROWS, texts.SPECIALS)
         self.assertEqual(*two.targets['parts'][0])
 
@@ -115,6 +117,30 @@ class PartsTest(parameterized.TestCase):
             own = text.ids[row, : count * size].reshape(count, -1)
             kept = ~draw.masking.masked[row, : count * size].reshape(count, -1)
             np.testing.assert_array_equal(shown[:, 1:-1][kept], own[kept])
+
+    def test_copies(self):
+        """Each part twice, masked each time anew; the same number."""
+        text = random_windows(40, 62, 0.6, separator_rate=0.0, pieces=50)
+        draw = parts.cut(
+            text, np.random.default_rng(0), 'tokens', 0.3, 6, 'copy'
+        )
+        view = parts.parts(text, draw, ROWS, texts.SPECIALS)
+        differ = 0
+        for row, (count, size) in enumerate(
+            zip(draw.counts, draw.sizes, strict=True)
+        ):
+            own = text.ids[row, : count // 2 * size].reshape(-1, 1, size)
+            shown = view.ids[row, : count * (size + 2)]
+            shown = shown.reshape(-1, 2, size + 2)[:, :, 1:-1]
+            masked = draw.masking.masked[row, : count * size]
+            masked = masked.reshape(-1, 2, size)
+            np.testing.assert_array_equal(
+                np.where(masked, 0, shown), np.where(masked, 0, own)
+            )
+            differ += (masked[:, 0] != masked[:, 1]).any(axis=1).sum()
+            number = view.targets['parts'][row, :count].reshape(-1, 2)
+            np.testing.assert_array_equal(number[:, 0], number[:, 1])
+        self.assertGreater(differ, 0.9 * draw.counts.sum() / 2)
 
     def test_states_of_masks_alone_are_refused_elsewhere(self):
         text = random_windows(2, 46, 0.6)
