@@ -192,13 +192,6 @@ CASES: dict[str, Case] = {
     'infoword_one_mask': Case(
         'infoword', masking='spans', settings={'dim.one_mask': True}
     ),
-    'fill': Case('fill', masking='spans'),
-    'fill_modern': Case(
-        'bert_nce:1,fill:1',
-        encoder='modern',
-        masking='spans',
-        settings={'fill.critic': 'scaled'},
-    ),
     'part_words': Case(
         'part_words',
         masking='words',
@@ -213,12 +206,11 @@ CASES: dict[str, Case] = {
         'parts', settings={'parts.negatives': 'all', 'parts.shortest': 4}
     ),
     'parts_modern': Case(
-        'parts', encoder='modern', settings={'parts.beside': 'copy'}
+        'parts',
+        encoder='modern',
+        settings={'parts.beside': 'copy', 'parts.shortest': 4},
     ),
-    'parts_and_words': Case(
-        'part_words:1,parts:0.5',
-        settings={'parts.shortest': 4, 'part_words.shortest': 4},
-    ),
+    'parts_and_words': Case('part_words:1,parts:0.5'),
     'nsp': Case('nsp'),
     'nsp_nce': Case('nsp_nce', masking='words'),
     'bert': Case('bert'),

@@ -18,7 +18,6 @@ from infoword_tf.views.masking import (
     Windows,
     budget,
     masking,
-    most_ngrams,
 )
 from infoword_tf.views.packed import packed
 from infoword_tf.views.view import Draw, Specials, View, ViewSpec
@@ -50,8 +49,6 @@ def masked(
     )
     hidden = np.take_along_axis(draw.shown == 0, places, axis=1)
     wanted = {'pieces': pieces, 'start': (start, None, None)}
-    if 'spans' in rows.values():
-        wanted['spans'] = _first_places(draw), None, None
     if isinstance(text, Pairs):
         labels = text.labels[:, None].astype(np.int32)
         wanted['next'] = start, labels, np.ones((b, 1), np.float32)
@@ -86,15 +83,6 @@ def masked(
     )
     shared = isinstance(text, Pairs) and text.slots is not None
     return packed(view, text, draw.share) if shared else view
-
-
-def _first_places(draw: Masking) -> np.ndarray:
-    """[B, S] int32: where the n-grams of the view `ngrams` begin."""
-    if draw.starts is None:
-        raise ValueError('n-grams are of spans: take the masking spans')
-    s = most_ngrams(draw.masked.shape[1], draw.share)
-    real = draw.lengths[:, :s] > 0
-    return np.where(real, draw.starts[:, :s] + 1, 0).astype(np.int32)
 
 
 def joined(

@@ -110,16 +110,6 @@ def budget(length: int, share: float = MASKED_SHARE) -> int:
     return math.ceil(share * length)
 
 
-def most_ngrams(length: int, share: float = MASKED_SHARE) -> int:
-    """S: n-grams that a packed row of `ngrams` has room for.
-
-    Spans of five words are seven pieces (Kong et al. 2019, §5.2 with §4), so
-    a budget of P holds P / 7 of them; beyond P / 5.5 + 2 they are rare.
-    """
-    p = budget(length, share)
-    return min(p, math.ceil(p / 5.5) + 2)
-
-
 def packed_budget(
     tokens: int, slots: int, share: float = MASKED_SHARE
 ) -> int:

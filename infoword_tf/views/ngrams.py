@@ -4,18 +4,29 @@ Glossary of shapes: B sequences, L tokens drawn, P masked tokens, S n-grams of a
 sequence.
 """
 
+import math
 from collections.abc import Mapping
 
 import numpy as np
 
 from infoword_tf.views.masking import (
+    MASKED_SHARE,
     Masking,
     Pairs,
     Windows,
     budget,
-    most_ngrams,
 )
 from infoword_tf.views.view import Specials, View, ViewSpec, numbered
+
+
+def most_ngrams(length: int, share: float = MASKED_SHARE) -> int:
+    """S: n-grams that a packed row of `ngrams` has room for.
+
+    Spans of five words are seven pieces (Kong et al. 2019, §5.2 with §4), so
+    a budget of P holds P / 7 of them; beyond P / 5.5 + 2 they are rare.
+    """
+    p = budget(length, share)
+    return min(p, math.ceil(p / 5.5) + 2)
 
 
 def ngrams(
