@@ -286,8 +286,6 @@ TABLES = {
             'mlm_mini',
             'bert_nce_mini',
             'infoword_mini',
-            'plm_mini',
-            'gpt_mini',
             'parts_mini',
         ),
         worth.of,
@@ -308,8 +306,7 @@ TABLES = {
             'bert_nce_mini',
             'bert_nce_mini --encoder=transformer --learning_rate=1e-3',
         ),
-        screened,
-        data=('texts', *worth.DATA),
+        data=('texts',),
         common=TEXTS,
     ),
     'parts': ResultsTable(
@@ -321,7 +318,6 @@ TABLES = {
             '--part_words.beside=copy',
             'parts_mini --size=tiny --parts.beside=copy '
             '--part_words.beside=copy --mask_share=0.3',
-            'infoword_mini --size=tiny --objectives=bert_nce:1,fill:1',
         ),
         screened,
         data=('texts', *worth.DATA),

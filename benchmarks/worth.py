@@ -59,7 +59,7 @@ POOLINGS = None, 'mean', 'first_last'
 SHORT_RATE = 5e-4
 RATES = 1e-4, 3e-4, 1e-3
 TRIED = 'sst-2', 6_000, 1  # the task that chooses, examples, epochs
-SQUAD = 4_000, 500, 2  # questions, of them to evaluate on, epochs
+SQUAD = 2_000, 500, 2  # questions, of them to evaluate on, epochs
 DATA = 'glue', 'squad', 'ws353', *vectors.STS.values(), vectors.BEIR
 TUNED, VECTORS = 'mean of GLUE', 'mean of STS and SciFact'
 
