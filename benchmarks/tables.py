@@ -314,10 +314,9 @@ TABLES = {
             'mlm_mini --size=tiny',
             'infoword_mini --size=tiny',
             'parts_mini --size=tiny',
-            'parts_mini --size=tiny --parts.beside=copy '
-            '--part_words.beside=copy',
-            'parts_mini --size=tiny --parts.beside=copy '
-            '--part_words.beside=copy --mask_share=0.3',
+            'parts_mini --size=tiny --mask_share=0.15',
+            'parts_mini --size=tiny --mask_share=0.15 --parts.beside=next '
+            '--part_words.beside=next',
         ),
         screened,
         data=('texts', *worth.DATA),

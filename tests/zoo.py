@@ -195,7 +195,7 @@ CASES: dict[str, Case] = {
     'part_words': Case(
         'part_words',
         masking='words',
-        settings={'part_words.shortest': 4, 'part_words.beside': 'copy'},
+        settings={'part_words.shortest': 4, 'part_words.beside': 'next'},
     ),
     'part_words_modern': Case(
         'part_words',
@@ -208,7 +208,7 @@ CASES: dict[str, Case] = {
     'parts_modern': Case(
         'parts',
         encoder='modern',
-        settings={'parts.beside': 'copy', 'parts.shortest': 4},
+        settings={'parts.beside': 'next', 'parts.shortest': 4},
     ),
     'parts_and_words': Case('part_words:1,parts:0.5'),
     'nsp': Case('nsp'),

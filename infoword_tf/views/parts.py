@@ -2,8 +2,8 @@
 
 A row of the batch is cut into 2, 4, 8, ... parts of one length, from half of
 the text to an n-gram, by turns; so all scales are there, and at each of them
-every part is as long as the others. Parts come in pairs: two that follow each
-other, or one part twice, masked each time anew.
+every part is as long as the others. Parts come in pairs: one part twice, masked
+each time anew, or two that follow each other.
 
 Glossary of shapes: B sequences, L tokens drawn, T tokens with specials, J parts
 of a row, S most of them, P masked tokens.
@@ -20,7 +20,7 @@ from infoword_tf.views.masked import hide
 from infoword_tf.views.masking import Masking, Windows, budget
 from infoword_tf.views.view import Draw, Specials, View, ViewSpec, numbered
 
-NEXT, COPY = BESIDE = ('next', 'copy')
+COPY, NEXT = BESIDE = ('copy', 'next')
 
 
 class Parts(NamedTuple):
@@ -67,7 +67,7 @@ def cut(
     masking: str,
     share: float,
     shortest: int,
-    beside: str = NEXT,
+    beside: str = COPY,
 ) -> Parts:
     """Chooses the scale of each row, by turns, and what is masked in it.
 
@@ -187,9 +187,9 @@ PARTS = ViewSpec(
             at_least=1,
         ),
         'beside': Setting(
-            NEXT,
-            'What belongs to a part: the one after it (next), or the part '
-            'itself, masked anew (copy).',
+            COPY,
+            'What belongs to a part: the part itself, masked anew (copy), or '
+            'the one after it (next).',
             choices=BESIDE,
         ),
     },

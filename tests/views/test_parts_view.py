@@ -95,7 +95,9 @@ class PartsTest(parameterized.TestCase):
     def test_what_is_masked_is_in_some_part(self, masking, share):
         """The whole budget where pieces are drawn one by one."""
         text = random_windows(12, 126, 0.6, separator_rate=0.01, pieces=50)
-        draw = parts.cut(text, np.random.default_rng(0), masking, share, 6)
+        draw = parts.cut(
+            text, np.random.default_rng(0), masking, share, 6, 'next'
+        )
         self.assertEqual(draw.counts[:5].tolist(), [2, 4, 8, 16, 2])
         self.assertEqual(draw.sizes[:5].tolist(), [62, 30, 14, 6, 62])
         view = parts.parts(text, draw, ROWS, texts.SPECIALS)
