@@ -218,6 +218,7 @@ CASES: dict[str, Case] = {
     'infoword_nsp': Case('bert_nce:1,dim:0.8,nsp:1', masking='spans'),
     'ict': Case('ict'),
     'ict_lookup': Case('ict', encoder='lookup'),
+    'ict_modern': Case('ict', encoder='modern'),
     'ict_queue': Case(
         'ict', settings={'ict.queue': 20, 'ict.momentum': 0.9}
     ),
@@ -540,8 +541,8 @@ LESSONS: dict[str, Case] = {
         layers=2,
     ),
     'modern': Case(
-        'mlm:1,bert_nce:1,dim:1,simcse:1,label:1,score:1,span:1,soft:1,'
-        'patience:1,embed:1,parts:1,part_words:1',
+        'mlm:1,bert_nce:1,dim:1,ict:1,simcse:1,label:1,score:1,span:1,'
+        'soft:1,patience:1,embed:1,parts:1,part_words:1',
         encoder='modern',
         masking='spans',
         layers=2,

@@ -1,19 +1,23 @@
 """The rows of texts in parts: `parts`, and `part_words` beside it.
 
     row         a                     b                     candidates
-    parts       part of a text        the part next to it   parts of that length
-                                                            of the batch
-    part_words  a part, masked        masked piece          the whole vocabulary
+    parts       masked part           the same part, masked parts of that length
+                of a text             anew; or the next one of the batch
+    part_words  masked part           masked piece          the whole vocabulary
 
 `infoword` contrasts a text with its n-grams, and pays for it with a second
-pass over these. Here a text is cut into parts, and the one pass over them that
-words are predicted from is contrasted as well: neighbours among parts of other
-texts. Parts are half a text, a quarter, ... to an n-gram, and each is compared
-with those of its own length alone; so the critic is fair to all scales, and a
-length says nothing. f is the cosine of means of states over a temperature.
+pass over these. Here a text is cut into parts, each of which is there twice,
+and the one pass that words are predicted from is contrasted as well: which
+part is the same as this one, of which other words are masked? What is masked
+is another draw in both, so neither vector can rest on a few words; and as words
+are predicted in both, no token is read for the contrast alone. Parts are half a
+text, a quarter, ... to an n-gram, and each is compared with those of its own
+length: the critic is fair to all scales, and a length says nothing. f is the
+cosine of means of states over a temperature.
 
-Of contrasts of spans beside masked words, DeCLUTR (Giorgi et al. 2021) is the
-nearest, which samples spans of one range of lengths and encodes them apart.
+SimCSE (Gao et al. 2021) has dropout where masks are here, and begins with a
+pretrained encoder; DeCLUTR (Giorgi et al. 2021) contrasts spans that are near
+each other beside masked words, and encodes them apart.
 
 Glossary of shapes: B sequences, S parts of each, N = B S, M candidates,
 T tokens, D width.
@@ -52,8 +56,8 @@ class PartsOfBatch(NamedTuple):
     lengths: Tensor
 
 
-class Neighbours(Objective):
-    """`parts`: which part of its length stands beside this one?"""
+class PartContrast(Objective):
+    """`parts`: which part of its length belongs to this one?"""
 
     temperature: float = setting(
         0.05, 'Temperature: the cosine is divided by it.', at_least=1e-6
@@ -86,7 +90,7 @@ class Neighbours(Objective):
         return PartsOfBatch(pool, batch.replicas.gather(_lengths(view, slots)))
 
     def score(self, batch: Batch, candidates: PartsOfBatch) -> infonce.Outcome:
-        """Eq. 1 over the parts of that length; each part is an a, and a b."""
+        """Eq. 1 over the parts of that length; each is an a, and a b."""
         view, (pool, lengths) = batch.views[VIEW], candidates
         targets, weights = view.targets[self.row], view.weights[self.row]
         slots = targets.shape[1]
@@ -147,10 +151,10 @@ class PartPieces(MaskedPieces):
 
 
 PARTS = Row(
-    objective=Neighbours,
-    a='part of a text',
-    b='the part next to it',
-    relation='parts of one length, from halves of a text to n-grams',
+    objective=PartContrast,
+    a='masked part of a text',
+    b='the part, masked anew',
+    relation='equal but for what is masked, from halves of a text to n-grams',
     candidates='parts of that length of other sequences',
     views={VIEW: Reads('text')},
     encoders=BOTH_SIDES,
