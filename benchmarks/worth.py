@@ -12,20 +12,25 @@ and writes it to worth.json (short.json) of the workdir; what is finished there
 is kept.
 """
 
+import dataclasses
 import json
 import pathlib
 import statistics
+from collections.abc import Mapping
 from typing import Any, NamedTuple
-
-from absl import flags
 
 from benchmarks import vectors
 from benchmarks.kept import asked, check_there, read_json, run
 from infoword_tf import commands, files
+from infoword_tf.choices import flag
 
-INIT = flags.DEFINE_string('init', None, 'A workdir.')
-SHORT = flags.DEFINE_boolean(
-    'short', False, 'Whether three tasks, one seed and one rate do.')
+
+@dataclasses.dataclass(frozen=True)
+class Choices:
+    """All that the command may choose."""
+
+    init: str | None = flag(None, 'A workdir.')
+    short: bool = flag(False, 'Whether three tasks, one seed and one rate do.')
 
 
 class Task(NamedTuple):
@@ -180,7 +185,7 @@ def measured(workdir: pathlib.Path) -> dict[str, Any]:
     words = asked(workdir / 'words', 'words', '--data_dir=ws353')
     return {
         **found,
-        'SQuAD F1': 100 * squad['f1'],
+        'SQuAD F1': squad['f1'],
         **of_vectors(workdir),
         'WS-353': words['tests']['EN-WS-353-ALL']['spearman'],
         'learning rate x 1e4': 1e4 * rate,
@@ -202,19 +207,19 @@ def of(workdir: pathlib.Path, short: bool = False) -> dict[str, Any]:
     return read_json(path)
 
 
-def main() -> None:
+@commands.takes(Choices)
+def main(given: Choices, chosen: Mapping[str, Any]) -> None:
     """Asks.
 
     Raises:
         UsageError: no workdir is named, or data are missing.
     """
-    commands.require(
-        flags.FLAGS.flag_values_dict(), init='the workdir of a run'
-    )
+    del chosen
+    commands.require(vars(given), init='the workdir of a run')
     check_there(DATA)
-    workdir = pathlib.Path(INIT.value)
-    found = (screened if SHORT.value else measured)(workdir)
-    name = 'short.json' if SHORT.value else 'worth.json'
+    workdir = pathlib.Path(given.init)
+    found = (screened if given.short else measured)(workdir)
+    name = 'short.json' if given.short else 'worth.json'
     files.write_json(workdir / name, found)
     print(json.dumps(found))
 
