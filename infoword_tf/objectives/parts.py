@@ -159,7 +159,7 @@ PARTS = Row(
     views={VIEW: Reads('text')},
     encoders=BOTH_SIDES,
     heldout_candidates=128,
-    vector=Vector('mean', 'cosine', priority=2),
+    vector=Vector('mean', 'cosine', priority=5),
 )
 PART_WORDS = Row(
     objective=PartPieces,

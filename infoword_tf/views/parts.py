@@ -44,20 +44,13 @@ def scales(tokens: int, shortest: int) -> list[tuple[int, int]]:
 
     Args:
         tokens: T, of a row with [CLS] and [SEP] around each part.
-        shortest: tokens of text that a part has at least.
-
-    Raises:
-        ValueError: not even halves are that long.
+        shortest: tokens of text that a part has at least, but for halves,
+            which are always there.
     """
-    found, count = [], 2
+    found, count = [(2, tokens // 2 - 2)], 4
     while (size := tokens // count - 2) >= shortest:
         found.append((count, size))
         count *= 2
-    if not found:
-        raise ValueError(
-            f'parts of {shortest} tokens and two of them to a row take '
-            f'--seq_len={2 * (shortest + 2)} at least, and it is {tokens}'
-        )
     return found
 
 
@@ -182,7 +175,7 @@ PARTS = ViewSpec(
     settings={
         'shortest': Setting(
             14,
-            'Tokens of text that the shortest parts have at least; parts are '
+            'Tokens of text that the shortest parts have at least: parts are '
             'half of a row long, a quarter, and so on.',
             at_least=1,
         ),

@@ -25,8 +25,8 @@ class PartsTest(parameterized.TestCase):
         self.assertEqual(parts.scales(64, 14), [(2, 30), (4, 14)])
         self.assertEqual(parts.scales(128, 14), [(2, 62), (4, 30), (8, 14)])
         self.assertEqual(parts.scales(64, 15), [(2, 30)])
-        with self.assertRaisesRegex(ValueError, '--seq_len=66 at least.*64'):
-            parts.scales(64, 31)
+        self.assertEqual(parts.scales(64, 31), [(2, 30)])
+        self.assertEqual(parts.scales(8, 14), [(2, 2)])
 
     def test_written_out(self):
         """T = 18: two parts of 7 tokens, then four of 2 and two places left."""
