@@ -1,10 +1,13 @@
 """What tables are made of: commands that were run, in folders of one commit."""
 
+import concurrent.futures
 import json
 import os
 import pathlib
+import queue
 import subprocess
 import sys
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from infoword_tf import commands, files
@@ -55,6 +58,69 @@ def call(log: pathlib.Path, *command: str) -> Used:
 def run(module: str, log: pathlib.Path, *given: str) -> Used:
     """`call` of a command of this project."""
     return call(log, sys.executable, '-m', module, *given)
+
+
+def asked(folder: pathlib.Path, task: str, *given: str) -> dict[str, Any]:
+    """What a command of tasks/ says of a workdir, asked once.
+
+    Args:
+        folder: where it says it, in the workdir.
+        task: the command.
+        given: its other flags.
+    """
+    if not (folder / 'metrics.json').exists():
+        run(
+            f'tasks.{task}',
+            folder.parent / f'{folder.name}.log',
+            f'--init={folder.parent}',
+            *given,
+            f'--workdir={folder}',
+        )
+    return read_json(folder / 'metrics.json')
+
+
+def check_there(data: Sequence[str | pathlib.Path]) -> None:
+    """Complains of data that are missing, before anything is trained.
+
+    Raises:
+        UsageError: they are.
+    """
+    for path in data:
+        if not pathlib.Path(path).exists():
+            raise commands.UsageError(
+                f'{path}: this table reads it and it is not here; put it, or '
+                'a link, into the folder where you run this'
+            )
+
+
+def side_by_side(
+    function: Callable[[Any], Any], items: Sequence[Any], lanes: int
+) -> list[Any]:
+    """What a function gives of each item, several at a time, in order.
+
+    Args:
+        function: its processes run on the processors of a lane alone.
+        items: one after the other as lanes are free.
+        lanes: at most as many as there are processors, which they share.
+    """
+    if lanes == 1:
+        return [function(item) for item in items]
+    cores = sorted(os.sched_getaffinity(0))
+    lanes = min(lanes, len(cores))
+    free: queue.SimpleQueue[list[int]] = queue.SimpleQueue()
+    for lane in range(lanes):
+        free.put(cores[lane::lanes])
+
+    def work(item: Any) -> Any:
+        share = free.get()
+        os.sched_setaffinity(0, share)  # of this thread and its processes
+        try:
+            return function(item)
+        finally:
+            free.put(share)
+
+    with concurrent.futures.ThreadPoolExecutor(lanes) as pool:
+        return list(pool.map(work, items))
 
 
 def require_peers() -> None:

@@ -30,14 +30,17 @@ from typing import Any, NamedTuple
 
 from absl import flags
 
-from benchmarks import vectors
+from benchmarks import vectors, worth
 from benchmarks.kept import (
     ROOT,
+    asked,
     begin,
+    check_there,
     commit,
     read_json,
     records_of,
     run,
+    side_by_side,
 )
 from infoword_tf import commands, files
 
@@ -56,7 +59,7 @@ MEMORIES = 0, 64, 128, 256  # tokens, with which a text is read
 
 TABLE = flags.DEFINE_string(
     'table', None, 'Which table: rows, search, wikitext, memory, labels, '
-    'sentences, infocse, languages or students.')
+    'sentences, infocse, languages, recipe, worth, parts or students.')
 FLAGFILES = flags.DEFINE_list(
     'flagfiles', None, 'Others instead: names in tasks/flags, or files.')
 MINUTES = flags.DEFINE_float(
@@ -75,6 +78,9 @@ TEACHER = flags.DEFINE_string(
 PEERS = flags.DEFINE_string(
     'peers', None, 'Likewise: a sentence-transformers folder with the weights '
     'of --teacher, of which model2vec makes a table too.')
+LANES = flags.DEFINE_integer(
+    'lanes', 1, 'Runs at a time, each with an equal share of the processors.',
+    lower_bound=1)
 WORKDIR = flags.DEFINE_string(
     'workdir', None, 'Where runs, table and picture go.')
 
@@ -91,6 +97,7 @@ class ResultsTable(NamedTuple):
         data: what that reads, beside whoever runs it.
         curves: what is drawn over minutes: bounds, perplexities, or how many
             translations are found.
+        common: flags of all its runs.
     """
 
     flagfiles: Sequence[str]
@@ -99,25 +106,7 @@ class ResultsTable(NamedTuple):
     made: Mapping[str, Sequence[str]] = {}
     data: Sequence[str] = ()
     curves: str = 'bounds'
-
-
-def asked(folder: pathlib.Path, task: str, *given: str) -> dict[str, Any]:
-    """What a command of tasks/ says of a workdir, asked once.
-
-    Args:
-        folder: where it says it, in the workdir.
-        task: the command.
-        given: its other flags.
-    """
-    if not (folder / 'metrics.json').exists():
-        run(
-            f'tasks.{task}',
-            folder.with_suffix('.log'),
-            f'--init={folder.parent}',
-            *given,
-            f'--workdir={folder}',
-        )
-    return read_json(folder / 'metrics.json')
+    common: Sequence[str] = ()
 
 
 def retrieval(workdir: pathlib.Path) -> dict[str, float]:
@@ -221,6 +210,12 @@ def languages(workdir: pathlib.Path) -> dict[str, float]:
     }
 
 
+def screened(workdir: pathlib.Path) -> dict[str, Any]:
+    """What it is worth, by three tasks and its vectors."""
+    return worth.of(workdir, short=True)
+
+
+TEXTS = ('--corpus=text:texts/*.txt',)
 TABLES = {
     'rows': ResultsTable(
         (
@@ -286,6 +281,47 @@ TABLES = {
         data=('texts', 'pairs', 'tatoeba', 'mnli', 'xnli'),
         curves='translations',
     ),
+    'worth': ResultsTable(
+        (
+            'mlm_mini',
+            'bert_nce_mini',
+            'infoword_mini',
+            'parts_mini',
+        ),
+        worth.of,
+        untrained='mlm_mini',
+        data=('texts', *worth.DATA),
+        common=TEXTS,
+    ),
+    'recipe': ResultsTable(
+        (
+            'mlm_mini',
+            'mlm_mini --encoder=transformer --learning_rate=1e-3',
+            'mlm_mini --dropout=0.1',
+            'mlm_mini --learning_rate=1e-3',
+            'mlm_mini --seq_len=128 --batch_size=32',
+            'mlm_mini --batch_size=32',
+            'mlm_mini --mask_share=0.3',
+            'mlm_mini --vocab_size=4096',
+            'bert_nce_mini',
+            'bert_nce_mini --encoder=transformer --learning_rate=1e-3',
+        ),
+        data=('texts',),
+        common=TEXTS,
+    ),
+    'parts': ResultsTable(
+        (
+            'mlm_mini --size=tiny',
+            'infoword_mini --size=tiny',
+            'parts_mini --size=tiny',
+            'parts_mini --size=tiny --mask_share=0.15',
+            'parts_mini --size=tiny --mask_share=0.15 --parts.beside=next '
+            '--part_words.beside=next',
+        ),
+        screened,
+        data=('texts', *worth.DATA),
+        common=TEXTS,
+    ),
     'memory': ResultsTable(
         ('wikitext_0', 'wikitext_64', 'wikitext_128'),
         memories,
@@ -333,13 +369,16 @@ def train(flagfile: str, workdir: pathlib.Path, *given: str) -> None:
     )
 
 
-def steps_of(flagfile: str, folder: pathlib.Path, minutes: float) -> int:
+def steps_of(
+    flagfile: str, folder: pathlib.Path, minutes: float, *given: str
+) -> int:
     """How many steps fit the time, by a run of a few; measured once."""
     workdir = folder / f'{folder_of(name_of(flagfile))}_rate'
     count = RATE_STEPS + WARM_STEPS
     train(
         flagfile,
         workdir,
+        *given,
         f'--steps={count}',
         f'--log_every={WARM_STEPS}',
         f'--eval_every={count}',
@@ -390,6 +429,16 @@ def spread(values: Sequence[float | None]) -> str:
     return mean if same else f'{mean} ({shown[0]}-{shown[-1]})'
 
 
+def _all(asked: Sequence[Mapping[str, Any]], title: str) -> list[float]:
+    """What all runs were found worth; of some each gives several values."""
+    values = (one[title] for one in asked)
+    return [
+        number
+        for value in values
+        for number in (value if isinstance(value, list) else [value])
+    ]
+
+
 def made_of(
     workdirs: Mapping[str, Sequence[pathlib.Path]],
     ask: Any,
@@ -423,26 +472,12 @@ def made_of(
             keys = (f'heldout/{row}/{key}' for key in COLUMNS)
             cells = [spread([r.get(key) for r in last]) for key in keys]
             cells += [
-                '' if number else spread([one[title] for one in asked[name]])
+                '' if number else spread(_all(asked[name], title))
                 for title in further
             ]
             cells = [f'`{name}`', f'`{row}`', *cells, *speed]
             lines.append(f'| {" | ".join(cells)} |')
     return '\n'.join(lines)
-
-
-def check_there(data: Sequence[str | pathlib.Path]) -> None:
-    """Complains of data that are missing, before anything is trained.
-
-    Raises:
-        UsageError: they are.
-    """
-    for path in data:
-        if not pathlib.Path(path).exists():
-            raise commands.UsageError(
-                f'{path}: this table reads it and it is not here; put it, or '
-                'a link, into the folder where you run this'
-            )
 
 
 def students(folder: pathlib.Path) -> None:
@@ -504,27 +539,41 @@ def main() -> None:
         if not (made[name] / 'config.json').exists():
             log = folder / f'{made[name].name}.log'
             run(module, log, *given, f'--workdir={made[name]}')
-    steps: dict[str, list[str]] = {}
-    for flagfile in table.flagfiles:
+    common = table.common
+
+    def rated(flagfile: str) -> list[str]:
+        """The flag of its steps; none where those as written count."""
         if AS_WRITTEN.value:
-            steps[flagfile] = []
-            continue
-        count = STEPS.value or steps_of(flagfile, folder, MINUTES.value)
-        steps[flagfile] = [f'--steps={count}']
+            return []
+        count = STEPS.value or steps_of(
+            flagfile, folder, MINUTES.value, *common
+        )
         print(f'{flagfile}: {count:,} steps', flush=True)
+        return [f'--steps={count}']
+
+    steps = side_by_side(rated, table.flagfiles, LANES.value)
+    runs = []
+    for seed in range(SEEDS.value):
+        for flagfile, given in zip(table.flagfiles, steps, strict=True):
+            runs.append((name_of(flagfile), seed, flagfile, given))
+        if table.untrained:
+            nothing = ['--steps=1', '--learning_rate=0', '--log_every=1']
+            runs.append(('untrained', seed, table.untrained, nothing))
+
+    def trained(one: tuple[str, int, str, list[str]]) -> pathlib.Path:
+        """Trains one, and asks what the table asks."""
+        name, seed, flagfile, given = one
+        workdir = folder / f'{folder_of(name)}_{seed}'
+        train(flagfile, workdir, *common, *given, f'--seed={seed}')
+        if table.ask and LANES.value > 1:
+            table.ask(workdir)
+        print(f'{name}, seed {seed}: trained', flush=True)
+        return workdir
+
     workdirs: dict[str, list[pathlib.Path]] = {}
-    for flagfile, given in steps.items():
-        name = name_of(flagfile)
-        for seed in range(SEEDS.value):
-            workdir = folder / f'{folder_of(name)}_{seed}'
-            train(flagfile, workdir, *given, f'--seed={seed}')
-            workdirs.setdefault(name, []).append(workdir)
-            print(f'{name}, seed {seed}: trained', flush=True)
-    for seed in range(SEEDS.value if table.untrained else 0):
-        workdir = folder / f'untrained_{seed}'
-        nothing = '--steps=1', '--learning_rate=0', '--log_every=1'
-        train(table.untrained, workdir, *nothing, f'--seed={seed}')
-        workdirs.setdefault('untrained', []).append(workdir)
+    found = side_by_side(trained, runs, LANES.value)
+    for (name, *_), workdir in zip(runs, found, strict=True):
+        workdirs.setdefault(name, []).append(workdir)
     from infoword_tf.training import report
 
     some = next(iter(workdirs.values()))

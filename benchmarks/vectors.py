@@ -44,12 +44,18 @@ MADE = {
 }
 
 
-def judged(workdir: pathlib.Path) -> dict[str, float]:
+def judged(
+    workdir: pathlib.Path, pooling: str | None = None
+) -> dict[str, float]:
     """By the head of its column: Spearman x 100 of pairs, of search nDCG@10.
 
     What was measured is kept in WORKDIR/vectors.json.
+
+    Args:
+        workdir: whose vectors.
+        pooling: theirs, compared by cosine; None: as the workdir has it.
     """
-    path = workdir / 'vectors.json'
+    path = workdir / f'{pooling or "vectors"}.json'
     if path.exists():
         return read_json(path)
     import infoword_tf
@@ -57,6 +63,10 @@ def judged(workdir: pathlib.Path) -> dict[str, float]:
     from infoword_tf.training.evaluators import Evaluator
 
     loaded = infoword_tf.load(workdir)
+    if pooling:
+        loaded.config = loaded.config.replace(
+            pooling=pooling, similarity='cosine'
+        )
 
     def measured(spec: str) -> float:
         (value,) = Evaluator(judgements.read(spec), loaded)().values()

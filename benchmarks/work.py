@@ -257,7 +257,8 @@ class Work:
             *texts, t = view.ids.shape
             b = math.prod(texts)
             asking = sum(places.shape[-1] for places in view.places.values())
-            asking = asking or t  # a row that wants the text
+            if set(view.targets) - set(view.places) or not asking:
+                asking = t  # a row that wants the text
             if self.encoder == 'relative':
                 found += self._relative(name, view, b, t, asking)
                 continue
@@ -269,6 +270,10 @@ class Work:
             ) + 3 * block_operations(b, t, asking, self.width)
         for row in self.rows:
             found += 3 * self.score_operations(row, batch)
+        if 'parts' in self.rows:  # means, as a and as candidates, by constants
+            view = batch['parts']
+            slots = view.targets['parts'].shape[1]
+            found += 2 * 2 * 2 * slots * view.ids.size * self.width
         return found
 
     def traffic(self, batch: Mapping[str, View], weights: int) -> int:
@@ -400,6 +405,8 @@ class Work:
             columns = self.vocab_size
             if row == 'bert_nce':
                 columns = min(queries, columns)
+            if row == 'parts':
+                columns = queries
             if self.resolved.rows[row].settings.get('transform'):
                 columns += d  # BERT's dense layer before the scores
         return 2 * queries * d * columns

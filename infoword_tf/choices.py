@@ -232,6 +232,9 @@ class ModelChoices(EncoderChoices):
         None, 'Unit of masking; by default the one that the rows require, else '
         'tokens.',
         choices=('spans', 'words', 'tokens'))
+    mask_share: float | None = flag(
+        None, 'Share of the tokens that is masked; 0.15 by default.',
+        at_least=0.01, at_most=0.9)
     encoder: str | None = flag(
         None, 'Encoder; by default the first one that all rows allow.')
     size: str | None = flag(

@@ -143,6 +143,7 @@ class Config:
         tokenizer: of the vocabulary that lies beside it.
         precision: a Keras dtype policy, as decided.
         masking: what is masked, a name in MASKINGS.
+        mask_share: of the tokens; None where nothing is masked.
         memory_length: tokens of memory in training; None for an encoder that
             has none.
         layout: what stands around a lone text, a name in LAYOUTS.
@@ -171,6 +172,7 @@ class Config:
     tokenizer: TokenizerConfig = TokenizerConfig('wordpiece', True)
     precision: str = 'float32'
     masking: str | None = None
+    mask_share: float | None = None
     memory_length: int | None = None
     layout: str = 'bert'
     pooling: str = 'mean'

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from infoword_tf.objectives import TABLE, Companion, decided
 from infoword_tf.views import VIEWS, Draw, Reads, ViewSpec, root
-from infoword_tf.views.masking import MASKINGS
+from infoword_tf.views.masking import MASKED_SHARE, MASKINGS
 
 
 class SourceSpec(NamedTuple):
@@ -64,10 +64,12 @@ class Plan(NamedTuple):
         views: by name.
         masking: what is masked, a name in views.masking.MASKINGS; None where
             nothing is.
+        mask_share: of the tokens, likewise.
     """
 
     views: dict[str, ViewPlan]
     masking: str | None
+    mask_share: float | None
 
     @property
     def source_specs(self) -> list[SourceSpec]:
@@ -134,12 +136,14 @@ def make_plan(
     rows: Mapping[str, Mapping[str, Any]],
     length: int,
     masking: str | None = None,
+    mask_share: float | None = None,
 ) -> Plan:
     """Puts the wishes of rows together.
 
     Args:
         masking: name in views.masking.MASKINGS; None: what the rows want,
             else 'tokens'.
+        mask_share: of the tokens, what is masked; None: 15 in 100.
 
     Raises:
         ValueError: two rows want one view in different ways, or a length or a
@@ -178,7 +182,11 @@ def make_plan(
         }
         spec = VIEWS[root(view)]
         source = sources.get(root(view), spec.source)
-        settings = {'masking': masking, **_shared(view, readers, rows)}
+        settings = {
+            'masking': masking,
+            'mask_share': mask_share or MASKED_SHARE,
+            **_shared(view, readers, rows),
+        }
         draw = spec.draw(settings) if spec.draw else None
         where = {
             reads.where
@@ -194,12 +202,15 @@ def make_plan(
     # A draw is of a masking itself, or has one among what it draws.
     draws = [view.draw for view in views.values() if view.draw]
     drawn = {draw.settings.get('masking', draw.name) for draw in draws}
-    if chosen and chosen not in drawn:
-        raise ValueError(
-            f'masking {chosen} does nothing where nothing is masked; leave out '
-            '--masking'
-        )
-    return Plan(views, masking if masking in drawn else None)
+    if masking in drawn:
+        return Plan(views, masking, mask_share or MASKED_SHARE)
+    for flag, value in (('masking', chosen), ('mask_share', mask_share)):
+        if value is not None:
+            raise ValueError(
+                f'{flag} {value} does nothing where nothing is masked; leave '
+                f'out --{flag}'
+            )
+    return Plan(views, None, None)
 
 
 def companions_of(

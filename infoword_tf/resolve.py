@@ -88,6 +88,7 @@ class Resolved:
             tokenizer=tokenizer,
             precision=precision,
             masking=self.plan.masking,
+            mask_share=self.plan.mask_share,
             memory_length=self.memory_length,
             layout=self.vector.layout,
             pooling=self.vector.pooling,
@@ -111,7 +112,9 @@ def resolve(choices: ModelChoices, started: Config | None = None) -> Resolved:
     rows = resolve_rows(choices)
     settings = {row: entry.settings for row, entry in rows.items()}
     try:
-        plan = make_plan(settings, choices.seq_len, choices.masking)
+        plan = make_plan(
+            settings, choices.seq_len, choices.masking, choices.mask_share
+        )
         companions_of(settings)
     except ValueError as error:
         raise _complaint(choices, str(error)) from None

@@ -47,6 +47,8 @@ class Choices:
     seed: int = flag(
         0, 'Random seed of masks, orders and negatives.', at_least=0)
     masking: str | None = again(resolve.ModelChoices, 'masking', None)
+    mask_share: float | None = again(
+        resolve.ModelChoices, 'mask_share', None)
     memory_length: int | None = flag(
         None, 'Tokens of memory, for encoders that have one; a quarter of '
         '--seq_len by default.', at_least=0)
@@ -172,6 +174,7 @@ def choose(given: Choices, length: int) -> resolve.Resolved:
         UsageError: neither is named, or what is asked for cannot be.
     """
     objectives, masking = given.objectives, given.masking
+    share = given.mask_share
     settings = given.settings
     if objectives is None and not given.init:
         raise UsageError(
@@ -182,6 +185,7 @@ def choose(given: Choices, length: int) -> resolve.Resolved:
         config = Config.read(pathlib.Path(given.init))
         objectives = ','.join(config.rows)
         masking = masking or config.masking
+        share = share or config.mask_share
         of_run = {
             f'{row}.{name}': value
             for row, entry in config.rows.items()
@@ -194,6 +198,7 @@ def choose(given: Choices, length: int) -> resolve.Resolved:
             objectives=objectives,
             settings=settings,
             masking=masking,
+            mask_share=share,
             positions=max(512, length),
             seq_len=length,
             memory_length=given.memory_length or None,

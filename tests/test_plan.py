@@ -24,9 +24,9 @@ def defaults_of(row):
     return {name: s.default for name, s in TABLE[row].settings.items()}
 
 
-def plan_of(objectives, masking=None, length=T):
+def plan_of(objectives, masking=None, length=T, share=None):
     rows = {row: defaults_of(row) for row in parse(objectives)}
-    return make_plan(rows, length, masking)
+    return make_plan(rows, length, masking, share)
 
 
 def sources(plan):
@@ -285,6 +285,22 @@ class DrawsTest(parameterized.TestCase):
     )
     def test_masking_that_nobody_named(self, objectives, masking):
         self.assertEqual(plan_of(objectives).masking, masking)
+
+    @parameterized.parameters(
+        ('infoword', 'masked'), ('part_words', 'parts'), ('tlm', 'translated'),
+        ('xlco', 'crossed'),
+    )  # fmt: skip
+    def test_the_share_that_is_masked(self, objectives, view):
+        """Whatever masks; the usual one is 15 in 100."""
+        for share, wanted in ((None, 0.15), (0.4, 0.4)):
+            plan = plan_of(objectives, share=share)
+            self.assertEqual(plan.mask_share, wanted)
+            self.assertEqual(plan.views[view].draw.settings['share'], wanted)
+        self.assertIsNone(plan_of('ict').mask_share)
+        with self.assertRaisesRegex(
+            ValueError, 'mask_share 0.4 does nothing where nothing is masked'
+        ):
+            plan_of('ict', share=0.4)
 
     @parameterized.parameters('ict', 'plm', 'transformer_xl')
     def test_masking_where_nothing_is_masked(self, objectives):

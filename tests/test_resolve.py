@@ -120,7 +120,7 @@ class ComplaintsTest(parameterized.TestCase):
         ('mlm', 'lookup', 'mlm allows transformer, modern '),
         ('mlm,ict', 'lookup', 'mlm allows transformer, modern '),
         ('plm', 'transformer', 'plm allows relative '),
-        ('ict', 'relative', 'ict allows transformer, lookup '),
+        ('ict', 'relative', 'ict allows transformer, modern, lookup '),
         ('mlm', 'rnn', r'mlm allows transformer, modern \(there are tr'),
     )
     def test_an_encoder_that_a_row_does_not_allow(self, rows, name, message):

@@ -355,9 +355,9 @@ class FlagsTest(absltest.TestCase):
         # Each has a value that changes what is written, by itself or by what
         # it leads to.
         by_meaning = {
-            'encoder', 'objectives', 'masking', 'size', 'dropout', *FLAGS,
-            'memory_length', 'warmup_steps', 'precision', 'tokenizer',
-            'lower_case', 'vocab_size',
+            'encoder', 'objectives', 'masking', 'mask_share', 'size',
+            'dropout', *FLAGS, 'memory_length', 'warmup_steps', 'precision',
+            'tokenizer', 'lower_case', 'vocab_size',
         } - {'width'}  # fmt: skip
         for name in set(written()) & given - by_meaning:
             self.assertNotEqual(written(**{name: 'other'}), written(), name)
@@ -415,6 +415,7 @@ class FlagsTest(absltest.TestCase):
             self.assertEqual({k for k in one if one[k] != two[k]}, {name})
         for name, one, two in (
             ('masking', {}, {'masking': 'words'}),
+            ('mask_share', {}, {'mask_share': 0.3}),
             ('encoder', {'objectives': 'ict'},
              {'objectives': 'ict', 'encoder': 'lookup'}),
         ):  # fmt: skip

@@ -192,6 +192,25 @@ CASES: dict[str, Case] = {
     'infoword_one_mask': Case(
         'infoword', masking='spans', settings={'dim.one_mask': True}
     ),
+    'part_words': Case(
+        'part_words',
+        masking='words',
+        settings={'part_words.shortest': 4, 'part_words.beside': 'next'},
+    ),
+    'part_words_modern': Case(
+        'part_words',
+        encoder='modern',
+        settings={'part_words.transform': True},
+    ),
+    'parts': Case(
+        'parts', settings={'parts.negatives': 'all', 'parts.shortest': 4}
+    ),
+    'parts_modern': Case(
+        'parts',
+        encoder='modern',
+        settings={'parts.beside': 'next', 'parts.shortest': 4},
+    ),
+    'parts_and_words': Case('part_words:1,parts:0.5'),
     'nsp': Case('nsp'),
     'nsp_nce': Case('nsp_nce', masking='words'),
     'bert': Case('bert'),
@@ -199,6 +218,7 @@ CASES: dict[str, Case] = {
     'infoword_nsp': Case('bert_nce:1,dim:0.8,nsp:1', masking='spans'),
     'ict': Case('ict'),
     'ict_lookup': Case('ict', encoder='lookup'),
+    'ict_modern': Case('ict', encoder='modern'),
     'ict_queue': Case(
         'ict', settings={'ict.queue': 20, 'ict.momentum': 0.9}
     ),
@@ -507,6 +527,7 @@ LESSONS: dict[str, Case] = {
         encoder='lookup',
     ),
     'masked': Case('mlm:1,bert_nce:1,dim:1,nsp:1,ict:1', masking='spans'),
+    'parts': Case('parts:1,part_words:1'),
     'nsp_nce': Case('nsp_nce'),
     'transformer': Case(
         'label:1,score:1,span:1,soft:1,soft_score:1,soft_span:1,patience:1,'
@@ -520,8 +541,8 @@ LESSONS: dict[str, Case] = {
         layers=2,
     ),
     'modern': Case(
-        'mlm:1,bert_nce:1,dim:1,simcse:1,label:1,score:1,span:1,soft:1,'
-        'patience:1,embed:1',
+        'mlm:1,bert_nce:1,dim:1,ict:1,simcse:1,label:1,score:1,span:1,'
+        'soft:1,patience:1,embed:1,parts:1,part_words:1',
         encoder='modern',
         masking='spans',
         layers=2,

@@ -303,9 +303,12 @@ def _padded(view: views.View, size: int) -> views.View:
 
 
 def _joined(parts: Sequence[Any]) -> Any:
-    """Batches of one text or draw as one: arrays, tuples of them, or None."""
-    if len(parts) == 1 or parts[0] is None:
-        return parts[0]
-    if isinstance(parts[0], tuple):
+    """Batches of one text or draw as one: arrays, and tuples of them.
+
+    What is no array is the same of all.
+    """
+    if len(parts) > 1 and isinstance(parts[0], tuple):
         return type(parts[0])(*map(_joined, zip(*parts, strict=True)))
-    return np.concatenate(parts)
+    if len(parts) > 1 and isinstance(parts[0], np.ndarray):
+        return np.concatenate(parts)
+    return parts[0]

@@ -213,9 +213,14 @@ class Pool(NamedTuple):
     states: Tensor | None = None
     earlier: 'Pool | None' = None
 
-    def others(self, sequences: Tensor) -> Tensor:
-        """[N, M] float32: 1 for candidates of other sequences than [N]."""
+    def others(self, sequences: Tensor, among: Tensor | None = None) -> Tensor:
+        """[N, M] float32: 1 for candidates of other sequences than [N].
+
+        Those of `among`, [N, M] bool; None: all are.
+        """
         other = ops.not_equal(self.sequences[None, :], sequences[:, None])
+        if among is not None:
+            other = ops.logical_and(other, among)
         counts = ops.where(other, self.weights[None, :], 0.0)
         if self.limit is not None:
             limit = ops.cast(self.limit, 'float32')

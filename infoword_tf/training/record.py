@@ -25,6 +25,7 @@ from infoword_tf.config import FILE, WEIGHTS, Config
 from infoword_tf.encoders import ENCODERS
 from infoword_tf.objectives import TABLE
 from infoword_tf.plan import companions_of
+from infoword_tf.views.masking import MASKED_SHARE
 
 SIZE = 'layers', 'width', 'heads'
 # Of a record, beside flags: the fingerprint of the text, of `data.corpora`.
@@ -95,6 +96,7 @@ def run_record(
             f'{row}:{entry.weight:g}' for row, entry in config.rows.items()
         ),
         'masking': config.masking,
+        'mask_share': config.mask_share,
         'encoder': config.encoder.name,
         'size': 'x'.join(str(arguments.get(name, 0)) for name in SIZE),
         'dropout': arguments['rate'],
@@ -212,6 +214,7 @@ def agree(workdir: pathlib.Path, config: Config, flagfile: str) -> None:
             for name in config.run if name in flags_of(RunChoices)
         }  # fmt: skip
         begun |= own
+        begun['mask_share'] = MASKED_SHARE if old.masking else None
         for row in shared:
             for name, setting in TABLE[row].settings.items():
                 begun[f'{row}.{name}'] = setting.default

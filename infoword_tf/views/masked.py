@@ -38,7 +38,7 @@ def masked(
     both views of `nsp`; where pairs share rows, see `packed`.
     """
     b, length = text.ids.shape
-    p = budget(length)
+    p = budget(length, draw.share)
     # Masked tokens first, in order: a stable sort of booleans.
     places = np.argsort(~draw.masked, axis=1, kind='stable')[:, :p]
     start = np.zeros((b, 1), np.int32)
@@ -82,7 +82,7 @@ def masked(
         counts=counts,
     )
     shared = isinstance(text, Pairs) and text.slots is not None
-    return packed(view, text) if shared else view
+    return packed(view, text, draw.share) if shared else view
 
 
 def joined(
@@ -159,7 +159,7 @@ def padding_of(seen: Mapping[str, np.ndarray]) -> np.ndarray:
 def draw(settings: Mapping[str, Any]) -> Draw:
     """What is masked, as `masking` names it: alike in windows and pairs."""
     name = settings['masking']
-    return Draw(name, masking(name))
+    return Draw(name, masking(name), {'share': settings['mask_share']})
 
 
 def source_args(length: int, settings: Mapping[str, Any]) -> dict[str, Any]:

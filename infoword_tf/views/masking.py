@@ -91,6 +91,7 @@ class Masking(NamedTuple):
         starts, lengths: [B, P] int32, the spans in the order of drawing,
             length 0 where a row has fewer; None for words and tokens.
         shortened: [B] int32, spans that found no room for their words.
+        share: of the tokens, what P is made of.
         negatives: the same of the text's negatives, see `Pairs`.
     """
 
@@ -100,31 +101,37 @@ class Masking(NamedTuple):
     starts: np.ndarray | None = None
     lengths: np.ndarray | None = None
     shortened: np.ndarray | None = None
+    share: float = MASKED_SHARE
     negatives: 'Masking | None' = None
 
 
-def budget(length: int) -> int:
+def budget(length: int, share: float = MASKED_SHARE) -> int:
     """P = ceil(0.15 L): tokens that are predicted in each sequence."""
-    return math.ceil(MASKED_SHARE * length)
+    return math.ceil(share * length)
 
 
-def packed_budget(tokens: int, slots: int) -> int:
+def packed_budget(
+    tokens: int, slots: int, share: float = MASKED_SHARE
+) -> int:
     """P of a row that pairs share, each with its own budget.
 
-    A pair has three specials, and ceil(0.15 n) of its n tokens are at most
-    0.15 n + 0.95.
+    A pair has three specials, and of its n tokens ceil(s n), which is less
+    than s n + 1; and 0.15 n + 0.95 at most where s is 0.15.
     """
     text = tokens - 3 * slots
-    return math.floor(MASKED_SHARE * text + 0.95 * slots + 1e-9)
+    above = 0.95 if share == MASKED_SHARE else 1.0
+    return math.floor(share * text + above * slots + 1e-9)
 
 
-def budgets(text: Windows | Pairs) -> np.ndarray:
+def budgets(
+    text: Windows | Pairs, share: float = MASKED_SHARE
+) -> np.ndarray:
     """[B] int64: P of each row; a pair's own length is less than L."""
     if isinstance(text, Pairs):
         own = text.firsts + text.seconds
-        return np.ceil(MASKED_SHARE * own).astype(np.int64)
+        return np.ceil(share * own).astype(np.int64)
     b, length = text.ids.shape
-    return np.full(b, budget(length), np.int64)
+    return np.full(b, budget(length, share), np.int64)
 
 
 def span_lengths(size: int, random: np.random.Generator) -> np.ndarray:
@@ -133,7 +140,11 @@ def span_lengths(size: int, random: np.random.Generator) -> np.ndarray:
     return np.clip(n, 1, LONGEST_SPAN).astype(np.int64)
 
 
-def spans(windows: Windows | Pairs, random: np.random.Generator) -> Masking:
+def spans(
+    windows: Windows | Pairs,
+    random: np.random.Generator,
+    share: float = MASKED_SHARE,
+) -> Masking:
     """Draws n-grams of whole words until the budget is spent (Kong §5.2).
 
     Every round draws one span for each row that has budget left: its length
@@ -155,7 +166,7 @@ def spans(windows: Windows | Pairs, random: np.random.Generator) -> Masking:
     row, token = np.nonzero(windows.separators)
     taken[row, word[row, token]] = True
 
-    left = budgets(windows)
+    left = budgets(windows, share)
     masked = np.zeros((b, length), bool)
     all_starts, all_lengths = [], []
     shortened = np.zeros(b, np.int32)
@@ -186,7 +197,7 @@ def spans(windows: Windows | Pairs, random: np.random.Generator) -> Masking:
         all_starts.append(np.where(active, first, 0))
         all_lengths.append(size)
     # Every round takes a token at least, so there are no more than P.
-    drawn = np.zeros((2, b, budget(length)), np.int32)
+    drawn = np.zeros((2, b, budget(length, share)), np.int32)
     for number, pair in enumerate(zip(all_starts, all_lengths, strict=True)):
         drawn[:, :, number] = pair
     return Masking(
@@ -195,29 +206,38 @@ def spans(windows: Windows | Pairs, random: np.random.Generator) -> Masking:
         np.zeros((b, length)),
         *drawn,
         shortened,
+        share,
     )
 
 
-def _first_by(order: np.ndarray, windows: Windows | Pairs) -> np.ndarray:
+def _first_by(
+    order: np.ndarray, windows: Windows | Pairs, share: float
+) -> np.ndarray:
     """[B, L] bool: the P tokens of lowest order in each row, no separators."""
     order = np.where(windows.separators, np.inf, order)
-    p = budget(order.shape[1])
+    p = budget(order.shape[1], share)
     chosen = np.argsort(order, axis=1, kind='stable')[:, :p]
     masked = np.zeros(order.shape, bool)
-    within = np.arange(p) < budgets(windows)[:, None]
+    within = np.arange(p) < budgets(windows, share)[:, None]
     np.put_along_axis(masked, chosen, within, axis=1)
     return masked & ~windows.separators
 
 
-def _eighty_ten_ten(masked: np.ndarray, random: np.random.Generator) -> Masking:
+def _eighty_ten_ten(
+    masked: np.ndarray, random: np.random.Generator, share: float
+) -> Masking:
     """BERT's 80 % [MASK], 10 % random pieces, 10 % as they are."""
     # For each piece, with whole words too, as the original does.
     u = random.random(masked.shape)
     shown = (u >= 0.8).astype(np.int32) + (u >= 0.9)
-    return Masking(masked, shown, random.random(masked.shape))
+    return Masking(masked, shown, random.random(masked.shape), share=share)
 
 
-def words(windows: Windows | Pairs, random: np.random.Generator) -> Masking:
+def words(
+    windows: Windows | Pairs,
+    random: np.random.Generator,
+    share: float = MASKED_SHARE,
+) -> Masking:
     """Draws whole words in random order until no other fits the budget.
 
     A word that does not fit is left out, and the next that does is taken, as
@@ -231,11 +251,11 @@ def words(windows: Windows | Pairs, random: np.random.Generator) -> Masking:
     np.add.at(sizes, (np.arange(shape[0])[:, None], word), ~windows.separators)
     taken = np.zeros(shape, bool)
     fitting = _that_fit(
-        np.take_along_axis(sizes, order, axis=1), budgets(windows)
+        np.take_along_axis(sizes, order, axis=1), budgets(windows, share)
     )
     np.put_along_axis(taken, order, fitting, axis=1)
     masked = np.take_along_axis(taken, word, axis=1) & ~windows.separators
-    return _eighty_ten_ten(masked, random)
+    return _eighty_ten_ten(masked, random, share)
 
 
 def _that_fit(sizes: np.ndarray, max_tokens: np.ndarray) -> np.ndarray:
@@ -252,10 +272,15 @@ def _that_fit(sizes: np.ndarray, max_tokens: np.ndarray) -> np.ndarray:
         left = max_tokens[:, None] - (sizes * taken).sum(axis=1, keepdims=True)
 
 
-def tokens(windows: Windows | Pairs, random: np.random.Generator) -> Masking:
+def tokens(
+    windows: Windows | Pairs,
+    random: np.random.Generator,
+    share: float = MASKED_SHARE,
+) -> Masking:
     """Draws single pieces until the budget is spent (Devlin et al. 2019)."""
     order = random.random(windows.ids.shape)
-    return _eighty_ten_ten(_first_by(order, windows), random)
+    masked = _first_by(order, windows, share)
+    return _eighty_ten_ten(masked, random, share)
 
 
 MASKINGS = {'spans': spans, 'words': words, 'tokens': tokens}
@@ -265,10 +290,14 @@ MASKINGS = {'spans': spans, 'words': words, 'tokens': tokens}
 def masking(name: str) -> Callable[..., Masking]:
     """The draw of a name in MASKINGS, for a text and its negatives alike."""
 
-    def draw(text: Windows | Pairs, random: np.random.Generator) -> Masking:
-        drawn = MASKINGS[name](text, random)
+    def draw(
+        text: Windows | Pairs,
+        random: np.random.Generator,
+        share: float = MASKED_SHARE,
+    ) -> Masking:
+        drawn = MASKINGS[name](text, random, share)
         if isinstance(text, Pairs) and text.negatives is not None:
-            others = MASKINGS[name](text.negatives, random)
+            others = MASKINGS[name](text.negatives, random, share)
             drawn = drawn._replace(negatives=others)
         return drawn
 

@@ -9,17 +9,23 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from infoword_tf.views.masking import Masking, Pairs, Windows, budget
+from infoword_tf.views.masking import (
+    MASKED_SHARE,
+    Masking,
+    Pairs,
+    Windows,
+    budget,
+)
 from infoword_tf.views.view import Specials, View, ViewSpec, numbered
 
 
-def most_ngrams(length: int) -> int:
+def most_ngrams(length: int, share: float = MASKED_SHARE) -> int:
     """S: n-grams that a packed row of `ngrams` has room for.
 
     Spans of five words are seven pieces (Kong et al. 2019, §5.2 with §4), so
     a budget of P holds P / 7 of them; beyond P / 5.5 + 2 they are rare.
     """
-    p = budget(length)
+    p = budget(length, share)
     return min(p, math.ceil(p / 5.5) + 2)
 
 
@@ -41,7 +47,7 @@ def ngrams(
     if set(rows.values()) - {'start'}:
         raise ValueError(f'rows of n-grams read the start alone: {rows}')
     b, length = windows.ids.shape
-    p, s = budget(length), most_ngrams(length)
+    p, s = (f(length, draw.share) for f in (budget, most_ngrams))
     width = p + 2 * s
     starts, lengths = draw.starts[:, :s], draw.lengths[:, :s]
     sizes = np.where(lengths > 0, lengths + 2, 0)  # with specials

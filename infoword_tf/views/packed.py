@@ -9,16 +9,18 @@ of a row with specials, P places.
 
 import numpy as np
 
-from infoword_tf.views.masking import Pairs, packed_budget
+from infoword_tf.views.masking import MASKED_SHARE, Pairs, packed_budget
 from infoword_tf.views.view import View
 
 
-def packed(view: View, pairs: Pairs) -> View:
+def packed(view: View, pairs: Pairs, share: float = MASKED_SHARE) -> View:
     """Rows [R, T] of a view [B, T] that has a row for each pair.
 
     A block for each pair: positions begin anew in it and attention stays
     inside. Block J is what is left over. Of each pair there is all that it
     has alone, in the order of its row.
+
+    Args: share: of the tokens, what is masked.
     """
     if alone := set(view.places) - set(view.weights):
         raise ValueError(
@@ -34,7 +36,7 @@ def packed(view: View, pairs: Pairs) -> View:
     left_over = slot == slots
 
     # What a row of the table wants of each pair, first what counts.
-    max_tokens = packed_budget(tokens, slots)
+    max_tokens = packed_budget(tokens, slots, share)
     order = {
         row: np.argsort(
             _of_row(pairs, weights) == 0, axis=1, kind='stable'

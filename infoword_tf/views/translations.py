@@ -146,6 +146,7 @@ def translate(
     random: np.random.Generator,
     masking: str,
     restart: bool,
+    share: float = maskings.MASKED_SHARE,
 ) -> Translated:
     """Draws which language comes first, and what is masked.
 
@@ -154,13 +155,15 @@ def translate(
         random: of the draw.
         masking: a name in MASKINGS.
         restart: of the view.
+        share: of the tokens, what is masked.
     """
     # In the order of their rows.
     there = text.slots >= 0
     number = text.slots[there]
     side = (random.random(len(text.numbers)) < 0.5).astype(np.int64)[number]
     pairs = beside(text, (number, side), (number, 1 - side), there)
-    return Translated(pairs, maskings.masking(masking)(pairs, random), restart)
+    drawn = maskings.masking(masking)(pairs, random, share)
+    return Translated(pairs, drawn, restart)
 
 
 def translated(
@@ -196,6 +199,7 @@ def cross(
     text: Translations,
     random: np.random.Generator,
     masking: str | None,
+    share: float = maskings.MASKED_SHARE,
 ) -> Crossed:
     """Draws sides and orders of two pairs each, and what is masked.
 
@@ -207,6 +211,7 @@ def cross(
         text: pairs, of which 2 i and 2 i + 1 are crossed.
         random: of the draw.
         masking: a name in MASKINGS; None: nothing is masked.
+        share: of the tokens, what is masked.
     """
     m = len(text.numbers) // 2
     first = 2 * np.arange(m)
@@ -218,7 +223,7 @@ def cross(
             beside(text, (first + order, which), (first + 1 - order, which))
         )
     drawn = [
-        maskings.masking(masking)(x, random) if masking else None
+        maskings.masking(masking)(x, random, share) if masking else None
         for x in sides
     ]
     numbers = [
@@ -296,14 +301,17 @@ def crossed_keys(
 
 def draw_pairs(settings: Mapping[str, Any]) -> Draw:
     """What is drawn of `translated`."""
-    names = 'masking', 'restart'
-    return Draw('translated', translate, {x: settings[x] for x in names})
+    chosen = {name: settings[name] for name in ('masking', 'restart')}
+    return Draw(
+        'translated', translate, {**chosen, 'share': settings['mask_share']}
+    )
 
 
 def draw_sides(settings: Mapping[str, Any]) -> Draw:
     """What is drawn of `crossed`."""
     masking = settings['masking'] if settings['masked'] else None
-    return Draw('crossed', cross, {'masking': masking})
+    share = settings['mask_share']
+    return Draw('crossed', cross, {'masking': masking, 'share': share})
 
 
 def _of_pairs(length: int, settings: Mapping[str, Any]) -> dict[str, Any]:
@@ -337,8 +345,8 @@ CROSSED = ViewSpec(
     settings={
         'masked': Setting(
             True,
-            'Contrast texts of which 15 in 100 tokens are masked or replaced, '
-            "as InfoXLM's code does; else whole ones.",
+            'Contrast texts of which tokens are masked or replaced (15 in '
+            "100, as InfoXLM's code does); else whole ones.",
         )
     },
     any_encoder=True,

@@ -136,7 +136,8 @@ class ViewSpec(NamedTuple):
             no such thing.
         source: name in SOURCES of its text, unless a row narrows it.
         draw: settings -> `Draw`; None: nothing is drawn. The settings are
-            the view's own and `masking`, a name in MASKINGS.
+            the view's own, `masking`, a name in MASKINGS, and
+            `mask_share`, of the tokens.
         source_args: (T, settings) -> arguments of the source: `length`, the
             tokens that it reads, and others that it has. The settings are
             these, `source`, its name, and `where`, all that rows want of

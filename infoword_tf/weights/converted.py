@@ -110,6 +110,7 @@ def make(
         max_length=longest,
         tokenizer=source.pieces.tokenizer.config,
         masking='tokens' if 'mlm' in rows else None,
+        mask_share=0.15 if 'mlm' in rows else None,
         memory_length=0 if source.encoder.name == 'relative' else None,
         layout=source.layout,
         pooling=vectors.pooling,

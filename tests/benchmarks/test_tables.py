@@ -12,7 +12,7 @@ from tests.test_house import ROOT
 CODE = '''
 import json, sys
 from infoword_tf import commands
-from benchmarks import tables
+from benchmarks import kept, tables
 
 RATES = {'slow': 16.0, 'fast': 64.0}  # steps a second
 
@@ -52,7 +52,7 @@ def run(module, log, *given):
     (workdir / 'metrics.jsonl').write_text('\\n'.join(lines))
     (workdir / 'metrics.json').write_text('{}')
 
-tables.run = run
+tables.run = kept.run = run
 tables.TABLES['lacking'] = tables.ResultsTable(('slow',), data=('nowhere',))
 tables.TABLES['two'] = tables.ResultsTable(('slow', 'fast'), tables.retrieval)
 commands.start(tables.main)
@@ -100,6 +100,11 @@ class TablesTest(absltest.TestCase):
         again = self.ran(*asked).stdout
         self.assertNotIn('CALL', again)
         self.assertIn('\n'.join(LINES), again)
+
+    def test_two_at_a_time(self):
+        """The same table, of runs that have a share of the processors each."""
+        printed = self.ran('--table=two', '--minutes=0.5', '--lanes=2').stdout
+        self.assertEqual(printed.strip().split('\n')[-5:-2], LINES)
 
     def test_equal_steps(self):
         """No rate is measured; both train for them."""

@@ -55,6 +55,7 @@ SCORES = {
     'rnn_lm': 2 * 22 * 128 * 500,
     'elmo': 2 * 2 * 22 * 64 * 500,
     'plm': 6 * 128 * 500,
+    'parts': 4 * 128 * 4,
 }
 # Input and state, four gates each.
 LSTM = 2 * 22 * (128 + 128) * 4 * 128
@@ -87,12 +88,15 @@ BY_HAND = {
     'plm': 2 * (PERMUTED_AT[25] + PERMUTED_AT[3]) + SCORES['plm'],
 }
 BY_HAND['xlnet'] = BY_HAND['plm']
-BY_HAND['mmlm'] = BY_HAND['mlm']
-# Distances are the same for all rows of a batch, and need no gradient.
+BY_HAND['mmlm'] = BY_HAND['part_words'] = BY_HAND['mlm']
+BY_HAND['parts'] = 2 * 2 * MASKED_ALL + SCORES['parts']
+# Distances are the same for all rows of a batch, and need no gradient; nor do
+# the weights of means, of two parts and twice.
 DISTANCES = {
     'transformer_xl': 2 * 23 * 128 * 128,
     'plm': 2 * 44 * 128 * 128,
     'xlnet': 2 * 44 * 128 * 128,
+    'parts': 2 * 2 * 2 * 22 * 128,
 }
 
 
