@@ -545,7 +545,7 @@ def main() -> None:
         count = STEPS.value or steps_of(
             flagfile, folder, MINUTES.value, *common
         )
-        print(f'{flagfile}: {count:,} steps', flush=True)
+        print(f'{flagfile}: {count:,} steps\n', end='', flush=True)
         return [f'--steps={count}']
 
     steps = side_by_side(rated, table.flagfiles, LANES.value)
@@ -563,8 +563,8 @@ def main() -> None:
         workdir = folder / f'{folder_of(name)}_{seed}'
         train(flagfile, workdir, *common, *given, f'--seed={seed}')
         if table.ask and LANES.value > 1:
-            table.ask(workdir)
-        print(f'{name}, seed {seed}: trained', flush=True)
+            table.ask(workdir)  # what it says is kept: here lanes share it
+        print(f'{name}, seed {seed}: trained\n', end='', flush=True)
         return workdir
 
     workdirs: dict[str, list[pathlib.Path]] = {}

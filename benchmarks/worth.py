@@ -23,6 +23,7 @@ from benchmarks import vectors
 from benchmarks.kept import asked, check_there, read_json, run
 from infoword_tf import commands, files
 from infoword_tf.choices import flag
+from tasks.glue import task_of
 
 
 @dataclasses.dataclass(frozen=True)
@@ -34,30 +35,28 @@ class Choices:
 
 
 class Task(NamedTuple):
-    """A task of GLUE, and how an encoder is fine-tuned on it.
+    """How an encoder is fine-tuned on a task of GLUE.
 
     Attributes:
-        metric: that counts, a share or a correlation.
         examples: to train on at most.
         epochs: how often each is read.
     """
 
-    metric: str
     examples: int
     epochs: int
 
 
 TASKS = {
-    'sst-2': Task('accuracy', 10_000, 2),
-    'cola': Task('matthews', 8_551, 2),
-    'mrpc': Task('f1', 3_668, 3),
-    'qnli': Task('accuracy', 5_000, 2),
-    'sts-b': Task('spearman', 5_749, 3),
+    'sst-2': Task(10_000, 2),
+    'cola': Task(8_551, 2),
+    'mrpc': Task(3_668, 3),
+    'qnli': Task(5_000, 2),
+    'sts-b': Task(5_749, 3),
 }
 SHORT_TASKS = {
-    'sst-2': Task('accuracy', 6_000, 1),
-    'mrpc': Task('f1', 3_668, 5),
-    'sts-b': Task('spearman', 5_749, 5),
+    'sst-2': Task(6_000, 1),
+    'mrpc': Task(3_668, 5),
+    'sts-b': Task(5_749, 5),
 }
 SEEDS, BATCH = 3, 32
 POOLINGS = None, 'mean', 'first_last'
@@ -100,15 +99,13 @@ def tuned(
         f'--seeds={seeds}',
         '--notest',
     )
+    one = task_of(task)
+    metric = one.metrics[0]
     if seeds == 1:
-        found = read_json(folder / 'metrics.json')
-        return [100 * found[TASKS[task].metric]]
-    row = 'score' if task == 'sts-b' else 'label'
-    runs = [
-        read_json(folder / f'seed={seed}' / 'metrics.json')
-        for seed in range(seeds)
-    ]
-    return [100 * one[f'heldout/{row}/{TASKS[task].metric}'] for one in runs]
+        return [100 * read_json(folder / 'metrics.json')[metric]]
+    runs = (folder / f'seed={seed}' for seed in range(seeds))
+    key = f'heldout/{one.row}/{metric}'
+    return [100 * read_json(each / 'metrics.json')[key] for each in runs]
 
 
 def best_rate(workdir: pathlib.Path) -> float:
@@ -198,9 +195,14 @@ def screened(workdir: pathlib.Path) -> dict[str, Any]:
     return {**found, **of_vectors(workdir)}
 
 
+def kept_in(workdir: pathlib.Path, short: bool) -> pathlib.Path:
+    """Where the answer is."""
+    return workdir / ('short.json' if short else 'worth.json')
+
+
 def of(workdir: pathlib.Path, short: bool = False) -> dict[str, Any]:
     """What this command says of a workdir, asked once, in its own process."""
-    path = workdir / ('short.json' if short else 'worth.json')
+    path = kept_in(workdir, short)
     if not path.exists():
         given = [f'--init={workdir}', '--short' if short else '--noshort']
         run('benchmarks.worth', path.with_suffix('.log'), *given)
@@ -219,8 +221,7 @@ def main(given: Choices, chosen: Mapping[str, Any]) -> None:
     check_there(DATA)
     workdir = pathlib.Path(given.init)
     found = (screened if given.short else measured)(workdir)
-    name = 'short.json' if given.short else 'worth.json'
-    files.write_json(workdir / name, found)
+    files.write_json(kept_in(workdir, given.short), found)
     print(json.dumps(found))
 
 

@@ -174,7 +174,7 @@ def make_plan(
                     'all rows; leave out one of the two'
                 )
             narrowed_by.setdefault(origin, row)
-    masking = masking or 'tokens'
+    masking, share = masking or 'tokens', mask_share or MASKED_SHARE
     views: dict[str, ViewPlan] = {}
     for view in dict.fromkeys(v for row in rows for v in wanted[row]):
         readers = {
@@ -184,7 +184,7 @@ def make_plan(
         source = sources.get(root(view), spec.source)
         settings = {
             'masking': masking,
-            'mask_share': mask_share or MASKED_SHARE,
+            'mask_share': share,
             **_shared(view, readers, rows),
         }
         draw = spec.draw(settings) if spec.draw else None
@@ -203,7 +203,7 @@ def make_plan(
     draws = [view.draw for view in views.values() if view.draw]
     drawn = {draw.settings.get('masking', draw.name) for draw in draws}
     if masking in drawn:
-        return Plan(views, masking, mask_share or MASKED_SHARE)
+        return Plan(views, masking, share)
     for flag, value in (('masking', chosen), ('mask_share', mask_share)):
         if value is not None:
             raise ValueError(

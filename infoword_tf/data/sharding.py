@@ -4,14 +4,14 @@
 it of all shards together, and `write` makes the tokens of those. Each knows
 nothing but a `Job` and writes whole files or none, so that any process of any
 machine that reaches the text and the folder may call it, in any order, and
-again.
+again. The folder of the store then has
 
-    DIR/work/settings.json, vocab.txt   what was asked, and the tokenizer
-    DIR/work/000000.npz                 what `look` found
-    DIR/work/sketches.bin               that of all shards, while it is compared
-    DIR/work/000000.done.json           a shard that `write` has finished
-    DIR/work/heldout/000000/            what it holds out
-    DIR/train/000000/                   what is trained on
+    work/settings.json, vocab.txt   what was asked, and the tokenizer
+    work/000000.npz                 what `look` found
+    work/sketches.bin               that of all shards, while it is compared
+    work/000000.done.json           a shard that `write` has finished
+    work/heldout/000000/            what it holds out
+    train/000000/                   what is trained on
 """
 
 import functools

@@ -36,6 +36,11 @@ def of_texts(block_ids: Tensor, texts: int) -> Tensor:
     return ops.equal(block_ids[:, None], number)
 
 
+def tokens_of(block_ids: Tensor, texts: int) -> Tensor:
+    """[B, T], 0 to J - 1 by text -> [B, J] int32: how many tokens each has."""
+    return ops.sum(ops.cast(of_texts(block_ids, texts), 'int32'), axis=2)
+
+
 def pool(
     states: Tensor,
     real: Tensor,

@@ -17,9 +17,9 @@ candidates, D width.
 
 import math
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
-from infoword_tf.layers.pooling import unit
+from infoword_tf.layers.pooling import of_texts, tokens_of, unit
 from infoword_tf.lazy import ops
 from infoword_tf.objectives import infonce
 from infoword_tf.objectives.objective import (
@@ -40,25 +40,6 @@ from infoword_tf.views import Reads, View
 
 Tensor = Any
 CRITICS = ('dot', 'scaled', 'cosine')  # the paper's is the first
-
-
-class NGrams(NamedTuple):
-    """The candidates: encoded n-grams, and how long each is.
-
-    Attributes:
-        pool: of the global batch, and of a queue behind it.
-        lengths: pieces of those of the batch, int32.
-    """
-
-    pool: Pool
-    lengths: Tensor
-
-
-def ngram_lengths(view: View, slots: int) -> Tensor:
-    """[B, S] int32: pieces of each n-gram of the view `ngrams`."""
-    number = ops.arange(slots, dtype='int32')
-    inside = ops.equal(view.block_ids[:, :, None], number)  # [B, T, S]
-    return ops.sum(ops.cast(inside, 'int32'), axis=1) - 2  # [CLS] and [SEP]
 
 
 class DeepInfoMax(Queued):
@@ -97,13 +78,16 @@ class DeepInfoMax(Queued):
             found['keys'] = batch.states('ngrams', MOMENTUM)
         return found
 
-    def candidates(self, batch: Batch) -> NGrams:
+    def candidates(self, batch: Batch) -> Pool:
         """The encoded n-grams of the global batch, and of a queue."""
-        view = batch.views['ngrams']
-        pool = self.behind(batch, self._pool(batch, 'b'))
+        lengths = batch.replicas.gather(self._lengths(batch.views['ngrams']))
+        pool = self._pool(batch, 'b')._replace(lengths=lengths)
+        return self.behind(batch, pool)
+
+    def _lengths(self, view: View) -> Tensor:
+        """[N] int32: tokens of each n-gram, [CLS] and [SEP] too."""
         slots = view.targets[self.row].shape[1]
-        lengths = ops.reshape(ngram_lengths(view, slots), (-1,))
-        return NGrams(pool, batch.replicas.gather(lengths))
+        return ops.reshape(tokens_of(view.block_ids, slots), (-1,))
 
     def _pool(self, batch: Batch, name: str) -> Pool:
         """What there is of `vectors` of that name."""
@@ -124,8 +108,7 @@ class DeepInfoMax(Queued):
         targets = view.targets[self.row]
         if not self.queue:
             return ops.reshape(targets, (-1,))
-        number = ops.arange(targets.shape[1], dtype='int32')[:, None]
-        real = ops.equal(view.block_ids[:, None], number)  # [B, S, T]
+        real = of_texts(view.block_ids, targets.shape[1])  # [B, S, T]
         return ops.reshape(text_ids(view.ids, real, view.positions), (-1,))
 
     def remember(self, batch: Batch) -> dict[str, Any]:
@@ -136,7 +119,7 @@ class DeepInfoMax(Queued):
             batch, self._pool(batch, 'keys' if self.momentum else 'b')
         )
 
-    def score(self, batch: Batch, candidates: NGrams) -> infonce.Outcome:
+    def score(self, batch: Batch, candidates: Pool) -> infonce.Outcome:
         """Eq. 1 over the n-grams of other sequences.
 
         The scores are one [B, D] by [D, M] product: the n-grams of a sequence
@@ -146,8 +129,7 @@ class DeepInfoMax(Queued):
         targets = self._numbers(view)  # [N]
         compared = self.compared(batch)
         a, b = (ops.cast(compared[x], 'float32') for x in 'ab')
-        pool = candidates.pool
-        c = pool.states  # [M, D]
+        c = candidates.states  # [M, D]
         slots, width = b.shape[1:]
         finish = None
         if self.critic == 'cosine':
@@ -158,12 +140,12 @@ class DeepInfoMax(Queued):
         positive = ops.reshape(ops.sum(a * b, axis=-1), (-1,))  # [N]
         a = ops.reshape(a, (-1, width))
         earlier = self.among_earlier(
-            batch, pool, a, positive, targets, finish=finish
+            batch, candidates, a, positive, targets, finish=finish
         )
         scores = ops.matmul(a, ops.transpose(c))
         scores = ops.repeat(scores, slots, axis=0)  # [N, M]
-        counts = ops.repeat(pool.others(view.sequences), slots, axis=0)
-        identical = ops.equal(pool.ids[None, :], targets[:, None])
+        counts = ops.repeat(candidates.others(view.sequences), slots, axis=0)
+        identical = ops.equal(candidates.ids[None, :], targets[:, None])
         weights = ops.reshape(view.weights[self.row], (-1,))
         outcome = infonce.contrast(
             positive, scores, counts, identical, weights, drop_identical=True,
@@ -172,7 +154,7 @@ class DeepInfoMax(Queued):
         if batch.training:
             return outcome
         # The bound once more, over the candidates of the positive's length.
-        own = ops.reshape(ngram_lengths(view, slots), (-1, 1))
+        own = self._lengths(view)[:, None]
         same = ops.equal(candidates.lengths[None, :], own)  # [N, M]
         counts = ops.where(same, counts, 0.0)
         alike = infonce.contrast(

@@ -201,6 +201,8 @@ class Pool(NamedTuple):
         limit: use the first so many of other sequences, None for all.
         states: [M, D] float32 where they are encoded, else None.
         earlier: of earlier steps, apart from these: many, for `queue_scores`.
+        lengths: [M] int32, tokens of each, where those of one length are
+            compared, else None.
 
     Several can be `joined`: the batch, a row's own negatives, a queue. What is
     of no sequence (-1) is another's for every pair.
@@ -212,6 +214,7 @@ class Pool(NamedTuple):
     limit: int | None
     states: Tensor | None = None
     earlier: 'Pool | None' = None
+    lengths: Tensor | None = None
 
     def others(self, sequences: Tensor, among: Tensor | None = None) -> Tensor:
         """[N, M] float32: 1 for candidates of other sequences than [N].
@@ -290,7 +293,7 @@ def gathered(
 
 def joined(*pools: Pool) -> Pool:
     """All candidates of several pools, in order; the limit is the first's."""
-    ids, sequences, weights, _, states, _ = zip(*pools, strict=True)
+    ids, sequences, weights, _, states, *_ = zip(*pools, strict=True)
     return Pool(
         *(ops.concatenate(x) for x in (ids, sequences, weights)),
         pools[0].limit,

@@ -23,9 +23,9 @@ Glossary of shapes: B sequences, S parts of each, N = B S, M candidates,
 T tokens, D width.
 """
 
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar
 
-from infoword_tf.layers.pooling import of_texts, pool, unit
+from infoword_tf.layers.pooling import of_texts, pool, tokens_of, unit
 from infoword_tf.lazy import ops
 from infoword_tf.objectives import infonce
 from infoword_tf.objectives.mlm import MaskedPieces
@@ -42,18 +42,6 @@ from infoword_tf.views import Reads, View
 Tensor = Any
 VIEW = 'parts'
 OTHERS, ALL = NEGATIVES = ('others', 'all')
-
-
-class PartsOfBatch(NamedTuple):
-    """The candidates: the parts of a batch, and how long each is.
-
-    Attributes:
-        pool: [M], of the global batch.
-        lengths: [M] int32, in tokens.
-    """
-
-    pool: Pool
-    lengths: Tensor
 
 
 class PartContrast(Objective):
@@ -75,47 +63,48 @@ class PartContrast(Objective):
         real = of_texts(view.block_ids, view.targets[self.row].shape[1])
         return {'parts': unit(pool(batch.states(VIEW), real))}
 
-    def candidates(self, batch: Batch) -> PartsOfBatch:
+    def candidates(self, batch: Batch) -> Pool:
         """The parts of the global batch."""
         view = batch.views[VIEW]
         slots = view.targets[self.row].shape[1]
         vectors = self.compared(batch)['parts']
-        pool = gather_pool(
+        found = gather_pool(
             view,
             self.row,
             batch.replicas,
             batch.limit,
             ops.reshape(vectors, (-1, slots, vectors.shape[-1])),
         )
-        return PartsOfBatch(pool, batch.replicas.gather(_lengths(view, slots)))
+        lengths = batch.replicas.gather(_lengths(view, slots))
+        return found._replace(lengths=lengths)
 
-    def score(self, batch: Batch, candidates: PartsOfBatch) -> infonce.Outcome:
+    def score(self, batch: Batch, candidates: Pool) -> infonce.Outcome:
         """Eq. 1 over the parts of that length; each is an a, and a b."""
-        view, (pool, lengths) = batch.views[VIEW], candidates
+        view = batch.views[VIEW]
         targets, weights = view.targets[self.row], view.weights[self.row]
         slots = targets.shape[1]
         x = self.compared(batch)['parts']  # [N, D]
         b = _beside(ops.reshape(x, (-1, slots, x.shape[-1])))
         b = ops.reshape(b, ops.shape(x))
         there = ops.reshape(weights * _beside(weights), (-1,))  # [N]
-        scores = ops.matmul(x / self.temperature, ops.transpose(pool.states))
-        alike = ops.equal(
-            lengths[None, :], ops.reshape(_lengths(view, slots), (-1, 1))
-        )
+        asked = x / self.temperature
+        scores = ops.matmul(asked, ops.transpose(candidates.states))  # [N, M]
+        own_lengths = _lengths(view, slots)[:, None]
+        alike = ops.equal(candidates.lengths[None, :], own_lengths)
         sequences = ops.repeat(view.sequences, slots)
-        counts = pool.others(sequences, among=alike)
+        counts = candidates.others(sequences, among=alike)
         identical = ops.equal(
-            pool.ids[None, :], ops.reshape(_beside(targets), (-1, 1))
+            candidates.ids[None, :], ops.reshape(_beside(targets), (-1, 1))
         )
         if self.negatives == ALL:
             # Of its own text all but itself and b.
-            own = ops.equal(pool.sequences[None, :], sequences[:, None])
+            own = ops.equal(candidates.sequences[None, :], sequences[:, None])
             itself = ops.equal(
-                pool.ids[None, :], ops.reshape(targets, (-1, 1))
+                candidates.ids[None, :], ops.reshape(targets, (-1, 1))
             )
             both = ops.logical_or(itself, identical)
             own = ops.logical_and(own, ops.logical_not(both))
-            counts = counts + ops.where(own, pool.weights[None, :], 0.0)
+            counts = counts + ops.where(own, candidates.weights[None, :], 0.0)
         return infonce.contrast(
             ops.sum(x * b, axis=1) / self.temperature,
             scores,
@@ -140,8 +129,7 @@ def _beside(x: Tensor) -> Tensor:
 
 def _lengths(view: View, slots: int) -> Tensor:
     """[N] int32: tokens of each part, [CLS] and [SEP] too."""
-    inside = of_texts(view.block_ids, slots)  # [B, S, T]
-    return ops.reshape(ops.sum(ops.cast(inside, 'int32'), axis=2), (-1,))
+    return ops.reshape(tokens_of(view.block_ids, slots), (-1,))
 
 
 class PartPieces(MaskedPieces):

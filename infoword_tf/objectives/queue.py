@@ -109,9 +109,10 @@ class Queued(Objective):
         """
         if pool.earlier is None:
             return None
-        ids, _, weights, _, rows, _ = pool.earlier
+        earlier = pool.earlier
         return queue_scores(
-            queries, rows, ids, weights > 0, positive, targets,
+            queries, earlier.states, earlier.ids, earlier.weights > 0,
+            positive, targets,
             key=batch.fused, **more,
         )  # fmt: skip
 

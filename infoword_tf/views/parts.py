@@ -175,8 +175,8 @@ PARTS = ViewSpec(
     settings={
         'shortest': Setting(
             14,
-            'Tokens of text that the shortest parts have at least: parts are '
-            'half of a row long, a quarter, and so on.',
+            'Parts are half of a row long, and a quarter, an eighth, ... while '
+            'they have so many tokens of text.',
             at_least=1,
         ),
         'beside': Setting(

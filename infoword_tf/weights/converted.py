@@ -10,6 +10,7 @@ import numpy as np
 from infoword_tf.config import Config, DenseConfig, EncoderConfig, RowConfig
 from infoword_tf.model import Model
 from infoword_tf.objectives import TABLE
+from infoword_tf.views.masking import MASKED_SHARE
 from infoword_tf.weights.mapping import check, look, take
 from infoword_tf.weights.names import Naming
 from infoword_tf.weights.pieces import Read
@@ -110,7 +111,7 @@ def make(
         max_length=longest,
         tokenizer=source.pieces.tokenizer.config,
         masking='tokens' if 'mlm' in rows else None,
-        mask_share=0.15 if 'mlm' in rows else None,
+        mask_share=MASKED_SHARE if 'mlm' in rows else None,
         memory_length=0 if source.encoder.name == 'relative' else None,
         layout=source.layout,
         pooling=vectors.pooling,

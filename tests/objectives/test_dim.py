@@ -214,7 +214,7 @@ class LiteralTest(parameterized.TestCase):
         )
         batch = batch_of(made, states)
         candidates = objective.candidates(batch)
-        self.assertEqual(candidates.pool.states.dtype, tf.float32)
+        self.assertEqual(candidates.states.dtype, tf.float32)
         rounded = [tf.cast(x, tf.float32).numpy() for x in (a, b)]
         assert_same(
             objective.score(batch, candidates),
