@@ -88,6 +88,20 @@ PARTS = {
         'training step', 'step', ('--rows=bert_nce,mlm,infoword',),
         ('--rounds=3', '--steps=2'), ('--rounds=5', '--steps=6'),
     ),
+    # A precision each: all contestants stay in memory.
+    **{
+        f'base_{length}{name}': Part(
+            f'base, {length} tokens', 'step',
+            ('--size=base', '--rows=bert_nce,mlm,infoword',
+             f'--seq_len={length}', f'--batch_size={1024 // length}',
+             f'--precisions={precision}'),
+            None, ('--rounds=3', '--steps=1'),
+        )
+        for length in (128, 512)
+        for name, precision in (
+            ('', 'float32'), ('_bfloat16', 'mixed_bfloat16')
+        )
+    },
     'streams': Part(
         'two streams', 'step',
         ('--rows=mlm,plm,transformer_xl', '--memory_length=128', '--no_peer',

@@ -101,7 +101,8 @@ def sides() -> list[Any]:
     if peers:
         kinds = {'sentence-transformers': peers, 'onnxruntime': peers}
     kinds |= {'plain': init, 'encode': init}
-    return [Side(kind, path) for kind, path in kinds.items()]
+    found = [Side(kind, path) for kind, path in kinds.items()]
+    return [*found, Side('encode', init, 'encode 1', threads=1)]
 
 
 def main() -> None:

@@ -10,6 +10,7 @@ Glossary of shapes: B texts of a batch, T tokens, n texts, D width.
 """
 
 import functools
+import os
 from collections.abc import Callable, Sequence
 from concurrent import futures
 from typing import Any, NamedTuple
@@ -27,7 +28,6 @@ from infoword_tf.text.template import padded
 
 Tensor = Any
 _TEXTS_A_CALL = 4096  # of the tokenizer
-_AT_A_TIME = 2  # batches: one computes where the other waits for a thread
 
 
 class Tokenized(NamedTuple):
@@ -337,8 +337,11 @@ class Vectors(States):
         """Vectors of texts, in their order.
 
         Texts are sorted by length and batched by tokens, so that hardly any
-        padding is computed; two batches are computed at a time. Longer texts
-        than `max_length` are cut; `cut` says how many.
+        padding is computed; two batches are computed at a time, or as many as
+        there are cores where TensorFlow has one thread for an operation
+        (`tf.config.threading.set_intra_op_parallelism_threads(1)`), which is
+        the fastest on a processor, for one text too. Longer texts than
+        `max_length` are cut; `cut` says how many.
 
         Args:
             texts: n strings (or bytes, UTF-8).
@@ -451,7 +454,7 @@ class Vectors(States):
                 unit=' texts',
                 disable=not progress or lengths.sum() <= tokens,
             ) as bar,
-            futures.ThreadPoolExecutor(_AT_A_TIME) as threads,
+            futures.ThreadPoolExecutor(_batches_at_a_time()) as threads,
         ):
             for count in threads.map(compute, batches):
                 bar.update(count)
@@ -508,6 +511,13 @@ class Vectors(States):
             index = {word: index[word] for word in words if word in index}
         table = np.asarray(self.encoder.embedding_table, np.float32)
         return WordVectors(list(index), table[list(index.values())])
+
+
+def _batches_at_a_time() -> int:
+    """Of `encode`: two, so that one computes where the other waits for a
+    thread; where an operation has one thread alone, one for each core."""
+    alone = tf.config.threading.get_intra_op_parallelism_threads() == 1
+    return max(2, os.cpu_count() or 1) if alone else 2
 
 
 def _parts(texts: Sequence[str]) -> list[slice]:

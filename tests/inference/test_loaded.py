@@ -17,6 +17,7 @@ from infoword_tf import checkpoint, commands, files
 from infoword_tf.choices import RunChoices
 from infoword_tf.config import EncoderConfig, RowConfig
 from infoword_tf.encoders import Inputs
+from infoword_tf.inference import vectors as inference
 from infoword_tf.model import Model
 from infoword_tf.resolve import ModelChoices, resolve
 from infoword_tf.text import vocabulary
@@ -166,6 +167,22 @@ class EncodeTest(parameterized.TestCase):
         )
         np.testing.assert_allclose(few, found, atol=1e-5)
         self.assertEqual(self.model.cut, 1)
+
+    @parameterized.parameters((0, 2), (4, 2), (1, 16))
+    def test_batches_at_a_time(self, threads, expected):
+        """Of one thread an operation there are as many as cores."""
+        asked = mock.Mock(side_effect=inference.futures.ThreadPoolExecutor)
+        with (
+            mock.patch.object(
+                tf.config.threading,
+                'get_intra_op_parallelism_threads',
+                return_value=threads,
+            ),
+            mock.patch.object(inference.os, 'cpu_count', return_value=16),
+            mock.patch.object(inference.futures, 'ThreadPoolExecutor', asked),
+        ):
+            self.model.encode(SENTENCES, batch_size=2)
+        asked.assert_called_once_with(expected)
 
     def test_poolings_written_out(self):
         ids = tf.constant([[2, 7, 9, 3, 0], [2, 8, 3, 0, 0]])
