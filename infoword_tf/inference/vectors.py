@@ -339,9 +339,9 @@ class Vectors(States):
         Texts are sorted by length and batched by tokens, so that hardly any
         padding is computed; two batches are computed at a time, or as many as
         there are cores where TensorFlow has one thread for an operation
-        (`tf.config.threading.set_intra_op_parallelism_threads(1)`), which is
-        the fastest on a processor, for one text too. Longer texts than
-        `max_length` are cut; `cut` says how many.
+        (`tf.config.threading.set_intra_op_parallelism_threads(1)`), with which
+        one text alone is faster too. Longer texts than `max_length` are cut;
+        `cut` says how many.
 
         Args:
             texts: n strings (or bytes, UTF-8).
