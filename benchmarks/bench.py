@@ -508,11 +508,11 @@ def render(
     parts = {name: part_lines(found.get(name)) for name in PARTS}
     parts[MACHINE] = machine_lines(machine, found)
     write(docs / 'speed.md', parts)
-    records = {
-        PARTS[name].title: part['record']
-        for name, part in found.items()
-        if 'record' in part
-    }
+    titled = collections.defaultdict(list)
+    for name, part in found.items():
+        if 'record' in part:
+            titled[PARTS[name].title].append(part['record'])
+    records = {title: report.merged(some) for title, some in titled.items()}
     with files.written(docs / 'speed.png') as partial:
         report.draw(partial, records)
     if 'record' in found.get('step', {}):

@@ -390,6 +390,7 @@ def _draw_curve(axis: Any, title: str, record: Mapping[str, Any]) -> None:
     axis.set_title(title, fontsize=9, loc='left')
     axis.set_xticks(sorted({row['x'] for row in known}), minor=False)
     axis.tick_params(labelsize=7)
+    axis.tick_params('x', labelrotation=30)
     for which in (axis.xaxis, axis.yaxis):
         which.set_major_formatter(ticker.FuncFormatter(lambda x, _: f'{x:g}'))
         which.set_minor_formatter(ticker.NullFormatter())
