@@ -8,6 +8,13 @@ from absl.testing import absltest
 
 from benchmarks import kept, vectors, worth
 
+METRICS = {  # GLUE's own, Wang et al. 2019, table 1
+    'sst-2': 'accuracy',
+    'cola': 'matthews',
+    'mrpc': 'f1',
+    'qnli': 'accuracy',
+    'sts-b': 'spearman',
+}
 SCORES = {1e-4: 0.5, 3e-4: 0.75, 1e-3: 0.625}  # by learning rate
 
 
@@ -21,13 +28,13 @@ def run(module, log, *given):
         place.mkdir(parents=True)
         score = SCORES[float(given['learning_rate'])] if given.get(
             'learning_rate') else 0.0  # fmt: skip
-        metric = worth.TASKS.get(given.get('task'))
+        metric = METRICS.get(given.get('task'))
         found = {'f1': 40.0, 'tests': {'EN-WS-353-ALL': {'spearman': 30.0}}}
         if metric and seeds > 1:
             row = 'score' if given['task'] == 'sts-b' else 'label'
-            found[f'heldout/{row}/{metric.metric}'] = score + seed / 10
+            found[f'heldout/{row}/{metric}'] = score + seed / 10
         elif metric:
-            found[metric.metric] = score
+            found[metric] = score
         (place / 'metrics.json').write_text(json.dumps(found))
     (folder / 'metrics.json').write_text(json.dumps(found))
     (folder / 'given.json').write_text(json.dumps(given))
