@@ -563,7 +563,7 @@ def main() -> None:
         workdir = folder / f'{folder_of(name)}_{seed}'
         train(flagfile, workdir, *common, *given, f'--seed={seed}')
         if table.ask and LANES.value > 1:
-            table.ask(workdir)  # what it says is kept: here lanes share it
+            table.ask(workdir)  # side by side too; its answers are kept
         print(f'{name}, seed {seed}: trained\n', end='', flush=True)
         return workdir
 

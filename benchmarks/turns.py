@@ -200,7 +200,8 @@ def listen(seconds: float = _LISTENED) -> float:
     before, began = _busy(), time.perf_counter()
     time.sleep(seconds)
     passed = time.perf_counter() - began
-    return (_busy() - before) / passed / os.cpu_count()
+    # Counters of the kernel are coarser than its clock.
+    return max(0.0, (_busy() - before) / passed / os.cpu_count())
 
 
 def compete(

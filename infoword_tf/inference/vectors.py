@@ -516,8 +516,10 @@ class Vectors(States):
 def _batches_at_a_time() -> int:
     """Of `encode`: two, so that one computes where the other waits for a
     thread; where an operation has one thread alone, one for each core."""
-    alone = tf.config.threading.get_intra_op_parallelism_threads() == 1
-    return max(2, os.cpu_count() or 1) if alone else 2
+    # TensorFlow reads the variable where nothing is set, and does not tell.
+    threads = tf.config.threading.get_intra_op_parallelism_threads()
+    threads = threads or os.environ.get('TF_NUM_INTRAOP_THREADS')
+    return max(2, os.cpu_count() or 1) if threads in (1, '1') else 2
 
 
 def _parts(texts: Sequence[str]) -> list[slice]:

@@ -80,9 +80,11 @@ class DeepInfoMax(Queued):
 
     def candidates(self, batch: Batch) -> Pool:
         """The encoded n-grams of the global batch, and of a queue."""
-        lengths = batch.replicas.gather(self._lengths(batch.views['ngrams']))
-        pool = self._pool(batch, 'b')._replace(lengths=lengths)
-        return self.behind(batch, pool)
+        pool = self.behind(batch, self._pool(batch, 'b'))
+        if batch.training:
+            return pool
+        lengths = self._lengths(batch.views['ngrams'])
+        return pool._replace(lengths=batch.replicas.gather(lengths))
 
     def _lengths(self, view: View) -> Tensor:
         """[N] int32: tokens of each n-gram, [CLS] and [SEP] too."""

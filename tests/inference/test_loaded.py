@@ -168,8 +168,10 @@ class EncodeTest(parameterized.TestCase):
         np.testing.assert_allclose(few, found, atol=1e-5)
         self.assertEqual(self.model.cut, 1)
 
-    @parameterized.parameters((0, 2), (4, 2), (1, 16))
-    def test_batches_at_a_time(self, threads, expected):
+    @parameterized.parameters(
+        (0, '', 2), (4, '', 2), (1, '', 16), (0, '1', 16), (4, '1', 2)
+    )
+    def test_batches_at_a_time(self, threads, variable, expected):
         """Of one thread an operation there are as many as cores."""
         asked = mock.Mock(side_effect=inference.futures.ThreadPoolExecutor)
         with (
@@ -177,6 +179,9 @@ class EncodeTest(parameterized.TestCase):
                 tf.config.threading,
                 'get_intra_op_parallelism_threads',
                 return_value=threads,
+            ),
+            mock.patch.dict(
+                inference.os.environ, TF_NUM_INTRAOP_THREADS=variable
             ),
             mock.patch.object(inference.os, 'cpu_count', return_value=16),
             mock.patch.object(inference.futures, 'ThreadPoolExecutor', asked),
