@@ -192,6 +192,10 @@ CASES: dict[str, Case] = {
     'infoword_one_mask': Case(
         'infoword', masking='spans', settings={'dim.one_mask': True}
     ),
+    'overlap': Case('overlap', masking='words'),
+    'overlap_modern': Case(
+        'overlap', encoder='modern', settings={'overlap.transform': True}
+    ),
     'part_words': Case(
         'part_words',
         masking='words',
@@ -526,7 +530,9 @@ LESSONS: dict[str, Case] = {
         'embed:1,embed_distance:1',
         encoder='lookup',
     ),
-    'masked': Case('mlm:1,bert_nce:1,dim:1,nsp:1,ict:1', masking='spans'),
+    'masked': Case(
+        'mlm:1,bert_nce:1,dim:1,nsp:1,ict:1,overlap:1', masking='spans'
+    ),
     'parts': Case('parts:1,part_words:1'),
     'nsp_nce': Case('nsp_nce'),
     'transformer': Case(
@@ -542,7 +548,7 @@ LESSONS: dict[str, Case] = {
     ),
     'modern': Case(
         'mlm:1,bert_nce:1,dim:1,ict:1,simcse:1,label:1,score:1,span:1,'
-        'soft:1,patience:1,embed:1,parts:1,part_words:1',
+        'soft:1,patience:1,embed:1,parts:1,part_words:1,overlap:1',
         encoder='modern',
         masking='spans',
         layers=2,

@@ -6,6 +6,7 @@ from infoword_tf.views.examples import EXAMPLES
 from infoword_tf.views.masked import JOINED, MASKED
 from infoword_tf.views.negatives import NEGATIVES
 from infoword_tf.views.ngrams import NGRAMS
+from infoword_tf.views.overlap import OVERLAP
 from infoword_tf.views.parts import PARTS
 from infoword_tf.views.permuted import PERMUTED
 from infoword_tf.views.sentences import SENTENCE_KEYS, SENTENCES
@@ -27,6 +28,7 @@ VIEWS: dict[str, ViewSpec] = {
     'joined': JOINED,
     'ngrams': NGRAMS,
     'negatives': NEGATIVES,
+    'overlap': OVERLAP,
     'parts': PARTS,
     'passage': PASSAGE,
     'sentence': SENTENCE,

@@ -1,0 +1,96 @@
+"""The view `overlap`: two cuts of a text that overlap, masked, in one row.
+
+What is masked in one cut is often there in the other, some way off: by how much
+the second cut begins before or after the first one is drawn for every row, so
+no distance says where, only the words around it do.
+
+Glossary of shapes: B sequences, L tokens drawn, T tokens with specials.
+"""
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from infoword_tf.views import masking as maskings
+from infoword_tf.views.masked import masked
+from infoword_tf.views.masking import Masking, Pairs, Windows
+from infoword_tf.views.view import Draw, Specials, View, ViewSpec
+
+
+class Cuts(NamedTuple):
+    """Two cuts of each text, and what of them is masked.
+
+    Attributes:
+        text: A [SEP] B, which fill L places.
+        masking: of both.
+    """
+
+    text: Pairs
+    masking: Masking
+
+
+def cut(
+    text: Windows, random: np.random.Generator, masking: str, share: float
+) -> Cuts:
+    """Chooses two cuts of each text, and what is masked in them.
+
+    A has a quarter to three quarters of the tokens, B the others, and the
+    shorter one has half of its tokens in common with the longer one at least.
+    Each length, each distance and each place in the text is as likely.
+
+    Args:
+        text: windows.
+        random: of the draw.
+        masking: a name in MASKINGS.
+        share: of the tokens, what is masked.
+    """
+    b, length = text.ids.shape
+    total = length - 1  # all but [SEP]
+    firsts = random.integers(total // 4, total - total // 4, b, endpoint=True)
+    seconds = total - firsts
+    common = np.minimum(firsts, seconds) // 2
+    # How far behind A's begin that of B is.
+    behind = random.integers(common - seconds, firsts - common, endpoint=True)
+    before = np.maximum(-behind, 0)
+    both = before + np.maximum(firsts, behind + seconds)
+    begin = random.integers(0, length - both, endpoint=True) + before
+    place = np.arange(length)
+    border = place == firsts[:, None]
+    first, second = (x[:, None] for x in (begin, begin + behind - firsts - 1))
+    source = np.where(place < firsts[:, None], first, second) + place
+    source = np.where(border, 0, source)
+    ids, starts, ends = (np.take_along_axis(x, source, 1) for x in text)
+    # A word that a cut begins in begins anew there.
+    starts |= border | (place == 0) | (place == firsts[:, None] + 1)
+    pairs = Pairs(
+        np.where(border, 0, ids),
+        starts,
+        ends | border,
+        firsts.astype(np.int32),
+        seconds.astype(np.int32),
+        np.zeros(b, np.int32),
+    )
+    return Cuts(pairs, maskings.masking(masking)(pairs, random, share))
+
+
+def overlap(
+    text: Windows, draw: Cuts, rows: Mapping[str, str], specials: Specials
+) -> View:
+    """[CLS] A [SEP] B [SEP]: both cuts, masked; a of `overlap`.
+
+    All of a row is one block: tokens of one cut see the other.
+    """
+    del text
+    view = masked(draw.text, draw.masking, rows, specials)
+    counts = {k: v for k, v in view.counts.items() if k != 'padding'}
+    return view._replace(block_ids=None, counts=counts)  # there is none
+
+
+def draw(settings: Mapping[str, Any]) -> Draw:
+    """What is drawn: the cuts, and what is masked in them."""
+    chosen = {'masking': settings['masking'], 'share': settings['mask_share']}
+    return Draw('overlap', cut, chosen)
+
+
+OVERLAP = ViewSpec(make=overlap, draw=draw, any_encoder=True)

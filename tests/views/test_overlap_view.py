@@ -1,0 +1,125 @@
+"""The view `overlap`: two cuts of a text in one row, masked."""
+
+import numpy as np
+from absl.testing import absltest, parameterized
+
+from infoword_tf.views import overlap
+from infoword_tf.views.masking import MASKINGS, Masking, Pairs, Windows, budget
+from tests.views import texts
+from tests.views.test_ngrams import random_windows
+
+CLS, SEP, MASK = 2, 3, 4
+ROWS = {'overlap': 'pieces'}
+
+
+def counted(b, length):
+    """Texts whose tokens say where they stand; all words of one token."""
+    ids = np.broadcast_to(np.arange(100, 100 + length), (b, length))
+    ids = ids.astype(np.int32)
+    words = np.ones((b, length), bool)
+    return Windows(ids, words, np.zeros((b, length), bool))
+
+
+def drawn(windows, seed=0, masking='words', share=0.15):
+    """What is drawn of it."""
+    random = np.random.default_rng(seed)
+    return overlap.cut(windows, random, masking, share)
+
+
+class OverlapTest(parameterized.TestCase):
+    def test_written_out(self):
+        """Tokens 10 to 14 of a text, and 13 to 19: two are in both."""
+        ids = np.array([[10, 11, 12, 13, 14, 0, 13, 14, 15, 16, 17, 18, 19]])
+        border = np.arange(13)[None] == 5
+        text = Pairs(
+            ids.astype(np.int32),
+            np.ones((1, 13), bool),
+            border,
+            np.array([5], np.int32),
+            np.array([7], np.int32),
+            np.zeros(1, np.int32),
+        )
+        masked = np.isin(np.arange(13), [3, 11])[None]
+        shown = np.zeros((1, 13), np.int32)
+        masking = Masking(masked, shown, np.zeros((1, 13)))
+        view = overlap.overlap(
+            None, overlap.Cuts(text, masking), ROWS, texts.SPECIALS
+        )
+        np.testing.assert_array_equal(
+            view.ids,
+            [
+                [CLS, 10, 11, 12, MASK, 14, SEP]
+                + [13, 14, 15, 16, 17, MASK, 19, SEP]
+            ],
+        )
+        np.testing.assert_array_equal(
+            view.segment_ids, [[0] * 7 + [1] * 8]
+        )
+        np.testing.assert_array_equal(view.places['overlap'], [[4, 12]])
+        np.testing.assert_array_equal(view.targets['overlap'], [[13, 18]])
+        np.testing.assert_array_equal(view.weights['overlap'], [[1, 1]])
+        np.testing.assert_array_equal(view.measured['overlap'], [[1, 1]])
+        self.assertIsNone(view.block_ids)
+        self.assertIsNone(view.positions)
+        self.assertEqual(view.counts, {})
+
+    @parameterized.product(length=(14, 62, 63), masking=list(MASKINGS))
+    def test_cuts_are_of_one_text_and_overlap_by_half(self, length, masking):
+        found = drawn(counted(500, length), masking=masking).text
+        for i in range(500):
+            m, n = found.firsts[i], found.seconds[i]
+            self.assertEqual(m + n, length - 1)
+            self.assertGreaterEqual(min(m, n), (length - 1) // 4)
+            a, b = found.ids[i, :m], found.ids[i, m + 1 :]
+            np.testing.assert_array_equal(np.diff(a), 1)
+            np.testing.assert_array_equal(np.diff(b), 1)
+            common = np.intersect1d(a, b).size
+            self.assertGreaterEqual(common, min(m, n) // 2)
+        place = np.arange(length)
+        np.testing.assert_array_equal(
+            found.separators, place == found.firsts[:, None]
+        )
+
+    def test_lengths_distances_and_places_are_all_as_likely(self):
+        n, length = 40_000, 14
+        found = drawn(counted(n, length)).text
+        lengths = np.bincount(found.firsts)[3:]
+        np.testing.assert_allclose(lengths / n, 1 / 8, atol=0.01)
+        # Where A has 6 tokens, B has 7; 3 at least are in both.
+        some = found.firsts == 6
+        behind = (found.ids[:, 7] - found.ids[:, 0])[some]
+        there, counts = np.unique(behind, return_counts=True)
+        np.testing.assert_array_equal(there, np.arange(-4, 4))
+        np.testing.assert_allclose(counts / some.sum(), 1 / 8, atol=0.02)
+        # Of these where B begins 3 behind A 10 of 14 tokens are read.
+        begin = found.ids[some, 0][behind == 3] - 100
+        there, counts = np.unique(begin, return_counts=True)
+        np.testing.assert_array_equal(there, np.arange(5))
+        np.testing.assert_allclose(counts / counts.sum(), 0.2, atol=0.05)
+
+    @parameterized.parameters(0.15, 0.4)
+    def test_what_is_asked_stood_there(self, share):
+        windows = random_windows(60, 40, 0.5)
+        cuts = drawn(windows, share=share)
+        view = overlap.overlap(windows, cuts, ROWS, texts.SPECIALS)
+        weights = view.weights['overlap']
+        self.assertEqual(weights.shape[1], budget(40, share))
+        self.assertLessEqual(weights.sum(1).max(), np.ceil(share * 39))
+        self.assertGreater(weights.mean(), 0.9)
+        i, j = np.nonzero(weights)
+        at = view.places['overlap'][i, j]
+        np.testing.assert_array_equal(
+            view.targets['overlap'][i, j], cuts.text.ids[i, at - 1]
+        )
+        hidden = view.measured['overlap'][i, j] > 0
+        np.testing.assert_array_equal(view.ids[i, at][hidden], MASK)
+        # Ends of documents, and the border, are shown and not asked.
+        ends = np.pad(cuts.text.separators, ((0, 0), (1, 1)))
+        np.testing.assert_array_equal(view.ids[ends], SEP)
+        self.assertFalse(ends[i, at].any())
+        np.testing.assert_array_equal(view.ids[:, 0], CLS)
+        np.testing.assert_array_equal(view.ids[:, -1], SEP)
+
+
+if __name__ == '__main__':
+    absltest.main()
