@@ -59,7 +59,7 @@ MEMORIES = 0, 64, 128, 256  # tokens, with which a text is read
 
 TABLE = flags.DEFINE_string(
     'table', None, 'Which table: rows, search, wikitext, memory, labels, '
-    'sentences, infocse, languages, recipe, worth, parts or students.')
+    'sentences, infocse, languages, recipe, worth, parts, overlap or students.')
 FLAGFILES = flags.DEFINE_list(
     'flagfiles', None, 'Others instead: names in tasks/flags, or files.')
 MINUTES = flags.DEFINE_float(
@@ -316,6 +316,19 @@ TABLES = {
             '--part_words.beside=next',
         ),
         screened,
+        data=('texts', *worth.DATA),
+        common=TEXTS,
+    ),
+    'overlap': ResultsTable(
+        (
+            'mlm_mini',
+            'mlm_mini --weight_decay=0.3',
+            'overlap_mini',
+            'overlap_mini --weight_decay=0.3',
+            'overlap_mini --mask_share=0.3',
+        ),
+        screened,
+        untrained='mlm_mini',
         data=('texts', *worth.DATA),
         common=TEXTS,
     ),

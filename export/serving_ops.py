@@ -21,7 +21,7 @@ from typing import Any
 # Of TensorFlow, in 2.12 as in 2.20.
 CORE = frozenset("""
     Abs AddV2 All Any ArgMax AsString Assert AssignVariableOp
-    BatchMatMulV2 BiasAdd BroadcastTo Cast ConcatV2 Const Cumsum DecodeRaw
+    BatchMatMulV2 BiasAdd BroadcastTo Cast ConcatV2 Const Cos Cumsum DecodeRaw
     DenseBincount DisableCopyOnRead Equal Erf Exp ExpandDims Fill FloorDiv
     FloorMod GatherV2 Greater GreaterEqual HashTableV2 Identity If
     IsFinite Less LessEqual Log LogSoftmax LogicalAnd LogicalNot LogicalOr
@@ -30,7 +30,7 @@ CORE = frozenset("""
     Pack Pad PadV2 PartitionedCall Placeholder Prod RaggedGather
     RaggedRange RaggedTensorToTensor Range ReadVariableOp RealDiv
     ReduceJoin Relu Reshape ResourceGather RestoreV2 ReverseV2 Rsqrt
-    SaveV2 ScatterNd Select SelectV2 Shape ShardedFilename Sigmoid Size
+    SaveV2 ScatterNd Select SelectV2 Shape ShardedFilename Sigmoid Sin Size
     Slice Softmax SparseSegmentSumWithNumSegments Split SplitV Sqrt Square
     Squeeze StatefulPartitionedCall StatelessIf StatelessWhile
     StaticRegexFullMatch StaticRegexReplace StopGradient StridedSlice

@@ -12,6 +12,10 @@ compares two texts or looks for an answer in one. The row teaches that from text
 alone, as `tlm` does from translations (Conneau and Lample 2019, §3.3). Words
 that are masked in both cuts, or are in one alone, are asked as in `mlm`.
 
+Caciularu et al. (2021, "CDLM") mask documents about one event that stand in one
+text, and Ram et al. (2021, "Splinter") ask which span of a passage a masked one
+is equal to. Both need text that says things twice; here all text does.
+
 Glossary of shapes: as in `mlm.py`.
 """
 

@@ -183,6 +183,8 @@ class SignaturesTest(parameterized.TestCase):
         ('rnn', 'rnn_lm', 'last', 2),
         ('rnn', 'rnn_lm', 'mean', 1, {'rnn_lm.cell': 'gru'}),
         ('elmo', 'elmo', 'mix', 2),
+        ('modern', 'mlm', 'mean', 3),
+        ('modern', 'ict', 'words', 2, {'ict.words': 32}),
     )
     def test_other_encoders_rows_and_poolings(
         self, encoder, row, pooling, layers=1, settings=None
