@@ -1,4 +1,4 @@
-r"""What a pretrained encoder is worth, for the tables `worth` and `parts`.
+r"""What a pretrained encoder is worth, for tables `worth`, `parts` and so on.
 
     python -m benchmarks.worth --init=runs/mine
 
@@ -19,8 +19,8 @@ import statistics
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from benchmarks import vectors
-from benchmarks.kept import asked, check_there, read_json, run
+from benchmarks import kept, vectors
+from benchmarks.kept import asked, check_there, read_json
 from infoword_tf import commands, files
 from infoword_tf.choices import flag
 from tasks.glue import task_of
@@ -205,12 +205,12 @@ def of(workdir: pathlib.Path, short: bool = False) -> dict[str, Any]:
     path = kept_in(workdir, short)
     if not path.exists():
         given = [f'--init={workdir}', '--short' if short else '--noshort']
-        run('benchmarks.worth', path.with_suffix('.log'), *given)
+        kept.run('benchmarks.worth', path.with_suffix('.log'), *given)
     return read_json(path)
 
 
 @commands.takes(Choices)
-def main(given: Choices, chosen: Mapping[str, Any]) -> None:
+def run(given: Choices, chosen: Mapping[str, Any]) -> None:
     """Asks.
 
     Raises:
@@ -227,5 +227,5 @@ def main(given: Choices, chosen: Mapping[str, Any]) -> None:
 
 if __name__ == '__main__':
     commands.start(
-        main, stopped='the same command goes on with what is not finished'
+        run, stopped='the same command goes on with what is not finished'
     )
