@@ -179,7 +179,7 @@ class TypedTest(absltest.TestCase):
             f'infoword_tf.train --workdir=w {begun}=ict':
                 r'error: generator begins with ict, whose rows \(ict\) fill no '
                 'blanks: that takes mlm or mmlm or tlm or bert_nce or '
-                'part_words; name another workdir',
+                'overlap or part_words; name another workdir',
             'infoword_tf.convert --source=empty --workdir=w':
                 'error: --source=empty has no config.json',
             'infoword_tf.convert --init=nowhere --output=w': no_run,

@@ -10,15 +10,16 @@ from tensorflow.core.util import event_pb2
 def steps_of(workdir: pathlib.Path, name: str) -> list[int]:
     """The steps at which a value was written, in the order of its files.
 
-    Files are ordered by their first event: their names count whole seconds,
-    and a run can be killed and go on within one.
+    Files are ordered by their last event: their names and their first events,
+    which say the version, count whole seconds, and a run can be killed and go
+    on within one.
     """
     files = []
     for path in (workdir / 'tensorboard').rglob('events*'):
         records = tf.data.TFRecordDataset(str(path))
         files.append([event_pb2.Event.FromString(r.numpy()) for r in records])
     found = []
-    for event in itertools.chain(*sorted(files, key=lambda e: e[0].wall_time)):
+    for event in itertools.chain(*sorted(files, key=lambda e: e[-1].wall_time)):
         names = [value.tag for value in event.summary.value]
         found += [event.step] * names.count(name)
     return found
