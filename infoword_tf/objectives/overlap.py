@@ -7,10 +7,10 @@
 `mlm` asks what word goes with a text. Here the text is there twice, beginning
 and ending elsewhere and with other words masked, and a word that is masked in
 one cut can often be read in the other: next to the same words, at a distance
-that is another one in every row. Finding it is what is asked of whoever
-compares two texts or looks for an answer in one. The row teaches that from text
-alone, as `tlm` does from translations (Conneau and Lample 2019, §3.3). Words
-that are masked in both cuts, or are in one alone, are asked as in `mlm`.
+that is another one in every row. So the model learns to look for what two texts
+have in common, from text alone, as `tlm` does from translations (Conneau and
+Lample 2019, §3.3). Words that are masked in both cuts, or are in one alone, are
+asked as in `mlm`.
 
 Caciularu et al. (2021, "CDLM") mask documents about one event that stand in one
 text, and Ram et al. (2021, "Splinter") ask which span of a passage a masked one
