@@ -385,7 +385,7 @@ class Work:
         b, d = self.batch_size, self.width
         if row == 'elmo':  # of both directions
             d //= 2
-        if row == 'nsp':  # pooler and two classes
+        if row in ('nsp', 'same_text'):  # pooler and two classes
             return 2 * b * d * (d + 2)
         if row == 'nsp_nce':  # psi and the true and three other pairs
             return 2 * 4 * b * d

@@ -182,21 +182,20 @@ def make_plan(
         }
         spec = VIEWS[root(view)]
         source = sources.get(root(view), spec.source)
-        settings = {
-            'masking': masking,
-            'mask_share': share,
-            **_shared(view, readers, rows),
-        }
-        draw = spec.draw(settings) if spec.draw else None
         where = {
             reads.where
             for wishes in wanted.values()
             for other, reads in wishes.items()
             if root(other) == root(view)
         }
-        arguments = spec.source_args(
-            length, {**settings, 'source': source, 'where': where}
-        )
+        settings = {
+            'masking': masking,
+            'mask_share': share,
+            'where': where,
+            **_shared(view, readers, rows),
+        }
+        draw = spec.draw(settings) if spec.draw else None
+        arguments = spec.source_args(length, {**settings, 'source': source})
         source_spec = SourceSpec(source, tuple(sorted(arguments.items())))
         views[view] = ViewPlan(VIEWS[view], readers, source_spec, draw)
     # A draw is of a masking itself, or has one among what it draws.

@@ -217,6 +217,9 @@ CASES: dict[str, Case] = {
     'parts_and_words': Case('part_words:1,parts:0.5'),
     'nsp': Case('nsp'),
     'nsp_nce': Case('nsp_nce', masking='words'),
+    'same_text': Case('same_text', masking='words'),
+    'same_text_modern': Case('same_text', encoder='modern'),
+    'cuts': Case('overlap:1,same_text:1', encoder='modern'),
     'bert': Case('bert'),
     'mlm_nsp_nce': Case('mlm:1,nsp_nce:0.5'),
     'infoword_nsp': Case('bert_nce:1,dim:0.8,nsp:1', masking='spans'),
@@ -531,7 +534,8 @@ LESSONS: dict[str, Case] = {
         encoder='lookup',
     ),
     'masked': Case(
-        'mlm:1,bert_nce:1,dim:1,nsp:1,ict:1,overlap:1', masking='spans'
+        'mlm:1,bert_nce:1,dim:1,nsp:1,ict:1,overlap:1,same_text:1',
+        masking='spans',
     ),
     'parts': Case('parts:1,part_words:1'),
     'nsp_nce': Case('nsp_nce'),
@@ -548,7 +552,8 @@ LESSONS: dict[str, Case] = {
     ),
     'modern': Case(
         'mlm:1,bert_nce:1,dim:1,ict:1,simcse:1,label:1,score:1,span:1,'
-        'soft:1,patience:1,embed:1,parts:1,part_words:1,overlap:1',
+        'soft:1,patience:1,embed:1,parts:1,part_words:1,overlap:1,'
+        'same_text:1',
         encoder='modern',
         masking='spans',
         layers=2,

@@ -54,6 +54,7 @@ TABLE: dict[str, Row] = {
     'nsp_nce': nsp.NSP_NCE,
     'ict': contrast.ICT,
     'overlap': overlap.OVERLAP,
+    'same_text': nsp.SAME_TEXT,
     'parts': parts.PARTS,
     'part_words': parts.PART_WORDS,
     'simcse': sentences.ROW,

@@ -1,8 +1,9 @@
-"""Rows that ask whether one piece of text follows another.
+"""Rows that ask whether one piece of text goes with another.
 
-    row       a                f(a, b)                    candidates
-    nsp       first piece      binary, on a pooled state  consecutive or not
-    nsp_nce   first piece      psi . g_omega([a, b])      K other second pieces
+    row        a               f(a, b)                    candidates
+    nsp        first piece     binary, on a pooled state  consecutive or not
+    nsp_nce    first piece     psi . g_omega([a, b])      K other second pieces
+    same_text  cut of a text   binary, on a pooled state  of the text or not
 
 b is the second piece of text, and both are encoded together: f is not a
 product of two encoders, each candidate takes a pass. `nsp` is BERT's next
@@ -10,16 +11,22 @@ sentence prediction (Devlin et al. 2019, §3.1), which is binary ("local") NCE
 and bounds no mutual information; `nsp_nce` is the same question as Eq. 1
 ("global" NCE). Both are Appendix A of Kong et al. 2019.
 
+`same_text` asks it of cuts that overlap, each with other words masked. That
+one sentence follows another is seldom to be seen in them; what two texts have
+in common is, and tasks with two texts (paraphrases, similarity, answers) ask
+for little else.
+
 Glossary of shapes: B pairs, K other second pieces of each, D width.
 """
 
-from typing import Any
+import dataclasses
+from typing import Any, ClassVar
 
 from infoword_tf.layers.block import vector
 from infoword_tf.lazy import ops
 from infoword_tf.objectives import infonce
 from infoword_tf.objectives.objective import Batch, Objective
-from infoword_tf.objectives.row import Row
+from infoword_tf.objectives.row import BOTH_SIDES, Row
 from infoword_tf.views import Reads
 
 Tensor = Any
@@ -31,8 +38,12 @@ class NextSentence(Objective):
     Class 0 is "B follows A", class 1 "B is another text", as in BERT's
     weights. The softmax over two is the logistic function of the difference
     of their scores.
+
+    Attributes:
+        view: that it reads.
     """
 
+    view: ClassVar[str] = 'masked'
     bounded = False
 
     def build(self) -> None:
@@ -57,9 +68,9 @@ class NextSentence(Objective):
 
     def score(self, batch: Batch, candidates: None) -> infonce.Outcome:
         """Cross-entropy of the two classes; no MI, no ceiling."""
-        view = batch.views['masked']
+        view = batch.views[self.view]
         # Pairs that share a row have their [CLS] in it, one after the other.
-        states = batch.states('masked')  # [B, P, D]
+        states = batch.states(self.view)  # [B, P, D]
         states = ops.reshape(states, (-1, states.shape[-1]))
         random = ops.cast(ops.reshape(view.targets[self.row], (-1,)), 'float32')
         weights = ops.reshape(view.weights[self.row], (-1,))
@@ -72,6 +83,12 @@ class NextSentence(Objective):
         return infonce.unbounded(
             ops.softplus(wrong), weights, correct, constant
         )
+
+
+class SameText(NextSentence):
+    """`same_text`: the same of two cuts of a text, or of two texts."""
+
+    view: ClassVar[str] = 'overlap'
 
 
 class NextSentenceNce(Objective):
@@ -137,4 +154,14 @@ NSP_NCE = Row(
         'masked': Reads('start', source='next_pairs'),
         'negatives': Reads('start'),
     },
+)
+SAME_TEXT = dataclasses.replace(
+    NSP,
+    objective=SameText,
+    a='masked cut of a text',
+    b='another masked cut',
+    relation='a cut that overlaps it, or in a quarter one of another text',
+    views={SameText.view: Reads('next', source='windows')},
+    encoders=BOTH_SIDES,
+    begins_as='nsp',
 )

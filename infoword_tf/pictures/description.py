@@ -52,8 +52,8 @@ _WANTS = {
     'their words, in the order of the numbers.',
     'start': 'The state of each [CLS] with a frame stands for its text.',
     'example': 'The state of each [CLS] with a frame stands for its text.',
-    'next': 'The state of [CLS] tells whether the second piece of text follows '
-    'the first.',
+    'next': 'The state of [CLS] tells whether the second piece of text goes '
+    'with the first.',
     'text': 'All states are wanted: a mean of them stands for the text.',
     'around': 'Each word is compared with those of a window around it.',
     'middle': 'The mean of each window is compared with the word in its '

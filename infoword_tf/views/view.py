@@ -136,12 +136,12 @@ class ViewSpec(NamedTuple):
             no such thing.
         source: name in SOURCES of its text, unless a row narrows it.
         draw: settings -> `Draw`; None: nothing is drawn. The settings are
-            the view's own, `masking`, a name in MASKINGS, and
-            `mask_share`, of the tokens.
+            the view's own, `masking`, a name in MASKINGS, `mask_share`, of
+            the tokens, and `where`, all that rows want of the text.
         source_args: (T, settings) -> arguments of the source: `length`, the
             tokens that it reads, and others that it has. The settings are
-            these, `source`, its name, and `where`, all that rows want of
-            the text. Raises ValueError where they do not fit together.
+            these and `source`, its name. Raises ValueError where they do not
+            fit together.
         settings: what rows that read it may choose.
         like: the view that it is cut out of: source, source_args and draw are
             that one's.
@@ -165,7 +165,7 @@ class Reads(NamedTuple):
         where: 'pieces', the places of what is predicted; 'queries',
             the query stream there, which knows the place and not the piece;
             'start', [CLS]; 'next', that and whether the second piece of text
-            follows the first; 'example', what sums a labelled text up;
+            goes with the first; 'example', what sums a labelled text up;
             'text', all tokens; 'following', those of labelled texts, each with
             the one after it; 'around', all words with those around each;
             'middle', with each in the middle of those.

@@ -90,6 +90,7 @@ BY_HAND = {
 BY_HAND['xlnet'] = BY_HAND['plm']
 BY_HAND['mmlm'] = BY_HAND['part_words'] = BY_HAND['mlm']
 BY_HAND['overlap'] = BY_HAND['mlm']
+BY_HAND['same_text'] = BY_HAND['nsp']
 BY_HAND['parts'] = 2 * 2 * MASKED_ALL + SCORES['parts']
 # Distances are the same for all rows of a batch, and need no gradient; nor do
 # the weights of means, of two parts and twice.

@@ -1,4 +1,4 @@
-"""`nsp` and `nsp_nce` against plain implementations, and their passes."""
+"""Rows of pairs against plain implementations, and their passes."""
 
 import math
 from unittest import mock
@@ -220,7 +220,7 @@ class NextSentenceNceTest(parameterized.TestCase):
 
 
 class ModelTest(parameterized.TestCase):
-    @parameterized.parameters('nsp', 'nsp_nce', 'bert')
+    @parameterized.parameters('nsp', 'nsp_nce', 'bert', 'same_text')
     def test_gradient_reaches_everything(self, name):
         model = zoo.make_model(name, rate=0.0)
         made = zoo.make_views(name)

@@ -39,7 +39,7 @@ BATCHES = [
     ('rnn_lm', 8, True),
     ('elmo', 8, False),
     ('plm', 8, False),
-    ('overlap', 8, False),
+    ('cuts', 8, False),
     ('parts_and_words', 8, False),
     ('label_mix', 8, False),
     ('score', 8, False),

@@ -3,6 +3,7 @@
 import numpy as np
 from absl.testing import absltest, parameterized
 
+from infoword_tf.plan import make_plan
 from infoword_tf.views import overlap
 from infoword_tf.views.masking import MASKINGS, Masking, Pairs, Windows, budget
 from tests.views import texts
@@ -20,10 +21,10 @@ def counted(b, length):
     return Windows(ids, words, np.zeros((b, length), bool))
 
 
-def drawn(windows, seed=0, masking='words', share=0.15):
+def drawn(windows, seed=0, masking='words', share=0.15, strangers=0.0):
     """What is drawn of it."""
     random = np.random.default_rng(seed)
-    return overlap.cut(windows, random, masking, share)
+    return overlap.cut(windows, random, masking, share, strangers)
 
 
 class OverlapTest(parameterized.TestCase):
@@ -96,6 +97,48 @@ class OverlapTest(parameterized.TestCase):
         there, counts = np.unique(begin, return_counts=True)
         np.testing.assert_array_equal(there, np.arange(5))
         np.testing.assert_allclose(counts / counts.sum(), 0.2, atol=0.05)
+
+    def test_strangers_are_cut_in_the_same_way_out_of_the_next_text(self):
+        n, length = 4_000, 62
+        windows = counted(n, length)
+        # Of which text a token is, is in its thousands.
+        number = np.arange(n, dtype=np.int32)[:, None]
+        windows = windows._replace(ids=windows.ids + 1000 * number)
+        alone = drawn(windows).text
+        self.assertFalse(alone.labels.any())
+        found = drawn(windows, strangers=0.25).text
+        self.assertAlmostEqual(found.labels.mean(), 0.25, delta=0.03)
+        place = np.arange(length)
+        second = place > found.firsts[:, None]
+        np.testing.assert_array_equal(
+            np.where(second, found.ids // 1000, number),
+            np.where(second, (number + found.labels[:, None]) % n, number),
+        )
+        # All else is as it is without strangers.
+        np.testing.assert_array_equal(found.firsts, alone.firsts)
+        np.testing.assert_array_equal(found.ids % 1000, alone.ids % 1000)
+
+    def test_one_text_has_no_strangers(self):
+        self.assertFalse(drawn(counted(1, 62), strangers=1.0).text.labels.any())
+        self.assertTrue(drawn(counted(2, 62), strangers=1.0).text.labels.all())
+
+    def test_strangers_where_a_row_asks_for_them(self):
+        for rows, share in ((['overlap'], 0.0), (['same_text'], 0.25),
+                            (['overlap', 'same_text'], 0.25)):  # fmt: skip
+            plan = make_plan(dict.fromkeys(rows, {}), 64)
+            draw = plan.views['overlap'].draw
+            self.assertEqual(draw.settings['strangers'], share)
+
+    def test_a_label_for_each_row(self):
+        windows = random_windows(60, 40, 0.5)
+        cuts = drawn(windows, strangers=0.5)
+        rows = {**ROWS, 'same_text': 'next'}
+        view = overlap.overlap(windows, cuts, rows, texts.SPECIALS)
+        np.testing.assert_array_equal(
+            view.targets['same_text'][:, 0], cuts.text.labels
+        )
+        self.assertFalse(view.places['same_text'].any())
+        self.assertTrue(view.weights['same_text'].all())
 
     @parameterized.parameters(0.15, 0.4)
     def test_what_is_asked_stood_there(self, share):
