@@ -287,6 +287,7 @@ TABLES = {
             'bert_nce_mini',
             'infoword_mini',
             'parts_mini',
+            'same_text_mini',
         ),
         worth.of,
         untrained='mlm_mini',

