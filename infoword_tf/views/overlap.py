@@ -74,7 +74,7 @@ def cut(
     source = np.where(place < firsts[:, None], first, second) + place
     source = np.where(border, 0, source)
     row = np.arange(b)
-    # Only if it is asked for: what else is drawn is then the same.
+    # Drawn only if it is asked for: `overlap` alone is masked as ever.
     strange = np.zeros(b, bool)
     if strangers and b > 1:
         strange = random.random(b) < strangers
