@@ -271,6 +271,12 @@ class ModelTest(parameterized.TestCase):
         source = 'next_pairs' if passes == 2 else 'pairs'
         self.assertEqual([r.source for r in plan.source_specs], [source])
 
+    def test_two_cuts_are_one_pass(self):
+        """`overlap` and `same_text` ask one view, which is encoded once."""
+        made = zoo.make_views('cuts')
+        self.assertEqual(list(made), ['overlap'])
+        self.assertEqual(list(made['overlap'].places), ['overlap', 'same_text'])
+
     def test_negatives_are_encoded_as_alone(self):
         model = zoo.make_model('mlm_nsp_nce', rate=0.0)
         made = zoo.make_views('mlm_nsp_nce')
