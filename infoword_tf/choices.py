@@ -326,10 +326,6 @@ class PaceChoices:
         None, 'The same measures (sts:, retrieval:, tatoeba:) with every '
         'held-out evaluation, without a choice by them: the last weights stay, '
         'or those of --best.')
-    projector: int | None = flag(
-        None, 'Vectors of so many held-out texts are written with every '
-        "held-out evaluation, for TensorBoard's Embedding Projector.",
-        at_least=1)
     patience_evals: int | None = flag(
         None, 'Early stopping: end after this many held-out evaluations '
         'without an improvement.',

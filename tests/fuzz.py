@@ -32,7 +32,7 @@ from infoword_tf.data import (
     textfiles,
 )
 from infoword_tf.data import store as stores
-from infoword_tf.evaluation import bitext, retrieval, sts
+from infoword_tf.evaluation import retrieval, sts
 from infoword_tf.inference import wordvectors
 from infoword_tf.resolve import ModelChoices, resolve
 from infoword_tf.text import vocabulary
@@ -123,11 +123,6 @@ def _written_config() -> bytes:
 
 def _all(rows: Iterator) -> list:
     return list(rows)
-
-
-def _gold(path: pathlib.Path) -> object:
-    lines = bitext.distinct(['a', 'b', '', 'a'])
-    return bitext.read_gold(path, lines, lines)
 
 
 def _table(path: pathlib.Path) -> object:
@@ -221,7 +216,6 @@ READERS: dict[str, tuple[str, bytes, Reader]] = {
     'tmx': ('x.tmx', _TMX, _parallel),
     'po': ('x.po', _PO, lambda path: _all(catalogs.read(path))),
     'mo': ('x.mo', _mo(), lambda path: _all(catalogs.read(path))),
-    'gold': ('gold', b'1\t2\n2\t1\n', _gold),
     'corpus': ('corpus.jsonl', SEEDS['corpus.jsonl'], _beir),
     'queries': ('queries.jsonl', SEEDS['queries.jsonl'], _beir),
     'qrels': ('test.tsv', SEEDS['test.tsv'], _beir),

@@ -168,7 +168,7 @@ def known_flags(module):
 class CommandsTest(absltest.TestCase):
     def check(self, command):
         words = shlex.split(command)
-        if 'infoword_tf.workers' in words and '--' in words:
+        if 'tests.workers' in words and '--' in words:
             cut = words.index('--')  # behind it a command of its own
             self.check(shlex.join(['python', '-m', *words[cut + 1 :]]))
             words = words[:cut]

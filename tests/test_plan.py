@@ -287,8 +287,8 @@ class DrawsTest(parameterized.TestCase):
         self.assertEqual(plan_of(objectives).masking, masking)
 
     @parameterized.parameters(
-        ('infoword', 'masked'), ('overlap', 'overlap'), ('part_words', 'parts'),
-        ('tlm', 'translated'), ('xlco', 'crossed'),
+        ('infoword', 'masked'), ('overlap', 'overlap'), ('tlm', 'translated'),
+        ('xlco', 'crossed'),
     )  # fmt: skip
     def test_the_share_that_is_masked(self, objectives, view):
         """Whatever masks; the usual one is 15 in 100."""

@@ -328,7 +328,7 @@ class FlagsTest(absltest.TestCase):
         free = {
             'workdir', 'checkpoint_every', 'keep_checkpoints', 'log_every',
             'eval_every', 'strategy', 'logical_cpus', 'microbatch', 'remat',
-            'measure', 'projector', 'on_nonfinite', 'rewinds', 'grace_seconds',
+            'measure', 'on_nonfinite', 'rewinds', 'grace_seconds',
             'data_service',
         }  # fmt: skip
         self.assertEqual(set(record.FREE), free)

@@ -2,7 +2,6 @@
 
 import contextlib
 import io
-import json
 import os
 import pathlib
 import re
@@ -12,9 +11,9 @@ import sys
 from unittest import mock
 
 import numpy as np
-from absl.testing import absltest, parameterized
+from absl.testing import absltest
 
-from infoword_tf import commands, files, workers
+from infoword_tf import commands, files
 from infoword_tf.training import distribution
 from tasks import distill, figure1, finetune
 from tests import runs, zoo
@@ -32,11 +31,10 @@ def setUpModule():
     runs.set_up()
 
 
-def start(*words, count=2):
-    """The launcher with a module and its flags."""
+def start(*words):
+    """The launcher of two workers with a module and its flags."""
     return subprocess.Popen(
-        [sys.executable, '-m', 'infoword_tf.workers', f'--workers={count}',
-         '--', *words],
+        [sys.executable, '-m', 'tests.workers', '--workers=2', '--', *words],
         cwd=runs.ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
         text=True,
     )  # fmt: skip
@@ -106,37 +104,12 @@ class RunTest(absltest.TestCase):
         folder = pathlib.Path(self.create_tempdir().full_path)
         status, shown = train(folder / 'run', signal.SIGKILL)
         self.assertEqual(status, 42, shown)
-        self.assertIn('worker 1 ended with signal 9', shown)
+        self.assertIn('worker 1 ended with -9', shown)
         self.assertRegex(
             shown, r'\[0\] stopped (since another worker is gone: start the '
             'same command on all|by SIGTERM: the same command goes on)',
         )  # fmt: skip
         self.assertNotIn('Traceback', shown)
-
-
-class LauncherTest(parameterized.TestCase):
-    def test_a_cluster(self):
-        self.assertEqual(
-            json.loads(workers.cluster(['a:1', 'b:2'], 1)),
-            {'cluster': {'worker': ['a:1', 'b:2']},
-             'task': {'type': 'worker', 'index': 1}},
-        )  # fmt: skip
-
-    def test_lines_have_numbers(self):
-        with start('json.tool', '--help', count=3) as launcher:
-            shown = launcher.stdout.read()
-        for number in range(3):
-            self.assertIn(f'[{number}] usage: ', shown)
-
-    @parameterized.parameters(
-        (['json.tool', '/no/such/file'], 1, 'ended with status'),
-        ([], 1, 'error: name the command after --: infoword_tf.train'),
-    )
-    def test_what_fails(self, words, status, message):
-        with start(*words) as launcher:
-            shown = launcher.stdout.read()
-        self.assertEqual(launcher.returncode, status, shown)
-        self.assertIn(message, shown)
 
 
 class TasksTest(absltest.TestCase):

@@ -196,25 +196,6 @@ CASES: dict[str, Case] = {
     'overlap_modern': Case(
         'overlap', encoder='modern', settings={'overlap.transform': True}
     ),
-    'part_words': Case(
-        'part_words',
-        masking='words',
-        settings={'part_words.shortest': 4, 'part_words.beside': 'next'},
-    ),
-    'part_words_modern': Case(
-        'part_words',
-        encoder='modern',
-        settings={'part_words.transform': True},
-    ),
-    'parts': Case(
-        'parts', settings={'parts.negatives': 'all', 'parts.shortest': 4}
-    ),
-    'parts_modern': Case(
-        'parts',
-        encoder='modern',
-        settings={'parts.beside': 'next', 'parts.shortest': 4},
-    ),
-    'parts_and_words': Case('part_words:1,parts:0.5'),
     'nsp': Case('nsp'),
     'nsp_nce': Case('nsp_nce', masking='words'),
     'same_text': Case('same_text', masking='words'),
@@ -537,7 +518,6 @@ LESSONS: dict[str, Case] = {
         'mlm:1,bert_nce:1,dim:1,nsp:1,ict:1,overlap:1,same_text:1',
         masking='spans',
     ),
-    'parts': Case('parts:1,part_words:1'),
     'nsp_nce': Case('nsp_nce'),
     'transformer': Case(
         'label:1,score:1,span:1,soft:1,soft_score:1,soft_span:1,patience:1,'
@@ -552,8 +532,7 @@ LESSONS: dict[str, Case] = {
     ),
     'modern': Case(
         'mlm:1,bert_nce:1,dim:1,ict:1,simcse:1,label:1,score:1,span:1,'
-        'soft:1,patience:1,embed:1,parts:1,part_words:1,overlap:1,'
-        'same_text:1',
+        'soft:1,patience:1,embed:1,overlap:1,same_text:1',
         encoder='modern',
         masking='spans',
         layers=2,

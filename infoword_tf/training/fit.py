@@ -18,7 +18,6 @@ from infoword_tf import checkpoint, files, preemption
 from infoword_tf.checkpoint import Metrics
 from infoword_tf.training import events, loop, report
 from infoword_tf.training.evaluators import Evaluator
-from infoword_tf.training.projector import Projector
 
 # Of held-out text, the loss of the sum: the rows' with their weights.
 LOSS = 'heldout_loss'
@@ -175,7 +174,6 @@ class Fit:
         chief: whether this process is the one that writes.
         goal: by what weights are chosen; None: the last ones are.
         evaluator: measures more than the held-out values, with them.
-        projector: writes vectors of held-out texts, likewise.
         rewind: goes back to the last checkpoint, and on with an update that
             is later than the one it was made after; returns that one.
         checkpoints: which know how often that was.
@@ -196,7 +194,6 @@ class Fit:
     chief: bool
     goal: Goal | None
     evaluator: Evaluator | None = None
-    projector: Projector | None = None
     rewind: Callable[[int], int] | None = None
     checkpoints: checkpoint.Checkpoints | None = None
     rewinds: int = 0
@@ -352,8 +349,6 @@ class Fit:
             )
             if self.evaluator is not None:
                 values.update(self.evaluator())
-            if self.projector is not None:
-                self.projector()
             values['heldout_seconds'] = round(time.monotonic() - began, 3)
         if self.checkpoints and self.checkpoints.rewinds:
             values[checkpoint.REWINDS] = self.checkpoints.rewinds

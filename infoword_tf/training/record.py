@@ -43,7 +43,6 @@ FREE = (
     'microbatch',
     'remat',
     'measure',
-    'projector',
     'on_nonfinite',
     'rewinds',
     'grace_seconds',

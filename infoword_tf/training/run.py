@@ -47,7 +47,6 @@ from infoword_tf.training import (
     loop,
     optim,
     precision,
-    projector,
     record,
 )
 from infoword_tf.training.built import Built, Shared, build, shape_of
@@ -727,7 +726,6 @@ class Run:
         return fit.Fit(
             workdir, trainer, built.heldout, self.pace, fit.places_of(dataset),
             save, write_weights, self.chief, goal, evaluator,
-            self._projector() if given.projector and self.chief else None,
             rewind if given.on_nonfinite == 'rewind' else None,
             checkpoints, given.rewinds, given.grace_seconds,
             functools.partial(distribution.any_says, self.strategy),
@@ -737,36 +735,6 @@ class Run:
         """Of the model that is trained."""
         counts = self.counts if self.counts.any() else None
         return Vectors(self.built.model, self.tokenizer, self.config, counts)
-
-    def _projector(self) -> projector.Projector:
-        """What writes vectors of held-out texts."""
-        tokenizer, parts = self.tokenizer, []
-        if self.text is not None:
-            parts += [
-                projector.of_store(held, tokenizer, language)
-                for language, (_, held) in self.text.parts.items()
-                if held is not None
-            ]
-        if self.pairs is not None:
-            parts += [
-                projector.of_examples(part, tokenizer)
-                for part in self.pairs.heldout.parts
-            ]
-        if self.translations is not None:
-            parts += [
-                projector.of_translations(part, tokenizer, names.split('-'))
-                for names, part in self.translations.heldout.parts.items()
-            ]
-        if self.labelled is not None:
-            parts.append(
-                projector.of_examples(
-                    self.labelled.heldout, tokenizer, self.config.labels
-                )
-            )
-        rows = projector.chosen(parts, self.given.projector)
-        return projector.Projector(
-            self.workdir / fit.TENSORBOARD, rows, self._vectors()
-        )
 
     def _evaluator(self) -> Evaluator:
         """What measures the vectors of the model that is trained."""

@@ -7,7 +7,6 @@ from infoword_tf.views.masked import JOINED, MASKED
 from infoword_tf.views.negatives import NEGATIVES
 from infoword_tf.views.ngrams import NGRAMS
 from infoword_tf.views.overlap import OVERLAP
-from infoword_tf.views.parts import PARTS
 from infoword_tf.views.permuted import PERMUTED
 from infoword_tf.views.sentences import SENTENCE_KEYS, SENTENCES
 from infoword_tf.views.streams import NEIGHBOURS, STREAMED
@@ -29,7 +28,6 @@ VIEWS: dict[str, ViewSpec] = {
     'ngrams': NGRAMS,
     'negatives': NEGATIVES,
     'overlap': OVERLAP,
-    'parts': PARTS,
     'passage': PASSAGE,
     'sentence': SENTENCE,
     'streamed': STREAMED,

@@ -676,7 +676,7 @@ class ComplaintsTest(ParallelTest):
         ('en-de=a.tsv', {'a.tsv': '\n'}, 'there is no pair of en-de'),
         ('en-de=a.tsv', {'a.tsv': '1.5\ta\tb\n2\tc\td\n'},
          'column 1 has no letters'),
-        # As tasks.bitext writes them.
+        # A score before two texts.
         ('en-de=a.tsv', {'a.tsv': 'score\tsource\ttarget\n'
                                   + '1.1\ta\tb\n0.9\tc\td\n0.8\te\tf\n'},
          'column 1 has no letters'),

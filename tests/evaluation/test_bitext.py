@@ -159,28 +159,6 @@ class FilesTest(parameterized.TestCase):
         ):
             bitext.read(self.folder)
 
-    def test_gold(self):
-        """Lines, from 1; copies of a sentence are that sentence."""
-        source = bitext.distinct(['a', '', 'b', 'a'])
-        target = bitext.distinct(['x', 'y', 'y'])
-        path = self.write('gold', '3\t2', '', '4\t1', '1\t1', '3\t3')
-        self.assertEqual(
-            bitext.read_gold(path, source, target), {(1, 1), (0, 0)}
-        )
-        for line, wrong in (
-            ('3 2', "line 1: expected two line numbers, .* not '3 2'$"),
-            ('3\tx', 'line 1: expected two line numbers'),
-            ('3\t2\t1', 'line 1: expected two line numbers'),
-            ('5\t1', 'the source has no line 5, its lines are 1 to 4'),
-            ('1\t0', 'the target has no line 0, its lines are 1 to 3'),
-            ('2\t1', 'line 2 of the source is blank'),
-            ('', 'holds no pair of line numbers'),
-        ):
-            with self.assertRaisesRegex(ValueError, wrong):
-                bitext.read_gold(self.write('bad', line), source, target)
-        with self.assertRaisesRegex(FileNotFoundError, 'no such file'):
-            bitext.read_gold(self.folder / 'none', source, target)
-
 
 class SearchTest(parameterized.TestCase):
     @parameterized.parameters((30, 50, 4), (50, 30, 1), (3, 5, 4))
@@ -214,7 +192,7 @@ class SearchTest(parameterized.TestCase):
     @parameterized.parameters((7, 5), (64, 1), (1, 64))
     def test_blocks_do_not_matter(self, block, rows):
         x, y = signs(40, 0), signs(60, 1)
-        whole, mined = bitext.nearest(x, y, 4), bitext.mine(x, y)
+        whole = bitext.nearest(x, y, 4)
         with (
             mock.patch.object(bitext, 'BLOCK', block),
             mock.patch.object(ranking, 'ROWS', rows),
@@ -224,8 +202,6 @@ class SearchTest(parameterized.TestCase):
             ):
                 np.testing.assert_array_equal(found.numbers, other.numbers)
                 np.testing.assert_array_equal(found.scores, other.scores)
-            for found, other in zip(bitext.mine(x, y), mined, strict=True):
-                np.testing.assert_array_equal(found, other)
 
     def test_cosine_and_margin(self):
         """What is near everything is found by cosine, and not by margin.
@@ -310,86 +286,6 @@ class MeasureTest(absltest.TestCase):
             wanted = metrics.accuracy_score(right, found)
             self.assertAlmostEqual(measured['accuracy'], wanted)
             self.assertAlmostEqual(measured['by_line'], wanted)
-
-
-class MiningTest(parameterized.TestCase):
-    def test_planted(self):
-        """Forty of each side belong together, among twice as many others."""
-        random = np.random.default_rng(0)
-        x = random.standard_normal((120, 32)).astype(np.float32)
-        y = random.standard_normal((130, 32)).astype(np.float32)
-        at_x, at_y = random.permutation(120)[:40], random.permutation(130)[:40]
-        noise = random.standard_normal((40, 32)).astype(np.float32)
-        y[at_y] = x[at_x] + 0.3 * noise
-        mined = bitext.mine(x, y)
-        gold = set(zip(at_x.tolist(), at_y.tolist(), strict=True))
-        found = list(
-            zip(mined.source.tolist(), mined.target.tolist(), strict=True)
-        )
-        self.assertEqual(set(found[:40]), gold)
-        self.assertLess(mined.scores[40], 0.9 * mined.scores[39])
-        self.assertTrue((np.diff(mined.scores) <= 0).all())
-        for used in (mined.source, mined.target):
-            self.assertLen(set(used.tolist()), len(used))
-        judged = bitext.judge(mined, gold)
-        self.assertEqual(
-            judged['threshold'], mined.scores[39:41].mean()
-        )
-        self.assertEqual(judged['f1'], 1.0)
-        # The same from the other side.
-        other = bitext.mine(y, x)
-        np.testing.assert_allclose(other.scores, mined.scores, rtol=1e-5)
-        np.testing.assert_array_equal(other.source, mined.target)
-
-    def test_each_direction_keeps_one(self):
-        """In plain NumPy; ties, of which there are many, go by number."""
-        x, y = signs(25, 0, 4), signs(31, 1, 4)
-        cosines, margins = by_hand(x, y, 4)
-        candidates = set()
-        for scores, values, flip in (
-            (cosines, margins, 1), (cosines.T, margins.T, -1)
-        ):  # fmt: skip
-            for i, near in enumerate(first_best(scores)[:, :4]):
-                j = near[np.argmax(values[i, near])]
-                candidates.add((-values[i, j], *(i, int(j))[::flip]))
-        self.assertLess(len({score for score, *_ in candidates}), 20)
-        taken_x, taken_y, wanted = set(), set(), []
-        for _, i, j in sorted(candidates):
-            if i not in taken_x and j not in taken_y:
-                wanted.append((i, j))
-                taken_x.add(i)
-                taken_y.add(j)
-        mined = bitext.mine(x, y)
-        found = zip(mined.source.tolist(), mined.target.tolist(), strict=True)
-        self.assertEqual(list(found), wanted)
-        self.assertLess(len(wanted), 25)
-
-    def test_thresholds(self):
-        mined = bitext.Mined(
-            np.array([3.0, 2.5, 2.5, 2.0, 1.0]), np.arange(5), np.arange(5)
-        )
-        gold = {(0, 0), (2, 2), (3, 3), (7, 9)}
-        # 1, 3 (2 and 3 share a score), 4 or 5 pairs: of 1, 2, 3, 3 right ones
-        # F1 is 2 / 5, 4 / 7, 6 / 8, 6 / 9.
-        self.assertEqual(
-            bitext.judge(mined, gold),
-            {'threshold': 1.5, 'precision': 3 / 4, 'recall': 3 / 4,
-             'f1': 3 / 4},
-        )  # fmt: skip
-        self.assertEqual(
-            bitext.judge(mined, gold, 2.5),
-            {'threshold': 2.5, 'precision': 2 / 3, 'recall': 2 / 4,
-             'f1': 4 / 7},
-        )  # fmt: skip
-        self.assertEqual(
-            bitext.judge(mined, gold, 4.0),
-            {'threshold': 4.0, 'precision': 0.0, 'recall': 0.0, 'f1': 0.0},
-        )
-        # All of them: the last has no score below it.
-        gold = {(i, i) for i in range(5)}
-        self.assertEqual(bitext.judge(mined, gold)['threshold'], 1.0)
-        self.assertEqual(bitext.judge(mined, gold)['f1'], 1.0)
-        self.assertEqual(bitext.judge(mined, {(9, 9)})['f1'], 0.0)
 
 
 if __name__ == '__main__':

@@ -18,8 +18,8 @@ CASES = {
     if len(case.rows) == 1
     # The network of `infocse` computes as blocks of an encoder do.
     and name not in (
-        'mlm_transform', 'mlm_modern', 'overlap_modern', 'part_words_modern',
-        'tlm_restart', 'plm_strict', 'infocse',
+        'mlm_transform', 'mlm_modern', 'overlap_modern', 'tlm_restart',
+        'plm_strict', 'infocse',
     )
     # LSTMs of a head compute as those of an encoder do.
     and not any('bilstm' in setting for setting in case.settings)

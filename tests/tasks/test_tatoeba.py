@@ -1,8 +1,6 @@
-"""tasks.tatoeba and tasks.bitext: real models, and what they are told."""
+"""tasks.tatoeba: real models, and what they are told."""
 
 import collections
-import csv
-import gzip
 import json
 import pathlib
 from unittest import mock
@@ -10,9 +8,8 @@ from unittest import mock
 import numpy as np
 from absl.testing import absltest, parameterized
 
-from infoword_tf.data import text_pairs
 from infoword_tf.evaluation import bitext as evaluation
-from tasks import bitext, tatoeba
+from tasks import tatoeba
 from tests import places
 from tests.export import workdirs
 from tests.tasks import command
@@ -231,130 +228,6 @@ class TatoebaTest(command.Checks, parameterized.TestCase):
         done = self.run_it(f'--data_dir={data}')
         self.assertEqual(done.status, 0, done.err)
         self.assertIn('de: the English sentences are in the order', done.out)
-
-
-class BitextTest(command.Checks, absltest.TestCase):
-    def setUp(self):
-        super().setUp()
-        self.folder = pathlib.Path(self.create_tempdir().full_path)
-        # Of both sides in their own order, with a copy and a blank line.
-        self.source = [*FOREIGN[6:], '', *FOREIGN[:6], FOREIGN[2]]
-        self.target = [*ENGLISH[3:10], 'nothing of the kind\there']
-        path = self.folder / 'source.gz'
-        path.write_bytes(gzip.compress('\n'.join(self.source).encode()))
-        write(self.folder / 'target', self.target)
-        gold = [
-            (i, j) for i, x in enumerate(self.source, 1)
-            for j, y in enumerate(self.target, 1)
-            if x == ' '.join(y.split()[::-1])
-        ]  # fmt: skip
-        write(self.folder / 'gold', [f'{i}\t{j}' for i, j in gold])
-
-    def run_it(self, *given, model=None):
-        model = model or f'--init={workdirs.shared()}'
-        return command.run(
-            bitext, model, f'--source={self.folder}/source.gz',
-            f'--target={self.folder}/target', f'--workdir={self.folder}/out',
-            *given,
-        )  # fmt: skip
-
-    def mined(self):
-        with open(self.folder / 'out' / 'mined.tsv', newline='') as file:
-            rows = csv.reader(file, delimiter='\t', quoting=csv.QUOTE_NONE)
-            head, *rows = rows
-        self.assertEqual(head, ['score', 'source', 'target'])
-        return rows
-
-    def test_the_file_that_comes_out(self):
-        done = self.run_it(f'--gold={self.folder}/gold')
-        self.assertEqual(done.status, 0, done.err)
-        self.assertEqual(done.result['sentences'], {'source': 12, 'target': 8})
-        self.assertEqual(done.result['copies'], {'source': 1, 'target': 0})
-        self.assertEqual(done.result['blank'], {'source': 1, 'target': 0})
-        sides = [[x for x in dict.fromkeys(self.source) if x], self.target]
-        loaded = workdirs.loaded()
-        vectors = [loaded.encode(side, progress=False) for side in sides]
-        mined = evaluation.mine(*vectors)
-        rows = self.mined()
-        self.assertEqual(
-            [row[1:] for row in rows],
-            [[sides[0][i], sides[1][j].replace('\t', ' ')]
-             for i, j in zip(mined.source, mined.target, strict=True)],
-        )  # fmt: skip
-        np.testing.assert_allclose(
-            [float(row[0]) for row in rows], mined.scores, atol=2e-6
-        )
-        self.assertEqual(done.result['mined'], len(rows))
-        best = done.result['best']
-        enough = [row for row in rows if float(row[0]) >= best['threshold']]
-        right = sum(
-            source == ' '.join(target.split()[::-1])
-            for _, source, target in enough
-        )
-        self.assertEqual(done.result['gold'], 7)
-        self.assertGreater(right, 3)
-        self.assertAlmostEqual(
-            best['precision'], 100 * right / len(enough), 2
-        )
-        self.assertAlmostEqual(best['recall'], 100 * right / 7, 2)
-        self.assertAlmostEqual(best['f1'], 200 * right / (7 + len(enough)), 2)
-        self.assertRegex(done.out, r'best threshold [\d.]+: precision .* of 7')
-        last = json.loads(done.out.splitlines()[-1])
-        self.assertEqual(last, done.result)
-        # It is a file of --pairs.
-        (pairs,) = text_pairs.read_pairs(
-            f'{self.folder}/out/mined.tsv', ('source', 'target')
-        )
-        self.assertEqual(pairs.texts, [[r[1] for r in rows],
-                                       [r[2] for r in rows]])  # fmt: skip
-
-        # A threshold keeps the best, and is judged beside the best one.
-        threshold = (float(rows[2][0]) + float(rows[3][0])) / 2
-        done = self.run_it(
-            f'--gold={self.folder}/gold', f'--threshold={threshold}'
-        )
-        self.assertEqual(self.mined(), rows[:3])
-        self.assertEqual(done.result['mined'], 3)
-        self.assertEqual(done.result['best'], best)
-        self.assertEqual(done.result['judged']['threshold'], threshold)
-        self.assertIn(f'--threshold {threshold:.4f}: precision', done.out)
-
-    def test_an_export_is_no_different(self):
-        ours = self.run_it('--neighbours=2')
-        rows = self.mined()
-        theirs = self.run_it(
-            '--neighbours=2', model=f'--model={workdirs.exported()}'
-        )
-        self.assertEqual(theirs.status, 0, theirs.err)
-        for record in (ours.result, theirs.result):
-            record.pop('weights')
-        self.assertEqual(ours.result, theirs.result)
-        found = self.mined()
-        self.assertEqual([r[1:] for r in found], [r[1:] for r in rows])
-        np.testing.assert_allclose(
-            [float(r[0]) for r in found], [float(r[0]) for r in rows],
-            atol=1e-5,
-        )  # fmt: skip
-
-    def test_what_is_wrong(self):
-        write(self.folder / 'bad', ['99\t1'])
-        (self.folder / 'latin').write_bytes('a\nGrüße\n'.encode('latin1'))
-        write(self.folder / 'blank', ['', ' '])
-        for message, *given in (
-            ('give --init or --model', '--init='),
-            ('--layer goes with --init', '--init=', '--model=m', '--layer=1'),
-            ('--target is missing', '--target='),
-            ('none: there is no such file', f'--source={self.folder}/none'),
-            ('latin, line 2 is not UTF-8', f'--source={self.folder}/latin'),
-            ('blank holds no sentence', f'--target={self.folder}/blank'),
-            ('bad, line 1: the source has no line 99',
-             f'--gold={self.folder}/bad'),
-            ('holds a model', f'--workdir={workdirs.shared()}'),
-            ('--layer=9: .* has layers 0', '--layer=9'),
-        ):  # fmt: skip
-            with self.subTest(message):
-                self.assert_complains(self.run_it(*given), message)
-        self.assertFalse((self.folder / 'out').exists())
 
 
 if __name__ == '__main__':

@@ -111,8 +111,6 @@ class TypedTest(absltest.TestCase):
             'tasks.sts': ('init', 'model', 'data', 'dims', 'workdir'),
             'tasks.tatoeba': ('init', 'model', 'data_dir', 'languages', 'score',
                               'neighbours', 'layer', 'pooling', 'workdir'),
-            'tasks.bitext': ('init', 'model', 'source', 'target', 'threshold',
-                             'gold', 'neighbours', 'layer', 'workdir'),
             'infoword_tf.show': ('objectives', 'dim.one_mask'),
             'benchmarks.finetune': ('init', 'tasks', 'seeds'),
         }
@@ -179,15 +177,10 @@ class TypedTest(absltest.TestCase):
             f'infoword_tf.train --workdir=w {begun}=ict':
                 r'error: generator begins with ict, whose rows \(ict\) fill no '
                 'blanks: that takes mlm or mmlm or tlm or bert_nce or '
-                'overlap or part_words; name another workdir',
+                'overlap; name another workdir',
             'infoword_tf.convert --source=empty --workdir=w':
                 'error: --source=empty has no config.json',
             'infoword_tf.convert --init=nowhere --output=w': no_run,
-            'tasks.bitext': 'error: --source is missing',
-            'tasks.bitext --init=x --source=one.txt --target=no --workdir=w':
-                'error: no: there is no such file',
-            'tasks.bitext --init=nowhere --source=one.txt --target=two.txt '
-            '--workdir=w': no_run,
             'tasks.classify --workdir=w': 'error: --train is missing',
             f'tasks.classify --workdir=w --init=nowhere {table}': no_run,
             'tasks.classify --workdir=w --train=no.csv --dev=b.csv':

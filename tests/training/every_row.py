@@ -1,7 +1,7 @@
 r"""Every row on several replicas, held to one device: a program.
 
     python -m tests.training.every_row --replicas=4
-    python -m infoword_tf.workers --workers=3 -- tests.training.every_row
+    python -m tests.workers --workers=3 -- tests.training.every_row
     python -m tests.training.every_row --compiled
 
 The first is on logical devices of one process, the second on one replica in
