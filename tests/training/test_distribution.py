@@ -40,7 +40,6 @@ BATCHES = [
     ('elmo', 8, False),
     ('plm', 8, False),
     ('cuts', 8, False),
-    ('parts_and_words', 8, False),
     ('label_mix', 8, False),
     ('score', 8, False),
     ('score_cosent', 8, False),

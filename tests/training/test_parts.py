@@ -24,7 +24,7 @@ CASES = (
     'soft_score_lookup', 'soft_span_conditional', 'embed_lookup',
     'embed_distance_relative', 'label_gpt', 'simcse_joint', 'simcse_pairs',
     'simcse_guide', 'simcse_moco', 'consert', 'score_cosent', 'diffcse',
-    'infocse_paper', 'infoxlm', 'infoxlm_code', 'parts_and_words', 'cuts',
+    'infocse_paper', 'infoxlm', 'infoxlm_code', 'cuts',
 )  # fmt: skip
 
 
