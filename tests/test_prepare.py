@@ -468,11 +468,17 @@ class PrepareTest(parameterized.TestCase):
                 other = self.folder()
                 with self.assertRaisesRegex(commands.UsageError, message):
                     made(**{'output': other, **given})
-        one = FOLDER / 'one.text'
-        one.write_text('One.')
-        more = {'corpus': f'text:{one}', 'vocab_size': None}
-        with self.assertRaisesRegex(ValueError, 'has no training documents'):
-            made(self.folder(), vocab=str(output / 'vocab.txt'), **more)
+        for kind, message in ((0, 'no held-out doc'), (1, 'no training doc')):
+
+            def some(text, size, kind=kind):
+                return [corpora.Part('train', text.train),
+                        corpora.Part('heldout', text.heldout)][kind:][:1]
+
+            with (
+                mock.patch.object(corpora, 'parts_of', some),
+                self.assertRaisesRegex(ValueError, message),
+            ):
+                made(self.folder())
         for more, message in (
             ({'vocab_size': 9}, '--vocab_size was decided'),
             ({'lower_case': True}, '--lower_case was decided'),
