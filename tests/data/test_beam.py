@@ -116,7 +116,7 @@ class BeamTest(absltest.TestCase):
     @needs_beam
     def test_a_worker_that_writes_elsewhere(self):
         with (
-            mock.patch.object(sharding, 'write'),
+            mock.patch.object(sharding, 'write', lambda number, job: None),
             self.assertRaisesRegex(RuntimeError, 'a worker writes elsewhere'),
         ):
             by_beam(self.folder / 'out')
