@@ -184,6 +184,8 @@ def known_flags(module):
 class CommandsTest(absltest.TestCase):
     def check(self, command):
         words = shlex.split(command)
+        if words[0].startswith('.venv-text/'):
+            return  # a program of the page, over other people's
         if 'infoword_tf.workers' in words and '--' in words:
             cut = words.index('--')  # behind it a command of its own
             self.check(shlex.join(['python', '-m', *words[cut + 1 :]]))
