@@ -470,12 +470,12 @@ class PrepareTest(parameterized.TestCase):
                     made(**{'output': other, **given})
         for kind, message in ((0, 'no held-out doc'), (1, 'no training doc')):
 
-            def some(text, size, kind=kind):
+            def one_part(text, size, kind=kind):
                 return [corpora.Part('train', text.train),
                         corpora.Part('heldout', text.heldout)][kind:][:1]
 
             with (
-                mock.patch.object(corpora, 'parts_of', some),
+                mock.patch.object(corpora, 'parts_of', one_part),
                 self.assertRaisesRegex(ValueError, message),
             ):
                 made(self.folder())

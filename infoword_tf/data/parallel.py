@@ -111,7 +111,7 @@ def read(
     train = _gather(patterns, TRAIN, drop_equal)
     if heldout:
         held = _gather(heldout, HELDOUT, drop_equal)
-        drawn = {which: [*some.pairs] for which, some in held.items()}
+        drawn = {which: [*group.pairs] for which, group in held.items()}
     else:
         drawn = {which: _drawn(x.pairs, which) for which, x in train.items()}
     known: dict[str, set[str]] = {}  # by language, of whichever pairs
@@ -119,11 +119,11 @@ def read(
         for code, texts in zip(which, zip(*pairs, strict=True), strict=True):
             known.setdefault(code, set()).update(map(_key, texts))
     columns, notes = [], []
-    for which, some in sorted(train.items()):
+    for which, group in sorted(train.items()):
         a, b = (known.get(code, frozenset()) for code in which)
-        left = [pair for pair in some.pairs
+        left = [pair for pair in group.pairs
                 if _key(pair[0]) not in a and _key(pair[1]) not in b]
-        gone = len(some.pairs) - len(left)
+        gone = len(group.pairs) - len(left)
         if not left:
             raise ValueError(
                 f'{TRAIN}={" ".join(patterns)}: of {"-".join(which)} nothing '
@@ -131,21 +131,21 @@ def read(
                 f'pairs is held out; give more pairs, or name others with '
                 f'{HELDOUT}'
             )
-        some.pairs.clear()
-        columns.append(_columns(which, left, patterns, some.empty))
+        group.pairs.clear()
+        columns.append(_columns(which, left, patterns, group.empty))
         held_out = len(drawn.get(which, ()))
         left_out = {
-            'with an empty side': some.empty,
-            'that are there twice': some.again,
-            'with equal sides': some.equal * drop_equal,
+            'with an empty side': group.empty,
+            'that are there twice': group.again,
+            'with equal sides': group.equal * drop_equal,
             'of which a text is held out': gone - held_out * (not heldout),
         }
         told = [f'{n:,} {what}' for what, n in left_out.items() if n]
         note = f'{len(left):,} pairs to train on, {held_out:,} held out'
         if told:
             note += f'; left out: {", ".join(told)}'
-        if some.equal and not drop_equal:
-            note += f'; {some.equal:,} have equal sides'
+        if group.equal and not drop_equal:
+            note += f'; {group.equal:,} have equal sides'
         notes.append(f'{"-".join(which)}: {note}')
     held_columns = [
         _columns(which, pairs, heldout or patterns, 0)
@@ -164,15 +164,15 @@ def _gather(
         languages, texts = file.read()
         if languages[0] > languages[1]:
             languages, texts = languages[::-1], texts[::-1]
-        some = gathered.setdefault(languages, _Found())
+        group = gathered.setdefault(languages, _Found())
         for pair in zip(*texts, strict=True):
-            some.add(pair, drop_equal)
-    for languages, some in sorted(gathered.items()):
-        if not some.pairs:
+            group.add(pair, drop_equal)
+    for languages, group in sorted(gathered.items()):
+        if not group.pairs:
             raise ValueError(
                 f'{flag}={" ".join(patterns)}: no pair of '
                 f'{"-".join(languages)} has two texts'
-                f'{" that differ" if some.equal else ""}; give others, or '
+                f'{" that differ" if group.equal else ""}; give others, or '
                 'leave them out'
             )
     return gathered

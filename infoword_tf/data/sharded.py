@@ -52,12 +52,9 @@ class Array:
     """
 
     def __init__(
-        self,
-        folder: pathlib.Path,
-        file: str,
-        shards: Sequence[Shard],
+        self, folder: pathlib.Path, file: str, shards: Sequence[Shard],
         dtype: np.dtype,
-    ):
+    ):  # fmt: skip
         """Args: the folder of shards; 'ids' or 'flags'; its entries."""
         self.folder, self.file, self.dtype = folder, file, dtype
         self.shards = list(shards)
