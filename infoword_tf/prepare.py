@@ -145,6 +145,7 @@ def _check(given: Choices) -> None:
     name = given_several(given.corpus)[0]
     if name.startswith('store:'):
         raise commands.UsageError(f'--corpus={name} is prepared already')
+    opened.choose_tokenizer(given)  # complains
     if given.beam_options:
         if given.processes:
             raise commands.UsageError(
@@ -153,7 +154,6 @@ def _check(given: Choices) -> None:
                 'one of the two'
             )
         commands.import_extra('apache_beam', 'beam', '--beam_options')
-    opened.choose_tokenizer(given)  # complains
 
 
 @commands.takes(Choices)
