@@ -8,8 +8,6 @@ import setuptools
 # logistic regression.
 # (What the library requires is what the corpus pydocs reads.)
 TASKS = ['PyStemmer', 'bm25s', 'importlib_resources', 'scikit-learn']
-# Tells languages apart where text is prepared.
-PREPARE = ['py3langid']
 # Prepares text on any runner of Beam. It excludes versions of pillow, protobuf,
 # pyarrow and python-dateutil that constraints.txt has: an environment of its
 # own, which `make beam-check` makes and runs the tests of.
@@ -48,10 +46,9 @@ setuptools.setup(
         'notebooks': NOTEBOOKS,
         # Other people's programs, for `make oracles`: what tests expect.
         'oracles': ['numpy', 'pytrec-eval-terrier', 'torch', 'transformers'],
-        'prepare': PREPARE,
         'tasks': TASKS,
         'test': [
-            *LITERT, *PREPARE, *TASKS, 'hypothesis', 'jax', 'psutil', 'pytest',
+            *LITERT, *TASKS, 'hypothesis', 'jax', 'psutil', 'pytest',
             'pytest-xdist', 'ruff',
         ],  # fmt: skip
     },

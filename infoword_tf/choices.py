@@ -139,7 +139,7 @@ class TextChoices:
         'line, a blank line between documents, .gz too), or lines:GLOB (one '
         'running text whose line ends are tokens; needs --heldout), or '
         'tfds:NAME[/CONFIG][:FEATURE] (prepared by tensorflow-datasets), or '
-        'store:DIR (made by infoword_tf.prepare; gs:// too). Of '
+        'store:DIR (made by infoword_tf.prepare). Of '
         'several languages, or several parts of a text, give it several times, '
         'each with its name: --corpus=de=text:GLOB.', repeated=True)
     heldout: tuple[str, ...] = flag(
@@ -156,12 +156,12 @@ class TextChoices:
     shuffle_block: int | None = flag(
         None, 'Tokens of text that are read at a time: such blocks come in a '
         'random order, and what is in some 64 of them is shuffled together, '
-        'as text elsewhere (store:gs://...) wants it; by default all of the '
+        'as text on a disk of the network wants it; by default all of the '
         'text is.', at_least=1)
     parallel: tuple[str, ...] = flag(
         (), 'Translations, for rows that read them: two files of aligned lines '
-        '(europarl.{de,en}), or a .tsv, .tmx, .po or .mo; --parallel=en-de=... '
-        'names the languages. Give it several times for more.', repeated=True)
+        '(europarl.{de,en}), or a .tsv; --parallel=en-de=... names the '
+        'languages. Give it several times for more.', repeated=True)
     heldout_parallel: tuple[str, ...] = flag(
         (), 'Held-out translations; by default 1 in 100, chosen by the hash of '
         'the English text, or of the first.', repeated=True)

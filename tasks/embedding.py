@@ -127,7 +127,7 @@ def check_parallel(given: 'Choices') -> str | None:
         return None
     language, named = code_of(given.teacher_language), given.teacher_language
     pairs = parallel.check(given.parallel, given.heldout_parallel)
-    if pairs is not None and not any(language in pair for pair in pairs):
+    if not any(language in pair for pair in pairs):
         raise commands.UsageError(
             f'--teacher_language={named}: no translations of --parallel are of '
             f'it, they are of {", ".join("-".join(pair) for pair in pairs)}; '

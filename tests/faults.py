@@ -280,8 +280,12 @@ PHASES: dict[str, Callable[[Act], contextlib.AbstractContextManager]] = {
 # And those of `prepare`.
 PREPARE: dict[str, Callable[[], contextlib.AbstractContextManager]] = {
     'a shard is written': lambda: at(stores, '_append', _kill, number=4),
-    'a shard has no sum yet': lambda: at(sharded, 'describe', _kill, number=4),
-    'the index is written': lambda: at(sharded, 'write_index', _kill),
+    'a shard is there, but not said to be': lambda: at(
+        files, 'write_json', _kill, lambda path, _: '.done' in path.name, 4
+    ),
+    'the index is written': lambda: at(
+        files, 'write_json', _kill, lambda path, _: path.name == sharded.INDEX
+    ),
 }
 
 

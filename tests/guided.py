@@ -1,6 +1,6 @@
 """Files that are made to reach new lines of the readers, by atheris.
 
-    python -m tests.guided --inputs=40000 [--only=tsv,tmx] [--folder=DIR]
+    python -m tests.guided --inputs=40000 [--only=tsv,csv] [--folder=DIR]
 
 Each reader of tests/fuzz.py has a process of its own, in which libFuzzer
 changes files, half of them as tests/fuzz.py damages them; those that reach

@@ -3,14 +3,14 @@
 import contextlib
 import functools
 import gzip
-import importlib.util
 import io
 import json
+import os
 import pathlib
 import shutil
+import signal
 import subprocess
 import sys
-import unittest
 from unittest import mock
 
 import numpy as np
@@ -22,11 +22,15 @@ from infoword_tf.data import (
     corpora,
     documents,
     opened,
+    order,
     sharding,
     textfiles,
 )
 from infoword_tf.data import store as stores
+from infoword_tf.data.passages import DocumentSource
+from infoword_tf.data.streams import StreamSource
 from infoword_tf.data.windows import WindowSource
+from tests import corpus as topics
 from tests import places, quick, runs
 
 FOLDER = None
@@ -102,6 +106,11 @@ def damaged(output, name):
     return output
 
 
+def killed(*_):
+    """What befalls a process."""
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
 class PiecesTest(parameterized.TestCase):
     @parameterized.product(size=(1, 100, 1777, 10**9), by_line=(False, True))
     def test_documents_of_a_file_in_pieces(self, size, by_line):
@@ -174,13 +183,50 @@ class PrepareTest(parameterized.TestCase):
         )  # fmt: skip
         self.assertEqual(result['left_out'], {})
         self.assertIn('left out: none', said)
+
+    @parameterized.parameters(
+        (WindowSource, 30), (DocumentSource, 40), (StreamSource, 17)
+    )
+    def test_the_same_batches_as_of_the_text(self, kind, length):
+        a, b = (
+            kind(x.train, length, 16, seed=2)
+            for x in (text_of(corpus(), vocab_size=400),
+                      text_of(f'store:{whole()[0]}'))
+        )  # fmt: skip
         for step in (0, 3, 40):
-            a, b = (
-                WindowSource(x.train, 30, 16, seed=2).batch(step)
-                for x in (text, store)
-            )
-            for x, y in zip(a, b, strict=True):
+            for x, y in zip(a.batch(step), b.batch(step), strict=True):
                 np.testing.assert_array_equal(x, y)
+
+    def test_a_batch_in_blocks_reads_of_few_shards(self):
+        """Each window once, and the same ones as of a store of one file."""
+        folder = pathlib.Path(self.create_tempdir().full_path)
+        name, heldout = topics.write_topics(folder / 'text')
+        text = {'vocab_size': 400, 'corpus': name, 'heldout': heldout}
+        made(folder / 'store', shard_size=0.02, **text)
+        read = {}
+        for block in (None, 4000):
+            with mock.patch.object(order, 'GROUP', 3):
+                there = text_of(f'store:{folder}/store').train
+                source, plain = (
+                    WindowSource(store, 16, 32, 3, shuffle_block=block)
+                    for store in (there, there._replace(ids=there.ids[:]))
+                )
+                there.ids.opened.clear()
+                for step in (0, 1):
+                    np.testing.assert_array_equal(
+                        source.batch(step).ids, plain.batch(step).ids
+                    )
+                read[block] = len(there.ids.opened)
+        self.assertGreater(len(there.ids.shards), 9)
+        self.assertGreater(read[None], 8)
+        # Three blocks, each of one shard or two.
+        self.assertLessEqual(read[4000], 6)
+        starts = np.concatenate([
+            order.visited(np.arange(32) + 32 * step, source.windows, 3, 2,
+                          source.block)
+            for step in range(source.windows // 32)
+        ])  # fmt: skip
+        self.assertLen(set(starts.tolist()), source.windows // 32 * 32)
 
     def test_an_array_of_shards_is_one(self):
         store = text_of(f'store:{whole()[0]}').train
@@ -217,18 +263,26 @@ class PrepareTest(parameterized.TestCase):
 
     def test_processes(self):
         """Two processes make the same bytes, of what one left behind."""
-        output, wanted = self.folder(), self.folder().with_name('one')
-        more = {'duplicates': 'near', 'min_words': 12}
-        made(wanted, **more)
+        output = self.folder()
         with (
-            mock.patch.object(sharding, 'decided', side_effect=ValueError),
+            mock.patch.object(sharding, 'finish', side_effect=ValueError),
             self.assertRaises(ValueError),
         ):
-            made(output, **more)
-        (output / 'work' / '000001.npz').unlink()
-        (output / 'work' / '000004.npz').unlink()
-        made(output, processes=2, **more)
-        self.assertEqual(bytes_of(output), bytes_of(wanted))
+            made(output)
+        for number in (1, 4, 5):
+            (output / f'work/{number:06d}.done.json').unlink()
+        made(output, processes=2)
+        self.assertEqual(bytes_of(output), bytes_of(whole()[0]))
+
+    def test_a_process_that_is_killed(self):
+        output = self.folder()
+        with (
+            mock.patch.object(prepare, '_begin', killed),
+            self.assertRaisesRegex(RuntimeError, 'a process was killed'),
+        ):
+            made(output, processes=2)
+        made(output)
+        self.assertEqual(bytes_of(output), bytes_of(whole()[0]))
 
     def test_a_process_ends_with_the_one_that_began_it(self):
         code = (
@@ -252,17 +306,16 @@ class PrepareTest(parameterized.TestCase):
         folder = pathlib.Path(self.create_tempdir().full_path)
         path = folder / 'x.txt'
         path.write_text('\n\n'.join(f'Text number {i}.' for i in range(60)))
-        real = sharding.decided
+        real = sharding.write
 
         def changing(*given):
+            real(*given)
             with open(path, 'a') as file:
                 file.write('\n\nAnother one.')
-            sharding.parts.cache_clear()
-            return real(*given)
 
-        more = {'corpus': f'text:{path}', 'min_words': 2, 'vocab_size': 60}
+        more = {'corpus': f'text:{path}', 'vocab_size': 60}
         with (
-            mock.patch.object(sharding, 'decided', changing),
+            mock.patch.object(sharding, 'write', changing),
             self.assertRaisesRegex(ValueError, 'has changed while it was read'),
         ):
             made(folder / 'out', **more)
@@ -273,27 +326,24 @@ class PrepareTest(parameterized.TestCase):
         with self.assertRaisesRegex(ValueError, 'lies among its files'):
             made(folder / 'inside', corpus=other, vocab_size=60)
 
-    @parameterized.parameters('begin', 'look', 'write', 'finish')
+    @parameterized.parameters('begin', 'write', 'finish')
     def test_stopped(self, where):
         """At each place; the same command goes on, and makes the same."""
-        more = {'duplicates': 'near', 'min_words': 12}
-        wanted, output = self.folder(), self.folder().with_name('stopped')
-        made(wanted, **more)
-        real = {name: getattr(sharding, name) for name in ('look', 'write')}
-        calls = {name: [] for name in real}
+        output = self.folder()
+        real, calls = sharding.write, []
 
-        def stopping(name, at):
-            def work(job, number, *rest):
+        def stopping(at):
+            def work(number, job):
                 if number == at:
                     # What a kill leaves of a shard.
                     folder = job.folder('train', number)
                     (folder.parent / f'{folder.name}.x').mkdir(parents=True)
                     (folder.parent / '.counts.npy.12').touch()
                     raise KeyboardInterrupt
-                calls[name].append(number)
-                real[name](job, number, *rest)
+                calls.append(number)
+                real(number, job)
 
-            return mock.patch.object(sharding, name, work)
+            return mock.patch.object(sharding, 'write', work)
 
         with contextlib.ExitStack() as stack:
             if where in ('begin', 'finish'):
@@ -307,62 +357,20 @@ class PrepareTest(parameterized.TestCase):
                     )
                 )
             else:
-                stack.enter_context(stopping(where, 4))
+                stack.enter_context(stopping(4))
             with self.assertRaises(KeyboardInterrupt):
-                made(output, **more)
+                made(output)
         self.assertFalse((output / 'store.json').exists())
         with self.assertRaisesRegex(ValueError, 'is no prepared text'):
             text_of(f'store:{output}')
-        with stopping('look', -1), stopping('write', -1):
-            made(output, **more)
-        self.assertEqual(bytes_of(output), bytes_of(wanted))
-        if where in calls:
-            self.assertEqual(calls[where], sorted(set(calls[where])))
+        with stopping(-1):
+            made(output)
+        self.assertEqual(bytes_of(output), bytes_of(whole()[0]))
+        self.assertEqual(calls, sorted(set(calls)))
         # And once more: there is nothing to do.
-        before = bytes_of(output)
-        with stopping('write', 0):
-            made(output, **more)
-        self.assertEqual(bytes_of(output), before)
-
-    def test_what_is_left_out(self):
-        folder = pathlib.Path(self.create_tempdir().full_path)
-        long = ' '.join(f'w{i}' for i in range(60))
-        lines = [
-            'Five words are in here.', 'Too few.', long + '.', long + '.',
-            long + ' more.', ' '.join(f'v{i}' for i in range(101)) + '.',
-        ] + [f'A document of number {i} alone.' for i in range(40)]
-        (folder / 'x.txt').write_text('\n\n'.join(lines))
-        held = folder / 'held.txt'
-        held.write_text('Held out it is.\n\nFive words are in here.\n')
-        result, said = made(
-            folder / 'out', corpus=f'text:{folder}/x.txt', heldout=str(held),
-            min_words=3, max_words=100, duplicates='near', vocab_size=100,
-        )  # fmt: skip
-        # The second held-out text is trained on, so it is no longer held out.
-        left_out = {'short': 1, 'long': 1, 'duplicate': 2, 'near': 1}
-        self.assertEqual(result['left_out'], left_out)
-        self.assertEqual(result['documents'], {'train': 42, 'heldout': 1})
-        self.assertIn('1 short, 1 long, 2 duplicate, 1 near', said)
-
-    @unittest.skipUnless(
-        importlib.util.find_spec('py3langid'), 'py3langid is not installed'
-    )
-    def test_another_language(self):
-        folder = pathlib.Path(self.create_tempdir().full_path)
-        some = [
-            'The house stands on a hill, and nobody has ever lived in it.',
-            'Das Haus steht auf einem Berg, und niemand hat darin gewohnt.',
-            'There were many people in the street when the rain began.',
-            'La maison est sur une colline et personne ne l a habitée.',
-        ]
-        (folder / 'x.txt').write_text('\n\n'.join(some))
-        (folder / 'x.held').write_text('These words are held out.')
-        result, _ = made(
-            folder / 'out', corpus=f'text:{folder}/x.txt', language='en',
-            vocab_size=100, heldout=str(folder / 'x.held'),
-        )  # fmt: skip
-        self.assertEqual(result['left_out'], {'language': 2})
-        self.assertEqual(result['documents'], {'train': 2, 'heldout': 1})
+        with stopping(0):
+            made(output)
+        self.assertEqual(bytes_of(output), bytes_of(whole()[0]))
 
     def test_trained_on(self):
         """The command learns from a store what it learns from the text."""
@@ -432,26 +440,45 @@ class PrepareTest(parameterized.TestCase):
         with self.assertRaisesRegex(ValueError, 'of version 99'):
             text_of(f'store:{output}')
 
+    def test_a_store_of_which_a_former_version_left_documents_out(self):
+        """It is trained on; that today's command would make it is not said."""
+        output = self.folder()
+        shutil.copytree(whole()[0], output)
+        index = json.loads((output / 'store.json').read_text())
+        index['asked'] |= {'min_words': 3, 'duplicates': 'near'}
+        index['left_out'] = {'short': 1, 'near': 2}
+        (output / 'store.json').write_text(json.dumps(index))
+        self.assertLen(text_of(f'store:{output}').train.ids, index['tokens'])
+        with self.assertRaisesRegex(
+            commands.UsageError, 'begun otherwise: --min_words was 3 and is No'
+        ):
+            made(output)
+
     def test_complaints(self):
         output = whole()[0]
         for given, message in (
-            ({'output': output, 'min_words': 3}, 'begun otherwise: --min_wo'),
             ({'output': output, 'vocab_size': 300}, '--vocab_size was 400'),
             ({'output': FOLDER}, 'holds .* and is no store'),
             ({'output': 'gs://bucket/store'}, 'is no folder of this machine'),
             ({'corpus': f'store:{output}'}, 'is prepared already'),
             ({'corpus': ('de=pydocs', 'en=pydocs')}, 'a store has one text'),
             ({'corpus': None}, '--corpus is missing'),
-            ({'min_words': 9, 'max_words': 3}, 'is below --min_words'),
-            ({'similarity': 0.9}, 'goes with --duplicates=near'),
-            ({'max_words': 1}, 'no training documents are left'),
-            ({'corpus': f'lines:{FOLDER}/a.txt', 'min_words': 2,
-              'heldout': f'{FOLDER}/b.txt'}, 'is one text'),
         ):  # fmt: skip
             with self.subTest(message):
                 other = self.folder()
                 with self.assertRaisesRegex(commands.UsageError, message):
                     made(**{'output': other, **given})
+        for kind, message in ((0, 'no held-out doc'), (1, 'no training doc')):
+
+            def one_part(text, size, kind=kind):
+                return [corpora.Part('train', text.train),
+                        corpora.Part('heldout', text.heldout)][kind:][:1]
+
+            with (
+                mock.patch.object(corpora, 'parts_of', one_part),
+                self.assertRaisesRegex(ValueError, message),
+            ):
+                made(self.folder())
         for more, message in (
             ({'vocab_size': 9}, '--vocab_size was decided'),
             ({'lower_case': True}, '--lower_case was decided'),
@@ -460,6 +487,8 @@ class PrepareTest(parameterized.TestCase):
                 text_of(f'store:{output}', **more)
         with self.assertRaisesRegex(ValueError, 'has a held-out part of its'):
             corpora.open_corpus(f'store:{output}', 'x')
+        with self.assertRaisesRegex(ValueError, 'is no folder of this ma'):
+            corpora.open_corpus('store:gs://bucket/store')
         with self.assertRaisesRegex(ValueError, 'holds pieces and no text'):
             next(corpora.open_corpus(f'store:{output}').train())
 

@@ -202,8 +202,9 @@ class TablesTest(Folder):
 
     @tried(150)
     @hypothesis.given(
-        some.sampled_from(['csv', 'tsv', 'jsonl', 'pairs', 'sts', 'tmx', 'po',
-                           'mo', 'vocabulary', 'vectors', 'index', 'config']),
+        some.sampled_from(['csv', 'tsv', 'jsonl', 'pairs', 'sts', 'aligned',
+                           'translations', 'vocabulary', 'vectors', 'index',
+                           'config']),
         some.binary(max_size=60),
     )  # fmt: skip
     def test_any_bytes_are_read_or_complained_of(self, kind, data):

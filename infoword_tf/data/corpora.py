@@ -247,12 +247,13 @@ def _tfds(spec: str, heldout: str | None, cache: pathlib.Path) -> Corpus:
 
 
 def _store(spec: str, heldout: str | None, cache: pathlib.Path) -> Corpus:
+    del cache  # it is prepared
     if heldout is not None:
         raise ValueError(
             f'store:{spec} has a held-out part of its own: leave out '
             f'--heldout={heldout}, or prepare the text with it'
         )
-    opened = sharded.open_prepared(spec, cache)
+    opened = sharded.open_prepared(spec)
 
     def no_text() -> Iterator[Document]:
         raise ValueError(

@@ -1,16 +1,11 @@
 """Translations: `--parallel`, texts of two languages that say the same.
 
-A value is `[LL-LL=]PATTERN`: `x.{de,en}` are two aligned files, all others one
-file each: .tsv or .txt (two columns), .tmx, .po or .mo (gettext); the same and
-.gz. Whatever they are read from, texts of the same two languages are put
-together: a are of the one whose code comes first.
-
-    found = parallel.read(['europarl.{de,en}', 'en-de=tatoeba.tsv'])
-    found.train[0].languages  # ('de', 'en')
+A value is `[LL-LL=]PATTERN`: `x.{de,en}` are two aligned files, a .tsv or .txt
+has two columns; the same and .gz. Whatever they are read from, texts of the
+same two languages are put together: a are of the one whose code comes first.
 """
 
 import glob
-import itertools
 import os
 import pathlib
 import re
@@ -18,18 +13,18 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
-from infoword_tf.data import bitexts, catalogs, documents, textfiles
+from infoword_tf.data import bitexts, documents, textfiles
 from infoword_tf.data.bitexts import File, Languages
 from infoword_tf.data.text_pairs import Columns, Pairs, fingerprint_of
 from infoword_tf.languages import code_of, known_code
 
 TRAIN, HELDOUT = '--parallel', '--heldout_parallel'
 LEAST = 20  # so many are held out of a language of few, or a tenth of them
-_LOOKED_AT = 1000  # pairs of a TMX that say what its languages are
+TABLES = ('.tsv', '.txt')
 
 _NAME = r'([A-Za-z]{2,3}(?:_\w+)?)'
 _EXPLICIT = re.compile(f'{_NAME}-{_NAME}=(.+)')
-_BRACES = re.compile(r'([^{}]*)\{([^{}]*)\}([^{}]*)')
+_BRACES = re.compile(r'([^{}]*)\{([^{},*?[]+),([^{},*?[]+)\}([^{}]*)')
 _IN_A_NAME = re.compile(
     '(?<![A-Za-z])(?=([A-Za-z]{2,3})[-_]([A-Za-z]{2,3})(?![A-Za-z]))'
 )
@@ -57,11 +52,8 @@ class _Found:
 
 def check(
     patterns: Sequence[str], heldout: Sequence[str] = ()
-) -> list[Languages] | None:
-    """The pairs of languages there are; None where that takes reading all.
-
-    Of a TMX whose languages are not named they are looked for in its first
-    1,000 pairs alone: others may come.
+) -> list[Languages]:
+    """The pairs of languages there are, in order; reads no file to its end.
 
     Args:
         patterns: what `--parallel` names, `[LL-LL=]PATTERN` each.
@@ -71,14 +63,25 @@ def check(
         ValueError: there is no file, or its format or its languages cannot be
             told; held-out text is trained on, or of other languages.
     """
-    files = _files(patterns, TRAIN)
-    found = _languages_of(files)
-    if heldout:
-        held = _files(heldout, HELDOUT)
-        _check_apart(files, held)
-        if found is not None:
-            _check_known(_languages_of(held) or (), found)
-    return found and sorted(found)
+    parts = _files(patterns, TRAIN), _files(heldout, HELDOUT)
+    train, held = ({path.resolve() for file in files for path in file.paths}
+                   for files in parts)  # fmt: skip
+    if same := train & held:
+        raise ValueError(
+            f'{min(same)} matches both {TRAIN} and {HELDOUT}; what is held out '
+            'is not trained on: narrow one of them'
+        )
+    known, asked = (sorted({tuple(sorted(file.languages)) for file in files})
+                    for files in parts)  # fmt: skip
+    for languages in asked:
+        if languages not in known:
+            raise ValueError(
+                f'{HELDOUT} has translations of {"-".join(languages)}, but '
+                f'those that are trained on are of '
+                f'{", ".join(map("-".join, known))}; leave them out, or name '
+                f'some of {"-".join(languages)} with {TRAIN}'
+            )
+    return known
 
 
 def read(
@@ -104,54 +107,45 @@ def read(
         ValueError: as `check`; a file is malformed; files that are aligned
             differ in length; nothing is left to train on.
     """
-    files = _files(patterns, TRAIN)
-    where = f'{TRAIN}={" ".join(patterns)}'
-    train = _gather(files, where, drop_equal)
+    check(patterns, heldout)
+    train = _gather(patterns, TRAIN, drop_equal)
     if heldout:
-        others = _files(heldout, HELDOUT)
-        _check_apart(files, others)
-        held = _gather(others, f'{HELDOUT}={" ".join(heldout)}', drop_equal)
-        _check_known(held, train)
-        drawn = {which: list(found.pairs) for which, found in held.items()}
+        held = _gather(heldout, HELDOUT, drop_equal)
+        drawn = {which: [*group.pairs] for which, group in held.items()}
     else:
-        drawn = {
-            which: _drawn(found.pairs, which) for which, found in train.items()
-        }
+        drawn = {which: _drawn(x.pairs, which) for which, x in train.items()}
     known: dict[str, set[str]] = {}  # by language, of whichever pairs
     for which, pairs in drawn.items():
         for code, texts in zip(which, zip(*pairs, strict=True), strict=True):
             known.setdefault(code, set()).update(map(_key, texts))
     columns, notes = [], []
-    for which, found in sorted(train.items()):
+    for which, group in sorted(train.items()):
         a, b = (known.get(code, frozenset()) for code in which)
-        total = len(found.pairs)
-        kept = [
-            pair
-            for pair in found.pairs
-            if _key(pair[0]) not in a and _key(pair[1]) not in b
-        ]
-        if not kept:
+        left = [pair for pair in group.pairs
+                if _key(pair[0]) not in a and _key(pair[1]) not in b]
+        gone = len(group.pairs) - len(left)
+        if not left:
             raise ValueError(
-                f'{where}: of {"-".join(which)} nothing is left to train on, '
-                f'because a text of each of its {total:,} pairs is held out; '
-                f'give more pairs, or name others with {HELDOUT}'
+                f'{TRAIN}={" ".join(patterns)}: of {"-".join(which)} nothing '
+                f'is left to train on, because a text of each of its {gone:,} '
+                f'pairs is held out; give more pairs, or name others with '
+                f'{HELDOUT}'
             )
-        del found.pairs
-        columns.append(_columns(which, kept, patterns, found.empty))
+        group.pairs.clear()
+        columns.append(_columns(which, left, patterns, group.empty))
         held_out = len(drawn.get(which, ()))
-        drawn_here = 0 if heldout else held_out  # of these pairs
         left_out = {
-            'with an empty side': found.empty,
-            'that are there twice': found.again,
-            'with equal sides': found.equal * drop_equal,
-            'of which a text is held out': total - len(kept) - drawn_here,
+            'with an empty side': group.empty,
+            'that are there twice': group.again,
+            'with equal sides': group.equal * drop_equal,
+            'of which a text is held out': gone - held_out * (not heldout),
         }
         told = [f'{n:,} {what}' for what, n in left_out.items() if n]
-        note = f'{len(kept):,} pairs to train on, {held_out:,} held out'
+        note = f'{len(left):,} pairs to train on, {held_out:,} held out'
         if told:
             note += f'; left out: {", ".join(told)}'
-        if found.equal and not drop_equal:
-            note += f'; {found.equal:,} have equal sides'
+        if group.equal and not drop_equal:
+            note += f'; {group.equal:,} have equal sides'
         notes.append(f'{"-".join(which)}: {note}')
     held_columns = [
         _columns(which, pairs, heldout or patterns, 0)
@@ -162,27 +156,26 @@ def read(
 
 
 def _gather(
-    files: Iterable[File], where: str, drop_equal: bool
+    patterns: Sequence[str], flag: str, drop_equal: bool
 ) -> dict[Languages, _Found]:
     """The pairs of files, by languages in order of their codes."""
-    found: dict[Languages, _Found] = {}
-    for file in files:
-        for languages, a, b in file.pairs():
-            if languages[0] > languages[1]:
-                languages, a, b = languages[::-1], b, a
-            if languages not in found:
-                found[languages] = _Found()
-            found[languages].add((a, b), drop_equal)
-    for languages, some in sorted(found.items()):
-        if not some.pairs:
+    gathered: dict[Languages, _Found] = {}
+    for file in _files(patterns, flag):
+        languages, texts = file.read()
+        if languages[0] > languages[1]:
+            languages, texts = languages[::-1], texts[::-1]
+        group = gathered.setdefault(languages, _Found())
+        for pair in zip(*texts, strict=True):
+            group.add(pair, drop_equal)
+    for languages, group in sorted(gathered.items()):
+        if not group.pairs:
             raise ValueError(
-                f'{where}: no pair of {"-".join(languages)} has two texts'
-                f'{" that differ" if some.equal else ""}; give others, or '
+                f'{flag}={" ".join(patterns)}: no pair of '
+                f'{"-".join(languages)} has two texts'
+                f'{" that differ" if group.equal else ""}; give others, or '
                 'leave them out'
             )
-    if not found:
-        raise ValueError(f'{where}: there is no translation; give others')
-    return found
+    return gathered
 
 
 def _drawn(
@@ -215,11 +208,9 @@ def _key(text: str) -> str:
 
 
 def _columns(
-    languages: Languages,
-    pairs: Sequence[tuple[str, str]],
-    patterns: Sequence[str],
-    empty: int,
-) -> Columns:
+    languages: Languages, pairs: Sequence[tuple[str, str]],
+    patterns: Sequence[str], empty: int,
+) -> Columns:  # fmt: skip
     where = f'{"-".join(languages)} of {", ".join(patterns)}'
     texts = [[a for a, _ in pairs], [b for _, b in pairs]]
     return Columns(where, texts, empty, languages)
@@ -230,77 +221,62 @@ def _columns(
 
 def _files(patterns: Sequence[str], flag: str) -> list[File]:
     """All files that are named, each once, in the order of their names."""
-    found = {file for value in patterns for file in _named(value, flag)}
-    for file in found:
-        if file.kind in ('aligned', '.tsv', '.txt'):
-            textfiles.check(file.paths)
-    return sorted(found, key=lambda x: (x.paths, x.languages or (), x.ordered))
+    named = sorted({file for value in patterns for file in _named(value, flag)})
+    for file in named:
+        textfiles.check(file.paths)
+    return named
 
 
 def _named(value: str, flag: str) -> list[File]:
     """The files of a value of the flag."""
-    match = _EXPLICIT.fullmatch(value)
-    if match is None and re.match(r'\w+-\w+=', value):
+    where, languages, pattern = f'{flag}={value}', None, value
+    if match := _EXPLICIT.fullmatch(value):
+        languages = _two((code_of(match[1]), code_of(match[2])), where)
+        pattern = match[3]
+    elif re.match(r'\w+-\w+=', value):
         raise ValueError(
-            f'{flag}={value}: languages are named by their codes, as in '
+            f'{where}: languages are named by their codes, as in '
             f'{flag}=en-de=FILE'
         )
-    given, pattern = None, value
-    if match is not None:
-        given, pattern = (code_of(match[1]), code_of(match[2])), match[3]
-        _check_two(given, f'{flag}={value}')
     if '{' in pattern or '}' in pattern:
-        return _aligned(value, pattern, given, flag)
-    files = []
-    for path in textfiles.find(pattern):
-        languages, ordered = given, True
-        kind = bitexts.kind_of(path)
-        if kind not in bitexts.READERS:
-            known = ', '.join([*bitexts.READERS][1:])
-            raise ValueError(
-                f'{flag}={value}: the name of {path} does not tell how to read '
-                f'it, since it ends in none of {known}; two aligned files are '
-                f"named in quotes, as {flag}='x.{{de,en}}'"
-            )
-        if given is None and kind in ('.tsv', '.txt'):
-            languages, ordered = _by_name(path, flag), False
-        elif given is None and kind in ('.po', '.mo'):
-            languages = ('en', _of_catalog(path, flag))
-        files.append(File((path,), languages, ordered))
-    # The British and American catalogs among those of all languages.
-    two = [x for x in files if x.languages is None or len({*x.languages}) > 1]
-    if not two:
-        _check_two(files[0].languages, f'{flag}={value}')
-    return two
+        return _aligned(pattern, languages, flag, where)
+    paths = textfiles.find(pattern)
+    return [_table(path, languages, flag, where) for path in paths]
+
+
+def _two(languages: Languages, where: str) -> Languages:
+    if languages[0] == languages[1]:
+        raise ValueError(
+            f'{where}: translations are of two languages, and both are '
+            f'{languages[0]}; name two, or leave them out'
+        )
+    return languages
 
 
 def _aligned(
-    value: str, pattern: str, given: Languages | None, flag: str
+    pattern: str, languages: Languages | None, flag: str, where: str
 ) -> list[File]:
     """Files that are named in braces, two and two."""
     match = _BRACES.fullmatch(pattern)
-    ends = match[2].split(',') if match else []
-    if len(ends) != 2 or not all(ends) or {*match[2]} & {*'*?['}:
+    if match is None:
         raise ValueError(
-            f'{flag}={value}: expected one pair of braces with two languages, '
-            f'as in {flag}=train.{{de,en}}'
+            f'{where}: expected one pair of braces with two languages, as in '
+            f'{flag}=train.{{de,en}}'
         )
+    before, *ends, after = match.groups()
     told = tuple(map(known_code, ends))
-    if given is None:
-        if None in told:
-            unknown = ends[told.index(None)]
-            raise ValueError(
-                f'{flag}={value}: {unknown!r} is the code of no known '
-                f'language; say which it is as {flag}=LL-LL={pattern}'
-            )
-    elif None not in told and told != given:
+    if languages is None and None in told:
         raise ValueError(
-            f'{flag}={value} says {"-".join(given)} before the braces and '
+            f'{where}: {ends[told.index(None)]!r} is the code of no known '
+            f'language; say which it is as {flag}=LL-LL={pattern}'
+        )
+    if languages not in (None, told) and None not in told:
+        raise ValueError(
+            f'{where} says {"-".join(languages)} before the braces and '
             f'{"-".join(told)} in them; leave out what is wrong'
         )
-    languages = given or told
-    _check_two(languages, f'{flag}={value}')
-    first, second = (f'{match[1]}{end}{match[3]}' for end in ends)
+    languages = languages or _two(told, where)
+    first, second = (f'{before}{end}{after}' for end in ends)
     names = glob.glob(os.path.expanduser(second), recursive=True)
     names = {str(pathlib.Path(x)) for x in names if os.path.isfile(x)}
     files = []
@@ -314,90 +290,44 @@ def _aligned(
         other = next((x for x in others if x in names), None)
         if other is None:
             raise ValueError(
-                f'{flag}={value}: {path} has no neighbour {others[0]}; give '
-                'both files, or narrow the pattern'
+                f'{where}: {path} has no neighbour {others[0]}; give both '
+                'files, or narrow the pattern'
             )
         names.remove(other)
         files.append(File((pathlib.Path(path), pathlib.Path(other)), languages))
     if names:
         raise ValueError(
-            f'{flag}={value}: {min(names)} has no neighbour among {first}; '
-            'give both files, or narrow the pattern'
+            f'{where}: {min(names)} has no neighbour among {first}; give both '
+            'files, or narrow the pattern'
         )
     return files
 
 
-def _check_two(languages: Languages, where: str) -> None:
-    if languages[0] == languages[1]:
+def _table(
+    path: pathlib.Path, languages: Languages | None, flag: str, where: str
+) -> File:
+    """A file of two columns; its name may say the languages: deu-eng.txt."""
+    if not path.name.removesuffix('.gz').lower().endswith(TABLES):
         raise ValueError(
-            f'{where}: translations are of two languages, and both are '
-            f'{languages[0]}; name two, or leave them out'
+            f'{where}: the name of {path} does not tell how to read it, since '
+            f'it ends in none of {", ".join(TABLES)} (docs/preparing.md makes '
+            'one of .po, .mo and .tmx); two aligned files are named in quotes, '
+            f"as {flag}='x.{{de,en}}'"
         )
-
-
-def _by_name(path: pathlib.Path, flag: str) -> Languages:
-    """What the name of a tsv says, such as deu-eng.txt."""
-    found = {
+    if languages is not None:
+        return File((path,), languages)
+    told = {
         tuple(sorted(codes))
         for match in _IN_A_NAME.finditer(path.name)
         if None not in (codes := tuple(map(known_code, match.groups())))
         and codes[0] != codes[1]
     }
-    if len(found) != 1:
+    if len(told) != 1:
         raise ValueError(
             f'{path}: its name does not tell its two languages; say those of '
             f'its first two columns, as in {flag}=en-de={path}'
         )
-    languages = found.pop()
+    (languages,) = told
     if 'en' not in languages:
         raise bitexts.no_order(path, languages)
-    return languages
-
-
-def _of_catalog(path: pathlib.Path, flag: str) -> str:
-    """The language of a catalog by its folder, its header or its name."""
-    if path.parent.name == 'LC_MESSAGES':
-        if code := code_of(path.parent.parent.name):
-            return code
-    code = catalogs.language_of(path) or known_code(path.name.split('.')[0])
-    if code is None:
-        raise ValueError(
-            f'{path}: neither its folder, its header (Language:) nor its name '
-            f'tells its language; say so, as in {flag}=en-de={path}'
-        )
-    return code
-
-
-def _languages_of(files: Iterable[File]) -> set[Languages] | None:
-    """None where the pairs that are looked at may not be all."""
-    found = set()
-    for file in files:
-        named = [file.languages]
-        if file.languages is None:
-            pairs = list(itertools.islice(file.pairs(), _LOOKED_AT))
-            if len(pairs) == _LOOKED_AT:
-                return None
-            named = {languages for languages, _, _ in pairs}
-        found.update(tuple(sorted(languages)) for languages in named)
-    return found
-
-
-def _check_apart(train: Iterable[File], held: Iterable[File]) -> None:
-    parts = [{p.resolve() for x in some for p in x.paths}
-             for some in (train, held)]  # fmt: skip
-    if same := parts[0] & parts[1]:
-        raise ValueError(
-            f'{min(same)} matches both {TRAIN} and {HELDOUT}; what is held out '
-            'is not trained on: narrow one of them'
-        )
-
-
-def _check_known(held: Iterable[Languages], train: Iterable[Languages]) -> None:
-    known = ['-'.join(languages) for languages in sorted(train)]
-    for languages in sorted(held):
-        if (name := '-'.join(languages)) not in known:
-            raise ValueError(
-                f'{HELDOUT} has translations of {name}, but those that are '
-                f'trained on are of {", ".join(known)}; leave them out, or '
-                f'name some of {name} with {TRAIN}'
-            )
+    return File((path,), languages, ordered=False)

@@ -10,14 +10,9 @@ Opening looks at no shard, whatever their number: one is mapped, and its bytes
 are checked, when the first batch reads from it. All other files are checked
 when the store is opened.
 
-DIR may be elsewhere (gs://BUCKET/DIR). There nothing can be mapped: of shards
-blocks are read and kept, as data/remote.py says, and all other files are copied
-to the cache.
-
 Glossary of shapes: N tokens, S shards, V vocabulary.
 """
 
-import hashlib
 import json
 import pathlib
 import threading
@@ -28,9 +23,7 @@ import numpy as np
 
 from infoword_tf import files
 from infoword_tf.config import TokenizerConfig
-from infoword_tf.data import remote
 from infoword_tf.data import store as stores
-from infoword_tf.data.remote import Place
 from infoword_tf.data.store import Store
 
 INDEX, VERSION = 'store.json', 1
@@ -59,24 +52,21 @@ class Array:
     """
 
     def __init__(
-        self,
-        folder: pathlib.Path | Place,
-        file: str,
-        shards: Sequence[Shard],
+        self, folder: pathlib.Path, file: str, shards: Sequence[Shard],
         dtype: np.dtype,
-    ):
+    ):  # fmt: skip
         """Args: the folder of shards; 'ids' or 'flags'; its entries."""
         self.folder, self.file, self.dtype = folder, file, dtype
         self.shards = list(shards)
         self.ends = np.cumsum([shard.tokens for shard in shards])  # [S]
-        self.opened: dict[int, np.ndarray | remote.Entries] = {}
+        self.opened: dict[int, np.ndarray] = {}
         self._lock = threading.Lock()  # batches are made by two threads
 
     def __len__(self) -> int:
         """N."""
         return int(self.ends[-1])
 
-    def part(self, number: int) -> np.ndarray | remote.Entries:
+    def part(self, number: int) -> np.ndarray:
         """[n] the entries of a shard.
 
         Raises:
@@ -84,27 +74,20 @@ class Array:
         """
         with self._lock:
             if number not in self.opened:
-                self.opened[number] = self._open(self.shards[number])
+                shard = self.shards[number]
+                path = self.folder / shard.name / f'{self.file}.bin'
+                size = shard.tokens * self.dtype.itemsize
+                what = None
+                if not path.is_file() or path.stat().st_size != size:
+                    what = 'missing or cut'
+                elif crc(path) != getattr(shard, self.file):
+                    what = 'damaged: its bytes are not those that were written'
+                if what is not None:
+                    raise ValueError(
+                        f'{path} is {what}; {_again(self.folder.parent)}'
+                    )
+                self.opened[number] = np.memmap(path, self.dtype, 'r')
             return self.opened[number]
-
-    def _open(self, shard: Shard) -> np.ndarray | remote.Entries:
-        path = self.folder / shard.name / f'{self.file}.bin'
-        size = shard.tokens * self.dtype.itemsize
-        if remote.size(path) != size:
-            raise ValueError(
-                f'{path} is missing or cut; {_again(self.folder.parent)}'
-            )
-        found = None
-        if isinstance(path, Place):
-            found = remote.Entries(path, self.dtype, size)
-        if (_crc(path) if found is None else found.crc) != getattr(
-            shard, self.file
-        ):
-            raise ValueError(
-                f'{path} is damaged: its bytes are not those that were '
-                f'written; {_again(self.folder.parent)}'
-            )
-        return np.memmap(path, self.dtype, 'r') if found is None else found
 
     def __getitem__(self, place: slice | np.ndarray) -> np.ndarray:
         """What a NumPy array gives for it; places are 0 to N - 1."""
@@ -132,76 +115,13 @@ class Array:
         return np.concatenate(parts) if parts else np.empty(0, self.dtype)
 
 
-def _crc(path: pathlib.Path | Place) -> int:
+def crc(path: pathlib.Path) -> int:
     """CRC-32 of a file's bytes."""
-    return files.crc(remote.chunks(path))
+    return files.crc(files.chunks(path))
 
 
-def _again(folder: pathlib.Path | Place) -> str:
+def _again(folder: pathlib.Path) -> str:
     return f'delete {folder} and prepare the text again'
-
-
-def describe(folder: pathlib.Path) -> Shard:
-    """A finished shard, for the index."""
-    meta = json.loads((folder / 'meta.json').read_text())
-    return Shard(
-        folder.name,
-        meta['tokens'],
-        meta['documents'],
-        _crc(folder / 'ids.bin'),
-        _crc(folder / 'flags.bin'),
-    )
-
-
-def write_index(
-    folder: pathlib.Path, shards: Sequence[Shard], more: Mapping[str, Any]
-) -> dict[str, Any]:
-    """Makes one store of finished shards; the index is written last.
-
-    Args:
-        folder: DIR, with train/ and heldout/ in it.
-        shards: those of train/ that have a document, in order.
-        more: what else the index says: fingerprint, identity (of the
-            tokenizer), tokenizer, vocabulary (the name of its file), and what
-            is for people.
-
-    Returns:
-        The index.
-    """
-    train = folder / 'train'
-    counts: np.ndarray | int = 0
-    begins, tokens = [], 0
-    for shard in shards:
-        counts = counts + files.read_integers(
-            train / shard.name / 'counts.npy'
-        )
-        own = files.read_integers(train / shard.name / 'documents.npy')
-        begins.append(own[:-1] + tokens)
-        tokens += shard.tokens
-    begins.append(np.array([tokens], np.int64))
-    whole = {'counts': counts, 'documents': np.concatenate(begins)}
-    for name, array in whole.items():
-        with (
-            files.written(train / f'{name}.npy') as partial,
-            open(partial, 'wb') as file,
-        ):
-            np.save(file, array)
-    meta = json.loads((train / shards[0].name / 'meta.json').read_text())
-    others = [train / f'{name}.npy' for name in whole]
-    others += sorted((folder / 'heldout').iterdir())
-    index = {
-        'version': VERSION,
-        'dtype': meta['dtype'],
-        'tokens': tokens,
-        **more,
-        'files': {
-            str(path.relative_to(folder)): _crc(path)
-            for path in [folder / more['vocabulary'], *others]
-        },
-        'shards': [list(shard) for shard in shards],
-    }
-    files.write_json(folder / INDEX, index)
-    return index
 
 
 class Opened(NamedTuple):
@@ -210,62 +130,48 @@ class Opened(NamedTuple):
     Attributes:
         folder: DIR.
         index: what store.json says.
-        cache: where files of a store elsewhere are copied to.
     """
 
-    folder: pathlib.Path | Place
+    folder: pathlib.Path
     index: Mapping[str, Any]
-    cache: pathlib.Path | None = None
 
     @property
     def fingerprint(self) -> str:
         """Changes when the text or the tokenizer does; the text's is in it."""
         return f'{self.index["fingerprint"]} {self.index["asked"]["text"]}'
 
+    @property
+    def arrays(self) -> tuple[Array, Array]:
+        """Ids and flags of what is trained on."""
+        shards = [Shard(*one) for one in self.index['shards']]
+        dtypes = {'ids': self.index['dtype'], 'flags': 'uint8'}
+        return tuple(
+            Array(self.folder / 'train', file, shards, np.dtype(dtype))
+            for file, dtype in dtypes.items()
+        )
+
     def check(self) -> None:
         """Complains, with ValueError, of what is lost or damaged anywhere."""
-        train = self.folder / 'train'
-        shards = [Shard(*one) for one in self.index['shards']]
-        for file, dtype in (('ids', self.index['dtype']), ('flags', 'uint8')):
-            array = Array(train, file, shards, np.dtype(dtype))
-            for number in range(len(shards)):
+        for array in self.arrays:
+            for number in range(len(array.shards)):
                 array.part(number)
         for name in self.index['files']:
             self._checked(name)
 
     def _checked(self, name: str) -> pathlib.Path:
-        """A file that is no shard's, here."""
+        """A file that is no shard's."""
         path = self.folder / name
-        found = self._copied(name) if isinstance(path, Place) else path
-        if not found.is_file() or _crc(found) != self.index['files'][name]:
+        if not path.is_file() or crc(path) != self.index['files'][name]:
             raise ValueError(
                 f'{path} is missing or damaged: its bytes are not those that '
                 f'were written; {_again(self.folder)}'
             )
-        return found
-
-    def _copied(self, name: str) -> pathlib.Path:
-        """Where the copy of a file is, if there is such a file."""
-        key = hashlib.blake2b(
-            json.dumps([self.fingerprint, self.index['files']]).encode(),
-            digest_size=10,
-        ).hexdigest()
-        path, copy = self.folder / name, self.cache / 'prepared' / key / name
-        lost = not copy.is_file() or _crc(copy) != self.index['files'][name]
-        if lost and remote.size(path) is not None:
-            copy.parent.mkdir(parents=True, exist_ok=True)
-            with files.written(copy) as partial, open(partial, 'wb') as file:
-                file.writelines(remote.chunks(path))
-        return copy
+        return path
 
     def tokenizer(self) -> Any:
         """That of its vocabulary; ValueError: the file is damaged."""
-        from infoword_tf.text.tokenizers import TOKENIZERS
-
-        config = TokenizerConfig(**self.index['tokenizer'])
-        kind = TOKENIZERS[config.kind]
-        path = self._checked(self.index['vocabulary'])
-        return kind.read(path, config.lower_case, **config.options)
+        self._checked(self.index['vocabulary'])
+        return read_tokenizer(self.folder, self.index['tokenizer'])
 
     def stores(self, tokenizer: Any) -> tuple[Store, Store]:
         """What is trained on and what is held out.
@@ -276,52 +182,50 @@ class Opened(NamedTuple):
         Raises:
             ValueError: a file is missing or damaged.
         """
-        shards = [Shard(*one) for one in self.index['shards']]
-        train = self.folder / 'train'
-        whole = {
-            name: np.load(self._checked(f'train/{name}.npy'), mmap_mode='r')
-            for name in ('documents', 'counts')
-        }
         for name in self.index['files']:
             if name.startswith('heldout/'):
-                heldout = self._checked(name).parent
-        dtype = np.dtype(self.index['dtype'])
-        return (
-            Store(
-                Array(train, 'ids', shards, dtype),
-                Array(train, 'flags', shards, np.dtype(np.uint8)),
-                whole['documents'],
-                np.array(whole['counts']),
-                train,
-                tokenizer.unk_id,
-            ),
-            stores.open_store(heldout, tokenizer),
+                self._checked(name)
+        documents, counts = (
+            np.load(self._checked(f'train/{name}.npy'), mmap_mode='r')
+            for name in ('documents', 'counts')
         )
+        train = Store(
+            *self.arrays, documents, np.array(counts), self.folder / 'train',
+            tokenizer.unk_id,
+        )  # fmt: skip
+        return train, stores.open_store(self.folder / 'heldout', tokenizer)
 
 
-def open_prepared(
-    folder: str | pathlib.Path, cache: pathlib.Path | None = None
-) -> Opened:
+def read_tokenizer(folder: pathlib.Path, config: Mapping[str, Any]) -> Any:
+    """The tokenizer whose file lies in a folder, of its config as JSON."""
+    from infoword_tf.text.tokenizers import TOKENIZERS
+
+    told = TokenizerConfig(**config)
+    kind = TOKENIZERS[told.kind]
+    return kind.read(folder / kind.file, told.lower_case, **told.options)
+
+
+def open_prepared(folder: str | pathlib.Path) -> Opened:
     """Opens what `infoword_tf.prepare` made.
-
-    Args:
-        folder: of this machine, or a path that `tf.io.gfile` reads.
-        cache: of the second kind, where small files are copied to.
 
     Raises:
         ValueError: it is none, is not finished, or of another version.
     """
-    folder = remote.place(folder)
+    if '://' in str(folder):
+        raise ValueError(
+            f'store:{folder} is no folder of this machine; copy it here '
+            '(gsutil, rclone) or mount it (gcsfuse), and name that folder'
+        )
+    folder = pathlib.Path(folder).expanduser()
     path = folder / INDEX
-    if remote.size(path) is None:
+    if not path.is_file():
         raise ValueError(
             f'store:{folder} is no prepared text: there is no {INDEX}; make '
             'one with `python -m infoword_tf.prepare`, or run the same '
             'command again if it was stopped'
         )
-    data = b''.join(remote.chunks(path))
     try:
-        index = json.loads(data)
+        index = json.loads(path.read_bytes())
         version = index['version']
     except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise ValueError(
@@ -332,4 +236,4 @@ def open_prepared(
             f'{path} is of version {version}, and this reads {VERSION}; '
             f'{_again(folder)}'
         )
-    return Opened(folder, index, cache)
+    return Opened(folder, index)

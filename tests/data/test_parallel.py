@@ -1,22 +1,16 @@
 """Translations: what may be named, read, held out and left out."""
 
-import gettext
 import gzip
 import itertools
-import struct
 from unittest import mock
 
 from absl.testing import absltest, parameterized
 
 from infoword_tf import languages
-from infoword_tf.data import catalogs, documents, parallel, textfiles
+from infoword_tf.data import documents, parallel, textfiles
 from tests.data.texts import Temporary
 
 PAIRS = [(f'Satz {i} ist hier', f'the sentence {i} is here') for i in range(40)]
-PO_HEADER = (
-    'Language: de\nPlural-Forms: nplurals=2; plural=(n != 1);\n'
-    'Content-Type: text/plain; charset=UTF-8\n'
-)
 
 
 def lines(texts):
@@ -25,48 +19,6 @@ def lines(texts):
 
 def tsv(pairs):
     return lines(map('\t'.join, pairs))
-
-
-def tmx(units):
-    """Units of (language, segment as XML) each."""
-    said = ''.join(
-        '<tu>'
-        + ''.join(
-            f'<tuv xml:lang="{code}"><seg>{text}</seg></tuv>'
-            for code, text in unit
-        )
-        + '</tu>\n'
-        for unit in units
-    )
-    return (
-        '<?xml version="1.0" encoding="UTF-8"?>\n'
-        '<!DOCTYPE tmx SYSTEM "tmx14.dtd">\n<tmx version="1.4">'
-        f'<header srclang="en"/>\n<body>\n{said}</body></tmx>\n'
-    )
-
-
-def po(pairs, header=PO_HEADER):
-    said = header.replace('\n', '\\n"\n"')
-    return f'msgid ""\nmsgstr "{said}"\n\n' + ''.join(
-        f'msgid "{a}"\nmsgstr "{b}"\n\n' for a, b in pairs
-    )
-
-
-def mo(pairs, header=PO_HEADER, order='<', charset='utf-8'):
-    """What msgfmt writes: magic, version, counts, two tables, the texts."""
-    texts = [x.encode(charset) for pair in sorted([('', header), *pairs])
-             for x in pair]  # fmt: skip
-    count, begin = len(texts) // 2, 28 + 8 * len(texts)
-    places = []
-    for text in texts:
-        places.append((len(text), begin))
-        begin += len(text) + 1
-    numbers = [0x950412DE, 0, count, 28, 28 + 8 * count, 0, 0]
-    for place in places[::2] + places[1::2]:
-        numbers += place
-    return struct.pack(f'{order}{len(numbers)}I', *numbers) + b''.join(
-        text + b'\0' for text in texts
-    )
 
 
 def swapped(pairs):
@@ -118,10 +70,6 @@ class FormatsTest(ParallelTest):
             ('zipped.eng.gz', lines(en)),
             ('deu-eng.txt', tsv((*x[::-1], 'CC-BY') for x in PAIRS)),
             ('x.tsv', tsv(PAIRS)),
-            ('x.tmx', tmx([('de-DE', a), ('EN', b)] for a, b in PAIRS)),
-            ('y.tmx.gz', tmx([('en', b), ('de', a)] for a, b in PAIRS)),
-            ('x.po', po(swapped(PAIRS))),
-            ('de/LC_MESSAGES/x.mo', mo(swapped(PAIRS))),
         )
 
     @parameterized.parameters(
@@ -132,11 +80,6 @@ class FormatsTest(ParallelTest):
         'deu-eng.txt',
         'en-de=deu-eng.txt',
         'de-en=x.tsv',
-        'x.tmx',
-        'de-en=y.tmx.gz',
-        'x.po',
-        'en-de=x.po',
-        'de/LC_MESSAGES/x.mo',
     )
     def test_all_say_the_same(self, value):
         found = self.read(value)
@@ -165,7 +108,7 @@ class FormatsTest(ParallelTest):
             ('e.en', lines(f'sentence {i}' for i in range(30))),
             ('fr-en.tsv', tsv([('Salut !', "What's that?"), ('a b', 'of us')])),
         )
-        values = ['x.tmx', 't.{de,en}', 'e.{fr,en}', 'fr-en.tsv', 'x.tmx']
+        values = ['deu-eng.txt', 't.{de,en}', 'e.{fr,en}', 'fr-en.tsv']
         found = self.read(*values)
         self.assertEqual(
             [x.languages for x in found.train], [('de', 'en'), ('en', 'fr')]
@@ -243,10 +186,6 @@ class FormatsTest(ParallelTest):
         self.assertEqual(self.all('u.{ar,zh}'), sorted(expected))
         self.put(('u.tsv', tsv(expected)))
         self.assertEqual(self.all('ar-zh=u.tsv'), sorted(expected))
-        units = tmx([('ar', a), ('zh-Hant', b)] for a, b in expected)
-        utf16 = units.replace('UTF-8', 'UTF-16').encode('utf-16')
-        self.put(('u.tmx', utf16))
-        self.assertEqual(self.all('u.tmx'), sorted(expected))
 
 
 class TablesTest(ParallelTest):
@@ -283,173 +222,6 @@ class TablesTest(ParallelTest):
                 'de-en: 1 pairs to train on, 1 held out; left out: 1 with an '
                 'empty side',
             ),
-        )
-
-
-class MemoriesTest(ParallelTest):
-    def test_units_of_many_languages(self):
-        units = [
-            [('de-CH', f'Haus {i}'), ('en-GB', f'house {i}'),
-             ('fr', f'maison {i}')]
-            for i in range(5)
-        ]  # fmt: skip
-        units.append([('en-GB', 'colour'), ('en-US', 'color')])
-        units.append([('en-GB', 'grey'), ('en-US', 'gray'), ('de', 'grau')])
-        self.put(('m.tmx', tmx(units)))
-        found = self.read('m.tmx')
-        self.assertEqual(
-            [x.languages for x in found.train],
-            [('de', 'en'), ('de', 'fr'), ('en', 'fr')],
-        )
-        german = self.all('fr-de=m.tmx')
-        self.assertEqual(
-            german, [(f'Haus {i}', f'maison {i}') for i in range(5)]
-        )
-        self.assertContainsSubset(
-            [('grau', 'gray'), ('grau', 'grey')], self.all('de-en=m.tmx')
-        )
-
-    def test_what_its_first_units_do_not_tell(self):
-        """A look at its beginning does not say that there is no other."""
-        units = [[('de', f'Satz {i}'), ('en', f'clause {i}')]
-                 for i in range(30)]  # fmt: skip
-        units += [[('fr', f'phrase {i}'), ('en', f'text {i}')]
-                  for i in range(30)]  # fmt: skip
-        self.put(('m.tmx', tmx(units)), ('h.tsv', tsv([('une', 'a one')])))
-        given = self.paths(['m.tmx']), self.paths(['fr-en=h.tsv'])
-        with mock.patch.object(parallel, '_LOOKED_AT', 20):
-            self.assertIsNone(parallel.check(*given))
-        self.assertEqual(
-            parallel.check(*given), [('de', 'en'), ('en', 'fr')]
-        )
-        found = parallel.read(*given)
-        self.assertEqual(
-            [x.languages for x in found.train], [('de', 'en'), ('en', 'fr')]
-        )
-
-    def test_tags(self):
-        """Code of the document is no text; what it encloses is."""
-        english = (
-            'Press <bpt i="1">&lt;b&gt;</bpt>OK<ept i="1">&lt;/b&gt;</ept>'
-            '<ph><sub>no</sub></ph> &amp; <hi type="x">go <it>x</it>on</hi>.'
-        )
-        units = [[('de', f'Text {i}'), ('en', english)] for i in range(2)]
-        units.append([('de', 'Zwei'), ('en', '<ut>x</ut>two\n\tof them')])
-        self.put(('m.tmx', tmx(units)))
-        with mock.patch.object(parallel, '_drawn', lambda x, _: [*x][2:]):
-            found = self.read('m.tmx')
-        self.assertEqual(found.train[0].texts[1], ['Press OK & go on.'] * 2)
-        self.assertEqual(found.heldout[0].texts, [['Zwei'], ['two of them']])
-
-
-class CatalogsTest(ParallelTest):
-    def test_what_is_left_out(self):
-        self.put(('de.po', po([], 'Content-Type: text/plain; charset=UTF-8\n')
-            + r"""
-# of translators
-#: place.c:3
-#, c-format
-msgctxt "menu"
-msgid "_File"
-msgstr "_Datei"
-msgctxt "person"
-msgid "File"
-msgstr ""
-"Fi"
-"le\n"
-"\t\"&Feile\" \\ \101"
-
-#, fuzzy, c-format
-msgid "Open"
-msgstr "Schließen"
-
-msgid "Untold"
-msgstr ""
-
-#| msgid "old"
-msgid "One"
-msgstr "Eins"
-#~ msgid "gone"
-#~ msgstr "fort"
-"""))  # fmt: skip
-        self.assertEqual(
-            self.all('de.po'),
-            [
-                ('Eins', 'One'),
-                ('File "&Feile" \\ A', 'File'),
-                ('_Datei', '_File'),
-            ],
-        )
-
-    @parameterized.parameters(
-        ('nplurals=2; plural=(n != 1);', ('%d file', 'F0')),
-        ('nplurals=1; plural=0;', ('%d files', 'F0')),
-        ('nplurals=3; plural=n==0 ? 0 : n==1 ? 1 : 2;', ('%d file', 'F1')),
-        (None, ('%d file', 'F0')),
-    )
-    def test_plural_forms(self, rule, expected):
-        """One is translated by the form of one, as the header counts."""
-        header = 'Language: xx\n' + (f'Plural-Forms: {rule}\n' if rule else '')
-        entry = 'msgid "%d file"\nmsgid_plural "%d files"\n' + ''.join(
-            f'msgstr[{i}] "F{i}"\n' for i in range(3)
-        )
-        text = self.write('p.po', po([], header) + entry)
-        binary = self.write(
-            'p.mo', mo([('%d file\0%d files', 'F0\0F1\0F2')], header)
-        )
-        self.assertEqual([*catalogs.read(text)], [expected])
-        self.assertEqual([*catalogs.read(binary)], [expected])
-
-    @parameterized.parameters('<', '>')
-    def test_binary_catalogs(self, order):
-        """As Python's own reader has them."""
-        said = [('a\4Menü', 'Karte'), ('One', 'Één'), ('Two\n', 'Twee\n')]
-        path = self.write(
-            'nl.mo', mo(said, PO_HEADER.replace('UTF-8', 'CP1252'), order,
-                        'cp1252'))  # fmt: skip
-        with open(path, 'rb') as file:
-            read = gettext.GNUTranslations(file)
-        self.assertEqual(read.gettext('One'), 'Één')
-        self.assertEqual(
-            [*catalogs.read(path)],
-            [
-                ('One', read.gettext('One')),
-                ('Two\n', read.gettext('Two\n')),
-                ('Menü', read.pgettext('a', 'Menü')),
-            ],
-        )
-
-    def test_charsets(self):
-        header = 'Content-Type: text/plain; charset=ISO-8859-1\n'
-        latin = po([('tea', 'thé'), ('sea', 'mer')], header).encode('latin1')
-        self.put(('fr.po', latin))
-        self.assertEqual(self.all('fr.po'), [('sea', 'mer'), ('tea', 'thé')])
-
-    def test_languages(self):
-        """Those of the folder, else of the header, else of the name."""
-        some = [(f'one {i}', f'eins {i}') for i in range(9)]
-        bare = 'Content-Type: text/plain; charset=UTF-8\n'
-        self.put(
-            ('sv/LC_MESSAGES/a.mo', mo(some)),
-            ('pt_BR/LC_MESSAGES/a.mo', mo(some)),
-            ('sr@latin/LC_MESSAGES/a.mo', mo(some)),
-            ('en_GB/LC_MESSAGES/a.mo', mo(some)),
-            ('C/LC_MESSAGES/a.mo', mo(some)),
-            ('program.po', po(some, f'Language: ast_ES\n{bare}')),
-            ('zh_TW.po', po(some, bare)),
-            ('fi.po', po([], bare)),
-        )
-        found = self.read('*/LC_MESSAGES/*.mo')
-        self.assertEqual(
-            [x.languages for x in found.train],
-            [('de', 'en'), ('en', 'pt'), ('en', 'sr'), ('en', 'sv')],
-        )
-        found = parallel.read(self.paths(['program.po', 'zh_TW.po', 'fi.po']))
-        self.assertEqual(
-            [x.languages for x in found.train], [('ast', 'en'), ('en', 'zh')]
-        )
-        self.assertEqual(
-            self.all('de-fr=program.po'), some
         )
 
 
@@ -636,22 +408,20 @@ class ComplaintsTest(ParallelTest):
         ('t.{fr,en}', r'No file matches .*t\.fr'),
         ('t.{de,fr}', r't\.de has no neighbour .*t\.fr; give both'),
         ('some/*.{de,en}', r'b\.en has no neighbour among .*; give both'),
-        ('none.tmx', r'No file matches .*none\.tmx'),
+        ('none.tsv', r'No file matches .*none\.tsv'),
         ('t.de', r"does not tell how to .* in quotes, as .*='x\.{de,en}'"),
         ('bare', 'does not tell how to read it'),
         ('x.tsv', r'x\.tsv: its name does not tell its two .*en-de=.*x\.tsv'),
         ('de-en.fr-en.tsv', 'its name does not tell its two languages'),
         ('de-fr.tsv', r'cannot be told; .* as de-fr=.*tsv or fr-de='),
-        ('app.po', r'app\.po: neither its folder, its header'),
-        ('en_GB.po', 'both are en'),
+        ('app.po', r'app\.po does not tell .*docs/preparing\.md makes one of'),
     )
     def test_names(self, value, complaint):
-        two = po([('a', 'b')], 'Plural-Forms: none\n')
         self.put(
             *((x, 'a\tb\n') for x in ('x.tsv', 'de-en.fr-en.tsv', 'bare',
-                                       'de-fr.tsv', 't.de', 't.en')),
+                                       'de-fr.tsv', 't.de', 't.en',
+                                       'app.po')),
             ('some/a.de', 'a\n'), ('some/a.en', 'a\n'), ('some/b.en', 'a\n'),
-            ('app.po', two), ('en_GB.po', two),
         )  # fmt: skip
         for call in (parallel.check, parallel.read):
             with self.assertRaisesRegex(ValueError, complaint):
@@ -683,30 +453,6 @@ class ComplaintsTest(ParallelTest):
         ('de-en=a.tsv', {'a.tsv': 'Who are you?\tWer?\n' * 9},
          'column 1 reads like English, and not like de; .*en-de=.*tsv'),
         ('en-de.tsv', {'en-de.tsv': 'Hi!\tHallo!\n'}, 'be told; .* as de-en='),
-        ('a.tmx', {'a.tmx': '<tmx>\n<body>\n<tu></body></tmx>'},
-         r'a\.tmx, line 3: no XML \(mismatched tag'),
-        ('a.tmx', {'a.tmx': b'<?xml version="1.0" encoding="foo"?><tmx/>'},
-         r'a\.tmx.*(no XML|encoding)'),
-        ('a.tmx', {'a.tmx': tmx([[('de', 'a')]])}, 'no pair of two languages'),
-        ('de-fr=a.tmx', {'a.tmx': tmx([[('de', 'a'), ('en', 'b')]])},
-         r'a\.tmx: there is no pair of de-fr; give others'),
-        ('en-de=a.mo', {'a.mo': 'text'}, r'a\.mo is no \.mo: it begins with b'),
-        ('en-de=a.mo', {'a.mo': mo(PAIRS)[:-99]}, r'a\.mo is no whole \.mo'),
-        ('en-de=a.mo', {'a.mo': mo(PAIRS)[:99]}, r'a\.mo is no whole \.mo'),
-        ('en-de=a.mo', {'a.mo': mo([])}, 'there is no translation'),
-        ('en-de=a.po', {'a.po': 'msgid "a"\nmsgstr "b\n'},
-         r"a\.po, line 2: 'msgstr \"b' is no line of a \.po"),
-        ('en-de=a.po', {'a.po': '\nmsgstr "b"\n'}, 'line 2: msgstr has no'),
-        ('en-de=a.po', {'a.po': 'msgid "b"\nmsgid "b"\n'},
-         'line 2: msgid does not belong there'),
-        ('en-de=a.po', {'a.po': '"b"\n'}, 'line 1: a text does not belong'),
-        ('en-de=a.po', {'a.po': po([], 'Plural-Forms: nplurals=2; plural=@;')},
-         r'a\.po: Plural-Forms of its header are malformed'),
-        ('en-de=a.po',
-         {'a.po': po([('a', 'ä')]).replace('UTF-8', 'ASCII')},
-         r'a\.po, line \d+ is not ASCII: byte 0xc3'),
-        ('en-de=a.po', {'a.po': po(PAIRS).replace('UTF-8', 'none')},
-         'the charset none of its header is unknown'),
         ('en-de=a.tsv', {'a.tsv': 'one\teins\n'},
          'of de-en nothing is left to train on, .* its 1 pairs is held out'),
     )  # fmt: skip
