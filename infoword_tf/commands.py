@@ -17,7 +17,7 @@ import json
 import os
 import pathlib
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields
 from typing import Any
 
@@ -40,6 +40,7 @@ NO_MEMORY = (
 # What Ctrl-C leaves.
 NOTHING = 'nothing was written'
 GOES_ON = 'the same command goes on from the last checkpoint'
+HELP = {'help': '?', 'helpshort': None, 'helpfull': None}  # with other names
 NO_FLAG = '{!r} is no flag; flags begin with --'
 # Flags of older runs, as their flags.txt has them.
 RENAMED = {f'--gelu={x}': f'--activation=gelu_{x}' for x in ('tanh', 'erf')}
@@ -59,8 +60,7 @@ def start(
 ) -> None:
     """Parses the flags and runs a command; it does not return.
 
-    `--help` shows every flag of the command, those of the trainer and the
-    settings of rows too where it passes them on.
+    `--help` shows what `helptext` says.
 
     Args:
         run: the command, with flags of its choices if it `takes` any. What it
@@ -75,15 +75,22 @@ def start(
         define(kind, flags.FLAGS)
         if _has_settings(kind):
             stopped = stopped or GOES_ON
-    for flag in _defined():
-        flags.FLAGS.register_key_flag_for_module(sys.argv[0], flag)
+    app.define_help_flags()
+    for name in HELP:  # which wait for what is typed behind them
+        flags.DEFINE_flag(
+            flags.Flag(
+                _TrueOrNamed(), None, name, False, 'Show help.', HELP[name],
+                boolean=True, allow_override=True,
+            ),
+            module_name='absl.app',
+        )  # fmt: skip
 
     def main(argv: Sequence[str]) -> None:
         given = chosen(kind, flags.FLAGS) if kind is not None else {}
         done = functools.partial(run, **given)
         guard(done, argv, words, stopped or NOTHING)
 
-    app.run(main, flags_parser=_parse)
+    app.run(main, flags_parser=functools.partial(_parse, kind))
 
 
 def own_process() -> None:
@@ -98,21 +105,29 @@ def own_process() -> None:
     atexit.register(gc.freeze)
 
 
-def _defined() -> Iterator[flags.Flag]:
-    """All flags of this command: what absl brings along is none of them."""
-    for module, found in flags.FLAGS.flags_by_module_dict().items():
-        if not module.startswith('absl'):
-            yield from found
-
-
-def _parse(argv: Sequence[str]) -> list[str]:
+def _parse(kind: type | None, argv: Sequence[str]) -> list[str]:
     """Gives what is no flag. Help that was asked for is no failure."""
+    values, words = flags.FLAGS, []
     try:
-        return flags.FLAGS([argv[0], *_renamed(argv[1:])])
-    except SystemExit:  # absl has printed it
+        words = values([argv[0], *_renamed(argv[1:])])
+    except SystemExit:  # --helpxml, which absl has printed
         sys.exit(0)
     except flags.Error:
-        return app.parse_flags_with_usage(argv)  # says it, and ends
+        if not any(values[name].value for name in HELP):
+            return app.parse_flags_with_usage(argv)  # says it, and ends
+    full = values['helpfull'].value and 'full'
+    asked = full or values['help'].value or values['helpshort'].value
+    if not asked:
+        return words
+    from infoword_tf import helptext
+
+    about = sys.modules['__main__'].__doc__ or ''
+    try:
+        print(helptext.page(values, kind, about, asked))
+    except ValueError as error:
+        print(f'error: {error}', file=sys.stderr)
+        sys.exit(1)
+    sys.exit(0)
 
 
 def _renamed(arguments: Sequence[str]) -> list[str]:
@@ -301,7 +316,9 @@ def define(kind: type, values: flags.FlagValues) -> None:
     for row in TABLE:
         for name, known in settings_of(row).items():
             if not known.decided_by:
-                text = f'{known.help} By default {known.default}.'
+                text = known.help
+                if known.default not in (None, ''):
+                    text += f' By default {known.default}.'
                 of = known.kind or type(known.default)
                 _define(f'{row}.{name}', of, None, text, known, values)
 

@@ -39,7 +39,7 @@ WORKDIR/metrics.json.
 import dataclasses
 import pathlib
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
@@ -82,6 +82,12 @@ OF_VECTORS = (
 class Choices(glue.TaskChoices, classify.TableChoices, squad.Choices):
     """All that the command may choose; of --seq_len None is the task's own."""
 
+    USUAL: ClassVar[tuple[str, ...]] = (
+        'teacher', 'task', 'data_dir', 'train', 'dev', 'init', 'student',
+        'layers', 'patience', 'alpha', 'beta', 'temperature', 'epochs',
+        'learning_rate', 'batch_size', 'workdir',
+    )  # fmt: skip
+
     task: str | None = again(
         glue.TaskChoices, 'task', None, choices=(
             *glue_layout.TASKS, squad.TASK.name, embedding.TASK),
@@ -100,8 +106,8 @@ class Choices(glue.TaskChoices, classify.TableChoices, squad.Choices):
         'every n-th.',
         choices=TAKES)
     patience: str = flag(
-        'last', "Which layers of the teacher the student's layers imitate: "
-        'every n-th (skip), the last ones, or none.',
+        'last', "Layers of the teacher that the student's imitate: every n-th "
+        '(skip), the last ones, or none.',
         choices=(*MAPS, NO_PATIENCE))
     alpha: float = flag(
         0.7, "Weight of the teacher's distribution; the labels have 1 - alpha.",

@@ -1,4 +1,4 @@
-"""Retrieval: finds documents by their vectors, compared with four baselines.
+r"""Retrieval: finds documents by their vectors, compared with four baselines.
 
     python -m tasks.retrieval --init=runs/dim --corpus=pydocs \
         --workdir=runs/dim_pydocs
