@@ -13,13 +13,16 @@ import ctypes
 import functools
 import gc
 import inspect
+import itertools
 import json
 import os
 import pathlib
+import re
+import signal
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields
-from typing import Any
+from typing import Any, NoReturn
 
 from absl import app, flags, logging
 
@@ -40,7 +43,7 @@ NO_MEMORY = (
 # What Ctrl-C leaves.
 NOTHING = 'nothing was written'
 GOES_ON = 'the same command goes on from the last checkpoint'
-HELP = {'help': '?', 'helpshort': None, 'helpfull': None}  # with other names
+HELP = re.compile(r'--?(?:help|helpshort|\?|help(full|xml))(?:=.*)?')
 NO_FLAG = '{!r} is no flag; flags begin with --'
 # Flags of older runs, as their flags.txt has them.
 RENAMED = {f'--gelu={x}': f'--activation=gelu_{x}' for x in ('tanh', 'erf')}
@@ -75,15 +78,6 @@ def start(
         define(kind, flags.FLAGS)
         if _has_settings(kind):
             stopped = stopped or GOES_ON
-    app.define_help_flags()
-    for name in HELP:  # which wait for what is typed behind them
-        flags.DEFINE_flag(
-            flags.Flag(
-                _TrueOrNamed(), None, name, False, 'Show help.', HELP[name],
-                boolean=True, allow_override=True,
-            ),
-            module_name='absl.app',
-        )  # fmt: skip
 
     def main(argv: Sequence[str]) -> None:
         given = chosen(kind, flags.FLAGS) if kind is not None else {}
@@ -106,24 +100,31 @@ def own_process() -> None:
 
 
 def _parse(kind: type | None, argv: Sequence[str]) -> list[str]:
-    """Gives what is no flag. Help that was asked for is no failure."""
-    values, words = flags.FLAGS, []
+    """Gives what is no flag, unless help was asked for."""
     try:
-        words = values([argv[0], *_renamed(argv[1:])])
-    except SystemExit:  # --helpxml, which absl has printed
-        sys.exit(0)
+        typed = _renamed(argv[1:])
+        options = itertools.takewhile(lambda x: x != '--', typed)
+        if asked := [x for x in options if HELP.fullmatch(x)]:
+            _help(kind, [x for x in typed if x not in asked], asked[-1])
+        return flags.FLAGS([argv[0], *typed])
     except flags.Error:
-        if not any(values[name].value for name in HELP):
-            return app.parse_flags_with_usage(argv)  # says it, and ends
-    full = values['helpfull'].value and 'full'
-    asked = full or values['help'].value or values['helpshort'].value
-    if not asked:
-        return words
+        return app.parse_flags_with_usage(argv)  # says it, and ends
+
+
+def _help(kind: type | None, typed: Sequence[str], asked: str) -> NoReturn:
+    """Prints what was asked for, by what else was typed, and ends."""
     from infoword_tf import helptext
 
+    with contextlib.suppress(flags.Error):
+        flags.FLAGS(['', *typed])
+    signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # --helpfull | head
     about = sys.modules['__main__'].__doc__ or ''
+    name = HELP.fullmatch(asked)[1] or asked.partition('=')[2]
     try:
-        print(helptext.page(values, kind, about, asked))
+        if name == 'xml':
+            flags.FLAGS.write_help_in_xml_format(sys.stdout)
+        else:
+            print(helptext.page(flags.FLAGS, kind, about, name))
     except ValueError as error:
         print(f'error: {error}', file=sys.stderr)
         sys.exit(1)
