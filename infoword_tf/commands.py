@@ -20,7 +20,7 @@ import pathlib
 import re
 import signal
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import fields
 from typing import Any, NoReturn
 
@@ -217,6 +217,13 @@ def result_folder(workdir: str) -> pathlib.Path:
             'would be lost; name another folder'
         )
     return folder
+
+
+def refuse(chosen: Container[str], names: Iterable[str], why: str) -> None:
+    """Complains of the first of these flags that was given; {}: its name."""
+    for name in names:
+        if name in chosen:
+            raise UsageError(why.format(f'--{name}'))
 
 
 def record(folder: pathlib.Path, values: Mapping[str, Any]) -> None:
