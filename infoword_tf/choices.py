@@ -152,8 +152,8 @@ def by_language(
 
 
 @dataclasses.dataclass(frozen=True)
-class CorpusChoices:
-    """What a run may choose of the text that it reads."""
+class TextChoices:
+    """What a run may choose of its text."""
 
     corpus: tuple[str, ...] = flag(
         ('pydocs',), 'The text: pydocs, text:GLOB, lines:GLOB, '
@@ -180,12 +180,6 @@ class CorpusChoices:
         'random order, and what is in some 64 of them is shuffled together, '
         'as text elsewhere (store:gs://...) wants it; by default all of the '
         'text is.', at_least=1)
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class PairsChoices:
-    """What a run may choose of translations and of paired texts."""
-
     parallel: tuple[str, ...] = flag(
         (), 'Translations, for rows that read them: two files of aligned lines '
         '(europarl.{de,en}), or a .tsv, .tmx, .po or .mo; --parallel=en-de=... '
@@ -209,12 +203,6 @@ class PairsChoices:
         (), 'Weights of the files of --pairs in the order of their names, as '
         '2,1: each has such a share of the updates; by default as many as its '
         'pairs make.')
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class TokenizerChoices:
-    """What a run may choose of its vocabulary."""
-
     tokenizer: str | None = flag(
         None, 'Tokenizer; by default the one that --vocab belongs to, else '
         'wordpiece.', choices=('wordpiece', 'sentencepiece', 'bytes', 'words'))
@@ -229,11 +217,6 @@ class TokenizerChoices:
     lower_case: bool | None = flag(
         None, 'Lower-case text; wordpiece strips accents too. True by default, '
         'false for --tokenizer=bytes and words.')
-
-
-@dataclasses.dataclass(frozen=True)
-class TextChoices(CorpusChoices, PairsChoices, TokenizerChoices):
-    """What a run may choose of its text."""
 
 
 def _of_encoders() -> Iterator[tuple[str, Any, Any]]:
