@@ -1,4 +1,4 @@
-"""What fewer bytes a vector cost and gain a search, and its memory.
+r"""What fewer bytes a vector cost and gain a search, and its memory.
 
     python -m benchmarks.indexes --model=models/minilm/1 \
         --data_dir=beir/scifact --workdir=runs/indexes

@@ -1,4 +1,4 @@
-"""Searches text by the meaning of a question, with an exported model.
+r"""Searches text by the meaning of a question, with an exported model.
 
     python -m export.search --model=DIR/1 --corpus=pydocs "read a csv file"
     python -m export.search --model=DIR/1 --corpus='text:notes/*.txt' < queries

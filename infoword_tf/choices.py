@@ -12,7 +12,7 @@ import re
 import types
 import typing
 from collections.abc import Container, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 from infoword_tf.encoders import ENCODERS, FLAGS
 from infoword_tf.languages import code_of
@@ -78,6 +78,27 @@ def flags_of(kind: type) -> dict[str, tuple[type, Flag]]:
     return flags
 
 
+def groups_of(kind: type) -> tuple[list[str], dict[str, list[str]]]:
+    """What --help shows first, and the flags of each group, by its name.
+
+    A group are the flags that stand in one class. First are those of `USUAL`,
+    if a class has that, behind all that stand in classes made from it;
+    otherwise all are.
+    """
+    usual = next((x for x in kind.__mro__ if 'USUAL' in vars(x)), object)
+    left, first, groups = list(flags_of(kind)), [], {}
+    for base in reversed(kind.__mro__):
+        names = [x for x in left if x in vars(base).get('__annotations__', ())]
+        left = [x for x in left if x not in names]
+        if names:
+            word = base.__name__.removesuffix('Choices').lower()
+            word = word or base.__module__.rpartition('.')[2]
+            groups = {'more' if base is kind else word: names, **groups}
+        if not issubclass(usual, base):
+            first += names
+    return [*first, *getattr(usual, 'USUAL', ())], groups
+
+
 def given_several(values: str | Sequence[str] | None) -> tuple[str, ...]:
     """What a repeated flag was given, also where it is one string or none."""
     if not values:
@@ -135,11 +156,12 @@ class TextChoices:
     """What a run may choose of its text."""
 
     corpus: tuple[str, ...] = flag(
-        ('pydocs',), 'pydocs, or text:GLOB (one sentence or paragraph per '
-        'line, a blank line between documents, .gz too), or lines:GLOB (one '
-        'running text whose line ends are tokens; needs --heldout), or '
-        'tfds:NAME[/CONFIG][:FEATURE] (prepared by tensorflow-datasets), or '
-        'store:DIR (made by infoword_tf.prepare). Of '
+        ('pydocs',), 'The text: pydocs, text:GLOB, lines:GLOB, '
+        'tfds:NAME[/CONFIG][:FEATURE] or store:DIR. In text: a line is a '
+        'sentence or a paragraph, and a blank line ends a document (.gz too); '
+        'lines: is one running text whose line ends are tokens, and needs '
+        '--heldout; tfds: was prepared by tensorflow-datasets, store: by '
+        'infoword_tf.prepare. Of '
         'several languages, or several parts of a text, give it several times, '
         'each with its name: --corpus=de=text:GLOB.', repeated=True)
     heldout: tuple[str, ...] = flag(
@@ -203,7 +225,7 @@ def _of_encoders() -> Iterator[tuple[str, Any, Any]]:
         (first, argument), *_ = argument_of.items()
         found = ENCODERS[first].settings[argument]
         kind, default = found.kind or type(found.default), found.default
-        begins = '' if default is None else f' By default {default}.'
+        begins = '' if default in (None, '') else f' By default {default}.'
         text = f'{found.help}{begins} Encoders: {", ".join(argument_of)}.'
         more = {'choices': found.choices, 'at_least': found.at_least}
         yield name, kind | None, flag(None, text, **more)
@@ -238,8 +260,8 @@ class ModelChoices(EncoderChoices):
     encoder: str | None = flag(
         None, 'Encoder; by default the first one that all rows allow.')
     size: str | None = flag(
-        None, 'tiny, mini, small, medium, base, large or elmo; tiny by '
-        'default.')
+        None, 'Of the encoder: tiny, mini, small, medium, base, large or elmo.',
+        shown='tiny')
     dropout: float = flag(
         0.1, 'Dropout rate of states and attention weights.', at_least=0.0,
         at_most=0.99)
@@ -253,8 +275,8 @@ class ModelChoices(EncoderChoices):
 
 
 @dataclasses.dataclass(frozen=True)
-class PaceChoices:
-    """What a run may choose of its length, its optimizer and its records."""
+class OptimizerChoices:
+    """What a run may choose of its length and its optimizer."""
 
     steps: int | None = flag(
         None, 'Number of updates.', at_least=1, shown=STEPS)
@@ -293,6 +315,13 @@ class PaceChoices:
         'trained.')
     seed: int = flag(
         0, 'Random seed of weights, text order, masks and dropout.', at_least=0)
+
+
+@dataclasses.dataclass(frozen=True)
+class SavingChoices:
+    """What a run may choose of its records, and of the weights that it keeps.
+    """
+
     checkpoint_every: int | None = flag(
         None, 'Updates between checkpoints, rounded up to a logging step; '
         'steps / 10, at most 1000, by default.', at_least=1)
@@ -344,7 +373,8 @@ class DeviceChoices:
         1, 'Split the CPU into this many devices, to try --strategy=mirrored.',
         at_least=1)
     precision: str = flag(
-        'auto', AUTO, choices=('auto', 'float32', 'mixed_bfloat16'))
+        'auto', f'Of the arithmetic; {AUTO}',
+        choices=('auto', 'float32', 'mixed_bfloat16'))
     microbatch: int | None = flag(
         None, 'Sequences of the global batch that are encoded at a time '
         '(gradient accumulation, or gradient caching), to save memory; the '
@@ -362,12 +392,19 @@ class DeviceChoices:
 
 
 @dataclasses.dataclass(frozen=True)
-class RunChoices(TextChoices, ModelChoices, PaceChoices, DeviceChoices):
+class RunChoices(
+    TextChoices, ModelChoices, OptimizerChoices, SavingChoices, DeviceChoices
+):
     """All that a run may choose."""
 
+    USUAL: ClassVar[tuple[str, ...]] = (
+        'corpus', 'objectives', 'init', 'size', 'seq_len', 'batch_size',
+        'steps', 'learning_rate', 'precision', 'seed', 'workdir',
+    )  # fmt: skip
+
     init: str | None = flag(
-        None, 'A workdir whose weights the run starts from, or a folder of '
-        'transformers or sentence-transformers: encoder, tokenizer, and the '
+        None, 'A workdir to start from, or a folder of transformers or '
+        'sentence-transformers. Taken are its encoder, its tokenizer, and the '
         'heads of rows that both have.', model=True)
     workdir: str | None = flag(None, 'The folder of the run.')
 

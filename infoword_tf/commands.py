@@ -14,14 +14,17 @@ import functools
 import gc
 import importlib
 import inspect
+import itertools
 import json
 import os
 import pathlib
+import re
+import signal
 import sys
 import types
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import fields
-from typing import Any
+from typing import Any, NoReturn
 
 from absl import app, flags, logging
 
@@ -42,6 +45,7 @@ NO_MEMORY = (
 # What Ctrl-C leaves.
 NOTHING = 'nothing was written'
 GOES_ON = 'the same command goes on from the last checkpoint'
+HELP = re.compile(r'--?(?:help|helpshort|\?|help(full|xml))(?:=.*)?')
 NO_FLAG = '{!r} is no flag; flags begin with --'
 # Flags of older runs, as their flags.txt has them.
 RENAMED = {f'--gelu={x}': f'--activation=gelu_{x}' for x in ('tanh', 'erf')}
@@ -61,8 +65,7 @@ def start(
 ) -> None:
     """Parses the flags and runs a command; it does not return.
 
-    `--help` shows every flag of the command, those of the trainer and the
-    settings of rows too where it passes them on.
+    `--help` shows what `helptext` says.
 
     Args:
         run: the command, with flags of its choices if it `takes` any. What it
@@ -77,15 +80,13 @@ def start(
         define(kind, flags.FLAGS)
         if _has_settings(kind):
             stopped = stopped or GOES_ON
-    for flag in _defined():
-        flags.FLAGS.register_key_flag_for_module(sys.argv[0], flag)
 
     def main(argv: Sequence[str]) -> None:
         given = chosen(kind, flags.FLAGS) if kind is not None else {}
         done = functools.partial(run, **given)
         guard(done, argv, words, stopped or NOTHING)
 
-    app.run(main, flags_parser=_parse)
+    app.run(main, flags_parser=functools.partial(_parse, kind))
 
 
 def own_process() -> None:
@@ -100,21 +101,36 @@ def own_process() -> None:
     atexit.register(gc.freeze)
 
 
-def _defined() -> Iterator[flags.Flag]:
-    """All flags of this command: what absl brings along is none of them."""
-    for module, found in flags.FLAGS.flags_by_module_dict().items():
-        if not module.startswith('absl'):
-            yield from found
-
-
-def _parse(argv: Sequence[str]) -> list[str]:
-    """Gives what is no flag. Help that was asked for is no failure."""
+def _parse(kind: type | None, argv: Sequence[str]) -> list[str]:
+    """Gives what is no flag, unless help was asked for."""
     try:
-        return flags.FLAGS([argv[0], *_renamed(argv[1:])])
-    except SystemExit:  # absl has printed it
-        sys.exit(0)
+        typed = _renamed(argv[1:])
+        options = itertools.takewhile(lambda x: x != '--', typed)
+        if asked := [x for x in options if HELP.fullmatch(x)]:
+            _help(kind, [x for x in typed if x not in asked], asked[-1])
+        return flags.FLAGS([argv[0], *typed])
     except flags.Error:
         return app.parse_flags_with_usage(argv)  # says it, and ends
+
+
+def _help(kind: type | None, typed: Sequence[str], asked: str) -> NoReturn:
+    """Prints what was asked for, by what else was typed, and ends."""
+    from infoword_tf import helptext
+
+    with contextlib.suppress(flags.Error):
+        flags.FLAGS(['', *typed])
+    signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # --helpfull | head
+    about = sys.modules['__main__'].__doc__ or ''
+    name = HELP.fullmatch(asked)[1] or asked.partition('=')[2]
+    try:
+        if name == 'xml':
+            flags.FLAGS.write_help_in_xml_format(sys.stdout)
+        else:
+            print(helptext.page(flags.FLAGS, kind, about, name))
+    except ValueError as error:
+        print(f'error: {error}', file=sys.stderr)
+        sys.exit(1)
+    sys.exit(0)
 
 
 def _renamed(arguments: Sequence[str]) -> list[str]:
@@ -225,6 +241,13 @@ def result_folder(workdir: str) -> pathlib.Path:
     return folder
 
 
+def refuse(chosen: Container[str], names: Iterable[str], why: str) -> None:
+    """Complains of the first of these flags that was given; {}: its name."""
+    for name in names:
+        if name in chosen:
+            raise UsageError(why.format(f'--{name}'))
+
+
 def record(folder: pathlib.Path, values: Mapping[str, Any]) -> None:
     """Keeps a command's result: metrics.json, and the last line printed."""
     folder.mkdir(parents=True, exist_ok=True)
@@ -323,7 +346,9 @@ def define(kind: type, values: flags.FlagValues) -> None:
     for row in TABLE:
         for name, known in settings_of(row).items():
             if not known.decided_by:
-                text = f'{known.help} By default {known.default}.'
+                text = known.help
+                if known.default not in (None, ''):
+                    text += f' By default {known.default}.'
                 of = known.kind or type(known.default)
                 _define(f'{row}.{name}', of, None, text, known, values)
 

@@ -17,73 +17,70 @@ import os
 import pathlib
 import shutil
 import time
-
-from absl import flags
+from collections.abc import Mapping
+from typing import Any
 
 os.environ['KERAS_BACKEND'] = 'tensorflow'
 
 from infoword_tf import commands
+from infoword_tf.choices import flag
 
 FORMATS = ('huggingface', 'sentence_transformers')
-# Imported, they stand beside the trainer's, which have the same names.
-FLAGS = flags.FLAGS if __name__ == '__main__' else flags.FlagValues()
-
-SOURCE = flags.DEFINE_string(
-    'source', None, 'A folder with weights.', flag_values=FLAGS)
-WORKDIR = flags.DEFINE_string(
-    'workdir', None, 'The workdir to make of --source.', flag_values=FLAGS)
-PROMPTS = flags.DEFINE_string(
-    'prompts', None, 'Prompts for a --source that has none: JSON such as '
-    '\'{"query": "query: ", "passage": "passage: "}\'.', flag_values=FLAGS)
-POOLING = flags.DEFINE_enum(
-    'pooling', None, ['cls', 'last', 'mean', 'max', 'by_position'],
-    'Pooling for a --source that does not name one; mean by default.',
-    flag_values=FLAGS)
-INIT = flags.DEFINE_string(
-    'init', None, 'The workdir to write as --output.', flag_values=FLAGS)
-OUTPUT = flags.DEFINE_string(
-    'output', None, 'The folder to make of --init.', flag_values=FLAGS)
-FORMAT = flags.DEFINE_enum(
-    'format', FORMATS[0], FORMATS, 'The library that is to load --output.',
-    flag_values=FLAGS)
 
 
-def run() -> None:
+@dataclasses.dataclass(frozen=True)
+class Choices:
+    """All that the command may choose."""
+
+    source: str | None = flag(None, 'A folder with weights.')
+    workdir: str | None = flag(None, 'The workdir to make of --source.')
+    prompts: str | None = flag(
+        None, 'Prompts for a --source that has none: JSON such as '
+        '\'{"query": "query: ", "passage": "passage: "}\'.')
+    pooling: str | None = flag(
+        None, 'Pooling for a --source that does not name one; mean by default.',
+        choices=('cls', 'last', 'mean', 'max', 'by_position'))
+    init: str | None = flag(None, 'The workdir to write as --output.')
+    output: str | None = flag(None, 'The folder to make of --init.')
+    format: str = flag(
+        FORMATS[0], 'The library that is to load --output.', choices=FORMATS)
+
+
+@commands.takes(Choices)
+def run(given: Choices, chosen: Mapping[str, Any]) -> None:
     """The whole command; UsageError: flags that do not go together."""
     # Nothing is multiplied here, and oneDNN's allocator keeps what it has had.
     os.environ['TF_ENABLE_ONEDNN_OPTS'] = '0'
-    if bool(SOURCE.value) == bool(INIT.value):
+    if bool(given.source) == bool(given.init):
         raise commands.UsageError(
             'give --source and --workdir to bring weights in, or --init and '
             '--output to write them out'
         )
-    if SOURCE.value:
-        commands.require(
-            FLAGS.flag_values_dict(), workdir='the workdir to make'
-        )
+    if given.source:
+        commands.require(vars(given), workdir='the workdir to make')
         convert(
-            pathlib.Path(SOURCE.value),
-            pathlib.Path(WORKDIR.value),
-            POOLING.value,
-            _prompts(),
+            pathlib.Path(given.source),
+            pathlib.Path(given.workdir),
+            given.pooling,
+            _prompts(given.prompts),
         )
     else:
-        commands.require(FLAGS.flag_values_dict(), output='the folder to write')
-        give(pathlib.Path(INIT.value), pathlib.Path(OUTPUT.value), FORMAT.value)
+        commands.require(vars(given), output='the folder to write')
+        give(pathlib.Path(given.init), pathlib.Path(given.output), given.format)
 
 
-def _prompts() -> dict[str, str] | None:
-    if PROMPTS.value is None:
+def _prompts(text: str | None) -> dict[str, str] | None:
+    if text is None:
         return None
     try:
-        prompts = json.loads(PROMPTS.value)
+        prompts = json.loads(text)
     except ValueError:
         prompts = None
     if not isinstance(prompts, dict) or not all(
         isinstance(value, str) for value in prompts.values()
     ):
         raise commands.UsageError(
-            f'--prompts={PROMPTS.value} is no JSON object of strings, such as '
+            f'--prompts={text} is no JSON object of strings, such as '
             '\'{"query": "query: "}\''
         )
     return prompts

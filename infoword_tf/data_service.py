@@ -1,4 +1,4 @@
-"""Makes the batches of a run, on another machine than the one that trains.
+r"""Makes the batches of a run, on another machine than the one that trains.
 
     python -m infoword_tf.data_service --flagfile=run.flags --listen=[::]:8600
     python -m infoword_tf.train --flagfile=run.flags --workdir=runs/mlm \

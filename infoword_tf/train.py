@@ -1,8 +1,8 @@
 r"""Trains rows of the table: raw text in, a workdir out.
 
-    python -m infoword_tf.train --flagfile=tasks/flags/quickstart.flags
     python -m infoword_tf.train --corpus='text:books/*.txt' \
         --objectives=bert_nce --size=mini --steps=20000 --workdir=runs/books
+    python -m infoword_tf.train --flagfile=tasks/flags/quickstart.flags
 
 The same command resumes a run that was stopped (on a CPU bit for bit).
 """

@@ -36,7 +36,7 @@ import dataclasses
 import pathlib
 import shutil
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
 
@@ -76,6 +76,11 @@ class TableChoices:
 @dataclasses.dataclass(frozen=True)
 class Choices(TableChoices, finetune.Choices):
     """All that the command may choose."""
+
+    USUAL: ClassVar[tuple[str, ...]] = (
+        'train', 'dev', 'text', 'pair', 'label', 'regress', 'test', 'predict',
+        *finetune.Choices.USUAL,
+    )  # fmt: skip
 
     test: str | None = flag(
         None, 'A labelled table on which the selected weights are scored; or '

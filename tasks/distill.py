@@ -39,15 +39,13 @@ WORKDIR/metrics.json.
 import dataclasses
 import pathlib
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
 from infoword_tf import commands
 from infoword_tf.choices import again, flag
 from infoword_tf.data import tables
-from infoword_tf.data.opened import choose_tokenizer
-from infoword_tf.objectives import parse
 from infoword_tf.objectives.distill import CODE, MAPS
 from infoword_tf.training.begin import check_finite
 from tasks import (
@@ -58,7 +56,7 @@ from tasks import (
     glue_layout,
     squad,
 )
-from tasks.student import FIRST, SIF, TAKES, WEIGHTINGS, start_of
+from tasks.student import start_of
 from tasks.teacher import Teacher
 
 if TYPE_CHECKING:
@@ -66,21 +64,25 @@ if TYPE_CHECKING:
 
 NO_PATIENCE = 'none'
 SOFT = {'label': 'soft', 'score': 'soft_score', 'span': 'soft_span'}
-# Flags of examples with labels alone, and of vectors alone.
+# Flags of examples with labels alone.
 OF_LABELS = (
     'patience', 'alpha', 'beta', 'temperature', 'extra', 'data_dir', 'train',
     'dev', 'sweep', 'seeds', 'regress', 'version2', 'dev_examples',
     'columns',
 )  # fmt: skip
-OF_VECTORS = (
-    'student', 'weighting', 'parallel', 'heldout_parallel', 'drop_equal',
-    'teacher_language',
-)  # fmt: skip
 
 
 @dataclasses.dataclass(frozen=True)
-class Choices(glue.TaskChoices, classify.TableChoices, squad.Choices):
+class Choices(
+    glue.TaskChoices, classify.TableChoices, squad.Choices, embedding.Choices
+):
     """All that the command may choose; of --seq_len None is the task's own."""
+
+    USUAL: ClassVar[tuple[str, ...]] = (
+        'teacher', 'task', 'data_dir', 'train', 'dev', 'init', 'student',
+        'layers', 'patience', 'alpha', 'beta', 'temperature', 'epochs',
+        'learning_rate', 'batch_size', 'workdir',
+    )  # fmt: skip
 
     task: str | None = again(
         glue.TaskChoices, 'task', None, choices=(
@@ -91,17 +93,9 @@ class Choices(glue.TaskChoices, classify.TableChoices, squad.Choices):
     epochs: float = again(finetune.Choices, 'epochs', finetune.Choices.epochs)
     sweep: str | None = again(
         finetune.Choices, 'sweep', None, choices=('pkd', 'infoword', 'bert'))
-    teacher: str | None = flag(
-        None, 'A workdir that was fine-tuned on the same task.', model=True)
-    layers: int | None = flag(
-        None, 'Layers of the student; all of --init by default.', at_least=1)
-    take: str = flag(
-        FIRST, 'Which layers of --init the student takes: the first ones, or '
-        'every n-th.',
-        choices=TAKES)
     patience: str = flag(
-        'last', "Which layers of the teacher the student's layers imitate: "
-        'every n-th (skip), the last ones, or none.',
+        'last', "Layers of the teacher that the student's imitate: every n-th "
+        '(skip), the last ones, or none.',
         choices=(*MAPS, NO_PATIENCE))
     alpha: float = flag(
         0.7, "Weight of the teacher's distribution; the labels have 1 - alpha.",
@@ -113,14 +107,6 @@ class Choices(glue.TaskChoices, classify.TableChoices, squad.Choices):
     extra: str | None = flag(
         None, 'A table of additional unlabelled texts, which only the teacher '
         'labels.')
-    student: str = flag(
-        embedding.LAYERS, 'Student of an embedding model: layers of --init, or '
-        'a lookup table.', choices=embedding.STUDENTS)
-    weighting: str = flag(
-        SIF, 'Initial weights of the pieces of a lookup table: a / (a + '
-        'frequency), or log(1 + rank).', choices=WEIGHTINGS)
-    teacher_language: str = flag(
-        'en', 'Language that --teacher reads, of those of --parallel.')
 
 
 def sum_of(row: str, alpha: float, beta: float) -> str:
@@ -143,24 +129,17 @@ def check(given: Choices, chosen: Mapping[str, Any]) -> None:
     commands.require(vars(given), workdir='a folder for this run')
     check_finite(given)
     if given.task == embedding.TASK:
-        check_embed(given, chosen)
+        why = '{} is for labels, not for --task=embed; leave it out'
+        embedding.check(given, chosen)
+        commands.refuse(chosen, OF_LABELS, why)
         return
-    for name in OF_VECTORS:
-        if name in chosen:
-            raise commands.UsageError(
-                f'--{name} is for --task={embedding.TASK}; leave it out'
-            )
-    if 'objectives' in chosen:
-        raise commands.UsageError(
-            '--objectives is decided by --alpha, --beta and --patience; leave '
-            'it out'
-        )
+    why = '{} is for --task=embed; leave it out'
+    commands.refuse(chosen, embedding.OF_VECTORS, why)
+    why = '{} is decided by --alpha, --beta and --patience; leave it out'
+    commands.refuse(chosen, ['objectives'], why)
     if given.task == squad.TASK.name:
-        if given.extra:
-            raise commands.UsageError(
-                '--extra is for classes and numbers; of --task=squad leave it '
-                'out'
-            )
+        why = '{} is for classes and numbers; of --task=squad leave it out'
+        commands.refuse(chosen, ['extra'], why)
         return
     if bool(given.task) == bool(given.train):
         raise commands.UsageError(
@@ -176,50 +155,6 @@ def check(given: Choices, chosen: Mapping[str, Any]) -> None:
             f'{numbers} is of numbers, and they have no temperature; leave '
             'out --temperature and --sweep=pkd'
         )
-
-
-def check_embed(given: Choices, chosen: Mapping[str, Any]) -> None:
-    """`check` with --task=embed."""
-    if not given.parallel:
-        commands.require(
-            vars(given), corpus='text for the teacher to read, or --parallel'
-        )
-        for name in ('teacher_language', 'heldout_parallel', 'drop_equal'):
-            if name in chosen:
-                raise commands.UsageError(
-                    f'--{name} is for --parallel; give both'
-                )
-    if given.heldout and not given.corpus:
-        raise commands.UsageError(
-            '--heldout is of --corpus; of --parallel it is --heldout_parallel'
-        )
-    choose_tokenizer(given)  # complains
-    for name in OF_LABELS:
-        if name in chosen:
-            raise commands.UsageError(
-                f'--{name} is for labels, not for --task={embedding.TASK}; '
-                'leave it out'
-            )
-    other = ('layers', 'take')
-    if given.student != embedding.LOOKUP:
-        other = 'weighting', 'width'
-    for name in other:
-        if name in chosen:
-            raise commands.UsageError(
-                f'--student={given.student} has no --{name}; leave it out'
-            )
-    if given.student == embedding.LOOKUP and given.init:
-        raise commands.UsageError(
-            '--student=lookup starts from pieces of --teacher; leave out '
-            '--init'
-        )
-    objectives = given.objectives or embedding.OBJECTIVES
-    for row in parse(objectives):
-        if row not in embedding.GOALS:
-            raise commands.UsageError(
-                f'--objectives={objectives}: {row} reads no vectors of a '
-                f'teacher; known are {", ".join(embedding.GOALS)}'
-            )
 
 
 def extra_of(given: Choices) -> tables.TableExamples | None:

@@ -9,6 +9,7 @@ gives the text in its own language (Reimers & Gurevych 2020, "Making Monolingual
 Sentence Embeddings Multilingual", Eq. 1).
 """
 
+import dataclasses
 import hashlib
 import itertools
 import pathlib
@@ -18,9 +19,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from infoword_tf import commands, files
-from infoword_tf.choices import TextChoices
+from infoword_tf.choices import TextChoices, flag
 from infoword_tf.data import corpora, documents, parallel, tables, text_pairs
 from infoword_tf.data.opened import (
+    choose_tokenizer,
     digest_of,
     open_corpora,
     open_tokenizer,
@@ -31,6 +33,10 @@ from infoword_tf.objectives.embed import MEAN
 from infoword_tf.resolve import resolve_rows
 from tasks import finetune
 from tasks.student import (
+    FIRST,
+    SIF,
+    TAKES,
+    WEIGHTINGS,
     lookup_of,
     pooling_of,
     start_of,
@@ -40,7 +46,6 @@ from tasks.teacher import Embedder
 
 if TYPE_CHECKING:
     from infoword_tf.text.tokenizer import Tokenizer
-    from tasks.distill import Choices
 
 TASK = 'embed'
 LAYERS, LOOKUP = STUDENTS = ('layers', 'lookup')
@@ -48,9 +53,70 @@ OBJECTIVES = 'embed_distance'
 # What begins elsewhere for a table lookup.
 LOOKUP_DEFAULTS = {'learning_rate': 1e-3, 'batch_size': 256, 'dropout': 0.0}
 HELDOUT = 1000  # sentences of a corpus, of two languages: of all held out
+# Flags of vectors alone.
+OF_PAIRS = 'teacher_language', 'heldout_parallel', 'drop_equal'
+OF_VECTORS = ('student', 'weighting', 'parallel', *OF_PAIRS)
 VOCABULARY = ('vocab', 'vocab_size', 'tokenizer', 'lower_case')
 GOALS = {'embed': 'heldout/embed/mi',
          'embed_distance': 'heldout/embed_distance/cosine'}  # fmt: skip
+
+
+@dataclasses.dataclass(frozen=True)
+class Choices(finetune.Choices):
+    """What may be chosen of a student, and of the text of its teacher."""
+
+    teacher: str | None = flag(
+        None, 'A workdir that was fine-tuned on the same task.', model=True)
+    layers: int | None = flag(
+        None, 'Layers of the student; all of --init by default.', at_least=1)
+    take: str = flag(
+        FIRST, 'Which layers of --init the student takes: the first ones, or '
+        'every n-th.',
+        choices=TAKES)
+    student: str = flag(
+        LAYERS, 'Student of an embedding model: layers of --init, or a lookup '
+        'table.', choices=STUDENTS)
+    weighting: str = flag(
+        SIF, 'Initial weights of the pieces of a lookup table: a / (a + '
+        'frequency), or log(1 + rank).', choices=WEIGHTINGS)
+    teacher_language: str = flag(
+        'en', 'Language that --teacher reads, of those of --parallel.')
+
+
+def check(given: Choices, chosen: Mapping[str, Any]) -> None:
+    """Complains of choices that do not go together, before anything is read.
+
+    Raises:
+        UsageError: they do not.
+    """
+    if not given.parallel:
+        commands.require(
+            vars(given), corpus='text for the teacher to read, or --parallel'
+        )
+        commands.refuse(chosen, OF_PAIRS, '{} is for --parallel; give both')
+    if given.heldout and not given.corpus:
+        raise commands.UsageError(
+            '--heldout is of --corpus; of --parallel it is --heldout_parallel'
+        )
+    choose_tokenizer(given)  # complains
+    lookup = given.student == LOOKUP
+    commands.refuse(
+        chosen,
+        ('layers', 'take') if lookup else ('weighting', 'width'),
+        f'--student={given.student} has no {{}}; leave it out',
+    )
+    if lookup and given.init:
+        raise commands.UsageError(
+            '--student=lookup starts from pieces of --teacher; leave out '
+            '--init'
+        )
+    objectives = given.objectives or OBJECTIVES
+    for row in parse(objectives):
+        if row not in GOALS:
+            raise commands.UsageError(
+                f'--objectives={objectives}: {row} reads no vectors of a '
+                f'teacher; known are {", ".join(GOALS)}'
+            )
 
 
 class Texts(NamedTuple):
@@ -114,7 +180,7 @@ def _once(found: Iterable[tuple[str, ...]]) -> Iterator[Any]:
             yield row
 
 
-def check_parallel(given: 'Choices') -> str | None:
+def check_parallel(given: Choices) -> str | None:
     """The code of --teacher_language, or None without --parallel.
 
     Reads no file to its end.
@@ -179,14 +245,14 @@ def read(
     return parts
 
 
-def wants_vocabulary(given: 'Choices') -> bool:
+def wants_vocabulary(given: Choices) -> bool:
     """Whether the student has a vocabulary of its own: where one is chosen, or
     translations are read and no --init brings one."""
     chosen = any(getattr(given, name) is not None for name in VOCABULARY)
     return chosen or bool(given.parallel and not given.init)
 
 
-def tokenizer_of(given: 'Choices', texts: Texts) -> 'Tokenizer':
+def tokenizer_of(given: Choices, texts: Texts) -> 'Tokenizer':
     """What --vocab names, or what was learned from texts."""
     digest = hashlib.blake2b(digest_size=16)
     for text in texts.own:
@@ -220,7 +286,7 @@ def by_language(languages: Sequence[str]) -> Callable[..., dict[str, float]]:
 
 
 def prepare(
-    teacher: Embedder, parts: Mapping[str, Texts], given: 'Choices'
+    teacher: Embedder, parts: Mapping[str, Texts], given: Choices
 ) -> finetune.PreparedTask:
     """A student before its training, and the texts of `read` as vectors."""
     from infoword_tf.training import fit
@@ -314,7 +380,7 @@ def prepare(
     return finetune.PreparedTask(labelled, given)
 
 
-def run(given: 'Choices', chosen: Mapping[str, Any]) -> dict[str, Any]:
+def run(given: Choices, chosen: Mapping[str, Any]) -> dict[str, Any]:
     """The command with --task=embed."""
     own = LOOKUP_DEFAULTS if given.student == LOOKUP else {}
     given = given.decided(

@@ -13,7 +13,7 @@ import json
 import pathlib
 import shutil
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
 
@@ -66,6 +66,11 @@ class Choices(RunChoices):
     whose averages are corrected for their start: Mosbach et al. 2021, §5, on
     small data).
     """
+
+    USUAL: ClassVar[tuple[str, ...]] = (
+        'init', 'epochs', 'learning_rate', 'batch_size', 'seq_len', 'sweep',
+        'seeds', 'workdir',
+    )  # fmt: skip
 
     corpus: tuple[str, ...] = again(RunChoices, 'corpus', ())
     optimizer: str = again(RunChoices, 'optimizer', 'adamw')

@@ -33,7 +33,7 @@ class TaskChoices:
     task: str | None = flag(
         None, 'One of the nine tasks.', choices=tuple(glue_layout.TASKS))
     data_dir: str | None = flag(
-        None, 'The folder that holds CoLA/, RTE/ and so on, or tfds:glue.')
+        None, 'Folder of CoLA/, RTE/ and so on, or tfds:glue.')
     test: bool = flag(
         True, 'Predict the labels of the test file too, if there is one.')
 

@@ -1,4 +1,4 @@
-"""Language modelling: how well a model knows which word comes next.
+r"""Language modelling: how well a model knows which word comes next.
 
     python -m tasks.lm --init=runs/transformer_xl --corpus=pydocs \
         --workdir=runs/transformer_xl_lm

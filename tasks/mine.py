@@ -23,7 +23,7 @@ import csv
 import dataclasses
 import itertools
 import pathlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -108,17 +108,15 @@ def chosen_of(
     )
     kept: list[int] = []
     lost: collections.Counter[str] = collections.Counter()
-    seen = 0
     for text, score, is_own in zip(found, scores, own, strict=True):
+        seen = lost['skipped'] + lost['margin'] + len(kept)
         if len(kept) == given.negatives or text < 0:
             break
         if is_own:
             lost['own'] += 1
-            continue
-        seen += 1
-        if seen > given.skip + given.window:
+        elif seen == given.skip + given.window:
             break
-        if seen <= given.skip:
+        elif seen < given.skip:
             lost['skipped'] += 1
         elif score > least:
             lost['margin'] += 1
@@ -152,32 +150,28 @@ def search(
     most: int,
     given: Choices,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """The best so many of the texts for each query, see `Best.sorted`.
+    """The best so many of n texts for each of [Q, D], see `Best.sorted`.
 
-    Args:
-        loaded: what encodes texts.
-        queries: [Q, D].
-        known: [S, D], of the first texts.
-        texts: n of them.
-        most: how many are wanted.
-        given: how they are encoded.
+    Those of the first texts are `known`, [S, D]; others are encoded as `given`.
     """
     import tqdm
 
-    with tqdm.tqdm(total=len(texts), unit=' texts') as bar:
+    def vectors() -> Iterator[np.ndarray]:
+        for begin in range(0, len(known), BLOCK):
+            yield known[begin : begin + BLOCK]
+        for begin in range(len(known), len(texts), BLOCK):
+            rest = texts[begin : begin + BLOCK]
+            yield encode(loaded, rest, 'passage', given, False)
 
-        def blocks() -> Iterator[tuple[np.ndarray, np.ndarray]]:
-            for begin in range(0, len(known), BLOCK):
-                some = known[begin : begin + BLOCK]
-                yield begin + np.arange(len(some)), some
-                bar.update(len(some))
-            for begin in range(len(known), len(texts), BLOCK):
-                rest = texts[begin : begin + BLOCK]
-                vectors = encode(loaded, rest, 'passage', given, False)
-                yield begin + np.arange(len(rest)), vectors
-                bar.update(len(rest))
+    def blocks() -> Iterator[tuple[np.ndarray, np.ndarray]]:
+        begin = 0
+        with tqdm.tqdm(total=len(texts), unit=' texts') as bar:
+            for block in vectors():
+                yield begin + np.arange(len(block)), block
+                begin += len(block)
+                bar.update(len(block))
 
-        return ranking.search(queries, blocks(), most, 'dot')
+    return ranking.search(queries, blocks(), most, 'dot')
 
 
 def check_judge(folder: str) -> None:
@@ -235,17 +229,14 @@ def run(given: Choices, chosen: Mapping[str, Any]) -> dict[str, Any]:
     parts = text_pairs.read_pairs(given.pairs, given.pair_columns)
     firsts = [a for part in parts for a in part.texts[0]]
     seconds = [b for part in parts for b in part.texts[1]]
-    place = _numbered(seconds)
-    known = list(place)
+    place, row_of = _numbered(seconds), _numbered(firsts)
+    known, queries = list(place), list(row_of)
     texts = known
     if given.corpus:
         corpus = corpora.open_corpus(given.corpus, whole=True)
         documents = (corpus.every or corpus.train)()
-        texts = list(
-            dict.fromkeys(itertools.chain(known, (d.text for d in documents)))
-        )
-    row_of = _numbered(firsts)
-    queries = list(row_of)
+        more = (document.text for document in documents)
+        texts = list(_numbered(itertools.chain(known, more)))
     belongs: dict[str, set[str]] = {a: {same(a)} for a in queries}
     for a, b in zip(firsts, seconds, strict=True):
         belongs[a].add(same(b))
@@ -278,13 +269,11 @@ def run(given: Choices, chosen: Mapping[str, Any]) -> dict[str, Any]:
     for a, score in zip(firsts, own_scores.tolist(), strict=True):
         positives[a] = min(positives.get(a, np.inf), score)
     mined = {}
-    for i, a in enumerate(queries):
-        own = [
-            text >= 0 and same(texts[text]) in belongs[a] for text in found[i]
-        ]
-        mined[a] = chosen_of(
-            found[i].tolist(), scores[i].tolist(), positives[a], own, given
-        )
+    for a, numbers, rated_as in zip(
+        queries, found.tolist(), scores.tolist(), strict=True
+    ):
+        own = [n >= 0 and same(texts[n]) in belongs[a] for n in numbers]
+        mined[a] = chosen_of(numbers, rated_as, positives[a], own, given)
     workdir.mkdir(parents=True, exist_ok=True)
     with files.written(workdir / 'pairs.csv') as partial:
         with open(partial, 'w', newline='', encoding='utf-8') as file:
@@ -317,7 +306,7 @@ def run(given: Choices, chosen: Mapping[str, Any]) -> dict[str, Any]:
     return record
 
 
-def _numbered(texts: list[str]) -> dict[str, int]:
+def _numbered(texts: Iterable[str]) -> dict[str, int]:
     """Each text once, in order, with its number."""
     return {text: i for i, text in enumerate(dict.fromkeys(texts))}
 

@@ -15,7 +15,7 @@ from absl.testing import absltest, parameterized
 import infoword_tf
 from infoword_tf.evaluation import ranking
 from infoword_tf.evaluation import retrieval as evaluation
-from tasks import retrieval
+from tasks import retrieval, trec
 from tests.tasks import command, counting
 from tests.tasks.counting import BUCKETS, embed
 
@@ -440,7 +440,7 @@ class RunFileTest(command.Checks, parameterized.TestCase):
             [row[0] for row in rows], 7 * ['q1'] + 7 * ['q2'] + 6 * ['q3']
         )
         self.assertEqual(
-            {(row[1], row[5]) for row in rows}, {('Q0', retrieval.TAG)}
+            {(row[1], row[5]) for row in rows}, {('Q0', trec.TAG)}
         )
         self.assertEqual([row[2] for row in rows[:2]], ['z', 'd'])
         self.assertNotIn(['q3', 'q3'], [[row[0], row[2]] for row in rows])

@@ -117,13 +117,12 @@ class TypedTest(absltest.TestCase):
         modules = list(commands())
         self.assertContainsSubset(wanted, modules)
         self.assertGreater(len(modules), 25)
-        found = answers([[m, '--help'] for m in modules], ROOT)
+        found = answers([[m, '--helpfull'] for m in modules], ROOT)
         for module, (status, out, err) in zip(modules, found, strict=True):
             with self.subTest(module):
                 self.assertEqual((status, err), (0, ''))
-                shown = re.findall(r'^  --(?:\[no\])?([\w.]+): ', out, re.M)
+                shown = re.findall(r'^  --(?:\[no\])?([\w.]+)', out, re.M)
                 self.assertContainsSubset(wanted.get(module, ()), shown)
-                self.assertNotEmpty(shown)
                 self.assertNoCommonElements(shown, ('verbosity', 'pdb'))
 
     def test_complaints(self):

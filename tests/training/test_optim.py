@@ -8,7 +8,7 @@ import tensorflow as tf
 from absl.testing import absltest, parameterized
 
 from infoword_tf import commands
-from infoword_tf.choices import PaceChoices, flags_of
+from infoword_tf.choices import OptimizerChoices, flags_of
 from infoword_tf.training import optim
 from tests import zoo
 
@@ -351,8 +351,8 @@ class PublishedTest(parameterized.TestCase):
         self.assertIsNone(found.beta_2)
 
     def test_the_flag_knows_them_all(self):
-        self.assertEqual(PaceChoices.optimizer, optim.DEFAULT)
-        _, flag = flags_of(PaceChoices)['optimizer']
+        self.assertEqual(OptimizerChoices.optimizer, optim.DEFAULT)
+        _, flag = flags_of(OptimizerChoices)['optimizer']
         self.assertEqual(flag.choices, tuple(optim.PRESETS))
 
 

@@ -1,0 +1,134 @@
+"""What --help prints: the flags that nearly everybody sets, and their groups.
+
+Settings of a row are printed where --objectives names it, flags of an encoder
+where the run has it, and the whole text of a flag where somebody asks for it.
+"""
+
+import re
+import textwrap
+from collections.abc import Iterable, Mapping
+
+from absl import flags
+
+from infoword_tf.choices import groups_of
+from infoword_tf.encoders import ENCODERS, FLAGS
+from infoword_tf.objectives import SUMS, TABLE, Sum, decided
+
+REPEAT = ';\n    repeat this option'  # absl's own words, behind ours
+
+
+def page(
+    values: flags.FlagValues, kind: type | None, about: str, asked: str
+) -> str:
+    """The help of a command.
+
+    Args:
+        values: all flags, with what was typed beside --help.
+        kind: the choices of the command; None: its flags are its own.
+        about: the docstring of its module.
+        asked: '': the first screen; 'full': everything; or the name of a
+            group, a row or a flag.
+
+    Raises:
+        ValueError: there is nothing of that name.
+    """
+    known = [
+        flag.name
+        for module, defined in values.flags_by_module_dict().items()
+        if not module.startswith('absl')
+        for flag in defined
+    ]
+    first, groups = groups_of(kind) if kind else (known, {})
+    rows: dict[str, list[str]] = {}
+    for name in sorted(name for name in known if '.' in name):
+        rows.setdefault(name.partition('.')[0], []).append(name)
+
+    def whole(names: Iterable[str]) -> str:
+        return '\n'.join(_entry(*_said(values[x], True), 6) for x in names)
+
+    others = {k: [x for x in v if x not in first] for k, v in groups.items()}
+    if asked == 'full':
+        more = (f'{k}:\n{whole(v)}' for k, v in {**others, **rows}.items() if v)
+        return '\n\n'.join([about.strip(), whole(first), *more])
+    if asked:
+        single = {asked: [asked]} if asked in known else {}
+        if names := (single | rows | groups).get(asked):
+            return whole(names)
+        raise ValueError(
+            f'--help={asked}: there is no such flag, group or row; groups are '
+            f'{", ".join(groups)}'
+        )
+    used, encoder = _used(values)
+    listed = []
+    for group, names in others.items():
+        names = [x for x in names if x not in FLAGS or encoder in FLAGS[x]]
+        if names:
+            listed += [_entry(group, ' '.join(f'--{x}' for x in names), 13)]
+    command = re.search(r'^    \S(?:.*\\\n)*.*', about, re.M)
+    kinds = ['a group'] * bool(listed) + ['a row'] * bool(rows) + ['a flag']
+    parts = [
+        about.strip().split('\n\n')[0],
+        command[0] if command else '',
+        '\n'.join(_entry(*_said(values[name], False), 28) for name in first),
+        *(f'{row}:\n{whole(rows[row])}' for row in used if row in rows),
+        '\n'.join(['Groups of further flags:', *listed] if listed else []),
+        _filled(f'Rows with settings: {" ".join(rows)}' if rows else ''),
+        _filled(
+            f'--help=NAME explains {", ".join(kinds)}; --helpfull explains '
+            'all. --flagfile=FILE reads flags from a file.'
+        ),
+    ]
+    return '\n\n'.join(filter(None, parts))
+
+
+def _used(values: Mapping[str, flags.Flag]) -> tuple[list[str], str]:
+    """The rows of --objectives, where that was typed, and their encoder."""
+    chosen = {
+        name: values[name].value
+        for name in ('objectives', 'encoder')
+        if name in values and values[name].present
+    }
+    typed = chosen.get('objectives') or ''
+    parts = SUMS.get(typed, Sum(typed)).rows.split(',')
+    names = [part.partition(':')[0].strip() for part in parts]
+    rows = [name for name in names if name in TABLE]
+    allowed = []
+    for entry in map(TABLE.__getitem__, rows):
+        defaults = {k: known.default for k, known in entry.settings.items()}
+        allowed.append(decided(entry.encoders, defaults))
+    fit = (name for name in ENCODERS if all(name in x for x in allowed))
+    return rows, chosen.get('encoder') or next(fit, '')
+
+
+def _said(flag: flags.Flag, whole: bool) -> tuple[str, str]:
+    """--NAME=DEFAULT or --NAME=A|B, and what there is to say of it."""
+    choices = getattr(flag.parser, 'enum_values', ())
+    default, text = flag.default, flag.help.partition(REPEAT)[0]
+    if choices:  # absl has them in the text
+        text = text.partition('>: ')[2]
+    if isinstance(default, list):
+        default = ','.join(default)
+    value = '|'.join(choices) or ('...' if default in (None, '') else default)
+    left = f'--[no]{flag.name}' if flag.boolean else f'--{flag.name}={value}'
+    if not whole:  # the first sentence
+        text = re.split(r'(?<=\.) |;', text)[0].removesuffix('.') + '.'
+    if choices and default or flag.boolean and default is True:
+        text += f' Default: {str(default).lower()}.'
+    if whole and flag.parser.syntactic_help:
+        text += f' ({flag.parser.syntactic_help})'
+    return left, text
+
+
+def _entry(left: str, text: str, column: int) -> str:
+    """A name and its text beside it, or below where the name is long."""
+    indent, left = ' ' * column, f'  {left}'
+    if len(left) + 2 > column:
+        return f'{left}\n{_filled(text, indent, indent)}'
+    return _filled(text, left.ljust(column), indent)
+
+
+def _filled(text: str, first: str = '', others: str = '') -> str:
+    return textwrap.fill(
+        text, 80, initial_indent=first, subsequent_indent=others,
+        break_long_words=False, break_on_hyphens=False,
+    )  # fmt: skip

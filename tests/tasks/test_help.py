@@ -1,0 +1,166 @@
+"""What --help prints of every command, as `test_typed` runs them."""
+
+import importlib
+import pathlib
+import re
+from xml.etree import ElementTree
+
+from absl import flags
+from absl.testing import absltest
+
+import infoword_tf
+from infoword_tf.commands import define
+from infoword_tf.encoders import FLAGS
+from infoword_tf.objectives import TABLE
+from tests.tasks.test_typed import ROOT, answers, commands
+
+TRAIN = 'infoword_tf.train'
+FIRST = ['corpus', 'objectives', 'init', 'size', 'seq_len', 'batch_size',
+         'steps', 'learning_rate', 'precision', 'seed', 'workdir']  # fmt: skip
+
+
+def shown(text):
+    """Names of the flags that stand first in a line, and in lists of them."""
+    lists = re.findall(r'^(?:  |  \w+ +| {13})--.*', text, re.M)
+    return re.findall(r'(?<=--)(?:\[no\])?([\w.]+)', ' '.join(lists))
+
+
+def defined(module):
+    """Names of the flags of a command that takes choices."""
+    if module == TRAIN:
+        run = infoword_tf.train
+    else:
+        run = importlib.import_module(module).run
+    values = flags.FlagValues()
+    define(run.choices, values)
+    return list(values)
+
+
+class HelpTest(absltest.TestCase):
+    def pages(self, *typed):
+        """What was printed for each line that was typed, without complaint."""
+        found = answers([line.split() for line in typed], ROOT)
+        for line, (status, _, err) in zip(typed, found, strict=True):
+            self.assertEqual((status, err), (0, ''), line)
+        return [out for _, out, _ in found]
+
+    def test_the_first_screen(self):
+        modules = list(commands())
+        self.assertGreater(len(modules), 20)
+        pages = self.pages(*(f'{module} --help' for module in modules))
+        for module, page in zip(modules, pages, strict=True):
+            with self.subTest(module):
+                lines = page.splitlines()
+                self.assertLessEqual(len(lines), 60)
+                self.assertLessEqual(max(map(len, lines)), 80)
+                self.assertRegex(lines[-2] + lines[-1], '--helpfull.*flags')
+                self.assertNoCommonElements(shown(page), ('pdb', 'verbosity'))
+                if not module.startswith('benchmarks.'):
+                    self.assertRegex(lines[0], r'^[A-Z].*[.?]$')
+                    example = rf'^    (python -m {module} |make serving-compat)'
+                    self.assertRegex(lines[2], example)
+
+    def test_all_of_it(self):
+        modules = [
+            module for module in commands()
+            if '@commands.takes' in self.source(module) or module == TRAIN
+        ]  # fmt: skip
+        self.assertGreater(len(modules), 20)
+        pages = self.pages(*(f'{module} --helpfull' for module in modules))
+        for module, page in zip(modules, pages, strict=True):
+            with self.subTest(module):
+                self.assertLessEqual(max(map(len, page.splitlines())), 80)
+                self.assertEmpty(set(defined(module)) - set(shown(page)))
+                self.assertNotRegex(page, r'[Dd]efault:? \.')
+
+    def source(self, module):
+        return (ROOT / (module.replace('.', '/') + '.py')).read_text()
+
+    def test_order(self):
+        """What one decides first, and no flag twice or nowhere."""
+        train, classify, export = map(shown, self.pages(
+            f'{TRAIN} --help', 'tasks.classify --help',
+            'export.savedmodel --help',
+        ))  # fmt: skip
+        self.assertEqual(train[: len(FIRST)], FIRST)
+        self.assertEqual(
+            classify[:6], ['train', 'dev', 'text', 'pair', 'label', 'regress']
+        )
+        self.assertEqual(export[:2], ['init', 'output'])
+        own = [name for name in defined(TRAIN) if '.' not in name]
+        other = [x for x, of in FLAGS.items() if 'transformer' not in of]
+        self.assertNotEmpty(other)
+        self.assertCountEqual(
+            [name for name in train if name != 'help'], set(own) - set(other)
+        )
+
+    def test_rows(self):
+        """Their settings, where they are named, wherever that stands."""
+        folder = pathlib.Path(self.create_tempdir().full_path)
+        (folder / 'a.flags').write_text('--objectives=gpt:1\n--size=mini\n')
+        rows = {
+            '--help': (),
+            '--objectives=simcse --help': ('simcse',),
+            '--help --objectives=simcse': ('simcse',),
+            '--helpshort --objectives=mlm:1,dim:0.5': ('mlm', 'dim'),
+            '-? --objectives=infoword': ('bert_nce', 'dim'),
+            '--help --objectives=berta,mlm': ('mlm',),
+            '--help --objectives=mlm --stepps=3': ('mlm',),
+            f'--help --flagfile={folder}/a.flags': ('gpt',),
+        }
+        pages = self.pages(*(f'{TRAIN} {line}' for line in rows))
+        for line, page in zip(rows, pages, strict=True):
+            with self.subTest(line):
+                self.assertCountEqual(
+                    [name for name in shown(page) if '.' in name],
+                    [f'{row}.{name}' for row in rows[line]
+                     for name, known in TABLE[row].settings.items()
+                     if not known.decided_by],
+                )  # fmt: skip
+
+    def test_encoders(self):
+        """Flags of the encoder that the run has."""
+        has = {
+            '--objectives=mlm': ['activation'],
+            '--objectives=transformer_xl':
+                ['activation', 'clamp', 'same_length', 'untie'],
+            '--objectives=cbow': ['width'],
+            '--encoder=modern': ['activation', 'global_every', 'global_theta',
+                                 'local_theta', 'local_window'],
+        }  # fmt: skip
+        pages = self.pages(*(f'{TRAIN} --help {line}' for line in has))
+        for line, page in zip(has, pages, strict=True):
+            self.assertCountEqual(
+                set(shown(page)) & set(FLAGS), ['positions', *has[line]], line
+            )
+
+    def test_one_name(self):
+        """A group, a row or a flag, of which all is said."""
+        group, row, flag, more = self.pages(*(
+            f'{TRAIN} --help={name}'
+            for name in ('optimizer', 'simcse', 'batch_size', 'more')
+        ))  # fmt: skip
+        self.assertContainsSubset(
+            ['steps', 'optimizer', 'weight_decay', 'seed'], shown(group)
+        )
+        self.assertNotIn('size', shown(group))
+        self.assertIn('simcse.temperature', shown(row))
+        self.assertEqual(
+            flag,
+            '  --batch_size=32\n      Sequences of the global batch, over all '
+            'devices. (a positive integer)\n',
+        )
+        self.assertEqual(shown(more), ['init', 'workdir'])
+
+    def test_of_others(self):
+        """A name that is nothing, and help for programs."""
+        [xml] = self.pages('tasks.sts --helpxml')
+        names = [x.text for x in ElementTree.fromstring(xml).iter('name')]
+        self.assertContainsSubset(['data', 'init'], names)
+        [(status, out, err)] = answers([['tasks.glue', '--help=berta']], ROOT)
+        self.assertEqual((status, out), (1, ''))
+        self.assertRegex(err, '^error: --help=berta: .* are .*task, .*device$')
+
+
+if __name__ == '__main__':
+    absltest.main()
