@@ -35,7 +35,7 @@ from typing import Any
 
 import numpy as np
 
-from infoword_tf import commands, files, lazy
+from infoword_tf import commands, files
 from infoword_tf.choices import (
     TextChoices,
     again,
@@ -102,7 +102,6 @@ def _begin(threads: int, parent: int) -> None:
 
     It ends with the one that began it, however that ended.
     """
-    lazy.lean()
     os.environ['TF_NUM_INTRAOP_THREADS'] = str(threads)
     os.environ['TF_NUM_INTEROP_THREADS'] = '1'
     os.environ['CUDA_VISIBLE_DEVICES'] = '-1'
