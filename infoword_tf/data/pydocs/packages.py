@@ -90,15 +90,16 @@ def source_files(
 
 
 def _wanted(names: Iterable[str]) -> list[str]:
-    return sorted(filter(_is_wanted, names))
+    """Sorts the names of source files, tests and generated code left out."""
 
+    def is_wanted(name: str) -> bool:
+        *folders, file = name.split('/')
+        return (
+            file.endswith('.py')
+            and not file.endswith(('_test.py', '_pb2.py', '_pb2_grpc.py'))
+            and not file.startswith('test_')
+            and '..' not in folders
+            and _SKIPPED_FOLDERS.isdisjoint(map(str.lower, folders))
+        )
 
-def _is_wanted(name: str) -> bool:
-    *folders, file = name.split('/')
-    return (
-        file.endswith('.py')
-        and not file.endswith(('_test.py', '_pb2.py', '_pb2_grpc.py'))
-        and not file.startswith('test_')
-        and '..' not in folders
-        and _SKIPPED_FOLDERS.isdisjoint(map(str.lower, folders))
-    )
+    return sorted(filter(is_wanted, names))
