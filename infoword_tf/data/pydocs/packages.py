@@ -1,7 +1,6 @@
 """Which packages `pydocs` reads, and which of their files.
 
-The standard library, and installed packages. Tests and generated code are left
-out.
+The standard library and installed packages, without tests and generated code.
 """
 
 import contextlib
