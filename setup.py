@@ -6,7 +6,6 @@ import setuptools
 # Beside the library, for the commands of tasks/: a baseline of retrieval, what
 # tensorflow-datasets needs to prepare a data set and does not ask for, and
 # logistic regression.
-# (What the library requires is what the corpus pydocs reads.)
 TASKS = ['PyStemmer', 'bm25s', 'importlib_resources', 'scikit-learn']
 # Prepares text on any runner of Beam. It excludes versions of pillow, protobuf,
 # pyarrow and python-dateutil that constraints.txt has: an environment of its

@@ -29,7 +29,7 @@ def load(
     checkpoint of BERT's or XLNet's own code: `folders.workdir_of`.
 
     TensorFlow says no more than TF_CPP_MIN_LOG_LEVEL lets it, which is fatal
-    errors alone where it is not set.
+    errors alone where it is not set; XLA does not heed it.
     """
     from infoword_tf import commands
     from infoword_tf.config import Config

@@ -9,7 +9,6 @@ function that `takes` some are its flags.
 
 import atexit
 import contextlib
-import ctypes
 import functools
 import gc
 import importlib
@@ -34,10 +33,6 @@ from infoword_tf.choices import REPEATED, SETTINGS, flags_of
 # Messages of TensorFlow's C++ parts: fatal ones alone.
 os.environ.setdefault('TF_CPP_MIN_LOG_LEVEL', '3')
 TRACEBACK = 'INFOWORD_TRACEBACK'  # set it to see where an error comes from
-# absl::SetMinLogLevel of the release that TensorFlow 2.20 is built with.
-_SET_MIN_LOG_LEVEL = (
-    '_ZN4absl12lts_2025012714SetMinLogLevelENS0_18LogSeverityAtLeastE'
-)
 OUT_OF_MEMORY = ('MemoryError', 'ResourceExhaustedError')
 NO_MEMORY = (
     'error: out of memory; lower --batch_size, --seq_len or --size'
@@ -94,7 +89,7 @@ def own_process() -> None:
 
     Modules and graphs are millions of objects that stay. Python's collector
     would visit them all, often while they are made, and twice when the process
-    ends, which of a small run takes longer than its steps.
+    ends: a second and a half of a command that takes five.
     """
     lazy.lean()
     gc.set_threshold(*COLLECTED)
@@ -174,23 +169,14 @@ def guard(
 
 
 def hush_tensorflow() -> None:
-    """Holds all of TensorFlow's C++ parts to TF_CPP_MIN_LOG_LEVEL.
+    """Imports TensorFlow; its Python parts say only what concerns a user.
 
-    And its Python parts to what concerns a user: that graphs are traced often,
-    one of each language's held-out text, say, is nothing to be done about.
-
-    XLA logs through a library that was never told of it, and begins with a
-    warning about just that. Its level can be set from outside alone; where a
-    build of TensorFlow has it under another name nothing is changed.
+    That graphs are traced often, one of each language's held-out text, say, is
+    nothing to be done about.
     """
+    lazy.import_keras()
     import tensorflow as tf
 
-    folder = pathlib.Path(tf.__file__).parent
-    for library in folder.glob('libtensorflow_framework.*'):
-        found = ctypes.CDLL(str(library))
-        with contextlib.suppress(AttributeError):
-            level = int(os.environ.get('TF_CPP_MIN_LOG_LEVEL') or 0)
-            found[_SET_MIN_LOG_LEVEL](level)
     tf.get_logger().addFilter(_concerns_users)
 
 

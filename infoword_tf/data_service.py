@@ -39,9 +39,9 @@ def run(given: Choices, chosen: Mapping[str, Any]) -> None:
     given, resolved = begin.checked(given, chosen)
     # A process that shares a machine with the one that trains takes no GPU.
     os.environ['CUDA_VISIBLE_DEVICES'] = '-1'
+    commands.hush_tensorflow()
     from infoword_tf.training.run import Run
 
-    commands.hush_tensorflow()
     one = Run(
         dataclasses.replace(given, data_service=(), workdir=''), resolved.plan
     )

@@ -159,8 +159,8 @@ def write_tensors(
         }
     text = json.dumps(header, separators=(',', ':')).encode()
     text += b' ' * (-len(text) % 8)
-    # By hand, one array after the other: the library makes bytes of all of
-    # them first, and so holds a model twice.
+    # By hand, one array after the other: the library wants them all at once,
+    # and so holds twice what are variables; it orders metadata by chance.
     with written(path) as partial, open(partial, 'wb') as file:
         file.write(len(text).to_bytes(8, 'little') + text)
         for name in sorted(tensors):

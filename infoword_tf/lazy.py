@@ -65,38 +65,31 @@ def _absent(*names: str) -> Iterator[None]:
             sys.modules.pop(name, None)
 
 
-_ASKING = 'keras', 'tensorflow', 'tf_keras'
-
-
-class _Lean:
-    """Packages that Keras and TensorFlow seek at their import, for others."""
-
-    NAMES = 'jax', 'matplotlib', 'pandas', 'sklearn'
-
-    @classmethod
-    def find_spec(cls, name: str, path: Any = None, target: Any = None) -> None:
-        """As of `sys.meta_path`: nothing of its own."""
-        del path, target
-        if name not in cls.NAMES or os.environ.get('KERAS_BACKEND') == name:
-            return
-        frame = sys._getframe(1)
-        while frame.f_code.co_filename.startswith('<frozen importlib'):
-            frame = frame.f_back
-        importer = frame.f_globals.get('__name__', '')
-        if importer.partition('.')[0] in _ASKING:
-            raise ModuleNotFoundError(f'{name} is not wanted here', name=name)
+# What Keras and TensorFlow import for others, where it is installed.
+FOR_OTHERS = 'jax', 'matplotlib', 'pandas', 'sklearn'
+_left_out: set[str] = set()
 
 
 def lean() -> None:
-    """From here on TensorFlow and Keras are imported in 0.6 of the time.
+    """Has `import_keras` leave out FOR_OTHERS, in a process of our own.
 
-    For a process of our own. Keras wraps models for scikit-learn, reads tables
-    of pandas and draws with matplotlib, and TensorFlow converts JAX to LiteRT:
-    where these are installed they are imported with them. They are as if they
-    were not, for these two packages; whoever else imports them gets them.
+    Keras wraps models for scikit-learn, reads tables of pandas and draws with
+    matplotlib, and TensorFlow converts JAX to LiteRT. Without these both are
+    imported in half the time, a second or more of every command's.
     """
-    if _Lean not in sys.meta_path:
-        sys.meta_path.insert(0, _Lean)
+    _left_out.update(FOR_OTHERS)
+
+
+def import_keras() -> None:
+    """Imports TensorFlow and Keras.
+
+    What `lean` leaves out can be imported afterwards as ever.
+    """
+    with _absent(*_left_out - {os.environ.get('KERAS_BACKEND')}):
+        import keras
+        import tensorflow
+
+    del keras, tensorflow
 
 
 def tensorflow() -> Any:
@@ -137,5 +130,6 @@ def dtype_of(x: Any) -> str:
 
 
 __all__ = [
-    'Layer', 'Variable', 'dtype_of', 'lean', 'ops', 'remat', 'tensorflow',
+    'Layer', 'Variable', 'dtype_of', 'import_keras', 'lean', 'ops', 'remat',
+    'tensorflow',
 ]  # fmt: skip

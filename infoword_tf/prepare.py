@@ -75,10 +75,11 @@ def _begin(threads: int, parent: int) -> None:
 
     It ends with the one that began it, however that ended.
     """
-    lazy.lean()
     os.environ['TF_NUM_INTRAOP_THREADS'] = str(threads)
     os.environ['TF_NUM_INTEROP_THREADS'] = '1'
     os.environ['CUDA_VISIBLE_DEVICES'] = '-1'
+    lazy.lean()
+    lazy.import_keras()
 
     def watch() -> None:
         while os.getppid() == parent:

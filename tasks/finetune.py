@@ -321,6 +321,7 @@ def prepare_task(
     """
     row, rows = task.row, resolve_rows(given)
 
+    commands.hush_tensorflow()
     import infoword_tf
     from infoword_tf.training import distribution, fit
     from infoword_tf.training.run import LabelledData, Shared

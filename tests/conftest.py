@@ -41,9 +41,10 @@ def _split_cpu() -> None:
 def pytest_configure(config):
     """Where tests run: a process that hands them out imports nothing."""
     if hasattr(config, 'workerinput') or not config.getoption('-n', None):
-        from infoword_tf import commands
+        from infoword_tf import commands, lazy
 
         commands.own_process()
+        lazy.import_keras()
         _split_cpu()
         from tests.eager import keys_at_once
 

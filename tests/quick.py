@@ -82,7 +82,8 @@ def run(*arguments: str, **ways: bool) -> None:
 
 
 if __name__ == '__main__':
-    commands.own_process()  # before TensorFlow is imported
+    commands.own_process()
+    commands.hush_tensorflow()
     from tests import eager
 
     graphs = '--graphs' in sys.argv

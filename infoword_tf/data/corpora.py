@@ -95,8 +95,7 @@ def open_corpus(
       whole: whether `lines:` may come without one; nothing is held out then.
 
     Raises: ValueError: no such corpus, or no text. Of a file that is read to
-    its end later, what is no UTF-8 is reported then. RuntimeError: `pydocs`,
-    and the project is not installed.
+    its end later, what is no UTF-8 is reported then.
     """
     kind, _, spec = name.partition(':')
     if kind not in CORPORA:

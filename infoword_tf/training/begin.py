@@ -307,6 +307,7 @@ def begin(
     given, resolved = checked(given, chosen, labelled, resolved)
     judged = judged_by(given)
     with preemption.handled():
+        commands.hush_tensorflow()
         from infoword_tf.training.run import run
 
         return run(given, resolved, commands.flagfile(chosen), labelled, judged)

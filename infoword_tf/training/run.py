@@ -186,7 +186,6 @@ class Run:
     def open_devices(self) -> None:
         """Those that runs share, or new ones."""
         given, shared = self.given, self.shared
-        commands.hush_tensorflow()
         if shared.strategy is None:
             shared.strategy = distribution.make_strategy(
                 given.strategy, given.logical_cpus

@@ -7,7 +7,6 @@ from absl.testing import absltest
 from infoword_tf import files
 from infoword_tf.data import corpora, pydocs
 from infoword_tf.data.documents import Document
-from infoword_tf.data.pydocs import cache
 from tests.data import texts
 
 
@@ -26,9 +25,9 @@ class OpenCorpusTest(texts.Temporary):
         folder = self.folder / 'pydocs-0123'
         document = Document(('Größe is the size.', 'So it is.'), 'p/a.py:f')
         folder.mkdir()
-        cache._write(folder / 'train.jsonl', [document])
+        pydocs._write(folder / 'train.jsonl', [document])
         held = Document(('It is held out.',), 'p/a.py:g')
-        cache._write(folder / 'heldout.jsonl', [held])
+        pydocs._write(folder / 'heldout.jsonl', [held])
         with mock.patch.object(pydocs, 'prepare', return_value=folder):
             corpus = corpora.open_corpus('pydocs', cache=self.folder)
         self.assertEqual(corpus[:2], ('pydocs', '0123'))

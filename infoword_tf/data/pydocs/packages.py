@@ -1,20 +1,48 @@
 """Which packages `pydocs` reads, and which of their files.
 
-The standard library, and every installed distribution that the project's
-requirements lead to. Tests and generated code are left out.
+The standard library and installed packages, without tests and generated code.
 """
 
+import contextlib
 import importlib.metadata
 import os
 import pathlib
-import re
-import sys
 import sysconfig
-from collections.abc import Sequence
+from collections.abc import Iterable
 from typing import NamedTuple
 
-PROJECT = 'infoword_tf'
+# Written down, so that the text stays the same when requirements change: what
+# setup.py required in November 2026, and what that required.
+PACKAGES = tuple(
+    """
+    absl-py ai-edge-litert anyio array-record astunparse attrs
+    backports-strenum bleach certifi cffi charset-normalizer click
+    cloudpickle colorama contourpy cryptography cycler cython dm-tree
+    docstring-parser etils fastjsonschema filelock flatbuffers fonttools
+    fsspec gast gin-config google-api-core google-api-python-client
+    google-auth google-auth-httplib2 google-pasta googleapis-common-protos
+    grpcio h11 h5py hf-xet httpcore2 httplib2 httpx2 huggingface-hub idna
+    immutabledict joblib jsonschema jsonschema-specifications jupyter-core
+    jupytext kaggle kagglesdk keras kiwisolver libclang lxml markdown
+    markdown-it-py markupsafe matplotlib mdit-py-plugins mdurl ml-dtypes
+    mock namex narwhals nbformat numpy oauth2client opencv-python-headless
+    opentelemetry-api opt-einsum optree packaging pandas pillow platformdirs
+    portalocker promise proto-plus protobuf psutil py-cpuinfo pyarrow pyasn1
+    pyasn1-modules pycocotools pycparser pygments pyparsing python-dateutil
+    python-dotenv python-slugify pyyaml referencing regex requests rich
+    rpds-py rsa sacrebleu safetensors scikit-learn scipy sentencepiece seqeval
+    setuptools simple-parsing six tabulate tensorboard tensorboard-data-server
+    tensorflow tensorflow-datasets tensorflow-hub tensorflow-metadata
+    tensorflow-model-optimization tensorflow-text termcolor text-unidecode
+    tf-keras tf-models-official tf-slim threadpoolctl tokenizers toml
+    tqdm traitlets truststore typing-extensions tzdata uritemplate urllib3
+    webencodings werkzeug wheel wrapt
+    """.split()
+)
 STDLIB = 'python'  # the "distribution" of the standard library, and its package
+_SKIPPED_FOLDERS = frozenset(
+    'test tests idle_test site-packages dist-packages __pycache__'.split()
+)
 
 
 class File(NamedTuple):
@@ -24,92 +52,53 @@ class File(NamedTuple):
     name: str
 
 
-_SKIPPED_FOLDERS = frozenset(
-    'test tests idle_test site-packages dist-packages __pycache__'.split()
-)
+def installed(
+    names: Iterable[str],
+) -> dict[str, importlib.metadata.Distribution]:
+    """Looks packages up by name; leaves out those that are not installed."""
+    distributions = {}
+    for name in names:
+        with contextlib.suppress(importlib.metadata.PackageNotFoundError):
+            distributions[name] = importlib.metadata.distribution(name)
+    return distributions
 
 
-def _is_wanted(parts: tuple[str, ...]) -> bool:
-    name = parts[-1]
-    return (
-        name.endswith('.py')
-        and not name.endswith(('_test.py', '_pb2.py', '_pb2_grpc.py'))
-        and not name.startswith('test_')
-        and _SKIPPED_FOLDERS.isdisjoint(p.lower() for p in parts[:-1])
-    )
+def source_files(
+    distributions: Iterable[importlib.metadata.Distribution],
+) -> list[File]:
+    """Lists the files of the standard library, then those of each package.
 
-
-def stdlib_files() -> list[File]:
-    """The standard library's source files, sorted, tests left out."""
+    Files of one are sorted by name; tests and generated code are left out.
+    """
     root = pathlib.Path(sysconfig.get_path('stdlib'))
     names = []
     for folder, subfolders, files in os.walk(root):
         subfolders[:] = [f for f in subfolders if f not in _SKIPPED_FOLDERS]
-        parts = pathlib.Path(folder).relative_to(root).parts
-        names += ['/'.join((*parts, f)) for f in files]
-    return [
-        File(str(root / name), f'{STDLIB}/{name}')
-        for name in sorted(names)
-        if _is_wanted(tuple(name.split('/')))
+        inside = pathlib.Path(folder).relative_to(root)
+        names += [(inside / file).as_posix() for file in files]
+    sources = [
+        File(str(root / name), f'{STDLIB}/{name}') for name in _wanted(names)
     ]
+    for distribution in distributions:
+        names = {file.as_posix() for file in distribution.files or []}
+        sources += [
+            File(str(distribution.locate_file(name)), name)
+            for name in _wanted(names)
+        ]
+    return sources
 
 
-def _normalised(name: str) -> str:
-    return re.sub(r'[-_.]+', '-', name).lower()
+def _wanted(names: Iterable[str]) -> list[str]:
+    """Sorts the names of source files, tests and generated code left out."""
 
+    def is_wanted(name: str) -> bool:
+        *folders, file = name.split('/')
+        return (
+            file.endswith('.py')
+            and not file.endswith(('_test.py', '_pb2.py', '_pb2_grpc.py'))
+            and not file.startswith('test_')
+            and '..' not in folders
+            and _SKIPPED_FOLDERS.isdisjoint(map(str.lower, folders))
+        )
 
-def dependency_closure(
-    requirements: Sequence[str] | None = None,
-) -> dict[str, importlib.metadata.Distribution]:
-    """Installed distributions that the requirements lead to, without extras.
-
-    Args:
-        requirements: where to begin, as in setup.py; by default what the
-          installed distribution of this project requires.
-
-    Returns:
-        Normalised name -> distribution, sorted by name.
-
-    Raises:
-        RuntimeError: the project is not an installed distribution.
-    """
-    from packaging.requirements import Requirement
-
-    if requirements is None:
-        try:
-            requirements = importlib.metadata.requires(PROJECT) or []
-        except importlib.metadata.PackageNotFoundError:
-            raise RuntimeError(
-                f'The corpus pydocs reads what {PROJECT} depends on, but '
-                f'{PROJECT} is not installed in {sys.prefix}: run '
-                '`pip install -e .` in the root of the project first.'
-            ) from None
-    closure: dict[str, importlib.metadata.Distribution] = {}
-    waiting = list(requirements)
-    while waiting:
-        requirement = Requirement(waiting.pop())
-        marker = requirement.marker
-        name = _normalised(requirement.name)
-        if name in closure or (marker and not marker.evaluate({'extra': ''})):
-            continue
-        try:
-            closure[name] = importlib.metadata.distribution(name)
-        except importlib.metadata.PackageNotFoundError:
-            continue  # what is not installed has nothing to read
-        waiting += closure[name].requires or []
-    return dict(sorted(closure.items()))
-
-
-def distribution_files(
-    distribution: importlib.metadata.Distribution,
-) -> list[File]:
-    """The source files that a distribution installed, sorted."""
-    names = {
-        '/'.join(f.parts)
-        for f in distribution.files or []
-        if '..' not in f.parts and _is_wanted(f.parts)
-    }
-    return [
-        File(str(distribution.locate_file(name)), name)
-        for name in sorted(names)
-    ]
+    return sorted(filter(is_wanted, names))

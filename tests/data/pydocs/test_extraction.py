@@ -2,9 +2,8 @@ import contextlib
 import io
 import subprocess
 import sys
-from unittest import mock
 
-from absl.testing import absltest, parameterized
+from absl.testing import absltest
 
 from infoword_tf.data.pydocs import extraction, packages
 from tests.data import texts
@@ -45,14 +44,6 @@ EXPECTED = [
 ]
 
 
-class Ended(subprocess.Popen):
-    """A process that is handed over when it has ended."""
-
-    def __init__(self, *args, **kwargs):
-        super().__init__(*args, **kwargs)
-        self.wait()
-
-
 class ExtractTest(texts.Temporary):
     def files(self, **contents):
         return [
@@ -60,9 +51,9 @@ class ExtractTest(texts.Temporary):
             for n, c in contents.items()
         ]
 
-    def extract(self, files, processes=1):
+    def extract(self, files):
         with contextlib.redirect_stderr(io.StringIO()):
-            return extraction.extract(files, processes)
+            return extraction.extract(files)
 
     def test_names_order_and_duplicates(self):
         found, skipped = self.extract(self.files(a=SOURCE, b=SOURCE))
@@ -90,28 +81,6 @@ class ExtractTest(texts.Temporary):
         )
         self.assertIn('Café', found[0].text)
         self.assertEqual(skipped, 4)
-
-    def test_processes_change_nothing(self):
-        sources = {
-            f'm{i:03}': SOURCE.replace('long enough', f'as long as {i} words')
-            for i in range(120)
-        }
-        sources['broken'] = '('
-        files = self.files(**sources)
-        one = self.extract(files, 1)
-        self.assertEqual(one, self.extract(files, 2))
-        self.assertGreater(len(one[0]), 120)
-        self.assertEqual(one[1], 1)
-
-    @parameterized.parameters(subprocess.Popen, Ended)
-    def test_a_process_that_ends_is_an_error(self, popen):
-        """Whether it ends before it is asked, or after."""
-        with (
-            mock.patch.object(extraction, '_SERVE', 'raise SystemExit(3)'),
-            mock.patch.object(extraction.subprocess, 'Popen', popen),
-            self.assertRaisesRegex(RuntimeError, 'exit status 3.*a.py'),
-        ):
-            self.extract(self.files(a=SOURCE), 2)
 
     def test_extraction_does_not_import_tensorflow(self):
         code = (

@@ -12,12 +12,10 @@ class SplitHeldoutTest(parameterized.TestCase):
         self.rng = np.random.default_rng(5)
 
     def split(self, *texts):
-        split = heldout.split_heldout([Document((t,), t) for t in texts])
-        return (
-            [d.text for d in split.train],
-            [d.text for d in split.heldout],
-            split.dropped,
+        train, held, dropped = heldout.split_heldout(
+            [Document((t,), t) for t in texts]
         )
+        return [d.text for d in train], [d.text for d in held], dropped
 
     def test_share_of_candidates(self):
         texts = [words(self.rng, 9) for _ in range(4000)]

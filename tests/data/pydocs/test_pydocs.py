@@ -6,18 +6,22 @@ from unittest import mock
 
 from absl.testing import absltest
 
-from infoword_tf.data.pydocs import cache, packages
+from infoword_tf.data import pydocs
+from infoword_tf.data.pydocs import packages
 from tests.data import texts
 
 
 class PrepareTest(texts.Temporary):
-    def prepare(self, root):
+    def prepare(self, root, *more):
+        """Of one package, without the standard library."""
         with (
             contextlib.redirect_stderr(io.StringIO()),
             contextlib.redirect_stdout(io.StringIO()) as printed,
-            mock.patch.object(packages, 'stdlib_files', list),
+            mock.patch.object(
+                packages.sysconfig, 'get_path', return_value='/nowhere'
+            ),
         ):
-            folder = cache.prepare(root, ['absl-py'], 1)
+            folder = pydocs.prepare(root, ['absl-py', *more])
         return folder, printed.getvalue()
 
     def test_build_and_open(self):
@@ -35,8 +39,8 @@ class PrepareTest(texts.Temporary):
         # No temporary folder stays behind.
         self.assertEqual(list(folder.parent.iterdir()), [folder])
         figures = json.loads((folder / 'figures.json').read_text())
-        train = list(cache.read(folder / 'train.jsonl'))
-        heldout = list(cache.read(folder / 'heldout.jsonl'))
+        train = list(pydocs.read(folder / 'train.jsonl'))
+        heldout = list(pydocs.read(folder / 'heldout.jsonl'))
         self.assertLen(train, figures['train'])
         self.assertLen(heldout, figures['heldout'])
         self.assertEqual(
@@ -51,7 +55,7 @@ class PrepareTest(texts.Temporary):
 
     def test_a_failed_build_leaves_nothing(self):
         with mock.patch.object(
-            cache, '_write', side_effect=OSError('disk full')
+            pydocs, '_write', side_effect=OSError('disk full')
         ):
             with self.assertRaisesRegex(OSError, 'disk full'):
                 self.prepare(self.folder)
@@ -59,7 +63,7 @@ class PrepareTest(texts.Temporary):
 
     def test_another_process_was_first(self):
         root = self.folder
-        write = cache._write
+        write = pydocs._write
 
         def overtaken(path, corpus):
             write(path, corpus)
@@ -67,19 +71,33 @@ class PrepareTest(texts.Temporary):
             folder.mkdir(exist_ok=True)
             (folder / 'figures.json').write_text(json.dumps(FIGURES))
 
-        with mock.patch.object(cache, '_write', overtaken):
+        with mock.patch.object(pydocs, '_write', overtaken):
             folder, printed = self.prepare(root)
         self.assertIn('12,345 documents', printed)
         self.assertEqual(list(root.iterdir()), [folder])
 
-    def test_hash_of_the_environment(self):
-        Distribution = collections.namedtuple('Distribution', 'version')
-        one = cache.environment_hash({'a': Distribution('1')})
-        two = cache.environment_hash({'a': Distribution('2')})
-        with mock.patch.object(cache, 'EXTRACTION', -1):
-            three = cache.environment_hash({'a': Distribution('1')})
+    def test_a_package_that_is_not_installed(self):
+        folder, built = self.prepare(self.folder, 'nothing-of-the-name')
+        self.assertIn(
+            'pydocs: without nothing-of-the-name: not installed\n', built
+        )
+        again, opened = self.prepare(self.folder)
+        self.assertEqual(folder, again)
+        self.assertNotIn('not installed', opened)
+
+    def test_the_name_is_of_the_environment(self):
+        Distribution = collections.namedtuple('Distribution', 'version files')
+
+        def name(version):
+            found = {'absl-py': Distribution(version, [])}
+            with mock.patch.object(packages, 'installed', return_value=found):
+                return self.prepare(self.folder)[0].name
+
+        one, two = name('1'), name('2')
+        with mock.patch.object(pydocs, 'EXTRACTION', -1):
+            three = name('1')
         self.assertLen({one, two, three}, 3)
-        self.assertRegex(one, '^[0-9a-f]{32}$')
+        self.assertRegex(one, '^pydocs-[0-9a-f]{32}$')
 
 
 FIGURES = dict.fromkeys(
