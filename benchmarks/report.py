@@ -266,7 +266,7 @@ def draw(path: pathlib.Path, records: Mapping[str, Mapping[str, Any]]) -> None:
     faces = ['white' if each else 'C0' for each in disturbed]
     axis.scatter(middles, places, c=faces, edgecolors='C0', zorder=3)
     axis.set_yticks(places, names, fontsize=7)
-    axis.invert_yaxis()
+    axis.set_ylim(len(names) - 0.4, -0.6)
     axis.set_xscale('log')
     axis.xaxis.set_major_formatter('{x:g}')
     axis.axvline(1, color='0.6', linewidth=0.8)
