@@ -291,25 +291,24 @@ def run(given: Choices, chosen: Mapping[str, Any]) -> dict[str, Any]:
         for name, part in PARTS.items()
         if not (given.quick and part.quick is None)
     }
-    done = {name: earlier(name, folder) for name in wanted}
-    for name in given.only or wanted:
-        old = done.get(name) or {}
-        if name not in wanted or (
-            'record' in old and old['given'] == wanted[name]
-        ):
-            continue
+    done = {name: earlier(name, folder) or {} for name in wanted}
+    missing = [
+        name for name, old in done.items()
+        if name in (given.only or wanted)
+        and ('record' not in old or old['given'] != wanted[name])
+    ]  # fmt: skip
+    place = folder / f'{MACHINE}.json'
+    if missing:
         kept.begin(folder)
-        if not (folder / f'{MACHINE}.json').exists():
-            files.write_json(
-                folder / f'{MACHINE}.json', machine_of(given.quick)
-            )
+        if not place.exists():
+            files.write_json(place, machine_of(given.quick))
+    for name in missing:
         done[name] = run_part(name, PARTS[name], wanted[name], folder)
         said = done[name].get('failed', 'done').splitlines()[-1]
         print(f'{name}: {done[name]["took"]:.0f} s, {said}', flush=True)
     done = {name: each for name, each in done.items() if each}
     if given.render or not given.only:
-        machine = kept.read_json(folder / f'{MACHINE}.json')
-        render(done, machine, pathlib.Path(given.docs),
+        render(done, kept.read_json(place), pathlib.Path(given.docs),
                pathlib.Path(given.readme))  # fmt: skip
     return done
 

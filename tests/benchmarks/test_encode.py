@@ -44,22 +44,11 @@ class ClientsTest(absltest.TestCase):
         with mock.patch.object(encode, 'PAUSE', 0):
             record = encode.of_clients(given, sides, ['word'] * 3000)
         self.assertEqual(record['basis'], 'savedmodel 1, batches by 2')
-        self.assertEqual(
-            [row['group'] for row in record['rows']],
-            ['1 client'] * 4 + ['4 clients'] * 4,
-        )
         first, last = record['rows'][0], record['rows'][-1]
         self.assertLen(first['amounts'], 2)
         self.assertAlmostEqual(last['percentiles'][1], 0.01)
         self.assertAlmostEqual(last['amounts'][0] / last['seconds'][0], 400)
         self.assertAlmostEqual(last['cores'], 400 * 0.02 / 3)
-
-    def test_every_client_calls(self):
-        found = side.at_once(self.run_texts, ['a', 'b'], 3, 0.1)
-        self.assertEqual({len(texts) for texts in self.calls}, {1})
-        # Those of the time before are not counted.
-        self.assertBetween(len(found['waited']), 3, len(self.calls))
-        self.assertGreaterEqual(min(found['waited']), 0.002)
 
     def test_requests_share_calls(self):
         before = threading.active_count()

@@ -34,27 +34,19 @@ SMALL = {'size': 'tiny', 'batch_size': 2, 'seq_len': 32, 'vocab_size': 500}
 class GpuTest(absltest.TestCase):
     def test_command(self):
         """All in one test, so that JAX starts once."""
-        typed = {'precision': 'float32', 'rounds': 2, 'steps': 1,
-                 'peak_tflops': 0.5}  # fmt: skip
+        typed = {'precision': 'float32', 'rounds': 2, 'steps': 1}
         *printed, optimizer, failed = test_jax.run_forbidden(
             COMMAND, json.dumps({**SMALL, **typed})
         ).splitlines()
         self.assertEqual(failed, 'the loss of step 7 is nan')
         lines = dict(re.split(' {2,}', line, maxsplit=1) for line in printed)
-        self.assertEqual(
-            list(lines),
-            ['device', 'work', 'weights', 'products', 'compiled in', 'memory',
-             'tokens/s', 'step', 'utilisation', 'loss'],
-        )  # fmt: skip
-        self.assertIn('of 0.5 TFLOP/s (as --peak', lines['utilisation'])
         rules, (adamw, decaying) = optim.chosen(), json.loads(optimizer)
         self.assertEqual(tuple(decaying), rules.decaying)
-        self.assertEqual(
-            adamw,
-            {'weight_decay': rules.weight_decay, 'beta_1': rules.beta_1,
-             'beta_2': rules.beta_2, 'epsilon': rules.epsilon,
-             'global_clipnorm': rules.clip_norm},
-        )  # fmt: skip
+        self.assertEqual(adamw, {
+            'weight_decay': rules.weight_decay, 'beta_1': rules.beta_1,
+            'beta_2': rules.beta_2, 'epsilon': rules.epsilon,
+            'global_clipnorm': rules.clip_norm,
+        })  # fmt: skip
         self.check_losses(re.findall(r'\d\.\d+', lines['loss']))
 
     def check_losses(self, found):
@@ -71,10 +63,8 @@ class GpuTest(absltest.TestCase):
             optimizer,
             tf.Variable(0, dtype=tf.int64, trainable=False),
             lambda step: tf.constant(1e-4),
-            own.statistics,
-            work.SEED,
-            own.batch_size,
-        )
+            own.statistics, work.SEED, own.batch_size,
+        )  # fmt: skip
         losses = []
         for _ in range(4):
             with eagerly():

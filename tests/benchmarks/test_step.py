@@ -7,7 +7,6 @@ import sys
 from absl.testing import absltest
 
 from benchmarks import report, step
-from tests.tasks import command
 from tests.test_house import ROOT
 
 # A program, without the graph of a step: what is timed is no matter here.
@@ -43,19 +42,6 @@ class StepTest(absltest.TestCase):
             )  # fmt: skip
             self.assertEqual(answer['amount'], said['tokens'])
             self.assertGreater(said['operations'], 10**7, serve)
-
-    def test_entries(self):
-        given = step.Choices(
-            size='tiny', rows=('transformer_xl', 'mlm'), memory_length=8
-        )
-        self.assertEqual(
-            [name for _, name, _ in step.entries(given)],
-            [step.PEER, 'transformer_xl', 'transformer_xl+8', 'mlm',
-             step.PRODUCTS],
-        )  # fmt: skip
-        for rows in ('dim,nothing', 'dim,dim'):
-            done = command.run(step, f'--rows={rows}')
-            self.assertIn(f'error: --rows={rows}: take each once', done.err)
 
     def test_a_contest(self):
         """Whole processes, their answers, the record, the table."""

@@ -17,29 +17,20 @@ SMALL = {'size': 'tiny', 'batch_size': 2, 'seq_len': 22, 'vocab_size': 500}
 BLOCK = {
     q: 22 * 128 * 256 + 2 * q * 128 * 128 + 2 * q * 22 * 128
     + 2 * q * 128 * 512
-    for q in (22, 3, 4)
+    for q in (22, 3)
 }  # fmt: skip
-SCORES = 6 * 128 * 500  # of 2 x 3 words
-# Of 44 tokens all pieces are read: ten digits and marks, with seven more for the
-# longest filter.
+# All pieces of 44 tokens are read: ten digits and marks, with seven more for
+# the longest filter.
 PIECE = (
     16 * (12 * 4 + 11 * 2 * 4 + 10 * 3 * 8 + 9 * 4 * 16 + 8 * 5 * 32
           + 7 * 6 * 64 + 6 * 7 * 128)
     + 2 * 256 * 512 + 256 * 64
 )  # fmt: skip
 BY_HAND = {
-    'mlm': 2 * (BLOCK[22] + BLOCK[3]) + SCORES,
-    'bert_nce': 2 * (BLOCK[22] + BLOCK[3]) + 6 * 128 * 6,
-    # BERT's transform is one product of the width before scores; a pooler and
-    # two classes.
-    'bert': 2 * (BLOCK[22] + BLOCK[4]) + SCORES + 6 * 128 * 128
-    + 2 * 128 * 130,
-    'gpt': 2 * 2 * BLOCK[22] + 2 * 22 * 128 * 500,
+    'mlm': 2 * (BLOCK[22] + BLOCK[3]) + 6 * 128 * 500,  # 2 x 3 words
     # Two layers and directions, 64 wide, of 512 cells.
     'elmo': 2 * 4 * 22 * (2 * 64 * 4 * 512 + 512 * 64) + 44 * PIECE
     + 2 * 2 * 22 * 64 * 500,
-    # Input and state, four gates each.
-    'rnn_lm': 2 * 2 * 22 * (128 + 128) * 4 * 128 + 2 * 22 * 128 * 500,
 }  # fmt: skip
 
 # Every product of a whole step as JAX traces it, but for sums over rows.
@@ -95,13 +86,10 @@ class OperationsTest(parameterized.TestCase):
             own.operations(own.make_views()), 6 * BY_HAND[objectives]
         )
 
-    @parameterized.parameters(
-        ('skip_gram', 'words'), ('simcse', 'sentences'), ('label', 'labelled')
-    )
-    def test_text_that_is_not_made(self, row, reads):
-        own = work.Work(row, **SMALL)
-        with self.assertRaisesRegex(ValueError, f'{row} reads {reads}'):
-            own.make_views()
+    @parameterized.parameters('skip_gram', 'simcse', 'label')
+    def test_text_that_is_not_made(self, row):
+        with self.assertRaisesRegex(ValueError, f'{row} reads '):
+            work.Work(row, **SMALL).make_views()
 
     def test_more_pairs_than_words_are_scored_as_words(self):
         own = work.Work('bert_nce', 'tiny', 8, 62, 64)  # 8 x 9 pairs
