@@ -55,7 +55,9 @@ def spread(given: Choices, name: str, init: str, count: int) -> list[float]:
             f'--train={given.data_dir}/train-v1.1.json',
             f'--dev={given.data_dir}/dev-v1.1.json',
         )  # fmt: skip
-    folder = pathlib.Path(given.workdir).absolute() / f'{name}_{count}'
+    folder = pathlib.Path(given.workdir).absolute() / (
+        f'{name}_{count}_{given.seeds}'
+    )
     done = kept.asked(
         folder, task, *data, f'--examples={count}', f'--seeds={given.seeds}',
         *given.typed.split(), init=init,
@@ -85,6 +87,8 @@ def draw(
                       capsize=3, label=name)  # fmt: skip
     axis.set(xlabel=title, ylabel='score (dev)')
     axis.legend(fontsize=8)
+    if title == 'examples':
+        axis.set_xscale('log')
     figure.savefig(path, format='png')
 
 
