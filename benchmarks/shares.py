@@ -47,20 +47,14 @@ class Choices:
 
 def spread(given: Choices, name: str, init: str, count: int) -> list[float]:
     """Fine-tunes with all seeds: mean and standard deviation of the score."""
-    task, data = 'glue', (
-        f'--task={given.task}', f'--data_dir={given.data_dir}', '--notest',
-    )  # fmt: skip
-    if given.task == SQUAD:
-        task, data = 'squad', (
-            f'--train={given.data_dir}/train-v1.1.json',
-            f'--dev={given.data_dir}/dev-v1.1.json',
-        )  # fmt: skip
-    folder = pathlib.Path(given.workdir).absolute() / (
-        f'{name}_{count}_{given.seeds}'
-    )
+    at, squad = given.data_dir, given.task == SQUAD
+    data = (f'--train={at}/train-v1.1.json', f'--dev={at}/dev-v1.1.json')
+    if not squad:
+        data = f'--task={given.task}', f'--data_dir={at}', '--notest'
     done = kept.asked(
-        folder, task, *data, f'--examples={count}', f'--seeds={given.seeds}',
-        *given.typed.split(), init=init,
+        pathlib.Path(given.workdir) / f'{name}_{count}_{given.seeds}',
+        'squad' if squad else 'glue', *data, f'--examples={count}',
+        f'--seeds={given.seeds}', *given.typed.split(), init=init,
     )  # fmt: skip
     (runs,) = done['runs'].values()
     print(f'{name}, {count:,} examples: {runs["mean"]:.4f}', flush=True)
@@ -70,11 +64,11 @@ def spread(given: Choices, name: str, init: str, count: int) -> list[float]:
 def draw(
     path: pathlib.Path, lines: Mapping[str, Mapping[float, Any]], title: str
 ) -> None:
-    """Draws means over places into a PNG; bars are standard deviations.
+    """Draws means into a PNG; bars are standard deviations.
 
     Args:
         path: of the picture.
-        lines: by name, of each place mean and standard deviation.
+        lines: by name, of each place both.
         title: what places are.
     """
     from matplotlib.figure import Figure

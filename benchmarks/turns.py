@@ -158,7 +158,7 @@ class Whole:
 
 
 def _most_memory(pid: int) -> int:
-    """Bytes that a process had at most."""
+    """Reads the bytes that a process had at most."""
     for line in pathlib.Path(f'/proc/{pid}/status').read_text().splitlines():
         if line.startswith('VmHWM'):
             return int(line.split()[1]) * 1024

@@ -65,36 +65,24 @@ class ReportTest(absltest.TestCase):
         self.assertIn('| score | p50, ms | p99, ms |', lines[0])
         self.assertIn('| 0.600 (0.500-0.700) | 10.0 | 500.0 |', lines[2])
 
-    def test_documents_are_filled_between_markers(self):
-        text = 'a\n<!-- bench: x -->\nold\n\nold\n<!-- end -->\nb\n'
-        text += '<!-- bench: y -->\n<!-- end -->\n'
-        filled = report.fill(text, {'x': [r'\1 | new']})
-        self.assertEqual(report.between(filled), {'x': '\\1 | new\n', 'y': ''})
-        self.assertStartsWith(filled, 'a\n<!--')
-        with self.assertRaisesRegex(ValueError, "0 pairs of markers of 'z'"):
-            report.fill(text, {'z': []})
-
 
 class TurnsTest(absltest.TestCase):
-    def compete(self, *, warm_up=0, **fakes):
+    def test_turns_and_who_fails(self):
         started = [
             turns.Served(name, [sys.executable, '-c', FAKE, *seconds.split()])
-            for name, seconds in fakes.items()
-        ]
+            for name, seconds in (
+                ('one', '9 1 2 3'), ('two', '9 2 0'), ('three', '9 4 4 4')
+            )
+        ]  # fmt: skip
         with turns.ended(started):
-            record = turns.compete(started, 'tokens', [{}] * 3, warm_up)
-        return {row['name']: row for row in record['rows']}
-
-    def test_turns_and_who_fails(self):
-        rows = self.compete(one='1 2 3', two='2 0', three='4 4 4')
-        self.assertEqual(rows['one']['seconds'], [1.0, 2.0, 3.0])
-        self.assertEqual(rows['three']['amounts'], [12, 12, 12])
-        self.assertEqual(rows['one']['operations'], 8)
-        self.assertGreater(rows['one']['bytes'], 1_000_000)
-        self.assertEqual(rows['two']['seconds'], [])
-        self.assertEqual(rows['two']['failed'], 'two ended: it is broken')
-        rows = self.compete(one='9 2 3', two='9 5 6', warm_up=1)
-        self.assertEqual(rows['one']['seconds'], [2.0, 3.0])
+            record = turns.compete(started, 'tokens', [{}] * 4, warm_up=1)
+        one, two, three = record['rows']
+        self.assertEqual(one['seconds'], [1.0, 2.0, 3.0])
+        self.assertEqual(three['amounts'], [12, 12, 12])
+        self.assertEqual(one['operations'], 8)
+        self.assertGreater(one['bytes'], 1_000_000)
+        self.assertEqual(two['seconds'], [])
+        self.assertEqual(two['failed'], 'two ended: it is broken')
 
     def test_others_are_what_the_contestant_did_not_take(self):
         def run():
@@ -114,61 +102,50 @@ class TurnsTest(absltest.TestCase):
 
 
 class BenchTest(absltest.TestCase):
-    def setUp(self):
-        super().setUp()
-        self.folder = pathlib.Path(self.create_tempdir().full_path)
-        names = [*bench.PARTS, bench.MACHINE]
-        self.docs, self.readme = self.folder / 'docs', self.folder / 'R.md'
-        self.docs.mkdir()
-        (self.docs / 'speed.md').write_text(
-            ''.join(f'<!-- bench: {x} -->\n<!-- end -->\n' for x in names)
-        )
-        self.readme.write_text('<!-- bench: summary -->\n<!-- end -->\nx\n')
-        self.ran = []
+    def test_a_run_goes_on_and_says_what_failed(self):
+        folder = pathlib.Path(self.create_tempdir().full_path)
+        names, ran, fails = ('step', 'streams', 'pipeline'), [], {'pipeline'}
+        speed, readme = folder / 'speed.md', folder / 'R.md'
+        speed.write_text(''.join(
+            f'<!-- bench: {x} -->\n<!-- end -->\n' for x in (*names, 'machine')
+        ))  # fmt: skip
+        readme.write_text('<!-- bench: summary -->\n<!-- end -->\nx\n')
 
-    def run_bench(self, *typed, fails=()):
-        def run(module, log, *flags):
-            self.ran.append(module)
-            if module in fails:
+        def run(module, log, *typed):
+            ran.append(module.removeprefix('benchmarks.'))
+            if ran[-1] in fails:
                 raise RuntimeError('log: no\nroom is left')
             log.write_text('x\n' + json.dumps(RECORD))
 
-        names = 'step', 'streams', 'pipeline'
-        with (
-            mock.patch.object(kept, 'run', run),
-            mock.patch.object(kept, 'commit', return_value='abc'),
-            mock.patch.object(
-                bench, 'PARTS', {name: bench.PARTS[name] for name in names}
-            ),
-        ):
-            return command.run(
-                bench, f'--workdir={self.folder / "w"}', '--weights=x',
-                f'--docs={self.docs}', f'--readme={self.readme}', *typed,
+        def run_bench(*typed):
+            done = command.run(
+                bench, f'--workdir={folder / "w"}', '--weights=x',
+                f'--docs={folder}', f'--readme={readme}', *typed,
             )  # fmt: skip
+            return done, report.between(speed.read_text())
 
-    def test_a_run_goes_on_and_says_what_failed(self):
-        first = self.run_bench('--quick', fails=['benchmarks.pipeline'])
-        self.assertEqual(first.status, 0, first.err)
-        self.assertRegex(first.out, r'pipeline: \d+ s, room is left\n')
-        self.assertLen(self.ran, 2)  # streams is no part of a quick run
-        found = report.between((self.docs / 'speed.md').read_text())
+        parts = {name: bench.PARTS[name] for name in names}
+        self.enterContext(mock.patch.object(kept, 'run', run))
+        self.enterContext(mock.patch.object(bench, 'PARTS', parts))
+        done, found = run_bench('--quick')
+        self.assertRegex(done.out, r'pipeline: \d+ s, room is left\n', done.err)
+        self.assertEqual(ran, ['step', 'pipeline'])  # streams is for a full one
         self.assertEqual(found['step'], TABLE)
         self.assertEqual(found['pipeline'], '**Failed**: `room is left`\n')
         self.assertEqual(found['streams'], 'Not measured by this run.\n')
         self.assertIn('\n| run | quick |\n', found['machine'])
-        self.assertIn(': `mlm` 2.00 in float32. ', self.readme.read_text())
+        self.assertIn(': `mlm` 2.00 in float32. ', readme.read_text())
 
-        second = self.run_bench('--quick')
-        self.assertEqual(second.status, 0, second.err)
-        self.assertLen(self.ran, 3)
-        found = report.between((self.docs / 'speed.md').read_text())
+        fails.clear()
+        _, found = run_bench('--quick')
+        self.assertEqual(ran, ['step', 'pipeline', 'pipeline'])
         self.assertEqual(found['pipeline'], TABLE)
-        self.assertEqual((self.docs / 'speed.png').read_bytes()[1:4], b'PNG')
-
-        self.run_bench()  # with other flags: all is measured anew
-        self.assertLen(self.ran, 6)
-        done = self.run_bench('--only=pipelines')
+        self.assertEqual((folder / 'speed.png').read_bytes()[1:4], b'PNG')
+        run_bench()  # with other flags: all is measured anew
+        self.assertLen(ran, 6)
+        done, _ = run_bench('--only=pipelines')
         self.assertIn('error: --only=pipelines: there is no such', done.err)
+
 
 if __name__ == '__main__':
     absltest.main()

@@ -4,7 +4,7 @@ import json
 import subprocess
 import sys
 
-from absl.testing import absltest
+from absl.testing import absltest, parameterized
 
 from benchmarks import report, step
 from tests.test_house import ROOT
@@ -19,29 +19,32 @@ tf.config.run_functions_eagerly(True)
 sys.argv[:] = sys.argv[1:]
 runpy.run_module(sys.argv[0], run_name='__main__', alter_sys=True)
 '''
-SIZES = '--batch_size=2', '--seq_len=16', '--steps=1'
+STEP = 'benchmarks.step', '--size=tiny', '--precisions=float32'
+PIPELINE = (
+    'benchmarks.pipeline', '--megabytes=0.5', '--batches=2', '--rounds=1',
+    '--precision=float32',
+)  # fmt: skip
 
 
-def served(module, *typed):
-    """What a contestant says of itself, and its answer to a line."""
-    done = subprocess.run(
-        [sys.executable, '-c', WITHOUT_GRAPHS, module, *SIZES, *typed],
-        cwd=ROOT, input='{}\n', capture_output=True, text=True, check=False,
-    )  # fmt: skip
-    assert not done.returncode, done.stderr
-    return map(json.loads, done.stdout.splitlines())
-
-
-class StepTest(absltest.TestCase):
-    def test_contestants(self):
-        for serve, length in ((step.PEER, 0), ('transformer_xl', 8)):
-            said, answer = served(
-                'benchmarks.step', '--size=tiny', '--precisions=float32',
-                '--vocab_size=500', f'--memory_length={length}',
-                f'--serve={serve}',
-            )  # fmt: skip
-            self.assertEqual(answer['amount'], said['tokens'])
-            self.assertGreater(said['operations'], 10**7, serve)
+class ServedTest(parameterized.TestCase):
+    @parameterized.parameters(
+        (28, *STEP, f'--serve={step.PEER}'),
+        (32, *STEP, '--serve=transformer_xl', '--memory_length=8'),
+        (64, *PIPELINE, '--serve=spans'),
+        (32, *PIPELINE, '--serve=training'),
+    )
+    def test_contestants(self, amount, *typed):
+        """Of a step tokens of text count, of the pipeline places."""
+        command = [
+            sys.executable, '-c', WITHOUT_GRAPHS, *typed, '--batch_size=2',
+            '--seq_len=16', '--vocab_size=300', '--steps=1',
+        ]  # fmt: skip
+        done = subprocess.run(
+            command, cwd=ROOT, input='{}\n', capture_output=True, text=True
+        )
+        self.assertEqual(done.returncode, 0, done.stderr)
+        _, answer = map(json.loads, done.stdout.splitlines())
+        self.assertEqual(answer['amount'], amount)
 
     def test_a_contest(self):
         """Whole processes, their answers, the record, the table."""
@@ -54,18 +57,6 @@ class StepTest(absltest.TestCase):
         self.assertEqual(row['amounts'], [2 * 14] * 2)  # none is special
         self.assertGreater(record['products']['float32'], 1e8)
         self.assertStartsWith(report.lines_of(record)[2], '| float32 | mlm |')
-
-
-class PipelineTest(absltest.TestCase):
-    def test_contestants(self):
-        for serve, amount in (('spans', 64), ('training', 32)):
-            said, answer = served(
-                'benchmarks.pipeline', '--megabytes=0.5', '--vocab_size=300',
-                '--batches=2', '--precision=float32', '--rounds=1',
-                f'--serve={serve}',
-            )  # fmt: skip
-            self.assertEqual(said, {}, serve)
-            self.assertEqual(answer['amount'], amount, serve)
 
 
 if __name__ == '__main__':

@@ -1,24 +1,23 @@
-"""Operations of a step, written out by hand and counted by JAX itself."""
+"""The work of a step: written out by hand, counted by JAX, and trained."""
 
 import importlib.util
 import json
+import re
 import unittest
 
+import numpy as np
+import tensorflow as tf
 from absl.testing import absltest, parameterized
 
 from benchmarks import work
+from infoword_tf.model import Model
 from infoword_tf.objectives import SUMS, TABLE, parse
-from tests import test_jax
+from infoword_tf.training import loop, optim
+from tests import test_jax, zoo
+from tests.eager import eagerly
 
-# 2 x 22 tokens, of which 20 are text: P = 3 places. tiny has 2 blocks, D = 128.
+# tiny has 2 blocks, D = 128.
 SMALL = {'size': 'tiny', 'batch_size': 2, 'seq_len': 22, 'vocab_size': 500}
-# Multiplications of a block in one sequence where q tokens ask, its four kinds
-# of product: keys and values; queries and output; attention; feed-forward.
-BLOCK = {
-    q: 22 * 128 * 256 + 2 * q * 128 * 128 + 2 * q * 22 * 128
-    + 2 * q * 128 * 512
-    for q in (22, 3)
-}  # fmt: skip
 # All pieces of 44 tokens are read: ten digits and marks, with seven more for
 # the longest filter.
 PIECE = (
@@ -26,15 +25,15 @@ PIECE = (
           + 7 * 6 * 64 + 6 * 7 * 128)
     + 2 * 256 * 512 + 256 * 64
 )  # fmt: skip
-BY_HAND = {
-    'mlm': 2 * (BLOCK[22] + BLOCK[3]) + 6 * 128 * 500,  # 2 x 3 words
-    # Two layers and directions, 64 wide, of 512 cells.
-    'elmo': 2 * 4 * 22 * (2 * 64 * 4 * 512 + 512 * 64) + 44 * PIECE
-    + 2 * 2 * 22 * 64 * 500,
-}  # fmt: skip
+# Two layers and directions, 64 wide, of 512 cells.
+ELMO = (
+    2 * 4 * 22 * (2 * 64 * 4 * 512 + 512 * 64) + 44 * PIECE
+    + 2 * 2 * 22 * 64 * 500
+)  # fmt: skip
 
-# Every product of a whole step as JAX traces it, but for sums over rows.
-COUNT = '''
+# Every product of a whole step as JAX traces it, but for sums over rows; then
+# what the optimizer of the command is, and the command.
+UNDER_JAX = '''
 import json
 from benchmarks import gpu, work
 
@@ -60,11 +59,18 @@ def products(jaxpr):
             total += each * equation.outvars[0].aval.size
     return total
 
+small = json.loads(sys.argv[2])
 for objectives in sys.argv[1].split(','):
-    own = work.Work(objectives, **json.loads(sys.argv[2]))
+    own = work.Work(objectives, **small)
     program = gpu.make_program(own, 'float32')
     traced = program.step.trace(program.state, program.batch)
     print(objectives, products(traced.jaxpr.jaxpr), program.operations)
+print(json.dumps([gpu.ADAMW, gpu.DECAYING]))
+gpu.run(**small, precision='float32', rounds=2, steps=1, peak_tflops=0.5)
+try:
+    gpu.checked(float('nan'), 7)
+except FloatingPointError as error:
+    print(error)
 '''
 
 
@@ -78,13 +84,10 @@ READING = [
 
 
 class OperationsTest(parameterized.TestCase):
-    @parameterized.parameters(*BY_HAND)
-    def test_by_hand(self, objectives):
+    def test_by_hand(self):
         """Two operations a multiplication, three products for each."""
-        own = work.Work(objectives, **SMALL)
-        self.assertEqual(
-            own.operations(own.make_views()), 6 * BY_HAND[objectives]
-        )
+        own = work.Work('elmo', **SMALL)
+        self.assertEqual(own.operations(own.make_views()), 6 * ELMO)
 
     @parameterized.parameters('skip_gram', 'simcse', 'label')
     def test_text_that_is_not_made(self, row):
@@ -120,22 +123,59 @@ class OperationsTest(parameterized.TestCase):
                 6 * 3 * (t * 128 * 256 + t * each) + 4 * 2 * t * 128 * 128,
             )
 
-    @unittest.skipUnless(
-        importlib.util.find_spec('jax'), 'JAX is not installed'
-    )
-    def test_as_traced(self):
-        """Sums with a name, and all rows that are in none of them."""
+
+@unittest.skipUnless(importlib.util.find_spec('jax'), 'JAX is not installed')
+class JaxTest(absltest.TestCase):
+    def test_all(self):
+        """In one test, so that JAX starts once."""
+        # Sums with a name, and all rows that are in none of them; how much
+        # `elmo` reads depends on the text.
         named = [name for name in SUMS if name in READING]
-        sums = [row for name in named for row in parse(name)]
-        sums.append('elmo')  # how much it reads depends on the text
+        sums = ['elmo', *(row for name in named for row in parse(name))]
         rows = [row for row in READING if row not in (*sums, *named)]
         printed = test_jax.run_forbidden(
-            COUNT, ','.join([*named, *rows]), json.dumps(SMALL)
+            UNDER_JAX, ','.join([*named, *rows]), json.dumps(SMALL)
         ).splitlines()
-        self.assertLen(printed, len(named) + len(rows))
-        for line in printed:
-            name, traced, counted = line.split()
-            self.assertEqual(traced, counted, name)
+        for name, line in zip([*named, *rows], printed, strict=False):
+            said, traced, counted = line.split()
+            self.assertEqual((said, traced), (name, counted))
+        optimizer, *lines, failed = printed[len(named) + len(rows) :]
+        rules, (adamw, decaying) = optim.chosen(), json.loads(optimizer)
+        self.assertEqual(tuple(decaying), rules.decaying)
+        self.assertEqual(adamw, {
+            'weight_decay': rules.weight_decay, 'beta_1': rules.beta_1,
+            'beta_2': rules.beta_2, 'epsilon': rules.epsilon,
+            'global_clipnorm': rules.clip_norm,
+        })  # fmt: skip
+        lines = dict(re.split(' {2,}', line, maxsplit=1) for line in lines)
+        self.assertIn('of 0.5 TFLOP/s (as --peak', lines['utilisation'])
+        self.check_losses(re.findall(r'\d\.\d+', lines['loss']))
+        self.assertEqual(failed, 'the loss of step 7 is nan')
+
+    def check_losses(self, found):
+        """They are the trainer's: model, dropout, gradients and AdamW."""
+        own = work.Work('infoword', **SMALL)
+        strategy = zoo.strategy(1)
+        with strategy.scope():
+            model = Model(own.config('float32'), own.specials, work.SEED)
+            optimizer = optim.AdamW(model.trainable)
+        trainer = loop.Trainer(
+            model,
+            zoo.dataset([own.make_views()]).repeat(),
+            strategy,
+            optimizer,
+            tf.Variable(0, dtype=tf.int64, trainable=False),
+            lambda step: tf.constant(1e-4),
+            own.statistics, work.SEED, own.batch_size,
+        )  # fmt: skip
+        losses = []
+        for _ in range(4):
+            with eagerly():
+                report = trainer.train(tf.constant(1))
+            losses.append(sum(w * float(report[f'{row}/loss'])
+                              for row, w in own.rows.items()))  # fmt: skip
+        wanted = losses[0], losses[-1]
+        np.testing.assert_allclose(np.float64(found), wanted, rtol=1e-5)
 
 
 if __name__ == '__main__':
