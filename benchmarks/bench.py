@@ -22,7 +22,6 @@ import json
 import os
 import pathlib
 import platform
-import shutil
 import statistics
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -35,11 +34,8 @@ from benchmarks import kept, peers, report, turns
 from infoword_tf import commands, files
 from infoword_tf.choices import flag
 
-PACKAGES = ('tensorflow', 'keras', 'tf-models-official', 'numpy')
-PEERS = (
-    'torch', 'transformers', 'sentence-transformers', 'onnxruntime',
-    'tokenizers', 'model2vec', 'gensim',
-)  # fmt: skip
+PACKAGES = 'tensorflow', 'keras', 'tf-models-official', 'numpy'
+PEERS = 'torch', 'transformers', 'sentence-transformers', 'onnxruntime'
 DOCUMENTS, EXAMPLES, WORDS = 8000, 4000, 60  # of what is made of pydocs
 MACHINE, SUMMARY = 'machine', 'summary'  # made here
 
@@ -66,23 +62,22 @@ class Part(NamedTuple):
     """A table.
 
     Attributes:
-        title: in the plot.
+        title: in the plot; None: it has too many lines for one.
         module: of the benchmark.
-        given: flags.
+        typed: flags.
         quick: flags instead of some of them; None: it is left out.
         full: flags in addition, of a run that is not quick.
-        needs: names of what is made before (INPUTS).
     """
 
-    title: str
+    title: str | None
     module: str
-    given: Sequence[str]
+    typed: Sequence[str]
     quick: Sequence[str] | None
     full: Sequence[str]
-    needs: Sequence[str] = ()
 
 
 # In flags {WORKDIR}, {WEIGHTS} and the names of INPUTS are replaced.
+ENCODE = '--init={WEIGHTS}', '--peers={WEIGHTS}'
 PARTS = {
     'step': Part(
         'training step', 'step', ('--rows=bert_nce,mlm,infoword',),
@@ -109,97 +104,43 @@ PARTS = {
         None, ('--rounds=3', '--steps=3'),
     ),
     'finetune': Part(
-        'fine-tuning', 'finetune',
-        ('--init={minilm}', '--peers={WEIGHTS}', '--data_dir={glue}',
-         '--tasks=sst-2', '--workdir={WORKDIR}/finetune', '--seq_len=128'),
+        'fine-tuning', 'trainers',
+        ('--of=labels', '--source={WEIGHTS}', '--data_dir={glue}',
+         '--workdir={WORKDIR}/finetune'),
         ('--seeds=1', '--steps=24'), ('--seeds=3', '--steps=40'),
-        ('minilm', 'glue'),
     ),
     'simcse': Part(
-        'SimCSE', 'sentences',
-        ('--source={WEIGHTS}', '--pairs={pairs}', '--twice',
-         '--workdir={WORKDIR}/simcse'),
-        ('--turns=1', '--steps=14', '--batch_size=32'),
-        ('--turns=2', '--steps=20', '--batch_size=64'),
-        ('pairs',),
+        'SimCSE', 'trainers',
+        ('--of=pairs', '--source={WEIGHTS}', '--pairs={pairs}', '--seq_len=64',
+         '--learning_rate=2e-5', '--workdir={WORKDIR}/simcse'),
+        ('--seeds=1', '--steps=14', '--batch_size=32'),
+        ('--seeds=2', '--steps=20', '--batch_size=64'),
     ),
     'encode': Part(
-        'encode', 'encode',
-        ('--init={minilm}', '--peers={WEIGHTS}'),
+        'encode', 'encode', (*ENCODE, '--ask=texts'),
         ('--texts=200', '--rounds=3'), ('--texts=600', '--rounds=5'),
-        ('minilm',),
     ),
     'calls': Part(
-        'one call', 'serving', ('--init={minilm}', '--peers={WEIGHTS}'),
-        ('--rounds=50',), ('--rounds=200',), ('minilm',),
+        'one call', 'encode', (*ENCODE, '--ask=calls'),
+        ('--rounds=50',), ('--rounds=200',),
     ),
     'calls_bfloat16': Part(
-        'a call', 'serving',
-        ('--init={minilm}', '--peers={WEIGHTS}', '--precision=bfloat16'),
-        None, ('--rounds=200',), ('minilm',),
+        'a call', 'encode', (*ENCODE, '--ask=calls', '--precision=bfloat16'),
+        None, ('--rounds=200',),
     ),
     'clients': Part(
-        'one text', 'onetext', ('--init={minilm}', '--peers={WEIGHTS}'),
-        ('--turns=1', '--seconds=0.3', '--clients=1,8'),
-        ('--turns=3', '--seconds=0.4'), ('minilm',),
-    ),
-    'start': Part(
-        'first step', 'start', ('--workdir={WORKDIR}/start',),
-        ('--rounds=1', '--larger='), ('--rounds=3',),
-    ),
-    'tables': Part(
-        'table lookup', 'encode', ('--init={lookup}', '--peers={WEIGHTS}'),
-        ('--texts=2000', '--rounds=5'), ('--texts=4000', '--rounds=9'),
-        ('lookup',),
-    ),
-    'words': Part(
-        'word vectors', 'words',
-        ('--text={text}', '--workdir={WORKDIR}/words'),
-        ('--turns=1', '--steps=100', '--rows=skip_gram'), ('--turns=2',),
-        ('text',),
-    ),
-    'tokenization': Part(
-        'tokenization', 'encode',
-        ('--init={minilm}', '--peers={WEIGHTS}', '--tokenize',
-         '--texts=4000'),
-        ('--rounds=5',), ('--rounds=15',), ('minilm',),
+        None, 'encode', (*ENCODE, '--ask=clients'),
+        ('--rounds=1', '--seconds=0.3', '--clients=1,8'),
+        ('--rounds=3', '--seconds=0.4'),
     ),
     'pipeline': Part(
         'input pipeline', 'pipeline', (),
         ('--megabytes=4', '--batches=100', '--steps=10', '--rounds=2'),
         ('--rounds=5',),
     ),
-    'queues': Part(
-        'a queue', 'queues', (), ('--rounds=3', '--steps=2'), ('--rounds=7',),
-    ),
     'search': Part(
         'exact search', 'search', (),
         ('--texts=50000', '--queries=2000'), ('--rounds=5',),
-    ),
-    'length': Part(
-        'length of texts', 'growth', ('--of=length',),
-        ('--points=64,256,1024', '--rows=bert_nce', '--rounds=3',
-         '--steps=2'),
-        (),
-    ),
-    'batch': Part(
-        'batch', 'growth', ('--of=batch',),
-        ('--points=8,32,128', '--rounds=3', '--steps=2'), (),
-    ),
-    'vocabulary': Part(
-        'vocabulary', 'growth', ('--of=vocabulary',),
-        ('--points=8000,30000,120000', '--rows=mlm', '--rounds=3',
-         '--steps=2'),
-        (),
-    ),
-    'candidates': Part(
-        'candidates', 'growth', ('--of=candidates',),
-        ('--points=1000,10000,100000', '--rounds=3', '--steps=2'), (),
-    ),
-    'replicas': Part(
-        'replicas', 'replicas', ('--workdir={WORKDIR}/replicas',),
-        ('--rounds=1', '--steps=12', '--size=tiny'),
-        ('--rounds=2', '--steps=24'),
     ),
 }  # fmt: skip
 
@@ -207,92 +148,49 @@ PARTS = {
 # ---------------------------------------------------------------------- inputs
 
 
-def documents(most: int | None = DOCUMENTS) -> Iterator[Any]:
-    """Some of pydocs, or all."""
+def documents() -> Iterator[Any]:
+    """Opens some of pydocs."""
     from infoword_tf.data import corpora
 
-    return itertools.islice(corpora.open_corpus('pydocs').train(), most)
+    return itertools.islice(corpora.open_corpus('pydocs').train(), DOCUMENTS)
 
 
-def make_minilm(path: pathlib.Path, weights: str) -> None:
-    """The weights as a workdir."""
-    kept.run(
-        'infoword_tf.convert', path.with_suffix('.log'),
-        f'--source={weights}', f'--workdir={path}',
-    )  # fmt: skip
-
-
-def make_lookup(path: pathlib.Path, weights: str) -> None:
-    """A table of the weights, as it is before any training."""
-    minilm = path.with_name('minilm')
-    if not minilm.exists():
-        make_minilm(minilm, weights)
-    kept.run(
-        'tasks.distill', path.with_suffix('.log'), '--task=embed',
-        f'--teacher={minilm}', '--student=lookup', '--corpus=pydocs',
-        '--examples=2000', '--steps=1', '--learning_rate=0', '--log_every=1',
-        '--width=256', f'--workdir={path}',
-    )  # fmt: skip
-
-
-def make_glue(path: pathlib.Path, weights: str) -> None:
-    """A table in GLUE's form: whether a docstring is a class's."""
-    del weights
-    path = path / 'SST-2'
-    path.mkdir(parents=True)
-    rows = ['sentence\tlabel']
-    for document in documents():
-        name = document.source.rpartition(':')[2].rpartition('.')[2]
-        text = ' '.join(document.text.split()[:WORDS])
-        rows.append(f'{text}\t{int(name[:1].isupper())}')
-    (path / 'dev.tsv').write_text('\n'.join([rows[0], *rows[1:65]]) + '\n')
-    train = [rows[0], *rows[65 : 65 + EXAMPLES]]
-    (path / 'train.tsv').write_text('\n'.join(train) + '\n')
-
-
-def make_pairs(path: pathlib.Path, weights: str) -> None:
-    """Sentences with themselves, as --pairs takes them."""
-    del weights
-    texts = dict.fromkeys(s for d in documents() for s in d.sentences)
+def write_table(path: pathlib.Path, rows: Sequence[Sequence[str]]) -> None:
+    """Writes rows whole or not at all, parted as the file's name says."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    dialect = 'excel-tab' if path.suffix == '.tsv' else 'excel'
     with files.written(path) as partial, open(
         partial, 'w', newline='', encoding='utf-8'
     ) as file:
-        rows = [[text, text] for text in list(texts)[:EXAMPLES]]
-        csv.writer(file).writerows([['a', 'b'], *rows])
+        csv.writer(file, dialect, lineterminator='\n').writerows(rows)
 
 
-def make_text(path: pathlib.Path, weights: str) -> None:
-    """Documents, a line each."""
-    del weights
-    with files.written(path) as partial:
-        partial.write_text('\n\n'.join(d.text for d in documents(None)) + '\n')
+def make_glue(path: pathlib.Path) -> None:
+    """Makes a task in GLUE's form: whether a docstring is a class's."""
+    rows = []
+    for document in documents():
+        name = document.source.rpartition(':')[2].rpartition('.')[2]
+        text = ' '.join(document.text.replace('"', '').split()[:WORDS])
+        rows.append((text, str(int(name[:1].isupper()))))
+    heads = ('sentence', 'label')
+    train = rows[64 : 64 + EXAMPLES]
+    write_table(path / 'SST-2' / 'train.tsv', [heads, *train])
+    write_table(path / 'SST-2' / 'dev.tsv', [heads, *rows[:64]])
 
 
-INPUTS: dict[str, Callable[[pathlib.Path, str], None]] = {
-    'minilm': make_minilm,
-    'lookup': make_lookup,
-    'glue': make_glue,
-    'pairs': make_pairs,
-    'text': make_text,
+def make_pairs(path: pathlib.Path) -> None:
+    """Makes pairs of a sentence with itself, as --pairs takes them."""
+    texts = dict.fromkeys(s for d in documents() for s in d.sentences)
+    rows = [(text, text) for text in itertools.islice(texts, EXAMPLES)]
+    write_table(path, [('a', 'b'), *rows])
+
+
+# By what they are called in flags: where they lie, what comes last of them, and
+# what makes them.
+INPUTS: dict[str, tuple[str, str, Callable[[pathlib.Path], None]]] = {
+    'glue': ('inputs/glue', 'SST-2/dev.tsv', make_glue),
+    'pairs': ('inputs/pairs.csv', '', make_pairs),
 }
-
-
-def place_of(folder: pathlib.Path, name: str) -> pathlib.Path:
-    """Where an input stands."""
-    suffix = {'pairs': '.csv', 'text': '.txt'}.get(name, '')
-    return (folder / 'inputs' / name).with_suffix(suffix)
-
-
-def make_input(folder: pathlib.Path, name: str, weights: str) -> None:
-    """Makes an input where it is not there yet; what is half made goes."""
-    path = place_of(folder, name)
-    done = path.with_name(f'{name}.done')
-    if not done.exists():
-        path.parent.mkdir(parents=True, exist_ok=True)
-        if path.is_dir():
-            shutil.rmtree(path)
-        INPUTS[name](path, weights)
-        done.touch()
 
 
 # ------------------------------------------------------------------------- run
@@ -301,45 +199,40 @@ def make_input(folder: pathlib.Path, name: str, weights: str) -> None:
 def flags_of(
     part: Part, quick: bool, folder: pathlib.Path, weights: str
 ) -> list[str]:
-    """What a part is run with."""
-    places = {name: place_of(folder, name) for name in INPUTS}
+    """Lists what a part is run with."""
+    places = {name: folder / place for name, (place, _, _) in INPUTS.items()}
     more = part.quick if quick else part.full
     return [
         each.format(WORKDIR=folder, WEIGHTS=weights, **places)
-        for each in (*part.given, *more)
+        for each in (*part.typed, *more)
     ]
 
 
 def run_part(
-    name: str, part: Part, given: Sequence[str], folder: pathlib.Path,
-    weights: str,
-) -> dict[str, Any]:  # fmt: skip
-    """What a part's process measured, or why it failed; kept in WORKDIR."""
+    name: str, part: Part, typed: Sequence[str], folder: pathlib.Path
+) -> dict[str, Any]:
+    """Runs a part: what it measured, or why it failed; kept in WORKDIR."""
     path, log = folder / f'{name}.json', folder / f'{name}.log'
     began = time.time()
-    found: dict[str, Any] = {'given': list(given)}
+    done: dict[str, Any] = {'given': list(typed)}
     try:
-        for each in part.needs:
-            make_input(folder, each, weights)
-        kept.run(f'benchmarks.{part.module}', log, *given)
-        last = log.read_text().splitlines()[-1]
-        found['record'] = report.merged(json.loads(last)['records'])
+        for needed, (place, last, make) in INPUTS.items():
+            missing = not (folder / place / last).exists()
+            if missing and f'{{{needed}}}' in ' '.join(part.typed):
+                make(folder / place)
+        kept.run(f'benchmarks.{part.module}', log, *typed)
+        done['record'] = json.loads(log.read_text().splitlines()[-1])
     except RuntimeError as error:
-        found['failed'] = str(error)
-    found['took'] = time.time() - began
-    files.write_json(path, found)
-    return found
+        done['failed'] = str(error)
+    done['took'] = time.time() - began
+    files.write_json(path, done)
+    return done
 
 
-def finished(
-    name: str, given: Sequence[str], folder: pathlib.Path
-) -> dict[str, Any] | None:
-    """What an earlier run has left of a part, with the same flags."""
+def earlier(name: str, folder: pathlib.Path) -> dict[str, Any] | None:
+    """Reads what an earlier run has left of a part."""
     path = folder / f'{name}.json'
-    found = kept.read_json(path) if path.exists() else {}
-    if 'record' in found and found['given'] == list(given):
-        return found
-    return None
+    return kept.read_json(path) if path.exists() else None
 
 
 def machine_of(quick: bool) -> dict[str, Any]:
@@ -376,7 +269,7 @@ def machine_of(quick: bool) -> dict[str, Any]:
 
 @commands.takes(Choices)
 def run(given: Choices, chosen: Mapping[str, Any]) -> dict[str, Any]:
-    """The whole command.
+    """Runs the parts that are missing, and writes the documents.
 
     Returns:
         By part, what was measured.
@@ -398,33 +291,26 @@ def run(given: Choices, chosen: Mapping[str, Any]) -> dict[str, Any]:
         for name, part in PARTS.items()
         if not (given.quick and part.quick is None)
     }
+    done = {name: earlier(name, folder) or {} for name in wanted}
     missing = [
-        name for name, typed in wanted.items()
+        name for name, old in done.items()
         if name in (given.only or wanted)
-        and not finished(name, typed, folder)
+        and ('record' not in old or old['given'] != wanted[name])
     ]  # fmt: skip
+    place = folder / f'{MACHINE}.json'
     if missing:
         kept.begin(folder)
-        if not (folder / f'{MACHINE}.json').exists():
-            files.write_json(
-                folder / f'{MACHINE}.json', machine_of(given.quick)
-            )
+        if not place.exists():
+            files.write_json(place, machine_of(given.quick))
     for name in missing:
-        part = PARTS[name]
-        found = run_part(name, part, wanted[name], folder, weights)
-        said = found.get('failed', 'done').splitlines()[-1]
-        print(f'{name}: {found["took"]:.0f} s, {said}', flush=True)
-    found = {
-        name: finished(name, typed, folder)
-        or kept.read_json(folder / f'{name}.json')
-        for name, typed in wanted.items()
-        if (folder / f'{name}.json').exists()
-    }
+        done[name] = run_part(name, PARTS[name], wanted[name], folder)
+        said = done[name].get('failed', 'done').splitlines()[-1]
+        print(f'{name}: {done[name]["took"]:.0f} s, {said}', flush=True)
+    done = {name: each for name, each in done.items() if each}
     if given.render or not given.only:
-        machine = kept.read_json(folder / f'{MACHINE}.json')
-        render(found, machine, pathlib.Path(given.docs),
+        render(done, kept.read_json(place), pathlib.Path(given.docs),
                pathlib.Path(given.readme))  # fmt: skip
-    return found
+    return done
 
 
 # ------------------------------------------------------------------- documents
@@ -453,9 +339,6 @@ def machine_lines(
             'one large matrix product',
             ', '.join(f'{k} {v / 1e9:,.0f} GFLOP/s' for k, v in rates),
         ))
-    if 'record' in found.get('length', {}):
-        rate = max(r['copies'] for r in found['length']['record']['rows'])
-        rows.append(('one large copy', f'{rate / 1e9:,.1f} GB/s'))
     took = sum(part['took'] for part in found.values())
     rows.append(('took', f'{took / 60:.0f} minutes'))
     return report.table(('', ''), rows)
@@ -510,7 +393,7 @@ def render(
     write(docs / 'speed.md', parts)
     titled = collections.defaultdict(list)
     for name, part in found.items():
-        if 'record' in part:
+        if 'record' in part and PARTS[name].title:
             titled[PARTS[name].title].append(part['record'])
     records = {title: report.merged(some) for title, some in titled.items()}
     with files.written(docs / 'speed.png') as partial:

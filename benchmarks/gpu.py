@@ -13,11 +13,11 @@ backward pass `infoword` keeps 10 GiB at `base` and 28 GiB at `large`, beside
 in all is printed before anything runs.
 
 Utilisation is the operations of the step's matrix products, counted from the
-views (work.py), over its time, over the device's rate: the published one of
-dense bfloat16 products where the device is known, else that of one large
-product in the same precision, measured between the rounds.
+views (work.py), over its time, over the device's rate of dense bfloat16
+products: the published one where the device is known, or --peak_tflops.
 """
 
+import dataclasses
 import math
 import os
 import statistics
@@ -25,36 +25,13 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
-from absl import flags
-
 from benchmarks import work
 from infoword_tf import commands
+from infoword_tf.choices import flag
+from infoword_tf.sizes import SIZES
 
 # The backend is chosen before Keras is imported.
 os.environ['KERAS_BACKEND'] = 'jax'
-
-# ----------------------------------------------------------------------- flags
-
-OBJECTIVES = flags.DEFINE_string(
-    'objectives', 'infoword', 'A row, a sum with a name, or weighted rows.')
-SIZE = flags.DEFINE_enum(
-    'size', 'base', ['tiny', 'mini', 'small', 'medium', 'base', 'large'],
-    'Of the encoder.')
-BATCH_SIZE = flags.DEFINE_integer(
-    'batch_size', 32, 'Sequences.', lower_bound=2)
-SEQ_LEN = flags.DEFINE_integer(
-    'seq_len', 512, 'Tokens of a sequence, with specials.', lower_bound=8)
-VOCAB_SIZE = flags.DEFINE_integer(
-    'vocab_size', 30522, 'Pieces.', lower_bound=16)
-PRECISION = flags.DEFINE_enum(
-    'precision', 'mixed_bfloat16', ['float32', 'mixed_bfloat16'],
-    'Keras dtype policy.')
-ROUNDS = flags.DEFINE_integer(
-    'rounds', 5, 'Turns, each timed.', lower_bound=1)
-STEPS = flags.DEFINE_integer('steps', 20, 'Steps of a turn.', lower_bound=1)
-PEAK_TFLOPS = flags.DEFINE_float(
-    'peak_tflops', None, "The device's rate; None: as published or measured.",
-    lower_bound=0.001)
 
 LEARNING_RATE = 1e-4
 # As in infoword_tf/training/optim.py, which needs TensorFlow.
@@ -79,12 +56,24 @@ PEAKS = {
 }
 
 
-@flags.validator('objectives')
-def _are_known(objectives: str) -> bool:
-    try:
-        return bool(work.rows_of(objectives))
-    except ValueError as error:
-        raise flags.ValidationError(str(error)) from None
+@dataclasses.dataclass(frozen=True)
+class Choices:
+    """All that the command may choose."""
+
+    objectives: str = flag(
+        'infoword', 'A row, a sum with a name, or weighted rows.')
+    size: str = flag('base', 'Of the encoder.', choices=tuple(SIZES))
+    batch_size: int = flag(32, 'Sequences.', at_least=2)
+    seq_len: int = flag(
+        512, 'Tokens of a sequence, with specials.', at_least=8)
+    vocab_size: int = flag(30522, 'Pieces.', at_least=16)
+    precision: str = flag(
+        'mixed_bfloat16', 'Keras dtype policy.',
+        choices=('float32', 'mixed_bfloat16'))
+    rounds: int = flag(5, 'Turns, each timed.', at_least=1)
+    steps: int = flag(20, 'Steps of a turn.', at_least=1)
+    peak_tflops: float | None = flag(
+        None, "The device's rate; None: as published.", at_least=0.001)
 
 
 # ------------------------------------------------------------------------ step
@@ -161,46 +150,16 @@ def make_program(own: work.Work, precision: str) -> Program:
     )
 
 
-class Product:
-    """One large matrix product in a precision, to compare with."""
-
-    def __init__(self, precision: str, size: int, repeats: int = 3):
-        """Compiles it.
-
-        Args:
-            precision: Keras dtype policy.
-            size: rows and columns of the square matrices.
-            repeats: of each measurement.
-        """
-        import jax
-
-        dtype = precision.removeprefix('mixed_')
-        self.size, self.repeats, self.rate = size, repeats, 0.0
-        self.operand = jax.random.normal(
-            jax.random.key(0), (size, size), dtype
-        )
-        self.product = jax.jit(jax.numpy.matmul)
-        self.product(self.operand, self.operand).block_until_ready()
-
-    def measure(self) -> None:
-        """Keeps the best rate so far, in operations a second."""
-        for _ in range(self.repeats):
-            began = time.perf_counter()
-            self.product(self.operand, self.operand).block_until_ready()
-            seconds = time.perf_counter() - began
-            self.rate = max(self.rate, 2 * self.size**3 / seconds)
-
-
 # ---------------------------------------------------------------------- report
 
 
 def say(what: str, value: str) -> None:
-    """One line of the report."""
+    """Prints a line of the report."""
     print(f'{what:<14}{value}', flush=True)
 
 
 def checked(loss: Any, step: int) -> float:
-    """The loss as a number.
+    """Makes a number of the loss.
 
     Raises:
         FloatingPointError: it is not finite.
@@ -211,26 +170,47 @@ def checked(loss: Any, step: int) -> float:
     return loss
 
 
-def main() -> None:
-    """Compiles, runs, prints."""
+def utilisation(given: Choices, device: str, rate: float) -> str:
+    """Compares TFLOP/s with what a device can, where that is known."""
+    peak, source = given.peak_tflops, 'as --peak_tflops says'
+    if peak is None and given.precision == 'mixed_bfloat16':
+        peak, source = PEAKS.get(device), 'as published'
+    if peak is None:
+        return f'{rate:,.4g} TFLOP/s; --peak_tflops says of how many'
+    return f'{rate / peak:.1%}, {rate:,.4g} of {peak:,.4g} TFLOP/s ({source})'
+
+
+@commands.takes(Choices)
+def run(given: Choices, chosen: Mapping[str, Any]) -> None:
+    """Compiles, runs, prints.
+
+    Raises:
+        UsageError: there is no such row.
+        FloatingPointError: a loss is not finite.
+    """
+    del chosen
+    try:
+        work.rows_of(given.objectives)
+    except ValueError as error:
+        raise commands.UsageError(f'--objectives: {error}') from None
     import jax
 
-    device = jax.devices()[0]
+    device = jax.devices()[0].device_kind
     own = work.Work(
-        OBJECTIVES.value,
-        SIZE.value,
-        BATCH_SIZE.value,
-        SEQ_LEN.value,
-        VOCAB_SIZE.value,
+        given.objectives,
+        given.size,
+        given.batch_size,
+        given.seq_len,
+        given.vocab_size,
     )
-    say('device', f'{device.device_kind}, jax {jax.__version__}')
+    say('device', f'{device}, jax {jax.__version__}')
     say(
         'work',
         f'{own.objectives}, {own.size}, {own.batch_size} x {own.seq_len} '
         f'tokens a step, {own.vocab_size:,} pieces, dropout {own.rate}, '
-        f'{PRECISION.value}',
+        f'{given.precision}',
     )
-    program = make_program(own, PRECISION.value)
+    program = make_program(own, given.precision)
     say('weights', f'{program.weights:,}')
     say('products', f'{program.operations / 1e12:,.4g} TFLOP a step')
     began = time.perf_counter()
@@ -246,47 +226,32 @@ def main() -> None:
         )
         say('memory', f'{most / 2**30:.2f} GiB')
 
-    peak, source, product = PEAK_TFLOPS.value, 'as --peak_tflops says', None
-    if peak is None and PRECISION.value == 'mixed_bfloat16':
-        peak, source = PEAKS.get(device.device_kind), 'as published'
-    if peak is None:
-        size = 2048 if device.platform == 'cpu' else 8192
-        source = f'of a product of {size} x {size}, measured'
-        product = Product(PRECISION.value, size)
-
     state, first = step(program.state, program.batch)
     first = checked(first, 1)
     state, loss = step(state, program.batch)  # warm
     jax.block_until_ready(state)
     times = []
-    for _ in range(ROUNDS.value):
+    for _ in range(given.rounds):
         began = time.perf_counter()
-        for _ in range(STEPS.value):
+        for _ in range(given.steps):
             state, loss = step(state, program.batch)
         jax.block_until_ready((state, loss))
-        times.append((time.perf_counter() - began) / STEPS.value)
-        if product is not None:
-            product.measure()
-    if product is not None:
-        peak = product.rate / 1e12
+        times.append((time.perf_counter() - began) / given.steps)
     last = checked(loss, int(state[0]))
 
     seconds = statistics.median(times)
     tokens = work.tokens_of(own.make_views())
-    rate = program.operations / seconds / 1e12
     say(
         'tokens/s',
         f'{tokens / seconds:,.0f} ({tokens / max(times):,.0f}-'
-        f'{tokens / min(times):,.0f}), median of {ROUNDS.value} rounds of '
-        f'{STEPS.value} steps (lowest-highest)',
+        f'{tokens / min(times):,.0f}), median of {given.rounds} rounds of '
+        f'{given.steps} steps (lowest-highest)',
     )
     say('step', f'{1e3 * seconds:,.2f} ms')
-    say(
-        'utilisation',
-        f'{rate / peak:.1%}, {rate:,.4g} of {peak:,.4g} TFLOP/s ({source})',
-    )
+    rate = program.operations / seconds / 1e12
+    say('utilisation', utilisation(given, device, rate))
     say('loss', f'{first:.5f} -> {last:.5f}, step 1 -> {int(state[0])}')
 
 
 if __name__ == '__main__':
-    commands.start(main)
+    commands.start(run)

@@ -60,22 +60,28 @@ def run(module: str, log: pathlib.Path, *given: str) -> Used:
     return call(log, sys.executable, '-m', module, *given)
 
 
-def asked(folder: pathlib.Path, task: str, *given: str) -> dict[str, Any]:
-    """What a command of tasks/ says of a workdir, asked once.
+def asked(
+    folder: pathlib.Path,
+    task: str,
+    *given: str,
+    init: str | pathlib.Path | None = None,
+) -> dict[str, Any]:
+    """Asks a command of tasks/ about a workdir, once.
 
     Args:
-        folder: where it says it, in the workdir.
+        folder: where it says it.
         task: the command.
         given: its other flags.
+        init: the workdir; None: the one that `folder` is in.
+
+    Returns:
+        What its metrics.json has.
     """
     if not (folder / 'metrics.json').exists():
         run(
-            f'tasks.{task}',
-            folder.parent / f'{folder.name}.log',
-            f'--init={folder.parent}',
-            *given,
-            f'--workdir={folder}',
-        )
+            f'tasks.{task}', folder.parent / f'{folder.name}.log',
+            f'--init={init or folder.parent}', *given, f'--workdir={folder}',
+        )  # fmt: skip
     return read_json(folder / 'metrics.json')
 
 
@@ -121,14 +127,6 @@ def side_by_side(
 
     with concurrent.futures.ThreadPoolExecutor(lanes) as pool:
         return list(pool.map(work, items))
-
-
-def require_peers() -> None:
-    """Raises UsageError where other people's programs are not installed."""
-    if not PEERS_PYTHON.exists():
-        raise commands.UsageError(
-            f'{PEERS_PYTHON} is missing: make bench-peers'
-        )
 
 
 def read_json(path: pathlib.Path) -> dict[str, Any]:

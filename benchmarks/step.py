@@ -18,134 +18,100 @@ product in the same precision, which takes turns with the others.
 Glossary of shapes: B sequences, T tokens of each, D width, V vocabulary.
 """
 
+import dataclasses
 import itertools
 import os
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
-from absl import flags
-
 from benchmarks import report, turns, work
-from benchmarks.turns import COPIES, PRODUCTS
 from infoword_tf import commands
+from infoword_tf.choices import flag
+from infoword_tf.sizes import SIZES
 
 # The backend is chosen before Keras is imported.
 os.environ['KERAS_BACKEND'] = 'tensorflow'
 
-# ----------------------------------------------------------------------- flags
-
-SIZE = flags.DEFINE_enum(
-    'size', 'mini', ['tiny', 'mini', 'small', 'medium', 'base', 'large'],
-    'Of the encoder, on both sides.')
-BATCH_SIZE = flags.DEFINE_integer(
-    'batch_size', 32, 'Sequences.', lower_bound=1)
-SEQ_LEN = flags.DEFINE_integer(
-    'seq_len', 128, 'Tokens of a sequence, with specials.', lower_bound=8)
-VOCAB_SIZE = flags.DEFINE_integer(
-    'vocab_size', 30522, 'Pieces.', lower_bound=16)
-DROPOUT = flags.DEFINE_float(
-    'dropout', 0.1, 'Share dropped of states and attention weights.',
-    lower_bound=0.0, upper_bound=0.99)
-ROWS = flags.DEFINE_list(
-    'rows', 'bert_nce,mlm,infoword', 'Rows of the table, and sums of them '
-    'that have a name.')
-MEMORY_LENGTH = flags.DEFINE_integer(
-    'memory_length', 0, 'Tokens of memory: rows whose encoder has one run '
-    'without it and, as ROW+LENGTH, with it.', lower_bound=0)
-PRECISIONS = flags.DEFINE_list(
-    'precisions', 'float32,mixed_bfloat16', 'Keras dtype policies.')
-ROUNDS = flags.DEFINE_integer(
-    'rounds', 5, 'Turns of each contestant.', lower_bound=1)
-STEPS = flags.DEFINE_integer('steps', 6, 'Steps of a turn.', lower_bound=1)
-NO_PEER = flags.DEFINE_bool('no_peer', False, 'Rows alone.')
-SERVE = flags.DEFINE_string(
-    'serve', None, 'Only: answer lines, as one contestant in one precision: a '
-    'row, the peer, products or copies.')
-
-
-@flags.validator('rows')
-def _are_known(rows: Sequence[str]) -> bool:
-    from infoword_tf.objectives import SUMS, TABLE
-
-    for row in rows:
-        if row not in (*TABLE, *SUMS):
-            raise flags.ValidationError(
-                f'there is no row or sum {row!r}; known are '
-                f'{", ".join([*TABLE, *SUMS])}'
-            )
-    if len(set(rows)) < len(rows):
-        raise flags.ValidationError('one of them is there twice')
-    return True
-
-
-flags.register_validator(
-    'precisions', lambda names: set(names) <= {'float32', 'mixed_bfloat16'},
-    'has float32 and mixed_bfloat16 alone')
-
-PEER = 'Model Garden'
+POLICIES = 'float32', 'mixed_bfloat16'
+PEER, PRODUCTS = 'Model Garden', 'products'  # served beside rows
 LEARNING_RATE, WEIGHT_DECAY, CLIP_NORM = 1e-4, 0.01, 1.0
 SEGMENTS = 2
 PRODUCT_SIZE, PRODUCT_REPEATS = 2048, 3  # repeats in each round
-COPIED = 1 << 26  # numbers, 256 MiB: more than any cache
+
+
+@dataclasses.dataclass(frozen=True)
+class Choices:
+    """All that the command may choose."""
+
+    size: str = flag('mini', 'Of the encoder, on both sides.',
+                     choices=tuple(SIZES))
+    batch_size: int = flag(32, 'Sequences.', at_least=1)
+    seq_len: int = flag(
+        128, 'Tokens of a sequence, with specials.', at_least=8)
+    vocab_size: int = flag(30522, 'Pieces.', at_least=16)
+    dropout: float = flag(
+        0.1, 'Share dropped of states and attention weights.', at_least=0.0)
+    rows: tuple[str, ...] = flag(
+        ('bert_nce', 'mlm', 'infoword'),
+        'Rows of the table, and sums of them that have a name.')
+    memory_length: int = flag(
+        0, 'Tokens of memory: rows whose encoder has one run without it and, '
+        'as ROW+LENGTH, with it.', at_least=0)
+    precisions: tuple[str, ...] = flag(POLICIES, 'Keras dtype policies.')
+    rounds: int = flag(5, 'Turns of each contestant.', at_least=1)
+    steps: int = flag(6, 'Steps of a turn.', at_least=1)
+    no_peer: bool = flag(False, 'Rows alone.')
+    serve: str | None = flag(
+        None, 'Only: answer lines, as one contestant in one precision: a row, '
+        f'{PEER} or {PRODUCTS}.')
 
 
 class Contestant(NamedTuple):
-    """One model in one precision, ready to run.
+    """A model in one precision, ready to run.
 
     Attributes:
         step: makes one update and returns a tensor of it.
-        weights: how many trainable numbers there are.
-        operations: floating-point operations of a step's matrix products.
-        traffic: bytes that a step reads and writes, at least.
-        tokens: of text that a step reads.
+        said: of a step the `operations`, of floating-point numbers in matrix
+            products, and `tokens` of text.
     """
 
     step: Callable[[], Any]
-    weights: int
-    operations: int
-    traffic: int
-    tokens: int
+    said: dict[str, int]
 
 
 # ------------------------------------------------------------------------ work
 
 
-def work_of(objectives: str, memory_length: int = 0) -> work.Work:
-    """A row or sum at the size that the flags name."""
+def work_of(
+    given: Choices, objectives: str, memory_length: int = 0
+) -> work.Work:
+    """Makes a row or sum of the sizes that were chosen."""
     return work.Work(
         objectives,
-        SIZE.value,
-        BATCH_SIZE.value,
-        SEQ_LEN.value,
-        VOCAB_SIZE.value,
-        DROPOUT.value,
+        given.size,
+        given.batch_size,
+        given.seq_len,
+        given.vocab_size,
+        given.dropout,
         memory_length,
     )
 
 
-def lengths_of(objectives: str) -> list[int]:
-    """Tokens of memory that a row or sum runs with."""
-
-    if MEMORY_LENGTH.value and work_of(objectives).remembers:
-        return [0, MEMORY_LENGTH.value]
-    return [0]
-
-
-def peer_operations() -> int:
-    """Operations of the peer's step.
+def peer_operations(given: Choices) -> int:
+    """Counts operations of the peer's step.
 
     Every block asks everywhere. Its head has a D x D transform. Its segment
     embedding is a product too, of one-hot rows that need no gradient. Its
     pooler is not part of the loss and does not run.
     """
-    one = work_of('mlm')
-    b, t, d = BATCH_SIZE.value, SEQ_LEN.value, one.width
+    one = work_of(given, 'mlm')
+    b, t, d = given.batch_size, given.seq_len, one.width
     pairs = b * one.places
     forward = (
         one.layers * work.block_operations(b, t, t, d)
         + 2 * pairs * d * d
-        + 2 * pairs * d * VOCAB_SIZE.value
+        + 2 * pairs * d * given.vocab_size
     )
     segments = 2 * b * t * SEGMENTS * d
     return 3 * forward + 2 * segments
@@ -165,13 +131,9 @@ def tensors_of(batch: Any) -> dict[str, Any]:
 
 
 def ours(
-    objectives: str,
-    precision: str,
-    memory_length: int = 0,
-    moments: str = 'float32',
-    remat: bool = False,
+    given: Choices, objectives: str, precision: str, memory_length: int = 0
 ) -> Contestant:
-    """A row or sum, stepped by the trainer of `infoword_tf.train`.
+    """Makes a row or sum, stepped by the trainer of `infoword_tf.train`.
 
     A step costs the same however full its memory is.
     """
@@ -180,16 +142,13 @@ def ours(
     from infoword_tf.model import Model
     from infoword_tf.training import distribution, loop, optim
 
-    own = work_of(objectives, memory_length)
+    own = work_of(given, objectives, memory_length)
     strategy = distribution.make_strategy('one')
     with strategy.scope():
         model = Model(own.config(precision), own.specials, work.SEED)
-        model.encoder.remat = remat
         optimizer = optim.AdamW(
             model.trainable,
-            optim.chosen(
-                weight_decay=WEIGHT_DECAY, clip_norm=CLIP_NORM, moments=moments
-            ),
+            optim.chosen(weight_decay=WEIGHT_DECAY, clip_norm=CLIP_NORM),
         )
     made = own.make_views()
     batch = tensors_of(made)
@@ -202,7 +161,7 @@ def ours(
         lambda step: tf.constant(LEARNING_RATE),
         own.statistics,
         work.SEED,
-        BATCH_SIZE.value,
+        given.batch_size,
     )
 
     @tf.function
@@ -210,22 +169,17 @@ def ours(
         trainer.train_step(itertools.repeat(batch))
         return trainer.sums.read_value()
 
-    weights = sum(int(tf.size(v)) for v in optimizer.variables.values())
-    return Contestant(
-        step,
-        weights,
-        own.operations(made),
-        own.traffic(made, weights),
-        work.tokens_of(made),
-    )
+    return Contestant(step, {
+        'operations': own.operations(made), 'tokens': work.tokens_of(made),
+    })  # fmt: skip
 
 
-def peer(precision: str) -> Contestant:
-    """Model Garden's BERT with its masked-word head over V at P places."""
+def peer(given: Choices, precision: str) -> Contestant:
+    """Makes Model Garden's BERT, its masked-word head over V at P places."""
     import tensorflow as tf
     import tf_keras
 
-    made = work_of('mlm').make_views()
+    made = work_of(given, 'mlm').make_views()
     view = tensors_of(made)
     ids, labels = view['masked/ids'], view['masked/targets/mlm']
     weights = view['masked/weights/mlm']
@@ -237,7 +191,7 @@ def peer(precision: str) -> Contestant:
     }
     tf_keras.mixed_precision.set_global_policy(precision)
     try:
-        model = _peer_model()
+        model = _peer_model(given)
         model(inputs)  # makes the head's layers, under the policy too
     finally:
         tf_keras.mixed_precision.set_global_policy('float32')
@@ -268,28 +222,21 @@ def peer(precision: str) -> Contestant:
         optimizer.apply_gradients(zip(gradients, trained, strict=True))
         return loss
 
-    count = sum(int(tf.size(v)) for v in trained)
-    return Contestant(
-        step,
-        count,
-        peer_operations(),
-        work_of('mlm').traffic(made, count),
-        work.tokens_of(made),
-    )
+    return Contestant(step, {
+        'operations': peer_operations(given), 'tokens': work.tokens_of(made),
+    })  # fmt: skip
 
 
-def _peer_model() -> Any:
+def _peer_model(given: Choices) -> Any:
     import tf_keras
     from official.nlp.modeling import models, networks
-
-    from infoword_tf.sizes import SIZES
 
     def gelu(x: Any) -> Any:
         return tf_keras.activations.gelu(x, approximate=True)
 
-    sizes = SIZES[SIZE.value]
+    sizes = SIZES[given.size]
     encoder = networks.BertEncoderV2(
-        vocab_size=VOCAB_SIZE.value,
+        vocab_size=given.vocab_size,
         hidden_size=sizes['width'],
         num_layers=sizes['layers'],
         num_attention_heads=sizes['heads'],
@@ -297,130 +244,130 @@ def _peer_model() -> Any:
         type_vocab_size=SEGMENTS,
         inner_dim=4 * sizes['width'],
         inner_activation=gelu,
-        output_dropout=DROPOUT.value,
-        attention_dropout=DROPOUT.value,
+        output_dropout=given.dropout,
+        attention_dropout=given.dropout,
     )
     return models.BertPretrainerV2(encoder, mlm_activation=gelu)
 
 
-# --------------------------------------------------------- one in its process
+# -------------------------------------------------------- one in its process
 
 
 def products(dtype: str) -> tuple[Callable[[], Any], dict[str, Any]]:
-    """One large matrix product: a turn's best of some, in operations."""
+    """Makes turns of one large matrix product, the best of some."""
     import tensorflow as tf
 
     x = tf.random.stateless_normal((PRODUCT_SIZE, PRODUCT_SIZE), (1, 2))
     x = tf.cast(x, dtype)
     product = tf.function(lambda a: tf.reduce_sum(tf.matmul(a, a)))
-    return _best(lambda: product(x).numpy()), {
-        'amount': 2 * PRODUCT_SIZE**3
-    }
-
-
-def copies() -> tuple[Callable[[], Any], dict[str, Any]]:
-    """One large array moved in place by another: a turn's best, in bytes."""
-    import tensorflow as tf
-
-    x, delta = tf.Variable(tf.zeros(COPIED)), tf.zeros(COPIED)
-
-    @tf.function
-    def move() -> Any:
-        tf.raw_ops.ResourceApplyGradientDescent(
-            var=x.handle, alpha=1.0, delta=delta
-        )
-        return x[0]
-
-    return _best(lambda: move().numpy()), {'amount': 3 * 4 * COPIED}
-
-
-def _best(run: Callable[[], Any]) -> Callable[[], dict[str, float]]:
-    """A turn that says its shortest time; the first call traces."""
-    run()
+    product(x).numpy()  # traces
 
     def turn() -> dict[str, float]:
-        found = []
+        seconds = []
         for _ in range(PRODUCT_REPEATS):
             began = time.perf_counter()
-            run()
-            found.append(time.perf_counter() - began)
-        return {'seconds': min(found)}
+            product(x).numpy()
+            seconds.append(time.perf_counter() - began)
+        return {'seconds': min(seconds)}
 
-    return turn
+    return turn, {'amount': 2 * PRODUCT_SIZE**3}
 
 
-def contestant() -> tuple[Callable[[], Any], dict[str, Any]]:
-    """What --serve names, as `turns.serve` takes it."""
-    (precision,) = PRECISIONS.value
-    if SERVE.value == PRODUCTS:
+def contestant(given: Choices) -> tuple[Callable[[], Any], dict[str, Any]]:
+    """Makes what --serve names, as `turns.serve` takes it."""
+    (precision,) = given.precisions
+    if given.serve == PRODUCTS:
         return products(precision.removeprefix('mixed_'))
-    if SERVE.value == COPIES:
-        return copies()
-    if SERVE.value == PEER:
-        found = peer(precision)
+    if given.serve == PEER:
+        one = peer(given, precision)
     else:
-        found = ours(SERVE.value, precision, MEMORY_LENGTH.value)
+        one = ours(given, given.serve, precision, given.memory_length)
     for _ in range(2):
-        found.step().numpy()
+        one.step().numpy()
 
     def turn() -> None:
-        for _ in range(STEPS.value):
-            made = found.step()
-        made.numpy()
+        for _ in range(given.steps):
+            result = one.step()
+        result.numpy()
 
-    return turn, {
-        'amount': STEPS.value * found.tokens,
-        'weights': found.weights,
-        'tokens': found.tokens,
-        'operations': found.operations,
-        'traffic': found.traffic,
-    }
+    return turn, {'amount': given.steps * one.said['tokens'], **one.said}
 
 
-# ------------------------------------------------------------------ all of them
+# ----------------------------------------------------------------- all of them
 
 
-def contest() -> dict[str, Any]:
-    """Lets all that the flags name run, in each precision.
+def entries(given: Choices) -> list[tuple[str, str, int]]:
+    """Lists contestants: what each serves, its name, tokens of its memory."""
+    listed = [] if given.no_peer else [(PEER, PEER, 0)]
+    for row in given.rows:
+        listed.append((row, row, 0))
+        if given.memory_length and work_of(given, row).remembers:
+            listed.append((row, f'{row}+{given.memory_length}',
+                           given.memory_length))  # fmt: skip
+    return [*listed, (PRODUCTS, PRODUCTS, 0)]
+
+
+def contest(given: Choices) -> dict[str, Any]:
+    """Lets all that was chosen run, in each precision.
 
     Returns:
-        A record of `turns`; rows have `weights`, and of a step `tokens`,
-        `operations` and `traffic`. Operations of products a second are under
-        `products`, by group.
+        A record of `turns`; rows have `tokens` and `operations` of a step.
+        Operations of products a second are under `products`, by group.
+
+    Raises:
+        RuntimeError: products failed.
     """
     same = {
-        name: flags.FLAGS[name].value
+        name: getattr(given, name)
         for name in ('size', 'batch_size', 'seq_len', 'vocab_size', 'dropout',
                      'steps')
     }
-    started = []
-    for precision in PRECISIONS.value:
-        given = {**same, 'precisions': precision}
-        named = [] if NO_PEER.value else [(PEER, PEER, 0)]
-        for row in ROWS.value:
-            for length in lengths_of(row):
-                name = f'{row}+{length}' if length else row
-                named.append((row, name, length))
-        for serve, name, length in [*named, (PRODUCTS, PRODUCTS, 0)]:
-            started.append(
-                turns.step(
-                    serve, name, precision, memory_length=length, **given
-                )
-            )
+    started = [
+        turns.Served(name, turns.module('benchmarks.step', *commands.typed({
+            **same, 'precisions': [precision], 'memory_length': length,
+            'serve': serve,
+        })), precision)
+        for precision in given.precisions
+        for serve, name, length in entries(given)
+    ]  # fmt: skip
     with turns.ended(started):
-        record = turns.compete(started, 'tokens', [{}] * ROUNDS.value)
-    record['products'] = turns.best_of(record, PRODUCTS)
-    record['settings'] = {**same, 'rounds': ROUNDS.value}
+        record = turns.compete(started, 'tokens', [{}] * given.rounds)
+    best = [row for row in record['rows'] if row['name'] == PRODUCTS]
+    for row in best:
+        if 'failed' in row:
+            raise RuntimeError(row['failed'])
+        record['rows'].remove(row)
+    record['products'] = {
+        row['group']: max(report.rates(row)) for row in best
+    }
+    record['settings'] = {**same, 'rounds': given.rounds}
     return record
 
 
-def main() -> None:
-    """Serves one, or lets all run and prints the table."""
-    if SERVE.value:
-        turns.serve(contestant)
+@commands.takes(Choices)
+def run(given: Choices, chosen: Mapping[str, Any]) -> None:
+    """Serves one, or lets all run and prints the table.
+
+    Raises:
+        UsageError: a row or a precision is not known.
+    """
+    del chosen
+    from infoword_tf.objectives import SUMS, TABLE
+
+    for name, values, known in (
+        ('rows', given.rows, (*TABLE, *SUMS)),
+        ('precisions', given.precisions, POLICIES),
+    ):
+        if not set(values) <= set(known) or len(set(values)) < len(values):
+            raise commands.UsageError(
+                f'--{name}={",".join(values)}: take each once, of '
+                f'{", ".join(known)}'
+            )
+    if given.serve:
+        turns.serve(lambda: contestant(given))
         return
-    report.show(contest())
+    report.show(contest(given))
 
 
 if __name__ == '__main__':
-    commands.start(main)
+    commands.start(run)

@@ -13,7 +13,7 @@ tables are made of (report.py):
     {'unit': what is counted, 'before': share of the machine that was busy
      before, 'rows': [{'name', 'group', 'seconds': [...], 'amounts': [...],
      'cores', 'others', 'bytes', what the contestant said of itself, perhaps
-     'failed'}]}
+     'scores' of its turns, perhaps 'failed'}]}
 """
 
 import contextlib
@@ -27,12 +27,11 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
+import numpy as np
 import psutil
 
 from benchmarks.kept import ROOT, Used
 
-# What benchmarks.step can serve besides training: what the machine can.
-PRODUCTS, COPIES = 'products', 'copies'
 _LISTENED = 1.0  # seconds
 
 
@@ -159,7 +158,7 @@ class Whole:
 
 
 def _most_memory(pid: int) -> int:
-    """Bytes that a process had at most."""
+    """Reads the bytes that a process had at most."""
     for line in pathlib.Path(f'/proc/{pid}/status').read_text().splitlines():
         if line.startswith('VmHWM'):
             return int(line.split()[1]) * 1024
@@ -169,19 +168,6 @@ def _most_memory(pid: int) -> int:
 def module(name: str, *given: str) -> list[str]:
     """The command that runs a module of this project."""
     return [sys.executable, '-m', name, *given]
-
-
-def step(serve: str, name: str, group: str = '', **given: Any) -> Served:
-    """Starts a contestant of benchmarks.step, whose flags no other has.
-
-    Args:
-        serve: as its --serve.
-        name, group: in tables.
-        given: its other flags by name.
-    """
-    typed = (f'--{flag}={value}' for flag, value in given.items())
-    command = module('benchmarks.step', f'--serve={serve}', *typed)
-    return Served(name, command, group)
 
 
 # ---------------------------------------------------------------------- rounds
@@ -227,7 +213,7 @@ def compete(
     for who, each in enumerate(contestants):
         rows.append({'name': each.name, 'group': each.group})
         rows[who] |= {'seconds': [], 'amounts': []}
-        sums.append(_Sums())
+        sums.append(np.zeros(3))
         with _failing(rows[who]):
             rows[who] |= each.facts  # waits until it is ready
             running.append(who)
@@ -238,22 +224,26 @@ def compete(
         for who in sorted(running, key=lambda n: (n < start, n)):
             row, each = rows[who], contestants[who]
             with _failing(row):
-                answer = sums[who].add(each, given)
+                answer, took = _turn(each, given)
+                sums[who] += took
                 answers[each.name] = answer
                 if number >= 0:
                     row['seconds'].append(answer['seconds'])
                     row['amounts'].append(answer['amount'])
+                    if 'score' in answer:
+                        row.setdefault('scores', []).append(answer['score'])
                 row['bytes'] = each.used().bytes
             if 'failed' in row:
                 running.remove(who)
         answered(answers)
         if number == -1:
-            sums = [_Sums() for _ in contestants]
-    for row, found in zip(rows, sums, strict=True):
-        passed = max(found.passed, 1e-9)
-        others = max(0.0, found.busy - found.own) / passed / os.cpu_count()
-        row['cores'] = found.own / passed
-        row['others'] = min(1.0, others)
+            sums = [np.zeros(3) for _ in contestants]
+    for row, (passed, busy, own) in zip(rows, sums, strict=True):
+        whole = max(passed, 1e-9)
+        row['cores'] = float(own / whole)
+        row['others'] = float(
+            np.clip((busy - own) / whole / os.cpu_count(), 0, 1)
+        )
     return {'unit': unit, 'before': before, 'rows': rows}
 
 
@@ -264,16 +254,18 @@ def ways_of(
     unit: str,
     rounds: int,
 ) -> dict[str, Any]:
-    """A record of what a benchmark serves, each way by a process of its own.
+    """Makes a record of what a benchmark serves, a process for each way.
 
     Args:
         name: of its module.
-        ways: that its --serve takes.
+        ways: that its --serve takes; a mapping has their names in tables.
         typed: its other flags.
         unit, rounds: as of `compete`.
     """
+    names = ways if isinstance(ways, Mapping) else {w: w for w in ways}
     started = [
-        Served(way, module(name, *typed, f'--serve={way}')) for way in ways
+        Served(shown, module(name, *typed, f'--serve={way}'))
+        for way, shown in names.items()
     ]
     with ended(started):
         return compete(started, unit, [{}] * rounds)
@@ -288,43 +280,19 @@ def _failing(row: dict[str, Any]) -> Iterator[None]:
         row |= {'failed': str(error), 'seconds': [], 'amounts': []}
 
 
-def best_of(record: dict[str, Any], name: str) -> dict[str, float]:
-    """By group, the best rate of a contestant that says what a machine can.
+def _turn(
+    contestant: Served | Whole, given: Mapping[str, Any]
+) -> tuple[dict[str, Any], np.ndarray]:
+    """Gives a turn: the answer, and three numbers of seconds.
 
-    It is taken out of the record's rows.
-
-    Raises:
-        RuntimeError: it failed.
+    These passed, all cores worked, and the contestant worked itself.
     """
-    found = {}
-    for row in [row for row in record['rows'] if row['name'] == name]:
-        if 'failed' in row:
-            raise RuntimeError(row['failed'])
-        rates = zip(row['amounts'], row['seconds'], strict=True)
-        found[row['group']] = max(a / b for a, b in rates)
-        record['rows'].remove(row)
-    return found
-
-
-class _Sums:
-    """Of the turns of a contestant: seconds that passed, that all cores worked,
-    and that it worked itself.
-    """
-
-    def __init__(self) -> None:
-        self.passed = self.busy = self.own = 0.0
-
-    def add(
-        self, contestant: Served | Whole, given: Mapping[str, Any]
-    ) -> dict[str, Any]:
-        """Gives a turn."""
-        own, busy = contestant.used().seconds, _busy()
-        began = time.perf_counter()
-        answer = contestant.ask(given)
-        self.passed += time.perf_counter() - began
-        self.busy += _busy() - busy
-        self.own += contestant.used().seconds - own
-        return answer
+    own, busy = contestant.used().seconds, _busy()
+    began = time.perf_counter()
+    answer = contestant.ask(given)
+    passed = time.perf_counter() - began
+    busy = _busy() - busy
+    return answer, np.array([passed, busy, contestant.used().seconds - own])
 
 
 @contextlib.contextmanager

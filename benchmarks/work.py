@@ -24,13 +24,6 @@ from infoword_tf.views.streams import Streams
 
 SEED, POSITIONS = 0, 512
 WORD_SHARE = 2 / 3  # of the pieces begin a word
-# Bytes that the backward pass keeps in float32 of each block, for each number
-# of its states and for each weight of attention: fitted by benchmarks.scale.
-KEPT_STATES, KEPT_ATTENTION = 58.0, 5.8
-# A weight is read in both passes; its gradient is written, read by the clip and
-# by the update, which reads and writes the weight and two moments.
-OF_WEIGHT = 4 * (2 + 3 + 6)
-OF_SCORE = 4 * 4  # written and read in each pass
 
 
 def rows_of(objectives: str) -> dict[str, float]:
@@ -218,18 +211,13 @@ class Work:
 
         plan = self.resolved.plan
         if plan.labelled:
-            raise ValueError(
-                f'{self.objectives} reads labelled examples; benchmarks.'
-                'finetune measures it'
-            )
-        elsewhere = {
-            'words': 'reads windows of words; benchmarks.words measures it',
-            'sentences': 'reads sentences; benchmarks.sentences measures it',
-            'translations': 'reads translations; the rate of a run says it',
-        }
+            raise ValueError(f'{self.objectives} reads labelled examples')
         for source_spec in plan.source_specs:
-            if why := elsewhere.get(source_spec.source):
-                raise ValueError(f'{self.objectives} {why}')
+            if not hasattr(self, source_spec.source):
+                raise ValueError(
+                    f'{self.objectives} reads {source_spec.source}, which are '
+                    'not made here; the rate of a run says how fast it is'
+                )
         sources = {
             source_spec: StepSource(
                 functools.partial(
@@ -270,33 +258,6 @@ class Work:
             ) + 3 * block_operations(b, t, asking, self.width)
         for row in self.rows:
             found += 3 * self.score_operations(row, batch)
-        if 'parts' in self.rows:  # means, as a and as candidates, by constants
-            view = batch['parts']
-            slots = view.targets['parts'].shape[1]
-            found += 2 * 2 * 2 * slots * view.ids.size * self.width
-        return found
-
-    def traffic(self, batch: Mapping[str, View], weights: int) -> int:
-        """Bytes that a step reads and writes at least, in float32.
-
-        Weights with their gradients and moments, what the backward pass keeps
-        of each block (written once, read once), and scores of all pairs; what
-        stays in a cache counts too.
-
-        Args:
-            batch: what `make_views` gives.
-            weights: how many are trained.
-        """
-        heads = SIZES[self.size]['heads']
-        found = OF_WEIGHT * weights
-        for view in batch.values():
-            t = view.ids.shape[-1]
-            keys = t + self.memory_length
-            kept = KEPT_STATES * self.width + KEPT_ATTENTION * heads * keys
-            found += round(2 * self.layers * view.ids.size * kept)
-        for row in self.rows:
-            columns = self.score_operations(row, batch) / (2 * self.width)
-            found += round(OF_SCORE * columns)
         return found
 
     def _relative(
@@ -389,8 +350,6 @@ class Work:
             return 2 * b * d * (d + 2)
         if row == 'nsp_nce':  # psi and the true and three other pairs
             return 2 * 4 * b * d
-        if row == 'simcse':  # one copy of each text asks for the other
-            return 2 * b * d * b
         if row == 'ict':  # both ways, and pooled as a and as candidates
             sides = [batch[side].ids for side in ('passage', 'sentence')]
             queries = columns = len(sides[0])
@@ -405,8 +364,6 @@ class Work:
             columns = self.vocab_size
             if row == 'bert_nce':
                 columns = min(queries, columns)
-            if row == 'parts':
-                columns = queries
             if self.resolved.rows[row].settings.get('transform'):
                 columns += d  # BERT's dense layer before the scores
         return 2 * queries * d * columns

@@ -645,7 +645,7 @@ def done(
     # Elsewhere, or of no account.
     said = (
         *FREE, 'steps', 'seed', 'seeds', 'epochs', 'test', 'notest', 'test_by',
-        'test_only', 'predict', 'columns', 'inits', 'fractions', 'lambdas',
+        'test_only', 'predict', 'columns',
     )  # fmt: skip
     now, then = (
         {

@@ -130,11 +130,11 @@ class Questions:
     gold_begins: np.ndarray
     notes: tuple[str, ...] = ()
 
-    def some(self, count: int | None, seed: int = 0) -> Self:
+    def some(self, count: int | None) -> Self:
         """So many of them, see `tables.subset`; None: all."""
         if count is None or count >= len(self.ids):
             return self
-        numbers = subset(len(self.ids), count, seed)
+        numbers = subset(len(self.ids), count)
         kept, context = np.unique(self.context[numbers], return_inverse=True)
         golds = [self.golds_of(i) for i in numbers]
         return dataclasses.replace(

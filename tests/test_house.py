@@ -12,7 +12,7 @@ from absl.testing import absltest, parameterized
 
 ROOT = pathlib.Path(__file__).parent.parent
 LIBRARY = ROOT / 'infoword_tf'
-# What each folder may import of the others; benchmarks/serving.py measures
+# What each folder may import of the others; benchmarks/encode.py measures
 # exports.
 DIRECTIONS = {
     'infoword_tf': set(),

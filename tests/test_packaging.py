@@ -37,8 +37,6 @@ DOCUMENTS = [
     ROOT / 'WORKSPACE.md',
     *sorted((ROOT / 'docs').glob('*.md')),
 ]
-# Modules whose flags are those of other commands too.
-SHARED = ('benchmarks.tuning',)
 LONGEST_README = 250  # lines: it is a page for newcomers
 
 
@@ -160,10 +158,7 @@ def quoted_python(text):
 
 @functools.cache
 def known_flags(module):
-    """Names of the flags that a command has, settings of rows aside.
-
-    Its own, and those of the modules that it shares them with.
-    """
+    """Names of the flags that a command has, settings of rows aside."""
     path = ROOT / (module.replace('.', '/') + '.py')
     found = set()
     for node in ast.walk(ast.parse(path.read_text())):
@@ -173,11 +168,6 @@ def known_flags(module):
                 found.add(ast.literal_eval(node.args[0]))
             elif function.endswith('.add_argument'):
                 found.add(ast.literal_eval(node.args[0]).removeprefix('--'))
-        elif isinstance(node, ast.ImportFrom):
-            for alias in node.names:
-                shared = f'{node.module}.{alias.name}'
-                if shared in SHARED:
-                    found |= known_flags(shared)
     return found
 
 

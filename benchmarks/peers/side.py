@@ -4,10 +4,10 @@
 
 Each line of standard input is {"texts": [...]}, each line of standard output
 {"seconds": ..., "amount": of texts, "vectors": [first row, last row]}; with
-"file" all vectors go there, as .npy; with "clients" so many threads ask for one
-text after the other, and the answer is how long each waited (`at_once`). The
-first line says how long loading took. It imports nothing of this project but
-what its side needs, since peers run in an environment of their own.
+"clients" so many threads ask for one text after the other, and the answer is
+how long each waited (`at_once`). The first line, {}, says that it is ready. It
+imports nothing of this project but what its side needs, since peers run in an
+environment of their own.
 """
 
 import contextlib
@@ -41,62 +41,6 @@ def encode(path: str, threads: int) -> Encode:
     return lambda texts, _: loaded.encode(texts, progress=False)
 
 
-def plain(path: str, threads: int) -> Encode:
-    """The same, called batch by batch in the order of the texts.
-
-    Each batch is padded to the longest of all texts.
-    """
-    import tensorflow as tf
-
-    tf.config.threading.set_intra_op_parallelism_threads(threads)
-    import infoword_tf
-    from benchmarks.encode import plain as in_order
-
-    loaded = infoword_tf.load(path)
-    return lambda texts, size: in_order(loaded, texts, size)
-
-
-def wordpiece(path: str, threads: int) -> Encode:
-    """The tokenizer of a workdir, in a graph; the amount is of characters."""
-    import tensorflow as tf
-
-    tf.config.threading.set_intra_op_parallelism_threads(threads)
-    import infoword_tf
-
-    tokenizer = infoword_tf.load(path).tokenizer
-    tokenize = tf.function(
-        lambda texts: tokenizer.tokenize(texts).flat_values,
-        input_signature=[tf.TensorSpec((None,), tf.string)],
-    )
-    return _ids(lambda texts: tokenize(tf.constant(list(texts))).numpy())
-
-
-def tokenizers(path: str, threads: int) -> Encode:
-    """The package of that name; see `wordpiece`."""
-    from tokenizers import Tokenizer
-
-    os.environ['RAYON_NUM_THREADS'] = str(threads)
-    tokenizer = Tokenizer.from_file(f'{path}/tokenizer.json')
-    tokenizer.no_truncation()
-    tokenizer.no_padding()
-
-    def tokenize(texts: Sequence[str]) -> np.ndarray:
-        rows = tokenizer.encode_batch(list(texts), add_special_tokens=False)
-        return np.concatenate([np.array(row.ids) for row in rows])
-
-    return _ids(tokenize)
-
-
-def _ids(tokenize: Callable[[Sequence[str]], np.ndarray]) -> Encode:
-    """Ids of all texts as one row: sides agree where it is the same."""
-
-    def run(texts: Sequence[str], _: int) -> np.ndarray:
-        return tokenize(texts)[None].astype(np.float64)
-
-    run.amount = lambda texts: sum(map(len, texts))
-    return run
-
-
 def savedmodel(path: str, threads: int, inter: int = 0) -> Encode:
     """The signature `embed` of an export, as a server runs it: in a session.
 
@@ -121,14 +65,6 @@ def savedmodel(path: str, threads: int, inter: int = 0) -> Encode:
         signature.outputs['embeddings'].name, [signature.inputs['texts'].name]
     )
     return lambda texts, _: run(np.array(texts, object))
-
-
-def litert(path: str, threads: int) -> Encode:
-    """model.py of a folder of export.litert, one text after the other."""
-    from export.serving.model import Model
-
-    model = Model(path, threads)
-    return lambda texts, _: model.encode(texts)
 
 
 def sentence_transformers(
@@ -234,36 +170,14 @@ def onnxruntime(path: str, threads: int) -> Encode:
     return encode_all
 
 
-def model2vec(path: str, threads: int) -> Encode:
-    """A `StaticModel`, distilled here of a sentence-transformers folder."""
-    import torch
-    from model2vec.distill import distill
-
-    torch.set_num_threads(threads)
-    model = distill(path)
-
-    def run(texts: Sequence[str], batch_size: int) -> np.ndarray:
-        return model.encode(
-            list(texts), batch_size=batch_size, show_progress_bar=False
-        )
-
-    run.megabytes = model.embedding.nbytes / 1e6
-    return run
-
-
 SIDES: dict[str, Callable[[str, int], Encode]] = {
     'encode': encode,
-    'plain': plain,
-    'wordpiece': wordpiece,
-    'tokenizers': tokenizers,
     'savedmodel': savedmodel,
-    'litert': litert,
     'sentence-transformers': sentence_transformers,
     'sentence-transformers-bfloat16': lambda path, threads: (
         sentence_transformers(path, threads, 'bfloat16')
     ),
     'onnxruntime': onnxruntime,
-    'model2vec': model2vec,
 }
 
 
@@ -276,11 +190,9 @@ class Batched:
 
     MOST = 256
 
-    def __init__(self, run: Encode, threads: int, wait: float):
-        """Args: what answers, how many threads take requests, and for how
-        many seconds each waits for more of them.
-        """
-        self._run, self._wait = run, wait
+    def __init__(self, run: Encode, threads: int):
+        """Args: what answers, and how many threads take requests."""
+        self._run = run
         self._waiting: queue.SimpleQueue = queue.SimpleQueue()
         self._threads = [
             threading.Thread(target=self._take, daemon=True)
@@ -297,17 +209,14 @@ class Batched:
 
     def _take(self) -> None:
         while (first := self._waiting.get()) is not None:
-            batch, until = [first], time.perf_counter() + self._wait
-            while len(batch) < self.MOST:
-                left = until - time.perf_counter()
-                try:
-                    more = self._waiting.get(left > 0, max(left, 0))
-                except queue.Empty:
-                    break
-                if more is None:
-                    self._waiting.put(None)
-                    break
-                batch.append(more)
+            batch = [first]
+            with contextlib.suppress(queue.Empty):
+                while len(batch) < self.MOST:
+                    batch.append(self._waiting.get_nowait())
+            ends = [each for each in batch if each is None]
+            batch = [each for each in batch if each is not None]
+            for _ in ends:  # of another thread
+                self._waiting.put(None)
             self._run([text for texts, _ in batch for text in texts], 32)
             for _, done in batch:
                 done.set()
@@ -326,7 +235,6 @@ def at_once(
     clients: int,
     seconds: float,
     batchers: int = 0,
-    wait: float = 0.0,
 ) -> dict[str, Any]:
     """Clients that each ask for one text, wait for it, and ask again.
 
@@ -336,14 +244,13 @@ def at_once(
         clients: how many ask.
         seconds: for how long, after a fifth of that which does not count.
         batchers: threads that put requests together; 0: each client calls.
-        wait: seconds that these wait for more requests.
 
     Returns:
         'seconds', the 'amount' of answers, how many seconds each was 'waited'
         for, and 'processor', the seconds of processor time that one took, of
         all threads.
     """
-    answer = Batched(run, batchers, wait) if batchers else run
+    answer = Batched(run, batchers) if batchers else run
     begin = time.perf_counter() + seconds / 5
     waited: list[list[float]] = [[] for _ in range(clients)]
 
@@ -379,37 +286,24 @@ def at_once(
     }  # fmt: skip
 
 
-def serve(run: Encode, lines: Any, answers: Any) -> None:
-    """Answers every line until there are no more."""
-    for line in lines:
-        asked = json.loads(line)
-        if asked.get('clients'):
-            found = at_once(run, **asked)
-            answers.write(json.dumps(found) + '\n')
-            answers.flush()
-            continue
-        began = time.perf_counter()
-        vectors = run(asked['texts'], BATCH_SIZE)
-        seconds = time.perf_counter() - began
-        amount = getattr(run, 'amount', len)(asked['texts'])
-        if asked.get('file'):
-            np.save(asked['file'], np.asarray(vectors, np.float32))
-        ends = np.asarray(vectors, np.float32)[[0, -1]].tolist()
-        said = {'seconds': seconds, 'amount': amount, 'vectors': ends}
-        answers.write(json.dumps(said) + '\n')
-        answers.flush()
+def answer(run: Encode, asked: dict[str, Any]) -> dict[str, Any]:
+    """Answers one line."""
+    if asked.get('clients'):
+        return at_once(run, **asked)
+    began = time.perf_counter()
+    vectors = run(asked['texts'], BATCH_SIZE)
+    return {
+        'seconds': time.perf_counter() - began,
+        'amount': len(asked['texts']),
+        'vectors': np.asarray(vectors, np.float32)[[0, -1]].tolist(),
+    }
 
 
 if __name__ == '__main__':
     # Whatever a library prints goes to the errors, answers alone out.
     with contextlib.redirect_stdout(sys.stderr):
-        began = time.perf_counter()
         numbers = [int(number) for number in sys.argv[3:] or [2]]
         run = SIDES[sys.argv[1]](sys.argv[2], *numbers)
-        ready = {
-            'ready': time.perf_counter() - began,
-            'megabytes': getattr(run, 'megabytes', None),
-        }
-    sys.stdout.write(json.dumps(ready) + '\n')
-    sys.stdout.flush()
-    serve(run, sys.stdin, sys.stdout)
+    print('{}', flush=True)
+    for line in sys.stdin:
+        print(json.dumps(answer(run, json.loads(line))), flush=True)

@@ -1,16 +1,20 @@
-"""transformers' Trainer on examples that a file holds, for benchmarks.finetune.
+"""transformers' and sentence-transformers' trainers, for benchmarks.trainers.
 
     .venv-peers/bin/python benchmarks/peers/trainer.py SPEC OUTPUT
 
-SPEC is JSON: weights (a folder), examples (train and heldout: first, second or
-null, targets), classes (0: a number), steps, evaluate (updates between two
-held-out scores), batch_size, seq_len, learning_rate, weight_decay, seed, bf16,
-threads. The model is transformers' own encoder with a linear layer over the
-first state; batches are padded to their longest text. OUTPUT gets what it said
-of the held-out examples each time, and its seconds. It imports nothing of this
-project.
+SPEC is JSON: of (labels or pairs), source (a folder of sentence-transformers),
+steps, batch_size, seq_len, learning_rate, seed, bf16, threads. For labels it
+has examples (train and heldout: first, second or null, targets), classes (0: a
+number) and weight_decay; for pairs a csv (a, b and negatives) under pairs,
+temperature, and save, a folder for what was trained. OUTPUT gets the seconds
+from the end of each update to that of the next, and what was said of held-out
+examples at the end. It imports nothing of this project.
+
+Labels: transformers' encoder with a linear layer over the first state; batches
+are padded to their longest text. Pairs: MultipleNegativesRankingLoss.
 """
 
+import csv
 import json
 import os
 import sys
@@ -35,17 +39,15 @@ class Classifier(torch.nn.Module):
         self.encoder = transformers.AutoModel.from_pretrained(
             weights, add_pooling_layer=False
         )
-        width = self.encoder.config.hidden_size
-        self.dropout = torch.nn.Dropout(
-            self.encoder.config.hidden_dropout_prob
-        )
-        self.head = torch.nn.Linear(width, max(1, classes))
+        config = self.encoder.config
+        self.dropout = torch.nn.Dropout(config.hidden_dropout_prob)
+        self.head = torch.nn.Linear(config.hidden_size, max(1, classes))
         torch.nn.init.normal_(self.head.weight, std=0.02)
         torch.nn.init.zeros_(self.head.bias)
         self.classes = classes
 
     def forward(self, labels: Any = None, **given: Any) -> dict:
-        """Loss and scores."""
+        """Computes loss and scores."""
         states = self.encoder(**given).last_hidden_state[:, 0]
         scores = self.head(self.dropout(states)).float()
         if self.classes:
@@ -57,97 +59,107 @@ class Classifier(torch.nn.Module):
 
 
 class ClockCallback(transformers.TrainerCallback):
-    """Seconds of each update."""
+    """When each update ended."""
 
     def __init__(self) -> None:
-        """Empty."""
-        self.seconds = []
+        """Begins with none."""
+        self.ends: list[float] = []
 
-    def on_step_begin(self, *args: Any, **given: Any) -> None:
-        """Begins one."""
-        self.began = time.perf_counter()
-
-    def on_step_end(self, *args: Any, **given: Any) -> None:
-        """Ends it."""
-        self.seconds.append(time.perf_counter() - self.began)
+    def on_step_end(self, *args: Any, **kwargs: Any) -> None:
+        """Notes the time."""
+        self.ends.append(time.perf_counter())
 
 
-def main(spec: dict) -> dict:
-    """Trains; returns what OUTPUT holds."""
-    torch.set_num_threads(spec['threads'])
-    transformers.set_seed(spec['seed'])
-    tokenizer = transformers.AutoTokenizer.from_pretrained(spec['weights'])
+def arguments(spec: dict, folder: str) -> dict[str, Any]:
+    """Gives what both trainers are told alike."""
+    return {
+        'output_dir': folder,
+        'max_steps': spec['steps'],
+        'per_device_train_batch_size': spec['batch_size'],
+        'per_device_eval_batch_size': spec['batch_size'],
+        'learning_rate': spec['learning_rate'],
+        'warmup_steps': max(1, spec['steps'] // 10),
+        'seed': spec['seed'],
+        'bf16': spec['bf16'],
+        'use_cpu': True,
+        'save_strategy': 'no',
+        'logging_strategy': 'no',
+        'report_to': [],
+        'disable_tqdm': True,
+    }
 
-    def rows(part):
-        first, second = part['first'], part['second']
-        given = tokenizer(
-            first, second, truncation=True, max_length=spec['seq_len']
-        )
+
+def train_labels(spec: dict, folder: str, clock: ClockCallback) -> list:
+    """Trains; returns scores of the held-out examples, [n, C] or [n]."""
+    tokenizer = transformers.AutoTokenizer.from_pretrained(spec['source'])
+
+    def rows(part: dict) -> list[dict]:
+        tokens = tokenizer(
+            part['first'], part['second'], truncation=True,
+            max_length=spec['seq_len'],
+        )  # fmt: skip
         return [
-            {'label': target, **{k: v[i] for k, v in given.items()}}
+            {'label': target, **{k: v[i] for k, v in tokens.items()}}
             for i, target in enumerate(part['targets'])
         ]
 
-    said, clock = [], ClockCallback()
-    evaluations = []
+    trainer = transformers.Trainer(
+        model=Classifier(spec['source'], spec['classes']),
+        args=transformers.TrainingArguments(
+            **arguments(spec, folder),
+            weight_decay=spec['weight_decay'],
+            lr_scheduler_type='linear',
+            max_grad_norm=1.0,
+            remove_unused_columns=False,
+        ),
+        train_dataset=rows(spec['examples']['train']),
+        data_collator=transformers.DataCollatorWithPadding(tokenizer),
+        callbacks=[clock],
+    )
+    trainer.train()
+    heldout = trainer.predict(rows(spec['examples']['heldout']))
+    return np.asarray(heldout.predictions).tolist()
 
-    def kept(output):
-        said.append(np.asarray(output.predictions).tolist())
-        return {}
 
-    class Timed(transformers.Trainer):
-        """Says how long evaluation takes."""
+def train_pairs(spec: dict, folder: str, clock: ClockCallback) -> list:
+    """Trains, and saves the model; returns nothing that was said."""
+    import datasets
+    import sentence_transformers as st
+    from sentence_transformers import losses
 
-        def evaluate(self, *args: Any, **given: Any) -> Any:
-            """As the Trainer does."""
-            began = time.perf_counter()
-            found = super().evaluate(*args, **given)
-            evaluations.append(time.perf_counter() - began)
-            return found
+    model = st.SentenceTransformer(spec['source'], device='cpu')
+    model.max_seq_length = spec['seq_len']
+    with open(spec['pairs'], newline='', encoding='utf-8') as file:
+        names, *rows = csv.reader(file)
+    columns = dict(zip(names, map(list, zip(*rows, strict=True)), strict=True))
+    st.SentenceTransformerTrainer(
+        model=model,
+        args=st.SentenceTransformerTrainingArguments(
+            **arguments(spec, folder)
+        ),
+        train_dataset=datasets.Dataset.from_dict(columns),
+        loss=losses.MultipleNegativesRankingLoss(
+            model, scale=1 / spec['temperature']
+        ),
+        callbacks=[clock],
+    ).train()
+    model.save_pretrained(spec['save'])
+    return []
 
+
+def main(spec: dict) -> dict[str, Any]:
+    """Trains; returns what OUTPUT holds."""
+    torch.set_num_threads(spec['threads'])
+    transformers.set_seed(spec['seed'])
+    clock = ClockCallback()
+    train = {'labels': train_labels, 'pairs': train_pairs}[spec['of']]
     with tempfile.TemporaryDirectory() as folder:
-        trainer = Timed(
-            model=Classifier(spec['weights'], spec['classes']),
-            args=transformers.TrainingArguments(
-                output_dir=folder,
-                max_steps=spec['steps'],
-                per_device_train_batch_size=spec['batch_size'],
-                per_device_eval_batch_size=spec['batch_size'],
-                learning_rate=spec['learning_rate'],
-                weight_decay=spec['weight_decay'],
-                warmup_steps=max(1, spec['steps'] // 10),
-                lr_scheduler_type='linear',
-                max_grad_norm=1.0,
-                seed=spec['seed'],
-                bf16=spec['bf16'],
-                use_cpu=True,
-                eval_strategy='steps',
-                eval_steps=spec['evaluate'],
-                save_strategy='no',
-                logging_strategy='no',
-                report_to=[],
-                disable_tqdm=True,
-                remove_unused_columns=False,
-            ),
-            train_dataset=rows(spec['examples']['train']),
-            eval_dataset=rows(spec['examples']['heldout']),
-            data_collator=transformers.DataCollatorWithPadding(tokenizer),
-            compute_metrics=kept,
-            callbacks=[clock],
-        )
-        began = time.perf_counter()
-        trainer.train()
-        seconds = time.perf_counter() - began
-    return {
-        'said': said,
-        'step_seconds': clock.seconds,
-        'evaluation_seconds': evaluations,
-        'seconds': seconds,
-    }
+        said = train(spec, folder, clock)
+    return {'said': said, 'seconds': np.diff(clock.ends).tolist()}
 
 
 if __name__ == '__main__':
     with open(sys.argv[1]) as file:
-        found = main(json.load(file))
+        output = main(json.load(file))
     with open(sys.argv[2], 'w') as file:
-        json.dump(found, file)
+        json.dump(output, file)

@@ -26,7 +26,7 @@ import numpy as np
 Cells = tuple[str | None, ...]
 _LONGEST_CELL = 1 << 24  # characters; a quote that is never closed ends there
 _LONGEST_LINE = 1 << 26  # bytes; what is no table can be one line without end
-_SUBSET_SEED = 0
+_SUBSET_SEED = 0, 0
 _LARGEST = 3e38  # of float32
 # A first line is compared with so many that follow; a name of more words than
 # this, or of more letters, is cut or taken for a text.
@@ -77,11 +77,11 @@ class TableExamples(NamedTuple):
     lines: np.ndarray
     choices: list[list[str]] | None = None
 
-    def some(self, count: int | None, seed: int = 0) -> Self:
+    def some(self, count: int | None) -> Self:
         """So many of them, in their order; None: all. See `subset`."""
         if count is None or count >= len(self.first):
             return self
-        chosen = subset(len(self.first), count, seed)
+        chosen = subset(len(self.first), count)
 
         def taken(values: list[str] | None) -> list[str] | None:
             return values and [values[i] for i in chosen]
@@ -389,13 +389,12 @@ def parted(table: Table, column: str) -> dict[str, Table]:
     }
 
 
-def subset(total: int, count: int, seed: int = 0) -> np.ndarray:
+def subset(total: int, count: int) -> np.ndarray:
     """[count] int64, in order: numbers below `total`.
 
-    Of a seed they are always the same; of two counts the smaller are among
-    the larger.
+    They are always the same; of two counts the smaller are among the larger.
     """
-    random = np.random.default_rng([_SUBSET_SEED, seed])
+    random = np.random.default_rng(_SUBSET_SEED)
     return np.sort(random.permutation(total)[:count])
 
 

@@ -1,114 +1,39 @@
-"""Operations of a step, written out by hand and counted by JAX itself."""
+"""The work of a step: written out by hand, counted by JAX, and trained."""
 
 import importlib.util
 import json
+import re
 import unittest
 
+import numpy as np
+import tensorflow as tf
 from absl.testing import absltest, parameterized
 
 from benchmarks import work
+from infoword_tf.model import Model
 from infoword_tf.objectives import SUMS, TABLE, parse
-from tests import test_jax
+from infoword_tf.training import loop, optim
+from tests import test_jax, zoo
+from tests.eager import eagerly
 
-# 2 x 22 tokens, of which 20 are text: P = 3 places, S = 3 n-grams of a
-# sequence, packed into 3 + 2 * 3 = 9 positions. tiny has 2 blocks, D = 128.
+# tiny has 2 blocks, D = 128.
 SMALL = {'size': 'tiny', 'batch_size': 2, 'seq_len': 22, 'vocab_size': 500}
-# Multiplications of a block in one sequence, its four kinds of product:
-# keys and values; queries and output; attention; feed-forward.
-MASKED_ALL = 22 * 128 * 256 + 22 * 128 * 256 + 2 * 22 * 22 * 128 + (
-    2 * 22 * 128 * 512)
-MASKED_AT = {
-    q: 22 * 128 * 256 + 2 * q * 128 * 128 + 2 * q * 22 * 128
-    + 2 * q * 128 * 512
-    for q in (1, 3, 4)
-}
-NGRAMS_ALL = 9 * 128 * 256 + 9 * 128 * 256 + 2 * 9 * 9 * 128 + (
-    2 * 9 * 128 * 512)
-NGRAMS_AT_3 = 9 * 128 * 256 + 2 * 3 * 128 * 128 + 2 * 3 * 9 * 128 + (
-    2 * 3 * 128 * 512)
-# A sentence is cut to a quarter, 5 tokens; both whole texts are wanted.
-SENTENCES_ALL = 5 * 128 * 256 + 5 * 128 * 256 + 2 * 5 * 5 * 128 + (
-    2 * 5 * 128 * 512)
-# Relative attention of 22 tokens. Of next words all ask, with 23 distances; of
-# permuted text 22 and 3 queries, then the queries alone, with 44 distances,
-# each in two parts, and 2 heads of segments.
-STREAMED = 22 * 128 * 256 + 22 * (
-    2 * 128 * 128 + 2 * 22 * 128 + 23 * 128 + 2 * 128 * 512)
-PERMUTED_AT = {
-    q: 22 * 128 * 256 + q * (
-        2 * 128 * 128 + 2 * 22 * 128 + 2 * 44 * 128 + 128 * 2
-        + 2 * 128 * 512)
-    for q in (25, 3)
-}
-# 6 = 2 x 3 pairs; dim scores 2 texts, ict 2 x 2 both ways, after it has
-# pooled both views, twice: as a and as candidates.
-SCORES = {
-    'mlm': 6 * 128 * 500,
-    'bert_nce': 6 * 128 * 6,
-    'dim': 2 * 128 * 6,
-    'ict': 2 * 2 * 128 * 2 + 2 * 2 * (2 * 22 + 2 * 5) * 128,
-    # A pooler and two classes; psi, and four pairs of pieces for each text.
-    'nsp': 2 * 128 * 130,
-    'nsp_nce': 8 * 128,
-    'gpt': 2 * 22 * 128 * 500,
-    'transformer_xl': 2 * 22 * 128 * 500,
-    'rnn_lm': 2 * 22 * 128 * 500,
-    'elmo': 2 * 2 * 22 * 64 * 500,
-    'plm': 6 * 128 * 500,
-    'parts': 4 * 128 * 4,
-}
-# Input and state, four gates each.
-LSTM = 2 * 22 * (128 + 128) * 4 * 128
-# Two directions, 64 wide, of 512 cells.
-BOTH = 2 * 2 * 22 * (2 * 64 * 4 * 512 + 512 * 64)
-# Of 44 tokens more than 22 pieces: all 44 are read. Numbers of three digits and
-# two marks, with seven more for the longest filter.
+# All pieces of 44 tokens are read: ten digits and marks, with seven more for
+# the longest filter.
 PIECE = (
     16 * (12 * 4 + 11 * 2 * 4 + 10 * 3 * 8 + 9 * 4 * 16 + 8 * 5 * 32
           + 7 * 6 * 64 + 6 * 7 * 128)
     + 2 * 256 * 512 + 256 * 64
 )  # fmt: skip
-BY_HAND = {
-    'mlm': 2 * (MASKED_ALL + MASKED_AT[3]) + SCORES['mlm'],
-    'bert_nce': 2 * (MASKED_ALL + MASKED_AT[3]) + SCORES['bert_nce'],
-    'dim': 2 * (MASKED_ALL + MASKED_AT[1] + NGRAMS_ALL + NGRAMS_AT_3)
-    + SCORES['dim'],
-    'ict': 2 * 2 * (MASKED_ALL + SENTENCES_ALL) + SCORES['ict'],
-    'nsp': 2 * (MASKED_ALL + MASKED_AT[1]) + SCORES['nsp'],
-    'nsp_nce': 8 * (MASKED_ALL + MASKED_AT[1]) + SCORES['nsp_nce'],
-    # The sum has BERT's transform, one product of the width before scores.
-    'bert': 2 * (MASKED_ALL + MASKED_AT[4])
-    + SCORES['mlm'] + 6 * 128 * 128 + SCORES['nsp'],
-    'infoword': 2 * (MASKED_ALL + MASKED_AT[4] + NGRAMS_ALL + NGRAMS_AT_3)
-    + SCORES['bert_nce'] + SCORES['dim'],
-    'gpt': 2 * 2 * MASKED_ALL + SCORES['gpt'],
-    'transformer_xl': 2 * 2 * STREAMED + SCORES['transformer_xl'],
-    'rnn_lm': 2 * LSTM + SCORES['rnn_lm'],
-    'elmo': 2 * BOTH + 44 * PIECE + SCORES['elmo'],
-    'plm': 2 * (PERMUTED_AT[25] + PERMUTED_AT[3]) + SCORES['plm'],
-}
-BY_HAND['xlnet'] = BY_HAND['plm']
-BY_HAND['mmlm'] = BY_HAND['part_words'] = BY_HAND['mlm']
-BY_HAND['overlap'] = BY_HAND['mlm']
-BY_HAND['same_text'] = BY_HAND['nsp']
-BY_HAND['parts'] = 2 * 2 * MASKED_ALL + SCORES['parts']
-# Distances are the same for all rows of a batch, and need no gradient; nor do
-# the weights of means, of two parts and twice.
-DISTANCES = {
-    'transformer_xl': 2 * 23 * 128 * 128,
-    'plm': 2 * 44 * 128 * 128,
-    'xlnet': 2 * 44 * 128 * 128,
-    'parts': 2 * 2 * 2 * 22 * 128,
-}
+# Two layers and directions, 64 wide, of 512 cells.
+ELMO = (
+    2 * 4 * 22 * (2 * 64 * 4 * 512 + 512 * 64) + 44 * PIECE
+    + 2 * 2 * 22 * 64 * 500
+)  # fmt: skip
 
-
-def by_hand(name):
-    """Two operations a multiplication, three products for most of them."""
-    return 6 * BY_HAND[name] + 4 * DISTANCES.get(name, 0)
-
-
-# Every product of a whole step as JAX traces it, but for sums over rows.
-COUNT = '''
+# Every product of a whole step as JAX traces it, but for sums over rows; then
+# what the optimizer of the command is, and the command.
+UNDER_JAX = '''
 import json
 from benchmarks import gpu, work
 
@@ -134,11 +59,18 @@ def products(jaxpr):
             total += each * equation.outvars[0].aval.size
     return total
 
+small = json.loads(sys.argv[2])
 for objectives in sys.argv[1].split(','):
-    own = work.Work(objectives, **json.loads(sys.argv[2]))
+    own = work.Work(objectives, **small)
     program = gpu.make_program(own, 'float32')
     traced = program.step.trace(program.state, program.batch)
     print(objectives, products(traced.jaxpr.jaxpr), program.operations)
+print(json.dumps([gpu.ADAMW, gpu.DECAYING]))
+gpu.run(**small, precision='float32', rounds=2, steps=1, peak_tflops=0.5)
+try:
+    gpu.checked(float('nan'), 7)
+except FloatingPointError as error:
+    print(error)
 '''
 
 
@@ -152,32 +84,15 @@ READING = [
 
 
 class OperationsTest(parameterized.TestCase):
-    def test_bytes_of_a_step(self):
-        """44 a weight; what two blocks keep, twice; 16 a score."""
-        one = work.Work('mlm', 'tiny', 2, 16, 500)
-        batch = one.make_views()
-        pairs = batch['masked'].targets['mlm'].size
-        kept = 2 * 2 * (2 * 16) * (58 * 128 + 5.8 * 2 * 16)
-        self.assertEqual(
-            one.traffic(batch, 1000),
-            44 * 1000 + round(kept) + 16 * pairs * 500,
-        )
+    def test_by_hand(self):
+        """Two operations a multiplication, three products for each."""
+        own = work.Work('elmo', **SMALL)
+        self.assertEqual(own.operations(own.make_views()), 6 * ELMO)
 
-    @parameterized.parameters(*READING)
-    def test_by_hand(self, objectives):
-        own = work.Work(objectives, **SMALL)
-        self.assertEqual(own.operations(own.make_views()), by_hand(objectives))
-
-    @parameterized.parameters(('skip_gram', 'words'), ('simcse', 'sentences'))
-    def test_what_is_measured_elsewhere(self, row, name):
-        own = work.Work(row, **SMALL)
-        with self.assertRaisesRegex(ValueError, f'benchmarks.{name} measures'):
-            own.make_views()
-
-    def test_labels_are_no_text(self):
-        own = work.Work('label', **SMALL)
-        with self.assertRaisesRegex(ValueError, 'reads labelled examples'):
-            own.make_views()
+    @parameterized.parameters('skip_gram', 'simcse', 'label')
+    def test_text_that_is_not_made(self, row):
+        with self.assertRaisesRegex(ValueError, f'{row} reads '):
+            work.Work(row, **SMALL).make_views()
 
     def test_more_pairs_than_words_are_scored_as_words(self):
         own = work.Work('bert_nce', 'tiny', 8, 62, 64)  # 8 x 9 pairs
@@ -186,11 +101,15 @@ class OperationsTest(parameterized.TestCase):
 
     def test_memory_is_keys(self):
         """Of as many tokens again: twice the keys and what looks at them."""
-        own = work.Work('transformer_xl', **SMALL, memory_length=22)
+        without, own = (
+            work.Work('transformer_xl', **SMALL, memory_length=length)
+            for length in (0, 22)
+        )
         more = 2 * 2 * (22 * 128 * 256 + 22 * (2 * 22 * 128 + 22 * 128))
         self.assertEqual(
-            own.operations(own.make_views()),
-            by_hand('transformer_xl') + 6 * more + 4 * 2 * 22 * 128 * 128,
+            own.operations(own.make_views())
+            - without.operations(without.make_views()),
+            6 * more + 4 * 2 * 22 * 128 * 128,
         )
 
     def test_long_texts_ask_in_blocks(self):
@@ -204,44 +123,59 @@ class OperationsTest(parameterized.TestCase):
                 6 * 3 * (t * 128 * 256 + t * each) + 4 * 2 * t * 128 * 128,
             )
 
-    @unittest.skipUnless(
-        importlib.util.find_spec('jax'), 'JAX is not installed'
-    )
-    def test_as_traced(self):
-        """Sums with a name, and all rows that are in none of them."""
+
+@unittest.skipUnless(importlib.util.find_spec('jax'), 'JAX is not installed')
+class JaxTest(absltest.TestCase):
+    def test_all(self):
+        """In one test, so that JAX starts once."""
+        # Sums with a name, and all rows that are in none of them; how much
+        # `elmo` reads depends on the text.
         named = [name for name in SUMS if name in READING]
-        sums = [row for name in named for row in parse(name)]
-        # How much `elmo` reads depends on the text.
-        sums.append('elmo')
-        sums += named
-        names = [*named, *(row for row in READING if row not in sums)]
+        sums = ['elmo', *(row for name in named for row in parse(name))]
+        rows = [row for row in READING if row not in (*sums, *named)]
         printed = test_jax.run_forbidden(
-            COUNT, ','.join(names), json.dumps(SMALL)
-        )
-        for name, line in zip(names, printed.splitlines(), strict=True):
-            wanted = by_hand(name)
-            self.assertEqual(line, f'{name} {wanted} {wanted}')
+            UNDER_JAX, ','.join([*named, *rows]), json.dumps(SMALL)
+        ).splitlines()
+        for name, line in zip([*named, *rows], printed, strict=False):
+            said, traced, counted = line.split()
+            self.assertEqual((said, traced), (name, counted))
+        optimizer, *lines, failed = printed[len(named) + len(rows) :]
+        rules, (adamw, decaying) = optim.chosen(), json.loads(optimizer)
+        self.assertEqual(tuple(decaying), rules.decaying)
+        self.assertEqual(adamw, {
+            'weight_decay': rules.weight_decay, 'beta_1': rules.beta_1,
+            'beta_2': rules.beta_2, 'epsilon': rules.epsilon,
+            'global_clipnorm': rules.clip_norm,
+        })  # fmt: skip
+        lines = dict(re.split(' {2,}', line, maxsplit=1) for line in lines)
+        self.assertIn('of 0.5 TFLOP/s (as --peak', lines['utilisation'])
+        self.check_losses(re.findall(r'\d\.\d+', lines['loss']))
+        self.assertEqual(failed, 'the loss of step 7 is nan')
 
-
-class WorkTest(absltest.TestCase):
-    def test_rows_without_a_weight_are_not_built(self):
-        own = work.Work('mlm:0,bert_nce:2', **SMALL)
-        self.assertEqual(own.rows, {'bert_nce': 2.0})
-        self.assertEqual(
-            own.config('float32').rows['bert_nce'].weight, 2.0
-        )
-
-    def test_an_unknown_row_is_named(self):
-        with self.assertRaisesRegex(ValueError, "no row 'nothing'; rows"):
-            work.rows_of('nothing')
-
-    def test_the_same_batch_every_time(self):
+    def check_losses(self, found):
+        """They are the trainer's: model, dropout, gradients and AdamW."""
         own = work.Work('infoword', **SMALL)
-        one, again = own.make_views()['masked'], own.make_views()['masked']
-        self.assertEqual(one.ids.shape, (2, 22))
-        self.assertTrue((one.ids == again.ids).all())
-        self.assertLess(one.ids.max(), 500)
-        self.assertFalse((one.ids == own.make_views(1)['masked'].ids).all())
+        strategy = zoo.strategy(1)
+        with strategy.scope():
+            model = Model(own.config('float32'), own.specials, work.SEED)
+            optimizer = optim.AdamW(model.trainable)
+        trainer = loop.Trainer(
+            model,
+            zoo.dataset([own.make_views()]).repeat(),
+            strategy,
+            optimizer,
+            tf.Variable(0, dtype=tf.int64, trainable=False),
+            lambda step: tf.constant(1e-4),
+            own.statistics, work.SEED, own.batch_size,
+        )  # fmt: skip
+        losses = []
+        for _ in range(4):
+            with eagerly():
+                report = trainer.train(tf.constant(1))
+            losses.append(sum(w * float(report[f'{row}/loss'])
+                              for row, w in own.rows.items()))  # fmt: skip
+        wanted = losses[0], losses[-1]
+        np.testing.assert_allclose(np.float64(found), wanted, rtol=1e-5)
 
 
 if __name__ == '__main__':

@@ -13,6 +13,7 @@ from absl.testing import absltest, parameterized
 import infoword_tf
 from infoword_tf import commands, files
 from infoword_tf.config import Config
+from infoword_tf.data import tables
 from tasks import finetune, glue, glue_layout, measures
 from tests import places
 from tests.runs import records
@@ -300,6 +301,28 @@ class SweepTest(Checks, absltest.TestCase):
             run('sweep', *self.flags, '--examples=16'),
             'holds a run with other flags: .*other examples',
         )
+
+
+class SomeExamplesTest(absltest.TestCase):
+    def test_fewer_are_part_of_more(self):
+        few, again, more = (tables.subset(99, n) for n in (9, 9, 30))
+        np.testing.assert_array_equal(few, again)
+        self.assertLen(few, 9)
+        self.assertContainsSubset(few, more)
+        np.testing.assert_array_equal(more, np.sort(more))
+
+    def test_a_class_that_no_example_has(self):
+        rows = tables.TableExamples(
+            ['a', 'b'], None, ['0', '0'], None, 'few.tsv', np.arange(2)
+        )
+        with self.assertRaisesRegex(
+            ValueError, "few.tsv: none of the 2 examples is 'acceptable', whi"
+        ):
+            finetune.prepare(
+                glue.task_of('cola'),
+                {'train': rows, 'heldout': rows._replace(labels=['0', '1'])},
+                finetune.Choices(init='none'),
+            )
 
 
 class ComplaintsTest(Checks, parameterized.TestCase):

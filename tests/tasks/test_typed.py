@@ -103,7 +103,6 @@ class TypedTest(absltest.TestCase):
             'infoword_tf.train': TRAINER,
             'tasks.classify': (*LABELLED, 'train', 'dev', 'sweep'),
             'tasks.distill': (*LABELLED, 'teacher', 'task', 'dev', 'version2'),
-            'tasks.figure1': (*LABELLED, 'inits', 'fractions'),
             'tasks.glue': (*LABELLED, 'task', 'data_dir'),
             'tasks.squad': (*LABELLED, 'train', 'version2', 'span.end'),
             'tasks.probe': ('init', 'model', 'train', 'dev', 'text', 'label',
@@ -112,7 +111,7 @@ class TypedTest(absltest.TestCase):
             'tasks.tatoeba': ('init', 'model', 'data_dir', 'languages', 'score',
                               'neighbours', 'layer', 'pooling', 'workdir'),
             'infoword_tf.show': ('objectives', 'dim.one_mask'),
-            'benchmarks.finetune': ('init', 'tasks', 'seeds'),
+            'benchmarks.shares': ('inits', 'examples', 'seeds'),
         }
         modules = list(commands())
         self.assertContainsSubset(wanted, modules)
@@ -192,9 +191,6 @@ class TypedTest(absltest.TestCase):
                 'error: .*name held-out files with --heldout=GLOB',
             f'{embed} --teacher=run --corpus=text:one.txt':
                 'error: --corpus=text:one.txt has no sentence for train',
-            'tasks.figure1': 'error: --task is missing',
-            'tasks.figure1 --task=rte --data_dir=empty --inits=a=nowhere '
-            '--workdir=w': no_run,
             'tasks.glue --task=rte --data_dir=empty --workdir=w':
                 'error: .*empty',
             'tasks.glue --task=rte --workdir=w --init=nowhere': no_run,
