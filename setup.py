@@ -14,6 +14,8 @@ PREPARE = ['py3langid']
 # pyarrow and python-dateutil that constraints.txt has: an environment of its
 # own, which `make beam-check` makes and runs the tests of.
 BEAM = ['apache-beam==2.77.*']
+# Searches vectors: export.search and export.demo, of an index of one's own.
+SEARCH = ['faiss-cpu']
 # Runs what export.litert has written: all that a phone needs, and the tests.
 LITERT = ['ai-edge-litert', 'numpy']
 # Runs notebooks/, in an environment of its own: `make notebooks`.
@@ -49,10 +51,11 @@ setuptools.setup(
         # Other people's programs, for `make oracles`: what tests expect.
         'oracles': ['numpy', 'pytrec-eval-terrier', 'torch', 'transformers'],
         'prepare': PREPARE,
+        'search': SEARCH,
         'tasks': TASKS,
         'test': [
-            *LITERT, *PREPARE, *TASKS, 'hypothesis', 'jax', 'psutil', 'pytest',
-            'pytest-xdist', 'ruff',
+            *LITERT, *PREPARE, *SEARCH, *TASKS, 'hypothesis', 'jax', 'psutil',
+            'pytest', 'pytest-xdist', 'ruff',
         ],  # fmt: skip
     },
 )

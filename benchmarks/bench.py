@@ -172,10 +172,6 @@ PARTS = {
     'queues': Part(
         'a queue', 'queues', (), ('--rounds=3', '--steps=2'), ('--rounds=7',),
     ),
-    'search': Part(
-        'exact search', 'search', (),
-        ('--texts=50000', '--queries=2000'), ('--rounds=5',),
-    ),
     'length': Part(
         'length of texts', 'growth', ('--of=length',),
         ('--points=64,256,1024', '--rows=bert_nce', '--rounds=3',

@@ -18,7 +18,6 @@ from typing import Any
 import numpy as np
 
 from benchmarks import report, turns, work
-from benchmarks.search import vectors
 from infoword_tf import commands
 from infoword_tf.choices import ModelChoices, flag
 from infoword_tf.data import store
@@ -51,6 +50,13 @@ class Choices:
     serve: str | None = flag(
         None, 'Only: answer lines, as one of them.', choices=WAYS
     )
+
+
+def vectors(count: int, width: int, seed: int) -> np.ndarray:
+    """[count, width] float32, uniform over directions."""
+    random = np.random.default_rng(seed)
+    drawn = random.standard_normal((count, width), np.float32)
+    return drawn / np.linalg.norm(drawn, axis=1, keepdims=True)
 
 
 def sentences(given: Choices) -> store.Store:

@@ -233,23 +233,6 @@ class BenchTest(absltest.TestCase):
         (line,) = bench.summary_lines(machine, {**record, 'before': 0.2})
         self.assertIn('(Abacus, 2 cores, beside other work): ', line)
 
-    def test_the_smallest_part(self):
-        """A real one: processes, their answers, the record, the table."""
-        part = bench.Part(
-            'search', 'search', (),
-            ('--texts=300', '--queries=40', '--width=8', '--rounds=2'), (),
-        )  # fmt: skip
-        folder = self.folder / 'w'
-        given = bench.flags_of(part, True, folder, '')
-        found = bench.run_part('search', part, given, folder, '')
-        self.assertNotIn('failed', found)
-        self.assertEqual(bench.finished('search', given, folder), found)
-        products, search = found['record']['rows']
-        self.assertEqual(products['amounts'], [40, 40])
-        self.assertGreater(search['bytes'], 10_000_000)
-        lines = bench.part_lines(found)
-        self.assertStartsWith(lines[0], '| | queries/s (lowest-highest) | x ')
-
     def test_a_commit_holds_a_folder(self):
         self.run_bench('--quick', '--only=length')
         (self.folder / 'w' / 'commit').write_text('other')

@@ -1,11 +1,10 @@
-"""Passages, the index and its key, and the command on a small corpus."""
+"""The command on a small corpus: what it makes, finds, and refuses."""
 
 import json
 import pathlib
 import shutil
 import subprocess
 import sys
-from typing import NamedTuple
 from unittest import mock
 
 import numpy as np
@@ -14,111 +13,28 @@ from absl.testing import absltest
 from export import index as indexes
 from export import search
 from infoword_tf import commands
+from infoword_tf.data.documents import Document, passages
 from infoword_tf.evaluation import ranking
-from tasks import bm25, retrieval
+from tasks import retrieval
 from tests import corpus
 from tests.export import workdirs
 from tests.tasks import command, counting
-
-
-class Document(NamedTuple):
-    sentences: tuple[str, ...]
-    source: str
 
 
 def many(count, name='w'):
     return ' '.join([name] * count)
 
 
-DOCUMENTS = [
-    Document((many(60, 'a'), many(40, 'b'), many(1, 'c')), 'first.txt:1'),
-    Document((many(130, 'd'), many(2, 'e')), 'first.txt:9'),
-    Document(('one two',), 'second.txt:1'),
-]
-
-
 class PassagesTest(absltest.TestCase):
     def test_whole_sentences_of_about_a_hundred_words(self):
-        found = list(search.passages(DOCUMENTS))
-        self.assertEqual(
-            found,
-            [
-                (f'{many(60, "a")} {many(40, "b")}', 'first.txt:1'),
-                ('c', 'first.txt:1'),
-                (many(130, 'd'), 'first.txt:9'),
-                ('e e', 'first.txt:9'),
-                ('one two', 'second.txt:1'),
-            ],
-        )
-
-
-def embed(texts, role='passage'):
-    """Lengths and letters: [n, 3]."""
-    return np.array(
-        [[len(t), t.count('a') + 1, t.count('d') + 1] for t in texts],
-        np.float32,
-    )
-
-
-class IndexTest(absltest.TestCase):
-    def setUp(self):
-        super().setUp()
-        self.folder = pathlib.Path(self.create_tempdir().full_path) / 'search'
-        self.embed = mock.Mock(side_effect=embed)
-
-    def open(self, documents=DOCUMENTS, **key):
-        key = {'corpus': 'text:*.txt', **key}
-        return search.open_index(
-            self.folder, key, lambda: iter(documents), self.embed, 'dot'
-        )
-
-    def test_answers_are_those_of_all_products(self):
-        with mock.patch.object(indexes, 'BLOCK', 2):
-            index = self.open()
-            queries = embed(['aaa', 'a d', 'words'])
-            scores, numbers = index.search(queries, 3)
-        texts = [p.text for p in search.passages(DOCUMENTS)]
-        products = queries @ embed(texts).T
-        best = np.argsort(-products, axis=1, kind='stable')[:, :3]
-        np.testing.assert_array_equal(numbers, best)
-        np.testing.assert_allclose(
-            scores, np.take_along_axis(products, best, axis=1), rtol=1e-6
-        )
-        self.assertEqual(
-            index.passage(4), search.Passage('one two', 'second.txt:1')
-        )
-        self.assertEqual(index.passage(0).source, 'first.txt:1')
-
-    def test_made_once_and_again_when_something_changes(self):
-        self.open()
-        self.open()
-        self.assertEqual(self.embed.call_count, 1)
-        index = self.open(DOCUMENTS[2:], model='another')
-        self.assertEqual(self.embed.call_count, 2)
-        self.assertLen(index, 1)
-        self.assertEqual(
-            [p.name for p in self.folder.parent.iterdir()], ['search']
-        )
-
-    def test_questions_and_passages_have_prompts_of_their_own(self):
-        search.find('a d', self.open(), self.embed, 2)
-        roles = [call.args[1] for call in self.embed.call_args_list]
-        self.assertEqual(roles, ['passage', 'query'])
-
-    def test_a_failure_leaves_the_old_index(self):
-        self.open()
-        self.embed.side_effect = MemoryError
-        with self.assertRaises(MemoryError):
-            self.open(model='another')
-        self.assertEqual(
-            [p.name for p in self.folder.parent.iterdir()], ['search']
-        )
-        self.assertLen(self.open(), 5)
-
-    def test_nothing_to_search(self):
-        with self.assertRaisesRegex(commands.UsageError, 'no text to se'):
-            self.open([])
-        self.assertFalse(self.folder.exists())
+        for sentences, wanted in (
+            ((many(60, 'a'), many(40, 'b'), 'c'),
+             [f'{many(60, "a")} {many(40, "b")}', 'c']),
+            ((many(130, 'd'), 'e e'), [many(130, 'd'), 'e e']),
+            (('one two',), ['one two']),
+            ((), []),
+        ):  # fmt: skip
+            self.assertEqual([*passages(Document(sentences, ''))], wanted)
 
 
 class CommandTest(command.Checks, absltest.TestCase):
@@ -145,9 +61,8 @@ class CommandTest(command.Checks, absltest.TestCase):
         self.assertRegex(best, r'^  1\.000  .*heldout\.txt')
         self.assertEqual(rest[-1], 'an empty query has no answer')
         self.assertLen([x for x in rest if x.startswith('  0.')], 1)
-        before = json.loads(
-            (self.model.parent / 'search' / 'key.json').read_text()
-        )
+        index = indexes.Index(self.model.parent / 'search')
+        before = index.key()
         self.assertIn('passages', done.err)
         # Queries of standard input, from the same index ...
         done = self.run_it(*given, stdin=f'{query}\nwhat is a class\n')
@@ -159,9 +74,7 @@ class CommandTest(command.Checks, absltest.TestCase):
             file.write('\nA new paragraph about zebras and their stripes.\n')
         done = self.run_it(*given, 'zebras')
         self.assertIn('passages', done.err)
-        after = json.loads(
-            (self.model.parent / 'search' / 'key.json').read_text()
-        )
+        after = index.key()
         self.assertEqual(after['model'], before['model'])
         self.assertNotEqual(after['fingerprint'], before['fingerprint'])
         # Nothing was written into the version itself.
@@ -218,8 +131,15 @@ class CommandTest(command.Checks, absltest.TestCase):
                 5,
                 similarity,
             )
-            by_words = bm25.Bm25(passages).search(['boats boats'], 5)
-            scores, numbers = ranking.merge([vectors, by_words], 5)
+            index = indexes.Index(path.parent / 'search')
+            words = {p.text: x for x, p in index.find('boats', None, 5, 1)}
+            by_words = ranking.Best(1, 5)
+            by_words.add(
+                slice(0, 1),
+                np.float32([[words.get(t, -np.inf) for t in passages]]),
+                np.arange(len(passages)),
+            )
+            scores, numbers = ranking.merge([vectors, by_words.sorted()], 5)
             self.assertEqual(
                 [line.strip() for line in answers[1::2]],
                 [passages[i] for i in numbers[0] if i >= 0],
@@ -230,10 +150,8 @@ class CommandTest(command.Checks, absltest.TestCase):
 
         passages = ['boats boats cats', 'boats', 'boats cats']
         first = check(passages)
-        # The second time words are read, not counted.
-        with mock.patch.object(bm25.Bm25, '__init__', self.fail):
-            self.assertEqual(self.run_it(*given, '--hybrid').out, first.out)
-        # Of another text they are counted anew.
+        self.assertEqual(self.run_it(*given, '--hybrid').out, first.out)
+        # Of another text words are counted anew.
         text = self.folder / 'text.txt'
         text.write_text('boats boats boats\n\ncats\n')
         check(['boats boats boats', 'cats'])
@@ -287,7 +205,7 @@ class CommandTest(command.Checks, absltest.TestCase):
             ('b', 'Dogs', 'in a tree.'),
         )  # fmt: skip
         done = self.run_it(*given, *first, 'dogs in a tree.')
-        self.assertIn('encoded=1', done.err)
+        self.assertIn(' 1/1 ', done.err)
         self.assertRegex(done.out, r'\n  1\.000  b\n +Dogs in a tree\.\n')
         # More documents, one of them under an old name.
         second = self.table(
@@ -364,7 +282,7 @@ class CommandTest(command.Checks, absltest.TestCase):
             ((model, '--update', *first), '--update wants --index, and --doc'),
             ((model, '--update', own), '--update wants --index, and --doc'),
             ((model, *first, '--corpus=pydocs'), 'give --documents or --corp'),
-            ((model, '--id=a'), '--id is for --documents; leave it out'),
+            ((model, '--id=a'), '--id and --text are for --documents; leave'),
             ((model, first[0], '--text=a'), "has no column 'a'"),
             ((model, first[0], '--id=a'), "has no column 'a'"),
             ((model, '--documents=tfds:a'), 'is no file; name a data set'),
@@ -383,24 +301,25 @@ class CommandTest(command.Checks, absltest.TestCase):
         done = self.run_it(model, *second, 'boats', '--vectors=int8')
         self.assert_complains(done, 'of the kind float32: leave out')
 
-    def test_an_index_of_an_older_version_is_made_anew(self):
-        (self.folder / 'text.txt').write_text('boats\n')
+    def test_without_faiss(self):
+        """Beside the model NumPy searches; of --index the package is named."""
+        (self.folder / 'text.txt').write_text('boats\n\nboats cats\n')
         model = self.folder / 'model' / '1'
         counting.save(model, 'cosine')
-        old = model.parent / 'search'
-        (old / 'words').mkdir(parents=True)
-        for name in ('vectors.npy', 'offsets.npy', 'passages.jsonl'):
-            (old / name).write_text('old')
-        (old / 'key.json').write_text('{"corpus": "pydocs"}')
         given = f'--model={model}', f'--corpus=text:{self.folder}/text.txt'
-        done = self.run_it(*given, f'--index={old}', 'boats')
-        self.assert_complains(done, 'another version of this project')
-        done = self.run_it(*given, 'boats')
-        self.assertEqual(done.status, 0, done.err)
-        self.assertEqual(
-            sorted(p.name for p in old.iterdir()),
-            ['.lock', 'data-1', 'key.json'],
-        )
+        with mock.patch.object(indexes, 'has_faiss', return_value=False), \
+             mock.patch.object(search, 'has_faiss', return_value=False):
+            first = self.run_it(*given, 'cats', '--vectors=binary')
+            self.assertEqual(first.status, 0, first.err)
+            done = self.run_it(*given, 'cats', f'--index={self.folder}/own')
+            self.assert_complains(done, r"install 'infoword_tf\[search\]'")
+        self.assertEqual(self.run_it(*given, 'cats').out, first.out)
+        self.assertTrue((model.parent / 'search' / 'vectors-1.faiss').exists())
+        old = self.folder / 'old'
+        old.mkdir()
+        (old / 'key.json').write_text('{"format": 2}')
+        done = self.run_it(*given, f'--index={old}', 'cats')
+        self.assert_complains(done, 'other things than an index of this vers')
 
     def test_another_version_has_an_index_of_its_own(self):
         (self.folder / 'text.txt').write_text('boats\n\nboats boats cats\n')
