@@ -24,14 +24,17 @@ import os
 import pathlib
 import re
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from infoword_tf import commands, files
-from infoword_tf.data import documents, tables
+from infoword_tf.data import tables
+from infoword_tf.data.documents import Document, passages
 from infoword_tf.evaluation import ranking
+from infoword_tf.evaluation.retrieval import Found
+from tasks.retrieval import Encoder
 
 # TensorFlow exports a SQLite that has no FTS5. Python's module would call that
 # one, if it came later; so it is bound to its own.
@@ -41,6 +44,8 @@ import sqlite3  # noqa: E402
 
 sys.setdlopenflags(_flags)
 
+About = Mapping[str, Any]  # what an index says of itself
+Db = sqlite3.Connection
 FILE, FORMAT = 'passages.sqlite', 3
 BLOCK = 4096  # vectors that are encoded, written or compared at once
 SAMPLE = 1 << 14  # vectors that FAISS fits its 8 bits to
@@ -54,6 +59,7 @@ STOP = frozenset(
 SCHEMA = """
     PRAGMA page_size = 16384;
     PRAGMA cache_size = -65536;
+    PRAGMA temp.cache_size = -65536;
     CREATE TABLE IF NOT EXISTS about (name TEXT PRIMARY KEY, value);
     CREATE TABLE IF NOT EXISTS vectors
         (id INTEGER PRIMARY KEY, digest BLOB UNIQUE, code BLOB);
@@ -148,7 +154,7 @@ class Index:
         """How many passages there are."""
         return self.key().get('passages', 0)
 
-    def key(self) -> dict[str, Any]:
+    def key(self) -> About:
         """What the index says of itself; empty: there is none yet."""
         if not (self.folder / FILE).is_file():
             return {}
@@ -156,7 +162,7 @@ class Index:
             return self._key(db)
 
     @contextlib.contextmanager
-    def _opened(self, mode: str = 'rw') -> Iterator[sqlite3.Connection]:
+    def _opened(self, mode: str = 'rw') -> Iterator[Db]:
         path = self.folder / FILE
         uri = f'{path.absolute().as_uri()}?mode={mode}'
         try:
@@ -170,7 +176,7 @@ class Index:
                 f'is damaged delete {self.folder}, and make it again'
             ) from error
 
-    def _key(self, db: sqlite3.Connection) -> dict[str, Any]:
+    def _key(self, db: Db) -> About:
         [(version,)] = db.execute('PRAGMA user_version')
         if version not in (0, FORMAT):
             raise commands.UsageError(
@@ -183,9 +189,9 @@ class Index:
 
     def write(
         self,
-        texts: Iterable[documents.Document],
-        embed: Callable[[list[str], str], np.ndarray] | None,
-        key: Mapping[str, Any] | None = None,
+        texts: Iterable[Document],
+        embed: Encoder | None,
+        key: About | None = None,
     ) -> None:
         """Makes the index, or brings it up to date.
 
@@ -230,22 +236,28 @@ class Index:
                     )
                 if not key:
                     about['updates'] = about.get('updates', 0) + changed
-                if has_faiss() and (changed or not self._whole(before)):
-                    number = int(before.get('file', 'vectors-0.faiss')[8:-6])
-                    about['file'] = f'vectors-{number + 1}.faiss'
-                    about['bytes'] = _write_faiss(db, self.folder, about)
+                if changed or not self._whole(before):
+                    number = before.get('number', 0) + 1
+                    about |= {'number': number, 'bytes': 0}
+                    if has_faiss():
+                        about['bytes'] = _write_faiss(
+                            db, self._path(number), about
+                        )
                 db.executemany(
                     'REPLACE INTO about VALUES (?, ?)', about.items()
                 )
                 db.execute(f'PRAGMA user_version = {FORMAT}')
             for path in self.folder.glob('vectors-*.faiss'):
-                if path.name != about.get('file'):
+                if path != self._path(about['number']):
                     path.unlink()
 
-    def _whole(self, about: Mapping[str, Any]) -> bool:
+    def _path(self, number: int) -> pathlib.Path:
+        return self.folder / f'vectors-{number}.faiss'
+
+    def _whole(self, about: About) -> bool:
         """Whether the file for FAISS is there, and not cut."""
-        path = self.folder / about.get('file', FILE)
-        return path.is_file() and path.stat().st_size == about.get('bytes')
+        path = self._path(about.get('number', 0))
+        return path.is_file() and path.stat().st_size == about['bytes']
 
     def mend(self) -> None:
         """Writes the file for FAISS where it is lacking, or cut."""
@@ -268,7 +280,10 @@ class Index:
             query: whose words BM25 looks for.
             vector: that of the query, [1, D]; with words=1 none.
             top_k: how many, at most.
-            words: the share of BM25, as of `export.search.find`.
+            words: the share of BM25 in the score. 0: vectors search alone, and
+                scores are theirs; 1: words alone, likewise. Between them,
+                scores are sums of standardised ones, see `ranking.merge`; at
+                0.5 each has the weight 1.
             oversample: how many times as many FAISS proposes.
         """
         depth = ranking.MERGED if 0 < words < 1 else top_k
@@ -292,8 +307,8 @@ class Index:
         return [(score, there[id]) for score, id in pairs if id >= 0]
 
     def _by_vector(
-        self, db: sqlite3.Connection, vector: Any, top_k: int, times: int | None
-    ) -> tuple[np.ndarray, np.ndarray]:
+        self, db: Db, vector: np.ndarray, top_k: int, times: int | None
+    ) -> Found:
         """The best of what FAISS proposes, or of all; as of `Best.sorted`."""
         about = self._key(db)
         kind, similarity = about['vectors'], about['similarity']
@@ -302,10 +317,10 @@ class Index:
         if not self.cut and has_faiss() and self._whole(about):
             import faiss
 
-            if self._scanner[0] != about['file']:
-                path = str(self.folder / about['file'])
+            path = str(self._path(about['number']))
+            if self._scanner[0] != path:
                 scanner = faiss.read_index(path, faiss.IO_FLAG_MMAP_IFC)
-                self._scanner = about['file'], scanner
+                self._scanner = path, scanner
             # Threads share out queries: of one they would only wait.
             faiss.omp_set_num_threads(1)
             size = top_k * (times or KINDS[kind][1])
@@ -327,14 +342,12 @@ class Index:
         return ranking.search(query, blocks(), top_k, 'dot')
 
 
-def _by_words(
-    db: sqlite3.Connection, query: str, top_k: int
-) -> tuple[np.ndarray, np.ndarray]:
+def _by_words(db: Db, query: str, top_k: int) -> Found:
     """What BM25 finds, as of `Best.sorted`; who shares no word is no result."""
     words = sorted({*re.findall(r'\w\w+', query.lower())} - STOP)
     rows = db.execute(
-        'SELECT -bm25(words), rowid FROM words WHERE words MATCH ? '
-        'ORDER BY bm25(words), rowid DESC LIMIT ?',
+        'SELECT -rank, rowid FROM words WHERE words MATCH ? '
+        'ORDER BY rank, rowid DESC LIMIT ?',
         [' OR '.join(f'"{word}"' for word in words) or '""', top_k],
     )
     scores, ids = np.array([*rows]).reshape(-1, 2).T
@@ -349,11 +362,7 @@ def _blocks(rows: sqlite3.Cursor) -> Iterator[tuple[tuple[Any, ...], ...]]:
         yield tuple(zip(*block, strict=True))
 
 
-def _stage(
-    db: sqlite3.Connection,
-    texts: Iterable[documents.Document],
-    about: Mapping[str, Any],
-) -> None:
+def _stage(db: Db, texts: Iterable[Document], about: About) -> None:
     """Fills `sources` and `staged`."""
     import tqdm
 
@@ -363,16 +372,14 @@ def _stage(
         for document in tqdm.tqdm(texts, 'reading', unit=' documents'):
             source = tables.valid(document.source)
             db.execute('INSERT OR IGNORE INTO sources VALUES (?)', [source])
-            for place, text in enumerate(documents.passages(document)):
+            for place, text in enumerate(passages(document)):
                 text = tables.valid(text)
                 digest = hashlib.blake2b(f'{basis} {text}'.encode()).digest()
                 db.execute('INSERT OR IGNORE INTO staged VALUES (?, ?, ?, ?)',
                            [source, place, digest[:16], text])  # fmt: skip
 
 
-def _encode(
-    db: sqlite3.Connection, embed: Any, about: Mapping[str, Any]
-) -> None:
+def _encode(db: Db, embed: Encoder | None, about: About) -> None:
     """Commits the vectors that texts of `staged` lack, a block at a time."""
     import tqdm
 
@@ -396,9 +403,7 @@ def _encode(
             bar.update(len(texts))
 
 
-def _write_faiss(
-    db: sqlite3.Connection, folder: pathlib.Path, about: Mapping[str, Any]
-) -> int:
+def _write_faiss(db: Db, path: pathlib.Path, about: About) -> int:
     """Writes what `faiss.write_index` would, a block in memory; its bytes."""
     import faiss
 
@@ -420,7 +425,6 @@ def _write_faiss(
     head = faiss.serialize_index(index).tobytes()[: -16 - flat.code_size]
     size = count * int.from_bytes(head[-8:], 'little')
     all_ids = array.array('q')
-    path = folder / about['file']
     with files.written(path) as partial, open(partial, 'wb') as file:
         file.write(head[:-8] + size.to_bytes(8, 'little'))
         rows = db.execute('SELECT id, code FROM vectors ORDER BY id')

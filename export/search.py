@@ -19,6 +19,7 @@ both, and their scores are summed, see `ranking.merge`.
 
 import dataclasses
 import functools
+import itertools
 import pathlib
 import sys
 import textwrap
@@ -93,8 +94,10 @@ def indexed(given: Choices) -> tuple[str, Callable[[], Iterable[Document]]]:
         return rows.documents_of(given.documents, given.id, given.text)
     from infoword_tf.data import corpora
 
-    corpus = corpora.open_corpus(given.corpus, whole=True)
-    return corpus.fingerprint, corpus.every or corpus.train
+    corpus = corpora.open_corpus(given.corpus)
+    return corpus.fingerprint, corpus.every or (
+        lambda: itertools.chain(corpus.train(), corpus.heldout())
+    )
 
 
 def prepare(
@@ -185,19 +188,7 @@ def find(
     words: float = 0.0,
     oversample: int | None = None,
 ) -> list[tuple[float, Passage]]:
-    """The best passages and their scores.
-
-    Args:
-        query: is embedded.
-        index: is searched.
-        embed: as of `retrieval.exported`.
-        top_k: how many, at most.
-        words: the share of BM25 in the score. 0: vectors search alone, and
-            scores are theirs; 1: words alone, likewise. Between them, scores
-            are sums of standardised ones, see `ranking.merge`; at HYBRID each
-            has the weight 1.
-        oversample: how many times as many FAISS proposes.
-    """
+    """The best passages and their scores, see `Index.find`."""
     vector = embed([query], 'query') if words < 1 else None
     return index.find(query, vector, top_k, words, oversample)
 

@@ -292,7 +292,7 @@ class UpdateTest(Case):
         self.assertNotIn('text 4', str(index.find('text', embed(['']), 9, 0.5)))
         # What was not new has written nothing.
         self.assertEqual(index.key()['updates'], 2)
-        self.assertEqual(index.key()['file'], 'vectors-3.faiss')
+        self.assertEqual(index.key()['number'], 3)
 
     def test_only_new_texts_are_encoded(self):
         self.make(documents(range(10)))
