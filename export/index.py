@@ -91,6 +91,7 @@ GO = """
     DELETE FROM passages WHERE (source, place, digest) NOT IN
     (SELECT source, place, digest FROM staged)
 """
+_THESE = 'WHERE id IN (SELECT value FROM json_each(?))'
 
 
 class Passage(NamedTuple):
@@ -224,8 +225,8 @@ class Index:
                 db.execute(GO + within)
                 changed = db.total_changes > start
                 db.execute(
-                    'DELETE FROM vectors WHERE digest NOT IN '
-                    '(SELECT digest FROM passages)'
+                    'DELETE FROM vectors WHERE digest IN (SELECT digest '
+                    'FROM vectors EXCEPT SELECT digest FROM passages)'
                 )
                 [(about['passages'],)] = db.execute(
                     'SELECT count(*) FROM passages'
@@ -299,9 +300,9 @@ class Index:
                 rankings = [ranking.merge(rankings, top_k, weights)]
             [([scores], [ids])] = rankings
             rows = db.execute(
-                'SELECT id, text, source FROM passages WHERE id IN '
-                '(SELECT value FROM json_each(?))', [json.dumps(ids.tolist())],
-            )  # fmt: skip
+                f'SELECT id, text, source FROM passages {_THESE}',
+                [json.dumps(ids.tolist())],
+            )
             there = {id: Passage(*row) for id, *row in rows}
         pairs = zip(scores.tolist(), ids.tolist(), strict=True)
         return [(score, there[id]) for score, id in pairs if id >= 0]
@@ -325,11 +326,10 @@ class Index:
             faiss.omp_set_num_threads(1)
             size = top_k * (times or KINDS[kind][1])
             _, ids = self._scanner[1].search(query, size)
-            only = 'WHERE vectors.id IN (SELECT value FROM json_each(?))'
-            these = [json.dumps(ids[0].tolist())]
+            only, these = _THESE, [json.dumps(ids[0].tolist())]
         rows = db.execute(
-            'SELECT passages.id, code FROM vectors CROSS JOIN passages '
-            f'USING (digest) {only}', these,
+            f'SELECT passages.id, code FROM (SELECT * FROM vectors {only}) '
+            'CROSS JOIN passages USING (digest)', these,
         )  # fmt: skip
 
         def blocks() -> Iterator[tuple[np.ndarray, np.ndarray]]:
@@ -408,10 +408,12 @@ def _write_faiss(db: Db, path: pathlib.Path, about: About) -> int:
     import faiss
 
     kind = about['vectors']
-    [(count, code)] = db.execute('SELECT count(*), code FROM vectors')
-    rows = db.execute('SELECT code FROM vectors WHERE id % ? = 0 LIMIT ?',
-                      [-(-count // SAMPLE), SAMPLE])  # fmt: skip
-    sample = decoded([code, *itertools.chain(*rows)], kind)
+    [(count, *ends)] = db.execute(
+        'SELECT count(*), min(id), max(id) FROM vectors'
+    )
+    wanted = json.dumps(np.linspace(*ends, SAMPLE, dtype=int).tolist())
+    rows = db.execute(f'SELECT code FROM vectors {_THESE}', [wanted])
+    sample = decoded([*itertools.chain(*rows)], kind)
     index = faiss.index_factory(
         sample.shape[1], f'IDMap,{KINDS[kind][0]}',
         faiss.METRIC_L2 if kind == 'binary' else faiss.METRIC_INNER_PRODUCT,
