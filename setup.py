@@ -11,6 +11,8 @@ TASKS = ['PyStemmer', 'bm25s', 'importlib_resources', 'scikit-learn']
 # pyarrow and python-dateutil that constraints.txt has: an environment of its
 # own, which `make beam-check` makes and runs the tests of.
 BEAM = ['apache-beam==2.77.*']
+# Searches vectors: export.search and export.demo, of an index of one's own.
+SEARCH = ['faiss-cpu']
 # Runs what export.litert has written: all that a phone needs, and the tests.
 LITERT = ['ai-edge-litert', 'numpy']
 # Runs notebooks/, in an environment of its own: `make notebooks`.
@@ -45,9 +47,10 @@ setuptools.setup(
         'notebooks': NOTEBOOKS,
         # Other people's programs, for `make oracles`: what tests expect.
         'oracles': ['numpy', 'pytrec-eval-terrier', 'torch', 'transformers'],
+        'search': SEARCH,
         'tasks': TASKS,
         'test': [
-            *LITERT, *TASKS, 'hypothesis', 'jax', 'psutil', 'pytest',
+            *LITERT, *SEARCH, *TASKS, 'hypothesis', 'jax', 'psutil', 'pytest',
             'pytest-xdist', 'ruff',
         ],  # fmt: skip
     },

@@ -138,10 +138,6 @@ PARTS = {
         ('--megabytes=4', '--batches=100', '--steps=10', '--rounds=2'),
         ('--rounds=5',),
     ),
-    'search': Part(
-        'exact search', 'search', (),
-        ('--texts=50000', '--queries=2000'), ('--rounds=5',),
-    ),
 }  # fmt: skip
 
 

@@ -1,576 +1,437 @@
-"""An index: passages and their vectors on disk, searched as they lie there.
+"""An index of passages: a folder of two files that any language opens.
 
-    index = Index.open('models/books/search')
-    scores, numbers = index.search(embed(['who hides it'], 'query'), 5)
-    index.passage(numbers[0, 0]).text
-    index = index.update(documents, embed)
+    passages.sqlite   passages, their words (FTS5), and the vectors of texts
+    vectors-N.faiss   the vectors once more, as FAISS scans them; ids are those
+                      of the table `vectors`
 
-A folder holds `key.json`, which says what was indexed, by which model and how,
-and a folder of the files that it names:
+SQLite is the truth. Vectors are committed block by block, by a digest of the
+text and of what encodes it. One transaction then exchanges the passages that
+differ, when the next file for FAISS is whole: whoever is killed has the index
+of before, and the same command encodes the rest alone. What FAISS proposes is
+ordered by the vectors of SQLite. Without its file, or without FAISS, those are
+compared all.
 
-    passages.jsonl  ends.npy      texts and sources; where each line ends
-    digests.npy                   of the texts
-    vectors.npy                   or codes.npy, steps.npy, bits.npy, see
-                                  evaluation/quantized.py
-    words/                        what BM25 counted, once it was asked
-
-Files are never changed. An index is made beside the one that it replaces, in
-blocks, and `key.json` is replaced last: whoever was stopped has lost nothing.
-A passage whose text has a vector of the same model in the folder, also of one
-that was stopped, is not encoded again.
-
-Glossary of shapes: Q queries, K best, m passages of a block, D width.
+Glossary of shapes: m vectors of a block, D width.
 """
 
+import array
 import contextlib
-import functools
 import hashlib
+import importlib.util
 import itertools
 import json
 import os
 import pathlib
 import re
-import shutil
-import tempfile
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any, NamedTuple, Self
+import sys
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from infoword_tf import commands, files
+from infoword_tf.data import tables
+from infoword_tf.data.documents import Document, passages
 from infoword_tf.evaluation import ranking
-from infoword_tf.evaluation.quantized import KINDS, Float32, products
-from tasks import bm25, retrieval
-from tasks.vectors import VectorFile
+from infoword_tf.evaluation.retrieval import Found
+from tasks.retrieval import Encoder
 
-FORMAT = 2
-KEY = 'key.json'
-PASSAGES, ENDS, DIGESTS = 'passages.jsonl', 'ends.npy', 'digests.npy'
-PASSAGE_WORDS = 100  # a passage is whole sentences of about so many words
-BLOCK = 4096  # passages sorted by length, and compared, at once
-# What `binary` orders anew, for each answer.
-OVERSAMPLE = 8
-# What decides a vector besides its text.
-_BASIS = ('model', 'vectors', 'similarity')
-_DATA = re.compile(r'data-(\d+)')
-_OF_FORMAT_1 = ('vectors.npy', 'offsets.npy', PASSAGES, 'words')
+# TensorFlow exports a SQLite that has no FTS5. Python's module would call that
+# one, if it came later; so it is bound to its own.
+_flags = sys.getdlopenflags()
+sys.setdlopenflags(_flags | getattr(os, 'RTLD_DEEPBIND', 0))
+import sqlite3  # noqa: E402
+
+sys.setdlopenflags(_flags)
+
+About = Mapping[str, Any]  # what an index says of itself
+Db = sqlite3.Connection
+FILE, FORMAT = 'passages.sqlite', 3
+BLOCK = 4096  # vectors that are encoded, written or compared at once
+SAMPLE = 1 << 14  # vectors that FAISS fits its 8 bits to
+# What FAISS scans, and how many times as many as are wanted it proposes.
+KINDS = {'float32': ('Flat', 2), 'int8': ('SQ8', 4), 'binary': ('LSH', 8)}
+# Nearly every text has them, so that they take most of the time.
+STOP = frozenset(
+    'a an and are as at be but by for if in into is it no not of on or such '
+    'that the their then there these they this to was will with'.split()
+)
+SCHEMA = """
+    PRAGMA page_size = 16384;
+    PRAGMA cache_size = -65536;
+    PRAGMA temp.cache_size = -65536;
+    CREATE TABLE IF NOT EXISTS about (name TEXT PRIMARY KEY, value);
+    CREATE TABLE IF NOT EXISTS vectors
+        (id INTEGER PRIMARY KEY, digest BLOB UNIQUE, code BLOB);
+    CREATE TABLE IF NOT EXISTS passages (id INTEGER PRIMARY KEY, source TEXT,
+        place INTEGER, digest BLOB, text TEXT);
+    CREATE INDEX IF NOT EXISTS of_source ON passages (source, place, digest);
+    CREATE INDEX IF NOT EXISTS of_digest ON passages (digest);
+    CREATE VIRTUAL TABLE IF NOT EXISTS words USING fts5
+        (text, content=passages, content_rowid=id, tokenize='porter unicode61');
+    CREATE TRIGGER IF NOT EXISTS came AFTER INSERT ON passages BEGIN
+        INSERT INTO words (rowid, text) VALUES (new.id, new.text); END;
+    CREATE TRIGGER IF NOT EXISTS went AFTER DELETE ON passages BEGIN
+        INSERT INTO words (words, rowid, text)
+        VALUES ('delete', old.id, old.text); END;
+    CREATE TEMP TABLE sources (source TEXT PRIMARY KEY);
+    CREATE TEMP TABLE staged (source TEXT, place INTEGER, digest BLOB,
+        text TEXT, PRIMARY KEY (source, place, digest));
+"""
+LACKING = """
+    CREATE TEMP TABLE lacking AS SELECT min(rowid) AS staged FROM staged
+    WHERE digest NOT IN (SELECT digest FROM vectors) GROUP BY digest
+"""
+COME = """
+    INSERT INTO passages (source, place, digest, text) SELECT * FROM staged
+    WHERE (source, place, digest) NOT IN
+    (SELECT source, place, digest FROM passages) ORDER BY rowid
+"""
+GO = """
+    DELETE FROM passages WHERE (source, place, digest) NOT IN
+    (SELECT source, place, digest FROM staged)
+"""
+_THESE = 'WHERE id IN (SELECT value FROM json_each(?))'
 
 
 class Passage(NamedTuple):
-    """A piece of a document.
-
-    Attributes:
-        text: its sentences.
-        source: where the document is from, for people; its id.
-    """
+    """A piece of a document, and where that is from: its name."""
 
     text: str
     source: str
 
 
-def passages(documents: Iterable[Any]) -> Iterator[Passage]:
-    """Documents in pieces of whole sentences, about PASSAGE_WORDS each."""
-    for document in documents:
-        piece: list[str] = []
-        words = 0
-        for sentence in document.sentences:
-            size = len(sentence.split())
-            if piece and words + size > PASSAGE_WORDS:
-                yield Passage(' '.join(piece), document.source)
-                piece, words = [], 0
-            piece.append(sentence)
-            words += size
-        if piece:
-            yield Passage(' '.join(piece), document.source)
+def encoded(vectors: np.ndarray, kind: str) -> list[bytes]:
+    """[m, D] as SQLite keeps them: float32, or a step and a byte a number."""
+    if kind == 'float32':
+        return [vector.tobytes() for vector in vectors]
+    steps = np.abs(vectors).max(axis=1, keepdims=True) / np.float32(127)
+    # The smallest numbers have no inverse.
+    codes = np.rint(vectors / np.maximum(steps, np.finfo(np.float32).tiny))
+    pairs = zip(steps, codes.astype(np.int8), strict=True)
+    return [step.tobytes() + code.tobytes() for step, code in pairs]
 
 
-# ---------------------------------------------------------------------- search
+def decoded(codes: Sequence[bytes], kind: str) -> np.ndarray:
+    """[m, D] float32; of bytes a number is off by half a step at most."""
+    rows = np.frombuffer(b''.join(codes), np.uint8).reshape(len(codes), -1)
+    if kind == 'float32':
+        return rows.view(np.float32)
+    return rows[:, 4:].view(np.int8) * rows[:, :4].copy().view(np.float32)
+
+
+def has_faiss() -> bool:
+    """Whether FAISS is installed."""
+    return importlib.util.find_spec('faiss') is not None
 
 
 class Index:
-    """Passages of documents and their vectors, on disk."""
+    """Passages, searched as they lie on the disk; any thread may ask.
 
-    def __init__(self, folder: pathlib.Path, key: Mapping[str, Any]):
-        """Opens an index; args: its folder, and what `read_key` gave.
+    What another process writes is seen at the next question. Of all methods
+    UsageError: a file is damaged or locked, or the disk is full.
 
-        Raises:
-            commands.UsageError: a file is not there or not whole.
-        """
-        self.folder, self.key = folder, dict(key)
-        self.kind = KINDS[key['vectors']]
-        self.similarity: str = key['similarity']
-        self._data = folder / key['data']
-        for name, size in key['files'].items():
-            path = self._data / name
-            found = path.stat().st_size if path.is_file() else 0
-            if found != size:
-                raise commands.UsageError(
-                    f'{path} has {found:,} bytes instead of {size:,}: the '
-                    f'index is cut; delete {folder}, and make it again'
-                )
-        self._arrays = _arrays(self._data, self.kind)
-        self._ends = np.load(self._data / ENDS, mmap_mode='r')[:, 0]
-        self._file = open(self._data / PASSAGES, 'rb')
-        self._cut: Callable[[np.ndarray], np.ndarray] | None = None
+    Attributes:
+        folder: where the two files are, or will be.
+        cut: done to vectors before they are compared; None: nothing.
+    """
 
-    @classmethod
-    def open(cls, folder: pathlib.Path, model: str | None = None) -> Self:
-        """Opens what a folder holds.
-
-        Args:
-            folder: of the index.
-            model: `digest` of the model that asks; None: any.
+    def __init__(self, folder: pathlib.Path):
+        """Looks into a folder.
 
         Raises:
-            commands.UsageError: there is none, another model made it, or it
-                is not whole.
+            commands.UsageError: it holds something else.
         """
-        key = read_key(folder)
-        if key is None:
-            raise commands.UsageError(f'{folder} is no index: it has no {KEY}')
-        check_format(folder, key)
-        if model is not None and key.get('model') != model:
+        self.folder, self.cut = folder, None
+        self._scanner: tuple[str, Any] = '', None
+        names = [path.name for path in folder.glob('[!.]*')]
+        if folder.is_file() or names and FILE not in names:
             raise commands.UsageError(
-                f'{folder} is an index of another model, whose vectors mean '
-                'nothing to this one: name that model with --model, or '
-                'another folder with --index'
+                f'{folder} holds other things than an index of this version: '
+                'name another folder, or delete that one'
             )
-        return cls(folder, key)
 
     def __len__(self) -> int:
         """How many passages there are."""
-        return len(self._ends)
+        return self.key().get('passages', 0)
 
-    @property
-    def width(self) -> int:
-        """D."""
-        return self.key['width']
+    def key(self) -> About:
+        """What the index says of itself; empty: there is none yet."""
+        if not (self.folder / FILE).is_file():
+            return {}
+        with self._opened() as db:
+            return self._key(db)
 
-    @property
-    def size(self) -> int:
-        """Bytes of all arrays of vectors."""
-        return sum(self.key['files'][f'{name}.npy'] for name in self._arrays)
+    @contextlib.contextmanager
+    def _opened(self, mode: str = 'rw') -> Iterator[Db]:
+        path = self.folder / FILE
+        uri = f'{path.absolute().as_uri()}?mode={mode}'
+        try:
+            with contextlib.closing(
+                sqlite3.connect(uri, 600, isolation_level=None, uri=True)
+            ) as db:
+                yield db
+        except sqlite3.Error as error:
+            raise commands.UsageError(
+                f'{path}: {error}; make room if the disk is full; if the file '
+                f'is damaged delete {self.folder}, and make it again'
+            ) from error
 
-    @property
-    def scanned(self) -> int:
-        """Bytes that every search reads."""
-        return sum(
-            self.key['files'][f'{name}.npy'] for name in self.kind.scanned
-        )
-
-    def cut(self, dims: int, normalize: bool) -> None:
-        """Compares first numbers alone from now on; as `first_numbers`.
-
-        Raises:
-            ValueError: there are not so many.
-        """
-        retrieval.check_dims(dims, self.width)
-        self._cut = functools.partial(
-            retrieval.first_numbers, dims=dims, normalize=normalize
-        )
-
-    def passage(self, number: int) -> Passage:
-        """One passage, read from disk."""
-        begin = int(self._ends[number - 1]) if number else 0
-        line = os.pread(
-            self._file.fileno(), int(self._ends[number]) - begin, begin
-        )
-        return Passage(**json.loads(line))
-
-    def passages(self) -> Iterator[Passage]:
-        """All of them in order, read as a stream."""
-        with open(self._data / PASSAGES, 'rb') as file:
-            for line in file:
-                yield Passage(**json.loads(line))
-
-    def vectors(self, numbers: np.ndarray) -> np.ndarray:
-        """Those of some passages [n], decoded: [n, D] float32."""
-        return self._vectors({
-            name: self._arrays[name].take(numbers)
-            for name in self.kind.decoded
-        })  # fmt: skip
-
-    def search(
-        self, queries: Any, top_k: int, oversample: int = OVERSAMPLE
-    ) -> tuple[Any, Any]:
-        """The K best of [Q, D]: scores and numbers [Q, K], see `ranking`.
-
-        oversample: of `binary`, so many times K are compared in full.
-        """
-        if self._cut is not None:
-            queries = self._cut(queries)
-        queries = ranking.prepared(queries, self.similarity)
-        if self.key['vectors'] == 'binary':
-            _, found = ranking.scan(
-                len(queries),
-                self._blocks(lambda arrays: self.kind.scorer(queries, arrays)),
-                min(top_k * oversample, len(self)),
+    def _key(self, db: Db) -> About:
+        [(version,)] = db.execute('PRAGMA user_version')
+        if version not in (0, FORMAT):
+            raise commands.UsageError(
+                f'{self.folder} is an index of another version of this '
+                'project; delete it, and make it again'
             )
-            return self._rescored(queries, found, top_k)
+        return dict(db.execute('SELECT * FROM about')) if version else {}
 
-        def scorer(arrays: Mapping[str, np.ndarray]) -> ranking.Scorer:
-            if self._cut is None:
-                return self.kind.scorer(queries, arrays)
-            vectors = self._vectors(arrays)
-            return lambda rows: products(queries[rows], vectors)
+    # ------------------------------------------------------------ writing
 
-        return ranking.scan(len(queries), self._blocks(scorer), top_k)
+    def write(
+        self,
+        texts: Iterable[Document],
+        embed: Encoder | None,
+        key: About | None = None,
+    ) -> None:
+        """Makes the index, or brings it up to date.
 
-    def _blocks(
-        self, scorer: Callable[[Mapping[str, np.ndarray]], ranking.Scorer]
-    ) -> Iterator[tuple[np.ndarray, ranking.Scorer]]:
-        """Numbers of passages and what scores them, a block at a time."""
-        names = self.kind.scanned
-        # Of few bytes more at once: a block costs time of its own.
-        size = 4 * BLOCK if names == ('bits',) else BLOCK
-        each = (self._arrays[name].blocks(size) for name in names)
-        begin = 0
-        for block in zip(*each, strict=True):
-            numbers = begin + np.arange(len(block[0]))
-            yield numbers, scorer(dict(zip(names, block, strict=True)))
-            begin += len(numbers)
-
-    def _vectors(self, arrays: Mapping[str, np.ndarray]) -> np.ndarray:
-        """[m, D] whose products with queries are similarities."""
-        vectors = self.kind.decode(arrays)
-        if self._cut is not None:
-            vectors = ranking.prepared(self._cut(vectors), self.similarity)
-        return vectors
-
-    def _rescored(
-        self, queries: np.ndarray, found: np.ndarray, top_k: int
-    ) -> tuple[np.ndarray, np.ndarray]:
-        """The K best of those that each query has found."""
-        best = ranking.Best(len(queries), top_k)
-        for row, numbers in enumerate(found):
-            numbers = np.sort(numbers[numbers >= 0])
-            vectors = self.vectors(numbers)
-            rows = slice(row, row + 1)
-            best.add(rows, products(queries[rows], vectors), numbers)
-        return best.sorted()
-
-    @functools.cached_property
-    def words(self) -> bm25.Bm25:
-        """The words of the passages, counted at the first use, and kept."""
-        folder = self._data / 'words'
-        if folder.is_dir():
-            return bm25.Bm25.load(folder)
-        index = bm25.Bm25(passage.text for passage in self.passages())
-        with tempfile.TemporaryDirectory(dir=self._data) as partial:
-            index.save(pathlib.Path(partial) / 'words')
-            with contextlib.suppress(OSError):  # another process was first
-                os.rename(f'{partial}/words', folder)
-        return index
-
-    def update(
-        self, documents: Callable[[], Iterable[Any]], embed: retrieval.Encoder
-    ) -> Self:
-        """Adds documents, and replaces those of the same source.
-
-        A document whose passages are the same stays as and where it is. Of
-        one that differs all passages leave, and the new ones come last, where
-        only those are encoded whose text is new. One without text leaves.
+        Of a document whose name is known those passages are exchanged that
+        differ. A text that has a vector is not encoded again.
 
         Args:
-            documents: begins a new pass over them; they are read twice.
-            embed: as of `retrieval.exported`, of the model of the index.
-
-        Returns:
-            The new index; this one can be searched as long as it is open.
+            texts: documents, read once as a stream.
+            embed: as of `retrieval.exported`.
+            key: what the index is from now on, with `model`, `vectors` (of
+                KINDS) and `similarity`; all other documents leave. None: what
+                it was, and they stay.
 
         Raises:
-            ValueError: a source occurs twice among the documents.
-            commands.UsageError: another process writes to the folder, or
-                nothing would be left.
+            commands.UsageError: there would be no passage.
+            RuntimeError: another process writes to the folder.
+            ValueError: the encoder made a vector that is not finite.
         """
-        known: dict[str, bytes] = {}
-        for passage in self.passages():
-            _count(known, passage)
-        given: dict[str, bytes] = {}
-        for document in documents():
-            if document.source in given:
-                raise ValueError(
-                    f'{document.source} occurs twice among the documents; '
-                    'each must have a name of its own'
+        with files.locked(self.folder), self._opened('rwc') as db:
+            db.executescript(SCHEMA)
+            before = self._key(db)
+            about = {**before, **(key or {})}
+            _stage(db, texts, about)
+            _encode(db, embed, about)
+            with db:
+                db.execute('BEGIN IMMEDIATE')
+                start = db.total_changes
+                db.execute(COME)
+                within = '' if key else 'AND source IN (SELECT * FROM sources)'
+                db.execute(GO + within)
+                changed = db.total_changes > start
+                db.execute(
+                    'DELETE FROM vectors WHERE digest IN (SELECT digest '
+                    'FROM vectors EXCEPT SELECT digest FROM passages)'
                 )
-            given[document.source] = b''
-            for passage in passages([document]):
-                _count(given, passage)
-        changed = {
-            source
-            for source, digest in given.items()
-            if known.get(source, b'') != digest
-        }
-        del known, given
-        if not changed:
-            return self
-        kept = (p for p in self.passages() if p.source not in changed)
-        new = passages(d for d in documents() if d.source in changed)
-        key = {k: v for k, v in self.key.items() if k not in _WRITTEN}
-        key['updates'] = key.get('updates', 0) + 1
-        return make(self.folder, key, itertools.chain(kept, new), embed)
+                [(about['passages'],)] = db.execute(
+                    'SELECT count(*) FROM passages'
+                )
+                if not about['passages']:
+                    raise commands.UsageError(
+                        f'{about.get("corpus")} has no text to search'
+                    )
+                if not key:
+                    about['updates'] = about.get('updates', 0) + changed
+                if changed or not self._whole(before):
+                    number = before.get('number', 0) + 1
+                    about |= {'number': number, 'bytes': 0}
+                    if has_faiss():
+                        about['bytes'] = _write_faiss(
+                            db, self._path(number), about
+                        )
+                db.executemany(
+                    'REPLACE INTO about VALUES (?, ?)', about.items()
+                )
+                db.execute(f'PRAGMA user_version = {FORMAT}')
+            for path in self.folder.glob('vectors-*.faiss'):
+                if path != self._path(about['number']):
+                    path.unlink()
 
+    def _path(self, number: int) -> pathlib.Path:
+        return self.folder / f'vectors-{number}.faiss'
 
-def _count(digests: dict[str, bytes], passage: Passage) -> None:
-    """Adds a passage to what tells the text of its document from others."""
-    before = digests.get(passage.source, b'')
-    digests[passage.source] = _digest(before.hex() + passage.text)
+    def _whole(self, about: About) -> bool:
+        """Whether the file for FAISS is there, and not cut."""
+        path = self._path(about.get('number', 0))
+        return path.is_file() and path.stat().st_size == about['bytes']
 
+    def mend(self) -> None:
+        """Writes the file for FAISS where it is lacking, or cut."""
+        if has_faiss() and not self._whole(self.key()):
+            self.write((), None)
 
-def _digest(text: str) -> bytes:
-    # Half characters of JSON have no UTF-8.
-    text = text.encode('utf-8', 'surrogatepass')
-    return hashlib.blake2b(text, digest_size=16).digest()
+    # ---------------------------------------------------------- searching
 
+    def find(
+        self,
+        query: str,
+        vector: np.ndarray | None,
+        top_k: int,
+        words: float = 0.0,
+        oversample: int | None = None,
+    ) -> list[tuple[float, Passage]]:
+        """The best passages and their scores, all as of one moment.
 
-def _arrays(folder: pathlib.Path, kind: Float32) -> dict[str, VectorFile]:
-    return {
-        name: VectorFile(folder / f'{name}.npy', part.dtype)
-        for name, part in kind.parts.items()
-    }
-
-
-# ------------------------------------------------------------------------- key
-
-
-_WRITTEN = ('format', 'data', 'rows', 'width', 'files')  # by `make` itself
-
-
-def read_key(folder: pathlib.Path) -> dict[str, Any] | None:
-    """What the index of a folder says of itself; None: it has none.
-
-    Raises:
-        commands.UsageError: that cannot be read, or the folder holds what is
-            no index.
-    """
-    path = folder / KEY
-    if path.is_file():
-        try:
-            key = json.loads(path.read_text())
-            if not isinstance(key, dict):
-                raise ValueError('no JSON object')
-        except ValueError as error:
-            raise commands.UsageError(
-                f'{path} is not of an index ({error}); delete {folder}, and '
-                'make it again'
-            ) from None
-        return key
-    if folder.exists() and (
-        not folder.is_dir() or any(not _ours(p) for p in folder.iterdir())
-    ):
-        raise commands.UsageError(
-            f'{folder} holds other things than an index; name a folder that '
-            'is empty, or not there'
-        )
-    return None
-
-
-def check_format(folder: pathlib.Path, key: Mapping[str, Any]) -> None:
-    """Complains of an index that another version of this project made."""
-    if key.get('format') != FORMAT or key.get('vectors') not in KINDS:
-        raise commands.UsageError(
-            f'{folder} is an index of another version of this project; '
-            'delete it, and make it again'
-        )
-
-
-def _ours(path: pathlib.Path) -> bool:
-    """Whether something in a folder is of an index that was never finished."""
-    return path.name.startswith('.') or bool(_DATA.fullmatch(path.name))
-
-
-def _number(path: pathlib.Path) -> int:
-    """Of a folder of files."""
-    return int(_DATA.fullmatch(path.name)[1])
-
-
-# ------------------------------------------------------------------------ made
-
-
-class _Kept:
-    """Vectors of texts that a folder of an index has, perhaps half made."""
-
-    def __init__(self, folder: pathlib.Path, kind: Float32):
-        self._digests = VectorFile(folder / DIGESTS, np.uint64)
-        self.arrays = _arrays(folder, kind)
-        rows = min(self._digests.rows, *(a.rows for a in self.arrays.values()))
-        first = np.empty(rows, np.uint64)
-        end = 0
-        for block in self._digests.blocks(BLOCK):
-            first[end : end + len(block)] = block[: rows - end, 0]
-            end = min(end + len(block), rows)
-        self._order = np.argsort(first, kind='stable')
-        self._sorted = first[self._order]
-
-    def find(self, digests: np.ndarray) -> np.ndarray:
-        """Rows of [m, 2] digests, -1 where there is none: [m] int64."""
-        found = np.full(len(digests), -1)
-        places = np.searchsorted(self._sorted, digests[:, 0])
-        maybe = np.nonzero(places < len(self._sorted))[0]
-        rows = self._order[places[maybe]]
-        if len(rows):
-            same = (self._digests.take(rows) == digests[maybe]).all(axis=1)
-            found[maybe[same]] = rows[same]
-        return found
-
-
-def make(
-    folder: pathlib.Path,
-    key: Mapping[str, Any],
-    found: Iterable[Passage],
-    embed: retrieval.Encoder,
-) -> Index:
-    """Makes an index, and only then lets go of the one that was there.
-
-    Args:
-        folder: where; it may hold an index, or what is left of one.
-        key: what it is known by; its `model`, `vectors` (of KINDS) and
-            `similarity` decide which vectors can be taken from there.
-        found: all passages.
-        embed: as of `retrieval.exported`.
-
-    Raises:
-        commands.UsageError: there are no passages, or another process writes
-            to the folder.
-        ValueError: the encoder made a vector that is not finite.
-    """
-    new = not folder.exists()
-    with contextlib.ExitStack() as held:
-        try:
-            held.enter_context(files.locked(folder))
-        except RuntimeError as error:
-            raise commands.UsageError(
-                f'another process writes to {folder}; wait for it, or name '
-                'another folder with --index'
-            ) from error
-        old = sorted(
-            (p for p in folder.iterdir() if _DATA.fullmatch(p.name)),
-            key=_number,
-        )
-        data = folder / f'data-{_number(old[-1]) + 1 if old else 1}'
-        basis = {name: key.get(name) for name in _BASIS}
-        kind = KINDS[key['vectors']]
-        kept = [
-            _Kept(path, kind)
-            for path in reversed(old)
-            if (path / KEY).is_file()
-            and json.loads((path / KEY).read_text()) == basis
-        ]
-        data.mkdir()
-        files.write_json(data / KEY, basis)
-        rows, width = _write(data, kind, key['similarity'], found, embed, kept)
-        if not rows:
-            shutil.rmtree(data)
-            if new:
-                shutil.rmtree(folder)
-            raise commands.UsageError(
-                f'{key.get("corpus")} has no text to search'
+        Args:
+            query: whose words BM25 looks for.
+            vector: that of the query, [1, D]; with words=1 none.
+            top_k: how many, at most.
+            words: the share of BM25 in the score. 0: vectors search alone, and
+                scores are theirs; 1: words alone, likewise. Between them,
+                scores are sums of standardised ones, see `ranking.merge`; at
+                0.5 each has the weight 1.
+            oversample: how many times as many FAISS proposes.
+        """
+        depth = ranking.MERGED if 0 < words < 1 else top_k
+        rankings = []
+        with self._opened() as db:
+            db.execute('BEGIN')
+            if words < 1:
+                rankings.append(self._by_vector(db, vector, depth, oversample))
+            if words > 0:
+                rankings.append(_by_words(db, query, depth))
+            if len(rankings) > 1:
+                weights = [2 * (1 - words), 2 * words]
+                rankings = [ranking.merge(rankings, top_k, weights)]
+            [([scores], [ids])] = rankings
+            rows = db.execute(
+                f'SELECT id, text, source FROM passages {_THESE}',
+                [json.dumps(ids.tolist())],
             )
-        names = (PASSAGES, ENDS, DIGESTS, *(f'{n}.npy' for n in kind.parts))
-        written = {
-            'format': FORMAT,
-            'data': data.name,
-            'rows': rows,
-            'width': width,
-            'files': {name: (data / name).stat().st_size for name in names},
-        }
-        files.write_json(folder / KEY, {**key, **written})
-        for path in (*old, *(folder / name for name in _OF_FORMAT_1)):
-            if path.is_dir():
-                shutil.rmtree(path, ignore_errors=True)
-            else:
-                path.unlink(missing_ok=True)
-    return Index(folder, read_key(folder))
+            there = {id: Passage(*row) for id, *row in rows}
+        pairs = zip(scores.tolist(), ids.tolist(), strict=True)
+        return [(score, there[id]) for score, id in pairs if id >= 0]
+
+    def _by_vector(
+        self, db: Db, vector: np.ndarray, top_k: int, times: int | None
+    ) -> Found:
+        """The best of what FAISS proposes, or of all; as of `Best.sorted`."""
+        about = self._key(db)
+        kind, similarity = about['vectors'], about['similarity']
+        query = ranking.prepared((self.cut or np.asarray)(vector), similarity)
+        only, these = '', []
+        if not self.cut and has_faiss() and self._whole(about):
+            import faiss
+
+            path = str(self._path(about['number']))
+            if self._scanner[0] != path:
+                scanner = faiss.read_index(path, faiss.IO_FLAG_MMAP_IFC)
+                self._scanner = path, scanner
+            # Threads share out queries: of one they would only wait.
+            faiss.omp_set_num_threads(1)
+            size = top_k * (times or KINDS[kind][1])
+            _, ids = self._scanner[1].search(query, size)
+            only, these = _THESE, [json.dumps(ids[0].tolist())]
+        rows = db.execute(
+            f'SELECT passages.id, code FROM (SELECT * FROM vectors {only}) '
+            'CROSS JOIN passages USING (digest)', these,
+        )  # fmt: skip
+
+        def blocks() -> Iterator[tuple[np.ndarray, np.ndarray]]:
+            for ids, codes in _blocks(rows):
+                vectors = decoded(codes, kind)
+                if self.cut:
+                    vectors = ranking.prepared(self.cut(vectors), similarity)
+                yield np.array(ids), vectors
+
+        return ranking.search(query, blocks(), top_k, 'dot')
 
 
-def _write(
-    data: pathlib.Path,
-    kind: Float32,
-    similarity: str,
-    found: Iterable[Passage],
-    embed: retrieval.Encoder,
-    kept: list[_Kept],
-) -> tuple[int, int]:
-    """Writes all files of an index in blocks; returns rows and D."""
+def _by_words(db: Db, query: str, top_k: int) -> Found:
+    """What BM25 finds, as of `Best.sorted`; who shares no word is no result."""
+    words = sorted({*re.findall(r'\w\w+', query.lower())} - STOP)
+    rows = db.execute(
+        'SELECT -rank, rowid FROM words WHERE words MATCH ? '
+        'ORDER BY rank, rowid DESC LIMIT ?',
+        [' OR '.join(f'"{word}"' for word in words) or '""', top_k],
+    )
+    scores, ids = np.array([*rows]).reshape(-1, 2).T
+    best = ranking.Best(1, top_k)
+    best.add(slice(0, 1), scores[None].astype(np.float32), ids)
+    return best.sorted()
+
+
+def _blocks(rows: sqlite3.Cursor) -> Iterator[tuple[tuple[Any, ...], ...]]:
+    """Yields the columns of BLOCK rows at a time."""
+    while block := rows.fetchmany(BLOCK):
+        yield tuple(zip(*block, strict=True))
+
+
+def _stage(db: Db, texts: Iterable[Document], about: About) -> None:
+    """Fills `sources` and `staged`."""
     import tqdm
 
-    arrays = _arrays(data, kind)
-    digests = VectorFile(data / DIGESTS, np.uint64)
-    ends = VectorFile(data / ENDS, np.int64)
-    end = encoded = width = 0
-    found = iter(found)
-    with (
-        open(data / PASSAGES, 'wb') as file,
-        tqdm.tqdm(desc='indexing', unit=' passages') as bar,
-    ):
-        while block := list(itertools.islice(found, BLOCK)):
-            lines = [json.dumps(p._asdict()).encode() + b'\n' for p in block]
-            file.write(b''.join(lines))
-            sizes = np.cumsum([len(line) for line in lines])
-            own = np.frombuffer(
-                b''.join(_digest(p.text) for p in block), np.uint64
-            ).reshape(-1, 2)
-            parts, count = _encoded(block, own, kind, similarity, embed, kept)
-            for name, array in arrays.items():
-                array.append(parts[name])
-            digests.append(own)
-            ends.append(end + sizes[:, None])
-            end += int(sizes[-1])
-            encoded += count
-            bar.set_postfix(encoded=encoded, refresh=False)
-            bar.update(len(block))
-        file.flush()
-        os.fsync(file.fileno())
-    if ends.rows:
-        width = _width(kind, arrays)
-    return ends.rows, width
+    basis = repr([about[x] for x in ('model', 'vectors', 'similarity')])
+    with db:
+        db.execute('BEGIN')
+        for document in tqdm.tqdm(texts, 'reading', unit=' documents'):
+            source = tables.valid(document.source)
+            db.execute('INSERT OR IGNORE INTO sources VALUES (?)', [source])
+            for place, text in enumerate(passages(document)):
+                text = tables.valid(text)
+                digest = hashlib.blake2b(f'{basis} {text}'.encode()).digest()
+                db.execute('INSERT OR IGNORE INTO staged VALUES (?, ?, ?, ?)',
+                           [source, place, digest[:16], text])  # fmt: skip
 
 
-def _encoded(
-    block: list[Passage],
-    digests: np.ndarray,
-    kind: Float32,
-    similarity: str,
-    embed: retrieval.Encoder,
-    kept: list[_Kept],
-) -> tuple[dict[str, np.ndarray], int]:
-    """Arrays of a block, and how many of its texts were encoded for them.
+def _encode(db: Db, embed: Encoder | None, about: About) -> None:
+    """Commits the vectors that texts of `staged` lack, a block at a time."""
+    import tqdm
 
-    A text that is kept is taken from there, and one that occurs several times
-    is encoded once.
-    """
-    parts: dict[str, np.ndarray] = {}
-
-    def put(places: np.ndarray, values: Mapping[str, np.ndarray]) -> None:
-        for name, value in values.items():
-            shape = [len(block), value.shape[1]]
-            whole = parts.setdefault(name, np.empty(shape, value.dtype))
-            whole[places] = value
-
-    lacking = np.arange(len(block))
-    for source in kept:
-        rows = source.find(digests[lacking])
-        known = rows >= 0
-        if known.any():
-            put(lacking[known], {
-                name: array.take(rows[known])
-                for name, array in source.arrays.items()
-            })  # fmt: skip
-        lacking = lacking[~known]
-    _, firsts, copies = np.unique(
-        digests[lacking], axis=0, return_index=True, return_inverse=True
+    db.execute(LACKING)
+    [(total,)] = db.execute('SELECT count(*) FROM lacking')
+    rows = db.execute(
+        'SELECT digest, text FROM lacking JOIN staged ON staged.rowid = '
+        'lacking.staged ORDER BY staged.rowid'
     )
-    if len(firsts):
-        order = np.argsort(firsts)  # of the text, not of digests
-        texts = [block[i].text for i in lacking[firsts[order]]]
-        vectors = ranking.prepared(embed(texts, 'passage'), similarity)
-        places = np.argsort(order)[copies.ravel()]
-        encoded = kind.encode(vectors)
-        put(lacking, {name: v[places] for name, v in encoded.items()})
-    return parts, len(firsts)
+    with tqdm.tqdm(total=total, desc='encoding', unit=' passages') as bar:
+        for digests, texts in _blocks(rows):
+            vectors = embed(list(texts), 'passage')
+            vectors = ranking.prepared(vectors, about['similarity'])
+            codes = encoded(vectors, about['vectors'])
+            with db:
+                db.execute('BEGIN')
+                db.executemany(
+                    'INSERT INTO vectors (digest, code) VALUES (?, ?)',
+                    zip(digests, codes, strict=True),
+                )
+            bar.update(len(texts))
 
 
-def _width(kind: Float32, arrays: Mapping[str, VectorFile]) -> int:
-    """D."""
-    first = {name: arrays[name].take(np.arange(1)) for name in kind.decoded}
-    return kind.decode(first).shape[1]
+def _write_faiss(db: Db, path: pathlib.Path, about: About) -> int:
+    """Writes what `faiss.write_index` would, a block in memory; its bytes."""
+    import faiss
+
+    kind = about['vectors']
+    [(count, *ends)] = db.execute(
+        'SELECT count(*), min(id), max(id) FROM vectors'
+    )
+    wanted = json.dumps(np.linspace(*ends, SAMPLE, dtype=int).tolist())
+    rows = db.execute(f'SELECT code FROM vectors {_THESE}', [wanted])
+    sample = decoded([*itertools.chain(*rows)], kind)
+    index = faiss.index_factory(
+        sample.shape[1], f'IDMap,{KINDS[kind][0]}',
+        faiss.METRIC_L2 if kind == 'binary' else faiss.METRIC_INNER_PRODUCT,
+    )  # fmt: skip
+    index.train(sample)
+    flat = faiss.downcast_index(index.index)
+    # The file of one vector, with all of them counted in its head, ends in the
+    # size of the codes, the code, the number of ids, and the id.
+    index.add_with_ids(sample[:1], np.zeros(1, np.int64))
+    index.ntotal = flat.ntotal = count
+    head = faiss.serialize_index(index).tobytes()[: -16 - flat.code_size]
+    size = count * int.from_bytes(head[-8:], 'little')
+    all_ids = array.array('q')
+    with files.written(path) as partial, open(partial, 'wb') as file:
+        file.write(head[:-8] + size.to_bytes(8, 'little'))
+        rows = db.execute('SELECT id, code FROM vectors ORDER BY id')
+        for ids, codes in _blocks(rows):
+            file.write(flat.sa_encode(decoded(codes, kind)))
+            all_ids.extend(ids)
+        file.write(count.to_bytes(8, 'little') + all_ids.tobytes())
+    return path.stat().st_size

@@ -18,22 +18,20 @@ both, and their scores are summed, see `ranking.merge`.
 """
 
 import dataclasses
-import hashlib
+import functools
+import itertools
 import pathlib
 import sys
 import textwrap
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
 
-from export import index as indexes
-from export.index import Index, Passage, passages
+from export.index import KINDS, Index, Passage, has_faiss
 from infoword_tf import commands
 from infoword_tf.choices import flag
 from infoword_tf.config import read_exported
-from infoword_tf.data import tables
-from infoword_tf.data.documents import Document, split_sentences
-from infoword_tf.evaluation import ranking
-from infoword_tf.evaluation.quantized import KINDS
+from infoword_tf.data import rows
+from infoword_tf.data.documents import Document
 from tasks import retrieval
 from tasks.vectors import digest
 
@@ -70,7 +68,7 @@ class Choices:
         'default as it was made, else float32.', choices=tuple(KINDS))
     oversample: int | None = flag(
         None, 'Of --vectors=binary: how many passages are compared by int8 '
-        'for each answer.', at_least=1, shown=indexes.OVERSAMPLE)
+        'for each answer.', at_least=1, shown=KINDS['binary'][1])
     top_k: int = flag(5, 'Answers to a query.', at_least=1)
     hybrid: bool = flag(
         False, 'Search by words (BM25) as well, and add both scores.')
@@ -79,257 +77,27 @@ class Choices:
         at_least=1)
 
 
-# ------------------------------------------------------------------------ text
+def refuse(complaints: Mapping[str, Any]) -> None:
+    """UsageError with the first message whose condition holds."""
+    for message, wrong in complaints.items():
+        if wrong:
+            raise commands.UsageError(message)
 
 
-class Text(NamedTuple):
-    """What is indexed.
-
-    Attributes:
-        name: of the corpus or the table.
-        fingerprint: changes when it does.
-        documents: begins a new pass over it.
-    """
-
-    name: str
-    fingerprint: str
-    documents: Callable[[], Iterable[Any]]
-
-
-def table(name: str, id: str | None, text: str) -> Text:
-    """Rows of a table as documents.
-
-    Args:
-        name: of its file.
-        id: the column that names them; None: they are called FILE:LINE.
-        text: columns that are joined by a space, with commas between.
+def indexed(given: Choices) -> tuple[str, Callable[[], Iterable[Document]]]:
+    """The text to index: what changes when it does, and its documents.
 
     Raises:
-        FileNotFoundError, ValueError: there is no such file, or column; when
-            it is read, a row without a name, or with that of another one.
+        FileNotFoundError, ValueError: there is no such text.
     """
-    if name.startswith('tfds:'):
-        raise commands.UsageError(
-            f'--documents={name} is no file; name a data set of TFDS with '
-            '--corpus'
-        )
-    wanted = text.split(',')
-
-    def columns(opened: tables.Table) -> tuple[int | None, list[int]]:
-        named = None if id is None else tables.column_of(opened, id)
-        return named, [tables.column_of(opened, column) for column in wanted]
-
-    columns(tables.open_table(name))
-
-    def documents() -> Iterator[Document]:
-        opened = tables.open_table(name)
-        named, texts = columns(opened)
-        seen: dict[str, int] = {}
-        for line, cells in opened.rows:
-            source = f'{name}:{line}'
-            if named is not None:
-                source = cells[named] or ''
-                if not source.strip():
-                    raise ValueError(
-                        f'{name}, line {line}: the column {id!r}, which names '
-                        'documents, is empty'
-                    )
-                first = seen.setdefault(source, line)
-                if first != line:
-                    raise ValueError(
-                        f'{name}, line {line}: the {id} {source!r} is that of '
-                        f'line {first} too'
-                    )
-            joined = ' '.join(cells[i] for i in texts if cells[i])
-            yield Document(tuple(split_sentences(joined)), source)
-
-    path = pathlib.Path(name).expanduser()
-    stat = path.stat()
-    of = (str(path.resolve()), stat.st_size, stat.st_mtime_ns, id, text)
-    fingerprint = hashlib.blake2b(repr(of).encode(), digest_size=16)
-    return Text(name, fingerprint.hexdigest(), documents)
-
-
-def corpus(name: str) -> Text:
-    """All documents of a corpus; errors as of `corpora.open_corpus`."""
+    if given.documents is not None:
+        return rows.documents_of(given.documents, given.id, given.text)
     from infoword_tf.data import corpora
 
-    opened = corpora.open_corpus(name)
-
-    def documents() -> Iterator[Document]:
-        if opened.every is not None:  # nothing needs to be held out
-            yield from opened.every()
-        else:
-            yield from opened.train()
-            yield from opened.heldout()
-
-    return Text(name, opened.fingerprint, documents)
-
-
-# ----------------------------------------------------------------------- index
-
-
-def check(
-    folder: pathlib.Path,
-    key: Mapping[str, str],
-    vectors: str | None,
-    own: bool,
-) -> dict[str, Any] | None:
-    """What the index of a folder says of itself, if it is of use here.
-
-    Args:
-        folder: perhaps without an index.
-        key: what is wanted, or less.
-        vectors: the kind that is wanted; None: any.
-        own: whether it is that of --index, which is never made of something
-            else; another one may be.
-
-    Returns:
-        None if there is none, or none to keep.
-
-    Raises:
-        commands.UsageError: it is of another kind, or is the user's own and
-            of something else.
-    """
-    found = indexes.read_key(folder)
-    if found is None:
-        return None
-    if not own and found.get('format') != indexes.FORMAT:
-        return None
-    indexes.check_format(folder, found)
-    if vectors is not None and found['vectors'] != vectors:
-        raise commands.UsageError(
-            f'{folder} holds vectors of the kind {found["vectors"]}: leave '
-            f'out --vectors={vectors}, name another folder with --index, or '
-            'delete that one'
-        )
-    if own and 'model' in key and found.get('model') != key['model']:
-        raise commands.UsageError(
-            f'{folder} is an index of another model: name that one with '
-            '--model, or another folder with --index'
-        )
-    if 'corpus' in key and found.get('updates'):
-        raise commands.UsageError(
-            f'{folder} was updated: give --update as well, or search it as it '
-            'is, without --corpus and --documents'
-        )
-    if own and 'corpus' in key and found.get('corpus') != key['corpus']:
-        raise commands.UsageError(
-            f'{folder} is an index of {found.get("corpus")}: give --update to '
-            f'add {key["corpus"]}, or name another folder with --index'
-        )
-    return found
-
-
-def open_index(
-    folder: pathlib.Path,
-    key: Mapping[str, str],
-    documents: Callable[[], Iterable[Any]],
-    embed: retrieval.Encoder,
-    similarity: str = 'cosine',
-    vectors: str | None = None,
-    own: bool = False,
-) -> Index:
-    """Opens the index of a text, which is made anew if its key differs.
-
-    Args:
-        folder: of the index.
-        key: what it depends on.
-        documents: begins a new pass over the text.
-        embed: as of `retrieval.exported`.
-        similarity: likewise.
-        vectors, own: as of `check`.
-
-    Raises:
-        commands.UsageError: there is no text, or as of `check`.
-    """
-    found = check(folder, key, vectors, own)
-    if found and {name: found.get(name) for name in key} == dict(key):
-        return Index(folder, found)
-    kind = vectors or (found['vectors'] if found else 'float32')
-    key = {**key, 'vectors': kind, 'similarity': similarity}
-    return indexes.make(folder, key, passages(documents()), embed)
-
-
-# --------------------------------------------------------------------- answers
-
-
-def find(
-    query: str,
-    index: Index,
-    embed: retrieval.Encoder,
-    top_k: int,
-    words: float = 0.0,
-    oversample: int = indexes.OVERSAMPLE,
-) -> list[tuple[float, Passage]]:
-    """The best passages and their scores.
-
-    Args:
-        query: is embedded.
-        index: is searched.
-        embed: as of `retrieval.exported`.
-        top_k: how many, at most.
-        words: the share of BM25 in the score. 0: vectors search alone, and
-            scores are theirs; 1: words alone, likewise. Between them, scores
-            are sums of standardised ones, see `ranking.merge`; at HYBRID each
-            has the weight 1.
-        oversample: as of `Index.search`.
-    """
-    depth = ranking.MERGED if 0 < words < 1 else top_k
-    rankings = []
-    if words < 1:
-        vectors = embed([query], 'query')
-        rankings.append(index.search(vectors, depth, oversample))
-    if words > 0:
-        rankings.append(index.words.search([query], depth))
-    found = rankings[0]
-    if len(rankings) > 1:
-        weights = [2 * (1 - words), 2 * words]
-        found = ranking.merge(rankings, top_k, weights)
-    return [
-        (float(score), index.passage(int(number)))
-        for score, number in zip(found[0][0], found[1][0], strict=True)
-        if number >= 0
-    ]
-
-
-def answer(query: str, found: Iterable[tuple[float, Passage]]) -> str:
-    """What is printed for a query and what it has found."""
-    lines = [f'"{query}"']
-    for score, passage in found:
-        lines.append(f'  {score:.3f}  {passage.source}')
-        lines.append(
-            textwrap.indent(
-                textwrap.shorten(passage.text, 230, placeholder=' ...'),
-                '         ',
-            )
-        )
-    return '\n'.join(lines)
-
-
-def indexed(given: Choices, chosen: Mapping[str, Any]) -> Text | None:
-    """The text that is to be indexed; None: --index is searched as it is.
-
-    Raises:
-        commands.UsageError: choices do not go together.
-    """
-    if given.documents is not None and 'corpus' in chosen:
-        raise commands.UsageError('give --documents or --corpus')
-    for name in ('id', 'text'):
-        if name in chosen and given.documents is None:
-            raise commands.UsageError(
-                f'--{name} is for --documents; leave it out'
-            )
-    named = given.documents is not None or 'corpus' in chosen
-    if given.update and not (named and given.index):
-        raise commands.UsageError(
-            '--update wants --index, and --documents or --corpus to add to it'
-        )
-    if given.index is not None and not named:
-        return None
-    if given.documents is not None:
-        return table(given.documents, given.id, given.text)
-    return corpus(given.corpus)
+    corpus = corpora.open_corpus(given.corpus)
+    return corpus.fingerprint, corpus.every or (
+        lambda: itertools.chain(corpus.train(), corpus.heldout())
+    )
 
 
 def prepare(
@@ -348,47 +116,90 @@ def prepare(
             fit; the function may raise them as well.
     """
     commands.require(vars(given), model='an exported model, DIR/1')
+    table, own = given.documents, given.index
+    name = table or given.corpus
+    named = table is not None or 'corpus' in chosen
+    refuse({
+        'give --documents or --corpus': table and 'corpus' in chosen,
+        f'--documents={table} is no file; name a data set of TFDS with '
+        '--corpus': table and table.startswith('tfds:'),
+        '--id and --text are for --documents; leave them out':
+            not table and {'id', 'text'} & set(chosen),
+        '--update wants --index, and --documents or --corpus to add to it':
+            given.update and not (named and own),
+        "--index needs FAISS: pip install 'infoword_tf[search]'":
+            own and not has_faiss(),
+    })  # fmt: skip
     path = pathlib.Path(given.model)
-    own = given.index is not None
-    folder = pathlib.Path(given.index) if own else path.parent / 'search'
     config, _ = read_exported(path)
-    text = indexed(given, chosen)
-    key: dict[str, str] = {'model': digest(path)}
-    if text is not None:
-        key |= {
-            'corpus': text.name,
-            'fingerprint': text.fingerprint,
-            'passage_words': str(indexes.PASSAGE_WORDS),
-        }
-    wanted = {'model': key['model']} if given.update else key
-    found = check(folder, wanted, given.vectors, own)
-    if found is None and text is None:
-        raise commands.UsageError(
-            f'--index={folder} holds no index yet: name the text with '
-            '--corpus or --documents'
-        )
-    kind = given.vectors or (found['vectors'] if found else 'float32')
-    if given.oversample is not None and kind != 'binary':
-        raise commands.UsageError(
-            f'--oversample is for --vectors=binary; the index is of {kind}'
-        )
+    index = Index(pathlib.Path(own or path.parent / 'search'))
+    there = index.key()
+    key, documents = {'model': digest(path)}, None
+    if named or not own:
+        state, documents = indexed(given)
+        key |= {'corpus': name, 'fingerprint': state}
+    kind = there.get('vectors', given.vectors or 'float32')
+    again = there and documents and not given.update
+    refuse({
+        f'--index={own} holds no index yet: name the text with --corpus or '
+        '--documents': not (there or documents),
+        f'{index.folder} holds vectors of the kind {kind}: leave out '
+        f'--vectors={given.vectors}, name another folder with --index, or '
+        'delete that one': given.vectors not in (None, kind),
+        f'--oversample is for --vectors=binary; the index is of {kind}':
+            given.oversample is not None and kind != 'binary',
+        f'{own} is an index of another model: name that one with --model, or '
+        'another folder with --index':
+            own and there and there['model'] != key['model'],
+        f'{own} was updated: give --update as well, or search it as it is, '
+        'without --corpus and --documents': again and there.get('updates'),
+        f'{own} is an index of {there.get("corpus")}: give --update to add '
+        f'{name}, or name another folder with --index':
+            own and again and there['corpus'] != name,
+    })  # fmt: skip
 
     def opened(model: Any) -> tuple[Index, retrieval.Encoder]:
         embed, similarity = retrieval.exported(path, BATCH_SIZE, model=model)
-        if text is None or (given.update and found is not None):
-            index = Index.open(folder, key['model'])
-            if given.update:
-                index = index.update(text.documents, embed)
-        else:
-            index = open_index(
-                folder, key, text.documents, embed, similarity, given.vectors,
-                own,
-            )  # fmt: skip
         if given.dims is not None:
-            index.cut(given.dims, config.normalize)
+            retrieval.check_dims(given.dims, embed(['']).shape[1])
+            index.cut = functools.partial(
+                retrieval.first_numbers, dims=given.dims,
+                normalize=config.normalize,
+            )  # fmt: skip
+        if given.update and there:
+            index.write(documents(), embed)
+        elif documents and not key.items() <= there.items():
+            more = {'vectors': kind, 'similarity': similarity}
+            index.write(documents(), embed, key | more)
+        index.mend()
         return index, embed
 
     return opened
+
+
+# --------------------------------------------------------------------- answers
+
+
+def find(
+    query: str,
+    index: Index,
+    embed: retrieval.Encoder,
+    top_k: int,
+    words: float = 0.0,
+    oversample: int | None = None,
+) -> list[tuple[float, Passage]]:
+    """The best passages and their scores, see `Index.find`."""
+    vector = embed([query], 'query') if words < 1 else None
+    return index.find(query, vector, top_k, words, oversample)
+
+
+def answer(query: str, found: Iterable[tuple[float, Passage]]) -> str:
+    """What is printed for a query and what it has found."""
+    lines = [f'"{query}"']
+    for score, passage in found:
+        text = textwrap.shorten(passage.text, 230, placeholder=' ...')
+        lines += [f'  {score:.3f}  {passage.source}', f'         {text}']
+    return '\n'.join(lines)
 
 
 def _opened(
@@ -396,13 +207,10 @@ def _opened(
 ) -> tuple[Index, Callable[[str], list[tuple[float, Passage]]]]:
     """The index, and what answers a query."""
     index, embed = prepare(given, chosen)(None)
-    oversample = given.oversample or indexes.OVERSAMPLE
     words = HYBRID if given.hybrid else 0.0
-
-    def ask(query: str) -> list[tuple[float, Passage]]:
-        return find(query, index, embed, given.top_k, words, oversample)
-
-    return index, ask
+    return index, lambda query: find(
+        query, index, embed, given.top_k, words, given.oversample
+    )
 
 
 @commands.takes(Choices)

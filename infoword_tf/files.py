@@ -41,7 +41,7 @@ def locked(workdir: pathlib.Path) -> Iterator[None]:
         except BlockingIOError:
             raise RuntimeError(
                 f'{workdir}: another run is writing to it; wait for it, stop '
-                'it, or give this one a --workdir of its own'
+                'it, or give this one a folder of its own'
             ) from None
         for partial in workdir.glob('.*.[0-9]*'):  # as `written` calls them
             partial.unlink()

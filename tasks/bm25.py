@@ -1,4 +1,4 @@
-"""Search by words: BM25, exact, for the baseline and for `--hybrid`.
+"""Search by words: BM25, exact, for the baseline of retrieval.
 
 Lucene's formula, k1 = 1.5, b = 0.75 (the library bm25s, Lù 2024, with its
 defaults). Words are runs of two or more letters, digits or underscores,
@@ -10,9 +10,8 @@ Glossary of shapes: Q queries, N documents, K best.
 import functools
 import logging
 import os
-import pathlib
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 
@@ -59,26 +58,6 @@ class Bm25:
             scores[scores == 0] = -np.inf
             best.add(slice(row, row + 1), scores, numbers)
         return best.sorted()
-
-    def save(self, folder: pathlib.Path) -> None:
-        """Writes what `load` reads into a folder of its own."""
-        folder.mkdir()
-        if self._index is not None:
-            self._index.save(folder, show_progress=False)
-
-    @classmethod
-    def load(cls, folder: pathlib.Path) -> Self:
-        """Reads what `save` wrote.
-
-        Raises:
-            commands.UsageError: the library is not installed.
-        """
-        bm25s, _ = library()
-        words = cls.__new__(cls)
-        words._index = None
-        if any(folder.iterdir()):
-            words._index = bm25s.BM25.load(folder, show_progress=False)
-        return words
 
 
 @functools.cache

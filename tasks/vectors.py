@@ -6,8 +6,8 @@ Glossary of shapes: n vectors, D width, m vectors of a block.
 import hashlib
 import os
 import pathlib
-from collections.abc import Iterable, Iterator
-from typing import Any, BinaryIO
+from collections.abc import Iterable
+from typing import BinaryIO
 
 import numpy as np
 
@@ -21,13 +21,11 @@ class VectorFile:
     Attributes:
         path: of the file; there is none while n is 0.
         rows: n.
-        dtype: of the numbers.
     """
 
-    def __init__(self, path: pathlib.Path, dtype: Any = np.float32):
+    def __init__(self, path: pathlib.Path):
         """Opens a file to go on with, or begins one."""
         self.path, self.rows = path, 0
-        self.dtype = np.dtype(dtype)
         self._map: np.ndarray | None = None
         if path.is_file() and path.stat().st_size:
             self.rows = len(self._mapped())
@@ -38,7 +36,7 @@ class VectorFile:
         Raises:
             ValueError: D is not that of the blocks before.
         """
-        vectors = np.ascontiguousarray(vectors, self.dtype)
+        vectors = np.ascontiguousarray(vectors, np.float32)
         width = vectors.shape[1]
         if self.rows and self._mapped().shape[1] != width:
             raise ValueError(
@@ -47,46 +45,18 @@ class VectorFile:
             )
         rows = self.rows + len(vectors)
         with open(self.path, 'r+b' if self.rows else 'w+b') as file:
-            begin = _write_header(file, (self.rows, width), self.dtype)
-            file.seek(begin + self.dtype.itemsize * width * self.rows)
+            begin = _write_header(file, (self.rows, width))
+            file.seek(begin + vectors.itemsize * width * self.rows)
             file.write(vectors.reshape(-1).view(np.uint8))
             file.truncate()
             file.flush()
             os.fsync(file.fileno())
-            _write_header(file, (rows, width), self.dtype)
+            _write_header(file, (rows, width))
         self.rows, self._map = rows, None
 
     def read(self, begin: int, end: int) -> np.ndarray:
         """[end - begin, D], read from the disk when it is used."""
         return self._mapped()[begin:end]
-
-    def take(self, numbers: np.ndarray) -> np.ndarray:
-        """Those of some numbers [m], in memory: [m, D]."""
-        # A map of its own: pages that were read do not add up.
-        return np.load(self.path, mmap_mode='r')[numbers]
-
-    def blocks(self, size: int) -> Iterator[np.ndarray]:
-        """All of them, at most `size` at a time: [m, D].
-
-        They share memory: each holds until the next one is asked for.
-
-        Raises:
-            ValueError: the file has become shorter.
-        """
-        if not self.rows:
-            return
-        whole = self._mapped()
-        buffer = np.empty([min(size, self.rows), whole.shape[1]], self.dtype)
-        with open(self.path, 'rb', buffering=0) as file:
-            file.seek(whole.offset)
-            for begin in range(0, self.rows, size):
-                block = buffer[: self.rows - begin]
-                rest = memoryview(block).cast('B')
-                while rest:
-                    if not (read := file.readinto(rest)):
-                        raise ValueError(f'{self.path} has become shorter')
-                    rest = rest[read:]
-                yield block
 
     def _mapped(self) -> np.ndarray:
         if self._map is None:
@@ -94,16 +64,14 @@ class VectorFile:
         return self._map
 
 
-def _write_header(
-    file: BinaryIO, shape: tuple[int, int], dtype: np.dtype
-) -> int:
+def _write_header(file: BinaryIO, shape: tuple[int, int]) -> int:
     """Says at its beginning how many rows a file has; returns its own size.
 
     That is the same for all n: NumPy leaves room for arrays that grow.
     """
     file.seek(0)
     np.lib.format.write_array_header_1_0(
-        file, {'descr': dtype.str, 'fortran_order': False, 'shape': shape}
+        file, {'descr': '<f4', 'fortran_order': False, 'shape': shape}
     )
     return file.tell()
 

@@ -7,6 +7,7 @@ found from the bytes alone.
 
 import hashlib
 import re
+from collections.abc import Iterator
 from typing import NamedTuple
 
 from infoword_tf.text.vocabulary import UNKNOWN
@@ -45,6 +46,21 @@ def parts(text: str) -> list[str]:
     if UNKNOWN not in text:
         return [text]
     return [part.strip() for part in _UNKNOWN.split(text)]
+
+
+def passages(document: Document, words: int = 100) -> Iterator[str]:
+    """Whole sentences of a document together, about so many words each."""
+    piece: list[str] = []
+    count = 0
+    for sentence in document.sentences:
+        size = len(sentence.split())
+        if piece and count + size > words:
+            yield ' '.join(piece)
+            piece, count = [], 0
+        piece.append(sentence)
+        count += size
+    if piece:
+        yield ' '.join(piece)
 
 
 # Titles, Latin and units that are followed by a capital inside a sentence.

@@ -1,25 +1,25 @@
-"""An index as it is made, searched, updated, stopped, and damaged."""
+"""An index as it is made, searched, updated, killed, and damaged."""
 
+import contextlib
+import math
 import pathlib
-from typing import NamedTuple
+import subprocess
+import sys
+import time
 from unittest import mock
 
 import numpy as np
 from absl.testing import absltest, parameterized
 
 from export import index as indexes
+from export.index import KINDS, Index, sqlite3
 from infoword_tf import commands, files
+from infoword_tf.data.documents import Document, passages
 from infoword_tf.evaluation import ranking
-from infoword_tf.evaluation.quantized import KINDS
 from tests import places
 
 WIDTH = 70
-KEY = {'corpus': 'text:*.txt', 'model': 'of a test'}
-
-
-class Document(NamedTuple):
-    sentences: tuple[str, ...]
-    source: str
+KEY = {'corpus': 'text:*.txt', 'model': 'a', 'similarity': 'dot'}
 
 
 def documents(numbers, text='text'):
@@ -37,21 +37,106 @@ def embed(texts, role='passage'):
     ])  # fmt: skip
 
 
-class Stopped(Exception):
-    """What stands for a signal that ends the process."""
+def content(folder):
+    """Passages, words and vectors by name, and what FAISS holds of them."""
+    import faiss
+
+    with contextlib.closing(sqlite3.connect(folder / indexes.FILE)) as db:
+        assert db.execute('PRAGMA integrity_check').fetchall() == [('ok',)]
+        db.execute("INSERT INTO words (words) VALUES ('integrity-check')")
+        rows = db.execute(
+            'SELECT source, place, text, vectors.id, code FROM passages '
+            'JOIN vectors USING (digest) ORDER BY source, place'
+        ).fetchall()
+    [path] = folder.glob('vectors-*.faiss')
+    index = faiss.read_index(str(path))
+    ids = faiss.vector_to_array(index.id_map).tolist()
+    assert sorted(ids) == sorted({row[3] for row in rows})
+    flat = faiss.downcast_index(index.index)
+    codes = faiss.vector_to_array(flat.codes).reshape(len(ids), -1)
+    place = {id: row for row, id in enumerate(ids)}
+    return [
+        (*row[:3], row[4], codes[place[row[3]]].tobytes()) for row in rows
+    ]
+
+
+PROGRAM = """if True:
+    import pathlib, sys, time
+    from export import index as indexes
+    from tests.export.test_index import KEY, documents, embed
+    folder, log, step, kind, count = sys.argv[1:]
+    count = int(count)
+    indexes.BLOCK = count // 16
+
+    def slow(texts, role):
+        time.sleep(0.02)
+        with open(log, 'a') as file:
+            print(*texts, sep='\\n', file=file)
+        return embed(texts)
+
+    texts, key = documents(range(count)), {**KEY, 'vectors': kind}
+    if step == 'update':
+        texts = documents(range(count, count + count // 4))
+        texts, key = documents(range(1, 9), 'new') + texts, None
+    indexes.Index(pathlib.Path(folder)).write(texts, slow, key)
+"""
+
+
+def killed(folder, kills, count, kind):
+    """Kills processes that make an index, and then such as update it.
+
+    What is there in between, and in the end, is compared with what processes
+    leave that nobody has disturbed.
+
+    Returns:
+        How many were killed before they ended.
+    """
+    done, log = 0, folder / 'encoded'
+    disturbed, other = folder / 'disturbed', folder / 'other'
+    for step, sizes in ('make', {0, count}), (
+        'update', {count, count + count // 4},
+    ):  # fmt: skip
+
+        def start(where, step=step):
+            return subprocess.Popen(
+                [sys.executable, '-c', PROGRAM, where, log, step, kind,
+                 str(count)], stderr=subprocess.DEVNULL,
+            )  # fmt: skip
+
+        began = time.monotonic()
+        assert not start(other).wait()
+        took = time.monotonic() - began
+        log.unlink()
+        for kill in range(kills):
+            process = start(disturbed)
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(took * (kill + 1) / (kills + 1))
+            done += process.poll() is None
+            process.kill()
+            process.wait()
+            index = Index(disturbed)
+            assert len(index) in sizes, len(index)
+            if step == 'update':
+                [(score, found)] = index.find('', embed(['text 0']), 1)
+                assert found == ('text 0', 'id 0'), found
+        assert not start(disturbed).wait()
+        assert content(disturbed) == content(other)
+        texts = log.read_text().splitlines()
+        # Of each that was killed one block is done again, at most.
+        assert len(texts) - len(set(texts)) <= kills * (count // 16)
+    return done
 
 
 class Case(parameterized.TestCase):
     def setUp(self):
         super().setUp()
-        self.folder = places.make() / 'index'
+        self.folder = pathlib.Path(places.make()) / 'index'
         self.embed = mock.Mock(side_effect=embed)
 
-    def make(self, some, vectors='float32', similarity='dot', **key):
-        key = {**KEY, 'vectors': vectors, 'similarity': similarity, **key}
-        return indexes.make(
-            self.folder, key, indexes.passages(some), self.embed
-        )
+    def make(self, texts, vectors='float32', **key):
+        index = Index(self.folder)
+        index.write(texts, self.embed, {**KEY, 'vectors': vectors, **key})
+        return index
 
     def encoded(self):
         """Texts that were encoded since it was last asked."""
@@ -59,339 +144,241 @@ class Case(parameterized.TestCase):
         self.embed.reset_mock()
         return sorted(texts)
 
-    def content(self):
-        """The bytes of all files, but of the lock."""
-        key = indexes.read_key(self.folder)
-        return {
-            path.relative_to(self.folder / key['data']): path.read_bytes()
-            for path in (self.folder / key['data']).rglob('*')
-            if path.is_file()
-        }
-
-    def folders(self):
-        return [p.name for p in self.folder.iterdir() if p.is_dir()]
-
 
 class SearchTest(Case):
     @parameterized.product(
-        vectors=list(KINDS), similarity=['dot', 'cosine'], block=[7, 4096]
-    )
-    def test_blocks_equal_one_product(self, vectors, similarity, block):
-        """Of what was kept, over all, and sorted as it is there."""
-        with mock.patch.object(indexes, 'BLOCK', block):
-            index = self.make(documents(range(50)), vectors, similarity)
-            queries = embed(['one', 'two', 'three'])
-            # All of them: then `binary` is exact too.
-            scores, numbers = index.search(queries, 50)
-        kind = KINDS[vectors]
-        texts = [passage.text for passage in index.passages()]
-        kept = kind.decode(
-            kind.encode(ranking.prepared(embed(texts), similarity))
-        )
-        products = ranking.prepared(queries, similarity) @ kept.T
-        np.testing.assert_allclose(
-            scores, -np.sort(-products, axis=1), rtol=1e-4, atol=1e-5
-        )
-        np.testing.assert_allclose(
-            np.take_along_axis(products, numbers, axis=1), scores,
-            rtol=1e-4, atol=1e-5,
-        )  # fmt: skip
-        self.assertLen(index, 50)
-        self.assertEqual(index.width, WIDTH)
-        passage = index.passage(int(numbers[0, 0]))
-        self.assertEqual(passage, next(
-            p for i, p in enumerate(index.passages()) if i == numbers[0, 0]
-        ))  # fmt: skip
-
-    def test_binary_orders_anew_what_its_bits_found(self):
-        index = self.make(documents(range(400)), 'binary', 'cosine')
-        queries = embed([f'query {n}' for n in range(5)])
-        scores, numbers = index.search(queries, 3, oversample=4)
-        kind = KINDS['binary']
-        vectors = ranking.prepared(
-            embed([p.text for p in index.passages()]), 'cosine'
-        )
-        arrays = kind.encode(vectors)
-        _, wide = ranking.scan(
-            5, [(np.arange(400), kind.scorer(queries, arrays))], 12
-        )
-        products = ranking.prepared(queries, 'cosine') @ kind.decode(arrays).T
-        for row in range(5):
-            best = sorted(wide[row], key=lambda n: -products[row, n])[:3]
-            self.assertEqual(numbers[row].tolist(), best)
-            np.testing.assert_allclose(
-                scores[row], products[row, best], rtol=1e-4
-            )
-
-    @parameterized.parameters(*KINDS)
-    def test_first_numbers_alone(self, vectors):
-        index = self.make(documents(range(40)), vectors, 'cosine')
-        index.cut(13, normalize=True)
-        queries = embed(['one', 'two'])
-        scores, _ = index.search(queries, 40)
-        kind = KINDS[vectors]
-        kept = kind.decode(kind.encode(ranking.prepared(
-            embed([p.text for p in index.passages()]), 'cosine'
-        )))[:, :13]  # fmt: skip
-        products = (ranking.prepared(queries[:, :13], 'cosine')
-                    @ ranking.prepared(kept, 'cosine').T)  # fmt: skip
-        np.testing.assert_allclose(
-            scores, -np.sort(-products, axis=1), rtol=1e-4, atol=1e-5
-        )
-        with self.assertRaisesRegex(ValueError, '--dims=71: vectors have 70'):
-            index.cut(71, normalize=True)
-
-    def test_fewer_passages_than_answers(self):
-        index = self.make(documents(range(2)), 'binary')
-        scores, numbers = index.search(embed(['one']), 5)
-        self.assertEqual(sorted(numbers[0].tolist()), [-1, -1, -1, 0, 1])
-        self.assertEqual(scores[0, 2:].tolist(), [-np.inf] * 3)
-
-    @parameterized.parameters(
-        ('float32', 4 * WIDTH), ('int8', WIDTH + 4),
-        ('binary', 16 + WIDTH + 4),
+        vectors=list(KINDS), similarity=['dot', 'cosine'],
+        faiss=[True, False],
     )  # fmt: skip
-    def test_bytes(self, vectors, wanted):
-        index = self.make(documents(range(100)), vectors)
-        headers = 128 * len(KINDS[vectors].parts)
-        self.assertEqual(index.size, 100 * wanted + headers)
+    def test_answers_are_all_products(self, vectors, similarity, faiss):
+        """Of what was kept; by FAISS, and by NumPy where there is none."""
+        with mock.patch.object(indexes, 'BLOCK', 7), \
+             mock.patch.object(indexes, 'has_faiss', return_value=faiss):
+            index = self.make(
+                documents(range(50)), vectors, similarity=similarity
+            )
+            query = embed(['one'])
+            found = index.find('', query, 20)
+        self.assertEqual(
+            [p.name for p in sorted(self.folder.glob('[!.]*'))],
+            ['passages.sqlite'] + faiss * ['vectors-1.faiss'],
+        )
+        texts = [f'text {n}' for n in range(50)]
+        kept = indexes.decoded(indexes.encoded(
+            ranking.prepared(embed(texts), similarity), vectors
+        ), vectors)  # fmt: skip
+        products = (ranking.prepared(query, similarity) @ kept.T)[0]
+        best = np.argsort(-products)[:20]
+        self.assertEqual([p.text for _, p in found], [texts[i] for i in best])
+        np.testing.assert_allclose(
+            [score for score, _ in found], products[best], rtol=1e-5
+        )
+
+    def test_binary_orders_anew_what_its_bits_find(self):
+        index = self.make(documents(range(400)), 'binary')
+        query = embed(['query'])
+        found = index.find('', query, 3, oversample=4)
+        texts = [f'text {n}' for n in range(400)]
+        vectors = embed(texts)
+        differing = ((query > 0) != (vectors > 0)).sum(axis=1)
+        kept = indexes.decoded(indexes.encoded(vectors, 'binary'), 'binary')
+        near = np.argsort(differing, kind='stable')[:12]
+        best = near[np.argsort(-(query @ kept[near].T)[0])][:3]
+        self.assertEqual([p.text for _, p in found], [texts[i] for i in best])
+        [(_, found)] = index.find('', query, 1, oversample=400)
+        self.assertEqual(found.text, texts[np.argmax(query @ kept.T)])
+
+    def test_words_are_scored_by_bm25(self):
+        """As its formula has it, with stems, and no word that all texts have.
+        """
+        texts = ['the boats sail', 'boat boats', 'cats', 'dogs', 'a tree',
+                 'to the lighthouse', 'rivers']  # fmt: skip
+        index = self.make([Document((t,), t) for t in texts])
+        mean = sum(len(t.split()) for t in texts) / 7
+        idf = math.log((7 - 2 + 0.5) / (2 + 0.5))
+
+        def score(count, length):
+            norm = 1.2 * (0.25 + 0.75 * length / mean)
+            return idf * count * 2.2 / (count + norm)
+
+        found = index.find('The boats!', None, 5, words=1)
+        self.assertEqual([p.text for _, p in found], [texts[1], texts[0]])
+        np.testing.assert_allclose(
+            [x for x, _ in found], [score(2, 2), score(1, 3)], rtol=1e-5
+        )
+        for nothing in ('to the', '"', '', 'zebra AND', 'boats* NOT'):
+            found = index.find(nothing, None, 5, words=1)
+            self.assertLen(found, 2 * nothing.startswith('boats'), nothing)
+
+    def test_both_are_merged(self):
+        """Scores of each, of mean 0 and deviation 1, by their shares."""
+        index = self.make(documents([1, 2, 3], 'a boat') + documents(range(4)))
+        query = embed(['cats'])
+        sums = {}
+        for share, words in ((1.4, 0), (0.6, 1)):
+            found = index.find('boats', query, 100, words)
+            scores = np.array([score for score, _ in found])
+            scores = (scores - scores.mean()) / max(scores.std(), 1e-12)
+            for score, (_, passage) in zip(scores, found, strict=True):
+                sums[passage.text] = sums.get(passage.text, 0) + share * score
+        found = index.find('boats', query, 3, words=0.3)
+        best = sorted(sums.values(), reverse=True)[:3]
+        np.testing.assert_allclose([x for x, _ in found], best, rtol=1e-5)
+        for score, passage in found:
+            self.assertAlmostEqual(sums[passage.text], score, places=5)
+
+    def test_copies_and_fewer_passages_than_answers(self):
+        copies = [Document((f'text {n % 3}',), f'id {n}') for n in range(9)]
+        index = self.make(copies, 'binary')
+        self.assertEqual(self.encoded(), ['text 0', 'text 1', 'text 2'])
+        found = index.find('', embed(['text 1']), 20)
+        self.assertLen(found, 9)
+        self.assertEqual([p.source for _, p in found[:3]],
+                         ['id 7', 'id 4', 'id 1'])  # fmt: skip
+        self.assertEqual(found[0][0], found[2][0])
+
+    def test_bytes_are_off_by_half_a_step_at_most(self):
+        random = np.random.default_rng(0)
+        scales = np.exp(random.uniform(-60, 60, (300, 1)))
+        vectors = random.standard_normal((300, 70)) * scales
+        vectors = np.float32([*vectors, [0] * 70, [1e-45] * 70])
+        codes = indexes.encoded(vectors, 'int8')
+        self.assertEqual({len(code) for code in codes}, {74})
+        error = np.abs(indexes.decoded(codes, 'int8') - vectors).max(axis=1)
+        steps = np.abs(vectors).max(axis=1) / 127
+        self.assertTrue((error <= 0.5001 * steps + 1e-38).all())
+        self.assertGreater((error[:300] / steps[:300]).max(), 0.49)
 
 
 class UpdateTest(Case):
     @parameterized.parameters(*KINDS)
-    def test_appended_is_as_made_at_once(self, vectors):
+    def test_added_is_as_made_at_once(self, vectors):
         index = self.make(documents(range(30)), vectors)
         self.encoded()
         with mock.patch.object(indexes, 'BLOCK', 8):
-            index = index.update(lambda: documents(range(20, 45)), self.embed)
+            index.write(documents(range(20, 45)), self.embed)
         self.assertLen(self.encoded(), 15)
         self.assertLen(index, 45)
-        appended = self.content()
+        added = content(self.folder)
         self.folder = self.folder.with_name('another')
         self.make(documents(range(45)), vectors)
-        self.assertEqual(
-            {k: v for k, v in self.content().items() if k.suffix != '.json'},
-            {k: v for k, v in appended.items() if k.suffix != '.json'},
-        )
+        self.assertEqual(content(self.folder), added)
 
-    def test_what_differs_is_replaced_and_comes_last(self):
+    def test_passages_that_differ_are_exchanged(self):
         index = self.make(documents(range(6)))
+        long = Document((f'{"w " * 70}0', f'{"v " * 70}0'), 'long')
         self.encoded()
-        new = [*documents([1], 'new'), *documents([2]),
-               *documents([9]), Document((), 'id 4'),
-               Document((), 'id 77')]  # fmt: skip
-        changed = index.update(lambda: iter(new), self.embed)
-        self.assertEqual(self.encoded(), ['new 1', 'text 9'])
+        middle = long._replace(sentences=(long.sentences[0], 'an end ' * 20))
+        for texts, wanted in (
+            ([*documents([1], 'new'), *documents([2, 9]), long,
+              Document((), 'id 4'), Document((), 'id 77')],
+             [*passages(long), 'new 1', 'text 9']),
+            ([middle], ['an end ' * 20]),
+            ([middle, *documents([2])], []),
+        ):  # fmt: skip
+            index.write(iter(texts), self.embed)
+            self.assertEqual(self.encoded(), sorted(wanted))
         self.assertEqual(
-            [(p.source, p.text) for p in changed.passages()],
-            [('id 0', 'text 0'), ('id 2', 'text 2'), ('id 3', 'text 3'),
-             ('id 5', 'text 5'), ('id 1', 'new 1'), ('id 9', 'text 9')],
+            [row[:3] for row in content(self.folder)],
+            [('id 0', 0, 'text 0'), ('id 1', 0, 'new 1'),
+             ('id 2', 0, 'text 2'), ('id 3', 0, 'text 3'),
+             ('id 5', 0, 'text 5'), ('id 9', 0, 'text 9'),
+             ('long', 0, long.sentences[0]), ('long', 1, 'an end ' * 20)],
         )  # fmt: skip
-        for number, passage in enumerate(changed.passages()):
-            _, found = changed.search(10 * embed([passage.text]), 1)
-            self.assertEqual(found[0, 0], number)
-        # Whoever had the old one open still has it.
-        self.assertEqual(index.passage(1).text, 'text 1')
-        self.assertLen(index, 6)
-        self.assertEqual(changed.key['updates'], 1)
+        # Whoever had it open sees what is new, and nothing that left.
+        for text in ('new 1', 'text 9'):
+            [(_, found)] = index.find('', embed([text]), 1)
+            self.assertEqual(found.text, text)
+        self.assertNotIn('text 4', str(index.find('text', embed(['']), 9, 0.5)))
+        # What was not new has written nothing.
+        self.assertEqual(index.key()['updates'], 2)
+        self.assertEqual(index.key()['number'], 3)
 
-    def test_documents_of_several_passages(self):
-        long = [Document((f'{"w " * 70}{i}', f'{"v " * 70}{i}'), f'id {i}')
-                for i in range(3)]  # fmt: skip
-        index = self.make(long)
-        self.assertLen(index, 6)
-        self.encoded()
-        middle = long[1]._replace(
-            sentences=(long[1].sentences[0], 'a new end ' * 20)
-        )
-        index = index.update(lambda: [middle, long[2]], self.embed)
-        self.assertEqual(self.encoded(), [middle.sentences[1]])
-        self.assertEqual(
-            [p.source for p in index.passages()],
-            ['id 0', 'id 0', 'id 2', 'id 2', 'id 1', 'id 1'],
-        )
-
-    def test_nothing_new_writes_nothing(self):
-        index = self.make(documents(range(5)))
-        self.encoded()
-        before = self.content()
-        again = index.update(lambda: documents([3, 1]), self.embed)
-        self.assertIs(again, index)
-        self.assertEqual(self.content(), before)
-        self.assertEqual(self.encoded(), [])
-
-    def test_a_name_that_occurs_twice(self):
-        index = self.make(documents(range(5)))
-        before = self.content()
-        with self.assertRaisesRegex(ValueError, 'id 3 occurs twice'):
-            index.update(lambda: documents([3, 7, 3]), self.embed)
-        self.assertEqual(self.content(), before)
-
-    def test_nothing_would_be_left(self):
-        index = self.make(documents([1]))
-        before = self.content()
-        with self.assertRaisesRegex(commands.UsageError, 'no text to search'):
-            index.update(lambda: [Document((), 'id 1')], self.embed)
-        self.assertEqual(self.content(), before)
-        self.assertEqual(self.folders(), ['data-1'])
-
-
-class MadeTest(Case):
     def test_only_new_texts_are_encoded(self):
         self.make(documents(range(10)))
         self.assertLen(self.encoded(), 10)
-        self.make(documents(range(5, 12)), corpus='another')
+        index = self.make(documents(range(5, 12)), corpus='another')
         self.assertEqual(self.encoded(), ['text 10', 'text 11'])
-        self.assertEqual(self.folders(), ['data-2'])
+        self.assertLen(index, 7)
         # Of another model, or of another kind, no vector is taken.
         self.make(documents(range(5, 12)), model='another')
         self.assertLen(self.encoded(), 7)
         self.make(documents(range(5, 12)), 'int8', model='another')
         self.assertLen(self.encoded(), 7)
+        self.assertLen(content(self.folder), 7)
 
-    def test_copies_are_encoded_once(self):
-        copies = [Document((f'text {n % 3}',), f'id {n}') for n in range(9)]
-        index = self.make(copies)
-        self.assertEqual(self.encoded(), ['text 0', 'text 1', 'text 2'])
-        scores, _ = index.search(embed(['text 1']), 9)
-        self.assertEqual((scores[0] == scores[0, 0]).sum(), 3)
-
-    @parameterized.parameters(*KINDS)
-    def test_stopped_at_any_block(self, vectors):
-        """The old one stays; whoever comes next encodes the rest alone."""
-        old = documents(range(5), 'old')
-        self.make(old, vectors)
-        before = self.content()
-        new = documents(range(40))
-        self.encoded()
-        with mock.patch.object(indexes, 'BLOCK', 8):
-            for stop in (2, 1, 1):  # of five blocks, each time
-                calls = [embed] * stop
-
-                def until(texts, role, calls=calls):
-                    if not calls:
-                        raise Stopped
-                    return calls.pop()(texts, role)
-
-                self.embed.side_effect = until
-                with self.assertRaises(Stopped):
-                    self.make(new, vectors)
-                self.assertEqual(self.content(), before)
-                self.assertLen(indexes.Index.open(self.folder), 5)
-            self.embed.side_effect = embed
-            self.encoded()
-            index = self.make(new, vectors)
-        self.assertEqual(self.encoded(), [f'text {n}' for n in range(32, 40)])
-        self.assertLen(index, 40)
-        self.assertLen(self.folders(), 1)
-        found = self.content()
-        self.folder = self.folder.with_name('another')
-        self.make(new, vectors)
-        self.assertEqual(self.content(), found)
-
-    def test_killed_while_writing_leaves_the_old_one(self):
-        """Between any two files that are written, and within the last."""
-        self.make(documents(range(5), 'old'))
-        before = self.content()
-        for name in ('write_json', None):
-            with self.assertRaises(Stopped):
-                if name:
-                    calls = []
-
-                    def write(path, value, calls=calls, real=files.write_json):
-                        calls.append(path.name)
-                        if len(calls) == 2:  # the key of all, the last
-                            raise Stopped
-                        real(path, value)
-
-                    with mock.patch.object(files, name, write):
-                        self.make(documents(range(9)))
-                else:
-                    with mock.patch.object(
-                        indexes.VectorFile, 'append', side_effect=Stopped
-                    ):
-                        self.make(documents(range(9)))
-            self.assertEqual(self.content(), before)
-            self.assertLen(indexes.Index.open(self.folder), 5)
-        self.encoded()
-        self.assertLen(self.make(documents(range(9))), 9)
-        self.assertEqual(self.encoded(), [])
-
-    def test_one_process_at_a_time(self):
-        self.make(documents(range(2)))
-        with (
-            files.locked(self.folder),
-            self.assertRaisesRegex(commands.UsageError, 'another process'),
-        ):
-            self.make(documents(range(3)))
-        self.assertLen(indexes.Index.open(self.folder), 2)
+    def test_nothing_would_be_left(self):
+        index = self.make(documents([1]))
+        before = content(self.folder)
+        with self.assertRaisesRegex(commands.UsageError, 'no text to search'):
+            index.write([Document((), 'id 1')], self.embed)
+        self.assertEqual(content(self.folder), before)
 
     def test_vectors_that_are_no_numbers(self):
-        self.make(documents(range(2)))
+        index = self.make(documents(range(2)))
         self.embed.side_effect = lambda texts, role: embed(texts) * np.nan
         with self.assertRaisesRegex(ValueError, 'not finite'):
-            self.make(documents(range(3)))
-        self.assertLen(indexes.Index.open(self.folder), 2)
+            index.write(documents(range(3)), self.embed)
+        self.assertLen(content(self.folder), 2)
+
+    def test_one_process_at_a_time(self):
+        index = self.make(documents(range(2)))
+        with files.locked(self.folder):
+            with self.assertRaisesRegex(RuntimeError, 'another run is writing'):
+                index.write(documents(range(3)), self.embed)
+            self.assertLen(index.find('', embed(['text 1']), 5), 2)
+
+    @parameterized.parameters('float32', 'binary')
+    def test_killed(self, kind):
+        """Many times; the former one is there, and the end is as always."""
+        self.assertGreater(killed(places.make(), 4, 320, kind), 4)
 
 
-class OpenTest(Case):
-    def test_a_cut_file_is_named(self):
-        for name in ('codes.npy', 'passages.jsonl', 'ends.npy', 'bits.npy'):
-            self.make(documents(range(9)), 'binary')
-            [data] = self.folders()
-            path = self.folder / data / name
-            content = path.read_bytes()
-            for left in (content[:-1], content[:100], b'', None):
-                path.unlink()
-                if left is not None:
-                    path.write_bytes(left)
-                with self.assertRaisesRegex(
-                    commands.UsageError,
-                    f'{name} has [0-9,]+ bytes instead of [0-9,]+: the index '
-                    'is cut; delete',
-                ):
-                    indexes.Index.open(self.folder)
-                path.write_bytes(content)
-            self.assertLen(indexes.Index.open(self.folder), 9)
+class DamageTest(Case):
+    def test_the_file_of_faiss_is_made_again(self):
+        index = self.make(documents(range(9)), 'int8')
+        before = content(self.folder)
+        for size in (-1, 100, 0, None):
+            [path] = self.folder.glob('vectors-*.faiss')
+            whole = path.read_bytes()
+            path.unlink()
+            if size is not None:
+                path.write_bytes(whole[:size])
+            with self.subTest(size):
+                query = embed(['text 4'])
+                [(_, found)] = Index(self.folder).find('', query, 1)
+                self.assertEqual(found.text, 'text 4')
+                index.mend()
+                self.assertEqual(content(self.folder), before)
 
-    def test_cut_while_it_is_open(self):
-        index = self.make(documents(range(5000)))
-        [data] = self.folders()
-        path = self.folder / data / 'vectors.npy'
-        with open(path, 'r+b') as file:
-            file.truncate(1000)
-        with self.assertRaisesRegex(ValueError, 'has become shorter'):
-            index.search(embed(['one']), 3)
+    def test_a_damaged_file_is_named(self):
+        self.make(documents(range(900)))
+        path = self.folder / indexes.FILE
+        whole = path.read_bytes()
+        for damaged in (whole[:-20_000], whole[:100], b'x' * 9999):
+            path.write_bytes(damaged)
+            index = Index(self.folder)
+            with self.subTest(len(damaged)), self.assertRaisesRegex(
+                commands.UsageError, 'passages.sqlite: .*if the file is damag'
+            ):
+                index.find('text', embed(['one']), 5, 0.5)
+        path.write_bytes(whole)
+        self.assertLen(Index(self.folder), 900)
 
-    def test_of_another_model_or_version_or_none(self):
-        self.make(documents(range(2)))
-        self.assertLen(indexes.Index.open(self.folder, KEY['model']), 2)
-        with self.assertRaisesRegex(commands.UsageError, 'another model'):
-            indexes.Index.open(self.folder, 'one that is not there')
-        key = indexes.read_key(self.folder)
-        for content, message in (
-            ({**key, 'format': 1}, 'another version of this project'),
-            ({**key, 'vectors': 'float8'}, 'another version'),
-            ([], 'not of an index .no JSON object'),
-        ):
-            files.write_json(self.folder / 'key.json', content)
-            with self.assertRaisesRegex(commands.UsageError, message):
-                indexes.Index.open(self.folder)
-        (self.folder / 'key.json').write_text('{"format": 2,')
-        with self.assertRaisesRegex(commands.UsageError, 'not of an index'):
-            indexes.Index.open(self.folder)
-        with self.assertRaisesRegex(commands.UsageError, 'is no index'):
-            indexes.Index.open(self.folder / 'nowhere')
-
-    def test_a_folder_of_other_things(self):
-        folder = places.make()
-        for name in ('1', 'notes.txt'):
-            path = pathlib.Path(folder) / name
-            path.mkdir()
+    def test_of_another_version_or_of_other_things(self):
+        index = self.make(documents(range(2)))
+        with contextlib.closing(
+            sqlite3.connect(self.folder / indexes.FILE)
+        ) as db:
+            db.execute('PRAGMA user_version = 9')
+        with self.assertRaisesRegex(commands.UsageError, 'another version'):
+            index.key()
+        for name in ('1', 'key.json'):
+            folder = pathlib.Path(places.make())
+            (folder / name).mkdir()
             with self.assertRaisesRegex(commands.UsageError, 'other things'):
-                indexes.read_key(folder)
-            path.rmdir()
-        self.assertIsNone(indexes.read_key(folder))
+                Index(folder)
+        self.assertEqual(Index(folder / 'nowhere').key(), {})
 
 
 if __name__ == '__main__':

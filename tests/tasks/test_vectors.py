@@ -56,37 +56,6 @@ class VectorFileTest(absltest.TestCase):
             self.path.unlink()
 
 
-    def test_numbers_of_any_kind(self):
-        for dtype in (np.int8, np.uint64, np.int64):
-            path = self.path.with_name(f'{np.dtype(dtype)}.npy')
-            blocks = [(100 * block).astype(dtype) for block in BLOCKS]
-            file = VectorFile(path, dtype)
-            for block in blocks:
-                file.append(block)
-            found = np.load(path)
-            self.assertEqual(found.dtype, dtype)
-            np.testing.assert_array_equal(found, np.concatenate(blocks))
-            self.assertEqual(VectorFile(path, dtype).rows, 12)
-
-    def test_read_in_blocks_and_by_number(self):
-        file = VectorFile(self.path)
-        self.assertEqual(list(file.blocks(4)), [])
-        file.append(WHOLE)
-        for size in (1, 5, 12, 100):
-            found = [block.copy() for block in file.blocks(size)]
-            self.assertLen(found, -(-12 // size))
-            np.testing.assert_array_equal(np.concatenate(found), WHOLE)
-        numbers = np.array([7, 0, 7, 11])
-        np.testing.assert_array_equal(file.take(numbers), WHOLE[numbers])
-        self.assertNotIsInstance(file.take(numbers).base, np.memmap)
-        blocks = file.blocks(10)
-        next(blocks)
-        with open(self.path, 'r+b') as content:
-            content.truncate(self.path.stat().st_size - 1)
-        with self.assertRaisesRegex(ValueError, 'has become shorter'):
-            next(blocks)
-
-
 class DigestTest(absltest.TestCase):
     def test_of_names_and_contents(self):
         folder = places.make()

@@ -1,0 +1,52 @@
+"""The rows of a table as documents that have names."""
+
+import pathlib
+from collections.abc import Callable, Iterator
+
+from infoword_tf.data import tables
+from infoword_tf.data.documents import Document, split_sentences
+
+
+def documents_of(
+    name: str, id: str | None, text: str
+) -> tuple[str, Callable[[], Iterator[Document]]]:
+    """Opens a table whose rows are documents.
+
+    Args:
+        name: of its file.
+        id: the column that names them; None: they are called FILE:LINE.
+        text: columns that are joined by a space, with commas between.
+
+    Returns:
+        What changes when the file does, and what begins a new pass over it.
+
+    Raises:
+        FileNotFoundError, ValueError: there is no such file, or column; when
+            it is read, a row without a name, or with that of another one.
+    """
+
+    def rows() -> Iterator[Document]:
+        table = tables.open_table(name)
+        named = None if id is None else tables.column_of(table, id)
+        columns = [tables.column_of(table, x) for x in text.split(',')]
+        lines: dict[str, int] = {}  # of names
+        for line, cells in table.rows:
+            where = f'{name}, line {line}'
+            source = f'{name}:{line}' if named is None else cells[named] or ''
+            if not source.strip():
+                raise ValueError(
+                    f'{where}: the column {id!r}, which names documents, is '
+                    'empty'
+                )
+            if named is not None and lines.setdefault(source, line) != line:
+                raise ValueError(
+                    f'{where}: the {id} {source!r} is that of line '
+                    f'{lines[source]} too'
+                )
+            joined = ' '.join(cells[i] for i in columns if cells[i])
+            yield Document(tuple(split_sentences(joined)), source)
+
+    next(rows(), None)  # complains now
+    path = pathlib.Path(name).expanduser().resolve()
+    stat = path.stat()
+    return repr((path, stat.st_size, stat.st_mtime_ns, id, text)), rows
