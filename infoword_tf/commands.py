@@ -12,11 +12,13 @@ import contextlib
 import ctypes
 import functools
 import gc
+import importlib
 import inspect
 import json
 import os
 import pathlib
 import sys
+import types
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import fields
 from typing import Any
@@ -186,6 +188,26 @@ def require(values: Mapping[str, Any], **needed: str) -> None:
     for flag, what in needed.items():
         if not values[flag]:
             raise UsageError(f'--{flag} is missing: name {what}')
+
+
+def import_extra(module: str, extra: str, what: str) -> types.ModuleType:
+    """Imports a module of a package that an extra of this project installs.
+
+    Args:
+        module: its full name, such as 'bm25s'.
+        extra: the name in extras_require of setup.py, such as 'tasks'.
+        what: what needs it, for people: how the sentence of the error begins.
+
+    Raises:
+        UsageError: it cannot be imported.
+    """
+    try:
+        return importlib.import_module(module)
+    except ImportError as error:
+        raise UsageError(
+            f'{what} needs {module} ({error}): '
+            f"pip install 'infoword_tf[{extra}]'"
+        ) from None
 
 
 def result_folder(workdir: str) -> pathlib.Path:

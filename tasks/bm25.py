@@ -29,11 +29,11 @@ class Bm25:
         Raises:
             commands.UsageError: the library is not installed.
         """
-        library, split = _library()
+        bm25s, split = library()
         tokenized = split(texts)
         self._index = None
         if tokenized.vocab:
-            self._index = library.BM25()
+            self._index = bm25s.BM25()
             self._index.index(tokenized, show_progress=False)
 
     def search(
@@ -50,7 +50,7 @@ class Bm25:
         best = ranking.Best(len(queries), top_k)
         if self._index is None:
             return best.sorted()
-        _, split = _library()
+        _, split = library()
         if numbers is None:
             numbers = np.arange(self._index.scores['num_docs'])
         for row, query in enumerate(split(list(queries), return_ids=False)):
@@ -73,28 +73,28 @@ class Bm25:
         Raises:
             commands.UsageError: the library is not installed.
         """
-        library, _ = _library()
+        bm25s, _ = library()
         words = cls.__new__(cls)
         words._index = None
         if any(folder.iterdir()):
-            words._index = library.BM25.load(folder, show_progress=False)
+            words._index = bm25s.BM25.load(folder, show_progress=False)
         return words
 
 
 @functools.cache
-def _library() -> tuple[Any, Callable[..., Any]]:
-    """The library, and what parts texts into words."""
+def library() -> tuple[Any, Callable[..., Any]]:
+    """Imports the library; also gives what parts texts into words.
+
+    Raises:
+        commands.UsageError: it is not installed.
+    """
     # It tries JAX where there is one: not on TensorFlow's GPU.
     os.environ.setdefault('JAX_PLATFORMS', 'cpu')
-    try:
-        import bm25s
-        import Stemmer
-    except ImportError:
-        raise commands.UsageError(
-            'search by words, BM25, needs the packages bm25s and PyStemmer: '
-            "python -m pip install -c constraints.txt -e '.[tasks]'"
-        ) from None
+    bm25s, stemmer = (
+        commands.import_extra(name, 'tasks', 'search by words, BM25,')
+        for name in ('bm25s', 'Stemmer')
+    )
     logging.getLogger('bm25s').setLevel(logging.WARNING)
     return bm25s, functools.partial(
-        bm25s.tokenize, stemmer=Stemmer.Stemmer('english'), show_progress=False
+        bm25s.tokenize, stemmer=stemmer.Stemmer('english'), show_progress=False
     )

@@ -275,7 +275,7 @@ def run(given: Choices, chosen: Mapping[str, Any]) -> dict[str, Any]:
 
     Raises:
         UsageError: neither or both of --init and --model, --pooling of an
-            export, or --dev beside a folder.
+            export, --dev beside a folder, or scikit-learn is not installed.
         FileNotFoundError, ValueError: of the data, as the message says.
     """
     commands.require(
@@ -292,6 +292,8 @@ def run(given: Choices, chosen: Mapping[str, Any]) -> dict[str, Any]:
     targets = np.concatenate([tables.known_labels(p, classes) for p in parts])
     texts = [text for part in parts for text in part.first]
     count = len(train.first)
+    # What it lacks is said before anything takes long.
+    commands.import_extra('sklearn', 'tasks', 'tasks.probe')
     encode, _ = retrieval.vectors_of(
         given.init, given.model, given.dims, given.pooling
     )

@@ -604,6 +604,7 @@ def run(given: Choices, chosen: Mapping[str, Any]) -> dict[str, Any]:
         source = {'run_file': given.run, **counts}
         return finish(workdir, task, {'run': ranked}, source, notes)
 
+    bm25.library()  # what it lacks is said before all is encoded
     with contextlib.ExitStack() as held:
         if given.vectors is not None:
             held.enter_context(files.locked(pathlib.Path(given.vectors)))

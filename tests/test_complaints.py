@@ -4,6 +4,8 @@ import contextlib
 import functools
 import io
 import pathlib
+import sys
+from unittest import mock
 
 import tensorflow as tf
 from absl.testing import absltest, parameterized
@@ -11,6 +13,7 @@ from absl.testing import absltest, parameterized
 import infoword_tf
 from infoword_tf import commands
 from infoword_tf.choices import RunChoices
+from tasks import bm25
 from tests import runs
 from tests.runs import arguments, run, run_here
 
@@ -49,6 +52,17 @@ class BadInputTest(parameterized.TestCase):
             (commands.UsageError, ValueError, OSError), message
         ):
             run_here(workdir, flag)
+
+    def test_a_missing_package_names_its_extra(self):
+        said = (
+            'search by words, BM25, needs Stemmer (import of Stemmer halted; '
+            "None in sys.modules): pip install 'infoword_tf[tasks]'"
+        )
+        with (
+            mock.patch.dict(sys.modules, {'Stemmer': None}),
+            self.assertRaisesWithLiteralMatch(commands.UsageError, said),
+        ):
+            bm25.library.__wrapped__()
 
     @parameterized.named_parameters(
         ('unknown_flag', ('--stepps=3',), 'stepps'),

@@ -113,6 +113,22 @@ class SetupTest(absltest.TestCase):
         extra = setup.call_args.kwargs['extras_require']['oracles']
         self.assertEqual(installed.split(), extra)
 
+    def test_what_is_optional_names_its_extra(self):
+        with mock.patch.object(setuptools, 'setup') as setup:
+            runpy.run_path(str(ROOT / 'setup.py'))
+        extras = setup.call_args.kwargs['extras_require']
+        sources = [
+            path.read_text()
+            for room in ('infoword_tf', 'tasks', 'export')
+            for path in (ROOT / room).rglob('*.py')
+        ]
+        named = re.findall(
+            r"import_extra\(\s*[^,]+,\s*'(\w+)'|infoword_tf\[(\w+)\]",
+            '\n'.join(sources),
+        )
+        self.assertNotEmpty(named)
+        self.assertContainsSubset({a or b for a, b in named}, extras)
+
     def test_ci_runs_the_test_command_of_the_readme(self):
         lines = [
             line
