@@ -14,6 +14,9 @@ PREPARE = ['py3langid']
 # pyarrow and python-dateutil that constraints.txt has: an environment of its
 # own, which `make beam-check` makes and runs the tests of.
 BEAM = ['apache-beam==2.77.*']
+# The page of export.demo. Gradio excludes the version of pillow that
+# constraints.txt has: an environment of its own, which `make demo` makes.
+DEMO = ['gradio==6.31.*']
 # Runs what export.litert has written: all that a phone needs, and the tests.
 LITERT = ['ai-edge-litert', 'numpy']
 # Runs notebooks/, in an environment of its own: `make notebooks`.
@@ -44,6 +47,7 @@ setuptools.setup(
     ],
     extras_require={
         'beam': BEAM,
+        'demo': DEMO,
         'litert': LITERT,
         'notebooks': NOTEBOOKS,
         # Other people's programs, for `make oracles`: what tests expect.

@@ -111,12 +111,14 @@ def page(given: Choices, signatures: Mapping[str, Any], searched: Any) -> Any:
             gr.Slider(0, 1, share, label='Meaning ... words', step=0.1),
             gr.Slider(1, 50, given.top_k, label='Answers', step=1),
         ], gr.Dataframe(headers=['score', 'source', 'text'], wrap=True,
-                        column_widths=['15%', '25%', '60%']))  # fmt: skip
+                        column_widths=['15%', '25%', '60%']),
+            api_name='search')  # fmt: skip
     for name, (title, fields, _) in TABS.items():
         if name in signatures:
             boxes = [gr.Textbox(label=field, lines=3) for field in fields]
             tabs[title] = form(partial(ask, name, signatures[name]), boxes,
-                               gr.Dataframe(headers=[title, ''], wrap=True))
+                               gr.Dataframe(headers=[title, ''], wrap=True),
+                               api_name=name)  # fmt: skip
     return gr.TabbedInterface([*tabs.values()], [*tabs], title=given.model,
                               analytics_enabled=False)  # fmt: skip
 
