@@ -22,6 +22,7 @@ from infoword_tf.choices import flag
 from infoword_tf.config import read_exported
 
 LOCAL = ['127.0.0.1', 'localhost']  # what a browser calls this machine
+Outputs = Mapping[str, np.ndarray]  # by name, and the inputs
 
 
 @dataclasses.dataclass(frozen=True)
@@ -34,9 +35,7 @@ class Choices(search.Choices):
                             'on.', at_least=1, at_most=65535)  # fmt: skip
 
 
-def likeliest(
-    names: str, of: Mapping[str, np.ndarray], first: str = ''
-) -> list[tuple]:
+def likeliest(names: str, of: Outputs, first: str = '') -> list[tuple]:
     """Gives rows of names [1, K] and their shares, the likeliest first."""
     log = 'probabilities' not in of
     (shares,) = np.exp(of['scores']) if log else of['probabilities']
@@ -45,7 +44,7 @@ def likeliest(
             for i in np.argsort(-shares, kind='stable')[:10]]  # fmt: skip
 
 
-def blanks(of: Mapping[str, np.ndarray]) -> list[tuple]:
+def blanks(of: Outputs) -> list[tuple]:
     """Gives rows of the likeliest tokens of every blank."""
     rows = []
     for i in range(min(of['count'][0], of['tokens'].shape[1])):
@@ -54,7 +53,7 @@ def blanks(of: Mapping[str, np.ndarray]) -> list[tuple]:
     return rows or [('Write [MASK] where a token is missing.', '')]
 
 
-def likeness(of: Mapping[str, np.ndarray]) -> list[tuple]:
+def likeness(of: Outputs) -> list[tuple]:
     """Gives rows of how alike the vectors of two texts are."""
     a, b = of['embeddings']
     cosine = a @ b / max(np.linalg.norm(a) * np.linalg.norm(b), 1e-12)
@@ -62,8 +61,7 @@ def likeness(of: Mapping[str, np.ndarray]) -> list[tuple]:
 
 
 TEXT, PAIR = {'Text': 'texts'}, {'Text': 'texts', 'Second text': 'pairs'}
-# By signature: a title, by field the input that it goes to, and what makes rows
-# of inputs and outputs.
+# By signature: a title; by field, the input that it goes to; what makes rows.
 TABS = {
     'fill_mask': ('Blanks', {'Text with [MASK] in it': 'texts'}, blanks),
     'next_token': ('Next words', {'How a text begins': 'texts'},
@@ -142,8 +140,8 @@ def run(given: Choices, chosen: Mapping[str, Any]) -> None:
     model = lazy.tensorflow().saved_model.load(given.model)
     made = page(given, model.signatures, opened and opened(model))
     # A page from elsewhere may send its reader here under its own name.
-    hosts = {'allowed_hosts': LOCAL if given.host in LOCAL else ['*']}
-    only = Middleware(trustedhost.TrustedHostMiddleware, **hosts)
+    hosts = LOCAL if given.host in LOCAL else ['*']
+    only = Middleware(trustedhost.TrustedHostMiddleware, allowed_hosts=hosts)
     made.launch(
         server_name=given.host, server_port=given.port, share=False, quiet=True,
         ssr_mode=False, prevent_thread_lock=True, footer_links=[],
