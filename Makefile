@@ -2,6 +2,8 @@
 # make test         run the tests
 # make lint         ruff
 # make oracles [WRITE=1]   ask other people's programs again what tests expect
+# make demo MODEL=DIR/1 [FLAGS=--corpus=pydocs]   try an export on a page
+# make demo-check   the tests of that page, in an environment of its own
 # make beam-check   prepare text on Apache Beam, in an environment of its own
 # make serve-check  run exports of every kind in C, with what servers link
 # make serving-compat [MODEL=DIR/1]   run an export in TensorFlow 2.12 too
@@ -21,10 +23,10 @@ PYTHON ?= $(FOUND)
 PY := .venv/bin/python
 export TF_CPP_MIN_LOG_LEVEL ?= 3
 
-.PHONY: help setup quickstart test lint oracles beam-check serve-check \
-  serving-compat bench bench-peers notebooks faults requests fuzz
+.PHONY: help setup quickstart test lint oracles beam-check demo demo-check \
+  serve-check serving-compat bench bench-peers notebooks faults requests fuzz
 help:
-	@sed -n '1,13s/^# //p' Makefile
+	@sed -n '1,15s/^# //p' Makefile
 
 setup: .venv/installed
 .venv/installed: setup.py pyproject.toml constraints.txt
@@ -97,6 +99,20 @@ beam-check: .venv-beam/installed
 	.venv-beam/bin/python -m pip install --quiet \
 	  --disable-pip-version-check -c .venv-beam/constraints.txt \
 	  -e '.[beam]' pytest
+	@touch $@
+
+# Gradio excludes one of the exact versions; the others are the same.
+demo: .venv-demo/installed
+	.venv-demo/bin/python -m export.demo --model=$(MODEL) $(FLAGS)
+demo-check: .venv-demo/installed
+	.venv-demo/bin/python -m pytest tests/export/test_demo.py
+.venv-demo/installed: setup.py pyproject.toml constraints.txt
+	$(PYTHON) -m venv .venv-demo
+	@echo '*' > .venv-demo/.gitignore
+	grep -vE '^pillow==' constraints.txt > .venv-demo/constraints.txt
+	.venv-demo/bin/python -m pip install --quiet \
+	  --disable-pip-version-check -c .venv-demo/constraints.txt \
+	  -e '.[demo,search]' pytest
 	@touch $@
 
 # A run that was stopped goes on; a new commit wants a new folder.

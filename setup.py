@@ -13,10 +13,13 @@ TASKS = ['PyStemmer', 'bm25s', 'importlib_resources', 'scikit-learn']
 BEAM = ['apache-beam==2.77.*']
 # Searches vectors: export.search and export.demo, of an index of one's own.
 SEARCH = ['faiss-cpu']
+# The page of export.demo. Gradio excludes the version of pillow that
+# constraints.txt has: an environment of its own, which `make demo` makes.
+DEMO = ['gradio==6.31.*']
 # Runs what export.litert has written: all that a phone needs, and the tests.
 LITERT = ['ai-edge-litert', 'numpy']
 # Runs notebooks/, in an environment of its own: `make notebooks`.
-NOTEBOOKS = ['ipykernel', 'nbclient', 'nbformat', 'pillow', *TASKS]
+NOTEBOOKS = ['ipykernel', 'nbclient', 'nbformat', 'pillow', *SEARCH, *TASKS]
 
 setuptools.setup(
     name='infoword_tf',
@@ -43,6 +46,7 @@ setuptools.setup(
     ],
     extras_require={
         'beam': BEAM,
+        'demo': DEMO,
         'litert': LITERT,
         'notebooks': NOTEBOOKS,
         # Other people's programs, for `make oracles`: what tests expect.

@@ -2,29 +2,59 @@
 
 The first request of a kind pays for things that later ones find ready. The
 file is assets.extra/tf_serving_warmup_requests, a TFRecord of PredictionLog
-messages, which hold requests as the client writes them.
+messages.
 """
 
 import pathlib
 from collections.abc import Mapping, Sequence
 
-from export.serving import client
-
 FOLDER, NAME = 'assets.extra', 'tf_serving_warmup_requests'
+MODEL = 'infoword'  # as in serving/models.config
+# Numbers of the fields, all of them strings or messages, in Serving's
+# prediction_log.proto, predict.proto and model.proto.
+FIELDS = {
+    'PredictionLog.predict_log': 6,
+    'PredictLog.request': 1,
+    'PredictRequest.model_spec': 1,
+    'PredictRequest.inputs': 2,  # a map: on the wire a list of entries
+    'InputsEntry.key': 1,
+    'InputsEntry.value': 2,  # a TensorProto
+    'ModelSpec.name': 1,
+    'ModelSpec.signature_name': 3,
+}
+
+
+def _field(name: str, content: bytes) -> bytes:
+    """Gives a field on the wire: its number and kind, its length, itself."""
+    head, length = [FIELDS[name] << 3 | 2], len(content)
+    while length > 0x7F:  # seven bits a byte, and whether more follow
+        head.append(length & 0x7F | 0x80)
+        length >>= 7
+    return bytes([*head, length]) + content
 
 
 def prediction_log(
     signature: str, inputs: Sequence[str], texts: Sequence[str]
 ) -> bytes:
     """A PredictionLog with a request: every input of a signature is `texts`."""
-    encoded = [text.encode() for text in texts]
-    values = {
-        name: [[t, t] for t in encoded] if name == 'choices' else encoded
-        for name in inputs
-    }
-    log = client.message('PredictionLog')()
-    log.predict_log.request.CopyFrom(client.predict_request(signature, values))
-    return log.SerializeToString()
+    import tensorflow as tf
+
+    request = _field(
+        'PredictRequest.model_spec',
+        _field('ModelSpec.name', MODEL.encode())
+        + _field('ModelSpec.signature_name', signature.encode()),
+    )
+    for name in inputs:
+        values = [[t, t] for t in texts] if name == 'choices' else texts
+        tensor = tf.make_tensor_proto(values, tf.string).SerializeToString()
+        request += _field(
+            'PredictRequest.inputs',
+            _field('InputsEntry.key', name.encode())
+            + _field('InputsEntry.value', tensor),
+        )
+    return _field(
+        'PredictionLog.predict_log', _field('PredictLog.request', request)
+    )
 
 
 def write(

@@ -27,10 +27,6 @@ _MESSAGES = {
         (1, 'model_spec', 'ModelSpec', False),
         (2, 'inputs', 'PredictRequest.InputsEntry', True),
     ],
-    'PredictResponse': [
-        (1, 'outputs', 'PredictResponse.OutputsEntry', True),
-        (2, 'model_spec', 'ModelSpec', False),
-    ],
     'PredictLog': [(1, 'request', 'PredictRequest', False)],
     'PredictionLog': [(6, 'predict_log', 'PredictLog', False)],
     'ModelConfig': [
@@ -88,13 +84,11 @@ def _pool():
         message = own.message_type.add(name=name)
         for field in fields:
             _add(message, *field)
-    for name, of in (('PredictRequest', 'Inputs'),
-                     ('PredictResponse', 'Outputs')):
-        message = own.message_type[list(_MESSAGES).index(name)]
-        entry = message.nested_type.add(name=f'{of}Entry')
-        entry.options.map_entry = True
-        _add(entry, 1, 'key', 'string', False)
-        _add(entry, 2, 'value', _TENSOR, False)
+    message = own.message_type[list(_MESSAGES).index('PredictRequest')]
+    entry = message.nested_type.add(name='InputsEntry')
+    entry.options.map_entry = True
+    _add(entry, 1, 'key', 'string', False)
+    _add(entry, 2, 'value', _TENSOR, False)
     pool.Add(own)
     return pool
 
