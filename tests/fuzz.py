@@ -185,7 +185,7 @@ def _pieces(path: pathlib.Path) -> object:
 
 def _text(path: pathlib.Path) -> object:
     textfiles.check([path])
-    return _all(textfiles.read([path], str(path)))
+    return _all(textfiles.Files('text').read([path], str(path)))
 
 
 _STORE = {

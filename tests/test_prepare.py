@@ -107,10 +107,11 @@ class PiecesTest(parameterized.TestCase):
     def test_documents_of_a_file_in_pieces(self, size, by_line):
         path = FOLDER / 'a.txt'
         found = textfiles.pieces([path], size, by_line)
-        wanted = [x.sentences for x in textfiles.read([path], '', by_line)]
+        reader = textfiles.Files('lines' if by_line else 'text')
+        wanted = [x.sentences for x in reader.read([path], '')]
         self.assertEqual(
             [x.sentences for piece in found
-             for x in textfiles.read_piece(piece, by_line)],
+             for x in reader.read_piece(piece)],
             wanted,
         )  # fmt: skip
         self.assertEqual(sum(piece.size for piece in found),
@@ -131,19 +132,20 @@ class PiecesTest(parameterized.TestCase):
         )):  # fmt: skip
             path = folder / f'{number}.txt'
             path.write_text(text, newline='')
-            wanted = [*textfiles.read_piece(textfiles.Piece(path))]
+            text = textfiles.Files('text')
+            wanted = [*text.read_piece(textfiles.Piece(path))]
             for size in (1, 2, 3, 5, 7, 20, 9000):
                 found = textfiles.pieces([path], size)
                 self.assertEqual(
                     [x.sentences for piece in found
-                     for x in textfiles.read_piece(piece)],
+                     for x in text.read_piece(piece)],
                     [x.sentences for x in wanted],
                 )  # fmt: skip
             # The same text where nobody asks for sentences.
-            for by_line in (False, True):
-                piece = textfiles.Piece(path)
+            for kind in ('text', 'lines'):
+                reader, piece = textfiles.Files(kind), textfiles.Piece(path)
                 self.assertEqual(
-                    *([x.text for x in textfiles.read_piece(piece, by_line, of)]
+                    *([x.text for x in reader.read_piece(piece, of)]
                       for of in (documents.unsplit, documents.split_sentences))
                 )  # fmt: skip
 

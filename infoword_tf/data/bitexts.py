@@ -1,7 +1,7 @@
 """Files of translations, one format each: what a file holds, in its order.
 
 Two aligned files (a line of one translates that of the other), tsv, TMX and
-the catalogs of gettext; the same and .gz.
+the catalogs of gettext; the same packed.
 """
 
 import itertools
@@ -13,7 +13,7 @@ from xml.etree import ElementTree
 
 import numpy as np
 
-from infoword_tf.data import catalogs, tables
+from infoword_tf.data import catalogs, readers, tables
 from infoword_tf.languages import code_of
 
 Languages = tuple[str, str]
@@ -64,8 +64,8 @@ class File(NamedTuple):
 
 
 def kind_of(path: pathlib.Path) -> str:
-    """How the name of a file ends, but for .gz."""
-    return pathlib.Path(path.name.removesuffix('.gz')).suffix.lower()
+    """How the name of a file ends, but for .gz or .zst."""
+    return pathlib.Path(readers.unpacked(path)).suffix.lower()
 
 
 def no_order(path: pathlib.Path, languages: Languages) -> ValueError:
@@ -83,7 +83,7 @@ def _single(text: str) -> str:
 
 
 def _read_aligned(file: File) -> Iterator[Pair]:
-    texts = [list(map(_single, tables.lines(path))) for path in file.paths]
+    texts = [list(map(_single, readers.lines(path))) for path in file.paths]
     check_aligned(file.paths, texts)
     for a, b in zip(*texts, strict=True):
         yield file.languages, a, b
@@ -189,7 +189,7 @@ _CODE = frozenset(('bpt', 'ept', 'ph', 'it', 'ut'))
 def _read_tmx(file: File) -> Iterator[Pair]:
     (path,) = file.paths
     around: list[ElementTree.Element] = []
-    with tables.opened(path) as stream:
+    with readers.opened(path) as stream:
         try:
             for event, element in ElementTree.iterparse(
                 stream, ('start', 'end')

@@ -12,7 +12,7 @@ import struct
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from infoword_tf.data import tables
+from infoword_tf.data import readers
 from infoword_tf.languages import code_of
 
 
@@ -80,7 +80,7 @@ def language_of(path: pathlib.Path) -> str | None:
 
 def _opened(path: pathlib.Path) -> tuple[str, Iterator[_Entry]]:
     """The header of a catalog, and its entries."""
-    name = path.name.lower().removesuffix('.gz')
+    name = readers.unpacked(path).lower()
     entries = (_po_entries if name.endswith('.po') else _mo_entries)(path)
     first = next(entries, None)
     if first is None:
@@ -92,7 +92,7 @@ def _opened(path: pathlib.Path) -> tuple[str, Iterator[_Entry]]:
 
 def _po_entries(path: pathlib.Path) -> Iterator[_Entry]:
     """Yields the entries of a .po; fuzzy ones, but for the header, are none."""
-    with tables.opened(path) as stream:
+    with readers.opened(path) as stream:
         data = stream.read()
     charset = _CHARSET.search(data)
     text = _decoded(data, charset and charset[1], path)
@@ -144,7 +144,7 @@ def _unescaped(match: re.Match[str]) -> str:
 
 def _mo_entries(path: pathlib.Path) -> Iterator[_Entry]:
     """Yields the entries of a .mo, the header first."""
-    with tables.opened(path) as stream:
+    with readers.opened(path) as stream:
         data = stream.read()
     order = {b'\xde\x12\x04\x95': '<', b'\x95\x04\x12\xde': '>'}.get(data[:4])
     if order is None:

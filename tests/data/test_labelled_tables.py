@@ -10,7 +10,7 @@ import numpy as np
 import tensorflow as tf
 from absl.testing import absltest, parameterized
 
-from infoword_tf.data import tables
+from infoword_tf.data import readers, tables
 from tests import places
 from tests.data import datasets, texts
 
@@ -152,12 +152,12 @@ class TablesTest(texts.Temporary):
             tracemalloc.stop()
             self.assertLess(held, 3 << 26)
         just = b'a\tb\n' + b'a' * ((1 << 10) - 3) + b'\tb\n'
-        with mock.patch.object(tables, '_LONGEST_LINE', 1 << 10):
-            lines = list(tables.lines(self.write('b.tsv', just)))
+        with mock.patch.object(readers, 'LONGEST', 1 << 10):
+            lines = list(readers.lines(self.write('b.tsv', just)))
             self.assertLen(lines, 2)
             longer = self.write('c.tsv', just.replace(b'\tb\n', b'\tbc\n'))
             with self.assertRaisesRegex(ValueError, 'line 2 is longer'):
-                list(tables.lines(longer))
+                list(readers.lines(longer))
 
     def test_other_values_of_json(self):
         lines = [{'review': 2012, 'stars': True},
@@ -188,12 +188,14 @@ class TablesTest(texts.Temporary):
         ('a.jsonl', '{"review": "a", "stars": 1}\n{"stars": 1}\n',
          'line 2: there is no text in the column review'),
         ('a.jsonl', '{"review": ["a"], "stars": 1}\n',
-         'line 1: there is no text'),
+         "the column 'review' holds lists, objects or bytes; give"),
+        ('a.jsonl', '{"review": "a", "stars": 1}\n{"review": ["b"]}\n',
+         'line 2: there is no text'),
         ('a.jsonl', '{"review": "a", "stars": 1}\n{"review": \n',
          r'line 2: no JSON \(Expecting value'),
         ('a.jsonl', '[1]\n', 'line 1: expected a JSON object'),
         ('a.xlsx', 'x', 'must end in .tsv, .txt, .csv, .jsonl'),
-        ('a.tsv.gz', 'review\tstars', 'a.tsv.gz is cut or damaged'),
+        ('a.tsv.gz', 'review\tstars', 'a.tsv.gz is not a whole gzip file'),
     )  # fmt: skip
     def test_complaints(self, name, content, message):
         with self.assertRaisesRegex(ValueError, message) as caught:

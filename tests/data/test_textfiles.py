@@ -10,6 +10,8 @@ from infoword_tf.data.documents import Document
 from tests import corpus as topics
 from tests.data.texts import Temporary, words
 
+TEXT = textfiles.Files('text')
+
 
 class TextTest(Temporary):
     def open(self, pattern='*.txt*', heldout=None):
@@ -20,7 +22,7 @@ class TextTest(Temporary):
 
     def all(self, pattern='*.txt*'):
         pattern = f'{self.folder}/{pattern}'
-        return list(textfiles.read(textfiles.find(pattern), pattern))
+        return list(TEXT.read(textfiles.find(pattern), pattern))
 
     def test_documents_of_many_files(self):
         self.write('b.txt', '\n\nOne. Two.\nThree\n \t\nFour')
@@ -74,8 +76,10 @@ class TextTest(Temporary):
         self.write(name, gzip.compress(bad) if is_zipped else bad)
         corpus = self.open()
         offset = f'{len(content) + 3:,}'
+        line = content.count(b'\n') + 1
         with self.assertRaisesRegex(
-            ValueError, rf'{name} is not UTF-8: byte 0xe9 at offset {offset} '
+            ValueError,
+            rf'{name}, line {line} is not UTF-8: byte 0xe9 at offset {offset} ',
         ):
             list(corpus.train())
 
@@ -139,7 +143,7 @@ class TextTest(Temporary):
         """Real documents of which none is held out by hash."""
         topics.write_topics(self.folder / 'topics')
         path = f'{self.folder}/topics/train.txt'
-        every = list(textfiles.read(textfiles.find(path), path))
+        every = list(TEXT.read(textfiles.find(path), path))
         kept = [d for d in every if not textfiles.BY_HASH.holds_out(d)]
         kept = [d for d in kept if len(d.sentences) > 5]
         self.assertGreater(len(kept), count)
