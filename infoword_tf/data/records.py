@@ -115,7 +115,9 @@ def read_columns(
     except (pyarrow.ArrowException, OSError) as error:
         readers.check_system(error)
         why = str(error).partition('\n')[0]
-        raise ValueError(f'{where} cannot be read ({why})') from None
+        raise ValueError(
+            f'{where} cannot be read as Parquet or Arrow ({why})'
+        ) from None
 
 
 READERS: dict[str, Callable[..., Rows]] = {
@@ -164,7 +166,7 @@ def parted(spec: str, field: str = FIELD) -> tuple[str, str]:
     """GLOB[:FIELD]: a field is what follows the last colon, or `field`."""
     pattern, colon, named = spec.rpartition(':')
     if colon and not (pattern and named):
-        raise ValueError(f'{spec}: expected GLOB:FIELD around the last colon')
+        raise ValueError(f'{spec}: expected GLOB and FIELD around the last :')
     return (pattern, named) if colon else (spec, field)
 
 
@@ -235,8 +237,8 @@ class Records(textfiles.Files):
             where = f'{path}, row {number}'
             if self.kind == 'jsonl':
                 where = f'{path}, {readers.line_at(piece.begin, number)}'
-            text = _value(record, self.field, where) or ''
-            if not isinstance(text, str):
+            text = _value(record, self.field, where)
+            if not isinstance(text, str | None):
                 raise ValueError(
                     f'{where}: the field {self.field!r} is no string, but '
                     f'{repr(text)[:_LETTERS]}'
