@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 from infoword_tf.encoders import ENCODERS, FLAGS
 from infoword_tf.languages import code_of
 
+DELIMITERS = {',': ',', ';': ';', 'tab': '\t', '|': '|'}  # of CSV, as chosen
 # Defaults of fields that are None because other choices may decide them.
 VOCAB_SIZE, STEPS = 8192, 1000
 AUTO = (
@@ -136,15 +137,19 @@ class TextChoices:
 
     corpus: tuple[str, ...] = flag(
         ('pydocs',), 'pydocs, or text:GLOB (one sentence or paragraph per '
-        'line, a blank line between documents, .gz too), or lines:GLOB (one '
+        'line, a blank line between documents), or jsonl:GLOB[:FIELD] (a '
+        'record is a document; FIELD is text, or after the last colon; nested '
+        'ones as meta/title), or parquet:GLOB[:COLUMN], or arrow:DIR[:COLUMN] '
+        '(of datasets.save_to_disk, or a GLOB), or lines:GLOB (one '
         'running text whose line ends are tokens; needs --heldout), or '
         'tfds:NAME[/CONFIG][:FEATURE] (prepared by tensorflow-datasets), or '
-        'store:DIR (made by infoword_tf.prepare; gs:// too). Of '
+        'store:DIR (made by infoword_tf.prepare; gs:// too). Text and JSON '
+        'lines may be .gz or .zst. Of '
         'several languages, or several parts of a text, give it several times, '
         'each with its name: --corpus=de=text:GLOB.', repeated=True)
     heldout: tuple[str, ...] = flag(
         (), 'GLOB of held-out files, or a split of tfds:. By default the '
-        'corpus itself holds some out: of text: 1 document in 100, at least '
+        'corpus itself holds some out: of files 1 document in 100, at least '
         'one. Of several languages --heldout=de=GLOB.', repeated=True)
     language_exponent: float = flag(
         0.7, 'Of several languages each has a share of the updates in '
@@ -168,12 +173,15 @@ class TextChoices:
     drop_equal: bool = flag(
         False, 'Leave out translations whose two texts are equal.')
     pairs: str | None = flag(
-        None, 'GLOB of paired texts (.csv, .tsv, .jsonl, .gz too), for rows '
-        'that contrast sentences. The columns are a text, its positive, and '
-        'any number of hard negatives.')
+        None, 'GLOB of paired texts (.csv, .tsv, .jsonl, .parquet; .gz and '
+        '.zst too), for rows that contrast sentences. The columns are a text, '
+        'its positive, and any number of hard negatives.')
     pair_columns: tuple[str, ...] = flag(
         (), 'Names of these columns, in this order; by default all columns of '
         'the file in their order.')
+    pair_delimiter: str | None = flag(
+        None, 'What parts the cells of .csv files of pairs; by default as '
+        'their first lines say.', choices=tuple(DELIMITERS))
     heldout_pairs: str | None = flag(
         None, 'GLOB of held-out pairs; by default 1 pair in 20, chosen by the '
         'hash of its first text.')

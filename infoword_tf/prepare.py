@@ -424,6 +424,8 @@ def _finish(
     beyond = sum(x['beyond'] for x in made) + sum(written) - heldout
     if beyond:
         left_out['beyond the held-out'] = beyond
+    if lacking := sum(x['lacking'] for x in made):
+        left_out['without a text'] = lacking
     identity = opened.identity_of(tokenizer)
     key = json.dumps([asked, identity], sort_keys=True).encode()
     vocabulary = type(tokenizer).file

@@ -639,7 +639,8 @@ def done(
     # Elsewhere, or of no account.
     said = (
         *FREE, 'steps', 'seed', 'seeds', 'epochs', 'test', 'notest', 'test_by',
-        'test_only', 'predict', 'columns', 'inits', 'fractions', 'lambdas',
+        'test_only', 'predict', 'columns', 'delimiter', 'inits', 'fractions',
+        'lambdas',
     )  # fmt: skip
     now, then = (
         {

@@ -171,11 +171,15 @@ def write(job: Job, number: int, reasons: np.ndarray | None) -> None:
     """
     part = parts(job)[number]
     held: list[Document] = []
-    beyond = 0
+    beyond = lacking = 0
+
+    def counted() -> Iterator[Document]:
+        nonlocal lacking
+        lacking = yield from part.read()
 
     def kept() -> Iterator[Document]:
         place = -1
-        for place, document in enumerate(part.read()):
+        for place, document in enumerate(counted()):
             if reasons is not None and place >= len(reasons):
                 raise job.changed()
             if reasons is None or not reasons[place]:
@@ -210,7 +214,7 @@ def write(job: Job, number: int, reasons: np.ndarray | None) -> None:
                 progress=False,
             )  # fmt: skip
             made[some] = list(sharded.describe(folder))
-    made['beyond'] = beyond
+    made['beyond'], made['lacking'] = beyond, lacking or 0
     made['left_out'] = {} if reasons is None else {
         name: int(np.count_nonzero(reasons == number_of(name)))
         for name in REASONS

@@ -22,11 +22,11 @@ from typing import Any, NamedTuple, Self
 
 import numpy as np
 
+from infoword_tf.choices import DELIMITERS
 from infoword_tf.data import readers, records
 
 Cells = tuple[str | None, ...]
 _LONGEST_CELL = 1 << 24  # characters; a quote that is never closed ends there
-DELIMITERS = {',': ',', ';': ';', 'tab': '\t', '|': '|'}  # of CSV, by flag
 _SNIFFED = 100  # lines of CSV that tell what parts its cells ...
 _LETTERS_SNIFFED = 1 << 14  # ... and so many characters of them at most
 _SUBSET_SEED = 0
