@@ -165,6 +165,7 @@ class TablesTest(Folder):
     def test_csv(self, rows, end):
         text = io.StringIO(newline='')
         csv.writer(text, lineterminator=end).writerows(rows)
+        rows[0] = [name.strip() for name in rows[0]]
         self.assertEqual(self.read('x.csv', text.getvalue()), rows)
 
     @tried(40)
@@ -175,6 +176,7 @@ class TablesTest(Folder):
             for row in rows
         ]
         text = ''.join('\t'.join(row) + '\n' for row in rows)
+        rows[0] = [name.strip() for name in rows[0]]
         self.assertEqual(self.read('x.tsv', text), rows)
 
     @tried(40)
@@ -202,7 +204,8 @@ class TablesTest(Folder):
 
     @tried(150)
     @hypothesis.given(
-        some.sampled_from(['csv', 'tsv', 'jsonl', 'pairs', 'sts', 'tmx', 'po',
+        some.sampled_from(['csv', 'tsv', 'jsonl', 'records', 'parquet', 'arrow',
+                           'pairs', 'sts', 'tmx', 'po',
                            'mo', 'vocabulary', 'vectors', 'index', 'config']),
         some.binary(max_size=60),
     )  # fmt: skip

@@ -94,8 +94,9 @@ def read_columns(
             if is_parquet:
                 # Without a buffer a whole row group would be held.
                 opened = parquet.ParquetFile(
-                    file, pre_buffer=False, buffer_size=_BUFFER
-                )
+                    file, pre_buffer=False, buffer_size=_BUFFER,
+                    page_checksum_verification=True,
+                )  # fmt: skip
                 schema = opened.schema_arrow
             else:
                 opened = ipc.open_stream(file)
