@@ -32,6 +32,7 @@ setuptools.setup(
         'matplotlib',
         'numpy',
         'packaging',
+        'pyarrow',
         'safetensors',
         'scipy',
         'sentencepiece',

@@ -122,7 +122,7 @@ class CorporaTest(Recorded):
                 for part in (text.train, text.heldout, text.every)
             ]
             self.assertGreaterEqual(len(wanted[2]), len(found))
-            self.assertGreater(len(wanted[1]), 1)
+            self.assertNotEmpty(wanted[1])
             keys = {text.fingerprint}
             for corpus in others:
                 self.assertEqual(
