@@ -110,10 +110,10 @@ def read_columns(
                 for first in range(0, batch.num_rows, _ROWS):
                     some = batch.slice(first, _ROWS)
                     some.validate(full=True)  # damaged, it may point anywhere
-                    for record in some.to_pylist():
+                    for record in _plain(some).to_pylist():
                         number += 1
                         yield number, record
-    except (pyarrow.ArrowException, OSError) as error:
+    except (pyarrow.ArrowException, OSError, UnicodeDecodeError) as error:
         readers.check_system(error)
         why = str(error).partition('\n')[0]
         raise ValueError(
@@ -124,6 +124,17 @@ def read_columns(
 READERS: dict[str, Callable[..., Rows]] = {
     'jsonl': read_jsonl, 'parquet': read_columns, 'arrow': read_columns,
 }  # fmt: skip
+
+
+def _plain(batch: Any) -> Any:
+    """A batch with times as strings: Python's know no nanoseconds."""
+    from pyarrow.types import is_temporal
+
+    for place, column in enumerate(batch.columns):
+        if is_temporal(column.type):
+            name = batch.schema.names[place]
+            batch = batch.set_column(place, name, column.cast('string'))
+    return batch
 
 
 def _types(fields: Any) -> dict[str, Any]:

@@ -165,9 +165,15 @@ class Files:
         Raises:
           ValueError: it is not UTF-8, or cut.
         """
-        yield from (_read_lines if self.kind == 'lines' else _read_file)(
-            piece, split
-        )
+        path = piece.path
+        lines = readers.lines(path, piece.begin, piece.end, cut=LONGEST)
+        if self.kind == 'lines':
+            for number, line in enumerate(lines, 1):
+                where = f'{path}:{number}'
+                yield Document(tuple(split(line)), where, len(line))
+            return 0
+        for number, sentences in gathered(lines, split):
+            yield Document(sentences, f'{path}:{number}')
         return 0
 
     def read(
@@ -300,13 +306,6 @@ def _parted(document: Document) -> tuple[Document, Document]:
     )
 
 
-def _read_file(
-    piece: Piece, split: Callable[[str], list[str]]
-) -> Iterator[Document]:
-    for first, sentences in gathered(_lines(piece), split):
-        yield Document(sentences, f'{piece.path}:{first}')
-
-
 def gathered(
     lines: Iterable[str], split: Callable[[str], list[str]], whole: bool = False
 ) -> Iterator[tuple[int, tuple[str, ...]]]:
@@ -329,15 +328,3 @@ def gathered(
         size += len(line)
     if sentences:
         yield first, tuple(sentences)
-
-
-def _read_lines(
-    piece: Piece, split: Callable[[str], list[str]]
-) -> Iterator[Document]:
-    for number, line in enumerate(_lines(piece), 1):
-        sentences = tuple(split(line))
-        yield Document(sentences, f'{piece.path}:{number}', len(line))
-
-
-def _lines(piece: Piece) -> Iterator[str]:
-    return readers.lines(piece.path, piece.begin, piece.end, cut=LONGEST)

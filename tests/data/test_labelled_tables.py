@@ -97,12 +97,16 @@ class TablesTest(texts.Temporary):
             'words': [['a'], [], None], 'meta': [{'a': 1}] * 3,
             'raw': [b'x'] * 3, 'part': [0.5, 1e-3, 2.0],
             'is': [True, None, False],
+            'at': pyarrow.array([1, 10**9, None], pyarrow.timestamp('ns')),
         }  # fmt: skip
         path = self.folder / 'a.parquet'
         parquet.write_table(pyarrow.table(columns), path, row_group_size=2)
         self.check_rows(path.name, path.read_bytes(), [1, 2, 3])
         for name, cells in (('part', ('0.5', '0.001', '2.0')),
-                            ('is', ('true', None, 'false'))):  # fmt: skip
+                            ('is', ('true', None, 'false')),
+                            ('at', ('1970-01-01 00:00:00.000000001',
+                                    '1970-01-01 00:00:01.000000000', None)),
+                            ):  # fmt: skip
             table = tables.open_table(str(path))
             place = tables.column_of(table, name)
             self.assertEqual(tuple(x[place] for _, x in table.rows), cells)
