@@ -182,11 +182,11 @@ def _parquet() -> bytes:
     import pyarrow
     from pyarrow import parquet
 
-    made = io.BytesIO()
+    buffer = io.BytesIO()
     table = pyarrow.table({'text': ['One.', None, 'Two.', 'Three.'],
                            'meta': [{'a': [1]}, None, {'a': []}, None]})
-    parquet.write_table(table, made, row_group_size=2)  # fmt: skip
-    return made.getvalue()
+    parquet.write_table(table, buffer, row_group_size=2)  # fmt: skip
+    return buffer.getvalue()
 
 
 def _arrow() -> bytes:
@@ -194,11 +194,11 @@ def _arrow() -> bytes:
     import pyarrow
     from pyarrow import ipc
 
-    made = io.BytesIO()
+    buffer = io.BytesIO()
     table = pyarrow.table({'text': ['One.', None, 'Two.', 'Three.']})
-    with ipc.new_stream(made, table.schema) as writer:
+    with ipc.new_stream(buffer, table.schema) as writer:
         writer.write_table(table, max_chunksize=2)
-    return made.getvalue()
+    return buffer.getvalue()
 
 
 def _zst(data: bytes) -> bytes:

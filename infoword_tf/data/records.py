@@ -61,7 +61,7 @@ def read_columns(
     end: int | None = None,
     field: str | None = None,
 ) -> Rows:
-    """Yields (row, record) of Parquet or of a stream of Arrow.
+    """Yields (row, record) of Parquet or Arrow, a stream or a file of it.
 
     Args:
         begin, end: row groups of Parquet; of Arrow all is read.
@@ -76,21 +76,27 @@ def read_columns(
     where, number, columns = str(path), 0, None
 
     def batches() -> Iterator[pyarrow.RecordBatch]:
-        nonlocal where
+        nonlocal where, number
         if not is_parquet:
-            for batch in opened:
+            every = opened
+            if isinstance(opened, ipc.RecordBatchFileReader):
+                places = range(opened.num_record_batches)
+                every = map(opened.get_batch, places)
+            for batch in every:
                 yield batch if field is None else batch.select(columns)
             return
-        for group in range(opened.num_row_groups)[begin:end]:
+        for group in range(opened.num_row_groups)[:end]:
             where = f'{path}, row group {group}'
+            if group < begin:
+                number += opened.metadata.row_group(group).num_rows
+                continue
             yield from opened.iter_batches(
                 _ROWS, [group], columns, use_threads=False
             )
 
+    is_parquet = _head(path)[:4] == b'PAR1'
     try:
         with pyarrow.OSFile(where) as file:
-            is_parquet = file.read(4) == b'PAR1'
-            file.seek(0)
             if is_parquet:
                 # Without a buffer a whole row group would be held.
                 opened = parquet.ParquetFile(
@@ -99,7 +105,8 @@ def read_columns(
                 )  # fmt: skip
                 schema = opened.schema_arrow
             else:
-                opened = ipc.open_stream(file)
+                is_file = _head(path) == b'ARROW1'
+                opened = (ipc.open_file if is_file else ipc.open_stream)(file)
                 schema = opened.schema
             if field is not None:
                 types = _types(schema)
@@ -108,12 +115,14 @@ def read_columns(
                 columns = ['.'.join(way) if is_parquet else way[0]]
             for batch in batches():
                 for first in range(0, batch.num_rows, _ROWS):
-                    some = batch.slice(first, _ROWS)
-                    some.validate(full=True)  # damaged, it may point anywhere
-                    for record in _plain(some).to_pylist():
+                    rows = batch.slice(first, _ROWS)
+                    rows.validate(full=True)  # damaged, it may point anywhere
+                    for record in _plain(rows).to_pylist():
                         number += 1
                         yield number, record
-    except (pyarrow.ArrowException, OSError, UnicodeDecodeError) as error:
+    except (
+        pyarrow.ArrowException, OSError, UnicodeDecodeError, KeyError
+    ) as error:  # fmt: skip
         readers.check_system(error)
         why = str(error).partition('\n')[0]
         raise ValueError(
@@ -124,6 +133,12 @@ def read_columns(
 READERS: dict[str, Callable[..., Rows]] = {
     'jsonl': read_jsonl, 'parquet': read_columns, 'arrow': read_columns,
 }  # fmt: skip
+
+
+def _head(path: pathlib.Path) -> bytes:
+    """Six bytes, which say of which format a file is."""
+    with open(path, 'rb') as file:
+        return file.read(6)
 
 
 def _plain(batch: Any) -> Any:
@@ -202,7 +217,7 @@ class Records(textfiles.Files):
                 f'arrow:{pattern}/{splits[-1] if splits else "train"}, and '
                 'another one with --heldout'
             )
-        if folder.is_dir():
+        if self.kind == 'arrow' and folder.is_dir():
             pattern = f'{glob.escape(str(folder))}/data-*.arrow'
         return super().find(pattern)
 
@@ -215,19 +230,20 @@ class Records(textfiles.Files):
         """As of texts: lines, row groups of Parquet, or whole files."""
         if self.kind == 'jsonl':
             return textfiles.pieces(paths, size, by_line=True)
-        if self.kind == 'arrow':
-            return [Piece(path, size=path.stat().st_size) for path in paths]
         from pyarrow import parquet
 
-        found = []
+        pieces = []
         for path in paths:
+            if _head(path)[:4] != b'PAR1':
+                pieces.append(Piece(path, size=path.stat().st_size))
+                continue
             file, begin, room = parquet.read_metadata(path), 0, 0
             for end in range(1, file.num_row_groups + 1):
                 room += file.row_group(end - 1).total_byte_size
                 if room >= size or end == file.num_row_groups:
-                    found.append(Piece(path, begin, end, room))
+                    pieces.append(Piece(path, begin, end, room))
                     begin, room = end, 0
-        return found
+        return pieces
 
     def read_piece(
         self,

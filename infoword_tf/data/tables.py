@@ -261,10 +261,10 @@ def _delimiter(lines: Sequence[str]) -> str:
         return ','
     text = ''.join(lines)[:_LETTERS_SNIFFED]
     try:
-        found = csv.Sniffer().sniff(text, ''.join(DELIMITERS.values()))
+        dialect = csv.Sniffer().sniff(text, ''.join(DELIMITERS.values()))
     except csv.Error:
         return ','
-    return found.delimiter if fits(found.delimiter) else ','
+    return dialect.delimiter if fits(dialect.delimiter) else ','
 
 
 _READERS = {'.tsv': read_tsv, '.txt': read_tsv, '.csv': _read_csv,

@@ -12,7 +12,7 @@ from unittest import mock
 import numpy as np
 import pyarrow
 from absl.testing import absltest, parameterized
-from pyarrow import ipc, parquet
+from pyarrow import feather, ipc, parquet
 
 from infoword_tf.choices import TextChoices
 from infoword_tf.data import corpora, opened, records, textfiles
@@ -25,11 +25,11 @@ from infoword_tf.data.records import read_columns
 def peak():
     status = pathlib.Path('/proc/self/status').read_text()
     return int(status.split('VmHWM:')[1].split()[0]) / 1024
-found = []
+values = []
 for name in sys.argv[1:]:
     rows = sum(1 for _ in read_columns(pathlib.Path(name), field='text'))
-    found += [rows, peak()]
-print(*found)
+    values += [rows, peak()]
+print(*values)
 """
 
 
@@ -46,11 +46,11 @@ def json_lines(values):
     return ''.join(json.dumps(value) + '\n' for value in values).encode()
 
 
-def table_of(found):
+def table_of(values):
     """Texts as `text`, and as `meta/body`, of two columns among others."""
-    meta = [{'body': text, 'number': i} for i, text in enumerate(found)]
-    ids = [f'id{i}' for i in range(len(found))]
-    return pyarrow.table({'id': ids, 'meta': meta, 'text': found})
+    meta = [{'body': text, 'number': i} for i, text in enumerate(values)]
+    ids = [f'id{i}' for i in range(len(values))]
+    return pyarrow.table({'id': ids, 'meta': meta, 'text': values})
 
 
 def write_arrow(path, table, rows):
@@ -63,10 +63,10 @@ def write_arrow(path, table, rows):
 
 
 class Recorded(texts.Temporary):
-    def write_all(self, found):
+    def write_all(self, values):
         """The same texts in all formats: names of corpora."""
-        table = table_of(found)
-        self.write('x.txt', '\n\n'.join(found))
+        table = table_of(values)
+        self.write('x.txt', '\n\n'.join(values))
         lines = json_lines(table.to_pylist())
         for end, packed in (('', lines), ('.gz', gzip.compress(lines)),
                             ('.zst', zst(lines))):  # fmt: skip
@@ -80,6 +80,8 @@ class Recorded(texts.Temporary):
         )
         write_arrow(self.folder / 'saved' / 'data-00000.arrow', table, 9)
         write_arrow(self.folder / 'saved' / 'cache-1.arrow', table, 9)
+        # Not a stream, but a file whose batches have places.
+        feather.write_feather(table, self.folder / 'x.feather', chunksize=9)
         return [
             f'{kind}:{self.folder}/{rest}'
             for kind, rest in (
@@ -87,7 +89,8 @@ class Recorded(texts.Temporary):
                 ('jsonl', 'x.jsonl.gz'), ('jsonl', 'x.jsonl.zst'),
                 ('jsonl', 'x.jsonl:meta/body'), ('parquet', 'x.parquet'),
                 ('parquet', 'x.parquet:meta/body'), ('parquet', 'one.parquet'),
-                ('arrow', 'saved'), ('arrow', 'saved/data-*.arrow:meta/body'),
+                ('arrow', 'saved'), ('arrow', 'x.feather'),
+                ('arrow', 'saved/data-*.arrow:meta/body'),
             )
         ]  # fmt: skip
 
@@ -110,18 +113,18 @@ class CorporaTest(Recorded):
     def test_the_same_documents_of_all_formats(self, longest):
         """And of long ones the same parts; the same is held out of them."""
         random = np.random.default_rng(3)
-        found = [
+        values = [
             f'{random.integers(9)}. Of {text}' for text in self.real()
         ]
         with mock.patch.object(textfiles, 'LONGEST', longest):
             text, *others = (
-                corpora.open_corpus(name) for name in self.write_all(found)
+                corpora.open_corpus(name) for name in self.write_all(values)
             )
             wanted = [
                 [document.sentences for document in part()]
                 for part in (text.train, text.heldout, text.every)
             ]
-            self.assertGreaterEqual(len(wanted[2]), len(found))
+            self.assertGreaterEqual(len(wanted[2]), len(values))
             self.assertNotEmpty(wanted[1])
             keys = {text.fingerprint}
             for corpus in others:
@@ -148,20 +151,20 @@ class CorporaTest(Recorded):
     def test_the_same_vocabulary_and_tokens(self):
         names = self.write_all(self.real())
         cache = {'INFOWORD_CACHE': str(self.folder / 'cache')}
-        found = []
+        values = []
         for name in (names[0], names[3], names[5], names[8]):
             choices = TextChoices(corpus=(name,), tokenizer='words')
             with (
                 mock.patch.dict(os.environ, cache),
                 contextlib.redirect_stdout(io.StringIO()),
             ):
-                found.append(opened.open_text(choices))
-        for other in found[1:]:
+                values.append(opened.open_text(choices))
+        for other in values[1:]:
             self.assertEqual(
-                other.tokenizer.vocabulary, found[0].tokenizer.vocabulary
+                other.tokenizer.vocabulary, values[0].tokenizer.vocabulary
             )
             for part in ('train', 'heldout'):
-                a, b = getattr(other, part), getattr(found[0], part)
+                a, b = getattr(other, part), getattr(values[0], part)
                 np.testing.assert_array_equal(a.ids, b.ids)
                 np.testing.assert_array_equal(a.flags, b.flags)
 
@@ -169,22 +172,22 @@ class CorporaTest(Recorded):
         """Blank ones among them part no documents."""
         lines = '\ufeff{"text": "One. Two\\r\\n\\r\\nThree"}\r\n\r\n{"text": '
         path = self.write('x.jsonl', lines + '"Four \\ud83d"}')
-        found = list(self.open('jsonl:x.jsonl').every())
+        values = list(self.open('jsonl:x.jsonl').every())
         self.assertEqual(
-            [(x.sentences, x.source) for x in found],
+            [(x.sentences, x.source) for x in values],
             [(('One.', 'Two', 'Three'), f'{path}:1'),
              (('Four ?',), f'{path}:3')],
         )  # fmt: skip
 
     def test_a_name_with_a_slash_or_a_point(self):
-        found = {'a/b': ['One', 'Two'], 'c.d': ['Three', 'Four']}
+        values = {'a/b': ['One', 'Two'], 'c.d': ['Three', 'Four']}
         self.write('x.jsonl', json_lines(
             [{'a/b': 'One', 'c.d': 'Three'}, {'a/b': 'Two', 'c.d': 'Four'}]
         ))  # fmt: skip
-        parquet.write_table(pyarrow.table(found), self.folder / 'x.parquet')
-        write_arrow(self.folder / 'x.arrow', pyarrow.table(found), 1)
+        parquet.write_table(pyarrow.table(values), self.folder / 'x.parquet')
+        write_arrow(self.folder / 'x.arrow', pyarrow.table(values), 1)
         for kind in ('jsonl', 'parquet', 'arrow'):
-            for name, wanted in found.items():
+            for name, wanted in values.items():
                 corpus = self.open(f'{kind}:x.{kind}:{name}')
                 self.assertEqual([x.text for x in corpus.every()], wanted)
 
@@ -219,7 +222,7 @@ class CorporaTest(Recorded):
     def test_heldout_files(self):
         self.write('a.jsonl', json_lines([{'body': 'One'}, {'body': 'Two'}]))
         self.write('b.jsonl', json_lines([{'body': 'Three', 'x': 'Four'}]))
-        found = []
+        values = []
         for heldout, text in (('b.jsonl', 'Three'), ('b.jsonl:x', 'Four')):
             corpus = self.open('jsonl:a.jsonl:body', heldout)
             self.assertEqual([x.text for x in corpus.train()], ['One', 'Two'])
@@ -229,8 +232,8 @@ class CorporaTest(Recorded):
                  for part in corpora.parts_of(corpus, 9)],
                 [('train', 1), ('train', 1), ('heldout', 1)],
             )  # fmt: skip
-            found.append(corpus.fingerprint)
-        self.assertLen(set(found), 2)
+            values.append(corpus.fingerprint)
+        self.assertLen(set(values), 2)
         with self.assertRaisesRegex(ValueError, r'a\.jsonl and 0 other .*both'):
             self.open('jsonl:a.jsonl:body', 'a.jsonl')
 
@@ -261,8 +264,8 @@ class CorporaTest(Recorded):
         """Of 12 and of 72 MB, each of one row group."""
         random = np.random.default_rng(0)
         for name, rows in (('few', 6_000), ('many', 36_000)):
-            found = [random.bytes(1000).hex() for _ in range(rows)]
-            table = pyarrow.table({'text': found, 'other': found})
+            values = [random.bytes(1000).hex() for _ in range(rows)]
+            table = pyarrow.table({'text': values, 'other': values})
             path = self.folder / f'{name}.parquet'
             parquet.write_table(table, path, row_group_size=rows)
             write_arrow(self.folder / f'{name}.arrow', table, 1000)
@@ -315,6 +318,13 @@ class ComplaintsTest(Recorded):
     def test_a_line_of_a_part(self):
         lines = json_lines([{'text': f'Text {i}.'} for i in range(50)])
         self.write('x.jsonl', lines + b'{"text": 3}\n')
+        table = pyarrow.table({'text': ['One.'] * 5, 'b': [1] * 5})
+        parquet.write_table(table, self.folder / 'x.parquet', row_group_size=2)
+        part = corpora.parts_of(self.open('parquet:x.parquet'), 1)[1]
+        rows = [document.source for document in part.read()]
+        self.assertEqual(
+            rows, [f'{self.folder}/x.parquet:{row}' for row in (3, 4)]
+        )
         corpus = self.open('jsonl:x.jsonl')
         *parts, last = corpora.parts_of(corpus, 400)
         for part in parts:
@@ -343,8 +353,8 @@ class ComplaintsTest(Recorded):
         self.assertRegex(self.complaint('jsonl:x.jsonl'), r'f18, f19, \.\.\.$')
 
     def test_damaged_columns(self):
-        found = [f'Text {i} is here. ' * 20 for i in range(500)]
-        self.write_all(found)
+        values = [f'Text {i} is here. ' * 20 for i in range(500)]
+        self.write_all(values)
         for name in ('parquet:x.parquet', 'arrow:saved/data-00000.arrow'):
             path = self.folder / name.partition(':')[2]
             good = path.read_bytes()
