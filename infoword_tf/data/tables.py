@@ -13,7 +13,6 @@ not (readers.py).
 """
 
 import csv
-import functools
 import itertools
 import json
 import pathlib
@@ -35,6 +34,7 @@ _LARGEST = 3e38  # of float32
 # this, or of more letters, is cut or taken for a text.
 _NEXT, _WORDS, _LETTERS = 1000, 4, 40
 _SHOWN = 20  # classes in a complaint
+_NO_CELL = (dict, list, bytes)  # what a record may hold, and no row
 
 
 class NoColumn(ValueError):
@@ -139,10 +139,8 @@ def open_table(
         )
     if not path.is_file():
         raise FileNotFoundError(f'{path}: there is no such file')
-    read = _READERS[suffix]
-    if suffix == '.csv':
-        read = functools.partial(read, delimiter=delimiter)
-    rows = read(path)
+    more = {'delimiter': delimiter} if suffix == '.csv' else {}
+    rows = _READERS[suffix](path, **more)
     try:
         first = next(rows)
     except StopIteration:
@@ -181,9 +179,6 @@ def _whole(
             if broken is None:
                 raise ValueError(complaint)
             broken(complaint)
-
-
-_NO_CELL = (dict, list, bytes)
 
 
 def _by_name(
