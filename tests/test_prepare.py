@@ -234,7 +234,7 @@ class PrepareTest(parameterized.TestCase):
         for number, name in enumerate(names):
             runs.run_here(
                 folder / str(number), f'--corpus={name}', '--heldout=',
-                '--objectives=mlm', '--steps=2', WORDS,
+                '--objectives=mlm', '--steps=2', '--seq_len=16', WORDS,
             )  # fmt: skip
         self.assertEqual(*(
             (folder / str(number) / 'weights.safetensors').read_bytes()
