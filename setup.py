@@ -34,6 +34,7 @@ setuptools.setup(
         'matplotlib',
         'numpy',
         'packaging',
+        'pyarrow',
         'safetensors',
         'scipy',
         'sentencepiece',

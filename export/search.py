@@ -48,8 +48,8 @@ class Choices:
         'pydocs', 'What to search: pydocs, text:GLOB or '
         'tfds:NAME[/CONFIG][:FEATURE]; all of it.')
     documents: str | None = flag(
-        None, 'A table to search instead, a row a document: .jsonl, .csv or '
-        '.tsv, perhaps with .gz.')
+        None, 'A table to search instead, a row a document: .jsonl, .csv, '
+        '.tsv (also as .gz or .zst) or .parquet.')
     id: str | None = flag(
         None, 'The column of --documents that names them, each otherwise; by '
         'default a document is called FILE:LINE.')

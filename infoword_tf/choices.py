@@ -17,6 +17,7 @@ from typing import Any, ClassVar, NamedTuple
 from infoword_tf.encoders import ENCODERS, FLAGS
 from infoword_tf.languages import code_of
 
+DELIMITERS = {',': ',', ';': ';', 'tab': '\t', '|': '|'}  # of CSV, as chosen
 # Defaults of fields that are None because other choices may decide them.
 VOCAB_SIZE, STEPS = 8192, 1000
 AUTO = (
@@ -156,17 +157,21 @@ class TextChoices:
     """What a run may choose of its text."""
 
     corpus: tuple[str, ...] = flag(
-        ('pydocs',), 'The text: pydocs, text:GLOB, lines:GLOB, '
+        ('pydocs',), 'The text: pydocs, text:GLOB, jsonl:GLOB[:FIELD], '
+        'parquet:GLOB[:COLUMN], arrow:DIR[:COLUMN], lines:GLOB, '
         'tfds:NAME[/CONFIG][:FEATURE] or store:DIR. In text: a line is a '
-        'sentence or a paragraph, and a blank line ends a document (.gz too); '
-        'lines: is one running text whose line ends are tokens, and needs '
-        '--heldout; tfds: was prepared by tensorflow-datasets, store: by '
-        'infoword_tf.prepare. Of '
+        'sentence or a paragraph, and a blank line ends a document; of the next '
+        'three a record is a document, FIELD is text, or what follows the last '
+        'colon (nested ones as meta/title), and arrow: takes what '
+        'datasets.save_to_disk left, or a GLOB; lines: is one running text '
+        'whose line ends are tokens, and needs --heldout; tfds: was prepared '
+        'by tensorflow-datasets, store: by infoword_tf.prepare. Text and JSON '
+        'lines may be .gz or .zst. Of '
         'several languages, or several parts of a text, give it several times, '
         'each with its name: --corpus=de=text:GLOB.', repeated=True)
     heldout: tuple[str, ...] = flag(
         (), 'GLOB of held-out files, or a split of tfds:. By default the '
-        'corpus itself holds some out: of text: 1 document in 100, at least '
+        'corpus itself holds some out: of files 1 document in 100, at least '
         'one. Of several languages --heldout=de=GLOB.', repeated=True)
     language_exponent: float = flag(
         0.7, 'Of several languages each has a share of the updates in '
@@ -190,12 +195,15 @@ class TextChoices:
     drop_equal: bool = flag(
         False, 'Leave out translations whose two texts are equal.')
     pairs: str | None = flag(
-        None, 'GLOB of paired texts (.csv, .tsv, .jsonl, .gz too), for rows '
-        'that contrast sentences. The columns are a text, its positive, and '
-        'any number of hard negatives.')
+        None, 'GLOB of paired texts (.csv, .tsv, .jsonl, .parquet; .gz and '
+        '.zst too), for rows that contrast sentences. The columns are a text, '
+        'its positive, and any number of hard negatives.')
     pair_columns: tuple[str, ...] = flag(
         (), 'Names of these columns, in this order; by default all columns of '
         'the file in their order.')
+    pair_delimiter: str | None = flag(
+        None, 'What parts the cells of .csv files of pairs; by default as '
+        'their first lines say.', choices=tuple(DELIMITERS))
     heldout_pairs: str | None = flag(
         None, 'GLOB of held-out pairs; by default 1 pair in 20, chosen by the '
         'hash of its first text.')

@@ -6,7 +6,8 @@ r"""Classes, or numbers, of your own texts: any table, no code.
         --dev=pairs_dev.jsonl --text=question --pair=answer --label=grade \
         --regress --workdir=runs/grades
 
-Tables are .tsv, .csv or .jsonl (also with .gz), or tfds:NAME[/CONFIG][:SPLIT].
+Tables are .tsv, .csv, .jsonl (also as .gz or .zst) or .parquet files, or
+tfds:NAME[/CONFIG][:SPLIT].
 --columns=a,b,c names the columns of .tsv and .csv files whose first line does
 not. --choices=a,b,c instead of --pair asks which of these columns' texts is
 right; the label is the column's name, or its number from 0. All flags of
@@ -41,7 +42,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 import numpy as np
 
 from infoword_tf import commands, files
-from infoword_tf.choices import flag
+from infoword_tf.choices import TextChoices, again, flag
 from infoword_tf.data import tables, textfiles
 from tasks import finetune, measures
 
@@ -61,6 +62,9 @@ class TableChoices:
     columns: tuple[str, ...] = flag(
         (), 'Column names of TSV and CSV files that have no header line, in '
         'order; a file whose labels are not read may lack that column.')
+    delimiter: str | None = again(
+        TextChoices, 'pair_delimiter', None, help='What parts the cells of '
+        '.csv files; by default as their first lines say.')
     text: str = flag('text', 'Column of the text.')
     pair: str | None = flag(None, 'Column of a second text.')
     choices: tuple[str, ...] = flag(
@@ -141,8 +145,9 @@ def read_parted(
             f'--choices={choices[0]}: name two columns or more'
         )
     table = tables.open_table(
-        path, own.columns or None, lacking=None if labelled else own.label
-    )
+        path, own.columns or None, lacking=None if labelled else own.label,
+        delimiter=own.delimiter,
+    )  # fmt: skip
     label = own.label if labelled else None
     try:
         parts = {'': table}

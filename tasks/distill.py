@@ -68,7 +68,7 @@ SOFT = {'label': 'soft', 'score': 'soft_score', 'span': 'soft_span'}
 OF_LABELS = (
     'patience', 'alpha', 'beta', 'temperature', 'extra', 'data_dir', 'train',
     'dev', 'sweep', 'seeds', 'regress', 'version2', 'dev_examples',
-    'columns',
+    'columns', 'delimiter',
 )  # fmt: skip
 
 

@@ -645,7 +645,7 @@ def done(
     # Elsewhere, or of no account.
     said = (
         *FREE, 'steps', 'seed', 'seeds', 'epochs', 'test', 'notest', 'test_by',
-        'test_only', 'predict', 'columns',
+        'test_only', 'predict', 'columns', 'delimiter',
     )  # fmt: skip
     now, then = (
         {

@@ -59,9 +59,10 @@ class Choices:
         None, 'The workdir of a finished run of a language model: of gpt, '
         'transformer_xl or rnn_lm.', model=True)
     corpus: str | None = flag(
-        None, 'The text that is scored: pydocs, text:GLOB, lines:GLOB or '
-        'tfds:NAME[/CONFIG][:FEATURE]. If --init was trained on it, only what '
-        'was held out there; of tfds: a held-out split.')
+        None, 'The text that is scored, as of infoword_tf.train: pydocs, '
+        'text:GLOB, lines:GLOB, jsonl:GLOB[:FIELD] ... If --init was '
+        'trained on it, only what was held out there; of tfds: a held-out '
+        'split.')
     heldout: str | None = flag(
         None, 'GLOB of the files to score instead, or a split of tfds:.')
     seq_len: int | None = flag(

@@ -29,7 +29,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from infoword_tf import commands, files
-from infoword_tf.choices import flag
+from infoword_tf.choices import TextChoices, again, flag
 from infoword_tf.config import Config
 from infoword_tf.data import corpora, text_pairs
 from infoword_tf.evaluation import ranking
@@ -51,6 +51,7 @@ class Choices:
     pairs: str | None = flag(None, 'GLOB of pairs, as of infoword_tf.train.')
     pair_columns: tuple[str, ...] = flag(
         (), 'Names of the columns a and b; by default the first two.')
+    pair_delimiter: str | None = again(TextChoices, 'pair_delimiter', None)
     corpus: str | None = flag(
         None, 'Text whose documents are candidates too; none: only the b.')
     negatives: int = flag(3, 'Negatives of each a, at most.', at_least=1)
@@ -226,7 +227,9 @@ def run(given: Choices, chosen: Mapping[str, Any]) -> dict[str, Any]:
     Config.read(pathlib.Path(given.init))  # complains before the work
     if given.rescore:
         check_judge(given.rescore)
-    parts = text_pairs.read_pairs(given.pairs, given.pair_columns)
+    parts = text_pairs.read_pairs(
+        given.pairs, given.pair_columns, given.pair_delimiter
+    )
     firsts = [a for part in parts for a in part.texts[0]]
     seconds = [b for part in parts for b in part.texts[1]]
     place, row_of = _numbered(seconds), _numbered(firsts)

@@ -16,7 +16,8 @@ Unlike SentEval's, vectors are standardised: each of their numbers has mean 0
 and standard deviation 1 over the training texts. So the same penalties suit
 vectors of any length, and none counts more because it is large.
 
-Tables are .tsv, .csv or .jsonl (also with .gz), or tfds:NAME[/CONFIG][:SPLIT].
+Tables are .tsv, .csv, .jsonl (also as .gz or .zst) or .parquet files, or
+tfds:NAME[/CONFIG][:SPLIT].
 A folder is laid out as SentEval's are: NAME.pos and NAME.neg with a sentence a
 line (MR, CR, MPQA), or train_5500.label and TREC_10.label (TREC), of whose
 labels LABEL:fine the first part counts. With `--model` the vectors are those of
@@ -33,7 +34,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from infoword_tf import commands
-from infoword_tf.choices import flag
+from infoword_tf.choices import TextChoices, again, flag
 from infoword_tf.data import tables
 from infoword_tf.data.tables import TableExamples
 from tasks import measures, retrieval
@@ -61,6 +62,9 @@ class Choices:
         None, 'A table to train on, or a folder in the layout of MR or TREC.')
     dev: str | None = flag(
         None, 'A table to score; by default --train is cross-validated.')
+    delimiter: str | None = again(
+        TextChoices, 'pair_delimiter', None, help='What parts the cells of '
+        '.csv files; by default as their first lines say.')
     text: str = flag('text', 'Column of the text.')
     label: str = flag('label', 'Column of the label.')
     pooling: str | None = flag(
@@ -106,7 +110,7 @@ def read(given: Choices) -> tuple[TableExamples, TableExamples | None]:
         )
 
     def table(name: str) -> TableExamples:
-        found = tables.open_table(name)
+        found = tables.open_table(name, delimiter=given.delimiter)
         return tables.examples_of(found, given.text, label=given.label)
 
     return table(given.train), table(given.dev) if given.dev else None

@@ -73,8 +73,9 @@ class Choices:
         None, "A file of results in trec_eval's format, measured instead of a "
         'model: query-id Q0 doc-id rank score tag.')
     corpus: str | None = flag(
-        None, 'pydocs, text:GLOB or tfds:NAME[/CONFIG][:FEATURE]: first '
-        'sentences find the rest of held-out documents.')
+        None, 'A text, as of infoword_tf.train: pydocs, text:GLOB, '
+        'jsonl:GLOB[:FIELD] ...: first sentences find the rest of held-out '
+        'documents.')
     heldout: str | None = flag(
         None, 'GLOB of held-out files, or a split of tfds:; by default what '
         'the corpus itself holds out.')

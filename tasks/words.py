@@ -26,7 +26,7 @@ import numpy as np
 
 from infoword_tf import commands
 from infoword_tf.choices import flag
-from infoword_tf.data import tables
+from infoword_tf.data import readers
 from infoword_tf.inference import wordvectors
 from infoword_tf.inference.wordvectors import WordVectors
 from tasks import measures
@@ -72,7 +72,7 @@ def read(path: pathlib.Path) -> Test:
     """
     lines = [
         (number, line.strip())
-        for number, line in enumerate(tables.lines(path), 1)
+        for number, line in enumerate(readers.lines(path), 1)
         if line.strip() and not line.startswith('#')
     ]
     questions = bool(lines) and lines[0][1].startswith(':')

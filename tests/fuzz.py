@@ -25,6 +25,7 @@ from infoword_tf import commands, files
 from infoword_tf.config import Config
 from infoword_tf.data import (
     parallel,
+    records,
     sharded,
     tables,
     text_pairs,
@@ -135,6 +136,44 @@ def _converted(path: pathlib.Path) -> object:
     return dict(tensors.open_safetensors(path.parent))
 
 
+def _parquet() -> bytes:
+    """Two row groups of four rows and two columns."""
+    import pyarrow
+    from pyarrow import parquet
+
+    buffer = io.BytesIO()
+    table = pyarrow.table({'text': ['One.', None, 'Two.', 'Three.'],
+                           'meta': [{'a': [1]}, None, {'a': []}, None]})
+    parquet.write_table(table, buffer, row_group_size=2)  # fmt: skip
+    return buffer.getvalue()
+
+
+def _arrow() -> bytes:
+    """A stream of two batches."""
+    import pyarrow
+    from pyarrow import ipc
+
+    buffer = io.BytesIO()
+    table = pyarrow.table({'text': ['One.', None, 'Two.', 'Three.']})
+    with ipc.new_stream(buffer, table.schema) as writer:
+        writer.write_table(table, max_chunksize=2)
+    return buffer.getvalue()
+
+
+def _zst(data: bytes) -> bytes:
+    import pyarrow
+
+    return pyarrow.compress(data, codec='zstd', asbytes=True)
+
+
+def _records(path: pathlib.Path) -> object:
+    """As a corpus of the kind that its name says."""
+    kind = path.name.split('.')[1]
+    reader = records.Records(kind, 'text')
+    reader.check([path])
+    return _all(reader.read([path], str(path)))
+
+
 def _pieces(path: pathlib.Path) -> object:
     from infoword_tf.text import sentencepiece  # which imports TensorFlow
 
@@ -144,7 +183,7 @@ def _pieces(path: pathlib.Path) -> object:
 
 def _text(path: pathlib.Path) -> object:
     textfiles.check([path])
-    return _all(textfiles.read([path], str(path)))
+    return _all(textfiles.Files('text').read([path], str(path)))
 
 
 _STORE = {
@@ -167,6 +206,14 @@ READERS: dict[str, tuple[str, bytes, Reader]] = {
     'csv': ('x.csv', b'text,label\n"A, ""cat""",1\ndog,0\n', _table),
     'jsonl': ('x.jsonl', b'{"text": "A", "label": 1}\n'
               b'{"text": "B", "label": 0}\n', _table),
+    'csv;': ('x.csv', b'text;label\n"A, ""cat""";1\ndog, cat;0\n', _table),
+    'utf-16': ('x.csv', 'text,label\nÄ,1\ndog,0\n'.encode('utf-16'), _table),
+    'records': ('x.jsonl', b'{"text": "A.", "b": {}}\n{"text": null}\n'
+                b'{"text": "B. C."}\n', _records),
+    'records.zst': ('x.jsonl.zst', _zst(b'{"text": "A."}\n' * 9), _records),
+    'parquet': ('x.parquet', _parquet(), _records),
+    'parquet.table': ('x.parquet', _parquet(), _table),
+    'arrow': ('x.arrow', _arrow(), _records),
     'pairs': ('x.csv', b'a,b\n"One, two",three\nfour,five\n',
               lambda path: text_pairs.read(str(path))),
     'pairs.jsonl': ('x.jsonl', b''.join(b'{"a": "x%d", "b": "y"}\n' % i

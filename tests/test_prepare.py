@@ -14,7 +14,9 @@ import sys
 from unittest import mock
 
 import numpy as np
+import pyarrow
 from absl.testing import absltest, parameterized
+from pyarrow import parquet
 
 from infoword_tf import commands, prepare
 from infoword_tf.choices import TextChoices
@@ -116,10 +118,11 @@ class PiecesTest(parameterized.TestCase):
     def test_documents_of_a_file_in_pieces(self, size, by_line):
         path = FOLDER / 'a.txt'
         found = textfiles.pieces([path], size, by_line)
-        wanted = [x.sentences for x in textfiles.read([path], '', by_line)]
+        reader = textfiles.Files('lines' if by_line else 'text')
+        wanted = [x.sentences for x in reader.read([path], '')]
         self.assertEqual(
             [x.sentences for piece in found
-             for x in textfiles.read_piece(piece, by_line)],
+             for x in reader.read_piece(piece)],
             wanted,
         )  # fmt: skip
         self.assertEqual(sum(piece.size for piece in found),
@@ -140,19 +143,20 @@ class PiecesTest(parameterized.TestCase):
         )):  # fmt: skip
             path = folder / f'{number}.txt'
             path.write_text(text, newline='')
-            wanted = [*textfiles.read_piece(textfiles.Piece(path))]
+            text = textfiles.Files('text')
+            wanted = [*text.read_piece(textfiles.Piece(path))]
             for size in (1, 2, 3, 5, 7, 20, 9000):
                 found = textfiles.pieces([path], size)
                 self.assertEqual(
                     [x.sentences for piece in found
-                     for x in textfiles.read_piece(piece)],
+                     for x in text.read_piece(piece)],
                     [x.sentences for x in wanted],
                 )  # fmt: skip
             # The same text where nobody asks for sentences.
-            for by_line in (False, True):
-                piece = textfiles.Piece(path)
+            for kind in ('text', 'lines'):
+                reader, piece = textfiles.Files(kind), textfiles.Piece(path)
                 self.assertEqual(
-                    *([x.text for x in textfiles.read_piece(piece, by_line, of)]
+                    *([x.text for x in reader.read_piece(piece, of)]
                       for of in (documents.unsplit, documents.split_sentences))
                 )  # fmt: skip
 
@@ -227,6 +231,61 @@ class PrepareTest(parameterized.TestCase):
             for step in range(source.windows // 32)
         ])  # fmt: skip
         self.assertLen(set(starts.tolist()), source.windows // 32 * 32)
+
+    def records(self, folder):
+        """The text as records, of which three have none: files by kind."""
+        values = [
+            '\n'.join(x.sentences)
+            for x in corpora.open_corpus(corpus()).every()
+        ]
+        values[3:3] = [None, ' \n', '']
+        lines = ''.join(json.dumps({'text': x}) + '\n' for x in values)
+        files = {
+            kind: folder / f'x.{kind}'
+            for kind in ('jsonl', 'jsonl.zst', 'parquet')
+        }
+        files['jsonl'].write_text(lines)
+        files['jsonl.zst'].write_bytes(
+            pyarrow.compress(lines.encode(), codec='zstd', asbytes=True)
+        )
+        parquet.write_table(
+            pyarrow.table({'text': values}), files['parquet'], row_group_size=9
+        )
+        return {
+            kind: f'{kind.removesuffix(".zst")}:{path}'
+            for kind, path in files.items()
+        }
+
+    def test_records_make_the_tokens_of_their_text(self):
+        """In shards of lines, of row groups, and of a packed file."""
+        folder = pathlib.Path(self.create_tempdir().full_path)
+        wanted = text_of(f'store:{whole()[0]}')
+        for kind, name in self.records(folder).items():
+            output = folder / kind
+            result, said = made(output, corpus=name)
+            shards = len(list((output / 'train').glob('0*')))
+            self.assertEqual(kind == 'jsonl.zst', shards == 1)
+            self.assertEqual(result['left_out'], {'without a text': 3})
+            self.assertIn('left out: 3 without a text', said)
+            self.assertEqual(said.count('3 record(s) without a text'), 1)
+            store = text_of(f'store:{output}')
+            for part in ('train', 'heldout'):
+                a, b = getattr(wanted, part), getattr(store, part)
+                np.testing.assert_array_equal(a.ids[:], b.ids[:])
+                np.testing.assert_array_equal(a.documents[:], b.documents[:])
+
+    def test_a_run_on_records_is_one_on_their_text(self):
+        folder = pathlib.Path(self.create_tempdir().full_path)
+        names = corpus(), self.records(folder)['jsonl.zst']
+        for number, name in enumerate(names):
+            runs.run_here(
+                folder / str(number), f'--corpus={name}', '--heldout=',
+                '--objectives=mlm', '--steps=2', '--seq_len=16', WORDS,
+            )  # fmt: skip
+        self.assertEqual(*(
+            (folder / str(number) / 'weights.safetensors').read_bytes()
+            for number in range(2)
+        ))  # fmt: skip
 
     def test_an_array_of_shards_is_one(self):
         store = text_of(f'store:{whole()[0]}').train

@@ -164,7 +164,10 @@ class TablesTest(Folder):
     @hypothesis.given(ROWS, some.sampled_from(['\n', '\r\n']))
     def test_csv(self, rows, end):
         text = io.StringIO(newline='')
-        csv.writer(text, lineterminator=end).writerows(rows)
+        # Of \r alone a writer of Python 3.11 thinks that it ends no line.
+        quoting = csv.QUOTE_ALL if end == '\n' else csv.QUOTE_MINIMAL
+        csv.writer(text, lineterminator=end, quoting=quoting).writerows(rows)
+        rows[0] = [name.strip() for name in rows[0]]
         self.assertEqual(self.read('x.csv', text.getvalue()), rows)
 
     @tried(40)
@@ -175,6 +178,7 @@ class TablesTest(Folder):
             for row in rows
         ]
         text = ''.join('\t'.join(row) + '\n' for row in rows)
+        rows[0] = [name.strip() for name in rows[0]]
         self.assertEqual(self.read('x.tsv', text), rows)
 
     @tried(40)
@@ -202,9 +206,9 @@ class TablesTest(Folder):
 
     @tried(150)
     @hypothesis.given(
-        some.sampled_from(['csv', 'tsv', 'jsonl', 'pairs', 'sts', 'aligned',
-                           'translations', 'vocabulary', 'vectors', 'index',
-                           'config']),
+        some.sampled_from(['csv', 'tsv', 'jsonl', 'records', 'parquet', 'arrow',
+                           'pairs', 'sts', 'aligned', 'translations',
+                           'vocabulary', 'vectors', 'index', 'config']),
         some.binary(max_size=60),
     )  # fmt: skip
     def test_any_bytes_are_read_or_complained_of(self, kind, data):

@@ -1,7 +1,7 @@
 """Files of translations: what they hold, in its order.
 
 Two aligned files (a line of one translates that of the other), or a table whose
-first two columns are the texts; the same and .gz.
+first two columns are the texts; the same packed.
 """
 
 import pathlib
@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from infoword_tf.data import tables
+from infoword_tf.data import readers, tables
 
 Languages = tuple[str, str]
 
@@ -45,7 +45,7 @@ class File(NamedTuple):
         """
         languages = self.languages
         if len(self.paths) == 2:
-            texts = [list(map(_single, tables.lines(x))) for x in self.paths]
+            texts = [list(map(_single, readers.lines(x))) for x in self.paths]
             check_aligned(self.paths, texts)
         else:
             texts = _columns(self.paths[0])

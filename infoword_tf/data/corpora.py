@@ -1,4 +1,4 @@
-"""Corpora by name: pydocs, text:GLOB, lines:GLOB, tfds:NAME, store:DIR.
+"""Corpora by name: pydocs, text:GLOB, jsonl:GLOB, tfds:NAME, store:DIR, ...
 
 The part before the first colon is the kind of a corpus and selects a row of
 `CORPORA`; the rest is the kind's own.
@@ -9,14 +9,15 @@ import hashlib
 import itertools
 import os
 import pathlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
 
 from infoword_tf import files
 from infoword_tf.data import (
     documents,
     prepared,
     pydocs,
+    records,
     sharded,
     textfiles,
 )
@@ -55,7 +56,7 @@ class Part(NamedTuple):
 
     Attributes:
       kind: 'train' or 'heldout', or 'every': the corpus' rule parts it.
-      read: yields its documents.
+      read: yields its documents; returns how many records have no text.
       size: bytes on the disk; 0: nobody knows.
       texts: yields documents of the same text, whose lines need not be parted
         in sentences, which takes half of the time; None: as `read`.
@@ -86,8 +87,9 @@ def open_corpus(
 
     Args:
       name: `pydocs` (built at the first use, in half a minute), `text:GLOB`,
-        `lines:GLOB`, `tfds:NAME[/CONFIG][:VERSION][:FEATURE]`, a data set
-        that tensorflow-datasets has prepared, or `store:DIR`, what
+        `lines:GLOB`, `jsonl:GLOB[:FIELD]`, `parquet:` or `arrow:` likewise,
+        `tfds:NAME[/CONFIG][:VERSION][:FEATURE]`, a data set that
+        tensorflow-datasets has prepared, or `store:DIR`, what
         `infoword_tf.prepare` has made.
       heldout: a second GLOB whose documents are held out instead of a part
         of the corpus, of `tfds:` a split. Not for `pydocs`; `lines:` must
@@ -155,16 +157,6 @@ def _pydocs(spec: str, heldout: str | None, cache: pathlib.Path) -> Corpus:
     )
 
 
-def _text(spec: str, heldout: str | None, cache: pathlib.Path) -> Corpus:
-    del cache  # nothing is built: the files are the corpus
-    if heldout is None:
-        paths, every = _open_files('text', spec)
-        return _by_hash(
-            f'text:{spec}', _fingerprint('text, split', paths, []), every
-        )._replace(parts=_parts('text', {'every': paths}))
-    return _two_globs('text', spec, heldout)
-
-
 def _by_hash(
     name: str, fingerprint: str, every: Callable[[], Iterator[Document]]
 ) -> Corpus:
@@ -179,18 +171,6 @@ def _by_hash(
         every,
         rule=split,
     )
-
-
-def _lines(spec: str, heldout: str | None, cache: pathlib.Path) -> Corpus:
-    del cache
-    if heldout is None:
-        paths, every = _open_files('lines', spec)
-        fingerprint = _fingerprint('lines', paths, [])
-        return Corpus(
-            f'lines:{spec}', fingerprint, every, _nothing, every,
-            _parts('lines', {'train': paths}),
-        )  # fmt: skip
-    return _two_globs('lines', spec, heldout)
 
 
 def _tfds(spec: str, heldout: str | None, cache: pathlib.Path) -> Corpus:
@@ -266,58 +246,83 @@ def _store(spec: str, heldout: str | None, cache: pathlib.Path) -> Corpus:
     )  # fmt: skip
 
 
-def _nothing() -> Iterator[Document]:
-    return iter(())
-
-
-def _two_globs(kind: str, spec: str, heldout: str) -> Corpus:
-    """Files to train on, other files to measure on."""
-    paths, every = _open_files(kind, spec)
-    pattern = heldout.removeprefix(f'{kind}:')
-    heldout_paths, every_heldout = _open_files(kind, pattern)
+def _files(
+    kind: str, spec: str, heldout: str | None, cache: pathlib.Path
+) -> Corpus:
+    """Files of one's own; `heldout` names others."""
+    del cache  # nothing is built: the files are the corpus
+    how, pattern = _reader(kind, spec)
+    paths, every = _open_files(how, pattern)
+    name = f'{kind}:{spec}'
+    if heldout is None and kind == 'lines':
+        return Corpus(
+            name, _fingerprint(how.key, paths, []), every, _nothing, every,
+            _parts({'train': (how, paths)}),
+        )  # fmt: skip
+    if heldout is None:
+        key = _fingerprint(f'{how.key}, split', paths, [])
+        parts = _parts({'every': (how, paths)})
+        return _by_hash(name, key, every)._replace(parts=parts)
+    field = getattr(how, 'field', records.FIELD)
+    other, pattern = _reader(kind, heldout.removeprefix(f'{kind}:'), field)
+    heldout_paths, every_heldout = _open_files(other, pattern)
     both = {p.resolve() for p in paths} & {p.resolve() for p in heldout_paths}
     if both:
         raise ValueError(
             f'{min(both)} and {len(both) - 1} other file(s) match both '
-            f'{kind}:{spec} and --heldout={heldout}: what is held out must not '
+            f'{name} and --heldout={heldout}: what is held out must not '
             'be trained on. Narrow one of the patterns.'
         )
-    fingerprint = _fingerprint(kind, paths, heldout_paths)
-    both = {'train': paths, 'heldout': heldout_paths}
+    key = ' '.join(dict.fromkeys((how.key, other.key)))
+    both = {'train': (how, paths), 'heldout': (other, heldout_paths)}
     return Corpus(
-        f'{kind}:{spec}', fingerprint, every, every_heldout,
-        parts=_parts(kind, both),
+        name, _fingerprint(key, paths, heldout_paths), every, every_heldout,
+        parts=_parts(both),
     )  # fmt: skip
 
 
+def _reader(
+    kind: str, spec: str, field: str = records.FIELD
+) -> tuple[textfiles.Files, str]:
+    """What reads the files of a kind, and the pattern that names them."""
+    if kind not in records.READERS:
+        return textfiles.Files(kind), spec
+    pattern, field = records.parted(spec, field)
+    return records.Records(kind, field), pattern
+
+
+def _nothing() -> Iterator[Document]:
+    return iter(())
+
+
 def _parts(
-    kind: str, paths: Mapping[str, Sequence[pathlib.Path]]
+    groups: Mapping[str, tuple[textfiles.Files, Sequence[pathlib.Path]]],
 ) -> Callable[[int], list[Part]]:
     """What cuts files into parts; by kind of a part, its files."""
-    by_line = kind == 'lines'
 
     def read(
-        pieces: Sequence[textfiles.Piece],
-        split: Callable[[str], list[str]] = documents.split_sentences,
-    ) -> Iterator[Document]:
+        how: textfiles.Files, pieces: Sequence[textfiles.Piece], *split: Any
+    ) -> Generator[Document, None, int]:
+        lacking = 0
         for piece in pieces:
-            yield from textfiles.read_piece(piece, by_line, split)
+            lacking += yield from how.read_piece(piece, *split)
+        return lacking
 
     def parts(size: int) -> list[Part]:
         found = []
-        for of, some in paths.items():
+        for of, (how, paths) in groups.items():
             together: list[list[textfiles.Piece]] = []
             room = 0
-            for piece in textfiles.pieces(some, size, by_line):
+            for piece in how.pieces(paths, size):
                 if not together or piece.size > room:
                     together.append([])
                     room = size
                 together[-1].append(piece)
                 room -= piece.size
             found += [
-                Part(of, functools.partial(read, pieces),
+                Part(of, functools.partial(read, how, pieces),
                      sum(piece.size for piece in pieces),
-                     functools.partial(read, pieces, documents.unsplit))
+                     functools.partial(read, how, pieces, documents.unsplit))
                 for pieces in together
             ]  # fmt: skip
         return found
@@ -326,14 +331,12 @@ def _parts(
 
 
 def _open_files(
-    kind: str, pattern: str
+    how: textfiles.Files, pattern: str
 ) -> tuple[list[pathlib.Path], Callable[[], Iterator[Document]]]:
     """The files of a pattern, looked at, and what reads their documents."""
-    paths = textfiles.find(pattern)
-    textfiles.check(paths)
-    every = functools.partial(
-        textfiles.read, paths, pattern, by_line=kind == 'lines'
-    )
+    paths = how.find(pattern)
+    how.check(paths)
+    every = functools.partial(how.read, paths, pattern)
     next(every())  # complains now where there is no text at all
     return paths, every
 
@@ -354,8 +357,10 @@ def _fingerprint(
 
 CORPORA = {
     'pydocs': _pydocs,
-    'text': _text,
-    'lines': _lines,
+    **{
+        kind: functools.partial(_files, kind)
+        for kind in ('text', 'lines', *records.READERS)
+    },
     'tfds': _tfds,
     'store': _store,
 }

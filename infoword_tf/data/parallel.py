@@ -1,7 +1,7 @@
 """Translations: `--parallel`, texts of two languages that say the same.
 
 A value is `[LL-LL=]PATTERN`: `x.{de,en}` are two aligned files, a .tsv or .txt
-has two columns; the same and .gz. Whatever they are read from, texts of the
+has two columns; the same packed. Whatever they are read from, texts of the
 same two languages are put together: a are of the one whose code comes first.
 """
 
@@ -13,7 +13,7 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
-from infoword_tf.data import bitexts, documents, textfiles
+from infoword_tf.data import bitexts, documents, readers, textfiles
 from infoword_tf.data.bitexts import File, Languages
 from infoword_tf.data.text_pairs import Columns, Pairs, fingerprint_of
 from infoword_tf.languages import code_of, known_code
@@ -307,7 +307,7 @@ def _table(
     path: pathlib.Path, languages: Languages | None, flag: str, where: str
 ) -> File:
     """A file of two columns; its name may say the languages: deu-eng.txt."""
-    if not path.name.removesuffix('.gz').lower().endswith(TABLES):
+    if not readers.unpacked(path).lower().endswith(TABLES):
         raise ValueError(
             f'{where}: the name of {path} does not tell how to read it, since '
             f'it ends in none of {", ".join(TABLES)} (docs/preparing.md makes '

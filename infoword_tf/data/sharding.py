@@ -87,11 +87,15 @@ def write(number: int, job: Job) -> None:
     """Tokenizes the documents of a part."""
     part = parts(job)[number]
     held: list[Document] = []
-    beyond = 0
+    beyond = lacking = 0
+
+    def counted() -> Iterator[Document]:
+        nonlocal lacking
+        lacking = yield from part.read()
 
     def training() -> Iterator[Document]:
         nonlocal beyond
-        for document in part.read():
+        for document in counted():
             trained, out = job.rule.parted(document)
             if out is not None:
                 # No more are held out of all parts together.
@@ -104,8 +108,8 @@ def write(number: int, job: Job) -> None:
 
     # Of a text that a rule parts `held` is full when `training` has ended.
     for name, texts in {
-        'train': {TRAIN: part.read},
-        'heldout': {HELDOUT: part.read},
+        'train': {TRAIN: counted},
+        'heldout': {HELDOUT: counted},
         'every': {TRAIN: training, HELDOUT: lambda: held},
     }[part.kind].items():
         folder, documents = job.folder(name, number), iter(texts())
@@ -113,7 +117,8 @@ def write(number: int, job: Job) -> None:
         if first := next(documents, None):
             documents = itertools.chain([first], documents)
             stores.write_store(folder, documents, tokenizer(job), False)
-    files.write_json(job.finished(number), {'beyond': beyond})
+    counts = {'beyond': beyond, 'lacking': lacking or 0}
+    files.write_json(job.finished(number), counts)
 
 
 def finish(job: Job, count: int, asked: Mapping[str, Any]) -> dict[str, Any]:
@@ -145,9 +150,12 @@ def finish(job: Job, count: int, asked: Mapping[str, Any]) -> dict[str, Any]:
     limit = None if job.rule is None else textfiles.MAX_HELDOUT
     joined = stores.join(heldout, parted, limit, learned)
     numbers = [len(store.documents) - 1 for store in (joined, *parted)]
-    beyond = sum(numbers[1:]) - numbers[0]
-    for number in range(count):
-        beyond += files.read_json(job.finished(number))['beyond']
+    done = [files.read_json(job.finished(number)) for number in range(count)]
+    left_out = {
+        'beyond the held-out': sum(x['beyond'] for x in done)
+        + sum(numbers[1:]) - numbers[0],
+        'without a text': sum(x.get('lacking', 0) for x in done),
+    }  # fmt: skip
 
     metas = [files.read_json(folder / stores.META) for folder in train]
     shards = [
@@ -188,7 +196,7 @@ def finish(job: Job, count: int, asked: Mapping[str, Any]) -> dict[str, Any]:
             'train': sum(shard.documents for shard in shards),
             'heldout': numbers[0],
         },
-        'left_out': {'beyond the held-out': beyond} if beyond else {},
+        'left_out': {why: n for why, n in left_out.items() if n},
         'asked': asked,
         'files': {
             str(path.relative_to(job.output)): sharded.crc(path)

@@ -1,4 +1,4 @@
-"""Labelled tables: TSV, CSV, JSON lines, or a data set of TFDS.
+"""Labelled tables: TSV, CSV, JSON lines, Parquet, or a data set of TFDS.
 
     table = tables.open_table('reviews.csv.gz')
     rows = tables.rows_of(table, text='review', label='stars')
@@ -6,32 +6,35 @@
     targets = tables.known_labels(rows, classes)
 
 The first line of TSV and CSV names the columns. A cell of TSV is what lies
-between tabs, whatever it holds; CSV knows quotes (RFC 4180). Of JSON lines the
-columns are the names of the first line's object. A file that ends in .gz is
-read as it is; every file is UTF-8 and read as a stream.
+between tabs, whatever it holds; CSV knows quotes (RFC 4180), and a semicolon,
+a tab or a bar may stand for the comma. Of JSON lines and Parquet the columns
+are the names of the first record. Every file is read as a stream, packed or
+not (readers.py).
 """
 
-import contextlib
 import csv
-import gzip
 import itertools
 import json
 import pathlib
-import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any, BinaryIO, NamedTuple, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 
+from infoword_tf.choices import DELIMITERS
+from infoword_tf.data import readers, records
+
 Cells = tuple[str | None, ...]
 _LONGEST_CELL = 1 << 24  # characters; a quote that is never closed ends there
-_LONGEST_LINE = 1 << 26  # bytes; what is no table can be one line without end
+_SNIFFED = 100  # lines of CSV that tell what parts its cells ...
+_LETTERS_SNIFFED = 1 << 14  # ... and so many characters of them at most
 _SUBSET_SEED = 0, 0
 _LARGEST = 3e38  # of float32
 # A first line is compared with so many that follow; a name of more words than
 # this, or of more letters, is cut or taken for a text.
 _NEXT, _WORDS, _LETTERS = 1000, 4, 40
 _SHOWN = 20  # classes in a complaint
+_NO_CELL = (dict, list, bytes)  # what a record may hold, and no row
 
 
 class NoColumn(ValueError):
@@ -47,12 +50,14 @@ class Table(NamedTuple):
         rows: (number of the line, from 1; a cell a column, None where it holds
             nothing), in order. Of a data set lines count examples.
         is_headed: whether the names are the first line of a file.
+        nested: columns whose first cell is a list, an object or bytes.
     """
 
     where: str
     names: tuple[str, ...]
     rows: Iterator[tuple[int, Cells]]
     is_headed: bool = False
+    nested: tuple[str, ...] = ()
 
 
 class TableExamples(NamedTuple):
@@ -104,17 +109,21 @@ def open_table(
     names: Sequence[str] | None = None,
     broken: Callable[[str], None] | None = None,
     lacking: str | None = None,
+    delimiter: str | None = None,
 ) -> Table:
     """Opens a table; what is wrong further down is said when it is read.
 
     Args:
-        name: a path that ends in .tsv, .txt (as .tsv), .csv or .jsonl, perhaps
-            with .gz; or `tfds:NAME[/CONFIG][:SPLIT]`, by default its train.
+        name: a path that ends in .tsv, .txt (as .tsv), .csv, .jsonl or
+            .parquet, perhaps packed; or `tfds:NAME[/CONFIG][:SPLIT]`, by
+            default its train.
         names: of the columns, where a TSV or CSV has no line of names. (One
             that is there all the same is no row.)
         broken: takes the complaint of a line with too many or too few cells,
             which is then left out; None: it is raised.
         lacking: one of `names` that a file may be without.
+        delimiter: of the cells of a CSV, of `DELIMITERS`; None: as its first
+            lines say.
 
     Raises:
         FileNotFoundError, ValueError: as the message says, with file and line.
@@ -122,23 +131,26 @@ def open_table(
     if name.startswith('tfds:'):
         return _open_tfds(name.removeprefix('tfds:'))
     path = pathlib.Path(name).expanduser()
-    suffix = pathlib.Path(path.name.removesuffix('.gz')).suffix
+    suffix = pathlib.Path(readers.unpacked(path)).suffix
     if suffix not in _READERS:
         raise ValueError(
             f'{path}: its name must end in {", ".join(_READERS)} (or the same '
-            'and .gz), which says how to read it, or be tfds:NAME'
+            'and .gz or .zst), which says how to read it, or be tfds:NAME'
         )
     if not path.is_file():
         raise FileNotFoundError(f'{path}: there is no such file')
-    rows = _READERS[suffix](path)
+    more = {'delimiter': delimiter} if suffix == '.csv' else {}
+    rows = _READERS[suffix](path, **more)
     try:
         first = next(rows)
     except StopIteration:
         raise ValueError(f'{path} is empty') from None
-    if suffix == '.jsonl':
+    if isinstance(first[1], dict):
         found, rows = tuple(first[1]), itertools.chain([first], rows)
-        return Table(str(path), found, _by_name(rows, found, path))
-    found = tuple(first[1])
+        nested = [k for k, x in first[1].items() if isinstance(x, _NO_CELL)]
+        rows = _by_name(rows, found)
+        return Table(str(path), found, rows, nested=tuple(nested))
+    found = tuple(name.strip() for name in first[1])
     if names is not None:
         if len(found) == len(names) - 1:
             names = [name for name in names if name != lacking]
@@ -170,21 +182,19 @@ def _whole(
 
 
 def _by_name(
-    rows: Iterable[tuple[int, dict[str, Any]]],
-    names: Sequence[str],
-    path: pathlib.Path,
+    rows: records.Rows, names: Sequence[str]
 ) -> Iterator[tuple[int, Cells]]:
-    """Yields objects as rows."""
+    """Yields records as rows."""
     for line, record in rows:
         cells = []
         for name in names:
             value = record.get(name)
             if isinstance(value, str):
                 value = valid(value)
-            elif isinstance(value, dict | list):
-                value = None  # no cell; whoever wants it complains
+            elif isinstance(value, _NO_CELL):
+                value = None  # whoever wants it complains
             elif value is not None:
-                value = json.dumps(value)
+                value = json.dumps(value, default=str).strip('"')
             cells.append(value)
         yield line, tuple(cells)
 
@@ -194,52 +204,23 @@ def valid(text: str) -> str:
     return text.encode('utf-8', 'replace').decode()
 
 
-@contextlib.contextmanager
-def opened(path: pathlib.Path) -> Iterator[BinaryIO]:
-    """Opens a file, perhaps .gz; ValueError in it: it is cut or damaged."""
-    with gzip.open(path) if path.suffix == '.gz' else open(path, 'rb') as file:
-        try:
-            yield file
-        except (EOFError, gzip.BadGzipFile, zlib.error) as error:
-            raise ValueError(f'{path} is cut or damaged ({error})') from None
-
-
-def lines(path: pathlib.Path) -> Iterator[str]:
-    """Yields lines with their ends, the first without a byte order mark.
-
-    Raises:
-        ValueError: it is no UTF-8, a cut .gz, or has a line of more than 64 MB.
-    """
-    with opened(path) as file:
-        # One byte more than may be: so nobody holds a line without end.
-        some = iter(lambda: file.readline(_LONGEST_LINE + 1), b'')
-        for number, line in enumerate(some, 1):
-            if len(line) > _LONGEST_LINE:
-                raise ValueError(
-                    f'{path}, line {number} is longer than '
-                    f'{_LONGEST_LINE >> 20} MB; give a file with a row a line'
-                )
-            try:
-                text = line.decode()
-            except UnicodeDecodeError as error:
-                raise ValueError(
-                    f'{path}, line {number} is not UTF-8: byte '
-                    f'0x{line[error.start]:02x} at {error.start:,} of it '
-                    f'({error.reason})'
-                ) from None
-            yield text.removeprefix('\ufeff') if number == 1 else text
-
-
 def read_tsv(path: pathlib.Path) -> Iterator[tuple[int, list[str]]]:
-    """Yields (line, cells) of a file, perhaps .gz; errors as `lines`."""
-    for number, line in enumerate(lines(path), 1):
+    """Yields (line, cells) of a file; errors as of `readers.lines`."""
+    for number, line in enumerate(readers.lines(path), 1):
         yield number, line.removesuffix('\n').removesuffix('\r').split('\t')
 
 
-def _read_csv(path: pathlib.Path) -> Iterator[tuple[int, list[str]]]:
+def _read_csv(
+    path: pathlib.Path, delimiter: str | None = None
+) -> Iterator[tuple[int, list[str]]]:
     """Yields records with the line that each begins on."""
     csv.field_size_limit(_LONGEST_CELL)
-    reader = csv.reader(lines(path), strict=True)
+    lines = readers.lines(path)
+    first = list(itertools.islice(lines, _SNIFFED))
+    delimiter = DELIMITERS[delimiter] if delimiter else _delimiter(first)
+    reader = csv.reader(
+        itertools.chain(first, lines), delimiter=delimiter, strict=True
+    )
     begin = 1
     while True:
         try:
@@ -255,25 +236,35 @@ def _read_csv(path: pathlib.Path) -> Iterator[tuple[int, list[str]]]:
         begin = reader.line_num + 1
 
 
-def read_jsonl(path: pathlib.Path) -> Iterator[tuple[int, dict[str, Any]]]:
-    """Yields (line, object) of a file, perhaps .gz; errors as `open_table`."""
-    for number, line in enumerate(lines(path), 1):
-        if not line.strip():
-            continue
+def _delimiter(lines: Sequence[str]) -> str:
+    """What parts the cells of CSV, by its first lines.
+
+    It gives each record as many cells, two at least; a comma if it does.
+    """
+
+    def fits(delimiter: str) -> bool:
         try:
-            record = json.loads(line)
-        except (ValueError, RecursionError) as error:
-            why = getattr(error, 'msg', error)
-            raise ValueError(
-                f'{path}, line {number}: no JSON ({why})'
-            ) from None
-        if not isinstance(record, dict):
-            raise ValueError(f'{path}, line {number}: expected a JSON object')
-        yield number, record
+            rows = list(csv.reader(lines, delimiter=delimiter))
+        except csv.Error:
+            return False
+        # The last record may go on below these lines.
+        rows = rows[:-1] if len(lines) == _SNIFFED else rows
+        cells = {len(row) for row in rows if row}
+        return len(cells) == 1 and cells != {1}
+
+    if fits(','):
+        return ','
+    text = ''.join(lines)[:_LETTERS_SNIFFED]
+    try:
+        dialect = csv.Sniffer().sniff(text, ''.join(DELIMITERS.values()))
+    except csv.Error:
+        return ','
+    return dialect.delimiter if fits(dialect.delimiter) else ','
 
 
 _READERS = {'.tsv': read_tsv, '.txt': read_tsv, '.csv': _read_csv,
-            '.jsonl': read_jsonl}  # fmt: skip
+            '.jsonl': records.read_jsonl,
+            '.parquet': records.read_columns}  # fmt: skip
 
 
 def _open_tfds(spec: str) -> Table:
@@ -421,6 +412,11 @@ def column_of(table: Table, name: str) -> int:
         )
         raise NoColumn(
             f'{table.where} has {how} column {name!r}: its columns are {names}'
+        )
+    if name in table.nested:
+        raise ValueError(
+            f'{table.where}: the column {name!r} holds lists, objects or '
+            'bytes; give a table with a text, a number or null in each cell'
         )
     return table.names.index(name)
 

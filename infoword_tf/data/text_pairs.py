@@ -93,7 +93,7 @@ def _documents(column: Sequence[str], where: str) -> Iterator[Document]:
 
 
 def names_of(
-    pattern: str, columns: Sequence[str] = ()
+    pattern: str, columns: Sequence[str] = (), delimiter: str | None = None
 ) -> list[tuple[str, tuple[str, ...]]]:
     """Files, and which of their columns are a, b and negatives.
 
@@ -102,6 +102,7 @@ def names_of(
     Args:
         pattern: of files, as in a shell.
         columns: their names, in order; none: all that a file has.
+        delimiter: as of `tables.open_table`.
 
     Raises:
         ValueError: there is no file, a column is missing, or there are fewer
@@ -109,7 +110,7 @@ def names_of(
     """
     found = []
     for path in textfiles.find(pattern):
-        table = tables.open_table(str(path))
+        table = tables.open_table(str(path), delimiter=delimiter)
         names = tuple(columns) or table.names
         for name in names:
             tables.column_of(table, name)
@@ -128,12 +129,15 @@ def names_of(
 
 
 def read(
-    pattern: str, columns: Sequence[str] = (), heldout: str | None = None
+    pattern: str,
+    columns: Sequence[str] = (),
+    heldout: str | None = None,
+    delimiter: str | None = None,
 ) -> Pairs:
     """Reads all files, and parts them.
 
     Args:
-        pattern, columns: as of `names_of`.
+        pattern, columns, delimiter: as of `names_of`.
         heldout: pattern of files that are held out; None: one example in
             20, chosen by the hash of its a.
 
@@ -141,13 +145,13 @@ def read(
         ValueError: as `names_of`; a line is malformed; there is nothing to
             train on, or nothing held out.
     """
-    files = names_of(pattern, columns)
+    files = names_of(pattern, columns, delimiter)
     most = max(len(names) for _, names in files)
-    train = [_read(where, names, most) for where, names in files]
+    train = [_read(where, names, most, delimiter) for where, names in files]
     if heldout is not None:
         held = [
-            _read(where, names[:most], most)
-            for where, names in names_of(heldout, columns)
+            _read(where, names[:most], most, delimiter)
+            for where, names in names_of(heldout, columns, delimiter)
         ]
     else:
         held = []
@@ -182,15 +186,19 @@ def fingerprint_of(files: Sequence[Columns]) -> str:
     return digest.hexdigest()
 
 
-def read_pairs(pattern: str, columns: Sequence[str] = ()) -> list[Columns]:
+def read_pairs(
+    pattern: str, columns: Sequence[str] = (), delimiter: str | None = None
+) -> list[Columns]:
     """a and b of all files, none held out; raises as `read`."""
-    files = names_of(pattern, columns)
-    return [_read(where, names[:2], 2) for where, names in files]
+    files = names_of(pattern, columns, delimiter)
+    return [_read(where, names[:2], 2, delimiter) for where, names in files]
 
 
-def _read(where: str, names: Sequence[str], most: int) -> Columns:
+def _read(
+    where: str, names: Sequence[str], most: int, delimiter: str | None
+) -> Columns:
     """One file, with as many columns as the widest."""
-    table = tables.open_table(where)
+    table = tables.open_table(where, delimiter=delimiter)
     places = [tables.column_of(table, name) for name in names]
     texts: list[list[str]] = [[] for _ in range(most)]
     empty = 0

@@ -1,25 +1,28 @@
 """The corpora `text:GLOB` and `lines:GLOB`: your own text, of any size.
 
-Plain UTF-8, or the same compressed as `.gz`. Of `text:` a line is a sentence
+Plain text, or the same packed (readers.py). Of `text:` a line is a sentence
 or a paragraph, and a blank line parts documents. Of `lines:` every line is a
 document, blank ones too, so that each line end of a file becomes one piece:
 what language models are measured on. Files are read in the order of their
 names and never held in memory.
 """
 
-import functools
 import glob
-import gzip
 import itertools
 import math
 import os
 import pathlib
 import re
-import zlib
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import (
+    Callable,
+    Generator,
+    Iterable,
+    Iterator,
+    Sequence,
+)
 from typing import BinaryIO, NamedTuple
 
-from infoword_tf.data import documents
+from infoword_tf.data import documents, readers
 
 Document = documents.Document
 
@@ -28,7 +31,6 @@ MAX_HELDOUT = 2000  # ... and at most so many
 LONGEST = 1 << 20  # bytes; a longer document goes on as the next one
 
 _BREAK = re.compile(rb'\n[ \t\r]*\n')
-_BLOCK = 1 << 18  # bytes that are read at once
 _HEAD = 8192  # bytes of a file that are looked at when a corpus is opened
 
 
@@ -54,15 +56,16 @@ def find(pattern: str) -> list[pathlib.Path]:
 
 
 def check(paths: Iterable[pathlib.Path]) -> None:
-    """Looks at each file's first bytes; ValueError: binary, or a cut .gz."""
+    """Looks at each file's first bytes; ValueError: binary, or cut."""
     for path in paths:
-        with _open(path) as stream:
-            read_head = functools.partial(stream.read, _HEAD)
-            if b'\0' in _guarded(read_head, path):
+        with readers.opened(path) as stream:
+            head = stream.read(_HEAD)
+            if b'\0' in head and head[:2] not in readers.UTF16:
                 raise ValueError(
                     f'{path} looks binary: there is a NUL byte in its first '
-                    f'{_HEAD} bytes. Expected plain UTF-8 text, or such text '
-                    'as .gz; convert the file, or narrow the pattern.'
+                    f'{_HEAD} bytes. Expected plain text in UTF-8, or such '
+                    'text as .gz or .zst; convert the file, or narrow the '
+                    'pattern.'
                 )
 
 
@@ -71,19 +74,15 @@ class Piece(NamedTuple):
 
     Attributes:
       path: the file.
-      begin: offset of the first byte; of .gz 0.
+      begin: offset of the first byte; 0 of files that are no plain UTF-8.
       end: offset of the one after the last; None: the end of the file.
+      size: bytes, about.
     """
 
     path: pathlib.Path
     begin: int = 0
     end: int | None = None
-
-    @property
-    def size(self) -> int:
-        """Bytes on the disk."""
-        end = self.path.stat().st_size if self.end is None else self.end
-        return end - self.begin
+    size: int = 0
 
 
 def pieces(
@@ -93,21 +92,22 @@ def pieces(
 
     Pieces in order yield the documents of the files in order. A file is cut at
     blank lines (`by_line`: at any) that are found within 4 MB of where they are
-    wanted, and no more of it is read; .gz stays whole.
+    wanted, and no more of it is read; what is packed stays whole.
     """
     found = []
     for path in paths:
         cuts, wanted = [0], size
         total = path.stat().st_size
-        if path.suffix != '.gz':
+        if readers.is_plain(path):
             with open(path, 'rb') as file:
                 while wanted < total:
                     cut = _cut(file, wanted, by_line)
                     if cut is not None and cut < total:
                         cuts.append(cut)
                     wanted = (cut or wanted) + size
-        ends = [*cuts[1:], None]
-        found += [Piece(path, *both) for both in zip(cuts, ends, strict=True)]
+        for begin, end in itertools.pairwise([*cuts, None]):
+            last = total if end is None else end
+            found.append(Piece(path, begin, end, last - begin))
     return found
 
 
@@ -130,42 +130,85 @@ def _cut(file: BinaryIO, place: int, by_line: bool) -> int | None:
     return None
 
 
-def read_piece(
-    piece: Piece,
-    by_line: bool = False,
-    split: Callable[[str], list[str]] = documents.split_sentences,
-) -> Iterator[Document]:
-    """The documents of a piece.
+class Files:
+    """Files of `text:` or `lines:`; what a corpus asks of files of any kind.
 
-    Args:
-      split: what makes sentences of a line.
-
-    Raises:
-      ValueError: it is not UTF-8, or a truncated .gz.
+    Attributes:
+      kind: of the corpus.
+      key: changes when other text is read of the same files.
+      expected: what a file holds, for people.
     """
-    return (_read_lines if by_line else _read_file)(piece, split)
 
+    expected = 'one sentence or paragraph a line'
 
-def read(
-    paths: Sequence[pathlib.Path], pattern: str, by_line: bool = False
-) -> Iterator[Document]:
-    """Yields the documents of the files in order.
+    def __init__(self, kind: str):
+        """Args: as the attributes."""
+        self.kind = self.key = kind
+        self._is_told = False  # how many records have no text
 
-    Raises:
-      ValueError: a file is not UTF-8 or a truncated .gz, or there is no
-        document in any file.
-    """
-    is_empty = True
-    for path in paths:
-        for document in read_piece(Piece(path), by_line):
+    find, check = staticmethod(find), staticmethod(check)
+
+    def pieces(self, paths: Sequence[pathlib.Path], size: int) -> list[Piece]:
+        """See the function `pieces`."""
+        return pieces(paths, size, self.kind == 'lines')
+
+    def read_piece(
+        self,
+        piece: Piece,
+        split: Callable[[str], list[str]] = documents.split_sentences,
+    ) -> Generator[Document, None, int]:
+        """The documents of a piece; returns how many records have no text.
+
+        Args:
+          split: what makes sentences of a line.
+
+        Raises:
+          ValueError: it is not UTF-8, or cut.
+        """
+        path = piece.path
+        lines = readers.lines(path, piece.begin, piece.end, cut=LONGEST)
+        if self.kind == 'lines':
+            for number, line in enumerate(lines, 1):
+                where = f'{path}:{number}'
+                yield Document(tuple(split(line)), where, len(line))
+            return 0
+        for number, sentences in gathered(lines, split):
+            yield Document(sentences, f'{path}:{number}')
+        return 0
+
+    def read(
+        self, paths: Sequence[pathlib.Path], pattern: str
+    ) -> Iterator[Document]:
+        """Yields the documents of the files in order.
+
+        Says, the first time, how many records have no text.
+
+        Raises:
+          ValueError: as `read_piece`, or there is no document in any file.
+        """
+        is_empty, lacking = True, 0
+
+        def documents_of_all() -> Iterator[Document]:
+            nonlocal lacking
+            for path in paths:
+                lacking += yield from self.read_piece(Piece(path))
+
+        for document in documents_of_all():
             is_empty = is_empty and not document.sentences
             yield document
-    if is_empty:
-        raise ValueError(
-            f'There is no text in the {len(paths)} file(s) of {pattern} '
-            f'({paths[0]} ...): they are empty or hold white space alone. '
-            'Expected one sentence or paragraph a line.'
-        )
+        if is_empty:
+            raise ValueError(
+                f'There is no text in the {len(paths)} file(s) of {pattern} '
+                f'({paths[0]} ...): they are empty or hold white space alone. '
+                f'Expected {self.expected}.'
+            )
+        if lacking and not self._is_told:
+            self._is_told = True
+            print(
+                f'{self.kind}:{pattern}: {lacking:,} record(s) without a text '
+                'are left out',
+                flush=True,
+            )
 
 
 class HeldoutRule(NamedTuple):
@@ -263,111 +306,25 @@ def _parted(document: Document) -> tuple[Document, Document]:
     )
 
 
-def _read_file(
-    piece: Piece, split: Callable[[str], list[str]]
-) -> Iterator[Document]:
-    path, sentences = piece.path, []
+def gathered(
+    lines: Iterable[str], split: Callable[[str], list[str]], whole: bool = False
+) -> Iterator[tuple[int, tuple[str, ...]]]:
+    """Yields documents: the number of a first line, from 1, and sentences.
+
+    Args:
+      split: what makes sentences of a line.
+      whole: blank lines part no documents.
+    """
+    sentences: list[str] = []
     first = size = 0  # line number and bytes of the document that is read
-    for number, line in enumerate(_lines(piece), 1):
+    for number, line in enumerate(lines, 1):
         found = split(line)
-        if sentences and (not found or size > LONGEST):
-            yield Document(tuple(sentences), f'{path}:{first}')
+        if sentences and (size > LONGEST or not (found or whole)):
+            yield first, tuple(sentences)
             sentences = []
         if found and not sentences:
             first, size = number, 0
         sentences += found
         size += len(line)
     if sentences:
-        yield Document(tuple(sentences), f'{path}:{first}')
-
-
-def _read_lines(
-    piece: Piece, split: Callable[[str], list[str]]
-) -> Iterator[Document]:
-    for number, line in enumerate(_lines(piece), 1):
-        sentences = tuple(split(line))
-        yield Document(sentences, f'{piece.path}:{number}', len(line))
-
-
-def _lines(piece: Piece) -> Iterator[str]:
-    """Yields the decoded lines of a piece, without the byte order mark."""
-    path = piece.path
-    offset = piece.begin  # of what is decoded next, in uncompressed bytes
-    with _open(path) as stream:
-        stream.seek(offset)
-
-        def left(most: int) -> int:
-            if piece.end is None:
-                return most
-            return min(most, piece.end - stream.tell())
-
-        def read_block() -> bytes:
-            return stream.read(left(min(_BLOCK, LONGEST - 1)))
-
-        def read_line(most: int = LONGEST) -> bytes:
-            return stream.readline(left(most))
-
-        def decoded(data: bytes) -> str:
-            nonlocal offset
-            try:
-                text = data.decode()
-            except UnicodeDecodeError as error:
-                raise ValueError(
-                    f'{path} is not UTF-8: byte 0x{data[error.start]:02x} at '
-                    f'offset {offset + error.start:,} of the text '
-                    f'({error.reason}). Convert the file first, for example '
-                    'by `iconv -f LATIN1 -t UTF-8`.'
-                ) from None
-            text = text.removeprefix('\ufeff') if offset == 0 else text
-            offset += len(data)
-            return text
-
-        while block := _guarded(read_block, path):
-            # Whole lines at once, and by itself the one that the block cuts.
-            end = block.rfind(b'\n') + 1
-            try:
-                lines = decoded(block[:end]).split('\n')[:-1]
-            except ValueError:  # after the lines before the one that is wrong
-                lines = (
-                    decoded(line + b'\n')[:-1]
-                    for line in block[:end].split(b'\n')[:-1]
-                )
-            for line in lines:
-                yield line + '\n'
-            if end == len(block):
-                continue
-            line = block[end:]
-            more = functools.partial(read_line, LONGEST - len(line))
-            line += _guarded(more, path)
-            while len(line) >= LONGEST and not line.endswith(b'\n'):
-                cut = _last_break(line)
-                yield decoded(line[:cut])
-                line = line[cut:] + _guarded(read_line, path)
-            if line:
-                yield decoded(line)
-
-
-def _last_break(line: bytes) -> int:
-    """Where a long line can be cut: after a space, else between characters."""
-    if cut := line.rfind(b' ') + 1:
-        return cut
-    cut = len(line) - 1
-    while cut > 1 and line[cut] & 0xC0 == 0x80:  # inside a character
-        cut -= 1
-    return cut
-
-
-def _open(path: pathlib.Path) -> BinaryIO:
-    return gzip.open(path) if path.suffix == '.gz' else open(path, 'rb')
-
-
-def _guarded(function: Callable[[], bytes], path: pathlib.Path) -> bytes:
-    """Calls a function that reads, and says what a broken .gz means."""
-    try:
-        return function()
-    except (EOFError, gzip.BadGzipFile, zlib.error) as error:
-        raise ValueError(
-            f'{path} is not a whole gzip file ({error}). It may have been cut '
-            'off while it was copied: check it by `gzip -t`, and fetch it '
-            'again; a file that is not compressed must not end in .gz.'
-        ) from error
+        yield first, tuple(sentences)

@@ -20,7 +20,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from infoword_tf.data import bitexts, tables
+from infoword_tf.data import bitexts, readers
 from infoword_tf.evaluation import ranking
 
 NEIGHBOURS = 4  # K, as published
@@ -34,7 +34,7 @@ _ENGLISH = ('en', 'eng')
 _CODE = r'[a-z]{2,3}(?:_\w+)?'  # deu, de, deu_Latn
 _NAME = re.compile(
     rf'(?P<pair>(?:.+\.)?(?P<first>{_CODE})-(?P<second>{_CODE}))'
-    rf'\.(?P<side>{_CODE})(?:\.gz)?'
+    rf'\.(?P<side>{_CODE})(?:\.gz|\.zst)?'
 )
 
 
@@ -97,7 +97,7 @@ def distinct(lines: Iterable[str]) -> Sentences:
 
 
 def sentences_of(path: pathlib.Path) -> list[str]:
-    """What the lines of a file (perhaps .gz) hold, without blanks around it.
+    """What the lines of a file (perhaps packed) hold, without blanks around it.
 
     Raises:
         FileNotFoundError: there is no such file.
@@ -112,7 +112,7 @@ def sentences_of(path: pathlib.Path) -> list[str]:
 def _lines(path: pathlib.Path) -> list[str]:
     if not path.is_file():
         raise FileNotFoundError(f'{path}: there is no such file')
-    return [line.strip() for line in tables.lines(path)]
+    return [line.strip() for line in readers.lines(path)]
 
 
 def aligned(
@@ -139,7 +139,7 @@ def read(folder: pathlib.Path, languages: Sequence[str] = ()) -> list[Bitext]:
     """A folder of translations into English, by language.
 
     Names of files are those of LASER, NAME.deu-eng.deu and NAME.deu-eng.eng,
-    or of XTREME, de-en.de and de-en.en; all of them may end in .gz.
+    or of XTREME, de-en.de and de-en.en; all of them may be packed.
 
     Args:
         folder: other files in it are left alone.

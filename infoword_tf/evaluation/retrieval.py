@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from infoword_tf.data import tables
+from infoword_tf.data import readers, records, tables
 from infoword_tf.evaluation import ranking
 
 DEPTH = 1000  # documents of a ranking, as in BEIR
@@ -60,7 +60,7 @@ def beir_task(
     split: str = 'test',
     queries: pathlib.Path | None = None,
 ) -> RetrievalTask:
-    """A folder as BEIR lays it out; .jsonl may be .jsonl.gz.
+    """A folder as BEIR lays it out; .jsonl may be packed.
 
     Queries are those that the split judges. A document's text is its title, a
     space, and its text. What is judged and not there (as 5 documents of
@@ -125,12 +125,14 @@ def files_of(folder: pathlib.Path, split: str) -> list[pathlib.Path]:
 
 
 def _find(folder: pathlib.Path, name: str) -> pathlib.Path:
-    for path in (folder / name, folder / f'{name}.gz'):
+    for packed in ('', *readers.PACKED):
+        path = folder / f'{name}{packed}'
         if path.is_file():
             return path
     raise FileNotFoundError(
         f'{folder} is no BEIR folder: it has no {name}; expected are '
-        'corpus.jsonl, queries.jsonl (or both as .gz) and qrels/SPLIT.tsv'
+        'corpus.jsonl, queries.jsonl (also with .gz or .zst) and '
+        'qrels/SPLIT.tsv'
     )
 
 
@@ -142,7 +144,7 @@ def _texts(
     known: whether it was read before, and no id occurs twice.
     """
     seen: dict[str, int] = {}
-    for line, record in tables.read_jsonl(path):
+    for line, record in records.read_jsonl(path):
         where = f'{path}, line {line}'
         if titled and record.get('title') is None:
             record['title'] = ''

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from infoword_tf.data import tables
+from infoword_tf.data import readers
 from infoword_tf.evaluation.correlation import spearman
 
 Encode = Callable[[Sequence[str]], np.ndarray]  # n texts -> [n, D] float32
@@ -150,7 +150,7 @@ def _score(text: str) -> float:
 
 def _lines(path: pathlib.Path) -> list[str]:
     # Sentences may hold what `splitlines` would part.
-    lines = tables.lines(path)
+    lines = readers.lines(path)
     return [line.removesuffix('\n').removesuffix('\r') for line in lines]
 
 

@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 
 from infoword_tf import files
-from infoword_tf.data import tables
+from infoword_tf.data import readers
 
 
 class WordVectors(NamedTuple):
@@ -63,7 +63,7 @@ def read(path: str | pathlib.Path) -> WordVectors:
     path = pathlib.Path(path)
     if not path.is_file():
         raise FileNotFoundError(f'{path}: there is no such file')
-    lines = tables.lines(path)
+    lines = readers.lines(path)
     header = next(lines, '')
     try:
         number, width = map(int, header.split())

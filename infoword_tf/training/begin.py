@@ -130,7 +130,9 @@ def with_pairs(given: RunChoices) -> RunChoices:
             )
         Config.read(folder)  # complains
     if given.pairs is None:
-        for flag in ('pair_columns', 'heldout_pairs', 'pair_weights'):
+        for flag in (
+            'pair_columns', 'pair_delimiter', 'heldout_pairs', 'pair_weights'
+        ):  # fmt: skip
             if getattr(given, flag):
                 raise commands.UsageError(f'--{flag} is for --pairs; give both')
         return given
@@ -143,7 +145,9 @@ def with_pairs(given: RunChoices) -> RunChoices:
             f'--pairs={given.pairs}: no row of --objectives='
             f'{given.objectives} reads pairs; these do: {known}'
         )
-    files = text_pairs.names_of(given.pairs, given.pair_columns)
+    files = text_pairs.names_of(
+        given.pairs, given.pair_columns, given.pair_delimiter
+    )
     text_pairs.weights_of(given.pair_weights, [where for where, _ in files])
     texts = max(len(names) for _, names in files)
     return given.decided({f'{row}.pairs': texts for row in rows})

@@ -315,7 +315,8 @@ class Run:
 
         given = self.given
         found = text_pairs.read(
-            given.pairs, given.pair_columns, given.heldout_pairs
+            given.pairs, given.pair_columns, given.heldout_pairs,
+            given.pair_delimiter,
         )
         if tokenizer is None:
             corpus = corpora.Corpus(

@@ -7,10 +7,12 @@ import tracemalloc
 from unittest import mock
 
 import numpy as np
+import pyarrow
 import tensorflow as tf
 from absl.testing import absltest, parameterized
+from pyarrow import parquet
 
-from infoword_tf.data import tables
+from infoword_tf.data import readers, tables
 from tests import places
 from tests.data import datasets, texts
 
@@ -45,11 +47,27 @@ class TablesTest(texts.Temporary):
         ('a.csv.gz', CSV.replace('\r\n', '\n'), [2, 3, 4]),
         ('a.jsonl', JSONL, [1, 2, 3]),
         ('a.jsonl.gz', '\n' + JSONL, [2, 3, 4]),
+        ('a.jsonl.zst', JSONL, [1, 2, 3]),
+        ('a.tsv.zst', TSV, [2, 3, 4]),
+        ('a.csv.zst', CSV, [2, 3, 4]),
+        ('a.csv', CSV.replace('stars,review', ' stars,  review '), [2, 3, 4]),
+        ('a.tsv', TSV.replace('review', ' review '), [2, 3, 4]),
+        ('a.csv', TSV.replace('"', '""').replace('bad ""film""',
+                                                 '"bad ""film"""'), [2, 3, 4]),
+        ('a.csv', 'stars;review;about\n1;"bad ""film""";one, two\n'
+         '0;Größe\u2028;\n1;x;y\n', [2, 3, 4]),
+        ('a.csv', 'stars|review|about\n1|"bad ""film"""|one, two\n'
+         '0|Größe\u2028|\n1|x|y\n', [2, 3, 4]),
     )
     def test_the_same_rows_of_all_kinds(self, name, content, lines):
         content = content.encode()
         if name.endswith('.gz'):
             content = gzip.compress(content)
+        elif name.endswith('.zst'):
+            content = pyarrow.compress(content, codec='zstd', asbytes=True)
+        self.check_rows(name, content, lines)
+
+    def check_rows(self, name, content, lines):
         found = self.rows(name, content, pair='about')
         self.assertEqual(found.first, [row[1] for row in ROWS])
         self.assertEqual(found.second, [row[2] for row in ROWS])
@@ -57,6 +75,81 @@ class TablesTest(texts.Temporary):
         self.assertIsNone(found.scores)
         np.testing.assert_array_equal(found.lines, lines)
         self.assertEqual(found.where, str(self.folder / name))
+
+    @parameterized.parameters('utf-16', 'utf-16-le', 'utf-16-be')
+    def test_utf16(self, encoding):
+        """By its byte order mark, packed or not."""
+        mark = '' if encoding == 'utf-16' else '\ufeff'
+        for name, text, first in (('a.csv', CSV, 2), ('a.tsv', TSV, 2),
+                                  ('a.jsonl', JSONL, 1)):  # fmt: skip
+            content, lines = (mark + text).encode(encoding), range(first, 9)
+            self.check_rows(name, content, lines[:3])
+            self.check_rows(f'{name}.gz', gzip.compress(content), lines[:3])
+        with self.assertRaisesRegex(
+            ValueError, r'a\.tsv begins as UTF-16 and does not go on so'
+        ):
+            self.rows('a.tsv', TSV.encode('utf-16')[:-1])
+
+    def test_parquet(self):
+        columns = dict(zip(NAMES, zip(*ROWS, strict=True), strict=True))
+        columns['stars'] = [int(x) for x in columns['stars']]
+        columns |= {
+            'words': [['a'], [], None], 'meta': [{'a': 1}] * 3,
+            'raw': [b'x'] * 3, 'part': [0.5, 1e-3, 2.0],
+            'is': [True, None, False],
+            'at': pyarrow.array([1, 10**9, None], pyarrow.timestamp('ns')),
+        }  # fmt: skip
+        path = self.folder / 'a.parquet'
+        parquet.write_table(pyarrow.table(columns), path, row_group_size=2)
+        self.check_rows(path.name, path.read_bytes(), [1, 2, 3])
+        for name, cells in (('part', ('0.5', '0.001', '2.0')),
+                            ('is', ('true', None, 'false')),
+                            ('at', ('1970-01-01 00:00:00.000000001',
+                                    '1970-01-01 00:00:01.000000000', None)),
+                            ):  # fmt: skip
+            table = tables.open_table(str(path))
+            place = tables.column_of(table, name)
+            self.assertEqual(tuple(x[place] for _, x in table.rows), cells)
+        for name in ('words', 'meta', 'raw'):
+            with self.assertRaisesRegex(
+                ValueError, rf"a\.parquet: the column '{name}' holds lists, ob"
+            ):
+                tables.examples_of(tables.open_table(str(path)), name)
+        for content in (b'', path.read_bytes()[:-5]):
+            with self.assertRaisesRegex(ValueError, 'a.parquet cannot be read'):
+                self.rows('a.parquet', content)
+
+    @parameterized.parameters(
+        # A comma if it parts all of a file.
+        ('a,b\n"x; y",1\n"z; w",2\n', ('a', 'b')),
+        ('a,b;c\nx,1;2\ny,3;4\n', ('a', 'b;c')),
+        # Whatever stands in quotes, or in a text.
+        ('a;b\n"x, y";1\n"z";2\n"1,2,3";4\n', ('a', 'b')),
+        ('a;b\nOne, or two;1\nThree\u2028;2\n"a ""b""; c, d";3\n', ('a', 'b')),
+        ('a\tb\n"x, y\n1,2"\t1\nz\t2\n', ('a', 'b')),
+        ('a;b\n' + '"x\n, y";1\n' * 80, ('a', 'b')),  # the last is cut
+        # One column, of which nothing is parted.
+        ('text\nOne; two\nThree\nFour; five; six\n', ('text',)),
+        ('text\nOne, two\nThree\n', None),
+    )
+    def test_what_parts_cells_is_found(self, content, names):
+        path = str(self.write('a.csv', content))
+        table = tables.open_table(path)
+        if names is None:
+            with self.assertRaisesRegex(ValueError, 'line 2: 2 cell'):
+                list(table.rows)
+            return
+        self.assertEqual(table.names, names)
+        for _, cells in table.rows:
+            self.assertLen(cells, len(names))
+
+    @parameterized.parameters((';', 'b;c'), ('tab', 'b\tc'), ('|', 'b|c'))
+    def test_what_parts_cells_is_said(self, delimiter, rest):
+        path = str(self.write('a.csv', f'a,{rest}\n1,{rest}\n'))
+        self.assertEqual(tables.open_table(path).names, ('a', rest))
+        table = tables.open_table(path, delimiter=delimiter)
+        self.assertEqual(table.names, ('a,b', 'c'))
+        self.assertEqual(list(table.rows), [(2, ('1,b', 'c'))])
 
     def test_cells_over_several_lines(self):
         """A record's line is that on which it begins."""
@@ -152,12 +245,12 @@ class TablesTest(texts.Temporary):
             tracemalloc.stop()
             self.assertLess(held, 3 << 26)
         just = b'a\tb\n' + b'a' * ((1 << 10) - 3) + b'\tb\n'
-        with mock.patch.object(tables, '_LONGEST_LINE', 1 << 10):
-            lines = list(tables.lines(self.write('b.tsv', just)))
+        with mock.patch.object(readers, 'LONGEST', 1 << 10):
+            lines = list(readers.lines(self.write('b.tsv', just)))
             self.assertLen(lines, 2)
             longer = self.write('c.tsv', just.replace(b'\tb\n', b'\tbc\n'))
             with self.assertRaisesRegex(ValueError, 'line 2 is longer'):
-                list(tables.lines(longer))
+                list(readers.lines(longer))
 
     def test_other_values_of_json(self):
         lines = [{'review': 2012, 'stars': True},
@@ -188,12 +281,15 @@ class TablesTest(texts.Temporary):
         ('a.jsonl', '{"review": "a", "stars": 1}\n{"stars": 1}\n',
          'line 2: there is no text in the column review'),
         ('a.jsonl', '{"review": ["a"], "stars": 1}\n',
-         'line 1: there is no text'),
+         "the column 'review' holds lists, objects or bytes; give"),
+        ('a.jsonl', '{"review": "a", "stars": 1}\n{"review": ["b"]}\n',
+         'line 2: there is no text'),
         ('a.jsonl', '{"review": "a", "stars": 1}\n{"review": \n',
          r'line 2: no JSON \(Expecting value'),
         ('a.jsonl', '[1]\n', 'line 1: expected a JSON object'),
-        ('a.xlsx', 'x', 'must end in .tsv, .txt, .csv, .jsonl'),
-        ('a.tsv.gz', 'review\tstars', 'a.tsv.gz is cut or damaged'),
+        ('a.xlsx', 'x', 'must end in .tsv, .txt, .csv, .jsonl, .parquet'),
+        ('a.tsv.gz', 'review\tstars', 'a.tsv.gz is not a whole gzip file'),
+        ('a.csv.zst', 'review,stars', 'a.csv.zst is not a whole zstd file'),
     )  # fmt: skip
     def test_complaints(self, name, content, message):
         with self.assertRaisesRegex(ValueError, message) as caught:

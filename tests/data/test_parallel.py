@@ -437,7 +437,7 @@ class ComplaintsTest(ParallelTest):
         ('a.{de,en}', {'a.de': '', 'a.en': ''}, 'there is no pair of de-en'),
         ('a.{de,en}', {'a.de': '\n', 'a.en': 'x\n'}, 'de-en has two texts;'),
         ('a.{de,en}', {'a.de': b'x\xe4\n', 'a.en': 'x\n'},
-         r'a\.de, line 1 is not UTF-8: byte 0xe4 at 1'),
+         r'a\.de, line 1 is not UTF-8: byte 0xe4 at offset 1 '),
         ('a.{de,en}', {'a.de': b'x\0\n', 'a.en': 'x\n'}, 'a.de looks binary'),
         ('a.{de,en}.gz', {'a.de.gz': 'x\n' * 9, 'a.en.gz': b'no gzip'},
          r'a\.en\.gz is not a whole gzip file'),

@@ -4,7 +4,9 @@ import json
 from unittest import mock
 
 import numpy as np
+import pyarrow
 from absl.testing import absltest
+from pyarrow import parquet
 
 from infoword_tf.data import store, text_pairs
 from infoword_tf.data.documents import hash_bucket
@@ -132,10 +134,29 @@ class PairsTest(absltest.TestCase):
             't.jsonl',
             (json.dumps(dict(zip('abc', t, strict=True))) for t in TRIPLES[1:]),
         )
-        found = [text_pairs.read(p) for p in (self.path, tsv, jsonl)]
+        table = dict(zip('abc', zip(*TRIPLES[1:], strict=True), strict=True))
+        columns = str(self.folder / 't.parquet')
+        parquet.write_table(pyarrow.table(table), columns, row_group_size=50)
+        files = self.path, tsv, jsonl, columns
+        found = [text_pairs.read(path) for path in files]
         for other in found[1:]:
             self.assertEqual(other.train[0].texts, found[0].train[0].texts)
         self.assertEqual(found[0].fingerprint, found[1].fingerprint)
+
+    def test_a_delimiter(self):
+        """That of a file, found or said; lists are no negatives."""
+        path = self.write('d.csv', map(';'.join, TRIPLES))
+        wanted = text_pairs.read(self.path).train[0].texts
+        for delimiter in (None, ';'):
+            found = text_pairs.read(path, delimiter=delimiter)
+            self.assertEqual(found.train[0].texts, wanted)
+        with self.assertRaisesRegex(ValueError, 'd.csv has one column'):
+            text_pairs.names_of(path, delimiter='tab')
+        rows = [{'a': 'x', 'b': 'y', 'c': ['z']}] * 40
+        path = self.write('l.jsonl', map(json.dumps, rows))
+        with self.assertRaisesRegex(ValueError, "column 'c' holds lists"):
+            text_pairs.read(path)
+        self.assertLen(text_pairs.read_pairs(path, ['a', 'b'])[0].texts[0], 40)
 
     def test_held_out_are_some_by_a(self):
         found = text_pairs.read(self.path)

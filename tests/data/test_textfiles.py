@@ -1,14 +1,19 @@
+import functools
 import gzip
 import os
 from unittest import mock
 
 import numpy as np
+import pyarrow
 from absl.testing import absltest, parameterized
 
 from infoword_tf.data import corpora, documents, textfiles
 from infoword_tf.data.documents import Document
 from tests import corpus as topics
 from tests.data.texts import Temporary, words
+
+TEXT = textfiles.Files('text')
+ZST = functools.partial(pyarrow.compress, codec='zstd', asbytes=True)
 
 
 class TextTest(Temporary):
@@ -20,7 +25,7 @@ class TextTest(Temporary):
 
     def all(self, pattern='*.txt*'):
         pattern = f'{self.folder}/{pattern}'
-        return list(textfiles.read(textfiles.find(pattern), pattern))
+        return list(TEXT.read(textfiles.find(pattern), pattern))
 
     def test_documents_of_many_files(self):
         self.write('b.txt', '\n\nOne. Two.\nThree\n \t\nFour')
@@ -28,6 +33,9 @@ class TextTest(Temporary):
         a = self.write('a.txt.gz', zipped)
         c = self.write('deep/er/c.txt', '\ufeffBom first.\n\nThen\u00a0more')
         self.write('deep/empty.txt', '')
+        wide = '\ufeffGröße\r\n\r\nEnd \u2028 of it'.encode('utf-16-be')
+        d = self.write('d.txt.zst', ZST(wide[:11]) + ZST(wide[11:]))
+        e = self.write('e.txt', wide)
         b = self.folder / 'b.txt'
         self.assertCountEqual(
             self.all('**/*.txt*'),
@@ -36,6 +44,8 @@ class TextTest(Temporary):
                 Document(('Six',), f'{a}:4'),
                 Document(('One.', 'Two.', 'Three'), f'{b}:3'),
                 Document(('Four',), f'{b}:6'),
+                *(Document(x, f'{path}:{line}') for path in (d, e) for x, line
+                  in ((('Größe',), 1), (('End of it',), 3))),
                 Document(('Bom first.',), f'{c}:1'),
                 Document(('Then more',), f'{c}:3'),
             ],
@@ -74,23 +84,45 @@ class TextTest(Temporary):
         self.write(name, gzip.compress(bad) if is_zipped else bad)
         corpus = self.open()
         offset = f'{len(content) + 3:,}'
+        line = content.count(b'\n') + 1
         with self.assertRaisesRegex(
-            ValueError, rf'{name} is not UTF-8: byte 0xe9 at offset {offset} '
+            ValueError,
+            rf'{name}, line {line} is not UTF-8: byte 0xe9 at offset {offset} ',
         ):
             list(corpus.train())
 
-    @parameterized.parameters(-1, -9, 40, 3)
-    def test_truncated_gz(self, end):
+    @parameterized.product(
+        end=(-1, -9, 40, 3),
+        how=(('gz', 'gzip', gzip.compress), ('zst', 'zstd', ZST)),
+    )
+    def test_truncated(self, end, how):
+        """Also where more than the first member or frame is whole."""
         rng = np.random.default_rng(0)
         lines = '\n\n'.join(words(rng, 9) for _ in range(3000))
-        self.write('x.txt.gz', gzip.compress(lines.encode())[:end])
-        with self.assertRaisesRegex(ValueError, 'x.txt.gz is not a whole gzip'):
-            list(self.open().train())
+        kind, program, packed = how
+        whole = packed(lines.encode())
+        for data in (whole[:end], whole + whole[:end]):
+            self.write(f'x.txt.{kind}', data)
+            with self.assertRaisesRegex(
+                ValueError, f'x.txt.{kind} is not a whole {program} file'
+            ):
+                list(self.open().train())
 
-    def test_not_gz(self):
-        self.write('x.txt.gz', 'Just text.')
-        with self.assertRaisesRegex(ValueError, 'must not end in .gz'):
+    @parameterized.parameters('gz', 'zst')
+    def test_not_packed(self, kind):
+        self.write(f'x.txt.{kind}', 'Just text.')
+        with self.assertRaisesRegex(ValueError, f'must not end in .{kind}'):
             self.open()
+
+    def test_packed_and_utf16_files_are_not_cut(self):
+        text = '\n\n'.join(f'Text {i}.' for i in range(300))
+        for name, data in (
+            ('a.txt.gz', gzip.compress(text.encode())),
+            ('a.txt.zst', ZST(text.encode())), ('a.txt', text.encode('utf-16')),
+        ):  # fmt: skip
+            (piece,) = TEXT.pieces([self.write(name, data)], 99)
+            self.assertLen(list(TEXT.read_piece(piece)), 300)
+        self.assertGreater(len(TEXT.pieces([self.write('a.txt', text)], 99)), 9)
 
     def test_a_long_document_goes_on(self):
         self.write('x.txt', 'One line of it.\n' * 100)
@@ -139,7 +171,7 @@ class TextTest(Temporary):
         """Real documents of which none is held out by hash."""
         topics.write_topics(self.folder / 'topics')
         path = f'{self.folder}/topics/train.txt'
-        every = list(textfiles.read(textfiles.find(path), path))
+        every = list(TEXT.read(textfiles.find(path), path))
         kept = [d for d in every if not textfiles.BY_HASH.holds_out(d)]
         kept = [d for d in kept if len(d.sentences) > 5]
         self.assertGreater(len(kept), count)

@@ -14,7 +14,9 @@ import warnings
 from unittest import mock
 
 import numpy as np
+import pyarrow
 from absl.testing import absltest, parameterized
+from pyarrow import parquet
 
 import infoword_tf
 from infoword_tf import checkpoint, commands, files
@@ -856,6 +858,26 @@ class ComplaintsTest(Checks, parameterized.TestCase):
                 both[i] = folder / ('train.tsv', 'dev.tsv')[i]
                 both[i].write_text(text)
         self.assert_complains(run('none', tables=both), message)
+
+    def test_parquet_and_delimiters(self):
+        """What is no text is said; what parts cells may be said."""
+        folder = pathlib.Path(self.create_tempdir().full_path)
+        lists, rows = folder / 'lists.parquet', folder / 'rows.csv'
+        table = pyarrow.table({'text': [['a'], ['b']], 'label': ['x', 'y']})
+        parquet.write_table(table, lists)
+        self.assert_complains(
+            run('none', tables=(lists, DEV)),
+            "lists.parquet: the column 'text' holds lists, objects or bytes",
+        )
+        rows.write_text('text,1;label\na,2;x\nb,3;x\n')
+        self.assert_complains(
+            run('none', '--text=text,1', '--delimiter=;', tables=(rows, rows)),
+            "rows.csv: every row is labelled 'x'",
+        )
+        self.assert_complains(
+            run('none', '--text=text,1', tables=(rows, DEV)),
+            "rows.csv has no column 'text,1': its columns are text, 1;label",
+        )
 
     def test_further_tables(self):
         """They are read before anything is trained."""
