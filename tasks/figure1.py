@@ -30,7 +30,7 @@ from typing import Any, NamedTuple
 from infoword_tf import commands, files
 from infoword_tf.choices import again, flag
 from infoword_tf.config import Config
-from infoword_tf.pictures.palette import INK, LINE, QUIET
+from infoword_tf.pictures import INK, LINE, QUIET
 from tasks import finetune, glue, glue_layout, squad
 
 SQUAD = 'squad'
