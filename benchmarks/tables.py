@@ -30,7 +30,7 @@ from typing import Any, NamedTuple
 
 from absl import flags
 
-from benchmarks import vectors, worth
+from benchmarks import curves, vectors, worth
 from benchmarks.kept import (
     ROOT,
     asked,
@@ -585,8 +585,6 @@ def main() -> None:
     found = side_by_side(trained, runs, LANES.value)
     for (name, *_), workdir in zip(runs, found, strict=True):
         workdirs.setdefault(name, []).append(workdir)
-    from infoword_tf.training import report
-
     some = next(iter(workdirs.values()))
     last = SEEDS.value - 1
     seeds = f'seeds 0 to {last}' if last else 'seed 0'
@@ -602,12 +600,12 @@ def main() -> None:
         records = averaged([records_of(workdir) for workdir in some])
         drawn[name] = along(records), records
     draw = {
-        'bounds': report.draw_runs,
-        'perplexities': report.draw_perplexities,
-        'translations': report.draw_translations,
+        'bounds': curves.draw_runs,
+        'perplexities': curves.draw_perplexities,
+        'translations': curves.draw_translations,
     }[table.curves]
     counted = STEPS.value or AS_WRITTEN.value
-    unit = 'updates' if counted else report.MINUTES
+    unit = 'updates' if counted else curves.MINUTES
     draw(folder / 'curves.png', drawn, unit)
     print(text)
 

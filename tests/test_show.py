@@ -344,7 +344,7 @@ class CommandTest(parameterized.TestCase):
         self.assertEqual(first.rows, again.rows)
         self.assertNotEqual(first.rows, other.rows)
 
-    @parameterized.parameters(ENCODERS)
+    @parameterized.parameters(*ENCODERS)
     def test_every_encoder(self, name):
         """That of a workdir, by the first row that it serves."""
         row = next(
