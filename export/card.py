@@ -1,9 +1,9 @@
 """MODEL_CARD.md of an export, from what its run wrote down and nothing else.
 
 card.md is its text, with facts in braces, `!p` where they name files; card.toml
-has words for names. A line with a fact that is None is left out, and so are
-sections of which no other line is left. Lines without facts end with one that
-is '' or None.
+has words for names. A line with a fact that is not there, or None, is left out,
+and so is a section of which no line is left. A fact that is '' decides that
+alone, and so does any with `!e`.
 """
 
 import functools
@@ -98,7 +98,7 @@ def fine_tuned(config: Config) -> str:
 
 
 class _Unknown(Exception):
-    """A fact that is None."""
+    """A fact that is not there, or None."""
 
 
 class _Formatter(string.Formatter):
@@ -107,19 +107,18 @@ class _Formatter(string.Formatter):
     def get_field(
         self, field_name: str, args: Sequence[Any], kwargs: Mapping[str, Any]
     ) -> Any:
-        """As of `string.Formatter`; `_Unknown`: None, or a part of None."""
-        if kwargs[re.match(r'\w+', field_name)[0]] is None:
-            raise _Unknown
-        value, first = super().get_field(field_name, args, kwargs)
-        if value is None:
-            raise _Unknown
-        return value, first
+        """As of `string.Formatter`. Raises: _Unknown."""
+        if kwargs.get(re.match(r'\w+', field_name)[0]) is not None:
+            value, first = super().get_field(field_name, args, kwargs)
+            if value is not None:
+                return value, first
+        raise _Unknown
 
     def convert_field(self, value: Any, conversion: str) -> Any:
-        """As of `string.Formatter`; p: `portable`."""
+        """As of `string.Formatter`; p: `portable`, e: ''."""
         if conversion == 'p':
             return portable(value)
-        return super().convert_field(value, conversion)
+        return '' if conversion == 'e' else value
 
 
 def _sections() -> list[str]:
@@ -216,41 +215,36 @@ def _model(config: Config, export: Mapping[str, Any]) -> dict[str, Any]:
         'unknown': words['unknown'][kind],
         'untried': 'other' if config.task else 'task, no other',
         'memory': _if(config.memory_length is not None),
-        'tuned': _if(config.task),
         'averages': _if(not config.task and not whole),
     }
 
 
 def _task(config: Config, metrics: Mapping[str, Any]) -> dict[str, Any]:
     """The task, and its scores."""
-    task = config.task
-    facts = dict.fromkeys(('asked', 'scored', 'scores', 'mi', 'mi_share'))
-    facts |= {'task': task, 'known': 'label', 'ceiling': None}
+    task, words = config.task, _words()['asked']
     if not task:
-        return facts
-    of = 'a text and another' if task.pairs else 'a text'
-    facts['asked'] = f'a number for {of}.'
-    if config.labels:
-        names = ', '.join(f'`{label}`' for label in config.labels)
-        facts['asked'] = f'which label {of} has, of {names}.'
-    if 'spans' in TABLE[task.row].answers:
-        facts['asked'] = 'which part of a context answers a question.'
-        facts['known'] = 'place'
+        return {}
+    spans = 'spans' in TABLE[task.row].answers
+    asked = words['labels'] if config.labels else words['number']
+    if spans:
+        asked = words['spans']
     elif config.rows[task.row].settings.get('texts') == 'choices':
-        facts['asked'] = 'which of several second texts goes with one.'
-    prefix = f'heldout/{task.row}/'
-    if f'{prefix}{task.metrics[0]}' not in metrics:
-        return facts
-    facts |= {
-        'scored': '',
-        'scores': _lines(
-            f'| {x} | {metrics[prefix + x]:.4f} |' for x in task.metrics
-        ),
+        asked = words['choices']
+    of = 'a text and another' if task.pairs else 'a text'
+    labels = ', '.join(f'`{label}`' for label in config.labels)
+    facts = {
+        'task': task,
+        'asked': asked.format(of=of, labels=labels),
+        'known': 'place' if spans else 'label',
     }
-    mi, ceiling = (metrics.get(prefix + name) for name in ('mi', 'ceiling'))
-    if mi is not None and ceiling:
-        mi = max(mi, 0.0)  # which is a bound, too
-        facts |= {'mi': mi, 'ceiling': ceiling, 'mi_share': mi / ceiling}
+    prefix = f'heldout/{task.row}/'
+    if f'{prefix}{task.metrics[0]}' in metrics:
+        scores = ((x, metrics[prefix + x]) for x in task.metrics)
+        facts['scores'] = _lines(f'| {x} | {y:.4f} |' for x, y in scores)
+        mi, ceiling = (metrics.get(prefix + x) for x in ('mi', 'ceiling'))
+        if mi is not None and ceiling:
+            mi = max(mi, 0.0)  # which is a bound, too
+            facts |= {'mi': mi, 'ceiling': ceiling, 'mi_share': mi / ceiling}
     return facts
 
 
@@ -259,16 +253,17 @@ def _teacher(
 ) -> dict[str, Any]:
     """Whose student it is, and what that saved and cost."""
     teacher = config.teacher
+    if not teacher:
+        return {}
     row = config.task.row if config.task else ''
-    score = teacher and metrics.get(f'heldout/{row}/{teacher.metric}')
-    known = teacher and None not in (score, teacher.score)
+    score = metrics.get(f'heldout/{row}/{teacher.metric}')
+    known = None not in (score, teacher.score)
     return {
         'teacher': teacher,
-        'student': _if(teacher),
         'layers': config.encoder.arguments.get('layers', 0),
         'weights': weights,
-        'weights_share': teacher and weights / teacher.weights,
-        'teacher_mb': teacher and 4e-6 * teacher.weights,
+        'weights_share': weights / teacher.weights,
+        'teacher_mb': 4e-6 * teacher.weights,
         'student_mb': 4e-6 * weights,
         'score': score,
         'gained': score - teacher.score if known else None,
@@ -326,11 +321,7 @@ def _training(
             + (f' ({about})' if about else '')
             + (f', {pieces:,} pieces to train on.' if counted else '.')
         )
-        held = 'documents chosen by the hash of their text'
-        if kind == 'tfds':
-            held = f'its test or validation split, where it has none {held}'
-        if kind == 'store':
-            held = 'what was held out when it was prepared'
+        held = _words()['heldout'].get(kind, _words()['heldout']['by_hash'])
         if language in heldout:
             held = f'`{portable(heldout[language])}`'
         lines.append(f'Held out{of}: {held}.')
@@ -343,16 +334,14 @@ def _training(
         # Of a run, not of what was fitted to its vectors.
         'updates': metrics.get('step'),
         'took': f'; the run took {seconds:,.0f} s' if seconds else '',
-        'flagged': _if(flags.strip()),
         'flags': flags.strip() or None,
     }
 
 
 def _values(config: Config, metrics: Mapping[str, Any]) -> dict[str, Any]:
     """MI and more of each row on held-out text."""
-    names = 'values', 'heldout', 'unbounded', 'measured'
     if not any(name.startswith('heldout/') for name in metrics):
-        return {**dict.fromkeys(names), 'unmeasured': ''}
+        return {'unmeasured': ''}
     lines = []
     for row in config.rows:
         values = (
@@ -372,6 +361,4 @@ def _values(config: Config, metrics: Mapping[str, Any]) -> dict[str, Any]:
         'values': _lines(lines),
         'heldout': 'examples' if config.task else 'text of the corpus above',
         'unbounded': ' and '.join(unbounded) or None,
-        'measured': '',
-        'unmeasured': None,
     }

@@ -18,19 +18,24 @@ from infoword_tf.config import (
     TokenizerConfig,
 )
 from infoword_tf.encoders import ENCODERS
-from infoword_tf.objectives import SUMS, TABLE
+from infoword_tf.objectives import SUMS, TABLE, decided
 from infoword_tf.text.sentencepiece import SentencePiece
 from tests.tasks import command
 
 ROOT = pathlib.Path(__file__).parent.parent
 FOX = 'The quick brown fox jumps over the lazy dog, and nobody notices it.'
 TWO = ('Reads a file into a table.', 'The separator may be any character.')
+
+
+def settings_of(entry):
+    """Of a row, as they are by default."""
+    return {name: known.default for name, known in entry.settings.items()}
+
+
 LABELLED = [
     row
-    for row in TABLE
-    if 'examples' in TABLE[row].reads(
-        {name: setting.default for name, setting in TABLE[row].settings.items()}
-    )
+    for row, entry in TABLE.items()
+    if 'examples' in entry.reads(settings_of(entry))
 ]
 SPECIALS = views.Specials(2, 3, 4, 9)
 WORDS = ['[PAD]', '[UNK]', '[CLS]', '[SEP]', '[MASK]', 'a', 'b', 'c', 'd']
@@ -212,8 +217,7 @@ class PictureTest(absltest.TestCase):
     def test_every_row_has_a_sentence(self):
         """On what it wants, with its settings as they are by default."""
         for row, entry in TABLE.items():
-            known = {name: x.default for name, x in entry.settings.items()}
-            for reads in entry.reads(known).values():
+            for reads in entry.reads(settings_of(entry)).values():
                 self.assertIn(reads.where, pictures.WANTS, row)
 
 
@@ -348,8 +352,9 @@ class CommandTest(parameterized.TestCase):
     def test_every_encoder(self, name):
         """That of a workdir, by the first row that it serves."""
         row = next(
-            row for row in TABLE
-            if row not in LABELLED and name in TABLE[row].encoders
+            row for row, entry in TABLE.items()
+            if row not in LABELLED
+            and name in decided(entry.encoders, settings_of(entry))
         )  # fmt: skip
         workdir = pathlib.Path(self.create_tempdir().full_path)
         make_config(encoder=name, **{row: {}}).write(workdir)
