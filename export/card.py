@@ -1,18 +1,18 @@
 """MODEL_CARD.md of an export, from what its run wrote down and nothing else.
 
-card.md is its text, with facts in braces, `!p` where they name files; card.toml
-has words for names. A line with a fact that is not there, or None, is left out,
-and so is a section of which no line is left. A fact that is '' decides that
-alone, and so does any with `!e`.
+card.md is its text, with facts in braces; card.toml has words for names. A line
+with a fact that is not there, or None, is left out, and so is a section of
+which no line is left. Of a fact with `:.0` nothing is written: it decides that
+alone.
 """
 
+import contextlib
 import functools
 import json
 import pathlib
 import re
-import string
 import tomllib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from export import signatures as limits
@@ -52,8 +52,8 @@ def render(
         **_training(config, pieces, flags, metrics),
         **_values(config, metrics),
     }
-    sections = (_filled(section, facts) for section in _sections())
-    return '\n\n'.join(filter(None, sections)) + '\n'
+    sections = filter(None, (_filled(x, facts) for x in _sections()))
+    return '\n\n'.join(sections) + '\n'
 
 
 def lost(config: Config, weights: int, metrics: Mapping[str, Any]) -> list[str]:
@@ -97,30 +97,6 @@ def fine_tuned(config: Config) -> str:
 # ----------------------------------------------------------------- the template
 
 
-class _Unknown(Exception):
-    """A fact that is not there, or None."""
-
-
-class _Formatter(string.Formatter):
-    """`str.format` that makes paths portable, and does not write None."""
-
-    def get_field(
-        self, field_name: str, args: Sequence[Any], kwargs: Mapping[str, Any]
-    ) -> Any:
-        """As of `string.Formatter`. Raises: _Unknown."""
-        if kwargs.get(re.match(r'\w+', field_name)[0]) is not None:
-            value, first = super().get_field(field_name, args, kwargs)
-            if value is not None:
-                return value, first
-        raise _Unknown
-
-    def convert_field(self, value: Any, conversion: str) -> Any:
-        """As of `string.Formatter`; p: `portable`, e: ''."""
-        if conversion == 'p':
-            return portable(value)
-        return '' if conversion == 'e' else value
-
-
 def _sections() -> list[str]:
     """The title and the sections of the template."""
     text = _FILE.with_suffix('.md').read_text().strip()
@@ -134,15 +110,14 @@ def _words() -> dict[str, Any]:
 
 def _filled(section: str, facts: Mapping[str, Any]) -> str:
     """A section with its facts; '' where none of its lines has all."""
+    known = {name: fact for name, fact in facts.items() if fact is not None}
     head, *lines = section.splitlines()
-    texts = [_Formatter().vformat(head, (), facts), '']
+    texts = [head.format_map(known), '']
     for line in lines:
-        try:
-            text = _Formatter().vformat(line, (), facts)
-        except _Unknown:
-            continue
-        if text or texts[-1]:
-            texts.append(text)
+        with contextlib.suppress(KeyError):
+            text = line.format_map(known)
+            if text or texts[-1]:
+                texts.append(text)
     return '\n'.join(texts).rstrip() if any(texts[1:]) else ''
 
 
@@ -210,6 +185,7 @@ def _model(config: Config, export: Mapping[str, Any]) -> dict[str, Any]:
             config.pooling
         ],
         'dense': ', '.join(dense) or None,
+        'dims': config.dims or None,
         'normalize': _if(config.normalize),
         'prompts': _lines(prompts),
         'unknown': words['unknown'][kind],
@@ -234,6 +210,8 @@ def _task(config: Config, metrics: Mapping[str, Any]) -> dict[str, Any]:
     labels = ', '.join(f'`{label}`' for label in config.labels)
     facts = {
         'task': task,
+        'train': portable(task.data['train']),
+        'dev': portable(task.data['heldout']),
         'asked': asked.format(of=of, labels=labels),
         'known': 'place' if spans else 'label',
     }
@@ -260,6 +238,8 @@ def _teacher(
     known = None not in (score, teacher.score)
     return {
         'teacher': teacher,
+        'teacher_name': portable(teacher.name),
+        'teacher_score': teacher.score,
         'layers': config.encoder.arguments.get('layers', 0),
         'weights': weights,
         'weights_share': weights / teacher.weights,
@@ -330,11 +310,11 @@ def _training(
     return {
         'corpora': _lines(lines),
         'parallel': ', '.join(f'`{portable(x)}`' for x in parallel) or None,
-        'init': run.get('init') or None,
+        'init': portable(run.get('init') or '') or None,
         # Of a run, not of what was fitted to its vectors.
         'updates': metrics.get('step'),
         'took': f'; the run took {seconds:,.0f} s' if seconds else '',
-        'flags': flags.strip() or None,
+        'flags': portable(flags.strip()) or None,
     }
 
 
