@@ -132,8 +132,7 @@ def picture(
     for row, what in wants.items():
         line = WANTS.get(what, f'{row} wants {what!r}.')
         places, targets, weights = (
-            first(x.get(row))
-            for x in (view.places, view.targets, view.weights)
+            first(x.get(row)) for x in (view.places, view.targets, view.weights)
         )
         real: Any = slice(None)
         if weights.shape == places.shape:

@@ -228,7 +228,7 @@ def run(
         for row, entry in resolved.rows.items()
         if 'subsample' in entry.settings
     }
-    settings = {**given.settings, **whole}
+    settings = {**whole, **given.settings}
     resolved = choose(dataclasses.replace(given, settings=settings), length)
     plan, encoder = resolved.plan, resolved.encoder
     memory = given.memory_length
