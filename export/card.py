@@ -99,13 +99,13 @@ def fine_tuned(config: Config) -> str:
 
 def _sections() -> list[str]:
     """The title and the sections of the template."""
-    text = _FILE.with_suffix('.md').read_text().strip()
+    text = _FILE.with_suffix('.md').read_text('utf-8').strip()
     return re.split(r'\n+(?=## )', text)
 
 
 @functools.cache
 def _words() -> dict[str, Any]:
-    return tomllib.loads(_FILE.with_suffix('.toml').read_text())
+    return tomllib.loads(_FILE.with_suffix('.toml').read_text('utf-8'))
 
 
 def _filled(section: str, facts: Mapping[str, Any]) -> str:

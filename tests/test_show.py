@@ -358,7 +358,8 @@ class CommandTest(parameterized.TestCase):
         )  # fmt: skip
         workdir = pathlib.Path(self.create_tempdir().full_path)
         make_config(encoder=name, **{row: {}}).write(workdir)
-        (workdir / 'vocab.txt').write_text('\n'.join(WORDS) + '\n')
+        words = dict.fromkeys([*WORDS, *' '.join(TWO).lower().split()])
+        (workdir / 'vocab.txt').write_text('\n'.join(words) + '\n')
         _, (made, *_) = self.run_here(f'--init={workdir}', *TWO)
         ahead = made.mask[0, made.kinds.count('memory') + 1]
         self.assertEqual(ahead == 0, ENCODERS[name].causal)
