@@ -22,7 +22,7 @@ import statistics
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from benchmarks import kept, report, worth
+from benchmarks import curves, kept, report, worth
 from infoword_tf import commands, files
 from infoword_tf.choices import flag
 
@@ -277,8 +277,6 @@ def draw(
     Over minutes by the rate that was measured for all, whatever else the
     machine did later; or over updates.
     """
-    from infoword_tf.training import report as curves
-
     drawn = {}
     for name, each in workdirs.items():
         seeds = zip(*map(kept.records_of, each), strict=True)

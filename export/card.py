@@ -1,9 +1,18 @@
-"""MODEL_CARD.md of an export, from what its run wrote down and nothing else."""
+"""MODEL_CARD.md of an export, from what its run wrote down and nothing else.
 
+card.md is its text, with facts in braces; card.toml has words for names. A line
+with a fact that is not there, or None, is left out, and so is a section of
+which no line is left. Of a fact with `:.0` nothing is written: it decides that
+alone.
+"""
+
+import contextlib
+import functools
 import json
 import pathlib
 import re
-from collections.abc import Mapping
+import tomllib
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from export import signatures as limits
@@ -12,117 +21,7 @@ from infoword_tf.config import Config, FlowConfig
 from infoword_tf.objectives import TABLE, decided
 from infoword_tf.text.layout import LAYOUTS
 
-_CORPORA = {
-    'pydocs': 'the English docstrings of a Python interpreter and of the '
-    'packages beside it',
-    'text': 'text files, one sentence or paragraph a line',
-    'lines': 'text files, read as one text whose line ends count',
-    'tfds': 'of tensorflow-datasets',
-    'store': 'prepared text',
-}
-_ENCODERS = {
-    'transformer': 'transformer encoder',
-    'modern': 'ModernBERT encoder',
-    'relative': 'relative-position transformer encoder',
-    'lookup': 'table of embeddings',
-    'rnn': 'recurrent encoder',
-    'elmo': 'recurrent encoder of both directions over characters',
-}
-_POOLINGS = {
-    'mean': 'the mean of the states of all tokens, special pieces included',
-    'weighted': 'the mean of all states with learned weights',
-    'words': 'the mean of all states with learned weights, and beside it that '
-    'of word vectors, rare ones first',
-    'first_last': 'the mean of the states of the first and the last layer',
-    'mix': 'the mean of the states of all layers',
-    'last': 'the state of its last token',
-    'max': 'the maximum of the states of all tokens, number by number',
-    'by_position': 'the mean of all states with weights 1, 2, 3, ...',
-}
-_UNKNOWN = {
-    'wordpiece': (
-        '* A word of more than 100 characters, or of some that the '
-        'vocabulary lacks, is [UNK].',
-    ),
-    'bytes': (
-        '* A token may be a part of a character; its bytes are then those of '
-        'the whole character.',
-    ),
-    'characters': (
-        '* A character that the vocabulary lacks is its unknown piece.',
-    ),
-    'words': (
-        '* What the vocabulary lacks between two spaces is [UNK]: punctuation '
-        'stands apart only where the text has it so.',
-    ),
-    'sentencepiece': (
-        '* Characters that the vocabulary lacks are its unknown piece, '
-        'neighbours together.',
-        '* Spaces before a word are no part of its bytes. Where `starts` is '
-        '`ends`, a token has no bytes of its own: a mark of a word alone '
-        '(U+2581), or a character that is several tokens, whose last has them.',
-    ),
-}
-_EXAMPLES = {
-    'embed': ['strings in, vectors out', 'a second text'],
-    'tokens': ['strings in, vectors out'],
-    'fill_mask': ['read a [MASK] file'],
-    'next_token': ['returns a list of'],
-    'classify': ['a text to classify'],
-    'classify_pairs': [{'texts': 'a question', 'pairs': 'a passage'}],
-    'regress': ['a text to score'],
-    'regress_pairs': [{'texts': 'a sentence', 'pairs': 'another'}],
-    'choose': [{'texts': 'a question', 'choices': ['one answer', 'another']}],
-    'answer': [{'texts': 'a question', 'pairs': 'a context of any length'}],
-}
-_BESIDES = {  # what is asked for more than texts
-    'classify_pairs': 'as many `pairs`',
-    'regress_pairs': 'as many `pairs`',
-    'choose': '`choices` [B, K]',
-    'answer': 'the contexts of these questions as `pairs`',
-}
-_MEANINGS = {
-    'embeddings': 'one vector for each text',
-    'states': 'one vector for each token, zeros beyond `lengths`',
-    'starts': 'the first byte of each token in the text that was sent; '
-    f'{limits.NOWHERE} for special pieces and padding',
-    'ends': 'the byte after its last, alike',
-    'ids': 'tokens by number, with special pieces and padding',
-    'lengths': 'how many tokens each text has, with special pieces',
-    'tokens': 'the likeliest pieces for each [MASK], best first; empty '
-    'strings where there is no mask',
-    'scores': 'their log-probabilities (nats); 0 where there is no mask',
-    'label': 'the likeliest class',
-    'labels': 'all classes, in the order of their probabilities below',
-    'probabilities': 'of each class; of one class alone the logistic function '
-    'of its score',
-    'score': 'the number',
-    'choice': 'the likeliest choice, from 0',
-    'count': f'masks in each text; the first {limits.MASKS} are answered',
-}
-_ANSWER = {
-    'text': 'the best answer, as its context has it; empty: there is none',
-    'score': 'nats, of its first place and its last',
-    'begin': 'its first byte in the context; -1: there is none',
-    'end': 'the byte after its last, alike',
-    'texts': 'the best answers, best first; empty strings beyond them',
-    'scores': 'theirs; -1e30 beyond them',
-    'probabilities': 'among these, and no answer where that may be',
-    'begins': 'their first bytes',
-    'ends': 'the bytes after their last',
-    'null_odds': 'how much more no answer scores than the best one, nats; '
-    'above the threshold of config.json `text` is empty',
-}
-_OWN = {  # of a signature alone, without `_pairs`
-    'answer': _ANSWER,
-    'choose': {'probabilities': 'of each choice'},
-    'classify': {'scores': 'of each class, before they become probabilities'},
-    'next_token': {
-        'tokens': 'the likeliest next pieces, best first; the end of a '
-        'document is one',
-        'scores': 'their log-probabilities (nats)',
-    },
-}
+_FILE = pathlib.Path(__file__)
 # A path from the root, where a value or one of several begins; no URL.
 _ABSOLUTE = re.compile(r'(?<![^:=,;\s])/(?!/)[^,;\n]*')
 
@@ -134,7 +33,7 @@ def render(
     flags: str,
     metrics: Mapping[str, Any],
 ) -> str:
-    """The card.
+    """Writes the card.
 
     Args:
         config: of the run.
@@ -143,16 +42,28 @@ def render(
         flags: of the run, as a flagfile.
         metrics: the last values of the run; empty where it has left none.
     """
-    parts = [
-        _title(config, export),
-        *([_task(config, metrics)] if config.task else []),
-        *lost(config, export['weights'], metrics),
-        _use(config, export),
-        _training(config, pieces, flags, metrics),
-        _values(config, metrics),
-        _limits(config),
-    ]
-    return '\n\n'.join(parts) + '\n'
+    facts = {
+        'config': config,
+        'export': export,
+        **_model(config, export),
+        **_task(config, metrics),
+        **_teacher(config, export['weights'], metrics),
+        **_signatures(export),
+        **_training(config, pieces, flags, metrics),
+        **_values(config, metrics),
+    }
+    sections = filter(None, (_filled(x, facts) for x in _sections()))
+    return '\n\n'.join(sections) + '\n'
+
+
+def lost(config: Config, weights: int, metrics: Mapping[str, Any]) -> list[str]:
+    """A section: whose student it is, what that saved and cost; or none.
+
+    `weights`: how many it computes with.
+    """
+    (section,) = (x for x in _sections() if x.startswith('## Teacher'))
+    text = _filled(section, _teacher(config, weights, metrics))
+    return [text] if text else []
 
 
 def portable(value: str) -> str:
@@ -172,50 +83,6 @@ def portable(value: str) -> str:
     return _ABSOLUTE.sub(shortened, value)
 
 
-def _title(config: Config, export: Mapping[str, Any]) -> str:
-    encoder = _ENCODERS.get(config.encoder.name, config.encoder.name)
-    rows = ' and '.join(
-        f'`{row}` (weight {entry.weight:g}: {TABLE[row].relation})'
-        for row, entry in config.rows.items()
-    )
-    lower_case = config.tokenizer.lower_case
-    if config.tokenizer.kind != 'wordpiece':
-        case = 'lower-cased' if lower_case else 'with case'
-    elif lower_case:
-        case = 'lower-cased and without accents'
-    else:
-        case = 'with case and accents'
-    origin = f'Trained by {rows}.'
-    if source := config.run.get('source'):
-        origin = f'Converted from the weights `{portable(source)}`' + (
-            f', with the heads {rows}.' if rows else ', the encoder alone.'
-        )
-    layout = LAYOUTS[config.layout]
-    one = layout.shown.split()[0 if layout.first else -1]
-    poolings = {**_POOLINGS, 'cls': f'the state of its {one}'}
-    lines = [
-        f'# Text encoder{fine_tuned(config)}, version {export["version"]}',
-        '',
-        f'A {encoder} ({shape_of(config)}) with a {config.tokenizer.kind} '
-        f'vocabulary of {config.encoder.arguments["vocab_size"]:,} pieces, '
-        f'{case}. {origin}',
-        '',
-        f'* Computes in {export["precision"]} and returns float32; it was '
-        f'trained in {config.precision}.'
-        if config.run.get('source') is None
-        else f'* Computes in {export["precision"]} and returns float32.',
-        *_measured(export),
-        f'* {export["weights"]:,} weights. A text is read as '
-        f'`{layout.shown}`, and cut at {config.max_length} tokens.',
-        f"* A text's vector is {poolings[config.pooling]}; compare "
-        f'vectors by {config.similarity}.',
-        *_postprocessing(config),
-        f'* Written by TensorFlow {export["tensorflow"]}, for TensorFlow '
-        'Serving 2.12 to 2.20, or TensorFlow with tensorflow_text imported.',
-    ]
-    return '\n'.join(lines)
-
-
 def shape_of(config: Config) -> str:
     """Layers, width and heads of the encoder, those that it has."""
     sizes, names = config.encoder.arguments, ('layers', 'width', 'heads')
@@ -227,154 +94,192 @@ def fine_tuned(config: Config) -> str:
     return f' fine-tuned on {config.task.name}' if config.task else ''
 
 
-def _task(config: Config, metrics: Mapping[str, Any]) -> str:
-    """The task, its training data and its scores."""
-    task = config.task
-    chosen = config.rows[task.row].settings.get('texts') == 'choices'
-    of = 'a text and another' if task.pairs else 'a text'
-    asked = f'`{task.name}`: a number for {of}.'
-    if config.labels:
-        names = ', '.join(f'`{label}`' for label in config.labels)
-        asked = f'`{task.name}`: which label {of} has, of {names}.'
+# ----------------------------------------------------------------- the template
+
+
+def _sections() -> list[str]:
+    """The title and the sections of the template."""
+    text = _FILE.with_suffix('.md').read_text('utf-8').strip()
+    return re.split(r'\n+(?=## )', text)
+
+
+@functools.cache
+def _words() -> dict[str, Any]:
+    return tomllib.loads(_FILE.with_suffix('.toml').read_text('utf-8'))
+
+
+def _filled(section: str, facts: Mapping[str, Any]) -> str:
+    """A section with its facts; '' where none of its lines has all."""
+    known = {name: fact for name, fact in facts.items() if fact is not None}
+    head, *lines = section.splitlines()
+    texts = [head.format_map(known), '']
+    for line in lines:
+        with contextlib.suppress(KeyError):
+            text = line.format_map(known)
+            if text or texts[-1]:
+                texts.append(text)
+    return '\n'.join(texts).rstrip() if any(texts[1:]) else ''
+
+
+def _if(true: Any) -> str | None:
+    """The fact of lines without another."""
+    return '' if true else None
+
+
+def _lines(lines: Iterable[str]) -> str | None:
+    """The fact of some lines; None of none."""
+    return '\n'.join(lines) or None
+
+
+# -------------------------------------------------------------------- the facts
+
+
+def _model(config: Config, export: Mapping[str, Any]) -> dict[str, Any]:
+    """What stands above all sections, and in the limits."""
+    words, kind = _words(), config.tokenizer.kind
+    rows = ' and '.join(
+        f'`{row}` (weight {entry.weight:g}: {TABLE[row].relation})'
+        for row, entry in config.rows.items()
+    )
+    origin, source = f'Trained by {rows}.', config.run.get('source')
+    if source:
+        origin = f'Converted from the weights `{portable(source)}`, ' + (
+            f'with the heads {rows}.' if rows else 'the encoder alone.'
+        )
+    case = 'lower-cased' if config.tokenizer.lower_case else 'with case'
+    if kind == 'wordpiece':
+        without = config.tokenizer.lower_case
+        case += ' and without accents' if without else ' and accents'
+    layout, sts = LAYOUTS[config.layout], export.get('sts')
+    cls = layout.shown.split()[0 if layout.first else -1]
+    dense = (
+        f'{layer.width} (an invertible network)'
+        if isinstance(layer, FlowConfig)
+        else f'{layer.width} ({layer.activation})'
+        for layer in config.dense
+    )
+    prompts = (
+        f'* `embed_{name}`{", and `embed`, too," * (name == config.prompt)} '
+        f'puts {json.dumps(prompt)} before each text.'
+        for name, prompt in config.prompts.items()
+    )
+    vectors = (
+        decided(TABLE[row].vector, entry.settings)
+        for row, entry in config.rows.items()
+    )
+    whole = any(vector and vector.priority for vector in vectors)
+    trained = f'; it was trained in {config.precision}'
+    return {
+        'fine_tuned': fine_tuned(config),
+        'encoder': words['encoders'].get(
+            config.encoder.name, config.encoder.name
+        ),
+        'shape': shape_of(config),
+        'case': case,
+        'origin': origin,
+        'trained_in': trained if source is None else '',
+        'sts': sts,
+        'sts_here': sts and sts[export['precision']],
+        'layout': layout.shown,
+        'pooling': {**words['poolings'], 'cls': f'the state of its {cls}'}[
+            config.pooling
+        ],
+        'dense': ', '.join(dense) or None,
+        'dims': config.dims or None,
+        'normalize': _if(config.normalize),
+        'prompts': _lines(prompts),
+        'unknown': words['unknown'][kind],
+        'untried': 'other' if config.task else 'task, no other',
+        'memory': _if(config.memory_length is not None),
+        'averages': _if(not config.task and not whole),
+    }
+
+
+def _task(config: Config, metrics: Mapping[str, Any]) -> dict[str, Any]:
+    """The task, and its scores."""
+    task, words = config.task, _words()['asked']
+    if not task:
+        return {}
     spans = 'spans' in TABLE[task.row].answers
+    asked = words['labels'] if config.labels else words['number']
     if spans:
-        asked = f'`{task.name}`: which part of a context answers a question.'
-    elif chosen:
-        asked = f'`{task.name}`: which of several second texts goes with one.'
-    first = task.metrics[0]
-    lines = [
-        '## Task',
-        '',
-        asked,
-        f'Trained on {task.sizes["train"]:,} examples '
-        f'(`{portable(task.data["train"])}`). The scores below are on '
-        f'{task.sizes["heldout"]:,} others '
-        f'(`{portable(task.data["heldout"])}`), by '
-        f'whose {first} these weights were chosen: of new ones expect '
-        'slightly less.',
-    ]
+        asked = words['spans']
+    elif config.rows[task.row].settings.get('texts') == 'choices':
+        asked = words['choices']
+    of = 'a text and another' if task.pairs else 'a text'
+    labels = ', '.join(f'`{label}`' for label in config.labels)
+    facts = {
+        'task': task,
+        'train': portable(task.data['train']),
+        'dev': portable(task.data['heldout']),
+        'asked': asked.format(of=of, labels=labels),
+        'known': 'place' if spans else 'label',
+    }
     prefix = f'heldout/{task.row}/'
-    if f'{prefix}{first}' not in metrics:
-        return '\n'.join(lines)
-    lines += ['', '| metric | held out |', '|---|---|']
-    lines += [
-        f'| {name} | {metrics[prefix + name]:.4f} |' for name in task.metrics
-    ]
-    mi, ceiling = (metrics.get(prefix + name) for name in ('mi', 'ceiling'))
-    if mi is not None and ceiling:
-        mi = max(mi, 0.0)  # which is a bound, too
-        what = 'place' if spans else 'label'
-        lines += [
-            '',
-            f'The mutual information of text and {what} that it captures is at '
-            f'least {mi:.3f} nats, of {ceiling:.3f} that are possible '
-            f'({mi / ceiling:.0%}).',
-        ]
-    return '\n'.join(lines)
+    if f'{prefix}{task.metrics[0]}' in metrics:
+        scores = ((x, metrics[prefix + x]) for x in task.metrics)
+        facts['scores'] = _lines(f'| {x} | {y:.4f} |' for x, y in scores)
+        mi, ceiling = (metrics.get(prefix + x) for x in ('mi', 'ceiling'))
+        if mi is not None and ceiling:
+            mi = max(mi, 0.0)  # which is a bound, too
+            facts |= {'mi': mi, 'ceiling': ceiling, 'mi_share': mi / ceiling}
+    return facts
 
 
-def lost(config: Config, weights: int, metrics: Mapping[str, Any]) -> list[str]:
-    """A section: whose student it is, what that saved and cost; or none.
-
-    `weights`: how many it computes with.
-    """
+def _teacher(
+    config: Config, weights: int, metrics: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Whose student it is, and what that saved and cost."""
     teacher = config.teacher
     if not teacher:
-        return []
-    layers = config.encoder.arguments.get('layers', 0)
-    lines = [
-        '## Teacher',
-        '',
-        f'A student of `{portable(teacher.name)}` (weights {teacher.digest}).',
-        '',
-        '| | teacher | student | |',
-        '|---|---|---|---|',
-        f'| layers | {teacher.layers} | {layers} | |',
-        f'| weights | {teacher.weights:,} | {weights:,} | '
-        f'{weights / teacher.weights:.0%} |',
-        f'| MB in float32 | {4e-6 * teacher.weights:.1f} | '
-        f'{4e-6 * weights:.1f} | |',
-    ]
+        return {}
     row = config.task.row if config.task else ''
     score = metrics.get(f'heldout/{row}/{teacher.metric}')
-    if score is not None and teacher.score is not None:
-        lines.append(
-            f'| {teacher.metric}, held out | {teacher.score:.4f} | '
-            f'{score:.4f} | {score - teacher.score:+.4f} |'
-        )
-    return ['\n'.join(lines)]
+    known = None not in (score, teacher.score)
+    return {
+        'teacher': teacher,
+        'teacher_name': portable(teacher.name),
+        'teacher_score': teacher.score,
+        'layers': config.encoder.arguments.get('layers', 0),
+        'weights': weights,
+        'weights_share': weights / teacher.weights,
+        'teacher_mb': 4e-6 * teacher.weights,
+        'student_mb': 4e-6 * weights,
+        'score': score,
+        'gained': score - teacher.score if known else None,
+    }
 
 
-def _measured(export: Mapping[str, Any]) -> list[str]:
-    """What less precision costs, where that was measured."""
-    if not (sts := export.get('sts')):
-        return []
-    return [
-        f'* Spearman x 100 on `{sts["data"]}` ({sts["pairs"]:,} pairs): '
-        f'{sts[export["precision"]]:.2f}, {sts["float32"]:.2f} in float32.'
-    ]
-
-
-def _postprocessing(config: Config) -> list[str]:
-    """What else happens to a text and to its vector."""
-    lines = []
-    if config.dense:
-        widths = ', '.join(
-            f'{layer.width} (an invertible network)'
-            if isinstance(layer, FlowConfig)
-            else f'{layer.width} ({layer.activation})'
-            for layer in config.dense
-        )
-        lines.append(f'* Dense layers follow, of widths {widths}.')
-    if config.dims:
-        lines.append(f'* Of a vector its first {config.dims} numbers count.')
-    if config.normalize:
-        lines.append('* Vectors have length 1.')
-    for name, prompt in config.prompts.items():
-        always = ', and `embed`, too,' if name == config.prompt else ''
-        lines.append(
-            f'* `embed_{name}`{always} puts {json.dumps(prompt)} before each '
-            'text.'
-        )
-    return lines
-
-
-def _use(config: Config, export: Mapping[str, Any]) -> str:
-    lines = [
-        '## Signatures',
-        '',
-        'Each takes `texts` [B], UTF-8 strings'
-        + ''.join(
-            f'; `{name}` takes {_BESIDES[name]} too'
-            for name in export['signatures']
-            if name in _BESIDES
-        )
-        + f'; `serving_default` is `{export["default"]}`. An empty batch gives '
-        'empty outputs.',
-    ]
-    for name, outputs in export['signatures'].items():
-        lines += ['', f'### `{name}`', '', '| output | shape | | |',
+def _signatures(export: Mapping[str, Any]) -> dict[str, Any]:
+    """What each takes and gives, with a request."""
+    words, signatures, lines = _words(), export['signatures'], []
+    for name, outputs in signatures.items():
+        lines += [f'### `{name}`', '', '| output | shape | | |',
                   '|---|---|---|---|']
+        of_it = words['outputs_of'].get(name.removesuffix('_pairs'), {})
+        meanings = {**words['outputs'], **of_it}
         for output, (dtype, *shape) in outputs.items():
             letters = iter('BK' if name == 'choose' else 'BT')
             sizes = [str(next(letters) if n is None else n) for n in shape]
-            own = _OWN.get(name.removesuffix('_pairs'), {})
-            lines.append(
-                f'| `{output}` | [{", ".join(sizes)}] | {dtype} | '
-                f'{own.get(output) or _MEANINGS[output]} |'
+            meaning = meanings[output].format(
+                masks=limits.MASKS, nowhere=limits.NOWHERE
             )
-        examples = _EXAMPLES['embed' if 'embed' in name else name]
-        request = {'signature_name': name, 'instances': examples}
-        lines += ['', '```json', json.dumps(request), '```']
-    for name, does in (
-        ('fill_mask', f'keeps its first {limits.MASKS} masks and the tokens '
-         'nearest to them, in their order'),
-        ('next_token', 'reads the end'),
-    ):  # fmt: skip
-        if name in export['signatures']:
-            long = f'Of a text longer than {config.max_length} tokens'
-            lines += ['', f'{long} `{name}` {does}.']
-    return '\n'.join(lines)
+            lines.append(
+                f'| `{output}` | [{", ".join(sizes)}] | {dtype} | {meaning} |'
+            )
+        instances = words['instances']['embed' if 'embed' in name else name]
+        request = {'signature_name': name, 'instances': instances}
+        lines += ['', '```json', json.dumps(request), '```', '']
+    return {
+        'takes': ''.join(
+            f'; `{name}` takes {more} too'
+            for name in signatures
+            if (more := words['besides'].get(name))
+        ),
+        'signatures': _lines(lines[:-1]),
+        'masks': limits.MASKS if 'fill_mask' in signatures else None,
+        'next_token': _if('next_token' in signatures),
+    }
 
 
 def _training(
@@ -382,111 +287,58 @@ def _training(
     pieces: int | None,
     flags: str,
     metrics: Mapping[str, Any],
-) -> str:
-    run = config.run
-    lines = ['## Training', '']
+) -> dict[str, Any]:
+    """The text, what the run began with, and its flags."""
+    run, lines = config.run, []
     corpora = by_language(run.get('corpus'))
     heldout = by_language(run.get('heldout'), corpora)
     for language, corpus in corpora.items():
-        of = f' ({language})' if language else ''
-        about = _CORPORA.get(corpus.split(':')[0])
+        kind, of = corpus.split(':')[0], f' ({language})' if language else ''
+        about = _words()['corpora'].get(kind)
+        counted = pieces is not None and not language
         lines.append(
             f'Text{of}: `{portable(corpus)}`'
             + (f' ({about})' if about else '')
-            + ('.' if pieces is None or language else
-               f', {pieces:,} pieces to train on.')
-        )  # fmt: skip
-        held = 'documents chosen by the hash of their text'
-        if corpus.startswith('tfds:'):
-            held = f'its test or validation split, where it has none {held}'
-        if corpus.startswith('store:'):
-            held = 'what was held out when it was prepared'
+            + (f', {pieces:,} pieces to train on.' if counted else '.')
+        )
+        held = _words()['heldout'].get(kind, _words()['heldout']['by_hash'])
         if language in heldout:
             held = f'`{portable(heldout[language])}`'
         lines.append(f'Held out{of}: {held}.')
-    if run.get('parallel'):
-        some = ', '.join(
-            f'`{portable(x)}`' for x in given_several(run['parallel'])
-        )
-        lines.append(f'Translations: {some}.')
-    if run.get('init'):
-        lines.append(f'Started from the weights of `{portable(run["init"])}`.')
-    if 'step' in metrics:  # of a run, not of what was fitted to its vectors
-        seconds = metrics.get('seconds')
-        took = f'; the run took {seconds:,.0f} s' if seconds else ''
-        lines.append(f'{metrics["step"]:,} updates{took}.')
-    if flags.strip():
-        flags = portable(flags.strip())
-        lines += ['', 'The flags of the run:', '', '```', flags, '```']
-    return '\n'.join(lines)
+    parallel = given_several(run.get('parallel'))
+    seconds = metrics.get('seconds')
+    return {
+        'corpora': _lines(lines),
+        'parallel': ', '.join(f'`{portable(x)}`' for x in parallel) or None,
+        'init': portable(run.get('init') or '') or None,
+        # Of a run, not of what was fitted to its vectors.
+        'updates': metrics.get('step'),
+        'took': f'; the run took {seconds:,.0f} s' if seconds else '',
+        'flags': portable(flags.strip()) or None,
+    }
 
 
-def _values(config: Config, metrics: Mapping[str, Any]) -> str:
-    lines = ['## Held-out values', '']
+def _values(config: Config, metrics: Mapping[str, Any]) -> dict[str, Any]:
+    """MI and more of each row on held-out text."""
     if not any(name.startswith('heldout/') for name in metrics):
-        return '\n'.join([*lines, 'The run has left none.'])
-    lines += [
-        'A lower bound on the mutual information of the two views, in nats, '
-        'and the highest value that its candidates allow. On held-out '
-        + ('examples.' if config.task else 'text of the corpus above.'),
-        '',
-        '| row | a, b | MI | ceiling | loss | accuracy |',
-        '|---|---|---|---|---|---|',
-    ]
+        return {'unmeasured': ''}
+    lines = []
     for row in config.rows:
-        values = [
+        values = (
             metrics.get(f'heldout/{row}/{name}')
             for name in ('mi', 'ceiling', 'loss', 'accuracy')
-        ]
-        shown = ['-' if v is None else f'{v:.3f}' for v in values]
-        lines.append(
-            f'| `{row}` | {TABLE[row].a}, {TABLE[row].b} | '
-            f'{" | ".join(shown)} |'
         )
-    loose = [
+        shown = ('-' if v is None else f'{v:.3f}' for v in values)
+        views = f'{TABLE[row].a}, {TABLE[row].b}'
+        lines.append(f'| `{row}` | {views} | {" | ".join(shown)} |')
+    unbounded = (
         f'`{row}`'
-        for row in config.rows
-        if not TABLE[row].objective.bounded
-        or config.rows[row].settings.get('loss') == 'binary'
-    ]
-    if loose:
-        lines += [
-            '',
-            f'The loss of {" and ".join(loose)} bounds no mutual information.',
-        ]
-    return '\n'.join(lines)
-
-
-def _limits(config: Config) -> str:
-    lines = [
-        '## Limits',
-        '',
-        f'* What comes after token {config.max_length} of a text is not '
-        'read.',
-        *_UNKNOWN[config.tokenizer.kind],
-        '* A word with bytes that are no UTF-8 is unknown.',
-        '* It repeats what its training text says, true or not, kind or not; '
-        'the run has not looked into that.',
-        '* The values above are all that the run has measured: no '
-        + ('' if config.task else 'task, no ')
-        + 'other text.',
-    ]
-    if config.memory_length is not None:
-        lines.append(
-            '* Every text is read alone: the memory of the training is empty.'
-        )
-    vectors = (
-        decided(TABLE[row].vector, entry.settings)
         for row, entry in config.rows.items()
+        if not TABLE[row].objective.bounded
+        or entry.settings.get('loss') == 'binary'
     )
-    if config.task:
-        lines.append(
-            '* Fine-tuning has changed its vectors, and nobody has measured '
-            'what they are worth since.'
-        )
-    elif not any(vector and vector.priority for vector in vectors):
-        lines.append(
-            '* No row of this run compares whole texts: their vectors are '
-            'averages of what was learned for pieces.'
-        )
-    return '\n'.join(lines)
+    return {
+        'values': _lines(lines),
+        'heldout': 'examples' if config.task else 'text of the corpus above',
+        'unbounded': ' and '.join(unbounded) or None,
+    }

@@ -157,14 +157,14 @@ class Tokenizer(keras.layers.Layer):
             ValueError: strings of another shape.
         """
         found = self.unpadded(inputs)
-        padding = {IDS: self.tokenizer.pad_id, SEGMENTS: 0, MASK: 0}
-        alone = _strings(inputs)[0].shape.rank == 0
         for name, value in found.items():
             lacking = self.sequence_length - tf.shape(value)[1]
+            padding = self.tokenizer.pad_id if name == IDS else 0
             value = tf.pad(
-                value, [[0, 0], [0, lacking]], constant_values=padding[name]
+                value, [[0, 0], [0, lacking]], constant_values=padding
             )
             value.set_shape((None, self.sequence_length))
+            alone = _strings(inputs)[0].shape.rank == 0
             found[name] = value[0] if alone else value
         return found
 
@@ -235,29 +235,31 @@ class _Encoder(keras.layers.Layer):
         self, inputs: Mapping[str, Tensor], training: bool | None = None
     ) -> dict[str, Tensor]:
         """As `Backbone` says."""
-        given, key = self._given(inputs), self._key(inputs, training)
+        key = self._key(inputs, training)
         alone = POOLINGS[self.loaded.config.pooling] is None
         if key is None or not alone:
-            states, vectors = self.loaded.states_and_vector(*given, key=key)
-        else:
-            # What nobody reads leaves the graph: where that are the states,
-            # their last layer is computed at one place, as the trainer does.
-            states = self.loaded.states(
-                *given[:2], segment_ids=given[2], key=key
+            states, vectors = self.loaded.states_and_vector(
+                *self._given(inputs), key=key
             )
-            vectors = self.vectors(inputs, training=training, key=key)
-        return {STATES: states, VECTORS: vectors}
+            return {STATES: states, VECTORS: vectors}
+        # What nobody reads leaves the graph: where that are the states,
+        # their last layer is computed at one place, as the trainer does.
+        ids, lengths, segment_ids = self._given(inputs)
+        states = self.loaded.states(
+            ids, lengths, segment_ids=segment_ids, key=key
+        )
+        return {STATES: states, VECTORS: self._embed(inputs, key)}
 
     def vectors(
-        self,
-        inputs: Mapping[str, Tensor],
-        training: bool | None = None,
-        key: Tensor | None = None,
+        self, inputs: Mapping[str, Tensor], training: bool | None = None
     ) -> Tensor:
-        """Of `call` the vectors [B, E] alone; key: of a step, else its own."""
+        """Of `call` the vectors [B, E] alone."""
+        return self._embed(inputs, self._key(inputs, training))
+
+    def _embed(
+        self, inputs: Mapping[str, Tensor], key: Tensor | None
+    ) -> Tensor:
         ids, lengths, segment_ids = self._given(inputs)
-        if key is None:
-            key = self._key(inputs, training)
         return self.loaded.embed(ids, lengths, segment_ids=segment_ids, key=key)
 
     def _given(
@@ -290,18 +292,76 @@ class _Encoder(keras.layers.Layer):
     ) -> dict[str, Any]:
         """Shapes and dtypes of `call`."""
         rows, length = inputs[IDS].shape
-        width = self.encoder.width
-        states = keras.KerasTensor((rows, length, width), 'float32')
+        shapes = {
+            STATES: (rows, length, self.encoder.width),
+            VECTORS: (rows, self.loaded.vector_width()),
+        }
+        return {k: keras.KerasTensor(x, 'float32') for k, x in shapes.items()}
+
+
+class _OfPreset:
+    """What `Backbone` and `TextEncoder` have alike."""
+
+    _encoder: _Encoder
+
+    @classmethod
+    def from_preset(
+        cls,
+        preset: str | pathlib.Path,
+        *,
+        pooling: str | None = None,
+        dropout: float | None = None,
+        dtype: Any = None,
+        **kwargs: Any,
+    ) -> Self:
+        """Reads a model, with its weights.
+
+        Args:
+            preset: a workdir, or a folder of transformers or
+                sentence-transformers.
+            pooling: name in `layers.pooling.POOLINGS`, of which the vector
+                then is all, without the layers and the length 1 that the
+                config may ask for; None: as the config says.
+            dropout: share; None: what the model was trained with.
+            dtype: float32 or mixed_bfloat16; None: Keras' policy.
+            **kwargs: `seed` of dropout (None: from Keras',
+                `keras.utils.set_random_seed`), `name`, and `trainable`,
+                whether `fit` changes weights; of a `TextEncoder` too
+                `sequence_length` and `prompt`, as `Tokenizer.from_preset` has
+                them.
+
+        Raises:
+            FileNotFoundError: the folder is no such model.
+            ValueError: no such pooling, dtype or prompt; what `load` and
+                `folders.workdir_of` complain of.
+        """
+        loaded = _read(preset, pooling, dropout, dtype)
+        return cls(loaded, dtype=dtype, **kwargs)
+
+    def to_workdir(self, folder: str | pathlib.Path) -> None:
+        """Writes a workdir of the weights as they are.
+
+        Without rows, but those whose weights vectors need: heads that another
+        encoder was trained with do not fit this one.
+
+        Raises:
+            FileExistsError: files are there.
+        """
+        self._encoder.loaded.write(folder)
+
+    def get_config(self) -> dict[str, Any]:
+        """All that `from_config` needs; not the weights."""
+        loaded = self._encoder.loaded
         return {
-            STATES: states,
-            VECTORS: keras.KerasTensor(
-                (rows, self.loaded.vector_width()), 'float32'
-            ),
+            'made_of': _kept(loaded.config, loaded.tokenizer, loaded.unigram),
+            'dtype': self._encoder.dtype_policy.name,
+            'name': self.name,
+            'trainable': self.trainable,
         }
 
 
 @_saved
-class Backbone(keras.Model):
+class Backbone(_OfPreset, keras.Model):
     """What a `Tokenizer` gives, to states and vectors; a functional model.
 
     Takes 'token_ids', 'segment_ids' and 'padding_mask' [B, T] int32; the last
@@ -333,54 +393,6 @@ class Backbone(keras.Model):
         self._encoder = encoder
 
     @classmethod
-    def from_preset(
-        cls,
-        preset: str | pathlib.Path,
-        *,
-        pooling: str | None = None,
-        dropout: float | None = None,
-        dtype: Any = None,
-        seed: int | None = None,
-        name: str | None = None,
-        trainable: bool = True,
-    ) -> Self:
-        """The encoder of a model, with its weights.
-
-        Args:
-            preset: a workdir, or a folder of transformers or
-                sentence-transformers.
-            pooling: name in `layers.pooling.POOLINGS`, of which the vector
-                then is all, without the layers and the length 1 that the
-                config may ask for; None: as the config says.
-            dropout: share; None: what the model was trained with.
-            dtype: float32 or mixed_bfloat16; None: Keras' policy.
-            seed: of dropout; None: from Keras' (`keras.utils.set_random_seed`).
-            trainable: whether `fit` changes weights.
-
-        Raises:
-            FileNotFoundError: the folder is no such model.
-            ValueError: no such pooling or dtype; what `load` and
-                `folders.workdir_of` complain of.
-        """
-        loaded = _read(preset, pooling, dropout, dtype)
-        return cls(loaded, dtype, seed, name, trainable)
-
-    def to_workdir(self, folder: str | pathlib.Path) -> None:
-        """Writes a workdir of the weights as they are.
-
-        Without rows, but those whose weights vectors need: heads that another
-        encoder was trained with do not fit this one.
-
-        Raises:
-            FileExistsError: files are there.
-        """
-        self._encoder.loaded.write(folder)
-
-    def get_config(self) -> dict[str, Any]:
-        """All that `from_config` needs; not the weights."""
-        return _config_of(self, self._encoder)
-
-    @classmethod
     def from_config(
         cls, config: Mapping[str, Any], custom_objects: Any = None
     ) -> Self:
@@ -390,7 +402,7 @@ class Backbone(keras.Model):
 
 
 @_saved
-class TextEncoder(keras.layers.Layer):
+class TextEncoder(_OfPreset, keras.layers.Layer):
     """Strings to vectors [B, E] float32, as `encode` makes them; trainable.
 
     In training texts are padded to T, so that one graph does; else to the
@@ -427,30 +439,6 @@ class TextEncoder(keras.layers.Layer):
         self._encoder.trainable = trainable
         self.built = True
 
-    @classmethod
-    def from_preset(
-        cls,
-        preset: str | pathlib.Path,
-        *,
-        sequence_length: int | None = None,
-        prompt: str | None = None,
-        pooling: str | None = None,
-        dropout: float | None = None,
-        dtype: Any = None,
-        seed: int | None = None,
-        name: str | None = None,
-        trainable: bool = True,
-    ) -> Self:
-        """A model of texts, with its weights.
-
-        Args and errors: as of `Tokenizer.from_preset` and
-        `Backbone.from_preset`.
-        """
-        loaded = _read(preset, pooling, dropout, dtype)
-        return cls(
-            loaded, sequence_length, prompt, dtype, seed, name, trainable
-        )
-
     def call(self, inputs: Tensor, training: bool | None = None) -> Tensor:
         """Strings to vectors; inputs as of `Tokenizer`, of a batch."""
         rows = self.tokenizer if training else self.tokenizer.unpadded
@@ -464,14 +452,10 @@ class TextEncoder(keras.layers.Layer):
         width = self._encoder.loaded.vector_width()
         return keras.KerasTensor((rows, width), 'float32')
 
-    def to_workdir(self, folder: str | pathlib.Path) -> None:
-        """As `Backbone.to_workdir`."""
-        self._encoder.loaded.write(folder)
-
     def get_config(self) -> dict[str, Any]:
         """All that `from_config` needs; not the weights."""
         return {
-            **_config_of(self, self._encoder),
+            **super().get_config(),
             'sequence_length': self.tokenizer.sequence_length,
             'prompt': self.tokenizer.prompt,
         }
@@ -539,17 +523,6 @@ def _loaded(made_of: Loaded | Mapping[str, Any], dtype: Any) -> Loaded:
     return loaded
 
 
-def _config_of(layer: Any, encoder: _Encoder) -> dict[str, Any]:
-    """What `get_config` of both kinds has."""
-    loaded = encoder.loaded
-    return {
-        'made_of': _kept(loaded.config, loaded.tokenizer, loaded.unigram),
-        'dtype': encoder.dtype_policy.name,
-        'name': layer.name,
-        'trainable': layer.trainable,
-    }
-
-
 def _read(
     preset: str | pathlib.Path,
     pooling: str | None,
@@ -595,22 +568,21 @@ def _strings(inputs: Any) -> list[Any]:
     Raises:
         ValueError: they have another shape than texts have.
     """
-    parts = inputs if isinstance(inputs, tuple) else (inputs,)
     found = [
         x if isinstance(x, keras.KerasTensor)
         else tf.convert_to_tensor(x, tf.string)
-        for x in parts
+        for x in (inputs if isinstance(inputs, tuple) else (inputs,))
     ]  # fmt: skip
+    if len(found) > 2:
+        raise ValueError(
+            f'a tuple is of two texts to an example, this one has {len(found)}'
+        )
     for x in found:
         if len(x.shape) > 2 or (len(x.shape) == 2 and x.shape[1] != 1):
             raise ValueError(
                 f'texts are [B] or [B, 1] strings, these are {tuple(x.shape)}: '
                 'two texts to an example are a tuple of two such tensors'
             )
-    if len(found) > 2:
-        raise ValueError(
-            f'a tuple is of two texts to an example, this one has {len(found)}'
-        )
     return found
 
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from infoword_tf import files
 from infoword_tf.evaluation.correlation import pearson, spearman
-from infoword_tf.pictures.palette import INK, LINE, QUIET
+from infoword_tf.pictures import INK, LINE, QUIET
 
 MOST_CLASSES = 50  # of a picture; rarer ones are put together
 _FEW, _SOME = 8, 25  # classes: with counts and shares; with counts

@@ -24,7 +24,7 @@ DIRECTIONS = {
 }
 MASKED = ('layers', 'encoders', 'objectives')  # where scores are masked
 FREE = ('layers', 'encoders', 'objectives', 'views', 'model.py', 'plan.py',
-        'resolve.py', 'config.py', 'settings.py', 'pictures', 'sizes.py')
+        'resolve.py', 'config.py', 'settings.py', 'pictures.py', 'sizes.py')
 DANGEROUS = ('pickle', 'cPickle', 'cloudpickle', 'dill', 'joblib', 'marshal',
              'shelve', 'tarfile', 'yaml', 'zipfile')  # fmt: skip
 FLAGS = ('commands.py', 'helptext.py')  # make them, and explain them

@@ -17,19 +17,25 @@ from infoword_tf.config import (
     RowConfig,
     TokenizerConfig,
 )
-from infoword_tf.objectives import SUMS, TABLE
+from infoword_tf.encoders import ENCODERS
+from infoword_tf.objectives import SUMS, TABLE, decided
 from infoword_tf.text.sentencepiece import SentencePiece
 from tests.tasks import command
 
 ROOT = pathlib.Path(__file__).parent.parent
 FOX = 'The quick brown fox jumps over the lazy dog, and nobody notices it.'
 TWO = ('Reads a file into a table.', 'The separator may be any character.')
+
+
+def settings_of(entry):
+    """Of a row, as they are by default."""
+    return {name: known.default for name, known in entry.settings.items()}
+
+
 LABELLED = [
     row
-    for row in TABLE
-    if 'examples' in TABLE[row].reads(
-        {name: setting.default for name, setting in TABLE[row].settings.items()}
-    )
+    for row, entry in TABLE.items()
+    if 'examples' in entry.reads(settings_of(entry))
 ]
 SPECIALS = views.Specials(2, 3, 4, 9)
 WORDS = ['[PAD]', '[UNK]', '[CLS]', '[SEP]', '[MASK]', 'a', 'b', 'c', 'd']
@@ -46,10 +52,12 @@ def one(ids, **fields):
     )
 
 
-def make_config(kind='wordpiece', masking=None, **rows):
+def make_config(
+    kind='wordpiece', masking=None, encoder='transformer', **rows
+):
     """What a workdir says; rows: the settings of each."""
     return Config(
-        EncoderConfig('transformer', {}),
+        EncoderConfig(encoder, {}),
         {row: RowConfig(1.0, settings) for row, settings in rows.items()},
         32,
         tokenizer=TokenizerConfig(kind, lower_case=True),
@@ -91,38 +99,38 @@ class SeenTest(absltest.TestCase):
         strict = one(
             [5, 6, 7, 8, 5], ranks=[1, 3, 0, 4, 2], sees=[2, 4, 1, 4, 3]
         )
-        self.check(
-            pictures.seen(strict),
-            [
-                [1, 0, 1, 0, 0],
-                [1, 1, 1, 0, 1],
-                [0, 0, 1, 0, 0],
-                [1, 1, 1, 1, 1],
-                [1, 0, 1, 0, 1],
-            ],
-        )
+        content = [
+            [1, 0, 1, 0, 0],
+            [1, 1, 1, 0, 1],
+            [0, 0, 1, 0, 0],
+            [1, 1, 1, 1, 1],
+            [1, 0, 1, 0, 1],
+        ]
+        self.check(pictures.seen(strict), content)
         self.check(
             pictures.seen(strict, queries=[3, 0], memory=1),
-            [[1, 1, 1, 1, 0, 1], [1, 1, 0, 1, 0, 0]],
+            [
+                *([1, *row] for row in content),
+                [1, 1, 1, 1, 0, 1],
+                [1, 1, 0, 1, 0, 0],
+            ],
         )
 
     def test_one_of_several_texts(self):
-        ids = np.array([[[2, 5, 3], [2, 6, 3]], [[2, 7, 3], [2, 8, 3]]])
-        blocks = np.array([[[0, 0, 0]] * 2, [[0, 0, 1], [0, 1, 1]]])
+        ids = np.array([[[2, 7, 3], [2, 8, 3]]])
+        blocks = np.array([[[0, 0, 1], [0, 1, 1]]])
         view = views.View(ids=ids, sequences=None, block_ids=blocks)
-        self.check(pictures.seen(view), np.ones((3, 3)))
-        self.check(
-            pictures.seen(view, number=1), [[1, 1, 0], [1, 1, 0], [0, 0, 1]]
-        )
+        self.check(pictures.seen(view), [[1, 1, 0], [1, 1, 0], [0, 0, 1]])
 
 
 class PictureTest(absltest.TestCase):
-    def numbers(self, mask):
-        return [[pictures.NAMES[n] for n in row] for row in mask]
+    def names(self, made):
+        return [[pictures.NAMES[n] for n in row] for row in made.mask]
 
     def test_hidden_words(self):
         view = one(
             [2, 5, 4, 3],
+            positions=[0, 1, 2, 8],
             places={'mlm': np.array([[2, 1]])},
             targets={'mlm': np.array([[7, 5]])},
             weights={'mlm': np.array([[1, 0]])},
@@ -130,11 +138,13 @@ class PictureTest(absltest.TestCase):
         made = pictures.picture(
             'masked', view, {'mlm': 'pieces'}, WORDS, SPECIALS
         )
-        self.assertEqual(made.tokens, ['[CLS]', 'a', '[MASK]', '[SEP]'])
-        self.assertEqual(made.asked, {2: 'c'})  # the other is padding
+        self.assertEqual(made.columns, ['[CLS]', 'a', '[MASK]', '[SEP]'])
+        self.assertEqual(  # the other place is padding
+            made.rows, ['[CLS]   0', 'a   1', '[MASK] → c   2', '[SEP]   8']
+        )
         self.assertEqual(made.kinds, ['special', 'word', 'asked', 'special'])
         self.assertEqual(
-            self.numbers(made.content),
+            self.names(made),
             [
                 ['self', 'word', 'asked', 'special'],
                 ['special', 'self', 'asked', 'special'],
@@ -142,8 +152,6 @@ class PictureTest(absltest.TestCase):
                 ['special', 'word', 'asked', 'self'],
             ],
         )
-        self.assertIsNone(made.queries)
-        self.assertFalse(made.left_over.any())
 
     def test_queries(self):
         """a b [SEP], then memory: b before a, and [SEP] sees neither."""
@@ -151,6 +159,7 @@ class PictureTest(absltest.TestCase):
             [5, 6, 3],
             ranks=[1, 0, 0],
             sees=[1, 0, 0],
+            segment_ids=[0, 0, 1],
             places={'plm': np.array([[0, 1]])},
             targets={'plm': np.array([[5, 6]])},
             weights={'plm': np.array([[1, 1]])},
@@ -158,19 +167,18 @@ class PictureTest(absltest.TestCase):
         made = pictures.picture(
             'permuted', view, {'plm': 'queries'}, WORDS, SPECIALS, memory=[8]
         )
-        self.assertEqual(made.memory, ['d'])
-        self.assertEqual(made.numbers, {1: 1, 0: 2})
+        self.assertEqual(made.columns, ['d', 'a', 'b', '[SEP]'])
         self.assertEqual(
-            self.numbers(made.content),
+            made.rows,
+            ['a   0 A', 'b   1 A', '[SEP]   2 B', '2: ? → a   0 A',
+             '1: ? → b   1 A'],
+        )  # fmt: skip
+        self.assertEqual(
+            self.names(made),
             [
                 ['memory', 'self', 'asked', 'special'],
                 ['memory', 'nothing', 'self', 'nothing'],
                 ['memory', 'nothing', 'nothing', 'self'],
-            ],
-        )
-        self.assertEqual(
-            self.numbers(made.queries),
-            [
                 ['memory', 'blind', 'asked', 'special'],
                 ['memory', 'nothing', 'blind', 'nothing'],
             ],
@@ -188,41 +196,32 @@ class PictureTest(absltest.TestCase):
             'ngrams', view, {'dim': 'start'}, WORDS, SPECIALS
         )
         self.assertEqual(made.starts, [0])
-        np.testing.assert_array_equal(made.left_over, [0, 0, 0, 1])
-        self.assertEqual(made.asked, {})
+        self.assertEqual(made.kinds, ['special', 'word', 'special', 'nothing'])
+        self.assertEqual(self.names(made)[3], ['nothing'] * 4)
+        self.assertNotIn('→', ''.join(made.rows))
 
     def test_next_words(self):
         view = one([5, 6, 7], targets={'lm': np.array([[6, 7, 8]])})
         made = pictures.picture(
             'streamed', view, {'lm': 'text'}, WORDS, SPECIALS, causal=True
         )
-        self.assertEqual(made.asked, {0: 'b', 1: 'c', 2: 'd'})
+        self.assertEqual(made.rows, ['a → b   0', 'b → c   1', 'c → d   2'])
         self.assertEqual(made.kinds, ['word'] * 3)
-        self.assertEqual(
-            self.numbers(made.content)[1], ['word', 'self', 'nothing']
-        )
+        self.assertEqual(self.names(made)[1], ['word', 'self', 'nothing'])
 
     def test_backward(self):
         view = one([5, 6], directions=-1)
         made = pictures.picture('streamed', view, {}, WORDS, SPECIALS)
-        self.assertIn('This row reads backward.', made.lines)
+        self.assertIn('This text is read backward.', made.lines)
+
+    def test_every_row_has_a_sentence(self):
+        """On what it wants, with its settings as they are by default."""
+        for row, entry in TABLE.items():
+            for reads in entry.reads(settings_of(entry)).values():
+                self.assertIn(reads.where, pictures.WANTS, row)
 
 
 class TextTest(parameterized.TestCase):
-    def test_words_are_pieces(self):
-        words = show.WordTokenizer(["Don't stop, ok?", 'ok'])
-        self.assertEqual(
-            words.vocabulary[5:], ['Don', "'", 't', 'stop', ',', 'ok', '?']
-        )
-        found = words.pieces([b"Don't stop,", b'', b'ok?'])
-        np.testing.assert_array_equal(
-            found.ids, [5, 6, 7, 8, 9, 10, 11]
-        )
-        np.testing.assert_array_equal(
-            found.word_starts, [1, 0, 0, 1, 0, 1, 0]
-        )
-        np.testing.assert_array_equal(found.row_splits, [0, 5, 5, 7])
-
     @parameterized.parameters(
         (['one two three four'], ['one two', 'three four']),
         (['One two. Three.'], ['One two.', 'Three.']),
@@ -282,13 +281,13 @@ class CommandTest(parameterized.TestCase):
         _, made = self.run_here('--objectives=infoword', '--dim.one_mask', *TWO)
         found = {one_view.title: one_view for one_view in made}
         self.assertEqual(set(found), {'masked', 'joined', 'ngrams'})
-        joined, masked = (found[x].tokens for x in ('joined', 'masked'))
-        text = ~found['joined'].left_over
-        masks = [token == '[MASK]' for token in joined]
-        self.assertEqual(sum(masks), len(found['ngrams'].starts))
-        self.assertLess(sum(masks), masked.count('[MASK]'))
+        joined, masked = (found[x].columns for x in ('joined', 'masked'))
+        text = [kind != 'nothing' for kind in found['joined'].kinds]
+        masks = joined.count('[MASK]')
+        self.assertLen(found['ngrams'].starts, masks)
+        self.assertLess(masks, masked.count('[MASK]'))
         self.assertEqual(
-            sum(text), len(masked) - masked.count('[MASK]') + sum(masks)
+            sum(text), len(masked) - masked.count('[MASK]') + masks
         )
         _, made = self.run_here('--objectives=dim', '--dim.one_mask', *TWO)
         self.assertEqual(
@@ -297,13 +296,9 @@ class CommandTest(parameterized.TestCase):
 
     def test_text_begins_at_the_beginning(self):
         _, (made,) = self.run_here('--objectives=mlm', FOX)
-        words = show.WordTokenizer([FOX]).vocabulary[5:]
-        shown = [
-            made.asked.get(place, token)
-            for place, token in enumerate(made.tokens)
-        ]
-        self.assertEqual(shown[:4], ['[CLS]', *words[:3]])
-        self.assertEqual(shown[-2:], ['.', '[SEP]'])
+        words = ['[CLS]', *FOX.replace(',', ' ,').replace('.', ' .').split()]
+        shown = [row.split(' → ')[-1].split()[0] for row in made.rows]
+        self.assertEqual(shown, [*words, '[SEP]'])
 
     def test_memory_is_what_was_read_before(self):
         _, (made,) = self.run_here(
@@ -312,18 +307,15 @@ class CommandTest(parameterized.TestCase):
             '--seq_len=16',
             FOX,
         )
-        self.assertLen(made.memory, 30)
-        self.assertEqual(made.content.shape, (16, 46))
-        words = show.WordTokenizer([FOX])
-        numbers = words.pieces([FOX.encode()]).ids
-        text = [words.vocabulary[i] for i in numbers] + ['[SEP]']
-        read = made.memory + made.tokens
+        self.assertEqual(made.kinds.count('memory'), 30)
+        self.assertEqual(made.mask.shape, (16, 46))
+        text = FOX.replace(',', ' ,').replace('.', ' . [SEP]').split()
         # Two steps of 16 and this one: tokens 2 to 47 of the text's circle.
-        self.assertEqual(read, (text * 4)[2:48])
+        self.assertEqual(made.columns, (text * 4)[2:48])
         _, (made,) = self.run_here(
             '--objectives=transformer_xl', '--memory_length=0', FOX
         )
-        self.assertEqual(made.memory, [])
+        self.assertNotIn('memory', made.kinds)
 
     def test_half_of_a_permuted_text_is_remembered(self):
         _, (made,) = self.run_here(
@@ -332,17 +324,19 @@ class CommandTest(parameterized.TestCase):
         _, (before,) = self.run_here(
             '--objectives=plm', '--memory_length=0', '--seq_len=24', FOX
         )
-        self.assertEqual(made.memory, before.tokens[:12])
-        self.assertLen(made.queried, 4)
+        self.assertEqual(made.columns[:12], before.columns[:12])
+        self.assertEqual(made.kinds[:13], ['memory'] * 12 + ['word'])
+        self.assertLen(made.rows, 24 + 4)
 
     def test_settings(self):
         _, (partial,) = self.run_here('--objectives=plm', '--plm.k=3', FOX)
         _, (strict,) = self.run_here(
             '--objectives=plm', '--plm.k=3', '--plm.order=strict', FOX
         )
-        self.assertEqual(partial.asked, strict.asked)
-        self.assertLen(partial.queried, len(partial.tokens) // 3)
-        self.assertFalse(np.array_equal(partial.content, strict.content))
+        self.assertEqual(partial.rows, strict.rows)
+        tokens = len(set(partial.places))
+        self.assertLen(partial.rows, tokens + tokens // 3)
+        self.assertFalse(np.array_equal(partial.mask, strict.mask))
 
     def test_seed_and_length(self):
         _, (first,) = self.run_here('--objectives=mlm', '--seq_len=64', FOX)
@@ -350,12 +344,29 @@ class CommandTest(parameterized.TestCase):
         _, (other,) = self.run_here(
             '--objectives=mlm', '--seq_len=64', '--seed=1', FOX
         )
-        self.assertLen(first.tokens, 64)
-        self.assertEqual(first.asked, again.asked)
-        self.assertNotEqual(first.asked, other.asked)
+        self.assertLen(first.columns, 64)
+        self.assertEqual(first.rows, again.rows)
+        self.assertNotEqual(first.rows, other.rows)
+
+    @parameterized.parameters(*ENCODERS)
+    def test_every_encoder(self, name):
+        """That of a workdir, by the first row that it serves."""
+        row = next(
+            row for row, entry in TABLE.items()
+            if row not in LABELLED
+            and name in decided(entry.encoders, settings_of(entry))
+        )  # fmt: skip
+        workdir = pathlib.Path(self.create_tempdir().full_path)
+        make_config(encoder=name, **{row: {}}).write(workdir)
+        words = dict.fromkeys([*WORDS, *' '.join(TWO).lower().split()])
+        (workdir / 'vocab.txt').write_text('\n'.join(words) + '\n')
+        _, (made, *_) = self.run_here(f'--init={workdir}', *TWO)
+        ahead = made.mask[0, made.kinds.count('memory') + 1]
+        looks_back = {'relative': 'transformer_xl', 'rnn': 'rnn_lm'}
+        self.assertEqual(ahead == 0, looks_back.get(name) == row)
 
     def test_a_long_text(self):
-        """Without labels, and not every token."""
+        """Without labels."""
         self.run_here('--objectives=plm', '--seq_len=256', FOX)
         self.assertTrue(self.output.read_bytes().startswith(b'\x89PNG'))
 
@@ -370,30 +381,32 @@ class CommandTest(parameterized.TestCase):
             f'--init={workdir}', 'The fox the fox. The fox.'
         )
         self.assertContainsSubset(
-            {'the', 'fo', '##x'}, set(made.tokens)
+            {'the', 'fo', '##x'}, set(made.columns)
         )
         _, (made,) = self.run_here(
             '--objectives=mlm', f'--vocab={workdir}/vocab.txt', FOX
         )
-        self.assertIn('[UNK]', made.tokens)
+        self.assertIn('[UNK]', made.columns)
 
     def test_settings_of_a_workdir(self):
         """Those of its run, where no others are given."""
         workdir = pathlib.Path(self.create_tempdir().full_path)
-        make_config(plm={'k': 3, 'order': 'strict'}).write(workdir)
+        make_config(
+            encoder='relative', plm={'k': 3, 'order': 'strict'}
+        ).write(workdir)
         words = [*WORDS[:5], *FOX.lower().replace(',', '').split()]
         (workdir / 'vocab.txt').write_text('\n'.join(dict.fromkeys(words)))
         given = f'--init={workdir}', '--seq_len=48'
         _, (made,) = self.run_here(*given, FOX)
-        self.assertLen(made.queried, 48 // 3)
+        self.assertLen(made.rows, 48 + 48 // 3)
         same = '--objectives=plm', '--plm.k=3', '--plm.order=strict', *given
         _, (again,) = self.run_here(*same, FOX)
-        np.testing.assert_array_equal(made.content, again.content)
+        np.testing.assert_array_equal(made.mask, again.mask)
         _, (other,) = self.run_here(*given, '--plm.order=partial', FOX)
-        self.assertLen(other.queried, 48 // 3)
-        self.assertFalse(np.array_equal(made.content, other.content))
+        self.assertLen(other.rows, 48 + 48 // 3)
+        self.assertFalse(np.array_equal(made.mask, other.mask))
         _, (other,) = self.run_here(*given, '--plm.k=4', FOX)
-        self.assertLen(other.queried, 48 // 4)
+        self.assertLen(other.rows, 48 + 48 // 4)
 
     def test_a_sentencepiece_workdir(self):
         workdir = pathlib.Path(self.create_tempdir().full_path)
@@ -406,9 +419,9 @@ class CommandTest(parameterized.TestCase):
         ):
             _, (made,) = self.run_here('--objectives=mlm', given, FOX)
             self.assertContainsSubset(
-                {'[CLS]', '[SEP]', '[MASK]'}, set(made.tokens)
+                {'[CLS]', '[SEP]', '[MASK]'}, set(made.columns)
             )
-            self.assertTrue(any(t[0] == '\u2581' for t in made.tokens))
+            self.assertTrue(any(t[0] == '\u2581' for t in made.columns))
 
     @parameterized.parameters(
         ([], 'objectives is missing'),
@@ -434,24 +447,21 @@ class CommandTest(parameterized.TestCase):
         self.assertFalse(self.output.exists())
 
     def test_the_command(self):
-        """In a process of its own, where TensorFlow is not imported."""
-        code = (
-            'import runpy, sys; '
-            f"sys.argv = ['show', '--objectives=mlm', {FOX!r}, "
-            f"'--output={self.output}']; "
-            'import atexit; '
-            "atexit.register(lambda: print('tensorflow' in sys.modules)); "
-            "runpy.run_module('infoword_tf.show', run_name='__main__')"
-        )
+        """In a process of its own, with a workdir too."""
+        workdir = pathlib.Path(self.create_tempdir().full_path)
+        make_config(mlm={'transform': False}).write(workdir)
+        (workdir / 'vocab.txt').write_text('\n'.join(WORDS) + '\n')
         done = subprocess.run(
-            [sys.executable, '-c', code],
+            [sys.executable, '-m', 'infoword_tf.show', f'--init={workdir}',
+             FOX, f'--output={self.output}'],
             cwd=ROOT,
-            env={'PATH': '', 'PYTHONPATH': str(ROOT)},
+            env={'PATH': ''},
             capture_output=True,
             text=True,
             check=False,
-        )
-        self.assertEqual(done.stdout, f'{self.output}\nFalse\n', done.stderr)
+        )  # fmt: skip
+        self.assertEqual(done.stdout, f'{self.output}\n', done.stderr)
+        self.assertTrue(self.output.read_bytes().startswith(b'\x89PNG'))
 
 
 if __name__ == '__main__':

@@ -1,15 +1,11 @@
 """What a run shows: the progress line, the closing table, the picture."""
 
-import itertools
-import math
 import pathlib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from infoword_tf import files
 
-MINUTES = 'minutes of training'
-STYLES = '-', '--', ':', '-.'  # of the rows of one run
 COLUMNS = {
     'mi': 'MI',
     'unigram_mi': 'unigram',
@@ -203,162 +199,6 @@ def _compare(axis: Any, row: str, records: Sequence[Mapping[str, Any]]) -> None:
     percent_axis.yaxis.set_major_formatter(ticker.PercentFormatter(1.0))
     percent_axis.spines['right'].set_visible(False)
     percent_axis.set_ylabel('of the held-out ceiling')
-
-
-def _share(record: Mapping[str, Any], row: str) -> float:
-    """Held-out MI by its ceiling; 0 where there is nothing to know."""
-    mi, ceiling = (record[f'heldout/{row}/{x}'] for x in ('mi', 'ceiling'))
-    return mi / ceiling if ceiling > 0 else 0.0
-
-
-def draw_runs(
-    path: pathlib.Path,
-    runs: Mapping[str, tuple[Sequence[float], Sequence[Mapping[str, Any]]]],
-    along: str = MINUTES,
-) -> None:
-    """Draws held-out MI of every row of several runs into one PNG.
-
-    As a share of what a perfect critic has on the same candidates: the
-    ceilings of rows differ. The ends of the curves say it in nats.
-    """
-    figure, axis = _axis(along)
-    ends = []
-    for number, (name, (minutes, records)) in enumerate(runs.items()):
-        rows = _heldout(records, 'mi')
-        for style, row in zip(itertools.cycle(STYLES), rows, strict=False):
-            points = [
-                (minute, _share(record, row))
-                for minute, record in zip(minutes, records, strict=True)
-                if f'heldout/{row}/mi' in record
-            ]
-            end = _draw_curve(axis, number, points, style)
-            ceiling = records[-1][f'heldout/{row}/ceiling']
-            label = name if name.startswith(row) else f'{name}: {row}'
-            label += f'  {end[0] * ceiling:.2f} of {ceiling:.2f} nats'
-            ends.append((*end, label))
-    from matplotlib import ticker
-
-    axis.axhline(0, color='0.85', linewidth=0.8, zorder=0)
-    axis.set_ylabel(
-        'mutual information of held-out text,\nlower bound, of the ceiling'
-    )
-    axis.yaxis.set_major_formatter(ticker.PercentFormatter(1.0))
-    _name_ends(axis, ends)
-    _save(figure, path)
-
-
-def draw_perplexities(
-    path: pathlib.Path,
-    runs: Mapping[str, tuple[Sequence[float], Sequence[Mapping[str, Any]]]],
-    along: str = MINUTES,
-) -> None:
-    """Draws held-out perplexity of several runs of next pieces into one PNG."""
-    figure, axis = _axis(along)
-    ends = []
-    for number, (name, (minutes, records)) in enumerate(runs.items()):
-        (row,) = _heldout(records, 'loss')
-        points = _points(minutes, records, f'heldout/{row}/loss')
-        end = _draw_curve(axis, number, points)
-        ends.append((*end, f'{name}  {math.exp(end[0]):.0f}'))
-    # Nats upwards, named as the perplexities that they are.
-    low, high = axis.get_ylim()
-    shown = [
-        one * 10**power
-        for power in range(7)
-        for one in (1, 1.5, 2, 3, 5, 7)
-        if low <= math.log(one * 10**power) <= high
-    ]
-    axis.set_yticks(
-        [math.log(one) for one in shown], [f'{one:,.0f}' for one in shown]
-    )
-    axis.set_ylabel('perplexity of held-out text, per piece')
-    _name_ends(axis, ends)
-    _save(figure, path)
-
-
-def draw_translations(
-    path: pathlib.Path,
-    runs: Mapping[str, tuple[Sequence[float], Sequence[Mapping[str, Any]]]],
-    along: str = MINUTES,
-) -> None:
-    """Draws how many translations several runs find, percent, into one PNG."""
-    figure, axis = _axis(along)
-    ends = []
-    for number, (name, (minutes, records)) in enumerate(runs.items()):
-        points = _points(minutes, records, 'tatoeba/accuracy')
-        end = _draw_curve(axis, number, points)
-        ends.append((*end, f'{name}  {end[0]:.1f}'))
-    axis.set_ylabel('translations found, both directions, percent')
-    _name_ends(axis, ends)
-    _save(figure, path)
-
-
-def _axis(along: str) -> tuple[Any, Any]:
-    """A figure for curves over minutes, or another measure, and its axis."""
-    from matplotlib.figure import Figure
-
-    figure = Figure((8, 4.6))
-    axis = figure.subplots()
-    axis.set_xlabel(along)
-    axis.spines[['top', 'right']].set_visible(False)
-    return figure, axis
-
-
-def _points(
-    minutes: Sequence[float], records: Sequence[Mapping[str, Any]], key: str
-) -> list[tuple[float, float]]:
-    """A figure over minutes, where records have it."""
-    return [
-        (minute, record[key])
-        for minute, record in zip(minutes, records, strict=True)
-        if key in record
-    ]
-
-
-def _draw_curve(
-    axis: Any,
-    number: int,
-    points: Sequence[tuple[float, float]],
-    style: str = '-',
-) -> tuple[float, float, Any]:
-    """A run's curve over minutes; its last value and minute, and its colour."""
-    import matplotlib
-
-    # Ten strong colours, then ten pale ones.
-    strong = 2 * number % 20 + number // 10 % 2
-    color = matplotlib.colormaps['tab20'](strong)
-    axis.plot(*zip(*points, strict=True), style, color=color, marker='.')
-    return *points[-1][::-1], color
-
-
-def _heldout(records: Sequence[Mapping[str, Any]], figure: str) -> list[str]:
-    """The rows that have such a held-out figure somewhere."""
-    keys = dict.fromkeys(
-        key
-        for record in records
-        for key in record
-        if key.startswith('heldout/') and key.endswith(f'/{figure}')
-    )
-    return [key.split('/')[1] for key in keys]
-
-
-def _name_ends(
-    axis: Any, ends: Sequence[tuple[float, float, Any, str]]
-) -> None:
-    """Writes names at the ends of all curves, one line apart at least."""
-    low, high = axis.get_ylim()
-    right = max((end[1] for end in ends), default=1.0)
-    lowest = low
-    for value, x, color, label in sorted(ends, key=lambda x: (*x[:2], x[3])):
-        place = max(value, lowest)
-        lowest = place + (high - low) * 0.05
-        arrow = {'arrowstyle': '-', 'color': color, 'linewidth': 0.5,
-                 'relpos': (0, 0.5)}  # fmt: skip
-        axis.annotate(
-            label, (x, value), xytext=(right * 1.04, place), color=color,
-            fontsize=8, va='center', annotation_clip=False, arrowprops=arrow,
-        )  # fmt: skip
-    axis.figure.tight_layout()
 
 
 def _save(figure: Any, path: pathlib.Path) -> None:

@@ -10,7 +10,7 @@ from infoword_tf.data.translations import (
     TranslationSource,
     tokenized,
 )
-from infoword_tf.text.wordtokenizer import WordTokenizer
+from infoword_tf.text.wholewords import WholeWords
 
 T = 40
 
@@ -107,7 +107,7 @@ class TranslationSourceTest(parameterized.TestCase):
     def test_texts_as_they_were(self):
         texts = [['one two three', 'four'], ['uno dos tres', 'cuatro']]
         columns = Columns('x', texts, 0, ('en', 'es'))
-        tokenizer = WordTokenizer([t for side in texts for t in side])
+        tokenizer = WholeWords.learn(t for side in texts for t in side)
         part = tokenized(columns, tokenizer, 40)
         words = [tokenizer.vocabulary[i] for i in part.ids]
         self.assertEqual(

@@ -2,6 +2,8 @@
 
 import json
 import pathlib
+import re
+import string
 
 from absl.testing import absltest
 
@@ -105,6 +107,15 @@ class VersionsTest(absltest.TestCase):
             said = card.render(config, described, 5, '--init=/srv/x\n', {})
             self.assertNotIn('/srv', said)
             self.assertNotIn(str(finetuned.folder()), said)
+
+    def test_a_card_knows_all_facts_of_its_template(self):
+        """A line with one that nobody knows would be left out, unseen."""
+        code = pathlib.Path(card.__file__)
+        text = code.with_suffix('.md').read_text()
+        names = {part[1] for part in string.Formatter().parse(text) if part[1]}
+        self.assertGreater(len(names), 40)
+        for name in names:
+            self.assertIn(f"'{re.match('[a-z_]+', name)[0]}'", code.read_text())
 
     def test_the_card_of_a_student_that_nobody_scored(self):
         config = Config.read(workdirs.shared()).replace(

@@ -1,10 +1,8 @@
 """What a run shows, with rows that have a bound and rows that have none."""
 
-import math
 import pathlib
 from unittest import mock
 
-import numpy as np
 from absl.testing import absltest
 
 from infoword_tf.training import report
@@ -144,59 +142,6 @@ class PictureTest(absltest.TestCase):
         """One document again and again: nothing can be told apart."""
         record = {**RECORD, 'heldout/mlm/mi': 0.0, 'heldout/mlm/ceiling': 0.0}
         self.drawn(report.draw_bounds, [record], ['mlm'])
-        self.drawn(report.draw_runs, {'a': ([1.0], [record])})
-
-    def test_perplexities(self):
-        """Nats upwards, named as what they are."""
-        runs = {
-            'gpt_tiny': (
-                [1.0, 2.0],
-                [{'heldout/gpt/loss': math.log(n)} for n in (700.0, 160.0)],
-            ),
-            'rnn': ([1.5], [{'heldout/rnn_lm/loss': math.log(310.0)}]),
-        }
-        (axis,) = self.drawn(report.draw_perplexities, runs).axes
-        np.testing.assert_allclose(
-            axis.lines[0].get_ydata(), np.log([700, 160])
-        )
-        ticks = dict(
-            zip(
-                (x.get_text() for x in axis.get_yticklabels()),
-                axis.get_yticks(),
-                strict=True,
-            )
-        )
-        self.assertEqual(list(ticks), ['150', '200', '300', '500', '700'])
-        self.assertAlmostEqual(ticks['300'], math.log(300))
-        self.assertCountEqual(
-            [x.get_text() for x in axis.texts], ['gpt_tiny  160', 'rnn  310']
-        )
-
-    def test_more_than_ten_runs_have_colours_of_their_own(self):
-        runs = {f'run{i}': ([1.0], [RECORD]) for i in range(12)}
-        (axis,) = self.drawn(report.draw_runs, runs).axes
-        colors = {x.get_color() for x in axis.texts}
-        self.assertLen(colors, 12)
-
-    def test_runs_are_shares_of_their_ceilings(self):
-        runs = {
-            'infoword_tiny': ([1.0, 2.0], [{**RECORD, **HALF}, RECORD]),
-            'mlm_tiny': ([1.5], [{**HALF, 'heldout/mlm/mi': 2.5}]),
-        }
-        (axis,) = self.drawn(report.draw_runs, runs).axes
-        curves = [list(x.get_ydata()) for x in axis.lines[:3]]
-        self.assertEqual(
-            curves, [[0.0, 0.125 / 6.25], [1.0 / 4.75] * 2, [0.5]]
-        )
-        self.assertEqual(axis.yaxis.get_major_formatter()(0.5), '50%')
-        self.assertCountEqual(
-            [x.get_text() for x in axis.texts],
-            [
-                'infoword_tiny: mlm  0.12 of 6.25 nats',
-                'infoword_tiny: dim  1.00 of 4.75 nats',
-                'mlm_tiny  2.50 of 5.00 nats',
-            ],
-        )
 
 
 if __name__ == '__main__':

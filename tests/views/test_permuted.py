@@ -12,7 +12,7 @@ from infoword_tf import views
 from infoword_tf.data import store as stores
 from infoword_tf.data.documents import Document, split_sentences
 from infoword_tf.data.streams import StreamSource
-from infoword_tf.text.wordtokenizer import WordTokenizer
+from infoword_tf.text.wholewords import WholeWords
 from infoword_tf.views import permuted
 from infoword_tf.views.streams import Streams
 
@@ -584,7 +584,7 @@ class TwoTextsTest(parameterized.TestCase):
         store = stores.write_store(
             pathlib.Path(self.create_tempdir().full_path) / 'store',
             documents,
-            WordTokenizer(
+            WholeWords.learn(
                 sentence for d in documents for sentence in d.sentences
             ),
             progress=False,

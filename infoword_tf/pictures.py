@@ -1,0 +1,259 @@
+"""Pictures of views: what is read, and who may look at whom.
+
+Drawn from the fields of a view alone, what an encoder is given. A row of
+squares is a token that looks, a column what it may look at.
+
+Glossary of shapes: B texts, T tokens, M tokens of memory, Q tokens of the
+query stream, V vocabulary.
+"""
+
+import pathlib
+import textwrap
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from infoword_tf import files
+
+INK, QUIET, LINE = '#22303c', '#6b7883', '#c9d1d8'
+KINDS = {  # of squares, by their numbers: colours of them and of words; legend
+    'nothing': ('#f2f4f6', LINE, 'may not look there'),
+    'word': ('#8fb8de', INK, 'looks at a word'),
+    'special': ('#c3ccd5', QUIET, 'looks at [CLS] or [SEP]'),
+    'asked': ('#f2a65e', '#b8641a', 'looks at a place that is asked for'),
+    'memory': ('#93c29a', '#4b8a55', 'looks at the memory: no gradient'),
+    'self': ('#3f6491', '', 'looks at itself'),
+    'blind': ('#fdf0e2', '', 'a query: it knows its place, not its word'),
+}
+NAMES = list(KINDS)
+_TEXT = 'The state of each [CLS] in bold stands for its text.'
+WANTS = {  # what a row wants of a view, by `Reads.where`
+    'pieces': 'The states of orange words are compared with what the arrows '
+    'name.',
+    'queries': 'The query states are compared with what the arrows name, in '
+    'the order of the numbers.',
+    'start': _TEXT,
+    'example': _TEXT,
+    'next': 'The state of [CLS] tells whether the second piece of text goes '
+    'with the first.',
+    'text': 'All states are wanted: a mean of them stands for the text.',
+    'following': 'Every state is compared with the word that comes next.',
+    'around': 'Each word is compared with those of a window around it.',
+    'middle': 'The mean of each window is compared with the word in its '
+    'middle.',
+}
+HOW = (
+    'Each row of squares is a token that looks, with its position and, where '
+    'there are several, its segment (A, B, ...); each column is what it may '
+    'look at.'
+)
+MOST_WORDS = 96  # columns that have words beside them
+
+
+class Picture(NamedTuple):
+    """What is drawn of a view: one text of it."""
+
+    title: str
+    lines: list[str]  # sentences about it
+    columns: list[str]  # [M + T] words
+    rows: list[str]  # [T + Q] words and more of who looks
+    kinds: list[str]  # [M + T] names in KINDS; 'nothing': no part of a text
+    places: list[int]  # [T + Q] of who looks
+    starts: list[int]  # places whose states stand for texts
+    mask: np.ndarray  # [T + Q, M + T] int, numbers of KINDS
+
+
+def first(field: Any, otherwise: Any = ()) -> np.ndarray:
+    """The first text of a field of a view, or what counts where there is none:
+    [T] of [B, T] or of [B, K, T].
+    """
+    if field is None:
+        return np.asarray(otherwise, int)
+    text = np.asarray(field)[0]
+    return text if text.ndim == 1 else text[0]
+
+
+def seen(
+    view: Any,
+    causal: bool = False,
+    memory: int = 0,
+    queries: Sequence[int] = (),
+) -> np.ndarray:
+    """Computes what the tokens of the first text may look at.
+
+    Args:
+        view: a `views.View`.
+        causal: whether the encoder looks back alone.
+        memory: M, which all tokens see.
+        queries: [Q] places of the query stream.
+
+    Returns:
+        [T + Q, M + T] bool: the content stream above the query stream.
+    """
+    places = np.arange(len(first(view.ids)))
+    looking = np.array([*places, *queries])[:, None]  # [T + Q, 1]
+    block = first(view.block_ids, 0 * places)
+    allowed = block[looking] == block
+    if causal:
+        allowed &= places <= looking
+    if view.ranks is not None:
+        before = first(view.sees)[looking] > first(view.ranks)
+        before[: len(places)] |= np.eye(len(places), dtype=bool)
+        allowed &= before
+    return np.pad(allowed, ((0, 0), (memory, 0)), constant_values=True)
+
+
+def picture(
+    title: str,
+    view: Any,
+    wants: Mapping[str, str],
+    words: Sequence[str],
+    specials: Any,
+    causal: bool = False,
+    memory: Sequence[int] = (),
+) -> Picture:
+    """Describes the first text of a view.
+
+    Args:
+        title: name of the view.
+        view, causal: as of `seen`.
+        wants: by row, what it wants of the view (`Reads.where`).
+        words, specials: [V] the vocabulary, and of it.
+        memory: [M] ids of what came before.
+    """
+    ids = first(view.ids)
+    special = np.isin(ids, (specials.cls_id, specials.sep_id))
+    kinds = np.where(special, 'special', 'word')
+    asked: dict[int, str] = {}
+    numbers: dict[int, int] = {}
+    starts: set[int] = set()
+    lines = [f'Read by {" and ".join(wants)}.'] if wants else []
+    for row, what in wants.items():
+        line = WANTS.get(what, f'{row} wants {what!r}.')
+        places, targets, weights = (
+            first(x.get(row)) for x in (view.places, view.targets, view.weights)
+        )
+        real: Any = slice(None)
+        if weights.shape == places.shape:
+            real = weights > 0  # no padding
+        places = places[real]
+        if what in ('pieces', 'queries'):
+            targets, kinds[places] = targets[real], 'asked'
+        elif what == 'text' and targets.shape == ids.shape:
+            line, places = WANTS['following'], np.arange(len(ids))
+        else:
+            starts.update(places.tolist())
+            targets = ()
+        if what == 'queries':
+            turns = first(view.ranks)[places].argsort().argsort() + 1
+            numbers = dict(zip(places.tolist(), turns.tolist(), strict=True))
+        named = (words[target] for target in targets)
+        asked |= zip(places.tolist(), named, strict=False)
+        if line not in lines:
+            lines.append(line)
+    if view.directions is not None and view.directions[0] < 0:
+        lines.append('This text is read backward.')
+    if np.ndim(view.ids) == 3:
+        lines.append(f'One of {np.shape(view.ids)[1]} that belong together.')
+    # A text of which nothing is wanted is padding, or room left over.
+    block = first(view.block_ids, 0 * ids)
+    kinds[~np.isin(block, block[[*asked, *starts] or [0]])] = 'nothing'
+
+    positions = first(view.positions, np.arange(len(ids)))
+    segments = first(view.segment_ids, 0 * ids)
+    kinds, tokens = ['memory'] * len(memory) + [*kinds], [words[i] for i in ids]
+    places, rows = [*range(len(ids)), *numbers], []
+    mask = seen(view, causal, len(memory), [*numbers]) * np.array(
+        [NAMES.index(kind) for kind in kinds]
+    )
+    for row, place in enumerate(places):
+        name, itself = tokens[place], (row, len(memory) + place)
+        if row >= len(ids):
+            name = f'{numbers[place]}: ?'
+            mask[itself] = mask[itself] or NAMES.index('blind')
+        elif mask[itself]:
+            mask[itself] = NAMES.index('self')
+        if place in asked and (row >= len(ids) or place not in numbers):
+            name += f' → {asked[place]}'
+        name += f' {positions[place]:>3}'
+        if any(segments):
+            name += f' {chr(ord("A") + segments[place])}'
+        rows.append(name)
+    columns = [words[i] for i in memory] + tokens
+    return Picture(
+        title, lines, columns, rows, kinds, places, sorted(starts), mask
+    )
+
+
+def draw(
+    path: pathlib.Path, rows: Sequence[str], pictures: Sequence[Picture]
+) -> None:
+    """Draws pictures side by side into a PNG.
+
+    Args:
+        path: of the PNG.
+        rows: a sentence about each row, above everything.
+        pictures: one a panel.
+
+    Raises:
+        OSError: the PNG cannot be written.
+    """
+    from matplotlib.colors import ListedColormap
+    from matplotlib.figure import Figure
+    from matplotlib.patches import Patch
+
+    shades = ListedColormap([colour for colour, *_ in KINDS.values()])
+    sizes = [np.array(one.mask.shape) for one in pictures]
+    inches = [min(0.2, 8 / max(size)) * size + (2.5, 2.5) for size in sizes]
+    high, wide = np.max(inches, axis=0)[0], np.sum(inches, axis=0)[1]
+    figure = Figure((wide, high), layout='compressed')
+    panels = figure.subplots(
+        1, len(pictures), width_ratios=[x for _, x in inches], squeeze=False
+    )
+    for axes, one, (looking, columns) in zip(
+        panels[0], pictures, sizes, strict=True
+    ):
+        memory = one.kinds.count('memory')
+        length = columns - memory
+        lines = [textwrap.fill(x, max(60, 2 * columns)) for x in one.lines]
+        axes.imshow(one.mask, shades, vmin=0, vmax=len(KINDS) - 1)
+        axes.set_anchor('NW')
+        axes.spines[:].set_visible(False)
+        axes.set_title(one.title, loc='left', weight='bold', color=INK)
+        axes.set_xlabel('\n'.join(lines), loc='left', fontsize=9, color=QUIET)
+        axes.axvline(memory - 0.5, color=INK, linewidth=1.0)
+        axes.axhline(length - 0.5, color=INK, linewidth=1.0)
+        axes.set(xticks=[], yticks=[])
+        if columns > MOST_WORDS:
+            continue
+        axes.set_xticks(range(columns), one.columns, rotation=90)
+        axes.set_yticks(range(looking), one.rows)
+        axes.set_xticks(np.arange(columns) - 0.5, minor=True)
+        axes.set_yticks(np.arange(looking) - 0.5, minor=True)
+        axes.grid(which='minor', color='white', linewidth=0.9)
+        axes.tick_params(
+            which='both', length=0, labeltop=True, labelbottom=False,
+            labelsize=7.5, labelfontfamily='monospace',
+        )  # fmt: skip
+        labels = axes.get_xticklabels() + axes.get_yticklabels()
+        places = [*range(-memory, length), *one.places]
+        for label, place in zip(labels, places, strict=True):
+            label.set_color(KINDS[one.kinds[memory + place]][1])
+            label.set_weight('bold' if place in one.starts else 'normal')
+    figure.suptitle(
+        '\n'.join(textwrap.fill(row, int(13 * wide)) for row in (*rows, HOW)),
+        x=0.01, ha='left', fontsize=10, color=INK,
+    )  # fmt: skip
+    there = set(np.concatenate([np.unique(one.mask) for one in pictures]))
+    figure.legend(
+        handles=[
+            Patch(facecolor=colour, edgecolor=LINE, label=words)
+            for number, (colour, _, words) in enumerate(KINDS.values())
+            if number in there
+        ],
+        loc='outside lower left', frameon=False, fontsize=9,
+        ncols=max(1, int(wide / 4.5)),
+    )  # fmt: skip
+    with files.written(path) as partial:
+        figure.savefig(partial, format='png', dpi=150, bbox_inches='tight')
