@@ -97,7 +97,3 @@ class SentencesTest(absltest.TestCase):
         self.assertEqual(last['heldout/simcse/loss'], 0)
         self.assertEqual(last['heldout/simcse/ceiling'], 0)
         self.assertLess(last['heldout/simcse/mi'], 1e-5)
-
-
-if __name__ == '__main__':
-    absltest.main()

@@ -223,6 +223,3 @@ class BadInputTest(parameterized.TestCase):
             path.write_bytes(data)
             with self.assertRaisesRegex(ValueError, message):
                 run_here(folder / 'run', f'--corpus=text:{path}', '--heldout=')
-
-if __name__ == '__main__':
-    absltest.main()

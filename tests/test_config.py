@@ -51,7 +51,3 @@ class Version2Test(parameterized.TestCase):
         del values['encoder']['arguments']
         with self.assertRaisesRegex(ValueError, 'is no config of version 3'):
             Config.from_json(values)
-
-
-if __name__ == '__main__':
-    absltest.main()

@@ -639,7 +639,3 @@ class PromisesTest(absltest.TestCase):
         self.assertEqual(parts, {'encoder', 'unigram', 'step'})
         model = infoword_tf.load(folder / 'broken')
         self.assertEqual(model.encode(['a text']).shape, (1, 64))
-
-
-if __name__ == '__main__':
-    absltest.main()

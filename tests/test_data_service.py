@@ -214,7 +214,3 @@ class CommandTest(absltest.TestCase):
             commands.UsageError, '--data_service=cpu1: give HOST:PORT'
         ):
             quick.run('--workdir=w', '--data_service=cpu1')
-
-
-if __name__ == '__main__':
-    absltest.main()

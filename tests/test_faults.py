@@ -38,7 +38,3 @@ class FaultsTest(parameterized.TestCase):
         self.assertEqual(bench.run('run', '--seed=1').status, 0)
         with self.assertRaisesRegex(AssertionError, 'safetensors differs'):
             faults.same(bench.whole(), folder / 'run')
-
-
-if __name__ == '__main__':
-    absltest.main()

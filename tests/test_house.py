@@ -281,7 +281,3 @@ class HouseTest(parameterized.TestCase):
             for node in ast.walk(parsed(file)):
                 if isinstance(node, ast.Attribute):
                     self.assertNotIn(node.attr, forbidden, file)
-
-
-if __name__ == '__main__':
-    absltest.main()

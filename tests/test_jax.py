@@ -393,7 +393,3 @@ class JaxTest(absltest.TestCase):
                 atol=near,
                 err_msg=path,
             )
-
-
-if __name__ == '__main__':
-    absltest.main()

@@ -347,7 +347,3 @@ class LanguagesTest(absltest.TestCase):
         self.assertEqual(
             records[-1]['heldout/mlm/mi'], records[-1]['heldout/mlm/de_mi']
         )
-
-
-if __name__ == '__main__':
-    absltest.main()

@@ -122,7 +122,3 @@ class LessonsTest(parameterized.TestCase):
         case = zoo.Case('label:1,soft:1,score:1', encoder='lookup')
         for row, (passed, said) in self.marks(case, constant=True).items():
             self.assertFalse(passed, f'{row}: {said}')
-
-
-if __name__ == '__main__':
-    absltest.main()

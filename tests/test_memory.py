@@ -551,7 +551,3 @@ class CommandTest(MemoryCase, CommandCase):
             self.run_here(
                 self.folder / 'bad', f'--objectives={ROW}:1,second:1'
             )
-
-
-if __name__ == '__main__':
-    absltest.main()

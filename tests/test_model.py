@@ -132,7 +132,3 @@ class OnePassTest(absltest.TestCase):
         self.assertEqual(list(first), list(second))
         for name, value in first.items():
             np.testing.assert_array_equal(value, second[name], name)
-
-
-if __name__ == '__main__':
-    absltest.main()

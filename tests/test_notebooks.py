@@ -182,7 +182,3 @@ class NotebooksTest(parameterized.TestCase):
             self.assertEqual(made.read_text(), 'x')
             with self.assertRaisesRegex(SystemExit, 'there is no notebook'):
                 main(['y'])
-
-
-if __name__ == '__main__':
-    absltest.main()

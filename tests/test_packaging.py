@@ -538,7 +538,3 @@ class DocumentsTest(absltest.TestCase):
             r'\d (?:ms|seconds|%|GFLOP/s)\b', r'^\|.*\d\.\d.* tokens',
         ):
             self.assertNotRegex(prose, text)
-
-
-if __name__ == '__main__':
-    absltest.main()

@@ -401,7 +401,3 @@ class AnswersTest(absltest.TestCase):
         self.assertCountEqual(
             answering(('next',)), ['transformer_xl', 'rnn_lm', 'gpt']
         )
-
-
-if __name__ == '__main__':
-    absltest.main()

@@ -586,7 +586,3 @@ class OrderTest(parameterized.TestCase):
             for objectives in ('turned', 'ict,turned', 'turned,ict'):
                 found = resolve(ModelChoices(objectives)).encoder.name
                 self.assertEqual(found, 'transformer')
-
-
-if __name__ == '__main__':
-    absltest.main()

@@ -645,7 +645,3 @@ class PreemptedTest(absltest.TestCase):
             cwd=ROOT, capture_output=True, text=True, timeout=50,
         )  # fmt: skip
         self.assertEqual((done.returncode, done.stdout), (42, 'True\n'))
-
-
-if __name__ == '__main__':
-    absltest.main()

@@ -266,7 +266,3 @@ class PairsTest(absltest.TestCase):
                 ),
             ):
                 run_here(self.create_tempdir().full_path, *flags)
-
-
-if __name__ == '__main__':
-    absltest.main()

@@ -66,7 +66,3 @@ class CheckTest(parameterized.TestCase):
             for encoder, name in FLAGS[flag].items()
         ]
         self.assertEqual(found, [found[0]] * len(found))
-
-
-if __name__ == '__main__':
-    absltest.main()

@@ -729,6 +729,3 @@ class DimTest(parameterized.TestCase):
             last['heldout/dim/log_candidates'], np.log(5), np.log(129) - 0.5
         )
         self.assertGreater(last['heldout/dim/chance'], 1 / 129)
-
-if __name__ == '__main__':
-    absltest.main()

@@ -234,7 +234,3 @@ class LostTest(absltest.TestCase):
                 'stopped since another worker is gone: start the same command '
                 'on all\n',
             )
-
-
-if __name__ == '__main__':
-    absltest.main()

@@ -160,7 +160,3 @@ class CaseTest(parameterized.TestCase):
         weights = zoo.make_views('dim', b)['ngrams'].weights['dim']
         self.assertGreater((weights.sum(axis=1) > 1).sum(), 2)
         self.assertTrue((weights == 0).any())
-
-
-if __name__ == '__main__':
-    absltest.main()

@@ -919,7 +919,3 @@ class PaceTest(absltest.TestCase):
         mean, deviation = finetune.spread([1.0, 2.0, 6.0])
         self.assertAlmostEqual(mean, 3.0)
         self.assertAlmostEqual(deviation, np.std([1, 2, 6], ddof=1))
-
-
-if __name__ == '__main__':
-    absltest.main()

@@ -134,7 +134,3 @@ class DimsTest(command.Checks, absltest.TestCase):
         self.assertEqual(before, after)
         done = command.run(search, *given, '--dims=65', words='queries')
         self.assert_complains(done, '--dims=65: vectors have 64 numbers')
-
-
-if __name__ == '__main__':
-    absltest.main()

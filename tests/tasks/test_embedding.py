@@ -428,7 +428,3 @@ class CommandTest(Checks, parameterized.TestCase):
             run('bad', '--heldout='), 'is one text, without a held-out part'
         )
         self.assertFalse((FOLDER / 'bad' / 'config.json').exists())
-
-
-if __name__ == '__main__':
-    absltest.main()

@@ -346,7 +346,3 @@ class RealTest(Checks, absltest.TestCase):
                 {'train': rows, 'heldout': rows._replace(labels=['0', '1'])},
                 finetune.Choices(init='none'),
             )
-
-
-if __name__ == '__main__':
-    absltest.main()

@@ -147,7 +147,3 @@ class CommandTest(command.Checks, absltest.TestCase):
                 )
                 self.assert_complains(done, message)
         self.assertFalse((folder / 'new').exists())
-
-
-if __name__ == '__main__':
-    absltest.main()

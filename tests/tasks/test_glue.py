@@ -339,7 +339,3 @@ class ComplaintsTest(Checks, parameterized.TestCase):
             run('none', '--task=rte', f'--data_dir={folder}'),
             "RTE/train.tsv has no column 'sentence2'",
         )
-
-
-if __name__ == '__main__':
-    absltest.main()

@@ -268,7 +268,3 @@ class PredictionsTest(parameterized.TestCase):
             nan = np.array([1.0, np.nan])
             glue_layout.write_predictions(self.path, 'sts-b', nan)
         self.assertEmpty(list(self.path.parent.iterdir()))
-
-
-if __name__ == '__main__':
-    absltest.main()

@@ -499,7 +499,3 @@ class UnknownTest(parameterized.TestCase):
             self.assertEqual(
                 found.tolist(), [3, 1, *flags, 5, 5, *flags, 5]
             )
-
-
-if __name__ == '__main__':
-    absltest.main()

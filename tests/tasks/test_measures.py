@@ -157,7 +157,3 @@ class PictureTest(parameterized.TestCase):
         ):
             measures.draw_confusion(self.path, ['a', 'b'], TARGETS, TARGETS)
         self.assertEmpty(list(self.path.parent.iterdir()))
-
-
-if __name__ == '__main__':
-    absltest.main()

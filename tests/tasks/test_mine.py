@@ -154,7 +154,3 @@ class CommandTest(absltest.TestCase):
                 init=str(workdirs.shared()), pairs=str(path),
                 rescore=str(workdirs.shared()), workdir=str(folder / 'again'),
             )  # fmt: skip
-
-
-if __name__ == '__main__':
-    absltest.main()

@@ -252,7 +252,3 @@ class FilesTest(command.Checks, parameterized.TestCase):
             '--init=none', f'--train={self.folder}', '--dev=dev.csv'
         )
         self.assert_complains(done, 'says itself what is scored')
-
-
-if __name__ == '__main__':
-    absltest.main()

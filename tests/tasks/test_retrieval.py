@@ -691,7 +691,3 @@ class FlagsTest(command.Checks, parameterized.TestCase):
         self.assert_complains(attempt('tiny'), "'tiny' is no flag")
         with self.assertRaisesRegex(flags.Error, 'Unknown command line flag'):
             attempt('--inti=a')
-
-
-if __name__ == '__main__':
-    absltest.main()

@@ -241,7 +241,3 @@ class SquadTest(Checks, parameterized.TestCase):
         given = squad.Choices()
         self.assertEqual((given.seq_len, given.epochs), (384, 2.0))
         self.assertEqual(given.optimizer, 'adamw')
-
-
-if __name__ == '__main__':
-    absltest.main()

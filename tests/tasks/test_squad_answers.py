@@ -296,7 +296,3 @@ class AnswersTest(parameterized.TestCase):
         )
         squad_answers.write(self.folder / 'more', self.given((1, 1, 2.0)))
         self.assertFalse((self.folder / 'more' / 'null_odds.json').exists())
-
-
-if __name__ == '__main__':
-    absltest.main()

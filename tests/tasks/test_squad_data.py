@@ -394,7 +394,3 @@ class FeaturesTest(parameterized.TestCase):
                 examples.candidates['span'][known],
             ),
         )
-
-
-if __name__ == '__main__':
-    absltest.main()

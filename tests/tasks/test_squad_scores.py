@@ -155,7 +155,3 @@ class ScoresTest(parameterized.TestCase):
         for name, value in found.items():
             self.assertAlmostEqual(value, wanted[name], places=10, msg=name)
         self.assertLen(found, 6)
-
-
-if __name__ == '__main__':
-    absltest.main()

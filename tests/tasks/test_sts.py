@@ -205,7 +205,3 @@ class PromptsTest(absltest.TestCase):
         self.assertEqual(config.prompt_for('passage'), 'passage')
         self.assertIsNone(config.prompt_for('query'))
         self.assertEqual(set(retrieval.ROLES), {'query', 'passage'})
-
-
-if __name__ == '__main__':
-    absltest.main()

@@ -679,7 +679,3 @@ class ComplaintsTest(Checks, parameterized.TestCase):
         self.assertEqual(distill.sum_of('score', 0, 2), 'score:1,patience:2')
         with self.assertRaises(commands.UsageError):
             distill.start_of(str(TEACHER), 9, 'first')
-
-
-if __name__ == '__main__':
-    absltest.main()

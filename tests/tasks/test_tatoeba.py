@@ -228,7 +228,3 @@ class TatoebaTest(command.Checks, parameterized.TestCase):
         done = self.run_it(f'--data_dir={data}')
         self.assertEqual(done.status, 0, done.err)
         self.assertIn('de: the English sentences are in the order', done.out)
-
-
-if __name__ == '__main__':
-    absltest.main()

@@ -319,7 +319,3 @@ class CommandTest(Checks, parameterized.TestCase):
             f'--workdir={FOLDER / "bad"}', flag,
         )  # fmt: skip
         self.assert_complains(done, 'is for --parallel; give both')
-
-
-if __name__ == '__main__':
-    absltest.main()

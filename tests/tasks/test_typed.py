@@ -252,7 +252,3 @@ class TypedTest(absltest.TestCase):
                 if err.startswith('error'):
                     self.assertLen(err.splitlines(), 1)
         self.assertFalse((folder / 'w').exists())
-
-
-if __name__ == '__main__':
-    absltest.main()

@@ -99,7 +99,3 @@ class CommandTest(absltest.TestCase):
                 init=str(workdirs.shared()), corpus=text, dims=9999,
                 workdir=str(folder / 'wide'),
             )  # fmt: skip
-
-
-if __name__ == '__main__':
-    absltest.main()

@@ -209,7 +209,3 @@ class WordsTest(parameterized.TestCase):
             (self.data / f'pairs.{ending}').touch()
         done = command.run(words, data, out, '--vectors=x')
         self.assertIn("holds two tests 'pairs': rename one", done.err)
-
-
-if __name__ == '__main__':
-    absltest.main()

@@ -184,7 +184,3 @@ class TrainerTest(parameterized.TestCase):
                     found.add(op.type)
         # Not even read: that would copy a table that rows are written to.
         self.assertEmpty(found)
-
-
-if __name__ == '__main__':
-    absltest.main()

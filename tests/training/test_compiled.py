@@ -47,7 +47,3 @@ class ProgramTest(parameterized.TestCase):
         self.assertContainsSubset(SOME, known)
         self.assertEqual({r for rows in known.values() for r in rows},
                          set(TABLE))  # fmt: skip
-
-
-if __name__ == '__main__':
-    absltest.main()

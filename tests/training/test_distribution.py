@@ -482,7 +482,3 @@ class StrategyTest(absltest.TestCase):
             strategy.num_replicas_in_sync,
             len(tf.config.list_logical_devices(kind)),
         )
-
-
-if __name__ == '__main__':
-    absltest.main()

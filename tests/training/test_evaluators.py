@@ -266,7 +266,3 @@ class ComplaintsTest(absltest.TestCase):
             self.assertEqual(commands.typed({'corpus': given}), typed)
         self.assertEqual(commands.parse(RunChoices, ['--corpus=']),
                          {'corpus': []})  # fmt: skip
-
-
-if __name__ == '__main__':
-    absltest.main()

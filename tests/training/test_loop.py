@@ -280,7 +280,3 @@ class SummariseTest(absltest.TestCase):
         whole = loop.summarise('nsp_nce', given.sums(outcomes['nsp_nce']))
         for name, value in whole.items():
             self.assertAlmostEqual(found[f'heldout/{name}'], value, places=4)
-
-
-if __name__ == '__main__':
-    absltest.main()

@@ -638,7 +638,3 @@ class ScheduleTest(parameterized.TestCase):
             self.assertEqual(found, warmup, name)
             self.assertEqual(optim.warmup_steps(7, 5, rules), 7)
         self.assertEqual(optim.warmup_steps(None, 250), 25)
-
-
-if __name__ == '__main__':
-    absltest.main()

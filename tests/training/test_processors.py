@@ -107,7 +107,3 @@ def decided(device):
     line = shown.getvalue()
     assert line.endswith(f': {chosen}\n'), (line, chosen)
     return line
-
-
-if __name__ == '__main__':
-    absltest.main()

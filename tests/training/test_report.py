@@ -197,7 +197,3 @@ class PictureTest(absltest.TestCase):
                 'mlm_tiny  2.50 of 5.00 nats',
             ],
         )
-
-
-if __name__ == '__main__':
-    absltest.main()
