@@ -1,6 +1,6 @@
 """What config.json holds, and held."""
 
-from absl.testing import absltest, parameterized
+from absl.testing import parameterized
 
 from infoword_tf.config import Config
 from infoword_tf.encoders import ENCODERS

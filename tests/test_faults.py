@@ -2,7 +2,7 @@
 
 import pathlib
 
-from absl.testing import absltest, parameterized
+from absl.testing import parameterized
 
 from tests import faults, runs
 

@@ -8,7 +8,7 @@ import pathlib
 import subprocess
 import sys
 
-from absl.testing import absltest, parameterized
+from absl.testing import parameterized
 
 ROOT = pathlib.Path(__file__).parent.parent
 LIBRARY = ROOT / 'infoword_tf'

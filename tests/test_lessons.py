@@ -6,7 +6,7 @@ batch; whoever reads a constant never does.
 """
 
 import tensorflow as tf
-from absl.testing import absltest, parameterized
+from absl.testing import parameterized
 
 from infoword_tf import views
 from infoword_tf.encoders import Encoded

@@ -12,7 +12,7 @@ import pathlib
 import runpy
 from unittest import mock
 
-from absl.testing import absltest, parameterized
+from absl.testing import parameterized
 
 from infoword_tf import commands
 from infoword_tf.inference.loaded import Loaded

@@ -5,7 +5,7 @@ import itertools
 import random
 from unittest import mock
 
-from absl.testing import absltest, parameterized
+from absl.testing import parameterized
 
 from infoword_tf import resolve as resolving
 from infoword_tf.commands import UsageError

@@ -1,6 +1,6 @@
 """A setting: what it takes, and what it says of the rest."""
 
-from absl.testing import absltest, parameterized
+from absl.testing import parameterized
 
 from infoword_tf.encoders import ENCODERS, FLAGS
 from infoword_tf.objectives import TABLE

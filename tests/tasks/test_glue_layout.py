@@ -7,7 +7,7 @@ import pathlib
 import numpy as np
 import tensorflow as tf
 import tensorflow_datasets as tfds
-from absl.testing import absltest, parameterized
+from absl.testing import parameterized
 
 from tasks import glue_layout, measures
 from tests import places

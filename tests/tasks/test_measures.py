@@ -6,7 +6,7 @@ import warnings
 from unittest import mock
 
 import numpy as np
-from absl.testing import absltest, parameterized
+from absl.testing import parameterized
 from matplotlib import figure, image
 
 from tasks import measures

@@ -7,7 +7,7 @@ import types
 from pydoc_data import topics
 
 import numpy as np
-from absl.testing import absltest, parameterized
+from absl.testing import parameterized
 
 import infoword_tf
 from infoword_tf import files

@@ -6,7 +6,7 @@ import pathlib
 from pydoc_data import topics
 
 import numpy as np
-from absl.testing import absltest, parameterized
+from absl.testing import parameterized
 
 from infoword_tf.objectives import span
 from infoword_tf.objectives.span import BINS

@@ -6,7 +6,7 @@ import pathlib
 from unittest import mock
 
 import numpy as np
-from absl.testing import absltest, parameterized
+from absl.testing import parameterized
 
 from infoword_tf.evaluation import bitext as evaluation
 from tasks import tatoeba

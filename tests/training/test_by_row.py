@@ -3,7 +3,7 @@
 import keras
 import numpy as np
 import tensorflow as tf
-from absl.testing import absltest, parameterized
+from absl.testing import parameterized
 
 from infoword_tf.layers import dropout
 from infoword_tf.training import loop, optim

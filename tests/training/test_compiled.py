@@ -5,7 +5,7 @@ device makes of HLO is compiled in test_train.py for one row.
 """
 
 import tensorflow as tf
-from absl.testing import absltest, parameterized
+from absl.testing import parameterized
 
 from infoword_tf.objectives import TABLE
 from tests import zoo

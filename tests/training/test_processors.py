@@ -6,7 +6,7 @@ import pathlib
 from unittest import mock
 
 import tensorflow as tf
-from absl.testing import absltest, parameterized
+from absl.testing import parameterized
 
 from infoword_tf.training import precision
 
