@@ -15,7 +15,7 @@ from infoword_tf import commands, files
 from infoword_tf.config import Config
 from tasks import finetune, glue, glue_layout, measures
 from tests import places
-from tests.runs import records
+from tests.runs import records, untimed
 from tests.tasks import finetuning
 from tests.tasks.command import Checks
 from tests.tasks.finetuning import last_line, write
@@ -279,13 +279,9 @@ class SweepTest(Checks, absltest.TestCase):
         self.assertEqual(done.status, 0, done.err)
         done = run('two', *given, '--epochs=2')
         self.assertEqual(done.status, 0, done.err)
-        cell, alone = (
-            [{k: v for k, v in record.items() if 'second' not in k}
-             for record in records(FOLDER / name)]
-            for name in ('epochs/epochs=2-seed=0', 'two')
-        )  # fmt: skip
+        alone = untimed(FOLDER / 'two')
         self.assertLen(alone, 2)
-        self.assertEqual(cell, alone)
+        self.assertEqual(untimed(FOLDER / 'epochs/epochs=2-seed=0'), alone)
 
     def test_other_flags_or_rows(self):
         flags = [x for x in self.flags if not x.startswith('--label')]
