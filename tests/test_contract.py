@@ -345,12 +345,8 @@ class HardTest(absltest.TestCase):
         )
 
 
-class BegunTest(absltest.TestCase):
+class BegunTest(places.Folder, absltest.TestCase):
     """(g), (h) What begins with another workdir."""
-
-    def setUp(self):
-        super().setUp()
-        self.folder = pathlib.Path(self.create_tempdir().full_path)
 
     def written(self, model):
         """A workdir of a model."""
@@ -549,7 +545,7 @@ class BegunRunTest(absltest.TestCase):
             run('third', *begun, '--vocab_size=600', '--nolower_case')
 
 
-class PromisesTest(absltest.TestCase):
+class PromisesTest(places.Folder, absltest.TestCase):
     """What tests of zoo.py promise of all rows, of all toys in one sum."""
 
     def test_two_replicas_are_one_device(self):
@@ -581,13 +577,12 @@ class PromisesTest(absltest.TestCase):
 
     def test_state_comes_back_for_another_number_of_replicas(self):
         """What is the same on all goes to all; what is of rows says so."""
-        folder = pathlib.Path(self.create_tempdir().full_path)
         saved = {}
         for replicas in (2, 1, 2):
             with zoo.strategy(replicas).scope():
                 model = zoo.make_model('toy_twice', 0.0)
             state = State(model, zoo.strategy(replicas), 8)
-            checkpoints = checkpoint.Checkpoints(folder, 2)
+            checkpoints = checkpoint.Checkpoints(self.folder, 2)
             if not saved:
                 for number, part in enumerate(state.parts().values()):
                     part.assign(tf.ones_like(part) * (number + 1))

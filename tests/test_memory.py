@@ -283,13 +283,12 @@ class TrainerTest(TrainerCase):
         self.assertEqual(set(sizes), {4 * (B * T * D + B)})
 
 
-class CheckpointTest(TrainerCase):
+class CheckpointTest(places.Folder, TrainerCase):
     @parameterized.parameters(1, 2)
     def test_of_the_same_replicas(self, replicas):
-        folder = pathlib.Path(self.create_tempdir().full_path)
         trainer = self.make(replicas)
         trainer.train(tf.constant(3))
-        saved = checkpoint.Checkpoints(folder, 2)
+        saved = checkpoint.Checkpoints(self.folder, 2)
         saved.save(3, trainer.state.parts())
         fresh = self.make(replicas)
         shown = io.StringIO()
@@ -301,11 +300,10 @@ class CheckpointTest(TrainerCase):
             np.testing.assert_array_equal(part, self.parts(fresh)[path])
 
     def test_of_other_replicas_or_none(self):
-        folder = pathlib.Path(self.create_tempdir().full_path)
         trainers = {n: self.make(n, steps=2) for n in (1, 2)}
         for saving, other in ((1, 2), (2, 1)):
             trainers[saving].train(tf.constant(1))
-            saved = checkpoint.Checkpoints(folder / str(saving), 2)
+            saved = checkpoint.Checkpoints(self.folder / str(saving), 2)
             saved.save(1, trainers[saving].state.parts())
             fresh = self.make(other)
             for memory in (fresh.state.parts(), {}, None):
@@ -367,16 +365,12 @@ class HeldoutTest(MemoryCase):
             self.assertAlmostEqual(together[name], value, places=4, msg=name)
 
 
-class CommandCase(parameterized.TestCase):
+class CommandCase(places.Folder, parameterized.TestCase):
     @classmethod
     def setUpClass(cls):
         super().setUpClass()
         folder = places.make(cls.addClassCleanup)
         cls.text, cls.heldout = corpus.write_topics(folder / 'text')
-
-    def setUp(self):
-        super().setUp()
-        self.folder = pathlib.Path(self.create_tempdir().full_path)
 
     def run_here(self, workdir, *more):
         """Returns what it printed."""

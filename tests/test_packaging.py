@@ -27,7 +27,7 @@ from infoword_tf.objectives import SUMS, TABLE
 from infoword_tf.resolve import resolve
 from infoword_tf.training import optim
 from infoword_tf.views import VIEWS, Specials
-from tests import quick, zoo
+from tests import places, quick, zoo
 from tests.oracles import huggingface
 
 ROOT = pathlib.Path(__file__).parent.parent
@@ -42,11 +42,10 @@ SHARED = ('benchmarks.tuning',)
 LONGEST_README = 250  # lines: it is a page for newcomers
 
 
-class SetupTest(absltest.TestCase):
+class SetupTest(places.Folder, absltest.TestCase):
     def test_the_wheel_holds_the_library_alone(self):
         """Built from a copy, so that nothing is left here."""
-        folder = pathlib.Path(self.create_tempdir().full_path)
-        source = folder / 'source'
+        source = self.folder / 'source'
         shutil.copytree(
             ROOT / 'infoword_tf',
             source / 'infoword_tf',
@@ -66,11 +65,11 @@ class SetupTest(absltest.TestCase):
             [
                 sys.executable, '-m', 'pip', 'wheel', source, '--quiet',
                 '--no-deps', '--no-build-isolation', '--no-index',
-                '--disable-pip-version-check', '-w', folder / 'wheels',
+                '--disable-pip-version-check', '-w', self.folder / 'wheels',
             ],
             check=True,
         )  # fmt: skip
-        (wheel,) = (folder / 'wheels').iterdir()
+        (wheel,) = (self.folder / 'wheels').iterdir()
         with zipfile.ZipFile(wheel) as file:
             names = set(file.namelist())
         about = {name for name in names if '.dist-info/' in name}

@@ -34,15 +34,14 @@ def setUpModule():
     runs.set_up()
 
 
-class KilledTest(absltest.TestCase):
+class KilledTest(places.Folder, absltest.TestCase):
     """kill -9 while a checkpoint is written."""
 
     def test_killed_gives_the_same_weights(self):
-        folder = pathlib.Path(self.create_tempdir().full_path)
-        whole, broken = folder / 'whole', folder / 'broken'
+        whole, broken = self.folder / 'whole', self.folder / 'broken'
         steps = '--steps=4'
         run_here(whole, steps)
-        hook, writing = self._stop_at_rename(folder)
+        hook, writing = self._stop_at_rename(self.folder)
         process = subprocess.Popen(
             [sys.executable, '-m', 'tests.quick', *arguments(broken, steps)],
             cwd=ROOT,
@@ -406,7 +405,7 @@ class FlagsTest(absltest.TestCase):
             )
 
 
-class ExactResumeTest(parameterized.TestCase):
+class ExactResumeTest(places.Folder, parameterized.TestCase):
     """Stopped at a step and gone on with: the same bytes, of every kind."""
 
     @parameterized.named_parameters(
@@ -421,16 +420,14 @@ class ExactResumeTest(parameterized.TestCase):
         ('directions', '--objectives=elmo', '--precision=mixed_bfloat16'),
     )  # fmt: skip
     def test_the_same_bytes(self, *more):
-        folder = pathlib.Path(self.create_tempdir().full_path)
-        self.check(folder, *more)
+        self.check(self.folder, *more)
 
     def test_of_two_replicas(self):
         """In graphs, without which they exchange nothing."""
-        folder = pathlib.Path(self.create_tempdir().full_path)
         with mock.patch.object(
             distribution, 'make_strategy', return_value=zoo.strategy(2)
         ):
-            self.check(folder, '--strategy=mirrored', eagerly=False)
+            self.check(self.folder, '--strategy=mirrored', eagerly=False)
 
     def test_of_a_run_that_began_with_another(self):
         folder = pathlib.Path(self.create_tempdir().full_path)
@@ -458,7 +455,7 @@ class ExactResumeTest(parameterized.TestCase):
         self.assertEqual(checkpoint.weights_step(folder / 'broken'), step)
 
 
-class NonFiniteTest(absltest.TestCase):
+class NonFiniteTest(places.Folder, absltest.TestCase):
     def test_the_run_stops_names_step_and_row_and_loses_nothing(self):
         """A learning rate of 1e30 in update 3 breaks the loss of update 4."""
         folder = pathlib.Path(self.create_tempdir().full_path)
@@ -529,7 +526,6 @@ class NonFiniteTest(absltest.TestCase):
 
     def test_not_more_often_than_is_asked(self):
         """Nor where there is no checkpoint, or no batch after it."""
-        folder = pathlib.Path(self.create_tempdir().full_path)
         again = '--steps=9', '--on_nonfinite=rewind', '--rewinds=1'
         for broken, more, step, why in (
             ((2, 4), again, 6, 'has gone back 1 times'),
@@ -542,13 +538,13 @@ class NonFiniteTest(absltest.TestCase):
                     loop.NonFiniteLoss, f'^step {step}: .*, since .*{why}'
                 ),
             ):
-                run_here(folder / '_'.join(map(str, broken)), *more)
+                run_here(self.folder / '_'.join(map(str, broken)), *more)
         # The same command goes on from there, and knows how often it was.
         with (
             self.broken(4),
             self.assertRaisesRegex(loop.NonFiniteLoss, 'gone back 1 times'),
         ):
-            run_here(folder / '2_4', *again)
+            run_here(self.folder / '2_4', *again)
 
 
 class PreemptedTest(absltest.TestCase):

@@ -30,7 +30,7 @@ from infoword_tf.training import (
     optim,
     precision,
 )
-from tests import quick, runs, zoo
+from tests import places, quick, runs, zoo
 from tests.runs import records, run_here, untimed, weights
 
 
@@ -38,7 +38,7 @@ def setUpModule():
     runs.set_up()
 
 
-class TrainTest(absltest.TestCase):
+class TrainTest(places.Folder, absltest.TestCase):
     def test_a_run_leaves_a_workdir(self):
         workdir = pathlib.Path(self.create_tempdir().full_path) / 'run'
         run_here(
@@ -108,7 +108,6 @@ class TrainTest(absltest.TestCase):
         self.assertEqual(given.batch_size, 8)
 
     def test_the_function_leaves_what_the_command_does(self):
-        folder = pathlib.Path(self.create_tempdir().full_path)
         code = (
             'import runpy\n'
             'from tests import quick\n'
@@ -120,7 +119,7 @@ class TrainTest(absltest.TestCase):
                 sys.executable, '-c', code, '--objectives=infoword',
                 '--dim.critic=cosine', '--nolower_case', '--vocab_size=600',
                 '--steps=2', '--batch_size=8', '--seq_len=32',
-                '--learning_rate=2e-3', f'--workdir={folder / "command"}',
+                '--learning_rate=2e-3', f'--workdir={self.folder / "command"}',
                 f'--corpus={runs.TEXT["corpus"]}',
                 f'--heldout={runs.TEXT["heldout"]}',
             ],
@@ -132,14 +131,14 @@ class TrainTest(absltest.TestCase):
                 objectives='infoword', settings={'dim.critic': 'cosine'},
                 lower_case=False, vocab_size=600, size=None, steps=2,
                 batch_size=8, seq_len=32, learning_rate=0.002,
-                workdir=folder / 'function', **runs.TEXT,
+                workdir=self.folder / 'function', **runs.TEXT,
             )  # fmt: skip
         self.assertEqual(found['step'], 2)
         for file in ('config.json', 'weights.safetensors', 'vocab.txt'):
-            one, other = ((folder / name / file).read_bytes()
+            one, other = ((self.folder / name / file).read_bytes()
                           for name in ('command', 'function'))
             self.assertEqual(one, other, file)
-        one, other = ((folder / name / 'flags.txt').read_text()
+        one, other = ((self.folder / name / 'flags.txt').read_text()
                       for name in ('command', 'function'))
         self.assertEqual(one.replace('/command\n', '/function\n'), other)
 
@@ -458,9 +457,8 @@ class FlagsReachTest(absltest.TestCase):
             begin.check_end(RunChoices(**changes), labelled)
 
 
-class StrategyTest(absltest.TestCase):
+class StrategyTest(places.Folder, absltest.TestCase):
     def test_one_device_and_two_replicas_agree(self):
-        folder = pathlib.Path(self.create_tempdir().full_path)
         few = ('--objectives=infoword', '--dropout=0', '--steps=3')
         for name, replicas in (('one', 1), ('mirrored', 2)):
             strategy = zoo.strategy(replicas)
@@ -468,17 +466,17 @@ class StrategyTest(absltest.TestCase):
                 distribution, 'make_strategy', return_value=strategy
             ):
                 run_here(
-                    folder / name, f'--strategy={name}', *few,
+                    self.folder / name, f'--strategy={name}', *few,
                     eagerly=replicas == 1,
                 )
-        one, two = (untimed(folder / n) for n in ('one', 'mirrored'))
+        one, two = (untimed(self.folder / n) for n in ('one', 'mirrored'))
         for a, b in zip(one, two, strict=True):
             self.assertEqual(set(a), set(b))
             self.assertBetween(a['ngrams/padding'], 0.05, 0.6)
             for name, value in a.items():
                 self.assertAlmostEqual(b[name], value, delta=1e-4)
         one, two = (
-            files.read_tensors(folder / n / 'weights.safetensors')
+            files.read_tensors(self.folder / n / 'weights.safetensors')
             for n in ('one', 'mirrored')
         )
         for path, value in one.items():
@@ -528,7 +526,7 @@ class IctTest(parameterized.TestCase):
                 run_here(self.create_tempdir().full_path, *more)
 
 
-class NspTest(parameterized.TestCase):
+class NspTest(places.Folder, parameterized.TestCase):
     def test_bert(self):
         """Of one pass of pairs; no MI of `nsp`; it loads and encodes."""
         workdir = pathlib.Path(self.create_tempdir().full_path)
@@ -596,14 +594,13 @@ class NspTest(parameterized.TestCase):
         self.assertEqual(list(found.rows), ['nsp'])
 
     def test_text_without_pairs(self):
-        folder = pathlib.Path(self.create_tempdir().full_path)
         sentences = 'One fish two fish. Red fish blue fish.\n'
         for name, text in (
             ('single', 'one fish two fish\n\n' * 200),
             ('lone', sentences.replace('. ', '.\n') * 200),
             ('good', (sentences.replace('. ', '.\n') + '\n') * 50),
         ):
-            (folder / f'{name}.txt').write_text(text)
+            (self.folder / f'{name}.txt').write_text(text)
         for train_text, heldout, message in (
             ('single', 'good', '0 of 200 documents have two sentences'),
             ('lone', 'good', '1 of 1 documents have two sentences.*blank'),
@@ -611,15 +608,15 @@ class NspTest(parameterized.TestCase):
         ):
             with self.assertRaisesRegex(ValueError, message):
                 run_here(
-                    folder / f'{train_text}-{heldout}',
+                    self.folder / f'{train_text}-{heldout}',
                     '--objectives=bert',
                     '--vocab_size=60',
-                    f'--corpus=text:{folder}/{train_text}.txt',
-                    f'--heldout={folder}/{heldout}.txt',
+                    f'--corpus=text:{self.folder}/{train_text}.txt',
+                    f'--heldout={self.folder}/{heldout}.txt',
                 )
 
 
-class DimTest(parameterized.TestCase):
+class DimTest(places.Folder, parameterized.TestCase):
     @parameterized.parameters('dot', 'cosine')
     def test_alone(self, critic):
         workdir = pathlib.Path(self.create_tempdir().full_path)
@@ -675,34 +672,32 @@ class DimTest(parameterized.TestCase):
                 self.assertTrue(np.isfinite(value), name)
 
     def test_documents_that_are_all_the_same(self):
-        folder = pathlib.Path(self.create_tempdir().full_path)
         for part in ('train', 'heldout'):
-            (folder / f'{part}.txt').write_text(
+            (self.folder / f'{part}.txt').write_text(
                 'one fish two fish red fish blue fish\n\n' * 200
             )
         run_here(
-            folder / 'run',
+            self.folder / 'run',
             '--objectives=infoword',
             '--steps=3',
-            f'--corpus=text:{folder}/train.txt',
-            f'--heldout={folder}/heldout.txt',
+            f'--corpus=text:{self.folder}/train.txt',
+            f'--heldout={self.folder}/heldout.txt',
         )
-        self.assert_finite(folder / 'run')
-        self.assertLen(records(folder / 'run'), 3)
+        self.assert_finite(self.folder / 'run')
+        self.assertLen(records(self.folder / 'run'), 3)
 
     def test_little_heldout_text(self):
         """Fewer than 128 n-grams of others: it says how many."""
-        folder = pathlib.Path(self.create_tempdir().full_path)
         text = pathlib.Path(runs.TEXT['heldout']).read_text().split()
-        (folder / 'few.txt').write_text(' '.join(text[:300]) + '\n')
+        (self.folder / 'few.txt').write_text(' '.join(text[:300]) + '\n')
         run_here(
-            folder / 'run',
+            self.folder / 'run',
             '--objectives=dim',
             '--steps=3',
-            f'--heldout={folder}/few.txt',
+            f'--heldout={self.folder}/few.txt',
         )
-        self.assert_finite(folder / 'run')
-        last = records(folder / 'run')[-1]
+        self.assert_finite(self.folder / 'run')
+        last = records(self.folder / 'run')[-1]
         self.assertBetween(
             last['heldout/dim/log_candidates'], np.log(5), np.log(129) - 0.5
         )

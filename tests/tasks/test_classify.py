@@ -645,7 +645,7 @@ class ColumnsTest(Checks, absltest.TestCase):
         self.assertNotIn('--columns', done.err)
 
 
-class PartsTest(Checks, parameterized.TestCase):
+class PartsTest(places.Folder, Checks, parameterized.TestCase):
     """XNLI's forms: one file of all languages, or a file for each."""
 
     ROWS = {
@@ -657,7 +657,6 @@ class PartsTest(Checks, parameterized.TestCase):
 
     def setUp(self):
         super().setUp()
-        self.folder = pathlib.Path(self.create_tempdir().full_path)
         names = ('language', 'gold_label', 'sentence1_parse', 'sentence1',
                  'sentence2', 'match')  # fmt: skip
         self.whole = write(
@@ -789,7 +788,7 @@ class KilledTest(absltest.TestCase):
         self.assertEqual(checkpoint.weights_step(FOLDER / 'cut'), 3)
 
 
-class ComplaintsTest(Checks, parameterized.TestCase):
+class ComplaintsTest(places.Folder, Checks, parameterized.TestCase):
     """Before anything is loaded, in one sentence."""
 
     @parameterized.named_parameters(
@@ -844,18 +843,16 @@ class ComplaintsTest(Checks, parameterized.TestCase):
         ('cells', 'text\tlabel\na\tx\tz\n', None, 'train.tsv, line 2: 3 cell'),
     )  # fmt: skip
     def test_tables(self, content, dev, message):
-        folder = pathlib.Path(self.create_tempdir().full_path)
         both = [TRAIN, DEV]
         for i, text in enumerate((content, dev)):
             if text is not None:
-                both[i] = folder / ('train.tsv', 'dev.tsv')[i]
+                both[i] = self.folder / ('train.tsv', 'dev.tsv')[i]
                 both[i].write_text(text)
         self.assert_complains(run('none', tables=both), message)
 
     def test_further_tables(self):
         """They are read before anything is trained."""
-        folder = pathlib.Path(self.create_tempdir().full_path)
-        new = write(folder / 'new.tsv', ('text', 'label'),
+        new = write(self.folder / 'new.tsv', ('text', 'label'),
                     [('a', 'class'), ('b', 'new')])  # fmt: skip
         with mock.patch.object(finetune, 'prepare', side_effect=OSError):
             self.assert_complains(
@@ -872,8 +869,7 @@ class ComplaintsTest(Checks, parameterized.TestCase):
             )
 
     def test_scores_that_are_none(self):
-        folder = pathlib.Path(self.create_tempdir().full_path)
-        table = write(folder / 't.tsv', ('text', 'label'),
+        table = write(self.folder / 't.tsv', ('text', 'label'),
                       [('a', 1), ('b', 'nan')])  # fmt: skip
         self.assert_complains(
             run('none', '--regress', tables=(table, table)),

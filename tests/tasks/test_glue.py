@@ -166,15 +166,14 @@ class GlueTest(Checks, absltest.TestCase):
         self.assertEqual(prepared.labelled.kept['max_length'], 24)
 
 
-class PartsTest(absltest.TestCase):
+class PartsTest(places.Folder, absltest.TestCase):
     def test_files_that_are_not_there(self):
-        folder = pathlib.Path(self.create_tempdir().full_path)
         for split in ('train', 'dev_matched', 'test_matched'):
             source = DATA / 'MNLI' / f'{split}.tsv'
-            path = folder / 'MNLI' / source.name
+            path = self.folder / 'MNLI' / source.name
             path.parent.mkdir(exist_ok=True)
             path.write_bytes(source.read_bytes())
-        own = glue.TaskChoices('mnli', str(folder))
+        own = glue.TaskChoices('mnli', str(self.folder))
         shown = io.StringIO()
         with contextlib.redirect_stdout(shown):
             found = glue.parts_of(own)
@@ -298,7 +297,7 @@ class SweepTest(Checks, absltest.TestCase):
         )
 
 
-class ComplaintsTest(Checks, parameterized.TestCase):
+class ComplaintsTest(places.Folder, Checks, parameterized.TestCase):
     @parameterized.named_parameters(
         ('no_task', [], '--task is missing: name one of GLUE'),
         ('no_data', ['--task=rte', '--data_dir='], '--data_dir is missing'),
@@ -315,15 +314,14 @@ class ComplaintsTest(Checks, parameterized.TestCase):
         self.assert_complains(run('none', *more), message)
 
     def test_a_label_that_is_none(self):
-        folder = pathlib.Path(self.create_tempdir().full_path)
         for split in ('train', 'dev'):
             write(
-                folder / 'RTE' / f'{split}.tsv', (*PAIR, 'label'),
+                self.folder / 'RTE' / f'{split}.tsv', (*PAIR, 'label'),
                 [(0, 'a', 'b', 'entailment'),
                  (1, 'a', 'b', 'maybe' if split == 'dev' else 'entailment')],
             )  # fmt: skip
         self.assert_complains(
-            run('none', '--task=rte', f'--data_dir={folder}'),
+            run('none', '--task=rte', f'--data_dir={self.folder}'),
             "RTE/dev.tsv, line 3: the label 'maybe' is unknown",
         )
 

@@ -20,6 +20,7 @@ from infoword_tf.text.wholewords import WholeWords
 from infoword_tf.text.wordpiece import WordPiece
 from infoword_tf.training.record import FINGERPRINT
 from tasks import lm
+from tests import places
 from tests.export import workdirs
 from tests.tasks import command
 
@@ -70,10 +71,9 @@ class StandIn:
             variable.assign(drawn * (not uniform))
 
 
-class CommandCase(command.Checks, parameterized.TestCase):
+class CommandCase(places.Folder, command.Checks, parameterized.TestCase):
     def setUp(self):
         super().setUp()
-        self.folder = pathlib.Path(self.create_tempdir().full_path)
         self.text = self.folder / 'text.txt'
         self.text.write_text(TEXT)
         (self.folder / 'train.txt').write_text('the cat sat\n')
@@ -286,10 +286,9 @@ class FiguresTest(CommandCase):
         self.assertEqual(counted.characters, 1_255_018)
 
 
-class SampleTest(command.Checks, parameterized.TestCase):
+class SampleTest(places.Folder, command.Checks, parameterized.TestCase):
     def setUp(self):
         super().setUp()
-        self.folder = pathlib.Path(self.create_tempdir().full_path)
         workdirs.write(self.folder / 'run', ('gpt',))
 
     def run_here(self, *more):
@@ -424,17 +423,16 @@ class BadInputTest(CommandCase):
         self.assertIn('[UNK]: 1 of the pieces, 0 of them', printed)
 
 
-class WorkdirTest(absltest.TestCase):
+class WorkdirTest(places.Folder, absltest.TestCase):
     def test_clamp_and_same_length_reach_the_model(self):
         """Of a real workdir: each changes the perplexity, and is recorded."""
-        folder = pathlib.Path(self.create_tempdir().full_path)
         workdirs.write(
-            folder / 'run', ('transformer_xl',), 'relative', 'cls',
+            self.folder / 'run', ('transformer_xl',), 'relative', 'cls',
             max_length=8,
         )  # fmt: skip
-        text = folder / 'text.txt'
+        text = self.folder / 'text.txt'
         text.write_text('names refer to objects\n' * 8)
-        (folder / 'train.txt').write_text('other names\n')
+        (self.folder / 'train.txt').write_text('other names\n')
         found = []
         for more, recorded in (
             ((), {}),
@@ -446,10 +444,10 @@ class WorkdirTest(absltest.TestCase):
         ):
             done = command.run(
                 lm,
-                f'--init={folder}/run',
-                f'--corpus=lines:{folder}/train.txt',
+                f'--init={self.folder}/run',
+                f'--corpus=lines:{self.folder}/train.txt',
                 f'--heldout={text}',
-                f'--workdir={folder}/out',
+                f'--workdir={self.folder}/out',
                 *more,
             )
             self.assertEqual(done.status, 0, done.err)

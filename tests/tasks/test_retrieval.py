@@ -16,6 +16,7 @@ import infoword_tf
 from infoword_tf.evaluation import ranking
 from infoword_tf.evaluation import retrieval as evaluation
 from tasks import retrieval, trec
+from tests import places
 from tests.tasks import command, counting
 from tests.tasks.counting import BUCKETS, embed
 
@@ -104,10 +105,9 @@ def run(*given, model=None):
     return done.result, done.out, model
 
 
-class CommandTest(command.Checks, absltest.TestCase):
+class CommandTest(places.Folder, command.Checks, absltest.TestCase):
     def setUp(self):
         super().setUp()
-        self.folder = pathlib.Path(self.create_tempdir().full_path)
         self.data = write_folder(self.folder / 'tiny')
         self.out = self.folder / 'out'
 
@@ -411,12 +411,11 @@ class CommandTest(command.Checks, absltest.TestCase):
         self.assertEqual(task.relevance, [{0: 1}])  # without a header, too
 
 
-class RunFileTest(command.Checks, parameterized.TestCase):
+class RunFileTest(places.Folder, command.Checks, parameterized.TestCase):
     """Files of trec_eval's format; ids of the folder are a b c e q3."""
 
     def setUp(self):
         super().setUp()
-        self.folder = pathlib.Path(self.create_tempdir().full_path)
         self.data = write_folder(self.folder / 'tiny')
         self.path = self.folder / 'given.trec'
 

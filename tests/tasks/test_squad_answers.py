@@ -1,7 +1,6 @@
 """Answers from scores: beside BERT's code, and loops in plain Python."""
 
 import json
-import pathlib
 import types
 
 import numpy as np
@@ -12,7 +11,7 @@ from infoword_tf.inference.answers import BestSpans
 from infoword_tf.objectives.infonce import NEVER
 from infoword_tf.views.examples import examples as make_view
 from tasks import squad_answers, squad_data
-from tests import zoo
+from tests import places, zoo
 from tests.tasks.squad_files import WORDS, asked, question, template, write
 
 LENGTH = 24
@@ -98,11 +97,7 @@ def bert_s(questions, features, first, last, nowhere, **settings):
     )
 
 
-class AnswersTest(parameterized.TestCase):
-    def setUp(self):
-        super().setUp()
-        self.folder = pathlib.Path(self.create_tempdir().full_path)
-
+class AnswersTest(places.Folder, parameterized.TestCase):
     @parameterized.product(longest=(3, 30), null=(False, True))
     def test_what_bert_answers(self, longest, null):
         """Of windows of fewer than 20 pieces: it pairs 20 with 20."""

@@ -2,7 +2,6 @@
 
 import functools
 import json
-import pathlib
 from pydoc_data import topics
 
 import numpy as np
@@ -12,6 +11,7 @@ from infoword_tf.objectives import span
 from infoword_tf.objectives.span import BINS
 from infoword_tf.text import sentencepiece
 from tasks import squad_data
+from tests import places
 from tests.tasks.squad_files import (
     asked,
     contents,
@@ -65,10 +65,9 @@ def answered(questions, found):
     ]
 
 
-class ReadTest(parameterized.TestCase):
+class ReadTest(places.Folder, parameterized.TestCase):
     def setUp(self):
         super().setUp()
-        self.folder = pathlib.Path(self.create_tempdir().full_path)
         self.path = self.folder / 'squad.json'
 
     def test_a_file(self):
@@ -205,10 +204,9 @@ class ReadTest(parameterized.TestCase):
             squad_data.read(self.path)
 
 
-class FeaturesTest(parameterized.TestCase):
+class FeaturesTest(places.Folder, parameterized.TestCase):
     def setUp(self):
         super().setUp()
-        self.folder = pathlib.Path(self.create_tempdir().full_path)
         self.path = self.folder / 'squad.json'
 
     def read(self, *paragraphs, **more):

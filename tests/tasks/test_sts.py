@@ -1,6 +1,5 @@
 """tasks.sts on pairs whose ranks are known by hand."""
 
-import pathlib
 
 import numpy as np
 from absl.testing import absltest, parameterized
@@ -9,6 +8,7 @@ import infoword_tf
 from infoword_tf import convert
 from infoword_tf.evaluation import sts as evaluation
 from tasks import retrieval, sts
+from tests import places
 from tests.tasks import command
 from tests.weights import folders
 
@@ -32,11 +32,7 @@ def angles(texts):
     return np.stack([np.cos(a), np.sin(a)], axis=1) * lengths
 
 
-class StsTest(parameterized.TestCase):
-    def setUp(self):
-        super().setUp()
-        self.folder = pathlib.Path(self.create_tempdir().full_path)
-
+class StsTest(places.Folder, parameterized.TestCase):
     def file(self, lines):
         path = self.folder / 'pairs.tsv'
         path.write_text('\n'.join(lines) + '\n')

@@ -2,7 +2,6 @@
 
 import collections
 import json
-import pathlib
 from unittest import mock
 
 import numpy as np
@@ -34,7 +33,7 @@ def unit(vectors):
     return vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
 
 
-class TatoebaTest(command.Checks, parameterized.TestCase):
+class TatoebaTest(places.Folder, command.Checks, parameterized.TestCase):
     @classmethod
     def setUpClass(cls):
         super().setUpClass()
@@ -42,10 +41,6 @@ class TatoebaTest(command.Checks, parameterized.TestCase):
         for code, foreign in (('deu', FOREIGN), ('fra', COPIED)):
             write(cls.data / f'tatoeba.{code}-eng.{code}', foreign)
             write(cls.data / f'tatoeba.{code}-eng.eng', ENGLISH)
-
-    def setUp(self):
-        super().setUp()
-        self.folder = pathlib.Path(self.create_tempdir().full_path)
 
     def run_it(self, *given, model=None):
         model = model or f'--init={workdirs.shared()}'

@@ -1,6 +1,5 @@
 """tasks.words on words whose meanings are angles."""
 
-import pathlib
 
 import numpy as np
 from absl.testing import parameterized
@@ -9,7 +8,7 @@ import infoword_tf
 from infoword_tf.inference import wordvectors
 from infoword_tf.inference.wordvectors import WordVectors
 from tasks import words
-from tests import runs
+from tests import places, runs
 from tests.tasks import command
 
 # By word its angle in degrees; lengths differ.
@@ -31,10 +30,9 @@ def vectors(angles=ANGLES):
     )
 
 
-class WordsTest(parameterized.TestCase):
+class WordsTest(places.Folder, parameterized.TestCase):
     def setUp(self):
         super().setUp()
-        self.folder = pathlib.Path(self.create_tempdir().full_path)
         self.data = self.folder / 'data'
         self.data.mkdir()
         self.vectors = self.folder / 'vectors.txt'

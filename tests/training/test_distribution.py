@@ -13,41 +13,22 @@ from tests import zoo
 from tests.eager import eagerly
 from tests.objectives.given import F
 
-# Every row, and settings that change what a pair is compared with; by case,
-# batch and whether in a graph (where fused pieces are compiled). Settings that
-# change how a pair is scored are not here.
+# Every row, and settings that change what a pair is compared with. Settings
+# that change how a pair is scored are not here.
+COMPARED = (
+    'infoword_nsp', 'mlm_nsp_nce', 'bert', 'bert_nce_drop_hits', 'dim_cosine',
+    'ict_lookup', 'simcse_joint', 'simcse_pairs', 'diffcse', 'infocse_paper',
+    'infoxlm_code', 'xlco_both', 'simcse_guide', 'simcse_moco', 'skip_gram',
+    'skip_gram_binary', 'cbow', 'transformer_xl', 'gpt_pre_norm', 'rnn_lm',
+    'elmo', 'plm', 'cuts', 'label_mix', 'score', 'score_cosent',
+    'soft_span_conditional', 'pkd', 'soft_score', 'embed',
+    'embed_distance_lookup',
+)  # fmt: skip
+# Those in a graph, where fused pieces are compiled.
+IN_GRAPH = ('infoword_nsp', 'simcse_joint', 'skip_gram', 'rnn_lm')
+# By case, batch and whether in a graph.
 BATCHES = [
-    ('infoword_nsp', 8, True),
-    ('mlm_nsp_nce', 8, False),
-    ('bert', 8, False),
-    ('bert_nce_drop_hits', 8, False),
-    ('dim_cosine', 8, False),
-    ('ict_lookup', 8, False),
-    ('simcse_joint', 8, True),
-    ('simcse_pairs', 8, False),
-    ('diffcse', 8, False),
-    ('infocse_paper', 8, False),
-    ('infoxlm_code', 8, False),
-    ('xlco_both', 8, False),
-    ('simcse_guide', 8, False),
-    ('simcse_moco', 8, False),
-    ('skip_gram', 8, True),
-    ('skip_gram_binary', 8, False),
-    ('cbow', 8, False),
-    ('transformer_xl', 8, False),
-    ('gpt_pre_norm', 8, False),
-    ('rnn_lm', 8, True),
-    ('elmo', 8, False),
-    ('plm', 8, False),
-    ('cuts', 8, False),
-    ('label_mix', 8, False),
-    ('score', 8, False),
-    ('score_cosent', 8, False),
-    ('soft_span_conditional', 8, False),
-    ('pkd', 8, False),
-    ('soft_score', 8, False),
-    ('embed', 8, False),
-    ('embed_distance_lookup', 8, False),
+    *((name, 8, name in IN_GRAPH) for name in COMPARED),
     # More targets than there are words: other columns.
     ('bert_nce', 24, False),
 ]

@@ -1,13 +1,13 @@
 """What a run shows, with rows that have a bound and rows that have none."""
 
 import math
-import pathlib
 from unittest import mock
 
 import numpy as np
 from absl.testing import absltest
 
 from infoword_tf.training import report
+from tests import places
 
 RECORD = {
     'step': 1200,
@@ -72,11 +72,7 @@ class TextTest(absltest.TestCase):
         self.assertEqual('\n'.join(lines[7:]), report.LEGEND)
 
 
-class PictureTest(absltest.TestCase):
-    def setUp(self):
-        super().setUp()
-        self.folder = pathlib.Path(self.create_tempdir().full_path)
-
+class PictureTest(places.Folder, absltest.TestCase):
     def drawn(self, draw, *args):
         """The figure that is saved; it is checked that it can be."""
         path = self.folder / 'x.png'
