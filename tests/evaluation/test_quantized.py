@@ -103,7 +103,3 @@ class KindsTest(parameterized.TestCase):
         self.assertEqual({*kind.scanned, *kind.decoded}, set(kind.parts))
         some = {n: arrays[n] for n in kind.decoded}
         self.assertEqual(kind.decode(some).shape, (300, 70))
-
-
-if __name__ == '__main__':
-    absltest.main()

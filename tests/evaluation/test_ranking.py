@@ -234,7 +234,3 @@ class SearchTest(parameterized.TestCase):
             ranking.search(good, [(np.arange(1), good * np.nan)], 1)
         with self.assertRaisesRegex(ValueError, 'neither cosine nor dot'):
             ranking.search(good, [], 1, 'euclid')
-
-
-if __name__ == '__main__':
-    absltest.main()

@@ -3,7 +3,7 @@
 
 import numpy as np
 import tensorflow as tf
-from absl.testing import absltest, parameterized
+from absl.testing import parameterized
 
 import infoword_tf
 from infoword_tf.inference import continuing
@@ -171,7 +171,3 @@ class ContinuedTest(parameterized.TestCase):
         one, two = loaded.states(tf.constant(ids), [12, 12]).numpy()
         np.testing.assert_allclose(one[:7], two[:7], atol=1e-6)
         self.assertGreater(np.abs(one[7:] - two[7:]).max(), 1e-3)
-
-
-if __name__ == '__main__':
-    absltest.main()

@@ -669,7 +669,3 @@ class LoadTest(CopyCase, parameterized.TestCase):
             path.write_bytes(data)
             with self.assertRaisesRegex(ValueError, 'weights.safetensors'):
                 infoword_tf.load(folder)
-
-
-if __name__ == '__main__':
-    absltest.main()

@@ -7,7 +7,7 @@ from unittest import mock
 
 import numpy as np
 import tensorflow as tf
-from absl.testing import absltest, parameterized
+from absl.testing import parameterized
 from scipy import special
 
 import infoword_tf
@@ -233,7 +233,3 @@ class ReaderTest(parameterized.TestCase):
         other = infoword_tf.load(workdirs.shared())
         with self.assertRaisesRegex(ValueError, 'that takes span'):
             other.answer(['a'], ['b'])
-
-
-if __name__ == '__main__':
-    absltest.main()
