@@ -24,9 +24,8 @@ def setUpModule():
 class BadInputTest(places.Folder, parameterized.TestCase):
     def said(self, status, function, argv=('train',), **more):
         """What a command that ends so has said on standard error."""
-        shown = io.StringIO()
         with (
-            contextlib.redirect_stderr(shown),
+            contextlib.redirect_stderr(io.StringIO()) as shown,
             self.assertRaises(SystemExit) as raised,
         ):
             commands.guard(function, [*argv], **more)

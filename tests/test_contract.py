@@ -475,35 +475,24 @@ class TaughtTest(absltest.TestCase):
         )
         self.assertEqual(list(model.encoders), ['encoder'])
 
-    def test_two_rows_that_bring_different_ones(self):
-        other = dataclasses.replace(
-            toys.ROWS['taught'],
-            companions={'guide': toys.Companion(momentum=0.5)},
-        )
-        with (
-            absltest.mock.patch.dict(TABLE, other=other),
-            self.assertRaisesRegex(
-                commands.UsageError, "taught brings another 'guide'"
-            ),
-        ):
-            zoo.Case('taught:1,other:1').resolved  # noqa: B018
-
 
 class CompanionTest(parameterized.TestCase):
     @parameterized.parameters(
-        (toys.Companion(frozen=False, momentum=0.5), 'average and learns too'),
-        (toys.Companion(saved=False, momentum=0.5), 'checkpoints must hold it'),
-        (toys.Companion(saved=False, frozen=False), 'checkpoints must hold it'),
+        ({'frozen': False, 'momentum': 0.5}, 'other', 'average and learns too'),
+        ({'saved': False, 'momentum': 0.5}, 'other', 'checkpoints must hold'),
+        ({'saved': False, 'frozen': False}, 'other', 'checkpoints must hold'),
+        ({'momentum': 0.5}, 'taught:1,other:1', "taught brings another 'guide"),
     )
-    def test_what_one_cannot_be(self, companion, message):
-        row = dataclasses.replace(
-            toys.ROWS['taught'], companions={'guide': companion}
+    def test_what_one_cannot_be(self, companion, rows, message):
+        other = dataclasses.replace(
+            toys.ROWS['taught'],
+            companions={'guide': toys.Companion(**companion)},
         )
         with (
-            absltest.mock.patch.dict(TABLE, taught=row),
+            absltest.mock.patch.dict(TABLE, other=other),
             self.assertRaisesRegex(commands.UsageError, message),
         ):
-            zoo.Case('taught').resolved  # noqa: B018
+            zoo.Case(rows).resolved  # noqa: B018
 
 
 class BegunRunTest(absltest.TestCase):
@@ -522,9 +511,7 @@ class BegunRunTest(absltest.TestCase):
             return folder / name
 
         first = run('first', '--objectives=mlm', '--vocab_size=600')
-        begun = (
-            '--objectives=replaced', f'--replaced.generator={first}',
-        )  # fmt: skip
+        begun = '--objectives=replaced', f'--replaced.generator={first}'
         found = run('second', *begun, f'--vocab={first}/vocab.txt')
         parts = {
             name.split('/')[0]
@@ -534,15 +521,14 @@ class BegunRunTest(absltest.TestCase):
         weights = files.read_tensors(first / 'weights.safetensors')
         weights['unigram'] = weights['unigram'] + 1
         files.write_tensors(first / 'weights.safetensors', weights)
-        with self.assertRaisesRegex(
-            commands.UsageError,
-            r'--replaced.generator was .*first \(weights \w+\), is .*first ',
-        ):
-            run('second', *begun, f'--vocab={first}/vocab.txt')
-        with self.assertRaisesRegex(
-            commands.UsageError, "generator begins with .* another vocab.txt"
-        ):
-            run('third', *begun, '--vocab_size=600', '--nolower_case')
+        for name, more, message in (
+            ('second', [f'--vocab={first}/vocab.txt'], '--replaced.generator '
+             r'was .*first \(weights \w+\), is .*first '),
+            ('third', ['--vocab_size=600', '--nolower_case'],
+             'generator begins with .* another vocab.txt'),
+        ):  # fmt: skip
+            with self.assertRaisesRegex(commands.UsageError, message):
+                run(name, *begun, *more)
 
 
 class PromisesTest(places.Folder, absltest.TestCase):
@@ -566,14 +552,11 @@ class PromisesTest(places.Folder, absltest.TestCase):
             )  # fmt: skip
         self.assertEqual(set(states[0]), set(states[1]))
         self.assertEqual(states[1]['state/objectives/twice/count'], 24)
-        for path, value in states[0].items():
-            np.testing.assert_allclose(
-                states[1][path], value, atol=1e-4, err_msg=path
-            )
-        for path, value in weights[0].items():
-            np.testing.assert_allclose(
-                weights[1][path], value, atol=2e-4, err_msg=path
-            )
+        for (one, two), atol in ((states, 1e-4), (weights, 2e-4)):
+            for path, value in one.items():
+                np.testing.assert_allclose(
+                    two[path], value, atol=atol, err_msg=path
+                )
 
     def test_state_comes_back_for_another_number_of_replicas(self):
         """What is the same on all goes to all; what is of rows says so."""
@@ -591,9 +574,7 @@ class PromisesTest(places.Folder, absltest.TestCase):
             self.assertEqual(checkpoints.restore({}, state.parts()), 5)
             state.broadcast()
             found = {k: v.numpy() for k, v in state.parts().items()}
-            self.assertEqual(set(found), set(saved))
-            for path, value in saved.items():
-                np.testing.assert_array_equal(found[path], value, path)
+            np.testing.assert_equal(found, saved)
         # The second replica too, whose variables were never restored.
         both = zoo.strategy(2).run(state.read)['objectives/twice']
         for part, value in both.items():

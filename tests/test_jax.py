@@ -103,9 +103,7 @@ def compute(folder):
             for row in ('label', 'soft', 'span')
         }
         statistics = Statistics(
-            given.pop('training'),
-            given.pop('measured'),
-            own=own,
+            given.pop('training'), given.pop('measured'), own=own
         )
         weights, flat = {}, {}
         for path, array in given.items():
@@ -123,13 +121,9 @@ def compute(folder):
             assert list(variables) == list(weights)
 
             def loss(
-                values,
-                flat,
-                step,
-                model=model,
-                statistics=statistics,
-                key=with_key,
-            ):
+                values, flat, step,
+                model=model, statistics=statistics, key=with_key,
+            ):  # fmt: skip
                 pairs = list(
                     zip(model.variables.values(), values, strict=True)
                 )

@@ -193,28 +193,22 @@ class DamageTest(absltest.TestCase):
             run_here(self.workdir, '--steps=4')
 
     def test_other_flags_are_listed(self):
-        with self.assertRaisesRegex(
-            commands.UsageError,
-            '(?s)--steps was 4, is 5.*--learning_rate was 0.002, is 0.5'
-            '.*another --workdir',
-        ):
-            run_here(self.workdir, '--steps=5', '--learning_rate=0.5')
-        with self.assertRaisesRegex(
-            commands.UsageError,
-            '(?s)--optimizer was infoword, is transformer_xl'
-            '.*--weight_decay was 0.01, is 0.0; --clip_norm was 1.0, is 0.25',
-        ):
-            run_here(self.workdir, '--steps=4', '--optimizer=transformer_xl')
+        for more, message in (
+            (('--steps=5', '--learning_rate=0.5'),
+             '(?s)--steps was 4, is 5.*--learning_rate was 0.002, is 0.5'
+             '.*another --workdir'),
+            (('--steps=4', '--optimizer=transformer_xl'),
+             '(?s)--optimizer was infoword, is transformer_xl'
+             '.*--weight_decay was 0.01, is 0.0; --clip_norm was 1.0, is 0.25'),
+        ):  # fmt: skip
+            with self.assertRaisesRegex(commands.UsageError, message):
+                run_here(self.workdir, *more)
         # What changes no weight may differ, and so may the spelling.
         run_here(
-            self.workdir,
-            '--steps=4',
-            '--log_every=2',
-            '--objectives=bert_nce:1.0',
-            '--masking=spans',
-            '--precision=auto',
+            self.workdir, '--steps=4', '--log_every=2', '--masking=spans',
+            '--objectives=bert_nce:1.0', '--precision=auto',
             '--weight_decay=0.01',
-        )
+        )  # fmt: skip
 
     def test_two_runs_on_one_workdir(self):
         with (
@@ -321,15 +315,11 @@ class FlagsTest(absltest.TestCase):
             )
 
         decided = set(written()) - given
-        self.assertEqual(
-            decided,
-            {
-                'corpus (its files, or packages that pydocs reads)',
-                'dim.critic', 'dim.temperature', 'dim.one_mask', 'dim.queue',
-                'dim.momentum',
-                'mlm.transform',
-            },
-        )  # fmt: skip
+        self.assertEqual(decided, {
+            'corpus (its files, or packages that pydocs reads)', 'dim.critic',
+            'dim.temperature', 'dim.one_mask', 'dim.queue', 'dim.momentum',
+            'mlm.transform',
+        })  # fmt: skip
         self.assertEqual(given - set(written()), free)
         # Each has a value that changes what is written, by itself or by what
         # it leads to.
@@ -573,11 +563,11 @@ class PreemptedTest(absltest.TestCase):
         self.assertEqual(weights(folder / 'whole'), weights(folder / 'stopped'))
 
     def test_what_the_command_says(self):
-        def run():
-            raise preemption.Preempted(
+        run = mock.Mock(
+            side_effect=preemption.Preempted(
                 'by SIGTERM: the same command goes on from step 3'
             )
-
+        )
         said = io.StringIO()
         with contextlib.redirect_stderr(said), self.assertRaises(
             SystemExit

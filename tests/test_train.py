@@ -46,19 +46,11 @@ class TrainTest(places.Folder, absltest.TestCase):
         )
         found = {path.name for path in workdir.iterdir()}
         self.assertContainsSubset(
-            {
-                'config.json',
-                'vocab.txt',
-                'weights.safetensors',
-                'flags.txt',
-                'metrics.jsonl',
-                'metrics.json',
-                'bounds.png',
-                'checkpoints',
-                'tensorboard',
-            },
+            {'config.json', 'vocab.txt', 'weights.safetensors', 'flags.txt',
+             'metrics.jsonl', 'metrics.json', 'bounds.png', 'checkpoints',
+             'tensorboard'},
             found,
-        )
+        )  # fmt: skip
         self.assertLen(list((workdir / 'checkpoints').iterdir()), 2)
         self.assertTrue(
             (workdir / 'bounds.png').read_bytes().startswith(b'\x89PNG')
@@ -213,15 +205,13 @@ class TrainTest(places.Folder, absltest.TestCase):
         # Its steps are in its record: nothing is tried again.
         with mock.patch.object(fit, 'steps_in', side_effect=Stop):
             run_here(*given)
-            with self.assertRaisesRegex(
-                commands.UsageError, '--minutes was 0.001, is 5.0'
+            for flag, message in (
+                ('--minutes=5', '--minutes was 0.001, is 5.0'),
+                ('--steps=7', '--minutes=0.001 and --steps=7 both say how'),
             ):
-                run_here(*given, '--minutes=5')
+                with self.assertRaisesRegex(commands.UsageError, message):
+                    run_here(*given, flag)
         self.assertEqual(Config.read(workdir).run['steps'], 3)
-        with self.assertRaisesRegex(
-            commands.UsageError, '--minutes=0.001 and --steps=7 both say how'
-        ):
-            run_here(*given, '--steps=7')
 
     def test_the_best_weights_stay_and_the_run_ends(self):
         """At a rate of 0.3 the loss of the sum rises from the start."""
@@ -428,14 +418,13 @@ class FlagsReachTest(absltest.TestCase):
         self.assertFalse(np.array_equal(*places))
 
     def test_replicas_and_devices(self):
-        with self.assertRaisesRegex(
-            commands.UsageError, '--xla cannot cross the devices of one CPU'
-        ):
-            distribution.check(2, 8, one_cpu=True, xla=True)
-        with self.assertRaisesRegex(
-            commands.UsageError, 'cannot be shared by 3 replicas; take a mult'
-        ):
-            distribution.check(3, 8)
+        for replicas, more, message in (
+            (2, {'one_cpu': True, 'xla': True},
+             '--xla cannot cross the devices of one CPU'),
+            (3, {}, 'cannot be shared by 3 replicas; take a mult'),
+        ):  # fmt: skip
+            with self.assertRaisesRegex(commands.UsageError, message):
+                distribution.check(replicas, 8, **more)
         distribution.check(2, 8, one_cpu=True)
         distribution.check(2, 8, xla=True)
 
@@ -511,19 +500,15 @@ class IctTest(parameterized.TestCase):
         self.assertEqual(width, 256 if '--encoder=lookup' in more else 64)
 
     def test_what_it_cannot_have(self):
-        for more, message in (
-            (('--objectives=bert_nce', '--encoder=lookup'), 'allows transf'),
-            (
-                ('--objectives=bert_nce:1,ict:1', '--encoder=lookup'),
-                'bert_nce allows transformer',
-            ),
-            (
-                ('--objectives=ict', '--encoder=lookup', '--activation=relu'),
-                'the encoder lookup of --objectives=ict has none',
-            ),
-        ):
+        for objectives, more, message in (
+            ('bert_nce', (), 'allows transf'),
+            ('bert_nce:1,ict:1', (), 'bert_nce allows transformer'),
+            ('ict', ('--activation=relu',),
+             'the encoder lookup of --objectives=ict has none'),
+        ):  # fmt: skip
+            given = f'--objectives={objectives}', '--encoder=lookup', *more
             with self.assertRaisesRegex(commands.UsageError, message):
-                run_here(self.create_tempdir().full_path, *more)
+                run_here(self.create_tempdir().full_path, *given)
 
 
 class NspTest(places.Folder, parameterized.TestCase):
@@ -581,15 +566,10 @@ class NspTest(places.Folder, parameterized.TestCase):
         self.assertTrue((workdir / 'bounds.png').is_file())
 
     def test_both_contradict_each_other(self):
-        for objectives in ('nsp:1,nsp_nce:1', 'mlm:1,nsp_nce:1,nsp:0.5'):
-            with self.assertRaisesRegex(
-                commands.UsageError,
-                f"--objectives={objectives}: .*pairs.*'masked'.*leave out",
-            ):
-                run_here(
-                    self.create_tempdir().full_path,
-                    f'--objectives={objectives}',
-                )
+        for rows in ('nsp:1,nsp_nce:1', 'mlm:1,nsp_nce:1,nsp:0.5'):
+            message = f"--objectives={rows}: .*pairs.*'masked'.*leave out"
+            with self.assertRaisesRegex(commands.UsageError, message):
+                run_here(self.folder, f'--objectives={rows}')
         found = resolve(ModelChoices('nsp:1,nsp_nce:0'))  # which is not there
         self.assertEqual(list(found.rows), ['nsp'])
 
@@ -666,38 +646,33 @@ class DimTest(places.Folder, parameterized.TestCase):
             found = resolve(ModelChoices(given)).vector
             self.assertEqual((found.pooling, found.similarity), expected)
 
-    def assert_finite(self, workdir):
-        for record in records(workdir):
+    def finite(self, *more):
+        """The records of a run, of which all are finite."""
+        run_here(self.folder / 'run', '--steps=3', *more)
+        found = records(self.folder / 'run')
+        for record in found:
             for name, value in record.items():
                 self.assertTrue(np.isfinite(value), name)
+        return found
 
     def test_documents_that_are_all_the_same(self):
         for part in ('train', 'heldout'):
             (self.folder / f'{part}.txt').write_text(
                 'one fish two fish red fish blue fish\n\n' * 200
             )
-        run_here(
-            self.folder / 'run',
-            '--objectives=infoword',
-            '--steps=3',
-            f'--corpus=text:{self.folder}/train.txt',
+        found = self.finite(
+            '--objectives=infoword', f'--corpus=text:{self.folder}/train.txt',
             f'--heldout={self.folder}/heldout.txt',
-        )
-        self.assert_finite(self.folder / 'run')
-        self.assertLen(records(self.folder / 'run'), 3)
+        )  # fmt: skip
+        self.assertLen(found, 3)
 
     def test_little_heldout_text(self):
         """Fewer than 128 n-grams of others: it says how many."""
         text = pathlib.Path(runs.TEXT['heldout']).read_text().split()
         (self.folder / 'few.txt').write_text(' '.join(text[:300]) + '\n')
-        run_here(
-            self.folder / 'run',
-            '--objectives=dim',
-            '--steps=3',
-            f'--heldout={self.folder}/few.txt',
+        *_, last = self.finite(
+            '--objectives=dim', f'--heldout={self.folder}/few.txt'
         )
-        self.assert_finite(self.folder / 'run')
-        last = records(self.folder / 'run')[-1]
         self.assertBetween(
             last['heldout/dim/log_candidates'], np.log(5), np.log(129) - 0.5
         )

@@ -105,15 +105,19 @@ class Runs:
 
 
 class FigureTest(Checks, parameterized.TestCase):
+    def tried(self, *given):
+        """What the command said, and the runs that it made."""
+        with Runs() as runs:
+            done = run(*given)
+        self.assertEqual(done.status, 0, done.err)
+        return last_line(done), runs.made
+
     def test_all_means_and_spreads(self):
         given = (
             '--inits=one=a,two=bbb', '--fractions=1,0.25', '--seeds=3',
             '--seed=5',
         )  # fmt: skip
-        with Runs() as runs:
-            done = run('all', *given, '--lambdas=0.4=cc,0.8=a')
-        self.assertEqual(done.status, 0, done.err)
-        said = last_line(done)
+        said, made = self.tried('all', *given, '--lambdas=0.4=cc,0.8=a')
         self.assertEqual(
             (said['task'], said['metric'], said['seeds']),
             ('cola', 'matthews', 3),
@@ -140,9 +144,9 @@ class FigureTest(Checks, parameterized.TestCase):
                 row['mi']['mean'], statistics.mean(scores) / 2, places=5
             )
         # What both plots want is run once.
-        self.assertLen(runs.made, 2 * 2 * 3 + 3)
-        self.assertIn('lambda=0.4-fraction=1-seed=7', runs.made)
-        for name, (init, seed, first) in runs.made.items():
+        self.assertLen(made, 2 * 2 * 3 + 3)
+        self.assertIn('lambda=0.4-fraction=1-seed=7', made)
+        for name, (init, seed, first) in made.items():
             self.assertEndsWith(name, f'seed={seed}')
             whole = 'fraction=1-' in name
             self.assertLen(first, TOTAL if whole else 10)
@@ -154,22 +158,18 @@ class FigureTest(Checks, parameterized.TestCase):
         picture = (FOLDER / 'all/figure1.png').read_bytes()
         self.assertStartsWith(picture, b'\x89PNG')
         # More seeds: what is there is not run again.
-        with Runs() as runs:
-            done = run('all', *given[:2], '--seeds=4', '--seed=5')
-        self.assertEqual(done.status, 0, done.err)
-        self.assertLen(runs.made, 4)
-        self.assertEqual({seed for _, seed, _ in runs.made.values()}, {8})
+        _, made = self.tried('all', *given[:2], '--seeds=4', '--seed=5')
+        self.assertLen(made, 4)
+        self.assertEqual({seed for _, seed, _ in made.values()}, {8})
 
     def test_shares_are_nested_and_drawn_by_the_seed(self):
-        with Runs() as runs:
-            done = run(
-                'nested', '--inits=one=a,two=b', '--fractions=0.2,0.4,1',
-                '--seeds=2',
-            )  # fmt: skip
-        self.assertEqual(done.status, 0, done.err)
+        _, made = self.tried(
+            'nested', '--inits=one=a,two=b', '--fractions=0.2,0.4,1',
+            '--seeds=2',
+        )  # fmt: skip
 
         def texts(name, share, seed):
-            return runs.made[f'{name}-fraction={share:g}-seed={seed}'][2]
+            return made[f'{name}-fraction={share:g}-seed={seed}'][2]
 
         for seed in (0, 1):
             self.assertContainsSubset(
@@ -183,13 +183,11 @@ class FigureTest(Checks, parameterized.TestCase):
         self.assertNotEqual(texts('one', 0.4, 0), texts('one', 0.4, 1))
 
     def test_examples_bound_both(self):
-        with Runs() as runs:
-            done = run(
-                'bounded', '--inits=one=a', '--fractions=0.5,1',
-                '--examples=20', '--seeds=1',
-            )  # fmt: skip
-        self.assertEqual(done.status, 0, done.err)
-        sizes = [len(first) for _, _, first in runs.made.values()]
+        _, made = self.tried(
+            'bounded', '--inits=one=a', '--fractions=0.5,1', '--examples=20',
+            '--seeds=1',
+        )  # fmt: skip
+        sizes = [len(first) for _, _, first in made.values()]
         self.assertEqual(sizes, [10, 20])
 
     def test_questions_are_drawn_too(self):
@@ -308,12 +306,10 @@ class RealTest(Checks, absltest.TestCase):
             '--seed=1',
         )  # fmt: skip
         self.assertEqual(alone.status, 0, alone.err)
-        found, wanted = (
+        np.testing.assert_equal(*(
             files.read_tensors(at / 'weights.safetensors')
             for at in (folder, FOLDER / 'alone')
-        )
-        for path, value in wanted.items():
-            np.testing.assert_array_equal(found[path], value, path)
+        ))  # fmt: skip
         self.assertEqual(untimed(folder), untimed(FOLDER / 'alone'))
         with mock.patch.object(finetune, 'train_once', side_effect=OSError):
             again = run('real', *given)

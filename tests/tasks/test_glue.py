@@ -174,8 +174,7 @@ class PartsTest(places.Folder, absltest.TestCase):
             path.parent.mkdir(exist_ok=True)
             path.write_bytes(source.read_bytes())
         own = glue.TaskChoices('mnli', str(self.folder))
-        shown = io.StringIO()
-        with contextlib.redirect_stdout(shown):
+        with contextlib.redirect_stdout(io.StringIO()) as shown:
             found = glue.parts_of(own)
         self.assertEqual(list(found), ['train', 'heldout', 'test'])
         self.assertEqual(
@@ -264,9 +263,7 @@ class SweepTest(Checks, absltest.TestCase):
         cell = files.read_tensors(
             FOLDER / 'sweep' / self.folders[-1] / 'weights.safetensors'
         )
-        self.assertEqual(set(alone), set(cell))
-        for path, value in alone.items():
-            np.testing.assert_array_equal(cell[path], value, path)
+        np.testing.assert_equal(cell, alone)
         run_alone = Config.read(FOLDER / 'alone').run
         run_cell = Config.read(FOLDER / 'sweep' / self.folders[-1]).run
         self.assertEqual(run_cell, run_alone)

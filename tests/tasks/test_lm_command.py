@@ -71,6 +71,17 @@ class StandIn:
             variable.assign(drawn * (not uniform))
 
 
+def score(folder, *more):
+    """The command on the workdir `run` of a folder: eight lines, 40 words."""
+    text, train = folder / 'text.txt', folder / 'train.txt'
+    text.write_text('names refer to objects\n' * 8)
+    train.write_text('other names\n')
+    return command.run(
+        lm, f'--init={folder}/run', f'--corpus=lines:{train}',
+        f'--heldout={text}', f'--workdir={folder}/out', *more,
+    )  # fmt: skip
+
+
 class CommandCase(places.Folder, command.Checks, parameterized.TestCase):
     def setUp(self):
         super().setUp()
@@ -326,28 +337,13 @@ class SampleTest(places.Folder, command.Checks, parameterized.TestCase):
             )
 
     def test_texts_longer_than_its_positions(self):
-        text = self.folder / 'text.txt'
-        text.write_text('names refer to objects\n')
-        train = self.folder / 'train.txt'
-        train.write_text('other names\n')
         self.assert_complains(
-            command.run(
-                lm, f'--init={self.folder}/run', f'--corpus=lines:{train}',
-                f'--heldout={text}', f'--workdir={self.folder}/out',
-                '--seq_len=65',
-            ),
+            score(self.folder, '--seq_len=65'),
             '--seq_len=65: the encoder has 64 positions; lower it',
-        )  # fmt: skip
+        )
 
     def test_scores_a_text_without_memory(self):
-        text = self.folder / 'text.txt'
-        text.write_text('names refer to objects\n' * 8)
-        (self.folder / 'train.txt').write_text('other names\n')
-        done = command.run(
-            lm, f'--init={self.folder}/run',
-            f'--corpus=lines:{self.folder}/train.txt', f'--heldout={text}',
-            f'--workdir={self.folder}/out', '--seq_len=5',
-        )  # fmt: skip
+        done = score(self.folder, '--seq_len=5')
         self.assertEqual(done.status, 0, done.err)
         self.assertEqual(done.result['memory_length'], 0)
         self.assertIn('5 pieces at a time, no memory', done.out)
@@ -389,27 +385,18 @@ class BadInputTest(CommandCase):
         (self.folder / 'out' / 'config.json').write_text('{}')
         self.assert_complains(self.try_here(), 'holds a model')
 
-    def test_a_model_of_other_rows(self):
-        self.assert_complains(
-            self.try_here(model=StandIn(row='mlm', encoder='transformer')),
-            'was trained on mlm, which score no next piece',
-        )
-
-    def test_weights_that_are_missing(self):
-        model = StandIn()
-        model.missing = {'transformer_xl': 'there is no bias'}
-        self.assert_complains(
-            self.try_here(model=model),
-            'cannot score the next piece: there is no bias',
-        )
-
-    def test_no_memory(self):
-        self.assert_complains(
-            self.try_here(
-                '--memory_length=8', model=StandIn(encoder='transformer')
-            ),
-            '--memory_length=8: the encoder transformer has no',
-        )
+    def test_models_that_cannot(self):
+        missing = StandIn()
+        missing.missing = {'transformer_xl': 'there is no bias'}
+        for model, more, message in (
+            (StandIn(row='mlm', encoder='transformer'), (),
+             'was trained on mlm, which score no next piece'),
+            (missing, (), 'cannot score the next piece: there is no bias'),
+            (StandIn(encoder='transformer'), ('--memory_length=8',),
+             '--memory_length=8: the encoder transformer has no'),
+        ):  # fmt: skip
+            done = self.try_here(*more, model=model)
+            self.assert_complains(done, message)
 
     def test_no_text(self):
         self.text.write_text('\n\n')
@@ -430,9 +417,6 @@ class WorkdirTest(places.Folder, absltest.TestCase):
             self.folder / 'run', ('transformer_xl',), 'relative', 'cls',
             max_length=8,
         )  # fmt: skip
-        text = self.folder / 'text.txt'
-        text.write_text('names refer to objects\n' * 8)
-        (self.folder / 'train.txt').write_text('other names\n')
         found = []
         for more, recorded in (
             ((), {}),
@@ -442,14 +426,7 @@ class WorkdirTest(places.Folder, absltest.TestCase):
             (('--clamp=40', '--nosame_length'),
              {'clamp': 40, 'same_length': False}),
         ):
-            done = command.run(
-                lm,
-                f'--init={self.folder}/run',
-                f'--corpus=lines:{self.folder}/train.txt',
-                f'--heldout={text}',
-                f'--workdir={self.folder}/out',
-                *more,
-            )
+            done = score(self.folder, *more)
             self.assertEqual(done.status, 0, done.err)
             own = {
                 name: done.result[name]

@@ -174,27 +174,20 @@ class ReadTest(places.Folder, parameterized.TestCase):
             squad_data.read(self.path)
 
     @parameterized.parameters(
-        ({'id': 3}, r"qas\[0\]: 'id' should be a string"),
-        ({'question': None}, "'question' should be a string"),
-        ({'answers': {}}, "'answers' should be a list"),
-        ({'answers': []}, 'has no answer.*--version2'),
-        ({'answers': [{'text': 'dog'}]}, "'answer_start' should be a whole"),
-        ({'answers': ['dog']}, r"answers\[0\]: 'text' should be a string"),
+        ([{'id': 3}], r"qas\[0\]: 'id' should be a string"),
+        ([{'question': None}], "'question' should be a string"),
+        ([{'answers': {}}], "'answers' should be a list"),
+        ([{'answers': []}], 'has no answer.*--version2'),
+        ([{'answers': [{'text': 'dog'}]}], "'answer_start' should be a whole"),
+        ([{'answers': ['dog']}], r"answers\[0\]: 'text' should be a string"),
+        ([{}, {}], r"qas\[1\].*its id, 'q'"),
+        ([{'answers': [], 'is_impossible': False}], 'says that it has', True),
     )
-    def test_what_a_question_lacks(self, change, message):
-        write(self.path, (CONTEXT, {**asked(CONTEXT, 'dog'), **change}))
+    def test_what_a_question_lacks(self, changes, message, version2=False):
+        asked_so = [{**asked(CONTEXT, 'dog'), **change} for change in changes]
+        write(self.path, (CONTEXT, *asked_so))
         with self.assertRaisesRegex(ValueError, message):
-            squad_data.read(self.path)
-
-    def test_two_questions_of_one_name(self):
-        write(self.path, (CONTEXT, *[asked(CONTEXT, 'dog')] * 2))
-        with self.assertRaisesRegex(ValueError, r"qas\[1\].*its id, 'q'"):
-            squad_data.read(self.path)
-
-    def test_an_answer_that_is_promised(self):
-        write(self.path, (CONTEXT, question('q', 'x', is_impossible=False)))
-        with self.assertRaisesRegex(ValueError, 'says that it has'):
-            squad_data.read(self.path, version2=True)
+            squad_data.read(self.path, version2=version2)
 
     def test_no_file(self):
         with self.assertRaisesRegex(FileNotFoundError, 'no such file'):

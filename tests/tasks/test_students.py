@@ -647,24 +647,19 @@ class ComplaintsTest(Checks, parameterized.TestCase):
             'fine-tuned with --label.texts=joined, this is choices',
         )  # fmt: skip
 
-    def test_another_vocabulary(self):
-        other = workdirs.write(
-            FOLDER / 'words', rows=('mlm',), pooling='cls', layers=2,
-            kind='words',
-        )  # fmt: skip
-        self.assert_complains(
-            run('none', f'--init={other}'),
-            '--init reads text with another vocabulary than --teacher=',
-        )
-
-    def test_deeper_than_its_teacher(self):
-        deep = workdirs.write(
-            FOLDER / 'deep', rows=('mlm',), pooling='cls', layers=6
-        )
-        self.assert_complains(
-            run('none', f'--init={deep}', '--layers=5'),
-            'a student of 5 layers cannot follow a teacher of 4',
-        )
+    def test_who_cannot_follow_its_teacher(self):
+        for name, layers, more, flags, message in (
+            ('words', 2, {'kind': 'words'}, [],
+             '--init reads text with another vocabulary than --teacher='),
+            ('deep', 6, {}, ['--layers=5'],
+             'a student of 5 layers cannot follow a teacher of 4'),
+        ):  # fmt: skip
+            other = workdirs.write(
+                FOLDER / name, rows=('mlm',), pooling='cls', layers=layers,
+                **more,
+            )  # fmt: skip
+            done = run('none', f'--init={other}', *flags)
+            self.assert_complains(done, message)
 
     def test_out_of_range(self):
         for flag in ('alpha=1.5', 'beta=-1', 'temperature=0', 'layers=0'):

@@ -89,13 +89,11 @@ class CommandTest(absltest.TestCase):
             served(texts=tf.constant(read[:9]))['embeddings'], found[:9],
             atol=1e-5,
         )  # fmt: skip
-        with self.assertRaisesRegex(commands.UsageError, 'holds files'):
-            whiten.run(
-                init=str(workdirs.shared()), corpus=text,
-                workdir=str(folder / 'white'),
-            )  # fmt: skip
-        with self.assertRaisesRegex(commands.UsageError, '--dims=9999'):
-            whiten.run(
-                init=str(workdirs.shared()), corpus=text, dims=9999,
-                workdir=str(folder / 'wide'),
-            )  # fmt: skip
+        for name, more, message in (
+            ('white', {}, 'holds files'), ('wide', {'dims': 9999}, 'dims=9999'),
+        ):  # fmt: skip
+            with self.assertRaisesRegex(commands.UsageError, message):
+                whiten.run(
+                    init=str(workdirs.shared()), corpus=text,
+                    workdir=str(folder / name), **more,
+                )  # fmt: skip

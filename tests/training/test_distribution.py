@@ -55,14 +55,14 @@ def local(strategy, values):
     ]
 
 
-def loss_and_gradients(replicas, name, batch, in_graph):
-    """As a training step has them: loss, outcomes [rows, F], gradients."""
+def step_of(replicas, name, batch, key, rate=0.0, remat=False):
+    """A training step of a case: strategy, function, its argument, paths."""
     strategy = zoo.strategy(replicas)
     with strategy.scope():
-        model = zoo.make_model(name, rate=0.0)
-    variables = {path: v.value for path, v in model.variables.items()}
-    # Without a graph each fused piece would be compiled by itself.
-    key = dropout.new_key(0, 0) if in_graph else None
+        model = zoo.make_model(name, rate)
+    if remat:
+        model.encoder.remat = True
+    variables = [v.value for v in model.variables.values()]
 
     def step(flat):
         replicas = distribution.StrategyReplicas()
@@ -73,31 +73,32 @@ def loss_and_gradients(replicas, name, batch, in_graph):
             loss = model.loss(outcomes, replicas)
         gradients = tape.gradient(
             loss,
-            list(variables.values()),
+            variables,
             unconnected_gradients=tf.UnconnectedGradients.ZERO,
         )
+        sums = tf.stack([tf.stack(o[:F]) for o in outcomes.values()])
         gradients = [tf.convert_to_tensor(g) for g in gradients]
         return (
-            replicas.sum(loss),
-            replicas.sum(
-                tf.stack([tf.stack(o[:F]) for o in outcomes.values()])
-            ),
-            replicas.sum_all(gradients),
-        )
+            replicas.sum(loss), replicas.sum(sums), replicas.sum_all(gradients)
+        )  # fmt: skip
 
     flat = shares(strategy, flatten(zoo.make_views(name, batch)))
+    return (
+        strategy, lambda flat: strategy.run(step, args=(flat,)), flat,
+        list(model.variables),
+    )  # fmt: skip
 
-    def run(flat):
-        return strategy.run(step, args=(flat,))
 
+def loss_and_gradients(replicas, name, batch, in_graph):
+    """As a training step has them: loss, outcomes [rows, F], gradients."""
+    # Without a graph each fused piece would be compiled by itself.
+    key = dropout.new_key(0, 0) if in_graph else None
+    strategy, run, flat, paths = step_of(replicas, name, batch, key)
     loss, sums, gradients = (tf.function(run) if in_graph else run)(flat)
     return (
         local(strategy, loss)[0],
         local(strategy, sums)[0],
-        {
-            path: local(strategy, g)
-            for path, g in zip(variables, gradients, strict=True)
-        },
+        {p: local(strategy, g) for p, g in zip(paths, gradients, strict=True)},
     )
 
 
@@ -227,36 +228,14 @@ class RematTest(parameterized.TestCase):
     """--remat: the same gradients, with dropout."""
 
     def gradients(self, name, replicas, remat):
-        strategy = zoo.strategy(replicas)
-        with strategy.scope():
-            model = zoo.make_model(name, rate=0.1)
-        model.encoder.remat = remat
-        variables = [v.value for v in model.variables.values()]
+        """By path; and how large the graph is."""
         key = dropout.new_key(0, 0)
-
-        def step(flat):
-            replicas = distribution.StrategyReplicas()
-            with tf.GradientTape() as tape:
-                outcomes, _ = model.outcomes(
-                    unflatten(flat), zoo.statistics(), key, replicas
-                )
-                loss = model.loss(outcomes, replicas)
-            found = tape.gradient(
-                loss,
-                variables,
-                unconnected_gradients=tf.UnconnectedGradients.ZERO,
-            )
-            found = [tf.convert_to_tensor(g) for g in found]
-            return replicas.sum_all(found)
-
-        @tf.function
-        def run(flat):
-            return strategy.run(step, args=(flat,))
-
-        flat = shares(strategy, flatten(zoo.make_views(name, 8)))
+        strategy, run, flat, paths = step_of(replicas, name, 8, key, 0.1, remat)
+        run = tf.function(run)
         nodes = str(run.get_concrete_function(flat).graph.as_graph_def())
-        found = [local(strategy, g)[0] for g in run(flat)]
-        return dict(zip(model.variables, found, strict=True)), len(nodes)
+        *_, found = run(flat)
+        found = [local(strategy, g)[0] for g in found]
+        return dict(zip(paths, found, strict=True)), len(nodes)
 
     @parameterized.parameters(('bert', 1), ('bert', 2))
     def test_the_same_gradients(self, name, replicas):

@@ -101,8 +101,7 @@ class DeviceTest(parameterized.TestCase):
 
 def decided(device):
     """What is printed, which ends in what is decided."""
-    shown = io.StringIO()
-    with contextlib.redirect_stdout(shown):
+    with contextlib.redirect_stdout(io.StringIO()) as shown:
         chosen = precision.faster(device)
     line = shown.getvalue()
     assert line.endswith(f': {chosen}\n'), (line, chosen)
