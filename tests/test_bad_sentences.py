@@ -53,9 +53,7 @@ class SentencesTest(absltest.TestCase):
             'Yes', '', '...', '', '   ', '', '\u2603 \u2603', '', LONG, '',
             *(f'sentence {i} stands alone\n' for i in range(8)),
         ])  # fmt: skip
-        workdir, shown = self.train(
-            f'--corpus=text:{path}', '--simcse.queue=3'
-        )
+        workdir, shown = self.train(f'--corpus=text:{path}', '--simcse.queue=3')
         self.assertEqual(
             sum(r['sentences/cut_sentences'] for r in records(workdir)), 1
         )

@@ -93,9 +93,7 @@ class DrawnTest(absltest.TestCase):
         kl = np.log(p[targets] / q[targets]).mean()
         self.assertGreater(kl, 0.5)
         self.assertAlmostEqual(found.log_candidates, np.log(33), places=5)
-        self.assertAlmostEqual(
-            found.mi, np.log(33) - kl - found.loss, places=4
-        )
+        self.assertAlmostEqual(found.mi, np.log(33) - kl - found.loss, places=4)
         batch = batch_of('toy_drawn', model, statistics=statistics)
         drawn = np.asarray(model.objectives['drawn'].candidates(batch))
         copies = (drawn == targets[:, None]).sum(axis=1)
@@ -280,9 +278,7 @@ class TwiceTest(absltest.TestCase):
         self.assertGreater(np.abs(first - second).max(), 0.1)
         alone = zoo.make_model('toy_taught', rate=0.1)
         batch = batch_of('toy_taught', alone)
-        np.testing.assert_allclose(
-            batch.states('masked'), first, atol=1e-5
-        )
+        np.testing.assert_allclose(batch.states('masked'), first, atol=1e-5)
 
     def test_without_dropout_they_are_equal(self):
         model = zoo.make_model('toy_passes', rate=0.0)
@@ -298,9 +294,7 @@ class TwiceTest(absltest.TestCase):
         with absltest.mock.patch.dict(zoo.CASES, both=case):
             model = zoo.make_model('both', rate=0.1)
             views = zoo.make_views('both')
-        found = [
-            model.batches(views, zoo.statistics())[0] for _ in range(2)
-        ]
+        found = [model.batches(views, zoo.statistics())[0] for _ in range(2)]
         states = [
             np.asarray(batches['twice'].states('masked', pass_index=i))
             for batches in found
@@ -373,9 +367,7 @@ class BegunTest(places.Folder, absltest.TestCase):
         self.assertEqual(model.encoder.depth, 1)
         for path, variable in first.variables.items():
             mine = f'generator/{path.removeprefix("encoder/")}'
-            np.testing.assert_array_equal(
-                model.variables[mine], variable, mine
-            )
+            np.testing.assert_array_equal(model.variables[mine], variable, mine)
             self.assertNotIn(mine, model.trainable)
             self.assertNotIn(mine, model.checkpointed)
         learning = {p.split('/')[0] for p in model.trainable}
@@ -388,9 +380,7 @@ class BegunTest(places.Folder, absltest.TestCase):
             outcomes, _ = model.outcomes(views, zoo.statistics(), KEY)
             loss = model.loss(outcomes)
         self.assertAlmostEqual(float(loss), np.log(2), delta=0.2)
-        found = tape.gradient(
-            loss, [v.value for v in model.trainable.values()]
-        )
+        found = tape.gradient(loss, [v.value for v in model.trainable.values()])
         by_path = dict(zip(model.trainable, found, strict=True))
         # The encoder learns through the state that is read alone.
         self.assertIsNotNone(by_path['encoder/layer_0/inner_kernel'])
@@ -470,9 +460,7 @@ class TaughtTest(absltest.TestCase):
         self.assertIsNotNone(gradients['encoder/word_embeddings'])
 
     def test_it_is_not_built_where_nothing_is_trained(self):
-        model = Model(
-            zoo.config('toy_taught'), zoo.SPECIALS, companions=False
-        )
+        model = Model(zoo.config('toy_taught'), zoo.SPECIALS, companions=False)
         self.assertEqual(list(model.encoders), ['encoder'])
 
 

@@ -243,9 +243,7 @@ class HouseTest(parameterized.TestCase):
     def test_only_the_commands_know_flags(self):
         for file in LIBRARY.rglob('*.py'):
             if file.name not in FLAGS:
-                self.assertNotIn(
-                    'absl.flags', list(imports(file, False)), file
-                )
+                self.assertNotIn('absl.flags', list(imports(file, False)), file)
 
     def test_the_library_needs_no_other_model_code(self):
         for file in LIBRARY.rglob('*.py'):

@@ -124,9 +124,7 @@ def compute(folder):
                 values, flat, step,
                 model=model, statistics=statistics, key=with_key,
             ):  # fmt: skip
-                pairs = list(
-                    zip(model.variables.values(), values, strict=True)
-                )
+                pairs = list(zip(model.variables.values(), values, strict=True))
                 with keras.StatelessScope(state_mapping=pairs):
                     outcomes, _ = model.outcomes(
                         views.unflatten(flat),

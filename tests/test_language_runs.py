@@ -155,9 +155,7 @@ class LanguagesTest(absltest.TestCase):
             f'--heldout=books={FOLDER}/text.en',
         )  # fmt: skip
         with contextlib.redirect_stdout(io.StringIO()) as shown:
-            records = run(
-                workdir, *flags, '--corpus_weights=web=3,books=1'
-            )
+            records = run(workdir, *flags, '--corpus_weights=web=3,books=1')
         self.assertIn(
             'of the updates: books 25.0%, web 75.0%', shown.getvalue()
         )

@@ -267,9 +267,7 @@ class TrainerTest(TrainerCase):
         self.assertEqual(memory.states.dtype, tf.bfloat16)
         part = trainer.state.parts()[f'state/{MEMORY}/states/0']
         self.assertEqual(part.dtype, tf.float32)
-        np.testing.assert_array_equal(
-            tf.cast(memory.states, tf.float32), part
-        )
+        np.testing.assert_array_equal(tf.cast(memory.states, tf.float32), part)
 
     def test_its_size_does_not_grow(self):
         trainer = self.make()
@@ -491,6 +489,4 @@ class CommandTest(MemoryCase, CommandCase):
                 UsageError, 'wants an encoder with causal True, .* row False'
             ),
         ):
-            self.run_here(
-                self.folder / 'bad', f'--objectives={ROW}:1,second:1'
-            )
+            self.run_here(self.folder / 'bad', f'--objectives={ROW}:1,second:1')

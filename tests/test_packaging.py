@@ -342,9 +342,7 @@ class CommandsTest(absltest.TestCase):
             {'length': 509, 'advance': 256, 'both_directions': True},
         )
         self.assertEqual(resolved.memory_length, 384)
-        config = resolved.config(
-            given.vocab_size, precision='mixed_bfloat16'
-        )
+        config = resolved.config(given.vocab_size, precision='mixed_bfloat16')
         with mock.patch.object(model, 'initialise'):
             built = model.Model(config, Specials(2, 3, 4, 32000))
         d, v, hidden = 768, 32000, 4 * 768
@@ -387,9 +385,7 @@ def flags_of(settings):
 def cells_of(text, first):
     """Of each line of a table whose first cell is such a one, all of them."""
     lines = re.findall(rf'(?m)^\| (?:{first}) \|.* \|$', text)
-    return [
-        [cell.strip() for cell in line[1:-1].split('|')] for line in lines
-    ]
+    return [[cell.strip() for cell in line[1:-1].split('|')] for line in lines]
 
 
 class DocumentsTest(absltest.TestCase):

@@ -504,15 +504,11 @@ class NonFiniteTest(places.Folder, absltest.TestCase):
         self.assertEqual(weights(folder / 'copy'), weights(folder / 'broken'))
         found = [(r['step'], r.get('rewinds')) for r in
                  records(folder / 'broken')]  # fmt: skip
-        self.assertEqual(
-            found, [(1, None), (2, None), (5, 1), (6, 1), (7, 1)]
-        )
+        self.assertEqual(found, [(1, None), (2, None), (5, 1), (6, 1), (7, 1)])
         # What was saved before the checkpoint of step 4 is there still, and
         # that one is no other than the one of step 6.
         left = (folder / 'later' / 'checkpoints').glob('step*')
-        self.assertEqual(
-            sorted(x.name[-13] for x in left), ['2', '6', '7']
-        )
+        self.assertEqual(sorted(x.name[-13] for x in left), ['2', '6', '7'])
 
     def test_not_more_often_than_is_asked(self):
         """Nor where there is no checkpoint, or no batch after it."""

@@ -41,9 +41,7 @@ def setUpModule():
 class TrainTest(places.Folder, absltest.TestCase):
     def test_a_run_leaves_a_workdir(self):
         workdir = pathlib.Path(self.create_tempdir().full_path) / 'run'
-        run_here(
-            workdir, '--objectives=bert_nce:1,mlm:0.5', pictures=True
-        )
+        run_here(workdir, '--objectives=bert_nce:1,mlm:0.5', pictures=True)
         found = {path.name for path in workdir.iterdir()}
         self.assertContainsSubset(
             {'config.json', 'vocab.txt', 'weights.safetensors', 'flags.txt',

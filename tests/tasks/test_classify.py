@@ -143,9 +143,7 @@ class ClassesTest(Checks, absltest.TestCase):
         self.assertEqual(list(scores), [3, 6])  # 26 // 8 updates an epoch
         best = max(scores, key=scores.get)
         self.assertEqual(said['step'], best)
-        self.assertEqual(
-            checkpoint.weights_step(FOLDER / 'classes'), best
-        )
+        self.assertEqual(checkpoint.weights_step(FOLDER / 'classes'), best)
         self.assertEqual(said['accuracy'], round(scores[best], 6))
         self.assertIn('heldout/label/mi', found[2])
         kept = json.loads((FOLDER / 'classes' / 'metrics.json').read_text())
@@ -233,9 +231,7 @@ class ClassesTest(Checks, absltest.TestCase):
             for name, part in said['test_by'].items():
                 some = np.array(names) == name
                 self.assertEqual(part['rows'], some.sum())
-                worth[name] = measures.MEASURES[metric](
-                    found[some], true[some]
-                )
+                worth[name] = measures.MEASURES[metric](found[some], true[some])
                 self.assertEqual(part[metric], round(worth[name], 6))
             self.assertNotEqual(*worth.values())
             mean = sum(worth.values()) / 2
@@ -295,12 +291,8 @@ class ClassesTest(Checks, absltest.TestCase):
 
     def prepare(self, rows, labels, length=24):
         task = finetune.Task('classify', ('accuracy',), labels)
-        given = finetune.Choices(
-            init=str(FOLDER / 'classes'), seq_len=length
-        )
-        return finetune.prepare(
-            task, {'train': rows, 'heldout': rows}, given
-        )
+        given = finetune.Choices(init=str(FOLDER / 'classes'), seq_len=length)
+        return finetune.prepare(task, {'train': rows, 'heldout': rows}, given)
 
 
 class WaysTest(Checks, parameterized.TestCase):
@@ -416,12 +408,8 @@ class WaysTest(Checks, parameterized.TestCase):
         """The label is a column, or its number."""
         texts = [text for text, _ in finetuning.sentences()]
         columns = ('one', 'two', 'three')
-        rows = [
-            (*texts[4 * i : 4 * i + 4], columns[i % 3]) for i in range(24)
-        ]
-        table = write(
-            FOLDER / 'choices.tsv', ('text', *columns, 'label'), rows
-        )
+        rows = [(*texts[4 * i : 4 * i + 4], columns[i % 3]) for i in range(24)]
+        table = write(FOLDER / 'choices.tsv', ('text', *columns, 'label'), rows)
         flag = '--choices=one,two,three'
         done = run('choices', flag, '--steps=1', f'--predict={table}',
                    f'--test={table}', tables=(table, table))  # fmt: skip
@@ -727,9 +715,7 @@ class PartsTest(places.Folder, Checks, parameterized.TestCase):
             'de\ta\tb\tx\n \tb\tc\ty\n'
         )
         given = [f'--test={test.format(self.folder)}'] if test else []
-        with self.assertRaisesRegex(
-            (ValueError, commands.UsageError), message
-        ):
+        with self.assertRaisesRegex((ValueError, commands.UsageError), message):
             classify.tests_of(self.given(*given, *more))
 
     def test_a_label_that_training_does_not_have(self):

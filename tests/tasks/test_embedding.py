@@ -130,9 +130,7 @@ class KeptTest(absltest.TestCase):
         self.assertEqual(
             one.prompted(['a', 'b', 'c']), ['q: a', 'p: b', 'q: c']
         )
-        self.assertEqual(
-            teacher.Embedder(str(TEACHER)).prompted(['a']), ['a']
-        )
+        self.assertEqual(teacher.Embedder(str(TEACHER)).prompted(['a']), ['a'])
 
 
 class StartTest(parameterized.TestCase):
@@ -319,9 +317,7 @@ class CommandTest(Checks, parameterized.TestCase):
         self.assertIn(f'pieces of --teacher={TEACHER}: taken enc', done.out)
         self.assertNotIn('--init', done.out)
         one = teacher.Embedder(str(TEACHER))
-        texts = embedding.read(
-            TextChoices(f'lines:{TEXT}', str(HELDOUT))
-        )
+        texts = embedding.read(TextChoices(f'lines:{TEXT}', str(HELDOUT)))
         # Each once, and none that is held out.
         train, heldout = (texts[part].own for part in ('train', 'heldout'))
         self.assertEqual(texts['train'].sentences, train)

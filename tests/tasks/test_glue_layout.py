@@ -235,9 +235,7 @@ class TfdsTest(parameterized.TestCase):
             *columns, classes = FEATURES[task.config]
             found = glue[task.config]
             self.assertEqual(found.label_classes, classes)
-            self.assertCountEqual(
-                found.text_features, filter(None, columns)
-            )
+            self.assertCountEqual(found.text_features, filter(None, columns))
             self.assertCountEqual(task.names or task.labels, classes or [])
 
 

@@ -303,9 +303,7 @@ class SampleTest(places.Folder, command.Checks, parameterized.TestCase):
         workdirs.write(self.folder / 'run', ('gpt',))
 
     def run_here(self, *more):
-        return command.run(
-            lm, '--sample', f'--init={self.folder}/run', *more
-        )
+        return command.run(lm, '--sample', f'--init={self.folder}/run', *more)
 
     def test_writes_on(self):
         given = '--prompt=names refer to', '--tokens=6', '--top_p=0.9'
@@ -471,6 +469,4 @@ class UnknownTest(parameterized.TestCase):
         )
         self.assertEqual(lengths.tolist(), [n + 3, 1, n + 1])
         if flags is not None:
-            self.assertEqual(
-                found.tolist(), [3, 1, *flags, 5, 5, *flags, 5]
-            )
+            self.assertEqual(found.tolist(), [3, 1, *flags, 5, 5, *flags, 5])

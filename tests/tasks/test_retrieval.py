@@ -213,9 +213,7 @@ class CommandTest(places.Folder, command.Checks, absltest.TestCase):
         self._refused(f'--model={path.parent}', 'numbered folder')
         alone = self._run(f'--model={path}', '--batch_size=2')
         beside = self._run(f'--model={path}', '--init=any')
-        self.assertEqual(
-            set(alone) & SEARCHED, {'model', 'bm25', 'hybrid'}
-        )
+        self.assertEqual(set(alone) & SEARCHED, {'model', 'bm25', 'hybrid'})
         self.assertContainsSubset(SEARCHED, beside)
         loaded = self._run('--init=any')
         self.assertEqual(alone['model'], loaded['model'])
@@ -438,9 +436,7 @@ class RunFileTest(places.Folder, command.Checks, parameterized.TestCase):
         self.assertEqual(
             [row[0] for row in rows], 7 * ['q1'] + 7 * ['q2'] + 6 * ['q3']
         )
-        self.assertEqual(
-            {(row[1], row[5]) for row in rows}, {('Q0', trec.TAG)}
-        )
+        self.assertEqual({(row[1], row[5]) for row in rows}, {('Q0', trec.TAG)})
         self.assertEqual([row[2] for row in rows[:2]], ['z', 'd'])
         self.assertNotIn(['q3', 'q3'], [[row[0], row[2]] for row in rows])
         for query in ('q1', 'q2', 'q3'):

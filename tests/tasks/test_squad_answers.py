@@ -27,8 +27,7 @@ def draw_questions(folder, seed=0, count=12):
         paragraphs.append((
             context,
             *[
-                asked(context, context.split()[0], 'who saw',
-                      f'{number}-{i}')
+                asked(context, context.split()[0], 'who saw', f'{number}-{i}')
                 for i in range(1 + number % 3)
             ],
         ))  # fmt: skip
@@ -53,9 +52,7 @@ def bert_s(questions, features, first, last, nowhere, **settings):
     for number in range(len(questions.ids)):
         context = questions.contexts[questions.context[number]]
         examples.append(
-            squad_lib.SquadExample(
-                questions.ids[number], '', context.split()
-            )
+            squad_lib.SquadExample(questions.ids[number], '', context.split())
         )
     found, results = [], []
     begins = np.cumsum(features.sizes) - features.sizes
@@ -179,9 +176,7 @@ class AnswersTest(places.Folder, parameterized.TestCase):
             some += len(wanted)
             scores = found.scores[i]
             self.assertTrue((scores[len(wanted) :] < -1e29).all())
-            ours = zip(
-                -scores, found.firsts[i], found.lasts[i], strict=True
-            )
+            ours = zip(-scores, found.firsts[i], found.lasts[i], strict=True)
             for one, other in zip(ours, wanted, strict=False):
                 np.testing.assert_allclose(one, other, rtol=1e-6)
         self.assertGreater(some, n)

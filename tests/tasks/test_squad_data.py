@@ -243,9 +243,7 @@ class FeaturesTest(places.Folder, parameterized.TestCase):
         examples = found.examples
         self.assertEqual(examples.candidates['span'].tolist(), [[0, 20]])
         self.assertEqual(examples.targets['span'].tolist(), [[3, 4, 26]])
-        self.assertEqual(
-            examples.segments.tolist(), [0] * 21 + [1] * 5 + [2]
-        )
+        self.assertEqual(examples.segments.tolist(), [0] * 21 + [1] * 5 + [2])
         self.assertEqual(answered(questions, found), ['the cat'])
 
     @parameterized.product(

@@ -52,11 +52,7 @@ def dataset_of(golds):
     return [
         {
             'paragraphs': [
-                {
-                    'qas': [
-                        {'id': name, 'answers': [{'text': t} for t in known]}
-                    ]
-                }
+                {'qas': [{'id': name, 'answers': [{'text': t} for t in known]}]}
             ]
         }
         for name, known in golds.items()

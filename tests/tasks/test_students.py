@@ -349,9 +349,7 @@ class StudentTest(Checks, parameterized.TestCase):
 
     def test_examples_with_and_without(self):
         """24 of 74 are not labelled, and all are taught."""
-        own = distill.Choices(
-            extra=str(EXTRA), init=str(TEACHER), seq_len=24
-        )
+        own = distill.Choices(extra=str(EXTRA), init=str(TEACHER), seq_len=24)
         rows = classify.read(str(TRAIN), own)
         found = finetune.prepare(
             TASK, {'train': rows, 'heldout': rows}, own,
@@ -368,9 +366,7 @@ class StudentTest(Checks, parameterized.TestCase):
             done = run('plain', '--patience=none', '--alpha=0')
         self.assertEqual(done.status, 0, done.err)
         asked.assert_not_called()
-        self.assertEqual(
-            list(Config.read(FOLDER / 'plain').rows), ['label']
-        )
+        self.assertEqual(list(Config.read(FOLDER / 'plain').rows), ['label'])
 
     def test_a_narrower_student_is_projected(self):
         narrow = workdirs.write(
@@ -383,9 +379,7 @@ class StudentTest(Checks, parameterized.TestCase):
         tensors = files.read_tensors(
             FOLDER / 'projected' / 'weights.safetensors'
         )
-        self.assertEqual(
-            tensors['objectives/patience/kernel'].shape, (32, 64)
-        )
+        self.assertEqual(tensors['objectives/patience/kernel'].shape, (32, 64))
         infoword_tf.load(FOLDER / 'projected').classify(['a text'])
 
     def test_numbers(self):
@@ -485,9 +479,7 @@ class StudentTest(Checks, parameterized.TestCase):
         self.assertEqual(done.status, 0, done.err)
         # Who equals its teacher has nothing to learn of it.
         (record,) = records(FOLDER / 'answers')
-        self.assertAlmostEqual(
-            record['heldout/soft_span/loss'], 0, delta=1e-4
-        )
+        self.assertAlmostEqual(record['heldout/soft_span/loss'], 0, delta=1e-4)
         self.assertAlmostEqual(record['heldout/patience/loss'], 0, delta=1e-5)
         said = last_line(done)
         self.assertAlmostEqual(said['f1'], said['teacher_f1'], places=3)
@@ -632,15 +624,11 @@ class ComplaintsTest(Checks, parameterized.TestCase):
              'was fine-tuned for score, this task is of label'),
         ):  # fmt: skip
             folder = make(name, labels, rows=rows)
-            self.assert_complains(
-                run('none', f'--teacher={folder}'), message
-            )
+            self.assert_complains(run('none', f'--teacher={folder}'), message)
 
     def test_choices_of_a_teacher_of_classes(self):
         rows = [(*'abcd', LABELS[i % 3]) for i in range(9)]
-        table = write(
-            FOLDER / 'choices.tsv', ('body', *LABELS, 'label'), rows
-        )
+        table = write(FOLDER / 'choices.tsv', ('body', *LABELS, 'label'), rows)
         self.assert_complains(
             run('none', f'--train={table}', f'--dev={table}', '--text=body',
                 f'--choices={",".join(LABELS)}'),

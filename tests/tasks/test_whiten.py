@@ -28,9 +28,7 @@ class FitTest(absltest.TestCase):
         u, s, _ = np.linalg.svd(np.cov(x.T))
         expected = np.abs((x - x.mean(0)) @ u[:, :2] / np.sqrt(s[:2]))
         few, first = whiten.fit(x, 2, 0.0)
-        np.testing.assert_allclose(
-            np.abs(x @ few + first), expected, atol=1e-3
-        )
+        np.testing.assert_allclose(np.abs(x @ few + first), expected, atol=1e-3)
 
     def test_fewer_texts_than_numbers(self):
         """The published code divides by zero; with epsilon all is finite."""

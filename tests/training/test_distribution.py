@@ -107,9 +107,7 @@ class ShareTest(absltest.TestCase):
         x = tf.reshape(tf.range(1, 11), (5, 2))
         parts = [distribution.shard(x, i, 2) for i in range(2)]
         self.assertEqual([part.shape for part in parts], [(3, 2)] * 2)
-        np.testing.assert_array_equal(
-            tf.concat(parts, 0), [*x.numpy(), [0, 0]]
-        )
+        np.testing.assert_array_equal(tf.concat(parts, 0), [*x.numpy(), [0, 0]])
         np.testing.assert_array_equal(distribution.shard(x, 0, 1), x)
 
     def test_a_thousand_replicas(self):
@@ -181,9 +179,7 @@ class SameAsOneTest(parameterized.TestCase):
 
         def loss(part):
             flat_part = {k: tf.constant(v[part]) for k, v in flat.items()}
-            outcomes, _ = model.outcomes(
-                unflatten(flat_part), zoo.statistics()
-            )
+            outcomes, _ = model.outcomes(unflatten(flat_part), zoo.statistics())
             return float(model.loss(outcomes))
 
         halves = (loss(slice(0, 4)) + loss(slice(4, 8))) / 2

@@ -243,9 +243,7 @@ class UpdateTest(OracleCase):
             for path in ('a/kernel', 'b/kernel')
         }
         optimizer = optim.AdamW(weights, rules, no_decay={'b/kernel'})
-        optimizer.apply(
-            [tf.zeros((2, 3))] * 2, rate, step, tf.constant(True)
-        )
+        optimizer.apply([tf.zeros((2, 3))] * 2, rate, step, tf.constant(True))
         a, b = (weight.numpy() for weight in weights.values())
         np.testing.assert_allclose(a, 0.95, rtol=1e-6)
         np.testing.assert_array_equal(b, 1.0)
@@ -426,9 +424,7 @@ class ClipTest(absltest.TestCase):
     def moments_norm(self, optimizer):
         """The global norm of m: of the first update, a tenth of g's."""
         found = state(optimizer)
-        return math.sqrt(
-            sum((found[f'm/{k}'] ** 2).sum() for k in SHAPES)
-        )
+        return math.sqrt(sum((found[f'm/{k}'] ** 2).sum() for k in SHAPES))
 
     def gradients(self, norm):
         found = {k: np.ones(s, np.float32) for k, s in SHAPES.items()}

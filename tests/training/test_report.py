@@ -181,9 +181,7 @@ class PictureTest(places.Folder, absltest.TestCase):
         }
         (axis,) = self.drawn(report.draw_runs, runs).axes
         curves = [list(x.get_ydata()) for x in axis.lines[:3]]
-        self.assertEqual(
-            curves, [[0.0, 0.125 / 6.25], [1.0 / 4.75] * 2, [0.5]]
-        )
+        self.assertEqual(curves, [[0.0, 0.125 / 6.25], [1.0 / 4.75] * 2, [0.5]])
         self.assertEqual(axis.yaxis.get_major_formatter()(0.5), '50%')
         self.assertCountEqual(
             [x.get_text() for x in axis.texts],
