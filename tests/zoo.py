@@ -340,16 +340,12 @@ def encoders_of(row: str) -> list[str]:
             encoder
             for case in CASES.values()
             if row in case.rows
-            for encoder in decided(
-                TABLE[row].encoders, case.settings_of(row)
-            )
+            for encoder in decided(TABLE[row].encoders, case.settings_of(row))
         )
     )
 
 
-def config(
-    name: str, rate: float = 0.1, precision: str = 'float32'
-) -> Config:
+def config(name: str, rate: float = 0.1, precision: str = 'float32') -> Config:
     """What config.json would hold for a case, with a tiny encoder."""
     return config_of(CASES[name], rate, precision)
 
@@ -445,9 +441,7 @@ def statistics(kinds: int = 1) -> Statistics:
     return Statistics(counts, counts, own=own)
 
 
-def make_windows(
-    batch: int = 8, seed: int = 0, kinds: int = 1
-) -> Windows:
+def make_windows(batch: int = 8, seed: int = 0, kinds: int = 1) -> Windows:
     """Random text [B, L]; the first row has the end of a document in it."""
     random = np.random.default_rng(seed)
     shape = (batch, T - 2)
@@ -462,9 +456,7 @@ def make_windows(
     )
 
 
-def make_documents(
-    batch: int = 8, seed: int = 0, kinds: int = 1
-) -> Documents:
+def make_documents(batch: int = 8, seed: int = 0, kinds: int = 1) -> Documents:
     """Random documents of two to five sentences, some of them cut.
 
     Their passages share rows, which two replicas do not divide.
@@ -518,9 +510,7 @@ def make_pairs(
     return PairSource(store, T - 2, batch, seed, packed).batch(0)
 
 
-def make_next_pairs(
-    batch: int = 8, seed: int = 0, kinds: int = 1
-) -> Pairs:
+def make_next_pairs(batch: int = 8, seed: int = 0, kinds: int = 1) -> Pairs:
     """Pairs of random documents, each with three negatives."""
     store = make_store(seed, kinds=kinds)
     return NextPairSource(store, T - 2, batch, seed).batch(0)
@@ -778,9 +768,7 @@ def views_of(
         row.settings.get('texts', 'joined') != 'joined'
         for row in resolved.rows.values()
     )
-    wide = max(
-        row.settings.get('width', 0) for row in resolved.rows.values()
-    )
+    wide = max(row.settings.get('width', 0) for row in resolved.rows.values())
     sources = {}
     for source_spec in resolved.plan.source_specs:
         how = dict(source_spec.arguments)
@@ -812,9 +800,7 @@ def make_trainer(
     with strategy(replicas).scope():
         model = make_model(name, rate=0.0)
         model.begin_copies()
-        optimizer = optim.AdamW(
-            model.trainable, optim.chosen(clip_norm=clip)
-        )
+        optimizer = optim.AdamW(model.trainable, optim.chosen(clip_norm=clip))
     return loop.Trainer(
         model,
         dataset([make_views(name, 8, seed=step) for step in range(steps)]),

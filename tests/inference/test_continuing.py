@@ -36,9 +36,7 @@ class ChooseTest(parameterized.TestCase):
             (0.0, 0), (0.099, 0), (0.101, 1), (0.499, 1), (0.501, 2),
             (0.799, 3), (0.801, 4), (1 - 1e-9, 4),
         ):  # fmt: skip
-            self.assertEqual(
-                continuing.choose(log_p, number, 1.0, 1.0), piece
-            )
+            self.assertEqual(continuing.choose(log_p, number, 1.0, 1.0), piece)
             self.assertEqual(continuing.choose(log_p, number, 0.0, 1.0), 1)
 
     def test_temperature_sharpens(self):
