@@ -325,14 +325,11 @@ class UpdateTest(parameterized.TestCase):
         largest = max(
             np.abs(v).max() for k, v in slots[0].items() if k[0] == 'm'
         )
-        for path, value in slots[0].items():
-            np.testing.assert_allclose(
-                slots[1][path], value, rtol=0, atol=1e-6 * largest
-            )
-        for path, value in weights[0].items():
-            np.testing.assert_allclose(
-                weights[1][path], value, rtol=0, atol=1e-5, err_msg=path
-            )
+        for (one, two), atol in ((slots, 1e-6 * largest), (weights, 1e-5)):
+            for path, value in one.items():
+                np.testing.assert_allclose(
+                    two[path], value, rtol=0, atol=atol, err_msg=path
+                )
         self.assertEqual(set(reports[0]), set(reports[1]))
         for metric, value in reports[0].items():
             self.assertAlmostEqual(reports[1][metric], value, places=5)
