@@ -42,6 +42,13 @@ SHARED = ('benchmarks.tuning',)
 LONGEST_README = 250  # lines: it is a page for newcomers
 
 
+def described():
+    """What setup.py says of the package."""
+    with mock.patch.object(setuptools, 'setup') as setup:
+        runpy.run_path(str(ROOT / 'setup.py'))
+    return setup.call_args.kwargs
+
+
 class SetupTest(places.Folder, absltest.TestCase):
     def test_the_wheel_holds_the_library_alone(self):
         """Built from a copy, so that nothing is left here."""
@@ -89,13 +96,10 @@ class SetupTest(places.Folder, absltest.TestCase):
             self.assertRegex(line, r'^[A-Za-z0-9._-]+==[A-Za-z0-9.+!]+$')
         names = [line.split('==')[0].lower() for line in lines]
         self.assertLen(set(names), len(names))
-        with mock.patch.object(setuptools, 'setup') as setup:
-            runpy.run_path(str(ROOT / 'setup.py'))
-        described = setup.call_args.kwargs
-        extras = described['extras_require'].values()
+        extras = described()['extras_require'].values()
         wanted = [
             re.match(r'[\w-]+', requirement)[0].lower()
-            for requirement in sum(extras, described['install_requires'])
+            for requirement in sum(extras, described()['install_requires'])
         ]
         self.assertContainsSubset(
             {w.replace('_', '-') for w in wanted},
@@ -107,15 +111,11 @@ class SetupTest(places.Folder, absltest.TestCase):
         installed = re.search(
             r'\.venv-oracles/bin/python -m pip install (.*)', makefile
         )[1].split('-c constraints.txt')[1]
-        with mock.patch.object(setuptools, 'setup') as setup:
-            runpy.run_path(str(ROOT / 'setup.py'))
-        extra = setup.call_args.kwargs['extras_require']['oracles']
+        extra = described()['extras_require']['oracles']
         self.assertEqual(installed.split(), extra)
 
     def test_what_is_optional_names_its_extra(self):
-        with mock.patch.object(setuptools, 'setup') as setup:
-            runpy.run_path(str(ROOT / 'setup.py'))
-        extras = setup.call_args.kwargs['extras_require']
+        extras = described()['extras_require']
         sources = [
             path.read_text()
             for room in ('infoword_tf', 'tasks', 'export')
@@ -269,6 +269,10 @@ class CommandsTest(absltest.TestCase):
             self.assertNotEmpty(resolve(given).rows)
             self.assertEqual(given.workdir, f'runs/{path.stem}', path.name)
 
+    def assert_given(self, given, **wanted):
+        found = {name: getattr(given, name) for name in wanted}
+        self.assertEqual(found, wanted)
+
     def test_published_sizes(self):
         """Appendix B of Kong et al. 2019, and BERT's weights without pooler.
 
@@ -283,18 +287,11 @@ class CommandsTest(absltest.TestCase):
             self.assertIn('not run here', path.read_text())
             given = quick.given(f'--flagfile={path}')
             resolved = resolve(given)
-            wanted = {
-                'batch_size': 1024,
-                'seq_len': 512,
-                'steps': 400_000,
-                'warmup_steps': 18_000,
-                'learning_rate': rate,
-                'optimizer': 'infoword',
-                'init_deviation': 0.02,
-                'weight_decay': None,
-            }
-            found = {name: getattr(given, name) for name in wanted}
-            self.assertEqual(found, wanted)
+            self.assert_given(
+                given, batch_size=1024, seq_len=512, steps=400_000,
+                warmup_steps=18_000, learning_rate=rate, optimizer='infoword',
+                init_deviation=0.02, weight_decay=None,
+            )  # fmt: skip
             self.assertEqual(
                 {row: entry.weight for row, entry in resolved.rows.items()},
                 {'bert_nce': 1.0, 'dim': 0.8},
@@ -319,23 +316,13 @@ class CommandsTest(absltest.TestCase):
         self.assertIn('not run here', path.read_text())
         given = quick.given(f'--flagfile={path}')
         resolved = resolve(given)
-        wanted = {
-            'batch_size': 2048,
-            'seq_len': 512,
-            'memory_length': 384,
-            'steps': 500_000,
-            'warmup_steps': 40_000,
-            'learning_rate': 4e-4,
-            'optimizer': 'xlnet',
-            'init_deviation': 0.02,
-            'weight_decay': None,
-            'clip_norm': None,
-            'tokenizer': 'sentencepiece',
-            'vocab_size': 32_000,
-            'lower_case': False,
-        }
-        found = {name: getattr(given, name) for name in wanted}
-        self.assertEqual(found, wanted)
+        self.assert_given(
+            given, batch_size=2048, seq_len=512, memory_length=384,
+            steps=500_000, warmup_steps=40_000, learning_rate=4e-4,
+            optimizer='xlnet', init_deviation=0.02, weight_decay=None,
+            clip_norm=None, tokenizer='sentencepiece', vocab_size=32_000,
+            lower_case=False,
+        )  # fmt: skip
         (source_spec,) = resolved.plan.source_specs
         self.assertEqual(
             dict(source_spec.arguments),
